@@ -58,9 +58,11 @@ func scriptForm(head []byte, path string) (form, error) {
 	}
 	interpreter, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	if !filepath.IsAbs(interpreter) {
-		return form{}, &Error{Layer: LayerProgram, Path: path, Err: fmt.Errorf("its interpreter %q is not an absolute path", interpreter)}
+		return form{}, &Error{Layer: LayerProgram, Path: path,
+			Err: fmt.Errorf("its interpreter %q is not an absolute path", interpreter)}
 	}
-	return form{interpreter: interpreter, argument: strings.TrimSpace(argument), extra: extra{read: append(SystemPaths(), path), exec: []string{interpreter}}}, nil
+	return form{interpreter: interpreter, argument: strings.TrimSpace(argument),
+		extra: extra{read: append(SystemPaths(), path), exec: []string{interpreter}}}, nil
 }
 
 // loaderOf returns the dynamic loader of an ELF program; empty for a static
@@ -135,7 +137,8 @@ func resolve(f *os.File, path string, argv, env []string) (resolved, error) {
 		}
 		r.extra.exec = append(r.extra.exec, r.path)
 	}
-	return r, &Error{Layer: LayerProgram, Path: path, Err: errors.New("its interpreter is a script, and so on, too many times")}
+	return r, &Error{Layer: LayerProgram, Path: path,
+		Err: errors.New("its interpreter is a script, and so on, too many times")}
 }
 
 // throughEnv resolves the argument of a script for env as the program env
@@ -153,7 +156,8 @@ func throughEnv(argument string, env []string) ([]string, error) {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, words[0])
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(file) {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 &&
+			filepath.IsAbs(file) {
 			return append([]string{file}, words[1:]...), nil
 		}
 	}

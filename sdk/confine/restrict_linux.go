@@ -86,7 +86,10 @@ func setLimits(l ResourceLimits, s Support) error {
 		}
 	}
 	for what, value := range map[int]uint64{
-		unix.RLIMIT_CPU: l.CPUTime, unix.RLIMIT_NOFILE: l.OpenFiles, unix.RLIMIT_NPROC: l.Processes, unix.RLIMIT_FSIZE: l.FileSize,
+		unix.RLIMIT_CPU:    l.CPUTime,
+		unix.RLIMIT_NOFILE: l.OpenFiles,
+		unix.RLIMIT_NPROC:  l.Processes,
+		unix.RLIMIT_FSIZE:  l.FileSize,
 	} {
 		if what == unix.RLIMIT_NPROC && !s.Processes {
 			continue
@@ -146,7 +149,8 @@ func dropCapabilities(keep uint64) error {
 	pinned.Pin(&header)
 	pinned.Pin(&have)
 	defer pinned.Unpin()
-	if _, _, errno := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&have[0])), 0); errno != 0 {
+	if _, _, errno := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&have[0])),
+		0); errno != 0 {
 		return &Error{Layer: LayerCapabilities, Err: errno}
 	}
 	return nil

@@ -350,7 +350,8 @@ func (f *filter) sockets(p Policy) {
 	})
 	// Data sent with the first packet connects without the call that the port
 	// rules cover.
-	for _, send := range []struct{ number, flags int }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {
+	for _, send := range []struct{ number, flags int }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2},
+		{unix.SYS_SENDMMSG, 3}} {
 		f.on(send.number, func() {
 			f.low(send.flags)
 			f.any(fastOpen, func() { f.refuse(unix.EOPNOTSUPP) })
@@ -386,7 +387,8 @@ func installFilter(code []unix.SockFilter) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(code)
 	if errno != 0 {
 		return &Error{Layer: LayerCalls, Err: errno}

@@ -75,15 +75,18 @@ func (p Policy) Check(s Support) []Gap {
 		// A process without children of its own cannot exceed the number: the
 		// filter rejects new ones.
 		alone := p.Level == Strict && s.Seccomp && !p.runs()
-		lacks(p.Limits.Processes > 0 && !s.Processes && !alone, LayerLimits, "the kernel does not limit the processes of root: run the host as another user")
-		lacks(p.Limits.Cores > 0, LayerGroups, "a share of the processors needs cgroup v2 limits, which this build does not set")
+		lacks(p.Limits.Processes > 0 && !s.Processes && !alone, LayerLimits,
+			"the kernel does not limit the processes of root: run the host as another user")
+		lacks(p.Limits.Cores > 0, LayerGroups,
+			"a share of the processors needs cgroup v2 limits, which this build does not set")
 	}
 	if p.Level == Strict {
 		switch {
 		case s.LandlockABI == 0:
 			lacks(true, LayerFiles, "the kernel has no Landlock: files and ports cannot be held")
 		case s.LandlockABI < abiTruncate:
-			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on files can be protected from being emptied", s.LandlockABI, abiTruncate)
+			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on files can be protected from being emptied",
+				s.LandlockABI, abiTruncate)
 		case s.LandlockABI < abiTCP && !p.offline():
 			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on ports can be held", s.LandlockABI, abiTCP)
 		}
@@ -107,7 +110,8 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 		if level == "" || level.Rank() > s.Best().Rank() {
 			level = s.Best()
 		}
-		return []Weakness{{"not-strict", fmt.Sprintf("at level %s the process may read, write, run and reach whatever its user may", level)}}
+		return []Weakness{{"not-strict",
+			fmt.Sprintf("at level %s the process may read, write, run and reach whatever its user may", level)}}
 	}
 	var found []Weakness
 	open := func(is bool, name, text string) {
@@ -118,8 +122,11 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 	open(!p.offline(), "port-only", "TCP is held to ports, not to addresses")
 	open(p.Network == Ports && !s.UDP(), "udp-open", "UDP is not held to ports (Landlock revision 10 would)")
 	open(!s.Signals(), "signals-open", "processes of the same user can be signalled (Landlock revision 6 would refuse)")
-	open(!s.AbstractSockets(), "abstract-sockets-open", "abstract unix sockets can be reached (Landlock revision 6 would refuse)")
-	open(!s.UnixSockets(), "unix-sockets-open", "unix sockets that the user may open can be reached, also those of services that start programs for whoever asks (Landlock revision 9 would refuse)")
+	open(!s.AbstractSockets(), "abstract-sockets-open",
+		"abstract unix sockets can be reached (Landlock revision 6 would refuse)")
+	open(!s.UnixSockets(), "unix-sockets-open",
+		"unix sockets that the user may open can be reached, "+
+			"also those of services that start programs for whoever asks (Landlock revision 9 would refuse)")
 	open(p.Attributes, "attributes-open", "modes, owners and times of files of the same user can be changed")
 	open(p.runs() && !s.Processes, "processes-open", "the number of processes is not limited for root")
 	return found

@@ -47,7 +47,15 @@ func (s Start) Prepare() (*Prepared, error) {
 	if err != nil {
 		return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: err}
 	}
-	text, err := json.Marshal(order{Policy: s.Policy, Path: path, Argv: s.Argv, Env: s.Env, Parent: os.Getpid(), Deathly: s.Deathly, Mark: s.Mark})
+	text, err := json.Marshal(order{
+		Policy:  s.Policy,
+		Path:    path,
+		Argv:    s.Argv,
+		Env:     s.Env,
+		Parent:  os.Getpid(),
+		Deathly: s.Deathly,
+		Mark:    s.Mark,
+	})
 	if err != nil {
 		return nil, &Error{Layer: LayerPolicy, Err: err}
 	}
@@ -144,7 +152,8 @@ func readOrder(args []string) (order, error) {
 		}
 		unix.CloseOnExec(fd)
 	}
-	if err := unix.CloseRange(fdOrder, ^uint(0)>>1&0x7fffffff, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+	if err := unix.CloseRange(fdOrder, ^uint(0)>>1&0x7fffffff, unix.CLOSE_RANGE_CLOEXEC); err != nil &&
+		!errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return o, err
 	}
 	text, err := io.ReadAll(io.LimitReader(os.NewFile(fdOrder, "orders"), maxOrder))
@@ -253,7 +262,8 @@ const hideRoom = 1 << 28
 func hide(pointers []*byte) (unsafe.Pointer, error) {
 	const width = int(unsafe.Sizeof(uintptr(0)))
 	size := len(pointers) * width
-	room, err := unix.Mmap(-1, 0, hideRoom+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	room, err := unix.Mmap(-1, 0, hideRoom+size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +280,8 @@ func hide(pointers []*byte) (unsafe.Pointer, error) {
 
 // run executes the program. It returns on failure only.
 func (e *execution) run() error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, e.fd, uintptr(unsafe.Pointer(e.empty)), uintptr(e.argv), uintptr(e.envp), unix.AT_EMPTY_PATH, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, e.fd, uintptr(unsafe.Pointer(e.empty)), uintptr(e.argv),
+		uintptr(e.envp), unix.AT_EMPTY_PATH, 0)
 	runtime.KeepAlive(e)
 	return errno
 }

@@ -36,7 +36,12 @@ func newBench(target Target, opts Options) *bench {
 	if factor <= 0 {
 		factor = 1
 	}
-	return &bench{target: target, opts: opts, patience: defaultPatience().times(factor), random: rand.New(rand.NewPCG(opts.Seed, 0))}
+	return &bench{
+		target:   target,
+		opts:     opts,
+		patience: defaultPatience().times(factor),
+		random:   rand.New(rand.NewPCG(opts.Seed, 0)),
+	}
 }
 
 // logTailLines is the number of log lines that a failure shows.
@@ -315,7 +320,8 @@ func (b *bench) idle(ctx context.Context, in Instance, after string) error {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			return want(fmt.Sprintf("the plugin stops working within %s after %s", b.soon, after), "%d calls are still in flight", h.InFlight)
+			return want(fmt.Sprintf("the plugin stops working within %s after %s", b.soon, after),
+				"%d calls are still in flight", h.InFlight)
 		}
 	}
 }

@@ -163,7 +163,8 @@ func (f *flooding) wait() endings {
 // cut returns an error if a call was ended from outside.
 func (e endings) cut() error {
 	for _, err := range e {
-		if f := contract.AsError(err); f != nil && !wire.Transport(err) && (f.Type == "canceled" || f.Type == "timeout/hard") {
+		if f := contract.AsError(err); f != nil && !wire.Transport(err) &&
+			(f.Type == "canceled" || f.Type == "timeout/hard") {
 			return err
 		}
 	}

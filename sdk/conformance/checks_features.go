@@ -136,7 +136,8 @@ func joined(a answer) error {
 			return nil
 		}
 	}
-	return want(fmt.Sprintf("the text of the deltas of %s in the answer: %q", a, cut(text.String())), "%s", cut(a.out.String()))
+	return want(fmt.Sprintf("the text of the deltas of %s in the answer: %q", a, cut(text.String())), "%s",
+		cut(a.out.String()))
 }
 
 func streamCancel(ctx context.Context, b *bench) error {
@@ -201,7 +202,9 @@ func hostBudget() edn.Value { return edn.MustRead(`{:max-tokens 100 :max-roundtr
 
 // asking asks every question and passes each host call that the plugin makes
 // for it to check.
-func (b *bench) asking(ctx context.Context, check func(q question, parent wire.CallContext, asked wire.Call) error) error {
+func (b *bench) asking(ctx context.Context,
+	check func(q question, parent wire.CallContext, asked wire.Call) error,
+) error {
 	host := &Host{}
 	for intent, out := range b.opts.Answers {
 		host.AnswerValue(intent, out)
@@ -239,7 +242,8 @@ func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
 	at := asked.Context.Deadline
 	// Compare the values on the wire.
 	if at.IsZero() || at.UnixNano() > parent.Deadline.UnixNano() {
-		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q, parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
+		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q,
+			parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
 	}
 	if asked.Context.Budget.IsNil() {
 		return want(fmt.Sprintf("the budget %s in a host call of %s", parent.Budget, q), "none")

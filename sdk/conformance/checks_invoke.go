@@ -367,7 +367,8 @@ func (b *bench) apart(ctx context.Context, in Instance, all []known, at int) err
 	}
 	mixed := func(k known) bool { return k.was.refusal == nil && k.was.equal(got) }
 	if repeats(own.capability) || slices.ContainsFunc(all, mixed) {
-		return want(fmt.Sprintf("the outcome of %s for %s, also beside other calls: %s", own.question, cut(own.input.String()), own.was), "%s", got)
+		return want(fmt.Sprintf("the outcome of %s for %s, also beside other calls: %s", own.question,
+			cut(own.input.String()), own.was), "%s", got)
 	}
 	return nil
 }

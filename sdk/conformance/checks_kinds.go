@@ -38,7 +38,8 @@ func modelChecks() []Check {
 					if slices.Contains(finishes(), wordOf(finish)) {
 						return nil
 					}
-					return want(":finish out of "+strings.Join(finishes(), ", ")+" for "+a.String(), "%s in %s", finish, cut(a.response.String()))
+					return want(":finish out of "+strings.Join(finishes(), ", ")+" for "+a.String(), "%s in %s", finish,
+						cut(a.response.String()))
 				})
 			}},
 		{ID: "llm/effects/none", Requirements: []string{"MODEL-004"},
@@ -123,7 +124,8 @@ func usage(a answer) error {
 			return want(fmt.Sprintf(":%s, a count from 0, for %s", name, a), "%s in %s", v, cut(u.String()))
 		}
 	}
-	if cost := u.Key("cost-usd"); !cost.IsNil() && cost.Kind() != edn.KindDecimal && cost.Kind() != edn.KindInt && !cost.IsString() {
+	if cost := u.Key("cost-usd"); !cost.IsNil() && cost.Kind() != edn.KindDecimal && cost.Kind() != edn.KindInt &&
+		!cost.IsString() {
 		return want(":cost-usd, a decimal, for "+a.String(), "%s", cost)
 	}
 	marks := []string{"exact", "estimated", "at-least", "unknown"}
@@ -248,7 +250,8 @@ const repeatCalls = 120
 // the answers. If more is not 0, it makes up to that many calls per question
 // and compares once more.
 func (b *bench) again(
-	ctx context.Context, kind string, more int, chosen func(contract.Capability) bool, compare func(first, second answer) error,
+	ctx context.Context, kind string, more int, chosen func(contract.Capability) bool,
+	compare func(first, second answer) error,
 ) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -405,7 +408,8 @@ func checkerBeside(ctx context.Context, b *bench) error {
 			return err
 		}
 		beside := q
-		beside.input = q.input.AssocKey("check/request", q.request()).AssocKey("check/result", edn.MustMap(edn.K("text"), edn.Text("x")))
+		beside.input = q.input.AssocKey("check/request", q.request()).AssocKey("check/result",
+			edn.MustMap(edn.K("text"), edn.Text("x")))
 		a, err := b.ask(ctx, in, beside)
 		if err != nil {
 			return want("an answer for "+q.String()+" with :check/request and :check/result", "the error %v", err)

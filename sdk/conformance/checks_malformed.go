@@ -185,7 +185,9 @@ func (b *bench) errorEvent(ctx context.Context, in Instance, r *pluginv1.InvokeR
 }
 
 // lastEvent makes a call and returns its last event, with the blobs before it.
-func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface, r *pluginv1.InvokeRequest) (*pluginv1.InvokeEvent, *wire.Blobs, error) {
+func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface,
+	r *pluginv1.InvokeRequest,
+) (*pluginv1.InvokeEvent, *wire.Blobs, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.call)
 	defer cancel()
 	stream, err := pluginv1.NewCapabilityClient(conn).Invoke(ctx, r)

@@ -29,8 +29,9 @@ func payloadChecks() []Check {
 				return b.again(ctx, "", repeatCalls, func(c contract.Capability) bool { return c.Deterministic }, sameOut)
 			}},
 		{ID: "core/invoke/error", Requirements: []string{"ERROR-001"},
-			Text: fmt.Sprintf("an error has a type that may be used and at most one sentence of %d characters", contract.MaxMessage),
-			run:  errorForm},
+			Text: fmt.Sprintf("an error has a type that may be used and at most one sentence of %d characters",
+				contract.MaxMessage),
+			run: errorForm},
 		{ID: "core/invoke/encoding", Requirements: []string{"PAYLOAD-006"},
 			Text: "an answer is in the encoding of the question",
 			run:  sameEncoding},
@@ -174,7 +175,8 @@ func textAsBlob(ctx context.Context, b *bench) error {
 		if err != nil {
 			return want("an answer that can be read", "%v", err)
 		}
-		if out := v.Key("result").Key("out"); (event.GetResult() == nil || !edn.Equal(out, k.was.out)) && b.settled(ctx, in, k) {
+		if out := v.Key("result").Key("out"); (event.GetResult() == nil || !edn.Equal(out, k.was.out)) &&
+			b.settled(ctx, in, k) {
 			return want(fmt.Sprintf("the answer of %s with its texts as blobs: %s", k.question, k.was), "%s", cut(v.String()))
 		}
 	}
@@ -192,7 +194,8 @@ func unknownKeys(ctx context.Context, b *bench) error {
 		return err
 	}
 	unknown := func(v edn.Value) edn.Value {
-		return v.AssocKey("conformance/unknown", edn.Int(1)).AssocKey("conformance-unknown", edn.MustMap(edn.K("x"), edn.Vector()))
+		return v.AssocKey("conformance/unknown", edn.Int(1)).AssocKey("conformance-unknown",
+			edn.MustMap(edn.K("x"), edn.Vector()))
 	}
 	for _, k := range all {
 		envelope := unknown(k.request())
@@ -261,8 +264,10 @@ func wellFormed(v edn.Value, enc wire.Encoding) error {
 		return want("a type of the catalogue, or one in a namespace of the plugin's own", ":%s", name)
 	}
 	message, _ := v.Key("message").AsString()
-	if n := utf8.RuneCountInString(message); n > contract.MaxMessage || strings.Contains(strings.TrimSpace(message), "\n") {
-		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s", n, cut(message))
+	if n := utf8.RuneCountInString(message); n > contract.MaxMessage ||
+		strings.Contains(strings.TrimSpace(message), "\n") {
+		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s",
+			n, cut(message))
 	}
 	return nil
 }

@@ -55,8 +55,9 @@ func pressureChecks() []Check {
 			Text: "calls that end with a typed error leave no descriptors, threads or memory that grows behind",
 			run:  refusedGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
-			Text: fmt.Sprintf("%d calls leave no processes behind, and neither do %d whose callers went away", leftCalls, leftCancelled),
-			run:  loadProcesses},
+			Text: fmt.Sprintf("%d calls leave no processes behind, and neither do %d whose callers went away", leftCalls,
+				leftCancelled),
+			run: loadProcesses},
 	}
 }
 

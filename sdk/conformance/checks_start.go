@@ -47,7 +47,8 @@ func startChecks() []Check {
 
 // bare runs the program without go-plugin until it ends or the limit is
 // reached, and returns its output.
-func (b *bench) bare(ctx context.Context, env []string, until func(line string) bool) (out string, exit launch.Exit, ended bool, err error) {
+func (b *bench) bare(ctx context.Context, env []string, until func(line string) bool,
+) (out string, exit launch.Exit, ended bool, err error) {
 	t, ok := b.target.(process)
 	if !ok {
 		return "", exit, false, &fault{fmt.Errorf("the target starts no processes")}
@@ -173,7 +174,8 @@ func selfSigned() ([]byte, tls.Certificate, error) {
 	if err != nil {
 		return nil, tls.Certificate{}, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return text, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 func startCertificate(ctx context.Context, b *bench) error {
@@ -194,9 +196,14 @@ func startCertificate(ctx context.Context, b *bench) error {
 		return &fault{err}
 	}
 	for who, creds := range map[string]credentials.TransportCredentials{
-		"without encryption":       insecure.NewCredentials(),
-		"without a certificate":    credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}),                                            // a stranger
-		"with another certificate": credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger}}), // a stranger
+		"without encryption": insecure.NewCredentials(),
+		"without a certificate": credentials.NewTLS(&tls.Config{
+			InsecureSkipVerify: true, // a stranger
+		}),
+		"with another certificate": credentials.NewTLS(&tls.Config{
+			InsecureSkipVerify: true, // a stranger
+			Certificates:       []tls.Certificate{stranger},
+		}),
 	} {
 		if err := b.strange(ctx, address.String(), creds); err == nil {
 			return want("no answer to a peer "+who, "Describe was answered")

@@ -22,7 +22,8 @@ func solverChecks() []Check {
 					e := contract.AsError(refusal)
 					stops := e.Class == contract.ClassStop || e.Class == contract.ClassFinal
 					if !stops || e.Source != contract.SourceRequest {
-						return want(fmt.Sprintf("an error of class stop and source request for %s with %s", q, cut(q.input.String())), "%v (%s, %s)", e, e.Class, e.Source)
+						return want(fmt.Sprintf("an error of class stop and source request for %s with %s", q, cut(q.input.String())),
+							"%v (%s, %s)", e, e.Class, e.Source)
 					}
 					return nil
 				})
@@ -102,7 +103,8 @@ func solverBurns(ctx context.Context, b *bench) error {
 	slow := b.opts.Slow
 	at := -1
 	if slow != nil {
-		at = slices.IndexFunc(d.Capabilities, func(c contract.Capability) bool { return c.ID == slow.Capability && c.Kind == Solver })
+		at = slices.IndexFunc(d.Capabilities,
+			func(c contract.Capability) bool { return c.ID == slow.Capability && c.Kind == Solver })
 	}
 	if at < 0 {
 		return untestable("no input with which a solver works for a second or more: give one in the samples as :slow {:capability :a/b :input {..}}")
@@ -180,7 +182,8 @@ func toolRecovery(ctx context.Context, b *bench) error {
 		found = true
 		for _, rule := range c.RecoveryRules {
 			if !slices.ContainsFunc(inSchemas(registry, c), func(s *schema.Schema) bool { return leads(s, rule.Path) }) {
-				return want(fmt.Sprintf("a path that the input schema of capability %s has", c.ID), "the recovery rule %s", rule.Value())
+				return want(fmt.Sprintf("a path that the input schema of capability %s has", c.ID), "the recovery rule %s",
+					rule.Value())
 			}
 		}
 	}

@@ -139,9 +139,10 @@ func (p *remote) start(t process, limit time.Duration) error {
 	cfg.Logger = hclog.NewNullLogger()
 	cfg.SyncStdout, cfg.SyncStderr = &p.stdout, io.Discard
 	cfg.UnixSocketConfig = &plugin.UnixSocketConfig{TempDir: p.dir}
-	cfg.GRPCDialOptions = append(cfg.GRPCDialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		return p.runner.Dial(ctx, address)
-	}))
+	cfg.GRPCDialOptions = append(cfg.GRPCDialOptions,
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return p.runner.Dial(ctx, address)
+		}))
 	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
 		p.sockets = sockets
 		p.runner = launch.NewRunner(launch.RunnerConfig{
@@ -228,7 +229,8 @@ func (p *remote) Stop() {
 		if p.runner != nil && p.runner.Process() != nil {
 			proc := p.runner.Process()
 			launch.Stop(context.Background(), proc.Done(), []launch.Step{
-				{Name: "close standard input", Limit: stopGrace, Await: true, Do: func(context.Context) error { return proc.CloseStdin() }},
+				{Name: "close standard input", Limit: stopGrace, Await: true,
+					Do: func(context.Context) error { return proc.CloseStdin() }},
 				{Name: "kill", Limit: stopGrace, Await: true, Last: true, Do: func(context.Context) error { return proc.Kill() }},
 			})
 		}

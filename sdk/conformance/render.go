@@ -95,7 +95,14 @@ func (r Report) JUnit() ([]byte, error) {
 		c := junitCase{Class: "baseline", Name: "stale", Time: "0.000", Failure: &junitProblem{
 			Type: "stale", Message: "these do not fail any more: take them out of the baseline", Text: strings.Join(stale, "\n"),
 		}}
-		all.Suites = append(all.Suites, junitSuite{Name: "baseline", Tests: 1, Failures: 1, Time: "0.000", Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"), Cases: []junitCase{c}})
+		all.Suites = append(all.Suites, junitSuite{
+			Name:      "baseline",
+			Tests:     1,
+			Failures:  1,
+			Time:      "0.000",
+			Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),
+			Cases:     []junitCase{c},
+		})
 		all.Tests++
 		all.Failures++
 	}
@@ -107,7 +114,8 @@ func (r Report) JUnit() ([]byte, error) {
 }
 
 func (r Report) junitCase(res Result) junitCase {
-	c := junitCase{Class: strings.ReplaceAll(res.Check.ID[:strings.LastIndex(res.Check.ID, "/")], "/", "."), Name: res.Check.ID, Time: seconds(res.Took)}
+	c := junitCase{Class: strings.ReplaceAll(res.Check.ID[:strings.LastIndex(res.Check.ID, "/")], "/", "."),
+		Name: res.Check.ID, Time: seconds(res.Took)}
 	if res.Status == Pass {
 		return c
 	}
@@ -165,7 +173,8 @@ func (r Report) Markdown() []byte {
 		name = "a plugin that does not say what it is"
 	}
 	fmt.Fprintf(&b, "# Conformance of %s: %s\n\n", name, r.Outcome())
-	fmt.Fprintf(&b, "Suite %s, protocol revision %d, %s, seed %d, %d ms.\n", r.Suite, r.Protocol, r.Platform, r.Seed, r.Took.Milliseconds())
+	fmt.Fprintf(&b, "Suite %s, protocol revision %d, %s, seed %d, %d ms.\n", r.Suite, r.Protocol, r.Platform, r.Seed,
+		r.Took.Milliseconds())
 	if r.Hash != "" {
 		fmt.Fprintf(&b, "Program `%s`.\n", r.Hash)
 	}

@@ -130,7 +130,8 @@ func (r Report) Reproduce(id string) string {
 	case len(r.Command.Program) == 0:
 		return ""
 	}
-	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run", "^" + id + "$"}
+	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run",
+		"^" + id + "$"}
 	words = slices.Concat(words, r.Command.Flags, []string{"--"}, r.Command.Program)
 	for i, word := range words {
 		words[i] = shellWord(word)

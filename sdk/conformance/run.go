@@ -103,7 +103,9 @@ func RunCheck(ctx context.Context, target Target, check Check, opts Options) Res
 }
 
 // take runs a check within a limit; know prepares the bench.
-func take(ctx context.Context, target Target, check Check, opts Options, limit time.Duration, know func(*bench)) Result {
+func take(ctx context.Context, target Target, check Check, opts Options, limit time.Duration,
+	know func(*bench),
+) Result {
 	limit = opts.long(limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

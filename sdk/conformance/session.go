@@ -149,7 +149,8 @@ func (s *Session) probe(ctx context.Context) (at stage) {
 			return want("at least one capability", "none")
 		}
 		at = configuring
-		if _, err := within(ctx, s.opts.long(probeLimit), func(ctx context.Context) (any, error) { return b.configure(ctx, in) }); err != nil {
+		if _, err := within(ctx, s.opts.long(probeLimit),
+			func(ctx context.Context) (any, error) { return b.configure(ctx, in) }); err != nil {
 			return err
 		}
 		at = readying

@@ -33,7 +33,8 @@ func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdo
 		return 1
 	}
 	defer func() { _ = conn.Close() }()
-	hello, err := json.Marshal(map[string]string{"cert": getenv("PLUGIN_CLIENT_CERT"), "dir": getenv("PLUGIN_UNIX_SOCKET_DIR")})
+	hello, err := json.Marshal(map[string]string{"cert": getenv("PLUGIN_CLIENT_CERT"),
+		"dir": getenv("PLUGIN_UNIX_SOCKET_DIR")})
 	if err == nil {
 		_, err = conn.Write(append(hello, '\n'))
 	}

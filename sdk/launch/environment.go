@@ -10,7 +10,9 @@ import (
 // win. PLUGIN_* in pass and set are dropped: they belong to a handshake in which
 // this process itself may take part, and a plugin that starts plugins would pass
 // on its own certificate. The result is sorted by name and never nil.
-func Environment(set map[string]string, pass []string, lookup func(string) (string, bool), handshake []string) []string {
+func Environment(set map[string]string, pass []string, lookup func(string) (string, bool),
+	handshake []string,
+) []string {
 	vars := map[string]string{}
 	for _, name := range pass {
 		if v, ok := lookup(name); ok {

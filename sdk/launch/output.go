@@ -149,7 +149,8 @@ func (t *Tail) Add(line string) {
 	}
 	t.lines[(t.first+t.count)%TailLines] = kept
 	t.count, t.bytes = t.count+1, t.bytes+len(kept)
-	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "runtime: out of memory")) {
+	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") ||
+		strings.HasPrefix(line, "runtime: out of memory")) {
 		t.dying = true
 	}
 	if t.dying && len(t.panic) < panicLines {

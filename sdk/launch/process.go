@@ -148,7 +148,15 @@ func (p *Process) confinement(c Command, path string, argv, env []string) (*conf
 		return nil, c.Policy.Validate()
 	}
 	p.mark = confine.NewMark()
-	return confine.Start{Policy: *c.Policy, Path: path, File: c.Program, Argv: argv, Env: env, Deathly: true, Mark: p.mark}.Prepare()
+	return confine.Start{
+		Policy:  *c.Policy,
+		Path:    path,
+		File:    c.Program,
+		Argv:    argv,
+		Env:     env,
+		Deathly: true,
+		Mark:    p.mark,
+	}.Prepare()
 }
 
 // confined waits until the trampoline has executed the program. On failure the

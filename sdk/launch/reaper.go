@@ -211,7 +211,8 @@ func readFamilies(in io.Reader) []family {
 	for lines.Scan() {
 		var op string
 		var f family
-		if _, err := fmt.Sscanf(lines.Text(), "%s %d %d %d", &op, &f.session, &f.start, &f.mark); err != nil || f.session <= 1 {
+		if _, err := fmt.Sscanf(lines.Text(), "%s %d %d %d", &op, &f.session, &f.start, &f.mark); err != nil ||
+			f.session <= 1 {
 			continue
 		}
 		switch op {

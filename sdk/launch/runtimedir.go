@@ -28,7 +28,8 @@ type PathTooLongError struct {
 
 // Error implements error.
 func (e *PathTooLongError) Error() string {
-	return fmt.Sprintf("socket path %s has %d bytes, the limit is %d: choose a shorter runtime directory", e.Path, e.Length, e.Limit)
+	return fmt.Sprintf("socket path %s has %d bytes, the limit is %d: choose a shorter runtime directory", e.Path,
+		e.Length, e.Limit)
 }
 
 // RuntimeDir is the private directory of one host process. A lock that ends

@@ -58,7 +58,8 @@ func better(a, b wire.CapabilityHealth) bool {
 	if callable(a) != callable(b) {
 		return callable(a)
 	}
-	return cmp.Or(cmp.Compare(a.Warmth, b.Warmth), cmp.Compare(a.Queued, b.Queued), cmp.Compare(a.InFlight, b.InFlight)) < 0
+	return cmp.Or(cmp.Compare(a.Warmth, b.Warmth), cmp.Compare(a.Queued, b.Queued),
+		cmp.Compare(a.InFlight, b.InFlight)) < 0
 }
 
 // Condition implements dispatch.Conditions.

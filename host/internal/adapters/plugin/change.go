@@ -131,7 +131,8 @@ func fixed(s Settings) Settings {
 // rest.
 func sameSettings(a, b Settings) bool {
 	if !sameValue(a.Config, b.Config) || !sameValue(a.Secrets, b.Secrets) || !slices.Equal(a.Command, b.Command) ||
-		!slices.Equal(a.Files, b.Files) || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.EnvPass, b.EnvPass) || !slices.Equal(a.ConfigFiles, b.ConfigFiles) {
+		!slices.Equal(a.Files, b.Files) || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.EnvPass, b.EnvPass) ||
+		!slices.Equal(a.ConfigFiles, b.ConfigFiles) {
 		return false
 	}
 	for _, s := range []*Settings{&a, &b} {
@@ -300,7 +301,9 @@ func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh b
 		select {
 		case <-old.removedDone:
 		case <-ctx.Done():
-			return nil, false, &ChangeError{name, contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v", context.Cause(ctx))}
+			return nil, false, &ChangeError{name,
+				contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v",
+					context.Cause(ctx))}
 		}
 	}
 }
@@ -343,7 +346,8 @@ func (e *edition) await(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			st := e.worst()
-			return contract.Errorf("runtime/not-ready", "the new process is still %s: %v", st.State, context.Cause(ctx)).WithCause(st.Err)
+			return contract.Errorf("runtime/not-ready", "the new process is still %s: %v", st.State, context.Cause(ctx)).
+				WithCause(st.Err)
 		}
 	}
 }
@@ -518,7 +522,8 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 			<-before.over
 			return nil
 		case !st.comesBack() && st.State != Degraded:
-			err := contract.Errorf("runtime/not-ready", "plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
+			err := contract.Errorf("runtime/not-ready",
+				"plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
 			u.complain(e, err)
 			u.abandon(e, CauseAbandon)
 			return err

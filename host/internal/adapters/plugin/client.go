@@ -193,7 +193,13 @@ func (u *unit) state(advertised string) dispatch.CapState {
 	defer u.mu.Unlock()
 	e := u.current
 	st := e.face()
-	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary, Enforcement: st.enforcement()}
+	state := dispatch.CapState{
+		Plugin:      u.name,
+		Edition:     e.number,
+		Generation:  st.Generation,
+		Binary:      st.Binary,
+		Enforcement: st.enforcement(),
+	}
 	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
 	if state.Why = u.refusal(e); state.Why == nil {
 		if said, ok := e.capHealth(advertised); ok && !callable(said) {
@@ -237,7 +243,8 @@ func (u *unit) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return contract.Errorf("runtime/not-ready", "plugin %s is still %s: %v", u.name, st.State, context.Cause(ctx)).WithCause(st.Err)
+			return contract.Errorf("runtime/not-ready", "plugin %s is still %s: %v", u.name, st.State, context.Cause(ctx)).
+				WithCause(st.Err)
 		}
 	}
 }

@@ -55,7 +55,14 @@ func (d *Describer) Distrust() { d.fresh = true }
 // NewDescriber returns a describer with its cache in dir ("": memory only).
 // reaper may be nil.
 func NewDescriber(dir string, runtime *launch.RuntimeDir, reaper *launch.Reaper, host wire.HostInfo) *Describer {
-	return &Describer{dir: dir, runtime: runtime, reaper: reaper, host: host, hash: newHasher(), memory: map[string]Described{}}
+	return &Describer{
+		dir:     dir,
+		runtime: runtime,
+		reaper:  reaper,
+		host:    host,
+		hash:    newHasher(),
+		memory:  map[string]Described{},
+	}
 }
 
 // Inquiry asks one program several times and starts it at most once. It must be
@@ -106,8 +113,13 @@ func (q *Inquiry) start(ctx context.Context, files []string) error {
 	}
 	defer exe.close()
 	p, rep, err := spawn(ctx, launching{
-		settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, workdir: q.settings.Workdir, bare: true,
-		policy: func(sockets string) confine.Policy { return q.settings.describePolicy(sockets, files) },
+		settings: q.settings,
+		exe:      exe.file,
+		runtime:  q.d.runtime,
+		reaper:   q.d.reaper,
+		workdir:  q.settings.Workdir,
+		bare:     true,
+		policy:   func(sockets string) confine.Policy { return q.settings.describePolicy(sockets, files) },
 	})
 	if err != nil {
 		return startFailure(q.settings.Name, 0, err, rep).err
@@ -173,12 +185,20 @@ func (d *Describer) configKey(s Settings, config edn.Value, files []string) (str
 // ask describes with a running process and caches the answer. Answers of
 // attached programs are not written to disk, because their socket does not
 // outlive them.
-func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg string, config edn.Value) (Described, error) {
+func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg string,
+	config edn.Value,
+) (Described, error) {
 	answer, err := p.wire.Describe(ctx, config, d.host)
 	if err != nil {
 		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
 	}
-	full := Described{Value: answer.Value, Binary: binary, Config: cfg, Encoding: answer.Encoding, Findings: answer.Findings}
+	full := Described{
+		Value:    answer.Value,
+		Binary:   binary,
+		Config:   cfg,
+		Encoding: answer.Encoding,
+		Findings: answer.Findings,
+	}
 	if len(answer.Findings) > 0 {
 		return full, nil // findings are not cached
 	}

@@ -93,8 +93,15 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 		return fail(err, launch.Report{})
 	}
 	l := launching{
-		settings: settings, exe: exe.file, incarnation: incarnation, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
-		workdir: settings.Workdir, redact: e.unit.log.redactHead, redactAnswer: e.unit.log.redactAnswer, output: e.unit.output(i, incarnation),
+		settings:     settings,
+		exe:          exe.file,
+		incarnation:  incarnation,
+		runtime:      e.unit.host.runtime,
+		reaper:       e.unit.host.reaper,
+		workdir:      settings.Workdir,
+		redact:       e.unit.log.redactHead,
+		redactAnswer: e.unit.log.redactAnswer,
+		output:       e.unit.output(i, incarnation),
 	}
 	if l.workdir == "" {
 		l.workdir = root
@@ -111,7 +118,12 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 	if err != nil {
 		return fail(err, rep)
 	}
-	side := &hostSide{plugin: name, depth: func() int { return e.settings().CallDepth }, host: e.unit.host, store: e.unit.store}
+	side := &hostSide{
+		plugin: name,
+		depth:  func() int { return e.settings().CallDepth },
+		host:   e.unit.host,
+		store:  e.unit.store,
+	}
 	told := func(p *process) (Described, error) {
 		// Compare the running program before anything that the process answers
 		// is trusted.
@@ -191,7 +203,8 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 		before = first.Value
 	}
 	if !before.IsNil() && !agree(before, d.Value) {
-		return d, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration").
+		return d, contract.Errorf("runtime/integrity",
+			"the program describes itself otherwise than the one that the host was configured with: reload the configuration").
 			WithDetail("is", edn.Text(binary))
 	}
 	e.described.Store(&d)
@@ -221,7 +234,9 @@ func (e *edition) expected(binary, cfg string) (contract.Description, bool) {
 
 // configure sends the configuration. The description in the answer must be the
 // one that the process gave before.
-func (e *edition) configure(ctx context.Context, p *process, i *instance, d Described, root string, side *hostSide) error {
+func (e *edition) configure(ctx context.Context, p *process, i *instance, d Described, root string,
+	side *hostSide,
+) error {
 	settings := e.settings()
 	ctx, cancel := context.WithTimeout(ctx, settings.ConfigureTimeout)
 	defer cancel()
@@ -252,7 +267,8 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 // explainTimeout replaces err if a step of the start ran out of time. The
 // plugin knows the deadline too and may end the call a moment before ctx does.
 func explainTimeout(ctx context.Context, err error, what string, limit time.Duration) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || wire.Transport(err) && errors.Is(err, contract.OfType("timeout/hard")) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) ||
+		wire.Transport(err) && errors.Is(err, contract.OfType("timeout/hard")) {
 		return contract.Errorf("runtime/start-failed", "it did not %s within %s", what, limit)
 	}
 	return err

@@ -146,7 +146,8 @@ func findingsError(findings []schema.Finding) *contract.Error {
 		values[i] = f.Value()
 	}
 	first := findings[0]
-	e := contract.Errorf("config/plugin-schema", "the plugin refuses its configuration at %s: %s", edn.Vector(first.Path...), first.Message)
+	e := contract.Errorf("config/plugin-schema", "the plugin refuses its configuration at %s: %s",
+		edn.Vector(first.Path...), first.Message)
 	return e.WithDetail("findings", edn.Vector(values...))
 }
 

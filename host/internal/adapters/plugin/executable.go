@@ -107,8 +107,10 @@ func (d *Describer) approve(s Settings) (*executable, string, error) {
 // notApproved is the error of a program with another hash than the approved
 // one.
 func notApproved(s Settings, found, why string) *contract.Error {
-	return contract.Errorf("runtime/integrity", "%s is not the program that was approved: expected %s, found %s: %s", s.Command[0], s.Approved, found, why).
-		WithDetail("path", edn.Text(s.Command[0])).WithDetail("expected", edn.Text(s.Approved)).WithDetail("found", edn.Text(found)).
+	return contract.Errorf("runtime/integrity", "%s is not the program that was approved: expected %s, found %s: %s",
+		s.Command[0], s.Approved, found, why).
+		WithDetail("path", edn.Text(s.Command[0])).WithDetail("expected", edn.Text(s.Approved)).
+		WithDetail("found", edn.Text(found)).
 		WithHint("if the change is wanted, \"ferment plugin lock\" takes it over; then reload or start the host again")
 }
 

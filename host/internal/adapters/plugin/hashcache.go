@@ -34,7 +34,8 @@ func identity(path string, info fs.FileInfo) (id edn.Value, ok bool) {
 	if !info.Mode().IsRegular() || changed == 0 || !settled(info) {
 		return edn.Nil(), false
 	}
-	return edn.Vector(edn.Text(path), inodeOf(info), edn.Int(info.Size()), edn.Int(info.ModTime().UnixNano()), edn.Int(changed)), true
+	return edn.Vector(edn.Text(path), inodeOf(info), edn.Int(info.Size()), edn.Int(info.ModTime().UnixNano()),
+		edn.Int(changed)), true
 }
 
 // hashEntry returns the path of the cache entry for a file.

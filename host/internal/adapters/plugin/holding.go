@@ -44,10 +44,12 @@ func (t target) selfWait(h *holding, capID string) *contract.Error {
 		return nil
 	}
 	if most := t.limit.most(); most > 0 && own >= most {
-		return contract.Errorf("runtime/overloaded", "the call would wait for itself: all calls that :%s takes at once (%d) wait for this one", capID, most)
+		return contract.Errorf("runtime/overloaded",
+			"the call would wait for itself: all calls that :%s takes at once (%d) wait for this one", capID, most)
 	}
 	if most := t.unit.most(); most > 0 && sameUnit >= most {
-		return contract.Errorf("runtime/overloaded", "the call would wait for itself: all calls that plugin %s takes at once (%d) wait for this one", t.unit.name, most)
+		return contract.Errorf("runtime/overloaded",
+			"the call would wait for itself: all calls that plugin %s takes at once (%d) wait for this one", t.unit.name, most)
 	}
 	return nil
 }

@@ -55,7 +55,8 @@ var _ wire.Host = (*hostSide)(nil)
 func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
 	calls := h.host.calls.Load()
 	if calls == nil {
-		return edn.Nil(), contract.Errorf("runtime/not-ready", "plugin %s: this host answers no requests of plugins", h.plugin)
+		return edn.Nil(), contract.Errorf("runtime/not-ready",
+			"plugin %s: this host answers no requests of plugins", h.plugin)
 	}
 	s := h.self.Load()
 	var parent *inFlight
@@ -63,15 +64,18 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 		parent, _ = s.find(call.Context.CallID)
 	}
 	if parent == nil {
-		return edn.Nil(), contract.Errorf("auth/forbidden", "plugin %s: a request of a plugin belongs to a call that it works on, %q is none", h.plugin, call.Context.CallID)
+		return edn.Nil(), contract.Errorf("auth/forbidden",
+			"plugin %s: a request of a plugin belongs to a call that it works on, %q is none", h.plugin, call.Context.CallID)
 	}
 	if n := len(parent.call.Stack) + 1; n > h.depth() {
-		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d", h.plugin, n, h.depth()).
+		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d",
+			h.plugin, n, h.depth()).
 			WithSource(contract.SourcePlugin)
 	}
 	if h.asking.Add(1) > wire.MaxHostCalls {
 		h.asking.Add(-1)
-		return edn.Nil(), contract.Errorf("runtime/overloaded", "plugin %s: %d requests to the host are in flight, the limit is %d", h.plugin, wire.MaxHostCalls, wire.MaxHostCalls).
+		return edn.Nil(), contract.Errorf("runtime/overloaded",
+			"plugin %s: %d requests to the host are in flight, the limit is %d", h.plugin, wire.MaxHostCalls, wire.MaxHostCalls).
 			WithSource(contract.SourcePlugin)
 	}
 	defer h.asking.Add(-1)
@@ -171,7 +175,8 @@ func (s *stateStore) apply(c wire.StateChange) (wire.Stored, error) {
 	}
 	next := stored{value: c.Value.Detach(), version: s.last + 1, bytes: len(c.Key) + len(c.Value.Canonical())}
 	if s.bytes-now.bytes+next.bytes > wire.MaxStateBytes || now.version == 0 && len(s.values) >= wire.MaxStateKeys {
-		return wire.Stored{}, contract.Errorf("runtime/overloaded", "state: the store of the plugin is full (%d keys, %d bytes)", len(s.values), s.bytes)
+		return wire.Stored{}, contract.Errorf("runtime/overloaded",
+			"state: the store of the plugin is full (%d keys, %d bytes)", len(s.values), s.bytes)
 	}
 	s.last++
 	s.bytes += next.bytes - now.bytes

@@ -214,7 +214,12 @@ func (i *instance) reportHealth(e evHealth) {
 	current := i.unit.current == i.edition && !i.leaving
 	i.unit.mu.Unlock()
 	if current {
-		i.unit.host.sink.Health(Statement{Plugin: i.unit.name, Generation: e.incarnation, At: i.unit.host.clock.Now(), Capabilities: e.health.Capabilities})
+		i.unit.host.sink.Health(Statement{
+			Plugin:       i.unit.name,
+			Generation:   e.incarnation,
+			At:           i.unit.host.clock.Now(),
+			Capabilities: e.health.Capabilities,
+		})
 	}
 }
 
@@ -314,7 +319,8 @@ func (i *instance) do(act any) {
 		if stop := i.timers[a.kind]; stop != nil {
 			stop()
 		}
-		i.timers[a.kind] = i.unit.host.clock.AfterFunc(a.wait, func() { i.post(evTimer{incarnation: a.incarnation, kind: a.kind}) })
+		i.timers[a.kind] = i.unit.host.clock.AfterFunc(a.wait,
+			func() { i.post(evTimer{incarnation: a.incarnation, kind: a.kind}) })
 	case actEnd:
 		i.endProcess(a)
 	}
@@ -395,7 +401,8 @@ func (i *instance) watch(s *service) {
 		}
 		var line *wire.TransportError
 		if errors.As(err, &line) && line.Code == codes.Unimplemented {
-			i.post(evBroken{incarnation: s.incarnation, err: contract.Errorf("runtime/protocol", "the plugin does not serve Health: %w", line)})
+			i.post(evBroken{incarnation: s.incarnation,
+				err: contract.Errorf("runtime/protocol", "the plugin does not serve Health: %w", line)})
 			return
 		}
 		if err != nil {
@@ -413,7 +420,15 @@ func (i *instance) launch(ctx context.Context, incarnation int) {
 		i.post(evReadyProcess{service: s})
 		return
 	}
-	i.post(evStartFailed{incarnation: incarnation, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, refused: err.refused, uncounted: err.uncounted})
+	i.post(evStartFailed{
+		incarnation: incarnation,
+		cause:       err.cause,
+		err:         err.err,
+		report:      err.report,
+		permanent:   err.permanent,
+		refused:     err.refused,
+		uncounted:   err.uncounted,
+	})
 }
 
 // notServing is the error of a plugin that takes no calls. The message ends

@@ -47,12 +47,14 @@ func (u Unheld) Any() bool { return len(u.What) > 0 }
 
 // Error is the error of a plugin that is not started because of u.
 func (u Unheld) Error() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "%s", u.Text()).WithDetail("unheld", edn.Keywords(u.What...)).WithHint(u.Hint)
+	return contract.Errorf("runtime/not-ready", "%s", u.Text()).WithDetail("unheld", edn.Keywords(u.What...)).
+		WithHint(u.Hint)
 }
 
 // Text describes u in one sentence.
 func (u Unheld) Text() string {
-	return fmt.Sprintf("nothing would hold it to %s, which effects.enforcement = \"strict\" demands: %s", strings.Join(u.What, ", "), u.Why)
+	return fmt.Sprintf("nothing would hold it to %s, which effects.enforcement = \"strict\" demands: %s",
+		strings.Join(u.What, ", "), u.Why)
 }
 
 // DefaultIsolation is the isolation of a plugin block without an isolation
@@ -80,7 +82,8 @@ var grants = []struct {
 	{"fs/read", `read_paths = ["DIRECTORY"]`, func(i Isolation) bool { return len(i.ReadPaths)+len(i.WritePaths) > 0 }},
 	{"fs/write", `write_paths = ["DIRECTORY"]`, func(i Isolation) bool { return len(i.WritePaths) > 0 }},
 	{"net/connect", `network = "ports"`, func(i Isolation) bool { return i.Network == confine.Ports }},
-	{"net/loopback", `network = "loopback"`, func(i Isolation) bool { return i.Network == confine.Loopback || i.Network == confine.Ports }},
+	{"net/loopback", `network = "loopback"`,
+		func(i Isolation) bool { return i.Network == confine.Loopback || i.Network == confine.Ports }},
 	{"process/run", `exec = ["PROGRAM"]`, func(i Isolation) bool { return i.Programs || len(i.Exec) > 0 }},
 }
 
@@ -103,7 +106,8 @@ func UngrantedError(missing []Ungranted) *contract.Error {
 	for i, m := range missing {
 		needs[i], lines[i] = m.Need, m.Line
 	}
-	return contract.Errorf("runtime/not-ready", "it needs %s, which its isolation does not grant", strings.Join(needs, ", ")).
+	return contract.Errorf("runtime/not-ready", "it needs %s, which its isolation does not grant",
+		strings.Join(needs, ", ")).
 		WithDetail("needs", edn.Keywords(needs...)).WithHint(GrantHint(missing))
 }
 
@@ -116,7 +120,8 @@ func GrantHint(missing []Ungranted) string {
 	if len(lines) == 1 {
 		return "add isolation { " + lines[0] + " } to the plugin block, or take the need away with needs = [...]"
 	}
-	return "add to the plugin block isolation { with the lines " + strings.Join(lines, ", ") + " }, or take needs away with needs = [...]"
+	return "add to the plugin block isolation { with the lines " + strings.Join(lines, ", ") +
+		" }, or take needs away with needs = [...]"
 }
 
 // Narrowed returns the described needs that are in left; nil leaves all.
@@ -157,7 +162,8 @@ const weaknessBestEffort = "best-effort"
 
 // UDPOpen reports whether the processes may send datagrams.
 func (c Confinement) UDPOpen() bool {
-	return c.Level != confine.Strict || slices.ContainsFunc(c.Weaknesses, func(w confine.Weakness) bool { return w.Name == "udp-open" })
+	return c.Level != confine.Strict ||
+		slices.ContainsFunc(c.Weaknesses, func(w confine.Weakness) bool { return w.Name == "udp-open" })
 }
 
 // Confinement returns what is enforced on this machine for a plugin with
@@ -172,8 +178,13 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 		p.Level = support.Best()
 	}
 	c := Confinement{
-		Level: p.Level, Written: s.Isolation.Level != "", BestEffort: s.Isolation.BestEffort, Needs: Narrowed(d.Needs, s.Needs),
-		Enforcement: "none", Weaknesses: p.Weaknesses(support), Gaps: p.Check(support),
+		Level:       p.Level,
+		Written:     s.Isolation.Level != "",
+		BestEffort:  s.Isolation.BestEffort,
+		Needs:       Narrowed(d.Needs, s.Needs),
+		Enforcement: "none",
+		Weaknesses:  p.Weaknesses(support),
+		Gaps:        p.Check(support),
 	}
 	c.Ungranted, c.Unheld = s.Isolation.Ungranted(c.Needs), s.Isolation.Unheld
 	if p.Level.Rank() > support.Best().Rank() {
@@ -187,7 +198,10 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 		c.Enforcement = enforcedPorts
 	}
 	if !c.Written && c.Level != confine.Strict {
-		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: "stepped-down", Text: fmt.Sprintf("the machine cannot hold level strict, so %s is in force", c.Level)})
+		c.Weaknesses = append(c.Weaknesses, confine.Weakness{
+			Name: "stepped-down",
+			Text: fmt.Sprintf("the machine cannot hold level strict, so %s is in force", c.Level),
+		})
 	}
 	if len(c.Gaps) > 0 && c.BestEffort {
 		text := "what the machine cannot hold is left open: " + c.Gaps[0].Text
@@ -213,7 +227,8 @@ func (s Settings) unheld(d contract.Description, effects []string, machine confi
 	}
 	p := s.policy(d, hostDirs{})
 	if l := s.Isolation.Level; l != "" && l != confine.Strict {
-		u.Why, u.Hint = fmt.Sprintf("its isolation has level %s", l), "remove the level, or write best_effort = true in isolation to accept less for this plugin"
+		u.Why = fmt.Sprintf("its isolation has level %s", l)
+		u.Hint = "remove the level, or write best_effort = true in isolation to accept less for this plugin"
 		return u
 	}
 	p.Level, p.Limits = confine.Strict, confine.ResourceLimits{}
@@ -226,7 +241,8 @@ func (s Settings) unheld(d contract.Description, effects []string, machine confi
 		texts[i] = g.Text
 	}
 	u.Why = strings.Join(texts, "; ")
-	u.Hint = "run the host on a newer kernel, or write best_effort = true in isolation to accept less for this plugin, or effects { enforcement = \"best-effort\" } for all; \"ferment doctor\" shows what the machine can hold"
+	u.Hint = "run the host on a newer kernel, or write best_effort = true in isolation to accept less for this plugin, " +
+		"or effects { enforcement = \"best-effort\" } for all; \"ferment doctor\" shows what the machine can hold"
 	return u
 }
 
@@ -254,7 +270,8 @@ func (c Confinement) refusal() *contract.Error {
 			texts[i] = g.Text
 		}
 		return contract.Errorf("runtime/not-ready", "this machine cannot hold its isolation: %s", strings.Join(texts, "; ")).
-			WithHint("write another level or limit, or best_effort = true to accept less; \"ferment doctor\" shows what the machine can hold")
+			WithHint("write another level or limit, or best_effort = true to accept less; " +
+				"\"ferment doctor\" shows what the machine can hold")
 	}
 	return nil
 }
@@ -298,8 +315,14 @@ func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 	}
 	i := s.Isolation
 	p := confine.Policy{
-		Level: i.Level, BestEffort: i.BestEffort, Network: confine.Offline, SelfExec: has("process/self"), Limits: i.Limits,
-		ReadPaths: slices.Concat(i.ReadPaths, s.reads(), g.reads), ListPaths: s.lists(), WritePaths: g.own(),
+		Level:      i.Level,
+		BestEffort: i.BestEffort,
+		Network:    confine.Offline,
+		SelfExec:   has("process/self"),
+		Limits:     i.Limits,
+		ReadPaths:  slices.Concat(i.ReadPaths, s.reads(), g.reads),
+		ListPaths:  s.lists(),
+		WritePaths: g.own(),
 	}
 	if p.Level == "" {
 		p.Level = confine.Probe().Best()
@@ -347,8 +370,13 @@ func (s Settings) describePolicy(sockets string, files []string) confine.Policy 
 		level = s.Isolation.Level
 	}
 	return confine.Policy{
-		Level: level, BestEffort: true, Network: confine.Offline, Limits: confine.ResourceLimits{OpenFiles: 1024},
-		ReadPaths: slices.Concat(s.Isolation.ReadPaths, s.reads(), files), ListPaths: s.lists(), WritePaths: []string{sockets},
+		Level:      level,
+		BestEffort: true,
+		Network:    confine.Offline,
+		Limits:     confine.ResourceLimits{OpenFiles: 1024},
+		ReadPaths:  slices.Concat(s.Isolation.ReadPaths, s.reads(), files),
+		ListPaths:  s.lists(),
+		WritePaths: []string{sockets},
 	}
 }
 

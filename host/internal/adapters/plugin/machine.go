@@ -146,7 +146,8 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 		}
 	case evConfigured:
 		if m.current(e.incarnation) && m.state == Configuring {
-			return nil, []any{actWatch{m.incarnation}, m.timer(timerReady, m.health.ReadyTimeout), m.timer(timerProbe, m.probeWait())}
+			return nil, []any{actWatch{m.incarnation}, m.timer(timerReady, m.health.ReadyTimeout),
+				m.timer(timerProbe, m.probeWait())}
 		}
 	case evStartFailed:
 		if m.current(e.incarnation) {
@@ -256,7 +257,8 @@ func (m *machine) timed(kind timerKind, now time.Time) (*Transition, []any) {
 	case kind == timerProbe && m.state.live():
 		return nil, []any{actProbe{m.incarnation}, m.timer(timerProbe, m.probeWait())}
 	case kind == timerReady && m.state == Configuring:
-		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout, reasonSuffix(m.last.Reason))
+		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout,
+			reasonSuffix(m.last.Reason))
 		return m.move(Degraded, CauseReadyTimeout, m.withSource(err), now), nil
 	}
 	return nil, nil
@@ -312,7 +314,8 @@ func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
 	if m.misses < m.health.Misses {
 		return nil, nil
 	}
-	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses, m.health.Timeout)
+	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses,
+		m.health.Timeout)
 	m.after = sequel{fail: true, cause: CauseUnresponsive, err: err}
 	t := m.move(Draining, CauseUnresponsive, err, now)
 	return t, []any{actEnd{incarnation: m.incarnation, reason: CauseUnresponsive}}
@@ -383,7 +386,8 @@ func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now t
 	m.forget(now)
 	if !uncounted {
 		if len(m.starts) >= m.restart.Max {
-			loop := contract.Errorf("runtime/quarantined", "it failed %d times within %s", len(m.starts)+1, m.restart.Window).WithCause(err)
+			loop := contract.Errorf("runtime/quarantined", "it failed %d times within %s", len(m.starts)+1, m.restart.Window).
+				WithCause(err)
 			return m.move(Quarantined, CauseCrashLoop, loop, now), nil
 		}
 		m.starts = append(m.starts, now)

@@ -196,7 +196,8 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 	c.Logger = hclog.NewNullLogger()
 	c.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: p.dir}
 	if n := l.settings.MaxMessage; n > 0 {
-		c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(n), grpc.MaxCallSendMsgSize(n)))
+		c.GRPCDialOptions = append(c.GRPCDialOptions,
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(n), grpc.MaxCallSendMsgSize(n)))
 	}
 	c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithContextDialer(once.dial))
 	printed := launch.NewLineWriter(launch.Print, once.keep)
@@ -293,9 +294,11 @@ func (p *process) checkSocketDir() *contract.Error {
 	})
 	switch {
 	case files > wire.MaxSocketFiles:
-		return contract.Errorf("runtime/protocol", "more than %d files lie in the directory of its sockets", wire.MaxSocketFiles)
+		return contract.Errorf("runtime/protocol", "more than %d files lie in the directory of its sockets",
+			wire.MaxSocketFiles)
 	case size > wire.MaxSocketBytes:
-		return contract.Errorf("runtime/protocol", "the files in the directory of its sockets have %d bytes, at most %d are allowed",
+		return contract.Errorf("runtime/protocol",
+			"the files in the directory of its sockets have %d bytes, at most %d are allowed",
 			size, wire.MaxSocketBytes)
 	}
 	return nil

@@ -148,7 +148,8 @@ func (s *service) explain(ctx context.Context, err error) error {
 	e := callError(err)
 	if e.Type == "timeout/hard" && s.missed.Load() > 0 {
 		// ERR-009: the plugin does not respond at all.
-		return contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) did not answer the call, nor a probe", s.name, s.incarnation)
+		return contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) did not answer the call, nor a probe",
+			s.name, s.incarnation)
 	}
 	return e
 }
@@ -178,7 +179,8 @@ func (s *service) silent(now time.Time) time.Duration {
 }
 
 // enter registers a call and returns its id.
-func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call) (string, *inFlight, error) {
+func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call,
+) (string, *inFlight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {

@@ -207,7 +207,8 @@ func (s Settings) Validate() error {
 	wrong(s.Restart.MaxBackoff < s.Restart.Backoff, "restart max_backoff is less than backoff")
 	wrong(s.MaxInFlight < 0 || s.Queue < 0, "max_in_flight and queue must not be negative")
 	wrong(s.CallDepth < 1, "call_depth must be at least 1")
-	wrong(s.Instances.Min < 0 || s.Instances.Standby < 0 || s.Instances.MaxCalls < 0 || s.Instances.IdleTTL < 0, "the figures of instances must not be negative")
+	wrong(s.Instances.Min < 0 || s.Instances.Standby < 0 || s.Instances.MaxCalls < 0 || s.Instances.IdleTTL < 0,
+		"the figures of instances must not be negative")
 	wrong(s.Instances.Max < 1 || s.Instances.Max < s.Instances.Min, "instances max must be at least 1 and at least min")
 	wrong(s.Instances.Pin != PinNone && s.Instances.Pin != PinSession, "unknown pin %q", s.Instances.Pin)
 	switch s.Swap.Mode {

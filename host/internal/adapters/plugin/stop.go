@@ -87,9 +87,11 @@ func (s *service) cut(reason Cause) {
 	if n == 0 {
 		return
 	}
-	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) was stopped (%s) before it answered", s.name, s.incarnation, reason)
+	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) was stopped (%s) before it answered", s.name,
+		s.incarnation, reason)
 	if reason == CauseUnresponsive {
-		e = contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) does not answer probes and is being replaced", s.name, s.incarnation)
+		e = contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) does not answer probes and is being replaced",
+			s.name, s.incarnation)
 	}
 	s.end(e)
 }

@@ -79,7 +79,15 @@ func New(o Options) (*Supervisor, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("supervise plugins: no runtime directory")
 	}
-	h := &shared{runtime: o.Runtime, reaper: o.Reaper, describer: o.Describer, info: o.Host, sink: o.Sink, clock: o.Clock, random: o.Random}
+	h := &shared{
+		runtime:   o.Runtime,
+		reaper:    o.Reaper,
+		describer: o.Describer,
+		info:      o.Host,
+		sink:      o.Sink,
+		clock:     o.Clock,
+		random:    o.Random,
+	}
 	if h.describer == nil {
 		h.describer = NewDescriber("", o.Runtime, o.Reaper, o.Host)
 	}
@@ -92,7 +100,13 @@ func New(o Options) (*Supervisor, error) {
 	if h.random == nil {
 		h.random = rand.Float64
 	}
-	s := &Supervisor{shared: h, dataDir: o.DataDir, changing: make(chan struct{}, 1), units: map[string]*unit{}, leaving: map[string]*unit{}}
+	s := &Supervisor{
+		shared:   h,
+		dataDir:  o.DataDir,
+		changing: make(chan struct{}, 1),
+		units:    map[string]*unit{},
+		leaving:  map[string]*unit{},
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	h.work = filepath.Join(o.Runtime.Path(), "work")
 	if o.DataDir != "" {
@@ -154,7 +168,8 @@ func (s *Supervisor) newUnit(name string) (*unit, error) {
 	u := newUnit(s.shared, name)
 	if s.dataDir != "" {
 		var err error
-		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, name), launch.LogFileSize, launch.LogFileCount); err != nil {
+		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, name), launch.LogFileSize,
+			launch.LogFileCount); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", name, err)
 		}
 	}
@@ -212,7 +227,8 @@ func (s *Supervisor) Status() []Status {
 		u.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b Status) int {
-		return cmp.Or(strings.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Edition, b.Edition), cmp.Compare(a.Instance, b.Instance))
+		return cmp.Or(strings.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Edition, b.Edition),
+			cmp.Compare(a.Instance, b.Instance))
 	})
 	return all
 }

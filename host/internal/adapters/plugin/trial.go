@@ -89,7 +89,8 @@ func (u *unit) decide(t *trial) chores {
 		return nil
 	}
 	if t.new.worse(t.old) {
-		u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: of %d answers of the new edition %d passed their gates, of the old one %d of %d: the old one stays",
+		u.stopTrial(contract.Errorf("runtime/not-ready",
+			"plugin %s: of %d answers of the new edition %d passed their gates, of the old one %d of %d: the old one stays",
 			u.name, t.new.samples, t.new.passes, t.old.passes, t.old.samples).
 			WithDetail("samples", edn.Int(int64(t.new.samples))).WithDetail("passes", edn.Int(int64(t.new.passes))))
 		return nil
@@ -131,7 +132,8 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 	case <-ctx.Done():
 		u.mu.Lock()
 		if u.trial == t {
-			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was given up: %v", u.name, context.Cause(ctx)))
+			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was given up: %v", u.name,
+				context.Cause(ctx)))
 		}
 		u.mu.Unlock()
 		<-t.over
@@ -172,7 +174,8 @@ func (u *unit) sample(edition int, pass bool) {
 func (u *unit) checkTrial(i *instance) {
 	if t := u.trial; t != nil && t.edition == i.edition && !i.leaving {
 		if st := i.status.Load(); st.State == Backoff || st.State == Quarantined {
-			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: the new edition did not hold out; the old one stays", u.name).WithCause(st.Err))
+			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: the new edition did not hold out; the old one stays",
+				u.name).WithCause(st.Err))
 		}
 	}
 }
@@ -181,7 +184,8 @@ func (u *unit) checkTrial(i *instance) {
 // It needs u.mu.
 func (u *unit) canary(session string) *edition {
 	t := u.trial
-	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession || !t.inShare() {
+	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession ||
+		!t.inShare() {
 		return nil
 	}
 	return t.edition
@@ -307,7 +311,9 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	u.mu.Unlock()
 	if !before.describesLike(st.edition) {
 		p.Rollback()
-		return &ChangeError{plugin, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration")}
+		return &ChangeError{plugin,
+			contract.Errorf("runtime/integrity",
+				"the program describes itself otherwise than the one that the host was configured with: reload the configuration")}
 	}
 	var finish func(context.Context) error
 	p.once.Do(func() {

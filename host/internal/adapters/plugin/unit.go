@@ -43,8 +43,14 @@ type unit struct {
 
 func newUnit(h *shared, name string) *unit {
 	return &unit{
-		host: h, name: name, store: newStateStore(), log: &pluginLog{sink: h.sink},
-		limits: map[string]*limiter{}, changed: make(chan struct{}), over: make(chan struct{}), removedDone: make(chan struct{}),
+		host:        h,
+		name:        name,
+		store:       newStateStore(),
+		log:         &pluginLog{sink: h.sink},
+		limits:      map[string]*limiter{},
+		changed:     make(chan struct{}),
+		over:        make(chan struct{}),
+		removedDone: make(chan struct{}),
 	}
 }
 
@@ -75,7 +81,14 @@ func (u *unit) edition(settings Settings, cause Cause) *edition {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last++
-	e := &edition{unit: u, number: u.last, orders: u.orders, cause: cause, pins: map[string]*service{}, over: make(chan struct{})}
+	e := &edition{
+		unit:   u,
+		number: u.last,
+		orders: u.orders,
+		cause:  cause,
+		pins:   map[string]*service{},
+		over:   make(chan struct{}),
+	}
 	e.rules.Store(&settings)
 	u.editions = append(u.editions, e)
 	return e
@@ -307,23 +320,37 @@ func (u *unit) explain(t *Transition) {
 		level = "error"
 	}
 	u.log.write(Line{
-		Plugin: u.name, Instance: t.Instance, Generation: t.Generation, PID: t.PID, At: t.At, Level: level, Message: t.Err.Error(),
-		Fields: map[string]any{"@module": "supervisor", "from": t.From, "to": t.To, "cause": t.Cause},
+		Plugin:     u.name,
+		Instance:   t.Instance,
+		Generation: t.Generation,
+		PID:        t.PID,
+		At:         t.At,
+		Level:      level,
+		Message:    t.Err.Error(),
+		Fields:     map[string]any{"@module": "supervisor", "from": t.From, "to": t.To, "cause": t.Cause},
 	})
 }
 
 // note logs a message of the host in the log of the plugin.
 func (u *unit) note(p *process, level, message string) {
 	u.log.write(Line{
-		Plugin: u.name, Generation: p.incarnation, PID: p.pid(), At: u.host.clock.Now(), Level: level, Message: message,
-		Fields: map[string]any{"@module": "supervisor"},
+		Plugin:     u.name,
+		Generation: p.incarnation,
+		PID:        p.pid(),
+		At:         u.host.clock.Now(),
+		Level:      level,
+		Message:    message,
+		Fields:     map[string]any{"@module": "supervisor"},
 	})
 }
 
 // complain logs why an edition was not promoted.
 func (u *unit) complain(e *edition, err *contract.Error) {
 	u.log.write(Line{
-		Plugin: u.name, At: u.host.clock.Now(), Level: "error", Message: err.Error(),
-		Fields: map[string]any{"@module": "supervisor", "edition": e.number},
+		Plugin:  u.name,
+		At:      u.host.clock.Now(),
+		Level:   "error",
+		Message: err.Error(),
+		Fields:  map[string]any{"@module": "supervisor", "edition": e.number},
 	})
 }

@@ -69,7 +69,8 @@ func ParseReference(text string) (name, version string, ok bool, err error) {
 	}
 	m := referenceOf.FindStringSubmatch(text)
 	if m == nil || !nameForm.MatchString(m[1]) || !versionForm.MatchString(m[2]) {
-		return "", "", true, contract.Errorf("input/invalid", "%q names no installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
+		return "", "", true, contract.Errorf("input/invalid",
+			"%q names no installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
 	}
 	return m[1], m[2], true, nil
 }
@@ -90,7 +91,8 @@ type record struct {
 }
 
 func (r record) value() edn.Value {
-	return edn.MustMap(edn.K("store/v"), edn.Int(1), edn.K("tree"), edn.Text(r.tree), edn.K("program"), edn.Text(r.program), edn.K("hash"), edn.Text(r.hash))
+	return edn.MustMap(edn.K("store/v"), edn.Int(1), edn.K("tree"), edn.Text(r.tree), edn.K("program"),
+		edn.Text(r.program), edn.K("hash"), edn.Text(r.hash))
 }
 
 func treeDir(dir, tree string) string {
@@ -136,7 +138,13 @@ func (s Store) Resolve(name, version string) (Installed, error) {
 		if err != nil {
 			return Installed{}, err
 		}
-		return Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)), Known: true}, nil
+		return Installed{
+			Name:    name,
+			Version: version,
+			Hash:    r.hash,
+			Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)),
+			Known:   true,
+		}, nil
 	}
 	e := contract.Errorf("not-found", "no program %s@%s is installed", name, version)
 	if versions := s.versions(name); len(versions) > 0 {
@@ -173,7 +181,8 @@ type Source struct {
 // already.
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
-		return Installed{}, contract.Errorf("invalid-request", "there is no directory to install to: name a configuration with --config, or set HOME")
+		return Installed{}, contract.Errorf("invalid-request",
+			"there is no directory to install to: name a configuration with --config, or set HOME")
 	}
 	dir := s.dirs[0]
 	trees := filepath.Join(dir, "b3")
@@ -202,7 +211,9 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 		return Installed{}, err
 	}
 	if !nameForm.MatchString(name) || !versionForm.MatchString(version) {
-		return Installed{}, contract.Errorf("input/invalid", "a program cannot be installed as %q version %q: expected a name of lower case letters and a version without blanks", name, version).
+		return Installed{}, contract.Errorf("input/invalid",
+			"a program cannot be installed as %q version %q: expected a name of lower case letters and a version without blanks",
+			name, version).
 			WithHint("--name and --version say what to call it")
 	}
 	r, err := seal(stage, files, program)
@@ -214,13 +225,19 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 
 // publish moves a sealed tree to its place, then writes the record of its name.
 func (s Store) publish(dir, stage, name, version string, r record) (Installed, error) {
-	out := Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program))}
+	out := Installed{
+		Name:    name,
+		Version: version,
+		Hash:    r.hash,
+		Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)),
+	}
 	path := recordPath(dir, name, version)
 	switch before, err := readRecord(path); {
 	case err == nil && before == r:
 		out.Known = true
 	case err == nil:
-		return Installed{}, contract.Errorf("import/conflict", "%s@%s is installed with another content: expected %s, found %s", name, version, before.tree, r.tree).
+		return Installed{}, contract.Errorf("import/conflict",
+			"%s@%s is installed with another content: expected %s, found %s", name, version, before.tree, r.tree).
 			WithHint("give the new program another version")
 	case !errors.Is(err, fs.ErrNotExist):
 		return Installed{}, err
@@ -234,7 +251,8 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
 	}
-	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o400))
+	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithStaticPermissions(0o400))
 	if err != nil {
 		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
 	}
@@ -334,9 +352,11 @@ func choose(files []file, wanted string) (string, error) {
 	case len(can) == 1:
 		return can[0], nil
 	case len(can) == 0:
-		return "", contract.Errorf("input/invalid", "nothing in the archive can be executed").WithHint("--program names the program in it")
+		return "", contract.Errorf("input/invalid", "nothing in the archive can be executed").
+			WithHint("--program names the program in it")
 	}
-	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can), strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
+	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can),
+		strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
 }
 
 // seal hashes a tree and makes it read-only.

@@ -117,7 +117,8 @@ func (u *unpacking) tarGz(f io.Reader) error {
 			err = u.directory(h.Name)
 		case tar.TypeXGlobalHeader:
 		default:
-			err = refuse("%q in the archive is neither a file nor a directory: links and devices are not installed", clip(h.Name))
+			err = refuse("%q in the archive is neither a file nor a directory: links and devices are not installed",
+				clip(h.Name))
 		}
 		if err != nil {
 			return err
@@ -149,7 +150,8 @@ func (u *unpacking) zipEntry(entry *zip.File) error {
 	case mode.IsDir():
 		return u.directory(entry.Name)
 	case !mode.IsRegular():
-		return refuse("%q in the archive is neither a file nor a directory: links and devices are not installed", clip(entry.Name))
+		return refuse("%q in the archive is neither a file nor a directory: links and devices are not installed",
+			clip(entry.Name))
 	default:
 		r, err := entry.Open()
 		if err != nil {

@@ -87,7 +87,8 @@ func (d Difference) Err() *contract.Error {
 }
 
 func (d Difference) detailed(e *contract.Error) *contract.Error {
-	e = e.WithDetail("plugin", edn.Text(d.Plugin)).WithDetail("expected", edn.Text(d.Locked)).WithDetail("found", edn.Text(d.Found)).WithDetail("command", edn.Text(d.Command()))
+	e = e.WithDetail("plugin", edn.Text(d.Plugin)).WithDetail("expected", edn.Text(d.Locked)).
+		WithDetail("found", edn.Text(d.Found)).WithDetail("command", edn.Text(d.Command()))
 	if d.Path != "" {
 		e = e.WithDetail("path", edn.Text(d.Path))
 	}
@@ -99,7 +100,13 @@ const missing = "nothing"
 
 // NotLocked is the difference of a plugin without an entry.
 func NotLocked(plugin string) Difference {
-	return Difference{Plugin: plugin, Subject: "it is not in the lock file", Locked: missing, Found: "a plugin", Level: Absent}
+	return Difference{
+		Plugin:  plugin,
+		Subject: "it is not in the lock file",
+		Locked:  missing,
+		Found:   "a plugin",
+		Level:   Absent,
+	}
 }
 
 // CompareProgram compares the hashes of a program and of its files with the
@@ -108,9 +115,23 @@ func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Di
 	var out []Difference
 	switch locked, ok := p.Binary(platform); {
 	case !ok:
-		out = append(out, Difference{Plugin: p.Name, Subject: "its program is not locked for " + platform, Path: path, Locked: missing, Found: hash, Level: Absent})
+		out = append(out, Difference{
+			Plugin:  p.Name,
+			Subject: "its program is not locked for " + platform,
+			Path:    path,
+			Locked:  missing,
+			Found:   hash,
+			Level:   Absent,
+		})
 	case locked != hash:
-		out = append(out, Difference{Plugin: p.Name, Subject: "the program", Path: path, Locked: locked, Found: hash, Level: Changed})
+		out = append(out, Difference{
+			Plugin:  p.Name,
+			Subject: "the program",
+			Path:    path,
+			Locked:  locked,
+			Found:   hash,
+			Level:   Changed,
+		})
 	}
 	there := map[string]string{}
 	for _, f := range files {
@@ -122,13 +143,27 @@ func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Di
 			got = missing
 		}
 		if got != f.Hash {
-			out = append(out, Difference{Plugin: p.Name, Subject: "a file", Path: f.Path, Locked: f.Hash, Found: got, Level: Changed})
+			out = append(out, Difference{
+				Plugin:  p.Name,
+				Subject: "a file",
+				Path:    f.Path,
+				Locked:  f.Hash,
+				Found:   got,
+				Level:   Changed,
+			})
 		}
 		delete(there, f.Path)
 	}
 	for _, f := range files {
 		if _, extra := there[f.Path]; extra {
-			out = append(out, Difference{Plugin: p.Name, Subject: "a file", Path: f.Path, Locked: missing, Found: f.Hash, Level: Changed})
+			out = append(out, Difference{
+				Plugin:  p.Name,
+				Subject: "a file",
+				Path:    f.Path,
+				Locked:  missing,
+				Found:   f.Hash,
+				Level:   Changed,
+			})
 		}
 	}
 	return out
@@ -163,7 +198,8 @@ func (p Plugin) CompareDescription(now Plugin) []Difference {
 			level = 0
 		}
 		point(fmt.Sprintf("the effects of capability %q", c.ID), listed(locked.Effects), listed(c.Effects), level)
-		point(fmt.Sprintf("the intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents), drift(slices.Equal(locked.Intents, c.Intents)))
+		point(fmt.Sprintf("the intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents),
+			drift(slices.Equal(locked.Intents, c.Intents)))
 	}
 	for _, c := range p.Capabilities {
 		if _, ok := now.Capability(c.ID); !ok {

@@ -63,11 +63,12 @@ type shape struct {
 	blocks map[string]*shape
 }
 
-var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "ports", "protocol", "version"}, blocks: map[string]*shape{
-	"binary":     {label: "a platform such as linux/amd64", attrs: []string{"hash"}},
-	"file":       {label: "a path", attrs: []string{"hash"}},
-	"capability": {label: "the id of a capability", attrs: []string{"effects", "intents"}},
-}}
+var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "ports", "protocol", "version"},
+	blocks: map[string]*shape{
+		"binary":     {label: "a platform such as linux/amd64", attrs: []string{"hash"}},
+		"file":       {label: "a path", attrs: []string{"hash"}},
+		"capability": {label: "the id of a capability", attrs: []string{"effects", "intents"}},
+	}}
 
 var fileShape = &shape{blocks: map[string]*shape{"lock": {attrs: []string{"format"}}, "plugin": pluginShape}}
 
@@ -94,7 +95,12 @@ func (d *decoding) file(root *block) File {
 	newer := false
 	switch {
 	case len(heads) == 0:
-		d.add(Problem{Type: "config/missing", Message: "the lock block is missing", Expected: "lock { format = 1 }", Hint: "\"ferment plugin lock\" writes the file anew"}, 0, 0)
+		d.add(Problem{
+			Type:     "config/missing",
+			Message:  "the lock block is missing",
+			Expected: "lock { format = 1 }",
+			Hint:     "\"ferment plugin lock\" writes the file anew",
+		}, 0, 0)
 	default:
 		newer = d.newer(heads[0])
 	}
@@ -109,7 +115,8 @@ func (d *decoding) file(root *block) File {
 		p := d.plugin(b)
 		plugins = append(plugins, p)
 		if capabilities += len(p.Capabilities); capabilities > MaxCapabilities {
-			d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d capabilities", MaxCapabilities)}, b.from, b.to)
+			d.add(Problem{Type: "config/limit",
+				Message: fmt.Sprintf("more than %d capabilities", MaxCapabilities)}, b.from, b.to)
 			break
 		}
 	}
@@ -126,10 +133,16 @@ func (d *decoding) newer(b *block) bool {
 	}
 	switch {
 	case a.kind != number || a.number < 1:
-		d.add(Problem{Type: "config/type", Message: "format is no version of the file format", Expected: fmt.Sprint(Format), Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  "format is no version of the file format",
+			Expected: fmt.Sprint(Format),
+			Found:    a.shown(),
+		}, a.from, a.to)
 	case a.number > Format:
 		d.problems = nil // the newer format may define the unknown names
-		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment", Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
+		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment",
+			Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
 			Hint: "use that version of ferment, or write the file anew with \"ferment plugin lock\" after removing it"}, a.from, a.to)
 		return true
 	}
@@ -137,7 +150,12 @@ func (d *decoding) newer(b *block) bool {
 }
 
 func (d *decoding) plugin(b *block) Plugin {
-	p := Plugin{Name: b.label, Version: d.textOf(b, "version"), Protocol: d.textOf(b, "protocol"), Needs: d.words(b, "needs", contract.Needs())}
+	p := Plugin{
+		Name:     b.label,
+		Version:  d.textOf(b, "version"),
+		Protocol: d.textOf(b, "protocol"),
+		Needs:    d.words(b, "needs", contract.Needs()),
+	}
 	if b.labelled && !nameForm.MatchString(b.label) {
 		d.form(b.labelAt, "the label of a plugin", "a name of lower case letters, digits and . _ + -", b.label)
 	}
@@ -163,7 +181,8 @@ func (d *decoding) plugin(b *block) Plugin {
 			d.form(x.labelAt, "the label of a capability", "an id such as chess/engine", x.label)
 		}
 		effects := append(contract.Effects(), "none")
-		p.Capabilities = append(p.Capabilities, Capability{ID: x.label, Effects: d.words(x, "effects", effects), Intents: d.words(x, "intents", nil)})
+		p.Capabilities = append(p.Capabilities,
+			Capability{ID: x.label, Effects: d.words(x, "effects", effects), Intents: d.words(x, "intents", nil)})
 	}
 	return p
 }
@@ -182,7 +201,12 @@ func (d *decoding) textOf(b *block, name string) string {
 	case !ok:
 		d.missing(b, name)
 	case a.kind != text:
-		d.add(Problem{Type: "config/type", Message: name + " is no text", Expected: "a text in quotes", Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  name + " is no text",
+			Expected: "a text in quotes",
+			Found:    a.shown(),
+		}, a.from, a.to)
 	default:
 		return a.texts[0]
 	}
@@ -198,15 +222,27 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 		return nil
 	}
 	if a.kind != list {
-		d.add(Problem{Type: "config/type", Message: name + " is no list", Expected: "a list of texts", Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  name + " is no list",
+			Expected: "a list of texts",
+			Found:    a.shown(),
+		}, a.from, a.to)
 		return nil
 	}
 	for i, w := range a.texts {
 		switch {
 		case slices.Contains(a.texts[:i], w):
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in %s", w, name), Hint: "remove one"}, a.from, a.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in %s", w, name), Hint: "remove one"},
+				a.from, a.to)
 		case known != nil && !slices.Contains(known, w):
-			d.add(Problem{Type: "config/unknown-name", Message: fmt.Sprintf("%s has the unknown word %q", name, clip(w)), Expected: strings.Join(known, ", "), Found: clip(w), Nearest: contract.Nearest(w, known)}, a.from, a.to)
+			d.add(Problem{
+				Type:     "config/unknown-name",
+				Message:  fmt.Sprintf("%s has the unknown word %q", name, clip(w)),
+				Expected: strings.Join(known, ", "),
+				Found:    clip(w),
+				Nearest:  contract.Nearest(w, known),
+			}, a.from, a.to)
 		case known == nil && !wordForm.MatchString(w):
 			d.form(span{a.from, a.to}, "a member of "+name, "a name such as chess/best-move", w)
 		}
@@ -221,7 +257,12 @@ func (d *decoding) ports(b *block) []uint16 {
 		return nil
 	}
 	if a.kind != list {
-		d.add(Problem{Type: "config/type", Message: "ports is no list", Expected: "a list of texts", Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  "ports is no list",
+			Expected: "a list of texts",
+			Found:    a.shown(),
+		}, a.from, a.to)
 		return nil
 	}
 	var out []uint16
@@ -231,7 +272,8 @@ func (d *decoding) ports(b *block) []uint16 {
 		case err != nil || n == 0 || strconv.FormatUint(n, 10) != text:
 			d.form(span{a.from, a.to}, "a member of ports", "a port from 1 to 65535, in quotes", text)
 		case slices.Contains(a.texts[:i], text):
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in ports", text), Hint: "remove one"}, a.from, a.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in ports", text), Hint: "remove one"},
+				a.from, a.to)
 		default:
 			out = append(out, uint16(n))
 		}
@@ -247,7 +289,8 @@ func (d *decoding) names(b *block, s *shape) {
 		case !slices.Contains(s.attrs, a.name):
 			d.unknown(a.name, "attribute", b, s, a.nameAt)
 		case seen[a.name]:
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("attribute %q is written twice", a.name), Hint: "keep one of the two"}, a.nameAt.from, a.nameAt.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("attribute %q is written twice", a.name),
+				Hint: "keep one of the two"}, a.nameAt.from, a.nameAt.to)
 		}
 		seen[a.name] = true
 	}
@@ -262,11 +305,13 @@ func (d *decoding) names(b *block, s *shape) {
 			if want {
 				expected = inner.label + " as its label"
 			}
-			d.add(Problem{Type: "config/syntax", Message: fmt.Sprintf("the block %s has a wrong label", x.typ), Expected: expected}, x.from, x.to)
+			d.add(Problem{Type: "config/syntax", Message: fmt.Sprintf("the block %s has a wrong label", x.typ),
+				Expected: expected}, x.from, x.to)
 		}
 		key := x.typ + "\x00" + x.label
 		if seen[key] {
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("block %s %q is written twice", x.typ, clip(x.label)), Hint: "keep one of the two"}, x.from, x.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("block %s %q is written twice", x.typ, clip(x.label)),
+				Hint: "keep one of the two"}, x.from, x.to)
 		}
 		seen[key] = true
 		d.names(x, inner)
@@ -283,7 +328,13 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 	if in.typ != "" {
 		place = in.typ
 	}
-	p := Problem{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %q in %s", what, clip(name), place), Expected: strings.Join(known, ", "), Found: clip(name), Nearest: contract.Nearest(name, known)}
+	p := Problem{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("unknown %s %q in %s", what, clip(name), place),
+		Expected: strings.Join(known, ", "),
+		Found:    clip(name),
+		Nearest:  contract.Nearest(name, known),
+	}
 	if p.Nearest == "" {
 		p.Hint = "\"ferment plugin lock\" writes the file"
 	}
@@ -291,16 +342,23 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 }
 
 func (d *decoding) missing(b *block, name string) {
-	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name), Hint: "\"ferment plugin lock\" writes the file"}, b.from, b.to)
+	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name),
+		Hint: "\"ferment plugin lock\" writes the file"}, b.from, b.to)
 }
 
 func (d *decoding) form(at span, what, expected, found string) {
-	d.add(Problem{Type: "config/type", Message: what + " has a wrong form", Expected: expected, Found: fmt.Sprintf("%q", clip(found))}, at.from, at.to)
+	d.add(Problem{
+		Type:     "config/type",
+		Message:  what + " has a wrong form",
+		Expected: expected,
+		Found:    fmt.Sprintf("%q", clip(found)),
+	}, at.from, at.to)
 }
 
 func (d *decoding) atMost(blocks []*block, most int, what string) {
 	if len(blocks) > most {
-		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d %s", most, what)}, blocks[most].from, blocks[most].to)
+		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d %s", most, what)}, blocks[most].from,
+			blocks[most].to)
 	}
 }
 

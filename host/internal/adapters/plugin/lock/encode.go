@@ -34,7 +34,8 @@ func (f File) Encode() ([]byte, error) {
 
 func encodePlugin(b *strings.Builder, p Plugin) {
 	fmt.Fprintf(b, "\nplugin %s {\n", quote(p.Name))
-	fmt.Fprintf(b, "  version  = %s\n  protocol = %s\n  needs    = %s\n", quote(p.Version), quote(p.Protocol), quoteAll(p.Needs))
+	fmt.Fprintf(b, "  version  = %s\n  protocol = %s\n  needs    = %s\n", quote(p.Version), quote(p.Protocol),
+		quoteAll(p.Needs))
 	if len(p.Ports) > 0 {
 		fmt.Fprintf(b, "  ports    = %s\n", quoteAll(portTexts(p.Ports)))
 	}
@@ -45,7 +46,8 @@ func encodePlugin(b *strings.Builder, p Plugin) {
 		fmt.Fprintf(b, "\n  file %s {\n    hash = %s\n  }\n", quote(x.Path), quote(x.Hash))
 	}
 	for _, c := range p.Capabilities {
-		fmt.Fprintf(b, "\n  capability %s {\n    effects = %s\n    intents = %s\n  }\n", quote(c.ID), quoteAll(c.Effects), quoteAll(c.Intents))
+		fmt.Fprintf(b, "\n  capability %s {\n    effects = %s\n    intents = %s\n  }\n", quote(c.ID), quoteAll(c.Effects),
+			quoteAll(c.Intents))
 	}
 	b.WriteString("}\n")
 }

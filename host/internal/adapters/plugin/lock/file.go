@@ -142,9 +142,11 @@ func (p Plugin) Capability(id string) (Capability, bool) {
 func (p Plugin) normal() Plugin {
 	p.Needs = sorted(p.Needs)
 	p.Ports = slices.Compact(slices.Sorted(slices.Values(p.Ports)))
-	p.Binaries = slices.SortedStableFunc(slices.Values(p.Binaries), func(a, b Binary) int { return cmp.Compare(a.Platform, b.Platform) })
+	p.Binaries = slices.SortedStableFunc(slices.Values(p.Binaries),
+		func(a, b Binary) int { return cmp.Compare(a.Platform, b.Platform) })
 	p.Files = slices.SortedStableFunc(slices.Values(p.Files), func(a, b Hashed) int { return cmp.Compare(a.Path, b.Path) })
-	p.Capabilities = slices.SortedStableFunc(slices.Values(p.Capabilities), func(a, b Capability) int { return cmp.Compare(a.ID, b.ID) })
+	p.Capabilities = slices.SortedStableFunc(slices.Values(p.Capabilities),
+		func(a, b Capability) int { return cmp.Compare(a.ID, b.ID) })
 	for i, c := range p.Capabilities {
 		p.Capabilities[i].Effects, p.Capabilities[i].Intents = sorted(c.Effects), sorted(c.Intents)
 	}

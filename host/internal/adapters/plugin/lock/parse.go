@@ -101,7 +101,8 @@ func (d *decoding) add(p Problem, from, to int) {
 func (d *decoding) parse() *block {
 	root := &block{}
 	if len(d.text) > MaxBytes {
-		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("the file has %d bytes, over the limit of %d", len(d.text), MaxBytes)}, 0, 0)
+		d.add(Problem{Type: "config/limit",
+			Message: fmt.Sprintf("the file has %d bytes, over the limit of %d", len(d.text), MaxBytes)}, 0, 0)
 		return root
 	}
 	if i := bytes.IndexByte(d.text, 0); i >= 0 || !utf8.Valid(d.text) {
@@ -163,7 +164,8 @@ func (d *decoding) peek() hclsyntax.Token {
 	if d.at < len(d.tokens) {
 		return d.tokens[d.at]
 	}
-	return hclsyntax.Token{Type: hclsyntax.TokenEOF, Range: hcl.Range{Start: hcl.Pos{Byte: len(d.text)}, End: hcl.Pos{Byte: len(d.text)}}}
+	return hclsyntax.Token{Type: hclsyntax.TokenEOF,
+		Range: hcl.Range{Start: hcl.Pos{Byte: len(d.text)}, End: hcl.Pos{Byte: len(d.text)}}}
 }
 
 func (d *decoding) next() hclsyntax.Token {
@@ -184,7 +186,13 @@ func (d *decoding) unexpected(t hclsyntax.Token, expected string) {
 	case hclsyntax.TokenNewline:
 		found = "the end of the line"
 	}
-	d.add(Problem{Type: "config/syntax", Message: "a lock file holds nothing but data", Expected: expected, Found: found, Hint: "\"ferment plugin lock\" writes the file"}, t.Range.Start.Byte, t.Range.End.Byte)
+	d.add(Problem{
+		Type:     "config/syntax",
+		Message:  "a lock file holds nothing but data",
+		Expected: expected,
+		Found:    found,
+		Hint:     "\"ferment plugin lock\" writes the file",
+	}, t.Range.Start.Byte, t.Range.End.Byte)
 }
 
 // want consumes a token of a type.
@@ -272,7 +280,8 @@ func (d *decoding) list(a *attr) bool {
 				return false
 			}
 			if a.texts = append(a.texts, s); len(a.texts) > MaxMembers {
-				d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("%s has more than %d members", a.name, MaxMembers)}, a.from, t.Range.End.Byte)
+				d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("%s has more than %d members", a.name, MaxMembers)},
+					a.from, t.Range.End.Byte)
 				return false
 			}
 		default:
@@ -310,10 +319,12 @@ func (d *decoding) quoted(open hclsyntax.Token) (string, span, bool) {
 			s, err := unquote(string(d.text[open.Range.End.Byte:t.Range.Start.Byte]))
 			switch {
 			case err != nil:
-				d.add(Problem{Type: "config/syntax", Message: err.Error(), Expected: `\n, \r, \t, \", \\, \uNNNN or \UNNNNNNNN`}, at.from, at.to)
+				d.add(Problem{Type: "config/syntax", Message: err.Error(), Expected: `\n, \r, \t, \", \\, \uNNNN or \UNNNNNNNN`},
+					at.from, at.to)
 				return "", at, false
 			case len(s) > MaxText:
-				d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("a text of %d bytes, over the limit of %d", len(s), MaxText)}, at.from, at.to)
+				d.add(Problem{Type: "config/limit",
+					Message: fmt.Sprintf("a text of %d bytes, over the limit of %d", len(s), MaxText)}, at.from, at.to)
 				return "", at, false
 			}
 			return s, at, true

@@ -82,7 +82,8 @@ type newFile interface {
 }
 
 func pending(path string) (newFile, error) {
-	return renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(mode), renameio.WithExistingPermissions())
+	return renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(mode),
+		renameio.WithExistingPermissions())
 }
 
 func replace(path string, text []byte, open func(string) (newFile, error)) (err error) {
