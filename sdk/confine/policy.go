@@ -96,7 +96,7 @@ func (p Policy) offline() bool { return p.Network == "" || p.Network == Offline 
 // Validate returns an [Error] for a policy that contradicts itself.
 func (p Policy) Validate() error {
 	if p.Level != "" && p.Level.Rank() < 0 {
-		return policyError("level %q is none of none, limits, strict", p.Level)
+		return policyError("unknown level %q: expected none, limits or strict", p.Level)
 	}
 	switch p.Network {
 	case "", Offline:
@@ -105,7 +105,7 @@ func (p Policy) Validate() error {
 		}
 	case Loopback, Ports:
 	default:
-		return policyError("network %q is none of none, loopback, ports", p.Network)
+		return policyError("unknown network %q: expected none, loopback or ports", p.Network)
 	}
 	if slices.Contains(p.ConnectPorts, 0) {
 		return policyError("port 0 cannot be connected to")

@@ -126,7 +126,7 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 		"abstract unix sockets can be reached (Landlock revision 6 would refuse)")
 	open(!s.UnixSockets(), "unix-sockets-open",
 		"unix sockets that the user may open can be reached, "+
-			"also those of services that start programs for whoever asks (Landlock revision 9 would refuse)")
+			"also those of services that start programs on request (Landlock revision 9 would refuse)")
 	open(p.Attributes, "attributes-open", "modes, owners and times of files of the same user can be changed")
 	open(p.runs() && !s.Processes, "processes-open", "the number of processes is not limited for root")
 	return found

@@ -117,7 +117,7 @@ func (p *Prepared) Outcome(limit time.Duration) error {
 	}
 	var r report
 	if err := json.Unmarshal(text, &r); err != nil {
-		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline ended without a word that can be read")}
+		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline ended without a readable report")}
 	}
 	return r.err()
 }

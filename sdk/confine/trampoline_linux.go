@@ -148,7 +148,7 @@ func readOrder(args []string) (order, error) {
 	}
 	for _, fd := range []int{fdOrder, fdProgram, fdStatus} {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			return o, errors.New("it has got no orders")
+			return o, errors.New("it received no orders")
 		}
 		unix.CloseOnExec(fd)
 	}
@@ -173,7 +173,7 @@ func become(o order) error {
 			return &Error{Layer: LayerProgram, Path: o.Path, Err: err}
 		}
 		if os.Getppid() != o.Parent {
-			return &Error{Layer: LayerProgram, Path: o.Path, Err: errors.New("the process that wanted it is gone")}
+			return &Error{Layer: LayerProgram, Path: o.Path, Err: errors.New("the parent process has ended")}
 		}
 	}
 	if err := setMark(o.Mark); err != nil {

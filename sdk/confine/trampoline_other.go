@@ -18,6 +18,6 @@ func readAll(f *os.File) ([]byte, error) { return io.ReadAll(f) }
 
 // trampoline fails on this system.
 func trampoline([]string) int {
-	fmt.Fprintln(os.Stderr, "this is an internal command, and not for this system")
+	fmt.Fprintln(os.Stderr, "this is an internal command, which this system does not support")
 	return 2
 }

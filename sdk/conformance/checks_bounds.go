@@ -72,7 +72,7 @@ func loadSocketFiles(ctx context.Context, b *bench) error {
 	}
 	p, ok := in.(*remote)
 	if !ok {
-		return &fault{errors.New("the instance is no process")}
+		return &fault{errors.New("the instance is not a process")}
 	}
 	worked, err := b.load(ctx, in, b.questions(d), socketCalls, leftPatience)
 	if err != nil {
@@ -112,7 +112,7 @@ func logLengths(ctx context.Context, b *bench) error {
 	}
 	p, ok := in.(*remote)
 	if !ok {
-		return &fault{errors.New("the instance is no process")}
+		return &fault{errors.New("the instance is not a process")}
 	}
 	for _, q := range b.questions(d) {
 		_, _ = b.ask(ctx, in, q)

@@ -30,7 +30,7 @@ func faultChecks() []Check {
 func processOf(in Instance) (*launch.Process, error) {
 	p, ok := in.(*remote)
 	if !ok {
-		return nil, &fault{errors.New("the instance is no process")}
+		return nil, &fault{errors.New("the instance is not a process")}
 	}
 	return p.runner.Process(), nil
 }

@@ -185,7 +185,7 @@ func startCertificate(ctx context.Context, b *bench) error {
 	}
 	p, ok := in.(*remote)
 	if !ok {
-		return &fault{fmt.Errorf("the instance is no process")}
+		return &fault{fmt.Errorf("the instance is not a process")}
 	}
 	address, ok := p.address()
 	if !ok {
@@ -245,7 +245,7 @@ func startStdout(ctx context.Context, b *bench) error {
 	in.Stop() // reads what is left in the pipes
 	p, ok := in.(interface{ Printed() (string, int) })
 	if !ok {
-		return &fault{fmt.Errorf("the instance is no process")}
+		return &fault{fmt.Errorf("the instance is not a process")}
 	}
 	if head, n := p.Printed(); n > 0 {
 		return want("nothing but the handshake line on standard output", "%d bytes more, beginning with %q", n, head)

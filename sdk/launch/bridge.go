@@ -46,7 +46,7 @@ func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdo
 	}
 	line = strings.TrimSpace(line)
 	if _, ok := ParseHandshake(line); err != nil || !ok {
-		_, _ = fmt.Fprintf(stderr, "attach: the plugin gave no handshake: %s %v\n", line, err)
+		_, _ = fmt.Fprintf(stderr, "attach: the plugin sent no handshake: %s %v\n", line, err)
 		return 1
 	}
 	_ = conn.SetReadDeadline(time.Time{})

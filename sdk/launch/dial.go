@@ -13,7 +13,7 @@ import (
 
 // errNoSocket means that an address leads out of the socket directory, or not
 // to a socket.
-var errNoSocket = errors.New("it is no socket below the socket directory of the plugin, or a symbolic link leads to it")
+var errNoSocket = errors.New("it is not a socket below the socket directory of the plugin, or its path contains a symbolic link")
 
 // socketBelow returns the path of address relative to dir.
 func socketBelow(dir, address string) (string, error) {

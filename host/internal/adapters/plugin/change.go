@@ -244,7 +244,7 @@ func (p *Prepared) check() error {
 	for _, settings := range c.Update {
 		if u := once(settings.Name, true); u != nil {
 			if !sameSettings(fixed(u.settings()), fixed(settings)) {
-				all = append(all, fmt.Errorf("change plugins: what is new in %q needs other processes", settings.Name))
+				all = append(all, fmt.Errorf("change plugins: the changes of %q need new processes", settings.Name))
 			}
 			p.update = append(p.update, u)
 		}

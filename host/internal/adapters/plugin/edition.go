@@ -204,7 +204,7 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 	}
 	if !before.IsNil() && !agree(before, d.Value) {
 		return d, contract.Errorf("runtime/integrity",
-			"the program describes itself otherwise than the one that the host was configured with: reload the configuration").
+			"the description of the program differs from the configured one: reload the configuration").
 			WithDetail("is", edn.Text(binary))
 	}
 	e.described.Store(&d)
@@ -259,7 +259,7 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 		return findingsError(answer.Findings)
 	}
 	if !answer.Value.IsNil() && !agree(d.Value, answer.Value) {
-		return contract.Errorf("runtime/protocol", "Configure says otherwise than Describe what the plugin serves")
+		return contract.Errorf("runtime/protocol", "the answer of Configure differs from the description")
 	}
 	return nil
 }

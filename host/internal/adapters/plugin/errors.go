@@ -42,7 +42,7 @@ func crashError(name string, incarnation int, r launch.Report, calls int) *contr
 	how := "ended with " + r.Exit.String()
 	switch {
 	case !r.Exited:
-		how = "does not even end when it is killed"
+		how = "did not end after SIGKILL"
 	case r.Exit.Signal != 0:
 		how = "was " + r.Exit.String()
 	}

@@ -56,7 +56,7 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	calls := h.host.calls.Load()
 	if calls == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready",
-			"plugin %s: this host answers no requests of plugins", h.plugin)
+			"plugin %s: this host does not answer requests of plugins", h.plugin)
 	}
 	s := h.self.Load()
 	var parent *inFlight
@@ -65,7 +65,7 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	}
 	if parent == nil {
 		return edn.Nil(), contract.Errorf("auth/forbidden",
-			"plugin %s: a request of a plugin belongs to a call that it works on, %q is none", h.plugin, call.Context.CallID)
+			"plugin %s: a request of a plugin must belong to a call in flight, %q is not one", h.plugin, call.Context.CallID)
 	}
 	if n := len(parent.call.Stack) + 1; n > h.depth() {
 		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d",

@@ -257,7 +257,7 @@ func (m *machine) timed(kind timerKind, now time.Time) (*Transition, []any) {
 	case kind == timerProbe && m.state.live():
 		return nil, []any{actProbe{m.incarnation}, m.timer(timerProbe, m.probeWait())}
 	case kind == timerReady && m.state == Configuring:
-		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout,
+		err := contract.Errorf("runtime/not-ready", "it did not report ready within %s%s", m.health.ReadyTimeout,
 			reasonSuffix(m.last.Reason))
 		return m.move(Degraded, CauseReadyTimeout, m.withSource(err), now), nil
 	}
@@ -280,7 +280,7 @@ func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 		}
 		m.err = err
 	case wire.HealthNotReady, wire.HealthDraining, wire.HealthStarting, wire.HealthUnknown:
-		err := m.withSource(contract.Errorf("runtime/not-ready", "it says that it is %s%s", h.State, reasonSuffix(h.Reason)))
+		err := m.withSource(contract.Errorf("runtime/not-ready", "it reports %s%s", h.State, reasonSuffix(h.Reason)))
 		if named := namedReason(h.Reason); named != nil {
 			err = err.WithCause(named)
 		}

@@ -177,7 +177,7 @@ func TestConfigureFailures(t *testing.T) {
 		says  string
 	}{
 		"findings":      {Quarantined, CauseConfig, "config/plugin-schema", "[:depth]: is too deep"},
-		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "Configure says otherwise than Describe"},
+		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "the answer of Configure differs from the description"},
 		"die":           {Backoff, CauseStartFailed, "runtime/start-failed", "cannot go on"},
 		"hang":          {Backoff, CauseStartFailed, "runtime/start-failed", "did not accept its configuration within"},
 		"hang-describe": {Backoff, CauseStartFailed, "runtime/start-failed", "did not describe itself within"},

@@ -174,7 +174,7 @@ func (u *unit) sample(edition int, pass bool) {
 func (u *unit) checkTrial(i *instance) {
 	if t := u.trial; t != nil && t.edition == i.edition && !i.leaving {
 		if st := i.status.Load(); st.State == Backoff || st.State == Quarantined {
-			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: the new edition did not hold out; the old one stays",
+			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: a process of the new edition failed; the old edition stays",
 				u.name).WithCause(st.Err))
 		}
 	}
@@ -313,7 +313,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 		p.Rollback()
 		return &ChangeError{plugin,
 			contract.Errorf("runtime/integrity",
-				"the program describes itself otherwise than the one that the host was configured with: reload the configuration")}
+				"the description of the program differs from the configured one: reload the configuration")}
 	}
 	var finish func(context.Context) error
 	p.once.Do(func() {

@@ -159,7 +159,7 @@ func TestTrialEnds(t *testing.T) {
 	t.Run("crash", func(t *testing.T) {
 		b, trial, swapped, _ := begin(t, nil)
 		require.NoError(t, syscall.Kill(trial.PID, syscall.SIGKILL))
-		assert.ErrorContains(t, <-swapped, "did not hold out")
+		assert.ErrorContains(t, <-swapped, "a process of the new edition failed")
 		stays(t, b, 1)
 	})
 	t.Run("given up", func(t *testing.T) {

@@ -70,7 +70,7 @@ func ParseReference(text string) (name, version string, ok bool, err error) {
 	m := referenceOf.FindStringSubmatch(text)
 	if m == nil || !nameForm.MatchString(m[1]) || !versionForm.MatchString(m[2]) {
 		return "", "", true, contract.Errorf("input/invalid",
-			"%q names no installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
+			"%q is not a reference to an installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
 	}
 	return m[1], m[2], true, nil
 }
@@ -352,7 +352,7 @@ func choose(files []file, wanted string) (string, error) {
 	case len(can) == 1:
 		return can[0], nil
 	case len(can) == 0:
-		return "", contract.Errorf("input/invalid", "nothing in the archive can be executed").
+		return "", contract.Errorf("input/invalid", "the archive contains no executable file").
 			WithHint("--program names the program in it")
 	}
 	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can),

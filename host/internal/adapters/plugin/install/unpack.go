@@ -189,7 +189,7 @@ func name(raw string) (string, error) {
 	clean := path.Clean(strings.TrimSuffix(raw, "/"))
 	switch {
 	case raw == "" || len(raw) > MaxPath || !utf8.ValidString(raw) || strings.ContainsAny(raw, "\x00\\:"):
-		return "", refuse("%q is no name that is installed", clip(raw))
+		return "", refuse("%q is not a valid name of an archive entry", clip(raw))
 	case path.IsAbs(raw) || !filepath.IsLocal(filepath.FromSlash(clean)) || strings.Contains("/"+raw+"/", "/../"):
 		return "", refuse("%q leads out of the archive", clip(raw))
 	case strings.Count(clean, "/") >= MaxDepth:

@@ -135,7 +135,7 @@ func (d *decoding) newer(b *block) bool {
 	case a.kind != number || a.number < 1:
 		d.add(Problem{
 			Type:     "config/type",
-			Message:  "format is no version of the file format",
+			Message:  "format is not a version of the file format",
 			Expected: fmt.Sprint(Format),
 			Found:    a.shown(),
 		}, a.from, a.to)
@@ -203,7 +203,7 @@ func (d *decoding) textOf(b *block, name string) string {
 	case a.kind != text:
 		d.add(Problem{
 			Type:     "config/type",
-			Message:  name + " is no text",
+			Message:  name + " is not a text",
 			Expected: "a text in quotes",
 			Found:    a.shown(),
 		}, a.from, a.to)
@@ -224,7 +224,7 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 	if a.kind != list {
 		d.add(Problem{
 			Type:     "config/type",
-			Message:  name + " is no list",
+			Message:  name + " is not a list",
 			Expected: "a list of texts",
 			Found:    a.shown(),
 		}, a.from, a.to)
@@ -233,7 +233,7 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 	for i, w := range a.texts {
 		switch {
 		case slices.Contains(a.texts[:i], w):
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in %s", w, name), Hint: "remove one"},
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q is listed twice in %s", w, name), Hint: "remove one"},
 				a.from, a.to)
 		case known != nil && !slices.Contains(known, w):
 			d.add(Problem{
@@ -259,7 +259,7 @@ func (d *decoding) ports(b *block) []uint16 {
 	if a.kind != list {
 		d.add(Problem{
 			Type:     "config/type",
-			Message:  "ports is no list",
+			Message:  "ports is not a list",
 			Expected: "a list of texts",
 			Found:    a.shown(),
 		}, a.from, a.to)
@@ -272,7 +272,7 @@ func (d *decoding) ports(b *block) []uint16 {
 		case err != nil || n == 0 || strconv.FormatUint(n, 10) != text:
 			d.form(span{a.from, a.to}, "a member of ports", "a port from 1 to 65535, in quotes", text)
 		case slices.Contains(a.texts[:i], text):
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in ports", text), Hint: "remove one"},
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q is listed twice in ports", text), Hint: "remove one"},
 				a.from, a.to)
 		default:
 			out = append(out, uint16(n))

@@ -23,7 +23,7 @@ func (f File) Encode() ([]byte, error) {
 	}
 	text := []byte(b.String())
 	if !utf8.Valid(text) {
-		return nil, errors.New("encode the lock file: a name in it is no UTF-8 text")
+		return nil, errors.New("encode the lock file: a name in it is not UTF-8 text")
 	}
 	// Other hosts read the file, so it must decode.
 	if _, err := Decode("the lock file", text); err != nil {

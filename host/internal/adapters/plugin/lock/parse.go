@@ -106,7 +106,7 @@ func (d *decoding) parse() *block {
 		return root
 	}
 	if i := bytes.IndexByte(d.text, 0); i >= 0 || !utf8.Valid(d.text) {
-		d.add(Problem{Type: "config/syntax", Message: "the file is no UTF-8 text"}, max(i, 0), max(i, 0))
+		d.add(Problem{Type: "config/syntax", Message: "the file is not UTF-8 text"}, max(i, 0), max(i, 0))
 		return root
 	}
 	// Errors of the lexer appear as tokens that are not expected below.
@@ -188,7 +188,7 @@ func (d *decoding) unexpected(t hclsyntax.Token, expected string) {
 	}
 	d.add(Problem{
 		Type:     "config/syntax",
-		Message:  "a lock file holds nothing but data",
+		Message:  "a lock file may only contain data",
 		Expected: expected,
 		Found:    found,
 		Hint:     "\"ferment plugin lock\" writes the file",
