@@ -106,7 +106,7 @@ func TestChecksAreNamed(t *testing.T) {
 		assert.NotEmpty(t, c.Requirements, c.ID)
 		for _, name := range c.Requirements {
 			r, ok := RequirementOf(name)
-			assert.True(t, ok, "%s names %s, which is no requirement", c.ID, name)
+			assert.True(t, ok, "%s names %s, which is not a requirement", c.ID, name)
 			assert.Equal(t, r.Profile, c.Profile(), "%s names %s of another profile", c.ID, name)
 		}
 	}

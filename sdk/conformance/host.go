@@ -90,7 +90,7 @@ func (h *Host) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	}
 	h.mu.Unlock()
 	if answer == nil {
-		return edn.Nil(), contract.Errorf("unsupported/intent", "nobody answers %s here", intent)
+		return edn.Nil(), contract.Errorf("unsupported/intent", "the test host has no answer for %s", intent)
 	}
 	return answer(ctx, call, out)
 }

@@ -206,7 +206,7 @@ func (b *socketBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grp
 		}
 		return conn, settle(conn)
 	case <-time.After(5 * time.Second):
-		return nil, fmt.Errorf("dial broker id %d: nobody serves it", id)
+		return nil, fmt.Errorf("dial broker id %d: no listener", id)
 	}
 }
 

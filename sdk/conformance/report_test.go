@@ -148,12 +148,12 @@ func TestReadSamples(t *testing.T) {
 	assert.Equal(t, `{:y 2}`, o.Slow.Input.String())
 	assert.Equal(t, `{:text "z"}`, o.Answers["model/chat"].String())
 	for text, says := range map[string]string{
-		`{"a/b" {}}`:       `"a/b" is no keyword`,
-		`{:ab {}}`:         ":ab is no name of a capability or an intent",
+		`{"a/b" {}}`:       `"a/b" is not a keyword`,
+		`{:ab {}}`:         ":ab is not the name of a capability or an intent",
 		`{:a/b 7}`:         ":a/b is 7: expected the input, a map",
 		`{:slow {}}`:       ":slow is {}",
 		`{:answers 7}`:     ":answers is 7",
-		`{:answers {7 8}}`: "7 is no keyword",
+		`{:answers {7 8}}`: "7 is not a keyword",
 	} {
 		err := new(Options).ReadSamples(edn.MustRead(text))
 		require.Error(t, err, text)

@@ -31,7 +31,7 @@ func TestRequirementsAreFrozen(t *testing.T) {
 		assert.NotContains(t, lines, r.ID, "two requirements have one id")
 		assert.Contains(t, Profiles(), r.Profile, r.ID)
 		assert.NotEmpty(t, r.Spec, r.ID)
-		assert.True(t, strings.HasSuffix(r.Text, "."), "%s is no sentence", r.ID)
+		assert.True(t, strings.HasSuffix(r.Text, "."), "%s is not a sentence", r.ID)
 		lines[r.ID] = fmt.Sprintf("%s\t%s\t%s\t%s", r.ID, r.Profile, strings.Join(r.Spec, " "), r.Text)
 	}
 	text, err := os.ReadFile(frozen())

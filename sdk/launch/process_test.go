@@ -106,7 +106,7 @@ func TestExit(t *testing.T) {
 func TestStdinEndsWithHost(t *testing.T) {
 	p := start(t, command("until-eof"))
 	require.NoError(t, p.CloseStdin())
-	require.NoError(t, p.CloseStdin(), "a second close is no error")
+	require.NoError(t, p.CloseStdin(), "a second close succeeds")
 	await(t, p.Done(), 5*time.Second, "exit")
 	assert.Equal(t, 7, p.Exit().Code)
 }
@@ -203,7 +203,7 @@ func TestSignals(t *testing.T) {
 	await(t, p.Done(), 5*time.Second, "exit")
 	assert.Equal(t, 4, p.Exit().Code)
 	assert.ErrorIs(t, p.Signal(syscall.SIGTERM), os.ErrProcessDone)
-	assert.NoError(t, p.Kill(), "killing what is dead is no error")
+	assert.NoError(t, p.Kill(), "killing an ended process succeeds")
 }
 
 // SUP-004: SIGKILL reaches a stopped process and all of its session.

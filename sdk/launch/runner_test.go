@@ -173,7 +173,7 @@ func TestRunnerLastLines(t *testing.T) {
 	}
 	select {
 	case <-r.Drained():
-		assert.Fail(t, "somebody still holds the pipe")
+		assert.Fail(t, "the pipe is still held")
 	default:
 	}
 }

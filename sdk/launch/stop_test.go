@@ -259,7 +259,7 @@ func TestReaperForgetsEndedSessions(t *testing.T) {
 	r.mu.Unlock()
 	pid := r.PID()
 	require.NoError(t, r.Close())
-	require.NoError(t, r.Close(), "a second close is no error")
+	require.NoError(t, r.Close(), "a second close succeeds")
 	gone(t, pid, 5*time.Second)
 	require.NoError(t, NewReaper("").Close(), "one that never started")
 }
@@ -315,7 +315,7 @@ func TestRuntimeDir(t *testing.T) {
 
 	second, err := OpenRuntimeDir(base)
 	require.NoError(t, err)
-	assert.NoDirExists(t, dead, "nobody holds it")
+	assert.NoDirExists(t, dead, "it is not locked")
 	assert.DirExists(t, first.Path(), "its host lives")
 	assert.DirExists(t, foreign, "no host made it")
 

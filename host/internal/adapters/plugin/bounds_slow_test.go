@@ -193,7 +193,7 @@ func TestBounds(t *testing.T) {
 			p := b.process(t, "greedy")
 			_, err = p.wire.Probe(t.Context())
 			assert.ErrorIs(t, err, contract.OfType("runtime/protocol"))
-			assert.True(t, wire.Transport(err), "it is no sign of life")
+			assert.True(t, wire.Transport(err), "it does not count as a response")
 		},
 	}
 	// Rows that break the plugin come last.

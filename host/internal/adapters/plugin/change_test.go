@@ -485,7 +485,7 @@ func TestRemovedPluginServesOldRuns(t *testing.T) {
 			if closes {
 				b.mustAsk(`{}`)
 				assert.True(t, b.client.State("t/echo").Ready)
-				require.Error(t, b.Restart("p"), "it has no name any more")
+				require.Error(t, b.Restart("p"), "the plugin was removed")
 				b.client.Close()
 				b.client.Close()
 			}

@@ -138,7 +138,7 @@ func TestDeadline(t *testing.T) {
 			assert.Equal(t, row.typ, e.Type)
 			assert.Equal(t, row.source, e.Source)
 			assert.WithinDuration(t, c.Deadline, time.Now(), 2*time.Second)
-			assert.Equal(t, lived, b.steps(), "one miss is no reason to restart")
+			assert.Equal(t, lived, b.steps(), "one miss does not restart")
 		})
 	}
 }
@@ -294,7 +294,7 @@ func TestHostCalls(t *testing.T) {
 	b := run(t, s).ready()
 	ask := `{:do "ask" :request {:task {:intent :t/other}}}`
 	_, err := b.ask(context.Background(), ask)
-	assert.Equal(t, "runtime/not-ready", typed(t, err).Type, "nobody answers yet")
+	assert.Equal(t, "runtime/not-ready", typed(t, err).Type, "no handler is set yet")
 
 	host := &asked{answer: func(_ context.Context, request edn.Value) (edn.Value, error) {
 		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), request.Key("task"))), nil
@@ -306,7 +306,7 @@ func TestHostCalls(t *testing.T) {
 	assert.Equal(t, "r1", host.parent.Run)
 
 	_, err = b.ask(context.Background(), `{:do "ask-as" :id "zz"}`)
-	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "a handle that is nobody's call")
+	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "the handle of no call in flight")
 
 	// WIRE-004: recursive calls end at the depth limit.
 	deep := request(ask)

@@ -873,5 +873,5 @@ func TestSocketThatIsALink(t *testing.T) {
 	failed := b.to(t, Quarantined, 1)
 	assert.ErrorIs(t, failed.Err, contract.OfType("runtime/start-failed"))
 	require.NoError(t, other.Close())
-	assert.ErrorIs(t, <-met, net.ErrClosed, "nobody connected")
+	assert.ErrorIs(t, <-met, net.ErrClosed, "no peer connected")
 }

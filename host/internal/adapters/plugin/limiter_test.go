@@ -47,7 +47,7 @@ func TestLimiterGivingUp(t *testing.T) {
 		err := l.enter(ctx)
 		assert.ErrorIs(t, err, contract.OfType("timeout/hard"))
 		_, waiting := l.load()
-		assert.Zero(t, waiting, "who gives up leaves the queue")
+		assert.Zero(t, waiting, "a waiter that gives up leaves the queue")
 		l.exit()
 		require.NoError(t, l.enter(t.Context()))
 	})

@@ -101,7 +101,7 @@ func TestPoolSleeps(t *testing.T) {
 	s.Queue = 0
 	s.Instances.IdleTTL = 200 * time.Millisecond
 	b := run(t, s).ready()
-	assert.Empty(t, b.Status(), "nobody called")
+	assert.Empty(t, b.Status(), "no call was made")
 	state := b.client.State("t/echo")
 	assert.True(t, state.Ready, "a call would be served")
 	b.mustAsk(`{}`)
@@ -144,7 +144,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		_, err := b.ask(context.Background(), `{:do "kill"}`)
 		require.ErrorIs(t, err, contract.OfType("runtime/crashed"))
 		state := b.client.State("t/echo")
-		assert.True(t, state.Ready, "nobody has to wait")
+		assert.True(t, state.Ready, "no call has to wait")
 		a, err := b.ask(context.Background(), `{}`)
 		require.NoError(t, err)
 		assert.NotEqual(t, before.Generation, a.Generation)

@@ -242,7 +242,7 @@ func TestHealth(t *testing.T) {
 		b := run(t, s)
 		never := b.to(t, Degraded, 1)
 		assert.Equal(t, CauseNotReady, never.Cause)
-		assert.ErrorIs(t, b.Await(context.Background(), s.Name), contract.OfType("runtime/not-ready"), "nobody waits for what it said itself")
+		assert.ErrorIs(t, b.Await(context.Background(), s.Name), contract.OfType("runtime/not-ready"), "Await does not wait for a reported state")
 	})
 	t.Run("ready late", func(t *testing.T) {
 		s := as("good")
@@ -354,7 +354,7 @@ func TestDrain(t *testing.T) {
 	b.to(t, Draining, 1)
 	_, err := b.ask(context.Background(), `{}`)
 	assert.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
-	assert.ErrorIs(t, b.client.Await(context.Background(), "t/echo"), contract.OfType("runtime/not-ready"), "nobody waits for what was stopped")
+	assert.ErrorIs(t, b.client.Await(context.Background(), "t/echo"), contract.OfType("runtime/not-ready"), "Await does not wait for a stopped plugin")
 	select {
 	case err := <-hung:
 		require.Fail(t, "the call was cut", err)

@@ -119,7 +119,7 @@ func TestTrial(t *testing.T) {
 					assert.Equal(t, 2, gone.Edition)
 					b.line(t, "the old one stays")
 					if mode == SwapShadow {
-						assert.Zero(t, served[2], "nobody got an answer of a shadow")
+						assert.Zero(t, served[2], "no caller got an answer of a shadow")
 					}
 				}
 			})
