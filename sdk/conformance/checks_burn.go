@@ -10,10 +10,10 @@ import (
 func burnChecks() []Check {
 	return []Check{
 		{ID: "core/cancel/burns", Requirements: []string{"CALL-014"}, Process: true,
-			Text: "calls whose callers went away use no processor time any more soon after",
+			Text: "cancelled calls stop using the processor soon after",
 			run:  cancelBurns},
 		{ID: "core/deadline/burns", Requirements: []string{"CALL-014"}, Process: true,
-			Text: "calls whose deadline has passed use no processor time any more soon after",
+			Text: "calls whose deadline has passed stop using the processor soon after",
 			run:  deadlineBurns},
 	}
 }

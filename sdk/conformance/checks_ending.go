@@ -13,13 +13,13 @@ import (
 func drainChecks() []Check {
 	return []Check{
 		{ID: "core/drain/refuses", Requirements: []string{"DRAIN-001", "HEALTH-003"},
-			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is not ready any more",
+			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is no longer ready",
 			run:  drainRefuses},
 		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
-			Text: "Drain returns at its deadline with the number of calls that were not over, and those stop",
+			Text: "Drain returns at its deadline with the number of unfinished calls, which are stopped",
 			run:  drainDeadline},
 		{ID: "core/drain/in-flight", Requirements: []string{"DRAIN-003"},
-			Text: "calls in flight when Drain comes are not cut before its deadline",
+			Text: "calls in flight at Drain are not cut before its deadline",
 			run:  drainInFlight},
 	}
 }

@@ -21,7 +21,7 @@ func faultChecks() []Check {
 			Text: "a process that gets SIGINT answers as before",
 			run:  faultInterrupt},
 		{ID: "core/fault/kill", Requirements: []string{"START-006"}, Process: true,
-			Text: "after SIGKILL in the middle of a call, a new instance serves in the directory of the old one",
+			Text: "after SIGKILL during a call, a new instance serves in the directory of the old one",
 			run:  faultKill},
 	}
 }

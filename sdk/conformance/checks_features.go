@@ -16,7 +16,7 @@ import (
 func streamingChecks() []Check {
 	return []Check{
 		{ID: "streaming/deltas/sent", Requirements: []string{"STREAM-001"},
-			Text: "a capability that says that it streams sends a delta before its answer",
+			Text: "a capability that declares streaming sends a delta before its answer",
 			run: func(ctx context.Context, b *bench) error {
 				return b.streams(ctx, func(a answer) error {
 					if len(a.deltas) == 0 {
@@ -26,17 +26,17 @@ func streamingChecks() []Check {
 				})
 			}},
 		{ID: "streaming/deltas/counted", Requirements: []string{"STREAM-002"},
-			Text: "deltas are maps with a :kind, and :seq counts them from 1, also beside other calls",
+			Text: "deltas are maps with a :kind, and :seq counts them from 1, also during other calls",
 			run: func(ctx context.Context, b *bench) error {
 				return b.streamsAtOnce(ctx, counted)
 			}},
 		{ID: "streaming/deltas/joined", Requirements: []string{"STREAM-003"},
-			Text: "the deltas of kind :text, one after the other, are a text of the answer, also beside other calls and for the edges of the input",
+			Text: "the concatenated deltas of kind :text are a text of the answer, also during other calls and for edge cases of the input",
 			run: func(ctx context.Context, b *bench) error {
 				return b.streamsAtOnce(ctx, joined)
 			}},
 		{ID: "streaming/cancel/stops", Requirements: []string{"STREAM-004"},
-			Text: "a stream whose caller goes away after a delta stops",
+			Text: "a stream that is cancelled after a delta stops",
 			run:  streamCancel},
 	}
 }
@@ -163,7 +163,7 @@ func streamCancel(ctx context.Context, b *bench) error {
 func hostCallChecks() []Check {
 	return []Check{
 		{ID: "host-calls/context/handle", Requirements: []string{"HOSTCALL-001"},
-			Text: "what the plugin asks its host carries the handle of the call that it works on",
+			Text: "a host call carries the handle of the call that the plugin works on",
 			run: func(ctx context.Context, b *bench) error {
 				return b.asking(ctx, func(q question, parent wire.CallContext, asked wire.Call) error {
 					if asked.Context.CallID == parent.CallID {
@@ -173,7 +173,7 @@ func hostCallChecks() []Check {
 				})
 			}},
 		{ID: "host-calls/context/stack", Requirements: []string{"HOSTCALL-002"},
-			Text: "what the plugin asks its host has the stack of its caller and the calling capability at the end",
+			Text: "a host call has the stack of its caller with the calling capability at the end",
 			run: func(ctx context.Context, b *bench) error {
 				return b.asking(ctx, func(q question, parent wire.CallContext, asked wire.Call) error {
 					stack := append(slices.Clone(parent.Stack), q.capability.ID)
@@ -184,7 +184,7 @@ func hostCallChecks() []Check {
 				})
 			}},
 		{ID: "host-calls/context/limits", Requirements: []string{"HOSTCALL-003"},
-			Text: "what the plugin asks its host has a deadline and a budget within those of the call that it works on",
+			Text: "a host call has a deadline and a budget within those of the call that the plugin works on",
 			run: func(ctx context.Context, b *bench) error {
 				return b.asking(ctx, withinLimits)
 			}},
@@ -192,7 +192,7 @@ func hostCallChecks() []Check {
 			Text: "an error of the host leads to an answer or to a typed error",
 			run:  hostError},
 		{ID: "host-calls/cancel/passed", Requirements: []string{"HOSTCALL-005"},
-			Text: "what the plugin asked its host is cancelled with the call that it works on",
+			Text: "a host call is cancelled with the call that the plugin works on",
 			run:  hostCancel},
 	}
 }
@@ -336,10 +336,10 @@ func hostCancel(ctx context.Context, b *bench) error {
 func muxChecks() []Check {
 	return []Check{
 		{ID: "mux/calls/answered", Requirements: []string{"MUX-002"},
-			Text: "calls that share one stream end as calls with a stream of their own do",
+			Text: "calls that share one stream end like calls with separate streams",
 			run:  muxAnswers},
 		{ID: "mux/cancel/one", Requirements: []string{"MUX-003"},
-			Text: "the end of one call on the stream leaves the stream to the others",
+			Text: "the end of one call on a shared stream does not affect the others",
 			run:  muxCancel},
 	}
 }
@@ -436,7 +436,7 @@ func swapChecks() []Check {
 			Text: "a second instance with the same configuration becomes ready beside the first, and both answer",
 			run:  swapTwo},
 		{ID: "hot-swap/drain/beside", Requirements: []string{"SWAP-002"},
-			Text: "while one instance drains, the one beside it answers as before",
+			Text: "while one instance drains, another one answers as before",
 			run:  swapDrain},
 	}
 }

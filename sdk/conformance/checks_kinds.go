@@ -28,7 +28,7 @@ func modelChecks() []Check {
 			Text: "the answer of a model has a well-formed :usage of this call alone with its :mode, and token counts if a live model answered",
 			run:  usageStated},
 		{ID: "llm/finish/stated", Requirements: []string{"MODEL-003"},
-			Text: "the answer of a model says in :finish, of the output or of :invoke/meta, why it ended",
+			Text: "the answer of a model has the reason of its end in :finish, of the output or of :invoke/meta",
 			run: func(ctx context.Context, b *bench) error {
 				return b.values(ctx, LLM, func(a answer) error {
 					finish := a.out.Key("finish")
@@ -337,7 +337,7 @@ func checkerChecks() []Check {
 				})
 			}},
 		{ID: "checker/input/beside", Requirements: []string{"CHECKER-003"},
-			Text: "a check comes to the same verdict when :check/request and :check/result stand beside its input",
+			Text: "a check has the same verdict when :check/request and :check/result are added to its input",
 			run:  checkerBeside},
 		{ID: "checker/effects/reads", Requirements: []string{"CHECKER-004"},
 			Text: "a check has no effects beyond reading",

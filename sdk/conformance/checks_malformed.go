@@ -60,7 +60,7 @@ func malformedChecks() []Check {
 				s.forge(text+"x", text+"y")
 			}),
 		{ID: "core/malformed/too-large", Requirements: []string{"PAYLOAD-005"},
-			Text: "a message above 16 MiB is refused, and the plugin lives on",
+			Text: "a message above 16 MiB is refused, and the plugin keeps running",
 			run:  tooLarge},
 	}
 }

@@ -24,12 +24,12 @@ func payloadChecks() []Check {
 			Text: "the output of a value fits the output schema of its intent",
 			run:  outSchema},
 		{ID: "core/invoke/deterministic", Requirements: []string{"CALL-010"},
-			Text: "a capability that calls itself deterministic answers one request the same way twice, and again after other calls",
+			Text: "a deterministic capability gives the same answer to a repeated request, also after other calls",
 			run: func(ctx context.Context, b *bench) error {
 				return b.again(ctx, "", repeatCalls, func(c contract.Capability) bool { return c.Deterministic }, sameOut)
 			}},
 		{ID: "core/invoke/error", Requirements: []string{"ERROR-001"},
-			Text: fmt.Sprintf("an error has a type that may be used and at most one sentence of %d characters",
+			Text: fmt.Sprintf("an error has a permitted type and at most one sentence of %d characters",
 				contract.MaxMessage),
 			run: errorForm},
 		{ID: "core/invoke/encoding", Requirements: []string{"PAYLOAD-006"},
@@ -39,13 +39,13 @@ func payloadChecks() []Check {
 			Text: "an error is in the encoding of the question",
 			run:  sameErrorEncoding},
 		{ID: "core/invoke/edges", Requirements: []string{"CALL-003"},
-			Text: "the output can be read and fits its schema also for the edges of the input: an empty text, one with line breaks",
+			Text: "the output can be read and fits its schema also for edge cases of the input: an empty text, one with line breaks",
 			run:  outEdges},
 		{ID: "core/invoke/blob", Requirements: []string{"PAYLOAD-003"},
-			Text: "a text that travels as a blob has the effect of the text itself",
+			Text: "a text that is sent as a blob has the same effect as the text itself",
 			run:  textAsBlob},
 		{ID: "core/invoke/unknown-keys", Requirements: []string{"PAYLOAD-007"},
-			Text: "keys of the envelope that the plugin does not know change nothing",
+			Text: "unknown keys of the envelope change nothing",
 			run:  unknownKeys},
 	}
 }

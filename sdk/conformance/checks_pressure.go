@@ -49,15 +49,14 @@ func pressureChecks() []Check {
 			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
 			run:  loadGrowth},
 		{ID: "core/cancel/growth", Requirements: []string{"CALL-009"}, Process: true,
-			Text: "calls whose callers went away leave no threads and no memory that grows behind",
+			Text: "cancelled calls leave no threads and no growing memory behind",
 			run:  cancelGrowth},
 		{ID: "core/refuse/growth", Requirements: []string{"CALL-009"}, Process: true,
-			Text: "calls that end with a typed error leave no descriptors, threads or memory that grows behind",
+			Text: "calls that end with a typed error leave no descriptors, threads or growing memory behind",
 			run:  refusedGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
-			Text: fmt.Sprintf("%d calls leave no processes behind, and neither do %d whose callers went away", leftCalls,
-				leftCancelled),
-			run: loadProcesses},
+			Text: fmt.Sprintf("%d calls and %d cancelled calls leave no processes behind", leftCalls, leftCancelled),
+			run:  loadProcesses},
 	}
 }
 

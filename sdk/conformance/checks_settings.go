@@ -17,13 +17,13 @@ import (
 func settingChecks() []Check {
 	return []Check{
 		{ID: "core/describe/wrong-type", Requirements: []string{"DESCRIBE-004"},
-			Text: "Describe reports a setting of a type that the schema does not allow with its path, and the plugin lives on",
+			Text: "Describe reports a setting of a wrong type with its path, and the plugin keeps running",
 			run:  describeWrongType},
 		{ID: "core/configure/wrong-type", Requirements: []string{"CONFIGURE-002"},
-			Text: "Configure reports a setting of a type that the schema does not allow with its path, and the plugin lives on",
+			Text: "Configure reports a setting of a wrong type with its path, and the plugin keeps running",
 			run:  configureWrongType},
 		{ID: "core/configure/secrets", Requirements: []string{"SECRET-001"},
-			Text: "a secret that Configure gives is in no line of the log, error, answer, state or finding",
+			Text: "a secret from Configure appears in no log line, error, answer, state or finding",
 			run:  secretsHidden},
 	}
 }

@@ -16,7 +16,7 @@ import (
 func solverChecks() []Check {
 	return []Check{
 		{ID: "solver/input/refused", Requirements: []string{"SOLVER-001"},
-			Text: "an input that does not fit the schema is refused as the fault of the request, with an error of class stop",
+			Text: "an input that does not fit the schema is refused with an error of source request and class stop",
 			run: func(ctx context.Context, b *bench) error {
 				return b.malformed(ctx, func(_ Instance, q question, refusal error) error {
 					e := contract.AsError(refusal)
@@ -36,7 +36,7 @@ func solverChecks() []Check {
 				})
 			}},
 		{ID: "solver/cancel/burns", Requirements: []string{"SOLVER-003"}, Process: true,
-			Text: "a search whose caller went away uses no processor time any more after a second",
+			Text: "a cancelled search stops using the processor within a second",
 			run:  solverBurns},
 	}
 }
@@ -143,10 +143,10 @@ func toolChecks() []Check {
 				return b.values(ctx, Tool, func(answer) error { return nil })
 			}},
 		{ID: "tool/recovery/path", Requirements: []string{"TOOL-002"},
-			Text: "the path of every recovery rule leads to an entry that the input schema has",
+			Text: "the path of every recovery rule leads to an entry of the input schema",
 			run:  toolRecovery},
 		{ID: "tool/effect-key/same", Requirements: []string{"TOOL-003"},
-			Text: "an idempotent tool answers two calls with one effect key alike",
+			Text: "an idempotent tool gives two calls with one effect key the same answer",
 			run: func(ctx context.Context, b *bench) error {
 				return b.again(ctx, Tool, 0, func(c contract.Capability) bool { return c.Idempotent }, sameOut)
 			}},
@@ -226,7 +226,7 @@ func agentChecks() []Check {
 				return b.values(ctx, Agent, agentAnswer)
 			}},
 		{ID: "agent/bound/stops", Requirements: []string{"AGENT-002"},
-			Text: "an agent whose model asks for a tool again and again ends with an error of a bound, or with an :agent/stop that names it",
+			Text: "an agent whose model requests tools without end stops at a bound, with an error or an :agent/stop that names it",
 			run:  agentBound},
 	}
 }
