@@ -117,9 +117,9 @@ func (a occupancy) fuller(b occupancy) bool {
 	return (a.InFlight+a.Queued)*b.Places > (b.InFlight+b.Queued)*a.Places
 }
 
-// reported is the occupancy of a capability that reports its own. The host
-// knows its calls at any moment, the plugin reported its calls at an earlier
-// one; the greater number is used.
+// reportedOccupancy is the occupancy of a capability that reports its own. The
+// host knows its calls at any moment, the plugin reported its calls at an
+// earlier one; the greater number is used.
 func reportedOccupancy(c wire.CapabilityHealth, calls int) occupancy {
 	if c.Places == 0 {
 		return occupancy{max(c.InFlight, calls-c.Queued), c.Queued, 0}

@@ -115,7 +115,7 @@ func (i *instance) take(event any, stays bool) {
 		defer close(told.handled)
 		event = told.event
 	}
-	i.noteWish(event)
+	i.noteOrder(event)
 	i.handle(event)
 	if i.revive && i.machine.state == Stopped && stays {
 		i.revive = false
@@ -123,9 +123,9 @@ func (i *instance) take(event any, stays bool) {
 	}
 }
 
-// noteWish records whether an operator released or restarted a process that is
+// noteOrder records whether an operator released or restarted a process that is
 // being stopped.
-func (i *instance) noteWish(event any) {
+func (i *instance) noteOrder(event any) {
 	switch event.(type) {
 	case evRelease, evRestart:
 		i.revive = i.machine.state == Draining
