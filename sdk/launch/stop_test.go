@@ -58,7 +58,7 @@ func TestStopLadder(t *testing.T) {
 			},
 			took: time.Second, want: "stdin:error kill",
 		},
-		"a process that ends within a step ends the ladder": {
+		"a process that ends within a step ends the stop": {
 			steps: func(die func()) []Step {
 				return []Step{
 					{Name: "drain", Limit: 10 * time.Second, Do: func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func TestStopLadder(t *testing.T) {
 			},
 			took: 3 * time.Second, want: "drain!",
 		},
-		"a cancelled ladder goes straight to the last step": {
+		"a cancelled stop goes straight to the last step": {
 			steps: func(func()) []Step {
 				return []Step{
 					{Name: "drain", Limit: 10 * time.Second, Do: untilDone},

@@ -185,8 +185,8 @@ func TestStopLadder(t *testing.T) {
 				got = append(got, step)
 			}
 			assert.Equal(t, want, strings.Join(got, " "))
-			rungs := len(got) - 1
-			assert.Less(t, time.Since(begin), time.Duration(rungs)*grace/4+killWait)
+			steps := len(got) - 1
+			assert.Less(t, time.Since(begin), time.Duration(steps)*grace/4+killWait)
 			b.to(t, Stopped, 1)
 		})
 	}

@@ -132,7 +132,7 @@ func serve(f wire.Service) {
 // serveStubborn serves a plugin that ignores the stop steps named by its
 // arguments.
 func serveStubborn(ignored []string) {
-	ignores := func(rung string) bool { return slices.Contains(ignored, rung) }
+	ignores := func(step string) bool { return slices.Contains(ignored, step) }
 	if ignores("terminate") {
 		signal.Ignore(syscall.SIGTERM)
 	}

@@ -30,18 +30,18 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 	s.cut(how.reason)
 	// Each of the first steps gets a quarter of the rest, so that a plugin that
 	// ignores all of them still has time after SIGTERM.
-	rung := max(0, grace-time.Since(begin)) / 4
+	stepLimit := max(0, grace-time.Since(begin)) / 4
 	steps := []launch.Step{
-		{Name: "drain", Limit: rung, Do: func(ctx context.Context) error {
+		{Name: "drain", Limit: stepLimit, Do: func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
 			_, err := s.wire.Drain(ctx, deadline, string(how.reason))
 			return err
 		}},
-		{Name: "close-stdin", Limit: rung, Await: true, Do: func(context.Context) error {
+		{Name: "close-stdin", Limit: stepLimit, Await: true, Do: func(context.Context) error {
 			return s.runner.Process().CloseStdin()
 		}},
-		{Name: "shutdown", Limit: rung, Await: true, Do: s.shutdown},
-		{Name: "terminate", Limit: rung, Await: true, Do: func(context.Context) error {
+		{Name: "shutdown", Limit: stepLimit, Await: true, Do: s.shutdown},
+		{Name: "terminate", Limit: stepLimit, Await: true, Do: func(context.Context) error {
 			return s.runner.Terminate()
 		}},
 		{Name: "kill", Limit: killWait, Await: true, Last: true, Do: s.runner.Kill},
