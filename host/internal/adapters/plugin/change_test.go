@@ -277,7 +277,7 @@ func TestPrepare(t *testing.T) {
 		"there is no plugin":            {Remove: []string{"nobody"}},
 		"there is a plugin":             {Start: []Settings{next}},
 		"has no command":                {Start: []Settings{DefaultSettings("x")}},
-		"what is new in \"p\" needs ot": {Update: []Settings{next}},
+		"the changes of \"p\" need new": {Update: []Settings{next}},
 	} {
 		_, err = b.Prepare(within(t), c)
 		require.ErrorContains(t, err, what)
