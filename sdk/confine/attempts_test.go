@@ -20,7 +20,7 @@ import (
 
 func number(s string) int { n, _ := strconv.Atoi(s); return n }
 
-// threads makes sure that the process has n more operating system threads.
+// threads creates n more operating system threads.
 func threads(n int) {
 	started := make(chan struct{})
 	for range n {
@@ -35,7 +35,7 @@ func threads(n int) {
 	}
 }
 
-// attempts are what a confined process tries.
+// attempts are the actions that a confined process tries.
 var attempts = map[string]func([]string) error{
 	"nothing":          func([]string) error { return nil },
 	"start-in-session": startInSession,
@@ -45,7 +45,7 @@ var attempts = map[string]func([]string) error{
 	"mkdir":            func(a []string) error { return os.Mkdir(a[0], 0o700) },
 	"remove":           func(a []string) error { return os.Remove(a[0]) },
 	"chmod":            func(a []string) error { return os.Chmod(a[0], 0o777) },
-	// On every thread at once: one that was forgotten would let it through.
+	// On every thread at once, to find an unrestricted one.
 	"read-everywhere": func(a []string) error {
 		results := make(chan error)
 		for range 64 {
@@ -181,8 +181,8 @@ var attempts = map[string]func([]string) error{
 		}
 		return err
 	},
-	// Memory that is not private: a map of nothing, a device, a file in memory, a
-	// segment of the whole user, a stack.
+	// Memory that is not private: a map of nothing, a device, a file in memory,
+	// a segment of the whole user, a stack.
 	"memory-shared": func(a []string) error {
 		return mapped(-1, number(a[0])<<20, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	},

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// target is something outside that confined processes try to get at.
+// target is a resource outside that confined processes try to reach.
 type target struct {
 	port     string
 	abstract string
@@ -54,9 +54,9 @@ func newTarget(t *testing.T) target {
 	return target{port: port, abstract: name, pid: strconv.Itoa(sleeper.Process.Pid)}
 }
 
-// ISO-001, ISO-002, ISO-006: what a policy does not name is refused by the
-// kernel; without a policy the same attempts succeed, so the refusals are the
-// policy's.
+// ISO-001, ISO-002, ISO-006: the kernel rejects what a policy does not permit;
+// without a policy the same attempts succeed, so the policy causes the
+// rejections.
 func TestStrictRefuses(t *testing.T) {
 	needStrict(t)
 	p, dir := strict(t)
@@ -66,7 +66,7 @@ func TestStrictRefuses(t *testing.T) {
 		role   string
 		args   []string
 		reason string
-		fails  bool // also without a policy, here and now
+		fails  bool // also without a policy on this machine
 	}{
 		"read a key":             {"read", []string{filepath.Join(dir, "secret")}, "permission denied", false},
 		"list outside":           {"list", []string{dir}, "permission denied", false},
@@ -121,7 +121,7 @@ func TestStrictRefuses(t *testing.T) {
 	}
 }
 
-// ISO-001: what a policy names works.
+// ISO-001: what a policy permits works.
 func TestStrictAllows(t *testing.T) {
 	needStrict(t)
 	p, dir := strict(t)
@@ -149,8 +149,9 @@ func TestStrictAllows(t *testing.T) {
 		"TCP on loopback":    {with(func(p *Policy) { p.Network, p.ConnectPorts = Loopback, []uint16{uint16(port)} }), "tcp", []string{"127.0.0.1:" + to.port}},
 		"listen on any port": {with(func(p *Policy) { p.Network, p.BindPorts = Loopback, []uint16{0} }), "listen", []string{"127.0.0.1:0"}},
 		"UDP for names":      {with(func(p *Policy) { p.Network = Ports }), "socket", []string{strconv.Itoa(unix.AF_INET), strconv.Itoa(unix.SOCK_DGRAM), "0"}},
-		// No rule of Landlock looks at it, and a filter does not see what kind of
-		// socket it is: the documentation of the package says that it stays open.
+		// Landlock has no rule for it, and a filter does not see the kind of
+		// the socket: the documentation of the package states that it stays
+		// open.
 		"listen unbound": {with(func(p *Policy) { p.Network = Ports }), "listen-unbound", nil},
 		"a program":      {with(func(p *Policy) { p.ExecPaths = []string{"/bin/sleep"} }), "run", []string{"/bin/sleep", "0"}},
 		"itself":         {with(func(p *Policy) { p.SelfExec = true }), "self", nil},
@@ -164,7 +165,7 @@ func TestStrictAllows(t *testing.T) {
 	}
 }
 
-// ISO-002, ISO-006: a policy with a network or programs is held to these.
+// ISO-002, ISO-006: a policy with a network or programs is restricted to these.
 func TestStrictHoldsToWhatIsNamed(t *testing.T) {
 	needStrict(t)
 	p, _ := strict(t)
@@ -206,7 +207,7 @@ func TestStrictHoldsToWhatIsNamed(t *testing.T) {
 	}
 }
 
-// ISO-002: limits hold, at both levels that have them.
+// ISO-002: limits are enforced at both levels that have them.
 func TestLimits(t *testing.T) {
 	p, dir := strict(t)
 	p.Limits = ResourceLimits{Memory: 512 << 20, FileSize: 4 << 20, OpenFiles: 64}
@@ -236,7 +237,7 @@ func TestLimits(t *testing.T) {
 	assert.LessOrEqual(t, info.Size(), int64(4<<20))
 }
 
-// ISO-002: a limit of memory holds for memory of every kind.
+// ISO-002: a memory limit applies to memory of every kind.
 func TestLimitOfMemory(t *testing.T) {
 	needStrict(t)
 	p, _ := strict(t)
@@ -259,7 +260,7 @@ func TestLimitOfMemory(t *testing.T) {
 	}
 }
 
-// ISO-001, ISO-002: what may be read is not changed in any other way either.
+// ISO-001, ISO-002: readable files cannot be changed by other means either.
 func TestReadingIsNoChange(t *testing.T) {
 	needStrict(t)
 	p, dir := strict(t)
@@ -277,7 +278,7 @@ func TestReadingIsNoChange(t *testing.T) {
 }
 
 // ISO-002: nothing is shared with other processes of the user, and no child is
-// made that another process would have to bury.
+// created that another process must reap.
 func TestNothingShared(t *testing.T) {
 	needStrict(t)
 	p, _ := strict(t)
@@ -289,9 +290,9 @@ func TestNothingShared(t *testing.T) {
 	}
 }
 
-// ISO-002, ISO-005: with a core size of 0 the kernel would still hand the memory
-// of a crashed process to a program for core files; with 1 it does not. Nothing
-// may go before the other processes of the machine.
+// ISO-002, ISO-005: with a core size of 0 the kernel would still pipe the
+// memory of a crashed process to a core handler; with 1 it does not. Raised
+// priorities are rejected.
 func TestNoCoreAndNoPriority(t *testing.T) {
 	p, _ := strict(t)
 	for _, policy := range []Policy{p, {Level: Limits}} {
@@ -301,9 +302,9 @@ func TestNoCoreAndNoPriority(t *testing.T) {
 	}
 }
 
-// FX-012: a program in "bin" of a home directory does not get to read the "share"
-// beside it, where everything that the user runs keeps its data; one that was
-// installed as a whole reads its own.
+// FX-012: a program in "bin" of a home directory cannot read the "share" beside
+// it, which holds the data of all programs of the user; a program that was
+// installed as a whole can read its own.
 func TestHomesOfPrograms(t *testing.T) {
 	needStrict(t)
 	p, dir := strict(t)
@@ -335,7 +336,7 @@ func TestHomesOfPrograms(t *testing.T) {
 	assert.Equal(t, "done", read(program, data))
 }
 
-// FX-004: a process that restricts itself is held on all of its threads.
+// FX-004: a process that restricts itself is restricted on all of its threads.
 func TestApply(t *testing.T) {
 	needStrict(t)
 	p, dir := strict(t)
@@ -365,8 +366,8 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, "done", try("caps").out)
 }
 
-// A failure in the trampoline is one typed error at the start, and what the
-// policy contradicts or the machine lacks is found before anything starts.
+// A failure in the trampoline is one typed error of the start; contradictions
+// of the policy and missing support are found before anything starts.
 func TestStartFails(t *testing.T) {
 	needStrict(t)
 	dir := t.TempDir()
@@ -407,8 +408,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// LOCK-001: the file that was opened is executed, whatever lies at its path by
-// then; a script is opened by path, and a change is found afterwards.
+// LOCK-001: the opened file is executed, wherever its path leads by then; a
+// script is opened by path, and a change is detected afterwards.
 func TestOpenedFileIsExecuted(t *testing.T) {
 	needStrict(t)
 	dir := t.TempDir()
@@ -428,7 +429,7 @@ func TestOpenedFileIsExecuted(t *testing.T) {
 	assert.Error(t, SameProgram(program, f))
 }
 
-// LOCK-004: scripts run under their interpreter, also one that env looks up.
+// LOCK-004: scripts run under their interpreter, also one that env finds.
 func TestScripts(t *testing.T) {
 	needStrict(t)
 	dir := t.TempDir()
@@ -448,7 +449,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A trampoline that nobody gave orders says so and does nothing.
+// A trampoline without orders prints an error and does nothing.
 func TestTrampolineByHand(t *testing.T) {
 	cmd := exec.Command(executable(t), Command)
 	text, err := cmd.CombinedOutput()

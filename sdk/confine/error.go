@@ -3,8 +3,8 @@ package confine
 // Layer is a part of the confinement.
 type Layer string
 
-// The layers, in the order in which they are applied. LayerPolicy and
-// LayerProgram are the orders themselves and the program to be run.
+// The layers, in the order in which they are applied. LayerPolicy stands for
+// the policy itself, LayerProgram for the program to be run.
 const (
 	LayerPolicy       Layer = "policy"
 	LayerProgram      Layer = "program"
@@ -16,14 +16,14 @@ const (
 	LayerGroups       Layer = "cgroup"
 )
 
-// Error is a confinement that failed.
+// Error is a failed confinement.
 type Error struct {
 	Layer Layer
 	Path  string // the file at fault; often empty
 	Err   error
 }
 
-// Error names the layer and the file.
+// Error includes the layer and the file.
 func (e *Error) Error() string {
 	s := "confine: " + string(e.Layer)
 	if e.Path != "" {
@@ -32,5 +32,5 @@ func (e *Error) Error() string {
 	return s + ": " + e.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemCall is what a filter gets to see of one.
+// systemCall is the input of a filter.
 type systemCall struct {
 	number int
 	args   [6]uint64
-	arch   uint32 // 0: that of this machine
+	arch   uint32 // 0: this machine
 }
 
-// verdict runs a filter as the kernel does. Some calls must not be tried for the
-// sake of a test, because they would reach all processes of the user.
+// verdict runs a filter as the kernel does. Some calls must not be made in a
+// test, because they would affect all processes of the user.
 func verdict(t *testing.T, code []unix.SockFilter, c systemCall) unix.Errno {
 	t.Helper()
 	data := make([]byte, 64)
@@ -66,8 +66,8 @@ func verdict(t *testing.T, code []unix.SockFilter, c systemCall) unix.Errno {
 	return 0
 }
 
-// ISO-002, ISO-006: what the filter says of calls that reach further than the
-// process itself, of calls of another interface, and of their harmless forms.
+// ISO-002, ISO-006: the verdicts for calls that affect more than the process
+// itself, for calls of another interface, and for their harmless forms.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	plain := Policy{Level: Strict}

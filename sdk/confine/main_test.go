@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play carries out one attempt and prints what came of it: "done", or the
-// error. The role "apply" first restricts the process itself.
+// play makes one attempt and prints the result: "done", or the error. The role
+// "apply" first restricts the process itself.
 func play(role string, args []string) int {
 	if role == "apply" {
 		var p Policy
@@ -37,7 +37,7 @@ func play(role string, args []string) int {
 			fmt.Println("bad policy:", err)
 			return 99
 		}
-		// Other threads have to be restricted too: let there be some.
+		// Other threads must be restricted too, so create some.
 		threads(8)
 		if err := Apply(p); err != nil {
 			fmt.Println("apply:", err)
@@ -58,7 +58,7 @@ func play(role string, args []string) int {
 	return 0
 }
 
-// outcome is what a confined process came to.
+// outcome is the result of a confined process.
 type outcome struct {
 	out   string
 	code  int
@@ -89,7 +89,7 @@ func confined(t *testing.T, s Start) outcome {
 	return o
 }
 
-// try plays a role under a policy, through the trampoline.
+// try runs a role under a policy, through the trampoline.
 func try(t *testing.T, p Policy, role string, args ...string) outcome {
 	t.Helper()
 	self := executable(t)
@@ -113,8 +113,8 @@ func strict(t *testing.T) (Policy, string) {
 	return Policy{Level: Strict, WritePaths: []string{scratch}}, dir
 }
 
-// needStrict fails where the kernel lacks what the test is about: a test that
-// skipped would read as a proof.
+// needStrict fails if the kernel does not support level strict: a skipped test
+// would count as proof.
 func needStrict(t *testing.T) {
 	t.Helper()
 	s := Probe()

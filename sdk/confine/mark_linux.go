@@ -10,19 +10,18 @@ import (
 )
 
 // rlimitMark is RLIMIT_LOCKS, the same number on all architectures here. The
-// kernel has not read it since Linux 2.4.25, but keeps all properties of a hard
-// limit for it: every descendant inherits it, through new sessions, new
-// programs and cleared environments, only a privileged process can raise it,
-// and /proc shows it.
+// kernel has not used it since Linux 2.4.25, but it keeps all properties of a
+// hard limit: every descendant inherits it, through new sessions, new programs
+// and cleared environments, only a privileged process can raise it, and /proc
+// shows it.
 const rlimitMark = 10
 
-// unmarked is the value of the limit in a process that has no mark.
+// unmarked is the value of the limit in a process without a mark.
 const unmarked = unix.RLIM_INFINITY
 
-// NewMark makes a mark for a process that is about to be started: [Start] sets
-// it on the process, and all descendants of the process carry it. 0 means that
-// no process can be marked here: this process carries a mark itself, which its
-// descendants keep.
+// NewMark returns a mark for a process that is about to be started: [Start]
+// sets it on the process, and all descendants carry it. It returns 0 if this
+// process itself carries a mark, which its descendants keep.
 func NewMark() uint64 {
 	if !canMark() {
 		return 0
@@ -30,7 +29,7 @@ func NewMark() uint64 {
 	return 1<<62 | rand.Uint64()>>2
 }
 
-// canMark reports whether processes that this one starts can be marked.
+// canMark reports whether processes started by this one can be marked.
 func canMark() bool {
 	var now unix.Rlimit
 	return unix.Getrlimit(rlimitMark, &now) == nil && now.Max == unmarked
@@ -47,8 +46,8 @@ func setMark(mark uint64) error {
 	return nil
 }
 
-// MarkRunning marks a running process: the descendants that it starts from now on
-// carry the mark. It returns 0 if the process cannot be marked.
+// MarkRunning marks a running process: the descendants that it starts from now
+// on carry the mark. It returns 0 if the process cannot be marked.
 func MarkRunning(pid int) uint64 {
 	mark := NewMark()
 	if mark == 0 || unix.Prlimit(pid, rlimitMark, &unix.Rlimit{Cur: mark, Max: mark}, nil) != nil {
@@ -57,7 +56,7 @@ func MarkRunning(pid int) uint64 {
 	return mark
 }
 
-// Mark is the mark that a process carries; 0: none, or no such process.
+// Mark returns the mark of a process; 0: no mark, or no such process.
 func Mark(pid int) uint64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
@@ -69,7 +68,7 @@ func Mark(pid int) uint64 {
 			continue
 		}
 		if fields := bytes.Fields(values); len(fields) > 1 { // soft limit, hard limit
-			mark, _ := strconv.ParseUint(string(fields[1]), 10, 64) // "unlimited" is none
+			mark, _ := strconv.ParseUint(string(fields[1]), 10, 64) // "unlimited" means no mark
 			return mark
 		}
 	}

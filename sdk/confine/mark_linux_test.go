@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startInSession waits for a line and then starts a program in a session of its own.
+// startInSession waits for a line and then starts a program in another session.
 func startInSession(args []string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
@@ -22,8 +22,8 @@ func startInSession(args []string) error {
 	return cmd.Run()
 }
 
-// A process that is marked while it runs passes the mark on to what it starts later,
-// also in a session of its own.
+// A process that is marked while it runs passes the mark on to later children,
+// also in another session.
 func TestMarkRunning(t *testing.T) {
 	require.True(t, canMark(), "this process carries a mark, so this test proves nothing here")
 	cmd := exec.Command(executable(t), roleFlag+"start-in-session", "/bin/sh", "-c", "echo $$; read line")

@@ -2,11 +2,11 @@
 
 package confine
 
-// NewMark is 0: processes cannot be marked on this system.
+// NewMark returns 0: this system has no marks.
 func NewMark() uint64 { return 0 }
 
-// MarkRunning is 0: processes cannot be marked on this system.
+// MarkRunning returns 0: this system has no marks.
 func MarkRunning(int) uint64 { return 0 }
 
-// Mark is 0: processes cannot be marked on this system.
+// Mark returns 0: this system has no marks.
 func Mark(int) uint64 { return 0 }

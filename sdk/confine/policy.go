@@ -9,7 +9,7 @@ import (
 // Level is how much is enforced.
 type Level string
 
-// The levels, each with everything of the one before it.
+// The levels; each includes the one before.
 const (
 	None   Level = "none"
 	Limits Level = "limits" // resource limits, no new privileges
@@ -25,76 +25,78 @@ type Network string
 // The networks. The zero value means Offline.
 const (
 	Offline  Network = "none"
-	Loopback Network = "loopback" // TCP to the ports; their addresses are not held
+	Loopback Network = "loopback" // TCP to the ports; addresses are not restricted
 	Ports    Network = "ports"    // TCP to the ports, and UDP for names
 )
 
-// Policy is what a process may do. The zero value allows everything: its level
-// is none.
+// Policy describes what a process may do. The zero value has level none and
+// allows everything.
 type Policy struct {
 	Level Level `json:"level"`
-	// BestEffort accepts that parts which the machine lacks are not held.
+	// BestEffort accepts that parts which the machine does not support are not
+	// enforced.
 	BestEffort bool `json:"bestEffort,omitempty"`
 
-	// ReadPaths may be read, WritePaths also written, made and removed, with all
-	// that lies below them. Absolute paths; one of ReadPaths that does not exist
-	// is left out, one of WritePaths is an error. What a program needs to start
-	// (its loader, libraries, /dev/null and the like) need not be named.
+	// ReadPaths may be read, WritePaths also written, created and removed,
+	// including everything below them. They are absolute; a missing path in
+	// ReadPaths is ignored, one in WritePaths is an error. The files that a
+	// program needs to start (its loader, libraries, /dev/null and the like)
+	// need not be listed.
 	ReadPaths  []string `json:"readPaths,omitempty"`
 	WritePaths []string `json:"writePaths,omitempty"`
-	// ListPaths are directories in which, and below which, names may be listed;
-	// what the files hold is not part of that. One that does not exist is left out.
+	// ListPaths are directories in which, and below which, names may be listed,
+	// but files not read. A missing one is ignored.
 	ListPaths []string `json:"listPaths,omitempty"`
-	// ExecPaths are programs, and directories of programs, that may be run, and
-	// read. SelfExec allows the program that is started to run itself again.
-	// With neither, the process can start no process at all.
+	// ExecPaths are programs, and directories of programs, that may be run and
+	// read. SelfExec allows the started program to run itself again. With
+	// neither, the process cannot start processes.
 	ExecPaths []string `json:"execPaths,omitempty"`
 	SelfExec  bool     `json:"selfExec,omitempty"`
-	// KeepSession keeps the process, and all that it starts, in the session that
-	// it is in: whoever ends the session ends all of them.
+	// KeepSession keeps the process and its descendants in its session, so that
+	// killing the session kills all of them.
 	KeepSession bool `json:"keepSession,omitempty"`
-	// Attributes allows changing the mode, the owner and the times of files.
-	// Nothing holds that to WritePaths. Without it a new file has the mode that
-	// it was made with.
+	// Attributes allows changes of the mode, owner and times of files, not only
+	// in WritePaths. Without it a new file keeps the mode that it was created
+	// with.
 	Attributes bool `json:"attributes,omitempty"`
-	// OpenAttributes allows that of files that are open, also for reading only.
-	// The system lets a process do it to files of its own user, so that root had
-	// better not.
+	// OpenAttributes allows the same for open files, even if open for reading
+	// only. The system permits it for all files of the same user, so do not set
+	// it for root.
 	OpenAttributes bool `json:"openAttributes,omitempty"`
 
 	Network Network `json:"network,omitempty"`
 	// ConnectPorts and BindPorts are TCP ports; they need a network other than
-	// none. Port 0 in BindPorts is any port that the system chooses.
+	// none. Port 0 in BindPorts stands for a port that the system chooses.
 	ConnectPorts []uint16 `json:"connectPorts,omitempty"`
 	BindPorts    []uint16 `json:"bindPorts,omitempty"`
 
 	Limits ResourceLimits `json:"limits"`
 }
 
-// ResourceLimits bound one process, and each of its children by itself. Zero is
-// no limit.
+// ResourceLimits bound one process, and each of its children separately. Zero
+// is no limit.
 type ResourceLimits struct {
-	// Memory is in bytes of private writable memory. At level strict there is no
-	// other kind under a limit, but for files that are mapped.
+	// Memory bounds private writable memory, in bytes. At level strict with a
+	// limit, other memory is rejected, except mapped files.
 	Memory    uint64 `json:"memory,omitempty"`
 	CPUTime   uint64 `json:"cpuTime,omitempty"`   // seconds of processor time, then SIGKILL
 	OpenFiles uint64 `json:"openFiles,omitempty"` // descriptors
-	Processes uint64 `json:"processes,omitempty"` // processes and threads of the user; not held for root
+	Processes uint64 `json:"processes,omitempty"` // processes and threads of the user; not enforced for root
 	FileSize  uint64 `json:"fileSize,omitempty"`  // bytes of a file that is written
-	// Cores is a share of processors. Only cgroup v2 could hold it, which this
+	// Cores is a number of processors. It would need cgroup v2, which this
 	// package does not use: a policy that sets it has a gap.
 	Cores float64 `json:"cores,omitempty"`
 }
 
-// runs says that the process may start processes.
+// runs reports whether the process may start processes.
 func (p Policy) runs() bool { return p.SelfExec || len(p.ExecPaths) > 0 }
 
 func (p Policy) offline() bool { return p.Network == "" || p.Network == Offline }
 
-// Validate reports a policy that contradicts itself, as an [Error].
+// Validate returns an [Error] for a policy that contradicts itself.
 func (p Policy) Validate() error {
 	if p.Level != "" && p.Level.Rank() < 0 {
-		return policyError("level %q is none of none, limits, strict", p.Level)
+		return policyError("unknown level %q: expected none, limits or strict", p.Level)
 	}
 	switch p.Network {
 	case "", Offline:
@@ -103,7 +105,7 @@ func (p Policy) Validate() error {
 		}
 	case Loopback, Ports:
 	default:
-		return policyError("network %q is none of none, loopback, ports", p.Network)
+		return policyError("unknown network %q: expected none, loopback or ports", p.Network)
 	}
 	if slices.Contains(p.ConnectPorts, 0) {
 		return policyError("port 0 cannot be connected to")

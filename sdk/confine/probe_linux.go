@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landlockVersion is the flag that asks for the revision instead of a ruleset.
+// landlockVersion is the flag that requests the revision instead of a ruleset.
 const landlockVersion = 1
 
-// Probe asks the machine what it can enforce. It changes nothing.
+// Probe returns what this machine can enforce. It changes nothing.
 func Probe() Support {
 	s := Support{System: runtime.GOOS, Rlimits: true}
 	if n, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && n >= 0 {
@@ -29,8 +29,8 @@ func Probe() Support {
 	return s
 }
 
-// initialRoot tells whether a user number is the root of the machine itself and
-// not one of a user namespace: the kernel counts no processes for that one.
+// initialRoot reports whether a user id is root outside of a user namespace:
+// the kernel does not limit its processes.
 func initialRoot(uid int) bool {
 	if uid != 0 {
 		return false

@@ -4,8 +4,8 @@ package confine
 
 import "runtime"
 
-// Probe asks the machine what it can enforce: nothing, on this system.
+// Probe returns what this machine can enforce: nothing on this system.
 func Probe() Support { return Support{System: runtime.GOOS} }
 
-// Apply fails for every policy but one of level none or with BestEffort.
+// Apply fails for every policy except with level none or BestEffort.
 func Apply(p Policy) error { return p.ready(Probe()) }

@@ -14,22 +14,23 @@ import (
 // maxScripts is how many interpreters may be scripts themselves.
 const maxScripts = 4
 
-// form is what kind of file a program is.
+// form is the format of a program file.
 type form struct {
 	// interpreter and argument are those of a script; empty for others.
 	interpreter, argument string
-	// extra is what has to be readable and executable besides the file.
+	// extra are the files that must be readable and executable besides the
+	// program.
 	extra extra
 }
 
-// extra are files that a program needs besides those of a policy.
+// extra are files that a program needs in addition to those of a policy.
 type extra struct{ read, exec []string }
 
 func (e *extra) add(o extra) {
 	e.read, e.exec = append(e.read, o.read...), append(e.exec, o.exec...)
 }
 
-// formOf looks into an open program.
+// formOf detects the format of an open program.
 func formOf(f *os.File, path string) (form, error) {
 	var head [256]byte
 	n, err := f.ReadAt(head[:], 0)
@@ -49,7 +50,7 @@ func formOf(f *os.File, path string) (form, error) {
 	return form{extra: extra{read: SystemPaths(), exec: []string{loader}}}, nil
 }
 
-// scriptForm reads the first line of a script behind "#!".
+// scriptForm parses the first line of a script after "#!".
 func scriptForm(head []byte, path string) (form, error) {
 	line, _, whole := bytes.Cut(head, []byte{'\n'})
 	if !whole && len(head) == 254 {
@@ -57,13 +58,15 @@ func scriptForm(head []byte, path string) (form, error) {
 	}
 	interpreter, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	if !filepath.IsAbs(interpreter) {
-		return form{}, &Error{Layer: LayerProgram, Path: path, Err: fmt.Errorf("its interpreter %q is not an absolute path", interpreter)}
+		return form{}, &Error{Layer: LayerProgram, Path: path,
+			Err: fmt.Errorf("its interpreter %q is not an absolute path", interpreter)}
 	}
-	return form{interpreter: interpreter, argument: strings.TrimSpace(argument), extra: extra{read: append(SystemPaths(), path), exec: []string{interpreter}}}, nil
+	return form{interpreter: interpreter, argument: strings.TrimSpace(argument),
+		extra: extra{read: append(SystemPaths(), path), exec: []string{interpreter}}}, nil
 }
 
-// loaderOf is the program that the kernel starts in place of a dynamic one;
-// empty for a static one and for what is no ELF file.
+// loaderOf returns the dynamic loader of an ELF program; empty for a static
+// program and for other files.
 func loaderOf(f *os.File) (path string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -74,7 +77,7 @@ func loaderOf(f *os.File) (path string, err error) {
 	var format *elf.FormatError
 	switch {
 	case errors.As(err, &format) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return "", nil // whether it can be run is for the kernel to say
+		return "", nil // the kernel decides whether it can be run
 	case err != nil:
 		return "", err
 	}
@@ -91,7 +94,7 @@ func loaderOf(f *os.File) (path string, err error) {
 	return "", nil
 }
 
-// resolved is a program with everything that is needed to become it.
+// resolved is a program with everything that is needed to execute it.
 type resolved struct {
 	file  *os.File // what is executed: the program or its interpreter
 	path  string
@@ -99,9 +102,9 @@ type resolved struct {
 	extra extra
 }
 
-// resolve follows a script to the interpreter that runs it, as the kernel would,
-// with one exception: of "env NAME" the program NAME is run directly, so that
-// one execution is enough.
+// resolve follows a script to its interpreter, as the kernel would, with one
+// exception: for "env NAME" it runs the program NAME directly, so that one
+// execution is enough.
 func resolve(f *os.File, path string, argv, env []string) (resolved, error) {
 	r := resolved{file: f, path: path, argv: argv}
 	for range maxScripts {
@@ -134,10 +137,12 @@ func resolve(f *os.File, path string, argv, env []string) (resolved, error) {
 		}
 		r.extra.exec = append(r.extra.exec, r.path)
 	}
-	return r, &Error{Layer: LayerProgram, Path: path, Err: errors.New("its interpreter is a script, and so on, too many times")}
+	return r, &Error{Layer: LayerProgram, Path: path,
+		Err: errors.New("its interpreter is a script, and so on, too many times")}
 }
 
-// throughEnv does what the program env does with the argument of a script.
+// throughEnv resolves the argument of a script for env as the program env
+// would.
 func throughEnv(argument string, env []string) ([]string, error) {
 	words := strings.Fields(strings.TrimPrefix(argument, "-S"))
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
@@ -151,17 +156,18 @@ func throughEnv(argument string, env []string) ([]string, error) {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, words[0])
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(file) {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 &&
+			filepath.IsAbs(file) {
 			return append([]string{file}, words[1:]...), nil
 		}
 	}
 	return nil, fmt.Errorf("its interpreter %s is not in PATH (%s)", words[0], path)
 }
 
-// ownShare tells whether a directory "share" in a prefix belongs to the programs
-// that are installed there: in places for programs that come with all that is
-// theirs, and in a tree that nobody may change. Elsewhere it need not: that of a
-// user's home holds the data of everything that the user runs.
+// ownShare reports whether the directory "share" in a prefix belongs only to
+// the programs installed there: in /opt, /nix/store and /snap, and in a
+// read-only tree. In a user's home it contains the data of all programs of the
+// user.
 func ownShare(prefix string) bool {
 	for _, place := range []string{"/opt/", "/nix/store/", "/snap/"} {
 		if strings.HasPrefix(prefix, place) {
@@ -172,9 +178,9 @@ func ownShare(prefix string) bool {
 	return err == nil && info.Mode().Perm()&0o222 == 0
 }
 
-// homes are the directories beside a program in which an interpreter keeps its
-// own library: "prefix/lib" for "prefix/bin/program", also behind a symbolic
-// link, and the marker of a virtual environment.
+// homes returns the directories beside a program in which an interpreter keeps
+// its own library: "prefix/lib" for "prefix/bin/program", also after resolving
+// symbolic links, and the marker of a virtual environment.
 func homes(program string) []string {
 	var found []string
 	seen := []string{program}

@@ -16,8 +16,8 @@ import (
 )
 
 // Apply restricts the calling process, all of its threads, and every process
-// that it starts from now on; nothing takes it back. A second call narrows
-// further. After an error the process may be restricted in part and should end.
+// that it starts from now on, irrevocably. A second call restricts further.
+// After an error the process may be restricted in part and should end.
 func Apply(p Policy) error {
 	return restrict(p, Probe(), nil, nil)
 }
@@ -29,7 +29,7 @@ func restrict(p Policy, s Support, more *extra, pass *cookie) error {
 	}
 	rank := min(p.Level.Rank(), s.Best().Rank())
 	if p.BestEffort && p.Level == Strict {
-		rank = Strict.Rank() // each layer by itself, as far as it goes
+		rank = Strict.Rank() // each layer as far as it is supported
 	}
 	if rank < Limits.Rank() {
 		return nil
@@ -55,28 +55,27 @@ func restrict(p Policy, s Support, more *extra, pass *cookie) error {
 			}
 		}
 	} else if err := dropCapabilities(^uint64(1<<unix.CAP_SYS_RESOURCE | 1<<unix.CAP_SYS_ADMIN)); err != nil {
-		return err // with these a process is not held to its limits
+		return err // with these capabilities a process can exceed its limits
 	}
-	// The last of all: what came before may have needed memory.
+	// Last, because the other layers may need memory.
 	return setLimit(unix.RLIMIT_DATA, p.Limits.Memory)
 }
 
-// noCore is the size of a core file that is not made: they would hold secrets.
-// With 0 the kernel makes none either, but hands the memory to a program for
-// core files all the same if the machine has one.
+// noCore is the core file size, too small for a core file, which would contain
+// secrets. With 0 the kernel still pipes the memory to a core handler, if the
+// machine has one.
 const noCore = 1
 
-// The numbers of limits that are the same on all architectures here.
+// Limit numbers that are the same on all architectures here.
 const (
 	rlimitNice     = 13
 	rlimitRealtime = 14
 )
 
-// setLimits sets all limits but that of memory. Nothing may go before the other
-// processes of the machine.
+// setLimits sets all limits except memory. It also forbids raised priorities.
 func setLimits(l ResourceLimits, s Support) error {
 	if unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: noCore, Max: noCore}) != nil {
-		// It is at 0 already, and only root may raise it.
+		// The limit is 0 already, and only root may raise it.
 		if err := lower(unix.RLIMIT_CORE, 0); err != nil {
 			return err
 		}
@@ -87,7 +86,10 @@ func setLimits(l ResourceLimits, s Support) error {
 		}
 	}
 	for what, value := range map[int]uint64{
-		unix.RLIMIT_CPU: l.CPUTime, unix.RLIMIT_NOFILE: l.OpenFiles, unix.RLIMIT_NPROC: l.Processes, unix.RLIMIT_FSIZE: l.FileSize,
+		unix.RLIMIT_CPU:    l.CPUTime,
+		unix.RLIMIT_NOFILE: l.OpenFiles,
+		unix.RLIMIT_NPROC:  l.Processes,
+		unix.RLIMIT_FSIZE:  l.FileSize,
 	} {
 		if what == unix.RLIMIT_NPROC && !s.Processes {
 			continue
@@ -99,8 +101,8 @@ func setLimits(l ResourceLimits, s Support) error {
 	return nil
 }
 
-// setLimit sets a limit for good; 0 leaves it as it is. A lower limit that
-// holds already is kept.
+// setLimit sets a limit permanently; 0 leaves it unchanged. A lower limit that
+// is set already is kept.
 func setLimit(what int, value uint64) error {
 	if value == 0 {
 		return nil
@@ -121,7 +123,7 @@ func lower(what int, value uint64) error {
 	return nil
 }
 
-// giveUpPrivileges makes sure, for all threads, that no program gives new ones.
+// giveUpPrivileges sets no-new-privileges for all threads.
 func giveUpPrivileges() error {
 	if _, _, errno := psx.Syscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return &Error{Layer: LayerPrivileges, Err: errno}
@@ -129,8 +131,8 @@ func giveUpPrivileges() error {
 	return nil
 }
 
-// dropCapabilities takes every capability from all threads but those in keep.
-// Without new privileges nothing gives them back, not even to root.
+// dropCapabilities drops all capabilities except keep from all threads. With
+// no-new-privileges nothing restores them, not even for root.
 func dropCapabilities(keep uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
@@ -147,13 +149,14 @@ func dropCapabilities(keep uint64) error {
 	pinned.Pin(&header)
 	pinned.Pin(&have)
 	defer pinned.Unpin()
-	if _, _, errno := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&have[0])), 0); errno != 0 {
+	if _, _, errno := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&have[0])),
+		0); errno != 0 {
 		return &Error{Layer: LayerCapabilities, Err: errno}
 	}
 	return nil
 }
 
-// Rights of Landlock. A rule on a file may hold only those that files know.
+// Landlock rights. A rule on a file may contain only rights for files.
 const (
 	readFile  = llsys.AccessFSReadFile
 	readDir   = readFile | llsys.AccessFSReadDir
@@ -163,8 +166,8 @@ const (
 	execute = llsys.AccessFSExecute
 )
 
-// revision is the configuration that handles all that a revision of Landlock
-// knows.
+// revision returns the configuration that handles everything in a revision of
+// Landlock.
 func revision(abi int) landlock.Config {
 	all := []landlock.Config{
 		landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6,
@@ -174,7 +177,7 @@ func revision(abi int) landlock.Config {
 }
 
 // restrictFiles applies Landlock: files, ports, signals and sockets, as far as
-// the kernel knows them.
+// the kernel supports them.
 func restrictFiles(p Policy, s Support, more *extra) error {
 	config := revision(s.LandlockABI)
 	r := rules{handled: config.HandledAccessFS}
@@ -257,14 +260,14 @@ func (r *rules) add(path string, file, dir landlock.AccessFSSet, mustExist bool)
 	return nil
 }
 
-// programs gives what the programs in a list need besides themselves: their
-// interpreters, the loader, the libraries.
+// programs returns what the programs in paths need besides themselves:
+// interpreters, loaders, libraries.
 func programs(paths []string) (extra, error) {
 	need := extra{read: append(SystemPaths(), "/etc/passwd", "/etc/group"), exec: loaders()}
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if err != nil {
-			continue // a rule for it says what is wrong, if anything is
+			continue // the rule for it returns the error
 		}
 		info, err := f.Stat()
 		if err == nil && info.Mode().IsRegular() {
@@ -278,7 +281,7 @@ func programs(paths []string) (extra, error) {
 	return need, nil
 }
 
-// loaders are the programs that the kernel starts in place of dynamic ones.
+// loaders returns the dynamic loaders of the system.
 func loaders() []string {
 	var found []string
 	for _, pattern := range []string{"/lib64/ld-*.so*", "/lib/ld-*.so*", "/lib/*-linux-*/ld-*.so*"} {

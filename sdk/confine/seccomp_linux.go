@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in the data that a filter sees (struct seccomp_data). An argument is
-// 64 bits wide; both supported architectures store the lower half first.
+// Offsets in struct seccomp_data. An argument has 64 bits; both supported
+// architectures store the lower half first.
 const (
 	offNumber = 0
 	offArch   = 4
@@ -18,23 +18,23 @@ const (
 )
 
 const (
-	// x32Bit marks the calls of a second, 32 bits wide interface of amd64.
+	// x32Bit marks the calls of the x32 interface of amd64.
 	x32Bit = 0x40000000
 
 	protocolMPTCP     = 262
 	typeMask          = 0xf // of a socket; the rest are flags
 	fastOpen          = 0x20000000
 	noExecSeal        = 0x8 // MFD_NOEXEC_SEAL
-	setFileAttributes = 469 // the call file_setattr, which the library does not know yet
+	setFileAttributes = 469 // the call file_setattr, which is not in the library yet
 	namespaceBits     = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 )
 
-// cookie makes one execution possible under a filter that refuses all: the
-// filter knows the addresses of its arguments, which nobody else can.
+// cookie permits one execution under a filter that rejects all others: the
+// filter compares the addresses of its arguments, which are unpredictable.
 type cookie struct{ argv, envp uint64 }
 
-// filter collects the instructions of a system call filter.
+// filter collects the instructions of a seccomp filter.
 type filter struct{ code []unix.SockFilter }
 
 func (f *filter) emit(code uint16, jt, jf uint8, k uint32) {
@@ -49,7 +49,7 @@ func (f *filter) refuse(errno unix.Errno) {
 	f.emit(unix.BPF_RET|unix.BPF_K, 0, 0, unix.SECCOMP_RET_ERRNO|uint32(errno))
 }
 
-// equal runs body if the accumulator holds k.
+// equal runs body if the accumulator equals k.
 func (f *filter) equal(k uint32, body func()) {
 	at := len(f.code)
 	f.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 0, k)
@@ -65,8 +65,8 @@ func (f *filter) any(bits uint32, body func()) {
 	f.code[at].Jf = f.distance(at)
 }
 
-// distance is how far a jump at a place has to go to get here. No block of
-// these filters comes near the limit.
+// distance is the length of a jump from at to the end of the code. It panics
+// beyond the limit, which no block of these filters reaches.
 func (f *filter) distance(at int) uint8 {
 	n := len(f.code) - at - 1
 	if n > math.MaxUint8 {
@@ -75,8 +75,7 @@ func (f *filter) distance(at int) uint8 {
 	return uint8(n)
 }
 
-// on emits body for one system call. The body has to end in a return on every
-// path.
+// on emits body for one system call. Every path of body must return.
 func (f *filter) on(number int, body func()) {
 	f.load(offNumber)
 	f.equal(uint32(number), body)
@@ -86,31 +85,31 @@ func (f *filter) on(number int, body func()) {
 func (f *filter) low(arg int)  { f.load(uint32(offArgs + 8*arg)) }
 func (f *filter) high(arg int) { f.load(uint32(offArgs + 8*arg + 4)) }
 
-// systemCalls is the filter of a policy. With a cookie the one execution that
-// carries it passes, whatever the policy says of others.
+// systemCalls returns the filter of a policy. With a cookie the execution that
+// matches it passes, even if the policy permits no others.
 func systemCalls(p Policy, pass *cookie) []unix.SockFilter {
 	f := &filter{}
 	f.load(offArch)
 	f.equal(auditArch, func() { f.emit(unix.BPF_JMP|unix.BPF_JA, 0, 0, 1) })
-	f.refuse(unix.ENOSYS) // another interface of the kernel would need a filter of its own
+	f.refuse(unix.ENOSYS) // another syscall interface would need its own filter
 	if runtime.GOARCH == "amd64" {
 		f.load(offNumber)
 		f.any(x32Bit, func() { f.refuse(unix.ENOSYS) })
 	}
-	// io_uring opens and connects without system calls that a filter could see.
+	// io_uring opens and connects without system calls that a filter sees.
 	for _, number := range []int{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		f.on(number, func() { f.refuse(unix.ENOSYS) })
 	}
-	// Doors into the kernel that no plugin has a use for, and other namespaces,
-	// in which a process may get capabilities again.
+	// System calls that plugins do not need, and other namespaces, in which a
+	// process may regain capabilities.
 	for _, number := range []int{
 		unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
 	} {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
-	// Memory, queues and semaphores that all processes of a user share: no rule
-	// of Landlock guards them, and they outlive whoever made them.
+	// Memory, queues and semaphores shared by all processes of a user: Landlock
+	// does not cover them, and they outlive their creator.
 	for _, number := range sharedCalls {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
@@ -123,8 +122,8 @@ func systemCalls(p Policy, pass *cookie) []unix.SockFilter {
 	return f.code
 }
 
-// memory refuses what a limit of memory does not count: it counts private
-// writable memory only, and no stacks.
+// memory rejects what a memory limit does not count: it counts only private
+// writable memory, without stacks.
 func (f *filter) memory(p Policy) {
 	if p.Limits.Memory == 0 {
 		return
@@ -141,12 +140,12 @@ func (f *filter) memory(p Policy) {
 	}
 }
 
-// ioprioProcess is one process to the call that sets priorities of input and
-// output; its other words are a group and all processes of a user.
+// ioprioProcess selects one process in ioprio_set; the other values select a
+// group or all processes of a user.
 const ioprioProcess = 1
 
-// others keeps away from other processes of the same user: Landlock does not
-// guard their limits and priorities. Calls about oneself pass.
+// others rejects changes of other processes of the same user: Landlock does not
+// protect their limits and priorities. Calls about the caller itself pass.
 func (f *filter) others() {
 	self := func(number, arg int) {
 		f.on(number, func() {
@@ -155,8 +154,8 @@ func (f *filter) others() {
 			f.refuse(unix.EPERM)
 		})
 	}
-	// The number 0 also stands for one's own group and one's own user, which are
-	// many processes.
+	// 0 also stands for the own group and the own user, which are many
+	// processes.
 	alone := func(number int, process uint32) {
 		f.on(number, func() {
 			f.low(0)
@@ -181,9 +180,8 @@ func (f *filter) others() {
 	self(unix.SYS_SCHED_SETAFFINITY, 0)
 }
 
-// marked keeps the mark of the process: it refuses to set the limit that holds
-// it. limits is the argument with the new limits, a null pointer in a call that
-// only asks.
+// marked rejects changes of the limit that holds the mark of the process.
+// limits is the argument with the new limits, null in a call that only reads.
 func (f *filter) marked(limits int) {
 	f.low(limits - 1) // which limit
 	f.equal(rlimitMark, func() {
@@ -195,9 +193,8 @@ func (f *filter) marked(limits int) {
 	f.allow()
 }
 
-// files refuses what Landlock does not look at: changing what is not the content
-// of a file, also of one that is open for reading, and programs that lie in
-// memory.
+// files rejects what Landlock does not cover: changes of file attributes, also
+// by a descriptor open for reading, and programs in memory.
 func (f *filter) files(p Policy) {
 	f.on(unix.SYS_MEMFD_CREATE, func() {
 		f.low(1)
@@ -209,7 +206,7 @@ func (f *filter) files(p Policy) {
 		f.modes()
 		return
 	}
-	defer f.modes() // of new files; those of others are refused before
+	defer f.modes() // of new files; those of existing files are rejected before
 	for _, number := range append(slices.Clone(attributeCalls), setFileAttributes) {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
@@ -228,9 +225,9 @@ func (f *filter) files(p Policy) {
 	})
 }
 
-// hidden refuses what shows more of files than Landlock lets a process read: the
-// names of what is made and removed in a directory, and extended attributes of a
-// file by its path. Programs of others, such as tests, may need the former.
+// hidden rejects what reveals more of files than Landlock permits to read:
+// names created and removed in a directory, and extended attributes by path.
+// Other programs, such as tests, may need the former.
 func (f *filter) hidden(p Policy) {
 	if len(p.ExecPaths) == 0 {
 		for _, number := range watchCalls {
@@ -240,24 +237,24 @@ func (f *filter) hidden(p Policy) {
 	for _, number := range []int{
 		unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_GETXATTRAT, unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR, unix.SYS_LISTXATTRAT,
 	} {
-		f.on(number, func() { f.refuse(unix.EOPNOTSUPP) }) // as of a file system without them
+		f.on(number, func() { f.refuse(unix.EOPNOTSUPP) }) // as on a file system without them
 	}
 }
 
 // modeCall is a system call that sets the mode of a file.
 type modeCall struct {
 	number, mode int
-	flags        int // the argument that tells whether a file is made; 0: there is none
+	flags        int // index of the open flags; 0: no such argument
 }
 
-// makesFile are the flags with which a call that opens a file makes one, and so
-// has a mode.
+// makesFile are the flags with which an open call creates a file, so that its
+// mode is used.
 const makesFile = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// modes refuses to make programs that run as the user or as the group of this
-// process, whoever starts them. A new file of openat2 passes: its mode lies in
-// memory, out of sight, and the call is the safe way to open files below a
-// directory.
+// modes rejects setuid and setgid modes, with which anyone could run a program
+// as the user or group of this process. A new file of openat2 passes: its mode
+// is in memory that the filter cannot see, and the call is the safe way to open
+// files below a directory.
 func (f *filter) modes() {
 	for _, c := range modeCalls {
 		f.on(c.number, func() {
@@ -279,13 +276,13 @@ func (f *filter) modes() {
 // ioctlSetAttributes is FS_IOC_FSSETXATTR.
 const ioctlSetAttributes = 0x401c5820
 
-// processes refuses new processes and programs if the policy has none.
+// processes rejects new processes and programs unless the policy permits them.
 func (f *filter) processes(p Policy, pass *cookie) {
-	// Its flags lie in memory, out of sight; libraries go on with clone.
+	// The filter cannot see its flags in memory; libraries fall back to clone.
 	f.on(unix.SYS_CLONE3, func() { f.refuse(unix.ENOSYS) })
 	f.on(unix.SYS_CLONE, func() {
 		f.low(0)
-		// A child of the parent is one that the host would have to bury.
+		// CLONE_PARENT would create a child of the host, which would have to reap it.
 		f.any(namespaceBits|unix.CLONE_PARENT, func() { f.refuse(unix.EPERM) })
 		if !p.runs() {
 			f.any(unix.CLONE_THREAD, func() { f.allow() })
@@ -321,7 +318,7 @@ func (f *filter) processes(p Policy, pass *cookie) {
 	})
 }
 
-// sockets lets only those families and protocols through that the policy uses.
+// sockets permits only the families and protocols that the policy needs.
 func (f *filter) sockets(p Policy) {
 	f.on(unix.SYS_SOCKET, func() {
 		f.low(0)
@@ -329,7 +326,7 @@ func (f *filter) sockets(p Policy) {
 		if !p.offline() {
 			f.equal(unix.AF_NETLINK, func() {
 				f.low(2)
-				f.equal(unix.NETLINK_ROUTE, func() { f.allow() }) // addresses, for looking up names
+				f.equal(unix.NETLINK_ROUTE, func() { f.allow() }) // addresses, for name resolution
 				f.refuse(unix.EPERM)
 			})
 			for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
@@ -341,8 +338,8 @@ func (f *filter) sockets(p Policy) {
 	if p.offline() {
 		return
 	}
-	// A layer on a connection may make another kind of socket of it, on which the
-	// rules for ports do not look.
+	// An upper layer protocol may turn a connection into another kind of
+	// socket, which the port rules do not cover.
 	f.on(unix.SYS_SETSOCKOPT, func() {
 		f.low(1)
 		f.equal(unix.IPPROTO_TCP, func() {
@@ -351,9 +348,10 @@ func (f *filter) sockets(p Policy) {
 		})
 		f.allow()
 	})
-	// Data that goes with the first packet connects without the call that is
-	// held to ports.
-	for _, send := range []struct{ number, flags int }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {
+	// Data sent with the first packet connects without the call that the port
+	// rules cover.
+	for _, send := range []struct{ number, flags int }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2},
+		{unix.SYS_SENDMMSG, 3}} {
 		f.on(send.number, func() {
 			f.low(send.flags)
 			f.any(fastOpen, func() { f.refuse(unix.EOPNOTSUPP) })
@@ -362,11 +360,11 @@ func (f *filter) sockets(p Policy) {
 	}
 }
 
-// internet is the part for internet sockets: plain TCP, and UDP if names have to
-// be looked up.
+// internet covers internet sockets: plain TCP, and UDP if names must be
+// resolved.
 func (f *filter) internet(p Policy) {
 	f.low(2)
-	f.equal(protocolMPTCP, func() { f.refuse(unix.EPROTONOSUPPORT) }) // libraries go on with plain TCP
+	f.equal(protocolMPTCP, func() { f.refuse(unix.EPROTONOSUPPORT) }) // libraries fall back to plain TCP
 	kinds := []struct{ kind, protocol uint32 }{{unix.SOCK_STREAM, unix.IPPROTO_TCP}}
 	if p.Network == Ports {
 		kinds = append(kinds, struct{ kind, protocol uint32 }{unix.SOCK_DGRAM, unix.IPPROTO_UDP})
@@ -384,13 +382,13 @@ func (f *filter) internet(p Policy) {
 	f.refuse(unix.EPERM)
 }
 
-// installFilter puts the filter on all threads. New privileges must have been
-// given up.
+// installFilter installs the filter on all threads. It needs no-new-privileges.
 func installFilter(code []unix.SockFilter) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(code)
 	if errno != 0 {
 		return &Error{Layer: LayerCalls, Err: errno}

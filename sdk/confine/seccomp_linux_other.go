@@ -2,7 +2,7 @@
 
 package confine
 
-// No filter is written for this architecture; Probe says so.
+// This architecture has no filter; Probe reports it.
 const auditArch, mapCall = 0, 0
 
 var (

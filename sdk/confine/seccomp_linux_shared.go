@@ -4,10 +4,10 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// mapCall maps memory.
+// mapCall is the system call that maps memory.
 const mapCall = unix.SYS_MMAP
 
-// Calls that not every architecture has.
+// System calls that not every architecture has.
 var (
 	sharedCalls = []int{
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,

@@ -13,24 +13,24 @@ type Support struct {
 	Seccomp     bool // with a filter for this architecture
 	LandlockABI int  // 0: none
 	Rlimits     bool
-	// Processes tells whether a number of processes can be held: the kernel
-	// exempts root.
+	// Processes reports whether the number of processes can be limited: the
+	// kernel exempts root.
 	Processes bool
-	// Marks reports whether processes that are started here can be marked, so
-	// that all of their descendants are found; see [NewMark].
+	// Marks reports whether processes started here can be marked, so that all
+	// of their descendants are found; see [NewMark].
 	Marks bool
 }
 
-// The Landlock revisions from which on something is held.
+// The first Landlock revisions that enforce a part.
 const (
-	abiTruncate    = 3  // files cannot be emptied
+	abiTruncate    = 3  // truncation of files
 	abiTCP         = 4  // ports of TCP
 	abiScopes      = 6  // signals and abstract sockets
 	abiUnixSockets = 9  // named unix sockets
 	abiUDP         = 10 // ports of UDP
 )
 
-// Best is the highest level that the machine can hold.
+// Best returns the highest level that the machine can enforce.
 func (s Support) Best() Level {
 	switch {
 	case s.NoNewPrivs && s.Rlimits && s.Seccomp && s.LandlockABI >= abiTruncate:
@@ -41,27 +41,26 @@ func (s Support) Best() Level {
 	return None
 }
 
-// Signals tells whether processes outside can be protected from signals,
-// AbstractSockets and UnixSockets the same of connections to unix sockets
-// without and with a path, UDP whether it can be held to ports.
+// Signals reports whether signals to processes outside can be blocked.
 func (s Support) Signals() bool { return s.LandlockABI >= abiScopes }
 
-// AbstractSockets says more of what [Support.Signals] says.
+// AbstractSockets reports whether connections to abstract unix sockets can be
+// blocked.
 func (s Support) AbstractSockets() bool { return s.LandlockABI >= abiScopes }
 
-// UnixSockets says more of what [Support.Signals] says.
+// UnixSockets reports whether connections to named unix sockets can be blocked.
 func (s Support) UnixSockets() bool { return s.LandlockABI >= abiUnixSockets }
 
-// UDP says more of what [Support.Signals] says.
+// UDP reports whether UDP can be restricted to ports.
 func (s Support) UDP() bool { return s.LandlockABI >= abiUDP }
 
-// Gap is something that a policy asks for and a machine cannot hold.
+// Gap is a requirement of a policy that a machine cannot enforce.
 type Gap struct {
 	Layer Layer
-	Text  string // what cannot be held and what is missing for it
+	Text  string // what cannot be enforced and what is missing
 }
 
-// Check lists what of the policy the machine cannot hold; empty: nothing.
+// Check lists the parts of the policy that the machine cannot enforce.
 func (p Policy) Check(s Support) []Gap {
 	var gaps []Gap
 	lacks := func(bad bool, layer Layer, format string, args ...any) {
@@ -73,17 +72,21 @@ func (p Policy) Check(s Support) []Gap {
 	if rank >= Limits.Rank() {
 		lacks(!s.Rlimits, LayerLimits, "resource limits are not supported on %s", s.System)
 		lacks(!s.NoNewPrivs, LayerPrivileges, "privileges cannot be given up for good on %s", s.System)
-		// Without any process of its own the filter holds the number.
+		// A process without children of its own cannot exceed the number: the
+		// filter rejects new ones.
 		alone := p.Level == Strict && s.Seccomp && !p.runs()
-		lacks(p.Limits.Processes > 0 && !s.Processes && !alone, LayerLimits, "the kernel does not limit the processes of root: run the host as another user")
-		lacks(p.Limits.Cores > 0, LayerGroups, "a share of the processors needs cgroup v2 limits, which this build does not set")
+		lacks(p.Limits.Processes > 0 && !s.Processes && !alone, LayerLimits,
+			"the kernel does not limit the processes of root: run the host as another user")
+		lacks(p.Limits.Cores > 0, LayerGroups,
+			"a share of the processors needs cgroup v2 limits, which this build does not set")
 	}
 	if p.Level == Strict {
 		switch {
 		case s.LandlockABI == 0:
 			lacks(true, LayerFiles, "the kernel has no Landlock: files and ports cannot be held")
 		case s.LandlockABI < abiTruncate:
-			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on files can be protected from being emptied", s.LandlockABI, abiTruncate)
+			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on files can be protected from being emptied",
+				s.LandlockABI, abiTruncate)
 		case s.LandlockABI < abiTCP && !p.offline():
 			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on ports can be held", s.LandlockABI, abiTCP)
 		}
@@ -92,22 +95,23 @@ func (p Policy) Check(s Support) []Gap {
 	return gaps
 }
 
-// Weakness is something that stays open although the policy is held.
+// Weakness is something that stays open although the policy is enforced.
 type Weakness struct {
-	Name string // a word for programs, such as "udp-open"
+	Name string // stable name, such as "udp-open"
 	Text string
 }
 
-// Weaknesses lists what stays open on the machine under the policy: what it
-// allows by its nature and what the kernel is too old for. A policy that is not
-// strict leaves everything open, which is one weakness.
+// Weaknesses lists what stays open on the machine under the policy: by its
+// nature or because the kernel is too old. A policy that is not strict leaves
+// everything open, which is one weakness.
 func (p Policy) Weaknesses(s Support) []Weakness {
 	if p.Level != Strict || s.Best() != Strict {
 		level := p.Level
 		if level == "" || level.Rank() > s.Best().Rank() {
 			level = s.Best()
 		}
-		return []Weakness{{"not-strict", fmt.Sprintf("at level %s the process may read, write, run and reach whatever its user may", level)}}
+		return []Weakness{{"not-strict",
+			fmt.Sprintf("at level %s the process may read, write, run and reach whatever its user may", level)}}
 	}
 	var found []Weakness
 	open := func(is bool, name, text string) {
@@ -118,14 +122,18 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 	open(!p.offline(), "port-only", "TCP is held to ports, not to addresses")
 	open(p.Network == Ports && !s.UDP(), "udp-open", "UDP is not held to ports (Landlock revision 10 would)")
 	open(!s.Signals(), "signals-open", "processes of the same user can be signalled (Landlock revision 6 would refuse)")
-	open(!s.AbstractSockets(), "abstract-sockets-open", "abstract unix sockets can be reached (Landlock revision 6 would refuse)")
-	open(!s.UnixSockets(), "unix-sockets-open", "unix sockets that the user may open can be reached, also those of services that start programs for whoever asks (Landlock revision 9 would refuse)")
+	open(!s.AbstractSockets(), "abstract-sockets-open",
+		"abstract unix sockets can be reached (Landlock revision 6 would refuse)")
+	open(!s.UnixSockets(), "unix-sockets-open",
+		"unix sockets that the user may open can be reached, "+
+			"also those of services that start programs on request (Landlock revision 9 would refuse)")
 	open(p.Attributes, "attributes-open", "modes, owners and times of files of the same user can be changed")
 	open(p.runs() && !s.Processes, "processes-open", "the number of processes is not limited for root")
 	return found
 }
 
-// GapError is the error of a policy that the machine cannot hold.
+// GapError is the error of a policy that the machine cannot enforce; nil
+// without gaps.
 func GapError(gaps []Gap) error {
 	if len(gaps) == 0 {
 		return nil
@@ -137,7 +145,7 @@ func GapError(gaps []Gap) error {
 	return &Error{Layer: gaps[0].Layer, Err: errors.New(strings.Join(words, "; "))}
 }
 
-// ready is the check before anything is applied.
+// ready checks the policy before anything is applied.
 func (p Policy) ready(s Support) error {
 	if err := p.Validate(); err != nil {
 		return err

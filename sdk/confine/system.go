@@ -2,8 +2,8 @@ package confine
 
 import "path/filepath"
 
-// devices may be read and written by everybody and hold nothing. Memory can be
-// had through one of them that no limit counts.
+// devices are the devices that every process may read and write. A memory limit
+// does not count memory mapped from /dev/zero.
 func devices(p Policy) []string {
 	if p.Limits.Memory > 0 {
 		return []string{"/dev/null", "/dev/full"}
@@ -11,9 +11,9 @@ func devices(p Policy) []string {
 	return []string{"/dev/null", "/dev/full", "/dev/zero"}
 }
 
-// Basics are the files that every confined process may read: sources of
-// randomness, the time zone, and what tells a language runtime how large the
-// machine is.
+// Basics returns the files that every confined process may read: sources of
+// randomness, the time zone, and the files by which language runtimes detect
+// the size of the machine.
 func Basics() []string {
 	return []string{
 		"/dev/urandom", "/dev/random", "/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo",
@@ -23,8 +23,8 @@ func Basics() []string {
 	}
 }
 
-// SystemPaths are the files that a dynamic program or an interpreter reads to
-// get going: the libraries of the system and their configuration. They are the
+// SystemPaths returns the files that a dynamic program or an interpreter reads
+// to start: the libraries of the system and their configuration. They are the
 // same for all users of a machine.
 func SystemPaths() []string {
 	python, _ := filepath.Glob("/etc/python3*") // links in the library lead there
@@ -36,8 +36,8 @@ func SystemPaths() []string {
 	)
 }
 
-// NetworkPaths are the files by which names are looked up and certificates are
-// judged. No private key lies there.
+// NetworkPaths returns the files for name resolution and certificate
+// verification. They contain no private keys.
 func NetworkPaths() []string {
 	return []string{
 		"/etc/resolv.conf", "/run/systemd/resolve/stub-resolv.conf", "/run/systemd/resolve/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",

@@ -8,42 +8,42 @@ import (
 	"time"
 )
 
-// Command is the hidden subcommand under which an executable that imports this
-// package is the trampoline.
+// Command is the hidden subcommand that makes an executable that imports this
+// package the trampoline.
 const Command = "internal-confine"
 
-// The trampoline runs while the packages are initialised: what the whole program
-// prepares costs more than the trampoline does.
+// The trampoline runs during package initialization: the initialization of the
+// whole program costs more than the trampoline does.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == Command {
 		os.Exit(trampoline(os.Args[2:]))
 	}
 }
 
-// Start is a program that is to run confined.
+// Start describes a program that is to run confined.
 type Start struct {
 	Policy Policy
-	// Path is the program. File, if not nil, is the same file, opened for
-	// reading: that very file is executed, even if another lies at Path by now.
-	// A script is an exception, which its interpreter opens by path: compare the
-	// two with [SameProgram] once it runs. The caller keeps File and may close it
-	// after the start.
+	// Path is the program. File, if not nil, is the same file opened for
+	// reading; it is executed even if Path leads to another file by then. A
+	// script is an exception, because its interpreter opens it by path: compare
+	// the two with [SameProgram] once it runs. The caller keeps File and may
+	// close it after the start.
 	Path string
 	File *os.File
-	// Argv are the arguments, the name of the program first, and Env is the
-	// whole environment.
+	// Argv are the arguments, including the name of the program, and Env is the
+	// complete environment.
 	Argv, Env []string
-	// Deathly has the kernel kill the program when the thread that starts it
+	// Deathly makes the kernel kill the program when the thread that starts it
 	// ends.
 	Deathly bool
-	// Mark, if not 0, is carried by the program and by all of its descendants,
-	// whatever sessions and parents they have later; see [NewMark] and [Mark].
+	// Mark, if not 0, is carried by the program and all of its descendants,
+	// whatever their sessions and parents are later; see [NewMark] and [Mark].
 	Mark uint64
 }
 
-// Prepared is a start through the trampoline of this executable: start Path with
-// Args and Files behind the three standard streams, and an empty environment,
-// then ask Outcome.
+// Prepared is a start through the trampoline of this executable: start Path
+// with Args, with Files after the three standard streams and an empty
+// environment, then call Outcome.
 type Prepared struct {
 	Path  string
 	Args  []string
@@ -52,7 +52,7 @@ type Prepared struct {
 	status *os.File // our end
 }
 
-// order is what the trampoline is told.
+// order is the input of the trampoline.
 type order struct {
 	Policy  Policy   `json:"policy"`
 	Path    string   `json:"path"`
@@ -63,7 +63,7 @@ type order struct {
 	Mark    uint64   `json:"mark"`
 }
 
-// report is what the trampoline says when it cannot become the program.
+// report is the error of a trampoline that cannot execute the program.
 type report struct {
 	Layer Layer         `json:"layer"`
 	Path  string        `json:"path,omitempty"`
@@ -92,7 +92,7 @@ func (r report) err() error {
 	return &Error{Layer: r.Layer, Path: r.Path, Err: cause}
 }
 
-// quoted is an error of another process with its text and its number.
+// quoted is an error of another process: its text and its number.
 type quoted struct {
 	text  string
 	errno syscall.Errno
@@ -101,9 +101,9 @@ type quoted struct {
 func (q *quoted) Error() string { return q.text }
 func (q *quoted) Unwrap() error { return q.errno }
 
-// Outcome waits until the trampoline has become the program, or says why it has
-// not; then the process ends by itself. It waits for limit at most, after which
-// the caller has to kill the process. It is called once, after the start.
+// Outcome waits at most limit until the trampoline has executed the program, or
+// returns the reason why not. After a timeout the caller must kill the process,
+// else the process ends by itself. It must be called once, after the start.
 func (p *Prepared) Outcome(limit time.Duration) error {
 	_ = p.status.SetReadDeadline(time.Now().Add(limit))
 	text, err := readAll(p.status)
@@ -113,17 +113,17 @@ func (p *Prepared) Outcome(limit time.Duration) error {
 	case err != nil:
 		return &Error{Layer: LayerProgram, Err: err}
 	case len(text) == 0:
-		return nil // the descriptor closed itself when the program took over
+		return nil // close-on-exec closed the descriptor
 	}
 	var r report
 	if err := json.Unmarshal(text, &r); err != nil {
-		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline ended without a word that can be read")}
+		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline ended without a readable report")}
 	}
 	return r.err()
 }
 
-// Close gives up the descriptors that the child got a copy of. Outcome may be
-// asked after it, once.
+// Close closes the descriptors that were passed to the child. Outcome may be
+// called after it.
 func (p *Prepared) Close() {
 	for _, f := range p.Files {
 		_ = f.Close()
@@ -131,23 +131,23 @@ func (p *Prepared) Close() {
 	p.Files = nil
 }
 
-// Abandon closes everything; for a start that did not happen, and after Outcome.
+// Abandon closes all descriptors; call it if the start fails, and after
+// Outcome.
 func (p *Prepared) Abandon() {
 	p.Close()
 	_ = p.status.Close()
 }
 
-// Script tells whether an open program is run by an interpreter of its own
-// choice, which opens it by path.
+// Script reports whether an open program starts with #!, so that its
+// interpreter opens it by path.
 func Script(f *os.File) bool {
 	var head [2]byte
 	n, _ := f.ReadAt(head[:], 0)
 	return string(head[:n]) == "#!"
 }
 
-// SameProgram reports, as an [Error], that another file lies at path than the
-// one that is open. Whether the open file still holds what it did is for its
-// hash to say.
+// SameProgram returns an [Error] if path leads to another file than f. It does
+// not compare the content.
 func SameProgram(path string, f *os.File) error {
 	now, err := os.Stat(path)
 	var then os.FileInfo

@@ -19,25 +19,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors of the trampoline, behind the standard streams.
+// The descriptors of the trampoline, after the standard streams.
 const (
 	fdOrder = 3 + iota
 	fdProgram
 	fdStatus
 )
 
-// maxOrder bounds the orders: an environment and arguments are below the limits
-// of the kernel.
+// maxOrder bounds the orders, in bytes: an environment and arguments are below
+// the limits of the kernel.
 const maxOrder = 8 << 20
 
-// Exit statuses of a trampoline that did not become the program.
+// Exit statuses of a trampoline that did not execute the program.
 const (
 	exitUsage  = 2
 	exitFailed = 126
 )
 
-// Prepare makes the descriptors for a start through the trampoline. The program
-// is opened here if the caller has not.
+// Prepare makes the descriptors for a start through the trampoline. It opens
+// the program if File is nil.
 func (s Start) Prepare() (*Prepared, error) {
 	if err := s.Policy.ready(Probe()); err != nil {
 		return nil, err
@@ -47,7 +47,15 @@ func (s Start) Prepare() (*Prepared, error) {
 	if err != nil {
 		return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: err}
 	}
-	text, err := json.Marshal(order{Policy: s.Policy, Path: path, Argv: s.Argv, Env: s.Env, Parent: os.Getpid(), Deathly: s.Deathly, Mark: s.Mark})
+	text, err := json.Marshal(order{
+		Policy:  s.Policy,
+		Path:    path,
+		Argv:    s.Argv,
+		Env:     s.Env,
+		Parent:  os.Getpid(),
+		Deathly: s.Deathly,
+		Mark:    s.Mark,
+	})
 	if err != nil {
 		return nil, &Error{Layer: LayerPolicy, Err: err}
 	}
@@ -71,9 +79,9 @@ func (s Start) Prepare() (*Prepared, error) {
 	return p, nil
 }
 
-// handOver is the end of a pipe from which a text can be read once. A file would
-// be held to the limits of this process; whoever writes ends when the reading
-// end is closed everywhere.
+// handOver returns the read end of a pipe with the text. A file would be
+// subject to the limits of this process. The writer ends when all read ends are
+// closed.
 func handOver(text []byte) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -112,9 +120,9 @@ func programError(path string, err error) error {
 
 func readAll(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, 64<<10)) }
 
-// trampoline returns only if it could not become the program.
+// trampoline returns only if it could not execute the program.
 func trampoline(args []string) int {
-	// Nothing may start a thread while the program is replaced.
+	// No thread may be started while the program is replaced.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 	runtime.LockOSThread()
@@ -131,8 +139,8 @@ func trampoline(args []string) int {
 	return exitFailed
 }
 
-// readOrder takes the orders and sees to it that no descriptor but the standard
-// streams reaches the program.
+// readOrder reads the orders and marks all descriptors except the standard
+// streams close-on-exec.
 func readOrder(args []string) (order, error) {
 	var o order
 	if len(args) > 0 {
@@ -140,11 +148,12 @@ func readOrder(args []string) (order, error) {
 	}
 	for _, fd := range []int{fdOrder, fdProgram, fdStatus} {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			return o, errors.New("it has got no orders")
+			return o, errors.New("it received no orders")
 		}
 		unix.CloseOnExec(fd)
 	}
-	if err := unix.CloseRange(fdOrder, ^uint(0)>>1&0x7fffffff, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+	if err := unix.CloseRange(fdOrder, ^uint(0)>>1&0x7fffffff, unix.CLOSE_RANGE_CLOEXEC); err != nil &&
+		!errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return o, err
 	}
 	text, err := io.ReadAll(io.LimitReader(os.NewFile(fdOrder, "orders"), maxOrder))
@@ -154,15 +163,17 @@ func readOrder(args []string) (order, error) {
 	return o, json.Unmarshal(text, &o)
 }
 
-// become restricts the process and replaces it. It returns on failure only.
+// become restricts the process and executes the program. It returns on failure
+// only.
 func become(o order) error {
 	if o.Deathly {
-		// The setting belongs to a thread, and this one need not be the first.
+		// The setting belongs to a thread, and this one may not be the main
+		// thread.
 		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 			return &Error{Layer: LayerProgram, Path: o.Path, Err: err}
 		}
 		if os.Getppid() != o.Parent {
-			return &Error{Layer: LayerProgram, Path: o.Path, Err: errors.New("the process that wanted it is gone")}
+			return &Error{Layer: LayerProgram, Path: o.Path, Err: errors.New("the parent process has ended")}
 		}
 	}
 	if err := setMark(o.Mark); err != nil {
@@ -173,7 +184,7 @@ func become(o order) error {
 	if err != nil {
 		return err
 	}
-	// The rule is for the very file that is executed, whatever its path is by now.
+	// The rule is for the executed file, wherever its path leads by now.
 	r.extra.exec = append(r.extra.exec, fmt.Sprintf("/proc/self/fd/%d", r.file.Fd()))
 	if o.Policy.SelfExec {
 		r.extra.exec = append(r.extra.exec, o.Path)
@@ -188,13 +199,13 @@ func become(o order) error {
 	return &Error{Layer: LayerProgram, Path: o.Path, Err: call.run()}
 }
 
-// oomStep is how much more a program is preferred over its parent when memory
-// runs out, in thousandths of the memory of the machine.
+// oomStep is added to the oom_score_adj of the parent: a share of the memory of
+// the machine, in thousandths.
 const oomStep = 500
 
-// offerToOOM makes the kernel end this process, and what it starts, before its
-// parent when memory runs out. Every process may raise its own value; where /proc
-// does not allow it, the program runs with that of its parent.
+// offerToOOM makes the kernel kill this process and its descendants before its
+// parent when memory runs out. Every process may raise its own value; without
+// access to /proc the program keeps the value of its parent.
 func offerToOOM() {
 	const path = "/proc/self/oom_score_adj"
 	text, err := os.ReadFile(path)
@@ -206,18 +217,18 @@ func offerToOOM() {
 	}
 }
 
-// execution is a prepared execveat: after the restriction nothing has to be
-// allocated for it.
+// execution is a prepared execveat, which allocates nothing after the
+// restriction.
 type execution struct {
 	fd         uintptr
 	empty      *byte
 	argv, envp unsafe.Pointer
-	keep       [][]*byte // what the arrays point at
+	keep       [][]*byte // targets of the pointers in the arrays
 	cookie     cookie
 }
 
-// newExecution lays the argument and environment arrays at addresses that
-// nobody can guess.
+// newExecution copies the argument and environment arrays to unpredictable
+// addresses.
 func newExecution(r resolved, env []string) (*execution, error) {
 	fail := func(err error) (*execution, error) { return nil, &Error{Layer: LayerProgram, Path: r.path, Err: err} }
 	argv, err := syscall.SlicePtrFromStrings(r.argv)
@@ -242,15 +253,17 @@ func newExecution(r resolved, env []string) (*execution, error) {
 	return e, nil
 }
 
-// hideRoom is where an array may lie. It is reserved, not used.
+// hideRoom is the size of the mapping in which an array is hidden. It is
+// reserved, not used.
 const hideRoom = 1 << 28
 
 // hide copies pointers to a random place in a mapping of its own. The caller
-// keeps what they point at.
+// keeps their targets alive.
 func hide(pointers []*byte) (unsafe.Pointer, error) {
 	const width = int(unsafe.Sizeof(uintptr(0)))
 	size := len(pointers) * width
-	room, err := unix.Mmap(-1, 0, hideRoom+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	room, err := unix.Mmap(-1, 0, hideRoom+size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, err
 	}
@@ -265,9 +278,10 @@ func hide(pointers []*byte) (unsafe.Pointer, error) {
 	return unsafe.Pointer(&room[at]), nil
 }
 
-// run executes. It returns on failure only.
+// run executes the program. It returns on failure only.
 func (e *execution) run() error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, e.fd, uintptr(unsafe.Pointer(e.empty)), uintptr(e.argv), uintptr(e.envp), unix.AT_EMPTY_PATH, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, e.fd, uintptr(unsafe.Pointer(e.empty)), uintptr(e.argv),
+		uintptr(e.envp), unix.AT_EMPTY_PATH, 0)
 	runtime.KeepAlive(e)
 	return errno
 }

@@ -8,16 +8,16 @@ import (
 	"os"
 )
 
-// Prepare fails: there is no trampoline on this system. Start the program
-// directly when the policy allows that.
+// Prepare fails: this system has no trampoline. Start the program directly if
+// the policy permits that.
 func (s Start) Prepare() (*Prepared, error) {
 	return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: fmt.Errorf("there is no confinement on %s", Probe().System)}
 }
 
 func readAll(f *os.File) ([]byte, error) { return io.ReadAll(f) }
 
-// trampoline is that of other systems: there is none.
+// trampoline fails on this system.
 func trampoline([]string) int {
-	fmt.Fprintln(os.Stderr, "this is an internal command, and not for this system")
+	fmt.Fprintln(os.Stderr, "this is an internal command, which this system does not support")
 	return 2
 }

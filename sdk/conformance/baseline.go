@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Baseline is what is known to fail. An entry that does not fail any more is
-// stale and fails the run, so that the list only ever tells the truth.
+// Baseline lists the checks that are known to fail. An entry whose check does
+// not fail is stale and fails the run, so that the list stays correct.
 type Baseline struct {
 	// IDs are ids of checks.
 	IDs []string
 }
 
-// ParseBaseline reads one id of a check on each line; what follows a # is
-// comment. The error names the line.
+// ParseBaseline parses one check id per line; # starts a comment. The error
+// names the line.
 func ParseBaseline(text string) (*Baseline, error) {
 	b := &Baseline{IDs: []string{}}
 	n := 0
@@ -35,5 +35,5 @@ func ParseBaseline(text string) (*Baseline, error) {
 	return b, nil
 }
 
-// Knows reports whether a check is known to fail. A nil Baseline knows none.
+// Knows reports whether a check is known to fail. A nil Baseline is empty.
 func (b *Baseline) Knows(id string) bool { return b != nil && slices.Contains(b.IDs, id) }

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// bench is what a check works with: it starts instances, remembers them, and
-// stops them when the check is over.
+// bench is the environment of a check: it starts instances and stops them when
+// the check is over.
 type bench struct {
 	target  Target
 	opts    Options
@@ -26,13 +26,13 @@ type bench struct {
 	limit   time.Duration // of the whole check
 	patience
 
-	described string    // what the first instance of the session said of itself
-	obstacle  *obstacle // what the plugin is known not to get over
-	said      []string  // what instances wrote that did not start
+	described string    // description of the first instance of the session
+	obstacle  *obstacle // stage that the plugin is known to fail at
+	said      []string  // output of instances that did not start
 
-	loan     *loan // of the session; nil outside of one
+	loan     *loan // shared instance of the session; nil outside of one
 	borrowed Instance
-	used     bool // borrowed was called by other checks before
+	used     bool // earlier checks called borrowed
 }
 
 func newBench(target Target, opts Options) *bench {
@@ -40,22 +40,27 @@ func newBench(target Target, opts Options) *bench {
 	if factor <= 0 {
 		factor = 1
 	}
-	return &bench{target: target, opts: opts, patience: defaultPatience().times(factor), random: rand.New(rand.NewPCG(opts.Seed, 0))}
+	return &bench{
+		target:   target,
+		opts:     opts,
+		patience: defaultPatience().times(factor),
+		random:   rand.New(rand.NewPCG(opts.Seed, 0)),
+	}
 }
 
-// logTailLines is how much of the plugin's log a failure shows.
+// logTailLines is the number of log lines that a failure shows.
 const (
 	logTailLines = 20
 	logTailWidth = 500
 )
 
-// patience is how long a plugin may take. It leaves room for a machine that is
-// busy with other things.
+// patience are the time limits for a plugin. They leave room for a busy
+// machine.
 type patience struct {
-	begin time.Duration // for a process to say where it listens
-	soon  time.Duration // for what should be immediate
-	call  time.Duration // for a call whose duration is the plugin's own business
-	exit  time.Duration // to end when the host is gone
+	begin time.Duration // for the handshake of a process
+	soon  time.Duration // for operations that should be immediate
+	call  time.Duration // for a call of arbitrary duration
+	exit  time.Duration // for the exit after the host is gone
 }
 
 func defaultPatience() patience {
@@ -94,7 +99,7 @@ func (b *bench) cleanUp() {
 	}
 }
 
-// root makes a directory for an instance.
+// root creates a directory for an instance.
 func (b *bench) root() (string, error) {
 	dir, err := os.MkdirTemp("", "ferment-root-")
 	if err != nil {
@@ -133,7 +138,7 @@ func (b *bench) hostInfo() wire.HostInfo {
 	return wire.HostInfo{Version: "conformance " + SuiteVersion}
 }
 
-// describe asks for the description under the configuration of the run.
+// describe returns the description for the configuration of the run.
 func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wire.Description, contract.Description, error) {
 	if err := b.blocked(describing); err != nil && !config.IsNil() {
 		return wire.Description{}, contract.Description{}, err
@@ -150,12 +155,13 @@ func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wi
 		return raw, d, nil
 	}
 	if d, ok := readable(raw.Value); ok {
-		return raw, d, nil // the rest is the matter of one check
+		return raw, d, nil // one check covers the rest
 	}
 	return raw, d, want("a description that can be read", "%v", err)
 }
 
-// readable is a description without the capabilities that cannot be read.
+// readable returns a description without the capabilities that cannot be
+// parsed.
 func readable(v edn.Value) (contract.Description, bool) {
 	var good []edn.Value
 	for c := range v.Key("capabilities").Elems() {
@@ -183,7 +189,7 @@ func (b *bench) setup(root string) wire.Setup {
 	}
 }
 
-// drain drains in and fails if that takes longer than the limit and a moment.
+// drain drains in and fails if that takes longer than limit plus a margin.
 func (b *bench) drain(ctx context.Context, in Instance, limit time.Duration) (unfinished int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+b.soon)
 	defer cancel()
@@ -194,7 +200,7 @@ func (b *bench) drain(ctx context.Context, in Instance, limit time.Duration) (un
 	return unfinished, nil
 }
 
-// host is what answers an instance.
+// host returns the host side of an instance.
 func (b *bench) host() wire.Host {
 	if b.opts.Host != nil {
 		return b.opts.Host
@@ -206,7 +212,7 @@ func (b *bench) host() wire.Host {
 	return h
 }
 
-// configure makes in ready to be called, with a directory of its own.
+// configure configures in with a directory of its own.
 func (b *bench) configure(ctx context.Context, in Instance) (wire.Description, error) {
 	root, err := b.root()
 	if err != nil {
@@ -229,7 +235,7 @@ func (b *bench) configureWith(ctx context.Context, in Instance, setup wire.Setup
 	return d, nil
 }
 
-// ready starts an instance, configures it, and waits until it may be called.
+// ready starts and configures an instance, and waits until it may be called.
 func (b *bench) ready(ctx context.Context) (Instance, contract.Description, error) {
 	root, err := b.root()
 	if err != nil {
@@ -259,7 +265,7 @@ func (b *bench) readyWith(ctx context.Context, setup wire.Setup, host wire.Host)
 	return in, d, b.awaitReady(ctx, in)
 }
 
-// reasonable fails if the plugin says that it is not ready without saying why.
+// reasonable fails if the plugin reports that it is not ready without a reason.
 func reasonable(h wire.Health) error {
 	if h.State != wire.HealthReady && h.State != wire.HealthUnknown && h.Reason == "" {
 		return want("a reason beside the state "+h.State.String(), "none")
@@ -288,14 +294,14 @@ func (b *bench) awaitReady(ctx context.Context, in Instance) error {
 	return want("the plugin becomes ready after Configure", "state %s, reason %q, then: %v", last.State, last.Reason, err)
 }
 
-// probe asks for the plugin's state, which has to come soon.
+// probe returns the state of the plugin, within b.soon.
 func (b *bench) probe(ctx context.Context, in Instance) (wire.Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.soon)
 	defer cancel()
 	return in.Client().Probe(ctx)
 }
 
-// alive fails if the plugin does not answer any more.
+// alive fails if the plugin no longer answers.
 func (b *bench) alive(ctx context.Context, in Instance, after string) error {
 	if _, err := b.probe(ctx, in); err != nil {
 		return want("the plugin lives on after "+after, "%v", err)
@@ -303,7 +309,7 @@ func (b *bench) alive(ctx context.Context, in Instance, after string) error {
 	return nil
 }
 
-// idle waits until the plugin says that no call is in flight.
+// idle waits until the plugin reports no call in flight.
 func (b *bench) idle(ctx context.Context, in Instance, after string) error {
 	ctx, cancel := context.WithTimeout(ctx, b.call)
 	defer cancel()
@@ -322,7 +328,8 @@ func (b *bench) idle(ctx context.Context, in Instance, after string) error {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			return want(fmt.Sprintf("the plugin stops working within %s after %s", b.soon, after), "%d calls are still in flight", h.InFlight)
+			return want(fmt.Sprintf("the plugin stops working within %s after %s", b.soon, after),
+				"%d calls are still in flight", h.InFlight)
 		}
 	}
 }

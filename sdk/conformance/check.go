@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// SuiteVersion names the set of checks. Within one version a check never
-// becomes stricter.
+// SuiteVersion is the version of the set of checks. Within one version a check
+// never becomes stricter.
 const SuiteVersion = "1.6"
 
-// Check is one thing that a plugin must do.
+// Check is one test of a plugin.
 type Check struct {
-	// ID never changes: profile, subject, what is checked.
+	// ID never changes: profile, subject, detail.
 	ID string
 	// Requirements are the ids of the requirements that the check tests.
 	Requirements []string
-	// Text says in one sentence what a plugin must do.
+	// Text states in one sentence what the plugin must do.
 	Text string
-	// Process marks a check that kills, stops or measures a process: it needs
-	// a target that starts one.
+	// Process marks a check that kills, stops or measures a process: it needs a
+	// target that starts processes.
 	Process bool
 
 	run func(ctx context.Context, b *bench) error
 }
 
-// Profile is the set that the check belongs to, such as "core".
+// Profile is the profile of the check, such as "core".
 func (c Check) Profile() string { return profileOf(c.ID) }
 
-// Checks gives every check of every profile in the order in which they run.
+// Checks returns the checks of all profiles in the order in which they run.
 func Checks() []Check {
 	return slices.Concat(
 		startChecks(), describeChecks(), configureChecks(), settingChecks(), healthChecks(), invokeChecks(), payloadChecks(),
@@ -39,49 +39,49 @@ func Checks() []Check {
 	)
 }
 
-// ChecksOf gives the checks of some profiles. A name that is no profile gives
-// none.
+// ChecksOf returns the checks of some profiles. Unknown names are ignored.
 func ChecksOf(profiles ...string) []Check {
 	return slices.DeleteFunc(Checks(), func(c Check) bool { return !slices.Contains(profiles, c.Profile()) })
 }
 
-// Status is what became of a check.
+// Status is the status of a check.
 type Status string
 
 // The statuses of a check.
 const (
-	// Pass: the plugin does what it must.
+	// Pass: the plugin meets the requirement.
 	Pass Status = "pass"
-	// Fail: it does not, or it could not be shown that it does.
+	// Fail: it does not, or the check could not be made.
 	Fail Status = "fail"
-	// Fault: the harness or the machine failed; nothing is known.
+	// Fault: the harness or the machine failed; there is no verdict.
 	Fault Status = "fault"
 )
 
-// Result is the outcome of one check.
+// Result is the result of one check.
 type Result struct {
 	Check    Check
 	Status   Status
 	Took     time.Duration
 	Expected string // empty on a pass
 	Observed string // empty on a pass
-	// Blocked is the check that says why this one was not made; empty if it was.
+	// Blocked is the id of the failed check that prevented this one; else
+	// empty.
 	Blocked string
-	// Evidence is what the plugin logged last, if the check did not pass.
+	// Evidence are the last log lines of the plugin, if the check did not pass.
 	Evidence []string
 }
 
-// finding is a failure with what should have been.
+// finding is a failure with the expected behaviour.
 type finding struct{ expected, observed string }
 
 func (f *finding) Error() string { return f.observed }
 
-// want is the error of a check that saw something else than it must.
+// want is the error of a check that observed something unexpected.
 func want(expected, observed string, args ...any) error {
 	return &finding{expected: expected, observed: fmt.Sprintf(observed, args...)}
 }
 
-// untestable is the error of a check that lacks what it needs to be made.
+// untestable is the error of a check that cannot be made.
 func untestable(need string, args ...any) error {
 	return &finding{expected: "what the check needs to be made", observed: "not testable: " + fmt.Sprintf(need, args...)}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// boundChecks are about the bounds of [wire.Bounds] that a plugin may break without a
-// call that ends wrong.
+// boundChecks test the bounds of [wire.Bounds] whose violation does not fail a
+// call.
 func boundChecks() []Check {
 	return []Check{
 		{ID: "core/invoke/error-details", Requirements: []string{"ERROR-002"},
@@ -32,8 +32,8 @@ func boundChecks() []Check {
 	}
 }
 
-// largeInputs are inputs that hold a text of size bytes where a capability does not
-// expect it.
+// largeInputs are inputs with a text of size bytes where a capability does not
+// expect one.
 func largeInputs(size int) []edn.Value {
 	text := edn.Text(strings.Repeat("0123456789abcde ", size/16))
 	return []edn.Value{
@@ -62,7 +62,7 @@ func errorDetails(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// socketCalls is more than the files that the directory of the sockets may have.
+// socketCalls exceeds the number of files that the socket directory may have.
 const socketCalls = 3 * wire.MaxSocketFiles
 
 func loadSocketFiles(ctx context.Context, b *bench) error {
@@ -72,7 +72,7 @@ func loadSocketFiles(ctx context.Context, b *bench) error {
 	}
 	p, ok := in.(*remote)
 	if !ok {
-		return &fault{errors.New("the instance is no process")}
+		return &fault{errors.New("the instance is not a process")}
 	}
 	worked, err := b.load(ctx, in, b.questions(d), socketCalls, leftPatience)
 	if err != nil {
@@ -86,7 +86,7 @@ func loadSocketFiles(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// holds counts the files below a directory and the bytes in them, as a host does.
+// holds counts the files below a directory and their bytes, as a host does.
 func holds(dir string) (files int, size int64) {
 	files = -1 // not the directory itself
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -112,7 +112,7 @@ func logLengths(ctx context.Context, b *bench) error {
 	}
 	p, ok := in.(*remote)
 	if !ok {
-		return &fault{errors.New("the instance is no process")}
+		return &fault{errors.New("the instance is not a process")}
 	}
 	for _, q := range b.questions(d) {
 		_, _ = b.ask(ctx, in, q)

@@ -10,16 +10,16 @@ import (
 func burnChecks() []Check {
 	return []Check{
 		{ID: "core/cancel/burns", Requirements: []string{"CALL-014"}, Process: true,
-			Text: "calls whose callers went away use no processor time any more soon after",
+			Text: "cancelled calls stop using the processor soon after",
 			run:  cancelBurns},
 		{ID: "core/deadline/burns", Requirements: []string{"CALL-014"}, Process: true,
-			Text: "calls whose deadline has passed use no processor time any more soon after",
+			Text: "calls whose deadline has passed stop using the processor soon after",
 			run:  deadlineBurns},
 	}
 }
 
-// cancelBurns cancels a call of every capability but solvers, for which the profile
-// of solvers has a stricter check.
+// cancelBurns cancels a call of every capability except solvers, which have a
+// stricter check in their profile.
 func cancelBurns(ctx context.Context, b *bench) error {
 	notSolver := func(q question) bool { return q.capability.Kind != Solver }
 	return b.cutAll(ctx, notSolver, "the callers went away", func(in Instance, batch []question) {
@@ -32,8 +32,8 @@ func cancelBurns(ctx context.Context, b *bench) error {
 	})
 }
 
-// begun waits until n calls are in flight, or as many as the plugin begins. That the
-// plugin counts them is another check.
+// begun waits until n calls are in flight, or as many as the plugin accepts.
+// Another check tests that the plugin counts them.
 func (b *bench) begun(ctx context.Context, in Instance, n int, over <-chan struct{}) {
 	limit, cancel := context.WithTimeout(ctx, b.soon)
 	defer cancel()
@@ -42,7 +42,7 @@ func (b *bench) begun(ctx context.Context, in Instance, n int, over <-chan struc
 	}
 }
 
-// burnDeadline is the deadline of calls that are to be cut by it.
+// burnDeadline is the deadline of calls that should exceed it.
 const burnDeadline = 50 * time.Millisecond
 
 func deadlineBurns(ctx context.Context, b *bench) error {
@@ -54,8 +54,8 @@ func deadlineBurns(ctx context.Context, b *bench) error {
 	})
 }
 
-// cutAll has calls of the chosen capabilities cut, a few at a time, and fails if the
-// plugin goes on using the processor.
+// cutAll cuts calls of the chosen capabilities, a few at a time, and fails if
+// the plugin keeps using the processor.
 func (b *bench) cutAll(
 	ctx context.Context, chosen func(question) bool, after string, cut func(Instance, []question),
 ) error {
@@ -80,8 +80,8 @@ func (b *bench) cutAll(
 	return b.cools(ctx, tree, idle, after)
 }
 
-// callAll asks questions at once, with a deadline if limit is not 0. The channel is
-// closed when all calls have ended; how they end is the subject of other checks.
+// callAll asks questions concurrently, with a deadline if limit is not 0. The
+// channel is closed when all calls have ended; other checks test how they end.
 func (b *bench) callAll(ctx context.Context, in Instance, questions []question, limit time.Duration) <-chan struct{} {
 	var calls sync.WaitGroup
 	for _, q := range questions {

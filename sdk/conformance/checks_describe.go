@@ -16,16 +16,16 @@ import (
 func describeChecks() []Check {
 	return []Check{
 		{ID: "core/describe/bare", Requirements: []string{"START-001", "DESCRIBE-001"},
-			Text: "Describe without a configuration gives name, version and, if there is one, the configuration schema",
+			Text: "Describe without a configuration returns name, version and, if any, the configuration schema",
 			run:  describeBare},
 		{ID: "core/describe/pure", Requirements: []string{"DESCRIBE-002"},
-			Text: "Describe with one configuration gives one answer, also in another process",
+			Text: "Describe with the same configuration returns the same answer, also in another process",
 			run:  describePure},
 		{ID: "core/describe/metadata", Requirements: []string{"DESCRIBE-003"},
-			Text: "Describe gives at least one capability, and its metadata is complete and well-typed",
+			Text: "Describe returns at least one capability, and its metadata is complete and well-typed",
 			run:  describeMetadata},
 		{ID: "core/describe/bad-config", Requirements: []string{"DESCRIBE-004"},
-			Text: "a configuration with a key that the schema does not have is a finding, not a crash",
+			Text: "an unknown key of a configuration is a finding, not a crash",
 			run:  describeBadConfig},
 	}
 }
@@ -112,7 +112,7 @@ func describeBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-// takesAny reports whether the plugin takes a configuration with any key.
+// takesAny reports whether the plugin accepts a configuration with any key.
 func (b *bench) takesAny(ctx context.Context, in Instance) (bool, error) {
 	raw, err := in.Client().Describe(ctx, edn.Nil(), b.hostInfo())
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *bench) takesAny(ctx context.Context, in Instance) (bool, error) {
 }
 
 // open reports whether a configuration schema allows keys that it does not
-// name. A plugin without a schema takes no key at all.
+// list. A plugin without a schema accepts no key.
 func open(config edn.Value) bool {
 	form := config.Key("config/schema")
 	if form.IsNil() {
@@ -138,13 +138,13 @@ func configureChecks() []Check {
 			Text: "Configure serves what Describe announced for the same configuration",
 			run:  configureAgrees},
 		{ID: "core/configure/bad-config", Requirements: []string{"CONFIGURE-002"},
-			Text: "Configure reports a key that the schema does not have with its path, and the plugin lives on",
+			Text: "Configure reports an unknown key with its path, and the plugin keeps running",
 			run:  configureBadConfig},
 		{ID: "core/configure/once", Requirements: []string{"CONFIGURE-003"},
-			Text: "a second Configure is refused with an error, and the plugin lives on",
+			Text: "a second Configure is refused with an error, and the plugin keeps running",
 			run:  configureOnce},
 		{ID: "core/configure/before-invoke", Requirements: []string{"LIFE-001", "HEALTH-003"},
-			Text: "a call before Configure is refused with an error of type :" + notReady + ", and the plugin says that it is not ready",
+			Text: "a call before Configure is refused with an error of type :" + notReady + ", and the plugin reports that it is not ready",
 			run:  invokeBeforeConfigure},
 	}
 }
@@ -242,22 +242,22 @@ func healthChecks() []Check {
 			Text: "Health sends the current state at once, and a probe ends after one state",
 			run:  healthAtOnce},
 		{ID: "core/health/ready", Requirements: []string{"HEALTH-002"},
-			Text: "after Configure the plugin becomes ready, and until then it says why it is not",
+			Text: "after Configure the plugin becomes ready, and until then it reports a reason",
 			run:  healthReady},
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
-			Text: "Health names no capability that the plugin does not serve, also after calls, and says why one is not ready",
+			Text: "Health names only capabilities that the plugin serves, also after calls, with a reason for each that is not ready",
 			run:  healthOfCapabilities},
 		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
-			Text: "also during calls, a plugin that is degraded or not ready gives a reason, and so do its capabilities",
+			Text: "also during calls, a degraded or not ready plugin or capability has a reason",
 			run:  healthReason},
 		{ID: "core/health/changes", Requirements: []string{"HEALTH-006"},
-			Text: "a Health stream that is open when the plugin is drained sends that it is not ready any more",
+			Text: "a Health stream that is open during Drain reports that the plugin is no longer ready",
 			run:  healthChanges},
 	}
 }
 
-// healthReason watches the health for a while beside calls. A ready plugin may become
-// degraded or not ready, but not without a reason.
+// healthReason watches the health for a while during calls. A ready plugin may
+// become degraded or not ready, but not without a reason.
 func healthReason(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -317,7 +317,7 @@ func healthChanges(ctx context.Context, b *bench) error {
 // healthWatch is how long the health of a plugin is watched.
 const healthWatch = 3 * time.Second
 
-// explained fails if a state that should have a reason has none.
+// explained fails if a state that needs a reason has none.
 func explained(h wire.Health) error {
 	if err := reasonable(h); err != nil {
 		return err
@@ -392,7 +392,7 @@ func healthOfCapabilities(ctx context.Context, b *bench) error {
 	return b.healthNames(ctx, in, d)
 }
 
-// healthNames probes the plugin and looks at what it says of single capabilities.
+// healthNames probes the plugin and checks the health of single capabilities.
 func (b *bench) healthNames(ctx context.Context, in Instance, d contract.Description) error {
 	h, err := b.probe(ctx, in)
 	if err != nil {

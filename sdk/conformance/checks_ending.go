@@ -13,13 +13,13 @@ import (
 func drainChecks() []Check {
 	return []Check{
 		{ID: "core/drain/refuses", Requirements: []string{"DRAIN-001", "HEALTH-003"},
-			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is not ready any more",
+			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is no longer ready",
 			run:  drainRefuses},
 		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
-			Text: "Drain returns at its deadline with the number of calls that were not over, and those stop",
+			Text: "Drain returns at its deadline with the number of unfinished calls, which are stopped",
 			run:  drainDeadline},
 		{ID: "core/drain/in-flight", Requirements: []string{"DRAIN-003"},
-			Text: "calls in flight when Drain comes are not cut before its deadline",
+			Text: "calls in flight at Drain are not cut before its deadline",
 			run:  drainInFlight},
 	}
 }
@@ -96,7 +96,7 @@ func drainDeadline(ctx context.Context, b *bench) error {
 	}
 }
 
-// drainCalls is how many calls are made at once before Drain.
+// drainCalls is the number of concurrent calls before Drain.
 const drainCalls = 32
 
 func drainInFlight(ctx context.Context, b *bench) error {
@@ -132,7 +132,7 @@ func drainInFlight(ctx context.Context, b *bench) error {
 	return ended.lost()
 }
 
-// flooding is many calls that were begun at once.
+// flooding is a number of concurrent calls.
 type flooding struct {
 	wg  sync.WaitGroup
 	all endings
@@ -140,7 +140,7 @@ type flooding struct {
 
 type endings []error
 
-// flood begins n calls and returns when the first is in flight or over.
+// flood starts n calls and returns when the first is in flight or over.
 func (b *bench) flood(ctx context.Context, in Instance, questions []question, n int) *flooding {
 	f := &flooding{all: make(endings, n)}
 	first := make(chan struct{})
@@ -160,18 +160,20 @@ func (f *flooding) wait() endings {
 	return f.all
 }
 
-// cut gives an error that says that a call was ended from outside.
+// cut returns an error if a call was ended from outside.
 func (e endings) cut() error {
 	for _, err := range e {
-		if f := contract.AsError(err); f != nil && !wire.Transport(err) && (f.Type == "canceled" || f.Type == "timeout/hard") {
+		if f := contract.AsError(err); f != nil && !wire.Transport(err) &&
+			(f.Type == "canceled" || f.Type == "timeout/hard") {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropped gives an error that ended a call which had an answer before, and which is neither
-// about Drain nor about the moment. Calls are those of the questions in turn.
+// dropped returns an error if a question that was answered before now fails,
+// unless the error is about Drain or transient. Calls cycle through the
+// questions.
 func (e endings) dropped(answered []bool) error {
 	for i, err := range e {
 		f := contract.AsError(err)
@@ -185,7 +187,7 @@ func (e endings) dropped(answered []bool) error {
 	return nil
 }
 
-// lost gives an error if a call got no answer at all.
+// lost returns an error if a call got no answer at all.
 func (e endings) lost() error {
 	for _, err := range e {
 		if err != nil && typedError(err) != nil {
@@ -204,7 +206,8 @@ func hostGone(ctx context.Context, b *bench) error {
 	return b.ended(in)
 }
 
-// exitCode closes standard input of an idle process, then of one with a call in flight.
+// exitCode closes standard input of an idle process, then of one with a call in
+// flight.
 func exitCode(ctx context.Context, b *bench) error {
 	in, _, err := b.ready(ctx)
 	if err != nil {
@@ -246,7 +249,7 @@ func hostGoneBusy(ctx context.Context, b *bench) error {
 	return b.ended(in)
 }
 
-// releaseBusy closes standard input of an instance that has a call in flight.
+// releaseBusy closes standard input of an instance with a call in flight.
 func (b *bench) releaseBusy(ctx context.Context) (Instance, error) {
 	in, d, err := b.ready(ctx)
 	if err != nil {

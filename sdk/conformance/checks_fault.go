@@ -21,22 +21,22 @@ func faultChecks() []Check {
 			Text: "a process that gets SIGINT answers as before",
 			run:  faultInterrupt},
 		{ID: "core/fault/kill", Requirements: []string{"START-006"}, Process: true,
-			Text: "after SIGKILL in the middle of a call, a new instance serves in the directory of the old one",
+			Text: "after SIGKILL during a call, a new instance serves in the directory of the old one",
 			run:  faultKill},
 	}
 }
 
-// processOf is the process of an instance.
+// processOf returns the process of an instance.
 func processOf(in Instance) (*launch.Process, error) {
 	p, ok := in.(*remote)
 	if !ok {
-		return nil, &fault{errors.New("the instance is no process")}
+		return nil, &fault{errors.New("the instance is not a process")}
 	}
 	return p.runner.Process(), nil
 }
 
-// pauseFor is how long a plugin is stopped: longer than any scheduler leaves a
-// process alone, so that one which watches the clock notices.
+// pauseFor is how long a plugin is stopped: longer than a scheduler delays a
+// process, so that a plugin that watches the clock notices it.
 const pauseFor = 400 * time.Millisecond
 
 func faultPause(ctx context.Context, b *bench) error {
@@ -73,8 +73,8 @@ func faultPause(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// faultInterrupt sends SIGINT, as a terminal does to every process of its foreground
-// group. The host alone decides when a plugin ends.
+// faultInterrupt sends SIGINT, as a terminal does to every process of its
+// foreground group. Only the host decides when a plugin ends.
 func faultInterrupt(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -105,8 +105,8 @@ func faultInterrupt(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// silent waits until the plugin does not answer for a while. A signal takes its
-// time to reach every thread.
+// silent waits until the plugin stops answering. A signal takes time to reach
+// every thread.
 func (b *bench) silent(ctx context.Context, in Instance) bool {
 	for end := time.Now().Add(b.soon); time.Now().Before(end) && ctx.Err() == nil; {
 		probe, cancel := context.WithTimeout(ctx, pauseFor)
@@ -149,8 +149,8 @@ func faultKill(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// cutBy kills a process in the middle of a call, in the middle of its stream if
-// it has one, and waits for the end of both.
+// cutBy kills a process during a call, during its stream if it has one, and
+// waits for the end of both.
 func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, p *launch.Process) error {
 	c, input := b.long(d)
 	for _, q := range b.questions(d) {
@@ -193,7 +193,7 @@ func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, 
 	}
 }
 
-// terminated asks a process to end as an operating system does.
+// terminated sends SIGTERM, as an operating system does.
 func terminated(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func streamingChecks() []Check {
 	return []Check{
 		{ID: "streaming/deltas/sent", Requirements: []string{"STREAM-001"},
-			Text: "a capability that says that it streams sends a delta before its answer",
+			Text: "a capability that declares streaming sends a delta before its answer",
 			run: func(ctx context.Context, b *bench) error {
 				return b.streams(ctx, func(a answer) error {
 					if len(a.deltas) == 0 {
@@ -26,22 +26,22 @@ func streamingChecks() []Check {
 				})
 			}},
 		{ID: "streaming/deltas/counted", Requirements: []string{"STREAM-002"},
-			Text: "deltas are maps with a :kind, and :seq counts them from 1, also beside other calls",
+			Text: "deltas are maps with a :kind, and :seq counts them from 1, also during other calls",
 			run: func(ctx context.Context, b *bench) error {
 				return b.streamsAtOnce(ctx, counted)
 			}},
 		{ID: "streaming/deltas/joined", Requirements: []string{"STREAM-003"},
-			Text: "the deltas of kind :text, one after the other, are a text of the answer, also beside other calls and for the edges of the input",
+			Text: "the concatenated deltas of kind :text are a text of the answer, also during other calls and for edge cases of the input",
 			run: func(ctx context.Context, b *bench) error {
 				return b.streamsAtOnce(ctx, joined)
 			}},
 		{ID: "streaming/cancel/stops", Requirements: []string{"STREAM-004"},
-			Text: "a stream whose caller goes away after a delta stops",
+			Text: "a stream that is cancelled after a delta stops",
 			run:  streamCancel},
 	}
 }
 
-// streaming are the questions of the capabilities that stream.
+// streaming returns the questions of the capabilities that stream.
 func (b *bench) streaming(d contract.Description) []question {
 	return slices.DeleteFunc(b.questions(d), func(q question) bool { return !q.capability.Streams })
 }
@@ -55,12 +55,13 @@ func (b *bench) streams(ctx context.Context, check func(answer) error) error {
 	return b.streamsOf(ctx, in, d, check)
 }
 
-// streamCalls is how often a question is asked at once in the checks of deltas.
+// streamCalls is the number of concurrent calls per question in the checks of
+// deltas.
 const streamCalls = 8
 
-// streamsAtOnce is streams, and then asks each question several times at once, beside the
-// edges of its input. Calls that do not end quickly are cancelled; how a call must end is
-// another check.
+// streamsAtOnce is streams, and then asks each question several times
+// concurrently, with edge cases of its input. Calls that do not end quickly are
+// cancelled; other checks test how a call ends.
 func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -135,7 +136,8 @@ func joined(a answer) error {
 			return nil
 		}
 	}
-	return want(fmt.Sprintf("the text of the deltas of %s in the answer: %q", a, cut(text.String())), "%s", cut(a.out.String()))
+	return want(fmt.Sprintf("the text of the deltas of %s in the answer: %q", a, cut(text.String())), "%s",
+		cut(a.out.String()))
 }
 
 func streamCancel(ctx context.Context, b *bench) error {
@@ -161,7 +163,7 @@ func streamCancel(ctx context.Context, b *bench) error {
 func hostCallChecks() []Check {
 	return []Check{
 		{ID: "host-calls/context/handle", Requirements: []string{"HOSTCALL-001"},
-			Text: "what the plugin asks its host carries the handle of the call that it works on",
+			Text: "a host call carries the handle of the call that the plugin works on",
 			run: func(ctx context.Context, b *bench) error {
 				return b.asking(ctx, func(q question, parent wire.CallContext, asked wire.Call) error {
 					if asked.Context.CallID == parent.CallID {
@@ -171,7 +173,7 @@ func hostCallChecks() []Check {
 				})
 			}},
 		{ID: "host-calls/context/stack", Requirements: []string{"HOSTCALL-002"},
-			Text: "what the plugin asks its host has the stack of its caller and the calling capability at the end",
+			Text: "a host call has the stack of its caller with the calling capability at the end",
 			run: func(ctx context.Context, b *bench) error {
 				return b.asking(ctx, func(q question, parent wire.CallContext, asked wire.Call) error {
 					stack := append(slices.Clone(parent.Stack), q.capability.ID)
@@ -182,7 +184,7 @@ func hostCallChecks() []Check {
 				})
 			}},
 		{ID: "host-calls/context/limits", Requirements: []string{"HOSTCALL-003"},
-			Text: "what the plugin asks its host has a deadline and a budget within those of the call that it works on",
+			Text: "a host call has a deadline and a budget within those of the call that the plugin works on",
 			run: func(ctx context.Context, b *bench) error {
 				return b.asking(ctx, withinLimits)
 			}},
@@ -190,17 +192,19 @@ func hostCallChecks() []Check {
 			Text: "an error of the host leads to an answer or to a typed error",
 			run:  hostError},
 		{ID: "host-calls/cancel/passed", Requirements: []string{"HOSTCALL-005"},
-			Text: "what the plugin asked its host is cancelled with the call that it works on",
+			Text: "a host call is cancelled with the call that the plugin works on",
 			run:  hostCancel},
 	}
 }
 
-// hostBudget is the budget of calls whose host calls are looked at.
+// hostBudget is the budget of calls whose host calls are checked.
 func hostBudget() edn.Value { return edn.MustRead(`{:max-tokens 100 :max-roundtrips 3}`) }
 
-// asking asks every question and hands each call that the plugin makes for it
-// to its host to check.
-func (b *bench) asking(ctx context.Context, check func(q question, parent wire.CallContext, asked wire.Call) error) error {
+// asking asks every question and passes each host call that the plugin makes
+// for it to check.
+func (b *bench) asking(ctx context.Context,
+	check func(q question, parent wire.CallContext, asked wire.Call) error,
+) error {
 	host := &Host{}
 	for intent, out := range b.opts.Answers {
 		host.AnswerValue(intent, out)
@@ -236,9 +240,10 @@ func (b *bench) asking(ctx context.Context, check func(q question, parent wire.C
 
 func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
 	at := asked.Context.Deadline
-	// What went over the wire is compared, not what each side makes of it.
+	// Compare the values on the wire.
 	if at.IsZero() || at.UnixNano() > parent.Deadline.UnixNano() {
-		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q, parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
+		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q,
+			parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
 	}
 	if asked.Context.Budget.IsNil() {
 		return want(fmt.Sprintf("the budget %s in a host call of %s", parent.Budget, q), "none")
@@ -311,7 +316,7 @@ func hostCancel(ctx context.Context, b *bench) error {
 			_, _ = in.Client().Invoke(callCtx, b.context(q), q.request(), nil)
 		}()
 		select {
-		case <-over: // it asks for nothing
+		case <-over: // it makes no host call
 			cancel()
 			continue
 		case <-asked:
@@ -331,10 +336,10 @@ func hostCancel(ctx context.Context, b *bench) error {
 func muxChecks() []Check {
 	return []Check{
 		{ID: "mux/calls/answered", Requirements: []string{"MUX-002"},
-			Text: "calls that share one stream end as calls with a stream of their own do",
+			Text: "calls that share one stream end like calls with separate streams",
 			run:  muxAnswers},
 		{ID: "mux/cancel/one", Requirements: []string{"MUX-003"},
-			Text: "the end of one call on the stream leaves the stream to the others",
+			Text: "the end of one call on a shared stream does not affect the others",
 			run:  muxCancel},
 	}
 }
@@ -350,7 +355,8 @@ func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, erro
 	return b.readyWith(ctx, setup, b.host())
 }
 
-// alone is a call by itself. Its failure is for other checks to tell.
+// alone makes a call by itself and ignores its failure, which other checks
+// test.
 func (b *bench) alone(ctx context.Context, in Instance, d contract.Description, c contract.Capability) error {
 	call := b.callContext(c)
 	call.Deadline = time.Now().Add(b.call)
@@ -416,7 +422,7 @@ func muxCancel(ctx context.Context, b *bench) error {
 	cancel()
 	<-over
 	if err != nil {
-		return nil // that probes are answered is another check
+		return nil // another check tests probes
 	}
 	if err := <-beside; err != nil && b.alone(ctx, single, d, d.Capabilities[0]) == nil {
 		return fmt.Errorf("capability %s, beside a call that was cancelled: %w", d.Capabilities[0].ID, err)
@@ -430,12 +436,12 @@ func swapChecks() []Check {
 			Text: "a second instance with the same configuration becomes ready beside the first, and both answer",
 			run:  swapTwo},
 		{ID: "hot-swap/drain/beside", Requirements: []string{"SWAP-002"},
-			Text: "while one instance drains, the one beside it answers as before",
+			Text: "while one instance drains, another one answers as before",
 			run:  swapDrain},
 	}
 }
 
-// pair starts two generations of the plugin side by side.
+// pair starts two instances of the plugin side by side.
 func (b *bench) pair(ctx context.Context) (older, newer Instance, d contract.Description, err error) {
 	if older, _, err = b.ready(ctx); err != nil {
 		return nil, nil, d, err
@@ -467,7 +473,8 @@ func swapTwo(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// alike checks that a question is answered by both of two, or refused by both.
+// alike fails unless a question is answered by both instances, or refused by
+// both.
 func alike(q question, first, second error, what string) error {
 	for _, err := range []error{first, second} {
 		if err != nil && typedError(err) != nil {

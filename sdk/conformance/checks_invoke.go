@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// parallelCalls is how many calls run at once in the parallel check.
+// parallelCalls is the number of concurrent calls in the parallel check.
 const parallelCalls = 100
 
 func invokeChecks() []Check {
@@ -25,31 +25,31 @@ func invokeChecks() []Check {
 			Text: "a call of a capability that the plugin does not have is an error of type :" + notFound,
 			run:  invokeUnknown},
 		{ID: "core/invoke/unexpected-input", Requirements: []string{"CALL-004"},
-			Text: "an input of another shape is answered or refused with a typed error, and the plugin lives on",
+			Text: "an input of another shape is answered or refused with a typed error, and the plugin keeps running",
 			run:  invokeUnexpected},
 		{ID: "core/invoke/large", Requirements: []string{"PAYLOAD-003", "PAYLOAD-004"},
-			Text: "a request of 5 MiB reaches the plugin, and an answer about a text of more than 1 MiB can be read",
+			Text: "a request of 5 MiB reaches the plugin, and an answer with a text of more than 1 MiB can be read",
 			run:  invokeLarge},
 		{ID: "core/invoke/parallel", Requirements: []string{"CALL-008"},
-			Text: fmt.Sprintf("%d calls at once are answered or refused as :runtime/overloaded", parallelCalls),
+			Text: fmt.Sprintf("%d concurrent calls are answered or refused as :runtime/overloaded", parallelCalls),
 			run:  invokeParallel},
 		{ID: "core/invoke/apart", Requirements: []string{"CALL-008"},
-			Text: "calls at once get the answers that they would get one after the other",
+			Text: "concurrent calls get the same answers as sequential ones",
 			run:  invokeApart},
 		{ID: "core/invoke/usage", Requirements: []string{"CALL-012"},
 			Text: "the :usage of an answer has a known :mode, counts from 0 and an exact cost, as far as it has them",
 			run:  invokeUsage},
 		{ID: "core/cancel/stops", Requirements: []string{"CALL-006"},
-			Text: "a call whose caller goes away stops working",
+			Text: "a cancelled call stops working",
 			run:  cancelStops},
 		{ID: "core/cancel/slots", Requirements: []string{"CALL-011"},
-			Text: fmt.Sprintf("after %d calls whose callers went away the next call is answered as before", cancelledCalls),
+			Text: fmt.Sprintf("after %d cancelled calls the next call is answered as before", cancelledCalls),
 			run:  cancelSlots},
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
 			run:  deadlineStops},
 		{ID: "core/run/apart", Requirements: []string{"CALL-013"},
-			Text: "calls of one run and trace with other inputs get the answers that they would get in runs of their own",
+			Text: "calls of one run and trace get the same answers as in separate runs",
 			run:  runApart},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
@@ -60,8 +60,8 @@ func invokeChecks() []Check {
 	}
 }
 
-// answered checks what a call gave: a response that keeps the contract, or an
-// error that the plugin sent itself.
+// answered checks the result of a call: a response that keeps the contract, or
+// an error that the plugin itself sent.
 func answered(c contract.Capability, response edn.Value, err error) error {
 	if err != nil {
 		return typedError(err)
@@ -75,8 +75,8 @@ func answered(c contract.Capability, response edn.Value, err error) error {
 	return nil
 }
 
-// failed tells whether a call came to an error, be it one of the call or one
-// that the answer holds.
+// failed reports whether a call ended in an error, of the call or in the
+// answer.
 func failed(response edn.Value, err error) bool {
 	if err != nil {
 		return true
@@ -85,8 +85,8 @@ func failed(response edn.Value, err error) bool {
 	return refused != nil && !checked.Key("error").IsNil()
 }
 
-// ended checks that a call got an answer at all, or a typed error; what an
-// answer must be like is another check.
+// ended checks that a call got an answer or a typed error; other checks test
+// the content of answers.
 func ended(_ edn.Value, err error) error {
 	if err != nil {
 		return typedError(err)
@@ -94,7 +94,7 @@ func ended(_ edn.Value, err error) error {
 	return nil
 }
 
-// typedError accepts an error that came as an answer.
+// typedError accepts an error that was sent as an answer.
 func typedError(err error) error {
 	e := contract.AsError(err)
 	if wire.Transport(err) || e.Type == "runtime/protocol" {
@@ -103,8 +103,8 @@ func typedError(err error) error {
 	return nil
 }
 
-// unreadable fails if an answer came that cannot be read. A call that was lost or took too
-// long is another check.
+// unreadable fails if an answer cannot be parsed. Other checks test calls that
+// were lost or took too long.
 func unreadable(err error) error {
 	if e := contract.AsError(err); e != nil && !wire.Transport(err) && e.Type == protocolError {
 		return want("an answer that can be read", "%v", err)
@@ -126,10 +126,9 @@ func invokeAnswer(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// invokeUsage looks at the usage of every capability but a model, for which the
-// profile of models has a stricter check. The host leaves out an entry that is not
-// well formed, so the check reads what the plugin sent. Keys that the host does not know
-// are allowed.
+// invokeUsage checks the usage of every capability except models, which have a
+// stricter check in their profile. The host drops an entry that is not well
+// formed, so the check reads what the plugin sent. Unknown keys are allowed.
 func invokeUsage(ctx context.Context, b *bench) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -141,7 +140,7 @@ func invokeUsage(ctx context.Context, b *bench) error {
 		}
 		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
 		if err != nil {
-			continue // how a call must end is another check
+			continue // other checks test how a call ends
 		}
 		usage := response.Key("result").Key("usage")
 		var wrong []string
@@ -225,15 +224,17 @@ func invokeLarge(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a large request")
 }
 
-// largeText is the length of a text that the answer may repeat as one large blob.
+// largeText is the length of a text that the answer may repeat as one large
+// blob.
 const largeText = 1<<20 + 1<<16
 
-// largePatience bounds the calls with such a text. One that does not end by then shows
-// nothing.
+// largePatience bounds the calls with such a text. A call that does not end by
+// then is ignored.
 const largePatience = 2 * time.Second
 
-// largeTexts gives each capability a large text where its sample has a text. A
-// capability that streams is left out: it may send more deltas than a call can have.
+// largeTexts gives each capability a large text where its sample has a text. It
+// skips capabilities that stream: they may send more deltas than a call can
+// have.
 func (b *bench) largeTexts(ctx context.Context, in Instance, d contract.Description) error {
 	until := time.Now().Add(largePatience)
 	large := edn.Text(strings.Repeat("0123456789abcde\n", largeText/16))
@@ -281,20 +282,20 @@ func invokeParallel(ctx context.Context, b *bench) error {
 	return b.idle(ctx, in, "the last answer")
 }
 
-// apartCalls is how many calls run at once, in rounds, in the check that compares
-// their answers. A plugin that answers fast has more rounds, because a fault may show
-// itself in few of its calls.
+// apartCalls is the number of concurrent calls per round in the check that
+// compares their answers. A plugin that answers fast has more rounds, because a
+// fault may affect only few of its calls.
 const (
 	apartCalls  = 16
 	apartRounds = 6  // at least
 	quickRounds = 48 // at most, within quickly
 )
 
-// quickly bounds the calls that a check adds for plugins that answer fast.
+// quickly bounds the additional calls to plugins that answer fast.
 const quickly = 500 * time.Millisecond
 
-// invokeApart learns the outcomes of questions that differ little, then asks them
-// all at once.
+// invokeApart learns the outcomes of questions that differ little, then asks
+// them concurrently.
 func invokeApart(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -303,7 +304,7 @@ func invokeApart(ctx context.Context, b *bench) error {
 	questions := slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) })
 	all, err := b.learn(ctx, in, withVariants(d, questions))
 	if err != nil || len(all) == 0 || !different(all) {
-		return err // what cannot be told apart cannot be seen to be mixed up
+		return err // outcomes that do not differ cannot be mixed up
 	}
 	began := time.Now()
 	for round := range quickRounds {
@@ -326,8 +327,8 @@ func invokeApart(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// runApart learns the outcomes of questions that differ little, each in a run of its
-// own, then asks them all in one run.
+// runApart learns the outcomes of questions that differ little, each in its own
+// run, then asks them all in one run.
 func runApart(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -339,7 +340,7 @@ func runApart(ctx context.Context, b *bench) error {
 	}
 	all, err := b.learn(ctx, in, questions)
 	if err != nil || len(all) == 0 || !different(all) {
-		return err // what cannot be told apart cannot be seen to be mixed up
+		return err // outcomes that do not differ cannot be mixed up
 	}
 	until := time.Now().Add(b.call / 2)
 	for i, k := range all {
@@ -355,9 +356,9 @@ func runApart(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// apart asks one of the known questions and fails if another outcome shows that
-// calls are mixed up: any other outcome of a capability that repeats its answers,
-// and the outcome of another question in every case.
+// apart asks one of the known questions and fails if calls are mixed up: on any
+// other outcome of a capability that repeats its answers, else on the outcome
+// of another question.
 func (b *bench) apart(ctx context.Context, in Instance, all []known, at int) error {
 	own := all[at]
 	got, err := b.outcomeOf(ctx, in, own.question)
@@ -366,14 +367,15 @@ func (b *bench) apart(ctx context.Context, in Instance, all []known, at int) err
 	}
 	mixed := func(k known) bool { return k.was.refusal == nil && k.was.equal(got) }
 	if repeats(own.capability) || slices.ContainsFunc(all, mixed) {
-		return want(fmt.Sprintf("the outcome of %s for %s, also beside other calls: %s", own.question, cut(own.input.String()), own.was), "%s", got)
+		return want(fmt.Sprintf("the outcome of %s for %s, also beside other calls: %s", own.question,
+			cut(own.input.String()), own.was), "%s", got)
 	}
 	return nil
 }
 
-// cancelledCalls are cut in batches of cancelBatch: together more than the calls
-// in flight that a plugin is likely to allow, and at once few enough for a search
-// that takes a processor each.
+// cancelledCalls are cancelled in batches of cancelBatch: in total more than
+// the calls in flight that a plugin is likely to allow, and per batch few
+// enough for a search that takes a processor each.
 const (
 	cancelledCalls = 96
 	cancelBatch    = 8
@@ -393,7 +395,7 @@ func cancelSlots(ctx context.Context, b *bench) error {
 	c, input := b.long(d)
 	q := question{capability: c, intent: firstIntent(c), input: input}
 	if _, err := b.cancelCalls(ctx, in, q, cancelledCalls); err != nil {
-		return nil // that the work stops is another check
+		return nil // another check tests that the work stops
 	}
 	for i := range all {
 		if err := b.apart(ctx, in, all, i); err != nil && b.settled(ctx, in, all[i]) {
@@ -410,9 +412,10 @@ func cancelSlots(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// cancelCalls asks a question n times, a batch at once, and cancels each batch when it
-// is in flight. It fails if the plugin says that a call goes on, and reports whether any
-// call was still going on when it was cancelled.
+// cancelCalls asks a question n times, one batch at a time, and cancels each
+// batch when it is in flight. It fails if the plugin reports that a call
+// continues. going reports whether any call was in flight when it was
+// cancelled.
 func (b *bench) cancelCalls(ctx context.Context, in Instance, q question, n int) (going bool, err error) {
 	for range n / cancelBatch {
 		callCtx, cancel := context.WithCancel(ctx)
@@ -432,8 +435,8 @@ func (b *bench) cancelCalls(ctx context.Context, in Instance, q question, n int)
 	return going, nil
 }
 
-// inFlightAtLeast waits until n calls are in flight, as long as their number grows.
-// That the plugin answers probes meanwhile is another check.
+// inFlightAtLeast waits until n calls are in flight, as long as their number
+// grows. Another check tests that the plugin answers probes meanwhile.
 func (b *bench) inFlightAtLeast(ctx context.Context, in Instance, n int, over <-chan struct{}) {
 	most := 0
 	for still := 0; still < 5; still++ {
@@ -452,7 +455,7 @@ func (b *bench) inFlightAtLeast(ctx context.Context, in Instance, n int, over <-
 	}
 }
 
-// long is a call that should still be going on when it is cut.
+// long returns a call that should still run when it is cancelled.
 func (b *bench) long(d contract.Description) (contract.Capability, edn.Value) {
 	if slow := b.opts.Slow; slow != nil {
 		for _, c := range d.Capabilities {
@@ -490,8 +493,8 @@ func cancelStops(ctx context.Context, b *bench) error {
 	return b.idle(ctx, in, "the caller went away")
 }
 
-// inFlight waits until the plugin says that a call is in flight. It gives
-// false if the call ended before.
+// inFlight waits until the plugin reports a call in flight. It returns false if
+// the call ended before.
 func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{}) (bool, error) {
 	limit := time.NewTimer(b.call)
 	defer limit.Stop()
@@ -561,7 +564,7 @@ func endRunAgain(ctx context.Context, b *bench) error {
 	_, _ = b.ask(ctx, in, q)
 	run := b.callContext(q.capability).Run
 	if err := in.Client().EndRun(ctx, run); err != nil {
-		return nil // that it succeeds once is another check
+		return nil // another check tests that it succeeds once
 	}
 	if err := in.Client().EndRun(ctx, run); err != nil {
 		return want("EndRun succeeds again", "run %q: %v", run, err)

@@ -28,7 +28,7 @@ func modelChecks() []Check {
 			Text: "the answer of a model has a well-formed :usage of this call alone with its :mode, and token counts if a live model answered",
 			run:  usageStated},
 		{ID: "llm/finish/stated", Requirements: []string{"MODEL-003"},
-			Text: "the answer of a model says in :finish, of the output or of :invoke/meta, why it ended",
+			Text: "the answer of a model has the reason of its end in :finish, of the output or of :invoke/meta",
 			run: func(ctx context.Context, b *bench) error {
 				return b.values(ctx, LLM, func(a answer) error {
 					finish := a.out.Key("finish")
@@ -38,7 +38,8 @@ func modelChecks() []Check {
 					if slices.Contains(finishes(), wordOf(finish)) {
 						return nil
 					}
-					return want(":finish out of "+strings.Join(finishes(), ", ")+" for "+a.String(), "%s in %s", finish, cut(a.response.String()))
+					return want(":finish out of "+strings.Join(finishes(), ", ")+" for "+a.String(), "%s in %s", finish,
+						cut(a.response.String()))
 				})
 			}},
 		{ID: "llm/effects/none", Requirements: []string{"MODEL-004"},
@@ -51,7 +52,7 @@ func modelChecks() []Check {
 
 func finishes() []string { return []string{"stop", "length", "tool-calls", "refused"} }
 
-// hasText reports whether an output has a text that is not blank.
+// hasText reports whether an output has a non-blank text.
 func hasText(out edn.Value) bool {
 	for _, v := range out.Entries() {
 		if s, ok := v.AsString(); ok && strings.TrimSpace(s) != "" {
@@ -74,11 +75,12 @@ func usageKeys() []string {
 	return slices.Concat([]string{"mode", "cost-usd"}, usageCounts(), usageMarks())
 }
 
-// usageRepeats is how often a question is asked whose tokens are counted.
+// usageRepeats is how often a question is repeated to check its token counts.
 const usageRepeats = 4
 
-// usageStated checks the usage of one answer of every model. If the model answers fast,
-// it repeats the question: tokens of equal inputs that grow with each call are a sum.
+// usageStated checks the usage of one answer of every model. If the model
+// answers fast, it repeats the question: token counts of equal inputs that grow
+// with each call are a sum over calls.
 func usageStated(ctx context.Context, b *bench) error {
 	if err := b.values(ctx, LLM, usage); err != nil {
 		return err
@@ -105,7 +107,7 @@ func usageStated(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// usage checks what the answer of a model says that it used.
+// usage checks the usage in the answer of a model.
 func usage(a answer) error {
 	u := a.response.Key("result").Key("usage")
 	modes := []string{"live", "deterministic", "scripted", "replay", "cache"}
@@ -122,7 +124,8 @@ func usage(a answer) error {
 			return want(fmt.Sprintf(":%s, a count from 0, for %s", name, a), "%s in %s", v, cut(u.String()))
 		}
 	}
-	if cost := u.Key("cost-usd"); !cost.IsNil() && cost.Kind() != edn.KindDecimal && cost.Kind() != edn.KindInt && !cost.IsString() {
+	if cost := u.Key("cost-usd"); !cost.IsNil() && cost.Kind() != edn.KindDecimal && cost.Kind() != edn.KindInt &&
+		!cost.IsString() {
 		return want(":cost-usd, a decimal, for "+a.String(), "%s", cost)
 	}
 	marks := []string{"exact", "estimated", "at-least", "unknown"}
@@ -134,7 +137,7 @@ func usage(a answer) error {
 	return nil
 }
 
-// effects checks that the capabilities of a kind have no effects but some.
+// effects checks that the capabilities of a kind have no effects except some.
 func (b *bench) effects(ctx context.Context, kind string, but []string) error {
 	in, err := b.start(ctx)
 	if err != nil {
@@ -239,14 +242,16 @@ func judgeRefuses(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "an input with nothing to judge")
 }
 
-// repeatCalls is how many calls for each question lie between two answers that must be
-// alike, if the plugin answers fast.
+// repeatCalls is the number of calls per question between two answers that must
+// be equal, if the plugin answers fast.
 const repeatCalls = 120
 
-// again asks every question about the chosen capabilities twice and compares the answers.
-// If more is not 0, it makes up to as many calls for each question and compares once more.
+// again asks every question about the chosen capabilities twice and compares
+// the answers. If more is not 0, it makes up to that many calls per question
+// and compares once more.
 func (b *bench) again(
-	ctx context.Context, kind string, more int, chosen func(contract.Capability) bool, compare func(first, second answer) error,
+	ctx context.Context, kind string, more int, chosen func(contract.Capability) bool,
+	compare func(first, second answer) error,
 ) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -299,7 +304,7 @@ func (b *bench) again(
 	return nil
 }
 
-// sameError asks again what was refused with the error first.
+// sameError repeats a question that was refused with the error first.
 func (b *bench) sameError(ctx context.Context, in Instance, q question, first error) error {
 	if err := typedError(first); err != nil {
 		return err
@@ -332,7 +337,7 @@ func checkerChecks() []Check {
 				})
 			}},
 		{ID: "checker/input/beside", Requirements: []string{"CHECKER-003"},
-			Text: "a check comes to the same verdict when :check/request and :check/result stand beside its input",
+			Text: "a check has the same verdict when :check/request and :check/result are added to its input",
 			run:  checkerBeside},
 		{ID: "checker/effects/reads", Requirements: []string{"CHECKER-004"},
 			Text: "a check has no effects beyond reading",
@@ -342,13 +347,12 @@ func checkerChecks() []Check {
 	}
 }
 
-// verdicts are the keys under which a verdict may stand; the first present one
-// decides.
+// verdicts are the keys of a verdict; the first one present decides.
 func verdicts() []string {
 	return []string{":ok?", ":accepted?", ":pass?", ":legal?", ":valid?", ":applies?", ":tests/pass?"}
 }
 
-// verdict reads the verdict of an output. ok is false if there is none.
+// verdict returns the verdict of an output. ok is false without one.
 func verdict(out edn.Value) (pass, ok bool) {
 	for _, key := range verdicts() {
 		if v := out.Key(key[1:]); !v.IsNil() {
@@ -404,7 +408,8 @@ func checkerBeside(ctx context.Context, b *bench) error {
 			return err
 		}
 		beside := q
-		beside.input = q.input.AssocKey("check/request", q.request()).AssocKey("check/result", edn.MustMap(edn.K("text"), edn.Text("x")))
+		beside.input = q.input.AssocKey("check/request", q.request()).AssocKey("check/result",
+			edn.MustMap(edn.K("text"), edn.Text("x")))
 		a, err := b.ask(ctx, in, beside)
 		if err != nil {
 			return want("an answer for "+q.String()+" with :check/request and :check/result", "the error %v", err)

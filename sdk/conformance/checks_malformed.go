@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// The types of errors with which a plugin may refuse a call. A refusal of another
-// type is a failure: it says that the plugin did not notice what was wrong.
+// The error types with which a plugin may refuse a call. Another type is a
+// failure: it means that the plugin did not detect the violation.
 const (
 	protocolError = "runtime/protocol"
 	notFound      = "cap/not-found"
@@ -40,7 +40,7 @@ func malformedChecks() []Check {
 		check("core/malformed/two-forms", "a request of two forms", payload1,
 			func(s *spoiled) { s.Request.Body = append(s.Request.Body, " {}"...) }),
 		check("core/malformed/not-a-map", "a request that is not a map", payload2,
-			func(s *spoiled) { s.Request.Body = []byte("[1,2,3]") }), // the comma is white space in EDN
+			func(s *spoiled) { s.Request.Body = []byte("[1,2,3]") }), // commas are white space in EDN
 		check("core/malformed/deep", "a request nested beyond the limit", payload1, (*spoiled).nest),
 		check("core/malformed/bytes", "a request with a text that is not UTF-8", payload1,
 			func(s *spoiled) { s.beside("\"\xff\"") }),
@@ -60,7 +60,7 @@ func malformedChecks() []Check {
 				s.forge(text+"x", text+"y")
 			}),
 		{ID: "core/malformed/too-large", Requirements: []string{"PAYLOAD-005"},
-			Text: "a message above 16 MiB is refused, and the plugin lives on",
+			Text: "a message above 16 MiB is refused, and the plugin keeps running",
 			run:  tooLarge},
 	}
 }
@@ -72,20 +72,20 @@ const (
 	largeBlob = 1 << 20
 )
 
-// spoiled is a good call that is about to be changed into one that a plugin
-// must refuse. Its text is in the encoding that the plugin is called in.
+// spoiled is a valid call that is about to be made invalid. Its text is in the
+// encoding that the plugin asks for.
 type spoiled struct {
 	*pluginv1.InvokeRequest
 	encoding   wire.Encoding
 	capability contract.Capability
 	input      edn.Value
-	err        error // of making it
+	err        error // of its construction
 }
 
-// nest puts a value that nests too deeply beside the keys of the envelope.
+// nest adds a value that nests too deeply to the envelope.
 func (s *spoiled) nest() { s.beside(strings.Repeat("[", depth) + strings.Repeat("]", depth)) }
 
-// beside puts a value, as text, beside the keys of the envelope.
+// beside adds a value, as text, to the envelope.
 func (s *spoiled) beside(value string) {
 	key := ` "conformance/beside" `
 	if s.encoding == wire.JSON {
@@ -110,7 +110,7 @@ func (s *spoiled) forge(named, sent string) {
 	s.Blobs = []*pluginv1.Blob{{Hash: edn.Hash(edn.Text(named)), Body: []byte(sent)}}
 }
 
-// plainText writes a value without taking long texts out of it. Unlike
+// plainText encodes a value without extracting long texts. Unlike
 // wire.EncodeRequest it accepts references.
 func plainText(enc wire.Encoding, v edn.Value) ([]byte, error) {
 	if enc == wire.JSON {
@@ -119,8 +119,8 @@ func plainText(enc wire.Encoding, v edn.Value) ([]byte, error) {
 	return v.Canonical(), nil
 }
 
-// refuses sends a call that spoil has changed and expects an error event of type
-// :runtime/protocol.
+// refuses sends a call that spoil has changed and expects an error event of
+// type :runtime/protocol.
 func (b *bench) refuses(ctx context.Context, spoil func(*spoiled)) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -152,8 +152,8 @@ func refusedAs(got, refusal, expected string) error {
 	return want("a refusal of type :"+expected, "%s", cut(refusal))
 }
 
-// refused fails if a call was answered, or refused with another type of error
-// than the expected one.
+// refused fails if a call was answered, or refused with another error type than
+// expected.
 func refused(response edn.Value, err error, expected string) error {
 	switch {
 	case err == nil && !failed(response, nil):
@@ -166,8 +166,8 @@ func refused(response edn.Value, err error, expected string) error {
 	return refusedAs(contract.AsError(err).Type, err.Error(), expected)
 }
 
-// errorEvent makes a call that has to end with an error event and gives the error
-// as it was sent.
+// errorEvent makes a call that must end with an error event and returns the
+// error as it was sent.
 func (b *bench) errorEvent(ctx context.Context, in Instance, r *pluginv1.InvokeRequest) (edn.Value, error) {
 	event, blobs, err := b.lastEvent(ctx, in.Conn(), r)
 	if err != nil {
@@ -184,8 +184,10 @@ func (b *bench) errorEvent(ctx context.Context, in Instance, r *pluginv1.InvokeR
 	return v, nil
 }
 
-// lastEvent makes a call and gives its last event, with the blobs that came before.
-func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface, r *pluginv1.InvokeRequest) (*pluginv1.InvokeEvent, *wire.Blobs, error) {
+// lastEvent makes a call and returns its last event, with the blobs before it.
+func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface,
+	r *pluginv1.InvokeRequest,
+) (*pluginv1.InvokeEvent, *wire.Blobs, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.call)
 	defer cancel()
 	stream, err := pluginv1.NewCapabilityClient(conn).Invoke(ctx, r)

@@ -24,13 +24,14 @@ func payloadChecks() []Check {
 			Text: "the output of a value fits the output schema of its intent",
 			run:  outSchema},
 		{ID: "core/invoke/deterministic", Requirements: []string{"CALL-010"},
-			Text: "a capability that calls itself deterministic answers one request the same way twice, and again after other calls",
+			Text: "a deterministic capability gives the same answer to a repeated request, also after other calls",
 			run: func(ctx context.Context, b *bench) error {
 				return b.again(ctx, "", repeatCalls, func(c contract.Capability) bool { return c.Deterministic }, sameOut)
 			}},
 		{ID: "core/invoke/error", Requirements: []string{"ERROR-001"},
-			Text: fmt.Sprintf("an error has a type that may be used and at most one sentence of %d characters", contract.MaxMessage),
-			run:  errorForm},
+			Text: fmt.Sprintf("an error has a permitted type and at most one sentence of %d characters",
+				contract.MaxMessage),
+			run: errorForm},
 		{ID: "core/invoke/encoding", Requirements: []string{"PAYLOAD-006"},
 			Text: "an answer is in the encoding of the question",
 			run:  sameEncoding},
@@ -38,13 +39,13 @@ func payloadChecks() []Check {
 			Text: "an error is in the encoding of the question",
 			run:  sameErrorEncoding},
 		{ID: "core/invoke/edges", Requirements: []string{"CALL-003"},
-			Text: "the output can be read and fits its schema also for the edges of the input: an empty text, one with line breaks",
+			Text: "the output can be read and fits its schema also for edge cases of the input: an empty text, one with line breaks",
 			run:  outEdges},
 		{ID: "core/invoke/blob", Requirements: []string{"PAYLOAD-003"},
-			Text: "a text that travels as a blob has the effect of the text itself",
+			Text: "a text that is sent as a blob has the same effect as the text itself",
 			run:  textAsBlob},
 		{ID: "core/invoke/unknown-keys", Requirements: []string{"PAYLOAD-007"},
-			Text: "keys of the envelope that the plugin does not know change nothing",
+			Text: "unknown keys of the envelope change nothing",
 			run:  unknownKeys},
 	}
 }
@@ -89,15 +90,15 @@ func outSchema(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// outFits asks a question and checks the output against its schema. An answer that cannot
-// be read fits no schema.
+// outFits asks a question and checks the output against its schema. An answer
+// that cannot be parsed is a failure.
 func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Registry, q question) error {
 	a, err := b.ask(ctx, in, q)
 	if err != nil {
 		return unreadable(err)
 	}
 	if !a.response.Key("result").HasKey("out") {
-		return nil // what an answer must be like at all is another check
+		return nil // other checks test the form of answers
 	}
 	name := q.capability.OutSchema.For(q.intent)
 	s, ok := registry.Lookup(name)
@@ -115,8 +116,8 @@ func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Regis
 	return nil
 }
 
-// outEdges asks for inputs that authors forget. It stops when the patience for a
-// call is over.
+// outEdges asks with inputs that authors forget, until the patience for a call
+// is used up.
 func outEdges(ctx context.Context, b *bench) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func outEdges(ctx context.Context, b *bench) error {
 	until := time.Now().Add(b.call)
 	for _, q := range b.questions(d) {
 		if b.outFits(ctx, in, registry, q) != nil {
-			continue // what the answer to a sample must be like is another check
+			continue // other checks test answers to samples
 		}
 		for _, variant := range variants(d, q) {
 			if time.Now().After(until) {
@@ -143,8 +144,8 @@ func outEdges(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// textAsBlob asks each question once with texts in the payload and once with texts
-// beside it.
+// textAsBlob asks each question once with texts in the payload and once with
+// texts beside it.
 func textAsBlob(ctx context.Context, b *bench) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -174,15 +175,15 @@ func textAsBlob(ctx context.Context, b *bench) error {
 		if err != nil {
 			return want("an answer that can be read", "%v", err)
 		}
-		if out := v.Key("result").Key("out"); (event.GetResult() == nil || !edn.Equal(out, k.was.out)) && b.settled(ctx, in, k) {
+		if out := v.Key("result").Key("out"); (event.GetResult() == nil || !edn.Equal(out, k.was.out)) &&
+			b.settled(ctx, in, k) {
 			return want(fmt.Sprintf("the answer of %s with its texts as blobs: %s", k.question, k.was), "%s", cut(v.String()))
 		}
 	}
 	return nil
 }
 
-// unknownKeys asks each question again with keys in the envelope that no revision
-// has.
+// unknownKeys repeats each question with unknown keys in the envelope.
 func unknownKeys(ctx context.Context, b *bench) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -193,7 +194,8 @@ func unknownKeys(ctx context.Context, b *bench) error {
 		return err
 	}
 	unknown := func(v edn.Value) edn.Value {
-		return v.AssocKey("conformance/unknown", edn.Int(1)).AssocKey("conformance-unknown", edn.MustMap(edn.K("x"), edn.Vector()))
+		return v.AssocKey("conformance/unknown", edn.Int(1)).AssocKey("conformance-unknown",
+			edn.MustMap(edn.K("x"), edn.Vector()))
 	}
 	for _, k := range all {
 		envelope := unknown(k.request())
@@ -213,8 +215,8 @@ func unknownKeys(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// errorForm looks at errors as they were sent, before the client corrects them: of
-// inputs of a wrong shape and of a capability that the plugin does not have.
+// errorForm checks errors as they were sent, before the client corrects them:
+// for inputs of a wrong shape and for an unknown capability.
 func errorForm(ctx context.Context, b *bench) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -227,7 +229,7 @@ func errorForm(ctx context.Context, b *bench) error {
 		}
 		event, blobs, err := b.lastEvent(ctx, in.Conn(), r)
 		if err != nil {
-			continue // how a call must end is another check
+			continue // other checks test how a call ends
 		}
 		p := event.GetError()
 		if p == nil {
@@ -262,8 +264,10 @@ func wellFormed(v edn.Value, enc wire.Encoding) error {
 		return want("a type of the catalogue, or one in a namespace of the plugin's own", ":%s", name)
 	}
 	message, _ := v.Key("message").AsString()
-	if n := utf8.RuneCountInString(message); n > contract.MaxMessage || strings.Contains(strings.TrimSpace(message), "\n") {
-		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s", n, cut(message))
+	if n := utf8.RuneCountInString(message); n > contract.MaxMessage ||
+		strings.Contains(strings.TrimSpace(message), "\n") {
+		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s",
+			n, cut(message))
 	}
 	return nil
 }
@@ -318,8 +322,8 @@ func sameErrorEncoding(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// invokeRequest is a call as a host sends it, in the encoding that the plugin
-// wants to be called in.
+// invokeRequest returns a call as a host sends it, in the encoding that the
+// plugin asks for.
 func invokeRequest(in Instance, c contract.Capability, input edn.Value) (*pluginv1.InvokeRequest, error) {
 	enc := in.Client().Encoding()
 	header, err := callContext(c).Proto(enc)

@@ -10,16 +10,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Calls of the check for what calls leave behind, and what they may leave. The
-// bounds on descriptors, threads and memory are wide enough for the pools and the
-// garbage of any runtime. A leak of a few KiB for each call hides below them, so
-// calls go on in blocks until the memory has grown by less than leakPerCall for
-// each call of leakWindow blocks: garbage stops growing, a leak does not.
+// Calls of the check for resources left behind by calls, and the bounds. The
+// bounds on descriptors, threads and memory are wide enough for the pools and
+// the garbage of any runtime. They do not reveal a leak of a few KiB per call,
+// so calls continue in blocks until the memory has grown by less than
+// leakPerCall for each call of leakWindow blocks: garbage stops growing, a leak
+// does not.
 const (
 	growthWarmUp  = 200
 	growthCalls   = 1000
 	growthWorkers = 8
-	growthPatient = 8 * time.Second // for the real work of a block; the rest are refused calls
+	growthPatient = 8 * time.Second // for the real calls of a block; the rest are refused calls
 
 	moreDescriptors = 24
 	moreThreads     = 24
@@ -28,13 +29,13 @@ const (
 	leakPerCall = 5 << 10
 	leakOfCut   = 8 << 10 // for each cancelled call
 	leakWindow  = 3
-	leakCalls   = 8000 // at most, for a verdict that the memory grows
-	leakLeast   = 3    // blocks for a verdict if the time is over
-	leakSure    = 6    // blocks for a verdict then on less than moreMemory: Node collects 20 MiB late
+	leakCalls   = 8000 // maximum before memory growth is a failure
+	leakLeast   = 3    // minimum of blocks for a verdict when time is over
+	leakSure    = 6    // minimum then for growth below moreMemory: Node collects 20 MiB late
 )
 
-// Calls of a block in which growth is looked for. They are few, because a window of
-// blocks without growth ends the check.
+// Calls of a block in which growth is measured. They are few, because a window
+// of blocks without growth ends the check.
 const (
 	leakBlock    = 500
 	cutCalls     = 160
@@ -47,20 +48,20 @@ func pressureChecks() []Check {
 			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
 			run:  loadGrowth},
 		{ID: "core/cancel/growth", Requirements: []string{"CALL-009"}, Process: true,
-			Text: "calls whose callers went away leave no threads and no memory that grows behind",
+			Text: "cancelled calls leave no threads and no growing memory behind",
 			run:  cancelGrowth},
 		{ID: "core/refuse/growth", Requirements: []string{"CALL-009"}, Process: true,
-			Text: "calls that end with a typed error leave no descriptors, threads or memory that grows behind",
+			Text: "calls that end with a typed error leave no descriptors, threads or growing memory behind",
 			run:  refusedGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
-			Text: fmt.Sprintf("%d calls leave no processes behind, and neither do %d whose callers went away", leftCalls, leftCancelled),
+			Text: fmt.Sprintf("%d calls and %d cancelled calls leave no processes behind", leftCalls, leftCancelled),
 			run:  loadProcesses},
 	}
 }
 
-// cancelGrowth cancels calls until the memory does not grow any more. A call that sleeps
-// on although its caller went away uses no processor, but it keeps its memory or its
-// thread. Calls that are over before they can be cancelled are the subject of loadGrowth.
+// cancelGrowth cancels calls until the memory stops growing. A call that sleeps
+// after its caller is gone uses no processor, but keeps its memory or its
+// thread. loadGrowth covers calls that end before they can be cancelled.
 func cancelGrowth(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -74,7 +75,7 @@ func cancelGrowth(ctx context.Context, b *bench) error {
 		for range cutCalls / cancelBatch {
 			going, err := b.cancelCalls(ctx, in, q, cancelBatch)
 			if err != nil || time.Now().After(until) {
-				return false, ctx.Err() // that the work stops is another check
+				return false, ctx.Err() // another check tests that the work stops
 			}
 			some = some || going
 		}
@@ -86,8 +87,8 @@ func cancelGrowth(ctx context.Context, b *bench) error {
 	return b.leaks(ctx, in, leak{calls: cutCalls, perCall: leakOfCut, what: "cancelled calls", block: block})
 }
 
-// refusedGrowth makes calls that the plugin refuses: of a capability that it does not
-// have, and with inputs that no capability expects.
+// refusedGrowth makes calls that the plugin refuses: of an unknown capability,
+// and with inputs that no capability expects.
 func refusedGrowth(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -119,13 +120,13 @@ func refusedGrowth(ctx context.Context, b *bench) error {
 	return b.leaks(ctx, in, leak{calls: refusedCalls, perCall: leakPerCall, what: "refused calls", block: block})
 }
 
-// Calls of the check for processes that outlive their calls, and how many of these
-// there may be. The calls before the measurement fill the pools of a plugin.
+// Calls of the check for processes that outlive their calls, and their bound.
+// The calls before the measurement fill the pools of a plugin.
 const (
 	leftWarmUp    = 32
 	leftCalls     = 96
 	leftCancelled = 32
-	leftPatience  = 4 * time.Second // for the real work of either
+	leftPatience  = 4 * time.Second // for the real calls of either
 	moreProcesses = 16
 )
 
@@ -146,7 +147,7 @@ func loadProcesses(ctx context.Context, b *bench) error {
 	}
 	c, input := b.long(d)
 	cut := question{capability: c, intent: firstIntent(c), input: input}
-	_, _ = b.cancelCalls(ctx, in, cut, leftCancelled) // that the work stops is another check
+	_, _ = b.cancelCalls(ctx, in, cut, leftCancelled) // another check tests that the work stops
 	limit := time.Now().Add(b.soon)
 	for {
 		after, _ := tree.members()
@@ -185,7 +186,7 @@ func loadGrowth(ctx context.Context, b *bench) error {
 		return err
 	}
 	if err := b.grown(ctx, in, before, growthCalls); err != nil || worked < growthCalls {
-		return err // too slow for as many calls as a small leak shows in
+		return err // too slow for the calls that reveal a small leak
 	}
 	block := func() (bool, error) {
 		worked, err := b.load(ctx, in, questions, leakBlock, growthPatience(leakBlock))
@@ -194,8 +195,8 @@ func loadGrowth(ctx context.Context, b *bench) error {
 	return b.leaks(ctx, in, leak{calls: leakBlock, perCall: leakPerCall, what: "calls", block: block})
 }
 
-// grown fails if the process holds too much more than before a number of calls. What the last calls
-// held may take a moment to go.
+// grown fails if the process holds too much more than before a number of calls.
+// Resources of the last calls may take a moment to be released.
 func (b *bench) grown(ctx context.Context, in Instance, before held, calls int) error {
 	limit := time.Now().Add(b.soon)
 	for {
@@ -218,18 +219,18 @@ func (b *bench) grown(ctx context.Context, in Instance, before held, calls int) 
 	}
 }
 
-// leak is how memory that grows with each call is looked for.
+// leak describes a search for memory that grows with each call.
 type leak struct {
-	calls   int    // of a block
-	perCall int64  // bytes of growth that are too many
-	what    string // the calls are called
+	calls   int    // per block
+	perCall int64  // bytes of growth that count as a leak
+	what    string // name of the calls
 	// block makes the calls. It reports false if they are too slow for a verdict.
 	block func() (done bool, err error)
 }
 
-// leaks fails if the memory grows with each call, however many there were, or if the
-// calls leave more behind than a runtime keeps for itself. Calls before have filled the
-// pools of the plugin.
+// leaks fails if the memory grows with each call, or if the calls leave more
+// behind than a runtime keeps for itself. Earlier calls have filled the pools
+// of the plugin.
 func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 	until := b.verdictBy(ctx)
 	first, ok := holdings(in.PID())
@@ -264,20 +265,21 @@ func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 		"%d MiB more after %d %s, %d KiB for each", grown>>20, calls, l.what, grown/calls>>10)
 }
 
-// verdictBy is when the check of ctx has to come to a verdict, so that its time is not
-// over before.
+// verdictBy is the time at which the check must reach a verdict, before its
+// limit.
 func (b *bench) verdictBy(ctx context.Context) time.Time {
 	until, _ := ctx.Deadline()
 	return until.Add(-b.limit / 4)
 }
 
-// growthPatience is how long n calls of a block may do real work.
+// growthPatience is the time for n real calls of a block.
 func growthPatience(n int) time.Duration {
 	return growthPatient * time.Duration(n) / (growthCalls + growthWarmUp)
 }
 
-// load makes n calls, several at a time. When real work takes longer than patience,
-// the rest are calls that the plugin refuses. It gives the number of real ones.
+// load makes n calls, several at a time. When real calls take longer than
+// patience, the rest are calls that the plugin refuses. It returns the number
+// of real ones.
 func (b *bench) load(ctx context.Context, in Instance, questions []question, n int, patience time.Duration) (int, error) {
 	patient := time.Now().Add(patience)
 	refused := question{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}
@@ -311,7 +313,7 @@ func (b *bench) load(ctx context.Context, in Instance, questions []question, n i
 	return int(worked.Load()), ctx.Err()
 }
 
-// held is what a process has of its machine.
+// held are the resources that a process holds.
 type held struct {
 	descriptors, threads int
 	memory               int64 // resident bytes

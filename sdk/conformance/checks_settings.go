@@ -12,23 +12,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// settingChecks are about the values of a configuration, by the schema that the
-// plugin publishes for it. A plugin without a schema has nothing to check.
+// settingChecks test values of a configuration by the schema that the plugin
+// publishes. They pass for a plugin without a schema.
 func settingChecks() []Check {
 	return []Check{
 		{ID: "core/describe/wrong-type", Requirements: []string{"DESCRIBE-004"},
-			Text: "Describe reports a setting of a type that the schema does not allow with its path, and the plugin lives on",
+			Text: "Describe reports a setting of a wrong type with its path, and the plugin keeps running",
 			run:  describeWrongType},
 		{ID: "core/configure/wrong-type", Requirements: []string{"CONFIGURE-002"},
-			Text: "Configure reports a setting of a type that the schema does not allow with its path, and the plugin lives on",
+			Text: "Configure reports a setting of a wrong type with its path, and the plugin keeps running",
 			run:  configureWrongType},
 		{ID: "core/configure/secrets", Requirements: []string{"SECRET-001"},
-			Text: "a secret that Configure gives is in no line of the log, error, answer, state or finding",
+			Text: "a secret from Configure appears in no log line, error, answer, state or finding",
 			run:  secretsHidden},
 	}
 }
 
-// published starts the plugin and gives the schema of its configuration.
+// published starts the plugin and returns the schema of its configuration.
 func (b *bench) published(ctx context.Context) (Instance, *schema.Schema, error) {
 	in, err := b.start(ctx)
 	if err != nil {
@@ -55,14 +55,14 @@ type wrongSetting struct{ key, value edn.Value }
 // mostWrong bounds the settings that a check tries.
 const mostWrong = 8
 
-// wrongSettings gives a wrong value for each setting that has one. A value that fits
-// once it is read from JSON is not wrong.
+// wrongSettings returns a wrong value for each setting that has one. A value
+// that becomes valid when it is read from JSON is not wrong.
 func wrongSettings(s *schema.Schema) []wrongSetting {
 	values := []edn.Value{edn.Int(7), edn.Text("no such value"), edn.Bool(true), edn.Vector(edn.MustMap())}
 	var all []wrongSetting
 	for _, e := range s.Entries() {
 		if e.Props.Secret {
-			continue // the configuration has nil in its place
+			continue // the configuration contains nil instead
 		}
 		for _, v := range values {
 			if !e.Schema.Valid(v) && !e.Schema.Valid(e.Schema.CoerceJSON(v)) && len(all) < mostWrong {
@@ -74,8 +74,8 @@ func wrongSettings(s *schema.Schema) []wrongSetting {
 	return all
 }
 
-// reported checks the answer to a configuration with a wrong setting: a finding has
-// the path of the setting.
+// reported checks the answer to a configuration with a wrong setting: a finding
+// must have the path of the setting.
 func (w wrongSetting) reported(d wire.Description, err error) error {
 	expected := fmt.Sprintf("a finding with the path [%s] for the value %s", w.key, w.value)
 	if err != nil {
@@ -106,8 +106,8 @@ func describeWrongType(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "settings of a wrong type")
 }
 
-// configureWrongType asks one instance as long as it reports findings; one that takes
-// a single Configure, whatever comes of it, is started again.
+// configureWrongType asks one instance as long as it reports findings; one that
+// accepts only a single Configure is started again.
 func configureWrongType(ctx context.Context, b *bench) error {
 	in, s, err := b.published(ctx)
 	if err != nil {
@@ -130,11 +130,11 @@ func configureWrongType(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "settings of a wrong type")
 }
 
-// markedSecret is what a secret is that the run does not give.
+// markedSecret is the text of a secret that the run does not set.
 const markedSecret = "conformance-secret-7f3a9c51e08d"
 
-// withSecrets gives the setup with a marked text for each secret that the run does
-// not give, and what finds all of them in a text; nil if there is none.
+// withSecrets adds a marked text for each secret that the run does not set, and
+// returns what finds all secrets in a text; nil if there are none.
 func (b *bench) withSecrets(setup wire.Setup, s *schema.Schema) (wire.Setup, *words.Secrets) {
 	hidden := map[string]string{}
 	given := setup.Secrets
@@ -162,7 +162,7 @@ func (b *bench) withSecrets(setup wire.Setup, s *schema.Schema) (wire.Setup, *wo
 	return setup, words.NewSecrets(hidden)
 }
 
-// overheard keeps where a plugin showed a secret first.
+// overheard records where a plugin first revealed a secret.
 type overheard struct {
 	secrets *words.Secrets
 	where   string
@@ -183,8 +183,8 @@ func (o *overheard) failure(where string, err error) {
 	}
 }
 
-// secretsHidden gives a plugin secrets and looks for them in all that it says: when it
-// is configured, called, refuses, is probed and ends.
+// secretsHidden gives a plugin secrets and searches for them in all its output:
+// during configuration, calls, refusals, probes and the exit.
 func secretsHidden(ctx context.Context, b *bench) error {
 	in, s, err := b.published(ctx)
 	if err != nil {
@@ -196,7 +196,7 @@ func secretsHidden(ctx context.Context, b *bench) error {
 	}
 	setup, secrets := b.withSecrets(b.setup(root), s)
 	if secrets == nil {
-		return nil // it takes no secret
+		return nil // it has no secrets
 	}
 	o := &overheard{secrets: secrets}
 	d, err := in.Client().Configure(ctx, setup, b.host())
@@ -217,7 +217,7 @@ func secretsHidden(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) overhearCalls(ctx context.Context, in Instance, o *overheard) {
-	_ = b.awaitReady(ctx, in) // one that does not accept the marked secret may say so
+	_ = b.awaitReady(ctx, in) // it may report that it rejects the marked secret
 	_, d, err := b.describe(ctx, in, b.config())
 	if err != nil {
 		return

@@ -45,9 +45,10 @@ func startChecks() []Check {
 	}
 }
 
-// bare runs the program without go-plugin until it ends or limit passes, and
-// gives what it printed.
-func (b *bench) bare(ctx context.Context, env []string, until func(line string) bool) (out string, exit launch.Exit, ended bool, err error) {
+// bare runs the program without go-plugin until it ends or the limit is
+// reached, and returns its output.
+func (b *bench) bare(ctx context.Context, env []string, until func(line string) bool,
+) (out string, exit launch.Exit, ended bool, err error) {
 	t, ok := b.target.(process)
 	if !ok {
 		return "", exit, false, &fault{fmt.Errorf("the target starts no processes")}
@@ -93,7 +94,7 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	watching = false // what until found is its caller's again
+	watching = false // until's results now belong to the caller
 	return text.String(), p.Exit(), ended, nil
 }
 
@@ -114,7 +115,7 @@ func startByHand(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// otherProtocol is a revision that there will not be.
+// otherProtocol is a revision that will never exist.
 const otherProtocol = "90001"
 
 func startProtocol(ctx context.Context, b *bench) error {
@@ -143,7 +144,7 @@ func startProtocol(ctx context.Context, b *bench) error {
 	case err != nil:
 		return err
 	case offer.Version == wire.Protocol:
-		return nil // the host will say that it is too new
+		return nil // the host reports that it is too new
 	case offer != launch.Handshake{}:
 		return want(fmt.Sprintf("revision %d in the handshake, or a failure", wire.Protocol), "revision %d", offer.Version)
 	case !ended:
@@ -156,7 +157,7 @@ func startProtocol(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// selfSigned makes a certificate that nobody knows, as PEM and for use.
+// selfSigned makes an untrusted certificate, as PEM and for use.
 func selfSigned() ([]byte, tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -173,7 +174,8 @@ func selfSigned() ([]byte, tls.Certificate, error) {
 	if err != nil {
 		return nil, tls.Certificate{}, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return text, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 func startCertificate(ctx context.Context, b *bench) error {
@@ -183,7 +185,7 @@ func startCertificate(ctx context.Context, b *bench) error {
 	}
 	p, ok := in.(*remote)
 	if !ok {
-		return &fault{fmt.Errorf("the instance is no process")}
+		return &fault{fmt.Errorf("the instance is not a process")}
 	}
 	address, ok := p.address()
 	if !ok {
@@ -194,9 +196,14 @@ func startCertificate(ctx context.Context, b *bench) error {
 		return &fault{err}
 	}
 	for who, creds := range map[string]credentials.TransportCredentials{
-		"without encryption":       insecure.NewCredentials(),
-		"without a certificate":    credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}),                                            // a stranger
-		"with another certificate": credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger}}), // a stranger
+		"without encryption": insecure.NewCredentials(),
+		"without a certificate": credentials.NewTLS(&tls.Config{
+			InsecureSkipVerify: true, // a stranger
+		}),
+		"with another certificate": credentials.NewTLS(&tls.Config{
+			InsecureSkipVerify: true, // a stranger
+			Certificates:       []tls.Certificate{stranger},
+		}),
 	} {
 		if err := b.strange(ctx, address.String(), creds); err == nil {
 			return want("no answer to a peer "+who, "Describe was answered")
@@ -205,7 +212,7 @@ func startCertificate(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a peer without the certificate of the host")
 }
 
-// strange asks the plugin at an address for its description.
+// strange calls Describe at an address with creds.
 func (b *bench) strange(ctx context.Context, address string, creds credentials.TransportCredentials) error {
 	ctx, cancel := context.WithTimeout(ctx, b.soon)
 	defer cancel()
@@ -228,7 +235,7 @@ func startStdout(ctx context.Context, b *bench) error {
 			return typedError(err)
 		}
 		q.input = edn.Int(7)
-		_, _ = b.ask(ctx, in, q) // a refusal; how a call must end is another check
+		_, _ = b.ask(ctx, in, q) // a refusal; other checks test how a call ends
 	}
 	c, input := b.long(d)
 	_, _ = b.cancelCalls(ctx, in, question{capability: c, intent: firstIntent(c), input: input}, cancelBatch)
@@ -238,7 +245,7 @@ func startStdout(ctx context.Context, b *bench) error {
 	in.Stop() // reads what is left in the pipes
 	p, ok := in.(interface{ Printed() (string, int) })
 	if !ok {
-		return &fault{fmt.Errorf("the instance is no process")}
+		return &fault{fmt.Errorf("the instance is not a process")}
 	}
 	if head, n := p.Printed(); n > 0 {
 		return want("nothing but the handshake line on standard output", "%d bytes more, beginning with %q", n, head)

@@ -16,13 +16,14 @@ import (
 func solverChecks() []Check {
 	return []Check{
 		{ID: "solver/input/refused", Requirements: []string{"SOLVER-001"},
-			Text: "an input that does not fit the schema is refused as the fault of the request, with an error of class stop",
+			Text: "an input that does not fit the schema is refused with an error of source request and class stop",
 			run: func(ctx context.Context, b *bench) error {
 				return b.malformed(ctx, func(_ Instance, q question, refusal error) error {
 					e := contract.AsError(refusal)
 					stops := e.Class == contract.ClassStop || e.Class == contract.ClassFinal
 					if !stops || e.Source != contract.SourceRequest {
-						return want(fmt.Sprintf("an error of class stop and source request for %s with %s", q, cut(q.input.String())), "%v (%s, %s)", e, e.Class, e.Source)
+						return want(fmt.Sprintf("an error of class stop and source request for %s with %s", q, cut(q.input.String())),
+							"%v (%s, %s)", e, e.Class, e.Source)
 					}
 					return nil
 				})
@@ -35,13 +36,13 @@ func solverChecks() []Check {
 				})
 			}},
 		{ID: "solver/cancel/burns", Requirements: []string{"SOLVER-003"}, Process: true,
-			Text: "a search whose caller went away uses no processor time any more after a second",
+			Text: "a cancelled search stops using the processor within a second",
 			run:  solverBurns},
 	}
 }
 
-// malformed gives every intent of the solvers inputs that do not fit its
-// schema, and hands the refusal to check.
+// malformed sends every intent of the solvers inputs that do not fit its
+// schema, and passes the refusal to check.
 func (b *bench) malformed(ctx context.Context, check func(Instance, question, error) error) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -69,8 +70,8 @@ func (b *bench) malformed(ctx context.Context, check func(Instance, question, er
 	return b.alive(ctx, in, "malformed inputs")
 }
 
-// misfits are inputs that do not fit the schema of a question: no map at all,
-// and the good input with one entry replaced by something that nothing takes.
+// misfits are inputs that do not fit the schema of a question: not a map, and
+// the valid input with one entry replaced by an unacceptable value.
 func misfits(d contract.Description, q question) []edn.Value {
 	all := []edn.Value{edn.Int(7), edn.Text("x")}
 	registry, err := schema.NewRegistry(schemasOf(d))
@@ -102,7 +103,8 @@ func solverBurns(ctx context.Context, b *bench) error {
 	slow := b.opts.Slow
 	at := -1
 	if slow != nil {
-		at = slices.IndexFunc(d.Capabilities, func(c contract.Capability) bool { return c.ID == slow.Capability && c.Kind == Solver })
+		at = slices.IndexFunc(d.Capabilities,
+			func(c contract.Capability) bool { return c.ID == slow.Capability && c.Kind == Solver })
 	}
 	if at < 0 {
 		return untestable("no input with which a solver works for a second or more: give one in the samples as :slow {:capability :a/b :input {..}}")
@@ -141,10 +143,10 @@ func toolChecks() []Check {
 				return b.values(ctx, Tool, func(answer) error { return nil })
 			}},
 		{ID: "tool/recovery/path", Requirements: []string{"TOOL-002"},
-			Text: "the path of every recovery rule leads to an entry that the input schema has",
+			Text: "the path of every recovery rule leads to an entry of the input schema",
 			run:  toolRecovery},
 		{ID: "tool/effect-key/same", Requirements: []string{"TOOL-003"},
-			Text: "an idempotent tool answers two calls with one effect key alike",
+			Text: "an idempotent tool gives two calls with one effect key the same answer",
 			run: func(ctx context.Context, b *bench) error {
 				return b.again(ctx, Tool, 0, func(c contract.Capability) bool { return c.Idempotent }, sameOut)
 			}},
@@ -180,7 +182,8 @@ func toolRecovery(ctx context.Context, b *bench) error {
 		found = true
 		for _, rule := range c.RecoveryRules {
 			if !slices.ContainsFunc(inSchemas(registry, c), func(s *schema.Schema) bool { return leads(s, rule.Path) }) {
-				return want(fmt.Sprintf("a path that the input schema of capability %s has", c.ID), "the recovery rule %s", rule.Value())
+				return want(fmt.Sprintf("a path that the input schema of capability %s has", c.ID), "the recovery rule %s",
+					rule.Value())
 			}
 		}
 	}
@@ -202,8 +205,7 @@ func inSchemas(registry *schema.Registry, c contract.Capability) []*schema.Schem
 	return all
 }
 
-// leads reports whether a schema has something at a path, or leaves open what
-// is there.
+// leads reports whether a schema has something at a path, or leaves it open.
 func leads(s *schema.Schema, path []edn.Value) bool {
 	for n := range path {
 		for _, at := range s.Branches(path[:n]...) {
@@ -224,7 +226,7 @@ func agentChecks() []Check {
 				return b.values(ctx, Agent, agentAnswer)
 			}},
 		{ID: "agent/bound/stops", Requirements: []string{"AGENT-002"},
-			Text: "an agent whose model asks for a tool again and again ends with an error of a bound, or with an :agent/stop that names it",
+			Text: "an agent whose model requests tools without end stops at a bound, with an error or an :agent/stop that names it",
 			run:  agentBound},
 	}
 }
@@ -246,8 +248,8 @@ func agentAnswer(a answer) error {
 	return nil
 }
 
-// agentCalls is more than an agent may ask of its host before it stops: fifty
-// rounds of one question to the model and sixteen calls of tools.
+// agentCalls exceeds what an agent may ask of its host before it stops: fifty
+// rounds of one model call and sixteen tool calls.
 const agentCalls = 50 * 17
 
 func agentBound(ctx context.Context, b *bench) error {

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sound is a plugin that keeps the contract. Its call takes as long as
-// somebody waits for it, so that every check can cut it.
+// sound is a plugin that keeps the contract. Its call lasts until it is
+// cancelled, so that every check can cancel it.
 func sound() sdk.Plugin {
 	type settings struct {
 		Word string `edn:"word,omitempty"`
@@ -41,8 +41,8 @@ func sound() sdk.Plugin {
 	}
 }
 
-// CONF-003: a plugin that keeps the contract passes every check that can be
-// made without a process, and the report says who it was.
+// CONF-003: a plugin that keeps the contract passes every check that needs no
+// process, and the report names it.
 func TestSoundPluginPasses(t *testing.T) {
 	var begun, seen []string
 	opts := Options{Seed: 1, Slow: &Sample{Capability: "t/answer", Input: edn.MustRead(`{:wait true}`)}}
@@ -67,8 +67,8 @@ func TestSoundPluginPasses(t *testing.T) {
 	assert.Equal(t, begun, seen)
 }
 
-// CONF-003: a capability may answer the same otherwise once others were asked: what
-// it is asked about has changed.
+// CONF-003: a capability may change its answer after calls of others: its data
+// has changed.
 func TestAnswersAboutChangingThings(t *testing.T) {
 	type of struct {
 		Name string `edn:"name"`
@@ -92,7 +92,7 @@ func TestAnswersAboutChangingThings(t *testing.T) {
 	}
 }
 
-// CONF-002: each check has an id of its own, a profile, a sentence, and the
+// CONF-002: each check has its own id, a profile, a sentence, and the
 // requirements that it tests.
 func TestChecksAreNamed(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z-]+/[a-z-]+/[a-z-]+$`)
@@ -106,14 +106,14 @@ func TestChecksAreNamed(t *testing.T) {
 		assert.NotEmpty(t, c.Requirements, c.ID)
 		for _, name := range c.Requirements {
 			r, ok := RequirementOf(name)
-			assert.True(t, ok, "%s names %s, which is no requirement", c.ID, name)
+			assert.True(t, ok, "%s names %s, which is not a requirement", c.ID, name)
 			assert.Equal(t, r.Profile, c.Profile(), "%s names %s of another profile", c.ID, name)
 		}
 	}
 }
 
 // A plugin that does not start fails every check; a check that panics is a
-// fault of the harness; a cancelled run is not a verdict about the plugin.
+// fault of the harness; a cancelled run has no verdict.
 func TestRunOutcomes(t *testing.T) {
 	report := Run(t.Context(), Process([]string{"/nonexistent"}, nil), Options{})
 	assert.Len(t, report.Results, len(ChecksOf(Core)))
@@ -130,7 +130,7 @@ func TestRunOutcomes(t *testing.T) {
 	assert.Contains(t, report.Results[0].Observed, "no version")
 }
 
-// What is made up for a schema fits it, as far as it promises.
+// Generated samples fit their schemas, as far as supported.
 func TestSamplesFitTheirSchemas(t *testing.T) {
 	registry, err := schema.NewRegistry(schema.Builtin())
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// holdings measures a process; ok is false if it is gone.
+// holdings measures a process; ok is false if it has ended.
 func holdings(pid int) (h held, ok bool) {
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -25,7 +25,7 @@ func holdings(pid int) (h held, ok bool) {
 		switch name {
 		case "Threads":
 			h.threads = int(n)
-		case "RssAnon": // without the pages of files, which come as the program runs
+		case "RssAnon": // without file pages, which are loaded as the program runs
 			h.memory = n << 10
 		}
 	}

@@ -2,6 +2,6 @@
 
 package conformance
 
-// holdings measures nothing on this system: the checks that use it are made without
+// holdings measures nothing on this system: the checks that use it run without
 // the figures.
 func holdings(int) (held, bool) { return held{}, false }

@@ -13,8 +13,8 @@ import (
 )
 
 // Host is a host for tests: it keeps state in memory, answers calls of the
-// plugin with the functions that were set for their intents, and remembers
-// what it was asked. The zero value is ready. It is safe for concurrent use.
+// plugin with the functions set for their intents, and records the calls. The
+// zero value is ready to use. It is safe for concurrent use.
 type Host struct {
 	mu      sync.Mutex
 	stored  map[string]wire.Stored
@@ -27,7 +27,7 @@ var _ wire.Host = (*Host)(nil)
 
 var placeholder = regexp.MustCompile(`\{\{[a-z][a-z0-9/-]*(\.[a-z][a-z0-9/-]*)*\}\}`)
 
-// Answer sets what the host does when the plugin asks for intent.
+// Answer sets the answer to host calls for intent.
 func (h *Host) Answer(intent string, answer wire.Answerer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +37,7 @@ func (h *Host) Answer(intent string, answer wire.Answerer) {
 	h.answers[intent] = answer
 }
 
-// AnswerOthers sets what the host does when the plugin asks for an intent that
-// Answer was not called for.
+// AnswerOthers sets the answer to host calls for intents without Answer.
 func (h *Host) AnswerOthers(answer wire.Answerer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,8 +45,8 @@ func (h *Host) AnswerOthers(answer wire.Answerer) {
 }
 
 // AnswerValue makes the host answer intent with out. In a text of out, {{a.b}}
-// stands for the text at the keyword path a, b of the request, such as
-// {{input.verdict.code}}; where the request has no text there, it stays.
+// is replaced by the text at the keyword path a, b of the request, such as
+// {{input.verdict.code}}; without a text there it stays.
 func (h *Host) AnswerValue(intent string, out edn.Value) {
 	h.Answer(intent, func(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value, error) {
 		filled, err := out.Walk(nil, func(v edn.Value) edn.Value {
@@ -73,7 +72,7 @@ func (h *Host) AnswerValue(intent string, out edn.Value) {
 	})
 }
 
-// Calls gives the calls that the plugin made, in order.
+// Calls returns the calls that the plugin made, in order.
 func (h *Host) Calls() []wire.Call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +90,7 @@ func (h *Host) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	}
 	h.mu.Unlock()
 	if answer == nil {
-		return edn.Nil(), contract.Errorf("unsupported/intent", "nobody answers %s here", intent)
+		return edn.Nil(), contract.Errorf("unsupported/intent", "the test host has no answer for %s", intent)
 	}
 	return answer(ctx, call, out)
 }

@@ -21,36 +21,36 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// stopGrace is how long an instance may take for an orderly end.
+// stopGrace is how long an instance may take to close.
 const stopGrace = 2 * time.Second
 
-// InProcess runs instances of p in this process, behind a real gRPC connection
-// over a unix socket.
+// InProcess returns a target that runs p in this process, behind a real gRPC
+// connection over a unix socket.
 func InProcess(p sdk.Plugin) Target {
 	return InProcessService(Serving{Make: func(log *slog.Logger, level *slog.LevelVar) (Service, error) {
 		return sdk.NewService(p, log, level)
 	}})
 }
 
-// Service is a plugin that can be ended.
+// Service is a plugin that can be closed.
 type Service interface {
 	wire.Service
-	// Close ends what is in flight and frees what belongs to the plugin.
+	// Close ends the calls in flight and releases the resources of the plugin.
 	Close(ctx context.Context) error
 }
 
-// Serving is a plugin below package sdk: a service, and what stands between it
+// Serving is a plugin below package sdk: a service, and the layers between it
 // and the connection. It is for plugins that break the contract on purpose.
 type Serving struct {
-	// Make makes the service of one instance.
+	// Make returns the service of one instance.
 	Make func(*slog.Logger, *slog.LevelVar) (Service, error)
-	// Wrap stands between the services and the server; nil for nothing.
+	// Wrap wraps the registrar; nil: no wrapper.
 	Wrap func(grpc.ServiceRegistrar) grpc.ServiceRegistrar
-	// Options come after those of package wire.
+	// Options are applied after those of package wire.
 	Options []grpc.ServerOption
 }
 
-// Register puts a service on a server as Serving says.
+// Register registers a service on a server as configured.
 func (s Serving) Register(server grpc.ServiceRegistrar, service Service, broker wire.Broker) {
 	if s.Wrap != nil {
 		server = s.Wrap(server)
@@ -138,8 +138,8 @@ func (in *local) Done() <-chan struct{} { return in.done }
 // Log implements Instance.
 func (in *local) Log() []string { return in.log.Lines() }
 
-// Release implements Instance: the service closes as it does at the end of
-// standard input.
+// Release implements Instance: the service closes as at the end of standard
+// input.
 func (in *local) Release() { in.serving.Go(in.end) }
 
 // Stop implements Instance.
@@ -167,8 +167,8 @@ func (in *local) end() {
 	})
 }
 
-// socketBroker does for an instance in this process what the broker of
-// go-plugin does between two: both ends share it.
+// socketBroker replaces the broker of go-plugin for an instance in this
+// process: both ends share it.
 type socketBroker struct {
 	dir    string
 	nextID atomic.Uint32
@@ -206,12 +206,12 @@ func (b *socketBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grp
 		}
 		return conn, settle(conn)
 	case <-time.After(5 * time.Second):
-		return nil, fmt.Errorf("dial broker id %d: nobody serves it", id)
+		return nil, fmt.Errorf("dial broker id %d: no listener", id)
 	}
 }
 
-// settle makes one round trip, so that the goroutines of both ends exist when
-// the instance does: a check for left goroutines that begins later knows them.
+// settle makes one round trip, so that the goroutines of both ends are running:
+// a later check for leaked goroutines does not count them.
 func settle(conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -6,10 +6,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// loan is an instance that checks of one session share if all they do is make
-// calls: to start a plugin takes longer than most of these checks. A check that
-// fails on an instance that was used before is taken again on a fresh one, so no
-// failure is due to another check.
+// loan is an instance that the checks of one session share if they only make calls:
+// starting a plugin takes longer than most of these checks. A check that fails on a
+// used instance runs again on a fresh one, so no check fails because of another.
 type loan struct {
 	keeper *bench // started it; nil without an instance
 	in     Instance
@@ -24,8 +23,8 @@ func (l *loan) end() {
 	*l = loan{}
 }
 
-// lent is ready, but other checks may have called the instance before. The check
-// must leave it as it was: configured, connected, and without calls.
+// lent is ready with an instance that earlier checks may have called. The check must
+// leave it configured, connected, and without calls in flight.
 func (b *bench) lent(ctx context.Context) (Instance, contract.Description, error) {
 	if b.loan == nil {
 		return b.ready(ctx)

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// logLines and logBytes bound what is kept of a log: a plugin that writes without
-// end must not fill the memory of whoever looks at it.
+// logLines and logBytes bound the stored log, so that an endless log does not
+// fill the memory of the harness.
 const (
 	logLines = 10_000
 	logBytes = 4 << 20
 )
 
-// lineBuffer keeps the last lines of what is written to it.
+// lineBuffer keeps the last lines that are written to it.
 type lineBuffer struct {
 	mu    sync.Mutex
 	lines []string
-	size  int // of the lines
+	size  int // total bytes of the lines
 	rest  []byte
 }
 
@@ -61,7 +61,7 @@ func (b *lineBuffer) add(line string) {
 	b.keep(line)
 }
 
-// Lines gives the whole lines so far.
+// Lines returns the complete lines so far.
 func (b *lineBuffer) Lines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Process runs instances of the plugin that command starts, each in a process
-// of its own with nothing but env in its environment.
+// Process returns a target that runs command in a separate process with only
+// env in its environment.
 func Process(command, env []string) Target { return process{command: command, env: env} }
 
 type process struct{ command, env []string }
@@ -49,11 +49,11 @@ func (t process) Start(ctx context.Context) (Instance, error) {
 	return p, nil
 }
 
-// startLimit bounds the start of a process up to its handshake, whatever the
-// caller would wait.
+// startLimit bounds the start of a process up to its handshake, independent of
+// the caller's limit.
 const startLimit = 10 * time.Minute
 
-// startFailure is a start that came to nothing, with what the program wrote.
+// startFailure is a failed start with the output of the program.
 type startFailure struct {
 	cause error
 	log   []string
@@ -63,11 +63,10 @@ func (f *startFailure) Error() string { return f.cause.Error() }
 
 func (f *startFailure) Unwrap() error { return f.cause }
 
-// endWait is how long a program that closed its output may take to be seen
-// ending.
+// endWait is how long to wait for the exit of a program that closed its output.
 const endWait = time.Second
 
-// explain says in own words why a start failed.
+// explain replaces the long error text of a failed start.
 func (p *remote) explain(err error) error {
 	if p.runner == nil || p.runner.Process() == nil {
 		return err
@@ -86,7 +85,7 @@ func (p *remote) explain(err error) error {
 
 var _ Reporter = (*remote)(nil)
 
-// remote is an instance in a process of its own.
+// remote is an instance in a separate process.
 type remote struct {
 	dir    string
 	runner *launch.Runner
@@ -94,11 +93,11 @@ type remote struct {
 	conn   grpc.ClientConnInterface
 	client *wire.Client
 	log    lineBuffer
-	// sockets is the directory of the plugin's sockets, longest the length of the
+	// sockets is the socket directory of the plugin, longest the length of the
 	// longest line of its log.
 	sockets string
 	longest atomic.Int64
-	stdout  printed // what came over the plugin's standard output after the handshake
+	stdout  printed // standard output after the handshake
 	once    sync.Once
 }
 
@@ -126,8 +125,8 @@ func (p *printed) text() (head string, n int) {
 	return string(p.head), p.n
 }
 
-// Printed gives the beginning and the length of what the plugin wrote to
-// standard output besides the handshake line, whichever way it came.
+// Printed returns the beginning and the length of the standard output of the
+// plugin without the handshake line, also if it arrived by RPC.
 func (p *remote) Printed() (head string, n int) {
 	head, n = p.stdout.text()
 	r := p.runner.Report()
@@ -140,9 +139,10 @@ func (p *remote) start(t process, limit time.Duration) error {
 	cfg.Logger = hclog.NewNullLogger()
 	cfg.SyncStdout, cfg.SyncStderr = &p.stdout, io.Discard
 	cfg.UnixSocketConfig = &plugin.UnixSocketConfig{TempDir: p.dir}
-	cfg.GRPCDialOptions = append(cfg.GRPCDialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		return p.runner.Dial(ctx, address)
-	}))
+	cfg.GRPCDialOptions = append(cfg.GRPCDialOptions,
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return p.runner.Dial(ctx, address)
+		}))
 	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
 		p.sockets = sockets
 		p.runner = launch.NewRunner(launch.RunnerConfig{
@@ -150,7 +150,7 @@ func (p *remote) start(t process, limit time.Duration) error {
 			SocketDir: sockets,
 			Output: func(l launch.Line) {
 				p.log.add(l.Text)
-				if n := int64(len(l.Text)) + l.Cut; n > p.longest.Load() { // lines of one instance come one by one
+				if n := int64(len(l.Text)) + l.Cut; n > p.longest.Load() { // lines of one instance arrive sequentially
 					p.longest.Store(n)
 				}
 			},
@@ -229,7 +229,8 @@ func (p *remote) Stop() {
 		if p.runner != nil && p.runner.Process() != nil {
 			proc := p.runner.Process()
 			launch.Stop(context.Background(), proc.Done(), []launch.Step{
-				{Name: "close standard input", Limit: stopGrace, Await: true, Do: func(context.Context) error { return proc.CloseStdin() }},
+				{Name: "close standard input", Limit: stopGrace, Await: true,
+					Do: func(context.Context) error { return proc.CloseStdin() }},
 				{Name: "kill", Limit: stopGrace, Await: true, Last: true, Do: func(context.Context) error { return proc.Kill() }},
 			})
 		}

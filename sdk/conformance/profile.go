@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The profiles. Core holds for every plugin, a kind for a plugin with a
-// capability of that kind, and an optional part of the protocol for a plugin
+// The profiles. Core applies to every plugin, a kind to a plugin with a
+// capability of that kind, and an optional part of the protocol to a plugin
 // that advertises it as a feature.
 const (
 	Core = "core"
@@ -27,7 +27,7 @@ const (
 	HotSwap   = sdk.FeatureHotSwap
 )
 
-// Profiles gives the names of all profiles in the order of a report.
+// Profiles returns the names of all profiles in the order of a report.
 func Profiles() []string {
 	return append([]string{Core}, append(kinds(), features()...)...)
 }
@@ -35,8 +35,8 @@ func Profiles() []string {
 func kinds() []string    { return []string{LLM, Judge, Checker, Solver, Tool, Agent} }
 func features() []string { return []string{Streaming, HostCalls, Mux, HotSwap} }
 
-// ProfilesOf gives the profiles that a plugin has to pass, by what it says
-// about itself: there is no other way to choose or to leave one out.
+// ProfilesOf returns the profiles that a plugin must pass. They follow from its
+// description alone.
 func ProfilesOf(d contract.Description) []string {
 	all := []string{Core}
 	for _, kind := range kinds() {
@@ -52,11 +52,11 @@ func ProfilesOf(d contract.Description) []string {
 	return all
 }
 
-// streams reports whether a capability says that it streams, as it may without the
-// feature.
+// streams reports whether a capability declares that it streams, which it may
+// without the feature.
 func streams(c contract.Capability) bool { return c.Streams }
 
-// profileOf is the profile that the id of a check begins with.
+// profileOf returns the profile in the id of a check.
 func profileOf(id string) string {
 	profile, _, _ := strings.Cut(id, "/")
 	return profile

@@ -19,8 +19,8 @@ type question struct {
 	at         place
 }
 
-// place is where in a run a call is made, both counted from 1. The zero value is the
-// place of a call that has the run "conformance" to itself.
+// place is the position of a call: run and node, both counted from 1. The zero
+// value is a call alone in the run "conformance".
 type place struct{ run, node int }
 
 func (q question) String() string {
@@ -38,8 +38,9 @@ func (q question) request() edn.Value {
 // name is the run and the trace of a place.
 func (p place) name() string { return fmt.Sprintf("conformance-run-%d", p.run) }
 
-// fill gives a call the context that a host gives it at the place: calls of one run
-// share the run and the trace, and each has its own node, path, id and effect key.
+// fill sets the context that a host gives a call at the place: calls of one run
+// share the run and the trace, and each has its own node, path, id and effect
+// key.
 func (p place) fill(call *wire.CallContext) {
 	call.Run, call.Node = p.name(), fmt.Sprintf("n%d", p.node)
 	call.Path = edn.Vector(edn.Int(int64(p.node)))
@@ -48,7 +49,7 @@ func (p place) fill(call *wire.CallContext) {
 	call.TraceParent = fmt.Sprintf("00-%032x-%016x-01", p.run, p.node)
 }
 
-// questions are every intent of every capability, or of those of a kind.
+// questions returns every intent of every capability, or of those of a kind.
 func (b *bench) questions(d contract.Description, ofKind ...string) []question {
 	var all []question
 	for _, c := range d.Capabilities {
@@ -66,7 +67,7 @@ func (b *bench) questions(d contract.Description, ofKind ...string) []question {
 	return all
 }
 
-// answer is what a question got.
+// answer is the answer to a question.
 type answer struct {
 	question
 	response edn.Value // the envelope
@@ -74,7 +75,7 @@ type answer struct {
 	deltas   []edn.Value
 }
 
-// context is the call context of a question, with a deadline.
+// context returns the call context of a question, with a deadline.
 func (b *bench) context(q question) wire.CallContext {
 	call := b.callContext(q.capability)
 	call.Deadline = time.Now().Add(b.call)
@@ -84,7 +85,7 @@ func (b *bench) context(q question) wire.CallContext {
 	return call
 }
 
-// ask makes a call. An error is what the plugin sent, or what happened to the
+// ask makes a call. The error is the one that the plugin sent, or one of the
 // connection.
 func (b *bench) ask(ctx context.Context, in Instance, q question) (answer, error) {
 	a := answer{question: q}
@@ -104,7 +105,7 @@ func (b *bench) ask(ctx context.Context, in Instance, q question) (answer, error
 	return a, nil
 }
 
-// value makes a call that has to be answered with a value.
+// value makes a call that must be answered with a value.
 func (b *bench) value(ctx context.Context, in Instance, q question) (answer, error) {
 	a, err := b.ask(ctx, in, q)
 	switch {
@@ -118,8 +119,8 @@ func (b *bench) value(ctx context.Context, in Instance, q question) (answer, err
 	return a, nil
 }
 
-// values asks every question about the capabilities of a kind and hands each
-// answer to check. A plugin without such a capability fails.
+// values asks every question about the capabilities of a kind and passes each
+// answer to check. It fails for a plugin without such a capability.
 func (b *bench) values(ctx context.Context, kind string, check func(answer) error) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
@@ -141,7 +142,7 @@ func (b *bench) values(ctx context.Context, kind string, check func(answer) erro
 	return nil
 }
 
-// wordOf reads a keyword, or the text that stands for one in JSON.
+// wordOf returns a keyword, or the text that represents one in JSON.
 func wordOf(v edn.Value) string {
 	if s, ok := v.AsKeyword(); ok {
 		return s

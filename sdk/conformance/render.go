@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JSON is the report as a JSON document, indented.
+// JSON returns the report as an indented JSON document.
 func (r Report) JSON() ([]byte, error) {
 	text, err := edn.WriteJSON(r.Value())
 	if err != nil {
@@ -62,9 +62,9 @@ type junitProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit is the report as JUnit XML: one suite for each profile. A failure that
-// the baseline knows stays a passed case with the failure in its output, since
-// the format has no word for it but "skipped", which nothing here is.
+// JUnit returns the report as JUnit XML: one suite per profile. A failure in
+// the baseline is a passed case with the failure in its output, because the
+// only alternative of the format is "skipped".
 func (r Report) JUnit() ([]byte, error) {
 	all := junitSuites{Name: "ferment conform " + r.Plugin, Time: seconds(r.Took)}
 	for _, profile := range r.checked() {
@@ -95,7 +95,14 @@ func (r Report) JUnit() ([]byte, error) {
 		c := junitCase{Class: "baseline", Name: "stale", Time: "0.000", Failure: &junitProblem{
 			Type: "stale", Message: "these do not fail any more: take them out of the baseline", Text: strings.Join(stale, "\n"),
 		}}
-		all.Suites = append(all.Suites, junitSuite{Name: "baseline", Tests: 1, Failures: 1, Time: "0.000", Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"), Cases: []junitCase{c}})
+		all.Suites = append(all.Suites, junitSuite{
+			Name:      "baseline",
+			Tests:     1,
+			Failures:  1,
+			Time:      "0.000",
+			Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),
+			Cases:     []junitCase{c},
+		})
 		all.Tests++
 		all.Failures++
 	}
@@ -107,7 +114,8 @@ func (r Report) JUnit() ([]byte, error) {
 }
 
 func (r Report) junitCase(res Result) junitCase {
-	c := junitCase{Class: strings.ReplaceAll(res.Check.ID[:strings.LastIndex(res.Check.ID, "/")], "/", "."), Name: res.Check.ID, Time: seconds(res.Took)}
+	c := junitCase{Class: strings.ReplaceAll(res.Check.ID[:strings.LastIndex(res.Check.ID, "/")], "/", "."),
+		Name: res.Check.ID, Time: seconds(res.Took)}
 	if res.Status == Pass {
 		return c
 	}
@@ -124,7 +132,7 @@ func (r Report) junitCase(res Result) junitCase {
 	return c
 }
 
-// Explain is everything about a result that is no pass, for people.
+// Explain returns the details of a result that did not pass, for people.
 func (r Report) Explain(res Result) string {
 	var b strings.Builder
 	for _, id := range res.Check.Requirements {
@@ -141,7 +149,7 @@ func (r Report) Explain(res Result) string {
 	return strings.Map(printable, b.String())
 }
 
-// printable drops what XML 1.0 cannot carry.
+// printable drops the characters that XML 1.0 does not permit.
 func printable(c rune) rune {
 	if c == '\t' || c == '\n' || (c >= 0x20 && c != 0xfffe && c != 0xffff) {
 		return c
@@ -156,8 +164,8 @@ func oneLine(text string) string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// Markdown is the report as a page: the verdict, a table of the profiles, and
-// every check that did not pass.
+// Markdown returns the report as a page: the verdict, a table of the profiles,
+// and every check that did not pass.
 func (r Report) Markdown() []byte {
 	var b bytes.Buffer
 	name := strings.TrimSpace(r.Plugin + " " + r.Version)
@@ -165,7 +173,8 @@ func (r Report) Markdown() []byte {
 		name = "a plugin that does not say what it is"
 	}
 	fmt.Fprintf(&b, "# Conformance of %s: %s\n\n", name, r.Outcome())
-	fmt.Fprintf(&b, "Suite %s, protocol revision %d, %s, seed %d, %d ms.\n", r.Suite, r.Protocol, r.Platform, r.Seed, r.Took.Milliseconds())
+	fmt.Fprintf(&b, "Suite %s, protocol revision %d, %s, seed %d, %d ms.\n", r.Suite, r.Protocol, r.Platform, r.Seed,
+		r.Took.Milliseconds())
 	if r.Hash != "" {
 		fmt.Fprintf(&b, "Program `%s`.\n", r.Hash)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReportVersion is the version of the report as data. Within one version keys
+// ReportVersion is the version of the report format. Within one version keys
 // are only added.
 const ReportVersion = 1
 
-// Report is the outcome of a run.
+// Report is the report of a run.
 type Report struct {
 	Suite    string
 	Protocol int
@@ -24,32 +24,31 @@ type Report struct {
 
 	Plugin  string // as described, empty if unknown
 	Version string
-	// Command is that of the options. Hash is what names the program; whoever
-	// starts the run fills it in.
+	// Command is that of the options. Hash identifies the program; the caller
+	// of Run sets it.
 	Command CommandLine
 	Hash    string
 
-	// Profiles are those that were checked.
+	// Profiles are the checked profiles.
 	Profiles []string
 	Results  []Result
-	// Baseline is what was known to fail; nil if there was none.
+	// Baseline lists the checks known to fail; nil without one.
 	Baseline *Baseline
 }
 
-// CommandLine is how "ferment conform" was called.
+// CommandLine is the command line of "ferment conform".
 type CommandLine struct {
-	// Flags are those that a second call needs as well, Program is what
-	// follows "--".
+	// Flags are those to repeat in a second call, Program is what follows "--".
 	Flags, Program []string
-	// Verb is set instead if something else than a plugin was checked.
+	// Verb is set instead if something other than a plugin was checked.
 	Verb string
 }
 
-// Failed counts the results that are no pass.
+// Failed counts the results that did not pass.
 func (r Report) Failed() int { return len(r.Results) - r.count(Pass, "") }
 
-// Blocked gives the ids of the checks that were not made because of what another
-// one says, by that one, and those others in the order of the report.
+// Blocked returns the ids of the checks that another failed check prevented, by
+// that check, and those checks in the order of the report.
 func (r Report) Blocked() (by []string, ids map[string][]string) {
 	ids = map[string][]string{}
 	for _, res := range r.Results {
@@ -75,14 +74,14 @@ func (r Report) count(s Status, profile string) int {
 	return n
 }
 
-// checked are the profiles of which a check was taken.
+// checked returns the profiles with at least one result.
 func (r Report) checked() []string {
 	return slices.DeleteFunc(slices.Clone(r.Profiles), func(p string) bool {
 		return r.count(Pass, p)+r.count(Fail, p)+r.count(Fault, p) == 0
 	})
 }
 
-// Unexpected gives the failures that the baseline does not know.
+// Unexpected returns the failures that are not in the baseline.
 func (r Report) Unexpected() []Result {
 	var all []Result
 	for _, res := range r.Results {
@@ -93,9 +92,8 @@ func (r Report) Unexpected() []Result {
 	return all
 }
 
-// Outcome is the verdict of the run: Fault if the harness failed, Fail if a
-// check failed that is not known to, if the baseline is stale, or if nothing
-// was checked, and else Pass.
+// Outcome is the verdict of the run: Fault if the harness failed, Fail on an
+// unexpected failure, a stale baseline or a run without checks, else Pass.
 func (r Report) Outcome() Status {
 	switch {
 	case r.count(Fault, "") > 0:
@@ -106,8 +104,8 @@ func (r Report) Outcome() Status {
 	return Pass
 }
 
-// Stale gives the entries of the baseline that are not true any more: the check
-// passes, or there is no such check.
+// Stale returns the entries of the baseline whose check passed or does not
+// exist.
 func (r Report) Stale() []string {
 	if r.Baseline == nil {
 		return nil
@@ -123,8 +121,8 @@ func (r Report) Stale() []string {
 	return stale
 }
 
-// Reproduce is the command that takes one check again. It is empty if it is
-// not known how the plugin was started.
+// Reproduce returns the command that runs one check again. It is empty if the
+// command line is unknown.
 func (r Report) Reproduce(id string) string {
 	switch {
 	case r.Command.Verb != "":
@@ -132,7 +130,8 @@ func (r Report) Reproduce(id string) string {
 	case len(r.Command.Program) == 0:
 		return ""
 	}
-	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run", "^" + id + "$"}
+	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run",
+		"^" + id + "$"}
 	words = slices.Concat(words, r.Command.Flags, []string{"--"}, r.Command.Program)
 	for i, word := range words {
 		words[i] = shellWord(word)
@@ -140,7 +139,7 @@ func (r Report) Reproduce(id string) string {
 	return strings.Join(words, " ")
 }
 
-// Value is the report as data, the form of its JSON.
+// Value returns the report as data, in the form of its JSON.
 func (r Report) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("report/v", edn.Int(ReportVersion))

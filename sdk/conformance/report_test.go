@@ -18,7 +18,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// example is a report with one check of each status, the second failure known.
+// example is a report with one check of each status; the second failure is in
+// the baseline.
 func example() Report {
 	check := func(id string) Check {
 		for _, c := range Checks() {
@@ -55,8 +56,7 @@ func golden(t *testing.T, name string, got []byte) {
 	assert.Equal(t, string(want), string(got), "run this test with -update")
 }
 
-// CONF-006: the forms of a report do not change by accident, and each is what
-// it says it is.
+// CONF-006: the formats of a report are stable, and each is valid.
 func TestReportForms(t *testing.T) {
 	r := example()
 	text, err := r.JSON()
@@ -92,7 +92,7 @@ func TestReportFitsItsSchema(t *testing.T) {
 	}
 }
 
-// CONF-001: what a run comes to.
+// CONF-001: the outcome of a run.
 func TestOutcome(t *testing.T) {
 	pass := Result{Check: Check{ID: "core/a/b"}, Status: Pass}
 	fail := Result{Check: Check{ID: "core/cancel/stops"}, Status: Fail}
@@ -115,14 +115,14 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// The command that takes a check again can be given to a shell.
+// The command of Reproduce can be passed to a shell.
 func TestReproduce(t *testing.T) {
 	assert.Equal(t, `ferment conform --seed 18446744073709551615 --profile judge --run '^judge/verdict/form$' --config '{:a 1}' -- '/bin/it'\''s' x`, example().Reproduce("judge/verdict/form"))
 	assert.Equal(t, `ferment conform host --run '^host/x/y$'`, Report{Command: CommandLine{Verb: "host"}}.Reproduce("host/x/y"))
 	assert.Empty(t, Report{}.Reproduce("core/a/b"))
 }
 
-// A baseline has one id on each line; what is none is told with its line.
+// A baseline has one id per line; an error names the line.
 func TestParseBaseline(t *testing.T) {
 	b, err := ParseBaseline("# known\ncore/a/b # why\n\n  core/c/d\n")
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestParseBaseline(t *testing.T) {
 	}
 }
 
-// A samples file is read whole or refused with the entry at fault.
+// A samples file is read completely, or rejected with the entry at fault.
 func TestReadSamples(t *testing.T) {
 	var o Options
 	require.NoError(t, o.ReadSamples(edn.MustRead(`{:a/b {:x 1} :slow {:capability :c/d :input {:y 2}} :answers {:model/chat {:text "z"}}}`)))
@@ -148,12 +148,12 @@ func TestReadSamples(t *testing.T) {
 	assert.Equal(t, `{:y 2}`, o.Slow.Input.String())
 	assert.Equal(t, `{:text "z"}`, o.Answers["model/chat"].String())
 	for text, says := range map[string]string{
-		`{"a/b" {}}`:       `"a/b" is no keyword`,
-		`{:ab {}}`:         ":ab is no name of a capability or an intent",
+		`{"a/b" {}}`:       `"a/b" is not a keyword`,
+		`{:ab {}}`:         ":ab is not the name of a capability or an intent",
 		`{:a/b 7}`:         ":a/b is 7: expected the input, a map",
 		`{:slow {}}`:       ":slow is {}",
 		`{:answers 7}`:     ":answers is 7",
-		`{:answers {7 8}}`: "7 is no keyword",
+		`{:answers {7 8}}`: "7 is not a keyword",
 	} {
 		err := new(Options).ReadSamples(edn.MustRead(text))
 		require.Error(t, err, text)
@@ -161,8 +161,7 @@ func TestReadSamples(t *testing.T) {
 	}
 }
 
-// A cancelled run is no verdict about the plugin, and neither is a fault of the
-// harness.
+// A cancelled run has no verdict, and neither has a fault of the harness.
 func TestCancelledRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := 0
@@ -180,9 +179,8 @@ func TestCancelledRun(t *testing.T) {
 	assert.Equal(t, "no room", res.Observed)
 }
 
-// The profiles follow from what the plugin says; one that was asked for and
-// that the plugin does not come under fails, and is not passed by for lack of
-// anything to check.
+// The profiles follow from the description; a requested profile that does not
+// apply to the plugin fails and is not skipped.
 func TestProfileThatDoesNotApply(t *testing.T) {
 	report := Run(t.Context(), InProcess(sound()), Options{Profiles: []string{Judge, HostCalls, Streaming}})
 	assert.Equal(t, []string{Judge, Streaming, HostCalls}, report.Profiles)

@@ -9,5 +9,5 @@ import (
 //go:embed report.edn
 var reportSchema string
 
-// ReportSchema is the schema of [Report.Value] in version [ReportVersion].
+// ReportSchema returns the schema of [Report.Value] in version [ReportVersion].
 func ReportSchema() edn.Value { return edn.MustRead(reportSchema) }

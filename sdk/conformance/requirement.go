@@ -1,20 +1,20 @@
 package conformance
 
-// Requirement is one thing that a plugin must do. Within one protocol revision
-// a requirement never changes and never goes; new ones get new ids.
+// Requirement is one rule for plugins. Within one protocol revision a
+// requirement is neither changed nor removed; new ones get new ids.
 type Requirement struct {
-	// ID names the subject and counts from 001.
+	// ID is the subject and a number from 001.
 	ID string
 	// Profile is the profile that the requirement belongs to.
 	Profile string
-	// Spec are the rules of the specification that the requirement is made of.
+	// Spec are the rules of the specification that it is derived from.
 	Spec []string
 	// Text is the requirement in one sentence.
 	Text string
 }
 
-// Requirements gives every requirement on a plugin of protocol revision 1, in
-// the order of a plugin's life.
+// Requirements returns every requirement of protocol revision 1, in the order
+// of a plugin's life.
 func Requirements() []Requirement {
 	var all []Requirement
 	all = append(all, startRequirements()...)
@@ -26,7 +26,7 @@ func Requirements() []Requirement {
 	return all
 }
 
-// RequirementOf finds a requirement by its id.
+// RequirementOf returns the requirement with an id.
 func RequirementOf(id string) (Requirement, bool) {
 	for _, r := range Requirements() {
 		if r.ID == id {
@@ -36,7 +36,7 @@ func RequirementOf(id string) (Requirement, bool) {
 	return Requirement{}, false
 }
 
-// must makes a requirement; the specification's rules come last.
+// must returns a requirement; the rules of the specification come last.
 func must(profile, id, text string, spec ...string) Requirement {
 	return Requirement{ID: id, Profile: profile, Spec: spec, Text: text}
 }

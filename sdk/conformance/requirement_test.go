@@ -22,8 +22,8 @@ func frozen() string {
 	return filepath.Join("testdata", fmt.Sprintf("requirements-%d.txt", wire.Protocol))
 }
 
-// CONF-002: within one protocol revision a requirement neither changes nor
-// goes, whatever -update says; new ones are added to the file by -update.
+// CONF-002: within one protocol revision a requirement is neither changed nor
+// removed, even with -update; new ones are added to the file by -update.
 func TestRequirementsAreFrozen(t *testing.T) {
 	lines := map[string]string{}
 	for _, r := range Requirements() {
@@ -31,7 +31,7 @@ func TestRequirementsAreFrozen(t *testing.T) {
 		assert.NotContains(t, lines, r.ID, "two requirements have one id")
 		assert.Contains(t, Profiles(), r.Profile, r.ID)
 		assert.NotEmpty(t, r.Spec, r.ID)
-		assert.True(t, strings.HasSuffix(r.Text, "."), "%s is no sentence", r.ID)
+		assert.True(t, strings.HasSuffix(r.Text, "."), "%s is not a sentence", r.ID)
 		lines[r.ID] = fmt.Sprintf("%s\t%s\t%s\t%s", r.ID, r.Profile, strings.Join(r.Spec, " "), r.Text)
 	}
 	text, err := os.ReadFile(frozen())
@@ -58,8 +58,8 @@ func TestRequirementsAreFrozen(t *testing.T) {
 	assert.Empty(t, added, "run this test with -update to add what is new")
 }
 
-// CONF-002: the table of requirements and their checks is current, and there is
-// no requirement without a check.
+// CONF-002: the table of requirements and their checks is current, and every
+// requirement has a check.
 func TestEveryRequirementHasACheck(t *testing.T) {
 	checks := map[string][]string{}
 	for _, c := range Checks() {

@@ -14,46 +14,44 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Options change what Run does. The zero value runs every check of the
-// profiles that the plugin has to pass.
+// Options configure Run. The zero value runs every check of the profiles that
+// the plugin must pass.
 type Options struct {
-	// Profiles are the profiles to check instead of those that follow from the
-	// description. A profile that the plugin does not come under fails.
+	// Profiles replaces the profiles that follow from the description. A
+	// profile that does not apply to the plugin fails.
 	Profiles []string
-	// Config is the configuration of the plugin, secrets as nil; nil for {}.
+	// Config is the configuration of the plugin, secrets as nil; nil: {}.
 	Config edn.Value
 	// Secrets is a map from the path of a secret to its text.
 	Secrets edn.Value
 	// Samples are inputs that are answered with a value, by the id of a
-	// capability or by the name of an intent; the intent comes first. Without
-	// one an input is made up from the schema.
+	// capability or by the name of an intent; the intent takes precedence.
+	// Without a sample the input is generated from the schema.
 	Samples map[string]edn.Value
-	// Slow is a capability and an input for which it works for a second or
-	// more if nobody stops it. Without it, cancelling is checked on calls that
-	// may be over by then.
+	// Slow is a capability and an input for which it works for a second or more
+	// unless it is cancelled. Without it, cancellation is tested on calls that
+	// may end too early.
 	Slow *Sample
-	// Answers are what the host answers when the plugin asks it, by intent.
+	// Answers are the answers of the host to calls of the plugin, by intent.
 	Answers map[string]edn.Value
-	// Scope is what calls may touch, by effect; nil for no statement.
+	// Scope is what calls may touch, by effect; nil: not stated.
 	Scope edn.Value
-	// Only restricts the run to ids that match; nil for all.
+	// Only restricts the run to matching ids; nil: all.
 	Only *regexp.Regexp
 	// Seed makes the choices of a run repeatable; 0 picks one.
 	Seed uint64
-	// Host answers what the plugin asks; nil for one per instance that has
-	// Answers.
+	// Host answers calls of the plugin; nil: one per instance, with Answers.
 	Host wire.Host
-	// Process takes the checks that need a process of the plugin's own, if the
-	// target has none; nil: those checks fail.
+	// Process runs the checks that need a separate process, if the target has
+	// none; nil: those checks fail.
 	Process Target
-	// Command is how the run was started, for the report.
+	// Command is the command line of the run, for the report.
 	Command CommandLine
-	// OnStart and OnResult, if set, see each check when it begins and when it
-	// is over.
+	// OnStart and OnResult, if set, are called when a check begins and ends.
 	OnStart  func(Check)
 	OnResult func(Result)
 
-	// Patience multiplies how long the plugin may take for what it does; 0 is 1.
+	// Patience multiplies the time limits for the plugin; 0 is 1.
 	Patience float64
 }
 
@@ -63,17 +61,16 @@ type Sample struct {
 	Input      edn.Value
 }
 
-// checkLimit bounds one check, so that a plugin that hangs costs a known time.
+// checkLimit bounds one check, so that a hanging plugin costs a known time.
 const checkLimit = 30 * time.Second
 
-// long is how long something may take that takes d at most on a machine with
-// nothing else to do.
+// long scales a duration by Patience.
 func (o Options) long(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * max(1, o.Patience))
 }
 
-// Run takes the checks one after the other. ctx cancels the rest of the run;
-// checks that were not taken are faults.
+// Run runs the checks in sequence. ctx cancels the rest of the run; checks that
+// did not run are faults.
 func Run(ctx context.Context, target Target, opts Options) Report {
 	if opts.Seed == 0 {
 		opts.Seed = rand.Uint64()
@@ -101,14 +98,14 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 	return report
 }
 
-// RunCheck takes one check by itself.
+// RunCheck runs one check by itself.
 func RunCheck(ctx context.Context, target Target, check Check, opts Options) Result {
 	result, _ := take(ctx, target, check, opts, checkLimit, func(*bench) {})
 	return result
 }
 
-// take takes a check within a limit on a bench that know has seen before. used
-// reports whether it called an instance that other checks had called.
+// take runs a check within a limit; know prepares the bench. used reports whether
+// the check called an instance that earlier checks had called.
 func take(
 	ctx context.Context, target Target, check Check, opts Options, limit time.Duration, know func(*bench),
 ) (result Result, used bool) {
@@ -139,7 +136,7 @@ func take(
 	return b.result(ctx, check, err, time.Since(began)), b.used
 }
 
-// result makes a verdict of what a check returned.
+// result converts the error of a check into a result.
 func (b *bench) result(ctx context.Context, check Check, err error, took time.Duration) Result {
 	out := Result{Check: check, Status: Pass, Took: took}
 	if err == nil {
@@ -166,7 +163,7 @@ func (b *bench) result(ctx context.Context, check Check, err error, took time.Du
 	return out
 }
 
-// guard keeps a panic of a check from ending the run.
+// guard recovers a panic of a check.
 func (b *bench) guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

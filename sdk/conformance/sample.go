@@ -9,16 +9,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// sampleDepth bounds what is made up for a schema that refers to itself.
+// sampleDepth bounds the values generated for recursive schemas.
 const sampleDepth = 8
 
-// input is what a capability is called with under its first intent.
+// input returns the input of a capability for its first intent.
 func (b *bench) input(d contract.Description, c contract.Capability) edn.Value {
 	return b.inputFor(d, c, firstIntent(c))
 }
 
-// inputFor is what a capability is called with under an intent: the sample of
-// the run, or the smallest value that its schema asks for.
+// inputFor returns the input of a capability for an intent: the sample of the
+// run, or the smallest value that fits its schema.
 func (b *bench) inputFor(d contract.Description, c contract.Capability, intent string) edn.Value {
 	for _, name := range []string{intent, c.ID} {
 		if v, ok := b.opts.Samples[name]; ok {
@@ -33,8 +33,7 @@ func (b *bench) inputFor(d contract.Description, c contract.Capability, intent s
 	return v
 }
 
-// firstIntent is the intent under which a capability is called where one will
-// do.
+// firstIntent returns the intent of a capability where any one will do.
 func firstIntent(c contract.Capability) string {
 	if len(c.Intents) > 0 {
 		return c.Intents[0]
@@ -42,7 +41,7 @@ func firstIntent(c contract.Capability) string {
 	return "text/respond"
 }
 
-// schemasOf are the schemas that a description may name.
+// schemasOf returns the schemas that a description may name.
 func schemasOf(d contract.Description) map[string]edn.Value {
 	named := schema.Builtin()
 	for name, form := range d.Schemas {
@@ -51,8 +50,8 @@ func schemasOf(d contract.Description) map[string]edn.Value {
 	return named
 }
 
-// made makes a small value that fits the schema, as far as that can be seen
-// without understanding regular expressions: strings are one letter.
+// made generates a small value that fits the schema, without support for
+// regular expressions: strings are one letter.
 func made(named map[string]edn.Value, form edn.Value, depth int) edn.Value {
 	if depth == 0 {
 		return edn.Nil()
@@ -139,7 +138,7 @@ func madeSome(named map[string]edn.Value, form edn.Value, args []edn.Value, dept
 	return all
 }
 
-// properties is the map after the head of a form or entry.
+// properties returns the map after the head of a form or entry.
 func properties(form edn.Value) edn.Value {
 	if p, ok := form.Nth(1); ok && p.Kind() == edn.KindMap {
 		return p
@@ -166,7 +165,7 @@ func first(values []edn.Value) edn.Value {
 	return values[0]
 }
 
-// request is an envelope as a host sends it.
+// request returns an envelope as a host sends it.
 func request(c contract.Capability, input edn.Value) edn.Value {
 	return requestFor(c, firstIntent(c), input)
 }
@@ -181,14 +180,14 @@ func requestFor(c contract.Capability, intent string, input edn.Value) edn.Value
 	)
 }
 
-// callContext is the context of a call with the scope of the run.
+// callContext returns the context of a call with the scope of the run.
 func (b *bench) callContext(c contract.Capability) wire.CallContext {
 	call := callContext(c)
 	call.Scope = b.opts.Scope
 	return call
 }
 
-// callContext is the context of a call of run.
+// callContext returns the context of a call of run.
 func callContext(c contract.Capability) wire.CallContext {
 	return wire.CallContext{
 		Run: "conformance", Node: "n", Path: edn.Vector(edn.Int(0)), Attempt: 1,

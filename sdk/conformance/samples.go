@@ -6,20 +6,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReadSamples takes the samples of a run from a map, as a samples file holds
-// it: an input under the qualified name of each capability or intent, and under
-// plain names
+// ReadSamples adds the samples of a samples file to o: an input under the
+// qualified name of each capability or intent, and under plain names
 //
 //	:slow     {:capability :a/b :input {..}}, see Slow
 //	:answers  {:an/intent {..}}, see Answers
 //	:scope    {:an/effect {..}}, see Scope
 //
-// It adds to what o has. The error names the entry at fault.
+// The error names the entry at fault.
 func (o *Options) ReadSamples(v edn.Value) error {
 	for key, entry := range v.Entries() {
 		name, ok := key.AsKeyword()
 		if !ok {
-			return fmt.Errorf("%s is no keyword: expected the name of a capability or an intent, :slow, :answers or :scope", key)
+			return fmt.Errorf("%s is not a keyword: expected the name of a capability or an intent, :slow, :answers or :scope", key)
 		}
 		switch {
 		case name == "slow":
@@ -40,12 +39,12 @@ func (o *Options) ReadSamples(v edn.Value) error {
 			for intent, out := range entry.Entries() {
 				word, ok := intent.AsKeyword()
 				if !ok {
-					return fmt.Errorf(":answers: %s is no keyword: expected the name of an intent", intent)
+					return fmt.Errorf(":answers: %s is not a keyword: expected the name of an intent", intent)
 				}
 				o.Answers[word] = out
 			}
 		case key.Namespace() == "":
-			return fmt.Errorf("%s is no name of a capability or an intent: expected a qualified keyword, :slow, :answers or :scope", key)
+			return fmt.Errorf("%s is not the name of a capability or an intent: expected a qualified keyword, :slow, :answers or :scope", key)
 		case !entry.IsMap():
 			return fmt.Errorf("%s is %s: expected the input, a map", key, cut(entry.String()))
 		default:

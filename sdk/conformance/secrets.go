@@ -8,10 +8,10 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// secretsOf are the texts that a report must not show: those of the
-// configuration that the plugin's schema marks, and those given as secrets. What
-// the schema marks is known once the plugin has said what it is, and before that
-// it has not been given any.
+// secretsOf returns the texts that a report must not show: those of the
+// configuration that the plugin's schema marks, and those given as secrets. The
+// marks are known once the plugin has described itself; before that it has
+// received no secrets.
 func secretsOf(described edn.Value, opts Options) *words.Secrets {
 	hidden := map[string]string{}
 	hide := func(_ []edn.Value, v edn.Value) edn.Value {
@@ -34,7 +34,7 @@ func secretsOf(described edn.Value, opts Options) *words.Secrets {
 	return words.NewSecrets(hidden)
 }
 
-// without gives the result with no secret in it.
+// without returns the result with all secrets redacted.
 func (r Result) without(secrets *words.Secrets) Result {
 	r.Observed, r.Expected = secrets.Replace(r.Observed), secrets.Replace(r.Expected)
 	r.Evidence = replaced(secrets, r.Evidence)

@@ -10,27 +10,28 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Session takes the checks of one plugin, one after the other, and remembers how
-// far the plugin gets: if it does not start, does not say what it is, or cannot be
-// configured, one check says so and those that would only meet the same obstacle
-// are not made. They fail, and [Result.Blocked] names the one that says why. Checks
-// that only make calls share an instance. A Session is for one goroutine; Close ends it.
+// Session runs the checks of one plugin in sequence and records how far the
+// plugin gets: if it does not start, does not describe itself, or cannot be
+// configured, one check reports that and the checks that would fail for the
+// same reason do not run. They fail, and [Result.Blocked] names that check. Checks
+// that only make calls share an instance. A Session is not safe for concurrent use;
+// Close ends it.
 type Session struct {
 	target   Target
 	opts     Options
 	plugin   contract.Description
 	profiles []string
-	early    map[string]Result // of checks that were taken before their turn
+	early    map[string]Result // of checks that ran before their turn
 	obstacle *obstacle
 	hangs    bool // calls of the plugin do not end
 	secrets  *words.Secrets
 
-	described string // what the first instance said of itself
+	described string // description of the first instance
 	loan      loan
 }
 
-// Open starts the plugin once, to learn which profiles it comes under and how far
-// it gets. ctx bounds that.
+// Open starts the plugin once, to determine its profiles and how far it gets.
+// ctx bounds that.
 func Open(ctx context.Context, target Target, opts Options) *Session {
 	s := &Session{target: target, opts: opts, early: map[string]Result{}}
 	reached := s.probe(ctx)
@@ -39,7 +40,7 @@ func Open(ctx context.Context, target Target, opts Options) *Session {
 	if len(s.profiles) == 0 {
 		s.profiles = ProfilesOf(s.plugin)
 	}
-	// The order of the report does not depend on that of the wishes.
+	// The order of the report does not depend on the order of opts.Profiles.
 	wanted := s.profiles
 	s.profiles = slices.DeleteFunc(slices.Clone(Profiles()), func(p string) bool { return !slices.Contains(wanted, p) })
 	if reached != everything && ctx.Err() == nil {
@@ -48,23 +49,23 @@ func Open(ctx context.Context, target Target, opts Options) *Session {
 	return s
 }
 
-// Plugin is what the plugin said about itself; empty if it did not.
+// Plugin returns the description of the plugin; empty if it has none.
 func (s *Session) Plugin() contract.Description { return s.plugin }
 
-// Profiles are those that are checked.
+// Profiles returns the profiles to check.
 func (s *Session) Profiles() []string { return s.profiles }
 
-// Checks are those to take, in the order in which they are reported.
+// Checks returns the checks to run, in the order in which they are reported.
 func (s *Session) Checks() []Check {
 	return slices.DeleteFunc(ChecksOf(s.profiles...), func(c Check) bool {
 		return s.opts.Only != nil && !s.opts.Only.MatchString(c.ID)
 	})
 }
 
-// Close stops the plugin. No check may be taken afterwards.
+// Close stops the shared instance. No check may run afterwards.
 func (s *Session) Close() { s.loan.end() }
 
-// Take takes one check. Its result shows no secret of the configuration.
+// Take runs one check. Its result contains no secret of the configuration.
 func (s *Session) Take(ctx context.Context, check Check) Result {
 	if result, ok := s.early[check.ID]; ok {
 		delete(s.early, check.ID)
@@ -84,7 +85,7 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 	return result.without(s.secrets)
 }
 
-// past gives a bench what is known of the plugin.
+// past initializes a bench with what is known of the plugin.
 func (s *Session) past(b *bench) {
 	b.obstacle, b.described, b.loan = s.obstacle, s.described, &s.loan
 	if s.hangs {
@@ -92,7 +93,7 @@ func (s *Session) past(b *bench) {
 	}
 }
 
-// stage is how far a plugin gets on the way to its first answer.
+// stage is a step on the way to the first answer of a plugin.
 type stage int
 
 const (
@@ -105,7 +106,7 @@ const (
 	everything
 )
 
-// tell are the checks that say of a stage that the plugin does not get over it.
+// tell returns the checks that report a failure at a stage.
 func (s stage) tell() []string {
 	return map[stage][]string{
 		starting:    {"core/start/certificate", "core/describe/bare"},
@@ -117,24 +118,24 @@ func (s stage) tell() []string {
 	}[s]
 }
 
-// obstacle is a stage that a plugin does not get over, and the check that says so.
+// obstacle is a stage at which a plugin fails, and the check that reports it.
 type obstacle struct {
 	at    stage
 	check string
 }
 
-// The times of a plugin that gets stuck. That it does is seen twice, the second
-// time with more patience; after that nobody waits for it long.
+// Time limits for a plugin that gets stuck. The failure is observed twice, the
+// second time with more patience; after that the limits are short.
 const (
 	probeLimit   = 10 * time.Second // for each stage, first
-	confirmLimit = 20 * time.Second // for the check that tells it
+	confirmLimit = 20 * time.Second // for the check that reports it
 	blockedLimit = 5 * time.Second  // for each of the others
-	probeCall    = 5 * time.Second  // for a first call, whose duration is the plugin's business
-	hangingCall  = time.Second      // for calls of a plugin that let two hang
+	probeCall    = 5 * time.Second  // for a first call, of arbitrary duration
+	hangingCall  = time.Second      // for calls of a plugin on which two calls hung
 )
 
-// probe takes the plugin as far as it gets and gives the stage that it does not
-// get over, or everything.
+// probe runs the plugin through the stages and returns the one at which it
+// fails, or everything.
 func (s *Session) probe(ctx context.Context) (at stage) {
 	b := newBench(s.target, s.opts)
 	defer b.cleanUp()
@@ -160,7 +161,8 @@ func (s *Session) probe(ctx context.Context) (at stage) {
 			return want("at least one capability", "none")
 		}
 		at = configuring
-		if _, err := within(ctx, s.opts.long(probeLimit), func(ctx context.Context) (any, error) { return b.configure(ctx, in) }); err != nil {
+		if _, err := within(ctx, s.opts.long(probeLimit),
+			func(ctx context.Context) (any, error) { return b.configure(ctx, in) }); err != nil {
 			return err
 		}
 		at = readying
@@ -173,13 +175,13 @@ func (s *Session) probe(ctx context.Context) (at stage) {
 	switch {
 	case err == nil:
 		return everything
-	case errors.As(err, new(*fault)): // says nothing about the plugin
+	case errors.As(err, new(*fault)): // not a fault of the plugin
 		return everything
 	}
 	return at
 }
 
-// probeCall makes one call and fails if it does not end, whatever it ends in.
+// probeCall makes one call and fails if it does not end, in whatever result.
 func (s *Session) probeCall(ctx context.Context, b *bench, in Instance) error {
 	c := s.plugin.Capabilities[0]
 	limit := s.opts.long(probeCall)
@@ -192,8 +194,8 @@ func (s *Session) probeCall(ctx context.Context, b *bench, in Instance) error {
 	return want("a call ends", "it does not within %s", limit)
 }
 
-// confirm takes the check that tells that the plugin does not get over a stage.
-// If it fails too, that is so.
+// confirm runs the check that reports the failure at a stage. If that fails
+// too, the obstacle is recorded.
 func (s *Session) confirm(ctx context.Context, at stage) {
 	for _, check := range s.Checks() {
 		if !slices.Contains(at.tell(), check.ID) || (check.Process && !startsProcesses(s.target)) {
@@ -220,15 +222,15 @@ func within[T any](ctx context.Context, limit time.Duration, do func(ctx context
 	return do(ctx)
 }
 
-// blocked is the error of a check that meets an obstacle which another check
-// tells of.
+// blocked is the error of a check that fails for a reason that another check
+// reports.
 type blocked struct{ by string }
 
 func (e *blocked) Error() string {
 	return "not made: the plugin does not get this far, see " + e.by
 }
 
-// blocked is the obstacle that the plugin is known not to get over at a stage.
+// blocked returns the obstacle that is recorded for a stage.
 func (b *bench) blocked(at stage) error {
 	if b.obstacle != nil && b.obstacle.at == at {
 		return &blocked{by: b.obstacle.check}

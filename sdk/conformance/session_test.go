@@ -15,9 +15,9 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 )
 
-// CONF-001, CONF-006: of a plugin that does not get as far as a call one check says
-// so, with what the program wrote, and those that would only meet the same are not
-// made: they fail at once and name the one that tells.
+// CONF-001, CONF-006: if a plugin does not reach its first call, one check
+// reports that with the output of the program, and the checks that would fail
+// for the same reason do not run: they fail at once and name that check.
 func TestPluginThatDoesNotGetFar(t *testing.T) {
 	type settings struct {
 		Model string `edn:"model"`
@@ -38,7 +38,7 @@ func TestPluginThatDoesNotGetFar(t *testing.T) {
 		tells    string
 		observed string
 		evidence string
-		made     string // one that is made all the same
+		made     string // one that runs all the same
 	}{
 		"it ends":     {Process([]string{"/bin/sh", "-c", "echo no module named grpc >&2; exit 7"}, nil), "core/start/certificate", "it ended before the handshake: exit status 7", "no module named grpc", "core/start/by-hand"},
 		"it prints":   {Process([]string{"/bin/sh", "-c", "echo hello; exec cat"}, nil), "core/start/certificate", `it printed "hello"`, "hello", "core/start/by-hand"},
@@ -77,8 +77,8 @@ func TestPluginThatDoesNotGetFar(t *testing.T) {
 	}
 }
 
-// A plugin whose calls hang is waited for twice; after that each check that asks it
-// is over soon, and says what it saw.
+// A plugin whose calls hang is waited for twice; after that each check that
+// calls it ends soon and reports what it observed.
 func TestPluginThatHangs(t *testing.T) {
 	t.Parallel()
 	p := sound()
@@ -100,7 +100,7 @@ func TestPluginThatHangs(t *testing.T) {
 	}
 }
 
-// A slow start is no obstacle if the check that would tell it succeeds.
+// A slow start is not an obstacle if the check that would report it succeeds.
 func TestObstacleIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := Open(t.Context(), &once{Target: InProcess(sound())}, Options{Seed: 1})
@@ -123,7 +123,7 @@ func (o *once) Start(ctx context.Context) (Instance, error) {
 	return o.Target.Start(ctx)
 }
 
-// What a plugin writes without end does not fill the memory of the harness.
+// An endless log does not fill the memory of the harness.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	var log lineBuffer
@@ -146,8 +146,8 @@ func TestLogIsBounded(t *testing.T) {
 	assert.Equal(t, "x", log.Lines()[len(log.Lines())-1])
 }
 
-// DESCRIBE-002: a plugin that describes itself otherwise after its first start is seen by
-// a session, which remembers what the first instance said.
+// DESCRIBE-002: a session detects a plugin whose description changes after its
+// first start, because it stores the first description.
 func TestDescriptionsOfLaterStarts(t *testing.T) {
 	starts := 0
 	target := InProcessService(Serving{Make: func(log *slog.Logger, level *slog.LevelVar) (Service, error) {

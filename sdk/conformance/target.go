@@ -11,32 +11,32 @@ import (
 
 // Target starts instances of one plugin.
 type Target interface {
-	// Start gives a fresh instance that is not configured. The caller stops it.
+	// Start returns a new instance that is not configured. The caller stops it.
 	Start(ctx context.Context) (Instance, error)
 }
 
 // Instance is one running plugin.
 type Instance interface {
-	// Client speaks to the plugin as a host does.
+	// Client is a client of the plugin as a host uses it.
 	Client() *wire.Client
-	// Conn is the connection itself, for what a host would never send.
+	// Conn is the connection itself, for messages that a host never sends.
 	Conn() grpc.ClientConnInterface
-	// PID is the number of the process; 0 for an instance in this process.
+	// PID is the process id; 0 for an instance in this process.
 	PID() int
-	// Release does what happens when a host is gone: the plugin should end.
+	// Release simulates the death of the host: the plugin should end.
 	Release()
 	// Done is closed when the plugin has ended.
 	Done() <-chan struct{}
-	// Stop ends the instance whatever it is doing and frees what belongs to it.
+	// Stop ends the instance in any state and releases its resources.
 	Stop()
-	// Log gives the lines that the plugin has logged.
+	// Log returns the lines that the plugin has logged.
 	Log() []string
 }
 
-// Reporter is an Instance in a process of its own.
+// Reporter is an Instance in a separate process.
 type Reporter interface {
-	// Report says what is known of the process: of one that has ended all that
-	// it wrote, for which Report waits a moment.
+	// Report returns what is known of the process. For an ended process it
+	// waits a moment for the rest of the output.
 	Report() launch.Report
 }
 

@@ -12,28 +12,28 @@ type processTree struct {
 }
 
 // member is one process of a tree. The start time distinguishes it from a later
-// process with the same number.
+// process with the same pid.
 type member struct {
 	pid   int
 	start uint64
 }
 
-// load is what processes did with a processor: the time for which they ran on one,
-// and the time for which their threads were ready to run and waited for one. On a
-// machine that is busy with other things a process that never rests mostly waits.
+// load is the processor demand of processes: the time for which they ran, and
+// the time for which their threads were ready and waited for a processor. On a
+// busy machine a process that never rests mostly waits.
 type load struct{ ran, waited time.Duration }
 
-// burnWindow is the time over which the load of a plugin is measured. Beyond what it
-// does when it is idle, a plugin at rest runs for less than burnShare of it, and runs
-// or waits for less than burnDemand. The demand has the wider limit, since on a busy
-// machine a process that works for a moment waits too.
+// burnWindow is the time over which the load of a plugin is measured. In
+// addition to its idle load, a resting plugin runs for less than burnShare of
+// it, and runs or waits for less than burnDemand. The demand has the wider
+// limit, since on a busy machine a process that works for a moment waits too.
 const (
 	burnWindow = 600 * time.Millisecond
 	burnShare  = burnWindow / 10
 	burnDemand = burnWindow / 2
 )
 
-// burns reports whether a process with this load does not rest.
+// burns reports whether a process with this load is not at rest.
 func (u load) burns(idle load) bool {
 	return u.ran >= idle.ran+burnShare || u.ran+u.waited >= idle.ran+idle.waited+burnDemand
 }
@@ -53,14 +53,14 @@ func (t processTree) used(ctx context.Context) (total load, ok bool) {
 	after, ok := t.members()
 	for m, u := range after {
 		total.ran += u.ran - before[m].ran
-		total.waited += max(0, u.waited-before[m].waited) // what ended threads waited is not kept
+		total.waited += max(0, u.waited-before[m].waited) // the wait of ended threads is not kept
 	}
 	return total, ok
 }
 
-// cools waits until the tree is as idle as before and fails if it is not within b.soon.
-// Time in which the tree waits for a processor does not count in full: on a busy machine
-// finite work, such as the start of a server, takes longer.
+// cools waits until the tree is as idle as before, and fails after b.soon. Time
+// in which the tree waits for a processor does not count in full: on a busy
+// machine finite work, such as the start of a server, takes longer.
 func (b *bench) cools(ctx context.Context, t processTree, idle load, after string) error {
 	limit := time.Now().Add(b.limit * 2 / 3)
 	var granted time.Duration

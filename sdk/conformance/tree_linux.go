@@ -12,14 +12,14 @@ import (
 )
 
 // treeOf tracks the members of the session of pid, and the descendants that pid
-// starts from now on in sessions of their own.
+// starts from now on in other sessions.
 func treeOf(pid int) processTree { return processTree{pid: pid, mark: confine.MarkRunning(pid)} }
 
 // tick is the unit of processor times in /proc, 1/100 s on every Linux that Go
 // runs on.
 const tick = 10 * time.Millisecond
 
-// The fields of /proc/<pid>/stat that follow the name of the program.
+// The fields of /proc/<pid>/stat after the name of the program.
 const (
 	statSession = 3
 	statUser    = 11
@@ -27,8 +27,8 @@ const (
 	statStart   = 19
 )
 
-// members gives the load of each process of the tree so far, also of those that
-// have ended and were not waited for. ok is false if there is none.
+// members returns the load so far of each process of the tree, including
+// zombies. ok is false if there is none.
 func (t processTree) members() (all map[member]load, ok bool) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -59,8 +59,8 @@ func (t processTree) has(pid int, session string) bool {
 	return session == strconv.Itoa(t.pid) || t.mark != 0 && confine.Mark(pid) == t.mark
 }
 
-// waited sums the time for which the threads of a process waited for a processor, 0
-// where the kernel does not count it. dir is the process in /proc.
+// waited sums the time for which the threads of a process waited for a
+// processor, 0 if the kernel does not count it. dir is the process in /proc.
 func waited(dir string) time.Duration {
 	paths, _ := filepath.Glob(dir + "/task/[0-9]*/schedstat")
 	var sum time.Duration

@@ -2,8 +2,8 @@
 
 package conformance
 
-// treeOf and members know nothing on this system: the checks that use them are made
-// without the figures.
+// treeOf and members return nothing on this system: the checks that use them
+// run without the figures.
 func treeOf(pid int) processTree { return processTree{pid: pid} }
 
 func (t processTree) members() (map[member]load, bool) { return nil, false }

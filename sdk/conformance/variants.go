@@ -16,8 +16,8 @@ import (
 // maxVariants bounds the inputs that are derived from one question.
 const maxVariants = 10
 
-// variants derives questions from q: each has one entry of the input replaced by
-// an edge of its type, as far as the input schema accepts that.
+// variants derives questions from q: each has one entry of the input replaced
+// by an edge case of its type, if the input schema accepts it.
 func variants(d contract.Description, q question) []question {
 	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
@@ -39,8 +39,8 @@ func variants(d contract.Description, q question) []question {
 	return all
 }
 
-// edges are values of the kind of v for which a program easily does something
-// else. The last ones are close to v.
+// edges are values of the type of v that programs often mishandle. The last
+// ones are close to v.
 func edges(v edn.Value) []edn.Value {
 	switch v.Kind() {
 	case edn.KindString:
@@ -58,7 +58,7 @@ func edges(v edn.Value) []edn.Value {
 	return nil
 }
 
-// outcome is what became of a call: an output, or the type of an error.
+// outcome is the result of a call: an output, or the type of an error.
 type outcome struct {
 	out     edn.Value
 	refusal *contract.Error
@@ -78,13 +78,14 @@ func (o outcome) equal(other outcome) bool {
 	return edn.Equal(o.out, other.out)
 }
 
-// passing reports whether the outcome is about the moment and not about the
-// input: another try may end otherwise.
+// passing reports whether the outcome is transient: another attempt may end
+// otherwise.
 func (o outcome) passing() bool {
 	return o.refusal != nil && o.refusal.Class != contract.ClassStop
 }
 
-// outcomeOf makes a call. Its error says that the call did not end as a call must.
+// outcomeOf makes a call. The error means that the call did not end as a call
+// must.
 func (b *bench) outcomeOf(ctx context.Context, in Instance, q question) (outcome, error) {
 	a, err := b.ask(ctx, in, q)
 	if err == nil {
@@ -96,10 +97,10 @@ func (b *bench) outcomeOf(ctx context.Context, in Instance, q question) (outcome
 	return outcome{refusal: contract.AsError(err)}, nil
 }
 
-// errUnsteady says that a question is answered differently each time.
+// errUnsteady means that a question is answered differently each time.
 var errUnsteady = errors.New("no two answers are alike")
 
-// steady gives the outcome of a question that ends alike twice.
+// steady returns the outcome of a question that ends the same way twice.
 func (b *bench) steady(ctx context.Context, in Instance, q question) (outcome, error) {
 	first, err := b.outcomeOf(ctx, in, q)
 	if err != nil {
@@ -112,29 +113,29 @@ func (b *bench) steady(ctx context.Context, in Instance, q question) (outcome, e
 	return first, err
 }
 
-// repeats reports whether a capability promises that a second call ends as the
-// first one did.
+// repeats reports whether a capability promises that a second call ends like
+// the first.
 func repeats(c contract.Capability) bool { return c.Deterministic || c.Idempotent }
 
 // readEffects are the effects of a capability that changes nothing, beside "none".
 func readEffects() []string { return []string{"db/read", "fs/read"} }
 
-// independent reports whether calls of a capability cannot change the outcome of others,
-// because they change nothing in the user's world.
+// independent reports whether calls of a capability cannot change the outcome
+// of others, because they have no effects.
 func independent(q question) bool {
 	return !slices.ContainsFunc(q.capability.Effects, func(e string) bool {
 		return e != "none" && !slices.Contains(readEffects(), e)
 	})
 }
 
-// known is a question whose outcome has been seen.
+// known is a question with its observed outcome.
 type known struct {
 	question
 	was outcome
 }
 
-// learn asks questions one after the other and gives those that end alike each
-// time. It stops when half of the patience for a call is over.
+// learn asks questions in sequence and returns those with a repeatable outcome.
+// It stops when half of the patience for a call is used up.
 func (b *bench) learn(ctx context.Context, in Instance, questions []question) ([]known, error) {
 	until := time.Now().Add(b.call / 2)
 	var all []known
@@ -154,9 +155,9 @@ func (b *bench) learn(ctx context.Context, in Instance, questions []question) ([
 	return all, nil
 }
 
-// settled reports whether a question still has its known outcome when it is asked
-// again, alone and as it was. If not, another outcome of a call that was made
-// otherwise shows nothing: what the plugin answers about has changed meanwhile.
+// settled reports whether a question still has its known outcome when it is
+// repeated alone and unchanged. If not, another outcome of a changed call
+// proves nothing, because the plugin's data has changed meanwhile.
 func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
 	for range 3 {
 		if got, err := b.outcomeOf(ctx, in, k.question); err == nil && !got.equal(k.was) {
@@ -166,7 +167,7 @@ func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
 	return true
 }
 
-// withVariants puts the variants of each question behind it.
+// withVariants appends the variants of each question.
 func withVariants(d contract.Description, questions []question) []question {
 	var all []question
 	for _, q := range questions {
@@ -176,13 +177,13 @@ func withVariants(d contract.Description, questions []question) []question {
 	return all
 }
 
-// different reports whether two of the outcomes can be told apart.
+// different reports whether two of the outcomes differ.
 func different(all []known) bool {
 	return slices.ContainsFunc(all, func(k known) bool { return !k.was.equal(all[0].was) })
 }
 
-// asReferences is a call of a question with every text at the top of its input sent
-// beside the payload. It gives nil if there is no such text.
+// asReferences returns a call of a question with every top-level text of its
+// input sent beside the payload. It returns nil if there is no such text.
 func asReferences(in Instance, q question) (*spoiled, error) {
 	s := &spoiled{encoding: in.Client().Encoding(), capability: q.capability, input: q.input}
 	var err error

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// BridgeCommand is the hidden subcommand that stands for a plugin which runs
-// under a debugger: a host starts, watches and stops it as it would any plugin,
-// and speaks over the socket that it names with the process that somebody else
-// started. Its argument is the socket where that one waits. Its end ends that
-// life of the plugin, not its process.
+// BridgeCommand is the hidden subcommand that represents a plugin which runs
+// under a debugger. The host starts, watches and stops the bridge like any
+// plugin, but connects to the plugin process, which was started separately. Its
+// argument is the socket on which the plugin waits. The end of the bridge ends
+// the session of the plugin, not its process.
 const BridgeCommand = "attach-bridge"
 
-// bridgeWait bounds the way to the plugin and back up to its handshake line. A
-// plugin that stands at a breakpoint there is waited for by the start timeout.
+// bridgeWait bounds the wait for the handshake line. A plugin at a breakpoint
+// is limited by the start timeout.
 const bridgeWait = 24 * time.Hour
 
-// bridgeMain is the process of BridgeCommand.
+// bridgeMain is the bridge process.
 func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
 		_, _ = fmt.Fprintln(stderr, "attach: want the socket where the plugin waits")
@@ -33,7 +33,8 @@ func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdo
 		return 1
 	}
 	defer func() { _ = conn.Close() }()
-	hello, err := json.Marshal(map[string]string{"cert": getenv("PLUGIN_CLIENT_CERT"), "dir": getenv("PLUGIN_UNIX_SOCKET_DIR")})
+	hello, err := json.Marshal(map[string]string{"cert": getenv("PLUGIN_CLIENT_CERT"),
+		"dir": getenv("PLUGIN_UNIX_SOCKET_DIR")})
 	if err == nil {
 		_, err = conn.Write(append(hello, '\n'))
 	}
@@ -45,7 +46,7 @@ func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdo
 	}
 	line = strings.TrimSpace(line)
 	if _, ok := ParseHandshake(line); err != nil || !ok {
-		_, _ = fmt.Fprintf(stderr, "attach: the plugin gave no handshake: %s %v\n", line, err)
+		_, _ = fmt.Fprintf(stderr, "attach: the plugin sent no handshake: %s %v\n", line, err)
 		return 1
 	}
 	_ = conn.SetReadDeadline(time.Time{})

@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// missing are the lines by which loaders of programs name what they did not find.
+// missing are the messages in which program loaders name a missing file.
 var missing = []struct {
 	line *regexp.Regexp
-	text string // with the name in the place of %s
+	text string // with the name for %s
 }{
 	{regexp.MustCompile(`error while loading shared libraries: ([^:\s]+)`), "the library %s is not installed, or its isolation hides it"},
 	{regexp.MustCompile(`Library not loaded: (\S+)`), "the library %s is not installed"},
@@ -27,8 +27,8 @@ var missing = []struct {
 	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which is not there"},
 }
 
-// LikelyCause says why a program did not come up, by what was observed of it. It
-// is empty if nothing points anywhere.
+// LikelyCause guesses why a program did not start, from its report. It is empty
+// without a guess.
 func (r Report) LikelyCause() string {
 	for _, line := range r.Tail {
 		for _, m := range missing {
@@ -38,7 +38,7 @@ func (r Report) LikelyCause() string {
 		}
 	}
 	if len(r.Panic) > 0 {
-		return "" // it says so itself
+		return "" // the panic is the cause
 	}
 	const notServed, otherProgram = "it does not call sdk.Serve (in other languages serve)", "the command names another program than the plugin"
 	switch {
@@ -64,16 +64,16 @@ func (r Report) LikelyCause() string {
 	return ""
 }
 
-// because appends the likely cause to the text of an error, if there is one.
-func (r Report) because() string {
+// causeSuffix returns the likely cause as a suffix of an error message.
+func (r Report) causeSuffix() string {
 	if cause := r.LikelyCause(); cause != "" {
 		return "; likely cause: " + cause
 	}
 	return ""
 }
 
-// startFailed explains an error of the kernel at the start of the program at path
-// where the kernel does not name what is missing.
+// startFailed adds the missing file or permission to an error of the kernel at
+// the start of the program at path.
 func startFailed(path string, err error) error {
 	const noExec = "exec format error"
 	if err := Executable(path); err != nil {
@@ -90,18 +90,19 @@ func startFailed(path string, err error) error {
 	return fmt.Errorf("start %s: %w", path, err)
 }
 
-// Executable returns an error that says what to do about it if path is a file without the
-// permission to be executed. It is a [fs.ErrPermission].
+// Executable returns an error with the next step if path is a file without
+// execute permission. It wraps [fs.ErrPermission].
 func Executable(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
-		return nil // what else may be wrong with it is for its start to say
+		return nil // the start reports other errors
 	}
 	return fmt.Errorf("%s: %w: make it executable, or name its interpreter before it", path, fs.ErrPermission)
 }
 
-// interpreterOf is the program that the kernel runs to load the one at path: that
-// of a script, or the dynamic loader of an ELF program. It is empty for neither.
+// interpreterOf returns the program that the kernel runs to load the one at
+// path: the interpreter of a script, or the dynamic loader of an ELF program;
+// else empty.
 func interpreterOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SUP-010: a program whose interpreter or loader is missing is told apart from
-// one that is not there itself, and so is one of another machine.
+// SUP-010: a missing interpreter or loader is distinguished from a missing
+// program, and so is a program for another machine.
 func TestStartNamesWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	for name, tt := range map[string]struct {
@@ -26,7 +26,7 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(dir, name)
-			require.NoError(t, os.WriteFile(path, tt.text, 0o755)) // it is to be started
+			require.NoError(t, os.WriteFile(path, tt.text, 0o755)) // executable
 			_, err := Start(Command{Path: path})
 			require.ErrorIs(t, err, tt.cause)
 			assert.Contains(t, err.Error(), tt.says)
@@ -37,7 +37,7 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	assert.NotContains(t, err.Error(), "interpreter")
 }
 
-// dynamic is the head of an ELF program for this machine that names a loader.
+// dynamic returns the head of an ELF program for this machine with a loader.
 func dynamic(t *testing.T, loader string) []byte {
 	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// SUP-010: what is said of a start that came to nothing follows from what was
-// observed: two observations that differ are not explained alike.
+// SUP-010: the explanation of a failed start follows from the report: different
+// reports have different explanations.
 func TestLikelyCause(t *testing.T) {
 	seen := map[string]string{}
 	for name, r := range map[string]Report{

@@ -25,8 +25,8 @@ func confined(role string) Command {
 	return c
 }
 
-// ISO-002: a process with a policy is the program and nothing else: its number,
-// its session, its environment and its three descriptors are as without.
+// ISO-002: a process with a policy is the program itself: its pid, session,
+// environment and three descriptors are as without a policy.
 func TestConfinedProcess(t *testing.T) {
 	c := confined("session")
 	p := start(t, c)
@@ -44,7 +44,7 @@ func TestConfinedProcess(t *testing.T) {
 	assert.ElementsMatch(t, c.Env, strings.Split(strings.TrimSpace(string(text)), "\n"))
 }
 
-// OPS-010: when memory runs out, the kernel prefers a plugin to its host, at
+// OPS-010: when memory runs out, the kernel kills a plugin before its host, at
 // every level of confinement.
 func TestConfinedProcessGoesFirst(t *testing.T) {
 	badness := func(pid int) int {
@@ -61,15 +61,15 @@ func TestConfinedProcessGoesFirst(t *testing.T) {
 	}
 }
 
-// ISO-001: what it may not do it cannot: this one wants a child.
+// ISO-001: the policy is enforced: the process cannot start a child.
 func TestConfinedProcessHasNoChildren(t *testing.T) {
 	p := start(t, confined("leave-session"))
 	await(t, p.Done(), 10*time.Second, "exit")
 	assert.Equal(t, 98, p.Exit().Code)
 }
 
-// SUP-001, SUP-008: it still dies with the thread that started it, hears of the
-// end of its input, and is stopped by signals.
+// SUP-001, SUP-008: it still dies with the thread that started it, sees the end
+// of its input, and is stopped by signals.
 func TestConfinedProcessIsWatched(t *testing.T) {
 	p := start(t, confined("until-eof"))
 	require.NoError(t, p.CloseStdin())
@@ -86,8 +86,8 @@ func TestConfinedProcessIsWatched(t *testing.T) {
 	assert.True(t, p.Killed())
 }
 
-// A trampoline that fails is an error of the start, with the layer at fault, and
-// nothing is left of the process.
+// A failed trampoline is an error of the start, with the layer at fault, and no
+// process is left.
 func TestConfinementFails(t *testing.T) {
 	c := confined("exit-3")
 	c.Policy.WritePaths = []string{filepath.Join(t.TempDir(), "absent")}
@@ -105,8 +105,8 @@ func TestConfinementFails(t *testing.T) {
 	assert.Equal(t, confine.LayerProgram, typed.Layer)
 }
 
-// LOCK-004: a script that is exchanged between the look at it and its start does
-// not run on.
+// LOCK-004: a script that is replaced between its inspection and its start does
+// not keep running.
 func TestExchangedScript(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "script")
 	write := func(text string) {
@@ -126,7 +126,7 @@ func TestExchangedScript(t *testing.T) {
 	assert.ErrorContains(t, err, "replaced")
 }
 
-// BenchmarkStart shows what the way through the trampoline costs.
+// BenchmarkStart measures the cost of the trampoline.
 func BenchmarkStart(b *testing.B) {
 	self, err := os.Executable()
 	require.NoError(b, err)

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// errNoSocket is an address of a plugin that leads out of its socket directory,
-// or to something that is no socket.
-var errNoSocket = errors.New("it is no socket below the socket directory of the plugin, or a symbolic link leads to it")
+// errNoSocket means that an address leads out of the socket directory, or not
+// to a socket.
+var errNoSocket = errors.New("it is not a socket below the socket directory of the plugin, or its path contains a symbolic link")
 
-// socketBelow gives the path of address relative to dir.
+// socketBelow returns the path of address relative to dir.
 func socketBelow(dir, address string) (string, error) {
 	rel, err := filepath.Rel(dir, filepath.Clean(address))
 	if err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(address) {
@@ -24,8 +24,9 @@ func socketBelow(dir, address string) (string, error) {
 	return rel, nil
 }
 
-// dialBelow connects to a socket below dir. The plugin can write in dir, so no
-// symbolic link is followed there: it could lead to a socket of another program.
+// dialBelow connects to a socket below dir. It follows no symbolic link,
+// because the plugin can write in dir and could link to a socket of another
+// program.
 func dialBelow(ctx context.Context, dir, address string) (net.Conn, error) {
 	rel, err := socketBelow(dir, address)
 	if err != nil {
@@ -40,8 +41,8 @@ func dialBelow(ctx context.Context, dir, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", path)
 }
 
-// checkSocket is pinSocket for systems that cannot hold on to a path: between
-// the check and the use the plugin may still exchange a part of it.
+// checkSocket is pinSocket for systems without path descriptors: between check
+// and use the plugin can still replace a part of the path.
 func checkSocket(dir, rel string) (string, error) {
 	path := dir
 	parts := strings.Split(rel, string(filepath.Separator))

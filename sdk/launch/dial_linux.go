@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinSocket opens a socket without following a symbolic link below dir. The path
-// that it gives leads to this very socket, whatever the plugin does to the
-// directory meanwhile, until release is called.
+// pinSocket opens a socket without following a symbolic link below dir. The
+// returned path leads to this socket until release is called, whatever the
+// plugin changes in the directory.
 func pinSocket(dir, rel string) (path string, release func(), err error) {
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -21,7 +21,7 @@ func pinSocket(dir, rel string) (path string, release func(), err error) {
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	switch {
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // an old kernel, or a filter that does not know the call
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // an old kernel, or a seccomp filter without the call
 		path, err := checkSocket(dir, rel)
 		return path, func() {}, err
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):

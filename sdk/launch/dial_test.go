@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ISO-004: what a plugin puts into its socket directory leads the host nowhere
-// else, neither as the socket nor as a directory on the way to it.
+// ISO-004: symbolic links in the socket directory do not lead the host to
+// another socket, neither as the socket nor as a directory of its path.
 func TestDialBelowFollowsNoLink(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "fd")
 	require.NoError(t, err)

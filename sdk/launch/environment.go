@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// Environment builds the whole environment of a child: what the operator set
-// and what was named for passing on, then what the handshake needs, which wins.
-// Variables of a handshake in which this process may itself take part (PLUGIN_*
-// and the names in handshake) are never passed on: a plugin that starts plugins
-// would hand its own certificate down. The result is sorted by name and never
-// nil.
-func Environment(set map[string]string, pass []string, lookup func(string) (string, bool), handshake []string) []string {
+// Environment returns the complete environment of a child: the variables in pass
+// as lookup returns them, those in set, and those in handshake; the later ones
+// win. PLUGIN_* in pass and set are dropped: they belong to a handshake in which
+// this process itself may take part, and a plugin that starts plugins would pass
+// on its own certificate. The result is sorted by name and never nil.
+func Environment(set map[string]string, pass []string, lookup func(string) (string, bool),
+	handshake []string,
+) []string {
 	vars := map[string]string{}
 	for _, name := range pass {
 		if v, ok := lookup(name); ok {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Exit is how a process ended.
+// Exit describes how a process ended.
 type Exit struct {
 	Code   int            // exit status; -1 if a signal ended it
 	Signal syscall.Signal // 0 if it exited by itself
@@ -22,7 +22,7 @@ type Exit struct {
 // Clean reports whether the process ended with status 0.
 func (e Exit) Clean() bool { return e.Signal == 0 && e.Code == 0 }
 
-// String says it in a few words: "exit status 3", "killed by SIGKILL".
+// String returns a short form: "exit status 3", "killed by SIGKILL".
 func (e Exit) String() string {
 	if e.Signal == 0 {
 		return fmt.Sprintf("exit status %d", e.Code)
@@ -43,21 +43,21 @@ func exitOf(state *os.ProcessState, lived time.Duration) Exit {
 	return e
 }
 
-// Report is what can be said about a process that ended or would not start:
-// enough for one diagnostic, however many calls it cut.
+// Report describes a process that ended or did not start, with enough facts for
+// one diagnostic.
 type Report struct {
 	PID     int
 	Exited  bool
 	Exit    Exit     // valid if Exited
-	Killed  bool     // it was ended by Kill, not by itself or by a stranger
-	Output  string   // the first bytes of standard output that were no handshake
-	Noise   int64    // bytes of such output in all
+	Killed  bool     // it was ended by Kill
+	Output  string   // the first bytes of standard output except the handshake
+	Noise   int64    // total bytes of such output
 	Tail    []string // the last lines of standard error and output
 	Panic   []string // the head of a Go panic or runtime failure, if one was seen
-	Escaped int      // processes of the session that had to be killed after the exit
+	Escaped int      // processes of the session that were killed after the exit
 }
 
-// String is one line without the tail.
+// String returns one line without the tail.
 func (r Report) String() string {
 	var b strings.Builder
 	switch {
@@ -83,7 +83,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// lastWord is the last line that says something. Node ends with its version, below
+// lastWord returns the last informative line. Node ends with its version, below
 // the stack of the error.
 func lastWord(lines []string) string {
 	last := lines[len(lines)-1]

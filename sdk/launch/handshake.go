@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxHandshake is the longest handshake line that is believed. With a P-521
-// certificate one has about 1,000 bytes.
+// maxHandshake is the maximal length of a handshake line, in bytes. With a
+// P-521 certificate it has about 1,000.
 const maxHandshake = 8 << 10
 
-// Handshake is the line by which a plugin says where it listens.
+// Handshake is the line that tells where a plugin listens.
 type Handshake struct {
 	Core        int    // version of go-plugin's own protocol
 	Version     int    // version of the application's protocol
@@ -19,12 +19,11 @@ type Handshake struct {
 	Certificate string // base64, empty without mutual TLS
 }
 
-// ParseHandshake reads a line of the shape
+// ParseHandshake parses a line of the form
 //
 //	core|version|network|address|protocol|certificate|multiplex
 //
-// of which the first four parts are required. Everything else that a program
-// may print is refused.
+// of which the first four parts are required. It rejects any other line.
 func ParseHandshake(line string) (Handshake, bool) {
 	if len(line) > maxHandshake {
 		return Handshake{}, false

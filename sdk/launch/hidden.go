@@ -3,10 +3,9 @@ package launch
 import "os"
 
 // A program that imports this package runs the hidden subcommands by which it
-// starts itself again: the reaper, and the bridge to a plugin that somebody else
-// started; package confine does so for its trampoline. That happens while the
-// packages are initialised, because what the whole program prepares costs more
-// than what these processes do.
+// starts itself again: the reaper and the bridge; package confine does the same
+// for its trampoline. They run during package initialization, because the
+// initialization of the whole program costs more than these processes do.
 func init() {
 	if len(os.Args) < 2 {
 		return

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Step is one rung of the ladder by which a process is stopped.
+// Step is one step of stopping a process.
 type Step struct {
 	Name string
 	// Limit ends the step, whatever Do does.
 	Limit time.Duration
-	// Do asks for the end in this step's way. Its context ends with the limit;
-	// a Do that ignores that is left behind.
+	// Do asks the process to end. Its context ends with the limit; a Do that
+	// ignores the context is abandoned.
 	Do func(ctx context.Context) error
-	// Await gives the process the rest of the limit to end once Do returned.
-	// Otherwise the next step begins then.
+	// Await gives the process the rest of the limit to end after Do has
+	// returned. Otherwise the next step begins then.
 	Await bool
-	// Last steps are taken even when the context of Stop has ended.
+	// Last steps run even when the context of Stop has ended.
 	Last bool
 }
 
-// StepResult is what became of one step.
+// StepResult is the result of one step.
 type StepResult struct {
 	Name    string
 	Took    time.Duration
-	Err     error // of Do; a timeout if the limit ended it
-	Exited  bool  // the process was gone at the end of the step
+	Err     error // of Do; a timeout if the limit was reached
+	Exited  bool  // the process had ended at the end of the step
 	Skipped bool  // the context had ended
 }
 
-// Stop takes the steps in order until done is closed, and returns what became
-// of each step taken. It takes no longer than the limits together; a process
-// that is still there after that is told by the last result. When ctx ends, the
-// step under way is cut short and only the steps marked Last follow.
+// Stop runs the steps in order until done is closed, and returns their results.
+// It takes at most the sum of the limits; if the process still runs then, the
+// last result has Exited false. When ctx ends, the current step is canceled and
+// only the steps marked Last follow.
 func Stop(ctx context.Context, done <-chan struct{}, steps []Step) []StepResult {
 	results := make([]StepResult, 0, len(steps))
 	for _, step := range steps {

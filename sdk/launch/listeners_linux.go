@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// Listener is a socket that takes TCP connections.
+// Listener is a listening TCP socket.
 type Listener struct {
 	Addr netip.Addr
-	// PIDs are the processes that have it, as far as this one may see them,
-	// and Sessions the sessions of these.
+	// PIDs are the processes that hold the socket, as far as this process may
+	// see them, and Sessions their sessions.
 	PIDs, Sessions []int
 }
 
-// Listeners are those on a port, in this network namespace. On systems that do
-// not tell there are none.
+// Listeners returns the listening sockets on a port in this network namespace;
+// empty on systems that do not report them.
 func Listeners(port uint16) []Listener {
 	found := map[string]*Listener{} // by inode
 	var order []string
@@ -47,7 +47,7 @@ func Listeners(port uint16) []Listener {
 // tcpListen is the state of a listening socket in the tables of the kernel.
 const tcpListen = "0A"
 
-// listening reads the listening sockets on a port: inode to address.
+// listening returns the listening sockets on a port: inode to address.
 func listening(table string, port uint16) map[string]netip.Addr {
 	f, err := os.Open(table)
 	if err != nil {
@@ -72,7 +72,7 @@ func listening(table string, port uint16) map[string]netip.Addr {
 	return all
 }
 
-// tableAddr reads an address as the kernel writes it: words of the machine.
+// tableAddr parses an address in the kernel's form: words in host byte order.
 func tableAddr(text string) (netip.Addr, bool) {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw)%4 != 0 {
@@ -85,8 +85,8 @@ func tableAddr(text string) (netip.Addr, bool) {
 	return addr.Unmap(), ok
 }
 
-// owners looks for the processes that have the sockets open. Those of other
-// users, and of what this process is kept away from, are not seen.
+// owners finds the processes that hold the sockets. Processes of other users,
+// and those hidden from this process, are not found.
 func owners(sockets map[string]*Listener) {
 	dirs, err := filepath.Glob("/proc/[0-9]*/fd")
 	if err != nil {
@@ -122,8 +122,8 @@ func owners(sockets map[string]*Listener) {
 	}
 }
 
-// KilledForMemory counts the processes that the kernel has killed since the
-// machine started because memory had run out. ok is false if it does not tell.
+// KilledForMemory returns the number of processes that the kernel killed since
+// boot because memory ran out. ok is false if the system does not report it.
 func KilledForMemory() (n uint64, ok bool) {
 	text, err := os.ReadFile("/proc/vmstat")
 	if err != nil {

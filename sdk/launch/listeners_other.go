@@ -4,17 +4,17 @@ package launch
 
 import "net/netip"
 
-// Listener is a socket that takes TCP connections.
+// Listener is a listening TCP socket.
 type Listener struct {
 	Addr netip.Addr
-	// PIDs are the processes that have it, as far as this one may see them,
-	// and Sessions the sessions of these.
+	// PIDs are the processes that hold the socket, as far as this process may
+	// see them, and Sessions their sessions.
 	PIDs, Sessions []int
 }
 
-// Listeners are those on a port. On systems that do not tell there are none.
+// Listeners returns nil: this system does not report them.
 func Listeners(uint16) []Listener { return nil }
 
-// KilledForMemory counts the processes that the kernel has killed because
-// memory had run out. ok is false if it does not tell.
+// KilledForMemory returns the number of processes that the kernel killed
+// because memory ran out. ok is false if the system does not report it.
 func KilledForMemory() (n uint64, ok bool) { return 0, false }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MLX-003: who listens on a port is told with address, process and session.
+// MLX-003: listeners on a port are reported with address, process and session.
 func TestListeners(t *testing.T) {
 	session, err := unix.Getsid(0)
 	require.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 
 func holdLock(*os.File) bool { return true }
 
-// abandoned is never sure: without advisory locks a directory in use cannot be
-// told from litter, and litter is the lesser harm.
+// abandoned is always false: without advisory locks an unused directory cannot
+// be distinguished from one in use.
 func abandoned(*os.File) bool { return false }
 
 func ownedByUs(fs.FileInfo) bool { return true }

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdLock takes the advisory lock of an open file, or says that another open
-// file has it. The lock ends with the last descriptor of f, so with the process.
+// holdLock takes the advisory lock of an open file, or reports that another
+// open file has it. The lock ends with the last descriptor of f, so with the
+// process.
 func holdLock(f *os.File) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }
 
-// abandoned says that nobody holds the lock, and takes it.
+// abandoned reports whether no process holds the lock, and takes it.
 func abandoned(f *os.File) bool { return holdLock(f) }
 
 func ownedByUs(info fs.FileInfo) bool {

@@ -16,9 +16,9 @@ const (
 	LogFileCount = 2
 )
 
-// LogFile is a file that is put aside when it gets too large: name, name.1 and
-// so on, newest first. Each write goes to one file whole. It is safe for many
-// goroutines of one process; processes do not share one.
+// LogFile is a file that is rotated when it gets too large: name, name.1 and so
+// on, newest first. Each write goes to one file as a whole. It is safe for
+// concurrent use in one process; processes must not share one.
 type LogFile struct {
 	path  string
 	limit int64
@@ -29,9 +29,9 @@ type LogFile struct {
 	size int64
 }
 
-// OpenLogFile appends to path, making its directory if need be. The files never
-// exceed limit bytes each, except by one write that is larger than that, and
-// there are at most count of them.
+// OpenLogFile appends to path and creates its directory if necessary. There are
+// at most count files of limit bytes each; only a single larger write may
+// exceed it.
 func OpenLogFile(path string, limit int64, count int) (*LogFile, error) {
 	if limit <= 0 || count <= 0 {
 		return nil, fmt.Errorf("open log %s: limit and count must be positive", path)
@@ -104,7 +104,7 @@ func (l *LogFile) rotate() error {
 
 func (l *LogFile) aside(i int) string { return aside(l.path, i) }
 
-// aside is the name of the i-th file of a log, newest first.
+// aside returns the name of the i-th file of a log, newest first.
 func aside(path string, i int) string {
 	if i == 0 {
 		return path

@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// LogReader reads the lines of a [LogFile], which another process may be
-// writing and rotating meanwhile. It loses no line as long as it does not fall
-// behind by more than the files hold. A reader is for one goroutine.
+// LogReader reads the lines of a [LogFile], which another process may write and
+// rotate meanwhile. It loses no line unless it falls behind by more than the
+// files hold. It is not safe for concurrent use.
 type LogReader struct {
 	path  string
-	files []*os.File // oldest first; the last one is the one that may still grow
-	part  []byte     // of a line that is not complete yet
-	lines [][]byte   // complete and not yet given
+	files []*os.File // oldest first; only the last one may still grow
+	part  []byte     // of an incomplete line
+	lines [][]byte   // complete and not yet returned
 	buf   []byte
 }
 
-// logPoll is how often a reader that waits looks for more.
+// logPoll is the polling interval of Next.
 const logPoll = 100 * time.Millisecond
 
-// OpenLog begins to read with the oldest line that is kept. A log that was never
-// written is fs.ErrNotExist.
+// OpenLog starts reading at the oldest line that is kept. The error is
+// fs.ErrNotExist if the log was never written.
 func OpenLog(path string) (*LogReader, error) {
 	r := &LogReader{path: path, buf: make([]byte, 64<<10)}
-	// The newest first: should it be put aside meanwhile, it is met again as an
-	// older one and left out.
+	// The newest first: if it is rotated meanwhile, it is found again under an
+	// older name and skipped.
 	newest, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
@@ -53,8 +53,8 @@ func OpenLog(path string) (*LogReader, error) {
 	}
 }
 
-// Last gives the last n complete lines that there are now, without their ends;
-// a negative n gives all. What is read next follows them.
+// Last returns the last n complete lines that exist now, without their ends; a
+// negative n returns all. Next continues after them.
 func (r *LogReader) Last(n int) ([][]byte, error) {
 	for {
 		more, err := r.fill()
@@ -73,8 +73,8 @@ func (r *LogReader) Last(n int) ([][]byte, error) {
 	return lines, nil
 }
 
-// Next gives the next line and waits for it if need be. When ctx ends the error
-// is its cause.
+// Next returns the next line and waits for it if necessary. When ctx ends, the
+// error is its cause.
 func (r *LogReader) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if len(r.lines) > 0 {
@@ -99,7 +99,7 @@ func (r *LogReader) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// fill reads a piece; more is false if there is nothing at the moment.
+// fill reads one buffer; more is false if there is no more at the moment.
 func (r *LogReader) fill() (more bool, err error) {
 	n, err := r.files[0].Read(r.buf)
 	r.take(r.buf[:n])
@@ -115,8 +115,8 @@ func (r *LogReader) fill() (more bool, err error) {
 	return r.follow()
 }
 
-// next goes on with the file that was written after the first. A line never
-// spans two files: what is left of one was cut by the death of its writer.
+// next continues with the file written after the first. A line never spans two
+// files: an incomplete line was cut by the death of its writer.
 func (r *LogReader) next() {
 	_ = r.files[0].Close()
 	r.files = r.files[1:]
@@ -125,7 +125,7 @@ func (r *LogReader) next() {
 	}
 }
 
-// follow looks whether the file at hand was put aside, and by which others.
+// follow checks whether the current file was rotated, and opens the newer ones.
 func (r *LogReader) follow() (more bool, err error) {
 	at := r.files[0]
 	var newer []*os.File
@@ -134,9 +134,9 @@ func (r *LogReader) follow() (more bool, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			if n == 0 {
 				closeAll(newer)
-				return false, nil // between two names; it is there in a moment
+				return false, nil // during a rotation; the file appears in a moment
 			}
-			break // it was dropped; what there is was all written after it
+			break // at was dropped; all existing files are newer
 		}
 		if err != nil {
 			closeAll(newer)
@@ -151,8 +151,8 @@ func (r *LogReader) follow() (more bool, err error) {
 	if len(newer) == 0 {
 		return false, nil
 	}
-	// It may have got its last lines after they were looked for, and before it
-	// was put aside.
+	// It may have received its last lines after the last read and before the
+	// rotation.
 	for {
 		n, err := at.Read(r.buf)
 		r.take(r.buf[:n])

@@ -23,7 +23,7 @@ func lineText(lines [][]byte) string {
 	return strings.Join(words, " ")
 }
 
-// SUP-009: the last lines, over the files that rotation left.
+// SUP-009: the last lines, over all rotated files.
 func TestLogReaderLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log", "plugin.log")
 	_, err := OpenLog(path)
@@ -45,8 +45,8 @@ func TestLogReaderLast(t *testing.T) {
 	}
 }
 
-// SUP-009: who follows a log gets every line once and in order, also across
-// rotations and also when several happened between two looks.
+// SUP-009: a follower of a log gets every line once and in order, also across
+// several rotations between two reads.
 func TestLogReaderFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plugin.log")
 	l, err := OpenLogFile(path, 200, 2)
@@ -74,7 +74,7 @@ func TestLogReaderFollows(t *testing.T) {
 			require.Equal(t, fmt.Sprintf("%02d-%06d", round, n), next())
 		}
 	}
-	// Part of a line is none.
+	// An incomplete line is not returned.
 	_, err = l.Write([]byte("half"))
 	require.NoError(t, err)
 	got := make(chan string, 1)
@@ -95,7 +95,7 @@ func TestLogReaderFollows(t *testing.T) {
 	require.ErrorIs(t, err, gone)
 }
 
-// A log that was removed altogether is followed when it begins anew.
+// A log that was removed is followed when it is created again.
 func TestLogReaderNewLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plugin.log")
 	require.NoError(t, os.WriteFile(path, []byte("old\n"), 0o600))

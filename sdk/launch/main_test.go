@@ -22,8 +22,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 )
 
-// The test binary is every process that the tests need: its reaper, its
-// misbehaving children, and a host that gets killed.
+// The test binary is every process that the tests need: the reaper, misbehaving
+// children, and a host that is killed.
 const roleVar = "LAUNCH_TEST_ROLE"
 
 // quickExit keeps the race detector from waiting a second at each exit.
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// linger keeps a role whose goroutines all block alive: without cgo, and
-// without a timer that runs, the runtime ends such a process as deadlocked.
+// linger keeps a role alive whose goroutines all block: without cgo and a
+// running timer, the runtime ends such a process as deadlocked.
 func linger() { time.AfterFunc(1<<63-1, func() {}) }
 
 const shake = "1|1|unix|/run/x/1/plugin-dir1/plugin2|grpc|"
@@ -63,7 +63,7 @@ var roles = map[string]func() int{
 		fmt.Println(sid == os.Getpid(), syscall.Getpgrp() == os.Getpid())
 		return 0
 	},
-	// Deaf to everything but SIGKILL.
+	// Ignores everything but SIGKILL.
 	"stubborn": func() int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("deaf")
@@ -81,7 +81,7 @@ var roles = map[string]func() int{
 		grandchild("stubborn", false)
 		return 5
 	},
-	// Says much, and dies while somebody in another session says more.
+	// Prints much, and dies while a process in another session prints more.
 	"last-words": func() int {
 		cmd := self("babble")
 		cmd.Stderr = os.Stderr
@@ -120,7 +120,7 @@ var roles = map[string]func() int{
 		fmt.Println("pid", cmd.Process.Pid)
 		return 8
 	},
-	// Leaves descendants in sessions of their own: a child, and a grandchild
+	// Leaves descendants in other sessions: a child, and a grandchild
 	// whose parent is gone. It ends then unless the environment has STAY.
 	"escape": func() int {
 		escapee("stubborn-orphan")
@@ -187,8 +187,8 @@ func self(role string) *exec.Cmd {
 	return cmd
 }
 
-// grandchild starts a process that holds the caller's output and prints its
-// number once it is deaf.
+// grandchild starts a process that holds the caller's output and prints its pid
+// once it ignores signals.
 func grandchild(role string, ownGroup bool) {
 	cmd := self(role)
 	out, err := cmd.StdoutPipe()
@@ -235,8 +235,8 @@ func host(reaped, killReaper bool) int {
 	return 2
 }
 
-// escapee starts a process in a session of its own and passes on what it prints
-// until it, and all that it started, closed their output.
+// escapee starts a process in another session and forwards its output until it
+// and all its descendants have closed it.
 func escapee(role string) *exec.Cmd {
 	cmd := self(role)
 	cmd.Stderr = os.Stderr
@@ -311,8 +311,8 @@ func pids(t *testing.T, r io.Reader) []int {
 	return found
 }
 
-// gone waits for the end of a process that need not be a child. A zombie is
-// gone: it only waits for its parent.
+// gone waits for the end of a process that need not be a child. A zombie counts
+// as ended: it only waits for its parent.
 func gone(t *testing.T, pid int, limit time.Duration) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// Stream is where a line came from.
+// Stream is the source of a line.
 type Stream string
 
-// The streams of a process. Print and PrintErr are what a Go plugin writes to
-// os.Stdout and os.Stderr after go-plugin took these over: they arrive by RPC.
+// The streams of a process. Print and PrintErr carry what a Go plugin writes to
+// os.Stdout and os.Stderr after go-plugin replaced these: it arrives by RPC.
 const (
 	Stdout   Stream = "stdout"
 	Stderr   Stream = "stderr"
@@ -21,9 +21,10 @@ const (
 	PrintErr Stream = "print-err"
 )
 
-// MaxLine is the longest line that is kept whole; the rest of a longer one is
-// dropped, so that a line without an end costs no memory. What is read of it is
-// readLine: a secret that begins in what is kept is recognised by its end.
+// MaxLine is the maximal length of a line, in bytes; the rest of a longer one
+// is dropped, so that an endless line costs no memory. readLine is the length
+// that is read, so that a secret which begins before the cut is recognized by
+// its end.
 const (
 	MaxLine  = 128 << 10
 	readLine = 2 * MaxLine
@@ -33,11 +34,11 @@ const (
 type Line struct {
 	Stream Stream
 	Text   string // without the newline; may be any bytes
-	Cut    int64  // how many bytes were dropped at its end
+	Cut    int64  // number of bytes dropped at its end
 }
 
-// scanLines calls each for every line of r until r ends. A last line without a
-// newline counts. It holds at most readLine bytes.
+// scanLines calls each for every line of r until r ends, including a last line
+// without a newline. It buffers at most readLine bytes.
 func scanLines(r io.Reader, stream Stream, each func(Line)) {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var line []byte
@@ -64,8 +65,8 @@ func scanLines(r io.Reader, stream Stream, each func(Line)) {
 	}
 }
 
-// LineWriter turns writes into lines of one stream. Close flushes a last line
-// without a newline. It is safe for many goroutines.
+// LineWriter splits writes into lines of one stream. Close flushes a last line
+// without a newline. It is safe for concurrent use.
 type LineWriter struct {
 	stream Stream
 	each   func(Line)
@@ -74,7 +75,7 @@ type LineWriter struct {
 	cut    int64
 }
 
-// NewLineWriter calls each for every complete line.
+// NewLineWriter returns a writer that calls each for every complete line.
 func NewLineWriter(stream Stream, each func(Line)) *LineWriter {
 	return &LineWriter{stream: stream, each: each}
 }
@@ -114,7 +115,7 @@ func (w *LineWriter) flush() {
 	w.line, w.cut = w.line[:0], 0
 }
 
-// Sizes of what is kept of a process for a diagnostic.
+// Limits of the output that is kept for a diagnostic.
 const (
 	TailLines    = 200
 	TailBytes    = 256 << 10
@@ -123,20 +124,20 @@ const (
 	outputHead   = 512
 )
 
-// Tail keeps the last lines of a process, at most TailLines with TailBytes
-// together and each shortened to 4 KiB, and the head of the first Go panic. It
-// is safe for many goroutines.
+// Tail keeps the last lines of a process, at most TailLines with TailBytes in
+// total and each shortened to 4 KiB, and the head of the first Go panic. It is
+// safe for concurrent use.
 type Tail struct {
 	mu    sync.Mutex
 	lines [TailLines]string
-	first int // the oldest
+	first int // index of the oldest line
 	count int
 	bytes int
 	panic []string
 	dying bool
 }
 
-// Add keeps one line.
+// Add adds one line.
 func (t *Tail) Add(line string) {
 	kept := Clip(line, tailLineSize)
 	t.mu.Lock()
@@ -148,7 +149,8 @@ func (t *Tail) Add(line string) {
 	}
 	t.lines[(t.first+t.count)%TailLines] = kept
 	t.count, t.bytes = t.count+1, t.bytes+len(kept)
-	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "runtime: out of memory")) {
+	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") ||
+		strings.HasPrefix(line, "runtime: out of memory")) {
 		t.dying = true
 	}
 	if t.dying && len(t.panic) < panicLines {

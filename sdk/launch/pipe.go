@@ -2,30 +2,30 @@ package launch
 
 import "sync"
 
-// backlog counts what went through a pipe, to tell when everything was dealt
-// with that had been written up to one moment.
+// backlog counts the bytes read from a pipe, to detect when all bytes that were
+// written up to one moment have been handled.
 type backlog struct {
 	mu sync.Mutex
-	// taken bytes were read from the pipe; with those that came before them,
-	// dealt bytes were dealt with, but for a line that has not ended.
-	taken, dealt int64
-	marked       bool
-	target       int64
-	reached      chan struct{} // closed when dealt has come to target
-	closed       bool
+	// taken is the number of bytes read from the pipe, handled the number of
+	// those that are processed, except for an incomplete line.
+	taken, handled int64
+	marked         bool
+	target         int64
+	reached        chan struct{} // closed when dealt reaches target
+	closed         bool
 }
 
 func newBacklog() *backlog { return &backlog{reached: make(chan struct{})} }
 
-// asks says that the reader wants more: it has dealt with what it has.
+// asks records that the reader wants more, so it has processed what it has.
 func (b *backlog) asks() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.dealt = b.taken
+	b.handled = b.taken
 	b.settle()
 }
 
-// take reads without waiting and counts what it got.
+// take reads without blocking and counts the bytes.
 func (b *backlog) take(read func() (int, error)) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *backlog) take(read func() (int, error)) (int, error) {
 	return n, err
 }
 
-// mark sets the moment: pending gives how many bytes lie in the pipe.
+// mark sets the target; pending returns the number of bytes in the pipe.
 func (b *backlog) mark(pending func() int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,16 +45,16 @@ func (b *backlog) mark(pending func() int) {
 	b.settle()
 }
 
-// ends says that the reader has stopped: nothing is left to wait for.
+// ends records that the reader has stopped.
 func (b *backlog) ends() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.marked, b.target = true, b.dealt
+	b.marked, b.target = true, b.handled
 	b.settle()
 }
 
 func (b *backlog) settle() {
-	if b.marked && b.dealt >= b.target && !b.closed {
+	if b.marked && b.handled >= b.target && !b.closed {
 		b.closed = true
 		close(b.reached)
 	}

@@ -12,7 +12,7 @@ import (
 // pipe is the read end of a pipe with its backlog.
 type pipe struct {
 	raw    syscall.RawConn
-	closed error // it was closed before anybody read
+	closed error // set if the file was closed before the first read
 	*backlog
 }
 
@@ -46,13 +46,13 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// written marks everything that is in the pipe now.
+// written marks the bytes that are in the pipe now.
 func (p *pipe) written() {
 	if p.closed != nil {
 		return
 	}
 	p.mark(func() (pending int) {
-		// Without an answer the reader has closed the pipe: it has stopped.
+		// On an error the reader has closed the pipe: pending is 0.
 		_ = p.raw.Control(func(fd uintptr) { pending, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 		return pending
 	})

@@ -4,8 +4,8 @@ package launch
 
 import "os"
 
-// pipe is the read end of a pipe. What lies in it cannot be asked here, so its
-// backlog is dealt with when it ends.
+// pipe is the read end of a pipe. This system does not report the bytes in it,
+// so its backlog is reached at its end.
 type pipe struct {
 	*os.File
 	*backlog

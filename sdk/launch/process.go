@@ -20,44 +20,44 @@ type Command struct {
 	Path string
 	// Args follow the name of the program.
 	Args []string
-	// Env is the whole environment; nil is an empty one.
+	// Env is the complete environment; nil: empty.
 	Env []string
-	// Dir is the working directory; empty is the caller's.
+	// Dir is the working directory; empty: that of the caller.
 	Dir string
-	// Policy is what the process may do; nil: whatever its user may. With a
-	// policy the executable of this process starts first, as the trampoline of
-	// package confine: its main function has to call [Hidden].
+	// Policy restricts the process; nil: no restrictions. With a policy the
+	// executable of this process is started first, as the trampoline of package
+	// confine, which runs before its main function.
 	Policy *confine.Policy
-	// Program is Path opened for reading, so that what was looked at is what is
-	// executed; of a script, which its interpreter opens, a change of the file at
-	// Path ends the start. Nil: Path is opened by Start. It matters with a Policy
-	// only, and stays the caller's.
+	// Program is Path opened for reading, so that the inspected file is the
+	// executed one. The interpreter of a script opens Path itself; if the file
+	// at Path changed, Start fails. Nil: Start opens Path. Program is used only
+	// with a Policy; the caller closes it.
 	Program *os.File
-	// Reaper is told the session of the process; nil: nobody is.
+	// Reaper watches the family of the process; nil: none does.
 	Reaper *Reaper
-	// OutputGrace is how long the output pipes stay open after the process
-	// ended while something else still holds their other ends. Zero means
+	// OutputGrace is how long the output pipes stay open after the exit while
+	// another process still holds their write ends. Zero means
 	// DefaultOutputGrace.
 	OutputGrace time.Duration
 }
 
-// DefaultOutputGrace lets the last lines of a dead process through; what a
-// process outside the session writes later is lost.
+// DefaultOutputGrace lets the last lines of an ended process through; later
+// output of a process outside the session is lost.
 const DefaultOutputGrace = 250 * time.Millisecond
 
-// errReaped is the answer to a signal that came after the end.
+// errReaped is the error of a signal after the exit.
 var errReaped = os.ErrProcessDone
 
 // family is a started process and its descendants: the members of the session
 // that it leads, and the processes that carry its mark (see [confine.NewMark])
-// in whatever session they are.
+// in any session.
 type family struct {
 	session int
-	start   uint64 // of the leader: with the number of the session its identity
+	start   uint64 // start time of the leader; with session it identifies the family
 	mark    uint64 // 0: only the session is known
 }
 
-// Process is a running child in a session of its own.
+// Process is a running child in its own session.
 type Process struct {
 	pid     int
 	mark    uint64 // carried by the process and its descendants; 0: none
@@ -70,16 +70,16 @@ type Process struct {
 	done    chan struct{}
 	settled chan struct{}
 
-	mu     sync.Mutex // held while a signal is sent, so that the number is ours
+	mu     sync.Mutex // held while a signal is sent, so that pid is not reused
 	reaped bool
-	killed bool // somebody asked for Kill before the end was seen
+	killed bool // Kill was called before the exit was seen
 
 	exit    Exit // written before done is closed
 	escaped int  // written before settled is closed
 }
 
-// Start runs the program. The child gets a pipe as standard input, on which
-// nothing need ever be written: its end says that the parent is gone.
+// Start runs the program. The child gets a pipe as standard input, whose end
+// means that the parent is gone.
 func Start(c Command) (*Process, error) {
 	path, err := filepath.Abs(c.Path)
 	if err != nil {
@@ -137,8 +137,9 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// confinement prepares the trampoline for a command with a policy, and makes the
-// mark that the trampoline sets; nil: there is no policy, or the policy asks for nothing on a system without a trampoline.
+// confinement prepares the trampoline for a command with a policy, and makes
+// the mark that the trampoline sets. It returns nil without a policy, and on a
+// system without a trampoline if the policy requires nothing.
 func (p *Process) confinement(c Command, path string, argv, env []string) (*confine.Prepared, error) {
 	if c.Policy == nil {
 		return nil, nil
@@ -147,13 +148,21 @@ func (p *Process) confinement(c Command, path string, argv, env []string) (*conf
 		return nil, c.Policy.Validate()
 	}
 	p.mark = confine.NewMark()
-	return confine.Start{Policy: *c.Policy, Path: path, File: c.Program, Argv: argv, Env: env, Deathly: true, Mark: p.mark}.Prepare()
+	return confine.Start{
+		Policy:  *c.Policy,
+		Path:    path,
+		File:    c.Program,
+		Argv:    argv,
+		Env:     env,
+		Deathly: true,
+		Mark:    p.mark,
+	}.Prepare()
 }
 
-// confined waits until the trampoline has become the program. If it does not,
-// the process is gone when this returns.
+// confined waits until the trampoline has executed the program. On failure the
+// process has ended when it returns.
 func (p *Process) confined(c Command, path string, orders *confine.Prepared) error {
-	orders.Close() // or the end of the status would never be seen
+	orders.Close() // otherwise the status pipe never ends
 	defer orders.Abandon()
 	err := orders.Outcome(trampolineLimit)
 	if err == nil && c.Program != nil && confine.Script(c.Program) {
@@ -172,12 +181,12 @@ func (p *Process) confined(c Command, path string, orders *confine.Prepared) err
 }
 
 // trampolineLimit bounds the wait for the trampoline, which takes some
-// milliseconds on a machine that has nothing else to do.
+// milliseconds on an idle machine.
 const trampolineLimit = 10 * time.Second
 
-// life starts the process and stays with it on one operating system thread:
-// the kernel sends the death signal when the thread that started the child
-// ends, not when the parent process does, and Go retires idle threads.
+// life starts the process and waits for its exit on one operating system
+// thread: the kernel sends the death signal when the thread that started the
+// child ends, not when the parent process does, and Go ends idle threads.
 func (p *Process) life(path string, argv []string, attr *os.ProcAttr, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -207,27 +216,27 @@ func (p *Process) life(path string, argv []string, attr *os.ProcAttr, started ch
 		p.reaper.forget(members)
 	}
 	_ = p.stdin.Close()
-	// Readers have until then to empty the pipes, even if a process that left
-	// the session holds the other ends for ever.
+	// Readers have until then to empty the pipes, even if a process outside the
+	// session holds the other ends forever.
 	time.AfterFunc(p.grace, func() { closeAll([]*os.File{p.stdout, p.stderr}) })
 	close(p.settled)
 }
 
-// sessionKillLimit bounds the sweep after an exit. SIGKILL works at once; only
-// a process in an uninterruptible system call can outlast it.
+// sessionKillLimit bounds the sweep after an exit. SIGKILL works at once,
+// except for a process in an uninterruptible system call.
 const sessionKillLimit = time.Second
 
-// PID is the number of the process, of its group and of its session.
+// PID is the id of the process, of its group and of its session.
 func (p *Process) PID() int { return p.pid }
 
-// Began is when the process was started.
+// Began is the start time of the process.
 func (p *Process) Began() time.Time { return p.begin }
 
-// Done is closed when the process has ended and Exit can be asked.
+// Done is closed when the process has ended and Exit is set.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Settled is closed after Done, when the rest of the session and all descendants
-// that carry the mark of the process were killed too.
+// Settled is closed after Done, when the rest of the session and all
+// descendants with the mark of the process have been killed too.
 func (p *Process) Settled() <-chan struct{} { return p.settled }
 
 // Exit is how the process ended; the zero value until Done is closed.
@@ -240,7 +249,7 @@ func (p *Process) Exit() Exit {
 	}
 }
 
-// Killed says whether the process ended because of Kill; false until Done is
+// Killed reports whether the process ended because of Kill; false until Done is
 // closed.
 func (p *Process) Killed() bool {
 	if p.Exit().Signal != syscall.SIGKILL {
@@ -251,8 +260,8 @@ func (p *Process) Killed() bool {
 	return p.killed
 }
 
-// Escaped is how many descendants outlived the process group; 0 until Settled is
-// closed.
+// Escaped is the number of descendants that outlived the process group; 0 until
+// Settled is closed.
 func (p *Process) Escaped() int {
 	select {
 	case <-p.settled:
@@ -265,15 +274,15 @@ func (p *Process) Escaped() int {
 // Stdin is the pipe whose end tells the child that its parent is gone.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
-// Stdout is the read end of standard output. It closes some time after the end
-// of the process, whoever else may hold the other end; a reader that is done
-// earlier may close it.
+// Stdout is the read end of standard output. It is closed OutputGrace after the
+// exit, even if another process holds the write end; a reader may close it
+// earlier.
 func (p *Process) Stdout() *os.File { return p.stdout }
 
 // Stderr is the read end of standard error; as Stdout.
 func (p *Process) Stderr() *os.File { return p.stderr }
 
-// CloseStdin tells the child that nobody needs it any more.
+// CloseStdin closes the standard input of the child, which asks it to end.
 func (p *Process) CloseStdin() error {
 	if err := p.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("close standard input of %d: %w", p.pid, err)
@@ -281,8 +290,8 @@ func (p *Process) CloseStdin() error {
 	return nil
 }
 
-// Signal sends a signal to the process group. After the end it returns
-// os.ErrProcessDone and signals nobody.
+// Signal sends a signal to the process group. After the exit it returns
+// os.ErrProcessDone and sends nothing.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,9 +304,9 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Kill ends the process and everything in its session. It returns when the
-// signals were sent, not when the processes are gone: that is what Done and
-// Settled say. Killing a process that ended is no error.
+// Kill kills the process and everything in its session. It returns when the
+// signals are sent; Done and Settled report the end. It returns nil if the
+// process has ended.
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	p.killed = p.killed || !p.reaped

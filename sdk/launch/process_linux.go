@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr gives the child a session of its own and has the kernel kill it
-// when the thread that started it ends.
+// sysProcAttr puts the child in its own session and has the kernel kill it when
+// the thread that started it ends.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// reap waits for the end. The wait leaves a zombie first, whose number cannot
-// belong to anybody else: the last safe moment to signal the group. Signals of
-// others are kept out between that and the reaping.
+// reap waits for the exit. Waitid leaves a zombie first, whose pid cannot be
+// reused: the last safe moment to signal the group. p.mu blocks other signals
+// until the process is reaped.
 func (p *Process) reap(proc *os.Process) (*os.ProcessState, error) {
 	for {
 		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -31,5 +31,5 @@ func (p *Process) reap(proc *os.Process) (*os.ProcessState, error) {
 	return proc.Wait()
 }
 
-// withoutDeathSignal is for a child that has to outlive its parent.
+// withoutDeathSignal is for a child that must outlive its parent.
 func withoutDeathSignal(sys *syscall.SysProcAttr) { sys.Pdeathsig = 0 }

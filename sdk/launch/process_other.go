@@ -9,8 +9,8 @@ import (
 
 func sysProcAttr() *syscall.SysProcAttr { return nil }
 
-// killGroup ends one process whatever the signal: there are neither groups nor
-// signals to choose from.
+// killGroup kills one process whatever the signal: this system has neither
+// groups nor signals.
 func killGroup(pid int, _ syscall.Signal) error {
 	proc, err := os.FindProcess(pid)
 	if err != nil {

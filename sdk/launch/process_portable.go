@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// reap waits for the end. Between the wait and the mark a signal could reach a
-// new owner of the number; only Linux offers a wait that leaves the number
-// taken.
+// reap waits for the exit. Between Wait and the mark a signal could reach a new
+// process with the same pid; only Linux has a wait that keeps the pid reserved.
 func (p *Process) reap(proc *os.Process) (*os.ProcessState, error) {
 	state, err := proc.Wait()
 	p.mu.Lock()
@@ -19,10 +18,10 @@ func (p *Process) reap(proc *os.Process) (*os.ProcessState, error) {
 	return state, err
 }
 
-// startTime is 0: sessions are told apart by number alone.
+// startTime is 0: sessions are identified by number alone.
 func startTime(int) uint64 { return 0 }
 
-// endFamilies reaches the process groups only: there is no portable way to list
+// endFamilies kills the process groups only: there is no portable way to list
 // the members of a session.
 func endFamilies(families []family, _ time.Duration) int {
 	for _, f := range families {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SUP-001: the child leads a session of its own.
+// SUP-001: the child leads its own session.
 func TestStartMakesSession(t *testing.T) {
 	p := start(t, command("session"))
 	out, err := io.ReadAll(p.Stdout())
@@ -28,7 +28,7 @@ func TestStartMakesSession(t *testing.T) {
 	assert.Equal(t, "true true\n", string(out))
 }
 
-// SUP-001: an environment that is not given is empty, not inherited.
+// SUP-001: without Env the environment is empty, not inherited.
 func TestStartEnvironmentIsExact(t *testing.T) {
 	t.Setenv("CANARY", "should not travel")
 	p := start(t, command("env", "A=1"))
@@ -59,8 +59,8 @@ func TestStartFailures(t *testing.T) {
 	assert.Equal(t, before, descriptors(t), "a failed start leaves no descriptor open")
 }
 
-// A file without the permission to be executed gets one explanation, before a start and
-// by one.
+// A file without execute permission gets the same explanation before and at the
+// start.
 func TestExecutable(t *testing.T) {
 	plain := t.TempDir() + "/plugin.py"
 	require.NoError(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
@@ -74,7 +74,7 @@ func TestExecutable(t *testing.T) {
 	assert.NoError(t, Executable(plain+"/none"), "its start says so")
 }
 
-// SUP-001: how a process ended is told by wait, with the reason.
+// SUP-001: wait reports how a process ended.
 func TestExit(t *testing.T) {
 	for _, row := range []struct {
 		role   string
@@ -102,17 +102,17 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// SUP-001, pitfall 1: the end of standard input says that the host is gone.
+// SUP-001, pitfall 1: the end of standard input means that the host is gone.
 func TestStdinEndsWithHost(t *testing.T) {
 	p := start(t, command("until-eof"))
 	require.NoError(t, p.CloseStdin())
-	require.NoError(t, p.CloseStdin(), "a second close is no error")
+	require.NoError(t, p.CloseStdin(), "a second close succeeds")
 	await(t, p.Done(), 5*time.Second, "exit")
 	assert.Equal(t, 7, p.Exit().Code)
 }
 
-// Pitfall 1: the death signal hangs on the thread that started the child, so a
-// caller whose thread ends must not take the child with it.
+// Pitfall 1: the death signal depends on the thread that started the child, so
+// the end of the caller's thread must not kill the child.
 func TestChildOutlivesThreadOfCaller(t *testing.T) {
 	var p *Process
 	var err error
@@ -146,8 +146,8 @@ func TestChildOutlivesThreadOfCaller(t *testing.T) {
 	assert.Equal(t, "still there\n", line)
 }
 
-// Pitfall 2, plugins.md section 8: a grandchild that holds the pipes hides the
-// crash from nobody, and does not survive it.
+// Pitfall 2, plugins.md section 8: a grandchild that holds the pipes does not
+// hide the crash, and is killed.
 func TestCrashNoticedWithGrandchild(t *testing.T) {
 	for _, role := range []string{"leave-grandchild", "leave-other-group"} {
 		t.Run(role, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestCrashNoticedWithGrandchild(t *testing.T) {
 			var dead time.Time
 			watched := make(chan struct{})
 			fd, err := unix.PidfdOpen(p.PID(), 0)
-			if errors.Is(err, unix.ESRCH) { // it has ended and was noticed before this line
+			if errors.Is(err, unix.ESRCH) { // it has ended and was reaped before this line
 				dead = time.Now()
 				close(watched)
 			} else {
@@ -179,7 +179,8 @@ func TestCrashNoticedWithGrandchild(t *testing.T) {
 	}
 }
 
-// A process that left its session keeps the pipe, but nobody waits for it.
+// A process that left its session keeps the pipe, but the readers do not wait
+// for it.
 func TestOutputEndsWithoutEOF(t *testing.T) {
 	c := command("leave-session")
 	c.OutputGrace = 50 * time.Millisecond
@@ -202,7 +203,7 @@ func TestSignals(t *testing.T) {
 	await(t, p.Done(), 5*time.Second, "exit")
 	assert.Equal(t, 4, p.Exit().Code)
 	assert.ErrorIs(t, p.Signal(syscall.SIGTERM), os.ErrProcessDone)
-	assert.NoError(t, p.Kill(), "killing what is dead is no error")
+	assert.NoError(t, p.Kill(), "killing an ended process succeeds")
 }
 
 // SUP-004: SIGKILL reaches a stopped process and all of its session.

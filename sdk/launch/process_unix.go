@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killGroup signals a process group. An empty group is no error.
+// killGroup signals a process group. It returns nil for an empty group.
 func killGroup(pgid int, sig syscall.Signal) error {
 	if pgid <= 1 {
-		return syscall.EINVAL // 0 and -1 would mean the caller and everybody
+		return syscall.EINVAL // 0 and -1 mean the caller's group and all processes
 	}
 	err := syscall.Kill(-pgid, sig)
 	if errors.Is(err, syscall.ESRCH) {

@@ -16,23 +16,22 @@ import (
 	"time"
 )
 
-// ReaperCommand is the hidden subcommand under which a program that starts
-// processes runs as its own reaper.
+// ReaperCommand is the hidden subcommand that runs a program as its own reaper.
 const ReaperCommand = "internal-reaper"
 
-// Limits of a reaper that keeps dying: after that many restarts its families
-// are left to the death signal and to the end of standard input.
+// After reaperRestarts restarts the families are left to the death signal and
+// the end of standard input.
 const (
 	reaperRestarts = 5
 	reaperQuit     = 2 * time.Second
 	reaperWrite    = 100 * time.Millisecond
 )
 
-// Reaper is a process that outlives this one for a moment and kills every
-// process that was started here and did not end, with its descendants. It learns
-// of the end of this process by the end of a pipe, so no way of dying escapes it.
-// It starts with the first [Command] that names it, and again should it be
-// killed. Methods may be called concurrently.
+// Reaper is a process that outlives this one briefly and kills every process
+// that was started here and did not end, with its descendants. It detects the
+// end of this process by the end of a pipe, which also works after SIGKILL. It
+// starts with the first [Command] that names it, and again if it is killed.
+// Methods are safe for concurrent use.
 type Reaper struct {
 	args     []string
 	mu       sync.Mutex
@@ -44,9 +43,9 @@ type Reaper struct {
 	ended    chan struct{} // closed when no reaper runs any more
 }
 
-// NewReaper returns a reaper that runs the program of this process.
-// runtimeDir, if not empty, is the directory (see [RuntimeDir]) that it removes
-// after the killing.
+// NewReaper returns a reaper that runs the program of this process. runtimeDir,
+// if not empty, is the directory (see [RuntimeDir]) that it removes after the
+// killing.
 func NewReaper(runtimeDir string) *Reaper {
 	r := &Reaper{args: []string{"ferment", ReaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
 	if runtimeDir != "" {
@@ -55,7 +54,7 @@ func NewReaper(runtimeDir string) *Reaper {
 	return r
 }
 
-// begin starts the process if none was started yet.
+// begin starts the reaper process if none was started yet.
 func (r *Reaper) begin() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +71,7 @@ func (r *Reaper) start() error {
 		return fmt.Errorf("start reaper: %w", err)
 	}
 	if runtime.GOOS == "linux" {
-		program = "/proc/self/exe" // this very program, even if its file was replaced
+		program = "/proc/self/exe" // this program, even if its file was replaced
 	}
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -83,8 +82,8 @@ func (r *Reaper) start() error {
 		closeAll([]*os.File{in, out})
 		return fmt.Errorf("start reaper: %w", err)
 	}
-	// No death signal: it has to outlive its parent. A session of its own keeps
-	// the signals of a terminal away from it.
+	// No death signal: the reaper must outlive its parent. Its own session
+	// protects it from the signals of a terminal.
 	sys := sysProcAttr()
 	withoutDeathSignal(sys)
 	proc, err := os.StartProcess(program, r.args, &os.ProcAttr{
@@ -97,7 +96,7 @@ func (r *Reaper) start() error {
 	}
 	r.proc, r.pipe = proc, out
 	for _, f := range r.families {
-		r.tell("+", f)
+		r.send("+", f)
 	}
 	go r.stay(proc)
 	return nil
@@ -118,7 +117,7 @@ func (r *Reaper) stay(proc *os.Process) {
 	close(r.ended)
 }
 
-// PID is the number of the reaper process; 0: none was started yet.
+// PID is the id of the reaper process; 0: not started yet.
 func (r *Reaper) PID() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,30 +127,30 @@ func (r *Reaper) PID() int {
 	return r.proc.Pid
 }
 
-// watch makes the reaper responsible for a family.
+// watch makes the reaper kill a family when this process ends.
 func (r *Reaper) watch(f family) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.families[f.session] = f
-	r.tell("+", f)
+	r.send("+", f)
 }
 
-// forget takes a family back that has no members any more.
+// forget ends the watch of a family without members.
 func (r *Reaper) forget(f family) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.families, f.session)
-	r.tell("-", f)
+	r.send("-", f)
 }
 
-// tell needs r.mu. A reaper that does not read is no reason to hang: stay sees
-// it when it dies, and the next one is told everything.
-func (r *Reaper) tell(op string, f family) {
+// send needs r.mu. A reaper that does not read must not block the host: stay
+// sees its exit, and the next one receives all families.
+func (r *Reaper) send(op string, f family) {
 	_ = r.pipe.SetWriteDeadline(time.Now().Add(reaperWrite))
 	_, _ = fmt.Fprintf(r.pipe, "%s %d %d %d\n", op, f.session, f.start, f.mark)
 }
 
-// Close lets the reaper end; it kills what is still alive of the families.
+// Close stops the reaper, which kills the remaining processes of the families.
 func (r *Reaper) Close() error {
 	r.mu.Lock()
 	proc := r.proc
@@ -173,14 +172,14 @@ func (r *Reaper) Close() error {
 	}
 }
 
-// reapLimit ends a reaper that faces a process which cannot be killed.
+// reapLimit bounds the wait for processes that cannot be killed.
 const reapLimit = 10 * time.Second
 
-// reaperMain is the reaper process: it reads families from standard input and,
-// when that ends, kills them. It returns the exit status.
+// reaperMain is the reaper process: it reads families from standard input and
+// kills them at its end. It returns the exit status.
 func reaperMain(args []string) int {
 	runtime.GOMAXPROCS(1)
-	// It must not go down with the host that somebody interrupts.
+	// Signals of an interrupted host must not stop the reaper.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	endFamilies(readFamilies(os.Stdin), reapLimit)
 	if len(args) > 0 && args[0] != "" && !removeAbandoned(args[0]) {
@@ -189,8 +188,8 @@ func reaperMain(args []string) int {
 	return 0
 }
 
-// removeAbandoned removes the directory of the host that just died. The lock of
-// a dying process may end a moment after its pipe.
+// removeAbandoned removes the directory of the host that died. The lock of a
+// dying process may end a moment after its pipe.
 func removeAbandoned(path string) bool {
 	for range 100 {
 		if _, err := sweepDir(path); err != nil {
@@ -204,15 +203,16 @@ func removeAbandoned(path string) bool {
 	return false
 }
 
-// readFamilies follows the lines "+ session start mark" and "- session start
-// mark" to their end and returns the families that are left.
+// readFamilies reads lines "+ session start mark" and "- session start mark" to
+// their end and returns the families that are left.
 func readFamilies(in io.Reader) []family {
 	families := map[int]family{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		var op string
 		var f family
-		if _, err := fmt.Sscanf(lines.Text(), "%s %d %d %d", &op, &f.session, &f.start, &f.mark); err != nil || f.session <= 1 {
+		if _, err := fmt.Sscanf(lines.Text(), "%s %d %d %d", &op, &f.session, &f.start, &f.mark); err != nil ||
+			f.session <= 1 {
 			continue
 		}
 		switch op {

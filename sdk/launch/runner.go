@@ -17,10 +17,10 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 )
 
-// Runner starts one plugin process for go-plugin. go-plugin learns from it one
-// handshake line and, when the process has ended, the end of both streams;
-// everything else that the process prints goes to Output and into the report. A
-// Runner is for one start.
+// Runner starts one plugin process for go-plugin. go-plugin receives one
+// handshake line and, when the process has ended, the end of both streams; all
+// other output goes to Output and into the report. A Runner can be started
+// once.
 type Runner struct {
 	command   Command
 	socketDir string
@@ -32,8 +32,8 @@ type Runner struct {
 	feedOut, feedErr *io.PipeWriter
 
 	tail    Tail
-	drained chan struct{} // both streams were read to their end
-	last    chan struct{} // what they held when the process ended was read
+	drained chan struct{} // closed when both streams were read to their end
+	last    chan struct{} // closed when the content at the exit was read
 
 	mu        sync.Mutex
 	proc      *Process
@@ -45,23 +45,23 @@ type Runner struct {
 
 var _ runner.Runner = (*Runner)(nil)
 
-// RunnerConfig is what a Runner needs besides the command.
+// RunnerConfig configures a Runner.
 type RunnerConfig struct {
 	Command Command
-	// SocketDir is where the plugin may listen. An address elsewhere is refused.
+	// SocketDir is where the plugin may listen. Other addresses are rejected.
 	SocketDir string
-	// Output gets every line but the handshake, from two goroutines. It must
-	// not block for long. May be nil.
+	// Output receives every line but the handshake, from two goroutines. It
+	// must not block for long. May be nil.
 	Output func(Line)
-	// Redact gives what may be kept of the first most bytes of a line. It sees
-	// what follows them too: what it takes out may begin before the cut. May be nil.
+	// Redact returns the redacted first most bytes of a line. It sees the bytes
+	// after them too, because a secret may begin before the cut. May be nil.
 	Redact func(line string, most int) string
-	// Accept judges the handshake before go-plugin sees it; its error ends the
-	// start and is found again by Refused. May be nil.
+	// Accept checks the handshake before go-plugin sees it; its error fails the
+	// start and is returned by Refused. May be nil.
 	Accept func(Handshake) error
 }
 
-// NewRunner prepares a start.
+// NewRunner returns a runner that is not started.
 func NewRunner(c RunnerConfig) *Runner {
 	r := &Runner{
 		command: c.Command, socketDir: c.SocketDir, output: c.Output, accept: c.Accept, redact: c.Redact,
@@ -103,7 +103,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	}()
 	go func() {
 		<-proc.Done()
-		// Now, not when the pipes end: whoever holds them is not the plugin.
+		// Closed now, not at the end of the pipes, which other processes may
+		// hold open.
 		_ = r.feedOut.Close()
 		_ = r.feedErr.Close()
 		stdout.written()
@@ -115,7 +116,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	return nil
 }
 
-// readStdout lets the first line through that looks like a handshake.
+// readStdout passes the first line that is a handshake on.
 func (r *Runner) readStdout(proc *Process, from *pipe) {
 	defer func() { _ = proc.Stdout().Close() }()
 	defer from.ends()
@@ -131,11 +132,11 @@ func (r *Runner) readStdout(proc *Process, from *pipe) {
 		r.stray(l)
 	})
 	if waiting {
-		_ = r.feedOut.Close() // nothing will come: no need to wait for the timeout
+		_ = r.feedOut.Close() // no handshake will come: fail before the timeout
 	}
 }
 
-// offer judges the handshake and passes it on.
+// offer checks the handshake and passes it on.
 func (r *Runner) offer(h Handshake, line string) {
 	var err error
 	if r.accept != nil {
@@ -151,7 +152,7 @@ func (r *Runner) offer(h Handshake, line string) {
 	_, _ = io.WriteString(r.feedOut, line+"\n")
 }
 
-// kept is what may be kept of a line.
+// kept returns the redacted and shortened line.
 func (r *Runner) kept(l Line) Line {
 	l.Cut += int64(max(0, len(l.Text)-MaxLine))
 	l.Text = r.redact(l.Text, MaxLine)
@@ -180,22 +181,21 @@ func (r *Runner) readStderr(proc *Process, from *pipe) {
 	scanLines(from, Stderr, r.Keep)
 }
 
-// Keep takes a line that came another way than through the pipes of the process
-// as if it had come through them.
+// Keep records a line that did not come through the pipes of the process.
 func (r *Runner) Keep(l Line) {
 	l = r.kept(l)
 	r.tail.Add(l.Text)
 	r.output(l)
 }
 
-// Process is the started process, nil before Start.
+// Process returns the started process, nil before Start.
 func (r *Runner) Process() *Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.proc
 }
 
-// Handshake is the line that the plugin sent, if it sent one.
+// Handshake returns the handshake line of the plugin, if it sent one.
 func (r *Runner) Handshake() (Handshake, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,20 +205,19 @@ func (r *Runner) Handshake() (Handshake, bool) {
 	return *r.handshake, true
 }
 
-// Refused is why the handshake was not accepted, or nil.
+// Refused returns the error of Accept, or nil.
 func (r *Runner) Refused() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused
 }
 
-// ErrNoHandshake is a start in which the program lived and never said where it
-// listens.
+// ErrNoHandshake means that the program ran and sent no handshake.
 var ErrNoHandshake = errors.New("no handshake")
 
-// StartError says why a start came to nothing, for which go-plugin gave err: that
-// the handshake was refused, that the program ended, or that it printed something
-// else. What happened after a handshake is for err to say.
+// StartError explains why a start failed, for which go-plugin returned err: the
+// handshake was rejected, the program ended, or it printed something else.
+// After a handshake it returns err.
 func (r *Runner) StartError(err error) error {
 	if refused := r.Refused(); refused != nil {
 		return refused
@@ -229,27 +228,27 @@ func (r *Runner) StartError(err error) error {
 	case rep.PID == 0, shook:
 		return err
 	case rep.Exited && !rep.Killed:
-		return fmt.Errorf("it ended before the handshake: %s%s", rep, rep.because())
+		return fmt.Errorf("it ended before the handshake: %s%s", rep, rep.causeSuffix())
 	case rep.Output != "" && errors.Is(err, ErrNoHandshake):
-		return fmt.Errorf("%w: it printed %q%s", err, Clip(rep.Output, 80), rep.because())
+		return fmt.Errorf("%w: it printed %q%s", err, Clip(rep.Output, 80), rep.causeSuffix())
 	case rep.Output != "":
-		return fmt.Errorf("%w: it printed %q%s", ErrNoHandshake, Clip(rep.Output, 80), rep.because())
+		return fmt.Errorf("%w: it printed %q%s", ErrNoHandshake, Clip(rep.Output, 80), rep.causeSuffix())
 	case errors.Is(err, ErrNoHandshake):
-		return fmt.Errorf("%w%s", err, rep.because())
+		return fmt.Errorf("%w%s", err, rep.causeSuffix())
 	}
-	return fmt.Errorf("%w: it closed its standard output%s", ErrNoHandshake, rep.because())
+	return fmt.Errorf("%w: it closed its standard output%s", ErrNoHandshake, rep.causeSuffix())
 }
 
-// Drained is closed when everything that the process wrote was read. That is a
-// moment after its end, or OutputGrace after it if something holds its pipes.
+// Drained is closed when all output of the process was read: a moment after the
+// exit, or OutputGrace after it if another process holds its pipes.
 func (r *Runner) Drained() <-chan struct{} { return r.drained }
 
-// LastLines is closed when every line was dealt with that lay in the pipes of the
-// process when it ended, whoever still holds them, and after Drained at the
-// latest. A line that has not ended is not waited for.
+// LastLines is closed when every complete line that was in the pipes at the
+// exit has been handled, even if other processes hold the pipes; at the latest
+// after Drained.
 func (r *Runner) LastLines() <-chan struct{} { return r.last }
 
-// Report says what is known of the process now.
+// Report returns what is known of the process now.
 func (r *Runner) Report() Report {
 	r.mu.Lock()
 	rep := Report{Output: strings.ToValidUTF8(string(r.head), "\uFFFD"), Noise: r.noise}
@@ -268,8 +267,8 @@ func (r *Runner) Report() Report {
 	return rep
 }
 
-// diagnoseWait is how long Diagnose waits for a process that closed its output
-// to be seen ending too.
+// diagnoseWait is how long Diagnose waits for the exit of a process that closed
+// its output.
 const diagnoseWait = 100 * time.Millisecond
 
 // Diagnose implements runner.Runner.
@@ -294,7 +293,7 @@ func (r *Runner) Stderr() io.ReadCloser { return r.hostErr }
 // Name implements runner.Runner.
 func (r *Runner) Name() string { return filepath.Base(r.command.Path) }
 
-// ID implements runner.Runner: the process number, empty before Start.
+// ID implements runner.Runner: the process id, empty before Start.
 func (r *Runner) ID() string {
 	if proc := r.Process(); proc != nil {
 		return strconv.Itoa(proc.PID())
@@ -319,8 +318,8 @@ func (r *Runner) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill implements runner.Runner: SIGKILL to everything in the session. It does
-// not wait.
+// Kill implements runner.Runner: SIGKILL to all processes of the session. It
+// does not wait.
 func (r *Runner) Kill(context.Context) error {
 	if proc := r.Process(); proc != nil {
 		return proc.Kill()
@@ -328,7 +327,8 @@ func (r *Runner) Kill(context.Context) error {
 	return nil
 }
 
-// Terminate asks the process group to end. One that ended is no error.
+// Terminate sends SIGTERM to the process group. It returns nil if the process
+// has ended.
 func (r *Runner) Terminate() error {
 	proc := r.Process()
 	if proc == nil {
@@ -340,9 +340,9 @@ func (r *Runner) Terminate() error {
 	return nil
 }
 
-// PluginToHost implements runner.Runner. The only addresses that are dialed are
-// unix sockets in the directory that this process was given. Connect by Dial: it
-// does not follow what the plugin makes of the path after this check.
+// PluginToHost implements runner.Runner. It accepts only unix sockets in the
+// socket directory. Connect with Dial, which is not affected by later changes
+// of the path.
 func (r *Runner) PluginToHost(network, address string) (string, string, error) {
 	if network != "unix" {
 		return "", "", fmt.Errorf("plugin listens on %s %s: only unix sockets are used", network, address)
@@ -359,8 +359,8 @@ func (r *Runner) PluginToHost(network, address string) (string, string, error) {
 	return network, address, nil
 }
 
-// Dial connects to the socket of the handshake; the address that it is given is
-// not used. It follows no symbolic link of the plugin's.
+// Dial connects to the socket of the handshake; the given address is ignored.
+// It follows no symbolic link that the plugin made.
 func (r *Runner) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	h, ok := r.Handshake()
 	if !ok {

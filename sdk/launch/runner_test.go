@@ -48,8 +48,8 @@ func run(t *testing.T, c RunnerConfig) *Runner {
 	return r
 }
 
-// Pitfall 10: 200 kB of noise before the handshake, a second handshake behind
-// it: one line passes, the rest is kept as what it is.
+// Pitfall 10: 200 kB of output before the handshake and a second handshake
+// after it: one line passes, the rest is kept as output.
 func TestRunnerPassesOneHandshakeLine(t *testing.T) {
 	var got gathered
 	r := run(t, RunnerConfig{Command: command("noise-handshake"), SocketDir: "/run/x/1", Output: got.add})
@@ -76,7 +76,7 @@ func TestRunnerPassesOneHandshakeLine(t *testing.T) {
 	require.NoError(t, r.Wait(context.Background()))
 }
 
-// SUP-010: a line without an end costs neither memory nor more than the start
+// SUP-010: an endless line costs neither memory nor more than the start
 // timeout.
 func TestRunnerEndlessLine(t *testing.T) {
 	r := run(t, RunnerConfig{Command: command("endless-line")})
@@ -89,7 +89,7 @@ func TestRunnerEndlessLine(t *testing.T) {
 	assert.LessOrEqual(t, len(r.Report().Output), outputHead)
 }
 
-// SUP-010: a plugin that closes its output is known to be useless at once.
+// SUP-010: a plugin that closes its output fails at once.
 func TestRunnerClosedStdout(t *testing.T) {
 	r := run(t, RunnerConfig{Command: command("close-stdout")})
 	read := make(chan struct{})
@@ -98,7 +98,7 @@ func TestRunnerClosedStdout(t *testing.T) {
 	assert.Equal(t, "still running", r.Diagnose(context.Background()))
 }
 
-// A handshake can be refused by its reader, who finds the reason again.
+// Accept can reject a handshake, and Refused returns the reason.
 func TestRunnerRefusesHandshake(t *testing.T) {
 	refusal := errors.New("protocol version 1 is too old")
 	r := run(t, RunnerConfig{Command: command("noise-handshake"), Accept: func(h Handshake) error {
@@ -110,8 +110,8 @@ func TestRunnerRefusesHandshake(t *testing.T) {
 	assert.ErrorIs(t, r.Refused(), refusal)
 }
 
-// Pitfall 2: go-plugin's streams and its wait end with the process, whatever a
-// grandchild holds.
+// Pitfall 2: go-plugin's streams and its wait end with the process, even if a
+// grandchild holds the pipes.
 func TestRunnerStreamsEndAtExit(t *testing.T) {
 	r := run(t, RunnerConfig{Command: command("leave-grandchild")})
 	_, err := io.ReadAll(r.Stderr())
@@ -147,15 +147,15 @@ func TestRunnerReport(t *testing.T) {
 	}
 }
 
-// SUP-001: what a process wrote before it ended is known as soon as it was read,
-// whoever goes on to write, and however late the reader is.
+// SUP-001: the output of a process before its exit is known as soon as it was
+// read, even if other processes keep writing, and however late the reader is.
 func TestRunnerLastLines(t *testing.T) {
 	var got gathered
 	late := make(chan struct{})
 	c := command("last-words")
 	c.OutputGrace = time.Minute
 	r := run(t, RunnerConfig{Command: c, SocketDir: t.TempDir(), Output: func(l Line) { <-late; got.add(l) }})
-	t.Cleanup(func() { closeAll([]*os.File{r.Process().Stderr()}) }) // ends who babbles
+	t.Cleanup(func() { closeAll([]*os.File{r.Process().Stderr()}) }) // ends the writer
 	await(t, r.Process().Done(), 10*time.Second, "end of process")
 	select {
 	case <-r.LastLines():
@@ -173,12 +173,12 @@ func TestRunnerLastLines(t *testing.T) {
 	}
 	select {
 	case <-r.Drained():
-		assert.Fail(t, "somebody still holds the pipe")
+		assert.Fail(t, "the pipe is still held")
 	default:
 	}
 }
 
-// A process that wrote nothing holds nobody up.
+// A process without output delays nothing.
 func TestRunnerNoLastLines(t *testing.T) {
 	for role, tail := range map[string]int{"exit-3": 0, "suicide": 0, "300-lines": TailLines} {
 		r := run(t, RunnerConfig{Command: command(role), SocketDir: t.TempDir()})
@@ -214,8 +214,8 @@ func TestRunnerStartsOnce(t *testing.T) {
 	assert.Equal(t, "unix /a", network+" "+address)
 }
 
-// A handshake names an address that the host will dial: only its own directory
-// is allowed (WIRE-001).
+// The host dials the address in a handshake: only the socket directory is
+// allowed (WIRE-001).
 func TestPluginToHost(t *testing.T) {
 	r := NewRunner(RunnerConfig{SocketDir: "/run/f/1"})
 	for _, row := range []struct {
@@ -299,7 +299,7 @@ func FuzzLines(f *testing.F) {
 			total += len(l.Text) + int(l.Cut)
 		}
 		assert.LessOrEqual(t, total, len(text))
-		// A carriage return at the very end of the text is a line's own.
+		// A carriage return at the very end belongs to the line.
 		if !strings.HasSuffix(string(text), "\r") {
 			assert.Equal(t, read, written)
 		}
@@ -319,7 +319,7 @@ func TestTailKeepsTheLastLines(t *testing.T) {
 	assert.Nil(t, tail.Panic())
 }
 
-// MLX-021: however long the lines are, what is kept has a bound.
+// MLX-021: the kept output is bounded, for lines of any length.
 func TestTailIsBounded(t *testing.T) {
 	var tail Tail
 	for i := range TailLines + 50 {
@@ -345,14 +345,14 @@ func TestEnvironment(t *testing.T) {
 		[]string{"HOME", "LANG", "PLUGIN_CLIENT_CERT", "ABSENT"}, lookup,
 		[]string{"COOKIE=real", "PLUGIN_MIN_PORT=10000", "PLUGIN_CLIENT_CERT=theirs\nsecond line"},
 	)
-	// Pitfall 7: what the operator wrote wins over what the host has; pitfall 5:
-	// the host's own certificate is not handed down.
+	// Pitfall 7: configured variables win over those of the host; pitfall 5:
+	// the host's own certificate is not passed on.
 	assert.Equal(t, []string{"COOKIE=real", "HOME=/root", "LANG=pl_PL", "PLUGIN_CLIENT_CERT=theirs\nsecond line", "PLUGIN_MIN_PORT=10000"}, env)
 	assert.Equal(t, []string{}, Environment(nil, nil, os.LookupEnv, nil))
 }
 
-// SUP-009: the line that is told of a failed program is the one with the error,
-// also where a version stands below it.
+// SUP-009: the reported line of a failed program is the one with the error,
+// also if a version follows it.
 func TestReportTellsTheError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		tail []string

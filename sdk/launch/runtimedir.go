@@ -12,15 +12,14 @@ import (
 	"sync"
 )
 
-// Lengths of socket paths. The kernel has room for 108 bytes (104 on BSD); what
-// go-plugin adds to the directory it is given is the longest that its random
-// names can get.
+// Lengths of socket paths. The kernel permits 108 bytes (104 on BSD);
+// socketSuffix is the longest that go-plugin appends to its directory.
 const (
 	MaxSocketPath = 100
 	socketSuffix  = "/plugin-dir4294967295/plugin4294967295"
 )
 
-// PathTooLongError says that sockets in a directory could not be bound.
+// PathTooLongError means that sockets in a directory could not be bound.
 type PathTooLongError struct {
 	Path   string // the longest socket path that may occur
 	Length int
@@ -29,11 +28,12 @@ type PathTooLongError struct {
 
 // Error implements error.
 func (e *PathTooLongError) Error() string {
-	return fmt.Sprintf("socket path %s has %d bytes, the limit is %d: choose a shorter runtime directory", e.Path, e.Length, e.Limit)
+	return fmt.Sprintf("socket path %s has %d bytes, the limit is %d: choose a shorter runtime directory", e.Path,
+		e.Length, e.Limit)
 }
 
-// RuntimeDir is the private directory of one host process. It is held by a lock
-// that ends with the process, so that a later host can tell it from litter.
+// RuntimeDir is the private directory of one host process. A lock that ends
+// with the process marks it as in use.
 type RuntimeDir struct {
 	path string
 	lock *os.File
@@ -42,7 +42,7 @@ type RuntimeDir struct {
 	next int
 }
 
-// RuntimeBase is where the directories of all hosts of a user lie: below
+// RuntimeBase is the parent of the directories of all hosts of a user: below
 // xdgRuntimeDir (the value of XDG_RUNTIME_DIR) if that is a directory, else
 // below /tmp.
 func RuntimeBase(xdgRuntimeDir string, uid int) string {
@@ -52,9 +52,9 @@ func RuntimeBase(xdgRuntimeDir string, uid int) string {
 	return filepath.Join("/tmp", "ferment-"+strconv.Itoa(uid))
 }
 
-// OpenRuntimeDir makes and locks a new directory below base, after removing
-// those of hosts that are gone. A base that others may write to is refused, and
-// so is one that is too long for sockets ([PathTooLongError]).
+// OpenRuntimeDir creates and locks a new directory below base, after removing
+// those of ended hosts. It rejects a base that other users may write, and one
+// that is too long for sockets ([PathTooLongError]).
 func OpenRuntimeDir(base string) (*RuntimeDir, error) {
 	abs, err := filepath.Abs(base)
 	if err != nil {
@@ -67,7 +67,7 @@ func OpenRuntimeDir(base string) (*RuntimeDir, error) {
 }
 
 // OpenScratchDir is [OpenRuntimeDir] for a directory without sockets, so that
-// base may be as long as it likes.
+// the length of base is not limited.
 func OpenScratchDir(base string) (*RuntimeDir, error) {
 	base, err := filepath.Abs(base)
 	if err != nil {
@@ -91,8 +91,8 @@ func OpenScratchDir(base string) (*RuntimeDir, error) {
 	return nil, fmt.Errorf("runtime directory: no free name below %s", base)
 }
 
-// newLockedDir makes a directory with a random name. Another host that sweeps
-// may see it before it is locked and remove it; then lock is nil.
+// newLockedDir creates a directory with a random name. lock is nil if the name
+// was taken, or another host removed the directory before it was locked.
 func newLockedDir(base string) (string, *os.File, error) {
 	var name [4]byte
 	if _, err := rand.Read(name[:]); err != nil {
@@ -122,8 +122,8 @@ func newLockedDir(base string) (string, *os.File, error) {
 // Path is the directory.
 func (d *RuntimeDir) Path() string { return d.path }
 
-// Instance makes a directory for the sockets of one process. The caller removes
-// it when the process is gone, however it went.
+// Instance creates a directory for the sockets of one process. The caller
+// removes it after the end of the process.
 func (d *RuntimeDir) Instance() (string, error) {
 	d.mu.Lock()
 	d.next++
@@ -138,7 +138,7 @@ func (d *RuntimeDir) Instance() (string, error) {
 	return path, nil
 }
 
-// Close removes the directory and gives up the lock.
+// Close removes the directory and releases the lock.
 func (d *RuntimeDir) Close() error {
 	err := os.RemoveAll(d.path)
 	if cerr := d.lock.Close(); err == nil && !errors.Is(cerr, os.ErrClosed) {
@@ -150,8 +150,8 @@ func (d *RuntimeDir) Close() error {
 	return nil
 }
 
-// SweepRuntimeDirs removes the directories below base whose host is gone, and
-// returns their paths. Those of living hosts are left alone.
+// SweepRuntimeDirs removes the directories below base whose host has ended, and
+// returns their paths.
 func SweepRuntimeDirs(base string) ([]string, error) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -160,7 +160,7 @@ func SweepRuntimeDirs(base string) ([]string, error) {
 	var swept []string
 	for _, e := range entries {
 		if raw, err := hex.DecodeString(e.Name()); err != nil || len(raw) != 4 || !e.IsDir() {
-			continue // nothing that a host made
+			continue // not made by a host
 		}
 		path := filepath.Join(base, e.Name())
 		gone, err := sweepDir(path)
@@ -174,7 +174,7 @@ func SweepRuntimeDirs(base string) ([]string, error) {
 	return swept, nil
 }
 
-// sweepDir removes one directory unless its host lives.
+// sweepDir removes one directory unless its host runs.
 func sweepDir(path string) (bool, error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -190,8 +190,8 @@ func sweepDir(path string) (bool, error) {
 	return true, os.RemoveAll(path)
 }
 
-// privateDir makes dir, or checks that an existing one belongs to this user
-// alone: below /tmp somebody else may have been first.
+// privateDir creates dir, or checks that an existing one belongs to this user
+// alone: below /tmp another user may have created it.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
@@ -227,8 +227,8 @@ func sameFile(f *os.File, path string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// LongestSocketPath is the longest path that a socket below a base of runtime
-// directories can get. One over [MaxSocketPath] is a [PathTooLongError] too.
+// LongestSocketPath returns the longest path that a socket below base can get,
+// and a [PathTooLongError] if it exceeds [MaxSocketPath].
 func LongestSocketPath(base string) (string, error) {
 	dir := filepath.Join(base, "01234567", "9999")
 	return dir + socketSuffix, checkSocketPath(dir)

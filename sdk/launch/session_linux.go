@@ -14,19 +14,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 )
 
-// stat is the part of /proc/<pid>/stat that tells who a process is.
+// stat is the part of /proc/<pid>/stat that identifies a process.
 type stat struct {
 	pid     int
 	state   byte
 	group   int
 	session int
-	start   uint64 // clock ticks since boot; with pid the identity of a process
+	start   uint64 // clock ticks since boot; with pid it identifies a process
 }
 
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
 
-// parseStat reads one line of /proc/<pid>/stat. The second field is the name of
-// the program in parentheses, which may itself hold spaces and parentheses.
+// parseStat parses one line of /proc/<pid>/stat. The second field is the name
+// of the program in parentheses, which may itself contain spaces and
+// parentheses.
 func parseStat(line []byte) (stat, bool) {
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 1 || end < open {
@@ -58,13 +59,13 @@ func statOf(pid int) (stat, bool) {
 	return parseStat(line)
 }
 
-// startTime identifies the process that has this number now; 0 if none has.
+// startTime identifies the current process with this pid; 0 if none.
 func startTime(pid int) uint64 {
 	s, _ := statOf(pid)
 	return s.start
 }
 
-// processes lists the living processes of the machine.
+// processes lists the live processes of the machine.
 func processes() []stat {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -88,8 +89,8 @@ func processes() []stat {
 	return found
 }
 
-// owned reports whether a process belongs to the family. A process that is older
-// than the family cannot carry its mark, which saves most of the reading.
+// owned reports whether a process belongs to the family. A process that is
+// older than the family cannot carry its mark, which saves most of the reads.
 func (f family) owned(s stat) bool {
 	if s.session == f.session {
 		return true
@@ -97,17 +98,17 @@ func (f family) owned(s stat) bool {
 	return f.mark != 0 && s.start >= f.start && confine.Mark(s.pid) == f.mark
 }
 
-// endFamilies kills every member of the families, again and again until none is
-// found, because a process may fork between the look and the signal. It returns
-// how many processes it had to kill.
+// endFamilies kills every member of the families repeatedly until none is found,
+// because a process may fork between the scan and the signal. It returns the
+// number of processes that it killed.
 func endFamilies(families []family, limit time.Duration) int {
 	families = slices.Clone(families)
 	killed := map[int]bool{}
 	empty := 0
 	for end := time.Now().Add(limit); len(families) > 0; time.Sleep(time.Millisecond) {
 		for i := range families {
-			// A leader with another start time means that the number was given away
-			// again, which happens only when the session has no member any more.
+			// A leader with another start time means that the pid was reused,
+			// which is possible only when the session has no members.
 			if leader, ok := statOf(families[i].session); ok && leader.start != families[i].start {
 				families[i].session = 0
 			}
@@ -132,13 +133,13 @@ func endFamilies(families []family, limit time.Duration) int {
 	return len(killed)
 }
 
-// emptyLooks is how many looks in a row have to find no process. One is not
-// enough: a process that was listed may have forked and died before it was
-// looked at.
+// emptyLooks is the number of consecutive scans that must find no process. One
+// is not enough: a listed process may have forked and died before it was
+// examined.
 const emptyLooks = 2
 
-// killOne kills the process that s describes, and no other that got its number
-// since: the descriptor pins the process, then its identity is compared.
+// killOne kills the process that s describes, and no other that reused its pid:
+// the descriptor pins the process, then its identity is compared.
 func killOne(s stat) bool {
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 )
 
-// SUP-004: each step has a hard deadline, a step that hangs is left behind.
+// SUP-004: each step has a hard deadline, a step that hangs is abandoned.
 func TestStopLadder(t *testing.T) {
 	for name, row := range map[string]struct {
 		steps  func(die func()) []Step
@@ -58,7 +58,7 @@ func TestStopLadder(t *testing.T) {
 			},
 			took: time.Second, want: "stdin:error kill",
 		},
-		"a process that ends within a step ends the ladder": {
+		"a process that ends within a step ends the stop": {
 			steps: func(die func()) []Step {
 				return []Step{
 					{Name: "drain", Limit: 10 * time.Second, Do: func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func TestStopLadder(t *testing.T) {
 			},
 			took: 3 * time.Second, want: "drain!",
 		},
-		"a cancelled ladder goes straight to the last step": {
+		"a cancelled stop goes straight to the last step": {
 			steps: func(func()) []Step {
 				return []Step{
 					{Name: "drain", Limit: 10 * time.Second, Do: untilDone},
@@ -114,7 +114,7 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// A step that ignores its context is left behind, not waited for.
+// A step that ignores its context is abandoned, not waited for.
 func TestStopLeavesHangingStepBehind(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -131,8 +131,8 @@ func TestStopOfEndedProcessTakesNoStep(t *testing.T) {
 	assert.Empty(t, Stop(context.Background(), done, []Step{{Name: "kill", Limit: time.Hour, Do: nothing}}))
 }
 
-// SUP-004 and plugins.md section 8: a stopped process is gone within the grace
-// and half a second.
+// SUP-004 and plugins.md section 8: a SIGSTOPped process has ended within the
+// grace and half a second.
 func TestStopOfStoppedProcess(t *testing.T) {
 	p := start(t, command("stubborn"))
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
@@ -168,7 +168,7 @@ func TestHostKilledLeavesNothing(t *testing.T) {
 			for _, pid := range family[len(family)-4:] {
 				assert.True(t, alive(pid))
 			}
-			// The host alone: the group would take its reaper's start with it.
+			// The host alone: the group could include the starting reaper.
 			require.NoError(t, syscall.Kill(h.PID(), syscall.SIGKILL))
 			killed := time.Now()
 			reaper, plugins := family[len(family)-4], family[len(family)-3:]
@@ -183,11 +183,11 @@ func TestHostKilledLeavesNothing(t *testing.T) {
 	}
 }
 
-// nobody is a user without rights.
+// nobody is a user id without privileges.
 const nobody = 65534
 
-// SUP-008: descendants in sessions of their own, also orphaned ones, end with a
-// host that is killed, at every level of confinement and for every user.
+// SUP-008: descendants in other sessions, also orphaned ones, end with a killed
+// host, at every level of confinement and for every user.
 func TestHostKilledEndsEscaped(t *testing.T) {
 	users := map[string]*syscall.Credential{"own user": nil}
 	if os.Getuid() == 0 {
@@ -216,7 +216,7 @@ func TestHostKilledEndsEscaped(t *testing.T) {
 	}
 }
 
-// SUP-004, SUP-008: they end with the plugin that started them, too.
+// SUP-004, SUP-008: they also end with the plugin that started them.
 func TestExitEndsEscaped(t *testing.T) {
 	for _, level := range []confine.Level{confine.None, confine.Strict} {
 		p := start(t, escaping(level))
@@ -259,12 +259,12 @@ func TestReaperForgetsEndedSessions(t *testing.T) {
 	r.mu.Unlock()
 	pid := r.PID()
 	require.NoError(t, r.Close())
-	require.NoError(t, r.Close(), "a second close is no error")
+	require.NoError(t, r.Close(), "a second close succeeds")
 	gone(t, pid, 5*time.Second)
 	require.NoError(t, NewReaper("").Close(), "one that never started")
 }
 
-// A reaper that is closed in order takes what is left with it.
+// A reaper that is closed kills the remaining processes.
 func TestReaperCloseKillsTheRest(t *testing.T) {
 	r := NewReaper("")
 	c := command("keep-grandchildren")
@@ -282,7 +282,7 @@ func TestReadFamilies(t *testing.T) {
 	assert.ElementsMatch(t, []family{{session: 11, start: 6, mark: 2}, {session: 14, start: 7}}, got)
 }
 
-// A session number that somebody else has by now is left alone.
+// A reused session number is left alone.
 func TestReapSparesReusedNumbers(t *testing.T) {
 	p := start(t, command("until-eof"))
 	endFamilies([]family{{session: p.PID(), start: startTime(p.PID()) + 1}}, reapLimit)
@@ -293,8 +293,8 @@ func TestReapSparesReusedNumbers(t *testing.T) {
 	gone(t, p.PID(), time.Second)
 }
 
-// WIRE-001, SUP-008: private, short, held, swept when its host is gone and only
-// then.
+// WIRE-001, SUP-008: private, short, locked, and removed only after the end of
+// its host.
 func TestRuntimeDir(t *testing.T) {
 	base := filepath.Join(shortDir(t), "ferment")
 	first, err := OpenRuntimeDir(base)
@@ -315,7 +315,7 @@ func TestRuntimeDir(t *testing.T) {
 
 	second, err := OpenRuntimeDir(base)
 	require.NoError(t, err)
-	assert.NoDirExists(t, dead, "nobody holds it")
+	assert.NoDirExists(t, dead, "it is not locked")
 	assert.DirExists(t, first.Path(), "its host lives")
 	assert.DirExists(t, foreign, "no host made it")
 
@@ -325,7 +325,7 @@ func TestRuntimeDir(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-// Hosts that start at once do not sweep each other away.
+// Hosts that start concurrently do not remove each other's directories.
 func TestRuntimeDirRace(t *testing.T) {
 	base := filepath.Join(shortDir(t), "f")
 	var wg sync.WaitGroup

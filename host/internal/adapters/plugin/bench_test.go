@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the hash of a program costs the first time that it is seen.
+// The cost of hashing a program for the first time.
 func BenchmarkHashProgram(b *testing.B) {
 	self, err := os.Executable()
 	require.NoError(b, err)
@@ -25,7 +25,7 @@ func BenchmarkHashProgram(b *testing.B) {
 }
 
 // One call through the client, and the same call on the wire alone: the
-// difference is the price of supervision.
+// difference is the cost of supervision.
 func BenchmarkInvoke(b *testing.B) {
 	up := run(b, as("good")).ready()
 	c := request(`{:text "hello"}`)

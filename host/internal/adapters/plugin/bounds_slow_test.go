@@ -17,9 +17,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// WIRE-002, WIRE-003: each bound of the contract is attacked by a plugin in a
-// process of its own. The host gives what stands beside the bound, the plugin
-// that is not ended serves on, and another plugin does not notice.
+// WIRE-002, WIRE-003: a plugin in a separate process exceeds each bound of the
+// contract. The host reacts as the row states, a plugin that is not stopped
+// keeps serving, and another plugin is not affected.
 func TestBounds(t *testing.T) {
 	as := func(name, role string, args ...string) Settings {
 		s := as(role, args...)
@@ -193,10 +193,10 @@ func TestBounds(t *testing.T) {
 			p := b.process(t, "greedy")
 			_, err = p.wire.Probe(t.Context())
 			assert.ErrorIs(t, err, contract.OfType("runtime/protocol"))
-			assert.True(t, wire.Transport(err), "it is no sign of life")
+			assert.True(t, wire.Transport(err), "it does not count as a response")
 		},
 	}
-	// What spoils the plugin comes last.
+	// Rows that break the plugin come last.
 	late := map[string]int{"frames": 1, "owed": 2, "health": 3}
 	for pass := range 4 {
 		for _, bound := range wire.Bounds() {

@@ -29,13 +29,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// greedy is a plugin that asks for more than its host gives: in each call for
-// what the input names under :take, and from the start for what its argument
-// names.
+// greedy is a plugin that exceeds bounds: in each call the one named by :take
+// of the input, and from the start the one named by its argument.
 type greedy struct {
 	*fake
 	take   string
-	conn   *grpc.ClientConn // to its host
+	conn   *grpc.ClientConn // to the host
 	silent chan struct{}    // closed when the next answer of Health is too large
 	once   sync.Once
 }
@@ -54,7 +53,7 @@ func serveGreedy(args []string) {
 	goplugin.Serve(cfg)
 }
 
-// dialing registers a plugin that keeps its connection to the host at hand.
+// dialing registers a plugin that keeps its connection to the host.
 type dialing struct {
 	goplugin.NetRPCUnsupportedPlugin
 	wire.Broker
@@ -133,7 +132,7 @@ func (g *greedy) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInf
 	switch {
 	case info.FullMethod == "/plugin.GRPCBroker/StartStream" && g.take == "broker":
 		for n := uint32(2); s.SendMsg(&pluginv1.DrainResponse{Unfinished: n}) == nil; n++ {
-			// Field 1 is the id of a service that nobody waits for.
+			// Field 1 is the id of a service without a waiter.
 		}
 	case info.FullMethod == "/plugin.GRPCStdio/StreamStdio" && g.take == "printed":
 		return s.SendMsg(&pluginv1.Payload{Body: make([]byte, wire.MaxPrinted)})
@@ -159,7 +158,7 @@ func (g *greedy) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInf
 	return next(srv, s)
 }
 
-// replay gives a request that was read already.
+// replay returns a request that was already read.
 type replay struct {
 	grpc.ServerStream
 	req *pluginv1.InvokeRequest
@@ -167,7 +166,7 @@ type replay struct {
 
 func (r replay) RecvMsg(m any) error { goproto.Merge(m.(goproto.Message), r.req); return nil }
 
-// events sends what comes before an answer.
+// events sends the events before an answer.
 type events struct {
 	s   grpc.ServerStream
 	seq uint64
@@ -239,7 +238,7 @@ func (g *greedy) grab(name string, s grpc.ServerStream, req *pluginv1.InvokeRequ
 		}
 		_, _ = realStderr.WriteString(strings.Repeat("l", 2*wire.MaxLine) + "\nthe end\n")
 		return e.answer(`{:result {:type :value :out {}}}`)
-	case "unread": // asks its host, and reads nothing of the answer
+	case "unread": // calls its host and does not read the answer
 		asking, err := g.conn.NewStream(s.Context(), &grpc.StreamDesc{ServerStreams: true}, pluginv1.Host_Invoke_FullMethodName)
 		if err == nil {
 			err = asking.SendMsg(&pluginv1.InvokeRequest{Context: req.GetContext(), Request: req.GetRequest()})
@@ -248,18 +247,18 @@ func (g *greedy) grab(name string, s grpc.ServerStream, req *pluginv1.InvokeRequ
 			return err
 		}
 		<-s.Context().Done()
-		select {} // and goes on when it is cancelled
+		select {} // and continues when it is cancelled
 	default:
 		return g.grabHost(name, e, req)
 	}
-	// The host has ended the stream; that it did so in time is for it to show.
+	// The host has ended the stream; the test checks the time.
 	if err == nil {
 		<-s.Context().Done()
 	}
 	return nil
 }
 
-// grabHost takes what the service of the host has.
+// grabHost takes a resource of the host service.
 func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) error {
 	ctx := e.s.Context()
 	call, err := wire.CallContextFrom(req.GetContext(), wire.EDN)
@@ -275,7 +274,7 @@ func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) e
 		return err
 	}
 	var keys []string
-	full := func() error { // puts keys until the host refuses one
+	full := func() error { // puts keys until the host rejects one
 		for {
 			key := fmt.Sprint(name, len(keys))
 			size := 1
@@ -290,7 +289,7 @@ func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) e
 	}
 	switch name {
 	case "connections":
-		// What is closed at once reads as ended, what has a place says nothing.
+		// A rejected connection ends at once, an accepted one stays open.
 		path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "..", "host")
 		var refused, open atomic.Int64
 		var all sync.WaitGroup
@@ -312,7 +311,7 @@ func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) e
 		all.Wait()
 		return counts(int(refused.Load()), int(open.Load()))
 	case "streams":
-		// The library waits for a place where another client would be refused.
+		// The library waits for a place where another client would be rejected.
 		open := 0
 		for range wire.MaxHostStreams + 8 {
 			opening, cancel := context.WithCancel(ctx)
@@ -354,7 +353,7 @@ func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) e
 		err = put("v", wire.MaxStateValue)
 	case "state-bytes", "state-keys":
 		err = full()
-		for _, key := range keys { // the answer comes last: nothing is to follow it
+		for _, key := range keys { // the answer comes last: nothing may follow it
 			_, _ = g.host.State(ctx, wire.StateChange{Op: wire.StateDelete, Key: key})
 		}
 	}
@@ -365,9 +364,8 @@ func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) e
 	return e.answer(fmt.Sprintf(`{:result {:type :value :out {:types %q}}}`, kind))
 }
 
-// grabFrames answers calls on a stream of calls with what they name. The answer
-// to "opened" comes at once, that to "arrived" when the stream has owedCalls others
-// that get none.
+// grabFrames answers calls on a stream of calls as they request. "opened" is
+// answered at once, "arrived" when the stream has owedCalls unanswered calls.
 func grabFrames(s grpc.ServerStream) error {
 	owed, asked, opened := 0, uint64(0), false
 	for {
@@ -408,13 +406,13 @@ func grabFrames(s grpc.ServerStream) error {
 	}
 }
 
-// owedCalls are more than a plugin may owe, and one for which somebody waits.
+// owedCalls exceeds what a plugin may owe, plus one call with a waiting caller.
 const owedCalls = wire.MaxOwed + 2
 
-// takeLimit is how long an attack may take on a machine with other work.
+// takeLimit bounds an attack on a busy machine.
 const takeLimit = 2 * time.Minute
 
-// take asks the plugin to take a resource, within takeLimit.
+// take makes the plugin take a resource, within takeLimit.
 func (b *bench) take(t *testing.T, plugin, name string) (edn.Value, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), takeLimit)
@@ -424,8 +422,8 @@ func (b *bench) take(t *testing.T, plugin, name string) (edn.Value, error) {
 	return out(a), err
 }
 
-// ATT-003, SUP-004: a call whose plugin does all that it may, and reads nothing,
-// ends by its deadline, and the host stops such a plugin in time.
+// ATT-003, SUP-004: a call whose plugin does everything that it may, and reads
+// nothing, ends at its deadline, and the host stops such a plugin in time.
 func TestDeadlineUnderAttack(t *testing.T) {
 	s := as("greedy")
 	b := run(t, s).ready()
@@ -465,12 +463,13 @@ func TestDeadlineUnderAttack(t *testing.T) {
 	require.NoError(t, b.Supervisor.Close(ctx))
 }
 
-// talker answers what plugins ask with pieces until nobody takes one.
+// talker answers calls of plugins with pieces until they are no longer
+// accepted.
 type talker func(HostCall) error
 
 func (f talker) HostInvoke(_ context.Context, c HostCall) (edn.Value, error) { return edn.Nil(), f(c) }
 
-// many answers what plugins ask, at once or when it is released.
+// many answers calls of plugins, at once or when it is released.
 type many struct {
 	mu   sync.Mutex
 	gate chan struct{}
@@ -513,7 +512,7 @@ func (m *many) release() {
 	}
 }
 
-// process is the configured process of a plugin.
+// process returns the configured process of a plugin.
 func (b *bench) process(t *testing.T, name string) *process {
 	t.Helper()
 	u, err := b.Supervisor.unit(name)

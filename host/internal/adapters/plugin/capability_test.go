@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 )
 
-// MLX-009: what a plugin says of a capability holds for that one under whatever
-// name it has here: it is passed over while others of the plugin are called, and
-// how warm and how busy it is reaches dispatch.
+// MLX-009: the reported health of a capability applies to it under its name in
+// the configuration: it is skipped while others of the plugin are called, and
+// dispatch sees its warmth and load.
 func TestCapabilityHealth(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -33,7 +33,7 @@ func TestCapabilityHealth(t *testing.T) {
 	}
 	assert.True(t, c.State("a/voice").Ready)
 	silent := c.Condition("a/voice")
-	silent.Places = 0 // those of the plugin
+	silent.Places = 0 // the limit of the plugin
 	assert.Zero(t, silent, "it says nothing")
 	assert.Zero(t, c.Condition("a/nobody"))
 
@@ -50,7 +50,7 @@ func TestCapabilityHealth(t *testing.T) {
 	assert.Equal(t, c.State("a/other").Generation, told.Generation)
 	require.Len(t, told.Capabilities, 2)
 
-	// The calls that the host has made count from the moment that they are made.
+	// Calls of the host count from the moment they are made.
 	say(`{:t/other {:warmth 1 :in-flight 1 :queued 1 :places 2}}`)
 	eventually("it is back", func() bool { return c.State("a/voice").Ready })
 	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Warm, InFlight: 2, Places: 2}, c.Condition("a/other"))
@@ -74,7 +74,7 @@ func TestCapabilityHealth(t *testing.T) {
 	assert.Contains(t, c.State("a/voice").Why.Message, "it rains")
 }
 
-// A plugin that an operator took out of service is not about to start.
+// A plugin that an operator took out of service does not count as starting.
 func TestConditionOutOfService(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]func(*bench) error{
@@ -90,7 +90,7 @@ func TestConditionOutOfService(t *testing.T) {
 	}
 }
 
-// A plugin that has no process because nobody called it has to be started.
+// A plugin without processes because it had no calls must be started.
 func TestConditionOfAPluginAsleep(t *testing.T) {
 	t.Parallel()
 	s := as("good")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// testCertificate is the raw form of a certificate that nobody has the key of.
+// testCertificate is the DER form of a certificate without a known key.
 var testCertificate = sync.OnceValue(func() []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

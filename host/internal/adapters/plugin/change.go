@@ -13,33 +13,33 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Change is what becomes of the plugins of a supervisor. A plugin is named at
-// most once; those that are not named stay as they are.
+// Change lists what changes in the plugins of a supervisor. A plugin is named
+// at most once; plugins that are not named stay as they are.
 type Change struct {
-	// Cause stands in the transitions that the change leads to; empty:
-	// CauseReload.
+	// Cause is the cause of the resulting transitions; empty: CauseReload.
 	Cause Cause
-	// Start are plugins that are new.
+	// Start are new plugins.
 	Start []Settings
-	// Replace are plugins that get a new edition: other processes, which take
-	// over from those that run.
+	// Replace are plugins that get a new edition, whose processes replace the
+	// running ones.
 	Replace []Settings
-	// Update are plugins whose processes stay. Their settings may differ in what
-	// living parts can take: limits, times, log level, restart, health, the
-	// sizes of the pool, swap.
+	// Update are plugins whose processes stay. Their settings may differ only
+	// where a running process permits it: limits, times, log level, restart,
+	// health, pool sizes, swap.
 	Update []Settings
-	// Remove are plugins that the configuration does not name any more.
+	// Remove are plugins that are removed from the configuration.
 	Remove []string
-	// Optional names plugins of Start that need not come up. They go on trying.
+	// Optional names plugins of Start whose failure does not fail the change;
+	// they keep restarting.
 	Optional map[string]bool
 }
 
-// Empty tells whether nothing changes.
+// Empty reports whether nothing changes.
 func (c Change) Empty() bool {
 	return len(c.Start)+len(c.Replace)+len(c.Update)+len(c.Remove) == 0
 }
 
-// ChangeError is a plugin for whose sake a change cannot be made.
+// ChangeError is the plugin that makes a change fail.
 type ChangeError struct {
 	Plugin string
 	Err    *contract.Error
@@ -48,12 +48,12 @@ type ChangeError struct {
 // Error implements error.
 func (e *ChangeError) Error() string { return "plugin " + e.Plugin + ": " + e.Err.Error() }
 
-// Unwrap gives the typed error.
+// Unwrap returns the typed error.
 func (e *ChangeError) Unwrap() error { return e.Err }
 
-// Plan compares the plugins that run with those that are wanted, by their
-// settings and by what their programs and the files of their configurations
-// hold now. It changes nothing.
+// Plan compares the running plugins with the wanted ones, by their settings and
+// by the current content of their programs and configuration files. It changes
+// nothing.
 func (s *Supervisor) Plan(want []Settings) (Change, error) {
 	var c Change
 	named := map[string]bool{}
@@ -87,14 +87,15 @@ func (s *Supervisor) Plan(want []Settings) (Change, error) {
 	return c, nil
 }
 
-// settings are those of the current edition.
+// settings returns the settings of the current edition.
 func (u *unit) settings() Settings {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.current.settings()
 }
 
-// outdated tells whether the plugin needs other processes to be as wanted.
+// outdated reports whether the plugin needs new processes for the wanted
+// settings.
 func (u *unit) outdated(want Settings) bool {
 	u.mu.Lock()
 	e := u.current
@@ -113,15 +114,15 @@ func (u *unit) outdated(want Settings) bool {
 	return err != nil || binary != d.Binary || cfg != d.Config
 }
 
-// fixed is the part of the settings that a process is made with. Everything is
-// in it that is not known to be changeable.
+// fixed returns the part of the settings that cannot change while a process
+// runs. It includes every setting that is not listed as changeable.
 func fixed(s Settings) Settings {
 	usable := DefaultSettings(s.Name)
 	s.StartTimeout, s.ConfigureTimeout = usable.StartTimeout, usable.ConfigureTimeout
 	s.StopGrace, s.DrainTimeout = usable.StopGrace, usable.DrainTimeout
 	s.MaxInFlight, s.Queue, s.CallDepth, s.LogLevel = 0, 0, 0, ""
 	s.Restart, s.Health, s.Swap = usable.Restart, usable.Health, usable.Swap
-	s.Approved = "" // which program it is shows in the hash of the program
+	s.Approved = "" // the hash of the program is compared instead
 	s.Instances = Instances{MaxCalls: s.Instances.MaxCalls}
 	return s
 }
@@ -130,7 +131,8 @@ func fixed(s Settings) Settings {
 // rest.
 func sameSettings(a, b Settings) bool {
 	if !sameValue(a.Config, b.Config) || !sameValue(a.Secrets, b.Secrets) || !slices.Equal(a.Command, b.Command) ||
-		!slices.Equal(a.Files, b.Files) || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.EnvPass, b.EnvPass) || !slices.Equal(a.ConfigFiles, b.ConfigFiles) {
+		!slices.Equal(a.Files, b.Files) || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.EnvPass, b.EnvPass) ||
+		!slices.Equal(a.ConfigFiles, b.ConfigFiles) {
 		return false
 	}
 	for _, s := range []*Settings{&a, &b} {
@@ -140,11 +142,11 @@ func sameSettings(a, b Settings) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// sameValue takes no value for an empty map.
+// sameValue treats nil like an empty map.
 func sameValue(a, b edn.Value) bool { return edn.Equal(a, b) || a.Len() == 0 && b.Len() == 0 }
 
-// Prepared is a change whose new processes run and take no calls yet. Exactly
-// one of Commit and Rollback ends it; a further call of either does nothing.
+// Prepared is a change whose new processes run and take no calls yet. Commit or
+// Rollback ends it; the first call of either wins, later ones do nothing.
 type Prepared struct {
 	supervisor *Supervisor
 	change     Change
@@ -155,22 +157,22 @@ type Prepared struct {
 	done       chan struct{}
 }
 
-// staged is an edition that waits to become the current one.
+// staged is an edition that is about to become the current one.
 type staged struct {
 	unit     *unit
 	edition  *edition
-	fresh    bool // so is the plugin
+	fresh    bool // the plugin is new too
 	optional bool
 }
 
-// Prepare starts what is new beside what runs: each process is described,
-// configured and ready when it returns, and nothing is routed to it. A process
-// that describes itself otherwise than its settings say, refuses its
-// configuration, ends, or is not ready when ctx ends fails the change: then
-// everything that was started is stopped, in reverse, and all is as it was. The
-// error is a [ChangeError] if a plugin is at fault.
+// Prepare starts the new processes beside the running ones: when it returns,
+// each is described, configured and ready, and no call is routed to it. The
+// change fails if a process has another description than its settings, rejects
+// its configuration, ends, or is not ready when ctx ends; then all new
+// processes are stopped in reverse order. The error is a [ChangeError] if a
+// plugin is at fault.
 //
-// One change is prepared at a time; others wait as long as their ctx lasts.
+// One change is prepared at a time; others wait until their ctx ends.
 func (s *Supervisor) Prepare(ctx context.Context, c Change) (*Prepared, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -193,7 +195,7 @@ func (s *Supervisor) Prepare(ctx context.Context, c Change) (*Prepared, error) {
 	return p, nil
 }
 
-// begin takes the right to change plugins.
+// begin waits for the end of other changes.
 func (s *Supervisor) begin(ctx context.Context) error {
 	select {
 	case s.changing <- struct{}{}:
@@ -203,7 +205,7 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	}
 }
 
-// check finds what makes the change impossible before anything is started.
+// check finds errors of the change before a process is started.
 func (p *Prepared) check() error {
 	s, c := p.supervisor, p.change
 	s.mu.Lock()
@@ -242,7 +244,7 @@ func (p *Prepared) check() error {
 	for _, settings := range c.Update {
 		if u := once(settings.Name, true); u != nil {
 			if !sameSettings(fixed(u.settings()), fixed(settings)) {
-				all = append(all, fmt.Errorf("change plugins: what is new in %q needs other processes", settings.Name))
+				all = append(all, fmt.Errorf("change plugins: the changes of %q need new processes", settings.Name))
 			}
 			p.update = append(p.update, u)
 		}
@@ -253,10 +255,10 @@ func (p *Prepared) check() error {
 	return errors.Join(all...)
 }
 
-// stage begins the processes.
+// stage starts the processes.
 func (p *Prepared) stage(ctx context.Context) error {
 	for _, settings := range p.change.Start {
-		u, fresh, err := p.supervisor.vacant(ctx, settings.Name)
+		u, fresh, err := p.supervisor.unitFor(ctx, settings.Name)
 		if err != nil {
 			return err
 		}
@@ -278,10 +280,10 @@ func (p *Prepared) add(st staged, settings Settings) {
 	st.edition.populate(1)
 }
 
-// vacant gives the unit for a plugin that is new. One that was removed and
-// still serves old runs is taken up again; one that is being stopped has to be
-// gone first, because there is one log and one place for each name.
-func (s *Supervisor) vacant(ctx context.Context, name string) (u *unit, fresh bool, err error) {
+// unitFor returns the unit of a new plugin. A unit that was removed and still
+// serves clients is reused; one that is being stopped must end first, because
+// log and directories belong to the name.
+func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh bool, err error) {
 	for {
 		s.mu.Lock()
 		old := s.leaving[name]
@@ -297,14 +299,16 @@ func (s *Supervisor) vacant(ctx context.Context, name string) (u *unit, fresh bo
 			return old, false, nil
 		}
 		select {
-		case <-old.buried:
+		case <-old.removedDone:
 		case <-ctx.Done():
-			return nil, false, &ChangeError{name, contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v", context.Cause(ctx))}
+			return nil, false, &ChangeError{name,
+				contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v",
+					context.Cause(ctx))}
 		}
 	}
 }
 
-// await waits for all processes side by side; the first that fails ends it.
+// await waits for all processes in parallel; the first failure ends it.
 func (p *Prepared) await(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -323,8 +327,8 @@ func (p *Prepared) await(ctx context.Context) error {
 	return failed
 }
 
-// await waits until the working processes of a new edition take calls. The
-// first failure is the answer: what runs is better than what may come.
+// await waits until the working processes of a new edition take calls. It
+// returns the first failure and does not wait for a restart.
 func (e *edition) await(ctx context.Context) error {
 	u := e.unit
 	for {
@@ -342,7 +346,8 @@ func (e *edition) await(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			st := e.worst()
-			return contract.Errorf("runtime/not-ready", "the new process is still %s: %v", st.State, context.Cause(ctx)).WithCause(st.Err)
+			return contract.Errorf("runtime/not-ready", "the new process is still %s: %v", st.State, context.Cause(ctx)).
+				WithCause(st.Err)
 		}
 	}
 }
@@ -365,7 +370,7 @@ func (e *edition) progress() (failed *contract.Error, ready bool) {
 	return nil, ready && !e.leaving
 }
 
-// worst is the state of an instance that holds an edition up.
+// worst returns the status of an instance that is not callable yet.
 func (e *edition) worst() Status {
 	e.unit.mu.Lock()
 	defer e.unit.mu.Unlock()
@@ -377,8 +382,8 @@ func (e *edition) worst() Status {
 	return e.face()
 }
 
-// Rollback stops what Prepare started, the last first, and returns when it is
-// gone.
+// Rollback stops what Prepare started, in reverse order, and returns when it
+// has ended.
 func (p *Prepared) Rollback() {
 	p.once.Do(func() {
 		for _, st := range slices.Backward(p.staged) {
@@ -395,15 +400,15 @@ func (p *Prepared) Rollback() {
 	})
 }
 
-// Commit lets the new editions take over, each by one pointer, gives living
-// parts their new values, and drains and stops what was replaced or removed.
-// It does not wait for that; the channel is closed when it is done. No call
-// fails or waits because of it: calls in flight end where they are, calls that
-// wait move. It cannot fail, and nothing of it is undone: should a new process
-// have ended since Prepare, the old ones serve until it is back.
+// Commit promotes the new editions, each by one pointer, updates the settings
+// of running processes, and drains and stops what was replaced or removed. It
+// does not wait for that; the channel is closed when it is done. No call fails
+// or waits because of it: calls in flight end in their process, waiting calls
+// move. It cannot fail and is not undone: if a new process has ended since
+// Prepare, the old ones serve until it is back.
 //
-// With a swap mode other than direct, the old edition stays the current one
-// until the trial of the new one is over, if both describe themselves alike.
+// With a swap mode other than direct, the old edition stays current until the
+// trial of the new one is over, if both have the same description.
 func (p *Prepared) Commit() <-chan struct{} {
 	p.once.Do(func() {
 		s := p.supervisor
@@ -421,15 +426,15 @@ func (p *Prepared) Commit() <-chan struct{} {
 		var rest []func()
 		for _, st := range p.staged {
 			finish := s.install(st, p.change.Cause)
-			rest = append(rest, func() { _ = finish(s.life) }) // the log and the transitions tell how it ended
+			rest = append(rest, func() { _ = finish(s.life) }) // log and transitions report the result
 		}
 		for n, u := range p.update {
 			u.update(p.change.Update[n])
 		}
 		for _, u := range p.remove {
-			rest = append(rest, s.discharge(u))
+			rest = append(rest, s.drainRemoved(u))
 		}
-		if closed { // what is new came too late to be closed with the others
+		if closed { // Close ran before the new units were registered
 			for _, st := range p.staged {
 				st.unit.close(CauseStop)
 			}
@@ -447,7 +452,7 @@ func (p *Prepared) Commit() <-chan struct{} {
 	return p.done
 }
 
-// background runs what follows a change; Close waits for it.
+// background runs work that follows a change; Close waits for it.
 func (s *Supervisor) background(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -458,9 +463,9 @@ func (s *Supervisor) background(f func()) {
 	s.later.Go(f)
 }
 
-// install routes the calls of a plugin to its new edition, or begins the trial
-// of it. The function that it gives returns when that is over and what was
-// replaced is gone, with the reason if the old edition stays.
+// install routes the calls of a plugin to its new edition, or begins its trial.
+// The returned function waits until that is over and the replaced processes
+// have ended; its error is the reason if the old edition stays.
 func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error {
 	u, e := st.unit, st.edition
 	u.mu.Lock()
@@ -468,7 +473,7 @@ func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error
 	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: another edition was put in its place", u.name))
 	before := u.current
 	swap := e.settings().Swap
-	tried := before != nil && swap.Mode != SwapDirect && len(before.ready) > 0 && before.speaksLike(e)
+	tried := before != nil && swap.Mode != SwapDirect && len(before.ready) > 0 && before.describesLike(e)
 	u.mu.Unlock()
 	u.log.setLevel(e.settings().LogLevel)
 	switch {
@@ -482,7 +487,7 @@ func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error
 		return func(ctx context.Context) error {
 			select {
 			case <-before.over:
-			case <-ctx.Done(): // it goes without being waited for
+			case <-ctx.Done(): // it ends in the background
 			}
 			return nil
 		}
@@ -490,7 +495,8 @@ func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error
 	return func(ctx context.Context) error { return u.promoteLater(ctx, e, before, cause) }
 }
 
-// promoteReady is promote unless the edition cannot take a call.
+// promoteReady promotes the edition if it can take a call, and reports whether
+// it did.
 func (u *unit) promoteReady(e *edition, cause Cause) bool {
 	u.mu.Lock()
 	ready := len(e.ready) > 0
@@ -501,8 +507,8 @@ func (u *unit) promoteReady(e *edition, cause Cause) bool {
 	return ready
 }
 
-// promoteLater promotes an edition as soon as it can take a call. One that
-// never will is dropped: the old one serves on.
+// promoteLater promotes an edition as soon as it can take a call. If it fails
+// instead, it is abandoned and the old one stays.
 func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause) error {
 	for {
 		u.mu.Lock()
@@ -516,7 +522,8 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 			<-before.over
 			return nil
 		case !st.comesBack() && st.State != Degraded:
-			err := contract.Errorf("runtime/not-ready", "plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
+			err := contract.Errorf("runtime/not-ready",
+				"plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
 			u.complain(e, err)
 			u.abandon(e, CauseAbandon)
 			return err
@@ -530,10 +537,9 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 	}
 }
 
-// discharge ends a plugin that was removed: with the last client that may call
-// it, or when its drain timeout is over. The function that it gives returns
-// when its processes are gone.
-func (s *Supervisor) discharge(u *unit) func() {
+// drainRemoved stops a removed plugin: with its last client, or when its drain
+// timeout is over. The returned function waits until its processes have ended.
+func (s *Supervisor) drainRemoved(u *unit) func() {
 	u.mu.Lock()
 	u.removed = true
 	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s was removed from the configuration", u.name))
@@ -554,20 +560,20 @@ func (s *Supervisor) discharge(u *unit) func() {
 	return func() {
 		defer stop()
 		if !u.awaitEnd() {
-			return // the configuration names it again
+			return // it was added again
 		}
-		_ = u.log.close() // nobody is left who could be told
+		_ = u.log.close() // the error cannot be reported any more
 		s.mu.Lock()
 		if s.leaving[u.name] == u {
 			delete(s.leaving, u.name)
 		}
 		s.mu.Unlock()
-		close(u.buried)
+		close(u.removedDone)
 	}
 }
 
-// awaitEnd waits for the end of a plugin that was removed; false means that it
-// was taken up again.
+// awaitEnd waits for the end of a removed plugin. It returns false if the
+// plugin was added again.
 func (u *unit) awaitEnd() bool {
 	for {
 		u.mu.Lock()

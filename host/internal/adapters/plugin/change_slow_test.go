@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SUP-006, plugins.md section 8: another binary takes over under steady load,
-// and no call fails or is cut.
+// SUP-006, plugins.md section 8: another binary is swapped in under steady
+// load, and no call fails or is cut.
 func TestSwapBinaryUnderLoad(t *testing.T) {
 	s := as("good")
 	s.Command[0] = copySelf(t)

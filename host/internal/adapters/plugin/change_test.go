@@ -22,8 +22,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// load asks plugins all the time from many callers and counts what became of
-// it. Every error is kept.
+// load calls plugins continuously from many callers and counts the results.
+// Every error is kept.
 type load struct {
 	answered atomic.Int64
 	slowest  atomic.Int64
@@ -87,8 +87,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// copySelf makes a program of its own from the test binary; grown makes it
-// another one.
+// copySelf copies the test binary; grown changes the copy.
 func copySelf(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -112,8 +111,8 @@ func grown(t testing.TB, path string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// SUP-006: calls in flight end where they are, calls that wait move, and what
-// a call in flight asks of its host is answered.
+// SUP-006: calls in flight end in their process, waiting calls move, and host
+// calls of a call in flight are answered.
 func TestSwapMovesWaitingCalls(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -152,8 +151,8 @@ func TestSwapMovesWaitingCalls(t *testing.T) {
 	require.NoError(t, <-swapped)
 }
 
-// SUP-006, HTTP-008: what an operator orders while a new edition comes up holds
-// for that edition; an order that was taken back, or that is older, does not.
+// SUP-006, HTTP-008: an operator order during the start of a new edition
+// applies to that edition; a revoked or older order does not.
 func TestOrderDuringSwap(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -197,7 +196,7 @@ func TestOrderDuringSwap(t *testing.T) {
 	}
 }
 
-// A new edition that does not come up leaves everything as it was.
+// A new edition that fails to start changes nothing.
 func TestSwapRefused(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "program")
@@ -214,7 +213,7 @@ func TestSwapRefused(t *testing.T) {
 	before := b.Status()
 	for args, says := range map[string]string{
 		"role:exit-3": "no licence",
-		"role:tools":  "describes itself otherwise", // other capabilities need another registry
+		"role:tools":  "differs from the configured one", // other capabilities need another registry
 	} {
 		link(args)
 		err := b.Swap(within(t), "p", CauseSwap)
@@ -230,8 +229,8 @@ func TestSwapRefused(t *testing.T) {
 	assert.ErrorContains(t, b.Swap(within(t), "q", CauseSwap), `no plugin "q"`)
 }
 
-// HCL-039 step 5: what is new runs beside the old and takes no calls before
-// Commit; Rollback leaves no trace.
+// HCL-039 step 5: new processes run beside the old ones and take no calls
+// before Commit; Rollback leaves no trace.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	other := as("good")
@@ -278,15 +277,15 @@ func TestPrepare(t *testing.T) {
 		"there is no plugin":            {Remove: []string{"nobody"}},
 		"there is a plugin":             {Start: []Settings{next}},
 		"has no command":                {Start: []Settings{DefaultSettings("x")}},
-		"what is new in \"p\" needs ot": {Update: []Settings{next}},
+		"the changes of \"p\" need new": {Update: []Settings{next}},
 	} {
 		_, err = b.Prepare(within(t), c)
 		require.ErrorContains(t, err, what)
 	}
 }
 
-// HCL-039 step 6: a failure stops what was started, in reverse, and changes
-// nothing; an optional new plugin is excepted.
+// HCL-039 step 6: a failure stops the new processes in reverse order and
+// changes nothing, except that an optional new plugin may fail.
 func TestPrepareFails(t *testing.T) {
 	b := run(t, as("good")).ready()
 	pid := b.pid()
@@ -319,7 +318,7 @@ func TestPrepareFails(t *testing.T) {
 	assert.True(t, c.State("bad/echo").Respawning, "it goes on trying")
 	assert.Greater(t, c.State("t/echo").Edition, 1)
 
-	// What hangs ends with the time that the change has.
+	// A hanging start ends with the time of the change.
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	slow := as("silent")
@@ -329,8 +328,8 @@ func TestPrepareFails(t *testing.T) {
 	assert.Contains(t, err.Error(), "still starting")
 }
 
-// SUP-006, plugins.md section 8: a reload that touches 1 of 20 plugins leaves
-// the processes of the 19 others alone, and no call fails.
+// SUP-006, plugins.md section 8: a reload that changes 1 of 20 plugins keeps
+// the processes of the 19 others, and no call fails.
 func TestReloadTouchesOneOfTwenty(t *testing.T) {
 	var plugins []Settings
 	var ids []string
@@ -382,8 +381,8 @@ func namesOf(all []Settings) []string {
 	return names
 }
 
-// What a plan makes of each difference: what a process is made with needs a new
-// one, the rest does not (configuration.md 2.2).
+// The plan for each difference: settings of a process need a new process,
+// others do not (configuration.md 2.2).
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -410,7 +409,7 @@ func TestPlan(t *testing.T) {
 		"interval":    {func(s *Settings) { s.Health.Interval = 7 * time.Second }, true},
 		"pool":        {func(s *Settings) { s.Instances.Max = 7 }, true},
 		"swap":        {func(s *Settings) { s.Swap.Mode = SwapCanary }, true},
-		"description": {func(s *Settings) { s.Described = edn.MustRead(`{:a 1}`) }, true}, // follows from the rest
+		"description": {func(s *Settings) { s.Described = edn.MustRead(`{:a 1}`) }, true}, // derived from the rest
 	} {
 		want := s
 		row.change(&want)
@@ -441,7 +440,7 @@ func TestPlan(t *testing.T) {
 	require.Error(t, err)
 }
 
-// configuration.md 2.2, U: living parts take new values, and the process stays.
+// configuration.md 2.2, U: running processes take new values and stay.
 func TestUpdate(t *testing.T) {
 	s := as("good")
 	s.Queue, s.MaxInFlight = 0, 1
@@ -463,11 +462,11 @@ func TestUpdate(t *testing.T) {
 	assert.Error(t, <-hung)
 	assert.Equal(t, pid, b.pid())
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	b.to(t, Stopped, 1) // the new policy holds for the process that runs
+	b.to(t, Stopped, 1) // the new policy applies to the running process
 }
 
-// HCL-040: a plugin that was removed serves the clients of older
-// configurations until the last is closed, or its drain timeout is over.
+// HCL-040: a removed plugin serves the clients of older configurations until
+// the last is closed, or its drain timeout is over.
 func TestRemovedPluginServesOldRuns(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"the last client goes": true, "the drain timeout is over": false} {
@@ -486,7 +485,7 @@ func TestRemovedPluginServesOldRuns(t *testing.T) {
 			if closes {
 				b.mustAsk(`{}`)
 				assert.True(t, b.client.State("t/echo").Ready)
-				require.Error(t, b.Restart("p"), "it has no name any more")
+				require.Error(t, b.Restart("p"), "the plugin was removed")
 				b.client.Close()
 				b.client.Close()
 			}
@@ -508,7 +507,7 @@ func TestRemovedPluginServesOldRuns(t *testing.T) {
 	}
 }
 
-// A plugin that comes back while it still serves old runs keeps serving them.
+// A removed plugin that is added again keeps serving old runs.
 func TestRemovedPluginComesBack(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -528,7 +527,7 @@ func TestRemovedPluginComesBack(t *testing.T) {
 	require.NoError(t, b.Await(within(t), "p"))
 }
 
-// A new edition whose process ends between Prepare and Commit takes over when
+// A new edition whose process ends between Prepare and Commit is promoted when
 // it is back; until then the old one serves.
 func TestCommitAfterACrash(t *testing.T) {
 	t.Parallel()
@@ -552,7 +551,7 @@ func TestCommitAfterACrash(t *testing.T) {
 	assert.Equal(t, 2, b.client.State("t/echo").Edition)
 }
 
-// Closing in the middle of a change leaves nothing behind.
+// Close during a change leaves nothing behind.
 func TestCloseWhilePrepared(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()

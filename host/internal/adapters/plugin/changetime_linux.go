@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// changeTime is when content or metadata of a file changed last, in ns.
+// changeTime returns the last change of content or metadata of a file, in ns.
 func changeTime(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ctim.Nano()
@@ -16,7 +16,7 @@ func changeTime(info fs.FileInfo) int64 {
 	return 0
 }
 
-// inodeOf is the device and the number of a file.
+// inodeOf returns the device and inode number of a file.
 func inodeOf(info fs.FileInfo) edn.Value {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return edn.Text(fmt.Sprintf("%d:%d", st.Dev, st.Ino))

@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// changeTime is not known here; the time of the last write stands for it.
+// changeTime is unknown on this system; the modification time is used.
 func changeTime(fs.FileInfo) int64 { return 0 }
 
-// inodeOf is not known here.
+// inodeOf is unknown on this system.
 func inodeOf(fs.FileInfo) edn.Value { return edn.Nil() }

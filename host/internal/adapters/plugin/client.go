@@ -13,14 +13,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Route says which plugin serves a capability.
+// Route names the plugin that serves a capability.
 type Route struct {
 	Plugin string
-	// Advertised is the name that the plugin itself has for the capability;
-	// empty: the same.
+	// Advertised is the id of the capability in the plugin; empty: the same.
 	Advertised string
-	// MaxInFlight bounds the calls of this capability alone; 0: no bound of its
-	// own. Calls above it wait in a queue as long as the plugin's.
+	// MaxInFlight bounds the concurrent calls of this capability; 0: no bound.
+	// Further calls wait in a queue as long as that of the plugin.
 	MaxInFlight int
 	// Unusable is why the plugin is not started although the capability is
 	// known; nil: the supervisor has the plugin.
@@ -28,9 +27,9 @@ type Route struct {
 }
 
 // Client makes calls to the plugins of a supervisor. It is a fixed table of
-// capabilities; a new configuration has a new Client. It goes by the edition
-// that a plugin has at each call, so it stays of use when plugins are swapped.
-// A plugin that the configuration does not name any more serves it until Close.
+// capabilities; a new configuration has a new Client. It looks up the current
+// edition at each call, so it stays valid when plugins are swapped. A plugin
+// that was removed from the configuration serves the client until Close.
 type Client struct {
 	supervisor *Supervisor
 	targets    map[string]target
@@ -50,8 +49,8 @@ var (
 	_ dispatch.Conditions = (*Client)(nil)
 )
 
-// Client routes capabilities, by the ids that plans use, to plugins. The error
-// names a plugin that the supervisor does not have.
+// Client routes capabilities, by the ids that plans use, to plugins. It returns
+// an error if the supervisor does not have one of the plugins.
 func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
 	c := &Client{supervisor: s, targets: make(map[string]target, len(routes)), unusable: map[string]*contract.Error{}}
 	units := map[string]*unit{}
@@ -77,8 +76,8 @@ func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
 	return c, nil
 }
 
-// Close says that nobody calls through this client any more. It is safe to
-// call more than once.
+// Close ends the use of this client, so that removed plugins can stop. It is
+// safe to call more than once.
 func (c *Client) Close() {
 	c.closing.Do(func() {
 		units := map[*unit]bool{}
@@ -91,8 +90,8 @@ func (c *Client) Close() {
 	})
 }
 
-// limited is the one limiter of a capability, however many clients there are;
-// the newest client says how narrow it is.
+// limited returns the limiter of a capability, which all clients share; the
+// newest client sets its limit.
 func (u *unit) limited(capID string, limit int) *limiter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +112,7 @@ func (u *unit) hold() {
 	u.clients++
 }
 
-// unhold ends a plugin that was removed, with its last client.
+// unhold closes a removed plugin with its last client.
 func (u *unit) unhold() {
 	u.mu.Lock()
 	u.clients--
@@ -131,7 +130,7 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 		return dispatch.Answer{}, c.absent(call.CapID)
 	}
 	around := held(ctx)
-	if err := t.circle(around, call.CapID); err != nil {
+	if err := t.selfWait(around, call.CapID); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
 	waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
@@ -149,13 +148,13 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	return answer, nil
 }
 
-// unsent ends the wait for a place of a call that lost its use meanwhile.
+// unsent is the error of a call that was canceled while it waited for a place.
 func unsent() *contract.Error {
 	return contract.Errorf("canceled", "the call was canceled before it was sent").WithDetail("sent?", edn.Bool(false))
 }
 
-// invoke makes a call to a process of the plugin. A process that was told to go
-// between the choice and the call has not seen it: another takes it.
+// invoke makes a call to a process of the plugin. If the process began to close
+// between the choice and the call, another one is chosen.
 func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	for {
 		waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
@@ -170,11 +169,11 @@ func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer,
 		switch {
 		case errors.Is(err, errClosing):
 			continue
-		case err != nil && itsFault(err):
+		case err != nil && isPluginFault(err):
 			u.sample(e.number, false)
 		}
 		return dispatch.Answer{
-			Response: response, Plugin: s.name, Edition: e.number, Generation: s.gen, Binary: s.binary,
+			Response: response, Plugin: s.name, Edition: e.number, Generation: s.incarnation, Binary: s.binary,
 			Enforcement: s.instance.status.Load().enforcement(),
 		}, err
 	}
@@ -194,10 +193,16 @@ func (u *unit) state(advertised string) dispatch.CapState {
 	defer u.mu.Unlock()
 	e := u.current
 	st := e.face()
-	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary, Enforcement: st.enforcement()}
+	state := dispatch.CapState{
+		Plugin:      u.name,
+		Edition:     e.number,
+		Generation:  st.Generation,
+		Binary:      st.Binary,
+		Enforcement: st.enforcement(),
+	}
 	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
 	if state.Why = u.refusal(e); state.Why == nil {
-		if said, ok := e.said(advertised); ok && !callable(said) {
+		if said, ok := e.capHealth(advertised); ok && !callable(said) {
 			state.Reason, state.Why = "runtime/not-ready", outOfService(advertised, said)
 			return state
 		}
@@ -206,7 +211,7 @@ func (u *unit) state(advertised string) dispatch.CapState {
 	}
 	state.Reason = state.Why.Type
 	if why := state.Why.Cause; why != nil && why.Cause != nil && why.Type == state.Reason {
-		state.Why = why.Cause // what the plugin itself named (BIND-009)
+		state.Why = why.Cause // the error that the plugin named (BIND-009)
 	}
 	state.Respawning = !u.closed && st.comesBack()
 	return state
@@ -221,8 +226,9 @@ func (c *Client) Await(ctx context.Context, capID string) error {
 	return t.unit.await(ctx)
 }
 
-// await waits until an instance takes calls, or none will by itself while ctx
-// lasts: who can tell now that it is no use leaves the caller time for another.
+// await waits until the plugin takes calls. It returns at once if that cannot
+// happen before the deadline of ctx, so that the caller has time for another
+// candidate.
 func (u *unit) await(ctx context.Context) error {
 	for {
 		u.mu.Lock()
@@ -237,7 +243,8 @@ func (u *unit) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return contract.Errorf("runtime/not-ready", "plugin %s is still %s: %v", u.name, st.State, context.Cause(ctx)).WithCause(st.Err)
+			return contract.Errorf("runtime/not-ready", "plugin %s is still %s: %v", u.name, st.State, context.Cause(ctx)).
+				WithCause(st.Err)
 		}
 	}
 }
@@ -247,7 +254,7 @@ func endsBefore(ctx context.Context, at time.Time) bool {
 	return bounded && !at.Before(deadline)
 }
 
-// absent is why no plugin of the supervisor serves a capability.
+// absent is the error of a capability that no plugin of the supervisor serves.
 func (c *Client) absent(capID string) *contract.Error {
 	if why := c.unusable[capID]; why != nil {
 		return why
@@ -255,7 +262,7 @@ func (c *Client) absent(capID string) *contract.Error {
 	return contract.Errorf("cap/not-found", "no plugin provides :%s", capID)
 }
 
-// located says where in its run a call failed.
+// located adds capability, node and attempt of the call to an error.
 func located(err error, c dispatch.Call) *contract.Error {
 	e := contract.AsError(err)
 	if id, kerr := edn.Keyword(c.CapID); kerr == nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// WIRE-004: what travels beside a call arrives, and the answer says who gave
-// it.
+// WIRE-004: the call context arrives, and the answer names the process that
+// answered.
 func TestInvoke(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -48,20 +48,21 @@ func TestInvoke(t *testing.T) {
 	assert.Equal(t, []string{`{:text "0"}`, `{:text "1"}`, `{:text "2"}`}, pieces)
 }
 
-// WIRE-003: a text of 1 MiB goes and comes without anybody noticing how.
+// WIRE-003: a text of 1 MiB is transferred in both directions.
 func TestInvokeLargeText(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
 	text := strings.Repeat("ą", 1<<19)
 	assert.Equal(t, `{:text "`+text+`"}`, b.mustAsk(`{:text "`+text+`"}`).String())
-	// An answer above the limit is the plugin's fault and costs it nothing else.
+	// An answer above the limit is an error of the plugin and has no other
+	// effect.
 	_, err := b.ask(context.Background(), `{:do "big" :size 17000000}`)
 	assert.ErrorIs(t, err, contract.OfType("runtime/protocol"))
 	b.mustAsk(`{}`)
 	assert.Equal(t, lived, b.steps())
 }
 
-// Settings may lower the size of a message.
+// Settings may lower the message limit.
 func TestMaxMessage(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -72,7 +73,8 @@ func TestMaxMessage(t *testing.T) {
 	assert.ErrorIs(t, err, contract.OfType("runtime/protocol"))
 }
 
-// Every error is typed (evaluation.md section 15) and says where it happened.
+// Every error is typed (evaluation.md section 15) and has the location of the
+// call.
 func TestInvokeErrors(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -96,7 +98,7 @@ func TestInvokeErrors(t *testing.T) {
 	cancel()
 	assert.Equal(t, "canceled", typed(t, <-hung).Type)
 	b.inFlight(0)
-	// The plugin's context was cancelled too: it works on nothing any more.
+	// The plugin's context was cancelled too: it has no call in flight.
 	assert.Equal(t, lived, b.steps())
 }
 
@@ -107,8 +109,8 @@ func typed(t *testing.T, err error) *contract.Error {
 	return e
 }
 
-// ERR-009: a deadline that passes is the work's fault, unless the plugin does
-// not even answer a probe.
+// ERR-009: a missed deadline is a timeout of the work, unless the plugin does
+// not answer a probe either.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -122,7 +124,7 @@ func TestDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := as("good")
-			// The probe before the deadline has a quarter of its time to spare.
+			// The probe before the deadline has a margin of a quarter of its timeout.
 			s.Health.Interval, s.Health.Timeout, s.Health.Misses = time.Hour, time.Second, 3
 			s.StopGrace = 100 * time.Millisecond
 			b := run(t, s).ready()
@@ -136,12 +138,12 @@ func TestDeadline(t *testing.T) {
 			assert.Equal(t, row.typ, e.Type)
 			assert.Equal(t, row.source, e.Source)
 			assert.WithinDuration(t, c.Deadline, time.Now(), 2*time.Second)
-			assert.Equal(t, lived, b.steps(), "one miss is no reason to restart")
+			assert.Equal(t, lived, b.steps(), "one miss does not restart")
 		})
 	}
 }
 
-// ATT-013: a call that is told to stop has its process report what it used.
+// ATT-013: a call that is told to stop reports its usage.
 func TestStoppedCallTellsItsUsage(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("muxed")).ready()
@@ -153,7 +155,7 @@ func TestStoppedCallTellsItsUsage(t *testing.T) {
 	assert.Equal(t, "{:tokens-out 7}", answer.Response.Key("result").Key("usage").String())
 }
 
-// The codes of the connection and the types that they become.
+// The types of errors by gRPC status code.
 func TestCallError(t *testing.T) {
 	wrapped := func(typ string, code codes.Code, text string) error {
 		return contract.Errorf(typ, "invoke: %w", &wire.TransportError{Code: code, Err: status.Error(code, text)})
@@ -175,8 +177,8 @@ func TestCallError(t *testing.T) {
 	}
 }
 
-// ENV-010: as many calls as the plugin can take, as many waiting as the queue
-// holds, the rest is told at once.
+// ENV-010: as many calls run as the plugin can take, as many wait as the queue
+// holds, the others fail at once.
 func TestInvokeQueue(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -207,7 +209,7 @@ func TestInvokeQueue(t *testing.T) {
 	calls.Wait()
 }
 
-// Calls that wait for a place when the plugin dies were never made: they say so
+// Calls that wait for a place when the plugin dies were never sent: they fail
 // at once.
 func TestQueuedCallsOfADeadPlugin(t *testing.T) {
 	t.Parallel()
@@ -226,7 +228,7 @@ func TestQueuedCallsOfADeadPlugin(t *testing.T) {
 	assert.Equal(t, "runtime/not-ready", typed(t, <-queued).Type)
 	assert.Equal(t, 1, b.to(t, Backoff, 1).Calls)
 
-	// ATT-008 row 6: it comes back, but not before this deadline.
+	// ATT-008 row 6: the plugin comes back, but not before this deadline.
 	state := b.client.State("t/echo")
 	assert.True(t, state.Respawning)
 	assert.Equal(t, "runtime/not-ready", state.Reason)
@@ -236,7 +238,7 @@ func TestQueuedCallsOfADeadPlugin(t *testing.T) {
 	assert.Equal(t, "runtime/not-ready", typed(t, b.client.Await(ctx, "t/echo")).Type)
 }
 
-// A capability may have fewer places than its plugin.
+// A capability may have a lower limit than its plugin.
 func TestCapabilityLimit(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -256,7 +258,7 @@ func TestCapabilityLimit(t *testing.T) {
 	assert.Error(t, <-hung)
 }
 
-// WIRE-003: the encoding is the one that the operator chose.
+// WIRE-003: the configured encoding is used.
 func TestEncoding(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -265,7 +267,7 @@ func TestEncoding(t *testing.T) {
 	assert.Equal(t, `{:x 1.5 :y [true nil]}`, b.mustAsk(`{:x 1.5 :y [true nil]}`).String())
 }
 
-// asked answers what plugins ask, and remembers it.
+// asked answers calls of plugins and records them.
 type asked struct {
 	mu     sync.Mutex
 	parent dispatch.Call
@@ -284,8 +286,7 @@ func (a *asked) HostInvoke(ctx context.Context, c HostCall) (edn.Value, error) {
 	return a.answer(ctx, c.Request)
 }
 
-// A plugin may ask its host for something else, within the call that it works
-// on and nothing else.
+// A plugin may call its host, only within the call that it works on.
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -293,7 +294,7 @@ func TestHostCalls(t *testing.T) {
 	b := run(t, s).ready()
 	ask := `{:do "ask" :request {:task {:intent :t/other}}}`
 	_, err := b.ask(context.Background(), ask)
-	assert.Equal(t, "runtime/not-ready", typed(t, err).Type, "nobody answers yet")
+	assert.Equal(t, "runtime/not-ready", typed(t, err).Type, "no handler is set yet")
 
 	host := &asked{answer: func(_ context.Context, request edn.Value) (edn.Value, error) {
 		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), request.Key("task"))), nil
@@ -305,15 +306,15 @@ func TestHostCalls(t *testing.T) {
 	assert.Equal(t, "r1", host.parent.Run)
 
 	_, err = b.ask(context.Background(), `{:do "ask-as" :id "zz"}`)
-	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "a handle that is nobody's call")
+	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "the handle of no call in flight")
 
-	// WIRE-004: a circle of calls ends at the depth limit.
+	// WIRE-004: recursive calls end at the depth limit.
 	deep := request(ask)
 	deep.Stack = []string{"a/b", "c/d"}
 	_, err = b.client.Invoke(context.Background(), deep)
 	assert.Equal(t, "plan/too-deep", typed(t, err).Type)
 
-	// The end of the call ends what was asked on its behalf.
+	// The end of the call cancels its host calls.
 	began, over := make(chan struct{}), make(chan error, 1)
 	host.answer = func(ctx context.Context, _ edn.Value) (edn.Value, error) {
 		close(began)
@@ -330,9 +331,9 @@ func TestHostCalls(t *testing.T) {
 	assert.ErrorIs(t, <-over, context.Canceled)
 }
 
-// IR-014, CNV-014: what a call was given is of use to that call alone, while it
-// lasts, and 64 times; what is still asked when it ends, ends before its answer
-// is taken.
+// IR-014, CNV-014: handles are valid for their call only, while it lasts, and
+// 64 times; host calls in flight at its end are ended before its answer is
+// accepted.
 func TestHandles(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -351,7 +352,7 @@ func TestHandles(t *testing.T) {
 	ended := false
 	host.answer = func(ctx context.Context, _ edn.Value) (edn.Value, error) {
 		<-ctx.Done()
-		time.Sleep(50 * time.Millisecond) // whoever does not wait for it would be faster
+		time.Sleep(50 * time.Millisecond) // a caller that does not wait would be faster
 		ended = true
 		return edn.Nil(), ctx.Err()
 	}
@@ -362,7 +363,7 @@ func TestHandles(t *testing.T) {
 	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "a call that has ended")
 }
 
-// A call that all who could take it wait for is refused at once, and not at its
+// A call for which all possible executors wait is rejected at once, not at its
 // deadline.
 func TestWaitsForItself(t *testing.T) {
 	t.Parallel()
@@ -388,7 +389,7 @@ func TestWaitsForItself(t *testing.T) {
 	}
 }
 
-// The store of a plugin outlives its processes (SCR-002 needs it).
+// The store of a plugin outlives its processes (needed by SCR-002).
 func TestStateOutlivesProcess(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -437,8 +438,8 @@ func TestStateStore(t *testing.T) {
 	assert.LessOrEqual(t, s.bytes, wire.MaxStateBytes)
 }
 
-// BIND-009, OPS-001: a capability of a plugin that cannot be used is known and not
-// ready, with the reason; nothing waits for it.
+// BIND-009, OPS-001: a capability of an unusable plugin is known and not ready,
+// with the reason; no call waits for it.
 func TestUnusablePlugin(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good"))

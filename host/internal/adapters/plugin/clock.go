@@ -2,15 +2,15 @@ package plugin
 
 import "time"
 
-// Clock is the time that decisions rest on.
+// Clock is the source of time for decisions.
 type Clock interface {
 	Now() time.Time
-	// AfterFunc runs f in a goroutine of its own after d, unless stop is called
+	// AfterFunc runs f in its own goroutine after d, unless stop is called
 	// before.
 	AfterFunc(d time.Duration, f func()) (stop func())
 }
 
-// SystemClock is the clock of the machine.
+// SystemClock is the system clock.
 type SystemClock struct{}
 
 // Now implements Clock.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ERR-009: whether a plugin has been silent is told from time that runs evenly;
-// a clock that is set neither makes it silent nor hides that it is.
+// ERR-009: silence is measured with monotonic time; setting the clock neither
+// causes nor hides it.
 func TestSilenceOutlivesTheClock(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {

@@ -16,25 +16,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Described is what a program says it is with one configuration.
+// Described is the description of a program for one configuration.
 type Described struct {
 	contract.Description
-	// Value is the description as the plugin gave it.
+	// Value is the description as the plugin sent it.
 	Value edn.Value
-	// Binary and Config are the hashes that the description belongs to; that of
-	// the configuration includes the arguments of the command.
+	// Binary and Config are the hashes that identify the program and the
+	// configuration; Config includes the arguments of the command.
 	Binary, Config string
-	// Encoding is how the plugin wants to be called.
+	// Encoding is the encoding that the plugin asks for.
 	Encoding wire.Encoding
-	// Findings are the problems of the configuration. With any, Description is
-	// empty.
+	// Findings are the problems of the configuration. If there are any,
+	// Description is empty.
 	Findings []schema.Finding
-	// Cached says that no process was needed.
+	// Cached is set if no process was needed.
 	Cached bool
 }
 
-// Describer asks programs what they are, and remembers the answers: one file
-// per pair of program and configuration. It is safe for many goroutines.
+// Describer asks programs for their description and caches the answers: one
+// file per program and configuration. It is safe for concurrent use.
 type Describer struct {
 	dir     string // of the cache; empty: memory only
 	runtime *launch.RuntimeDir
@@ -44,33 +44,42 @@ type Describer struct {
 
 	mu     sync.Mutex
 	memory map[string]Described
-	fresh  bool // answers come from programs
+	fresh  bool // ignore the file cache
 }
 
-// Distrust makes the describer ask programs also where it knows an answer: what
-// an operator approves is what a program says, not what a file does that anybody
-// may have written. It must be called before the describer is used.
+// Distrust makes the describer ignore its file cache: an operator approves what
+// the program answers, not what a file says that any process of the user may
+// have written. It must be called before the describer is used.
 func (d *Describer) Distrust() { d.fresh = true }
 
-// NewDescriber keeps its cache in dir ("" for none). reaper may be nil.
+// NewDescriber returns a describer with its cache in dir ("": memory only).
+// reaper may be nil.
 func NewDescriber(dir string, runtime *launch.RuntimeDir, reaper *launch.Reaper, host wire.HostInfo) *Describer {
-	return &Describer{dir: dir, runtime: runtime, reaper: reaper, host: host, hash: newHasher(), memory: map[string]Described{}}
+	return &Describer{
+		dir:     dir,
+		runtime: runtime,
+		reaper:  reaper,
+		host:    host,
+		hash:    newHasher(),
+		memory:  map[string]Described{},
+	}
 }
 
-// Inquiry asks one program several times and starts it once at most. Close it.
+// Inquiry asks one program several times and starts it at most once. It must be
+// closed.
 type Inquiry struct {
 	d        *Describer
 	settings Settings
 	p        *process
-	readable []string // files that p may read because the configuration names them
+	readable []string // files of the configuration that p may read
 }
 
-// Ask begins an inquiry. Nothing is started before an answer is not known.
+// Ask begins an inquiry. The program is started at the first uncached question.
 func (d *Describer) Ask(s Settings) *Inquiry { return &Inquiry{d: d, settings: s} }
 
-// Describe gives the description of the program with the configuration and the
-// files that it names; nil asks without one. The process runs without the
-// environment and the secrets of the block. Errors are typed.
+// Describe returns the description of the program for config and the files that
+// it names; with nil it asks without a configuration. The process runs without
+// the environment and the secrets of the plugin block. Errors are typed.
 func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string) (Described, error) {
 	binary, cfg, err := q.d.key(q.settings, config, files)
 	if err != nil {
@@ -82,7 +91,7 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 	ctx, cancel := context.WithTimeout(ctx, q.settings.StartTimeout)
 	defer cancel()
 	if q.p != nil && (waitFor(q.p.done(), 0) || !subset(files, q.readable)) {
-		q.Close() // it died over an earlier question, or may not read what this one is about
+		q.Close() // it has ended, or may not read the files of this question
 	}
 	if q.p == nil {
 		if err := q.start(ctx, files); err != nil {
@@ -91,12 +100,12 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 	}
 	d, err := q.d.ask(ctx, q.p, q.settings, binary, cfg, config)
 	if err != nil {
-		return d, contract.AsError(inTime(ctx, err, "describe itself", q.settings.StartTimeout))
+		return d, contract.AsError(explainTimeout(ctx, err, "describe itself", q.settings.StartTimeout))
 	}
 	return d, nil
 }
 
-// start starts the program, if it may run, with the files that it may read.
+// start starts the program, if it is approved, with access to files.
 func (q *Inquiry) start(ctx context.Context, files []string) error {
 	exe, _, err := q.d.approve(q.settings)
 	if err != nil {
@@ -104,8 +113,13 @@ func (q *Inquiry) start(ctx context.Context, files []string) error {
 	}
 	defer exe.close()
 	p, rep, err := spawn(ctx, launching{
-		settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, workdir: q.settings.Workdir, bare: true,
-		policy: func(sockets string) confine.Policy { return q.settings.describing(sockets, files) },
+		settings: q.settings,
+		exe:      exe.file,
+		runtime:  q.d.runtime,
+		reaper:   q.d.reaper,
+		workdir:  q.settings.Workdir,
+		bare:     true,
+		policy:   func(sockets string) confine.Policy { return q.settings.describePolicy(sockets, files) },
 	})
 	if err != nil {
 		return startFailure(q.settings.Name, 0, err, rep).err
@@ -122,8 +136,8 @@ func subset(files, of []string) bool {
 	return !slices.ContainsFunc(files, func(f string) bool { return !slices.Contains(of, f) })
 }
 
-// Known tells whether the answer of Describe to the same question is kept, so
-// that nothing would be started for it.
+// Known reports whether the answer of Describe is cached, so that no process is
+// started for it.
 func (q *Inquiry) Known(config edn.Value, files []string) bool {
 	binary, cfg, err := q.d.key(q.settings, config, files)
 	if err != nil {
@@ -133,7 +147,7 @@ func (q *Inquiry) Known(config edn.Value, files []string) bool {
 	return ok
 }
 
-// Close ends the process of the inquiry, if there is one.
+// Close ends the process of the inquiry, if any.
 func (q *Inquiry) Close() {
 	if q.p != nil {
 		q.p.discard(context.Canceled)
@@ -141,7 +155,7 @@ func (q *Inquiry) Close() {
 	}
 }
 
-// key names a description.
+// key identifies a description.
 func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, cfg string, err error) {
 	if binary, err = d.HashProgram(s.Command[0], s.Files); err != nil {
 		return "", "", contract.Errorf("runtime/start-failed", "plugin %s: %w", s.Name, err)
@@ -150,9 +164,9 @@ func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, c
 	return binary, cfg, err
 }
 
-// configKey names all that a description depends on besides the program: the
-// configuration, the content of the files that it names, and the arguments with
-// the directory that they are read in.
+// configKey identifies everything but the program that a description depends
+// on: the configuration, the content of the files that it names, and the
+// arguments with the working directory that they are resolved in.
 func (d *Describer) configKey(s Settings, config edn.Value, files []string) (string, error) {
 	cfg, err := d.hash.config(config, files)
 	if err != nil {
@@ -168,16 +182,25 @@ func (d *Describer) configKey(s Settings, config edn.Value, files []string) (str
 	return edn.Hash(edn.Vector(words...)), nil
 }
 
-// ask describes by a running process and keeps the answer, in the files only if
-// the program is its own: one that somebody attached is gone with its socket.
-func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg string, config edn.Value) (Described, error) {
+// ask describes with a running process and caches the answer. Answers of
+// attached programs are not written to disk, because their socket does not
+// outlive them.
+func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg string,
+	config edn.Value,
+) (Described, error) {
 	answer, err := p.wire.Describe(ctx, config, d.host)
 	if err != nil {
 		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
 	}
-	full := Described{Value: answer.Value, Binary: binary, Config: cfg, Encoding: answer.Encoding, Findings: answer.Findings}
+	full := Described{
+		Value:    answer.Value,
+		Binary:   binary,
+		Config:   cfg,
+		Encoding: answer.Encoding,
+		Findings: answer.Findings,
+	}
 	if len(answer.Findings) > 0 {
-		return full, nil // what is wrong with a configuration is not kept
+		return full, nil // findings are not cached
 	}
 	if full.Description, err = contract.ParseDescription(answer.Value); err != nil {
 		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
@@ -190,10 +213,10 @@ func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg
 	return full, nil
 }
 
-// attached tells that the command leads to a process that somebody else started.
+// attached reports whether the command connects to a process that runs already.
 func (s Settings) attached() bool { return len(s.Command) > 1 && s.Command[1] == launch.BridgeCommand }
 
-// recall looks in memory, then on disk.
+// recall looks up a description in memory, then on disk.
 func (d *Describer) recall(binary, cfg string) (Described, bool) {
 	key := binary + "-" + cfg
 	d.mu.Lock()
@@ -210,15 +233,15 @@ func (d *Describer) recall(binary, cfg string) (Described, bool) {
 	return known, ok
 }
 
-// remember keeps a description as long as the describer.
+// remember caches a description in memory.
 func (d *Describer) remember(full Described) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memory[full.Binary+"-"+full.Config] = full
 }
 
-// write keeps a description for later programs. A cache that cannot be written
-// costs a start the next time, no more.
+// write caches a description on disk. If that fails, the next host starts the
+// program again.
 func (d *Describer) write(full Described) {
 	path := d.path(full.Binary, full.Config)
 	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
@@ -234,8 +257,8 @@ func (d *Describer) write(full Described) {
 	_ = replaceFile(path, append(entry.Map().Canonical(), '\n'))
 }
 
-// replaceFile writes a file so that a reader finds the old one or the new one.
-// It does not wait for the disk: an entry that a power cut breaks is no answer.
+// replaceFile replaces a file atomically for readers. It does not sync: a
+// damaged entry after a power cut is ignored by read.
 func replaceFile(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new")
 	if err != nil {
@@ -254,8 +277,8 @@ func replaceFile(path string, text []byte) error {
 	return err
 }
 
-// read takes an entry of the cache only if it is whole, belongs to the pair and
-// has the content that it was written with.
+// read returns an entry of the cache if it is complete, belongs to the pair and
+// matches its hash.
 func (d *Describer) read(binary, cfg string) (Described, bool) {
 	path := d.path(binary, cfg)
 	if path == "" {

@@ -22,20 +22,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// describer makes one with its cache in dir.
+// describer returns a describer with its cache in dir.
 func describer(t *testing.T, b *bench, dir string) *Describer {
 	t.Helper()
 	return NewDescriber(dir, b.runtime, nil, wire.HostInfo{Version: "test"})
 }
 
-// opened counts how often a file was opened since it was asked for the first
-// time: what is only asked what it is cannot write, but it can look.
+// opened counts how often a file was opened since the first call: a process
+// that is only described cannot write, but it can read.
 func opened(t *testing.T, path string) func() int {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	_, err = unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_CLOSE_NOWRITE) // events that are alike in a row become one
+	_, err = unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_CLOSE_NOWRITE) // equal consecutive events are merged
 	require.NoError(t, err)
 	total := 0
 	return func() int {
@@ -45,7 +45,7 @@ func opened(t *testing.T, path string) func() int {
 			require.ErrorIs(t, err, unix.EAGAIN)
 			return total
 		}
-		for at := 0; at < n; at += unix.SizeofInotifyEvent { // without a name: it is a file
+		for at := 0; at < n; at += unix.SizeofInotifyEvent { // without a name, since a file is watched
 			if binary.NativeEndian.Uint32(events[at+4:])&unix.IN_OPEN != 0 {
 				total++
 			}
@@ -54,7 +54,7 @@ func opened(t *testing.T, path string) func() int {
 	}
 }
 
-// HCL-037: one start for the first answers, none for what is known.
+// HCL-037: one start for the first answers, none for cached ones.
 func TestDescribeCache(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, nil)
@@ -92,7 +92,7 @@ func TestDescribeCache(t *testing.T) {
 	assert.FileExists(t, path)
 	assert.FileExists(t, filepath.Join(dir, digits+"-"+strings.TrimPrefix(plain.Config, "b3:")+".edn"))
 
-	// Another process of the host knows it from the file.
+	// Another host process reads it from the file.
 	q = describer(t, b, dir).Ask(s)
 	assert.True(t, q.Known(config, nil))
 	assert.False(t, q.Known(edn.MustRead(`{:places 4}`), nil))
@@ -104,7 +104,7 @@ func TestDescribeCache(t *testing.T) {
 	q.Close()
 	assert.Equal(t, 1, starts())
 
-	// An entry that is not what was written is no answer.
+	// A modified entry is ignored.
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for name, bad := range map[string]string{
@@ -131,9 +131,9 @@ func TestDescribeCache(t *testing.T) {
 	}
 }
 
-// HCL-037: a program with other arguments is another question, and so are the
-// same arguments in another directory; without arguments and configuration the
-// entry has the name of the program alone.
+// HCL-037: other arguments are another cache key, and so are the same arguments
+// in another directory; without arguments and configuration the key is the
+// program alone.
 func TestDescribeCacheKnowsArguments(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, nil)
@@ -166,7 +166,7 @@ func TestDescribeCacheKnowsArguments(t *testing.T) {
 	assert.Equal(t, noConfig, key)
 }
 
-// A plugin starts faster with a known description, and serves the same.
+// A plugin starts faster with a cached description, and serves the same.
 func TestSupervisorUsesCache(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
@@ -212,7 +212,7 @@ func TestDescribeFailures(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// The hashes that a description belongs to.
+// The hashes that identify a description.
 func TestFingerprint(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -258,8 +258,8 @@ func TestFingerprint(t *testing.T) {
 	assert.Len(t, map[string]bool{bare: true, missing: true, there: true, other: true}, 4, "all differ")
 }
 
-// LOCK-001: what a file was hashed to is remembered only if a further change
-// would show in its times: one that follows at once may leave them as they are.
+// LOCK-001: the hash of a file is cached only if a further change would change
+// its times: an immediate change may not.
 func TestHashOfAFreshFile(t *testing.T) {
 	h := newHasher()
 	fresh := filepath.Join(t.TempDir(), "fresh")
@@ -272,14 +272,14 @@ func TestHashOfAFreshFile(t *testing.T) {
 	assert.Contains(t, h.seen, "/bin/sh")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(pipe, 0o700))
-	_, err := h.open(pipe, false) // without waiting for its other end
+	_, err := h.open(pipe, false) // must not block on the pipe
 	assert.ErrorIs(t, err, errNoFile)
 	_, err = HashProgram("/dev/null", nil)
 	assert.ErrorIs(t, err, errNoFile)
 }
 
 // A program that finds its parts relative to its working directory, as an
-// interpreted plugin does, finds them also when it is only asked what it is.
+// interpreted plugin does, also finds them when it is only described.
 func TestDescribeInTheWorkingDirectory(t *testing.T) {
 	b := prepare(t, nil)
 	s := as("counted", "starts")

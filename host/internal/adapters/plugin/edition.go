@@ -17,34 +17,34 @@ import (
 )
 
 // edition is one program with one configuration, and its processes. A plugin
-// has one that takes calls; another may be on its way in beside it, and others
-// on their way out.
+// has one current edition; others may be starting or stopping beside it.
 type edition struct {
 	unit   *unit
 	number int
-	orders int   // of operators before it was begun
-	cause  Cause // for which it was made
+	orders int   // operator orders at the time it was made
+	cause  Cause // of the creation
 
 	rules atomic.Pointer[Settings]
-	// described is what the program said that it is; a later process of the
-	// edition must say the same.
+	// described is the first description of the program; every later process of
+	// the edition must return the same.
 	described atomic.Pointer[Described]
 
-	// With the lock of the unit: the processes it has, those that calls may go
-	// to, which of those each session goes to, and whether it is to end.
+	// Guarded by unit.mu: all instances, the services that accept calls, the
+	// service of each pinned session, and whether the edition is being stopped.
 	instances []*instance
 	ready     []*service
 	pins      map[string]*service
 	begun     bool
 	leaving   bool
-	over      chan struct{} // closed when it is to end and no process is left
+	over      chan struct{} // closed when leaving and no process is left
 }
 
-// settings are those that hold now.
+// settings returns the current settings.
 func (e *edition) settings() Settings { return *e.rules.Load() }
 
-// statesOf looks at files; one that is not there is nil.
-func statesOf(paths []string) []os.FileInfo {
+// statAll returns the file info of each path, nil for a file that cannot be
+// read.
+func statAll(paths []string) []os.FileInfo {
 	out := make([]os.FileInfo, len(paths))
 	for i, path := range paths {
 		if info, err := os.Stat(path); err == nil {
@@ -54,8 +54,8 @@ func statesOf(paths []string) []os.FileInfo {
 	return out
 }
 
-// untouched tells whether files were neither written nor replaced.
-func untouched(before, after []os.FileInfo) bool {
+// sameFiles reports whether files were neither written nor replaced.
+func sameFiles(before, after []os.FileInfo) bool {
 	return slices.EqualFunc(before, after, func(a, b os.FileInfo) bool {
 		if a == nil || b == nil {
 			return a == nil && b == nil
@@ -64,18 +64,18 @@ func untouched(before, after []os.FileInfo) bool {
 	})
 }
 
-// start brings a process to the point where it only has to say that it is
-// ready. started is called when it is described. On a failure no process is
+// start starts, describes and configures a process; it is not yet ready.
+// started is called when the process is described. On failure no process is
 // left.
-func (e *edition) start(ctx context.Context, i *instance, gen int, started func()) (*service, *failure) {
+func (e *edition) start(ctx context.Context, i *instance, incarnation int, started func()) (*service, *failure) {
 	settings := e.settings()
 	name := settings.Name
-	files := statesOf(settings.ConfigFiles)
+	files := statAll(settings.ConfigFiles)
 	fail := func(err error, rep launch.Report) (*service, *failure) {
-		f := startFailure(name, gen, err, rep)
+		f := startFailure(name, incarnation, err, rep)
 		f.err = e.unit.log.cleanError(f.err)
-		if f.cause == CauseConfig && !untouched(files, statesOf(settings.ConfigFiles)) {
-			f.cause, f.permanent = CauseStartFailed, false // it read what was being replaced
+		if f.cause == CauseConfig && !sameFiles(files, statAll(settings.ConfigFiles)) {
+			f.cause, f.permanent = CauseStartFailed, false // a file was replaced while the process read it
 		}
 		return nil, f
 	}
@@ -93,8 +93,15 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 		return fail(err, launch.Report{})
 	}
 	l := launching{
-		settings: settings, exe: exe.file, gen: gen, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
-		workdir: settings.Workdir, redact: e.unit.log.redactHead, redactAnswer: e.unit.log.redactAnswer, output: e.unit.output(i, gen),
+		settings:     settings,
+		exe:          exe.file,
+		incarnation:  incarnation,
+		runtime:      e.unit.host.runtime,
+		reaper:       e.unit.host.reaper,
+		workdir:      settings.Workdir,
+		redact:       e.unit.log.redactHead,
+		redactAnswer: e.unit.log.redactAnswer,
+		output:       e.unit.output(i, incarnation),
 	}
 	if l.workdir == "" {
 		l.workdir = root
@@ -111,17 +118,24 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 	if err != nil {
 		return fail(err, rep)
 	}
-	side := &hostSide{plugin: name, depth: func() int { return e.settings().CallDepth }, host: e.unit.host, store: e.unit.store}
+	side := &hostSide{
+		plugin: name,
+		depth:  func() int { return e.settings().CallDepth },
+		host:   e.unit.host,
+		store:  e.unit.store,
+	}
 	told := func(p *process) (Described, error) {
-		// Before anything is believed that the process says.
+		// Compare the running program before anything that the process answers
+		// is trusted.
 		if err := e.unit.host.describer.same(settings, exe, p.pid()); err != nil {
 			return Described{}, err
 		}
 		return e.describe(starting, p, binary, cfg)
 	}
 	said, err := told(p)
-	if err == nil && !known && settings.more(said.Description) {
-		// Only now it is known what it needs, and it runs without that.
+	if err == nil && !known && settings.needsMore(said.Description) {
+		// Its needs were unknown before it was described, so the running
+		// process is confined without them.
 		p.discard(errNeedsMore)
 		if err := l.confine(said.Description, root); err != nil {
 			return fail(err, launch.Report{})
@@ -136,7 +150,8 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 		err = e.configure(ctx, p, i, said, root, side)
 	}
 	if err != nil {
-		// An exit explains more than the connection that broke with it.
+		// The exit report explains more than the connection error that it
+		// caused.
 		exited := waitFor(p.done(), exitWait(err))
 		p.discard(err)
 		if rep := p.runner.Report(); exited && wire.Transport(err) {
@@ -147,14 +162,15 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 	s := newService(p, i, binary, func() {
 		select {
 		case i.events <- evProbe{}:
-		default: // the owner has enough to do; the next probe comes anyway
+		default: // the queue is full; the next probe is scheduled anyway
 		}
 	})
 	side.self.Store(s)
 	return s, nil
 }
 
-// exitWait is how long an error of a start may turn out to be an exit.
+// exitWait is how long to wait for a process exit that may explain a start
+// error.
 func exitWait(err error) time.Duration {
 	if wire.Transport(err) {
 		return lostWait
@@ -162,21 +178,21 @@ func exitWait(err error) time.Duration {
 	return 0
 }
 
-// errEnded is the error of a process that ended while it was asked something.
+// errEnded is the error of a process that ended during its start.
 func errEnded(err error, rep launch.Report) error {
 	e := contract.AsError(err)
 	return contract.Errorf("runtime/start-failed", "it ended while the host waited for it: %s (%s)", rep, e.Message)
 }
 
-// describe gets the description of the running program, from the cache if it
-// is known, and holds it to what the plugin said before.
+// describe returns the description of the running program, from the cache if
+// possible, and compares it with the earlier description of the plugin.
 func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) (Described, error) {
 	settings := e.settings()
 	d, ok := e.unit.host.describer.recall(binary, cfg)
 	if !ok {
 		var err error
 		if d, err = e.unit.host.describer.ask(ctx, p, settings, binary, cfg, settings.Config); err != nil {
-			return d, inTime(ctx, err, "describe itself", settings.StartTimeout)
+			return d, explainTimeout(ctx, err, "describe itself", settings.StartTimeout)
 		}
 	}
 	if len(d.Findings) > 0 {
@@ -187,7 +203,8 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 		before = first.Value
 	}
 	if !before.IsNil() && !agree(before, d.Value) {
-		return d, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration").
+		return d, contract.Errorf("runtime/integrity",
+			"the description of the program differs from the configured one: reload the configuration").
 			WithDetail("is", edn.Text(binary))
 	}
 	e.described.Store(&d)
@@ -201,8 +218,8 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 	return d, nil
 }
 
-// expected is what the program will say that it is, as far as that is known
-// before it runs.
+// expected returns the description of the program as far as it is known before
+// the program runs.
 func (e *edition) expected(binary, cfg string) (contract.Description, bool) {
 	if d, ok := e.unit.host.describer.recall(binary, cfg); ok {
 		return d.Description, true
@@ -215,9 +232,11 @@ func (e *edition) expected(binary, cfg string) (contract.Description, bool) {
 	return contract.Description{}, false
 }
 
-// configure makes the process ready to be called; what it then says that it
-// serves must be what it described.
-func (e *edition) configure(ctx context.Context, p *process, i *instance, d Described, root string, side *hostSide) error {
+// configure sends the configuration. The description in the answer must be the
+// one that the process gave before.
+func (e *edition) configure(ctx context.Context, p *process, i *instance, d Described, root string,
+	side *hostSide,
+) error {
 	settings := e.settings()
 	ctx, cancel := context.WithTimeout(ctx, settings.ConfigureTimeout)
 	defer cancel()
@@ -230,32 +249,33 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 	}
 	answer, err := p.wire.Configure(ctx, wire.Setup{
 		Config: settings.Config, Secrets: settings.Secrets, Root: root, Host: info,
-		Plugin: settings.Name, Instance: strconv.Itoa(i.index), Generation: uint64(p.gen),
+		Plugin: settings.Name, Instance: strconv.Itoa(i.index), Generation: uint64(p.incarnation),
 		LogLevel: settings.LogLevel, MaxInFlight: e.capacity(0),
 	}, side)
 	if err != nil {
-		return inTime(ctx, err, "accept its configuration", settings.ConfigureTimeout)
+		return explainTimeout(ctx, err, "accept its configuration", settings.ConfigureTimeout)
 	}
 	if len(answer.Findings) > 0 {
 		return findingsError(answer.Findings)
 	}
 	if !answer.Value.IsNil() && !agree(d.Value, answer.Value) {
-		return contract.Errorf("runtime/protocol", "Configure says otherwise than Describe what the plugin serves")
+		return contract.Errorf("runtime/protocol", "the answer of Configure differs from the description")
 	}
 	return nil
 }
 
-// inTime says plainly that a step of the start took too long. The plugin knows
-// the deadline too and may end the call a moment before the context does.
-func inTime(ctx context.Context, err error, what string, limit time.Duration) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || wire.Transport(err) && errors.Is(err, contract.OfType("timeout/hard")) {
+// explainTimeout replaces err if a step of the start ran out of time. The
+// plugin knows the deadline too and may end the call a moment before ctx does.
+func explainTimeout(ctx context.Context, err error, what string, limit time.Duration) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) ||
+		wire.Transport(err) && errors.Is(err, contract.OfType("timeout/hard")) {
 		return contract.Errorf("runtime/start-failed", "it did not %s within %s", what, limit)
 	}
 	return err
 }
 
-// agree compares what two descriptions mean: fields that this version does not
-// know, and defaults that are written or left out, make no difference.
+// agree reports whether two descriptions have the same meaning. Unknown fields,
+// and defaults that are written or omitted, make no difference.
 func agree(a, b edn.Value) bool {
 	if edn.Equal(a, b) {
 		return true
@@ -265,8 +285,8 @@ func agree(a, b edn.Value) bool {
 	return err1 == nil && err2 == nil && edn.Equal(x.Value(), y.Value())
 }
 
-// capacity is how many calls a process takes at once; 0: no limit. reported is
-// what the plugin said last in its health.
+// capacity is the number of concurrent calls of one process; 0: no limit.
+// reported is the limit in the last health report of the plugin.
 func (e *edition) capacity(reported int) int {
 	limits := []int{e.settings().MaxInFlight, reported}
 	if d := e.described.Load(); d != nil {
@@ -283,8 +303,7 @@ func (e *edition) capacity(reported int) int {
 	return lowest
 }
 
-// freshRoot makes the directory of an instance anew: what an earlier process
-// of this host left there is nobody's any more.
+// freshRoot removes and creates the directory of an instance.
 func (e *edition) freshRoot(index int) (string, error) {
 	root := filepath.Join(e.unit.host.work, e.unit.name, strconv.Itoa(index))
 	if err := os.RemoveAll(root); err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// tailInError is how many of the last lines an error carries. The transition
-// has all that were kept.
+// tailInError is the number of last lines in an error. The transition has all
+// lines that were kept.
 const tailInError = 5
 
-// failure is a start that came to nothing, with what the machine needs to
-// decide about the next.
+// failure is a failed start, with the facts that the machine needs to decide
+// about the next one.
 type failure struct {
 	cause     Cause
 	err       *contract.Error
 	permanent bool
-	refused   bool // it may not be started as the configuration stands
+	refused   bool // the configuration does not permit the start
 	uncounted bool
 	report    *launch.Report
 }
@@ -33,34 +33,34 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.err.Error() }
 
-// Unwrap gives the typed error.
+// Unwrap returns the typed error.
 func (f *failure) Unwrap() error { return f.err }
 
-// crashError is the one error of a process that ended: every call that it cut
-// gets this very value.
-func crashError(name string, gen int, r launch.Report, calls int) *contract.Error {
+// crashError is the error of a process that ended; every call that it cut gets
+// the same value.
+func crashError(name string, incarnation int, r launch.Report, calls int) *contract.Error {
 	how := "ended with " + r.Exit.String()
 	switch {
 	case !r.Exited:
-		how = "does not even end when it is killed"
+		how = "did not end after SIGKILL"
 	case r.Exit.Signal != 0:
 		how = "was " + r.Exit.String()
 	}
 	if len(r.Panic) > 0 {
 		how += " (" + r.Panic[0] + ")"
 	}
-	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) %s", name, gen, how)
-	return withReport(e, gen, r).WithDetail("calls", edn.Int(int64(calls)))
+	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) %s", name, incarnation, how)
+	return withReport(e, incarnation, r).WithDetail("calls", edn.Int(int64(calls)))
 }
 
-// withReport puts what is known of a process into the details of an error.
-func withReport(e *contract.Error, gen int, r launch.Report) *contract.Error {
-	e = e.WithDetail("generation", edn.Int(int64(gen)))
+// withReport adds the report of a process to the details of an error.
+func withReport(e *contract.Error, incarnation int, r launch.Report) *contract.Error {
+	e = e.WithDetail("generation", edn.Int(int64(incarnation)))
 	if r.PID != 0 {
 		e = e.WithDetail("pid", edn.Int(int64(r.PID)))
 	}
 	switch {
-	case !r.Exited || r.Killed: // how it ended was the host's doing
+	case !r.Exited || r.Killed: // the host ended it
 	case r.Exit.Signal != 0:
 		e = e.WithDetail("signal", edn.Int(int64(r.Exit.Signal)))
 	default:
@@ -80,9 +80,9 @@ func withReport(e *contract.Error, gen int, r launch.Report) *contract.Error {
 	return e
 }
 
-// startFailure explains why no usable process came of a start. err is the
-// typed reason if there is one.
-func startFailure(name string, gen int, err error, r launch.Report) *failure {
+// startFailure explains a failed start. err is the typed reason if there is
+// one.
+func startFailure(name string, incarnation int, err error, r launch.Report) *failure {
 	f := &failure{cause: CauseStartFailed}
 	if r.PID != 0 {
 		f.report = &r
@@ -113,12 +113,12 @@ func startFailure(name string, gen int, err error, r launch.Report) *failure {
 	case f.err.Source == contract.SourceDownstream:
 		f.uncounted = true
 	}
-	f.err = withReport(f.err.WithOp("start", "plugin "+name), gen, r)
+	f.err = withReport(f.err.WithOp("start", "plugin "+name), incarnation, r)
 	return f
 }
 
-// cannotExecute tells a program that is not there, or is none, from one that
-// fails.
+// cannotExecute reports whether the program is missing or not executable, as
+// opposed to one that fails.
 func cannotExecute(err error) bool {
 	for _, permanent := range []error{errNoFile, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR} {
 		if errors.Is(err, permanent) {
@@ -128,8 +128,8 @@ func cannotExecute(err error) bool {
 	return false
 }
 
-// protocolSentence finds what a plugin of another protocol revision says before
-// it gives up (WIRE-005).
+// protocolSentence finds the line that a plugin of another protocol revision
+// prints before it exits (WIRE-005).
 func protocolSentence(tail []string) (string, bool) {
 	for _, line := range tail {
 		if at := strings.Index(line, "the plugin speaks protocol "); at >= 0 {
@@ -139,19 +139,20 @@ func protocolSentence(tail []string) (string, bool) {
 	return "", false
 }
 
-// findingsError is a configuration that the plugin itself refuses.
+// findingsError is the error of a configuration that the plugin rejects.
 func findingsError(findings []schema.Finding) *contract.Error {
 	values := make([]edn.Value, len(findings))
 	for i, f := range findings {
 		values[i] = f.Value()
 	}
 	first := findings[0]
-	e := contract.Errorf("config/plugin-schema", "the plugin refuses its configuration at %s: %s", edn.Vector(first.Path...), first.Message)
+	e := contract.Errorf("config/plugin-schema", "the plugin refuses its configuration at %s: %s",
+		edn.Vector(first.Path...), first.Message)
 	return e.WithDetail("findings", edn.Vector(values...))
 }
 
-// callError gives an error of a call its type by the code of the connection
-// (evaluation.md section 15), where the wire knows less than the host.
+// callError derives the type of an error from the gRPC status code
+// (evaluation.md section 15), where the wire package knows less than the host.
 func callError(err error) *contract.Error {
 	e := contract.AsError(err)
 	var line *wire.TransportError
@@ -167,12 +168,12 @@ func callError(err error) *contract.Error {
 	return e
 }
 
-// neverSent recognises an error of dialing: nothing of the call left the host.
+// neverSent reports whether dialing failed: nothing of the call left the host.
 func neverSent(line *wire.TransportError) bool {
 	return strings.Contains(line.Error(), "connection error: desc = ")
 }
 
-// tooLarge recognises the size limit, which shares a code with overload.
+// tooLarge recognizes the size limit, which shares a status code with overload.
 func tooLarge(line *wire.TransportError) bool {
 	return strings.Contains(line.Error(), " larger than max ")
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// executable is a program that was opened to be started: the hash is that of
-// the bytes behind the descriptor, whatever the path leads to later.
+// executable is a program that was opened to be started. The hash is that of
+// the bytes behind the descriptor, wherever the path leads later.
 type executable struct {
 	file   *os.File
 	path   string
 	info   fs.FileInfo
 	hash   string
-	script bool // it begins with #!, so the kernel opens it again by its path
-	// held are the files of an interpreter that cannot be written until close.
+	script bool // begins with #!, so the kernel opens it again by path
+	// held are the open files of an interpreter, leased against writes until
+	// close.
 	held []*os.File
 }
 
@@ -33,7 +34,7 @@ func (e *executable) close() {
 	}
 }
 
-// hold opens the files that the program interprets and holds them.
+// hold opens the files that the program interprets and leases them.
 func (e *executable) hold(files []string) error {
 	for _, path := range files {
 		f, err := openFile(path)
@@ -48,9 +49,9 @@ func (e *executable) hold(files []string) error {
 	return nil
 }
 
-// open opens a program and hashes what it opened. With held, the program is not
-// changed from before the hash until the executable is closed, as far as [hold]
-// can say so.
+// open opens a program and hashes the opened file. With held, the program
+// cannot be written from before the hash until the executable is closed, as far
+// as [hold] is supported.
 func (h *hasher) open(path string, held bool) (*executable, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -68,7 +69,7 @@ func (h *hasher) open(path string, held bool) (*executable, error) {
 		_, err = f.ReadAt(start[:], 0)
 		e.script = string(start[:]) == "#!"
 		if errors.Is(err, io.EOF) {
-			err = nil // a file that short is no program; the start will say so
+			err = nil // a file this short fails at the start
 		}
 	}
 	if err != nil {
@@ -79,8 +80,8 @@ func (h *hasher) open(path string, held bool) (*executable, error) {
 }
 
 // approve opens the program of a plugin and compares it, with the files that it
-// interprets, with what the lock file approved. Nothing of it has run then, and
-// nothing of it is changed in place until the executable is closed.
+// interprets, with the hash in the lock file. Nothing of it has run before, and
+// none of the files is written until the executable is closed.
 func (d *Describer) approve(s Settings) (*executable, string, error) {
 	exe, err := d.hash.open(s.Command[0], s.Approved != "")
 	if err != nil {
@@ -103,16 +104,19 @@ func (d *Describer) approve(s Settings) (*executable, string, error) {
 	return exe, binary, nil
 }
 
-// notApproved is a program that may not run.
+// notApproved is the error of a program with another hash than the approved
+// one.
 func notApproved(s Settings, found, why string) *contract.Error {
-	return contract.Errorf("runtime/integrity", "%s is not the program that was approved: expected %s, found %s: %s", s.Command[0], s.Approved, found, why).
-		WithDetail("path", edn.Text(s.Command[0])).WithDetail("expected", edn.Text(s.Approved)).WithDetail("found", edn.Text(found)).
+	return contract.Errorf("runtime/integrity", "%s is not the program that was approved: expected %s, found %s: %s",
+		s.Command[0], s.Approved, found, why).
+		WithDetail("path", edn.Text(s.Command[0])).WithDetail("expected", edn.Text(s.Approved)).
+		WithDetail("found", edn.Text(found)).
 		WithHint("if the change is wanted, \"ferment plugin lock\" takes it over; then reload or start the host again")
 }
 
-// same compares what runs as a process with the program that was approved. The
-// start goes by a path, so the file could have been exchanged in between; what
-// an interpreter reads, it reads by path too.
+// same compares the running process with the approved program. The start uses a
+// path, so the file could have been replaced in between; an interpreter reads
+// its files by path too.
 func (d *Describer) same(s Settings, exe *executable, pid int) error {
 	if s.Approved == "" {
 		return nil
@@ -139,8 +143,8 @@ func (d *Describer) same(s Settings, exe *executable, pid int) error {
 	return nil
 }
 
-// running is the hash of what a process executes. ok is false where the system
-// does not show it.
+// running returns the hash of the program of a process. ok is false where the
+// system does not show it.
 func (h *hasher) running(exe *executable, pid int) (hash string, ok bool, err error) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/exe")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Chaos: processes are killed at random under load, while plugins are swapped
-// and resized; with retry and fallback configured no call is lost.
+// Processes are killed at random under load, while plugins are swapped and
+// resized; with retry and fallback configured no call is lost.
 func TestChaosLosesNoCall(t *testing.T) {
 	var plugins []Settings
 	for _, name := range []string{"a", "b", "c"} {
@@ -73,8 +73,8 @@ func TestChaosLosesNoCall(t *testing.T) {
 	t.Logf("%d calls, %d kills, %d swaps, %d attempts lost and made again", served.Load(), kills, swaps, retried.Load())
 }
 
-// SUP-007: what a warm process saves: the next call after a crash is answered
-// in a fraction of the time that a start takes.
+// SUP-007: with a standby, the next call after a crash is answered in a
+// fraction of the start time.
 func TestStandbyIsFasterThanAStart(t *testing.T) {
 	best := func(standby int) time.Duration {
 		b := run(t, pool(1, 1, standby)).ready()

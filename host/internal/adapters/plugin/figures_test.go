@@ -23,8 +23,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The figures of plugins.md section 8, as far as calls go through dispatch:
-// who loses a process while it works for him is served all the same.
+// The figures of plugins.md section 8 for calls through dispatch: a call
+// survives the loss of its process.
 
 // node is a node of a plan whose candidates are the plugins of a bench.
 type node struct {
@@ -34,8 +34,8 @@ type node struct {
 	calls      atomic.Int64
 }
 
-// node gives one that tries each candidate so many times more, and so many other
-// candidates. A candidate is a capability, or a plugin that serves one.
+// node returns a node with so many retries per candidate and so many fallbacks.
+// A candidate is a capability, or a plugin that serves one.
 func (b *bench) node(same, fallback int, candidates ...string) *node {
 	var caps []string
 	for _, id := range candidates {
@@ -61,8 +61,8 @@ func (n *node) serve(ctx context.Context, input string) *dispatch.Result {
 }
 
 // One crash with 50 calls in flight is one diagnostic with their number, and
-// all 50 are served: by the next generation, a warm process, the next
-// candidate, or the edition that took over meanwhile.
+// all 50 are answered: by the next process, a standby, the next candidate, or
+// the edition that was promoted meanwhile.
 func TestFiftyCallsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -134,9 +134,9 @@ func TestFiftyCallsOutliveACrash(t *testing.T) {
 	}
 }
 
-// ATT-008 row 7, SUP-005: calls whose candidates all live in one plugin outlive its
-// process, again and again: each waits for the next process and asks the next
-// candidate, and its record says that it waited.
+// ATT-008 row 7, SUP-005: calls whose candidates are all in one plugin survive
+// its process repeatedly: each waits for the next process and asks the next
+// candidate, and its record shows the wait.
 func TestCallsWaitForTheirOnlyPlugin(t *testing.T) {
 	t.Parallel()
 	const rounds, calls = 5, 8
@@ -174,10 +174,10 @@ func TestCallsWaitForTheirOnlyPlugin(t *testing.T) {
 	assert.GreaterOrEqual(t, waited, rounds*calls)
 }
 
-// chaosCalls is how many calls random kills must not lose.
+// chaosCalls is the number of calls that random kills must not lose.
 const chaosCalls = 2000
 
-// children are the living child processes of this one with an argument.
+// children returns the live child processes with an argument.
 func children(t testing.TB, arg string) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -223,7 +223,7 @@ func takeover(b *bench) time.Duration {
 			select {
 			case at := <-exit:
 				return answered.Sub(at)
-			default: // it was the old one that answered, before its end
+			default: // the old process answered before its end
 				continue
 			}
 		}
@@ -231,7 +231,7 @@ func takeover(b *bench) time.Duration {
 	}
 }
 
-// What a crash costs the next call, with and without a warm process.
+// The cost of a crash for the next call, with and without a standby.
 func BenchmarkTakeover(b *testing.B) {
 	for name, standby := range map[string]int{"cold": 0, "standby": 1} {
 		b.Run(name, func(b *testing.B) {

@@ -15,17 +15,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// noConfig stands for the configuration of a plugin that is described without
-// one.
+// noConfig replaces the hash of the configuration if a plugin is described
+// without one.
 const noConfig = "none"
 
-// errNoFile is something that has a name and no bytes to hash or execute.
+// errNoFile means that a path does not lead to a regular file.
 var errNoFile = errors.New("not a regular file")
 
 const hashBuffer = 256 << 10
 
-// hasher hashes files and remembers what it found as long as a file has the
-// same identity, size and times. It is safe for many goroutines.
+// hasher hashes files and caches a hash as long as the file has the same
+// identity, size and times. It is safe for concurrent use.
 type hasher struct {
 	mu   sync.Mutex
 	seen map[string]hashed
@@ -38,7 +38,7 @@ type hashed struct {
 
 func newHasher() *hasher { return &hasher{seen: map[string]hashed{}} }
 
-// file is the hash of a file's bytes, as "b3:" and 64 hexadecimal digits.
+// file returns the hash of a file's bytes, as "b3:" and 64 hexadecimal digits.
 func (h *hasher) file(path string) (string, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -49,8 +49,9 @@ func (h *hasher) file(path string) (string, error) {
 	return hash, err
 }
 
-// openFile opens a regular file. What it is is looked at before, since opening a
-// pipe waits for its other end, and opening a device may do something.
+// openFile opens a regular file. It checks the type before, because opening a
+// pipe blocks until its other end is opened, and opening a device may have
+// effects.
 func openFile(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -62,7 +63,7 @@ func openFile(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// opened is the hash of an open file, and what it was when it was hashed.
+// opened returns the hash of an open file and its info at that time.
 func (h *hasher) opened(f *os.File, path string) (string, fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -89,12 +90,11 @@ func (h *hasher) opened(f *os.File, path string) (string, fs.FileInfo, error) {
 	return hash, info, nil
 }
 
-// tick is longer than two changes of a file may lie apart and still show the same
-// time: clocks of file systems are coarse.
+// tick is longer than the coarsest file time: two changes closer together may
+// show the same time.
 const tick = 2 * time.Second
 
-// settled tells whether a further change of a file would show in its times. Of
-// one that was changed just now it might not.
+// settled reports whether a further change of the file would change its times.
 func settled(info fs.FileInfo) bool {
 	changed := info.ModTime()
 	if at := changeTime(info); at != 0 {
@@ -103,31 +103,31 @@ func settled(info fs.FileInfo) bool {
 	return time.Since(changed) > tick
 }
 
-// sum hashes what is left of a file.
+// sum hashes the rest of a file.
 func sum(f *os.File) (string, error) {
 	sum := blake3.New(32, nil)
-	// The hash works on many pieces at once if it gets them: three times as fast
-	// as with the buffer that io.Copy would take.
+	// blake3 hashes large pieces in parallel: three times as fast as with the
+	// buffer of io.Copy.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{f}, make([]byte, hashBuffer)); err != nil {
 		return "", err
 	}
 	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unchanged tells whether two looks at files saw the same file with the same
-// content. The time of the last change is one that a program cannot set.
+// unchanged reports whether a and b are of the same file with the same content.
+// Programs cannot set the change time.
 func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && changeTime(a) == changeTime(b)
 }
 
-// HashProgram is the hash of a program and of the files that it interprets, by
-// which descriptions, answers and lock files name it. For a program alone it is
-// the hash of its bytes, which other tools can check.
+// HashProgram returns the hash of a program and of the files that it
+// interprets, which identifies them in descriptions, answers and lock files.
+// For a program alone it is the hash of its bytes, which other tools can check.
 func HashProgram(program string, files []string) (string, error) {
 	return newHasher().program(program, files)
 }
 
-// program is HashProgram with a memory.
+// program is HashProgram with a cache.
 func (h *hasher) program(path string, files []string) (string, error) {
 	program, err := h.file(path)
 	if err != nil {
@@ -136,7 +136,7 @@ func (h *hasher) program(path string, files []string) (string, error) {
 	return h.combined(program, files)
 }
 
-// combined is the hash of a program whose own is known, and its files.
+// combined returns the hash of a program, given its own hash, and its files.
 func (h *hasher) combined(program string, files []string) (string, error) {
 	if len(files) == 0 {
 		return program, nil
@@ -152,9 +152,9 @@ func (h *hasher) combined(program string, files []string) (string, error) {
 	return edn.Hash(edn.Vector(parts...)), nil
 }
 
-// config is the hash of a finished configuration, its secrets nil, and of the
-// files that it names. A file that is missing counts as missing: what the
-// plugin makes of that is its business.
+// config returns the hash of a finished configuration, with its secrets nil,
+// and of the files that it names. A missing file has the content nil; how to
+// handle it is up to the plugin.
 func (h *hasher) config(config edn.Value, files []string) (string, error) {
 	if config.IsNil() {
 		return noConfig, nil

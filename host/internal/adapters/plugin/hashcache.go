@@ -8,9 +8,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HashProgram is HashProgram with a cache: a program that has not changed since
-// an earlier host is not read. It names programs while a configuration is
-// loaded; what is started is hashed again by its own bytes (see approve).
+// HashProgram is HashProgram with a file cache: a program that has not changed
+// since an earlier host is not read. It identifies programs while a
+// configuration is loaded; a program that is started is hashed again (see
+// approve).
 func (d *Describer) HashProgram(program string, files []string) (string, error) {
 	info, err := os.Stat(program)
 	if err != nil {
@@ -26,17 +27,18 @@ func (d *Describer) HashProgram(program string, files []string) (string, error) 
 	return d.hash.combined(hash, files)
 }
 
-// identity is what changes with every change of a file's content; ok is false
-// where the system does not show that or the file was changed just now.
+// identity changes with every change of a file's content. ok is false where the
+// system does not show that or the file was changed just now.
 func identity(path string, info fs.FileInfo) (id edn.Value, ok bool) {
 	changed := changeTime(info)
 	if !info.Mode().IsRegular() || changed == 0 || !settled(info) {
 		return edn.Nil(), false
 	}
-	return edn.Vector(edn.Text(path), inodeOf(info), edn.Int(info.Size()), edn.Int(info.ModTime().UnixNano()), edn.Int(changed)), true
+	return edn.Vector(edn.Text(path), inodeOf(info), edn.Int(info.Size()), edn.Int(info.ModTime().UnixNano()),
+		edn.Int(changed)), true
 }
 
-// hashEntry is the file of the cache for one path.
+// hashEntry returns the path of the cache entry for a file.
 func (d *Describer) hashEntry(path string) string {
 	if d.dir == "" || d.fresh {
 		return ""
@@ -64,8 +66,8 @@ func (d *Describer) cachedHash(path string, info fs.FileInfo) (string, bool) {
 	return entry.Key("hash").AsString()
 }
 
-// cacheHash keeps the hash of a file that was as info says before it was read,
-// if it still is.
+// cacheHash stores the hash of a file if the file is still as info shows it
+// from before it was read.
 func (d *Describer) cacheHash(path string, info fs.FileInfo, hash string) {
 	name := d.hashEntry(path)
 	now, err := os.Stat(path)

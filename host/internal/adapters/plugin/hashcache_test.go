@@ -13,10 +13,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// The cache of hashes names programs while a configuration is loaded. What is
-// started, and what is approved, is hashed by its own bytes.
+// The hash cache identifies programs while a configuration is loaded. Programs
+// that are started or approved are hashed again.
 func TestHashCache(t *testing.T) {
-	program, err := exec.LookPath("go") // a file that nobody changed just now
+	program, err := exec.LookPath("go") // a file without recent changes
 	require.NoError(t, err)
 	program, err = filepath.EvalSymlinks(program)
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestHashCache(t *testing.T) {
 	require.NoError(t, err)
 	id, ok := identity(program, info)
 	if !ok {
-		return // nothing is cached where a change does not show
+		return // without change times nothing is cached
 	}
 	entry := describer().hashEntry(program)
 	forged := edn.MustMap(edn.K("file"), id, edn.K("hash"), edn.Text("b3:forged"))

@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// holding is a call that has its place at a plugin and waits for another one,
-// which its plugin asked of the host. It travels with the context of that one.
+// holding is a call that occupies a place at a plugin while it waits for a
+// nested call through the host. It is stored in the context of the nested call.
 type holding struct {
 	unit  *unit
 	limit *limiter
@@ -25,12 +25,12 @@ func holds(ctx context.Context, h *holding) context.Context {
 	return context.WithValue(ctx, holdingKey{}, h)
 }
 
-// held is ctx for what is asked on behalf of the call.
+// held returns ctx for a nested call of c.
 func (c *inFlight) held(ctx context.Context) context.Context { return holds(ctx, held(c.ctx)) }
 
-// circle refuses a call that would wait for itself: all places are taken by
-// those that wait for it.
-func (t target) circle(h *holding, capID string) *contract.Error {
+// selfWait returns an error if a nested call would wait for its own ancestors:
+// they occupy all places that it could take.
+func (t target) selfWait(h *holding, capID string) *contract.Error {
 	own, sameUnit := 0, 0
 	for ; h != nil; h = h.up {
 		if h.limit == t.limit {
@@ -44,23 +44,25 @@ func (t target) circle(h *holding, capID string) *contract.Error {
 		return nil
 	}
 	if most := t.limit.most(); most > 0 && own >= most {
-		return contract.Errorf("runtime/overloaded", "the call would wait for itself: all calls that :%s takes at once (%d) wait for this one", capID, most)
+		return contract.Errorf("runtime/overloaded",
+			"the call would wait for itself: all calls that :%s takes at once (%d) wait for this one", capID, most)
 	}
 	if most := t.unit.most(); most > 0 && sameUnit >= most {
-		return contract.Errorf("runtime/overloaded", "the call would wait for itself: all calls that plugin %s takes at once (%d) wait for this one", t.unit.name, most)
+		return contract.Errorf("runtime/overloaded",
+			"the call would wait for itself: all calls that plugin %s takes at once (%d) wait for this one", t.unit.name, most)
 	}
 	return nil
 }
 
-// most is how many calls pass at once, 0 for any number.
+// most is the number of concurrent calls; 0: no limit.
 func (l *limiter) most() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.limit
 }
 
-// most is how many calls all processes of the plugin take at once, 0 for any
-// number.
+// most is the number of concurrent calls over all processes of the plugin; 0:
+// no limit.
 func (u *unit) most() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,38 +12,39 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// HostCalls answers what a plugin asks of its host while it works on a call.
+// HostCalls answers the calls that a plugin makes to its host during a call.
 type HostCalls interface {
-	// HostInvoke answers another request within the call that the plugin works
+	// HostInvoke answers a nested request within the call that the plugin works
 	// on: under that call's trace, remaining budget, deadline, effects and
-	// stack, whatever the request says. ctx ends with that call, which waits for
-	// HostInvoke. It returns the response envelope.
+	// stack, whatever the request contains. ctx ends with that call, which
+	// waits for HostInvoke. It returns the response envelope.
 	HostInvoke(ctx context.Context, c HostCall) (edn.Value, error)
 }
 
 // HostCall is one request of a plugin.
 type HostCall struct {
 	Plugin string
-	// Parent is the call that the plugin works on, N the number of the request
-	// among those that it makes on behalf of that call, from 1.
+	// Parent is the call that the plugin works on. N numbers the requests on
+	// behalf of that call, from 1.
 	Parent dispatch.Call
 	N      int
-	// Granted are the capabilities that the call was given handles of, sorted.
+	// Granted are the capabilities whose handles the call received, sorted.
 	Granted []string
 	Request edn.Value
-	// Emit may be called with pieces of the answer, from one goroutine at a
-	// time. It blocks while the plugin does not read, and fails when it is gone.
+	// Emit sends a piece of the answer; one goroutine at a time may call it. It
+	// blocks while the plugin does not read, and fails when the process has
+	// ended.
 	Emit func(piece edn.Value) error
 }
 
-// hostSide is what one process can reach of its host.
+// hostSide is the host as seen by one process.
 type hostSide struct {
 	plugin string
 	depth  func() int
 	host   *shared
 	store  *stateStore
-	// self is the process that asks, nil until it is configured. It may be on
-	// its way out: the calls that it still works on may ask as before.
+	// self is the calling process, nil until it is configured. It may be
+	// draining: the calls in flight may still make requests.
 	self   atomic.Pointer[service]
 	asking atomic.Int32 // requests in flight
 }
@@ -54,7 +55,8 @@ var _ wire.Host = (*hostSide)(nil)
 func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
 	calls := h.host.calls.Load()
 	if calls == nil {
-		return edn.Nil(), contract.Errorf("runtime/not-ready", "plugin %s: this host answers no requests of plugins", h.plugin)
+		return edn.Nil(), contract.Errorf("runtime/not-ready",
+			"plugin %s: this host does not answer requests of plugins", h.plugin)
 	}
 	s := h.self.Load()
 	var parent *inFlight
@@ -62,15 +64,18 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 		parent, _ = s.find(call.Context.CallID)
 	}
 	if parent == nil {
-		return edn.Nil(), contract.Errorf("auth/forbidden", "plugin %s: a request of a plugin belongs to a call that it works on, %q is none", h.plugin, call.Context.CallID)
+		return edn.Nil(), contract.Errorf("auth/forbidden",
+			"plugin %s: a request of a plugin must belong to a call in flight, %q is not one", h.plugin, call.Context.CallID)
 	}
 	if n := len(parent.call.Stack) + 1; n > h.depth() {
-		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d", h.plugin, n, h.depth()).
+		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d",
+			h.plugin, n, h.depth()).
 			WithSource(contract.SourcePlugin)
 	}
 	if h.asking.Add(1) > wire.MaxHostCalls {
 		h.asking.Add(-1)
-		return edn.Nil(), contract.Errorf("runtime/overloaded", "plugin %s: %d requests to the host are in flight, the limit is %d", h.plugin, wire.MaxHostCalls, wire.MaxHostCalls).
+		return edn.Nil(), contract.Errorf("runtime/overloaded",
+			"plugin %s: %d requests to the host are in flight, the limit is %d", h.plugin, wire.MaxHostCalls, wire.MaxHostCalls).
 			WithSource(contract.SourcePlugin)
 	}
 	defer h.asking.Add(-1)
@@ -88,8 +93,8 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	})
 }
 
-// begin counts a request that is made on behalf of the call. Done of asking
-// ends it.
+// begin counts a request on behalf of the call. The caller ends it with
+// asking.Done.
 func (c *inFlight) begin() (n int, err *contract.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +109,8 @@ func (c *inFlight) begin() (n int, err *contract.Error) {
 	return c.asked, nil
 }
 
-// end lets nobody ask any more on behalf of the call, ends what is asked, and
-// waits for that.
+// end rejects further requests on behalf of the call, cancels those in flight
+// and waits for their end.
 func (c *inFlight) end() {
 	c.mu.Lock()
 	c.over = true
@@ -114,10 +119,11 @@ func (c *inFlight) end() {
 	c.asking.Wait()
 }
 
-// errAnswered is why what a plugin asked ends with the call that it asked for.
+// errAnswered cancels the requests of a call that has ended.
 var errAnswered = errors.New("the call that the request belongs to has ended")
 
-// granted are the capabilities that the request of the call holds handles of.
+// granted returns the capabilities whose handles are in the request of the
+// call.
 func (c *inFlight) granted() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +139,8 @@ func (h *hostSide) State(_ context.Context, change wire.StateChange) (wire.Store
 	return h.store.apply(change)
 }
 
-// stateStore is the small store of one plugin. It lives as long as the host and
-// outlives the processes of the plugin.
+// stateStore is the key-value store of one plugin. It outlives the processes of
+// the plugin, not the host.
 type stateStore struct {
 	mu     sync.Mutex
 	values map[string]stored
@@ -150,8 +156,8 @@ type stored struct {
 
 func newStateStore() *stateStore { return &stateStore{values: map[string]stored{}} }
 
-// apply does one operation. Versions never repeat, so that a key which was
-// deleted and made anew does not look like the old one.
+// apply performs one operation. Versions never repeat, so that a deleted and
+// recreated key has a new version.
 func (s *stateStore) apply(c wire.StateChange) (wire.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +175,8 @@ func (s *stateStore) apply(c wire.StateChange) (wire.Stored, error) {
 	}
 	next := stored{value: c.Value.Detach(), version: s.last + 1, bytes: len(c.Key) + len(c.Value.Canonical())}
 	if s.bytes-now.bytes+next.bytes > wire.MaxStateBytes || now.version == 0 && len(s.values) >= wire.MaxStateKeys {
-		return wire.Stored{}, contract.Errorf("runtime/overloaded", "state: the store of the plugin is full (%d keys, %d bytes)", len(s.values), s.bytes)
+		return wire.Stored{}, contract.Errorf("runtime/overloaded",
+			"state: the store of the plugin is full (%d keys, %d bytes)", len(s.values), s.bytes)
 	}
 	s.last++
 	s.bytes += next.bytes - now.bytes

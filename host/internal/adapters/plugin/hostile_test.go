@@ -29,12 +29,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// hostile is a plugin that serves its calls well and tries in each of them to
-// get at something that is not its own.
+// hostile is a plugin that answers its calls and attempts an attack in each of
+// them.
 type hostile struct{ *fake }
 
 // Invoke implements wire.Service: it makes the attempt that the input names and
-// answers with what came of it.
+// answers with the result.
 func (h hostile) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
 	input := call.Request.Key("input")
 	name, ok := input.Key("try").AsString()
@@ -53,7 +53,7 @@ func (h hostile) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) 
 	return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), edn.MustMap(edn.K("outcome"), edn.Text(outcome)))), nil
 }
 
-// attacks are the attempts. Each returns nil only if it got what it wanted.
+// attacks are the attempts. Each returns nil only if it succeeded.
 var attacks = map[string]func([]string) error{
 	"read":   func(a []string) error { _, err := os.ReadFile(a[0]); return err },
 	"write":  func(a []string) error { return os.WriteFile(a[0], []byte("taken over"), 0o600) },
@@ -108,7 +108,7 @@ var attacks = map[string]func([]string) error{
 		}
 		return refused
 	},
-	// With mutual TLS a stranger gets no further than the first answer.
+	// With mutual TLS a stranger gets at most the first answer.
 	"neighbour": func(a []string) error {
 		c, err := net.DialTimeout("unix", a[0], 5*time.Second)
 		if err != nil {
@@ -195,7 +195,7 @@ var attacks = map[string]func([]string) error{
 		}
 		return nil
 	},
-	// With the number 0 the right to signal is looked at, and nothing is sent.
+	// Signal 0 only checks the permission.
 	"signal-thread": func(a []string) error { return unix.Tgkill(atoi(a[0]), atoi(a[0]), 0) },
 	"signal-handle": func(a []string) error {
 		fd, err := unix.PidfdOpen(atoi(a[0]), 0)
@@ -257,7 +257,7 @@ var attacks = map[string]func([]string) error{
 		}
 		return err
 	},
-	// Calls that are refused whatever their arguments are.
+	// Calls that are rejected whatever their arguments are.
 	"call": func(a []string) error {
 		_, _, errno := unix.Syscall6(uintptr(atoi(a[0])), ^uintptr(0), 0, 0, 0, 0, 0)
 		return errnoError(errno)
@@ -275,7 +275,8 @@ func errnoError(errno unix.Errno) error {
 
 func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
 
-// outside is what lies out of reach: files, listeners, processes.
+// outside are resources that a plugin must not reach: files, listeners,
+// processes.
 type outside struct {
 	dir, key, token, tcp, udp, abstract string
 	datagrams                           chan string
@@ -323,9 +324,9 @@ func newOutside(t *testing.T) *outside {
 	return o
 }
 
-// ISO-004, ISO-006: a plugin that tries whatever it can think of gets nothing,
-// says so, and neither the host nor another plugin takes harm. That it cannot read
-// the admin token is the part of AUTH-030 that keeps it off the admin socket.
+// ISO-004, ISO-006: all attacks of a hostile plugin fail, and neither the host
+// nor another plugin is harmed. That it cannot read the admin token is the part
+// of AUTH-030 that keeps it off the admin socket.
 func TestHostilePlugin(t *testing.T) {
 	require.Equal(t, confine.Strict, confine.Probe().Best(),
 		"this machine cannot hold level strict (%+v): the proof that hostile plugins are held cannot be made here", confine.Probe())
@@ -407,7 +408,7 @@ func TestHostilePlugin(t *testing.T) {
 		{"move a key", "move", []string{o.key, o.dir}, "permission denied"},
 		{"read a key through a link of its own", "read-through-link", []string{o.key}, "permission denied"},
 		{"empty a key file", "truncate", []string{o.key}, "permission denied"},
-		{"make a program in memory", "memory-program", nil, ""}, // refused with a limit of memory, and without one
+		{"make a program in memory", "memory-program", nil, ""}, // rejected with and without a memory limit
 		{"raise its own limit", "raise-limit", nil, "not permitted"},
 		{"become a process of real time", "realtime", nil, "not permitted"},
 		{"type for the terminal", "type-ahead", nil, ""},
@@ -455,7 +456,7 @@ func TestHostilePlugin(t *testing.T) {
 	}
 	t.Log("\n" + table.String())
 
-	// Nothing came through, and everybody is as they were.
+	// Nothing outside has changed.
 	assert.Empty(t, o.connected)
 	assert.Empty(t, o.datagrams)
 	for _, path := range []string{o.key, o.token} {
@@ -479,8 +480,9 @@ func TestHostilePlugin(t *testing.T) {
 	}
 }
 
-// ISO-005: a secret reaches the plugin by Configure and is found nowhere else:
-// not in its environment or arguments, not in its log or in what the host tells.
+// ISO-005: a secret reaches the plugin by Configure only: it is not in the
+// environment or arguments of the process, in its log or in the output of the
+// host.
 func TestSecretsTravelByConfigure(t *testing.T) {
 	const canary = "CANARY-5f2a91c7-secret"
 	s := as("good")
@@ -498,28 +500,28 @@ func TestSecretsTravelByConfigure(t *testing.T) {
 	_, err := b.ask(context.Background(), `{:do "exit" :code 5}`)
 	require.Error(t, err)
 	b.to(t, Backoff, 1)
-	var told strings.Builder
-	fmt.Fprintf(&told, "%v\n%+v\n", err, b.Status())
+	var seen strings.Builder
+	fmt.Fprintf(&seen, "%v\n%+v\n", err, b.Status())
 	b.journal.mu.Lock()
 	for _, tr := range b.transitions {
-		fmt.Fprintf(&told, "%+v %v\n", tr, tr.Err)
+		fmt.Fprintf(&seen, "%+v %v\n", tr, tr.Err)
 		if tr.Report != nil {
-			fmt.Fprintf(&told, "%+v\n", *tr.Report)
+			fmt.Fprintf(&seen, "%+v\n", *tr.Report)
 		}
 	}
 	for _, l := range b.lines {
-		fmt.Fprintf(&told, "%+v\n", l)
+		fmt.Fprintf(&seen, "%+v\n", l)
 	}
 	b.journal.mu.Unlock()
 	text, rerr := os.ReadFile(LogPath(b.dataDir, "p"))
 	require.NoError(t, rerr)
-	told.Write(text)
-	assert.NotContains(t, told.String(), canary)
+	seen.Write(text)
+	assert.NotContains(t, seen.String(), canary)
 	files := 0
 	for _, dir := range []string{b.dataDir, b.runtime.Path()} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
-				return nil // a process may take its files away
+				return nil // a process may remove its files
 			}
 			files++
 			text, err := os.ReadFile(path)
@@ -532,15 +534,15 @@ func TestSecretsTravelByConfigure(t *testing.T) {
 	assert.Positive(t, files)
 }
 
-// ISO-005: a plugin that puts its own secret into what it says of a failure, in
-// whatever form, does not bring it into logs, errors, health or transitions.
+// ISO-005: a secret that a plugin puts into a failure, in whatever form, does
+// not reach logs, errors, health or transitions.
 func TestSecretsInWhatAPluginSays(t *testing.T) {
 	t.Parallel()
 	const canary = `CANARY "5f2a" 91c7\x`
 	inBase64 := base64.RawStdEncoding.EncodeToString([]byte("me:" + canary))
 	for mood, row := range map[string]struct {
 		to   State
-		says string // where the secret stood
+		says string // where the secret was
 	}{
 		"log-secret":            {Ready, "bad key [secret]"},
 		"find-secret":           {Quarantined, `\"[secret]\" is too short`},
@@ -558,48 +560,48 @@ func TestSecretsInWhatAPluginSays(t *testing.T) {
 			if row.to == Ready {
 				b.line(t, "bad key")
 			}
-			told := b.told(t)
-			assert.Contains(t, told, row.says)
+			seen := b.known(t)
+			assert.Contains(t, seen, row.says)
 			for _, form := range []string{canary, "5f2a", inBase64[4:20], "Q0FOQVJZ"} {
-				assert.NotContains(t, told, form)
+				assert.NotContains(t, seen, form)
 			}
 		})
 	}
 }
 
-// told is everything that became known of the plugins.
-func (b *bench) told(t *testing.T) string {
+// known returns everything that the host reported about the plugins.
+func (b *bench) known(t *testing.T) string {
 	t.Helper()
-	var told strings.Builder
+	var seen strings.Builder
 	say := func(err *contract.Error) {
 		if err != nil {
-			fmt.Fprintln(&told, err.Message, err.Hint, err.Value().String())
+			fmt.Fprintln(&seen, err.Message, err.Hint, err.Value().String())
 		}
 	}
 	for _, s := range b.Status() {
-		fmt.Fprintf(&told, "%+v\n", s)
+		fmt.Fprintf(&seen, "%+v\n", s)
 		say(s.Err)
 	}
 	b.journal.mu.Lock()
 	defer b.journal.mu.Unlock()
 	for _, tr := range b.transitions {
-		fmt.Fprintf(&told, "%+v\n", tr)
+		fmt.Fprintf(&seen, "%+v\n", tr)
 		say(contract.AsError(tr.Err))
 		if tr.Report != nil {
-			fmt.Fprintf(&told, "%+v\n", *tr.Report)
+			fmt.Fprintf(&seen, "%+v\n", *tr.Report)
 		}
 	}
 	for _, l := range b.lines {
-		fmt.Fprintf(&told, "%+v\n", l)
+		fmt.Fprintf(&seen, "%+v\n", l)
 	}
 	text, err := os.ReadFile(LogPath(b.dataDir, "p"))
 	require.NoError(t, err)
-	told.Write(text)
-	return told.String()
+	seen.Write(text)
+	return seen.String()
 }
 
-// HCL-021: a need that is not granted keeps the plugin from being started; the
-// error says what to write. Taking the need away starts it without.
+// HCL-021: an ungranted need prevents the start of the plugin, and the error
+// contains the configuration to add. Without the need the plugin starts.
 func TestUngrantedNeeds(t *testing.T) {
 	t.Parallel()
 	s := as("needy")
@@ -638,8 +640,8 @@ func TestUngrantedNeeds(t *testing.T) {
 	})
 }
 
-// ISO-003: what an operator wrote and the machine cannot hold fails closed,
-// unless less is accepted in so many words.
+// ISO-003: a configured isolation that the machine cannot enforce fails closed,
+// unless best_effort is set.
 func TestWrittenIsolationFailsClosed(t *testing.T) {
 	s := as("good")
 	s.Isolation.Limits.Cores = 0.5
@@ -659,10 +661,11 @@ func TestWrittenIsolationFailsClosed(t *testing.T) {
 	assert.Equal(t, "warn", b.line(t, "best_effort").Level, "the log says what is left open")
 }
 
-// ISO-003, HCL-021: what becomes of a level on machines of each kind. A level that
-// is written keeps the plugin from starting where it cannot be held; the default
-// steps down, which is a weakness; best_effort accepts less, which is another.
-// What a refusal does to a real plugin is TestWrittenIsolationFailsClosed.
+// ISO-003, HCL-021: the effect of a level on machines of each kind. A
+// configured level that cannot be enforced prevents the start; the default
+// level is lowered, which is a weakness; with best_effort less is accepted,
+// which is another. TestWrittenIsolationFailsClosed tests a refusal with a real
+// plugin.
 func TestLevelsOfMachines(t *testing.T) {
 	able := confine.Support{
 		System:      "linux",
@@ -678,7 +681,7 @@ func TestLevelsOfMachines(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		machine    confine.Support
-		level      confine.Level // written
+		level      confine.Level // configured
 		bestEffort bool
 		want       confine.Level // empty: not started
 		weak       string
@@ -741,7 +744,7 @@ func weaknesses(c *Confinement) []string {
 	return names
 }
 
-// needy is hostile and says that it needs something.
+// needy is hostile and declares a need.
 type needy struct {
 	hostile
 	needs string // entries of its description, as EDN
@@ -765,8 +768,8 @@ func (n needy) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 	return d, err
 }
 
-// ISO-002, FX-005: who grants the network without naming ports grants those that
-// the plugin says that it needs; ports that are written stand instead of them.
+// ISO-002, FX-005: a granted network without ports gets the ports that the
+// plugin declares; configured ports replace them.
 func TestPortsOfANeed(t *testing.T) {
 	t.Parallel()
 	needed, other := newOutside(t), newOutside(t)
@@ -792,7 +795,7 @@ func TestPortsOfANeed(t *testing.T) {
 	assert.Equal(t, "done", reach(b, other))
 }
 
-// FX-005, HCL-021: what nothing would hold, on machines of each kind. A plugin
+// FX-005, HCL-021: what is not enforced, on machines of each kind. A plugin
 // without needs and effects runs on all of them.
 func TestUnheld(t *testing.T) {
 	able := confine.Support{System: "linux", NoNewPrivs: true, Seccomp: true, Rlimits: true, Processes: true, LandlockABI: 7}
@@ -850,8 +853,8 @@ func TestUnheldIsNotStarted(t *testing.T) {
 	assert.Zero(t, st.PID)
 }
 
-// ISO-004: a plugin that says that it listens on a symbolic link to a socket of
-// another program does not make the host connect there.
+// ISO-004: if the address of a plugin is a symbolic link to a socket of another
+// program, the host does not connect.
 func TestSocketThatIsALink(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "fl")
 	require.NoError(t, err)
@@ -870,5 +873,5 @@ func TestSocketThatIsALink(t *testing.T) {
 	failed := b.to(t, Quarantined, 1)
 	assert.ErrorIs(t, failed.Err, contract.OfType("runtime/start-failed"))
 	require.NoError(t, other.Close())
-	assert.ErrorIs(t, <-met, net.ErrClosed, "nobody connected")
+	assert.ErrorIs(t, <-met, net.ErrClosed, "no peer connected")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// hostRole is a host that is going to be killed: it runs a plugin with two
-// grandchildren and prints the numbers of all of them.
+// hostRole is a host that will be killed: it runs a plugin with two
+// grandchildren and prints the pids of all of them.
 func hostRole(args []string) {
 	fail := func(err error) {
 		if err != nil {
@@ -25,7 +25,7 @@ func hostRole(args []string) {
 	s, err := New(Options{Runtime: dir, Reaper: launch.NewReaper(dir.Path())})
 	fail(err)
 	p := as("good")
-	p.Isolation.Level = confine.None // or it could have no children at all
+	p.Isolation.Level = confine.None // needed to start child processes
 	fail(s.Start(p))
 	c, err := s.Client(map[string]Route{"t/echo": {Plugin: "p"}})
 	fail(err)

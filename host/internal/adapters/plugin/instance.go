@@ -14,38 +14,38 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// instance is one process slot of an edition. One goroutine owns it: it alone
-// touches the machine and decides. What takes time runs beside it and reports
-// back with an event.
+// instance is one process slot of an edition. One goroutine owns it: only this
+// goroutine touches the machine and decides. Slow work runs in other
+// goroutines, which report back with an event.
 type instance struct {
 	unit    *unit
 	edition *edition
 	index   int
-	why     Cause // for which it was made
+	why     Cause // of the creation
 
-	// With the lock of the unit: what it is there for, the process that may be
-	// called, and whether it is to end.
+	// Guarded by unit.mu: its role, the service that accepts calls, and whether
+	// it is being stopped.
 	role    Role
 	open    *service
 	leaving bool
-	quit    chan struct{} // closed when it is to end
-	cause   Cause         // for which it is to end
+	quit    chan struct{} // closed by retire
+	cause   Cause         // of retire
 
 	events chan any
 	over   chan struct{} // closed when the owner has returned
 	ctx    context.Context
-	cancel context.CancelFunc // ends starts and cuts stops short
+	cancel context.CancelFunc // aborts starts, shortens stops
 
-	// Only the owner touches these.
+	// Owned by the goroutine of the instance.
 	machine machine
 	cur     *service // the process that runs, configured or not
 	timers  map[timerKind]func()
 	abort   context.CancelFunc // of the start under way
-	probing int                // generation that is being probed, 0: none
-	revive  bool               // somebody wants it back although it is being stopped
+	probing int                // incarnation that is being probed, 0: none
+	revive  bool               // start again after the stop
 	work    sync.WaitGroup
 
-	// Everybody reads these.
+	// Readable from any goroutine.
 	status atomic.Pointer[Status]
 	living atomic.Pointer[service] // the configured process that exists
 }
@@ -65,7 +65,7 @@ func newInstance(e *edition, index int, why Cause) *instance {
 	return i
 }
 
-// post hands an event to the owner; after the end of the owner it is dropped.
+// post sends an event to the owner; it is dropped after the owner has returned.
 func (i *instance) post(event any) {
 	select {
 	case i.events <- event:
@@ -73,19 +73,19 @@ func (i *instance) post(event any) {
 	}
 }
 
-// begin starts the first process and the goroutine of the instance.
+// begin starts the first process synchronously and the owner goroutine.
 func (i *instance) begin() {
 	i.handle(evStart{cause: i.why})
 	go i.live()
 }
 
-// own is the goroutine of an instance that nobody has begun.
+// own is the owner goroutine of an instance that was not begun.
 func (i *instance) own() {
 	i.handle(evStart{cause: i.why})
 	i.live()
 }
 
-// live decides until the instance is to end and no process is left.
+// live handles events until the instance is retired and has no process.
 func (i *instance) live() {
 	defer func() {
 		i.cancel()
@@ -108,14 +108,14 @@ func (i *instance) live() {
 	}
 }
 
-// take handles one event. A process that was stopped while somebody wanted it
-// back begins anew, if the instance is not to end.
+// take handles one event. An instance that an operator released or restarted
+// while it was being stopped starts again, unless it is retired.
 func (i *instance) take(event any, stays bool) {
-	if told, ok := event.(evTold); ok {
-		defer close(told.heard)
+	if told, ok := event.(evAcked); ok {
+		defer close(told.handled)
 		event = told.event
 	}
-	i.wish(event)
+	i.noteOrder(event)
 	i.handle(event)
 	if i.revive && i.machine.state == Stopped && stays {
 		i.revive = false
@@ -123,8 +123,9 @@ func (i *instance) take(event any, stays bool) {
 	}
 }
 
-// wish remembers what an operator wants of a process that is being stopped.
-func (i *instance) wish(event any) {
+// noteOrder records whether an operator released or restarted a process that is
+// being stopped.
+func (i *instance) noteOrder(event any) {
 	switch event.(type) {
 	case evRelease, evRestart:
 		i.revive = i.machine.state == Draining
@@ -133,8 +134,7 @@ func (i *instance) wish(event any) {
 	}
 }
 
-// settle waits for everything that runs beside the owner. What it reports now
-// changes nothing any more.
+// settle waits for the goroutines of the instance and drops their events.
 func (i *instance) settle() {
 	i.stopTimers()
 	idle := make(chan struct{})
@@ -148,29 +148,29 @@ func (i *instance) settle() {
 	}
 }
 
-// handle takes one event. Callers of a process that ended are told after the
-// new state can be seen and before anybody else is told.
+// handle handles one event. The new state is visible before the callers of an
+// ended process get their error; the sink is called after both.
 func (i *instance) handle(event any) {
 	switch e := event.(type) {
 	case evReadyProcess:
 		i.adopt(e.service)
 		if i.machine.state != Configuring {
-			// It was wanted when its start began and is not wanted any more.
-			i.endProcess(actEnd{gen: e.service.gen, reason: CauseStop})
+			// The instance was stopped while the process started.
+			i.endProcess(actEnd{incarnation: e.service.incarnation, reason: CauseStop})
 			return
 		}
-		event = evConfigured{gen: e.service.gen}
+		event = evConfigured{incarnation: e.service.incarnation}
 	case evExit:
-		event = i.mourn(e)
+		event = i.prepareExit(e)
 	case evProbe:
-		i.probe(i.machine.gen)
+		i.probe(i.machine.incarnation)
 		return
 	case evProbeDone:
-		if i.probing == e.gen {
+		if i.probing == e.incarnation {
 			i.probing = 0
 		}
 		event = evProbed(e)
-		if i.cur != nil && i.cur.gen == e.gen && !e.ok {
+		if i.cur != nil && i.cur.incarnation == e.incarnation && !e.ok {
 			i.cur.missed.Add(1)
 		} else if i.cur != nil && e.ok {
 			i.cur.missed.Store(0)
@@ -188,13 +188,13 @@ func (i *instance) handle(event any) {
 	}
 	i.route(t)
 	if e, ok := event.(evExit); ok {
-		i.bury(e)
+		i.finishExit(e)
 		if t != nil {
 			t.Calls = e.calls
 		}
 	}
-	if e, ok := event.(evHealth); ok && len(e.health.Capabilities) > 0 && e.gen == i.machine.gen {
-		i.told(e)
+	if e, ok := event.(evHealth); ok && len(e.health.Capabilities) > 0 && e.incarnation == i.machine.incarnation {
+		i.reportHealth(e)
 	}
 	if t != nil {
 		if t.Err != nil {
@@ -207,19 +207,24 @@ func (i *instance) handle(event any) {
 	}
 }
 
-// told hands on what the process says of single capabilities, if it is one that
-// calls go to.
-func (i *instance) told(e evHealth) {
+// reportHealth passes the health of single capabilities to the sink, if the
+// instance belongs to the current edition.
+func (i *instance) reportHealth(e evHealth) {
 	i.unit.mu.Lock()
 	current := i.unit.current == i.edition && !i.leaving
 	i.unit.mu.Unlock()
 	if current {
-		i.unit.host.sink.Health(Statement{Plugin: i.unit.name, Generation: e.gen, At: i.unit.host.clock.Now(), Capabilities: e.health.Capabilities})
+		i.unit.host.sink.Health(Statement{
+			Plugin:       i.unit.name,
+			Generation:   e.incarnation,
+			At:           i.unit.host.clock.Now(),
+			Capabilities: e.health.Capabilities,
+		})
 	}
 }
 
-// route makes the state visible and lets callers reach the process as long as it
-// takes calls, both at once.
+// route publishes the state and, atomically with it, whether calls reach the
+// process.
 func (i *instance) route(t *Transition) {
 	var open *service
 	if i.machine.callable {
@@ -231,9 +236,10 @@ func (i *instance) route(t *Transition) {
 	}
 }
 
-// bury tells the callers of a process why it ended, and clears up after it.
-func (i *instance) bury(e evExit) {
-	if i.cur == nil || i.cur.gen != e.gen {
+// finishExit ends the calls of an ended process with its error and releases its
+// resources.
+func (i *instance) finishExit(e evExit) {
+	if i.cur == nil || i.cur.incarnation != e.incarnation {
 		return
 	}
 	dead := i.cur
@@ -243,7 +249,7 @@ func (i *instance) bury(e evExit) {
 	i.work.Go(func() { dead.discard(e.err) })
 }
 
-// adopt makes a configured process the one of the instance and follows it.
+// adopt makes a configured process the current one and waits for its exit.
 func (i *instance) adopt(s *service) {
 	i.cur = s
 	i.living.Store(s)
@@ -252,8 +258,8 @@ func (i *instance) adopt(s *service) {
 			i.unit.note(s.process, "warn", "isolation with best_effort: "+open)
 		}
 	}
-	// Not one of those that the end of the owner waits for: a process that even
-	// SIGKILL does not end must not hold the host.
+	// Not in i.work, which the end of the owner waits for: a process that
+	// SIGKILL does not end must not block the host.
 	go func() {
 		<-s.done()
 		i.postExit(s)
@@ -262,39 +268,39 @@ func (i *instance) adopt(s *service) {
 
 func (i *instance) postExit(s *service) {
 	rep := s.report()
-	i.post(evExit{gen: s.gen, clean: rep.Exited && rep.Exit.Clean(), report: &rep})
+	i.post(evExit{incarnation: s.incarnation, clean: rep.Exited && rep.Exit.Clean(), report: &rep})
 }
 
-// mourn counts the calls that an exit cut and makes the one error that all of
-// them get (ERR-004).
-func (i *instance) mourn(e evExit) evExit {
+// prepareExit counts the calls that an exit cuts and makes the error that all
+// of them get (ERR-004).
+func (i *instance) prepareExit(e evExit) evExit {
 	s := i.cur
-	if s == nil || s.gen != e.gen {
+	if s == nil || s.incarnation != e.incarnation {
 		return e
 	}
 	i.unit.withdraw(i)
 	s.close()
 	e.calls = s.inFlight()
-	e.err = crashError(s.name, s.gen, *e.report, e.calls)
+	e.err = crashError(s.name, s.incarnation, *e.report, e.calls)
 	return e
 }
 
-// Events that the machine does not know.
+// Events that only the instance handles.
 type (
 	evReadyProcess struct{ service *service }
 	evProbe        struct{}
-	// evTold is an event whose sender waits until it was taken.
-	evTold struct {
-		event any
-		heard chan struct{}
+	// evAcked wraps an event whose sender waits until it is handled.
+	evAcked struct {
+		event   any
+		handled chan struct{}
 	}
 	evProbeDone struct {
-		gen int
-		ok  bool
+		incarnation int
+		ok          bool
 	}
 )
 
-// do carries out what the machine asks for.
+// do carries out an action of the machine.
 func (i *instance) do(act any) {
 	switch a := act.(type) {
 	case actSpawn:
@@ -302,18 +308,19 @@ func (i *instance) do(act any) {
 		i.abort = abort
 		i.work.Go(func() {
 			defer abort()
-			i.launch(ctx, a.gen)
+			i.launch(ctx, a.incarnation)
 		})
 	case actWatch:
 		s := i.cur
 		i.work.Go(func() { i.watch(s) })
 	case actProbe:
-		i.probe(a.gen)
+		i.probe(a.incarnation)
 	case actTimer:
 		if stop := i.timers[a.kind]; stop != nil {
 			stop()
 		}
-		i.timers[a.kind] = i.unit.host.clock.AfterFunc(a.wait, func() { i.post(evTimer{gen: a.gen, kind: a.kind}) })
+		i.timers[a.kind] = i.unit.host.clock.AfterFunc(a.wait,
+			func() { i.post(evTimer{incarnation: a.incarnation, kind: a.kind}) })
 	case actEnd:
 		i.endProcess(a)
 	}
@@ -325,7 +332,7 @@ func (i *instance) stopTimers() {
 	}
 }
 
-// endProcess takes the process down, or ends the start that has not made one.
+// endProcess stops the process, or aborts the start that has not made one yet.
 func (i *instance) endProcess(a actEnd) {
 	s := i.cur
 	if s == nil {
@@ -343,57 +350,59 @@ func (i *instance) endProcess(a actEnd) {
 	})
 }
 
-// probe makes one round trip to the process, if none is under way.
-func (i *instance) probe(gen int) {
+// probe sends one health probe, unless one is in flight.
+func (i *instance) probe(incarnation int) {
 	s := i.cur
-	if s == nil || s.gen != gen || i.probing == gen || !i.machine.state.live() {
+	if s == nil || s.incarnation != incarnation || i.probing == incarnation || !i.machine.state.live() {
 		return
 	}
-	i.probing = gen
+	i.probing = incarnation
 	i.work.Go(func() {
-		if err := s.litter(); err != nil {
-			i.post(evBroken{gen: s.gen, err: err})
+		if err := s.checkSocketDir(); err != nil {
+			i.post(evBroken{incarnation: s.incarnation, err: err})
 		}
 		ctx, cancel := context.WithTimeout(s.life, i.edition.settings().Health.Timeout)
 		defer cancel()
 		h, err := s.wire.Probe(ctx)
-		// An error that the plugin itself sent is a sign of life too.
+		// An error sent by the plugin proves that it responds.
 		ok := err == nil || !wire.Transport(err)
 		if ok {
 			s.alive()
 		}
 		if err == nil {
-			i.post(evHealth{gen: s.gen, health: h})
+			i.post(evHealth{incarnation: s.incarnation, health: h})
 		}
 		if !ok {
-			// A connection that breaks fails at once, and a process that is about
-			// to end breaks it first. Only silence for the whole time is a miss.
+			// A broken connection fails at once, and the connection of an
+			// exiting process breaks before its exit is seen. Only a full
+			// timeout counts as a miss.
 			<-ctx.Done()
 		}
-		i.post(evProbeDone{gen: s.gen, ok: ok || s.life.Err() != nil})
+		i.post(evProbeDone{incarnation: s.incarnation, ok: ok || s.life.Err() != nil})
 	})
 }
 
-// watch follows what the plugin says about itself until the process ends. A
-// stream that breaks is opened again after an interval; the probes between say
-// whether that is worth anything.
+// watch reads the health stream until the process ends. A broken stream is
+// opened again after an interval; probes detect whether the process responds
+// meanwhile.
 func (i *instance) watch(s *service) {
 	broken := s.wire.Broken()
 	defer context.AfterFunc(broken, func() {
-		i.post(evBroken{gen: s.gen, err: contract.AsError(context.Cause(broken))})
+		i.post(evBroken{incarnation: s.incarnation, err: contract.AsError(context.Cause(broken))})
 	})()
 	for s.life.Err() == nil {
 		err := s.wire.Watch(s.life, func(h wire.Health) error {
 			s.alive()
-			i.post(evHealth{gen: s.gen, health: h})
+			i.post(evHealth{incarnation: s.incarnation, health: h})
 			return nil
 		})
 		if s.life.Err() != nil || err != nil && waitFor(s.life.Done(), lostWait) {
-			return // the exit says more than the stream that it broke
+			return // the exit explains more than the broken stream
 		}
 		var line *wire.TransportError
 		if errors.As(err, &line) && line.Code == codes.Unimplemented {
-			i.post(evBroken{gen: s.gen, err: contract.Errorf("runtime/protocol", "the plugin does not serve Health: %w", line)})
+			i.post(evBroken{incarnation: s.incarnation,
+				err: contract.Errorf("runtime/protocol", "the plugin does not serve Health: %w", line)})
 			return
 		}
 		if err != nil {
@@ -403,19 +412,27 @@ func (i *instance) watch(s *service) {
 	}
 }
 
-// launch starts a process, describes and configures it. Either it is handed to
-// the owner, or nothing is left of it.
-func (i *instance) launch(ctx context.Context, gen int) {
-	s, err := i.edition.start(ctx, i, gen, func() { i.post(evStarted{gen: gen}) })
+// launch starts, describes and configures a process, and posts either the
+// service or the failure.
+func (i *instance) launch(ctx context.Context, incarnation int) {
+	s, err := i.edition.start(ctx, i, incarnation, func() { i.post(evStarted{incarnation: incarnation}) })
 	if err == nil {
 		i.post(evReadyProcess{service: s})
 		return
 	}
-	i.post(evStartFailed{gen: gen, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, refused: err.refused, uncounted: err.uncounted})
+	i.post(evStartFailed{
+		incarnation: incarnation,
+		cause:       err.cause,
+		err:         err.err,
+		report:      err.report,
+		permanent:   err.permanent,
+		refused:     err.refused,
+		uncounted:   err.uncounted,
+	})
 }
 
-// notServing says why a plugin takes no calls. The message ends with the first cause,
-// because many readers see the message alone.
+// notServing is the error of a plugin that takes no calls. The message ends
+// with the root cause, because many readers see only the message.
 func notServing(name string, state State, why *contract.Error) *contract.Error {
 	typ := "runtime/not-ready"
 	if state == Quarantined {
@@ -439,19 +456,19 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 	return e
 }
 
-// publish makes the state of the machine visible. It needs the lock of the unit
-// as soon as the instance is part of it.
+// publish makes the state of the machine visible. It needs u.mu once the
+// instance is part of the unit.
 func (i *instance) publish() {
 	m := &i.machine
 	st := Status{
-		Plugin: i.unit.name, Instance: i.index, Edition: i.edition.number, Generation: m.gen,
+		Plugin: i.unit.name, Instance: i.index, Edition: i.edition.number, Generation: m.incarnation,
 		State: m.state, Cause: m.cause, Since: m.since, Callable: m.callable, Err: m.err,
 		Health: m.last, Restarts: len(m.starts), Misses: m.misses, NextStart: m.next, Command: i.edition.settings().Command,
 	}
 	if i.cur != nil {
 		st.PID = i.cur.pid()
 	}
-	st.told = byName(m.last.Capabilities)
+	st.capHealth = byName(m.last.Capabilities)
 	if d := i.edition.described.Load(); d != nil {
 		st.Name, st.Version, st.Binary, st.Features = d.Name, d.Version, d.Binary, d.Features
 		c := i.edition.settings().Confinement(d.Description)
@@ -460,8 +477,8 @@ func (i *instance) publish() {
 	i.status.Store(&st)
 }
 
-// snapshot is the state with what changes too often to be published. It needs
-// the lock of the unit.
+// snapshot is the published status plus the values that change with every call.
+// It needs u.mu.
 func (i *instance) snapshot() Status {
 	st := *i.status.Load()
 	st.Role, st.Queued = i.role, len(i.unit.waiting)

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LOCK-004: Python loads neither a bytecode cache nor a module of its library
-// that lies beside the listed files, also in a package such as the runtime of
-// "ferment plugin new".
+// LOCK-004: Python loads neither a bytecode cache nor a module that is beside
+// the listed files, also in a package such as the runtime of "ferment plugin
+// new".
 func TestPythonLoadsWhatIsListed(t *testing.T) {
 	const python = "/usr/bin/python3"
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ except OSError as e:
 	assert.Equal(t, "approved\npackage\nPermissionError\nPermissionError\n", interpreted(t, dir, listed, python, "main.py"))
 }
 
-// LOCK-004: Node loads the listed modules and the packages that the operator
-// grants, and no module beside them.
+// LOCK-004: Node loads the listed modules and the granted packages, and no
+// module beside them.
 func TestNodeLoadsWhatIsListed(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "node_modules/dep"), 0o700))
@@ -70,7 +70,7 @@ func TestNodeLoadsWhatIsListed(t *testing.T) {
 	assert.Equal(t, "approved\npackage\nEACCES\n", interpreted(t, dir, []string{"main.mjs", "part.mjs"}, node, "main.mjs"))
 }
 
-// loadedWithout is what the program prints without any confinement.
+// loadedWithout returns the output of the program without confinement.
 func loadedWithout(t *testing.T, python, dir string) string {
 	t.Helper()
 	cmd := exec.Command(python, "main.py")

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// interpreted is what an interpreter prints that runs confined, with a working
+// interpreted returns the output of a confined interpreter in a working
 // directory of which only some files are listed.
 func interpreted(t *testing.T, dir string, files []string, command ...string) string {
 	t.Helper()
@@ -30,7 +30,7 @@ func interpreted(t *testing.T, dir string, files []string, command ...string) st
 		s.Files = append(s.Files, filepath.Join(dir, name))
 	}
 	scratch := t.TempDir()
-	policy := s.policy(contract.Description{}, grounds{scratch: scratch})
+	policy := s.policy(contract.Description{}, hostDirs{scratch: scratch})
 	p, err := launch.Start(launch.Command{
 		Path: command[0], Args: command[1:], Dir: dir, Policy: &policy,
 		Env: launch.Environment(withDefaults(nil, nil, s.defaults(scratch)), nil, os.LookupEnv, nil),
@@ -42,8 +42,8 @@ func interpreted(t *testing.T, dir string, files []string, command ...string) st
 	return string(out)
 }
 
-// LOCK-004: a program that interprets files reads those that are listed and finds
-// them by name, and nothing that lies beside them.
+// LOCK-004: an interpreter can read and find the listed files, but no other
+// file beside them.
 func TestInterpreterReadsWhatIsListed(t *testing.T) {
 	dir := t.TempDir()
 	script := `for f in *; do echo "$f"; done; read x < listed && echo "$x"; read x < beside && echo "$x"; read x < below/cache && echo "$x"`

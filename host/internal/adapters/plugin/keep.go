@@ -28,7 +28,7 @@ func (c *Client) Renew(capID string, done func(error)) {
 
 // Restart implements dispatch.Keeper.
 func (c *Client) Restart(capID string) error {
-	return c.tell(capID, evRestart{CauseQuality}, false)
+	return c.deliver(capID, evRestart{CauseQuality}, false)
 }
 
 // Quarantine implements dispatch.Keeper.
@@ -38,8 +38,9 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 		return c.absent(capID)
 	}
 	reason := contract.Errorf("runtime/quarantined", "plugin %s: %s", t.unit.name, why).
-		WithHint("it comes back at " + until.UTC().Format(time.RFC3339) + ", or with \"ferment plugin release " + t.unit.name + "\"")
-	if err := c.tell(capID, evQuarantine{err: reason}, true); err != nil {
+		WithHint("it comes back at " + until.UTC().Format(time.RFC3339) +
+			", or with \"ferment plugin release " + t.unit.name + "\"")
+	if err := c.deliver(capID, evQuarantine{err: reason}, true); err != nil {
 		return err
 	}
 	s := c.supervisor
@@ -47,24 +48,24 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	return nil
 }
 
-// tell hands an event to the processes of a plugin. It returns when they have
-// begun to do what it says, so that the next call finds them changed.
-func (c *Client) tell(capID string, event any, held bool) error {
+// deliver sends an event to the processes of a plugin. It returns when they
+// have handled it, so that the next call sees the new state.
+func (c *Client) deliver(capID string, event any, held bool) error {
 	t, ok := c.targets[capID]
 	if !ok {
 		return c.absent(capID)
 	}
-	t.unit.tell(event, held)
+	t.unit.deliver(event, held)
 	return nil
 }
 
-// forgive ends a quarantine if it is still the one for that reason.
+// forgive ends a quarantine if reason is still its error.
 func (u *unit) forgive(reason *contract.Error) {
 	u.mu.Lock()
 	st := u.current.face()
 	still := !u.closed && u.held && st.State == Quarantined && st.Err == reason
 	u.mu.Unlock()
 	if still {
-		u.tell(evRelease{}, false)
+		u.deliver(evRelease{}, false)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// BRK-002, SUP-006: what is done because of bad answers is done to the
-// processes, and their transitions say so.
+// BRK-002, SUP-006: remediations for bad answers act on the processes, and
+// their transitions have the cause.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -41,7 +41,8 @@ func TestKeeper(t *testing.T) {
 	assert.ErrorIs(t, <-renewed, contract.OfType("cap/not-found"))
 }
 
-// BRK-009: a quarantine for quality ends by itself, one of an operator does not.
+// BRK-009: a quarantine for quality ends by itself, one of an operator does
+// not.
 func TestQuarantineForQuality(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
@@ -62,7 +63,7 @@ func TestQuarantineForQuality(t *testing.T) {
 	assert.Never(t, func() bool { return b.client.State(capID).Ready }, 400*time.Millisecond, 20*time.Millisecond)
 }
 
-// Two changes of a plugin at once: the second is told of the first.
+// A second concurrent change of a plugin fails because of the first.
 func TestRenewWhileTrying(t *testing.T) {
 	b := run(t, canary(SwapCanary)).ready()
 	capID := request(`{}`).CapID

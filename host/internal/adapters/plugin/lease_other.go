@@ -4,5 +4,5 @@ package plugin
 
 import "os"
 
-// hold does nothing: only Linux keeps a file from being written.
+// hold does nothing: only Linux has file leases.
 func hold(*os.File) error { return nil }

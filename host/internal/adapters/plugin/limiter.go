@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// limiter lets a number of calls through at a time and a number of others wait
-// for them in order. Its limit may change while it is in use.
+// limiter bounds the number of concurrent calls; a bounded number of others
+// wait in order. Its limit may change while it is in use.
 type limiter struct {
 	mu      sync.Mutex
 	limit   int // 0: none
@@ -24,7 +24,7 @@ type turn struct {
 
 func newLimiter(limit, queue int) *limiter { return &limiter{limit: limit, queue: queue} }
 
-// enter takes a place, waiting for one if need be. The error is typed: the
+// enter takes a place and waits for one if necessary. The error is typed: the
 // queue is full, or ctx has ended.
 func (l *limiter) enter(ctx context.Context) error {
 	l.mu.Lock()
@@ -55,11 +55,11 @@ func (l *limiter) enter(ctx context.Context) error {
 			return ended(ctx)
 		}
 	}
-	l.leave() // the place came at the same moment
+	l.leave() // the place was assigned at the same moment
 	return ended(ctx)
 }
 
-// exit gives a place back.
+// exit returns a place.
 func (l *limiter) exit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *limiter) admit() {
 	}
 }
 
-// resize changes the limit, 0 lifts it, and the length of the queue.
+// resize changes the limit (0: no limit) and the length of the queue.
 func (l *limiter) resize(limit, queue int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *limiter) resize(limit, queue int) {
 	l.admit()
 }
 
-// ended is the typed error of a context that has ended.
+// ended returns the cause of a context as a typed error.
 func ended(ctx context.Context) *contract.Error {
 	return contract.AsError(context.Cause(ctx))
 }

@@ -47,7 +47,7 @@ func TestLimiterGivingUp(t *testing.T) {
 		err := l.enter(ctx)
 		assert.ErrorIs(t, err, contract.OfType("timeout/hard"))
 		_, waiting := l.load()
-		assert.Zero(t, waiting, "who gives up leaves the queue")
+		assert.Zero(t, waiting, "a waiter that gives up leaves the queue")
 		l.exit()
 		require.NoError(t, l.enter(t.Context()))
 	})
@@ -78,7 +78,7 @@ func TestLimiterResize(t *testing.T) {
 	})
 }
 
-// Places are neither lost nor made, whoever gives up when.
+// The number of places stays constant, whichever waiters give up.
 func TestLimiterStress(t *testing.T) {
 	l := newLimiter(3, 1000)
 	var running, most atomic.Int32
@@ -103,7 +103,7 @@ func TestLimiterStress(t *testing.T) {
 	assert.LessOrEqual(t, most.Load(), int32(3))
 }
 
-// load is how many calls run and wait.
+// load returns the numbers of running and waiting calls.
 func (l *limiter) load() (running, waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,16 +14,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// The keys of hclog's JSON form, which log files keep.
+// The keys of hclog's JSON form, which log files use.
 const (
 	logLevel   = "@level"
 	logMessage = "@message"
 	logTime    = "@timestamp"
 )
 
-// parseLine reads what a process wrote. A JSON object with a level and a
-// message keeps both; everything else was printed by accident or by a runtime
-// that is failing, and is kept as it is.
+// parseLine parses a line of output. A JSON object with a level and a message
+// keeps both; anything else was printed, by accident or by a crashing runtime,
+// and is kept as it is.
 func parseLine(l launch.Line, now time.Time) Line {
 	line := Line{At: now, Stream: l.Stream, Message: l.Text, Level: "info", Stray: true, size: len(l.Text)}
 	if l.Cut > 0 {
@@ -53,7 +53,7 @@ func parseLine(l launch.Line, now time.Time) Line {
 	}
 	switch {
 	case l.Stream == launch.Stdout || l.Stream == launch.Print:
-		line.Level = "warn" // it should have been logged: stdout belongs to the handshake
+		line.Level = "warn" // stdout is reserved for the handshake
 	case strings.HasPrefix(l.Text, "panic: "), strings.HasPrefix(l.Text, "fatal error: "):
 		line.Level = "error"
 	default:
@@ -62,7 +62,7 @@ func parseLine(l launch.Line, now time.Time) Line {
 	return line
 }
 
-// prefixLevel reads "[WARN] text", which many loggers write.
+// prefixLevel reads the level of "[WARN] text", a form that many loggers use.
 func prefixLevel(text string) string {
 	if rest, ok := strings.CutPrefix(text, "["); ok {
 		if word, _, ok := strings.Cut(rest, "]"); ok {
@@ -90,7 +90,7 @@ func text(v any) string {
 	return s
 }
 
-// encode is the line as it stands in the log file.
+// encode returns the line in the form of the log file.
 func (l Line) encode() []byte {
 	fields := maps.Clone(l.Fields)
 	if fields == nil {
@@ -116,12 +116,12 @@ func (l Line) encode() []byte {
 	return append(out, '\n')
 }
 
-// lineCost is what a line takes of wire.MaxLogBurst besides its text. What is
-// more than there is room for is counted and not kept. The last lines before an
-// exit are kept elsewhere and are not touched by it.
+// lineCost is added to the length of each line that counts against
+// wire.MaxLogBurst. Lines beyond the limit are counted and dropped. The last
+// lines before an exit are stored elsewhere and are not affected.
 const lineCost = 256
 
-// pluginLog is the log of one plugin: all its processes write to it.
+// pluginLog is the log of one plugin, shared by all its processes.
 type pluginLog struct {
 	file *launch.LogFile // nil: no file
 	sink Sink
@@ -129,19 +129,19 @@ type pluginLog struct {
 	mu      sync.Mutex
 	hidden  []string
 	secret  *words.Secrets // nil: nothing to hide
-	long    *words.Secrets // those of them that are taken out of answers too
-	level   int            // of the least important lines that are kept
-	spent   float64        // of wire.MaxLogBurst
+	long    *words.Secrets // the subset that is redacted in answers too
+	level   int            // lowest index in levels that is logged
+	spent   float64        // part of wire.MaxLogBurst in use
 	at      time.Time
 	dropped int
 }
 
-// minSecretInAnswer keeps a key of few letters, such as the "none" that a local
-// server is given, from blanking out words of answers.
+// minSecretInAnswer keeps a short key, such as the "none" of a local server,
+// from redacting words of answers.
 const minSecretInAnswer = 8
 
-// hide takes the texts of secrets out of every later line, beside those of
-// earlier editions, whose processes may still write.
+// hide adds secrets to those that are redacted in every later line. Secrets of
+// earlier editions stay, because their processes may still write.
 func (p *pluginLog) hide(secrets edn.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,29 +164,29 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	p.secret, p.long = words.NewSecrets(all), words.NewSecrets(long)
 }
 
-// levels from the least important to the most.
+// levels are the log levels in ascending order.
 var levels = []string{"trace", "debug", "info", "warn", "error"}
 
-// setLevel leaves lines out that the plugin logs below a level. What it prints
-// without a level is kept. A process learns the level when it is configured, so
-// lines that a lower level would add come from the next process on.
+// setLevel sets the lowest level that is logged. Printed lines without a level
+// are always logged. A process learns the level when it is configured, so the
+// lines of a lower level appear with the next process.
 func (p *pluginLog) setLevel(level string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.level = slices.Index(levels, level)
 }
 
-// wanted tells whether the level keeps a line.
+// wanted reports whether the level includes a line.
 func (p *pluginLog) wanted(l Line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.Stray || slices.Index(levels, l.Level) >= p.level
 }
 
-// redact hides secrets in a text.
+// redact replaces secrets in a text.
 func (p *pluginLog) redact(text string) string { return p.redactHead(text, len(text)) }
 
-// redactHead is what may be kept of the first most bytes of a text.
+// redactHead redacts the first most bytes of a text.
 func (p *pluginLog) redactHead(text string, most int) string {
 	p.mu.Lock()
 	secret := p.secret
@@ -194,7 +194,7 @@ func (p *pluginLog) redactHead(text string, most int) string {
 	return secret.Head(text, most)
 }
 
-// redactAnswer hides secrets in a text of an answer.
+// redactAnswer replaces secrets in a text of an answer.
 func (p *pluginLog) redactAnswer(text string) string {
 	p.mu.Lock()
 	secret := p.long
@@ -202,8 +202,8 @@ func (p *pluginLog) redactAnswer(text string) string {
 	return secret.Replace(text)
 }
 
-// admit says whether there is room for a line, and how many were left out
-// before it.
+// admit reports whether the rate limit has room for a line, and how many lines
+// were dropped before it.
 func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +221,7 @@ func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
 	return true, dropped
 }
 
-// take keeps a line that came from the plugin now, if there is room for it.
+// take logs a line of the plugin, within level and rate limit.
 func (p *pluginLog) take(l Line, now time.Time) {
 	if !p.wanted(l) {
 		return
@@ -240,7 +240,8 @@ func (p *pluginLog) take(l Line, now time.Time) {
 	p.write(l)
 }
 
-// write keeps a line. A log that cannot be written is no reason to stop.
+// write logs a line. Errors of the log file are ignored: the host continues
+// without it.
 func (p *pluginLog) write(l Line) {
 	if p.file != nil {
 		_, _ = p.file.Write(l.encode())

@@ -82,7 +82,7 @@ func (c *collector) Health(Statement)      {}
 func (c *collector) Log(l Line)            { c.lines = append(c.lines, l) }
 
 // A plugin that floods its log costs a bounded number of bytes, and the log
-// says how much is missing.
+// reports the number of dropped lines.
 func TestLogFlood(t *testing.T) {
 	sink := &collector{}
 	file, err := launch.OpenLogFile(filepath.Join(t.TempDir(), "p.log"), launch.LogFileSize, launch.LogFileCount)
@@ -113,8 +113,8 @@ func TestRedact(t *testing.T) {
 }
 
 // ISO-005: a secret is found in the forms in which programs print it: escaped
-// in a line of the log, in a URL, with a user in front of it in base64, one line
-// of a key at a time.
+// in a log line, in a URL, base64-encoded after a user name, one line of a key
+// at a time.
 func TestRedactForms(t *testing.T) {
 	t.Parallel()
 	const plain, odd = "CANARY-5f2a91c7", "CANARY \"5f\\2a\" <91>&+/c7\u00e9"

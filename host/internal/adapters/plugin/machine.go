@@ -9,8 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// machine is the life of one instance as a function of events: no process, no
-// clock, no goroutine. Its owner feeds it and carries out what it asks for.
+// machine is the state machine of one instance, a function of events without
+// processes, clocks and goroutines. Its owner passes events and carries out the
+// actions.
 //
 //	Stopped ──start──> Starting ──started──> Configuring ──ready──> Ready <─> Degraded
 //	   ^                  │                      │                     │          │
@@ -21,26 +22,26 @@ type machine struct {
 	restart Restart
 	health  Health
 	random  func() float64 // in [0, 1)
-	number  func() int     // gives the next generation; nil: counts
+	number  func() int     // returns the next incarnation number; nil: incarnation + 1
 
-	state    State
-	cause    Cause
-	since    time.Time
-	callable bool
-	err      *contract.Error
-	last     wire.Health
-	gen      int
-	misses   int
+	state       State
+	cause       Cause
+	since       time.Time
+	callable    bool
+	err         *contract.Error
+	last        wire.Health
+	incarnation int
+	misses      int
 
-	failures int         // in a row, for the backoff
+	failures int         // consecutive, for the backoff
 	starts   []time.Time // restarts within the window
-	service  time.Time   // since when it is in service; zero: it is not
+	service  time.Time   // start of the time in service; zero: not in service
 	next     time.Time   // when a backoff ends
 
-	after sequel // what follows the end of a process that is being stopped
+	after sequel // what follows the stop under way
 }
 
-// sequel is what becomes of an instance whose process is being stopped.
+// sequel is what follows the stop of a process.
 type sequel struct {
 	to    State
 	cause Cause
@@ -48,51 +49,51 @@ type sequel struct {
 	fail  bool // the stop counts as a failure of the process
 }
 
-// The events of a machine. Those of a process carry its generation; events of
-// an earlier one are ignored.
+// The events of a machine. Events of a process carry its incarnation number;
+// those of an earlier one are ignored.
 type (
 	evStart   struct{ cause Cause } // empty: CauseStart
-	evStarted struct{ gen int }
-	// evStartFailed says that a start came to nothing and no process is left.
+	evStarted struct{ incarnation int }
+	// evStartFailed reports that a start failed and no process is left.
 	evStartFailed struct {
-		gen       int
-		cause     Cause
-		err       *contract.Error
-		report    *launch.Report
-		permanent bool
-		refused   bool // not to be tried again, and not to be released either
-		uncounted bool // somebody else's fault: never a reason for quarantine
+		incarnation int
+		cause       Cause
+		err         *contract.Error
+		report      *launch.Report
+		permanent   bool
+		refused     bool // neither retried nor quarantined
+		uncounted   bool // fault of a downstream system: never a reason for quarantine
 	}
-	evConfigured struct{ gen int }
+	evConfigured struct{ incarnation int }
 	evHealth     struct {
-		gen    int
-		health wire.Health
+		incarnation int
+		health      wire.Health
 	}
 	evProbed struct {
-		gen int
-		ok  bool
+		incarnation int
+		ok          bool
 	}
 	evExit struct {
-		gen    int
-		clean  bool
-		report *launch.Report
-		calls  int             // in flight
-		err    *contract.Error // what they are told
+		incarnation int
+		clean       bool
+		report      *launch.Report
+		calls       int             // in flight
+		err         *contract.Error // for these calls
 	}
-	// evBroken says that a process will never do: it lacks a part of the protocol.
+	// evBroken reports that the process lacks a part of the protocol.
 	evBroken struct {
-		gen int
-		err *contract.Error
+		incarnation int
+		err         *contract.Error
 	}
 	evTimer struct {
-		gen  int
-		kind timerKind
+		incarnation int
+		kind        timerKind
 	}
 	evStop       struct{ cause Cause } // empty: CauseStop
 	evRestart    struct{ cause Cause } // empty: CauseRestart
 	evRelease    struct{}
 	evQuarantine struct{ err *contract.Error }
-	// evRules changes what the machine goes by.
+	// evRules changes the restart and health settings.
 	evRules struct {
 		restart Restart
 		health  Health
@@ -107,26 +108,27 @@ const (
 	timerProbe
 )
 
-// The actions that a machine asks for.
+// The actions of a machine.
 type (
-	actSpawn struct{ gen int }
-	actWatch struct{ gen int } // follow the health of the process
-	actProbe struct{ gen int }
-	// actEnd stops the process, in order or, if it would not notice, at once.
+	actSpawn struct{ incarnation int }
+	actWatch struct{ incarnation int } // read the health stream of the process
+	actProbe struct{ incarnation int }
+	// actEnd stops the process, after a drain or, if it does not respond,
+	// without one.
 	actEnd struct {
-		gen    int
-		drain  bool
-		reason Cause
+		incarnation int
+		drain       bool
+		reason      Cause
 	}
 	actTimer struct {
-		gen  int
-		kind timerKind
-		wait time.Duration
+		incarnation int
+		kind        timerKind
+		wait        time.Duration
 	}
 )
 
-// step takes one event and gives the transition it caused, if any, and what is
-// to be done.
+// step handles one event. It returns the transition, nil if the state is the
+// same, and the actions to carry out.
 func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 	switch e := event.(type) {
 	case evStart:
@@ -139,35 +141,36 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 			return m.start(CauseRelease, now)
 		}
 	case evStarted:
-		if m.current(e.gen) && m.state == Starting {
+		if m.current(e.incarnation) && m.state == Starting {
 			return m.move(Configuring, CauseStarted, nil, now), nil
 		}
 	case evConfigured:
-		if m.current(e.gen) && m.state == Configuring {
-			return nil, []any{actWatch{m.gen}, m.timer(timerReady, m.health.ReadyTimeout), m.timer(timerProbe, m.probeWait())}
+		if m.current(e.incarnation) && m.state == Configuring {
+			return nil, []any{actWatch{m.incarnation}, m.timer(timerReady, m.health.ReadyTimeout),
+				m.timer(timerProbe, m.probeWait())}
 		}
 	case evStartFailed:
-		if m.current(e.gen) {
+		if m.current(e.incarnation) {
 			return m.startFailed(e, now)
 		}
 	case evHealth:
-		if m.current(e.gen) && m.state.live() {
+		if m.current(e.incarnation) && m.state.live() {
 			return m.healthy(e.health, now)
 		}
 	case evProbed:
-		if m.current(e.gen) && m.state.live() {
+		if m.current(e.incarnation) && m.state.live() {
 			return m.probed(e.ok, now)
 		}
 	case evExit:
-		if m.current(e.gen) {
+		if m.current(e.incarnation) {
 			return m.exited(e, now)
 		}
 	case evTimer:
-		if m.current(e.gen) {
+		if m.current(e.incarnation) {
 			return m.timed(e.kind, now)
 		}
 	case evBroken:
-		if m.current(e.gen) && m.state.live() {
+		if m.current(e.incarnation) && m.state.live() {
 			return m.end(sequel{to: Quarantined, cause: CauseProtocol, err: e.err}, CauseProtocol, now)
 		}
 	case evStop:
@@ -176,7 +179,7 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 		why := either(e.cause, CauseRestart)
 		return m.end(sequel{to: Starting, cause: why}, why, now)
 	case evRules:
-		return m.regulate(e)
+		return m.applyRules(e)
 	case evQuarantine:
 		return m.end(sequel{to: Quarantined, cause: CauseQuarantine, err: e.err}, CauseQuarantine, now)
 	}
@@ -190,9 +193,9 @@ func either(cause, other Cause) Cause {
 	return cause
 }
 
-// regulate takes new rules. The next probe comes by them; what has begun by the
-// old ones, such as a backoff, ends by those.
-func (m *machine) regulate(e evRules) (*Transition, []any) {
+// applyRules takes new settings. They apply from the next probe on; a backoff
+// that has begun keeps its duration.
+func (m *machine) applyRules(e evRules) (*Transition, []any) {
 	shorter := e.health.Interval < m.health.Interval
 	m.restart, m.health = e.restart, e.health
 	if shorter && m.state.live() {
@@ -201,11 +204,11 @@ func (m *machine) regulate(e evRules) (*Transition, []any) {
 	return nil, nil
 }
 
-func (m *machine) current(gen int) bool { return gen == m.gen }
+func (m *machine) current(incarnation int) bool { return incarnation == m.incarnation }
 
 // move changes the state. err is why the instance is not well, nil if it is.
 func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time) *Transition {
-	t := &Transition{Generation: m.gen, From: m.state, To: to, Cause: cause, At: now, Err: err}
+	t := &Transition{Generation: m.incarnation, From: m.state, To: to, Cause: cause, At: now, Err: err}
 	m.state, m.cause, m.since = to, cause, now
 	if err != nil || !m.again(to, cause) {
 		m.err = err
@@ -221,25 +224,25 @@ func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time
 	return t
 }
 
-// again tells whether a move belongs to a start after one that failed: until that
-// is over the failure says why the instance is not there.
+// again reports whether a move belongs to a restart after a failure: until the
+// instance is ready, err keeps the failure.
 func (m *machine) again(to State, cause Cause) bool {
 	return to == Starting && cause == CauseBackoffOver || to == Configuring
 }
 
-// start begins the next generation.
+// start begins the next incarnation.
 func (m *machine) start(cause Cause, now time.Time) (*Transition, []any) {
 	if m.number != nil {
-		m.gen = m.number()
+		m.incarnation = m.number()
 	} else {
-		m.gen++
+		m.incarnation++
 	}
 	m.misses, m.last, m.after, m.next = 0, wire.Health{}, sequel{}, time.Time{}
-	return m.move(Starting, cause, nil, now), []any{actSpawn{m.gen}}
+	return m.move(Starting, cause, nil, now), []any{actSpawn{m.incarnation}}
 }
 
 func (m *machine) timer(kind timerKind, wait time.Duration) actTimer {
-	return actTimer{gen: m.gen, kind: kind, wait: wait}
+	return actTimer{incarnation: m.incarnation, kind: kind, wait: wait}
 }
 
 // probeWait spreads the probes of many plugins by a tenth.
@@ -252,16 +255,17 @@ func (m *machine) timed(kind timerKind, now time.Time) (*Transition, []any) {
 	case kind == timerBackoff && m.state == Backoff:
 		return m.start(CauseBackoffOver, now)
 	case kind == timerProbe && m.state.live():
-		return nil, []any{actProbe{m.gen}, m.timer(timerProbe, m.probeWait())}
+		return nil, []any{actProbe{m.incarnation}, m.timer(timerProbe, m.probeWait())}
 	case kind == timerReady && m.state == Configuring:
-		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout, because(m.last.Reason))
-		return m.move(Degraded, CauseReadyTimeout, m.blame(err), now), nil
+		err := contract.Errorf("runtime/not-ready", "it did not report ready within %s%s", m.health.ReadyTimeout,
+			reasonSuffix(m.last.Reason))
+		return m.move(Degraded, CauseReadyTimeout, m.withSource(err), now), nil
 	}
 	return nil, nil
 }
 
-// healthy takes what the plugin says about itself. Being not ready takes it out
-// of dispatch and nothing more; who waits for it to come up learns it at once.
+// healthy handles a health report. A plugin that is not ready is only excluded
+// from dispatch; waiting callers learn it at once.
 func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 	m.last = h
 	switch h.State {
@@ -270,19 +274,19 @@ func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 			return m.move(Ready, CauseReady, nil, now), nil
 		}
 	case wire.HealthDegraded:
-		err := m.blame(contract.Errorf("runtime/not-ready", "it is degraded%s", because(h.Reason)))
+		err := m.withSource(contract.Errorf("runtime/not-ready", "it is degraded%s", reasonSuffix(h.Reason)))
 		if m.state != Degraded || m.cause != CauseDegraded {
 			return m.move(Degraded, CauseDegraded, err, now), nil
 		}
 		m.err = err
 	case wire.HealthNotReady, wire.HealthDraining, wire.HealthStarting, wire.HealthUnknown:
-		err := m.blame(contract.Errorf("runtime/not-ready", "it says that it is %s%s", h.State, because(h.Reason)))
+		err := m.withSource(contract.Errorf("runtime/not-ready", "it reports %s%s", h.State, reasonSuffix(h.Reason)))
 		if named := namedReason(h.Reason); named != nil {
 			err = err.WithCause(named)
 		}
 		switch {
 		case m.state == Configuring && h.State != wire.HealthNotReady:
-			m.err = err // still on its way: it has until the timeout to get ready
+			m.err = err // still starting: it has until ReadyTimeout to get ready
 		case m.state == Degraded && !m.callable:
 			m.err = err
 		default:
@@ -292,15 +296,15 @@ func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 	return nil, nil
 }
 
-// blame gives an error the source that the plugin names.
-func (m *machine) blame(err *contract.Error) *contract.Error {
+// withSource sets the source of an error to the one that the plugin reported.
+func (m *machine) withSource(err *contract.Error) *contract.Error {
 	if m.last.Source != 0 {
 		return err.WithSource(m.last.Source)
 	}
 	return err.WithSource(contract.SourcePlugin)
 }
 
-// probed counts probes without an answer.
+// probed handles the result of a probe.
 func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
 	if ok {
 		m.misses = 0
@@ -310,13 +314,14 @@ func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
 	if m.misses < m.health.Misses {
 		return nil, nil
 	}
-	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses, m.health.Timeout)
+	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses,
+		m.health.Timeout)
 	m.after = sequel{fail: true, cause: CauseUnresponsive, err: err}
 	t := m.move(Draining, CauseUnresponsive, err, now)
-	return t, []any{actEnd{gen: m.gen, reason: CauseUnresponsive}}
+	return t, []any{actEnd{incarnation: m.incarnation, reason: CauseUnresponsive}}
 }
 
-// startFailed ends a start that came to nothing.
+// startFailed handles a failed start.
 func (m *machine) startFailed(e evStartFailed, now time.Time) (*Transition, []any) {
 	var t *Transition
 	var acts []any
@@ -336,7 +341,7 @@ func (m *machine) startFailed(e evStartFailed, now time.Time) (*Transition, []an
 	return t, acts
 }
 
-// exited takes the end of a configured process.
+// exited handles the exit of a configured process.
 func (m *machine) exited(e evExit, now time.Time) (*Transition, []any) {
 	var t *Transition
 	var acts []any
@@ -345,7 +350,7 @@ func (m *machine) exited(e evExit, now time.Time) (*Transition, []any) {
 		t, acts = m.ended(now)
 	case !m.state.live():
 		return nil, nil
-	case e.clean && e.calls == 0: // with calls in flight nobody can have wanted it
+	case e.clean && e.calls == 0: // with calls in flight, status 0 is a crash too
 		t, acts = m.failed(CauseExited, e.err, false, now)
 	default:
 		t, acts = m.failed(CauseCrashed, e.err, false, now)
@@ -354,7 +359,7 @@ func (m *machine) exited(e evExit, now time.Time) (*Transition, []any) {
 	return t, acts
 }
 
-// ended follows the end of a process that was being stopped.
+// ended handles the exit of a process that was being stopped.
 func (m *machine) ended(now time.Time) (*Transition, []any) {
 	after := m.after
 	switch {
@@ -381,7 +386,8 @@ func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now t
 	m.forget(now)
 	if !uncounted {
 		if len(m.starts) >= m.restart.Max {
-			loop := contract.Errorf("runtime/quarantined", "it failed %d times within %s", len(m.starts)+1, m.restart.Window).WithCause(err)
+			loop := contract.Errorf("runtime/quarantined", "it failed %d times within %s", len(m.starts)+1, m.restart.Window).
+				WithCause(err)
 			return m.move(Quarantined, CauseCrashLoop, loop, now), nil
 		}
 		m.starts = append(m.starts, now)
@@ -393,7 +399,7 @@ func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now t
 	return t, []any{m.timer(timerBackoff, wait)}
 }
 
-// forget drops restarts that lie before the window.
+// forget drops restarts before the window.
 func (m *machine) forget(now time.Time) {
 	kept := m.starts[:0]
 	for _, at := range m.starts {
@@ -404,7 +410,7 @@ func (m *machine) forget(now time.Time) {
 	m.starts = kept
 }
 
-// delay is the wait before the restart after the n-th failure in a row.
+// delay is the wait before the restart after n consecutive failures.
 func (r Restart) delay(n int, random float64) time.Duration {
 	d := r.Backoff
 	for i := 1; i < n && d < r.MaxBackoff; i++ {
@@ -414,20 +420,20 @@ func (r Restart) delay(n int, random float64) time.Duration {
 	return time.Duration(float64(d) * (1 + r.Jitter*(2*random-1)))
 }
 
-// end stops what there is, on somebody's wish.
+// end stops the process on request.
 func (m *machine) end(then sequel, cause Cause, now time.Time) (*Transition, []any) {
 	switch m.state {
 	case Stopped, Backoff, Quarantined:
 		return m.endIdle(then, now)
 	case Draining:
-		// The later wish holds, but nothing brings back what is to be stopped.
+		// The later request wins, except that a stop is final.
 		if m.after.fail || m.after.to != Stopped {
 			m.after, m.cause = then, cause
 		}
 		return nil, nil
 	}
 	m.after = then
-	return m.move(Draining, cause, then.err, now), []any{actEnd{gen: m.gen, drain: true, reason: cause}}
+	return m.move(Draining, cause, then.err, now), []any{actEnd{incarnation: m.incarnation, drain: true, reason: cause}}
 }
 
 // endIdle is end without a process.
@@ -439,21 +445,22 @@ func (m *machine) endIdle(then sequel, now time.Time) (*Transition, []any) {
 	case then.to == m.state:
 		return nil, nil
 	case then.to == Stopped && m.state == Quarantined:
-		return nil, nil // it stays where an operator finds it
+		return nil, nil // the quarantine stays visible to operators
 	}
 	m.next = time.Time{}
 	return m.move(then.to, then.cause, then.err, now), nil
 }
 
-func because(reason string) string {
+func reasonSuffix(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return ": " + reason
 }
 
-// namedReason is the error that a plugin names in the reason of its health:
-// ":provider/not-configured: there is no key". It is nil for any other text.
+// namedReason returns the error that a plugin names in the reason of its
+// health, such as ":provider/not-configured: there is no key". It is nil for
+// any other text.
 func namedReason(reason string) *contract.Error {
 	name, sentence, found := strings.Cut(reason, ": ")
 	typ, keyword := strings.CutPrefix(name, ":")

@@ -22,58 +22,58 @@ func testMachine() *machine {
 	return &machine{restart: s.Restart, health: s.Health, random: func() float64 { return 0.5 }, state: Stopped, since: dawn}
 }
 
-// The events of the tables, by name. A number behind a name is a generation;
+// The events of the tables, by name. A number after a name is an incarnation;
 // without one it is the current.
 func eventOf(m *machine, word string) any {
-	gen := m.gen
+	incarnation := m.incarnation
 	if word, g, ok := strings.Cut(word, "@"); ok {
-		_, _ = fmt.Sscan(g, &gen)
-		return namedEvent(word, gen)
+		_, _ = fmt.Sscan(g, &incarnation)
+		return namedEvent(word, incarnation)
 	}
-	return namedEvent(word, gen)
+	return namedEvent(word, incarnation)
 }
 
-func namedEvent(word string, gen int) any {
+func namedEvent(word string, incarnation int) any {
 	boom := contract.Errorf("runtime/crashed", "boom")
 	switch word {
 	case "start":
 		return evStart{}
 	case "started":
-		return evStarted{gen}
+		return evStarted{incarnation}
 	case "start-failed":
-		return evStartFailed{gen: gen, cause: CauseStartFailed, err: contract.Errorf("runtime/start-failed", "no")}
+		return evStartFailed{incarnation: incarnation, cause: CauseStartFailed, err: contract.Errorf("runtime/start-failed", "no")}
 	case "bad-config":
-		return evStartFailed{gen: gen, cause: CauseConfig, permanent: true, err: contract.Errorf("config/plugin-schema", "no")}
+		return evStartFailed{incarnation: incarnation, cause: CauseConfig, permanent: true, err: contract.Errorf("config/plugin-schema", "no")}
 	case "downstream":
-		return evStartFailed{gen: gen, cause: CauseStartFailed, uncounted: true, err: contract.Errorf("provider/unavailable", "no")}
+		return evStartFailed{incarnation: incarnation, cause: CauseStartFailed, uncounted: true, err: contract.Errorf("provider/unavailable", "no")}
 	case "configured":
-		return evConfigured{gen}
+		return evConfigured{incarnation}
 	case "ready":
-		return evHealth{gen, wire.Health{State: wire.HealthReady}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthReady}}
 	case "degraded":
-		return evHealth{gen, wire.Health{State: wire.HealthDegraded, Reason: "slow"}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthDegraded, Reason: "slow"}}
 	case "not-ready":
-		return evHealth{gen, wire.Health{State: wire.HealthNotReady, Reason: "warming", Source: contract.SourceDownstream}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthNotReady, Reason: "warming", Source: contract.SourceDownstream}}
 	case "starting":
-		return evHealth{gen, wire.Health{State: wire.HealthStarting, Reason: "loading"}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthStarting, Reason: "loading"}}
 	case "answered":
-		return evProbed{gen, true}
+		return evProbed{incarnation, true}
 	case "missed":
-		return evProbed{gen, false}
+		return evProbed{incarnation, false}
 	case "crash":
-		return evExit{gen: gen, err: boom}
+		return evExit{incarnation: incarnation, err: boom}
 	case "exit":
-		return evExit{gen: gen, clean: true, err: boom}
+		return evExit{incarnation: incarnation, clean: true, err: boom}
 	case "exit-in-call":
-		return evExit{gen: gen, clean: true, calls: 1, err: boom}
+		return evExit{incarnation: incarnation, clean: true, calls: 1, err: boom}
 	case "broken":
-		return evBroken{gen, contract.Errorf("runtime/protocol", "no health")}
+		return evBroken{incarnation, contract.Errorf("runtime/protocol", "no health")}
 	case "ready-timer":
-		return evTimer{gen, timerReady}
+		return evTimer{incarnation, timerReady}
 	case "backoff-timer":
-		return evTimer{gen, timerBackoff}
+		return evTimer{incarnation, timerBackoff}
 	case "probe-timer":
-		return evTimer{gen, timerProbe}
+		return evTimer{incarnation, timerProbe}
 	case "stop":
 		return evStop{}
 	case "restart":
@@ -105,8 +105,8 @@ func actionName(a any) string {
 	return fmt.Sprintf("%T", a)
 }
 
-// SUP-005, BIND-009: whoever asks while a plugin is started again learns what its
-// last start came to, and nothing of it once it is ready or an operator began anew.
+// SUP-005, BIND-009: while a plugin restarts, its state has the error of the
+// last start; the error is cleared when it is ready or an operator starts it.
 func TestMachineRemembersWhyItStartsAgain(t *testing.T) {
 	for events, says := range map[string]string{
 		"start":                                                      "",
@@ -243,7 +243,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// SUP-005: the policies decide which exits are followed by a start.
+// SUP-005: the policy decides which exits are followed by a restart.
 func TestMachinePolicies(t *testing.T) {
 	for _, row := range []struct {
 		policy RestartPolicy
@@ -266,7 +266,7 @@ func TestMachinePolicies(t *testing.T) {
 	}
 }
 
-// SUP-005: no restart at all is quarantine at the first failure.
+// SUP-005: with max 0 the first failure leads to quarantine.
 func TestMachineMaxZero(t *testing.T) {
 	m := testMachine()
 	m.restart.Max = 0
@@ -278,7 +278,7 @@ func TestMachineMaxZero(t *testing.T) {
 	assert.Equal(t, "runtime/crashed", m.err.Cause.Type)
 }
 
-// SUP-005: exponential, bounded, spread by the jitter and no further.
+// SUP-005: exponential, bounded, and spread by at most the jitter.
 func TestRestartDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Restart{
@@ -298,16 +298,16 @@ func TestRestartDelay(t *testing.T) {
 	})
 }
 
-// Whatever happens in whatever order: only a configured process is callable, a
-// new generation begins only when the old one is gone, and a machine that was
-// told to stop comes to rest.
+// For any sequence of events: only a configured process is callable, a new
+// incarnation begins only after the end of the old one, and a stopped machine
+// comes to rest.
 func TestMachineInvariants(t *testing.T) {
 	words := strings.Fields(`start started start-failed bad-config downstream configured ready degraded not-ready answered
 		missed crash exit broken ready-timer backoff-timer probe-timer stop restart release quarantine`)
 	rapid.Check(t, func(t *rapid.T) {
 		m := testMachine()
 		now := dawn
-		process := 0 // generation of the process that exists
+		process := 0 // incarnation of the existing process
 		started, configured := false, false
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(2*time.Minute)).Draw(t, "wait")))
@@ -339,8 +339,8 @@ func TestMachineInvariants(t *testing.T) {
 			for _, a := range acts {
 				if s, ok := a.(actSpawn); ok {
 					assert.Zero(t, process, "a process of generation %d still lives", process)
-					process, started, configured = s.gen, false, false
-					assert.Equal(t, m.gen, s.gen)
+					process, started, configured = s.incarnation, false, false
+					assert.Equal(t, m.incarnation, s.incarnation)
 				}
 			}
 			if m.callable {
@@ -354,16 +354,16 @@ func TestMachineInvariants(t *testing.T) {
 		m.step(evStop{}, now)
 		switch {
 		case process != 0 && configured:
-			m.step(namedEvent("crash", m.gen), now)
+			m.step(namedEvent("crash", m.incarnation), now)
 		case process != 0:
-			m.step(namedEvent("start-failed", m.gen), now)
+			m.step(namedEvent("start-failed", m.incarnation), now)
 		}
 		assert.Contains(t, []State{Stopped, Quarantined}, m.state)
 	})
 }
 
-// SUP-006, SUP-007: why a process begins and ends is recorded as whoever wanted
-// it says.
+// SUP-006, SUP-007: transitions record the given cause of a start and of a
+// stop.
 func TestMachineCauses(t *testing.T) {
 	m := testMachine()
 	begun, acts := m.step(evStart{cause: CauseQuality}, dawn)
@@ -376,28 +376,28 @@ func TestMachineCauses(t *testing.T) {
 	ending, acts := m.step(evStop{cause: CauseRecycle}, dawn)
 	require.NotNil(t, ending)
 	assert.Equal(t, CauseRecycle, ending.Cause)
-	assert.Equal(t, []any{actEnd{gen: 1, drain: true, reason: CauseRecycle}}, acts)
-	ended, _ := m.step(evExit{gen: 1, clean: true}, dawn)
+	assert.Equal(t, []any{actEnd{incarnation: 1, drain: true, reason: CauseRecycle}}, acts)
+	ended, _ := m.step(evExit{incarnation: 1, clean: true}, dawn)
 	require.NotNil(t, ended)
 	assert.Equal(t, Stopped, ended.To)
 }
 
-// SUP-006: the generations of a plugin are counted over all its instances, so
-// that no two of its processes have the same.
+// SUP-006: the incarnation numbers of a plugin are unique over all its
+// instances.
 func TestMachineNumbers(t *testing.T) {
 	last := 40
 	m := testMachine()
 	m.number = func() int { last++; return last }
 	for want := 41; want < 43; want++ {
 		m.step(evStart{}, dawn)
-		assert.Equal(t, want, m.gen)
+		assert.Equal(t, want, m.incarnation)
 		m.step(evStop{}, dawn)
-		m.step(evStartFailed{gen: m.gen, cause: CauseStartFailed}, dawn)
+		m.step(evStartFailed{incarnation: m.incarnation, cause: CauseStartFailed}, dawn)
 	}
 }
 
-// configuration.md 2.2, U: new rules hold from the next decision on; what has
-// begun ends by the old ones.
+// configuration.md 2.2, U: new settings apply from the next decision on; a wait
+// that has begun keeps its duration.
 func TestMachineRules(t *testing.T) {
 	m := testMachine()
 	for _, e := range []any{evStart{}, evStarted{1}, evConfigured{1}, evHealth{1, wire.Health{State: wire.HealthReady}}} {
@@ -412,12 +412,12 @@ func TestMachineRules(t *testing.T) {
 	assert.Equal(t, timerProbe, acts[0].(actTimer).kind)
 	_, acts = m.step(evRules{restart: rules.restart, health: rules.health}, dawn)
 	assert.Empty(t, acts)
-	down, _ := m.step(evExit{gen: 1, err: contract.Errorf("runtime/crashed", "boom")}, dawn)
+	down, _ := m.step(evExit{incarnation: 1, err: contract.Errorf("runtime/crashed", "boom")}, dawn)
 	assert.Equal(t, Stopped, down.To, "the new policy")
 }
 
-// BIND-009: what a plugin names as the reason for not being ready is an error of
-// that type; any other sentence is a sentence.
+// BIND-009: a reason that names an error type becomes an error of that type;
+// any other reason is text.
 func TestNamedReason(t *testing.T) {
 	for reason, want := range map[string]string{
 		":provider/not-configured: no key is configured": "no key is configured [:provider/not-configured]",

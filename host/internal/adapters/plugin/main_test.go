@@ -23,9 +23,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// The test binary is its own reaper and every plugin that the tests need. A
-// plugin is chosen by its first argument, because a program that is only asked
-// what it is gets no environment.
+// The test binary is its own reaper and every plugin that the tests need. The
+// first argument selects the plugin, because a program that is only described
+// gets no environment.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role, ok := strings.CutPrefix(os.Args[1], "role:"); ok {
@@ -43,13 +43,13 @@ func TestMain(m *testing.M) {
 	os.Exit(testMain(m))
 }
 
-// linger keeps a role whose goroutines all block alive: without cgo, and
-// without a timer that runs, the runtime ends such a process as deadlocked.
+// linger keeps a role alive whose goroutines all block: without cgo and a
+// running timer, the runtime ends such a process as deadlocked.
 func linger() { time.AfterFunc(1<<63-1, func() {}) }
 
-// played is the program that plays the roles. It is the test binary itself, or
-// under the race detector a twin that was built without it: what is watched
-// there is the supervisor, and a watched process starts many times slower.
+// played is the program that runs the roles. It is the test binary, or under
+// the race detector a copy built without it, because only the supervisor needs
+// the detector and such a process starts many times slower.
 var played string
 
 func testMain(m *testing.M) int {
@@ -80,8 +80,7 @@ func testMain(m *testing.M) int {
 // quick keeps the race detector from waiting a second at each exit.
 const quick = "atexit_sleep_ms=0"
 
-// as gives the settings of a plugin that plays a role, with times that suit a
-// test.
+// as returns the settings of a plugin with a role, with short times.
 func as(role string, args ...string) Settings {
 	s := DefaultSettings("p", append([]string{played, "role:" + role}, args...)...)
 	s.Env = map[string]string{"GORACE": quick}
@@ -90,7 +89,7 @@ func as(role string, args ...string) Settings {
 	return s
 }
 
-// journal collects what a supervisor tells.
+// journal records what a supervisor reports.
 type journal struct {
 	mu          sync.Mutex
 	transitions []Transition
@@ -140,7 +139,7 @@ func (j *journal) all() []Transition {
 	return append([]Transition(nil), j.transitions...)
 }
 
-// steps writes the transitions down: "starting>configuring(started)".
+// steps formats the transitions: "starting>configuring(started)".
 func (j *journal) steps() string {
 	var words []string
 	for _, t := range j.all() {
@@ -149,7 +148,7 @@ func (j *journal) steps() string {
 	return strings.Join(words, " ")
 }
 
-// until waits for a transition that fits.
+// until waits for a matching transition.
 func (j *journal) until(t testing.TB, what string, fits func(Transition) bool) Transition {
 	t.Helper()
 	return waitIn(t, j, what, func() (Transition, bool) {
@@ -162,7 +161,7 @@ func (j *journal) until(t testing.TB, what string, fits func(Transition) bool) T
 	})
 }
 
-// to waits for the n-th transition into a state.
+// to waits for the n-th transition to a state.
 func (j *journal) to(t testing.TB, state State, n int) Transition {
 	t.Helper()
 	return waitIn(t, j, fmt.Sprintf("transition %d to %s", n, state), func() (Transition, bool) {
@@ -266,7 +265,7 @@ func (b *bench) begin(plugins ...Settings) {
 	require.NoError(b.t, err)
 }
 
-// ready waits for the first plugin to take calls.
+// ready waits until the first plugin takes calls.
 func (b *bench) ready() *bench {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -294,7 +293,7 @@ func call(capID, input string) dispatch.Call {
 	return c
 }
 
-// out is the value of an answer.
+// out returns the value of an answer.
 func out(a dispatch.Answer) edn.Value { return a.Response.Key("result").Key("out") }
 
 func (b *bench) mustAsk(input string) edn.Value {
@@ -306,7 +305,7 @@ func (b *bench) mustAsk(input string) edn.Value {
 	return out(a)
 }
 
-// inFlight waits until the plugin works on n calls.
+// inFlight waits until the plugin has n calls in flight.
 func (b *bench) inFlight(n int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool { return b.Status()[0].InFlight == n }, 10*time.Second, time.Millisecond)

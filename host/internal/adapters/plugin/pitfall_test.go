@@ -36,8 +36,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// One test for each way in which go-plugin, left to itself, fails its host:
-// rows 1 to 13 of the catalogue, with real processes.
+// One test for each way in which go-plugin by itself breaks its host: rows 1 to
+// 13 of the catalogue, with real processes.
 
 // SUP-008; plugins.md section 8: no plugin and no grandchild one second after
 // SIGKILL of the host.
@@ -70,9 +70,9 @@ func TestPitfall01_HostKilled(t *testing.T) {
 	}, 5*time.Second, 5*time.Millisecond, "the sockets are gone too")
 }
 
-// SUP-004; plugins.md section 8: the crash is noticed within 100 ms and costs
-// nothing afterwards, whoever holds standard error. On a busy machine a
-// goroutine may wait longer than that for its turn: the best of several counts.
+// SUP-004; plugins.md section 8: a crash is detected within 100 ms, even if
+// another process holds standard error. On a busy machine a goroutine may be
+// delayed longer: the best of several runs counts.
 func TestPitfall02_GrandchildHoldsStderr(t *testing.T) {
 	t.Parallel()
 	for name, input := range map[string]string{
@@ -90,13 +90,13 @@ func TestPitfall02_GrandchildHoldsStderr(t *testing.T) {
 	}
 }
 
-// crashBesideGrandchild kills a plugin whose child lives on, and gives the time
-// from its death until the supervisor has noticed.
+// crashBesideGrandchild kills a plugin whose child survives, and returns the
+// time until the supervisor detects it.
 func crashBesideGrandchild(t *testing.T, input string, taken bool) time.Duration {
 	t.Helper()
 	s := as("good")
 	s.Restart.Policy = Never
-	s.Isolation.Level = confine.None // or it could have no children at all
+	s.Isolation.Level = confine.None // needed to start child processes
 	b := run(t, s).ready()
 	grandchild, _ := b.mustAsk(input).Key("pid").AsInt()
 	defer func() { _ = syscall.Kill(int(grandchild), syscall.SIGKILL) }()
@@ -119,8 +119,8 @@ func crashBesideGrandchild(t *testing.T, input string, taken bool) time.Duration
 	return noticed
 }
 
-// SUP-004; plugins.md section 8: a stopped plugin with a grace of 2 s is gone
-// after 2.5 s, with and without calls in flight.
+// SUP-004; plugins.md section 8: a SIGSTOPped plugin with a grace of 2 s has
+// ended after 2.5 s, with and without calls in flight.
 func TestPitfall03_StoppedPlugin(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int{0, 3} {
@@ -144,11 +144,11 @@ func TestPitfall03_StoppedPlugin(t *testing.T) {
 	}
 }
 
-// SUP-004: the rungs of the ladder are Drain, the end of standard input, the
-// shutdown of go-plugin, SIGTERM and SIGKILL, in this order. A plugin that obeys
-// a rung gets none of the later ones; one that ignores a rung gets the next
-// within a quarter of the grace. The host ends calls before the first rung
-// (TestDrain), and the signals reach the whole group (sdk/launch).
+// SUP-004: the stop steps are Drain, the end of standard input, the shutdown of
+// go-plugin, SIGTERM and SIGKILL, in this order. A plugin that obeys a step
+// gets none of the later ones; one that ignores a step gets the next within a
+// quarter of the grace. The host ends calls before the first step (TestDrain),
+// and signals reach the whole group (sdk/launch).
 func TestStopLadder(t *testing.T) {
 	t.Parallel()
 	const grace = 2 * time.Second
@@ -185,15 +185,15 @@ func TestStopLadder(t *testing.T) {
 				got = append(got, step)
 			}
 			assert.Equal(t, want, strings.Join(got, " "))
-			rungs := len(got) - 1
-			assert.Less(t, time.Since(begin), time.Duration(rungs)*grace/4+killWait)
+			steps := len(got) - 1
+			assert.Less(t, time.Since(begin), time.Duration(steps)*grace/4+killWait)
 			b.to(t, Stopped, 1)
 		})
 	}
 }
 
-// awaitStopped waits until the signal has reached every thread of a process: one
-// of them could still answer. Only Linux tells.
+// awaitStopped waits until the signal has reached every thread of a process, as
+// reported by Linux: one of them could still answer.
 func awaitStopped(t *testing.T, pid int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -213,8 +213,8 @@ func awaitStopped(t *testing.T, pid int) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// SUP-003: go-plugin's own health service says SERVING for ever. Only what the
-// plugin says about itself makes it callable.
+// SUP-003: go-plugin's own health service always reports SERVING. Only the
+// reported health makes the plugin callable.
 func TestPitfall04_PingLies(t *testing.T) {
 	b := run(t, as("good")).ready()
 	u, err := b.unit("p")
@@ -233,10 +233,10 @@ func TestPitfall04_PingLies(t *testing.T) {
 	assert.NoError(t, p.life.Err(), "and it is not restarted for it")
 }
 
-// A certificate where none is expected makes go-plugin panic; a nested host
-// would send one, because its plugins would inherit its own.
+// An unexpected certificate makes go-plugin panic; a nested host would send
+// one, because its plugins would inherit its own.
 func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
-	// The library left to itself: connect turns the panic into an error.
+	// The library panics; connect converts that into an error.
 	cert := base64.RawStdEncoding.EncodeToString(testCertificate())
 	dir, err := os.MkdirTemp("/tmp", "fp")
 	require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
 	failed := b.to(t, Quarantined, 1)
 	require.NotNil(t, failed.Err)
 
-	// Nothing of a handshake that this process may have had itself gets on.
+	// Variables of a handshake of this process are not passed on.
 	t.Setenv("PLUGIN_CLIENT_CERT", "of the outer host")
 	t.Setenv("PLUGIN_MIN_PORT", "1")
 	nested := as("good")
@@ -283,8 +283,8 @@ func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
 	assert.Contains(t, env, "HOME="+os.Getenv("HOME"))
 }
 
-// SUP-010: a start can be given up at once, although go-plugin holds its lock
-// for as long as its own timeout.
+// SUP-010: a start can be canceled at once, although go-plugin holds its lock
+// until its own timeout.
 func TestPitfall06_StartCannotBeCancelled(t *testing.T) {
 	b := prepare(t, nil)
 	s := as("silent")
@@ -303,7 +303,7 @@ func TestPitfall06_StartCannotBeCancelled(t *testing.T) {
 	assert.Equal(t, "stopped>starting(start) starting>draining(stop) draining>stopped(stopped)", b.steps())
 }
 
-// SUP-001: what the operator wrote holds, and nothing else is there.
+// SUP-001: the environment has the configured variables and no others.
 func TestPitfall07_HostEnvironmentWins(t *testing.T) {
 	t.Setenv("LICENCE", "of the host")
 	t.Setenv("CANARY", "should not travel")
@@ -321,11 +321,11 @@ func TestPitfall07_HostEnvironmentWins(t *testing.T) {
 	}
 }
 
-// variable finds what is set and not a line of a certificate.
+// variable matches assignments, not lines of a certificate.
 var variable = regexp.MustCompile(`(?m)^[A-Z_]{2,}=.+$`)
 
-// The hash of a program belongs to one start: a file that was replaced is seen,
-// and one that is another plugin by now is not run in its place (LOCK-001).
+// The hash of a program belongs to one start: a replaced file is detected, and
+// another plugin is not run in its place (LOCK-001).
 func TestPitfall08_ProgramReplaced(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "plugin")
@@ -361,8 +361,8 @@ func TestPitfall08_ProgramReplaced(t *testing.T) {
 	}
 }
 
-// SUP-009: what a plugin prints after Serve took its streams is kept, flagged
-// and marked as a mistake on standard output.
+// SUP-009: output after Serve replaced the streams is kept, and marked as stray
+// on standard output.
 func TestPitfall09_StrayPrints(t *testing.T) {
 	b := run(t, as("good")).ready()
 	b.mustAsk(`{:do "print" :text "debugging, 1 2 3"}`)
@@ -380,7 +380,7 @@ func TestPitfall09_StrayPrints(t *testing.T) {
 	assert.Equal(t, map[launch.Stream]string{launch.Print: "warn", launch.PrintErr: "info"}, printed)
 }
 
-// A line of 200 kB before the handshake is a line of the log.
+// A line of 200 kB before the handshake is a log line.
 func TestPitfall10_LongLineOnStdout(t *testing.T) {
 	b := run(t, as("noisy")).ready()
 	assert.Equal(t, `{:x 1}`, b.mustAsk(`{:x 1}`).String())
@@ -390,7 +390,7 @@ func TestPitfall10_LongLineOnStdout(t *testing.T) {
 	assert.Equal(t, launch.Stdout, b.line(t, "ready when you are").Stream)
 }
 
-// A plugin calls its host over one connection, however often it does.
+// A plugin calls its host over one connection, for any number of calls.
 func TestPitfall11_OneBrokerConnection(t *testing.T) {
 	b := run(t, as("good")).ready()
 	b.mustAsk(`{:do "count"}`)
@@ -404,8 +404,8 @@ func TestPitfall11_OneBrokerConnection(t *testing.T) {
 	assert.Less(t, runtime.NumGoroutine()-goroutines, 20)
 }
 
-// A crash leaves no socket behind, and while they exist nobody else can reach
-// them.
+// A crash leaves no socket behind, and no other user can reach the sockets
+// while they exist.
 func TestPitfall12_SocketsOfTheDead(t *testing.T) {
 	s := as("good")
 	s.Restart.Policy = Never
@@ -429,8 +429,8 @@ func TestPitfall12_SocketsOfTheDead(t *testing.T) {
 	assert.Empty(t, b.sockets())
 }
 
-// The price of mutual TLS is paid for something: nobody without the key of this
-// start gets through to the plugin, nor to the host behind it.
+// Mutual TLS is effective: without the key of this start no peer reaches the
+// plugin or the host behind it.
 func TestPitfall13_MutualTLSOnEverySocket(t *testing.T) {
 	b := run(t, as("good")).ready()
 	b.mustAsk(`{:do "count"}`)
@@ -454,8 +454,8 @@ func TestPitfall13_MutualTLSOnEverySocket(t *testing.T) {
 	b.mustAsk(`{}`)
 }
 
-// SUP-010: a hostile handshake costs one diagnostic within the start timeout,
-// never the host.
+// SUP-010: a hostile handshake costs one diagnostic within the start timeout
+// and does not break the host.
 func TestHostileHandshake(t *testing.T) {
 	t.Parallel()
 	socket := "/1/plugin-dir1/plugin2"
@@ -464,7 +464,7 @@ func TestHostileHandshake(t *testing.T) {
 		typ        string
 		cause      Cause
 		says       string
-		waits      bool // only the timeout ends it
+		waits      bool // ends by the timeout only
 	}{
 		"garbage":                 {"print", "hello, I am a plugin", "runtime/start-failed", CauseStartFailed, "hello, I am a plugin", true},
 		"endless line":            {"endless", "", "runtime/start-failed", CauseStartFailed, ": it printed", true},
@@ -502,7 +502,7 @@ func TestHostileHandshake(t *testing.T) {
 			}
 			s.StartTimeout = 10 * time.Second
 			if row.waits {
-				s.StartTimeout = 3 * time.Second // all rows start at once, and this one has to get to its output
+				s.StartTimeout = 3 * time.Second // all rows start at once, and this one must reach its output
 			}
 			s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
 			begin := time.Now()
@@ -529,7 +529,7 @@ func TestHostileHandshake(t *testing.T) {
 	}
 }
 
-// child finds a living child process of this one by an argument.
+// child finds a live child process with an argument.
 func child(t *testing.T, arg string) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -561,9 +561,8 @@ func (b *bench) sockets() []string {
 	return all
 }
 
-// LOCK-001: a program that is not the one that the lock file approved is not
-// started, neither at first nor when it is exchanged between two starts, and
-// waiting does not make it better.
+// LOCK-001: a program that is not the approved one is not started, neither at
+// first nor when it is replaced between two starts, and it is not retried.
 func TestOnlyApprovedProgramsRun(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "plugin")
@@ -599,8 +598,8 @@ func TestOnlyApprovedProgramsRun(t *testing.T) {
 	assert.Equal(t, CauseIntegrity, q.Cause)
 }
 
-// LOCK-001, LOCK-004: what runs is compared once more with what was approved,
-// because the start goes by a path.
+// LOCK-001, LOCK-004: the running program is compared again with the approved
+// one, because the start uses a path.
 func TestWhatRunsIsComparedAgain(t *testing.T) {
 	d := NewDescriber("", nil, nil, wire.HostInfo{})
 	dir := t.TempDir()
@@ -611,7 +610,7 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	// In place it could not be changed: TestApprovedProgramIsHeld.
+	// Replaced, because it cannot be changed in place (TestApprovedProgramIsHeld).
 	replace := func(name, text string) {
 		require.NoError(t, os.Rename(file(name+".new", text), filepath.Join(dir, name)))
 	}
@@ -637,7 +636,7 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	err = d.same(other, approve(other), os.Getpid())
 	require.ErrorIs(t, err, contract.OfType("runtime/integrity"))
 	assert.ErrorContains(t, err, "the process runs another one")
-	// A copy elsewhere has the same bytes and is as good.
+	// A copy elsewhere has the same bytes and is accepted.
 	text, err := os.ReadFile(self)
 	require.NoError(t, err)
 	twin := settings(file("twin", string(text)))
@@ -655,7 +654,7 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	require.NoError(t, d.same(with, exe, os.Getpid()))
 	replace("main.py", "2")
 	assert.ErrorContains(t, d.same(with, exe, os.Getpid()), "changed while it was started")
-	// Nothing is compared where nobody approved anything.
+	// Without an approved hash nothing is compared.
 	s := DefaultSettings("p", self)
 	exe, _, err = d.approve(s)
 	require.NoError(t, err)
@@ -663,9 +662,9 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	require.NoError(t, d.same(s, exe, 1))
 }
 
-// LOCK-001, LOCK-004: from the hash on, until the process has started, nothing
-// can change a byte of an approved program or of a file that it interprets, and
-// a program that is being written is not started.
+// LOCK-001, LOCK-004: from the hash until the start, no process can change a
+// byte of an approved program or of a file that it interprets, and a program
+// that is being written is not started.
 func TestApprovedProgramIsHeld(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

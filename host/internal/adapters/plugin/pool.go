@@ -12,17 +12,17 @@ import (
 // waiter is a call that waits for a place in a process.
 type waiter struct {
 	session string
-	place   chan struct{} // closed when it has one, or there will be none
+	place   chan struct{} // closed when service or err is set
 	service *service
 	err     *contract.Error
 }
 
-// startQueue is how many calls may wait for a first process whose number of
-// places is not known, however short the queue is.
+// startQueue is the minimal length of the queue while no process is ready and
+// the number of its places is unknown.
 const startQueue = 32
 
-// enter takes a place in a process of the current edition, waiting for one if
-// need be. The error is typed. Whoever gets a place gives it back with exit.
+// enter takes a place in a process of the current edition and waits for one if
+// necessary. The caller must return the place with exit. The error is typed.
 func (u *unit) enter(ctx context.Context, session string) (*service, error) {
 	u.mu.Lock()
 	if e := u.canary(session); e != nil {
@@ -65,7 +65,8 @@ func (u *unit) enter(ctx context.Context, session string) (*service, error) {
 	return w.service, nil
 }
 
-// full says why a call cannot even wait. It needs u.mu.
+// full returns the error of a call that may not even wait, nil if it may. It
+// needs u.mu.
 func (u *unit) full(e *edition) *contract.Error {
 	if why := u.refusal(e); why != nil {
 		return why
@@ -83,12 +84,13 @@ func (u *unit) full(e *edition) *contract.Error {
 			running += s.running
 		}
 	}
-	return contract.Errorf("runtime/overloaded", "plugin %s: %d calls are in flight and %d wait", u.name, running, len(u.waiting)).
+	return contract.Errorf("runtime/overloaded", "plugin %s: %d calls are in flight and %d wait", u.name, running,
+		len(u.waiting)).
 		WithDetail("in-flight", edn.Int(int64(running))).WithDetail("queued", edn.Int(int64(len(u.waiting))))
 }
 
-// giveUp takes a waiter out of the queue; false means that it has an answer
-// already, and a place perhaps.
+// giveUp removes a waiter from the queue. It returns false if the waiter has
+// already been served.
 func (u *unit) giveUp(w *waiter) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,7 +101,7 @@ func (u *unit) giveUp(w *waiter) bool {
 	return false
 }
 
-// exit gives a place back.
+// exit returns a place.
 func (u *unit) exit(s *service) {
 	u.mu.Lock()
 	s.running--
@@ -115,8 +117,8 @@ func (u *unit) exit(s *service) {
 	todo.run()
 }
 
-// pick is the process with a place that has the fewest calls: the one of the
-// session if it has one, nil if there is none. It needs u.mu.
+// pick returns the service with a free place and the fewest calls, the pinned
+// one if the session has one; nil if no place is free. It needs u.mu.
 func (e *edition) pick(session string) *service {
 	if s := e.pins[session]; s != nil && session != "" {
 		if s.limit == 0 || s.running < s.limit {
@@ -133,7 +135,7 @@ func (e *edition) pick(session string) *service {
 	return best
 }
 
-// maxPins bounds the memory of sessions: beyond it they are spread anew.
+// maxPins bounds the pinned sessions; when it is reached, all pins are dropped.
 const maxPins = 10_000
 
 // give counts a call that goes to a process. It needs u.mu.
@@ -153,8 +155,8 @@ func (e *edition) give(s *service, session string) {
 	}
 }
 
-// spend begins a replacement for a process that has got its last call. It needs
-// u.mu.
+// spend starts a replacement for a process that has received its last call. It
+// needs u.mu.
 func (u *unit) spend(s *service) chores {
 	if !s.spent {
 		return nil
@@ -162,8 +164,8 @@ func (u *unit) spend(s *service) chores {
 	return u.balance(s.instance.edition)
 }
 
-// place takes what an owner says about its instance: the process that may be
-// called, nil if none may, and how many calls it takes at once.
+// place records the service of i that may be called, nil if none, and its
+// number of concurrent calls.
 func (u *unit) place(i *instance, open *service, limit int) {
 	u.mu.Lock()
 	if i.leaving {
@@ -177,7 +179,7 @@ func (u *unit) place(i *instance, open *service, limit int) {
 	}
 	i.open = open
 	i.publish()
-	u.lost(i)
+	u.checkTrial(i)
 	i.edition.arrange()
 	todo := u.serve(true)
 	u.watchIdle()
@@ -186,8 +188,8 @@ func (u *unit) place(i *instance, open *service, limit int) {
 	todo.run()
 }
 
-// withdraw takes the process of an instance out, and puts a warm one in its
-// place, before it is known what becomes of the instance.
+// withdraw removes the service of an ended process and promotes a standby,
+// before the next state of the instance is known.
 func (u *unit) withdraw(i *instance) {
 	u.mu.Lock()
 	i.open = nil
@@ -197,8 +199,8 @@ func (u *unit) withdraw(i *instance) {
 	todo.run()
 }
 
-// arrange lets warm processes take over from those that are not callable, and
-// finds out which ones calls may go to. It needs u.mu.
+// arrange lets standbys replace working instances that are not callable, and
+// rebuilds the list of callable services. It needs u.mu.
 func (e *edition) arrange() {
 	for _, i := range e.instances {
 		if i.role == Working && i.open == nil && !i.leaving {
@@ -220,7 +222,7 @@ func (e *edition) arrange() {
 	}
 }
 
-// warm is a standby that can take over. It needs u.mu.
+// warm returns a standby that is callable. It needs u.mu.
 func (e *edition) warm() *instance {
 	for _, i := range e.instances {
 		if i.role == Standby && i.open != nil && !i.leaving {
@@ -230,9 +232,9 @@ func (e *edition) warm() *instance {
 	return nil
 }
 
-// serve does what a change of the processes or of the queue leads to: places
-// for those who wait, more processes or fewer. When nothing is left to wait for
-// and the change is final, those who wait are told so. It needs u.mu.
+// serve applies a change of the processes or of the queue: it assigns places to
+// waiting calls and starts or stops processes. If final is set and no process
+// is expected, the waiting calls fail. It needs u.mu.
 func (u *unit) serve(final bool) chores {
 	var todo chores
 	for _, e := range slices.Clone(u.editions) {
@@ -254,7 +256,7 @@ func (u *unit) serve(final bool) chores {
 	return todo
 }
 
-// admit gives places to those who wait, in order. It needs u.mu.
+// admit assigns places to waiting calls, in order. It needs u.mu.
 func (u *unit) admit() {
 	e := u.current
 	kept := u.waiting[:0]
@@ -264,7 +266,7 @@ func (u *unit) admit() {
 			kept = append(kept, w)
 			if w.session == "" || e.settings().Instances.Pin == PinNone {
 				kept = append(kept, u.waiting[n+1:]...)
-				break // nobody behind it finds a place either
+				break // later waiters find no place either
 			}
 			continue
 		}
@@ -276,8 +278,8 @@ func (u *unit) admit() {
 	u.waiting = kept
 }
 
-// refusal says why no call can be served, now or when a process that is on its
-// way is there; nil if one can. It needs u.mu.
+// refusal is the error of a plugin that cannot serve calls, neither now nor
+// with a process that is starting; nil if it can. It needs u.mu.
 func (u *unit) refusal(e *edition) *contract.Error {
 	switch {
 	case u.closed && u.removed:
@@ -291,24 +293,24 @@ func (u *unit) refusal(e *edition) *contract.Error {
 	return notServing(u.name, st.State, st.Err)
 }
 
-// expects tells whether a process is on its way that calls may wait for. A
-// process that comes back after a failure is none: who calls it decides itself
-// whether to wait (ATT-008). It needs u.mu.
+// expects reports whether calls may wait for a process that is starting. A
+// restart after a failure does not count: the caller decides whether to wait
+// for it (ATT-008). It needs u.mu.
 func (e *edition) expects() bool {
 	for _, i := range e.instances {
 		if s := i.open; s != nil && s.spent && i.role == Working {
-			return true // another follows it
+			return true // its replacement starts
 		}
 		if i.fresh() && (i.why == CauseLoad || i.why == CauseRecycle) {
 			return true
 		}
 	}
-	return e.asleep()
+	return e.scaledToZero()
 }
 
-// asleep tells whether there are no processes because there were no calls. It
-// needs u.mu.
-func (e *edition) asleep() bool {
+// scaledToZero reports whether the edition has no processes because it had no
+// calls. It needs u.mu.
+func (e *edition) scaledToZero() bool {
 	for _, i := range e.instances {
 		if !i.leaving {
 			return false
@@ -317,14 +319,14 @@ func (e *edition) asleep() bool {
 	return !e.leaving
 }
 
-// fresh tells whether the instance has not had the time to fail.
+// fresh reports whether the first start of the instance is still under way.
 func (i *instance) fresh() bool {
 	st := i.status.Load()
 	return !i.leaving && (st.Generation == 0 || st.State == Starting || st.State == Configuring)
 }
 
-// face is the instance that stands for the edition: one that takes calls, else
-// the one nearest to it. It needs u.mu.
+// face is the status that represents the edition: that of a callable instance,
+// else of one that comes back by itself. It needs u.mu.
 func (e *edition) face() Status {
 	if len(e.ready) > 0 {
 		return *e.ready[0].instance.status.Load()
@@ -338,7 +340,8 @@ func (e *edition) face() Status {
 	return best
 }
 
-// balance gives an edition the processes that it should have. It needs u.mu.
+// balance starts and stops processes until the edition has the number that it
+// should have. It needs u.mu.
 func (u *unit) balance(e *edition) chores {
 	if e.leaving || u.closed || u.held || !e.begun {
 		return nil
@@ -351,8 +354,8 @@ func (u *unit) balance(e *edition) chores {
 			want, cause = max(want, n.working+more), CauseLoad
 		}
 	}
-	// A process that works on its last call takes room as well, unless nobody
-	// else could take a call.
+	// A process that works on its last call counts against the maximum, unless
+	// no other process could take a call.
 	most := r.Max - n.busy
 	if most < 1 && r.MaxCalls > 1 {
 		most = 1
@@ -384,15 +387,16 @@ func (u *unit) balance(e *edition) chores {
 	return todo
 }
 
-// headcount is what an edition has.
+// headcount is the number of instances of an edition, by kind.
 type headcount struct {
-	working int // take calls or will
-	coming  int // of those, have never been ready
+	working int // take calls or will take them
+	coming  int // of working: never ready yet
 	warm    int // standbys
-	busy    int // work on their last calls
+	busy    int // work on their last call
 }
 
-// count also lets those go that have answered their last call. It needs u.mu.
+// count also retires the instances that have answered their last call. It needs
+// u.mu.
 func (u *unit) count(e *edition) headcount {
 	var n headcount
 	for _, i := range e.instances {
@@ -414,7 +418,8 @@ func (u *unit) count(e *edition) headcount {
 	return n
 }
 
-// shortage is how many processes those who wait would fill. It needs u.mu.
+// shortage is the number of processes that the waiting calls would fill. It
+// needs u.mu.
 func (u *unit) shortage(e *edition) int {
 	n := len(u.waiting)
 	places := e.capacity(0)
@@ -425,12 +430,12 @@ func (u *unit) shortage(e *edition) int {
 	case n == 0:
 		return 0
 	case places == 0:
-		return 1 // whoever comes takes all of them
+		return 1 // one process takes all of them
 	}
 	return (n + places - 1) / places
 }
 
-// drop lets the least needed process of a role go. It needs u.mu.
+// drop retires the least loaded instance of a role. It needs u.mu.
 func (e *edition) drop(role Role) {
 	var least *instance
 	for _, i := range e.instances {
@@ -446,7 +451,8 @@ func (e *edition) drop(role Role) {
 	}
 }
 
-// load orders instances by how much would be lost with them. It needs u.mu.
+// load is the number of calls in flight, -1 without a callable process. It
+// needs u.mu.
 func (i *instance) load() int {
 	if i.open == nil {
 		return -1
@@ -454,7 +460,7 @@ func (i *instance) load() int {
 	return i.open.running
 }
 
-// retire has the owner end the instance. It needs u.mu.
+// retire makes the owner stop the instance. It needs u.mu.
 func (i *instance) retire(cause Cause) {
 	if !i.leaving {
 		i.leaving, i.cause, i.open = true, cause, nil
@@ -462,8 +468,8 @@ func (i *instance) retire(cause Cause) {
 	}
 }
 
-// watchIdle sees to it that processes which nobody needs go after a while. It
-// needs u.mu.
+// watchIdle schedules shrink for the time when the next process exceeds
+// IdleTTL. It needs u.mu.
 func (u *unit) watchIdle() {
 	e := u.current
 	if u.idle != nil || u.closed || e == nil {
@@ -486,7 +492,7 @@ func (u *unit) watchIdle() {
 	}
 }
 
-// shrink lets processes above the least number go that had no call for long.
+// shrink retires processes above Instances.Min that were idle for IdleTTL.
 func (u *unit) shrink() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

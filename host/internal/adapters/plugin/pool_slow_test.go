@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Places are neither lost nor made, whatever happens to the processes.
+// The number of places stays constant while processes are killed.
 func TestPoolUnderChaos(t *testing.T) {
 	s := pool(2, 4, 1)
 	s.Queue, s.Instances.MaxCalls, s.Instances.IdleTTL = 1000, 40, 20*time.Millisecond

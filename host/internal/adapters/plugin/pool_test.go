@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// pool is a plugin of which each process takes one call at a time.
+// pool is a plugin whose processes take one call at a time.
 func pool(lowest, most, standby int) Settings {
 	s := as("good")
 	s.MaxInFlight = 1
@@ -24,7 +24,7 @@ func pool(lowest, most, standby int) Settings {
 	return s
 }
 
-// hold keeps n calls in flight until the function that it gives is called.
+// hold keeps n calls in flight until release is called.
 func (b *bench) hold(n int) (release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var held sync.WaitGroup
@@ -43,7 +43,7 @@ func (b *bench) sum(f func(Status) int) int {
 	return total
 }
 
-// eventually waits for as many processes that fit.
+// eventually waits for that many matching processes.
 func (b *bench) eventually(n int, what string, fits func(Status) bool) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -59,8 +59,9 @@ func (b *bench) eventually(n int, what string, fits func(Status) bool) {
 func working(st Status) bool { return st.Role == Working && st.State == Ready }
 func warm(st Status) bool    { return st.Role == Standby && st.State == Ready }
 
-// SUP-007: as many processes as there is work for, within the bounds; the one
-// with the fewest calls is chosen; what is not needed goes after a while.
+// SUP-007: the number of processes follows the load within its bounds; the
+// process with the fewest calls is chosen; idle processes are stopped after a
+// while.
 func TestPoolGrowsAndShrinks(t *testing.T) {
 	s := pool(1, 3, 0)
 	s.Instances.IdleTTL = 300 * time.Millisecond
@@ -92,15 +93,15 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 	b.mustAsk(`{}`)
 }
 
-// SUP-007: with min 0 nothing runs until somebody calls, and a call waits for
-// the process that it starts.
+// SUP-007: with min 0 no process runs before the first call, and a call waits
+// for the process that it starts.
 func TestPoolSleeps(t *testing.T) {
 	t.Parallel()
 	s := pool(0, 2, 0)
 	s.Queue = 0
 	s.Instances.IdleTTL = 200 * time.Millisecond
 	b := run(t, s).ready()
-	assert.Empty(t, b.Status(), "nobody called")
+	assert.Empty(t, b.Status(), "no call was made")
 	state := b.client.State("t/echo")
 	assert.True(t, state.Ready, "a call would be served")
 	b.mustAsk(`{}`)
@@ -115,7 +116,7 @@ func TestPoolSleeps(t *testing.T) {
 	b.mustAsk(`{}`)
 }
 
-// A call that waits for a process which does not come up is told why.
+// A call that waits for a process whose start fails gets the reason.
 func TestPoolCannotGrow(t *testing.T) {
 	s := as("exit-3")
 	s.Instances.Min = 0
@@ -127,8 +128,8 @@ func TestPoolCannotGrow(t *testing.T) {
 	assert.True(t, b.client.State("t/echo").Respawning)
 }
 
-// SUP-007: a warm process takes over from one that dies: the next call is
-// served at once, and another warm one follows.
+// SUP-007: a standby replaces a crashed process: the next call is answered at
+// once, and another standby is started.
 func TestStandbyTakesOver(t *testing.T) {
 	b := run(t, pool(1, 1, 1)).ready()
 	for range 3 {
@@ -143,15 +144,15 @@ func TestStandbyTakesOver(t *testing.T) {
 		_, err := b.ask(context.Background(), `{:do "kill"}`)
 		require.ErrorIs(t, err, contract.OfType("runtime/crashed"))
 		state := b.client.State("t/echo")
-		assert.True(t, state.Ready, "nobody has to wait")
+		assert.True(t, state.Ready, "no call has to wait")
 		a, err := b.ask(context.Background(), `{}`)
 		require.NoError(t, err)
 		assert.NotEqual(t, before.Generation, a.Generation)
 	}
 }
 
-// FX-003: after so many calls another process takes over; with 1 each call has
-// a process of its own, and no more work than max allows.
+// FX-003: after max_calls calls a process is replaced; with 1 each call has its
+// own process, and no more calls run than max allows.
 func TestMaxCalls(t *testing.T) {
 	t.Parallel()
 	t.Run("one each", func(t *testing.T) {
@@ -226,7 +227,7 @@ func TestMaxCalls(t *testing.T) {
 }
 
 // SES-003: calls of a session go to the same process as long as it lives, and
-// others are not held up by them.
+// do not delay others.
 func TestPinnedSessions(t *testing.T) {
 	s := as("good")
 	s.Instances.Min, s.Instances.Max, s.Instances.Pin = 3, 3, PinSession
@@ -278,7 +279,7 @@ func TestPinnedSessions(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "another one takes the session over")
 }
 
-// SUP-007: sizes are values of living parts.
+// SUP-007: pool sizes can be changed while processes run.
 func TestPoolResized(t *testing.T) {
 	b := run(t, pool(3, 3, 1)).ready()
 	b.eventually(3, "three", working)
@@ -294,7 +295,7 @@ func TestPoolResized(t *testing.T) {
 	b.mustAsk(`{}`)
 }
 
-// A pool is swapped as a whole, under load.
+// A pool is swapped as a whole under load.
 func TestSwapPool(t *testing.T) {
 	t.Parallel()
 	s := pool(2, 3, 1)
@@ -313,8 +314,8 @@ func TestSwapPool(t *testing.T) {
 	}
 }
 
-// Between the end of a process and what follows from it nobody is told that the
-// plugin does not come back.
+// Between the exit of a process and its transition the state does not report
+// that the plugin stays down.
 func TestStateWhileAnEndIsNoticed(t *testing.T) {
 	b := run(t, as("good")).ready()
 	u, err := b.unit("p")

@@ -30,68 +30,67 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Times that no setting names.
+// Times that are not configurable.
 const (
 	// reapWait bounds the wait for a process after SIGKILL.
 	reapWait = 2 * time.Second
-	// tailWait is how long a crash waits for the end of what the process wrote
-	// before its callers are told. It is part of their 10 ms (ATT-007).
+	// tailWait is how long a crash waits for the end of the output before the
+	// callers get their error. It is part of their 10 ms (ATT-007).
 	tailWait = 3 * time.Millisecond
-	// lineWait bounds the wait for lines that lie in the pipes of an ended
-	// process and were not read yet.
+	// lineWait bounds the wait for lines that are still in the pipes of an
+	// ended process.
 	lineWait = time.Second
-	// shutdownMethod is the method of go-plugin's controller that ends a
+	// shutdownMethod is the method of go-plugin's controller that stops a
 	// plugin. It is called directly because the library's own call has no
 	// deadline.
 	shutdownMethod = "/plugin.GRPCController/Shutdown"
 )
 
-// process is one start of a plugin program: everything in it is made for this
-// start and thrown away with it.
+// process is one start of a plugin program. Its resources are created for this
+// start and released with it.
 type process struct {
-	name   string
-	gen    int
-	dir    string // of its sockets
-	runner *launch.Runner
-	client *goplugin.Client
-	conn   *grpc.ClientConn
-	wire   *wire.Client
-	prints []io.Closer
+	name        string
+	incarnation int
+	dir         string // of the sockets
+	runner      *launch.Runner
+	client      *goplugin.Client
+	conn        *grpc.ClientConn
+	wire        *wire.Client
+	prints      []io.Closer
 
-	// life ends with the process; its cause is the error for whoever was using
-	// the process.
+	// life ends with the process; its cause is the error for the users of the
+	// process.
 	life context.Context
 	end  context.CancelCauseFunc
 
 	cleaned sync.Once
 }
 
-// launching is what a start needs.
+// launching is the input of spawn.
 type launching struct {
-	settings Settings
-	exe      *os.File // the program, opened and hashed; nil: by its path
-	gen      int
-	runtime  *launch.RuntimeDir
-	reaper   *launch.Reaper
-	workdir  string
-	temp     string                              // directory for temporary files; empty: that of the sockets
-	policy   func(sockets string) confine.Policy // what the process may do
-	bare     bool                                // nothing of the operator's environment
-	output   func(line launch.Line, pid int)     // may be nil
-	redact   func(text string, most int) string  // may be nil
-	// redactAnswer is for the texts in answers; it is used if redact is set.
+	settings    Settings
+	exe         *os.File // the opened and hashed program; nil: start by path
+	incarnation int
+	runtime     *launch.RuntimeDir
+	reaper      *launch.Reaper
+	workdir     string
+	temp        string                              // directory for temporary files; empty: the socket directory
+	policy      func(sockets string) confine.Policy // what the process may do
+	bare        bool                                // without Env and EnvPass
+	output      func(line launch.Line, pid int)     // may be nil
+	redact      func(text string, most int) string  // may be nil
+	// redactAnswer redacts texts in answers; it is used only if redact is set.
 	redactAnswer func(text string) string
 }
 
-// spawn starts the program and connects to it. ctx bounds the whole; when it
-// ends the process is killed. On an error no process is left, and the report
-// says what is known of it.
+// spawn starts the program and connects to it. When ctx ends, the process is
+// killed. On an error no process is left; the report has what is known of it.
 func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	dir, err := l.runtime.Instance()
 	if err != nil {
 		return nil, launch.Report{}, err
 	}
-	p := &process{name: l.settings.Name, gen: l.gen, dir: dir}
+	p := &process{name: l.settings.Name, incarnation: l.incarnation, dir: dir}
 	p.life, p.end = context.WithCancelCause(context.Background())
 	starting := make(chan connection, 1)
 	var once handover
@@ -107,8 +106,8 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	case c = <-starting:
 		err = c.err
 	case <-ctx.Done():
-		// The library holds its lock while it starts: the only way to end a
-		// start is to end the process.
+		// The library holds its lock during a start: the only way to abort a
+		// start is to kill the process.
 		once.abort()
 		err = fmt.Errorf("%w within %s", launch.ErrNoHandshake, l.settings.StartTimeout)
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -135,7 +134,7 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	return nil, rep, err
 }
 
-// startError says in own words what the library says in many lines.
+// startError replaces the long error text of the library.
 func startError(err error, r *launch.Runner) error {
 	var typed *contract.Error
 	if r.Refused() == nil && (errors.As(err, &typed) || errors.Is(err, context.Canceled)) {
@@ -165,7 +164,8 @@ func (h *handover) taken() *launch.Runner {
 	return h.runner
 }
 
-// keep takes what a Go plugin prints after the library took its streams.
+// keep records a line that a Go plugin prints after the library took over its
+// streams.
 func (h *handover) keep(line launch.Line) {
 	if r := h.taken(); r != nil {
 		r.Keep(line)
@@ -177,7 +177,7 @@ func (h *handover) dial(ctx context.Context, address string) (net.Conn, error) {
 	return h.taken().Dial(ctx, address)
 }
 
-// abort kills what was started and lets nothing be started any more.
+// abort kills the process and prevents a later start.
 func (h *handover) abort() {
 	h.mu.Lock()
 	h.aborted = true
@@ -188,14 +188,16 @@ func (h *handover) abort() {
 	}
 }
 
-// config is a fresh configuration of the library; it cannot be used twice.
+// config returns a new configuration for the library, which may be used only
+// once.
 func (p *process) config(ctx context.Context, l launching, once *handover) *goplugin.ClientConfig {
 	c := wire.ClientConfig()
 	c.StartTimeout = l.settings.StartTimeout + reapWait // ctx ends first
 	c.Logger = hclog.NewNullLogger()
 	c.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: p.dir}
 	if n := l.settings.MaxMessage; n > 0 {
-		c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(n), grpc.MaxCallSendMsgSize(n)))
+		c.GRPCDialOptions = append(c.GRPCDialOptions,
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(n), grpc.MaxCallSendMsgSize(n)))
 	}
 	c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithContextDialer(once.dial))
 	printed := launch.NewLineWriter(launch.Print, once.keep)
@@ -240,10 +242,10 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 	return c
 }
 
-// defaults are the variables of a process that the operator need not set: a
-// directory for temporary files, since that of the system is out of reach, and,
-// for a program that interprets files, what keeps Python from loading bytecode
-// and packages that nobody approved, also where the kernel does not.
+// defaults are environment variables that the operator need not set: a
+// directory for temporary files, since the system's is not accessible, and for
+// interpreted programs those that keep Python from loading unapproved bytecode
+// and packages, also without kernel enforcement.
 func (s Settings) defaults(temp string) map[string]string {
 	vars := map[string]string{"TMPDIR": temp}
 	if len(s.Files) > 0 {
@@ -256,7 +258,7 @@ func (s Settings) defaults(temp string) map[string]string {
 	return vars
 }
 
-// withDefaults adds variables that the operator neither sets nor passes on.
+// withDefaults adds the defaults that the operator neither sets nor passes on.
 func withDefaults(set map[string]string, pass []string, defaults map[string]string) map[string]string {
 	with := maps.Clone(defaults)
 	maps.Copy(with, set)
@@ -267,14 +269,15 @@ func withDefaults(set map[string]string, pass []string, defaults map[string]stri
 	return with
 }
 
-// acceptHandshake refuses what could only fail later.
+// acceptHandshake rejects a handshake with which a later step would fail.
 func acceptHandshake(h launch.Handshake) error {
 	return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
 }
 
-// litter is an error if the directory of the sockets holds more than a process
-// may leave there. It follows no link and looks at a bounded number of files.
-func (p *process) litter() *contract.Error {
+// checkSocketDir returns an error if the socket directory holds more than a
+// process may leave there. It follows no links and visits a bounded number of
+// files.
+func (p *process) checkSocketDir() *contract.Error {
 	files, size := -1, int64(0) // not the directory itself
 	_ = filepath.WalkDir(p.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -291,23 +294,25 @@ func (p *process) litter() *contract.Error {
 	})
 	switch {
 	case files > wire.MaxSocketFiles:
-		return contract.Errorf("runtime/protocol", "more than %d files lie in the directory of its sockets", wire.MaxSocketFiles)
+		return contract.Errorf("runtime/protocol", "more than %d files lie in the directory of its sockets",
+			wire.MaxSocketFiles)
 	case size > wire.MaxSocketBytes:
-		return contract.Errorf("runtime/protocol", "the files in the directory of its sockets have %d bytes, at most %d are allowed",
+		return contract.Errorf("runtime/protocol",
+			"the files in the directory of its sockets have %d bytes, at most %d are allowed",
 			size, wire.MaxSocketBytes)
 	}
 	return nil
 }
 
-// connection is what comes of a handshake.
+// connection is the result of connect.
 type connection struct {
 	conn *grpc.ClientConn
 	wire *wire.Client
 	err  error
 }
 
-// connect runs in a goroutine of its own: each of these calls may block until
-// the process is killed, and a hostile handshake may make the library panic.
+// connect runs in its own goroutine: each of these calls may block until the
+// process is killed, and a hostile handshake may make the library panic.
 func connect(client *goplugin.Client) (c connection) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -343,12 +348,12 @@ func connect(client *goplugin.Client) (c connection) {
 // done is closed when the process has ended.
 func (p *process) done() <-chan struct{} { return p.runner.Process().Done() }
 
-// pid is the number of the process.
+// pid returns the process id.
 func (p *process) pid() int { return p.runner.Process().PID() }
 
-// report is what is known of an ended process, with its last lines: what it
-// wrote lies in its pipes, and on a machine that is busy it takes a while to be
-// read. Only an end of the pipes that somebody else holds is not awaited.
+// report returns the report of an ended process with its last lines, which on a
+// busy machine take a while to be read from the pipes. It does not wait for the
+// end of a pipe that another process holds open.
 func (p *process) report() launch.Report {
 	timer := time.NewTimer(tailWait)
 	defer timer.Stop()
@@ -360,8 +365,8 @@ func (p *process) report() launch.Report {
 	return p.runner.Report()
 }
 
-// shutdown asks go-plugin in the plugin to end it. A lost connection is success:
-// go-plugin stops its server before it answers.
+// shutdown calls go-plugin's Shutdown in the plugin. A lost connection is
+// success, because go-plugin stops its server before it answers.
 func (p *process) shutdown(ctx context.Context) error {
 	limit := grpc.MaxCallRecvMsgSize(wire.MaxNotice)
 	err := p.conn.Invoke(ctx, shutdownMethod, &emptypb.Empty{}, &emptypb.Empty{}, limit)
@@ -371,8 +376,8 @@ func (p *process) shutdown(ctx context.Context) error {
 	return err
 }
 
-// discard kills the process if it lives and gives everything back that the
-// start took. It returns when the process is gone, within reapWait.
+// discard kills the process if it runs and releases all resources of the start.
+// It returns when the process has ended, within reapWait.
 func (p *process) discard(cause error) {
 	p.end(cause)
 	p.cleaned.Do(func() {
@@ -386,12 +391,12 @@ func (p *process) discard(cause error) {
 				waitFor(p.runner.Drained(), launch.DefaultOutputGrace)
 			}
 		}
-		// The library cleans up after itself once the process is gone; should it
-		// hang all the same, that costs a goroutine and not the host.
+		// The library cleans up once the process has ended. If it hangs, that
+		// costs a goroutine and does not block the host.
 		killed := make(chan struct{})
 		go func() {
 			defer close(killed)
-			defer func() { _ = recover() }() // a half-made client may not know how to end
+			defer func() { _ = recover() }() // Kill may panic on a client that is not fully started
 			p.client.Kill()
 		}()
 		waitFor(killed, reapWait)

@@ -7,14 +7,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// A plugin may put its own secret into what it says: the URL that it called, the
-// line that it could not log in with, a setting that it echoes. That text goes to
-// callers, records and logs, so it is cleaned where it enters the host, before
-// anything of it is cut or quoted (ISO-005): lines by launch.Runner, answers,
-// errors and health by wire.Client. What the host makes of them is cleaned here
-// once more. A secret that is cut in two by the deltas of a stream passes.
+// A plugin may include its own secret in its output: the URL that it called,
+// the line with which its login failed, a setting that it echoes. The output
+// goes to callers, records and logs, so it is redacted where it enters the
+// host, before any of it is cut or quoted (ISO-005): lines by launch.Runner;
+// answers, errors and health by wire.Client. Errors that the host makes of it
+// are redacted here. A secret that is split between two deltas of a stream is
+// not redacted.
 
-// cleanse hides secrets in an error of the plugin.
+// cleanse redacts secrets in an error of the plugin.
 func (p *pluginLog) cleanse(err error) error {
 	var e *contract.Error
 	if !errors.As(err, &e) || !p.hides() {
@@ -26,14 +27,14 @@ func (p *pluginLog) cleanse(err error) error {
 	return err
 }
 
-// hides tells whether there is anything to hide.
+// hides reports whether there are secrets to redact.
 func (p *pluginLog) hides() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.secret != nil
 }
 
-// cleanError gives e itself if it holds no secret.
+// cleanError redacts secrets in e. It returns e itself if there are none.
 func (p *pluginLog) cleanError(e *contract.Error) *contract.Error {
 	if e == nil || !p.hides() {
 		return e

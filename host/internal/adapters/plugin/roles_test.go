@@ -31,7 +31,7 @@ import (
 
 // roles are the programs that the tests start.
 var roles = map[string]func(args []string){
-	// A plugin that does what its calls and its configuration say.
+	// A plugin controlled by its calls and its configuration.
 	"good": func([]string) { serve(newFake()) },
 	"muxed": func([]string) {
 		f := newFake()
@@ -48,14 +48,14 @@ var roles = map[string]func(args []string){
 		f.version = fmt.Sprintf("1.0.%d", info.Size()%10_000)
 		serve(f)
 	},
-	// One that serves something else.
+	// One with other capabilities.
 	"tools": func([]string) {
 		f := newFake()
 		f.capability = ":t/other"
 		serve(f)
 	},
 	"greedy": serveGreedy,
-	// One whose socket is a symbolic link to somebody else's.
+	// One whose socket is a symbolic link to that of another program.
 	"linked": func(args []string) {
 		path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "s")
 		if err := os.Symlink(args[0], path); err != nil {
@@ -67,7 +67,7 @@ var roles = map[string]func(args []string){
 	"stubborn": serveStubborn,
 	"hostile":  func([]string) { serve(hostile{newFake()}) },
 	"needy":    func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
-	// One that says to which ports it wants to connect.
+	// One that declares ports to connect to.
 	"caller": func(ports []string) {
 		serve(needy{hostile{newFake()}, ":plugin/needs #{:net/connect} :plugin/ports #{" + strings.Join(ports, " ") + "}"})
 	},
@@ -86,7 +86,7 @@ var roles = map[string]func(args []string){
 		fmt.Println("ready when you are")
 		serve(newFake())
 	},
-	// One of a later protocol revision, which sees that the host is too old.
+	// One of a later protocol revision, for which the host is too old.
 	"newer": func([]string) {
 		fmt.Fprintln(os.Stderr, "newer 2.0:", wire.Incompatible([]int{2}, []int{1}).Message)
 		os.Exit(2)
@@ -129,10 +129,10 @@ func serve(f wire.Service) {
 	goplugin.Serve(wire.ServeConfig(f))
 }
 
-// serveStubborn serves a plugin that ignores the rungs of the stop ladder that
-// its arguments name.
+// serveStubborn serves a plugin that ignores the stop steps named by its
+// arguments.
 func serveStubborn(ignored []string) {
-	ignores := func(rung string) bool { return slices.Contains(ignored, rung) }
+	ignores := func(step string) bool { return slices.Contains(ignored, step) }
 	if ignores("terminate") {
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -171,7 +171,7 @@ type fake struct {
 	changed chan struct{}
 	drained chan struct{}
 	ended   []string
-	kept    wire.CallContext // of a call that may have ended
+	kept    wire.CallContext // of a call, which may have ended
 }
 
 func newFake() *fake {
@@ -211,7 +211,7 @@ func (f *fake) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 	state := wire.HealthReady
 	switch mood {
 	case "replaced":
-		// Somebody replaces the file that the configuration names.
+		// Replace the file that the configuration names.
 		path, _ := setup.Config.Key("file").AsString()
 		_ = os.WriteFile(path+".new", []byte("new"), 0o600)
 		_ = os.Rename(path+".new", path)
@@ -256,14 +256,14 @@ func (f *fake) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 	return d, err
 }
 
-// secret is the one that the host gave.
+// secret returns the secret from the host.
 func (f *fake) secret() string {
 	secret, _ := f.setup.Secrets.Get(edn.MustRead("[:key]"))
 	s, _ := secret.AsString()
 	return s
 }
 
-// basic is how a request carries a key.
+// basic encodes a key as in the Authorization header of a request.
 func basic(key string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+key)) }
 
 // Health implements wire.Service.
@@ -297,23 +297,23 @@ func (f *fake) Drain(context.Context, time.Time, string) (int, error) {
 	return 0, nil
 }
 
-// Invoke implements wire.Service: the input says what to do.
+// Invoke implements wire.Service: the input selects the behaviour.
 func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
 	input := call.Request.Key("input")
 	do, _ := input.Key("do").AsString()
 	v := input
 	var err error
 	switch do {
-	case "hang": // as long as the caller is there
+	case "hang": // until the caller is gone
 		<-ctx.Done()
 		return edn.Nil(), ctx.Err()
-	case "spend": // as long as the caller is there, and then it tells what it used
+	case "spend": // until the caller is gone, then reports the usage
 		if err := out.Delta(edn.MustMap(edn.K("text"), edn.Text("begun"))); err != nil {
 			return edn.Nil(), err
 		}
 		<-ctx.Done()
 		return edn.MustRead(`{:result {:type :error :error {:type :canceled :message "stopped"} :usage {:tokens-out 7}}}`), nil
-	case "stall": // until somebody ends this process; the next one answers
+	case "stall": // until this process is stopped; the next one answers
 		if n, _ := input.Key("generation").AsInt(); uint64(n) == f.setup.Generation && f.setup.Config.Key("mood").Equal(edn.Text("stalls")) {
 			<-ctx.Done()
 			return edn.Nil(), ctx.Err()
@@ -345,7 +345,7 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 		fmt.Fprintln(os.Stderr, text)
 	case "ask":
 		v, err = f.host.Invoke(ctx, call.Context, input.Key("request"), nil)
-	case "ask-and-answer": // with the question still open
+	case "ask-and-answer": // with the host call still in flight
 		f.mu.Lock()
 		f.kept = call.Context
 		f.mu.Unlock()
@@ -387,7 +387,8 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), v)), nil
 }
 
-// saidOf reads what the plugin is to say of single capabilities.
+// saidOf parses the health that the plugin should report of single
+// capabilities.
 func saidOf(all edn.Value) []wire.CapabilityHealth {
 	var out []wire.CapabilityHealth
 	for id, v := range all.Entries() {
@@ -413,7 +414,7 @@ func saidOf(all edn.Value) []wire.CapabilityHealth {
 	return out
 }
 
-// act is what ends or changes the process.
+// act ends or changes the process.
 func (f *fake) act(do string, input edn.Value) {
 	switch do {
 	case "exit":
@@ -444,7 +445,8 @@ func (f *fake) act(do string, input edn.Value) {
 	}
 }
 
-// realStderr is what the process was started with: go-plugin replaces os.Stderr.
+// realStderr is the standard error of the process: go-plugin replaces
+// os.Stderr.
 var realStderr = os.Stderr
 
 // count keeps a number in the host.
@@ -465,8 +467,8 @@ func (f *fake) count(ctx context.Context) (edn.Value, error) {
 	}
 }
 
-// spawnDeaf starts a process that holds the plugin's standard error and hears
-// nothing but SIGKILL.
+// spawnDeaf starts a process that holds the plugin's standard error and ignores
+// every signal except SIGKILL.
 func spawnDeaf(ownSession bool) (edn.Value, error) {
 	cmd := exec.Command("/proc/self/exe", "role:deaf")
 	cmd.Stderr = realStderr

@@ -15,28 +15,28 @@ import (
 )
 
 // service is a configured process that takes calls: the part of an instance
-// that callers touch. It ends with the process; the next one has its own.
+// that callers use. Each process has its own.
 type service struct {
 	*process
 	instance *instance
 	binary   string
 
-	// These are the unit's, under its lock: how many calls it takes at once (0:
-	// any number) and has, how many it was given, since when it has none, and
-	// whether it was given all that it may answer.
+	// Guarded by unit.mu: the number of concurrent calls it takes (0: no
+	// limit), has and was ever given, the start of its idle time, and whether
+	// it has received all the calls that it may answer.
 	limit, running, given int
 	idleSince             time.Time
 	spent                 bool
 
 	// probe asks the owner for a probe now; it never blocks.
 	probe func()
-	// born is when the process came to its service; answered is how long after
-	// that the plugin last gave a sign of life, in nanoseconds: the clock of the
-	// machine may be set meanwhile. missed counts probes without one.
+	// born is the start of the service; answered is the time from born to the
+	// last response of the plugin, in nanoseconds, which does not depend on the
+	// wall clock. missed counts the probes without an answer since.
 	born     time.Time
 	answered atomic.Int64
 	missed   atomic.Int32
-	// over tells the owner when the last call has ended after closing.
+	// idle is closed when the last call has ended after close.
 	mu      sync.Mutex
 	calls   map[string]*inFlight
 	runs    map[string]int // calls in flight by run
@@ -46,14 +46,14 @@ type service struct {
 	idle    chan struct{}
 }
 
-// inFlight is a call that the plugin works on. What it asks of its host on
-// behalf of the call is done within this.
+// inFlight is a call that the plugin works on. Its nested requests to the host
+// are bounded by it.
 type inFlight struct {
 	call   dispatch.Call
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	asking sync.WaitGroup // what is asked on behalf of it
+	asking sync.WaitGroup // nested requests
 
 	mu      sync.Mutex
 	asked   int
@@ -62,9 +62,9 @@ type inFlight struct {
 	handles []string
 }
 
-// lostWait is how long a call whose connection broke waits for the process to
-// be seen ending, so that it gets the reason and not the symptom. The sockets
-// of a process close before its end can be seen; on a busy machine long before.
+// lostWait is how long a call whose connection broke waits for the exit of the
+// process, so that it reports the reason and not the symptom. The sockets of a
+// process close before its exit is seen; on a busy machine long before.
 const lostWait = time.Second
 
 func newService(p *process, i *instance, binary string, probe func()) *service {
@@ -76,7 +76,7 @@ func newService(p *process, i *instance, binary string, probe func()) *service {
 	return s
 }
 
-// processEnded ends the calls in flight because the process has ended.
+// processEnded cancels the calls in flight when the process has ended.
 func (s *service) processEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func (s *service) processEnded() {
 	}
 }
 
-// errClosing is a call that came after the process was told to take no more:
-// nothing of it left the host, and another process may take it.
+// errClosing is the error of a call after close: nothing of it left the host,
+// and another process may take it.
 var errClosing = errors.New("the process takes no calls any more")
 
 // invoke makes one call. The error is typed, or errClosing.
@@ -125,37 +125,38 @@ func callContext(c dispatch.Call, id string) wire.CallContext {
 	}
 }
 
-// explain turns an error of the wire into what happened to the plugin.
+// explain converts an error of the wire package into the failure of the plugin.
 func (s *service) explain(ctx context.Context, err error) error {
 	if !wire.Transport(err) {
-		s.alive() // it was the plugin that said so, or the cause of the end
+		s.alive() // the plugin sent the error
 		return err
 	}
 	if errors.Is(err, contract.OfType("runtime/crashed")) {
-		// The connection broke. Mostly that is the first sign of an exit, which
-		// may also have been seen since: then it is what the call is told.
+		// The connection broke. That is usually the first sign of an exit,
+		// which the call should report.
 		s.probe()
 		timer := time.NewTimer(lostWait)
 		defer timer.Stop()
 		select {
 		case <-s.life.Done():
 			return contract.AsError(context.Cause(s.life))
-		case <-ctx.Done(): // the caller, or the process: both are the cause of ctx
+		case <-ctx.Done(): // canceled by the caller or by the exit
 			return ended(ctx)
 		case <-timer.C:
 		}
 	}
 	e := callError(err)
 	if e.Type == "timeout/hard" && s.missed.Load() > 0 {
-		// ERR-009: not the work is slow, the plugin does not respond at all.
-		return contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) did not answer the call, nor a probe", s.name, s.gen)
+		// ERR-009: the plugin does not respond at all.
+		return contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) answered neither the call nor a probe",
+			s.name, s.incarnation)
 	}
 	return e
 }
 
-// watchDeadline has the plugin probed shortly before the deadline of a call
-// that it has not answered, so that a timeout can be told from a plugin that
-// does not respond. It returns what ends the watch.
+// watchDeadline probes the plugin shortly before the deadline of an unanswered
+// call, so that a timeout can be told from a plugin that does not respond. The
+// caller must call the returned function.
 func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) func() {
 	left := time.Until(deadline)
 	if deadline.IsZero() || left <= probeTimeout*5/4 {
@@ -169,16 +170,17 @@ func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) 
 	return func() { timer.Stop() }
 }
 
-// alive notes a sign of life.
+// alive records a response of the plugin.
 func (s *service) alive() { s.answered.Store(int64(time.Since(s.born))) }
 
-// silent is how long the plugin has given no sign of life.
+// silent is the time since the last response of the plugin.
 func (s *service) silent(now time.Time) time.Duration {
 	return now.Sub(s.born) - time.Duration(s.answered.Load())
 }
 
-// enter registers a call and gives its handle.
-func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call) (string, *inFlight, error) {
+// enter registers a call and returns its id.
+func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call,
+) (string, *inFlight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -188,7 +190,7 @@ func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c d
 	id := strconv.FormatUint(s.lastID, 36)
 	own := &inFlight{call: c, ctx: ctx, cancel: cancel}
 	s.calls[id] = own
-	if s.life.Err() != nil { // processEnded may have been here before
+	if s.life.Err() != nil { // processEnded may have run before
 		cancel(context.Cause(s.life))
 	}
 	if c.Run != "" {
@@ -221,7 +223,7 @@ func (s *service) rest() {
 	}
 }
 
-// close takes no more calls; idle is closed when the last one has ended.
+// close rejects further calls; idle is closed when the last one has ended.
 func (s *service) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,14 +233,14 @@ func (s *service) close() {
 	}
 }
 
-// inFlight is how many calls the plugin works on.
+// inFlight is the number of calls in flight.
 func (s *service) inFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls)
 }
 
-// find gives a call in flight.
+// find returns a call in flight.
 func (s *service) find(id string) (*inFlight, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +248,7 @@ func (s *service) find(id string) (*inFlight, bool) {
 	return c, ok
 }
 
-// onlyRun is the run of the calls in flight if they all have the same.
+// onlyRun is the run of the calls in flight if all have the same.
 func (s *service) onlyRun() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +260,7 @@ func (s *service) onlyRun() string {
 	return ""
 }
 
-// forgetRun says whether the process served the run, and forgets it.
+// forgetRun reports whether the process served the run, and forgets it.
 func (s *service) forgetRun(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,27 +8,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Settings is one plugin of the configuration, finished: every value has its
-// default or what the operator wrote.
+// Settings are the settings of one plugin, with all defaults applied.
 type Settings struct {
 	// Name is the label of the plugin block.
 	Name string
 	// Command is the program and its arguments; the program is a path.
 	Command []string
-	// Files are what an interpreter in Command runs. They are part of the
-	// binary as far as its hash is concerned.
+	// Files are interpreted by the program in Command. They are part of the
+	// hash of the binary.
 	Files []string
 
-	// Approved is the hash of the program and its Files that the lock file
-	// approved ([HashProgram]); a program with another one is not run. Empty:
-	// nobody said anything about it.
+	// Approved is the hash of the program and its Files ([HashProgram]) in the
+	// lock file; a program with another hash is not run. Empty: no hash is
+	// approved.
 	Approved string
 
 	// Env is the environment of the process, EnvPass the names of variables
-	// taken over from the host. There are no others.
+	// passed on from the host. The process gets no others.
 	Env     map[string]string
 	EnvPass []string
-	// Workdir is the working directory; empty: a scratch directory of its own.
+	// Workdir is the working directory; empty: a scratch directory of the
+	// instance.
 	Workdir string
 
 	StartTimeout     time.Duration // from start to the end of Describe
@@ -36,31 +36,33 @@ type Settings struct {
 	StopGrace        time.Duration // from the end of the drain to SIGKILL
 	DrainTimeout     time.Duration // for calls in flight
 
-	// MaxInFlight is the most calls at once; 0: what the plugin says. A figure
-	// of the plugin that is lower holds.
+	// MaxInFlight is the number of concurrent calls; 0: the limit of the
+	// plugin. The lower limit of the two applies.
 	MaxInFlight int
 	// Queue is how many calls may wait for a place.
 	Queue int
-	// MaxMessage bounds a message in either direction; 0: the contract's limit.
+	// MaxMessage bounds a message in either direction, in bytes; 0: the limit
+	// of the contract.
 	MaxMessage int
-	// NoMux gives each call a stream of its own, whatever the plugin offers.
+	// NoMux opens one stream per call, even if the plugin supports
+	// multiplexing.
 	NoMux bool
-	// Encoding is "edn" or "json"; empty: as the plugin answers Describe.
+	// Encoding is "edn" or "json"; empty: the one in the description.
 	Encoding string
-	// CallDepth is how many calls may wait for each other through this plugin.
+	// CallDepth is how deep calls may nest through this plugin.
 	CallDepth int
 	LogLevel  string
 
-	// Config is the finished configuration, every secret nil; nil is an empty
-	// map. Secrets is a map from the path of a secret (a vector) to its
-	// text. ConfigFiles are the files that Config names: their content is part
-	// of the configuration as far as its hash is concerned.
+	// Config is the finished configuration with every secret nil; nil is an
+	// empty map. Secrets is a map from the path of a secret (a vector) to its
+	// text. ConfigFiles are the files that Config names; their content is part
+	// of the hash of the configuration.
 	Config      edn.Value
 	Secrets     edn.Value
 	ConfigFiles []string
 
-	// Needs are those that the operator leaves to the plugin, out of those that
-	// it describes; nil: all of them. Isolation grants them.
+	// Needs are the described needs that the operator leaves to the plugin;
+	// nil: all of them. Isolation grants them.
 	Needs     []string
 	Isolation Isolation
 
@@ -69,63 +71,63 @@ type Settings struct {
 	Instances Instances
 	Swap      Swap
 
-	// Described is the description that the registry was made of: a process
-	// that describes itself otherwise is refused. Nil: the first answer holds.
+	// Described is the description in the registry: a process with another
+	// description is rejected. Nil: the first answer is taken.
 	Described edn.Value
 }
 
-// Instances is how many processes a plugin has.
+// Instances is the number of processes of a plugin.
 type Instances struct {
-	// Min processes take calls at all times, and up to Max as long as calls
-	// wait. With Min 0 the first call starts one.
+	// Min processes take calls at all times, and up to Max while calls wait.
+	// With Min 0 the first call starts a process.
 	Min, Max int
-	// Standby processes are ready beside those and take no calls until one of
-	// them ends or is not enough.
+	// Standby is the number of additional processes that are ready and take no
+	// calls until they replace or reinforce the others.
 	Standby int
-	// IdleTTL is how long a process above Min lives without a call; 0: for ever.
+	// IdleTTL is how long a process above Min lives without a call; 0: forever.
 	IdleTTL time.Duration
-	// MaxCalls is how many calls a process answers before another takes its
-	// place; 0: no limit, 1: a process for each call.
+	// MaxCalls is how many calls a process answers before it is replaced; 0: no
+	// limit, 1: one process per call.
 	MaxCalls int
 	Pin      Pin
 }
 
-// Pin says which calls go to the same process as long as it lives.
+// Pin selects the calls that go to the same process as long as it lives.
 type Pin string
 
 // The pins.
 const (
 	PinNone    Pin = "none"
-	PinSession Pin = "session" // those of one session
+	PinSession Pin = "session" // the calls of one session
 )
 
-// SwapMode is how a new edition of a plugin takes over from the old one.
+// SwapMode is how a new edition of a plugin replaces the old one.
 type SwapMode string
 
 // The modes.
 const (
-	// SwapDirect: as soon as it is ready.
+	// SwapDirect replaces it as soon as the new edition is ready.
 	SwapDirect SwapMode = "direct"
-	// SwapShadow: after it has been asked, beside the old edition, calls without
-	// effects. Its answers are judged and thrown away.
+	// SwapShadow first sends the new edition copies of calls without effects.
+	// Its answers are judged and discarded.
 	SwapShadow SwapMode = "shadow"
-	// SwapCanary: after it has answered a share of the calls.
+	// SwapCanary first sends the new edition a share of the calls.
 	SwapCanary SwapMode = "canary"
 )
 
-// Swap is how a new edition of a plugin takes over.
+// Swap configures how a new edition of a plugin replaces the old one.
 type Swap struct {
 	Mode SwapMode
 	// Share of the calls that a trial gets, in (0, 1].
 	Share float64
-	// MinSamples is how many judged answers decide a trial. When Timeout is over
-	// before, those that there are decide; nothing against the new edition means
-	// that it takes over.
+	// MinSamples is the number of judged answers that decides a trial. After
+	// Timeout the answers so far decide; without evidence against it, the new
+	// edition is promoted.
 	MinSamples int
 	Timeout    time.Duration
 }
 
-// RestartPolicy says which exits are followed by a start.
+// RestartPolicy selects the exits that are followed by a restart.
 type RestartPolicy string
 
 // The policies.
@@ -135,14 +137,15 @@ const (
 	Never     RestartPolicy = "never"
 )
 
-// Restart is what happens when a process ends by itself.
+// Restart configures what follows a process that ends by itself.
 type Restart struct {
 	Policy RestartPolicy
-	// Max restarts within Window; one more failure is quarantine.
+	// Max restarts are made within Window; one more failure leads to
+	// quarantine.
 	Max    int
 	Window time.Duration
-	// Backoff doubles with each failure in a row up to MaxBackoff, and differs
-	// by the share Jitter in both directions.
+	// Backoff doubles with each consecutive failure up to MaxBackoff. Each wait
+	// varies by the share Jitter in both directions.
 	Backoff, MaxBackoff time.Duration
 	Jitter              float64
 	// ResetAfter is the time in service after which earlier failures are
@@ -150,18 +153,19 @@ type Restart struct {
 	ResetAfter time.Duration
 }
 
-// Health is how a process is watched.
+// Health configures the probes of a process.
 type Health struct {
-	// Interval lies between two probes, each of which may take Timeout. Misses
-	// in a row mean that the process does not respond.
+	// Interval is the time between two probes, Timeout the limit of each. After
+	// Misses consecutive misses the process counts as unresponsive.
 	Interval, Timeout time.Duration
 	Misses            int
-	// ReadyTimeout is how long a configured plugin may take to say that it is
-	// ready before somebody is told. It is not restarted for it.
+	// ReadyTimeout is how long a configured plugin may take to report ready
+	// before it becomes Degraded. It is not restarted for it.
 	ReadyTimeout time.Duration
 }
 
-// DefaultSettings are those of a block that names nothing but a command.
+// DefaultSettings are the settings of a plugin block with nothing but a
+// command.
 func DefaultSettings(name string, command ...string) Settings {
 	return Settings{
 		Name: name, Command: command,
@@ -178,8 +182,8 @@ func DefaultSettings(name string, command ...string) Settings {
 	}
 }
 
-// Validate reports what would make the supervisor misbehave. The configuration
-// has finer rules and better places to point at.
+// Validate reports settings that would make the supervisor misbehave. The
+// configuration checks more rules and gives positions.
 func (s Settings) Validate() error {
 	var all []error
 	wrong := func(bad bool, format string, args ...any) {
@@ -203,7 +207,8 @@ func (s Settings) Validate() error {
 	wrong(s.Restart.MaxBackoff < s.Restart.Backoff, "restart max_backoff is less than backoff")
 	wrong(s.MaxInFlight < 0 || s.Queue < 0, "max_in_flight and queue must not be negative")
 	wrong(s.CallDepth < 1, "call_depth must be at least 1")
-	wrong(s.Instances.Min < 0 || s.Instances.Standby < 0 || s.Instances.MaxCalls < 0 || s.Instances.IdleTTL < 0, "the figures of instances must not be negative")
+	wrong(s.Instances.Min < 0 || s.Instances.Standby < 0 || s.Instances.MaxCalls < 0 || s.Instances.IdleTTL < 0,
+		"the figures of instances must not be negative")
 	wrong(s.Instances.Max < 1 || s.Instances.Max < s.Instances.Min, "instances max must be at least 1 and at least min")
 	wrong(s.Instances.Pin != PinNone && s.Instances.Pin != PinSession, "unknown pin %q", s.Instances.Pin)
 	switch s.Swap.Mode {

@@ -8,19 +8,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// State is where an instance stands.
+// State is the state of an instance.
 type State string
 
 // The states of an instance.
 const (
-	Stopped     State = "stopped"     // no process, none wanted
+	Stopped     State = "stopped"     // no process, no start planned
 	Starting    State = "starting"    // a process is being started and described
-	Configuring State = "configuring" // it has not said yet that it is ready
+	Configuring State = "configuring" // not reported ready yet
 	Ready       State = "ready"       // it takes calls
-	Degraded    State = "degraded"    // it lives, with a problem; it may or may not take calls
-	Draining    State = "draining"    // it takes no calls any more and is on its way out
-	Backoff     State = "backoff"     // no process, the next one comes by itself
-	Quarantined State = "quarantined" // no process, the next one comes with an operator
+	Degraded    State = "degraded"    // running with a problem; it may or may not take calls
+	Draining    State = "draining"    // takes no more calls and is being stopped
+	Backoff     State = "backoff"     // no process; restarts after a delay
+	Quarantined State = "quarantined" // no process; only an operator starts it
 )
 
 // live reports whether a configured process may exist in the state.
@@ -28,25 +28,25 @@ func (s State) live() bool {
 	return s == Configuring || s == Ready || s == Degraded
 }
 
-// Cause is why a state was left for another.
+// Cause is the reason of a transition.
 type Cause string
 
 // The causes.
 const (
-	CauseStart        Cause = "start"         // somebody wants it to run
-	CauseStarted      Cause = "started"       // the handshake is done, it is described
-	CauseReady        Cause = "ready"         // it says that it is ready
-	CauseReadyTimeout Cause = "ready-timeout" // it did not say so in time
-	CauseDegraded     Cause = "degraded"      // it says that it has a problem
-	CauseNotReady     Cause = "not-ready"     // it says that it must not be called
-	CauseCrashed      Cause = "crashed"       // the process ended and should not have
+	CauseStart        Cause = "start"         // first start
+	CauseStarted      Cause = "started"       // handshake and description succeeded
+	CauseReady        Cause = "ready"         // reported ready
+	CauseReadyTimeout Cause = "ready-timeout" // did not report ready in time
+	CauseDegraded     Cause = "degraded"      // reported a problem
+	CauseNotReady     Cause = "not-ready"     // reported that it must not be called
+	CauseCrashed      Cause = "crashed"       // the process ended unexpectedly
 	CauseExited       Cause = "exited"        // the process ended with status 0
-	CauseUnresponsive Cause = "unresponsive"  // it lives and does not answer
-	CauseStartFailed  Cause = "start-failed"  // no usable process came of the start
-	CauseConfig       Cause = "config"        // it refuses its configuration: permanent
-	CauseProtocol     Cause = "protocol"      // it does not speak the protocol: permanent
-	CauseIntegrity    Cause = "integrity"     // it is not the program that it was: permanent
-	CauseMissing      Cause = "missing"       // the program cannot be executed: permanent
+	CauseUnresponsive Cause = "unresponsive"  // the process runs but does not answer
+	CauseStartFailed  Cause = "start-failed"  // the start failed
+	CauseConfig       Cause = "config"        // rejects its configuration; permanent
+	CauseProtocol     Cause = "protocol"      // violates the protocol; permanent
+	CauseIntegrity    Cause = "integrity"     // not the approved or described program; permanent
+	CauseMissing      Cause = "missing"       // the program cannot be executed; permanent
 	CauseCrashLoop    Cause = "crash-loop"    // more failures than the policy allows
 	CauseBackoffOver  Cause = "backoff-over"
 	CauseStop         Cause = "stop"
@@ -54,63 +54,63 @@ const (
 	CauseRestart      Cause = "restart"
 	CauseRelease      Cause = "release"
 	CauseQuarantine   Cause = "quarantine"
-	CauseIsolation    Cause = "isolation" // it needs what its isolation does not grant
+	CauseIsolation    Cause = "isolation" // the isolation does not permit the start
 )
 
-// Causes for which an edition of a plugin takes the place of another.
+// Causes of the replacement of an edition.
 const (
-	CauseSwap    Cause = "swap"    // an operator wants it
-	CauseReload  Cause = "reload"  // the configuration is another
-	CauseHealth  Cause = "health"  // the old one is not well
-	CauseQuality Cause = "quality" // its answers are not good
+	CauseSwap    Cause = "swap"    // requested by an operator
+	CauseReload  Cause = "reload"  // the configuration changed
+	CauseHealth  Cause = "health"  // the old edition is unhealthy
+	CauseQuality Cause = "quality" // the answers of the old edition are bad
 )
 
-// Causes for which a pool grows, shrinks and renews itself.
+// Causes of a change of the pool.
 const (
 	CauseLoad    Cause = "load"    // calls wait
-	CauseIdle    Cause = "idle"    // no calls came
-	CauseRecycle Cause = "recycle" // the process has answered its share of calls
-	CauseStandby Cause = "standby" // a warm process is to be there
-	CauseShrink  Cause = "shrink"  // the configuration wants fewer
-	CauseRemove  Cause = "remove"  // the configuration does not name the plugin any more
-	CauseAbandon Cause = "abandon" // the change that it was started for is not made
-	CauseTrial   Cause = "trial"   // it was tried and found worse than the old one
+	CauseIdle    Cause = "idle"    // no calls for IdleTTL
+	CauseRecycle Cause = "recycle" // the process has answered MaxCalls
+	CauseStandby Cause = "standby" // a standby is configured
+	CauseShrink  Cause = "shrink"  // the configuration has fewer processes
+	CauseRemove  Cause = "remove"  // the plugin was removed from the configuration
+	CauseAbandon Cause = "abandon" // its change was rolled back
+	CauseTrial   Cause = "trial"   // it failed its trial
 )
 
-// Role is what a process is there for.
+// Role is the purpose of a process.
 type Role string
 
 // The roles.
 const (
-	Working Role = "working" // it takes calls
-	Standby Role = "standby" // it is ready to take over
-	Staged  Role = "staged"  // it belongs to an edition that does not take calls yet
-	Trial   Role = "trial"   // it belongs to an edition that is being tried
-	Leaving Role = "leaving" // it ends what it works on and goes
+	Working Role = "working" // takes calls
+	Standby Role = "standby" // ready to take over
+	Staged  Role = "staged"  // its edition takes no calls yet
+	Trial   Role = "trial"   // its edition is on trial
+	Leaving Role = "leaving" // finishes its calls and stops
 )
 
-// Transition is one change of state. One crash is one transition, however many
-// calls it cut.
+// Transition is one change of state. A crash is one transition, however many
+// calls it cuts.
 type Transition struct {
 	Plugin   string
 	Instance int
-	// Edition counts the programs and configurations that the plugin has had,
-	// Generation its processes over all editions and instances.
+	// Edition numbers the editions of the plugin. Generation is the incarnation
+	// number: it numbers the processes over all editions and instances.
 	Edition    int
 	Generation int
 	From, To   State
 	Cause      Cause
 	At         time.Time
 	PID        int
-	// Callable says whether the instance takes calls after the transition.
+	// Callable reports whether the instance takes calls after the transition.
 	Callable bool
 	// Err explains a failure; nil if nothing is wrong.
 	Err *contract.Error
-	// Report is what is known of a process that ended, nil otherwise.
+	// Report describes the process that ended, nil otherwise.
 	Report *launch.Report
-	// Calls is how many calls in flight the end of the process cut.
+	// Calls is the number of calls in flight that the exit cut.
 	Calls int
-	// Delay is how long a Backoff lasts.
+	// Delay is the duration of a Backoff.
 	Delay time.Duration
 }
 
@@ -120,20 +120,20 @@ type Line struct {
 	Instance   int
 	Generation int
 	PID        int
-	// Run is the run that the line belongs to, if that is known.
+	// Run is the run of the line, if known.
 	Run    string
 	At     time.Time
 	Level  string // trace, debug, info, warn or error
 	Stream launch.Stream
-	// Stray marks what was printed and not logged.
+	// Stray marks output that was printed instead of logged.
 	Stray   bool
 	Message string
 	Fields  map[string]any
 
-	size int // bytes that the plugin wrote
+	size int // bytes written by the plugin
 }
 
-// Statement is what a process said about single capabilities.
+// Statement is the health of single capabilities as reported by a process.
 type Statement struct {
 	Plugin       string
 	Generation   int
@@ -141,13 +141,13 @@ type Statement struct {
 	Capabilities []wire.CapabilityHealth
 }
 
-// Sink is told what happens to plugins. Its methods are called from the
+// Sink receives the events of plugins. Its methods are called from the
 // goroutines that own instances and read output, in order per instance, and
-// must be quick.
+// must return quickly.
 type Sink interface {
 	Transition(Transition)
-	// Health is told what a process of the edition that takes calls says of
-	// single capabilities, each time that it says something.
+	// Health receives each report of a process of the current edition about
+	// single capabilities.
 	Health(Statement)
 	Log(Line)
 }
@@ -164,29 +164,30 @@ type Status struct {
 	Since      time.Time
 	Callable   bool
 	PID        int
-	// Err is why it is not ready, nil if it is.
+	// Err is why the instance is not ready, nil if it is.
 	Err *contract.Error
-	// Health is the last thing that the plugin said about itself.
+	// Health is the last health report of the plugin.
 	Health wire.Health
-	// told is what it said of single capabilities, by their advertised names.
-	told map[string]wire.CapabilityHealth
-	// Restarts counts those within the window of the policy.
+	// capHealth is the health of single capabilities by advertised id.
+	capHealth map[string]wire.CapabilityHealth
+	// Restarts counts the restarts within the window of the policy.
 	Restarts int
-	// Misses counts probes without an answer in a row.
+	// Misses counts consecutive missed probes.
 	Misses int
 	// NextStart is when a Backoff ends.
 	NextStart time.Time
-	// InFlight and Served count the calls of the process that runs now.
+	// InFlight and Served count the calls of the current process.
 	InFlight, Served int
-	// Queued is how many calls wait for a place in any process of the plugin:
-	// the same in each of its rows.
+	// Queued is the number of calls that wait for a place in any process of the
+	// plugin: the same in each of its rows.
 	Queued int
-	// Version, Binary and Features are those of the described program; empty
-	// before the first Describe.
+	// Name, Version, Binary and Features are from the description; empty before
+	// the first Describe.
 	Name, Version, Binary string
 	Features              []string
 	Command               []string
-	// Confinement is what holds for the process; nil before the first Describe.
+	// Confinement is what is enforced for the process; nil before the first
+	// Describe.
 	Confinement *Confinement
 }
 
@@ -202,12 +203,12 @@ func (s Status) respawning() bool {
 }
 
 // comesBack is respawning for a plugin that takes no calls now. Its process may
-// have ended a moment ago, before it is known what follows: whoever asks then
-// has to wait for that moment at least.
+// have ended a moment ago, before the next state is known: then the caller
+// should wait too.
 func (s Status) comesBack() bool { return s.Callable || s.respawning() }
 
-// enforcement is what the answers of the process say of what holds it: only
-// that its network is held to ports alone (FX-005).
+// enforcement is the enforcement that answers of the process report: only that
+// its network is restricted by port (FX-005).
 func (s Status) enforcement() string {
 	if c := s.Confinement; c != nil && c.Enforcement == enforcedPorts {
 		return c.Enforcement

@@ -8,20 +8,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// killWait is what the last rung of the ladder may take.
+// killWait is the limit of the last stop step.
 const killWait = 500 * time.Millisecond
 
-// stopping is what the ladder of one process needs.
+// stopping is the input of stop.
 type stopping struct {
 	settings Settings
 	reason   Cause
-	drain    bool // calls in flight may end by themselves
+	drain    bool // wait for calls in flight
 }
 
-// stop takes a process down: no new calls, time for those in flight, then the
-// rungs of the ladder, each more emphatic. It returns when the process is gone,
-// or was killed and is still there after killWait. A second caller of ctx's
-// cancel function goes straight to SIGKILL.
+// stop ends a process: it accepts no new calls, waits for those in flight, and
+// runs stop steps of increasing force. It returns when the process has ended,
+// or killWait after SIGKILL. Canceling ctx skips to SIGKILL.
 func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 	grace := how.settings.StopGrace
 	begin := time.Now()
@@ -29,20 +28,20 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 		begin = time.Now() // a plugin that responds gets the whole grace
 	}
 	s.cut(how.reason)
-	// A quarter of what is left for each of the first rungs, so that a plugin
-	// which is deaf to all of them still gets SIGTERM with time to spare.
-	rung := max(0, grace-time.Since(begin)) / 4
+	// Each of the first steps gets a quarter of the rest, so that a plugin that
+	// ignores all of them still has time after SIGTERM.
+	stepLimit := max(0, grace-time.Since(begin)) / 4
 	steps := []launch.Step{
-		{Name: "drain", Limit: rung, Do: func(ctx context.Context) error {
+		{Name: "drain", Limit: stepLimit, Do: func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
 			_, err := s.wire.Drain(ctx, deadline, string(how.reason))
 			return err
 		}},
-		{Name: "close-stdin", Limit: rung, Await: true, Do: func(context.Context) error {
+		{Name: "close-stdin", Limit: stepLimit, Await: true, Do: func(context.Context) error {
 			return s.runner.Process().CloseStdin()
 		}},
-		{Name: "shutdown", Limit: rung, Await: true, Do: s.shutdown},
-		{Name: "terminate", Limit: rung, Await: true, Do: func(context.Context) error {
+		{Name: "shutdown", Limit: stepLimit, Await: true, Do: s.shutdown},
+		{Name: "terminate", Limit: stepLimit, Await: true, Do: func(context.Context) error {
 			return s.runner.Terminate()
 		}},
 		{Name: "kill", Limit: killWait, Await: true, Last: true, Do: s.runner.Kill},
@@ -50,9 +49,8 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 	return launch.Stop(ctx, s.done(), steps)
 }
 
-// awaitIdle waits until the calls in flight have ended, at most DrainTimeout,
-// and no longer than the plugin answers probes. It reports whether the plugin
-// still responds.
+// awaitIdle waits for the calls in flight, at most DrainTimeout and only while
+// the plugin answers probes. It reports whether the plugin responds.
 func (s *service) awaitIdle(ctx context.Context, settings Settings) bool {
 	if s.inFlight() == 0 {
 		return true
@@ -83,15 +81,17 @@ func (s *service) awaitIdle(ctx context.Context, settings Settings) bool {
 	return true
 }
 
-// cut ends the calls that are still in flight.
+// cut fails the calls in flight.
 func (s *service) cut(reason Cause) {
 	n := s.inFlight()
 	if n == 0 {
 		return
 	}
-	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) was stopped (%s) before it answered", s.name, s.gen, reason)
+	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) was stopped (%s) before it answered", s.name,
+		s.incarnation, reason)
 	if reason == CauseUnresponsive {
-		e = contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) does not answer probes and is being replaced", s.name, s.gen)
+		e = contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) does not answer probes and is being replaced",
+			s.name, s.incarnation)
 	}
 	s.end(e)
 }

@@ -19,33 +19,32 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// endRunWait is how long a plugin may take to hear that a run is over.
+// endRunWait bounds the notification of plugins about the end of a run.
 const endRunWait = 2 * time.Second
 
-// Options are what a Supervisor works with.
+// Options configure a Supervisor.
 type Options struct {
-	// DataDir holds the logs of the plugins below plugins/<name>, and below
-	// work/<host> the scratch directories that go with this host; several hosts
-	// may share it. Empty: no logs are kept, and the scratch directories go with
-	// the runtime directory.
+	// DataDir holds the logs of the plugins in plugins/<name> and the scratch
+	// directories of this host in work/<host>; several hosts may share it.
+	// Empty: no logs are written, and the scratch directories are in the
+	// runtime directory.
 	DataDir string
 	// Runtime is the private directory for sockets; required.
 	Runtime *launch.RuntimeDir
-	// Reaper kills what is left when this process dies; nil: nobody does.
+	// Reaper kills the plugin processes when this process dies; nil: none does.
 	Reaper *launch.Reaper
-	// Describer remembers what programs are; nil: one without a file cache.
+	// Describer caches descriptions; nil: one without a file cache.
 	Describer *Describer
-	// Host is how this program introduces itself.
+	// Host is the information about this program that plugins receive.
 	Host wire.HostInfo
-	// Sink is told what happens; nil: nobody is.
+	// Sink receives the events of plugins; nil: none does.
 	Sink Sink
-	// Clock and Random (in [0, 1)) decide about restarts; nil: those of the
-	// machine.
+	// Clock and Random (in [0, 1)) are used for restarts; nil: the system's.
 	Clock  Clock
 	Random func() float64
 }
 
-// shared is what all plugins of a supervisor have in common.
+// shared is common to all plugins of a supervisor.
 type shared struct {
 	runtime   *launch.RuntimeDir
 	reaper    *launch.Reaper
@@ -58,7 +57,7 @@ type shared struct {
 	work      string // scratch directories of the plugins
 }
 
-// Supervisor keeps the processes of plugins alive and reachable.
+// Supervisor starts, watches and stops the processes of plugins.
 type Supervisor struct {
 	shared  *shared
 	dataDir string
@@ -68,24 +67,32 @@ type Supervisor struct {
 
 	mu      sync.Mutex
 	units   map[string]*unit
-	leaving map[string]*unit // that the configuration does not name any more
+	leaving map[string]*unit // removed from the configuration
 	closed  bool
-	later   sync.WaitGroup // what follows a change
+	later   sync.WaitGroup // background work after a change
 	life    context.Context
 	end     context.CancelFunc
 }
 
-// New makes a supervisor without plugins.
+// New returns a supervisor without plugins.
 func New(o Options) (*Supervisor, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("supervise plugins: no runtime directory")
 	}
-	h := &shared{runtime: o.Runtime, reaper: o.Reaper, describer: o.Describer, info: o.Host, sink: o.Sink, clock: o.Clock, random: o.Random}
+	h := &shared{
+		runtime:   o.Runtime,
+		reaper:    o.Reaper,
+		describer: o.Describer,
+		info:      o.Host,
+		sink:      o.Sink,
+		clock:     o.Clock,
+		random:    o.Random,
+	}
 	if h.describer == nil {
 		h.describer = NewDescriber("", o.Runtime, o.Reaper, o.Host)
 	}
 	if h.sink == nil {
-		h.sink = nobody{}
+		h.sink = discardSink{}
 	}
 	if h.clock == nil {
 		h.clock = SystemClock{}
@@ -93,7 +100,13 @@ func New(o Options) (*Supervisor, error) {
 	if h.random == nil {
 		h.random = rand.Float64
 	}
-	s := &Supervisor{shared: h, dataDir: o.DataDir, changing: make(chan struct{}, 1), units: map[string]*unit{}, leaving: map[string]*unit{}}
+	s := &Supervisor{
+		shared:   h,
+		dataDir:  o.DataDir,
+		changing: make(chan struct{}, 1),
+		units:    map[string]*unit{},
+		leaving:  map[string]*unit{},
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	h.work = filepath.Join(o.Runtime.Path(), "work")
 	if o.DataDir != "" {
@@ -106,17 +119,17 @@ func New(o Options) (*Supervisor, error) {
 	return s, nil
 }
 
-type nobody struct{}
+type discardSink struct{}
 
-func (nobody) Transition(Transition) {}
-func (nobody) Health(Statement)      {}
-func (nobody) Log(Line)              {}
+func (discardSink) Transition(Transition) {}
+func (discardSink) Health(Statement)      {}
+func (discardSink) Log(Line)              {}
 
-// AnswerCalls sets who answers what plugins ask of their host. Before it is
-// called they get runtime/not-ready.
+// AnswerCalls sets the handler of the calls that plugins make to their host.
+// Before, they get runtime/not-ready.
 func (s *Supervisor) AnswerCalls(calls HostCalls) { s.shared.calls.Store(&calls) }
 
-// Start adds plugins and starts them side by side. It does not wait for them;
+// Start adds plugins and starts them in parallel. It does not wait for them;
 // [Supervisor.Await] does.
 func (s *Supervisor) Start(plugins ...Settings) error {
 	s.mu.Lock()
@@ -150,24 +163,26 @@ func (s *Supervisor) Start(plugins ...Settings) error {
 	return nil
 }
 
-// newUnit makes a plugin without editions.
+// newUnit creates a plugin without editions.
 func (s *Supervisor) newUnit(name string) (*unit, error) {
 	u := newUnit(s.shared, name)
 	if s.dataDir != "" {
 		var err error
-		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, name), launch.LogFileSize, launch.LogFileCount); err != nil {
+		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, name), launch.LogFileSize,
+			launch.LogFileCount); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", name, err)
 		}
 	}
 	return u, nil
 }
 
-// LogPath is the newest log file of a plugin; an older one has ".1" behind it.
+// LogPath is the newest log file of a plugin; the older ones have the suffix
+// ".1" and higher.
 func LogPath(dataDir, plugin string) string {
 	return filepath.Join(dataDir, "plugins", plugin, "log", "plugin.log")
 }
 
-// unit gives a plugin by name.
+// unit returns a plugin by name.
 func (s *Supervisor) unit(name string) (*unit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,15 +196,15 @@ func (s *Supervisor) unit(name string) (*unit, error) {
 	return nil, e
 }
 
-// all are the plugins, also those on their way out.
+// all returns the plugins, including those that are being removed.
 func (s *Supervisor) all() []*unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append(slices.Collect(maps.Values(s.units)), slices.Collect(maps.Values(s.leaving))...)
 }
 
-// Await returns when the plugin takes calls, or with the reason why it does not
-// and will not by itself.
+// Await returns nil when the plugin takes calls. It returns an error if the
+// plugin will not take calls by itself.
 func (s *Supervisor) Await(ctx context.Context, plugin string) error {
 	u, err := s.unit(plugin)
 	if err != nil {
@@ -198,8 +213,8 @@ func (s *Supervisor) Await(ctx context.Context, plugin string) error {
 	return u.await(ctx)
 }
 
-// Status is a snapshot of every process slot, in the order of plugins, editions
-// and instances.
+// Status returns a snapshot of every process slot, ordered by plugin, edition
+// and instance.
 func (s *Supervisor) Status() []Status {
 	var all []Status
 	for _, u := range s.all() {
@@ -212,12 +227,14 @@ func (s *Supervisor) Status() []Status {
 		u.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b Status) int {
-		return cmp.Or(strings.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Edition, b.Edition), cmp.Compare(a.Instance, b.Instance))
+		return cmp.Or(strings.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Edition, b.Edition),
+			cmp.Compare(a.Instance, b.Instance))
 	})
 	return all
 }
 
-// Described is what the plugin said that it is, as soon as it has.
+// Described returns the description of the current edition; false before the
+// first Describe.
 func (s *Supervisor) Described(plugin string) (Described, bool) {
 	u, err := s.unit(plugin)
 	if err != nil {
@@ -232,25 +249,25 @@ func (s *Supervisor) Described(plugin string) (Described, bool) {
 	return Described{}, false
 }
 
-// Restart stops the processes of a plugin in order and starts new ones; a
+// Restart stops the processes of a plugin gracefully and starts new ones; a
 // quarantine ends. Like Drain, Release and Quarantine it returns when that has
 // begun, and must not be called from a Sink.
-func (s *Supervisor) Restart(plugin string) error { return s.tell(plugin, evRestart{}, false) }
+func (s *Supervisor) Restart(plugin string) error { return s.deliver(plugin, evRestart{}, false) }
 
-// Drain stops the processes of a plugin in order and starts none.
-func (s *Supervisor) Drain(plugin string) error { return s.tell(plugin, evStop{}, true) }
+// Drain stops the processes of a plugin gracefully and starts none.
+func (s *Supervisor) Drain(plugin string) error { return s.deliver(plugin, evStop{}, true) }
 
 // Release starts a plugin that is quarantined or was stopped.
-func (s *Supervisor) Release(plugin string) error { return s.tell(plugin, evRelease{}, false) }
+func (s *Supervisor) Release(plugin string) error { return s.deliver(plugin, evRelease{}, false) }
 
 // Quarantine takes a plugin out of service until an operator releases it.
 func (s *Supervisor) Quarantine(plugin, reason string) error {
-	return s.tell(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)}, true)
+	return s.deliver(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)}, true)
 }
 
-// tell hands an event to all processes of a plugin. held plugins start no
-// process by themselves.
-func (s *Supervisor) tell(plugin string, event any, held bool) error {
+// deliver sends an event to all processes of a plugin. A held plugin starts no
+// process by itself.
+func (s *Supervisor) deliver(plugin string, event any, held bool) error {
 	u, err := s.unit(plugin)
 	if err != nil {
 		return err
@@ -259,8 +276,8 @@ func (s *Supervisor) tell(plugin string, event any, held bool) error {
 	return nil
 }
 
-// EndRun tells the plugins that served the run that it is over. It waits for
-// them, a little.
+// EndRun notifies the plugins that served the run of its end. It waits for them
+// at most endRunWait.
 func (s *Supervisor) EndRun(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, endRunWait)
 	defer cancel()
@@ -279,8 +296,8 @@ func (s *Supervisor) EndRun(ctx context.Context, run string) {
 	told.Wait()
 }
 
-// Close stops all plugins side by side, each by its ladder, and returns when no
-// process is left. When ctx ends, those that are left are killed.
+// Close stops all plugins in parallel, each by its stop steps, and returns when
+// no process is left. When ctx ends, the remaining processes are killed.
 func (s *Supervisor) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closed

@@ -17,8 +17,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Whenever a process is killed, also in the middle of its start: every call
-// ends with an answer or a typed error, and the plugin is back in the end.
+// Whenever a process is killed, also during its start: every call ends with an
+// answer or a typed error, and the plugin is ready in the end.
 func TestRandomKills(t *testing.T) {
 	s := as("good")
 	s.Restart.Max, s.Restart.Backoff, s.Restart.MaxBackoff = 1000, 0, 0
@@ -51,7 +51,7 @@ func TestRandomKills(t *testing.T) {
 		})
 	}
 	for range 25 {
-		// Each process lives to answer something, however slow the machine is.
+		// Each process answers at least one call, also on a slow machine.
 		before := answered.Load()
 		require.Eventually(t, func() bool { return answered.Load() > before }, 20*time.Second, time.Millisecond)
 		waitFor(over, time.Duration(dice.IntN(30))*time.Millisecond)

@@ -23,8 +23,7 @@ import (
 
 const lived = "stopped>starting(start) starting>configuring(started) configuring>ready(ready)"
 
-// SUP-002: a plugin that behaves goes through its states, each change with a
-// cause.
+// SUP-002: a sound plugin passes through its states, each change with a cause.
 func TestPluginLives(t *testing.T) {
 	b := run(t, as("good")).ready()
 	assert.Equal(t, `{:text "hello"}`, b.mustAsk(`{:text "hello"}`).String())
@@ -39,7 +38,7 @@ func TestPluginLives(t *testing.T) {
 	assert.Equal(t, 1, last.Generation)
 }
 
-// WIRE-002: what Configure hands over.
+// WIRE-002: the content of Configure.
 func TestPluginSetup(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -55,7 +54,7 @@ func TestPluginSetup(t *testing.T) {
 	info, err := os.Stat(root)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	// A directory of this instance alone: what a crash left there goes.
+	// The directory of the instance: files of a crashed process are removed.
 	require.NoError(t, os.WriteFile(filepath.Join(root, "litter"), nil, 0o600))
 	_, err = b.ask(context.Background(), `{:do "kill"}`)
 	require.Error(t, err)
@@ -71,8 +70,8 @@ func TestPluginSetup(t *testing.T) {
 	assert.Equal(t, s.Workdir, dir)
 }
 
-// SUP-005: whatever ends a process, the next one works. Each way of dying has
-// its own row, because each was a defect of some host.
+// SUP-005: after any kind of exit the next process works. Each kind has its own
+// row, because each was a defect of some host.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -117,8 +116,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A plugin that lives but whose connection is lost is replaced, because it
-// misses its probes; calls that cannot be sent were never started.
+// A plugin whose process runs but whose connection is lost is replaced, because
+// it misses its probes; calls that cannot be sent were never started.
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
 	s := as("good")
@@ -136,7 +135,7 @@ func TestConnectionLost(t *testing.T) {
 }
 
 // SUP-005; plugins.md section 8: a crash loop ends in quarantine with its
-// reason, the host stays healthy, and an operator brings the plugin back.
+// reason, the host stays healthy, and an operator restarts the plugin.
 func TestCrashLoop(t *testing.T) {
 	s := as("exit-3")
 	s.Restart.Max = 3
@@ -168,7 +167,7 @@ func TestCrashLoop(t *testing.T) {
 	assert.Equal(t, 5, again.Generation)
 }
 
-// SUP-005: what cannot get better by waiting is not tried again.
+// SUP-005: permanent failures are not retried.
 func TestConfigureFailures(t *testing.T) {
 	t.Parallel()
 	for mood, row := range map[string]struct {
@@ -178,7 +177,7 @@ func TestConfigureFailures(t *testing.T) {
 		says  string
 	}{
 		"findings":      {Quarantined, CauseConfig, "config/plugin-schema", "[:depth]: is too deep"},
-		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "Configure says otherwise than Describe"},
+		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "the answer of Configure differs from the description"},
 		"die":           {Backoff, CauseStartFailed, "runtime/start-failed", "cannot go on"},
 		"hang":          {Backoff, CauseStartFailed, "runtime/start-failed", "did not accept its configuration within"},
 		"hang-describe": {Backoff, CauseStartFailed, "runtime/start-failed", "did not describe itself within"},
@@ -201,11 +200,11 @@ func TestConfigureFailures(t *testing.T) {
 	}
 }
 
-// SUP-005: what a plugin finds wrong in a file that is being replaced may be
-// right a moment later.
+// SUP-005: a configuration error caused by a file that is being replaced is
+// retried.
 func TestConfigureWhileAFileIsReplaced(t *testing.T) {
 	s := as("good")
-	s.Isolation.Level = confine.None // the plugin itself is who replaces it
+	s.Isolation.Level = confine.None // the plugin itself replaces the file
 	file := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
 	s.Config = edn.MustMap(edn.K("mood"), edn.Text("replaced"), edn.K("file"), edn.Text(file))
@@ -216,7 +215,7 @@ func TestConfigureWhileAFileIsReplaced(t *testing.T) {
 	assert.Equal(t, "config/plugin-schema", got.Err.Type)
 }
 
-// SUP-003: three signals, kept apart.
+// SUP-003: alive, responsive and ready are kept apart.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	t.Run("not ready leaves it alone", func(t *testing.T) {
@@ -243,7 +242,7 @@ func TestHealth(t *testing.T) {
 		b := run(t, s)
 		never := b.to(t, Degraded, 1)
 		assert.Equal(t, CauseNotReady, never.Cause)
-		assert.ErrorIs(t, b.Await(context.Background(), s.Name), contract.OfType("runtime/not-ready"), "nobody waits for what it said itself")
+		assert.ErrorIs(t, b.Await(context.Background(), s.Name), contract.OfType("runtime/not-ready"), "Await does not wait for a reported state")
 	})
 	t.Run("ready late", func(t *testing.T) {
 		s := as("good")
@@ -275,7 +274,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// ERR-004: fifty calls that one crash cuts are one diagnostic with a count, and
+// ERR-004: a crash that cuts fifty calls is one diagnostic with a count, and
 // one error for all of them.
 func TestOneDiagnosticForManyCalls(t *testing.T) {
 	s := as("good")
@@ -307,9 +306,9 @@ func TestOneDiagnosticForManyCalls(t *testing.T) {
 	}
 }
 
-// ATT-007: the callers of a killed plugin know it within 10 ms of the exit, and
-// what they ask next says that it comes back. On a busy machine a goroutine may
-// wait longer than that for its turn: the best of several counts.
+// ATT-007: the callers of a killed plugin get their error within 10 ms of the
+// exit, and the state then reports a restart. On a busy machine a goroutine may
+// be delayed longer: the best of several runs counts.
 func TestCrashReachesCallersFast(t *testing.T) {
 	const most = 15
 	s := as("good")
@@ -342,8 +341,7 @@ func TestCrashReachesCallersFast(t *testing.T) {
 	assert.Less(t, slices.Min(took), 10*time.Millisecond)
 }
 
-// SUP-004: a plugin that is drained finishes what it works on and takes nothing
-// new.
+// SUP-004: a plugin that is drained finishes its calls and takes no new ones.
 func TestDrain(t *testing.T) {
 	s := as("good")
 	b := run(t, s).ready()
@@ -356,7 +354,7 @@ func TestDrain(t *testing.T) {
 	b.to(t, Draining, 1)
 	_, err := b.ask(context.Background(), `{}`)
 	assert.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
-	assert.ErrorIs(t, b.client.Await(context.Background(), "t/echo"), contract.OfType("runtime/not-ready"), "nobody waits for what was stopped")
+	assert.ErrorIs(t, b.client.Await(context.Background(), "t/echo"), contract.OfType("runtime/not-ready"), "Await does not wait for a stopped plugin")
 	select {
 	case err := <-hung:
 		require.Fail(t, "the call was cut", err)
@@ -369,7 +367,7 @@ func TestDrain(t *testing.T) {
 	b.to(t, Ready, 2)
 	b.mustAsk(`{}`)
 
-	// Who is quicker than the drain is not forgotten.
+	// A release during the drain takes effect after it.
 	ctx, cancel = context.WithCancel(context.Background())
 	go func() { _, err := b.ask(ctx, `{:do "hang"}`); hung <- err }()
 	b.inFlight(1)
@@ -381,7 +379,7 @@ func TestDrain(t *testing.T) {
 	b.to(t, Ready, 3)
 }
 
-// SUP-004: calls that outlast the drain are cut, and told by whom.
+// SUP-004: calls that outlast the drain are cut, with the reason.
 func TestDrainTimeout(t *testing.T) {
 	s := as("good")
 	s.DrainTimeout = 100 * time.Millisecond
@@ -399,7 +397,7 @@ func TestDrainTimeout(t *testing.T) {
 	assert.Equal(t, lived+" ready>draining(restart) draining>starting(restart) starting>configuring(started) configuring>ready(ready)", b.steps())
 }
 
-// A host in a hurry: when its own time is up it kills what is left.
+// When the context of Close ends, the remaining processes are killed.
 func TestCloseInAHurry(t *testing.T) {
 	s := as("good")
 	s.StopGrace, s.DrainTimeout = time.Minute, time.Minute
@@ -449,8 +447,8 @@ func TestOperatorActions(t *testing.T) {
 	assert.Error(t, b.Start(as("good")))
 }
 
-// SUP-009 and ISO-005: lines carry who, which and when; what was logged keeps
-// its level; a secret is nowhere.
+// SUP-009 and ISO-005: lines have their source and time; logged lines keep
+// their level; no line contains a secret.
 func TestLogs(t *testing.T) {
 	s := as("good")
 	s.Config = edn.MustRead(`{:mood "print-secret" :key nil}`)
@@ -478,7 +476,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// WIRE-002: plugins that served a run hear that it is over, the others do not.
+// WIRE-002: plugins that served a run are notified of its end, the others are
+// not.
 func TestEndRun(t *testing.T) {
 	idle := as("good")
 	idle.Name = "idle"

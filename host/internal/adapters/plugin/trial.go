@@ -11,22 +11,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// trial is an edition that is tried beside the current one. As a canary it
-// answers a share of the calls; as a shadow it is asked a share of the calls
-// that have no effects, and its answers are thrown away. Either way the gates
-// judge both editions, and the figures decide (SUP-006).
+// trial is the test of an edition beside the current one. A canary answers a
+// share of the calls; a shadow receives copies of a share of the calls without
+// effects, and its answers are discarded. In both cases the gates judge both
+// editions, and the pass rates decide (SUP-006).
 type trial struct {
 	edition *edition
 	cause   Cause
 	swap    Swap
 
-	// With the lock of the unit.
-	calls    int // that could have gone to it
+	// Guarded by unit.mu.
+	calls    int // that could have used it
 	old, new tally
-	err      *contract.Error // why it failed
+	err      *contract.Error // of a failed trial
 	stop     func()          // its timer
 
-	over   chan struct{} // closed when it is decided
+	over   chan struct{} // closed when the trial ends
 	life   context.Context
 	end    context.CancelFunc
 	asking sync.WaitGroup // calls of a shadow
@@ -42,9 +42,10 @@ func (t *tally) add(pass bool) {
 	}
 }
 
-// worse tells whether figures of a new edition lie below those of the old one
-// by more than chance explains. The figure of the old one starts from four
-// passes in five, so that a few good answers do not make a perfect record.
+// worse reports whether the pass rate of a new edition is below that of the old
+// one by more than chance explains. The rate of the old one is smoothed with
+// four passes in five, so that a few good answers do not count as a perfect
+// record.
 func (t tally) worse(old tally) bool {
 	if t.samples == 0 {
 		return false
@@ -55,9 +56,8 @@ func (t tally) worse(old tally) bool {
 	return float64(t.passes)/n < f-slack
 }
 
-// turn tells whether the next call is one of the share. It needs the lock of
-// the unit.
-func (t *trial) turn() bool {
+// inShare reports whether the next call belongs to the share. It needs u.mu.
+func (t *trial) inShare() bool {
 	t.calls++
 	k := float64(t.calls)
 	return math.Floor(k*t.swap.Share) > math.Floor((k-1)*t.swap.Share)
@@ -83,13 +83,14 @@ func (u *unit) try(e *edition, swap Swap, cause Cause) *trial {
 	return t
 }
 
-// decide ends a trial by its figures. It needs u.mu.
+// decide ends a trial by its pass rates. It needs u.mu.
 func (u *unit) decide(t *trial) chores {
 	if u.trial != t {
 		return nil
 	}
 	if t.new.worse(t.old) {
-		u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: of %d answers of the new edition %d passed their gates, of the old one %d of %d: the old one stays",
+		u.stopTrial(contract.Errorf("runtime/not-ready",
+			"plugin %s: of %d answers of the new edition %d passed their gates, of the old one %d of %d: the old one stays",
 			u.name, t.new.samples, t.new.passes, t.old.passes, t.old.samples).
 			WithDetail("samples", edn.Int(int64(t.new.samples))).WithDetail("passes", edn.Int(int64(t.new.passes))))
 		return nil
@@ -100,7 +101,8 @@ func (u *unit) decide(t *trial) chores {
 	return u.succeed(t.edition, t.cause)
 }
 
-// stopTrial ends a trial, if there is one, without its edition. It needs u.mu.
+// stopTrial ends a trial, if there is one, and stops its edition. It needs
+// u.mu.
 func (u *unit) stopTrial(why *contract.Error) {
 	t := u.trial
 	if t == nil {
@@ -119,8 +121,8 @@ func (t *trial) finish() {
 	close(t.over)
 }
 
-// outcome waits for the end of a trial and of the edition that lost it. When
-// ctx ends before, the old edition stays.
+// outcome waits for the end of a trial and of the edition that lost it. If ctx
+// ends first, the trial is stopped and the old edition stays.
 func (u *unit) outcome(ctx context.Context, t *trial) error {
 	u.mu.Lock()
 	before := u.current
@@ -130,7 +132,8 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 	case <-ctx.Done():
 		u.mu.Lock()
 		if u.trial == t {
-			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was given up: %v", u.name, context.Cause(ctx)))
+			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was given up: %v", u.name,
+				context.Cause(ctx)))
 		}
 		u.mu.Unlock()
 		<-t.over
@@ -145,7 +148,7 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// sample counts a judged answer of an edition while there is a trial.
+// sample counts a judged answer of an edition during a trial.
 func (u *unit) sample(edition int, pass bool) {
 	if !u.trying.Load() {
 		return
@@ -167,27 +170,28 @@ func (u *unit) sample(edition int, pass bool) {
 	todo.run()
 }
 
-// lost tells a trial that a process of its edition did not hold out. It needs
-// u.mu.
-func (u *unit) lost(i *instance) {
+// checkTrial stops the trial if a process of its edition failed. It needs u.mu.
+func (u *unit) checkTrial(i *instance) {
 	if t := u.trial; t != nil && t.edition == i.edition && !i.leaving {
 		if st := i.status.Load(); st.State == Backoff || st.State == Quarantined {
-			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: the new edition did not hold out; the old one stays", u.name).WithCause(st.Err))
+			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: a process of the new edition failed; the old edition stays",
+				u.name).WithCause(st.Err))
 		}
 	}
 }
 
-// canary gives the edition that the next call goes to, if it is not the
-// current one. It needs u.mu.
+// canary returns the edition on trial if it receives the next call, else nil.
+// It needs u.mu.
 func (u *unit) canary(session string) *edition {
 	t := u.trial
-	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession || !t.turn() {
+	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession ||
+		!t.inShare() {
 		return nil
 	}
 	return t.edition
 }
 
-// shadowLimit ends a call of a shadow that has no deadline.
+// shadowLimit is the timeout of a shadow call without a deadline.
 const shadowLimit = time.Minute
 
 // Judged implements dispatch.Trials.
@@ -216,18 +220,18 @@ func (c *Client) Shadow(call dispatch.Call, judge dispatch.Judge) {
 	}
 }
 
-// shadow asks the edition on trial, beside the call and for nothing but a
-// verdict.
+// shadow sends a copy of the call to the edition on trial and has the answer
+// judged.
 func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.trial
-	if t == nil || t.swap.Mode != SwapShadow || !t.turn() {
+	if t == nil || t.swap.Mode != SwapShadow || !t.inShare() {
 		return
 	}
 	s := t.edition.pick("")
 	if s == nil {
-		return // it has its hands full
+		return // all its processes are busy
 	}
 	t.edition.give(s, "")
 	todo := u.spend(s)
@@ -244,13 +248,13 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 		response, err := s.invoke(ctx, call, t.edition.settings().Health.Timeout)
 		u.exit(s)
 		if err != nil {
-			if itsFault(err) {
+			if isPluginFault(err) {
 				u.sample(t.edition.number, false)
 			}
 			return
 		}
 		pass, counts := judge(ctx, dispatch.Answer{
-			Response: response, Plugin: u.name, Edition: t.edition.number, Generation: s.gen, Binary: s.binary,
+			Response: response, Plugin: u.name, Edition: t.edition.number, Generation: s.incarnation, Binary: s.binary,
 		})
 		if counts && ctx.Err() == nil {
 			u.sample(t.edition.number, pass)
@@ -258,19 +262,20 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	})
 }
 
-// itsFault tells whether an error speaks against the program that was called.
-func itsFault(err error) bool {
+// isPluginFault reports whether an error counts against the program that was
+// called.
+func isPluginFault(err error) bool {
 	e := contract.AsError(err)
 	return e.Source == contract.SourcePlugin && e.Class != contract.ClassStop && e.Class != contract.ClassFinal
 }
 
-// Swap puts another edition of a plugin, made with the settings that it has, in
-// the place of the current one: the way to a new binary. The new program has to
-// describe itself as the old one does, but for its version. The settings say
-// whether the new edition is tried before. Swap returns when the new edition
-// has taken over and the old one is gone, or with the reason why the old one
-// stays as it was. cause stands in the transitions: [CauseSwap] for an
-// operator, [CauseHealth], [CauseQuality].
+// Swap replaces the current edition of a plugin by a new one with the same
+// settings, which starts a changed binary. The new program must have the same
+// description as the old one, except for its version. Settings.Swap decides
+// whether a trial precedes. Swap returns when the new edition has replaced the
+// old one and the old processes have ended, or with the reason why the old
+// edition stays. The transitions carry cause: [CauseSwap] for an operator,
+// [CauseHealth] or [CauseQuality] for a remediation.
 func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error {
 	return s.swap(ctx, plugin, cause, false)
 }
@@ -292,7 +297,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is being tried", plugin)
 	}
 	settings := before.settings()
-	settings.Described = edn.Nil() // its version may be another; the rest is compared below
+	settings.Described = edn.Nil() // the version may differ; the rest is compared below
 	if direct {
 		settings.Swap.Mode = SwapDirect
 	}
@@ -302,11 +307,13 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	}
 	st := p.staged[0]
 	u.mu.Lock()
-	st.edition.orders = orders // those since the swap began are younger
+	st.edition.orders = orders // later orders apply to the new edition
 	u.mu.Unlock()
-	if !before.speaksLike(st.edition) {
+	if !before.describesLike(st.edition) {
 		p.Rollback()
-		return &ChangeError{plugin, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration")}
+		return &ChangeError{plugin,
+			contract.Errorf("runtime/integrity",
+				"the description of the program differs from the configured one: reload the configuration")}
 	}
 	var finish func(context.Context) error
 	p.once.Do(func() {
@@ -317,9 +324,9 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	return finish(ctx)
 }
 
-// speaksLike tells whether two editions describe themselves alike, but for the
-// version of the plugin. An edition that was never described is like any.
-func (e *edition) speaksLike(other *edition) bool {
+// describesLike reports whether two editions have the same description, except
+// for the version of the plugin. An edition without a description matches any.
+func (e *edition) describesLike(other *edition) bool {
 	a, b := e.described.Load(), other.described.Load()
 	if a == nil || b == nil {
 		return true

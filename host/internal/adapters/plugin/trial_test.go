@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 )
 
-// SUP-006: when figures of a new edition count as worse than those of the old
-// one.
+// SUP-006: when the pass rate of a new edition counts as worse than that of the
+// old one.
 func TestTally(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -43,7 +43,7 @@ func TestTrialShare(t *testing.T) {
 	for share, want := range map[float64]int{0.01: 10, 0.1: 100, 0.3: 300, 0.5: 500, 1: 1000} {
 		tr, n, longest, gap := &trial{swap: Swap{Share: share}}, 0, 0, 0
 		for range 1000 {
-			if gap++; tr.turn() {
+			if gap++; tr.inShare() {
 				n, longest, gap = n+1, max(longest, gap), 0
 			}
 		}
@@ -58,8 +58,8 @@ func canary(mode SwapMode) Settings {
 	return s
 }
 
-// judging asks the plugin all the time and reports verdicts: of edition 2 those
-// that are given, of others a pass.
+// judging calls the plugin continuously and reports verdicts: for edition 2 the
+// given one, for others a pass.
 func (b *bench) judging(pass bool) (stop func() map[int]int) {
 	over := make(chan struct{})
 	var calls sync.WaitGroup
@@ -89,8 +89,8 @@ func (b *bench) judging(pass bool) (stop func() map[int]int) {
 	return func() map[int]int { close(over); calls.Wait(); return editions }
 }
 
-// SUP-006: an edition whose answers pass the gates as those of the old one do
-// takes over; one whose answers do not is stopped, and the old one stays.
+// SUP-006: an edition with the pass rate of the old one is promoted; a worse
+// one is stopped, and the old one stays.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []SwapMode{SwapCanary, SwapShadow} {
@@ -119,7 +119,7 @@ func TestTrial(t *testing.T) {
 					assert.Equal(t, 2, gone.Edition)
 					b.line(t, "the old one stays")
 					if mode == SwapShadow {
-						assert.Zero(t, served[2], "nobody got an answer of a shadow")
+						assert.Zero(t, served[2], "no caller got an answer of a shadow")
 					}
 				}
 			})
@@ -127,8 +127,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// A trial ends at once when a process of the new edition does, and with the
-// patience of whoever waits for it; the old edition serves on.
+// A trial ends at once when a process of the new edition ends, or when the
+// caller's context ends; the old edition stays.
 func TestTrialEnds(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, change func(*Settings)) (b *bench, trial Status, swapped chan error, cancel context.CancelFunc) {
@@ -159,7 +159,7 @@ func TestTrialEnds(t *testing.T) {
 	t.Run("crash", func(t *testing.T) {
 		b, trial, swapped, _ := begin(t, nil)
 		require.NoError(t, syscall.Kill(trial.PID, syscall.SIGKILL))
-		assert.ErrorContains(t, <-swapped, "did not hold out")
+		assert.ErrorContains(t, <-swapped, "a process of the new edition failed")
 		stays(t, b, 1)
 	})
 	t.Run("given up", func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestTrialEnds(t *testing.T) {
 	})
 }
 
-// HCL-039, SUP-006: a reload begins the trial when it commits, and is not held
-// up by it.
+// HCL-039, SUP-006: Commit of a reload begins the trial and does not wait for
+// it.
 func TestReloadWithTrial(t *testing.T) {
 	s := canary(SwapCanary)
 	b := run(t, s).ready()

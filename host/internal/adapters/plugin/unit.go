@@ -10,48 +10,54 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// unit is one plugin by name: what outlives its processes and its editions. Its
-// lock guards which processes calls may go to; it is held for no longer than it
-// takes to decide, and never while something is asked of a process or a sink.
+// unit is the state of one plugin name that outlives its processes and
+// editions. mu guards which processes calls may go to. It is never held during
+// a call to a process or to the sink.
 type unit struct {
 	host  *shared
 	name  string
 	log   *pluginLog
 	store *stateStore
 
-	processes atomic.Int64 // that there have been
+	processes atomic.Int64 // started so far; the last incarnation number
 	trying    atomic.Bool  // there is a trial
 
-	mu       sync.Mutex
-	current  *edition   // that takes the calls
-	editions []*edition // that have processes, oldest first; current is one
-	last     int        // number of the newest edition
-	waiting  []*waiter
-	limits   map[string]*limiter // of single capabilities
-	held     bool                // an operator keeps it out of service
-	orders   int                 // of operators so far
-	ordered  any                 // the event of the last one
-	closed   bool                // nothing is started any more
-	removed  bool                // the configuration does not name it any more
-	clients  int                 // that may still call it
-	trial    *trial              // of an edition that may become the current one
-	idle     func()              // stops the timer that looks for idle processes
-	changed  chan struct{}       // closed when anything of this is another
-	over     chan struct{}       // closed when it is closed and no process is left
-	buried   chan struct{}       // closed when a plugin that was removed has left nothing behind
+	mu          sync.Mutex
+	current     *edition   // receives the calls
+	editions    []*edition // with processes, oldest first, current included
+	last        int        // number of the newest edition
+	waiting     []*waiter
+	limits      map[string]*limiter // of single capabilities
+	held        bool                // an operator or a remediation took it out of service
+	orders      int                 // number of operator orders so far
+	ordered     any                 // the event of the last one
+	closed      bool                // no process is started any more
+	removed     bool                // no longer in the configuration
+	clients     int                 // number of clients that may still call it
+	trial       *trial              // of an edition that may become the current one
+	idle        func()              // stops the timer that looks for idle processes
+	changed     chan struct{}       // closed and replaced at each change
+	over        chan struct{}       // closed when it is closed and no process is left
+	removedDone chan struct{}       // closed when a removed plugin is cleaned up
 }
 
 func newUnit(h *shared, name string) *unit {
 	return &unit{
-		host: h, name: name, store: newStateStore(), log: &pluginLog{sink: h.sink},
-		limits: map[string]*limiter{}, changed: make(chan struct{}), over: make(chan struct{}), buried: make(chan struct{}),
+		host:        h,
+		name:        name,
+		store:       newStateStore(),
+		log:         &pluginLog{sink: h.sink},
+		limits:      map[string]*limiter{},
+		changed:     make(chan struct{}),
+		over:        make(chan struct{}),
+		removedDone: make(chan struct{}),
 	}
 }
 
-// number gives the next generation.
+// number returns the next incarnation number.
 func (u *unit) number() int { return int(u.processes.Add(1)) }
 
-// chores are what a decision leads to and must not be done under the lock.
+// chores are consequences of a decision that must run without the lock.
 type chores []func()
 
 func (c chores) run() {
@@ -60,14 +66,13 @@ func (c chores) run() {
 	}
 }
 
-// wake tells those who wait for a change. It needs u.mu.
+// wake wakes the goroutines that wait for a change. It needs u.mu.
 func (u *unit) wake() {
 	close(u.changed)
 	u.changed = make(chan struct{})
 }
 
-// edition makes a further edition with the processes that it begins with.
-// Nobody is routed to it.
+// edition creates an edition without processes. No call is routed to it yet.
 func (u *unit) edition(settings Settings, cause Cause) *edition {
 	if settings.Config.IsNil() {
 		settings.Config = edn.MustMap() // a block without config is one with an empty config
@@ -76,14 +81,21 @@ func (u *unit) edition(settings Settings, cause Cause) *edition {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last++
-	e := &edition{unit: u, number: u.last, orders: u.orders, cause: cause, pins: map[string]*service{}, over: make(chan struct{})}
+	e := &edition{
+		unit:   u,
+		number: u.last,
+		orders: u.orders,
+		cause:  cause,
+		pins:   map[string]*service{},
+		over:   make(chan struct{}),
+	}
 	e.rules.Store(&settings)
 	u.editions = append(u.editions, e)
 	return e
 }
 
-// populate begins the processes of a new edition: as many as it has at least,
-// and one at least if it has to show that it works.
+// populate starts the first processes of a new edition: Instances.Min, but at
+// least atLeast.
 func (e *edition) populate(atLeast int) {
 	u := e.unit
 	u.mu.Lock()
@@ -98,11 +110,11 @@ func (e *edition) populate(atLeast int) {
 	}
 	u.mu.Unlock()
 	for _, i := range made {
-		i.begin() // at once, so that nobody finds it stopped
+		i.begin() // synchronously, so that its state is never seen as stopped
 	}
 }
 
-// add makes one more instance. It needs u.mu; the caller begins it.
+// add creates an instance. It needs u.mu; the caller starts it.
 func (e *edition) add(role Role, cause Cause) *instance {
 	i := newInstance(e, e.unit.freeIndex(), cause)
 	i.role = role
@@ -110,8 +122,8 @@ func (e *edition) add(role Role, cause Cause) *instance {
 	return i
 }
 
-// freeIndex is the lowest number that no process slot has: the directory of an
-// instance goes by it. It needs u.mu.
+// freeIndex is the lowest index that no instance has; the index names the
+// directory of an instance. It needs u.mu.
 func (u *unit) freeIndex() int {
 	taken := map[int]bool{}
 	for _, e := range u.editions {
@@ -126,8 +138,8 @@ func (u *unit) freeIndex() int {
 	}
 }
 
-// promote routes the calls to an edition, those that wait included, and lets
-// the one before go. Calls in flight end where they are.
+// promote makes e the current edition, also for waiting calls, and stops the
+// previous one. Calls in flight end in their process.
 func (u *unit) promote(e *edition, cause Cause) {
 	u.mu.Lock()
 	todo := u.succeed(e, cause)
@@ -135,8 +147,8 @@ func (u *unit) promote(e *edition, cause Cause) {
 	todo.run()
 }
 
-// succeed is promote. An edition that was begun before an operator took the
-// plugin out of service gets the same order. It needs u.mu.
+// succeed is promote with u.mu held. If e was made before the last operator
+// order that took the plugin out of service, e gets the same order.
 func (u *unit) succeed(e *edition, cause Cause) chores {
 	before := u.current
 	u.current, u.held = e, u.held && e.orders != u.orders
@@ -156,7 +168,7 @@ func (u *unit) succeed(e *edition, cause Cause) chores {
 	return todo
 }
 
-// leave ends the processes of an edition. It needs u.mu.
+// leave stops the processes of an edition. It needs u.mu.
 func (u *unit) leave(e *edition, cause Cause) {
 	if e.leaving {
 		return
@@ -171,7 +183,7 @@ func (u *unit) leave(e *edition, cause Cause) {
 	}
 }
 
-// abandon ends an edition that never took calls, and waits for it.
+// abandon stops an edition that never received calls and waits for its end.
 func (u *unit) abandon(e *edition, cause Cause) {
 	u.mu.Lock()
 	u.leave(e, cause)
@@ -180,7 +192,7 @@ func (u *unit) abandon(e *edition, cause Cause) {
 	<-e.over
 }
 
-// forget drops an edition that has no processes any more. It needs u.mu.
+// forget removes an edition without processes. It needs u.mu.
 func (u *unit) forget(e *edition) {
 	close(e.over)
 	u.editions = slices.DeleteFunc(u.editions, func(other *edition) bool { return other == e })
@@ -189,7 +201,7 @@ func (u *unit) forget(e *edition) {
 	}
 }
 
-// gone drops an instance whose owner has returned.
+// gone removes an instance whose owner has returned.
 func (u *unit) gone(i *instance) {
 	u.mu.Lock()
 	e := i.edition
@@ -203,7 +215,7 @@ func (u *unit) gone(i *instance) {
 	todo.run()
 }
 
-// close ends all processes; over tells when they are gone.
+// close stops all processes; over is closed when they have ended.
 func (u *unit) close(cause Cause) {
 	u.mu.Lock()
 	if u.closed {
@@ -227,7 +239,7 @@ func (u *unit) close(cause Cause) {
 	todo.run()
 }
 
-// all are the instances of every edition.
+// all returns the instances of every edition.
 func (u *unit) all() []*instance {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -238,19 +250,19 @@ func (u *unit) all() []*instance {
 	return all
 }
 
-// order is tell for an operator, whose word holds for an edition that takes over
-// later too.
+// order is deliver for an operator: the event also applies to an edition that
+// is promoted later.
 func (u *unit) order(event any, held bool) {
 	u.mu.Lock()
 	u.orders++
 	u.ordered = event
 	u.mu.Unlock()
-	u.tell(event, held)
+	u.deliver(event, held)
 }
 
-// tell hands an event to the instances of the current edition and returns when
-// all have taken it.
-func (u *unit) tell(event any, held bool) {
+// deliver posts an event to the instances of the current edition and returns
+// when all have handled it.
+func (u *unit) deliver(event any, held bool) {
 	u.mu.Lock()
 	u.held = held
 	instances := slices.Clone(u.current.instances)
@@ -258,16 +270,16 @@ func (u *unit) tell(event any, held bool) {
 	u.mu.Unlock()
 	todo.run()
 	for _, i := range instances {
-		heard := make(chan struct{})
-		i.post(evTold{event, heard})
+		handled := make(chan struct{})
+		i.post(evAcked{event, handled})
 		select {
-		case <-heard:
+		case <-handled:
 		case <-i.over:
 		}
 	}
 }
 
-// update gives the living parts of the current edition new values.
+// update applies new settings to the running current edition.
 func (u *unit) update(settings Settings) {
 	u.mu.Lock()
 	e := u.current
@@ -286,14 +298,14 @@ func (u *unit) update(settings Settings) {
 	}
 }
 
-// output takes the lines of one process.
-func (u *unit) output(i *instance, gen int) func(launch.Line, int) {
+// output returns the function that logs the lines of one process.
+func (u *unit) output(i *instance, incarnation int) func(launch.Line, int) {
 	return func(l launch.Line, pid int) {
 		now := u.host.clock.Now()
 		line := parseLine(l, now)
-		line.Plugin, line.Instance, line.Generation, line.PID = u.name, i.index, gen, pid
+		line.Plugin, line.Instance, line.Generation, line.PID = u.name, i.index, incarnation, pid
 		if line.Run == "" {
-			if s := i.living.Load(); s != nil && s.gen == gen {
+			if s := i.living.Load(); s != nil && s.incarnation == incarnation {
 				line.Run = s.onlyRun()
 			}
 		}
@@ -301,31 +313,44 @@ func (u *unit) output(i *instance, gen int) func(launch.Line, int) {
 	}
 }
 
-// explain writes into the log of the plugin what the supervisor knows and the
-// plugin could not say.
+// explain logs the error of a transition in the log of the plugin.
 func (u *unit) explain(t *Transition) {
 	level := "warn"
 	if t.Report != nil || t.To == Quarantined {
 		level = "error"
 	}
 	u.log.write(Line{
-		Plugin: u.name, Instance: t.Instance, Generation: t.Generation, PID: t.PID, At: t.At, Level: level, Message: t.Err.Error(),
-		Fields: map[string]any{"@module": "supervisor", "from": t.From, "to": t.To, "cause": t.Cause},
+		Plugin:     u.name,
+		Instance:   t.Instance,
+		Generation: t.Generation,
+		PID:        t.PID,
+		At:         t.At,
+		Level:      level,
+		Message:    t.Err.Error(),
+		Fields:     map[string]any{"@module": "supervisor", "from": t.From, "to": t.To, "cause": t.Cause},
 	})
 }
 
-// note writes a line of the host's own into the log of the plugin.
+// note logs a message of the host in the log of the plugin.
 func (u *unit) note(p *process, level, message string) {
 	u.log.write(Line{
-		Plugin: u.name, Generation: p.gen, PID: p.pid(), At: u.host.clock.Now(), Level: level, Message: message,
-		Fields: map[string]any{"@module": "supervisor"},
+		Plugin:     u.name,
+		Generation: p.incarnation,
+		PID:        p.pid(),
+		At:         u.host.clock.Now(),
+		Level:      level,
+		Message:    message,
+		Fields:     map[string]any{"@module": "supervisor"},
 	})
 }
 
-// complain writes into the log of the plugin why an edition did not take over.
+// complain logs why an edition was not promoted.
 func (u *unit) complain(e *edition, err *contract.Error) {
 	u.log.write(Line{
-		Plugin: u.name, At: u.host.clock.Now(), Level: "error", Message: err.Error(),
-		Fields: map[string]any{"@module": "supervisor", "edition": e.number},
+		Plugin:  u.name,
+		At:      u.host.clock.Now(),
+		Level:   "error",
+		Message: err.Error(),
+		Fields:  map[string]any{"@module": "supervisor", "edition": e.number},
 	})
 }

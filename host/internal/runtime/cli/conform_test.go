@@ -47,7 +47,7 @@ func TestConformVerdicts(t *testing.T) {
 		{"no such profile", []string{"conform", "--profile", "cor", "--", text}, 2, []string{`no profile "cor": expected one of core,`}},
 		{"no regular expression", []string{"conform", "--run", "(", "--", text}, 2, []string{"--run: "}},
 		{"nothing to do", []string{"conform", "--run", "^x$", "--", text}, 2, []string{`matches --run "^x$"`}},
-		{"samples that are none", []string{"conform", "--samples", "{:x 1}", "--", text}, 2, []string{"--samples: :x is no name"}},
+		{"samples that are none", []string{"conform", "--samples", "{:x 1}", "--", text}, 2, []string{"--samples: :x is not the name"}},
 		{"configuration that is none", []string{"conform", "--config", "{:x", "--", text}, 2, []string{"--config"}},
 		{"a machine without room", []string{"conform", "--run", "bare", "--", text}, 3, []string{"fault core/describe/bare", "make a directory"}},
 	} {

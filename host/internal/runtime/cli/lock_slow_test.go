@@ -21,7 +21,7 @@ func TestLockFileThatIsWrong(t *testing.T) {
 		"newer":    {strings.Replace(good, "format = 1", "format = 2", 1), "ferment.lock.hcl:3:12"},
 		"unknown":  {strings.Replace(good, "  needs    = []", "  neds     = []", 1), "did you mean \"needs\"?"},
 		"hash":     {strings.Replace(good, `hash = "b3:`, `hash = "b3:zz`, 1), "64 hexadecimal digits"},
-		"template": {strings.Replace(good, `"1.0.0"`, `"${env("X")}"`, 1), "nothing but data"},
+		"template": {strings.Replace(good, `"1.0.0"`, `"${env("X")}"`, 1), "may only contain data"},
 		"empty":    {"", "the lock block is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

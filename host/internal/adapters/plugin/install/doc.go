@@ -3,29 +3,29 @@
 //
 // # The store
 //
-// Each program lies with the files that came with it in a directory that is
-// named by the hash of all of them. A directory is filled under another name
-// and then renamed, and nothing in it is writable: what has been installed is
-// never changed. Below names/ one small file per name and version says which
-// directory is meant; it is not replaced by another content either, because a
-// version that means two programs means nothing.
+// A program and the files installed with it are in a directory that is named by
+// the hash of all of them. A directory is filled under a temporary name and
+// then renamed, and none of its files is writable: installed content never
+// changes. In names/, one small file per name and version contains the
+// directory. It is never replaced by other content either, because a version
+// must identify one program.
 //
 // # Main types
 //
-// A [Store] is one or more directories; the first takes what is installed, all
-// are looked at. [Store.Add] installs a program or an archive (tar.gz, zip),
+// A [Store] is one or more directories; the first receives installations, all
+// are searched. [Store.Add] installs a program or an archive (tar.gz, zip),
 // [Store.Resolve] finds a program.
 //
 // # Concurrency
 //
-// A Store is a value without state and may be used by many goroutines and
-// processes: renames decide who was first, and both have the same content then.
+// A Store has no mutable state; goroutines and processes may use it
+// concurrently. Renames decide which of several equal installations is kept.
 //
 // # Failure
 //
-// An archive is input from strangers: names that lead out of it, links, devices,
-// and contents beyond the limits are refused before the store has changed.
-// Errors are *contract.Error with the type input/invalid for a bad archive,
-// not-found for an unknown name, and conflict for a version that is taken; others are
-// those of the disk. A failed Add leaves nothing behind.
+// An archive is untrusted input: names that lead out of it, links, devices, and
+// contents beyond the limits are rejected before the store changes. Errors are
+// *contract.Error with the type input/invalid for a bad archive, not-found for
+// an unknown name, and conflict for a version that is taken; others are I/O
+// errors. A failed Add leaves nothing behind.
 package install

@@ -2,5 +2,5 @@
 
 package install
 
-// hold does nothing where there is no flock.
+// hold does nothing on systems without flock.
 func hold(string) (release func(), ok bool) { return func() {}, true }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// hold marks a directory as in use, unless somebody else does. The kernel takes
-// the mark away when the process ends.
+// hold locks a directory, unless another process holds the lock. The kernel
+// releases the lock when the process ends.
 func hold(dir string) (release func(), ok bool) {
 	d, err := os.Open(dir)
 	if err != nil {

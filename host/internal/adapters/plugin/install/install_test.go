@@ -84,8 +84,8 @@ func zipped(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
-// LOCK-003: what is installed lies under the hash of its content, cannot be
-// written, and is found by name and version.
+// LOCK-003: an installed program is stored under the hash of its content, is
+// read-only, and is found by name and version.
 func TestInstall(t *testing.T) {
 	tree := []entry{{name: "./", kind: tar.TypeDir, mode: 0o755}, {name: "./greeter", text: "program", mode: 0o755}, {name: "share/words.txt", text: "words", mode: 0o644}}
 	sources := map[string]string{
@@ -126,8 +126,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// LOCK-003: what a killed installation left behind goes with the next one; what
-// another one is about to fill stays.
+// LOCK-003: the remains of a killed installation are removed by the next one;
+// those of a running one stay.
 func TestInterruptedInstall(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { removeTree(dir) })
@@ -152,8 +152,7 @@ func TestInterruptedInstall(t *testing.T) {
 	assert.DirExists(t, young)
 }
 
-// LOCK-003: a program in the store that somebody changed is put right by
-// installing it again.
+// LOCK-003: a changed program in the store is repaired by installing it again.
 func TestDamagedInstall(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { removeTree(dir) })
@@ -189,8 +188,8 @@ func TestDamagedInstall(t *testing.T) {
 	}
 }
 
-// LOCK-003: what is no file is refused, without waiting for the other end of a
-// pipe.
+// LOCK-003: a path that is not a regular file is rejected, without blocking on
+// a pipe.
 func TestInstallOfNoFile(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(pipe, 0o700))
@@ -200,7 +199,7 @@ func TestInstallOfNoFile(t *testing.T) {
 	}
 }
 
-// A version means one content for ever, and the nearest thing is told.
+// A version identifies one content forever, and errors name the nearest match.
 func TestInstallConflicts(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { removeTree(dir) })
@@ -221,8 +220,8 @@ func TestInstallConflicts(t *testing.T) {
 	assert.Equal(t, "one", string(text))
 }
 
-// LOCK-003: archives of strangers change nothing but a directory of their own,
-// and nothing at all if they are refused.
+// LOCK-003: untrusted archives change nothing outside of their directory, and
+// nothing at all if they are rejected.
 func TestHostileArchives(t *testing.T) {
 	program := entry{name: "p", text: "x", mode: 0o755}
 	many := make([]entry, MaxEntries+1)
@@ -256,8 +255,8 @@ func TestHostileArchives(t *testing.T) {
 		"absolute in tar":   {tarGz(t, program, entry{name: "/tmp/evil", text: "x"}), "leads out"},
 		"parent in zip":     {zipped(t, program, entry{name: "../evil", text: "x"}), "leads out"},
 		"absolute in zip":   {zipped(t, program, entry{name: "/tmp/evil", text: "x"}), "leads out"},
-		"backslash in zip":  {zipped(t, program, entry{name: `..\evil`, text: "x"}), "no name"},
-		"drive in zip":      {zipped(t, program, entry{name: "C:evil", text: "x"}), "no name"},
+		"backslash in zip":  {zipped(t, program, entry{name: `..\evil`, text: "x"}), "not a valid name"},
+		"drive in zip":      {zipped(t, program, entry{name: "C:evil", text: "x"}), "not a valid name"},
 		"symlink in tar":    {tarGz(t, entry{name: "l", kind: tar.TypeSymlink, link: "/etc"}, entry{name: "l/passwd", text: "x"}), "links and devices"},
 		"hard link in tar":  {tarGz(t, program, entry{name: "l", kind: tar.TypeLink, link: "/etc/passwd"}), "links and devices"},
 		"device in tar":     {tarGz(t, program, entry{name: "d", kind: tar.TypeChar}), "links and devices"},
@@ -266,14 +265,14 @@ func TestHostileArchives(t *testing.T) {
 		"twice":             {tarGz(t, program, program), "twice"},
 		"file as directory": {tarGz(t, program, entry{name: "p/q", text: "x"}), ""},
 		"deep":              {tarGz(t, program, entry{name: strings.Repeat("d/", MaxDepth) + "f", text: "x"}), "nests deeper"},
-		"long name":         {tarGz(t, program, entry{name: strings.Repeat("n", MaxPath+1), text: "x"}), "no name"},
+		"long name":         {tarGz(t, program, entry{name: strings.Repeat("n", MaxPath+1), text: "x"}), "not a valid name"},
 		"many in tar":       {tarGz(t, many...), "entries"},
 		"many in zip":       {zipped(t, many...), "entries"},
 		"bomb":              {bomb(), "more than 1073741824 bytes"},
 		"cut tar":           {whole[:len(whole)/2], "damaged"},
 		"cut zip":           {zipped(t, program)[:40], "damaged"},
 		"empty archive":     {tarGz(t), "no file"},
-		"nothing to run":    {tarGz(t, entry{name: "a", mode: 0o644}, entry{name: "b", mode: 0o644}), "can be executed"},
+		"nothing to run":    {tarGz(t, entry{name: "a", mode: 0o644}, entry{name: "b", mode: 0o644}), "no executable file"},
 		"two programs":      {tarGz(t, program, entry{name: "q", mode: 0o755}), "2 programs: p, q"},
 		"empty file":        {nil, "is empty"},
 		"garbage in gzip":   {[]byte("\x1f\x8bgarbage"), "damaged"},
@@ -298,7 +297,8 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// What Identify says is judged too, and a program in an archive can be named.
+// The results of Identify are checked too, and a program in an archive can be
+// selected.
 func TestInstallNames(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { removeTree(dir) })
@@ -339,7 +339,7 @@ func TestReferences(t *testing.T) {
 	assert.Empty(t, Dirs("", env(nil)))
 }
 
-// Any bytes are installed or refused; nothing is written outside of the store.
+// Any bytes are installed or rejected; nothing is written outside of the store.
 func FuzzArchive(f *testing.F) {
 	f.Add(tarGz(f, entry{name: "p", text: "x", mode: 0o755}))
 	f.Add(zipped(f, entry{name: "p", text: "x", mode: 0o755}))

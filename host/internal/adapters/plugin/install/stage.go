@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// stageName begins the name of a tree that has no place yet.
+// stageName is the prefix of a tree that is not in its place yet.
 const stageName = ".new-"
 
-// stageAge is how old a tree without a place has to be before it may be one that
-// nobody fills any more. It covers the moment in which a new one is not held yet.
+// stageAge is the minimal age of an abandoned stage. It covers the moment in
+// which a new stage is not locked yet.
 const stageAge = time.Minute
 
-// newStage makes an empty directory for a tree and holds it until release is
-// called, so that nobody takes it for one that was left behind; those that were
-// it removes.
+// newStage creates an empty directory for a tree and locks it until release is
+// called, so that sweep does not remove it. It also removes abandoned stages.
 func newStage(trees string) (dir string, release func(), err error) {
 	sweep(trees, time.Now().Add(-stageAge))
 	if dir, err = os.MkdirTemp(trees, stageName); err != nil {
@@ -29,8 +28,8 @@ func newStage(trees string) (dir string, release func(), err error) {
 	return dir, held, nil
 }
 
-// sweep removes the trees of installations that were killed: they were made
-// before a time, and nobody holds them.
+// sweep removes the stages of killed installations: those that are older than
+// before and not locked.
 func sweep(trees string, before time.Time) {
 	left, _ := filepath.Glob(filepath.Join(trees, stageName+"*"))
 	for _, dir := range left {

@@ -21,7 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits on what is installed.
+// Limits of an installation.
 const (
 	MaxArchive = 512 << 20 // bytes of an archive or a program
 	MaxTotal   = 1 << 30   // bytes of all files of an archive
@@ -36,16 +36,16 @@ var (
 	referenceOf = regexp.MustCompile(`^store:([^@]*)@(.*)$`)
 )
 
-// Store is a list of directories. The first one takes what is installed.
+// Store is a list of directories. The first one receives installations.
 type Store struct{ dirs []string }
 
-// Open gives the store in these directories, which need not exist.
+// Open returns the store in these directories, which need not exist.
 func Open(dirs ...string) Store {
 	return Store{dirs: slices.DeleteFunc(slices.Clone(dirs), func(d string) bool { return d == "" })}
 }
 
-// Dirs are the directories of a host: below its data directory, and that of the
-// user. env looks up environment variables.
+// Dirs returns the store directories of a host: below its data directory, and
+// that of the user. env looks up environment variables.
 func Dirs(dataDir string, env func(string) (string, bool)) []string {
 	var dirs []string
 	if dataDir != "" {
@@ -61,15 +61,16 @@ func Dirs(dataDir string, env func(string) (string, bool)) []string {
 	return dirs
 }
 
-// ParseReference reads store:NAME@VERSION. ok tells whether the text is meant as
-// one.
+// ParseReference parses store:NAME@VERSION. ok reports whether the text has the
+// prefix store:.
 func ParseReference(text string) (name, version string, ok bool, err error) {
 	if !strings.HasPrefix(text, "store:") {
 		return "", "", false, nil
 	}
 	m := referenceOf.FindStringSubmatch(text)
 	if m == nil || !nameForm.MatchString(m[1]) || !versionForm.MatchString(m[2]) {
-		return "", "", true, contract.Errorf("input/invalid", "%q names no installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
+		return "", "", true, contract.Errorf("input/invalid",
+			"%q is not a reference to an installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
 	}
 	return m[1], m[2], true, nil
 }
@@ -79,10 +80,10 @@ type Installed struct {
 	Name, Version string
 	Hash          string // of the program
 	Program       string // absolute
-	Known         bool   // it had been installed before
+	Known         bool   // it was installed already
 }
 
-// record is the file that a name and a version lead to.
+// record is the content of the file for a name and a version.
 type record struct {
 	tree    string // "b3:.."
 	program string // below the tree, with slashes
@@ -90,7 +91,8 @@ type record struct {
 }
 
 func (r record) value() edn.Value {
-	return edn.MustMap(edn.K("store/v"), edn.Int(1), edn.K("tree"), edn.Text(r.tree), edn.K("program"), edn.Text(r.program), edn.K("hash"), edn.Text(r.hash))
+	return edn.MustMap(edn.K("store/v"), edn.Int(1), edn.K("tree"), edn.Text(r.tree), edn.K("program"),
+		edn.Text(r.program), edn.K("hash"), edn.Text(r.hash))
 }
 
 func treeDir(dir, tree string) string {
@@ -125,8 +127,8 @@ func readRecord(path string) (record, error) {
 	return r, nil
 }
 
-// Resolve finds a program by name and version. That it is still what was
-// installed is for the lock file to say.
+// Resolve finds a program by name and version. It does not verify the content;
+// the lock file does.
 func (s Store) Resolve(name, version string) (Installed, error) {
 	for _, dir := range s.dirs {
 		r, err := readRecord(recordPath(dir, name, version))
@@ -136,7 +138,13 @@ func (s Store) Resolve(name, version string) (Installed, error) {
 		if err != nil {
 			return Installed{}, err
 		}
-		return Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)), Known: true}, nil
+		return Installed{
+			Name:    name,
+			Version: version,
+			Hash:    r.hash,
+			Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)),
+			Known:   true,
+		}, nil
 	}
 	e := contract.Errorf("not-found", "no program %s@%s is installed", name, version)
 	if versions := s.versions(name); len(versions) > 0 {
@@ -159,21 +167,22 @@ func (s Store) versions(name string) []string {
 	return out
 }
 
-// Source is what is to be installed.
+// Source is a program to install.
 type Source struct {
 	Path string // a program, or an archive of one
-	// Program names the program in an archive; empty: the only one that can be
-	// executed.
+	// Program names the program in an archive; empty: the only executable file.
 	Program string
-	// Identify says what the program is. It is called once, before anything is
-	// installed, with the path of the unpacked program.
+	// Identify returns the name and version of the program. It is called once,
+	// before anything is installed, with the path of the unpacked program.
 	Identify func(ctx context.Context, program string) (name, version string, err error)
 }
 
-// Add installs a program. One that is there already is found again.
+// Add installs a program. It returns the existing one if it is installed
+// already.
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
-		return Installed{}, contract.Errorf("invalid-request", "there is no directory to install to: name a configuration with --config, or set HOME")
+		return Installed{}, contract.Errorf("invalid-request",
+			"there is no directory to install to: name a configuration with --config, or set HOME")
 	}
 	dir := s.dirs[0]
 	trees := filepath.Join(dir, "b3")
@@ -202,7 +211,9 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 		return Installed{}, err
 	}
 	if !nameForm.MatchString(name) || !versionForm.MatchString(version) {
-		return Installed{}, contract.Errorf("input/invalid", "a program cannot be installed as %q version %q: expected a name of lower case letters and a version without blanks", name, version).
+		return Installed{}, contract.Errorf("input/invalid",
+			"a program cannot be installed as %q version %q: expected a name of lower case letters and a version without blanks",
+			name, version).
 			WithHint("--name and --version say what to call it")
 	}
 	r, err := seal(stage, files, program)
@@ -212,15 +223,21 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	return s.publish(dir, stage, name, version, r)
 }
 
-// publish gives a sealed tree its place, then its name.
+// publish moves a sealed tree to its place, then writes the record of its name.
 func (s Store) publish(dir, stage, name, version string, r record) (Installed, error) {
-	out := Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program))}
+	out := Installed{
+		Name:    name,
+		Version: version,
+		Hash:    r.hash,
+		Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)),
+	}
 	path := recordPath(dir, name, version)
 	switch before, err := readRecord(path); {
 	case err == nil && before == r:
 		out.Known = true
 	case err == nil:
-		return Installed{}, contract.Errorf("import/conflict", "%s@%s is installed with another content: expected %s, found %s", name, version, before.tree, r.tree).
+		return Installed{}, contract.Errorf("import/conflict",
+			"%s@%s is installed with another content: expected %s, found %s", name, version, before.tree, r.tree).
 			WithHint("give the new program another version")
 	case !errors.Is(err, fs.ErrNotExist):
 		return Installed{}, err
@@ -234,7 +251,8 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
 	}
-	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o400))
+	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithStaticPermissions(0o400))
 	if err != nil {
 		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
 	}
@@ -248,8 +266,8 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	return out, nil
 }
 
-// place gives a sealed tree its place. One may be there from an earlier time; if
-// it is not any more what it was then, the new one takes its place.
+// place moves a sealed tree to its place. An existing tree is kept, unless its
+// content has changed since; then it is replaced.
 func place(stage, at string, r record) error {
 	err := os.Rename(stage, at)
 	if err == nil {
@@ -270,7 +288,7 @@ func place(stage, at string, r record) error {
 	return os.Rename(stage, at)
 }
 
-// hashTree is the name of a sealed tree as it is now.
+// hashTree returns the hash of a sealed tree from its current content.
 func hashTree(dir string) (string, error) {
 	var parts []part
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -298,7 +316,7 @@ func hashTree(dir string) (string, error) {
 	return nameOf(parts), err
 }
 
-// part is one file of a tree, and nameOf the hash of all of them.
+// part is one file of a tree; nameOf hashes all of them.
 type part struct {
 	path       string
 	executable bool
@@ -314,7 +332,7 @@ func nameOf(parts []part) string {
 	return edn.Hash(edn.Vector(values...))
 }
 
-// choose finds the program among the files of an archive.
+// choose selects the program among the files of an archive.
 func choose(files []file, wanted string) (string, error) {
 	var can, all []string
 	for _, f := range files {
@@ -334,12 +352,14 @@ func choose(files []file, wanted string) (string, error) {
 	case len(can) == 1:
 		return can[0], nil
 	case len(can) == 0:
-		return "", contract.Errorf("input/invalid", "nothing in the archive can be executed").WithHint("--program names the program in it")
+		return "", contract.Errorf("input/invalid", "the archive contains no executable file").
+			WithHint("--program names the program in it")
 	}
-	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can), strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
+	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can),
+		strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
 }
 
-// seal hashes a tree and takes the right to write away from everybody.
+// seal hashes a tree and makes it read-only.
 func seal(stage string, files []file, program string) (record, error) {
 	r := record{program: program}
 	var parts []part
@@ -371,7 +391,7 @@ func seal(stage string, files []file, program string) (record, error) {
 	return r, err
 }
 
-// hashFile hashes a file and makes sure that it is on the disk.
+// hashFile hashes a file and syncs it to disk.
 func hashFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -388,7 +408,7 @@ func hashFile(path string) (string, error) {
 	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// removeTree removes a tree that may have been sealed.
+// removeTree removes a tree that may be sealed.
 func removeTree(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -21,13 +21,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// file is one file that was unpacked.
+// file is one unpacked file.
 type file struct {
 	path       string // with slashes
 	executable bool
 }
 
-// unpacking writes into one directory, and counts what it takes.
+// unpacking is the state of one unpack.
 type unpacking struct {
 	ctx   context.Context
 	root  *os.Root
@@ -41,13 +41,13 @@ func refuse(format string, args ...any) error {
 	return contract.Errorf("input/invalid", format, args...)
 }
 
-// alone is the name of a program that comes without an archive: what it was
-// called where it came from makes no other program of it.
+// alone is the name of a program that was not in an archive. A fixed name makes
+// the hash independent of the file name.
 const alone = "plugin"
 
-// unpack puts a program, or the files of an archive, into an empty directory.
+// unpack copies a program, or the files of an archive, into an empty directory.
 func unpack(ctx context.Context, source, dir string) ([]file, error) {
-	// Looked at before it is opened: that would wait for the other end of a pipe.
+	// Checked before the open, which would block on a pipe without a writer.
 	if info, err := os.Stat(source); err == nil && !info.Mode().IsRegular() {
 		return nil, refuse("%s is not a regular file", source)
 	}
@@ -97,7 +97,7 @@ func (u *unpacking) tarGz(f io.Reader) error {
 	if err != nil {
 		return refuse("the archive is damaged: %s", err)
 	}
-	// Headers count too: a bomb may consist of nothing else.
+	// Headers count too: a bomb may consist of headers only.
 	bounded := &io.LimitedReader{R: zr, N: MaxTotal + MaxEntries*1024}
 	tr := tar.NewReader(bounded)
 	for {
@@ -117,7 +117,8 @@ func (u *unpacking) tarGz(f io.Reader) error {
 			err = u.directory(h.Name)
 		case tar.TypeXGlobalHeader:
 		default:
-			err = refuse("%q in the archive is neither a file nor a directory: links and devices are not installed", clip(h.Name))
+			err = refuse("%q in the archive is neither a file nor a directory: links and devices are not installed",
+				clip(h.Name))
 		}
 		if err != nil {
 			return err
@@ -130,7 +131,7 @@ func (u *unpacking) zip(f *os.File, size int64) error {
 		return err
 	}
 	zr, err := zip.NewReader(f, size)
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are judged below
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked below
 		return refuse("the archive is damaged: %s", err)
 	}
 	if len(zr.File) > MaxEntries {
@@ -149,7 +150,8 @@ func (u *unpacking) zipEntry(entry *zip.File) error {
 	case mode.IsDir():
 		return u.directory(entry.Name)
 	case !mode.IsRegular():
-		return refuse("%q in the archive is neither a file nor a directory: links and devices are not installed", clip(entry.Name))
+		return refuse("%q in the archive is neither a file nor a directory: links and devices are not installed",
+			clip(entry.Name))
 	default:
 		r, err := entry.Open()
 		if err != nil {
@@ -160,11 +162,11 @@ func (u *unpacking) zipEntry(entry *zip.File) error {
 	}
 }
 
-// maxDirectory bounds the list of entries at the end of a zip archive, all of
-// which the library reads before anybody can look at it.
+// maxDirectory bounds the central directory at the end of a zip archive, which
+// the library reads as a whole.
 const maxDirectory = 4 << 20
 
-// directorySize looks at the end of a zip archive for the size of that list.
+// directorySize checks the size of the central directory.
 func directorySize(f io.ReaderAt, size int64) error {
 	const record = 22
 	tail := make([]byte, min(size, record+1<<16))
@@ -182,12 +184,12 @@ func directorySize(f io.ReaderAt, size int64) error {
 	return nil
 }
 
-// name judges a name of an archive.
+// name checks and cleans a name in an archive.
 func name(raw string) (string, error) {
 	clean := path.Clean(strings.TrimSuffix(raw, "/"))
 	switch {
 	case raw == "" || len(raw) > MaxPath || !utf8.ValidString(raw) || strings.ContainsAny(raw, "\x00\\:"):
-		return "", refuse("%q is no name that is installed", clip(raw))
+		return "", refuse("%q is not a valid name of an archive entry", clip(raw))
 	case path.IsAbs(raw) || !filepath.IsLocal(filepath.FromSlash(clean)) || strings.Contains("/"+raw+"/", "/../"):
 		return "", refuse("%q leads out of the archive", clip(raw))
 	case strings.Count(clean, "/") >= MaxDepth:
@@ -208,7 +210,7 @@ func (u *unpacking) enter(raw string) (string, error) {
 
 func (u *unpacking) directory(raw string) error {
 	if strings.Trim(raw, "./") == "" && !strings.Contains(raw, "..") {
-		return nil // the archive itself
+		return nil // the root
 	}
 	clean, err := u.enter(raw)
 	if err != nil {
@@ -267,7 +269,7 @@ func (u *unpacking) take(raw string, executable bool, r io.Reader) error {
 
 func tooMuch() error { return refuse("the archive holds more than %d bytes", int64(MaxTotal)) }
 
-// canceled ends a copy when its context does.
+// canceled is a reader that fails when its context ends.
 type canceled struct {
 	ctx context.Context
 	r   io.Reader

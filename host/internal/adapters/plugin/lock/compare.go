@@ -8,33 +8,33 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Level says how much a difference matters, the least first.
+// Level is the severity of a difference, in ascending order.
 type Level int
 
 // The levels.
 const (
-	// Drift changes nothing that was approved: less than approved, another
+	// Drift does not exceed what was approved: fewer permissions, another
 	// version of the same bytes, a capability without effects.
 	Drift Level = iota + 1
-	// Absent is a plugin, or the platform of one, that the file does not know.
+	// Absent is a plugin or platform without an entry.
 	Absent
-	// Escalation is an effect or a need that nobody approved.
+	// Escalation is an effect or a need that was not approved.
 	Escalation
-	// Changed are other bytes than those that were approved.
+	// Changed means that the bytes are not the approved ones.
 	Changed
 )
 
-// Difference is one point in which a plugin is not what its entry says.
+// Difference is one deviation of a plugin from its entry.
 type Difference struct {
 	Plugin  string
 	Subject string // what differs: "the program", "needs", `effects of capability "a/b"`
-	Path    string // of the file, as it is printed; empty if it is not about one
-	Locked  string // what was approved
-	Found   string // what is there
+	Path    string // of the file, for display; empty if no file differs
+	Locked  string // the approved value
+	Found   string // the actual value
 	Level   Level
 }
 
-// Command is what resolves the difference once somebody has looked at it.
+// Command is the command that resolves the difference after a review.
 func (d Difference) Command() string {
 	switch d.Level {
 	case Escalation:
@@ -45,7 +45,7 @@ func (d Difference) Command() string {
 	return "ferment plugin lock"
 }
 
-// Message is the difference as one sentence, without the values.
+// Message describes the difference in one sentence, without the values.
 func (d Difference) Message() string {
 	what := fmt.Sprintf("plugin %q: ", d.Plugin)
 	switch d.Level {
@@ -65,7 +65,7 @@ func (d Difference) Message() string {
 	return what + "the lock file says otherwise about " + d.Subject
 }
 
-// Hint is the command with the reason to run it.
+// Hint is the next step: the command and its effect.
 func (d Difference) Hint() string {
 	switch d.Level {
 	case Escalation:
@@ -76,8 +76,8 @@ func (d Difference) Hint() string {
 	return fmt.Sprintf("%q writes the entry", d.Command())
 }
 
-// Err is the difference as an error of type config/lock, with what was
-// expected, what was found, the path, and the command.
+// Err returns the difference as an error of type config/lock with the details
+// expected, found, path and command.
 func (d Difference) Err() *contract.Error {
 	message := d.Message()
 	if d.Level != Absent {
@@ -87,30 +87,51 @@ func (d Difference) Err() *contract.Error {
 }
 
 func (d Difference) detailed(e *contract.Error) *contract.Error {
-	e = e.WithDetail("plugin", edn.Text(d.Plugin)).WithDetail("expected", edn.Text(d.Locked)).WithDetail("found", edn.Text(d.Found)).WithDetail("command", edn.Text(d.Command()))
+	e = e.WithDetail("plugin", edn.Text(d.Plugin)).WithDetail("expected", edn.Text(d.Locked)).
+		WithDetail("found", edn.Text(d.Found)).WithDetail("command", edn.Text(d.Command()))
 	if d.Path != "" {
 		e = e.WithDetail("path", edn.Text(d.Path))
 	}
 	return e.WithHint(d.Hint())
 }
 
-// missing stands for a side of a difference that has nothing.
+// missing is the value of a side without one.
 const missing = "nothing"
 
-// NotLocked is the difference of a plugin that the file does not know.
+// NotLocked is the difference of a plugin without an entry.
 func NotLocked(plugin string) Difference {
-	return Difference{Plugin: plugin, Subject: "it is not in the lock file", Locked: missing, Found: "a plugin", Level: Absent}
+	return Difference{
+		Plugin:  plugin,
+		Subject: "it is not in the lock file",
+		Locked:  missing,
+		Found:   "a plugin",
+		Level:   Absent,
+	}
 }
 
-// CompareProgram holds the bytes of a program and of the files that it runs
-// against the entry. path is the program as it is printed.
+// CompareProgram compares the hashes of a program and of its files with the
+// entry. path is the program for display.
 func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Difference {
 	var out []Difference
 	switch locked, ok := p.Binary(platform); {
 	case !ok:
-		out = append(out, Difference{Plugin: p.Name, Subject: "its program is not locked for " + platform, Path: path, Locked: missing, Found: hash, Level: Absent})
+		out = append(out, Difference{
+			Plugin:  p.Name,
+			Subject: "its program is not locked for " + platform,
+			Path:    path,
+			Locked:  missing,
+			Found:   hash,
+			Level:   Absent,
+		})
 	case locked != hash:
-		out = append(out, Difference{Plugin: p.Name, Subject: "the program", Path: path, Locked: locked, Found: hash, Level: Changed})
+		out = append(out, Difference{
+			Plugin:  p.Name,
+			Subject: "the program",
+			Path:    path,
+			Locked:  locked,
+			Found:   hash,
+			Level:   Changed,
+		})
 	}
 	there := map[string]string{}
 	for _, f := range files {
@@ -122,20 +143,34 @@ func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Di
 			got = missing
 		}
 		if got != f.Hash {
-			out = append(out, Difference{Plugin: p.Name, Subject: "a file", Path: f.Path, Locked: f.Hash, Found: got, Level: Changed})
+			out = append(out, Difference{
+				Plugin:  p.Name,
+				Subject: "a file",
+				Path:    f.Path,
+				Locked:  f.Hash,
+				Found:   got,
+				Level:   Changed,
+			})
 		}
 		delete(there, f.Path)
 	}
 	for _, f := range files {
 		if _, extra := there[f.Path]; extra {
-			out = append(out, Difference{Plugin: p.Name, Subject: "a file", Path: f.Path, Locked: missing, Found: f.Hash, Level: Changed})
+			out = append(out, Difference{
+				Plugin:  p.Name,
+				Subject: "a file",
+				Path:    f.Path,
+				Locked:  missing,
+				Found:   f.Hash,
+				Level:   Changed,
+			})
 		}
 	}
 	return out
 }
 
-// CompareDescription holds what a program says that it is against the entry.
-// Only version, protocol, needs and capabilities of now are looked at.
+// CompareDescription compares the description of a program with the entry. It
+// uses only version, protocol, needs, ports and capabilities of now.
 func (p Plugin) CompareDescription(now Plugin) []Difference {
 	var out []Difference
 	point := func(subject, locked, found string, level Level) {
@@ -163,7 +198,8 @@ func (p Plugin) CompareDescription(now Plugin) []Difference {
 			level = 0
 		}
 		point(fmt.Sprintf("the effects of capability %q", c.ID), listed(locked.Effects), listed(c.Effects), level)
-		point(fmt.Sprintf("the intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents), drift(slices.Equal(locked.Intents, c.Intents)))
+		point(fmt.Sprintf("the intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents),
+			drift(slices.Equal(locked.Intents, c.Intents)))
 	}
 	for _, c := range p.Capabilities {
 		if _, ok := now.Capability(c.ID); !ok {
@@ -173,7 +209,7 @@ func (p Plugin) CompareDescription(now Plugin) []Difference {
 	return out
 }
 
-// harmless needs nobody's approval.
+// harmless are the effects that need no approval.
 var harmless = []string{"none"}
 
 func drift(same bool) Level {
@@ -183,8 +219,8 @@ func drift(same bool) Level {
 	return Drift
 }
 
-// beyond tells whether now has more than was approved (level), less (Drift), or
-// the same (0).
+// beyond returns level if now has more than was approved, Drift if less, and 0
+// if the same.
 func beyond(approved, now []string, level Level) Level {
 	for _, n := range now {
 		if !slices.Contains(approved, n) {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Problem is one thing that is wrong with the text of a lock file.
+// Problem is one error in the text of a lock file.
 type Problem struct {
 	Type     string // of the error catalogue: "config/unknown-name"
 	Message  string
@@ -22,13 +22,13 @@ type Problem struct {
 	Column   int // from 1, in bytes
 }
 
-// DecodeError is a text that is no lock file.
+// DecodeError is a text that is not a valid lock file.
 type DecodeError struct {
 	Name     string
 	Problems []Problem // at least one, in the order of the text
 }
 
-// Error gives the first problem and counts the others.
+// Error returns the first problem and the number of the others.
 func (e *DecodeError) Error() string {
 	p := e.Problems[0]
 	text := fmt.Sprintf("%s:%d:%d: %s", e.Name, p.Line, p.Column, p.Message)
@@ -44,7 +44,7 @@ func (e *DecodeError) Error() string {
 	return text
 }
 
-// Typed is the error for whoever shows it outside of a configuration report.
+// Typed returns the error for use outside of a configuration report.
 func (e *DecodeError) Typed() *contract.Error {
 	out := contract.Errorf(e.Problems[0].Type, "%s", e.Error())
 	if hint := e.Problems[0].Hint; hint != "" {
@@ -53,26 +53,27 @@ func (e *DecodeError) Typed() *contract.Error {
 	return out
 }
 
-// maxProblems ends the reading of a file in which everything is wrong.
+// maxProblems is the number of problems after which decoding stops.
 const maxProblems = 50
 
-// shape is what may stand in a block.
+// shape lists the attributes and blocks that a block may have.
 type shape struct {
-	label  string // what the label is; empty: there is none
+	label  string // description of the label; empty: no label
 	attrs  []string
 	blocks map[string]*shape
 }
 
-var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "ports", "protocol", "version"}, blocks: map[string]*shape{
-	"binary":     {label: "a platform such as linux/amd64", attrs: []string{"hash"}},
-	"file":       {label: "a path", attrs: []string{"hash"}},
-	"capability": {label: "the id of a capability", attrs: []string{"effects", "intents"}},
-}}
+var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "ports", "protocol", "version"},
+	blocks: map[string]*shape{
+		"binary":     {label: "a platform such as linux/amd64", attrs: []string{"hash"}},
+		"file":       {label: "a path", attrs: []string{"hash"}},
+		"capability": {label: "the id of a capability", attrs: []string{"effects", "intents"}},
+	}}
 
 var fileShape = &shape{blocks: map[string]*shape{"lock": {attrs: []string{"format"}}, "plugin": pluginShape}}
 
-// Decode reads the text of a lock file; name stands for it in errors. The error
-// is a [*DecodeError].
+// Decode parses the text of a lock file; name is the name of the file in
+// errors. The error is a [*DecodeError].
 func Decode(name string, text []byte) (File, error) {
 	d := &decoding{name: name, text: text}
 	root := d.parse()
@@ -87,19 +88,24 @@ func Decode(name string, text []byte) (File, error) {
 	return f, nil
 }
 
-// file makes the value of a tree that has the right syntax.
+// file converts a parsed tree.
 func (d *decoding) file(root *block) File {
 	d.names(root, fileShape)
 	heads := root.of("lock")
 	newer := false
 	switch {
 	case len(heads) == 0:
-		d.add(Problem{Type: "config/missing", Message: "the lock block is missing", Expected: "lock { format = 1 }", Hint: "\"ferment plugin lock\" writes the file anew"}, 0, 0)
+		d.add(Problem{
+			Type:     "config/missing",
+			Message:  "the lock block is missing",
+			Expected: "lock { format = 1 }",
+			Hint:     "\"ferment plugin lock\" writes the file anew",
+		}, 0, 0)
 	default:
 		newer = d.newer(heads[0])
 	}
 	if newer {
-		return File{} // what follows is of another format
+		return File{} // the rest has another format
 	}
 	blocks := root.of("plugin")
 	d.atMost(blocks, MaxPlugins, "plugins")
@@ -109,15 +115,16 @@ func (d *decoding) file(root *block) File {
 		p := d.plugin(b)
 		plugins = append(plugins, p)
 		if capabilities += len(p.Capabilities); capabilities > MaxCapabilities {
-			d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d capabilities", MaxCapabilities)}, b.from, b.to)
+			d.add(Problem{Type: "config/limit",
+				Message: fmt.Sprintf("more than %d capabilities", MaxCapabilities)}, b.from, b.to)
 			break
 		}
 	}
 	return NewFile(plugins...)
 }
 
-// newer checks the version of the format, and tells whether it is one that this
-// package does not know.
+// newer checks the version of the format and reports whether it is newer than
+// this package supports.
 func (d *decoding) newer(b *block) bool {
 	a, ok := b.attr("format")
 	if !ok {
@@ -126,10 +133,16 @@ func (d *decoding) newer(b *block) bool {
 	}
 	switch {
 	case a.kind != number || a.number < 1:
-		d.add(Problem{Type: "config/type", Message: "format is no version of the file format", Expected: fmt.Sprint(Format), Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  "format is not a version of the file format",
+			Expected: fmt.Sprint(Format),
+			Found:    a.shown(),
+		}, a.from, a.to)
 	case a.number > Format:
-		d.problems = nil // names that are unknown here are known there
-		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment", Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
+		d.problems = nil // the newer format may define the unknown names
+		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment",
+			Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
 			Hint: "use that version of ferment, or write the file anew with \"ferment plugin lock\" after removing it"}, a.from, a.to)
 		return true
 	}
@@ -137,7 +150,12 @@ func (d *decoding) newer(b *block) bool {
 }
 
 func (d *decoding) plugin(b *block) Plugin {
-	p := Plugin{Name: b.label, Version: d.textOf(b, "version"), Protocol: d.textOf(b, "protocol"), Needs: d.words(b, "needs", contract.Needs())}
+	p := Plugin{
+		Name:     b.label,
+		Version:  d.textOf(b, "version"),
+		Protocol: d.textOf(b, "protocol"),
+		Needs:    d.words(b, "needs", contract.Needs()),
+	}
 	if b.labelled && !nameForm.MatchString(b.label) {
 		d.form(b.labelAt, "the label of a plugin", "a name of lower case letters, digits and . _ + -", b.label)
 	}
@@ -163,7 +181,8 @@ func (d *decoding) plugin(b *block) Plugin {
 			d.form(x.labelAt, "the label of a capability", "an id such as chess/engine", x.label)
 		}
 		effects := append(contract.Effects(), "none")
-		p.Capabilities = append(p.Capabilities, Capability{ID: x.label, Effects: d.words(x, "effects", effects), Intents: d.words(x, "intents", nil)})
+		p.Capabilities = append(p.Capabilities,
+			Capability{ID: x.label, Effects: d.words(x, "effects", effects), Intents: d.words(x, "intents", nil)})
 	}
 	return p
 }
@@ -182,14 +201,20 @@ func (d *decoding) textOf(b *block, name string) string {
 	case !ok:
 		d.missing(b, name)
 	case a.kind != text:
-		d.add(Problem{Type: "config/type", Message: name + " is no text", Expected: "a text in quotes", Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  name + " is not a text",
+			Expected: "a text in quotes",
+			Found:    a.shown(),
+		}, a.from, a.to)
 	default:
 		return a.texts[0]
 	}
 	return ""
 }
 
-// words reads a list of qualified names, out of known if that is given.
+// words returns a list of qualified names, restricted to known if it is not
+// nil.
 func (d *decoding) words(b *block, name string, known []string) []string {
 	a, ok := b.attr(name)
 	if !ok {
@@ -197,15 +222,27 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 		return nil
 	}
 	if a.kind != list {
-		d.add(Problem{Type: "config/type", Message: name + " is no list", Expected: "a list of texts", Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  name + " is not a list",
+			Expected: "a list of texts",
+			Found:    a.shown(),
+		}, a.from, a.to)
 		return nil
 	}
 	for i, w := range a.texts {
 		switch {
 		case slices.Contains(a.texts[:i], w):
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in %s", w, name), Hint: "remove one"}, a.from, a.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q is listed twice in %s", w, name), Hint: "remove one"},
+				a.from, a.to)
 		case known != nil && !slices.Contains(known, w):
-			d.add(Problem{Type: "config/unknown-name", Message: fmt.Sprintf("%s has the unknown word %q", name, clip(w)), Expected: strings.Join(known, ", "), Found: clip(w), Nearest: contract.Nearest(w, known)}, a.from, a.to)
+			d.add(Problem{
+				Type:     "config/unknown-name",
+				Message:  fmt.Sprintf("%s has the unknown word %q", name, clip(w)),
+				Expected: strings.Join(known, ", "),
+				Found:    clip(w),
+				Nearest:  contract.Nearest(w, known),
+			}, a.from, a.to)
 		case known == nil && !wordForm.MatchString(w):
 			d.form(span{a.from, a.to}, "a member of "+name, "a name such as chess/best-move", w)
 		}
@@ -213,14 +250,19 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 	return a.texts
 }
 
-// ports reads the ports of the network needs, which need not be there.
+// ports returns the ports of the network needs, an optional attribute.
 func (d *decoding) ports(b *block) []uint16 {
 	a, ok := b.attr("ports")
 	if !ok {
 		return nil
 	}
 	if a.kind != list {
-		d.add(Problem{Type: "config/type", Message: "ports is no list", Expected: "a list of texts", Found: a.shown()}, a.from, a.to)
+		d.add(Problem{
+			Type:     "config/type",
+			Message:  "ports is not a list",
+			Expected: "a list of texts",
+			Found:    a.shown(),
+		}, a.from, a.to)
 		return nil
 	}
 	var out []uint16
@@ -230,7 +272,8 @@ func (d *decoding) ports(b *block) []uint16 {
 		case err != nil || n == 0 || strconv.FormatUint(n, 10) != text:
 			d.form(span{a.from, a.to}, "a member of ports", "a port from 1 to 65535, in quotes", text)
 		case slices.Contains(a.texts[:i], text):
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in ports", text), Hint: "remove one"}, a.from, a.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q is listed twice in ports", text), Hint: "remove one"},
+				a.from, a.to)
 		default:
 			out = append(out, uint16(n))
 		}
@@ -238,7 +281,7 @@ func (d *decoding) ports(b *block) []uint16 {
 	return out
 }
 
-// names refuses what a block cannot have, and what it has twice.
+// names rejects unknown and duplicate attributes and blocks.
 func (d *decoding) names(b *block, s *shape) {
 	seen := map[string]bool{}
 	for _, a := range b.attrs {
@@ -246,7 +289,8 @@ func (d *decoding) names(b *block, s *shape) {
 		case !slices.Contains(s.attrs, a.name):
 			d.unknown(a.name, "attribute", b, s, a.nameAt)
 		case seen[a.name]:
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("attribute %q is written twice", a.name), Hint: "keep one of the two"}, a.nameAt.from, a.nameAt.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("attribute %q is written twice", a.name),
+				Hint: "keep one of the two"}, a.nameAt.from, a.nameAt.to)
 		}
 		seen[a.name] = true
 	}
@@ -261,11 +305,13 @@ func (d *decoding) names(b *block, s *shape) {
 			if want {
 				expected = inner.label + " as its label"
 			}
-			d.add(Problem{Type: "config/syntax", Message: fmt.Sprintf("the block %s has a wrong label", x.typ), Expected: expected}, x.from, x.to)
+			d.add(Problem{Type: "config/syntax", Message: fmt.Sprintf("the block %s has a wrong label", x.typ),
+				Expected: expected}, x.from, x.to)
 		}
 		key := x.typ + "\x00" + x.label
 		if seen[key] {
-			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("block %s %q is written twice", x.typ, clip(x.label)), Hint: "keep one of the two"}, x.from, x.to)
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("block %s %q is written twice", x.typ, clip(x.label)),
+				Hint: "keep one of the two"}, x.from, x.to)
 		}
 		seen[key] = true
 		d.names(x, inner)
@@ -282,7 +328,13 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 	if in.typ != "" {
 		place = in.typ
 	}
-	p := Problem{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %q in %s", what, clip(name), place), Expected: strings.Join(known, ", "), Found: clip(name), Nearest: contract.Nearest(name, known)}
+	p := Problem{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("unknown %s %q in %s", what, clip(name), place),
+		Expected: strings.Join(known, ", "),
+		Found:    clip(name),
+		Nearest:  contract.Nearest(name, known),
+	}
 	if p.Nearest == "" {
 		p.Hint = "\"ferment plugin lock\" writes the file"
 	}
@@ -290,16 +342,23 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 }
 
 func (d *decoding) missing(b *block, name string) {
-	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name), Hint: "\"ferment plugin lock\" writes the file"}, b.from, b.to)
+	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name),
+		Hint: "\"ferment plugin lock\" writes the file"}, b.from, b.to)
 }
 
 func (d *decoding) form(at span, what, expected, found string) {
-	d.add(Problem{Type: "config/type", Message: what + " has a wrong form", Expected: expected, Found: fmt.Sprintf("%q", clip(found))}, at.from, at.to)
+	d.add(Problem{
+		Type:     "config/type",
+		Message:  what + " has a wrong form",
+		Expected: expected,
+		Found:    fmt.Sprintf("%q", clip(found)),
+	}, at.from, at.to)
 }
 
 func (d *decoding) atMost(blocks []*block, most int, what string) {
 	if len(blocks) > most {
-		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d %s", most, what)}, blocks[most].from, blocks[most].to)
+		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d %s", most, what)}, blocks[most].from,
+			blocks[most].to)
 	}
 }
 

@@ -1,33 +1,32 @@
-// Package lock reads, writes and compares the lock file: the record of which
-// plugin programs an operator approved, by the hash of their bytes, and of what
-// these may do.
+// Package lock reads, writes and compares the lock file: the record of the
+// plugin programs that an operator approved, by the hash of their bytes, and of
+// their permissions.
 //
 // # Main types
 //
-// A [File] is the content, a [Plugin] one entry of it. [Decode] reads the text
-// strictly, [File.Encode] gives the one text of a content, [Update] replaces a
-// file on disk. An entry is held against what is there by
-// [Plugin.CompareProgram], before anything is executed, and by
-// [Plugin.CompareDescription], when the program said what it is; both give
-// [Difference] values, which know what was approved, what was found, and which
-// command resolves it.
+// A [File] is the content, a [Plugin] one entry of it. [Decode] parses the text
+// strictly, [File.Encode] returns the canonical text, [Update] replaces a file
+// on disk. [Plugin.CompareProgram] compares an entry with a program before it
+// is executed, [Plugin.CompareDescription] with the description of the program;
+// both return [Difference] values with the approved value, the value found, and
+// the command that resolves it.
 //
 // # The text
 //
 // The syntax is that of ferment.hcl, reduced to data: blocks, texts, whole
-// numbers and lists of texts. An expression of any other kind is refused, so
-// what a lock file says depends on nothing but its bytes. The text is cut into
-// tokens by the library and read by a parser without recursion, because the
-// parser of the library recurses without a bound. Entries are sorted and there
-// are no times, so equal contents are equal bytes on every machine.
+// numbers and lists of texts. Any other expression is rejected, so the meaning
+// of a lock file depends only on its bytes. The hcl library splits the text
+// into tokens; the parser is not recursive, because that of the library
+// recurses without a bound. Entries are sorted and contain no times, so equal
+// contents are equal bytes on every machine.
 //
 // # Concurrency
 //
-// Values are not changed after they were made and may be shared. [Update] may be
-// called by several processes at once: they wait for each other.
+// Values are immutable and may be shared. [Update] may be called by several
+// processes at once: they wait for each other.
 //
 // # Failure
 //
-// Decode gives a [*DecodeError] with every problem and its place. A failed
-// Update leaves the old file as it was.
+// Decode returns a [*DecodeError] with every problem and its position. A failed
+// Update leaves the old file unchanged.
 package lock

@@ -11,8 +11,8 @@ import (
 
 const header = `# written by "ferment plugin lock"; commit this file` + "\n"
 
-// Encode gives the text of the file, in the layout of "ferment fmt": equal
-// contents are equal bytes. A content that Decode would refuse is an error.
+// Encode returns the text of the file, formatted as by "ferment fmt": equal
+// contents are equal bytes. A content that Decode would reject is an error.
 func (f File) Encode() ([]byte, error) {
 	f = NewFile(f.Plugins...)
 	var b strings.Builder
@@ -23,9 +23,9 @@ func (f File) Encode() ([]byte, error) {
 	}
 	text := []byte(b.String())
 	if !utf8.Valid(text) {
-		return nil, errors.New("encode the lock file: a name in it is no UTF-8 text")
+		return nil, errors.New("encode the lock file: a name in it is not UTF-8 text")
 	}
-	// What is written is read by other machines, so it is held to their rules.
+	// Other hosts read the file, so it must decode.
 	if _, err := Decode("the lock file", text); err != nil {
 		return nil, fmt.Errorf("encode the lock file: %w", err)
 	}
@@ -34,7 +34,8 @@ func (f File) Encode() ([]byte, error) {
 
 func encodePlugin(b *strings.Builder, p Plugin) {
 	fmt.Fprintf(b, "\nplugin %s {\n", quote(p.Name))
-	fmt.Fprintf(b, "  version  = %s\n  protocol = %s\n  needs    = %s\n", quote(p.Version), quote(p.Protocol), quoteAll(p.Needs))
+	fmt.Fprintf(b, "  version  = %s\n  protocol = %s\n  needs    = %s\n", quote(p.Version), quote(p.Protocol),
+		quoteAll(p.Needs))
 	if len(p.Ports) > 0 {
 		fmt.Fprintf(b, "  ports    = %s\n", quoteAll(portTexts(p.Ports)))
 	}
@@ -45,7 +46,8 @@ func encodePlugin(b *strings.Builder, p Plugin) {
 		fmt.Fprintf(b, "\n  file %s {\n    hash = %s\n  }\n", quote(x.Path), quote(x.Hash))
 	}
 	for _, c := range p.Capabilities {
-		fmt.Fprintf(b, "\n  capability %s {\n    effects = %s\n    intents = %s\n  }\n", quote(c.ID), quoteAll(c.Effects), quoteAll(c.Intents))
+		fmt.Fprintf(b, "\n  capability %s {\n    effects = %s\n    intents = %s\n  }\n", quote(c.ID), quoteAll(c.Effects),
+			quoteAll(c.Intents))
 	}
 	b.WriteString("}\n")
 }
@@ -66,7 +68,7 @@ func quoteAll(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// quote writes a text so that nothing in it begins a template.
+// quote writes a text so that no part of it starts a template.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -97,7 +99,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// unquote reads the inside of a quoted text.
+// unquote decodes the inside of a quoted text.
 func unquote(s string) (string, error) {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -120,7 +122,7 @@ func unquote(s string) (string, error) {
 	return b.String(), nil
 }
 
-// escape reads what stands behind a backslash.
+// escape decodes the escape sequence at the start of s.
 func escape(s string) (rune, int, error) {
 	if len(s) < 2 {
 		return 0, 0, errors.New("a backslash ends the text")

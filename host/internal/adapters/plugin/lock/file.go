@@ -9,7 +9,7 @@ import (
 )
 
 // Format is the version of the file format that this package writes. A file of
-// a newer one is refused.
+// a newer version is rejected.
 const Format = 1
 
 // Limits on a lock file.
@@ -24,7 +24,7 @@ const (
 	MaxMembers      = 1024 // of one list
 )
 
-// File is the content of a lock file. The zero value is an empty one.
+// File is the content of a lock file. The zero value is empty.
 type File struct {
 	// Plugins are the entries, sorted by name.
 	Plugins []Plugin
@@ -42,9 +42,9 @@ type Plugin struct {
 	Ports []uint16
 	// Binaries are the hashes of the program, by platform.
 	Binaries []Binary
-	// Files are the hashes of what an interpreter runs, by path.
+	// Files are the hashes of the interpreted files, by path.
 	Files []Hashed
-	// Capabilities are those that the plugin advertises, by advertised id.
+	// Capabilities are the advertised capabilities, by advertised id.
 	Capabilities []Capability
 }
 
@@ -54,21 +54,21 @@ type Binary struct {
 	Hash     string // "b3:" and 64 hexadecimal digits
 }
 
-// Hashed is one file. Its path is relative to the root of the configuration,
-// with slashes.
+// Hashed is the hash of one file. Path is relative to the root of the
+// configuration, with slashes.
 type Hashed struct {
 	Path string
 	Hash string
 }
 
-// Capability is what was approved of one capability.
+// Capability is the approved effects and intents of one capability.
 type Capability struct {
 	ID      string
 	Effects []string // sorted
 	Intents []string // sorted
 }
 
-// Platform is the one that this program was built for.
+// Platform is the platform that this program was built for.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 var (
@@ -78,10 +78,10 @@ var (
 	wordForm     = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
 )
 
-// ValidPlatform tells whether a text names a platform, such as linux/arm64.
+// ValidPlatform reports whether s names a platform, such as linux/arm64.
 func ValidPlatform(s string) bool { return platformForm.MatchString(s) }
 
-// Plugin gives the entry of a name.
+// Plugin returns the entry of a name.
 func (f File) Plugin(name string) (Plugin, bool) {
 	i, ok := slices.BinarySearchFunc(f.Plugins, name, func(p Plugin, name string) int { return cmp.Compare(p.Name, name) })
 	if !ok {
@@ -90,14 +90,14 @@ func (f File) Plugin(name string) (Plugin, bool) {
 	return f.Plugins[i], true
 }
 
-// With is the file with an entry put in or replaced.
+// With returns the file with p added or replaced.
 func (f File) With(p Plugin) File {
 	kept := slices.DeleteFunc(slices.Clone(f.Plugins), func(x Plugin) bool { return x.Name == p.Name })
 	return NewFile(append(kept, p)...)
 }
 
-// NewFile makes a file of entries, in the order in which it is written. Names
-// are unique; of two entries with one name the last is kept.
+// NewFile returns a file of entries, in the order in which it is written. Of
+// several entries with the same name the last is kept.
 func NewFile(plugins ...Plugin) File {
 	byName := map[string]Plugin{}
 	for _, p := range plugins {
@@ -111,7 +111,7 @@ func NewFile(plugins ...Plugin) File {
 	return f
 }
 
-// Binary gives the hash for a platform.
+// Binary returns the hash for a platform.
 func (p Plugin) Binary(platform string) (string, bool) {
 	for _, b := range p.Binaries {
 		if b.Platform == platform {
@@ -121,14 +121,14 @@ func (p Plugin) Binary(platform string) (string, bool) {
 	return "", false
 }
 
-// WithBinary is the entry with the hash for a platform put in or replaced.
+// WithBinary returns the entry with the hash for a platform added or replaced.
 func (p Plugin) WithBinary(platform, hash string) Plugin {
 	kept := slices.DeleteFunc(slices.Clone(p.Binaries), func(b Binary) bool { return b.Platform == platform })
 	p.Binaries = append(kept, Binary{platform, hash})
 	return p.normal()
 }
 
-// Capability gives what was approved of an advertised id.
+// Capability returns the approved capability with an advertised id.
 func (p Plugin) Capability(id string) (Capability, bool) {
 	for _, c := range p.Capabilities {
 		if c.ID == id {
@@ -138,13 +138,15 @@ func (p Plugin) Capability(id string) (Capability, bool) {
 	return Capability{}, false
 }
 
-// normal is the entry with everything in its order.
+// normal returns the entry with sorted lists.
 func (p Plugin) normal() Plugin {
 	p.Needs = sorted(p.Needs)
 	p.Ports = slices.Compact(slices.Sorted(slices.Values(p.Ports)))
-	p.Binaries = slices.SortedStableFunc(slices.Values(p.Binaries), func(a, b Binary) int { return cmp.Compare(a.Platform, b.Platform) })
+	p.Binaries = slices.SortedStableFunc(slices.Values(p.Binaries),
+		func(a, b Binary) int { return cmp.Compare(a.Platform, b.Platform) })
 	p.Files = slices.SortedStableFunc(slices.Values(p.Files), func(a, b Hashed) int { return cmp.Compare(a.Path, b.Path) })
-	p.Capabilities = slices.SortedStableFunc(slices.Values(p.Capabilities), func(a, b Capability) int { return cmp.Compare(a.ID, b.ID) })
+	p.Capabilities = slices.SortedStableFunc(slices.Values(p.Capabilities),
+		func(a, b Capability) int { return cmp.Compare(a.ID, b.ID) })
 	for i, c := range p.Capabilities {
 		p.Capabilities[i].Effects, p.Capabilities[i].Intents = sorted(c.Effects), sorted(c.Intents)
 	}
@@ -153,7 +155,7 @@ func (p Plugin) normal() Plugin {
 
 func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
-// listed is a list as text.
+// listed formats a list for messages.
 func listed(names []string) string {
 	if len(names) == 0 {
 		return "none"

@@ -2,6 +2,6 @@
 
 package lock
 
-// hold does nothing where there is no flock: the last writer wins, and the file
-// is whole all the same.
+// hold does nothing on systems without flock: the last writer wins, and the
+// file is complete all the same.
 func hold(string) (release func(), err error) { return func() {}, nil }

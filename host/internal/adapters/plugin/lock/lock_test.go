@@ -34,7 +34,7 @@ func sample() File {
 	)
 }
 
-// HCL-041: the form of the file, whatever order its parts come in.
+// HCL-041: the text of the file is independent of the order of its parts.
 func TestGolden(t *testing.T) {
 	want, err := os.ReadFile("testdata/sample.lock.hcl")
 	require.NoError(t, err)
@@ -48,8 +48,8 @@ func TestGolden(t *testing.T) {
 	assert.Equal(t, string(want), string(again))
 }
 
-// HCL-041: what Encode writes, Decode reads as the same content; the bytes do
-// not depend on the order in which the content was put together.
+// HCL-041: Decode reads the output of Encode as the same content; the bytes do
+// not depend on the order of construction.
 func TestRoundTrip(t *testing.T) {
 	word := rapid.StringMatching(`[a-z][a-z0-9.-]{0,6}/[a-z0-9][a-z0-9.+*?_-]{0,8}`)
 	hash := rapid.StringMatching(`b3:[0-9a-f]{64}`)
@@ -125,7 +125,7 @@ func entry(body string) string {
 	return head + "plugin \"p\" {\n  version = \"1\"\n  protocol = \"v1\"\n  needs = []\n" + body + "\n}\n"
 }
 
-// HCL-010, HCL-041: each refusal with its type, its place and what it says.
+// HCL-010, HCL-041: each error with its type, position and message.
 func TestRefusals(t *testing.T) {
 	tests := []struct {
 		name, text, typ, says string
@@ -157,9 +157,9 @@ func TestRefusals(t *testing.T) {
 		{"lock twice", head + head, "config/duplicate", "twice", 4},
 		{"attribute twice", entry("  version = \"2\""), "config/duplicate", "twice", 8},
 		{"member twice", strings.Replace(entry(""), "needs = []", `needs = ["fs/read", "fs/read"]`, 1), "config/duplicate", "twice", 7},
-		{"function", "lock {\n  format = env(\"X\")\n}\n", "config/syntax", "nothing but data", 2},
-		{"template", strings.Replace(entry(""), `"1"`, `"${local.x}"`, 1), "config/syntax", "nothing but data", 5},
-		{"heredoc", strings.Replace(entry(""), `"1"`, "<<A\nx\nA", 1), "config/syntax", "nothing but data", 5},
+		{"function", "lock {\n  format = env(\"X\")\n}\n", "config/syntax", "may only contain data", 2},
+		{"template", strings.Replace(entry(""), `"1"`, `"${local.x}"`, 1), "config/syntax", "may only contain data", 5},
+		{"heredoc", strings.Replace(entry(""), `"1"`, "<<A\nx\nA", 1), "config/syntax", "may only contain data", 5},
 		{"operator", "lock {\n  format = 1 + 1\n}\n", "config/syntax", "end of the line", 2},
 		{"object", "lock {\n  format = { a = 1 }\n}\n", "config/syntax", "a text, a whole number", 2},
 		{"null", "lock {\n  format = null\n}\n", "config/syntax", "a text, a whole number", 2},
@@ -197,7 +197,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// HCL-002: everything that is wrong is told at once, with the nearest name.
+// HCL-002: all problems are reported at once, with the nearest name.
 func TestEveryProblem(t *testing.T) {
 	_, err := Decode("f", []byte(entry("  versio = \"1\"\n  binary \"linux/amd64\" {\n    hash = \"x\"\n  }\n  capability \"a/b\" {\n    effects = [\"fs/reed\"]\n  }")))
 	var d *DecodeError
@@ -210,7 +210,7 @@ func TestEveryProblem(t *testing.T) {
 	assert.Contains(t, err.Error(), "and 3 more")
 }
 
-// A checkout that turned the line ends, and comments of people, change nothing.
+// CRLF line ends and comments change nothing.
 func TestReadsWhatPeopleDoToIt(t *testing.T) {
 	text, err := sample().Encode()
 	require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestReadsWhatPeopleDoToIt(t *testing.T) {
 	}
 }
 
-// LOCK-001: what counts as more than was approved, and what does not.
+// LOCK-001: what exceeds the approval, and what does not.
 func TestCompare(t *testing.T) {
 	locked := Plugin{
 		Name: "p", Version: "1", Protocol: "v1", Needs: []string{"fs/read", "process/run"},
@@ -289,7 +289,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// LOCK-001, ENV-019: the ports of a network need are approved with it.
+// LOCK-001, ENV-019: the ports of a network need are part of the approval.
 func TestComparePorts(t *testing.T) {
 	locked := Plugin{Name: "p", Needs: []string{"net/connect"}, Ports: []uint16{443, 8443}}
 	for want, ports := range map[Level][]uint16{0: {8443, 443}, Drift: {443}, Escalation: {443, 25}} {
@@ -320,8 +320,8 @@ func levels(ds []Difference) []Level {
 	return out
 }
 
-// LOCK-001: the error has what was expected, what is there, the path, and the
-// command that resolves it.
+// LOCK-001: the error contains the expected and the actual value, the path, and
+// the command that resolves it.
 func TestDifferencesSayEverything(t *testing.T) {
 	locked := sample()
 	chess, _ := locked.Plugin("chess")
@@ -356,7 +356,7 @@ func TestFileValue(t *testing.T) {
 	}
 }
 
-// A content that nobody could read again is not written.
+// Encode rejects a content that Decode would reject.
 func TestEncodeRefuses(t *testing.T) {
 	var many []Plugin
 	for i := range MaxPlugins + 1 {
@@ -373,7 +373,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// HCL-044: any bytes are read or refused, and what is read is written back as
+// HCL-044: any bytes are decoded or rejected, and decoded content is encoded as
 // the same content.
 func FuzzDecode(f *testing.F) {
 	text, err := sample().Encode()

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// kind of a value.
+// kind is the type of a value.
 type kind byte
 
 const (
@@ -40,7 +40,7 @@ func (a attr) shown() string {
 	return strconv.Quote(clip(a.texts[0]))
 }
 
-// block is a block of the text before it is known whether it means something.
+// block is a parsed block before its names are checked.
 type block struct {
 	span     // of its header
 	typ      string
@@ -77,7 +77,7 @@ func (b *block) title() string {
 	return b.typ
 }
 
-// decoding is one run over a text.
+// decoding is the state of one Decode.
 type decoding struct {
 	name     string
 	text     []byte
@@ -97,19 +97,19 @@ func (d *decoding) add(p Problem, from, to int) {
 	d.problems = append(d.problems, p)
 }
 
-// parse reads the text into blocks. It stops at the first thing that is no
-// data.
+// parse parses the text into blocks. It stops at the first syntax error.
 func (d *decoding) parse() *block {
 	root := &block{}
 	if len(d.text) > MaxBytes {
-		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("the file has %d bytes, over the limit of %d", len(d.text), MaxBytes)}, 0, 0)
+		d.add(Problem{Type: "config/limit",
+			Message: fmt.Sprintf("the file has %d bytes, over the limit of %d", len(d.text), MaxBytes)}, 0, 0)
 		return root
 	}
 	if i := bytes.IndexByte(d.text, 0); i >= 0 || !utf8.Valid(d.text) {
-		d.add(Problem{Type: "config/syntax", Message: "the file is no UTF-8 text"}, max(i, 0), max(i, 0))
+		d.add(Problem{Type: "config/syntax", Message: "the file is not UTF-8 text"}, max(i, 0), max(i, 0))
 		return root
 	}
-	// What the lexer complains of is no token that is expected anywhere below.
+	// Errors of the lexer appear as tokens that are not expected below.
 	tokens, _ := hclsyntax.LexConfig(d.text, d.name, hcl.InitialPos)
 	if len(tokens) > MaxTokens {
 		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d tokens", MaxTokens)}, 0, 0)
@@ -164,7 +164,8 @@ func (d *decoding) peek() hclsyntax.Token {
 	if d.at < len(d.tokens) {
 		return d.tokens[d.at]
 	}
-	return hclsyntax.Token{Type: hclsyntax.TokenEOF, Range: hcl.Range{Start: hcl.Pos{Byte: len(d.text)}, End: hcl.Pos{Byte: len(d.text)}}}
+	return hclsyntax.Token{Type: hclsyntax.TokenEOF,
+		Range: hcl.Range{Start: hcl.Pos{Byte: len(d.text)}, End: hcl.Pos{Byte: len(d.text)}}}
 }
 
 func (d *decoding) next() hclsyntax.Token {
@@ -185,10 +186,16 @@ func (d *decoding) unexpected(t hclsyntax.Token, expected string) {
 	case hclsyntax.TokenNewline:
 		found = "the end of the line"
 	}
-	d.add(Problem{Type: "config/syntax", Message: "a lock file holds nothing but data", Expected: expected, Found: found, Hint: "\"ferment plugin lock\" writes the file"}, t.Range.Start.Byte, t.Range.End.Byte)
+	d.add(Problem{
+		Type:     "config/syntax",
+		Message:  "a lock file may only contain data",
+		Expected: expected,
+		Found:    found,
+		Hint:     "\"ferment plugin lock\" writes the file",
+	}, t.Range.Start.Byte, t.Range.End.Byte)
 }
 
-// want takes a token of a type.
+// want consumes a token of a type.
 func (d *decoding) want(typ hclsyntax.TokenType, expected string) (hclsyntax.Token, bool) {
 	t := d.next()
 	if t.Type != typ {
@@ -204,7 +211,7 @@ func (d *decoding) endOfLine() {
 	}
 }
 
-// header reads a block up to its opening brace.
+// header parses a block up to its opening brace.
 func (d *decoding) header(name hclsyntax.Token) (*block, bool) {
 	b := &block{span: spanOf(name), typ: string(name.Bytes)}
 	if t := d.peek(); t.Type == hclsyntax.TokenOQuote {
@@ -257,7 +264,7 @@ func (d *decoding) attribute(in *block, name hclsyntax.Token) {
 	in.attrs = append(in.attrs, a)
 }
 
-// list reads the members of a list behind its bracket.
+// list parses the members of a list after its bracket.
 func (d *decoding) list(a *attr) bool {
 	a.kind = list
 	for {
@@ -273,7 +280,8 @@ func (d *decoding) list(a *attr) bool {
 				return false
 			}
 			if a.texts = append(a.texts, s); len(a.texts) > MaxMembers {
-				d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("%s has more than %d members", a.name, MaxMembers)}, a.from, t.Range.End.Byte)
+				d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("%s has more than %d members", a.name, MaxMembers)},
+					a.from, t.Range.End.Byte)
 				return false
 			}
 		default:
@@ -298,8 +306,8 @@ func (d *decoding) skipLines() {
 	}
 }
 
-// quoted reads a text behind its first quote. The library cuts long ones into
-// several tokens.
+// quoted parses a text after its first quote. The library splits long texts
+// into several tokens.
 func (d *decoding) quoted(open hclsyntax.Token) (string, span, bool) {
 	at := spanOf(open)
 	for {
@@ -311,10 +319,12 @@ func (d *decoding) quoted(open hclsyntax.Token) (string, span, bool) {
 			s, err := unquote(string(d.text[open.Range.End.Byte:t.Range.Start.Byte]))
 			switch {
 			case err != nil:
-				d.add(Problem{Type: "config/syntax", Message: err.Error(), Expected: `\n, \r, \t, \", \\, \uNNNN or \UNNNNNNNN`}, at.from, at.to)
+				d.add(Problem{Type: "config/syntax", Message: err.Error(), Expected: `\n, \r, \t, \", \\, \uNNNN or \UNNNNNNNN`},
+					at.from, at.to)
 				return "", at, false
 			case len(s) > MaxText:
-				d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("a text of %d bytes, over the limit of %d", len(s), MaxText)}, at.from, at.to)
+				d.add(Problem{Type: "config/limit",
+					Message: fmt.Sprintf("a text of %d bytes, over the limit of %d", len(s), MaxText)}, at.from, at.to)
 				return "", at, false
 			}
 			return s, at, true

@@ -11,13 +11,13 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// mode of a lock file: it is committed and holds no secret.
+// mode of a lock file: it is committed and contains no secrets.
 const mode = 0o644
 
-// Read reads the file at a path. there is false if there is none. name stands
-// for the file in errors.
+// Read reads the file at path. exists is false if there is no file. name is the
+// name of the file in errors.
 func Read(name, path string) (f File, there bool, err error) {
-	// Looked at before it is opened: that would wait for the other end of a pipe.
+	// Checked before the open, which would block on a pipe without a writer.
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return File{}, false, nil
@@ -33,7 +33,7 @@ func Read(name, path string) (f File, there bool, err error) {
 		return File{}, true, fmt.Errorf("read the lock file: %w", err)
 	}
 	defer func() { _ = r.Close() }()
-	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1)) // one byte more tells that there are too many
+	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1)) // one byte more, to detect a file that is too large
 	if err != nil {
 		return File{}, true, fmt.Errorf("read the lock file: %w", err)
 	}
@@ -41,13 +41,13 @@ func Read(name, path string) (f File, there bool, err error) {
 	return f, true, err
 }
 
-// Update replaces the lock file at a path by what change makes of it; the file
-// need not exist. Readers see the old content or the new one, also after a
-// power cut. Updates of one directory wait for each other. If change fails or
-// the disk does, the old file stays as it was.
+// Update replaces the lock file at path by the result of change; the file need
+// not exist. Readers see the old content or the new one, also after a power
+// cut. Updates of one directory wait for each other. If change or the write
+// fails, the old file stays unchanged.
 //
-// The file that change gets is empty if there is none; the error is that of
-// reading it, which change may pass on or put a new file in its place for.
+// change receives an empty file if there is none. err is the error of reading
+// the file; change may return it, or replace the file.
 func Update(name, path string, change func(old File, there bool, err error) (File, error)) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -72,7 +72,7 @@ func Update(name, path string, change func(old File, there bool, err error) (Fil
 	return nil
 }
 
-// newFile is a file that takes the place of another when it is whole.
+// newFile is a file that replaces another when it is complete.
 type newFile interface {
 	io.Writer
 	// CloseAtomicallyReplace syncs the file and renames it.
@@ -82,11 +82,13 @@ type newFile interface {
 }
 
 func pending(path string) (newFile, error) {
-	return renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(mode), renameio.WithExistingPermissions())
+	return renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(mode),
+		renameio.WithExistingPermissions())
 }
 
 func replace(path string, text []byte, open func(string) (newFile, error)) (err error) {
-	// A link is followed, so that a lock file may lie elsewhere.
+	// A symbolic link is followed, so that the lock file may be stored
+	// elsewhere.
 	if target, lerr := filepath.EvalSymlinks(path); lerr == nil {
 		path = target
 	}

@@ -40,7 +40,7 @@ func TestUpdate(t *testing.T) {
 	assert.Len(t, left, 1, "nothing else is left")
 }
 
-// Writers wait for each other: no entry of twenty is lost.
+// Writers wait for each other: none of twenty entries is lost.
 func TestUpdatesWaitForEachOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ferment.lock.hcl")
 	var all sync.WaitGroup
@@ -65,7 +65,7 @@ func TestUpdateFollowsALink(t *testing.T) {
 	assert.Len(t, f.Plugins, 2)
 }
 
-// A broken file is told to whoever changes it, and stays.
+// change gets the error of a broken file, which stays as it is.
 func TestUpdateOfABrokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ferment.lock.hcl")
 	require.NoError(t, os.WriteFile(path, []byte("broken"), 0o600))
@@ -92,7 +92,7 @@ func TestReadRefusesWhatIsNoFile(t *testing.T) {
 	assert.ErrorContains(t, err, "over the limit")
 }
 
-// faulty fails at one step, as a disk does.
+// faulty fails at one step, like a faulty disk.
 type faulty struct {
 	newFile
 	write, finish error
@@ -100,7 +100,7 @@ type faulty struct {
 
 func (f faulty) Write(b []byte) (int, error) {
 	if f.write != nil {
-		n, _ := f.newFile.Write(b[:len(b)/2]) // a disk takes what it can
+		n, _ := f.newFile.Write(b[:len(b)/2]) // a partial write, as on a full disk
 		return n, f.write
 	}
 	return f.newFile.Write(b)
@@ -113,8 +113,8 @@ func (f faulty) CloseAtomicallyReplace() error {
 	return f.newFile.CloseAtomicallyReplace()
 }
 
-// HCL-010, HCL-041: a disk that is full or broken leaves the old file as it was,
-// and nothing beside it.
+// HCL-010, HCL-041: a full or broken disk leaves the old file unchanged and no
+// other file.
 func TestDiskFaults(t *testing.T) {
 	for name, fault := range map[string]faulty{
 		"full":          {write: syscall.ENOSPC},
