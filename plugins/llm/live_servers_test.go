@@ -45,6 +45,7 @@ func fromEnv(p dialect.Preset) (live, string) {
 		count: "Count from one to one thousand in words, one number on each line.",
 		grade: `Grade the sentence "Water is wet." Answer with an object that has one key, "score", a number between 0 and 1.`,
 		call:  "What will the weather be in Oslo tomorrow? Use the tool.",
+		lacks: without(p, false),
 	}, ""
 }
 
@@ -60,6 +61,20 @@ func TestLive(t *testing.T) {
 		}
 		ran = true
 		served(livetest.Start(t, livetestDir)).all(t, &told)
+	})
+	t.Run("Ollama", func(t *testing.T) {
+		program := os.Getenv(ollamaProgram)
+		if program == "" {
+			told.put("Ollama, built", "not run: "+ollamaProgram+" is not set")
+			t.Skip("not run: " + ollamaProgram + " is not set")
+		}
+		ran = true
+		for _, l := range atOllama(livetest.StartOllama(t, program)) {
+			t.Run(l.preset.Name, func(t *testing.T) {
+				l.all(t, &told)
+				t.Run("as it behaves", func(t *testing.T) { ollamaHabits(t, l) })
+			})
+		}
 	})
 	for _, p := range dialect.Presets() {
 		t.Run(p.Name, func(t *testing.T) {

@@ -33,6 +33,8 @@ type live struct {
 	preset    dialect.Preset
 	// Messages that bring each kind of answer about.
 	greet, count, grade, call string
+	// lacks are the cases that the server has no means for, and why.
+	lacks map[string]string
 }
 
 func (l live) rig(t *testing.T, model string) *rig {
@@ -118,9 +120,6 @@ var liveCases = []struct {
 		assert.True(t, f >= 0 && f <= 1)
 	}},
 	{"tools", func(t *testing.T, l live) {
-		if !l.preset.Tools {
-			t.Skip("not run: the server has no tools")
-		}
 		input := edn.MustRead(says(l.call)).Merge(edn.MustRead(`{:tools [{:tool/id :weather :description "Tells the weather of tomorrow in a city." :in-schema [:map [:city :string]]}]}`))
 		o := l.rig(t, "").ask(t.Context(), "model/chat", input.String(), budgeted(300), nil)
 		require.Nil(t, o.err)
@@ -144,12 +143,40 @@ var liveCases = []struct {
 		require.NotNil(t, o.err, "%s", o.response)
 		require.ErrorIs(t, ctx.Err(), context.Canceled)
 	}},
+	{"vectors", func(t *testing.T, l live) {
+		o := l.rig(t, `{:intents ["model/embed"]}`).ask(t.Context(), "model/embed", `{:texts ["a bee" "a fly"]}`, "", nil)
+		require.Nil(t, o.err)
+		dims, _ := o.out.Key("dims").AsInt()
+		assert.Positive(t, dims)
+		vectors := slices.Collect(o.out.Key("vectors").Elems())
+		require.Len(t, vectors, 2)
+		for _, v := range vectors {
+			assert.EqualValues(t, dims, v.Len())
+		}
+		n, _ := o.usage.Key("tokens-in").AsInt()
+		assert.Positive(t, n)
+	}},
 	{"unknown model", func(t *testing.T, l live) {
 		o := l.rig(t, `{:name "no-such-model-anywhere"}`).ask(t.Context(), "model/chat", says(l.greet), budgeted(16), nil)
 		require.NotNil(t, o.err)
 		assert.Equal(t, "provider/model-not-found", o.err.Type, "%s", o.err)
 		assert.True(t, o.err.Details.Key("sent?").Truthy())
 	}},
+}
+
+// without are the cases that a preset has no means for. A model that chats is not
+// asked for vectors unless it is known to make some.
+func without(p dialect.Preset, vectors bool) map[string]string {
+	lacks := map[string]string{}
+	if !p.Tools {
+		lacks["tools"] = "the server has no tools"
+	}
+	if p.Dialect.EmbedPath() == "" {
+		lacks["vectors"] = "the format has no embeddings"
+	} else if !vectors {
+		lacks["vectors"] = "the model is for chats"
+	}
+	return lacks
 }
 
 // served is the server of package livetest as it is configured.
@@ -162,6 +189,7 @@ func served(s *livetest.Server) live {
 			edn.MustMap(edn.K("name"), edn.Text(s.Model)).Merge(edn.MustRead(`{:intents ["model/chat" "text/respond" "eval/grade"] :price {:free true}
 			   :quirks {:response-format "json_object" :tools true}}`)))),
 		greet: livetest.Greeting, count: livetest.Counting, grade: livetest.Grading, call: livetest.CallsTool,
+		lacks: without(p, false),
 	}
 }
 
@@ -193,15 +221,14 @@ func (l live) all(t *testing.T, r *report) {
 	for _, c := range liveCases {
 		state := "failed"
 		t.Run(c.name, func(t *testing.T) {
-			defer func() {
-				switch {
-				case t.Skipped():
-					state = "not run"
-				case !t.Failed():
-					state = "passed"
-				}
-			}()
+			if why := l.lacks[c.name]; why != "" {
+				state = "not run: " + why
+				t.Skip(state)
+			}
 			c.run(t, l)
+			if !t.Failed() {
+				state = "passed"
+			}
 		})
 		r.put(l.name, c.name+": "+state)
 	}

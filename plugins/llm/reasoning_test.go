@@ -55,6 +55,16 @@ func TestRefusedParameter(t *testing.T) {
 		"ollama":         {"ollama-chat", `{"error":"\"sample\" does not support thinking"}`, "think"},
 		"within a field": {"openai-responses", `{"error":{"message":"Not supported.","param":"reasoning.effort"}}`, "reasoning"},
 		"no reasoning":   {"openai-responses", `{"error":{"message":"Not supported.","param":"include"}}`, "include"},
+		"ollama as openai": {
+			"openai-chat",
+			`{"error":{"message":"\"sample\" does not support thinking","type":"api_error","param":null,"code":null}}`,
+			"reasoning_effort",
+		},
+		"a level that ollama lacks": {
+			"openai-chat",
+			`{"error":{"message":"think value \"high\" is not supported for this model","type":"api_error","param":null,"code":null}}`,
+			"reasoning_effort",
+		},
 		"a list of faults": {
 			"openai-chat",
 			`{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs are not permitted","input":7}]}}`,

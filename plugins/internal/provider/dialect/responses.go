@@ -158,6 +158,7 @@ type responsesBody struct {
 	Status     text            `json:"status"`
 	Output     []responsesItem `json:"output"`
 	Incomplete json.RawMessage `json:"incomplete_details"`
+	Limit      count           `json:"max_output_tokens"` // of the request, repeated
 	Usage      json.RawMessage `json:"usage"`
 	Error      json.RawMessage `json:"error"`
 }
@@ -362,11 +363,17 @@ func (r *responsesBody) compare(into *chat.Answer) {
 var responsesWords = finishes{"max_output_tokens": chat.Length, "content_filter": chat.Refused}
 
 // end reads why the model stopped. An answer that is still in progress has no end.
+// Ollama 0.17.4 says completed also of an answer that was cut at its limit
+// (openai/responses.go, processCompletion, 2026-11-25): one that took all of its
+// limit counts as cut.
 func (r *responsesBody) end(status string, into *chat.Answer) {
 	switch status {
 	case "completed":
 		into.Finish = chat.Stop
-		if len(into.Calls) > 0 {
+		switch {
+		case r.Limit > 0 && into.Usage.Out >= int64(r.Limit):
+			into.Finish = chat.Length
+		case len(into.Calls) > 0:
 			into.Finish = chat.ToolCalls
 		}
 	case "incomplete":

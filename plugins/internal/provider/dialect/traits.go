@@ -181,9 +181,14 @@ func Refused(param, message string, body map[string]any) string {
 	return ""
 }
 
-// quotes reports whether a message holds a name as a word of its own. Ollama
-// writes thinking for think.
+// quotes reports whether a message holds a name as a word of its own. Ollama writes
+// thinking for think, and has either for the effort of chat completions (0.17.4,
+// server/routes.go, ChatHandler, 2026-11-25).
 func quotes(message, name string) bool {
+	thinks := strings.Contains(message, "not support thinking") || strings.HasPrefix(message, "think value")
+	if name == "reasoning_effort" && thinks {
+		return true
+	}
 	words := strings.FieldsFunc(message, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
 	return slices.Contains(words, name) || slices.Contains(words, name+"ing")
 }

@@ -9,10 +9,21 @@ const (
 	Counting  = "count"
 	Grading   = "grade"
 	CallsTool = "forecast"
+	Explains  = "explain" // a text, then a call
+	Thinks    = "ponder"
 )
 
 // Text is what the model answers to Greeting, whole.
 const Text = "The répondeur says: good day, 世界! All servers answer; none sleeps."
+
+// Before is what the model says before the call of Explains.
+const Before = "Looking outside:"
+
+// Thought and Conclusion are the reasoning and the answer to Thinks.
+const (
+	Thought    = "Weighing it slowly."
+	Conclusion = "Heavy."
+)
 
 // Grade is the value that it answers to Grading.
 const Grade = `{"score":0.5}`
@@ -26,5 +37,7 @@ func Scripts() []Script {
 		{Triggers: []string{Grading}, Words: []string{`{"`, `score`, `":`, `0.5`, `}`}},
 		{Triggers: []string{"have?"}, Words: []string{`{"legs"`, `:4}`}},
 		{Triggers: []string{CallsTool, "tool."}, Words: []string{"[[call:", "▁weather", "(", `{"city"`, `:"`, `Oslo`, `"}`, ")]]"}},
+		{Triggers: []string{Explains}, Words: []string{"Looking", "▁outside:", "▁[[", "call:", "▁weather({", `"city":`, `"Bergen`, `"})]]`}},
+		{Triggers: []string{Thinks}, Words: []string{"<think>", "Weighing", "▁it", "▁slowly.", "</think>", "Heavy."}},
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -21,9 +22,10 @@ const (
 
 // Server is a running model server.
 type Server struct {
-	// URL is what a compatible provider takes as its base URL.
+	// URL is what a provider takes as its base URL; that of StartOllama is without a
+	// version, as for the provider ollama.
 	URL string
-	// Model is the name of its only model.
+	// Model is the name of its model.
 	Model string
 }
 
@@ -55,9 +57,18 @@ func Start(t testing.TB, dir string) *Server {
 	c := exec.Command("node", "serve.mjs", model, Name, home)
 	c.Dir = filepath.Join(dir, "server")
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+	port := launch(t, c, regexp.MustCompile(`^listening (\d+)$`))
+	return &Server{URL: fmt.Sprintf("http://127.0.0.1:%s/openai/v1", port), Model: Name}
+}
+
+// launch starts a server that ends when its standard input does, as it also does
+// when this process is killed, and returns the port in the line of its output that
+// says that it is ready.
+func launch(t testing.TB, c *exec.Cmd, ready *regexp.Regexp) string {
+	t.Helper()
 	said := &tail{}
 	c.Stderr = said
-	in, err := c.StdinPipe() // the server ends with it, also if this process is killed
+	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,18 +79,19 @@ func Start(t testing.TB, dir string) *Server {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ready, over := make(chan string, 1), make(chan struct{})
+	ports, over := make(chan string, 1), make(chan struct{})
 	go func() {
 		defer close(over)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if port, ok := strings.CutPrefix(lines.Text(), "listening "); ok {
-				ready <- port
+			if m := ready.FindStringSubmatch(lines.Text()); m != nil && cap(ports) > len(ports) {
+				ports <- m[1]
 				continue
 			}
 			said.line(lines.Text())
 		}
-		_ = c.Wait() // its end is what was asked for, or is told by whoever waits for ready
+		_, _ = io.Copy(said, out) // after a line that is too long
+		_ = c.Wait()              // its end is what was asked for, or is told by whoever waits for the port
 	}()
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -89,16 +101,19 @@ func Start(t testing.TB, dir string) *Server {
 			_ = c.Process.Kill()
 			<-over
 		}
+		if t.Failed() {
+			t.Logf("the model server said last: %s", said)
+		}
 	})
 	select {
-	case port := <-ready:
-		return &Server{URL: fmt.Sprintf("http://127.0.0.1:%s/openai/v1", port), Model: Name}
+	case port := <-ports:
+		return port
 	case <-over:
 		t.Fatalf("the model server ended: %s", said)
 	case <-time.After(startLimit):
 		t.Fatalf("the model server is not up after %s: %s", startLimit, said)
 	}
-	return nil
+	return ""
 }
 
 // tail keeps what a process said last.

@@ -1,0 +1,83 @@
+package livetest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// Thinker is the name under which Ollama serves the model a second time, as one that
+// can reason: its template has a place for the reasoning.
+const Thinker = "thoughtful"
+
+// OllamaWindow is the number of tokens that both models of Ollama read.
+const OllamaWindow = 4096
+
+// The last thing that the model reads is the last word of the last message. The
+// template also says what the model can do: that it names .Tools lets Ollama offer
+// tools, and the text behind .ToolCalls is what a call begins with. Likewise the
+// texts around .Thinking mark reasoning.
+const (
+	eachMessage = `{{ range .Messages }} %s{{ .Content }}{{ if .ToolCalls }}[[call:{{ range .ToolCalls }} ` +
+		`{{ .Function.Name }}({{ .Function.Arguments }})]]{{ end }}{{ end }}{{ end }}{{ if .Tools }}{{ end }}`
+	eachThought = `{{ if .Thinking }}<think>{{ .Thinking }}</think>{{ end }}`
+)
+
+// servesOllama runs Ollama as the process that was started, and ends it with the
+// standard input. Ollama itself reads none.
+const servesOllama = `exec 3<&0
+(cat <&3; kill $$) >/dev/null 2>&1 &
+exec "$0" serve 2>&1 </dev/null 3<&-`
+
+// StartOllama starts the given program, which is Ollama, with the model of Scripts.
+// The server ends with the test. It reads and writes nothing outside of a folder of
+// the test, and needs no network.
+func StartOllama(t testing.TB, program string) *Server {
+	t.Helper()
+	home := t.TempDir()
+	c := exec.Command("sh", "-c", servesOllama, program)
+	c.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "OLLAMA_MODELS=" + filepath.Join(home, "models"),
+		"OLLAMA_HOST=127.0.0.1:0", "OLLAMA_NO_CLOUD=1", "OLLAMA_NUM_PARALLEL=2", "OLLAMA_MAX_LOADED_MODELS=2",
+	}
+	port := launch(t, c, regexp.MustCompile(`Listening on 127\.0\.0\.1:(\d+)`))
+	s := &Server{URL: "http://127.0.0.1:" + port, Model: Name}
+	model := Model(Scripts()...)
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(model))
+	s.post(t, "/api/blobs/"+digest, model)
+	for name, thought := range map[string]string{Name: "", Thinker: eachThought} {
+		request, err := json.Marshal(map[string]any{
+			"model":      name,
+			"files":      map[string]string{"model.gguf": digest},
+			"template":   fmt.Sprintf(eachMessage, thought),
+			"parameters": map[string]any{"num_ctx": OllamaWindow, "num_thread": 1}, // for threads see serve.mjs
+			"stream":     false,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.post(t, "/api/create", request)
+	}
+	return s
+}
+
+func (s *Server) post(t testing.TB, path string, body []byte) {
+	t.Helper()
+	r, err := http.Post(s.URL+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	said, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode/100 != 2 {
+		t.Fatalf("POST %s: status %d, %s, %v", path, r.StatusCode, said, err)
+	}
+}
