@@ -11,11 +11,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// hider takes secrets out of what a peer says. It stands where a text enters, so
-// that nothing is cut or quoted before it; one that is nil takes nothing out.
+// hider removes secrets from text of a peer. It is applied on receipt, before a
+// text is cut or quoted. A nil function removes nothing.
 type hider struct {
-	said func(string) string // of failures and of health
-	made func(string) string // of answers
+	said func(string) string // for failures and health
+	made func(string) string // for answers
 }
 
 func (h hider) text(s string) string {
@@ -32,7 +32,7 @@ func (h hider) value(v edn.Value) edn.Value {
 	return v.MapText(h.said)
 }
 
-// work hides secrets in an answer or a part of one.
+// work removes secrets from an answer or a part of one.
 func (h hider) work(v edn.Value) edn.Value {
 	if h.made == nil {
 		return v
@@ -40,7 +40,7 @@ func (h hider) work(v edn.Value) edn.Value {
 	return v.MapText(h.made)
 }
 
-// response hides secrets in an answer and in the errors of it.
+// response removes secrets from an answer and the errors in it.
 func (h hider) response(v edn.Value) edn.Value {
 	if h.said == nil {
 		return h.work(v)
@@ -54,7 +54,8 @@ func (h hider) response(v edn.Value) edn.Value {
 	return h.work(v)
 }
 
-// transport is as the function, for an error whose text comes from the peer.
+// transport is the function transport for an error whose text comes from the
+// peer.
 func (h hider) transport(ctx context.Context, op string, err error) *contract.Error {
 	if s, ok := status.FromError(err); ok {
 		if clean := h.text(s.Message()); clean != s.Message() {
@@ -64,8 +65,9 @@ func (h hider) transport(ctx context.Context, op string, err error) *contract.Er
 	return transport(ctx, op, err)
 }
 
-// decode is decodeAs, and DecodePayload without a form. Why a payload cannot be
-// read may show an excerpt of it, so the reason is that of the clean payload.
+// decode is decodeAs, or DecodePayload without a form. An error may contain an
+// excerpt, so if the payload contains secrets, the error is that of decoding
+// the payload without them.
 func (h hider) decode(form func() *schema.Schema, p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
 	read := func(p *pluginv1.Payload) (edn.Value, error) {
 		if form == nil {
@@ -80,7 +82,7 @@ func (h hider) decode(form func() *schema.Schema, p *pluginv1.Payload, blobs *Bl
 	clean, encoding := h.text(string(p.GetBody())), h.text(p.GetEncoding())
 	if clean != string(p.GetBody()) || encoding != p.GetEncoding() {
 		if _, err = read(&pluginv1.Payload{Encoding: encoding, Body: []byte(clean)}); err == nil {
-			err = contract.Errorf("runtime/protocol", "decode payload: it cannot be read where a secret stands")
+			err = contract.Errorf("runtime/protocol", "decode payload: it is invalid at the position of a secret")
 		}
 	}
 	return v, err
