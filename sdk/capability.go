@@ -74,7 +74,7 @@ func Tags(names ...string) Option { return func(c *Capability) { c.meta.Tags = s
 // Cost sets the known cost of a call.
 func Cost(cost contract.Cost) Option { return func(c *Capability) { c.meta.Cost = cost } }
 
-// Limits sets the limits of the capability: concurrency, time, size.
+// Limits sets the limits of the capability: time, concurrency, tokens, input size.
 func Limits(limits contract.Limits) Option { return func(c *Capability) { c.meta.Limits = limits } }
 
 // MaxInFlight limits the concurrent calls of the capability. Calls above it are

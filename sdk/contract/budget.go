@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limit is an upper bound on a whole number. The zero value is no bound.
+// Limit is an upper bound on a whole number. The zero value means no bound.
 type Limit struct {
 	N   int64
 	Set bool
