@@ -20,7 +20,7 @@ type question struct {
 	Text string `edn:"text,omitempty"`
 }
 
-// capabilityOf is a plugin with one capability that answers with a value of type O.
+// capabilityOf returns a plugin with one capability whose answers have type O.
 func capabilityOf[O any](fn func(context.Context, question) (O, error)) sdk.Plugin {
 	return sdk.Plugin{Name: "answers", Version: "1.0.0", Capabilities: []sdk.Capability{sdk.Func("t/answer", sdk.Intents("t/answer"), fn)}}
 }
@@ -29,8 +29,7 @@ func always[O any](out O) sdk.Plugin {
 	return capabilityOf(func(context.Context, question) (O, error) { return out, nil })
 }
 
-// SDK-001: whatever Go type a function answers with, the answer fits the schema
-// that is derived for it.
+// SDK-001: answers of every Go type fit the schema derived for the type.
 func TestAnswersFitTheirSchema(t *testing.T) {
 	for name, c := range map[string]struct {
 		plugin sdk.Plugin
@@ -62,8 +61,8 @@ func TestAnswersFitTheirSchema(t *testing.T) {
 	}
 }
 
-// ATT-003: a context of the author's own that ended is a failure of the
-// capability; only the end of the call is a cancel.
+// ATT-003: the end of a context of the author is a failure of the capability;
+// only the end of the call's context cancels the call.
 func TestOwnContextIsNotTheCall(t *testing.T) {
 	p := sdktest.Serve(t, capabilityOf(func(ctx context.Context, _ question) (question, error) {
 		own, cancel := context.WithTimeout(ctx, time.Nanosecond)

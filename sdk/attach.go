@@ -24,29 +24,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// attached is a plugin that was started by hand, under a debugger as a rule,
-// and waits for hosts. Each connection to its socket is one life of the plugin:
-// a host that starts it again gets a service that nobody has used.
+// attached is a plugin started by hand, usually under a debugger, that waits
+// for hosts. Each connection to its socket gets a new Service.
 type attached struct {
-	plugin Plugin
-	file   string
-	said   io.Writer // for the person who started it
+	plugin  Plugin
+	file    string
+	console io.Writer // the terminal of the developer
 
 	starting sync.Mutex // go-plugin reads the environment when it starts to serve
-	lives    sync.WaitGroup
+	sessions sync.WaitGroup
 }
 
-// greeting is what a host sends first: its certificate, and the directory in
-// which the plugin has to listen.
+// greeting is the first message of a host: its certificate, and the directory
+// for the socket of the plugin.
 type greeting struct {
 	Cert string `json:"cert"`
 	Dir  string `json:"dir"`
 }
 
-// greetingWait bounds the wait for it: a host has it ready.
+// greetingWait is the longest wait for the greeting.
 const greetingWait = 10 * time.Second
 
-// run serves until ctx ends, and gives the exit code.
+// run serves until ctx ends and returns the exit code.
 func (a *attached) run(ctx context.Context) int {
 	dir, err := os.MkdirTemp("", "ferment-attach-") // mode 0700
 	if err != nil {
@@ -58,32 +57,39 @@ func (a *attached) run(ctx context.Context) int {
 	if err != nil {
 		return a.broken(err)
 	}
-	record := wire.AttachRecord{Plugin: a.plugin.Name, Version: a.plugin.Version, PID: os.Getpid(), Socket: socket, Nonce: rand.Text()}
+	record := wire.AttachRecord{
+		Plugin:  a.plugin.Name,
+		Version: a.plugin.Version,
+		PID:     os.Getpid(),
+		Socket:  socket,
+		Nonce:   rand.Text(),
+	}
 	if err := record.Write(a.file); err != nil {
 		_ = listener.Close()
 		return a.broken(err)
 	}
 	defer func() { _ = os.Remove(a.file) }()
-	_, _ = fmt.Fprintf(a.said, "%s %s (process %d) waits for a host: ferment dev attach NAME %s\n", a.plugin.Name, a.plugin.Version, os.Getpid(), a.file)
+	_, _ = fmt.Fprintf(a.console, "%s %s (process %d) waits for a host: ferment dev attach NAME %s\n",
+		a.plugin.Name, a.plugin.Version, os.Getpid(), a.file)
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			break
 		}
-		a.lives.Go(func() { a.live(ctx, conn) })
+		a.sessions.Go(func() { a.serveConn(ctx, conn) })
 	}
-	a.lives.Wait()
+	a.sessions.Wait()
 	return exitOK
 }
 
 func (a *attached) broken(err error) int {
-	_, _ = fmt.Fprintf(a.said, "%s %s cannot wait for a host: %v\n", a.plugin.Name, a.plugin.Version, err)
+	_, _ = fmt.Fprintf(a.console, "%s %s cannot wait for a host: %v\n", a.plugin.Name, a.plugin.Version, err)
 	return exitBroken
 }
 
-// live is one life: it ends when the connection does.
-func (a *attached) live(ctx context.Context, conn net.Conn) {
+// serveConn serves one connection until it is closed.
+func (a *attached) serveConn(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -96,12 +102,12 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 		err = json.Unmarshal(line, &hello)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(a.said, "a connection that is no host: %v\n", err)
+		_, _ = fmt.Fprintf(a.console, "connection rejected: no greeting of a host: %v\n", err)
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	level := new(slog.LevelVar)
-	service, err := NewService(a.plugin, newLogger(a.said, level), level)
+	service, err := NewService(a.plugin, newLogger(a.console, level), level)
 	if err != nil {
 		_, _ = fmt.Fprintf(conn, "error: %v\n", err)
 		return
@@ -116,25 +122,27 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 		_, _ = fmt.Fprintf(conn, "error: %v\n", err)
 		return
 	}
-	_, _ = fmt.Fprintf(a.said, "a host is here\n")
+	_, _ = fmt.Fprintf(a.console, "host connected\n")
 	if _, err := fmt.Fprintln(conn, handshake); err == nil {
 		gone := make(chan struct{})
 		go func() { defer close(gone); _, _ = io.Copy(io.Discard, in) }()
 		select {
 		case <-gone: // the host has closed its end
-		case <-over: // it has shut the plugin down
+		case <-over: // the host has shut the plugin down
 		}
 		_ = conn.Close()
 		<-gone
 	}
 	end()
 	<-over
-	_, _ = fmt.Fprintf(a.said, "the host is gone\n")
+	_, _ = fmt.Fprintf(a.console, "host disconnected\n")
 }
 
-// serve begins to serve over gRPC and gives the handshake line. over is closed
+// serve starts the gRPC server and returns the handshake line. over is closed
 // when the server has ended.
-func (a *attached) serve(ctx context.Context, service *Service, hello greeting) (handshake string, over <-chan struct{}, err error) {
+func (a *attached) serve(
+	ctx context.Context, service *Service, hello greeting,
+) (handshake string, over <-chan struct{}, err error) {
 	a.starting.Lock()
 	defer a.starting.Unlock()
 	tls, raw, err := wire.PluginTLS([]byte(hello.Cert))
@@ -160,8 +168,7 @@ func (a *attached) serve(ctx context.Context, service *Service, hello greeting) 
 	}
 }
 
-// serveAttached serves p to hosts that come by themselves, until it is asked to
-// end.
+// serveAttached serves p to the hosts that connect, until SIGINT or SIGTERM.
 func serveAttached(p Plugin, file string) int {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -173,5 +180,5 @@ func serveAttached(p Plugin, file string) int {
 		fmt.Fprintf(os.Stderr, "%s %s cannot be served:\n%v\n", p.Name, p.Version, err)
 		return exitBroken
 	}
-	return (&attached{plugin: p, file: path, said: os.Stderr}).run(ctx)
+	return (&attached{plugin: p, file: path, console: os.Stderr}).run(ctx)
 }

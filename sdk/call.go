@@ -11,7 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Call says where a call stands in its run, and what it may spend and touch.
+// Call describes the current call: its position in the run, its budget,
+// deadline and effects.
 type Call struct {
 	wire.CallContext
 	// Intent and Capability are names without colon.
@@ -21,7 +22,7 @@ type Call struct {
 	Request edn.Value
 }
 
-// call is one call inside the plugin.
+// call is the state of one call inside the plugin.
 type call struct {
 	ctx      wire.CallContext
 	encoding wire.Encoding
@@ -36,7 +37,7 @@ type call struct {
 	meta  edn.Value
 }
 
-// scope is what a context of this package carries.
+// scope is the value that a context of this package carries.
 type scope struct {
 	plugin *Service
 	setup  *setup
@@ -57,7 +58,7 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// CallFrom gives the call that ctx belongs to, the zero Call if to none.
+// CallFrom returns the call of ctx, or the zero Call if ctx belongs to none.
 func CallFrom(ctx context.Context) Call {
 	k := scopeOf(ctx).call
 	if k == nil {
@@ -66,8 +67,8 @@ func CallFrom(ctx context.Context) Call {
 	return Call{CallContext: k.ctx, Intent: k.intent, Capability: k.capID, Request: k.request}
 }
 
-// Logger writes to the log of the plugin. In a call each line says which run,
-// node and capability it belongs to. Never nil.
+// Logger returns the log of the plugin, never nil. During a call each line has
+// the run, node and capability of the call.
 func Logger(ctx context.Context) *slog.Logger {
 	s := scopeOf(ctx)
 	if s.plugin == nil {
@@ -76,11 +77,12 @@ func Logger(ctx context.Context) *slog.Logger {
 	if s.call == nil {
 		return s.plugin.log
 	}
-	return s.plugin.log.With("run", s.call.ctx.Run, "node", s.call.ctx.Node, "capability", s.call.capID, "attempt", s.call.ctx.Attempt)
+	at := s.call.ctx
+	return s.plugin.log.With("run", at.Run, "node", at.Node, "capability", s.call.capID, "attempt", at.Attempt)
 }
 
-// Root is the directory that belongs to this instance of the plugin alone, for
-// scratch files; empty before Configure and if the host gave none.
+// Root returns the private directory of this instance of the plugin, for
+// scratch files. It is empty before Configure and if the host provides none.
 func Root(ctx context.Context) string {
 	s := scopeOf(ctx)
 	if s.setup == nil {
@@ -89,9 +91,8 @@ func Root(ctx context.Context) string {
 	return s.setup.given.Root
 }
 
-// Lifetime gives a context that ends with the plugin instead of with the call
-// or hook that ctx belongs to, for work that goes on behind it. Accessors of
-// calls find no call in it.
+// Lifetime returns a context that is canceled when the plugin ends, not when
+// the call or hook of ctx ends, for background work. It carries no call.
 func Lifetime(ctx context.Context) context.Context {
 	s := scopeOf(ctx)
 	if s.plugin == nil {
@@ -100,8 +101,8 @@ func Lifetime(ctx context.Context) context.Context {
 	return (&scope{plugin: s.plugin, setup: s.setup}).in(s.plugin.life)
 }
 
-// ConfigFrom gives the decoded configuration. It is the zero T if the plugin's
-// Config is not of type Config[T], and before Configure.
+// ConfigFrom returns the decoded configuration. It is the zero T before
+// Configure and if the plugin's Config is not a Config[T].
 func ConfigFrom[T any](ctx context.Context) T {
 	var zero T
 	s := scopeOf(ctx)
@@ -114,9 +115,9 @@ func ConfigFrom[T any](ctx context.Context) T {
 	return zero
 }
 
-// ReportUsage states what the call used, as keys of the envelope's :usage such
-// as :tokens-in or :cost-usd; later values replace earlier ones. It has no
-// effect on Raw capabilities and outside of calls.
+// ReportUsage records what the call used, under keys of the envelope's :usage
+// such as :tokens-in or :cost-usd; later values replace earlier ones. It has no
+// effect on Raw capabilities or outside of a call.
 func ReportUsage(ctx context.Context, usage edn.Value) {
 	if k := scopeOf(ctx).call; k != nil {
 		k.mu.Lock()
@@ -125,8 +126,8 @@ func ReportUsage(ctx context.Context, usage edn.Value) {
 	}
 }
 
-// ReportMeta states how the answer came about, as keys of the envelope's
-// :invoke/meta such as :model or :finish; otherwise like ReportUsage.
+// ReportMeta records how the answer was produced, under keys of the envelope's
+// :invoke/meta such as :model or :finish. Otherwise it is like ReportUsage.
 func ReportMeta(ctx context.Context, meta edn.Value) {
 	if k := scopeOf(ctx).call; k != nil {
 		k.mu.Lock()
@@ -135,7 +136,8 @@ func ReportMeta(ctx context.Context, meta edn.Value) {
 	}
 }
 
-// merged is a with the entries of b; what is no map counts as an empty one.
+// merged returns a with the entries of b; a value that is not a map counts as
+// an empty map.
 func merged(a, b edn.Value) edn.Value {
 	if a.Kind() != edn.KindMap {
 		a = edn.MustMap()
@@ -146,7 +148,8 @@ func merged(a, b edn.Value) edn.Value {
 	return a.Merge(b)
 }
 
-// valueResponse is the response envelope for the answer of a function.
+// valueResponse returns the response envelope for the return value of a
+// function.
 func (k *call) valueResponse(out any) (edn.Value, error) {
 	v, err := Encode(out)
 	if err != nil {
@@ -158,7 +161,8 @@ func (k *call) valueResponse(out any) (edn.Value, error) {
 	return k.response(&result), nil
 }
 
-// asOut makes a map of any value.
+// asOut wraps a value that is not a map: a string as {:text s}, nil as {},
+// another value as {:value v}.
 func asOut(v edn.Value) edn.Value {
 	var m edn.MapBuilder
 	switch v.Kind() {
@@ -183,8 +187,8 @@ func (k *call) planResponse(p Plan) edn.Value {
 	return k.response(&result)
 }
 
-// failure is how a failed call answers: with its error as the result where usage
-// was reported, which a bare error has no place for.
+// failure returns the answer of a failed call. If usage was reported, the error
+// travels in a response envelope, because a bare error cannot carry usage.
 func (k *call) failure(err error) (edn.Value, error) {
 	k.mu.Lock()
 	reported := k.usage.Len() > 0
@@ -212,7 +216,7 @@ func (k *call) response(result *edn.MapBuilder) edn.Value {
 	return response.Map()
 }
 
-// word reads a keyword, or the string that stands for one in JSON.
+// word returns the name of a keyword, or the string that represents it in JSON.
 func word(v edn.Value) string {
 	if s, ok := v.AsKeyword(); ok {
 		return s

@@ -11,17 +11,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Capability is one thing that a plugin can do: metadata and a function. Make
-// it with [Func], [StreamFunc], [PlanFunc] or [Raw].
+// Capability is one operation of a plugin: metadata and a function. Create it
+// with [Func], [StreamFunc], [PlanFunc] or [Raw].
 type Capability struct {
 	meta     contract.Capability
-	in, out  edn.Value // derived schemas, used where no schema is named
+	in, out  edn.Value // derived schemas, used if no schema is named
 	handle   handler
 	problems []error
 }
 
-// handler answers one call with a response envelope. A nil value means that
-// the answer is out already.
+// handler answers one call with a response envelope. A nil value means that the
+// answer was already sent.
 type handler func(ctx context.Context, c *call) (edn.Value, error)
 
 // ID is the capability's id without colon, such as "demo/greeter".
@@ -30,31 +30,29 @@ func (c Capability) ID() string { return c.meta.ID }
 // IntentNames are the intents that a capability serves.
 type IntentNames []string
 
-// Intents names the intents that a capability serves, without colon. Without a
-// name the capability serves any intent.
+// Intents names the intents that a capability serves, without colon. Without
+// names, the capability serves every intent.
 func Intents(names ...string) IntentNames { return names }
 
-// Option describes a capability.
+// Option sets metadata of a capability.
 type Option func(*Capability)
 
-// Kind says what sort of executor the capability is: llm, solver, judge,
-// checker, tool, agent, human or a word of your own. The default is tool.
+// Kind sets the kind of executor: llm, solver, judge, checker, tool, agent,
+// human or a word of your own. The default is tool.
 func Kind(kind string) Option { return func(c *Capability) { c.meta.Kind = kind } }
 
-// In names the schema of the input instead of deriving it, for example
-// "req/text".
+// In names the input schema instead of deriving it, for example "req/text".
 func In(schema string) Option { return func(c *Capability) { c.meta.InSchema.Name = schema } }
 
-// Out names the schema of the output instead of deriving it, for example
-// "res/text".
+// Out names the output schema instead of deriving it, for example "res/text".
 func Out(schema string) Option { return func(c *Capability) { c.meta.OutSchema.Name = schema } }
 
-// InFor names the schema of the input under one intent.
+// InFor names the input schema for one intent.
 func InFor(intent, schema string) Option {
 	return func(c *Capability) { setFor(&c.meta.InSchema, intent, schema) }
 }
 
-// OutFor names the schema of the output under one intent.
+// OutFor names the output schema for one intent.
 func OutFor(intent, schema string) Option {
 	return func(c *Capability) { setFor(&c.meta.OutSchema, intent, schema) }
 }
@@ -67,40 +65,40 @@ func setFor(ref *contract.SchemaRef, intent, schema string) {
 }
 
 // Effects declares what a call changes or reads in the user's world, such as
-// "fs/write". The default is "none": it only computes an answer.
+// "fs/write". The default is "none": the call only computes an answer.
 func Effects(names ...string) Option { return func(c *Capability) { c.meta.Effects = sorted(names) } }
 
-// Tags are words that requests can ask for.
+// Tags are words that requests can select by.
 func Tags(names ...string) Option { return func(c *Capability) { c.meta.Tags = sorted(names) } }
 
-// Cost says what a call costs, as far as it is known.
+// Cost sets the known cost of a call.
 func Cost(cost contract.Cost) Option { return func(c *Capability) { c.meta.Cost = cost } }
 
-// Limits says what the capability can take.
+// Limits sets the limits of the capability: time, concurrency, tokens, input size.
 func Limits(limits contract.Limits) Option { return func(c *Capability) { c.meta.Limits = limits } }
 
-// MaxInFlight is the most calls of the capability at once. The excess is
-// refused as :runtime/overloaded.
+// MaxInFlight limits the concurrent calls of the capability. Calls above it are
+// rejected with :runtime/overloaded.
 func MaxInFlight(n int) Option { return func(c *Capability) { c.meta.Limits.MaxInFlight = n } }
 
-// Timeout is how long a call may take at most.
+// Timeout is the longest duration of one call.
 func Timeout(d time.Duration) Option { return func(c *Capability) { c.meta.Limits.Timeout = d } }
 
 // Deterministic promises that equal requests get equal answers.
 func Deterministic() Option { return func(c *Capability) { c.meta.Deterministic = true } }
 
-// Idempotent promises that two calls with one effect key have the effect once.
+// Idempotent promises that two calls with the same effect key have the effect
+// once.
 func Idempotent() Option { return func(c *Capability) { c.meta.Idempotent = true } }
 
-// Repairs says that the capability can do better when it is told what was
-// wrong with its answer (:context :repair).
+// Repairs declares that the capability can correct its answer when the request
+// contains the findings about it (:context :repair).
 func Repairs() Option { return func(c *Capability) { c.meta.Repairs = true } }
 
-// Streams says that a Raw capability sends deltas. StreamFunc implies it.
+// Streams declares that a Raw capability sends deltas. StreamFunc implies it.
 func Streams() Option { return func(c *Capability) { c.meta.Streams = true } }
 
-// Produces says which types of result a Raw capability gives: "value", "plan"
-// or both.
+// Produces sets the result types of a Raw capability: "value", "plan" or both.
 func Produces(types ...string) Option {
 	return func(c *Capability) { c.meta.CanProduce = sorted(types) }
 }
@@ -108,7 +106,7 @@ func Produces(types ...string) Option {
 // Description is one sentence about the capability, at most 500 characters.
 func Description(text string) Option { return func(c *Capability) { c.meta.Description = text } }
 
-// Metadata changes any other part of the metadata.
+// Metadata changes any other field of the metadata.
 func Metadata(change func(*contract.Capability)) Option {
 	return func(c *Capability) { change(&c.meta) }
 }
@@ -140,16 +138,17 @@ func newCapability(id string, intents IntentNames, produces string, in, out edn.
 	}
 	for _, name := range append([]string{c.meta.ID}, c.meta.Intents...) {
 		if _, err := edn.Keyword(name); err != nil || !strings.Contains(name, "/") {
-			c.problems = append(c.problems, fmt.Errorf("capability %q: %q is not a qualified name such as demo/greeter", id, name))
+			c.problems = append(c.problems,
+				fmt.Errorf("capability %q: %q is not a qualified name such as demo/greeter", id, name))
 		}
 	}
 	return c
 }
 
-// describe is the metadata as the plugin advertises it, and the schemas that
-// were derived for it. A derived schema is published under a name that follows
-// from the intent, req/<ns>.<name> or res/<ns>.<name>; the host lets it adopt
-// the schema that the intent is declared with.
+// describe returns the metadata as the plugin advertises it, and the schemas
+// derived for it. A derived schema is published under a name made from the
+// intent, req/<ns>.<name> or res/<ns>.<name>; if the intent is declared with a
+// schema, the host uses that one.
 func (c Capability) describe(version string) (contract.Capability, map[string]edn.Value) {
 	meta := c.meta
 	if meta.Version == "" {
@@ -161,7 +160,9 @@ func (c Capability) describe(version string) (contract.Capability, map[string]ed
 	return meta, derived
 }
 
-func (c Capability) reference(ref contract.SchemaRef, prefix string, shape edn.Value, derived map[string]edn.Value) contract.SchemaRef {
+func (c Capability) reference(
+	ref contract.SchemaRef, prefix string, shape edn.Value, derived map[string]edn.Value,
+) contract.SchemaRef {
 	if ref.Name != "" && ref.ByIntent == nil {
 		return ref
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Configuration says how a plugin is configured. It is a [Config] of some
-// type.
+// Configuration declares the configuration of a plugin. [Config] is its only
+// implementation.
 type Configuration interface {
 	form() (edn.Value, error)
 	decode(form, config edn.Value) (any, []schema.Finding)
@@ -18,39 +18,39 @@ type Configuration interface {
 	start(ctx context.Context, cfg any) error
 }
 
-// Config says how a plugin with settings of type T is configured. T is a
-// struct with edn tags. What the host sends is checked against the schema,
-// unknown keys are problems, and every problem is reported with its path, so
-// that the operator sees it at the line in question.
+// Config declares a configuration with settings of type T, a struct with edn
+// tags. The host's configuration is validated against the schema. An unknown
+// key is a problem. Each problem is reported with its path, so that the host
+// can show the line in the configuration file.
 type Config[T any] struct {
-	// Default is what a setting has if the configuration does not say
-	// otherwise. It is part of the derived schema.
+	// Default holds the values of settings that the configuration leaves out.
+	// They are part of the derived schema.
 	Default T
 
 	// Schema is the advertised schema, a closed :map with the entry properties
-	// of plugin configurations. If nil it is derived from T: tags doc, unit
-	// (ms, bytes, decimal, path), secret, min, max, enum (separated by commas)
-	// and deprecated fill the properties of an entry; a struct field becomes a
-	// block, a map of structs a labelled block.
+	// of plugin configurations. If nil, it is derived from T: the tags doc,
+	// unit (ms, bytes, decimal, path), secret, min, max, enum (separated by
+	// commas) and deprecated set the properties of an entry; a struct field
+	// becomes a block, a map of structs a labelled block.
 	Schema edn.Value
 
-	// Check reports what the schema cannot say. Use [Problem] to name the
-	// setting at fault, and errors.Join for several. It runs in Configure,
-	// where secrets are present.
+	// Check reports problems that the schema cannot express. Use [Problem] to
+	// name the setting and errors.Join for several. It runs in Configure, with
+	// secrets.
 	Check func(cfg T) error
 
-	// Offer gives what follows from the configuration. It must be pure: equal
-	// settings, equal offer, reading at most files that the settings name.
-	// Secrets are empty when it is called to describe the plugin. The functions
-	// of the capabilities are those of the last call.
+	// Offer returns what follows from the configuration. It must be pure: equal
+	// settings give an equal offer, and it reads at most files that the
+	// settings name. Secrets are empty when it runs for Describe. Calls use the
+	// capabilities that it returned last.
 	Offer func(ctx context.Context, cfg T) (Offer, error)
 
-	// Start is called once, in Configure, after everything was found in order.
-	// Its context ends when Configure does; Lifetime gives one that goes on.
+	// Start is called once, in Configure, after validation, Offer and Check.
+	// Its context ends with Configure; use Lifetime for background work.
 	Start func(ctx context.Context, cfg T) error
 }
 
-// Offer is what a configuration adds to a plugin.
+// Offer is what a configuration adds to the declaration of a plugin.
 type Offer struct {
 	Capabilities []Capability
 	Schemas      map[string]edn.Value
@@ -58,8 +58,8 @@ type Offer struct {
 	Ports        []uint16 // of the network needs
 }
 
-// Problem is an error about the setting at path, such as
-// Problem("no such file", edn.K("script")).
+// Problem returns an error about the setting at path, such as Problem("no such
+// file", edn.K("script")).
 func Problem(message string, path ...edn.Value) error {
 	return &problem{schema.Finding{Path: path, Message: message}}
 }
@@ -70,8 +70,8 @@ func (p *problem) Error() string {
 	return fmt.Sprintf("%s: %s", edn.Vector(p.finding.Path...), p.finding.Message)
 }
 
-// problemsOf takes the problems out of err, which may be joined of several.
-// What is no problem becomes one without a path.
+// problemsOf converts err, which may join several errors, to findings. An error
+// that is not a problem becomes a finding without a path.
 func problemsOf(err error) []schema.Finding {
 	if err == nil {
 		return nil
@@ -144,7 +144,7 @@ func (c Config[T]) start(ctx context.Context, cfg any) error {
 	return c.Start(ctx, cfg.(T))
 }
 
-// refused is a configuration with problems that only Configure sees.
+// refused is the error of a configuration with problems that only Check found.
 type refused struct{ findings []schema.Finding }
 
 func (r *refused) Error() string { return fmt.Sprintf("%d problems", len(r.findings)) }

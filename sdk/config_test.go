@@ -79,8 +79,8 @@ func TestConfigSchemaIsDerived(t *testing.T) {
 	}, lines)
 }
 
-// SDK-002: the configuration is decoded into the author's struct over its
-// defaults, secrets in their places.
+// SDK-002: the configuration is decoded over the defaults into the author's
+// struct, with the secrets at their paths.
 func TestConfigIsDecoded(t *testing.T) {
 	var got full
 	p := sdk.Plugin{Name: "c", Version: "1", Config: sdk.Config[full]{
@@ -113,8 +113,8 @@ func TestConfigIsDecoded(t *testing.T) {
 	assert.Equal(t, "", sdk.ConfigFrom[full](t.Context()).Engine)
 }
 
-// SDK-002, HCL-003: every problem is reported at once, each with its path, in
-// Describe and in Configure, and no secret is missed in Describe.
+// SDK-002, HCL-003: Describe and Configure report every problem at once, each
+// with its path; Describe does not report missing secrets.
 func TestConfigProblems(t *testing.T) {
 	p := sdk.Plugin{Name: "c", Version: "1", Capabilities: []sdk.Capability{answering("x")}, Config: sdk.Config[full]{
 		Default: full{Engine: "builtin", Depth: 6},
@@ -181,7 +181,7 @@ func paths(d wire.Description) string {
 	return strings.Join(all, " ")
 }
 
-// After a refused configuration another one may come.
+// A plugin whose configuration had findings can be configured again.
 func TestConfigureAgainAfterARefusal(t *testing.T) {
 	served := sdktest.Serve(t, fixture(), sdktest.Unconfigured())
 	d, err := served.Client().Configure(t.Context(), wire.Setup{Config: edn.MustRead(`{:times 9}`)}, nil)
@@ -194,7 +194,7 @@ func TestConfigureAgainAfterARefusal(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("runtime/protocol"))
 }
 
-// Types that have no schema are the author's fault and named as such.
+// A configuration type without a schema returns :capability/invalid-metadata.
 func TestConfigTypesThatCannotBe(t *testing.T) {
 	type embedded struct{ settings }
 	for name, config := range map[string]sdk.Configuration{
@@ -218,7 +218,7 @@ func TestConfigTypesThatCannotBe(t *testing.T) {
 	}
 }
 
-// A plugin without a configuration takes none.
+// A plugin without Config rejects settings.
 func TestNoConfig(t *testing.T) {
 	served := sdktest.Serve(t, plugin(answering("x")), sdktest.Unconfigured())
 	d, err := served.Client().Configure(t.Context(), wire.Setup{Config: edn.MustRead(`{:a 1}`)}, nil)

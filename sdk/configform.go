@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// configForm derives the configuration schema of a struct type. schema.For
-// gives names and types, defaults and tags the rest.
+// configForm derives the configuration schema of a struct type: names and types
+// from schema.For, the rest from defaults and tags.
 func configForm[T any](defaults T) (edn.Value, error) {
 	v := reflect.ValueOf(defaults)
 	if v.Kind() != reflect.Struct {
@@ -29,8 +29,8 @@ func closedMap(entries []edn.Value) edn.Value {
 	return edn.Vector(append(head, entries...)...)
 }
 
-// configEntries goes through the fields in the order in which form, the
-// derived schema of the struct, has their entries.
+// configEntries derives the entries of a struct. The fields have the order of
+// the entries in form, the derived schema of the struct.
 func configEntries(v reflect.Value, form edn.Value) ([]edn.Value, error) {
 	t := v.Type()
 	var entries []edn.Value
@@ -40,7 +40,8 @@ func configEntries(v reflect.Value, form edn.Value) ([]edn.Value, error) {
 		if f.Anonymous {
 			return nil, fmt.Errorf("configuration %s: field %s is embedded; name it or give Config a Schema", t, f.Name)
 		}
-		if name, rest, _ := strings.Cut(f.Tag.Get("edn"), ","); !f.IsExported() || name == "-" || strings.Contains(rest, "rest") {
+		name, rest, _ := strings.Cut(f.Tag.Get("edn"), ",")
+		if !f.IsExported() || name == "-" || strings.Contains(rest, "rest") {
 			continue
 		}
 		derived, ok := form.Nth(next)
@@ -73,7 +74,8 @@ func configEntry(f reflect.StructField, value reflect.Value, derived edn.Value) 
 		}
 		form, optional = closedMap(nested), true
 		props.Key("block", edn.Bool(true))
-	case kind == reflect.Map && f.Type.Elem().Kind() == reflect.Struct && f.Type.Elem() != reflect.TypeFor[edn.Value](): // a value is of any shape
+	case kind == reflect.Map && f.Type.Elem().Kind() == reflect.Struct &&
+		f.Type.Elem() != reflect.TypeFor[edn.Value](): // edn.Value has any shape
 		nested, err := configEntries(reflect.New(f.Type.Elem()).Elem(), lastOf(form))
 		if err != nil {
 			return edn.Nil(), err
@@ -108,7 +110,7 @@ func configEntry(f reflect.StructField, value reflect.Value, derived edn.Value) 
 	return edn.Vector(key, props.Map(), form), nil
 }
 
-// textProps reads the tags that become properties of the entry.
+// textProps sets the entry properties that tags define.
 func textProps(props *edn.MapBuilder, tag reflect.StructTag) error {
 	if doc, ok := tag.Lookup("doc"); ok {
 		props.Key("doc", edn.Text(doc))
@@ -134,7 +136,7 @@ func textProps(props *edn.MapBuilder, tag reflect.StructTag) error {
 	return nil
 }
 
-// bounded applies the tags enum, min and max.
+// bounded applies the tags enum, min and max to a form.
 func bounded(form edn.Value, tag reflect.StructTag) (edn.Value, error) {
 	if words, ok := tag.Lookup("enum"); ok {
 		all := []edn.Value{edn.K("enum")}
@@ -192,10 +194,9 @@ func lastOf(form edn.Value) edn.Value {
 	return last
 }
 
-// lenient is the form as it is held against what a host sends. A secret may be
-// nil or absent: Describe gets none, and one that the operator has not given
-// is for the plugin to report when it is used. An entry with a default may be
-// absent: the default of the Go value stands in.
+// lenient relaxes the form for validating a configuration. A secret may be nil
+// or absent: Describe gets none, and a missing secret is reported when it is
+// used. An entry with a default may be absent.
 func lenient(form edn.Value) edn.Value {
 	if form.Kind() != edn.KindVector {
 		return form
@@ -216,9 +217,8 @@ func lenient(form edn.Value) edn.Value {
 	return edn.Vector(parts...)
 }
 
-// withoutNil leaves the settings out that are nil: in a configuration nil says
-// the same as nothing, so the default stays. It follows the form and does not
-// look into settings of any shape.
+// withoutNil removes settings that are nil, so that their defaults apply. It
+// follows the form and does not descend into settings of any shape.
 func withoutNil(form, v edn.Value) edn.Value {
 	if v.Kind() != edn.KindMap {
 		return v

@@ -5,8 +5,10 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SDK-007: each exported name says what it does, and the tutorial is runnable:
-// the examples have outputs that are checked.
+// SDK-007: each exported name has a comment, and the tutorial consists of
+// examples with checked outputs.
 func TestExportedNamesAreDocumented(t *testing.T) {
 	for _, dir := range packageDirs(t) {
 		p := packageDoc(t, dir)
@@ -54,7 +56,17 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 	assert.Contains(t, exampleOutputs(t, "sdktest"), "Serve")
 }
 
-// packageDirs are the packages that authors may import.
+// SDK-007: the plugin of the package comment is a program that other tests run.
+func TestPackageCommentShowsAPlugin(t *testing.T) {
+	source, err := os.ReadFile("testdata/minimal/main.go")
+	require.NoError(t, err)
+	_, program, found := strings.Cut(string(source), "\npackage main\n")
+	require.True(t, found)
+	indented := regexp.MustCompile(`(?m)^.`).ReplaceAllString("package main\n"+program, "\t$0")
+	assert.Contains(t, packageDoc(t, ".").Doc, indented)
+}
+
+// packageDirs returns the directories of the packages that authors may import.
 func packageDirs(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "./...").Output()
@@ -81,7 +93,7 @@ func packageDoc(t *testing.T, dir string) *doc.Package {
 	return p
 }
 
-// exampleOutputs are the examples of a package that run.
+// exampleOutputs returns the names of the examples that run.
 func exampleOutputs(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	for _, e := range doc.Examples(files(t, token.NewFileSet(), dir, true)...) {

@@ -6,11 +6,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Encode makes the value of an input or an output. It is edn.Encode, except
-// that the names of a Go map with string keys become keywords where they can,
-// as the names of a JSON object do: map[string]any{"text": "x"} is {:text "x"}.
-// That holds for v itself and, inside of it, for everything that is reached
-// through map[string]any and []any alone.
+// Encode converts an input or an output to a value. It is edn.Encode, except
+// that string keys of a Go map become keywords if they can, like the names of a
+// JSON object: map[string]any{"text": "x"} becomes {:text "x"}. This applies to
+// v itself and to values nested only in map[string]any and []any.
 func Encode(v any) (edn.Value, error) {
 	switch x := v.(type) {
 	case edn.Value:
@@ -49,7 +48,8 @@ func Encode(v any) (edn.Value, error) {
 	return m.Map(), nil
 }
 
-// keyOf is the keyword of a name, or the string where there is no such keyword.
+// keyOf returns the keyword with the given name, or the string if there is no
+// such keyword.
 func keyOf(name string) edn.Value {
 	if key, err := edn.Keyword(name); err == nil {
 		return key

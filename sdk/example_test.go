@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// A whole plugin: a name, a version and a function. The main of the program is
-// the call of sdk.Serve.
+// A complete plugin: a name, a version and a function. The main function of the
+// program calls sdk.Serve.
 func Example() {
 	type question struct {
 		Name string `edn:"name"`
@@ -40,7 +40,7 @@ func Example() {
 	// :input/invalid: input [:name]: required key is missing; is :nam meant?
 }
 
-// Serve is all that a main function does.
+// A main function contains nothing but Serve.
 func ExampleServe() {
 	ping := func(context.Context, struct{}) (string, error) { return "pong", nil }
 	sdk.Serve(sdk.Plugin{
@@ -49,8 +49,8 @@ func ExampleServe() {
 	})
 }
 
-// Metadata helps the host to choose: what sort of executor this is, what it
-// costs, how much it can take, and what it promises.
+// Metadata helps the host to choose: the kind of executor, its cost and limits,
+// and its promises.
 func ExampleFunc() {
 	type position struct {
 		FEN   string `edn:"fen"`
@@ -79,7 +79,7 @@ func ExampleFunc() {
 	// :input/invalid: the position is empty
 }
 
-// Pieces of the answer go out while the function works.
+// The function sends parts of the answer while it runs.
 func ExampleStreamFunc() {
 	type prompt struct {
 		Prompt string `edn:"prompt"`
@@ -101,9 +101,9 @@ func ExampleStreamFunc() {
 	// {:text "one two "}
 }
 
-// A capability may be given others to work with. Each handle in the input of a
-// call can be asked while the call lasts, through the host; what the plugin was
-// not given it cannot ask by name. Here the host of the test answers.
+// The input of a call can contain handles of other capabilities. The plugin can
+// call them through the host while the call is running; it cannot call any
+// other capability by name. In this example a test host answers.
 func ExampleHandle() {
 	type question struct {
 		Prompt string     `edn:"prompt"`
@@ -130,7 +130,7 @@ func ExampleHandle() {
 	// :input/invalid: decode input: edn: decode: at [:model] sdk.Handle: a handle is a map like {:cap/ref :ns/name}, not :llm/voice
 }
 
-// An answer can be a plan that the host carries out.
+// An answer can be a plan that the host executes.
 func ExamplePlanFunc() {
 	type task struct {
 		Topic string `edn:"topic"`
@@ -148,8 +148,8 @@ func ExamplePlanFunc() {
 	// {:nodes [{:input {:slot/id :topic} :op :emit}]} with {:topic "mate in two"}
 }
 
-// Raw works on the envelopes themselves: for a capability that serves intents
-// of any shape, or that answers otherwise than with one value.
+// Raw reads and writes whole envelopes, for capabilities that serve intents of
+// any shape or return more than one value.
 func ExampleRaw() {
 	mirror := sdk.Raw("demo/mirror", sdk.Intents("demo/reflect"),
 		func(_ context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
@@ -166,10 +166,10 @@ func ExampleRaw() {
 	// {:any #{1.5M :shape}}
 }
 
-// A plugin that depends on something says how that is doing. The host routes
-// around a plugin that is not ready, and never restarts it for that.
+// A plugin with a backend reports the state of that backend. The host calls
+// other candidates while the plugin is not ready, and does not restart it.
 func ExamplePlugin_health() {
-	server := make(chan bool) // what the plugin learns about a server that it needs
+	server := make(chan bool) // results of pinging the backend
 	p := sdk.Plugin{
 		Name: "client", Version: "1.0.0",
 		Capabilities: []sdk.Capability{
@@ -205,7 +205,7 @@ func ExamplePlugin_health() {
 	next := []bool{true, false}
 	_ = instance.Client().Watch(ctx, func(h wire.Health) error {
 		if h.State == wire.HealthStarting {
-			return nil // before the hook has said anything
+			return nil // until the hook has reported
 		}
 		fmt.Println(strings.TrimSpace(h.State.String() + " " + h.Reason))
 		if len(next) == 0 {
@@ -221,9 +221,9 @@ func ExamplePlugin_health() {
 	// degraded the server is gone, answers come from the cache
 }
 
-// Settings are a struct. The schema that operators' configuration is checked
-// against follows from it, and what only the plugin can see is reported with
-// the path of the setting.
+// Settings are a struct. The schema that validates the operator's configuration
+// is derived from it; further problems are reported with the path of the
+// setting.
 func ExampleConfig() {
 	type settings struct {
 		Greeting string `edn:"greeting" doc:"what comes before the name"`
@@ -260,8 +260,8 @@ func ExampleConfig() {
 	// [:greeting] should not shout
 }
 
-// A call can ask the host for another intent, within its own budget, deadline
-// and effects.
+// A call can request another intent from the host, within its own budget,
+// deadline and effects.
 func ExampleHostFrom() {
 	type text struct {
 		Text string `edn:"text"`
@@ -269,7 +269,7 @@ func ExampleHostFrom() {
 	summarise := sdk.Func("demo/title", sdk.Intents("demo/title"), func(ctx context.Context, in text) (string, error) {
 		answer, err := sdk.HostFrom(ctx).Invoke(ctx, sdk.Ask{Intent: "context/summarize", Input: in})
 		if errors.Is(err, contract.OfType("unsupported/intent")) {
-			return strings.ToUpper(in.Text), nil // nobody can: do it alone
+			return strings.ToUpper(in.Text), nil // no other capability is available
 		}
 		if err != nil {
 			return "", err
@@ -285,8 +285,8 @@ func ExampleHostFrom() {
 	// {:text "A QUIET HOST"}
 }
 
-// show starts p in this process with a configuration, calls one of its
-// capabilities and prints what came of it.
+// show starts p in this process with a configuration, calls one capability and
+// prints the outcome.
 func show(p sdk.Plugin, config, capability, input string) {
 	ctx := context.Background()
 	instance, err := conformance.InProcess(p).Start(ctx)

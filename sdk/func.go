@@ -11,14 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Func makes a capability of a function from an input to an output.
+// Func makes a capability from a function.
 //
 // I and O are structs with edn tags (name, omitempty), maps, or edn.Value. The
-// input is checked against the schema derived from I, in which a field is
-// required unless its tag says omitempty or its type is a pointer, and then
-// decoded; keys that I lacks are ignored. An input that does not fit is
-// :input/invalid with every problem and its path. An output that is a string
-// answers {:text s}, another value that is no map {:value v}.
+// input is validated against the schema derived from I and then decoded. A
+// field is required unless its tag has omitempty or its type is a pointer;
+// unknown keys are ignored. An invalid input returns :input/invalid with every
+// problem and its path. A string output is sent as {:text s}, any other output
+// that is not a map as {:value v}.
 func Func[I, O any](id string, intents IntentNames, fn func(context.Context, I) (O, error), opts ...Option) Capability {
 	c := newCapability(id, intents, "value", shapeOf[I](), answerShape[O](), opts)
 	read := reader[I](&c)
@@ -36,10 +36,12 @@ func Func[I, O any](id string, intents IntentNames, fn func(context.Context, I) 
 	return c
 }
 
-// StreamFunc is Func for a function that sends pieces of its answer while it
-// works. What it returns is the whole answer all the same: the texts sent, one
-// after the other, make up its text.
-func StreamFunc[I, O any](id string, intents IntentNames, fn func(context.Context, I, *Stream) (O, error), opts ...Option) Capability {
+// StreamFunc is Func for a function that sends parts of its answer while it
+// runs. The return value is the whole answer; the concatenated texts of the
+// stream must equal its text.
+func StreamFunc[I, O any](
+	id string, intents IntentNames, fn func(context.Context, I, *Stream) (O, error), opts ...Option,
+) Capability {
 	c := newCapability(id, intents, "value", shapeOf[I](), answerShape[O](), append([]Option{Streams()}, opts...))
 	read := reader[I](&c)
 	c.handle = func(ctx context.Context, k *call) (edn.Value, error) {
@@ -56,8 +58,8 @@ func StreamFunc[I, O any](id string, intents IntentNames, fn func(context.Contex
 	return c
 }
 
-// Plan is an answer that the host carries out: a plan and the values of its
-// free slots.
+// Plan is an answer that the host executes: a plan and the values of its free
+// slots.
 type Plan struct {
 	// Plan is a map with :nodes.
 	Plan edn.Value
@@ -65,8 +67,10 @@ type Plan struct {
 	Bindings edn.Value
 }
 
-// PlanFunc makes a capability of a function that answers with a plan.
-func PlanFunc[I any](id string, intents IntentNames, fn func(context.Context, I) (Plan, error), opts ...Option) Capability {
+// PlanFunc makes a capability from a function that returns a plan.
+func PlanFunc[I any](
+	id string, intents IntentNames, fn func(context.Context, I) (Plan, error), opts ...Option,
+) Capability {
 	c := newCapability(id, intents, "plan", shapeOf[I](), edn.K("map"), append([]Option{Out("res/any")}, opts...))
 	read := reader[I](&c)
 	c.handle = func(ctx context.Context, k *call) (edn.Value, error) {
@@ -83,11 +87,14 @@ func PlanFunc[I any](id string, intents IntentNames, fn func(context.Context, I)
 	return c
 }
 
-// Raw makes a capability of a function that reads the request envelope and
+// Raw makes a capability from a function that reads the request envelope and
 // writes the response envelope itself. Its schemas are req/any and res/any
 // unless In and Out name others. If the function has answered through
-// [Stream.Verbatim], what it returns is not sent.
-func Raw(id string, intents IntentNames, fn func(ctx context.Context, request edn.Value, out *Stream) (edn.Value, error), opts ...Option) Capability {
+// [Stream.Verbatim], its return value is not sent.
+func Raw(
+	id string, intents IntentNames,
+	fn func(ctx context.Context, request edn.Value, out *Stream) (edn.Value, error), opts ...Option,
+) Capability {
 	defaults := []Option{In("req/any"), Out("res/any")}
 	c := newCapability(id, intents, "value", edn.K("map"), edn.K("map"), append(defaults, opts...))
 	c.handle = func(ctx context.Context, k *call) (edn.Value, error) {
@@ -96,27 +103,30 @@ func Raw(id string, intents IntentNames, fn func(ctx context.Context, request ed
 	return c
 }
 
-// shapeOf is the derived schema of T; what any map may be is :map.
+// shapeOf returns the derived schema of T, :map for edn.Value, maps and
+// interfaces.
 func shapeOf[T any]() edn.Value {
-	if t := reflect.TypeFor[T](); t == reflect.TypeFor[edn.Value]() || t.Kind() == reflect.Map || t.Kind() == reflect.Interface {
+	t := reflect.TypeFor[T]()
+	if t == reflect.TypeFor[edn.Value]() || t.Kind() == reflect.Map || t.Kind() == reflect.Interface {
 		return edn.K("map")
 	}
 	return schema.For[T]()
 }
 
-// answerShape is the derived schema of an answer of type T in the form in which
-// it is sent, see asOut: a text under :text, what is no map under :value, and
-// nothing at all for a nil pointer.
+// answerShape returns the schema of an answer of type T as it is sent (see
+// asOut): a string under :text, another value that is not a map under :value,
+// and {} for a nil pointer.
 func answerShape[T any]() edn.Value {
 	shape := shapeOf[T]()
 	t := reflect.TypeFor[T]()
 	if edn.Equal(shape, edn.K("map")) {
 		return shape
 	}
-	if t.Kind() == reflect.Pointer { // schema.For allows nil; then the answer is {}
+	if t.Kind() == reflect.Pointer { // schema.For allows nil, which is sent as {}
 		return edn.K("map")
 	}
-	if head, _ := shape.Nth(0); shape.Kind() == edn.KindVector && (edn.Equal(head, edn.K("map")) || edn.Equal(head, edn.K("map-of"))) {
+	head, _ := shape.Nth(0)
+	if shape.Kind() == edn.KindVector && (edn.Equal(head, edn.K("map")) || edn.Equal(head, edn.K("map-of"))) {
 		return shape
 	}
 	key := edn.K("value")
@@ -126,8 +136,8 @@ func answerShape[T any]() edn.Value {
 	return edn.Vector(edn.K("map"), edn.Vector(key, shape))
 }
 
-// reader decodes the input of a call. The schema of I is compiled once; a type
-// that has none is a problem of the capability.
+// reader returns the function that decodes the input of a call. The schema of I
+// is compiled once; a type without a schema is a problem of the capability.
 func reader[I any](c *Capability) func(*call) (I, error) {
 	shape, err := schema.Compile(c.in)
 	if err != nil {

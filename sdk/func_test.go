@@ -31,13 +31,13 @@ type out struct {
 	N    int    `edn:"n,omitempty"`
 }
 
-// plugin wraps capabilities.
+// plugin returns a plugin with the given capabilities.
 func plugin(capabilities ...sdk.Capability) sdk.Plugin {
 	return sdk.Plugin{Name: "test", Version: "1.0.0", Capabilities: capabilities}
 }
 
-// SDK-001, VAL-022: inputs are decoded after the test of the derived schema,
-// keys that the struct lacks are ignored, every problem comes with its path.
+// SDK-001, VAL-022: inputs are validated against the derived schema before
+// decoding; unknown keys are ignored; each problem has its path.
 func TestFuncInputs(t *testing.T) {
 	p := sdktest.Serve(t, plugin(sdk.Func("t/f", sdk.Intents("t/do"), func(_ context.Context, x in) (out, error) {
 		return out{Text: fmt.Sprintf("%s %d %v", x.Name, x.Times, x.Tags)}, nil
@@ -53,7 +53,7 @@ func TestFuncInputs(t *testing.T) {
 	} {
 		t.Run(tt.input, func(t *testing.T) {
 			got, err := p.Invoke("t/f", edn.MustRead(tt.input))
-			if tt.input == "nil" { // the bench makes {} of nothing
+			if tt.input == "nil" { // sdktest sends {} for nil
 				_, err = p.Do(t.Context(), sdktest.Call{Capability: "t/f", Input: edn.MustRead("7")})
 			}
 			if err == nil {
@@ -70,7 +70,7 @@ func TestFuncInputs(t *testing.T) {
 	}
 }
 
-// ENV-006: what is no map becomes one.
+// ENV-006: an output that is not a map is wrapped in one.
 func TestFuncOutputs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		capability sdk.Capability
@@ -103,7 +103,7 @@ func answering[O any](o O) sdk.Capability {
 	return sdk.Func("t/f", sdk.Intents("t/do"), func(context.Context, struct{}) (O, error) { return o, nil })
 }
 
-// SDK-002, ERR-005: what a function returns as its error.
+// SDK-002, ERR-005: errors that a function returns.
 func TestFuncErrors(t *testing.T) {
 	own := contract.Errorf("mine/tired", "not today").WithClass(contract.ClassStop)
 	for name, tt := range map[string]struct {
@@ -121,21 +121,21 @@ func TestFuncErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := sdktest.Serve(t, plugin(sdk.Func("t/f", sdk.Intents("t/do"), func(context.Context, struct{}) (any, error) {
 				if tt.err == nil {
-					return func() {}, nil // has no spelling
+					return func() {}, nil // cannot be encoded
 				}
 				return nil, tt.err
 			})))
 			_, err := p.Invoke("t/f", nil)
 			require.ErrorIs(t, err, contract.OfType(tt.want))
 			assert.Contains(t, err.Error(), tt.says)
-			// ISO-001: what the kernel refused says why it may have.
+			// ISO-001: a permission error has a hint about needs and effects.
 			assert.Equal(t, errors.Is(tt.err, fs.ErrPermission), strings.Contains(contract.AsError(err).Hint, "declares as its needs"))
 		})
 	}
 }
 
-// SDK-001, LLM-011: a stream numbers its pieces; the answer is what the
-// function returns.
+// SDK-001, LLM-011: the deltas of a stream are numbered; the answer is the
+// return value of the function.
 func TestStreamFunc(t *testing.T) {
 	p := sdktest.Serve(t, plugin(sdk.StreamFunc("t/s", sdk.Intents("t/do"), func(_ context.Context, x in, s *sdk.Stream) (out, error) {
 		for _, do := range []func() error{
@@ -224,7 +224,8 @@ func TestMetadata(t *testing.T) {
 	assert.Equal(t, `[:map [:text :string] [:n {:optional true} :int]]`, p.Description().Schemas["res/t.one"].String())
 }
 
-// LM-003, ENV-004: what a function reports about its work is in the answer.
+// LM-003, ENV-004: usage and metadata that a function reports are in the
+// answer.
 func TestUsageAndMeta(t *testing.T) {
 	p := sdktest.Serve(t, plugin(sdk.Func("t/f", sdk.Intents("t/do"), func(ctx context.Context, _ struct{}) (string, error) {
 		sdk.ReportUsage(ctx, edn.MustRead(`{:tokens-in 3 :tokens-out 1}`))
@@ -236,13 +237,14 @@ func TestUsageAndMeta(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{:invoke/meta {:finish :stop :model "m"} :result {:out {:text "x"} :type :value :usage {:cost-usd 0.01M :mode :deterministic :tokens-in 3 :tokens-out 2}}}`, response.String())
 
-	sdk.ReportUsage(t.Context(), edn.MustMap()) // outside of a call: nothing happens
+	sdk.ReportUsage(t.Context(), edn.MustMap()) // outside of a call: no effect
 	assert.Empty(t, sdk.CallFrom(t.Context()).Capability)
 	assert.NotNil(t, sdk.Logger(t.Context()))
 	assert.Empty(t, sdk.Root(t.Context()))
 }
 
-// ATT-013: the usage that a function reported before it failed comes with its error.
+// ATT-013: an error carries the usage that the function reported before it
+// failed.
 func TestUsageOfFailures(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	p := sdktest.Serve(t, plugin(sdk.Func("t/f", sdk.Intents("t/do"), func(ctx context.Context, x in) (string, error) {
@@ -269,7 +271,7 @@ func TestUsageOfFailures(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("canceled"))
 }
 
-// WIRE-003: a caller that writes JSON is answered by the same function.
+// WIRE-003: the same function answers a caller that sends JSON.
 func TestJSONCaller(t *testing.T) {
 	type typed struct {
 		When time.Time         `edn:"when"`
@@ -286,7 +288,7 @@ func TestJSONCaller(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("input/invalid"))
 }
 
-// WIRE-004, SDK-001: a function sees where its call stands.
+// WIRE-004, SDK-001: a function can read the context of its call.
 func TestCallFrom(t *testing.T) {
 	seen := make(chan sdk.Call, 1)
 	p := sdktest.Serve(t, plugin(sdk.Func("t/f", sdk.Intents("t/do"), func(ctx context.Context, _ struct{}) (string, error) {
@@ -311,7 +313,7 @@ func TestCallFrom(t *testing.T) {
 	assert.Equal(t, ":t/f", got.Request.Key("task").Key("cap/id").String())
 }
 
-// The request may leave the capability out if one alone serves the intent.
+// A request can omit the capability if exactly one serves the intent.
 func TestChoosingTheCapability(t *testing.T) {
 	say := func(word string) func(context.Context, struct{}) (string, error) {
 		return func(context.Context, struct{}) (string, error) { return word, nil }

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// limiter bounds how many calls run at once; the zero value does not bound.
-// The gate's lock guards it.
+// limiter counts concurrent calls; the zero value has no limit. The mutex of
+// the gate guards it.
 type limiter struct {
 	most, now int
 }
 
 func (l *limiter) full() bool { return l.most > 0 && l.now >= l.most }
 
-// gate lets calls in, counts them, and shuts.
+// gate admits calls, counts them, and rejects new ones after close.
 type gate struct {
-	mu    sync.Mutex
-	limit limiter
-	shut  bool
-	calls map[*admitted]struct{}
-	idle  []chan struct{} // closed when the last call leaves
+	mu     sync.Mutex
+	limit  limiter
+	closed bool
+	calls  map[*admitted]struct{}
+	idle   []chan struct{} // closed when the last call leaves
 }
 
 type admitted struct {
@@ -31,17 +31,18 @@ type refusal uint8
 
 const (
 	admit refusal = iota
-	refuseShut
+	refuseClosed
 	refuseFull
 )
 
-// enter admits a call. leave must be called when it is over.
+// enter admits a call or returns the reason for rejecting it. The caller must
+// call leave for an admitted call.
 func (g *gate) enter(slot *limiter, cancel context.CancelCauseFunc) (*admitted, refusal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.shut:
-		return nil, refuseShut
+	case g.closed:
+		return nil, refuseClosed
 	case g.limit.full() || slot.full():
 		return nil, refuseFull
 	}
@@ -78,16 +79,16 @@ func (g *gate) inFlight() int {
 func (g *gate) isClosed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.shut
+	return g.closed
 }
 
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = true
+	g.closed = true
 }
 
-// wait returns when no call is left, or false when ctx ends first.
+// wait reports whether all calls ended before ctx.
 func (g *gate) wait(ctx context.Context) bool {
 	g.mu.Lock()
 	if len(g.calls) == 0 {
@@ -105,8 +106,8 @@ func (g *gate) wait(ctx context.Context) bool {
 	}
 }
 
-// drain waits for the calls in flight until ctx ends, then cancels the rest
-// and gives their number.
+// drain waits for the calls in flight until ctx ends, then cancels the rest and
+// returns their number.
 func (g *gate) drain(ctx context.Context) int {
 	if g.wait(ctx) {
 		return 0
@@ -114,7 +115,7 @@ func (g *gate) drain(ctx context.Context) int {
 	return g.cancelAll(errDrained)
 }
 
-// cancelAll cancels the calls in flight and gives their number.
+// cancelAll cancels the calls in flight and returns their number.
 func (g *gate) cancelAll(cause error) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

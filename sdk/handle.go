@@ -8,26 +8,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Handle is a capability that somebody gave a call to work with: {:cap/ref
-// :ns/name} in its input. It names a capability, not a process: who holds it
-// asks through the host ([Ask]), which binds, gates, budgets and records that
-// like any call. It is of use only while the call lasts that it was given to;
-// a plugin may pass it on in the input of what it asks, and nobody can make one
-// up. The zero Handle stands for none.
+// Handle refers to a capability that a call may use: {:cap/ref :ns/name} in the
+// input of the call. It names a capability, not a process. The plugin calls it
+// through the host ([Ask]), which applies bindings, gates and budgets and
+// records the call. A handle is valid while the call that received it is
+// running. A plugin can pass it on in the input of its own calls but cannot
+// create one. The zero Handle refers to no capability.
 type Handle struct{ id string }
 
 // ID is the id of the capability without colon, empty for the zero Handle.
 func (h Handle) ID() string { return h.id }
 
-// Value is the handle as a value, nil for the zero Handle.
+// Value returns the handle as a value, nil for the zero Handle.
 func (h Handle) Value() edn.Value { return contract.Handle(h.id) }
 
-// HandleFrom reads a handle out of a value. The error is :input/invalid.
+// HandleFrom reads a handle from a value. The error is :input/invalid.
 func HandleFrom(v edn.Value) (Handle, error) {
 	if id, ok := contract.HandleOf(v); ok {
 		return Handle{id}, nil
 	}
-	if name, ok := v.Key("cap/ref").AsString(); ok && v.Len() == 1 { // it came as JSON
+	if name, ok := v.Key("cap/ref").AsString(); ok && v.Len() == 1 { // from JSON
 		if id, err := edn.Keyword(name); err == nil {
 			word, _ := id.AsKeyword()
 			return Handle{word}, nil
@@ -36,7 +36,7 @@ func HandleFrom(v edn.Value) (Handle, error) {
 	return Handle{}, contract.Errorf("input/invalid", "a handle is a map like {:cap/ref :ns/name}, not %.80s", v)
 }
 
-// MarshalEDN writes the handle.
+// MarshalEDN writes the handle; the zero Handle is nil.
 func (h Handle) MarshalEDN() ([]byte, error) { return edn.Write(h.Value()), nil }
 
 // UnmarshalEDN reads the handle; nil is the zero Handle.
@@ -51,7 +51,7 @@ func (h *Handle) UnmarshalEDN(text []byte) error {
 	}
 	read, err := HandleFrom(v)
 	if err != nil {
-		return errors.New(contract.AsError(err).Message) // whoever decodes gives it a type and a place
+		return errors.New(contract.AsError(err).Message) // the decoder adds the type and the path
 	}
 	*h = read
 	return nil

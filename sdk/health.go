@@ -7,40 +7,40 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Status is what a plugin says about its own state.
+// Status is the health of the plugin.
 type Status = wire.Health
 
-// CapabilityStatus is what a plugin says about one of its capabilities, in
-// Status.Capabilities. It is for capabilities that stand on something of their
-// own, such as a process or another machine: hosts pass over one that is not
-// ready while they call the others, ask a warm one before a cold one, one with
-// room before one with a queue, and count the deaths of what it stands on.
+// CapabilityStatus is the health of one capability, in Status.Capabilities. It
+// is for capabilities with a backend of their own, such as a process or another
+// machine. The host skips a capability that is not ready and keeps calling the
+// others, prefers a warm one to a cold one and one with a free slot to one with
+// a queue, and counts the crashes of its backend.
 type CapabilityStatus = wire.CapabilityHealth
 
-// How near a capability is to working on one more call.
+// Readiness of the backend of a capability.
 const (
-	Warm    = wire.Warm    // what it stands on runs
-	Warming = wire.Warming // what it stands on is being started, and calls wait for it
-	Cold    = wire.Cold    // the next call has to start it
+	Warm    = wire.Warm    // the backend is running
+	Warming = wire.Warming // the backend is starting; calls wait for it
+	Cold    = wire.Cold    // the next call starts the backend
 )
 
-// Ready is the status of a plugin that takes calls.
+// Ready is the status of a plugin that accepts calls.
 func Ready() Status { return Status{State: wire.HealthReady} }
 
-// NotReady is the status of a plugin that is not to be called now, with one
-// sentence that says why. The host does not restart a plugin for it. A reason
-// that begins with the type of an error, ":provider/not-configured: there is no
-// key", is told to callers whom another candidate serves instead.
+// NotReady is the status of a plugin that must not be called at present; reason
+// is one sentence. The host does not restart the plugin for it. A reason that
+// begins with an error type, such as ":provider/not-configured: no key is set",
+// is reported to callers that another candidate serves instead.
 func NotReady(reason string) Status {
 	return Status{State: wire.HealthNotReady, Reason: reason}
 }
 
-// Degraded is the status of a plugin that takes calls and has a problem.
+// Degraded is the status of a plugin that accepts calls but has a problem.
 func Degraded(reason string) Status {
 	return Status{State: wire.HealthDegraded, Reason: reason}
 }
 
-// healthBoard holds the current state and wakes those who watch it.
+// healthBoard holds the current state and notifies its watchers.
 type healthBoard struct {
 	mu      sync.Mutex
 	current Status
@@ -48,7 +48,10 @@ type healthBoard struct {
 }
 
 func newHealthBoard() *healthBoard {
-	return &healthBoard{current: Status{State: wire.HealthStarting, Reason: "not configured"}, changed: make(chan struct{})}
+	return &healthBoard{
+		current: Status{State: wire.HealthStarting, Reason: "not configured"},
+		changed: make(chan struct{}),
+	}
 }
 
 func (b *healthBoard) set(s Status) {
@@ -65,8 +68,8 @@ func (b *healthBoard) get() (Status, <-chan struct{}) {
 	return b.current, b.changed
 }
 
-// watch sends the state now and at each change. edit completes a state before
-// it is sent.
+// watch sends the state now and after each change until ctx ends. edit
+// completes a state before it is sent.
 func (b *healthBoard) watch(ctx context.Context, edit func(Status) Status, send func(Status) error) error {
 	for {
 		s, changed := b.get()

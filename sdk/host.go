@@ -9,14 +9,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Host is the plugin's way back to its host. It is safe for concurrent use.
+// Host calls back into the host. It is safe for concurrent use.
 type Host struct {
 	caller *wire.Caller
 	call   *call
 }
 
-// HostFrom gives the host behind ctx. Never nil; without a host its methods
-// answer :runtime/not-ready.
+// HostFrom returns the host of ctx, never nil. If there is no host, its methods
+// return :runtime/not-ready.
 func HostFrom(ctx context.Context) *Host {
 	s := scopeOf(ctx)
 	h := &Host{call: s.call}
@@ -26,25 +26,25 @@ func HostFrom(ctx context.Context) *Host {
 	return h
 }
 
-// Ask is a question to another capability.
+// Ask is a request to another capability.
 type Ask struct {
-	// Intent is the name of the intent without colon. It may be left out where a
-	// handle names a capability that serves one intent alone.
+	// Intent is the name of the intent without colon. It can be empty if a
+	// handle names a capability that serves exactly one intent.
 	Intent string
-	// Handle is who is asked first; the zero Handle lets the host choose.
+	// Handle selects the capability; with the zero Handle the host chooses.
 	Handle Handle
-	// Capability is the same by name. The host refuses it with :auth/forbidden
-	// unless the call was given a handle of that capability.
+	// Capability selects the capability by name. The host rejects it with
+	// :auth/forbidden unless the call received a handle of that capability.
 	Capability string
 	// Input is the input map: a struct, a map or an edn.Value, see Encode.
 	Input any
-	// Fields are further keys of the request envelope, such as :constraints,
+	// Fields are additional keys of the request envelope, such as :constraints,
 	// :done or :budget; nil for none.
 	Fields edn.Value
-	// OnDelta, if set, sees pieces of the answer in order, as early as the
-	// intent's policy shows them: {:kind :text :text ".."}, and {:kind :retract
-	// :reason ..} when all text before it does not count. The answer is read no
-	// faster than OnDelta returns.
+	// OnDelta, if set, receives parts of the answer in order, as early as the
+	// policy of the intent shows them: {:kind :text :text ".."}, or {:kind
+	// :retract :reason ..}, which revokes all text before it. The next part is
+	// not read before OnDelta returns.
 	OnDelta func(piece edn.Value)
 }
 
@@ -54,15 +54,15 @@ type Answer struct {
 	Response edn.Value
 }
 
-// Out is the answer's value.
+// Out returns the output of the answer.
 func (a Answer) Out() edn.Value { return a.Response.Key("result").Key("out") }
 
-// Decode reads the answer's value into dst, a pointer to a struct or a map.
+// Decode decodes the output of the answer into dst, a pointer to a struct or a
+// map.
 func (a Answer) Decode(dst any) error { return edn.Decode(a.Out(), dst) }
 
-// Invoke asks for another intent within the trace, the budget, the deadline
-// and the effects of the call that ctx belongs to. Errors are typed errors of
-// the host.
+// Invoke sends a request within the trace, the budget, the deadline and the
+// effects of the call of ctx. The errors of the host are typed errors.
 func (h *Host) Invoke(ctx context.Context, ask Ask) (Answer, error) {
 	if err := h.reachable("host call"); err != nil {
 		return Answer{}, err
@@ -140,34 +140,36 @@ func (h *Host) reachable(op string) error {
 	return nil
 }
 
-// State is the plugin's small store in the host: it outlives a restart of the
-// plugin, not of the host.
+// State returns the store of the plugin in the host. It survives a restart of
+// the plugin, not of the host.
 func (h *Host) State() State { return State{h} }
 
-// State keeps small values under keys, with versions. Keys have 1 to 256
-// bytes, values at most 64 KiB of canonical text.
+// State stores small versioned values. A key has 1 to 256 bytes, a value at
+// most 64 KiB of canonical text.
 type State struct{ host *Host }
 
-// Get reads a key. version is 0 and the value nil if there is none.
+// Get reads a key. If it does not exist, v is nil and version is 0.
 func (s State) Get(ctx context.Context, key string) (v edn.Value, version uint64, err error) {
 	stored, err := s.change(ctx, wire.StateChange{Op: wire.StateGet, Key: key})
 	return stored.Value, stored.Version, err
 }
 
-// Put writes a key whatever it holds and gives the new version.
+// Put writes a key unconditionally and returns the new version.
 func (s State) Put(ctx context.Context, key string, v edn.Value) (version uint64, err error) {
 	stored, err := s.change(ctx, wire.StateChange{Op: wire.StatePut, Key: key, Value: v})
 	return stored.Version, err
 }
 
-// Swap writes a key if its version is still the given one (0: it must not
-// exist). If not, ok is false and current says what the key holds.
-func (s State) Swap(ctx context.Context, key string, version uint64, v edn.Value) (current wire.Stored, ok bool, err error) {
+// Swap writes a key if its version is the given one; 0 means that the key must
+// not exist. Otherwise ok is false and current is the stored value.
+func (s State) Swap(
+	ctx context.Context, key string, version uint64, v edn.Value,
+) (current wire.Stored, ok bool, err error) {
 	stored, err := s.change(ctx, wire.StateChange{Op: wire.StatePut, Key: key, Value: v, IfVersion: &version})
 	return stored, err == nil && !stored.Conflict, err
 }
 
-// Delete removes a key; a missing key is no error.
+// Delete removes a key; a missing key is not an error.
 func (s State) Delete(ctx context.Context, key string) error {
 	_, err := s.change(ctx, wire.StateChange{Op: wire.StateDelete, Key: key})
 	return err

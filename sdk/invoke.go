@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// errDrained is the cause of calls that were cut at the deadline of a drain.
+// errDrained is the cause of calls canceled at the deadline of a drain.
 var errDrained = contract.Errorf("runtime/not-ready", "the plugin was drained and the call did not end in time")
 
 // Invoke implements wire.Service.
@@ -19,7 +19,8 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke: the plugin is not configured")
 	}
 	if !c.Request.IsMap() {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "invoke: the request is not an envelope: expected a map, got %s", c.Request.Kind())
+		return edn.Nil(), contract.Errorf("runtime/protocol",
+			"invoke: the request is not an envelope: expected a map, got %s", c.Request.Kind())
 	}
 	task := c.Request.Key("task")
 	k := &call{
@@ -39,11 +40,11 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 	defer cancel(nil)
 	pass, refused := s.gate.enter(&capability.slot, cancel)
 	switch refused {
-	case refuseShut:
+	case refuseClosed:
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke %s: the plugin is draining", k.capID).
 			WithDetail("reason", edn.K("draining"))
 	case refuseFull:
-		return edn.Nil(), contract.Errorf("runtime/overloaded", "invoke %s: as many calls are in flight as the plugin takes", k.capID)
+		return edn.Nil(), contract.Errorf("runtime/overloaded", "invoke %s: the limit of calls in flight is reached", k.capID)
 	}
 	defer s.gate.leave(pass)
 	defer s.recovered("invoke "+k.capID, &err)
@@ -54,14 +55,15 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 	return response, nil
 }
 
-// find gives the capability that the request pins, or the only one that serves
-// its intent.
+// find returns the capability that the request names, or the only one that
+// serves its intent.
 func (set *setup) find(k *call) (*served, error) {
 	if k.capID != "" {
 		if c := set.capabilities[k.capID]; c != nil {
 			return c, nil
 		}
-		return nil, contract.Errorf("cap/not-found", "invoke: this plugin has no capability %s", k.capID).WithSource(contract.SourcePlugin)
+		return nil, contract.Errorf("cap/not-found", "invoke: this plugin has no capability %s", k.capID).
+			WithSource(contract.SourcePlugin)
 	}
 	var found *served
 	for id, c := range set.capabilities {
@@ -69,7 +71,8 @@ func (set *setup) find(k *call) (*served, error) {
 			continue
 		}
 		if found != nil {
-			return nil, contract.Errorf("runtime/protocol", "invoke: several capabilities serve %s and the request names none", k.intent)
+			return nil, contract.Errorf("runtime/protocol",
+				"invoke: several capabilities serve %s and the request names none", k.intent)
 		}
 		found, k.capID = c, id
 	}
@@ -91,8 +94,8 @@ func (c *served) serves(intent string) bool {
 	return false
 }
 
-// failureOf types the error of a function. A function that gave up because its
-// context ended reports why it ended.
+// failureOf gives the error of a function a type. If the context of the call
+// has ended, the result is the cause of that end.
 func failureOf(ctx context.Context, capID string, err error) error {
 	if ctx.Err() != nil && !isTyped(err) {
 		if cause := context.Cause(ctx); isTyped(cause) {
@@ -100,7 +103,7 @@ func failureOf(ctx context.Context, capID string, err error) error {
 		}
 	}
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		// A context of the author's own ended, not that of the call.
+		// A context of the author ended, not the context of the call.
 		var e *contract.Error
 		if !errors.As(err, &e) {
 			return contract.Errorf("runtime/invoke-failed", "%s: %s", capID, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// waiting serves a capability whose calls wait until release is closed or
-// their context ends; causes says why each ended.
+// waiting returns a capability whose calls wait until release is closed or
+// their context ends; causes receives the cause of each end.
 func waiting(opts ...sdk.Option) (c sdk.Capability, release chan struct{}, causes chan error) {
 	release, causes = make(chan struct{}), make(chan error, 100)
 	c = sdk.Func("t/wait", sdk.Intents("t/wait"), func(ctx context.Context, _ struct{}) (string, error) {
@@ -37,7 +37,7 @@ func waiting(opts ...sdk.Option) (c sdk.Capability, release chan struct{}, cause
 }
 
 // ENV-010: calls above the limit of the capability or of the plugin are
-// refused at once.
+// rejected at once.
 func TestMaxInFlight(t *testing.T) {
 	for name, p := range map[string]func(sdk.Capability) sdk.Plugin{
 		"capability": func(c sdk.Capability) sdk.Plugin { sdk.MaxInFlight(2)(&c); return plugin(c) },
@@ -85,8 +85,8 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 	awaitInFlight(t, served, 0)
 }
 
-// WIRE-002, SUP-004: Drain refuses what is new, waits for what is in flight,
-// and cuts it at the deadline.
+// WIRE-002, SUP-004: Drain rejects new calls, waits for those in flight, and
+// cancels them at the deadline.
 func TestDrain(t *testing.T) {
 	c, release, causes := waiting()
 	served := sdktest.Serve(t, plugin(c))
@@ -135,7 +135,7 @@ func TestDrainDeadline(t *testing.T) {
 	}
 }
 
-// SUP-003: readiness is what the author's hook says; each change is told.
+// SUP-003: the author's hook determines readiness; each change is sent.
 func TestHealth(t *testing.T) {
 	say := make(chan sdk.Status)
 	p := plugin(answering("x"))
@@ -182,15 +182,14 @@ func TestHealth(t *testing.T) {
 	<-watched
 }
 
-// Work that a hook starts goes on until the plugin ends, in the plugin's own
-// context.
+// Background work of a hook runs until the plugin ends.
 func TestLifetime(t *testing.T) {
 	configured, ended := make(chan struct{}), make(chan error, 1)
 	p := sdk.Plugin{Name: "c", Version: "1", Capabilities: []sdk.Capability{answering("x")}, Config: sdk.Config[struct{}]{
 		Start: func(ctx context.Context, _ struct{}) error {
 			life := sdk.Lifetime(ctx)
 			go func() {
-				<-ctx.Done() // Configure is over
+				<-ctx.Done() // Configure has returned
 				if life.Err() != nil || sdk.Root(life) == "" {
 					ended <- errors.New("the lifetime ended with Configure")
 					return
@@ -205,7 +204,7 @@ func TestLifetime(t *testing.T) {
 	served := sdktest.Serve(t, p)
 	served.MustInvoke("t/f", nil)
 	select {
-	case <-configured: // the plugin still lives
+	case <-configured: // the plugin is still running
 	case err := <-ended:
 		require.NoError(t, err)
 	}
@@ -230,7 +229,7 @@ func TestHooksThatPanic(t *testing.T) {
 	require.ErrorContains(t, served.Client().EndRun(t.Context(), "r"), "in end run")
 }
 
-// WIRE-002: the end of a run reaches the author, in the plugin's context.
+// WIRE-002: the EndRun hook receives the run and a context of the plugin.
 func TestEndRun(t *testing.T) {
 	ended := make(chan string, 2)
 	p := plugin(answering("x"))
@@ -247,7 +246,8 @@ func TestEndRun(t *testing.T) {
 	require.ErrorContains(t, served.Client().EndRun(t.Context(), "bad"), "cannot clean up")
 }
 
-// SDK-001: a plugin asks its host for another intent on behalf of its call.
+// SDK-001: a plugin calls another intent through its host on behalf of its
+// call.
 func TestHostInvoke(t *testing.T) {
 	host := &sdktest.Host{}
 	host.AnswerValue("t/inner", edn.MustRead(`{:text "from inside"}`))
@@ -311,7 +311,7 @@ func TestHostInvoke(t *testing.T) {
 	require.ErrorContains(t, err, "intent")
 }
 
-// SDK-001, SCR-002: the small store of the plugin in its host.
+// SDK-001, SCR-002: the plugin's store in its host.
 func TestHostState(t *testing.T) {
 	p := plugin(sdk.Raw("t/state", sdk.Intents("t/state"), func(ctx context.Context, _ edn.Value, _ *sdk.Stream) (edn.Value, error) {
 		state := sdk.HostFrom(ctx).State()
@@ -349,7 +349,7 @@ func TestHostState(t *testing.T) {
 	}, "\n"), text(served.MustInvoke("t/state", nil)))
 }
 
-// Without a host every question is answered with one typed error.
+// Without a host every method of Host returns the same typed error.
 func TestNoHost(t *testing.T) {
 	ctx := t.Context()
 	_, err := sdk.HostFrom(ctx).Invoke(ctx, sdk.Ask{Intent: "t/x"})
@@ -358,7 +358,7 @@ func TestNoHost(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
 }
 
-// Many calls at once, of every kind, under the race detector.
+// Concurrent calls of every kind, under the race detector.
 func TestParallelCalls(t *testing.T) {
 	p := plugin(
 		sdk.Func("t/f", sdk.Intents("t/f"), func(ctx context.Context, x in) (out, error) {

@@ -5,11 +5,11 @@ import (
 	"log/slog"
 )
 
-// levelTrace is below debug, as in the host's log.
+// levelTrace is the host's level below debug.
 const levelTrace = slog.Level(-8)
 
-// newLogger writes the lines that the host expects on standard error: one JSON
-// object per line with @level, @message and @timestamp.
+// newLogger returns a logger in the format that the host expects on standard
+// error: one JSON object per line with @level, @message and @timestamp.
 func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: level,

@@ -24,8 +24,8 @@ type settings struct {
 	File     string `edn:"file,omitempty" unit:"path"`
 }
 
-// fixture is the plugin of the tests that need a process: its capabilities
-// look at the process or do to it what the tests want to see survived.
+// fixture is the plugin for tests that need a process: its capabilities inspect
+// the process or disturb it.
 func fixture() sdk.Plugin {
 	type empty struct{}
 	return sdk.Plugin{
@@ -73,8 +73,8 @@ type collected struct {
 	Limit   int64 `edn:"limit"`
 }
 
-// collector holds MiB of live heap over some collections and gives the
-// settings of the collector then.
+// collector holds the given MiB of live heap over some collections and returns
+// the settings of the collector.
 func collector(ctx context.Context, x struct {
 	MiB int `edn:"mib"`
 }) (collected, error) {
@@ -92,7 +92,7 @@ func collector(ctx context.Context, x struct {
 	return c, ctx.Err()
 }
 
-// text reads the answer of a function that gave a string.
+// text returns the text of an answer.
 func text(v edn.Value) string {
 	s, _ := v.Key("text").AsString()
 	return s

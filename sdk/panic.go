@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// recovered turns a panic into an error with the author's part of the stack as a
-// detail, and logs the whole stack.
+// recovered turns a panic into an error whose detail is the author's part of
+// the stack, and logs the whole stack.
 func (s *Service) recovered(op string, err *error) {
 	p := recover()
 	if p == nil {
@@ -27,12 +27,12 @@ func (s *Service) recovered(op string, err *error) {
 		WithDetail("stack", edn.Vector(lines...))
 }
 
-// maxFrames keeps the detail of a panic readable; the log has all of it.
+// maxFrames limits the frames in the detail; the log has all of them.
 const maxFrames = 30
 
-// authorFrames gives the frames of the panic that a deferred call of recovered
-// sees, from the innermost one of the author's code to the SDK that called it. If
-// no frame is the author's, it gives all of them.
+// authorFrames returns the frames of the panic that a deferred call of
+// recovered sees, from the innermost frame of the author's code to the calling
+// frame of the SDK. If there is no frame of the author, it returns all frames.
 func authorFrames() []runtime.Frame {
 	var counters [128]uintptr
 	frames := runtime.CallersFrames(counters[:runtime.Callers(3, counters[:])])
@@ -61,7 +61,7 @@ func authorFrames() []runtime.Frame {
 
 const sdkPath = "github.com/fermenthq/ferment/sdk"
 
-// packageOf is the import path of a function such as "a.b/c/d.(*T).M".
+// packageOf returns the import path of a function such as "a.b/c/d.(*T).M".
 func packageOf(function string) string {
 	slash := strings.LastIndexByte(function, '/') + 1
 	if dot := strings.IndexByte(function[slash:], '.'); dot >= 0 {
@@ -72,8 +72,8 @@ func packageOf(function string) string {
 
 func within(pkg, module string) bool { return pkg == module || strings.HasPrefix(pkg, module+"/") }
 
-// standard reports whether a package is one of the standard library: their paths
-// begin with a word that has no dot.
+// standard reports whether a package belongs to the standard library: the first
+// element of its path has no dot.
 func standard(pkg, module string) bool {
 	head, _, _ := strings.Cut(pkg, "/")
 	return pkg != "main" && !strings.Contains(head, ".") && (module == "" || !within(pkg, module))

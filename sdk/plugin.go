@@ -11,62 +11,62 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Plugin is what a program serves.
+// Plugin declares a plugin. Name, Version and either Capabilities or Config are
+// required.
 type Plugin struct {
-	// Name is 1 to 64 of a-z 0-9 . _ + -, beginning with a letter or digit.
+	// Name has 1 to 64 characters of a-z 0-9 . _ + - and begins with a letter
+	// or digit.
 	Name string
 	// Version is the author's version of the plugin, such as "1.2.0".
 	Version string
 
-	// Capabilities are what the plugin provides whatever its configuration
-	// says. Config may add more.
+	// Capabilities are always provided. Config can add more.
 	Capabilities []Capability
 
-	// Schemas are published beside those that the capabilities name or derive:
+	// Schemas are published in addition to those that the capabilities derive:
 	// name without colon to schema.
 	Schemas map[string]edn.Value
 
-	// Config says how the plugin is configured; nil: it takes no
-	// configuration. Use a [Config].
+	// Config declares the configuration, a [Config]; nil means that the plugin
+	// accepts no configuration.
 	Config Configuration
 
-	// Needs are what the process does to compute answers, out of net/connect,
-	// net/loopback, process/run, process/self, fs/read and fs/write. The host
-	// grants them; what was not granted fails in the process.
+	// Needs declares what the process does to compute answers: net/connect,
+	// net/loopback, process/run, process/self, fs/read, fs/write. The host
+	// grants them; an operation that was not granted fails in the process.
 	Needs []string
 
-	// Ports are the TCP ports that the needs net/connect and net/loopback are
-	// about. An operator who grants the network without naming ports grants
-	// these; without any the host takes 443 for net/connect.
+	// Ports are the TCP ports of the needs net/connect and net/loopback. An
+	// operator who grants the network without naming ports grants these;
+	// without any, the host allows 443 for net/connect.
 	Ports []uint16
 
-	// Features are the optional parts of the contract that the plugin keeps:
-	// FeatureHostCalls and FeatureHotSwap. FeatureStreaming follows from the
-	// capabilities, and FeatureMux is always there. What is named here is checked by the conformance profile of
-	// that name.
+	// Features are the optional parts of the contract that the plugin
+	// implements: FeatureHostCalls and FeatureHotSwap. FeatureStreaming is
+	// derived from the capabilities, FeatureMux is always set. The conformance
+	// profile of the same name checks each.
 	Features []string
 
-	// MaxInFlight is the most calls of the whole plugin at once; 0: no limit.
-	// The excess is refused as :runtime/overloaded.
+	// MaxInFlight limits the concurrent calls of the whole plugin; 0 means no
+	// limit. Calls above it are rejected with :runtime/overloaded.
 	MaxInFlight int
 
-	// Health, if set, runs from Configure until the plugin ends and reports
-	// each change of its state; before the first report the plugin counts as
-	// starting. Without it the plugin is ready once it is configured.
+	// Health, if set, starts after Configure and runs until the plugin ends. It
+	// calls report for each change of state; until the first report the state
+	// is starting. Without this hook the plugin is ready after Configure.
 	Health func(ctx context.Context, report func(Status))
 
-	// EndRun is called when a run is over, so that what was kept for it can
-	// go.
+	// EndRun is called when a run has ended, to release what was kept for it.
 	EndRun func(ctx context.Context, run string) error
 
-	// Close is called once before the process ends, after the last call. It
-	// has about a second.
+	// Close is called once, after the last call and before the process exits.
+	// The whole shutdown has one second.
 	Close func(ctx context.Context) error
 }
 
 var pluginName = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,63}$`)
 
-// validate reports everything that is wrong with the static part.
+// validate reports every problem of the static declaration.
 func (p *Plugin) validate() error {
 	var all []error
 	if !pluginName.MatchString(p.Name) {
@@ -105,7 +105,7 @@ func validateCapabilities(capabilities []Capability) error {
 			}
 		}
 		if slices.Contains(seen, c.ID()) {
-			all = append(all, fmt.Errorf("capability %s is there twice", c.ID()))
+			all = append(all, fmt.Errorf("capability %s is declared twice", c.ID()))
 		}
 		seen = append(seen, c.ID())
 	}

@@ -21,28 +21,30 @@ import (
 // Exit codes of a plugin process.
 const (
 	exitOK     = 0
-	exitBroken = 1 // the plugin itself is wrong
-	exitByHand = 2 // nobody but a host can use this program
+	exitBroken = 1 // the declaration is invalid
+	exitByHand = 2 // started without a host
 	exitTerm   = 128 + int(syscall.SIGTERM)
 )
 
-// closeGrace is how long the plugin may take for its Close hook.
+// closeGrace bounds the shutdown: remaining calls, the Close hook and the
+// hooks' goroutines.
 const closeGrace = time.Second
 
-// Serve runs p as a plugin process and never returns. Call it from main, after
-// nothing else. Started by hand instead of by a host, it prints one sentence
-// and exits with 2; a plugin that is wrong in itself prints what is wrong and
-// exits with 1.
+// Serve runs p as a plugin process and never returns. Call it from main and do
+// nothing after it. If the program was started by hand, Serve prints one
+// sentence and exits with 2. If p is invalid, it prints every problem and exits
+// with 1.
 //
-// With FERMENT_ATTACH=FILE in the environment a program that was started by
-// hand, under a debugger for example, writes where it waits into FILE and
-// serves the hosts that are told of it ("ferment dev attach NAME FILE").
+// With FERMENT_ATTACH=FILE in the environment, a program started by hand, for
+// example under a debugger, writes the address of its socket to FILE and serves
+// the hosts that connect ("ferment dev attach NAME FILE").
 func Serve(p Plugin) {
 	if file := os.Getenv(wire.AttachEnv); file != "" && !wire.StartedByHost() {
 		os.Exit(serveAttached(p, file))
 	}
 	if !wire.StartedByHost() {
-		fmt.Fprintf(os.Stderr, "%s %s is a Ferment plugin: name it in the command of a plugin block in ferment.hcl, a ferment host starts it.\n", p.Name, p.Version)
+		fmt.Fprintf(os.Stderr, "%s %s is a Ferment plugin: "+
+			"name it in the command of a plugin block in ferment.hcl, a ferment host starts it.\n", p.Name, p.Version)
 		os.Exit(exitByHand)
 	}
 	if err := wire.CheckHost(); err != nil {
@@ -61,13 +63,13 @@ func Serve(p Plugin) {
 	end := &ending{service: service}
 	go end.whenStdinCloses(os.Stdin)
 	go end.onSignal()
-	cfg := wire.ServeConfig(&firstCall{Service: service, first: forgetHandshake})
+	cfg := wire.ServeConfig(&firstCall{Service: service, first: clearHandshakeEnv})
 	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: "go-plugin", Level: hclog.Warn, Output: os.Stderr, JSONFormat: true})
 	plugin.Serve(cfg)
 	end.exit(exitOK)
 }
 
-// ending ends the process once, whatever asks for it first.
+// ending ends the process exactly once.
 type ending struct {
 	service *Service
 	once    sync.Once
@@ -86,8 +88,9 @@ func (e *ending) exit(code int) {
 	select {} // another goroutine is ending the process
 }
 
-// whenStdinCloses ends the process when the host is gone. Only a pipe or a
-// socket tells that; a terminal, a file or the null device says nothing.
+// whenStdinCloses ends the process when the host has closed standard input. It
+// watches only pipes and sockets; a terminal, a file or the null device is
+// ignored.
 func (e *ending) whenStdinCloses(stdin *os.File) {
 	info, err := stdin.Stat()
 	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
@@ -98,8 +101,8 @@ func (e *ending) whenStdinCloses(stdin *os.File) {
 	}
 }
 
-// onSignal ends the process in order when it is asked to. Interrupts are
-// ignored: the terminal sends them to the whole group, and the host decides.
+// onSignal ends the process on SIGTERM. SIGINT is ignored: the terminal sends
+// it to the whole process group, and the host decides.
 func (e *ending) onSignal() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
@@ -107,7 +110,8 @@ func (e *ending) onSignal() {
 	e.exit(exitTerm)
 }
 
-// firstCall runs first before the first call that runs code of the author.
+// firstCall runs first once, before Describe or Configure runs code of the
+// author.
 type firstCall struct {
 	*Service
 	once  sync.Once
@@ -126,10 +130,10 @@ func (f *firstCall) Configure(ctx context.Context, given wire.Setup, host *wire.
 	return f.Service.Configure(ctx, given, host)
 }
 
-// forgetHandshake takes what was for the handshake alone out of the
-// environment, so that programs which the plugin starts are not mistaken for
-// plugins of the host.
-func forgetHandshake() {
+// clearHandshakeEnv removes the handshake variables from the environment, so that
+// programs which the plugin starts do not take themselves for plugins of the
+// host.
+func clearHandshakeEnv() {
 	for _, name := range []string{
 		wire.CookieKey, "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT",
 		"PLUGIN_MULTIPLEX_GRPC", plugin.EnvUnixSocketDir, plugin.EnvUnixSocketGroup,

@@ -29,7 +29,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// runByHand builds and runs a program that serves a plugin, outside of a host.
+// runByHand builds a plugin and runs it without a host.
 func runByHand(t *testing.T, program string, env ...string) (string, int) {
 	t.Helper()
 	cmd := exec.Command(buildProgram(t, program))
@@ -40,8 +40,7 @@ func runByHand(t *testing.T, program string, env ...string) (string, int) {
 	return string(out), exit.ExitCode()
 }
 
-// buildProgram compiles one of the programs in testdata, stripped as released
-// plugins are.
+// buildProgram compiles a program of testdata, stripped like released plugins.
 func buildProgram(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -50,9 +49,9 @@ func buildProgram(t *testing.T, name string) string {
 	return path
 }
 
-// WIRE-001: a plugin started by hand prints one sentence that says what it is
-// and exits with 2; so does one whose host speaks another protocol (WIRE-005),
-// with the side to upgrade.
+// WIRE-001: a plugin started by hand prints one sentence and exits with 2.
+// WIRE-005: so does one whose host speaks another protocol revision; the
+// sentence names the side to upgrade.
 func TestStartedByHand(t *testing.T) {
 	program := buildProgram(t, "minimal")
 	for _, tt := range []struct {
@@ -78,9 +77,9 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
-// WIRE-005: old host with new plugin and the reverse work, or fail with one
-// sentence that says which side to upgrade. Each row is a start of a real
-// process; who says what stands in the golden file.
+// WIRE-005: hosts and plugins of different revisions work together, or one of
+// them fails with a sentence that names the side to upgrade. Each row starts a
+// real process; the golden file holds the outcomes.
 func TestHandshakeAcrossRevisions(t *testing.T) {
 	this, other := buildProgram(t, "minimal"), buildProgram(t, "future")
 	var golden strings.Builder
@@ -106,8 +105,8 @@ func TestHandshakeAcrossRevisions(t *testing.T) {
 	assert.Equal(t, string(want), golden.String())
 }
 
-// handshake starts a program as a host of some revisions does, and gives what
-// came of it.
+// handshake starts a program as a host with the given revisions does, and
+// returns the outcome.
 func handshake(t *testing.T, revisions []int, program []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,12 +150,11 @@ func handshake(t *testing.T, revisions []int, program []string) string {
 	return fmt.Sprintf("the plugin says: %s (%s)", tail[len(tail)-1], r.Report().Exit)
 }
 
-// A plugin that is wrong in itself says everything that is wrong and exits
-// with 1.
+// A plugin with an invalid declaration prints every problem and exits with 1.
 func TestServeWrongPlugin(t *testing.T) {
 	out, code := runByHand(t, "wrong", wire.CookieKey+"="+wire.CookieValue)
 	assert.Equal(t, 1, code)
-	for _, says := range []string{`plugin name "Bad Name"`, "no version", `"no-namespace"`, "demo/twice is there twice"} {
+	for _, says := range []string{`plugin name "Bad Name"`, "no version", `"no-namespace"`, "demo/twice is declared twice"} {
 		assert.Contains(t, out, says)
 	}
 }
@@ -190,8 +188,7 @@ func residentKB(t *testing.T, status string) int {
 	return kb
 }
 
-// SDK-003: what a plugin links in is a decision. Whatever is added to the list
-// is added to every plugin.
+// SDK-003: every dependency of a plugin is on the list.
 func TestDependenciesStaySmall(t *testing.T) {
 	allowed := []string{
 		"github.com/fermenthq/ferment/sdk",
@@ -217,8 +214,8 @@ func TestDependenciesStaySmall(t *testing.T) {
 	}
 }
 
-// The handshake's variables are gone before the author's code runs, for the
-// plugin and for what it starts.
+// The handshake variables are not in the environment of the author's code, nor
+// of its child processes.
 func TestHandshakeLeavesTheEnvironment(t *testing.T) {
 	p := sdktest.Start(t, sdktest.WithEnv("MINE=1"))
 	env := p.MustInvoke("test/env", nil).Key("value")
@@ -232,8 +229,8 @@ func TestHandshakeLeavesTheEnvironment(t *testing.T) {
 	assert.NotContains(t, child, "PLUGIN_")
 }
 
-// SUP-009: log lines are JSON objects with a level that the host keeps, and
-// say which call they belong to; what is printed does not end the plugin.
+// SUP-009: log lines are JSON objects with level and call; printed text does
+// not end the plugin.
 func TestLogLines(t *testing.T) {
 	p := sdktest.Start(t)
 	_, err := p.Do(t.Context(), sdktest.Call{Capability: "test/print", Context: wire.CallContext{Run: "r-9", Node: "n-2", Attempt: 1}})
@@ -258,7 +255,7 @@ func TestLogLines(t *testing.T) {
 }
 
 // SDK-002: a panic of a call is a typed error with the stack; the process
-// lives.
+// continues.
 func TestPanicIsAnError(t *testing.T) {
 	p := sdktest.Start(t)
 	_, err := p.Invoke("test/panic", nil)
@@ -273,8 +270,8 @@ func TestPanicIsAnError(t *testing.T) {
 	assert.NotEmpty(t, text(p.MustInvoke("test/memory", nil)), "the plugin lives on")
 }
 
-// SUP-001, SUP-004: the end of standard input ends the process in order, also
-// with calls in flight, also with one that does not listen.
+// SUP-001, SUP-004: closing standard input ends the process in order, also with
+// calls in flight that ignore their context.
 func TestStdinEndsTheProcess(t *testing.T) {
 	for _, busy := range []string{"", "test/wait", "test/stubborn"} {
 		t.Run("busy with "+busy, func(t *testing.T) {
@@ -308,8 +305,7 @@ func awaitInFlight(t *testing.T, p *sdktest.Plugin, n int) {
 	}, 10*time.Second, 2*time.Millisecond)
 }
 
-// SUP-004: SIGTERM ends the process in order; SIGINT, which a terminal sends
-// to everybody, does not.
+// SUP-004: SIGTERM ends the process in order; SIGINT is ignored.
 func TestSignals(t *testing.T) {
 	p := sdktest.Start(t)
 	require.NoError(t, syscall.Kill(p.Instance().PID(), syscall.SIGINT))
@@ -321,7 +317,7 @@ func TestSignals(t *testing.T) {
 	assert.FileExists(t, filepath.Join(p.Root(), "closed"))
 }
 
-// Memory stays bounded under calls that allocate much more than it.
+// Memory stays bounded when calls allocate many times the limit in total.
 func TestMemoryStaysBounded(t *testing.T) {
 	p := sdktest.Start(t)
 	big := strings.Repeat("x", 256<<10)
@@ -333,8 +329,8 @@ func TestMemoryStaysBounded(t *testing.T) {
 	assert.Less(t, kb, 200<<10)
 }
 
-// evaluation.md section 17: the collector works less by default, with a brake
-// that follows the live heap; what the environment says wins.
+// evaluation.md section 17: the collector runs less often by default, with a
+// memory limit that follows the live heap; the environment takes precedence.
 func TestCollector(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

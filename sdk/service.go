@@ -18,8 +18,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Service is a plugin as the wire contract sees it. [Serve] makes one; tests
-// and programs that serve a plugin in another way make it with [NewService].
+// Service implements the wire contract for a plugin. [Serve] creates it; tests
+// and programs that serve a plugin differently use [NewService].
 type Service struct {
 	plugin Plugin
 	log    *slog.Logger
@@ -30,14 +30,14 @@ type Service struct {
 	configuring sync.Mutex
 	setup       atomic.Pointer[setup] // nil before Configure
 	hooks       sync.WaitGroup
-	life        context.Context // ends with the plugin
+	life        context.Context // canceled when the plugin ends
 	stop        context.CancelCauseFunc
 	closed      atomic.Bool
 }
 
 var _ wire.Service = (*Service)(nil)
 
-// setup is a configured plugin; it does not change.
+// setup is the state of a configured plugin. It is immutable.
 type setup struct {
 	given        wire.Setup
 	host         *wire.Caller
@@ -45,7 +45,7 @@ type setup struct {
 	capabilities map[string]*served
 }
 
-// served is a capability that takes calls.
+// served is a configured capability.
 type served struct {
 	Capability
 	mode string
@@ -61,12 +61,12 @@ func newServed(c Capability) *served {
 	return s
 }
 
-// errStopped is the cause of contexts that end with the plugin.
+// errStopped is the cause of contexts canceled because the plugin ends.
 var errStopped = errors.New("the plugin is ending")
 
-// NewService makes the service of a plugin. log may be nil: nothing is logged.
-// level, which may be nil, is set as Configure says. The error names
-// everything that is wrong with the plugin.
+// NewService returns the service of a plugin. A nil log discards everything.
+// level may be nil; Configure sets it to the level that the host requests. The
+// error lists every problem of the declaration.
 func NewService(p Plugin, log *slog.Logger, level *slog.LevelVar) (*Service, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -86,19 +86,19 @@ func NewService(p Plugin, log *slog.Logger, level *slog.LevelVar) (*Service, err
 // Describe implements wire.Service.
 func (s *Service) Describe(ctx context.Context, config edn.Value, _ wire.HostInfo) (_ wire.Description, err error) {
 	defer s.recovered("describe", &err)
-	p, err := s.prospect((&scope{plugin: s}).in(ctx), config)
+	p, err := s.declare((&scope{plugin: s}).in(ctx), config)
 	return p.description, err
 }
 
-// prospect is what a configuration would make of the plugin.
-type prospect struct {
+// declaration is the result of applying a configuration to the plugin.
+type declaration struct {
 	description  wire.Description
 	config       any
 	capabilities []Capability
 }
 
-// prospect is the pure part that Describe and Configure share.
-func (s *Service) prospect(ctx context.Context, config edn.Value) (p prospect, err error) {
+// declare is the pure part of Describe and Configure.
+func (s *Service) declare(ctx context.Context, config edn.Value) (p declaration, err error) {
 	full := contract.Description{
 		Name:    s.plugin.Name,
 		Version: s.plugin.Version,
@@ -131,7 +131,7 @@ func (s *Service) prospect(ctx context.Context, config edn.Value) (p prospect, e
 	return p, nil
 }
 
-// offer decodes a configuration and asks the author what follows from it.
+// offer decodes a configuration and calls the author's Offer.
 func (s *Service) offer(ctx context.Context, form, config edn.Value) (cfg any, o Offer, findings []schema.Finding) {
 	if cfg, findings = s.plugin.Config.decode(form, config); len(findings) > 0 {
 		return nil, o, findings
@@ -140,7 +140,8 @@ func (s *Service) offer(ctx context.Context, form, config edn.Value) (cfg any, o
 	return cfg, o, problemsOf(err)
 }
 
-// advertise adds the capabilities and the schemas that were derived for them.
+// advertise adds the capabilities, their derived schemas and the features to
+// the description.
 func (s *Service) advertise(full *contract.Description, capabilities []Capability) error {
 	if err := validateCapabilities(capabilities); err != nil {
 		return contract.Errorf("capability/invalid-metadata", "capabilities of %s: %w", s.plugin.Name, err)
@@ -162,17 +163,17 @@ func (s *Service) advertise(full *contract.Description, capabilities []Capabilit
 	return nil
 }
 
-// The optional parts of the contract that a description can name.
+// Features of a description: the optional parts of the contract.
 const (
-	// FeatureStreaming says that a capability of the plugin sends deltas.
+	// FeatureStreaming: a capability of the plugin sends deltas.
 	FeatureStreaming = "streaming"
-	// FeatureMux says that the plugin takes many calls over one stream. Every
-	// plugin of this package does.
+	// FeatureMux: the plugin serves many calls over one stream. Every plugin of
+	// this package does.
 	FeatureMux = wire.FeatureMux
-	// FeatureHostCalls says that the plugin asks its host for other intents.
+	// FeatureHostCalls: the plugin calls other intents through the host.
 	FeatureHostCalls = "host-calls"
-	// FeatureHotSwap says that instances of the plugin serve side by side, so
-	// that one can take over from another without a gap.
+	// FeatureHotSwap: two instances of the plugin can serve at the same time,
+	// so that one can replace the other without a gap.
 	FeatureHotSwap = "hot-swap"
 )
 
@@ -201,7 +202,7 @@ func (s *Service) Configure(ctx context.Context, given wire.Setup, host *wire.Ca
 	if config.IsNil() {
 		config = edn.MustMap()
 	}
-	p, err := s.prospect(ctx, config)
+	p, err := s.declare(ctx, config)
 	d = p.description
 	if err != nil || len(d.Findings) > 0 {
 		return d, err
@@ -226,7 +227,8 @@ func (s *Service) Configure(ctx context.Context, given wire.Setup, host *wire.Ca
 	return d, nil
 }
 
-// watchHealth starts the author's health hook, or says ready.
+// watchHealth starts the author's health hook; without one the state becomes
+// ready.
 func (s *Service) watchHealth(next *setup) {
 	if s.plugin.Health == nil {
 		s.health.set(Ready())
@@ -279,8 +281,8 @@ func (s *Service) Drain(ctx context.Context, deadline time.Time, reason string) 
 	return s.gate.drain(ctx), nil
 }
 
-// Close cancels what is in flight, runs the Close hook of the plugin and waits
-// for the plugin's goroutines, all within ctx. Further calls do nothing.
+// Close cancels the calls in flight, runs the Close hook and waits for the
+// plugin's goroutines until ctx ends. Further calls do nothing.
 func (s *Service) Close(ctx context.Context) (err error) {
 	if s.closed.Swap(true) {
 		return nil
@@ -306,7 +308,8 @@ func (s *Service) Close(ctx context.Context) (err error) {
 	return err
 }
 
-// typed keeps a typed error and gives any other the type.
+// typed returns a typed or context error unchanged and gives any other error
+// the type kind.
 func typed(err error, kind, op string) error {
 	var e *contract.Error
 	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -319,9 +322,10 @@ func typed(err error, kind, op string) error {
 	return made
 }
 
-// permissionHint is for authors whose plugin works by itself and not under a host,
-// which lets the kernel refuse what was not declared.
-const permissionHint = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else"
+// permissionHint explains errors of a plugin that works by itself but not under
+// a host, where the kernel denies what was not declared.
+const permissionHint = "the process may do what the plugin declares as its needs and effects " +
+	"and the operator grants, nothing else"
 
 func levelOf(name string) slog.Level {
 	switch name {
@@ -337,7 +341,7 @@ func levelOf(name string) slog.Level {
 	return slog.LevelInfo
 }
 
-// withSecrets puts the secrets in their places.
+// withSecrets inserts the secrets into the configuration at their paths.
 func withSecrets(config, secrets edn.Value) (edn.Value, error) {
 	if secrets.IsNil() {
 		return config, nil

@@ -7,24 +7,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Stream sends what a call has to say before its answer. Its methods are safe
-// for concurrent use. They block while the host does not read, which it does
-// not while whoever waits for the text is behind: a function that produces
-// faster than it is read need not do anything else about that, and must not
-// keep what it has not sent yet. They fail when the caller is gone; a function
-// does well to return then. When text is shown, and to whom, is for the host to
-// say; it may be taken back if the answer is not accepted.
+// Stream sends parts of an answer before the call returns. Its methods are safe
+// for concurrent use. They block while the receiver of the text is slower than
+// the function, so a function needs no queue of its own and must not keep
+// unsent text. They return an error when the caller is gone; the function
+// should return then. The host decides when and to which clients text is shown,
+// and can retract it if the answer is rejected.
 type Stream struct {
 	mu  sync.Mutex
 	out *wire.Emitter
 	seq int64
 }
 
-// Text sends a piece of the answer's text.
+// Text sends a part of the text of the answer.
 func (s *Stream) Text(text string) error { return s.delta("text", text) }
 
-// Reasoning sends a piece of text that leads to the answer and is no part of
-// it.
+// Reasoning sends reasoning text. It does not belong to the answer.
 func (s *Stream) Reasoning(text string) error { return s.delta("reasoning", text) }
 
 func (s *Stream) delta(kind, text string) error {
@@ -34,8 +32,8 @@ func (s *Stream) delta(kind, text string) error {
 	return s.Delta(m.Map())
 }
 
-// Delta sends a piece of the answer of another kind: a map with :kind. The
-// stream numbers the pieces from 1 (:seq).
+// Delta sends a part of the answer of another kind: a map with :kind. The
+// stream numbers the deltas from 1 (:seq).
 func (s *Stream) Delta(piece edn.Value) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,10 +43,10 @@ func (s *Stream) Delta(piece edn.Value) error {
 	return s.out.Delta(merged(piece, seq.Map()))
 }
 
-// Progress says that work goes on, so that silence is not taken for a hang. v
-// is anything worth knowing, or nil.
+// Progress reports that the call is still working, so that the host does not
+// take it for hanging. v is any value, or nil.
 func (s *Stream) Progress(v edn.Value) error { return s.out.Progress(v) }
 
-// Verbatim sends body as the whole response, unchecked, and ends the call. It
-// is for plugins that test hosts.
+// Verbatim sends body as the whole response, without checking it, and ends the
+// call. It is meant for plugins that test hosts.
 func (s *Stream) Verbatim(body []byte) error { return s.out.Verbatim(body) }

@@ -1,7 +1,7 @@
 package contract
 
-// aliases returns the names that stand for a type of the catalogue. They are
-// accepted where types are named and are never written.
+// aliases returns other names for types of the catalogue. They are accepted as
+// input and never written.
 func aliases() map[string]string {
 	return map[string]string{
 		"invalid-result":                 "runtime/invalid-result",
@@ -14,7 +14,7 @@ func aliases() map[string]string {
 		"act/middleware-compile-invalid": "act/middleware-invalid",
 		"act/middleware-missing-fn":      "act/middleware-invalid",
 
-		// What the workers of local model servers used to report.
+		// Reported by the workers of local model servers in the past.
 		"runtime-not-ready":              "model/not-ready",
 		"runtime-port-in-use":            "model/port-in-use",
 		"runtime-start-failed":           "model/start-failed",

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// benchRequest is a request of about 1 KiB.
+// benchRequest returns a request of about 1 KiB.
 func benchRequest() edn.Value {
 	return edn.MustRead(`{:proto 1 :trace {:id "r-4a2b" :turn 17} :task {:intent :text/respond :requires {:out-schema :res/text} :dispatch {:candidates [:llm/code :llm/meta] :policy :quality-aware}}
 	 :input {:prompt "` + strings.Repeat("Explain ACID in two sentences. ", 18) + `"} :context {:summary "short context"} :constraints {:no-web true :language :en}
@@ -27,7 +27,7 @@ func benchResponse() (edn.Value, ResultRules) {
 	}
 }
 
-// A sound answer is checked without touching the heap.
+// Validating a correct answer does not allocate.
 func TestCheckResponseAllocatesNothing(t *testing.T) {
 	v, want := benchResponse()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limit is a bound on a whole number. The zero value is no bound.
+// Limit is an upper bound on a whole number. The zero value means no bound.
 type Limit struct {
 	N   int64
 	Set bool
@@ -28,12 +28,14 @@ func (l Limit) Lower(o Limit) Limit {
 // above reports whether l allows more than o does.
 func (l Limit) above(o Limit) bool { return o.Set && l.Set && l.N > o.N }
 
-// Budget is what a scope may spend. It is a value; Lower returns a new one.
+// Budget is the spending limit of a scope, such as a run or a node. It is a
+// value; Lower returns a new one.
 type Budget struct {
-	// MaxTokens bounds the output of one attempt. It is no sum over attempts.
+	// MaxTokens bounds the output tokens of one attempt, not the sum over
+	// attempts.
 	MaxTokens Limit
 
-	// The rest bounds the whole scope.
+	// The other limits apply to the whole scope.
 	MaxTokensIn   Limit
 	MaxTokensOut  Limit
 	MaxWallMS     Limit // milliseconds
@@ -44,7 +46,7 @@ type Budget struct {
 	// MaxUSD is an integer or a decimal, nil for no bound.
 	MaxUSD edn.Value
 
-	// Temperature is a number from 0 to 2, nil if none was asked for. It is an
+	// Temperature is a number from 0 to 2, nil if none was requested. It is an
 	// option that travels with the limits.
 	Temperature edn.Value
 }
@@ -57,7 +59,8 @@ var budgetKeys = []string{
 // BudgetKeys are the names of the keys of a budget, sorted.
 func BudgetKeys() []string { return slices.Clone(budgetKeys) }
 
-// BudgetAmount says what a key of a budget takes, for messages.
+// BudgetAmount describes the amount that a key of a budget accepts, for
+// messages.
 func BudgetAmount(key edn.Value) string {
 	switch name, _ := key.AsKeyword(); name {
 	case "usd", "max-usd":
@@ -91,15 +94,15 @@ func (b *Budget) limit(key string) *Limit {
 	return nil
 }
 
-// ParseBudget reads a budget. Nil is a budget without bounds. Where a limit is
-// given under both of its names the tighter one holds. The error is of type
+// ParseBudget reads a budget. Nil is a budget without limits. If a limit is
+// given under both of its names, the tighter one applies. The error is of type
 // invalid-request.
 func ParseBudget(v edn.Value) (Budget, *Error) {
 	if v.IsNil() || v.Kind() == edn.KindMap && v.Len() == 0 {
 		return Budget{}, nil
 	}
 	if v.Kind() != edn.KindMap {
-		return Budget{}, invalidRequest("shape/wrong-type", "the budget is no map", path(kBudget)).expecting(kMap, v).err()
+		return Budget{}, invalidRequest("shape/wrong-type", "the budget is not a map", path(kBudget)).expecting(kMap, v).err()
 	}
 	var b Budget
 	for _, pass := range budgetPasses {
@@ -112,8 +115,8 @@ func ParseBudget(v edn.Value) (Budget, *Error) {
 	return b, nil
 }
 
-// budgetPasses look at every entry in turn, so that of several faults the one
-// whose reason comes first is reported.
+// budgetPasses are applied one after the other to all entries, so that of
+// several faults the one with the first reason is reported.
 var budgetPasses = [...]func(b *Budget, key, amount edn.Value) *fault{unknownBudgetKey, readAmount, checkSign}
 
 func unknownBudgetKey(b *Budget, key, _ edn.Value) *fault {
@@ -121,7 +124,8 @@ func unknownBudgetKey(b *Budget, key, _ edn.Value) *fault {
 	if name == "max-usd" || name == "usd" || name == "temperature" || b.limit(name) != nil {
 		return nil
 	}
-	f := invalidRequest("budget/unknown-key", "the budget has an unknown key "+excerptOf(key), path(kBudget)).named(key, budgetKeys)
+	f := invalidRequest("budget/unknown-key", "the budget has an unknown key "+excerptOf(key), path(kBudget)).
+		named(key, budgetKeys)
 	return &f
 }
 
@@ -151,7 +155,8 @@ func readAmount(b *Budget, key, amount edn.Value) *fault {
 			return negative(key, amount)
 		}
 	}
-	f := invalidRequest("budget/not-number", "the budget has no usable number", path(kBudget, key)).expecting(expected, amount)
+	f := invalidRequest("budget/not-number", "the budget has no usable number", path(kBudget, key)).
+		expecting(expected, amount)
 	return &f
 }
 
@@ -161,7 +166,8 @@ func checkSign(_ *Budget, key, amount edn.Value) *fault {
 	}
 	if name, _ := key.AsKeyword(); name == "temperature" {
 		if !within(amount, 0, 2) {
-			f := invalidRequest("shape/out-of-range", "the temperature is out of range", path(kBudget, key)).expecting(between(kNumber, 0, 2), amount)
+			f := invalidRequest("shape/out-of-range", "the temperature is out of range", path(kBudget, key)).
+				expecting(between(kNumber, 0, 2), amount)
 			return &f
 		}
 	}
@@ -174,7 +180,7 @@ func negative(key, amount edn.Value) *fault {
 	return &f
 }
 
-// Value returns the budget as data, with each limit under its first name.
+// Value returns the budget as a map with each limit under its first name.
 func (b Budget) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, key := range budgetKeys {
@@ -262,7 +268,7 @@ func sign(v edn.Value) int {
 }
 
 // within reports whether a number is in the closed range. Only decimals and big
-// integers need exact arithmetic for it.
+// integers need exact arithmetic.
 func within(v edn.Value, low, high int64) bool {
 	if n, ok := v.AsInt(); ok {
 		return n >= low && n <= high
@@ -274,7 +280,7 @@ func within(v edn.Value, low, high int64) bool {
 	return ok && n.Cmp(big.NewRat(low, 1)) >= 0 && n.Cmp(big.NewRat(high, 1)) <= 0
 }
 
-// between is the schema of a bounded number.
+// between returns the schema of a bounded number.
 func between(kind edn.Value, low, high int64) edn.Value {
 	return edn.Vector(kind, edn.MustMap(edn.K("min"), edn.Int(low), edn.K("max"), edn.Int(high)))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ENV-016: keys, exact money, the second names of two limits.
+// ENV-016: keys, exact amounts, the second names of two limits.
 func TestParseBudget(t *testing.T) {
 	for in, want := range map[string]string{
 		`nil`: `{}`,
@@ -61,8 +61,8 @@ func genBudget(t *rapid.T, name string) Budget {
 	return b
 }
 
-// POL-001, BUD-001: the tightest limit wins; a lowered budget never raises what
-// it was made from.
+// POL-001, BUD-001: the tightest limit applies; a lowered budget never exceeds
+// its inputs.
 func TestBudgetLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := genBudget(t, "a"), genBudget(t, "b"), genBudget(t, "c")

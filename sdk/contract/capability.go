@@ -8,17 +8,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Capability is the metadata of one thing that a plugin can do. All lists are
-// sorted and names have no colon.
+// Capability is the metadata of one capability. Lists are sorted, names have no
+// colon.
 type Capability struct {
-	// ID is a qualified name, Kind says what sort of executor it is.
+	// ID is a qualified name, Kind the kind of executor.
 	ID, Kind, Version string
-	// Intents are what it may be asked for; empty stands for anything.
+	// Intents are the intents that it serves; empty means any.
 	Intents []string
 	// CanProduce are the types of its answers: value, plan, stream.
 	CanProduce []string
-	// Effects are what a call changes or reads in the world of its user; "none"
-	// alone says that it only computes an answer.
+	// Effects are what a call changes or reads in the user's world; only "none"
+	// means that the call just computes an answer.
 	Effects []string
 	Tags    []string
 	// InSchema and OutSchema name the schemas of input and output.
@@ -28,20 +28,20 @@ type Capability struct {
 	// Deterministic promises equal answers to equal requests, Idempotent one
 	// effect for calls with equal effect keys.
 	Deterministic, Idempotent bool
-	// Streams and Repairs say that it sends deltas, and that it can use the
-	// findings about an earlier answer.
+	// Streams: it sends deltas. Repairs: it can use the findings about an
+	// earlier answer.
 	Streams, Repairs bool
-	// RecoveryRules make the recovery class depend on the input.
+	// RecoveryRules derive the recovery class from the input.
 	RecoveryRules []RecoveryRule
 
 	Role, Model, Family, Stability, Description string
 
-	// Extra are the entries of namespace x, which nobody here reads; nil if
+	// Extra are the entries of namespace x, which the host ignores; nil if
 	// there are none.
 	Extra edn.Value
 }
 
-// SchemaRef names a schema, for every intent or for each one.
+// SchemaRef names a schema, for all intents or per intent.
 type SchemaRef struct {
 	Name     string
 	ByIntent map[string]string
@@ -55,7 +55,7 @@ func (r SchemaRef) For(intent string) string {
 	return r.Name
 }
 
-// Value returns the name as a keyword or as a map from intent to keyword.
+// Value returns the name as a keyword, or a map from intent to keyword.
 func (r SchemaRef) Value() edn.Value {
 	if len(r.ByIntent) == 0 {
 		if r.Name == "" {
@@ -70,8 +70,8 @@ func (r SchemaRef) Value() edn.Value {
 	return b.Map()
 }
 
-// Cost is what a call costs, as far as that is known. An amount is an integer
-// or a decimal; nil stands for unknown, never for nothing.
+// Cost is the known cost of a call. An amount is an integer or a decimal; nil
+// means unknown, not zero.
 type Cost struct {
 	Latency    time.Duration // in whole milliseconds
 	HasLatency bool
@@ -80,7 +80,7 @@ type Cost struct {
 	USDInPerMTok, USDCachedInPerMTok, USDOutPerMTok edn.Value
 }
 
-// Limits are what a capability can take. Zero stands for no statement.
+// Limits are the limits of a capability. Zero means not stated.
 type Limits struct {
 	Timeout       time.Duration // in whole milliseconds
 	MaxInFlight   int
@@ -89,7 +89,7 @@ type Limits struct {
 	ContextTokens int
 }
 
-// field returns the amount of a key, nil for other keys.
+// field returns the amount of a key, nil for an unknown key.
 func (c *Cost) field(name string) *edn.Value {
 	switch name {
 	case "usd":
@@ -106,7 +106,7 @@ func (c *Cost) field(name string) *edn.Value {
 
 var costKeys = []string{"latency-ms", "usd", "usd-cached-in-per-mtok", "usd-in-per-mtok", "usd-out-per-mtok"}
 
-// Value returns what is known of the cost as a map.
+// Value returns the known parts of the cost as a map.
 func (c Cost) Value() edn.Value {
 	var b edn.MapBuilder
 	if c.HasLatency {
@@ -120,7 +120,7 @@ func (c Cost) Value() edn.Value {
 	return b.Map()
 }
 
-// field returns the number of a key, nil for other keys.
+// field returns the number of a key, nil for an unknown key.
 func (l *Limits) field(name string) *int {
 	switch name {
 	case "max-in-flight":
@@ -137,7 +137,7 @@ func (l *Limits) field(name string) *int {
 
 var limitKeys = []string{"context-tokens", "max-in-flight", "max-input-bytes", "max-tokens", "timeout-ms"}
 
-// Value returns the limits that are stated as a map.
+// Value returns the stated limits as a map.
 func (l Limits) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, name := range limitKeys {
@@ -157,8 +157,8 @@ const (
 	DefaultStability = "stable"
 )
 
-// Value returns the metadata as data. What has its default is left out. It
-// panics if a field that holds a name was set to something that is none.
+// Value returns the metadata as a map without default values. It panics if a
+// field that holds a name contains an invalid one.
 func (c Capability) Value() edn.Value {
 	var b edn.MapBuilder
 	set := func(name string, v edn.Value, written bool) {

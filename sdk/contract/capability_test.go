@@ -38,7 +38,7 @@ func TestParseCapability(t *testing.T) {
 	assert.True(t, c.Deterministic && c.Idempotent && !c.Streams && !c.Repairs)
 }
 
-// ENV-011, contracts.md section 3: what is left out has its default.
+// ENV-011, contracts.md section 3: omitted fields have their defaults.
 func TestCapabilityDefaults(t *testing.T) {
 	c, err := ParseCapability(edn.MustRead(`{:cap/id :a/b :cap/kind :llm :cap/intents #{} :io/in-schema :req/any :io/out-schema :res/any}`))
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestCapabilityDefaults(t *testing.T) {
 	}, c)
 }
 
-// contracts.md section 3: every field, and what may be written in two ways.
+// contracts.md section 3: every field, and the fields with two spellings.
 func TestCapabilityFields(t *testing.T) {
 	c, err := ParseCapability(edn.MustRead(`{:cap/id :tools/fs :cap/kind :tool :cap/intents [:b/b :a/a :a/a] :cap/can-produce #{:plan :stream} :cap/effects-allowed #{:none :fs/write :fs/read}
 	 :io/in-schema {:a/a :req/a :b/b :req/b} :io/out-schema :res/any :cap/cost {:usd-in-per-mtok 0.15M :usd-cached-in-per-mtok 0.07M :usd-out-per-mtok 1 :usd 0.5M}
@@ -70,8 +70,9 @@ func TestCapabilityFields(t *testing.T) {
 	assert.Equal(t, c.Value().String(), back.Value().String())
 }
 
-// ENV-011, ENV-017, ENV-019, ENV-024, contracts.md section 7: all fields at
-// fault at once, each with what was expected and the nearest name.
+// ENV-011, ENV-017, ENV-019, ENV-024, contracts.md section 7: all invalid
+// fields are reported at once, each with the expected value and the nearest
+// name.
 func TestCapabilityFaults(t *testing.T) {
 	_, err := ParseCapability(edn.MustRead(`{:cap/id :engine :cap/intents :chess/best-move :io/in-schema "req/any" :io/out-schema {}
 	 :cap/version " " :cap/can-produce #{:valu} :cap/effects #{:fs/wirte} :cap/tags #{1} :cap/cost {:usd 0.5 :usd-in 1 :latency-ms -1} :cap/limits {:timeout-ms 0 :max-in-fligt 1 :max-tokens 1.5}
@@ -113,7 +114,7 @@ func TestCapabilityFaults(t *testing.T) {
 
 func TestCapabilityFaultsOneByOne(t *testing.T) {
 	for field, value := range map[string]string{
-		"cap/effects-allowed": `#{:fs/read}`, // differs from :cap/effects
+		"cap/effects-allowed": `#{:fs/read}`, // not :cap/effects
 		"cap/cost":            `[]`,
 		"cap/limits":          `7`,
 		"cap/recovery-rules":  `{}`,
@@ -134,8 +135,8 @@ func TestCapabilityFaultsOneByOne(t *testing.T) {
 	assert.ErrorContains(t, err, "too long")
 }
 
-// ENV-030: the registry entry of the design lacks what the contract requires of
-// every plugin, its intents; with them it is accepted unchanged.
+// ENV-030: the registry entry of the design lacks the intents that the contract
+// requires; with them it is accepted unchanged.
 func TestSeedCapability(t *testing.T) {
 	v := edn.MustRead(`{:cap/id :llm/code :cap/kind :llm :io/in-schema  :req/code :io/out-schema :res/patch+tests :cap/version "2026-02-15"
 	 :cap/cost {:latency-ms 1200} :cap/limits {:timeout-ms 15000} :cap/tags #{:coding :clojure}}`)
@@ -149,8 +150,8 @@ func TestSeedCapability(t *testing.T) {
 	assert.True(t, edn.Equal(v, c.Value()))
 }
 
-// JRN-041, ENV-024: the class of a call from rules, effects and the promise of
-// idempotence.
+// JRN-041, ENV-024: the recovery class follows from rules, effects and the
+// idempotence flag.
 func TestRecovery(t *testing.T) {
 	parse := func(extra string) Capability {
 		c, err := ParseCapability(edn.MustRead(`{:cap/id :a/b :cap/kind :tool :cap/intents #{} :io/in-schema :req/any :io/out-schema :res/any}`).Merge(edn.MustRead(extra)))
@@ -191,7 +192,7 @@ func TestRecovery(t *testing.T) {
 	assert.Equal(t, "invalid", RecoveryClass(9).String())
 }
 
-// ENV-024: no input has a stricter class than the strictest.
+// ENV-024: no input has a class stricter than StrictestRecovery.
 func TestStrictestRecoveryBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Capability{Idempotent: rapid.Bool().Draw(t, "idempotent"), Effects: rapid.SliceOf(rapid.SampledFrom(effectNames)).Draw(t, "effects")}
@@ -232,7 +233,7 @@ func TestParseDescription(t *testing.T) {
 	assert.Equal(t, `{:capabilities [] :plugin/name "x" :plugin/version "1.0.0"}`, minimal.Value().String())
 }
 
-// ENV-017, contracts.md section 7: everything that is wrong in a description.
+// ENV-017, contracts.md section 7: all problems of a description are reported.
 func TestDescriptionFaults(t *testing.T) {
 	v := edn.MustRead(`{:capabilities [` + engine + ` {:cap/id :chess/engine :cap/kind :solver :cap/intents #{} :io/in-schema :req/any} 7]
 	 :schemas {"req/x" [:map]} :config {:config/v 2} :plugin/needs #{:net/conect} :features [1] :limits 3}`)

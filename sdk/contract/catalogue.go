@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Outcome is what one type means when it comes from one kind of source.
+// Outcome is the meaning of an error type for errors of one source.
 type Outcome struct {
 	Class     Class
 	Retryable bool
 	HTTP      int
 }
 
-// Row is one type of the error catalogue. Class, Source, Retryable and HTTP are
-// what an error of this type has unless something says otherwise.
+// Row describes one type of the error catalogue. Class, Source, Retryable and
+// HTTP are the defaults of its errors.
 type Row struct {
 	// Type is the name of the type without a colon, such as "runtime/crashed".
 	Type string
@@ -22,26 +22,27 @@ type Row struct {
 	Class Class
 	// Source is the default source.
 	Source Source
-	// Sources are all sources that errors of the type may have.
+	// Sources are the allowed sources.
 	Sources SourceSet
-	// Retryable says whether a caller may send the same request again with hope.
+	// Retryable reports whether sending the same request again can succeed.
 	Retryable bool
-	// HTTP is the status of an answer that carries the error, 0 if none does.
+	// HTTP is the status of an answer with the error, 0 if the type is never an
+	// answer.
 	HTTP int
-	// AsCause is set when the source is that of the cause.
+	// AsCause: the source is that of the cause.
 	AsCause bool
-	// Help says in one line what the type means.
+	// Help explains the type in one line.
 	Help string
-	// Hint is the next step of whoever meets the error; it may be empty.
+	// Hint is the next step for the user; it may be empty.
 	Hint string
 	// Aliases are other names of the type, sorted.
 	Aliases []string
 
-	alternative Class    // a second class that an error may have, or ClassNone
-	elsewhere   *Outcome // what holds for every source but request
+	alternative Class    // an additional allowed class, or ClassNone
+	elsewhere   *Outcome // the outcome for every source but request
 }
 
-// For returns what the type means when it comes from source.
+// For returns the outcome of the type for errors of source.
 func (r Row) For(source Source) Outcome {
 	if r.elsewhere != nil && source != SourceRequest {
 		return *r.elsewhere
@@ -49,8 +50,8 @@ func (r Row) For(source Source) Outcome {
 	return Outcome{r.Class, r.Retryable, r.HTTP}
 }
 
-// Allows reports whether an error of the type may have the class when it comes
-// from source.
+// Allows reports whether an error of the type with the source may have the
+// class.
 func (r Row) Allows(class Class, source Source) bool {
 	return class == r.For(source).Class || (r.alternative != ClassNone && class == r.alternative)
 }
@@ -81,8 +82,8 @@ func (r Row) orClass(class Class) Row {
 	return r
 }
 
-// asCause takes the source from the cause; until there is one, the default of
-// the row holds.
+// asCause makes the type take its source from the cause; without a cause the
+// default source applies.
 func (r Row) asCause() Row {
 	r.AsCause = true
 	r.Sources = Sources(SourceRequest, SourceHost, SourcePlugin, SourceDownstream)
@@ -94,7 +95,7 @@ func (r Row) otherwise(class Class, retryable bool, status int, sources ...Sourc
 	return r.or(sources...)
 }
 
-// index is the catalogue in the forms that it is asked for.
+// index holds the catalogue with its lookup tables.
 type index struct {
 	rows       []Row // sorted by type
 	byType     map[string]int
@@ -103,7 +104,8 @@ type index struct {
 }
 
 var catalogue = newIndex(slices.Concat(
-	callErrors(), runtimeErrors(), modelErrors(), accessErrors(), runErrors(), sessionErrors(), loadErrors(), workspaceErrors(),
+	callErrors(), runtimeErrors(), modelErrors(), accessErrors(), runErrors(), sessionErrors(), loadErrors(),
+	workspaceErrors(),
 ), aliases())
 
 func newIndex(rows []Row, aliases map[string]string) index {
@@ -128,7 +130,7 @@ func newIndex(rows []Row, aliases map[string]string) index {
 	return ix
 }
 
-// Rows returns the catalogue, sorted by type. The result belongs to the caller.
+// Rows returns the catalogue, sorted by type. The caller may change the result.
 func Rows() []Row {
 	rows := slices.Clone(catalogue.rows)
 	for i := range rows {
@@ -137,8 +139,8 @@ func Rows() []Row {
 	return rows
 }
 
-// Lookup returns the row of a type, with or without a leading colon. Aliases
-// are not followed: see [ResolveAlias].
+// Lookup returns the row of a type, with or without a leading colon. It does
+// not follow aliases; see [ResolveAlias].
 func Lookup(typ string) (Row, bool) {
 	i, found := catalogue.byType[strings.TrimPrefix(typ, ":")]
 	if !found {
@@ -147,8 +149,8 @@ func Lookup(typ string) (Row, bool) {
 	return catalogue.rows[i], true
 }
 
-// ResolveAlias returns the type that an alias stands for. Any other name is
-// returned as it is, without its leading colon.
+// ResolveAlias returns the type of an alias. Any other name is returned
+// unchanged, without a leading colon.
 func ResolveAlias(name string) string {
 	name = strings.TrimPrefix(name, ":")
 	if typ, found := catalogue.aliases[name]; found {
@@ -157,12 +159,12 @@ func ResolveAlias(name string) string {
 	return name
 }
 
-// Reserved reports whether types of this namespace belong to the catalogue
-// alone. Names without a namespace (the empty one) are reserved too.
+// Reserved reports whether only the catalogue may define types of the
+// namespace. The empty namespace is reserved too.
 func Reserved(namespace string) bool { return catalogue.namespaces[namespace] }
 
-// NearestType returns the type or alias of the catalogue that is spelled most
-// like name, or "".
+// NearestType returns the type or alias of the catalogue with the spelling
+// nearest to name, or "".
 func NearestType(name string) string {
 	names := make([]string, 0, len(catalogue.rows)+len(catalogue.aliases))
 	for _, r := range catalogue.rows {
@@ -175,7 +177,7 @@ func NearestType(name string) string {
 }
 
 // rowOf returns the row of a type. A type outside the catalogue is treated as a
-// plugin's own: the next executor may try, and nobody is promised anything.
+// type of a plugin: class switch, not retryable.
 func rowOf(typ string) Row {
 	if r, found := Lookup(typ); found {
 		return r

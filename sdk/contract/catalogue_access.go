@@ -1,6 +1,6 @@
 package contract
 
-// accessErrors are refusals: by policy, identity, budget, effect or transport.
+// accessErrors are rejections by policy, identity, budget, effect or transport.
 func accessErrors() []Row {
 	return []Row{
 		row("policy/blocked", ClassFinal, SourceRequest, false, 403,
@@ -46,7 +46,7 @@ func accessErrors() []Row {
 		row("effects/runtime-missing", ClassSwitch, SourceHost, false, 503,
 			"the tool is absent", "`ferment doctor` says what is missing"),
 		row("effects/outcome-unknown", ClassFinal, SourcePlugin, false, 409,
-			"nobody knows whether the effect happened", "look, then decide with `ferment runs resume`"),
+			"it is unknown whether the effect happened", "look, then decide with `ferment runs resume`"),
 
 		row("not-found", ClassFinal, SourceRequest, false, 404, "there is nothing at this address", "see /routes"),
 		row("method-not-allowed", ClassFinal, SourceRequest, false, 405, "the address does not take this method", "see /routes"),
@@ -70,7 +70,7 @@ func accessErrors() []Row {
 		row("user/unknown-role", ClassFinal, SourceRequest, false, 404, "there is no such role to grant", ""),
 		row("role/not-found", ClassFinal, SourceRequest, false, 404, "there is no such role", ""),
 		row("user/already-exists", ClassFinal, SourceRequest, false, 409, "a user of this name exists", ""),
-		row("user/last-admin", ClassFinal, SourceRequest, false, 409, "this would leave nobody who may administer", ""),
+		row("user/last-admin", ClassFinal, SourceRequest, false, 409, "no administrator would remain", ""),
 		row("role/in-use", ClassFinal, SourceRequest, false, 409, "users still have this role", "revoke it first"),
 		row("user/invalid-role", ClassFinal, SourceRequest, false, 422, "the name of the role is not valid", ""),
 		row("user/invalid-lock-kind", ClassFinal, SourceRequest, false, 422, "there is no such kind of lock", ""),

@@ -1,7 +1,6 @@
 package contract
 
-// callErrors are the failures of a request, its plan, its answers and its
-// judges.
+// callErrors are the failures of requests, plans, answers and judges.
 func callErrors() []Row {
 	return []Row{
 		row("invalid-request", ClassFinal, SourceRequest, false, 400,
@@ -21,7 +20,7 @@ func callErrors() []Row {
 		row("unsupported/intent", ClassFinal, SourceRequest, false, 422,
 			"no capability may serve this intent", "the rejected candidates in the details say why each was left out"),
 		row("cap/not-found", ClassStop, SourceRequest, false, 404,
-			"a handle names a capability that nobody provides", "name one that `ferment plugin list` shows"),
+			"a handle names a capability that no plugin provides", "name one that `ferment plugin list` shows"),
 
 		row("plan/invalid", ClassStop, SourceRequest, false, 400,
 			"the plan fails its static checks", "run `ferment check` on the plan: the findings have positions").

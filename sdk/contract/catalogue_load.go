@@ -1,7 +1,7 @@
 package contract
 
-// loadErrors are what a configuration can be refused for. They carry a range,
-// and the configuration that was in force stays in force.
+// loadErrors are reasons to reject a configuration. They carry a source range;
+// the current configuration stays in force.
 func loadErrors() []Row {
 	load := func(typ, help, hint string) Row {
 		return row(typ, ClassFinal, SourceHost, false, 422, help, hint)
@@ -30,7 +30,7 @@ func loadErrors() []Row {
 		load("config/deprecated", "the spelling is out of date", "the diagnostic has the current one"),
 		load("capability/invalid-metadata", "the metadata of a plugin cannot be used", "the details list every field at fault"),
 		load("router/invalid-config", "the router is configured wrongly", "the diagnostic says what is expected"),
-		load("router/unknown-capability", "the router names a capability that nobody provides", "the diagnostic has the nearest known name"),
+		load("router/unknown-capability", "the router names a capability that no plugin provides", "the diagnostic has the nearest known name"),
 		load("protocol/invalid", "a protocol package cannot be used", "the diagnostic has the path"),
 		load("act/middleware-invalid", "a step of the act pipeline is missing or of the wrong type", ""),
 		load("http/insecure-listener", "the listener would be open to strangers", "bind it to loopback or configure TLS and identity"),

@@ -52,8 +52,7 @@ func runErrors() []Row {
 	}
 }
 
-// sessionErrors are the failures of sessions, their variables and of
-// conversations.
+// sessionErrors are the failures of sessions, variables and conversations.
 func sessionErrors() []Row {
 	return []Row{
 		row("session/not-found", ClassFinal, SourceRequest, false, 404, "there is no such session", ""),

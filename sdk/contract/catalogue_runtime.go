@@ -1,7 +1,6 @@
 package contract
 
-// runtimeErrors are the failures of plugins, deadlines, streams and of the host
-// itself.
+// runtimeErrors are the failures of plugins, deadlines, streams and the host.
 func runtimeErrors() []Row {
 	return []Row{
 		row("runtime/crashed", ClassSwitch, SourcePlugin, true, 502,

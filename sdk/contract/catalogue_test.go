@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// rowsOfTheContract is the table of the contract, group by group: types, then
-// class, sources with the default first, whether a caller may try again, and
-// the status. Two outcomes are those of source request and of any other.
+// rowsOfTheContract is the table of the contract, group by group: types, class,
+// sources with the default first, retryable, and HTTP status. Two outcomes are
+// those of source request and of any other source.
 var rowsOfTheContract = []struct {
 	types   string
 	class   string
@@ -131,7 +131,8 @@ var rowsOfTheContract = []struct {
 	{"capability/invalid-metadata router/invalid-config router/unknown-capability protocol/invalid", "stop!", "host", "no", "422"},
 	{"act/middleware-invalid http/insecure-listener agent/invalid", "stop!", "host", "no", "422"},
 
-	// Types of the context engine: the word after the slash decides.
+	// Types of the context engine: the part after the slash determines the
+	// status.
 	{"workspace/not-found frame/no-head path/not-in-tree workspace/unscanned agent/unknown seq/unknown node/not-found frame/not-found", "stop", "request", "no", "404"},
 	{"workspace/exists node/deleted node/ambiguous import/conflict frame/immutable frame/id-mismatch frame/basis-mismatch", "stop", "request", "no", "409"},
 	{"head/conflict regenerate/contended store/locked", "retry", "request", "yes", "409"},
@@ -144,7 +145,7 @@ var rowsOfTheContract = []struct {
 	{"scan/unreadable generate/empty generate/truncated watch/root-lost", "retry", "request", "yes", "400"},
 	{"synthesis/custom-failed compose/custom-failed", "stop", "as-cause", "no", "400"},
 
-	// What a handle answers that names nobody's capability (ENV-018).
+	// A handle that names an unknown capability (ENV-018).
 	{"cap/not-found", "stop", "request", "no", "404"},
 }
 
@@ -193,7 +194,7 @@ func assertOutcomes(t *testing.T, r Row, class, again, http string) {
 	assert.Equal(t, Outcome{r.Class, r.Retryable, r.HTTP}, r.For(SourceRequest), r.Type)
 }
 
-// ERR-002: every row helps, in one line that names no other project's words.
+// ERR-002: every row has a help line in terms of this project.
 func TestCatalogueHelps(t *testing.T) {
 	for _, r := range Rows() {
 		_, err := edn.Keyword(r.Type)
@@ -209,8 +210,8 @@ func TestCatalogueHelps(t *testing.T) {
 	}
 }
 
-// ERR-001: only a class that the table has, and only failures of the plugin
-// itself have its source.
+// ERR-001: defaults are allowed classes; the source plugin is only for failures
+// of the plugin itself.
 func TestCatalogueDefaultsAreAllowed(t *testing.T) {
 	for _, r := range Rows() {
 		assert.True(t, r.Sources.Has(r.Source), r.Type)
@@ -224,7 +225,7 @@ func TestCatalogueDefaultsAreAllowed(t *testing.T) {
 	}
 }
 
-// ERR-011, MLX-020: every alias stands for a type of the catalogue.
+// ERR-011, MLX-020: every alias resolves to a type of the catalogue.
 func TestAliases(t *testing.T) {
 	want := map[string]string{
 		"invalid-result":                 "runtime/invalid-result",
@@ -275,7 +276,7 @@ func TestAliases(t *testing.T) {
 // UPDATE_GOLDEN=1 to write it.
 func TestDocumentationIsCurrent(t *testing.T) { golden(t, "ERRORS.md", Markdown()) }
 
-// golden compares with a file and rewrites it if UPDATE_GOLDEN is set.
+// golden compares with a file, or writes it if UPDATE_GOLDEN is set.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if os.Getenv("UPDATE_GOLDEN") != "" {
@@ -287,7 +288,7 @@ func golden(t *testing.T, name string, got []byte) {
 	assert.Equal(t, string(want), string(got), "%s is out of date: run with UPDATE_GOLDEN=1 and look at the difference", name)
 }
 
-// ERR-012: what a caller gets belongs to it.
+// ERR-012: changing a returned row does not change the catalogue.
 func TestRowsCannotChangeTheCatalogue(t *testing.T) {
 	rows := Rows()
 	for i := range rows {
@@ -322,7 +323,8 @@ func TestNamesOfClassesAndSources(t *testing.T) {
 	assert.Equal(t, []Source{SourceHost, SourceDownstream}, Sources(SourceDownstream, SourceHost).List())
 }
 
-// HCL-033: the nearest name is within two edits or a third, ties go by name.
+// HCL-033: the nearest name is within two edits or a third of the name; ties
+// are resolved by name.
 func TestNearest(t *testing.T) {
 	known := []string{"constraints", "context", "done", "budget", "beta", "bets"}
 	for name, want := range map[string]string{
@@ -338,7 +340,8 @@ func TestNearest(t *testing.T) {
 	assert.NoError(t, quick.Check(func(name string) bool { return Nearest(name, []string{name}) == name || len(name) > 256 }, nil))
 }
 
-// CLI-002: the exit code of a command follows from type and source.
+// CLI-002: the exit code of a command follows from the type and source of the
+// error.
 func TestExitCodes(t *testing.T) {
 	for _, tt := range []struct {
 		typ    string

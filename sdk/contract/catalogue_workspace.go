@@ -1,7 +1,7 @@
 package contract
 
-// workspaceErrors are the failures of the context engine. The word after the
-// slash decides their status.
+// workspaceErrors are the failures of the context engine. The part after the
+// slash determines their status.
 func workspaceErrors() []Row {
 	refuse := func(typ string, status int, help, hint string) Row {
 		return row(typ, ClassStop, SourceRequest, false, status, help, hint)
@@ -48,7 +48,7 @@ func workspaceErrors() []Row {
 		refuse("compose/custom-failed", 400, "the intent that orders frames failed", "").asCause(),
 		again("generate/empty", 400, "the model gave no text to keep", ""),
 		again("generate/truncated", 400, "the model gave only a part of the text", ""),
-		refuse("generate/binary", 400, "the file is no text", ""),
+		refuse("generate/binary", 400, "the file is not text", ""),
 		refuse("generate/too-large", 413, "the input is beyond the limit of the model", ""),
 		refuse("generate/denied", 403, "the file may not be sent to a model", "the details name the rule"),
 		again("store/locked", 409, "another process writes to the workspace", "try again later"),

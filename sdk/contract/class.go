@@ -2,28 +2,30 @@ package contract
 
 import "strings"
 
-// Class says what may follow a failed attempt.
+// Class determines what the evaluator may do after a failed attempt.
 type Class uint8
 
 // The classes of the catalogue.
 const (
 	// ClassNone marks outcomes that are never an answer, such as a lost race.
 	ClassNone Class = iota
-	// ClassRetry allows another try of the same executor.
+	// ClassRetry allows another attempt with the same executor.
 	ClassRetry
-	// ClassSwitch allows the next executor.
+	// ClassSwitch allows an attempt with the next executor.
 	ClassSwitch
-	// ClassRepair allows the same executor again, told what was wrong.
+	// ClassRepair allows another attempt with the same executor, with the
+	// findings.
 	ClassRepair
 	// ClassStop ends the node unless its type is named in a switch-on set.
 	ClassStop
-	// ClassFinal, written stop!, ends the node; no switch-on set can change it.
+	// ClassFinal, written stop!, ends the node; no switch-on set can change
+	// that.
 	ClassFinal
 )
 
 var classNames = [...]string{"none", "retry", "switch", "repair", "stop", "stop!"}
 
-// String returns the name of the class as it stands in data, without a colon.
+// String returns the name of the class in data, without a colon.
 func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
@@ -42,25 +44,25 @@ func ParseClass(name string) (Class, bool) {
 	return ClassNone, false
 }
 
-// Source says whose fault a failure is. Only failures of [SourcePlugin] count
-// against the health of a plugin.
+// Source is the party that caused a failure. Only failures of [SourcePlugin]
+// count against the health of a plugin.
 type Source uint8
 
-// The sources of a failure. The zero value means that it is not known.
+// The sources of a failure. The zero value means unknown.
 const (
-	// SourceRequest is whoever sent the request.
+	// SourceRequest is the sender of the request.
 	SourceRequest Source = iota + 1
 	// SourceHost is the ferment process, its configuration or its machine.
 	SourceHost
 	// SourcePlugin is the plugin process.
 	SourcePlugin
-	// SourceDownstream is what a plugin depends on, such as a model server.
+	// SourceDownstream is a backend of a plugin, such as a model server.
 	SourceDownstream
 )
 
 var sourceNames = [...]string{"unknown", "request", "host", "plugin", "downstream"}
 
-// String returns the name of the source as it stands in data, without a colon.
+// String returns the name of the source in data, without a colon.
 func (s Source) String() string {
 	if int(s) < len(sourceNames) {
 		return sourceNames[s]
@@ -82,7 +84,7 @@ func ParseSource(name string) (Source, bool) {
 // SourceSet is a set of sources.
 type SourceSet uint8
 
-// Sources makes a set.
+// Sources returns the set of the given sources.
 func Sources(members ...Source) SourceSet {
 	var s SourceSet
 	for _, m := range members {
@@ -105,9 +107,9 @@ func (s SourceSet) List() []Source {
 	return list
 }
 
-// GateSource returns the source of a gate failure: a model or an agent that
-// answers badly is a matter of what stands behind the plugin, for every other
-// kind of capability the plugin computed the answer itself.
+// GateSource returns the source of a gate failure. For models and agents it is
+// the backend of the plugin; every other kind of capability computes the answer
+// in the plugin itself.
 func GateSource(capKind string) Source {
 	if capKind == "llm" || capKind == "agent" {
 		return SourceDownstream

@@ -9,9 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ERR-010: where two documents say different things about a type, one of them
-// holds, and this is it. What the evaluator makes of it is in the tests of
-// dispatch.
+// ERR-010: resolutions of contradictions between the documents about a type.
+// The dispatch tests cover the reaction of the evaluator.
 func TestConflictsBetweenDocuments(t *testing.T) {
 	for _, tt := range []struct {
 		conflict, typ string
@@ -40,23 +39,22 @@ func TestConflictsBetweenDocuments(t *testing.T) {
 		assert.Equal(t, []any{tt.class, tt.source, tt.again, tt.status}, []any{e.Class, e.Source, e.Retryable, e.HTTPStatus()}, "%s: %s", tt.typ, tt.conflict)
 	}
 
-	// A full set stands in only where no layer wrote one.
+	// The full set applies only if no layer set one.
 	soft := Errorf("timeout/soft", "x")
 	assert.True(t, SwitchSet{}.Effective().Matches(soft))
 	assert.False(t, parseSet(t).Effective().Matches(soft), "an empty set fails fast")
 
-	// The context engine says of a failure that it wraps whether it is worth
-	// another try.
+	// The context engine determines whether a wrapped failure is retryable.
 	again := ErrorFromValue(edn.MustRead(`{:type :provider/request-failed :retryable? true}`), SourcePlugin)
 	assert.True(t, again.Retryable)
 	assert.Equal(t, ClassSwitch, again.Class)
 
-	// A place that is a keyword is a map.
+	// A keyword as :where becomes a map.
 	e := ErrorFromValue(edn.MustRead(`{:type :route/decide-failed :where :model-output}`), SourcePlugin)
 	assert.Equal(t, "{:at :model-output}", e.Where.String())
 
-	// The reason of an undeclared effect is no type of its own, and the plan node
-	// or the agent is a place, not a type.
+	// The reason of an undeclared effect is not a type of its own; the plan
+	// node or the agent is a position, not a type.
 	for _, gone := range []string{"effects/not-declared", "node/failed", "agent/failed"} {
 		_, found := Lookup(gone)
 		assert.False(t, found, gone)
@@ -67,8 +65,8 @@ func TestConflictsBetweenDocuments(t *testing.T) {
 	}
 }
 
-// ENV-020: the envelope has one major version. Every other number is refused
-// with those that are supported; what is no number is another fault.
+// ENV-020: the envelope has one major version. Every other number is rejected
+// with the supported ones; a value that is not a number is another fault.
 func TestEnvelopeVersion(t *testing.T) {
 	require.EqualValues(t, 1, Proto)
 	for _, number := range []string{"0", "2", "-1", "17", "99999999999999999999"} {
@@ -95,8 +93,7 @@ func TestEnvelopeVersion(t *testing.T) {
 		assert.Nil(t, bad, one)
 		assert.Empty(t, warnings, one)
 	}
-	// Fields are only added, and always optional: the three that the contract
-	// began with are all that it needs.
+	// New fields are always optional: the three original fields are sufficient.
 	_, bad := ParseRequest(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "x"}}`), testEnv())
 	assert.Nil(t, bad)
 }

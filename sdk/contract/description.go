@@ -7,42 +7,40 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Needs are what the process of a plugin may need to compute its answers,
-// sorted.
+// Needs returns the needs that a plugin can declare for its process, sorted.
 func Needs() []string { return slices.Clone(needNames) }
 
 var needNames = []string{"fs/read", "fs/write", "net/connect", "net/loopback", "process/run", "process/self"}
 
-// Description is what a plugin says about itself.
+// Description is the self-description of a plugin.
 type Description struct {
 	Name, Version string
 	Capabilities  []Capability
-	// Schemas are the schemas that the plugin brings, by name.
+	// Schemas are the schemas that the plugin defines, by name.
 	Schemas map[string]edn.Value
 	// ConfigSchema is a map of :config/v and :config/schema, nil if the plugin
-	// takes no configuration.
+	// accepts no configuration.
 	ConfigSchema edn.Value
-	// Needs are what its process needs besides the effects of its capabilities.
+	// Needs are needs of the process beyond the effects of its capabilities.
 	Needs []string
-	// Ports are the TCP ports that its network needs are about, sorted; empty
-	// if it does not say.
+	// Ports are the TCP ports of its network needs, sorted; empty if not
+	// stated.
 	Ports []uint16
-	// Features are the optional parts of the protocol that it understands.
+	// Features are the optional parts of the protocol that it implements.
 	Features []string
-	// Limits is a map of what the process can take, nil if it says nothing.
+	// Limits is a map of the limits of the process, nil if not stated.
 	Limits edn.Value
 }
 
-// ParseDescription reads the description of a plugin. Keys that this version
-// does not know are ignored, so that newer plugins work; within the metadata of
-// a capability they are refused. The error is an [*Error] of type
-// capability/invalid-metadata that lists every missing and every invalid field
-// of all capabilities.
+// ParseDescription reads the description of a plugin. Unknown keys are ignored,
+// so that newer plugins work, but are rejected inside the metadata of a
+// capability. The error is an [*Error] of type capability/invalid-metadata that
+// lists every missing and every invalid field of all capabilities.
 func ParseDescription(v edn.Value) (Description, error) {
 	var m metadata
 	s := site{metadata: &m, v: v}
 	if v.Kind() != edn.KindMap {
-		s.wrong(edn.Value{}, "is no map", kMap, v)
+		s.wrong(edn.Value{}, "is not a map", kMap, v)
 		return Description{}, m.err("a plugin")
 	}
 	d := Description{
@@ -78,7 +76,7 @@ func (s site) capabilities() []Capability {
 		return nil
 	}
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
-		s.wrong(key, "is no vector of capabilities", edn.Vector(edn.K("vector"), kMap), v)
+		s.wrong(key, "is not a vector of capabilities", edn.Vector(edn.K("vector"), kMap), v)
 		return nil
 	}
 	var all []Capability
@@ -104,7 +102,7 @@ func (s site) schemas() map[string]edn.Value {
 	for key, spec := range in.v.Entries() {
 		name, ok := key.AsKeyword()
 		if !ok {
-			in.wrong(edn.Value{}, "has a name that is no keyword", kKeyword, key)
+			in.wrong(edn.Value{}, "has a name that is not a keyword", kKeyword, key)
 			continue
 		}
 		all[name] = spec
@@ -118,7 +116,7 @@ func (s site) config() edn.Value {
 		return edn.Nil()
 	}
 	if n, _ := in.v.Key("config/v").AsInt(); n != 1 {
-		in.wrong(edn.K("config/v"), "is no version that is understood here", edn.Int(1), in.v.Key("config/v"))
+		in.wrong(edn.K("config/v"), "is not a supported version", edn.Int(1), in.v.Key("config/v"))
 	}
 	if in.v.Key("config/schema").IsNil() {
 		in.miss("config/schema")
@@ -134,16 +132,17 @@ func (s site) ports() []uint16 {
 	if !found {
 		return nil
 	}
-	form := edn.Vector(edn.K("set"), edn.Vector(edn.K("int"), edn.MustMap(edn.K("min"), edn.Int(1), edn.K("max"), edn.Int(65535))))
+	form := edn.Vector(edn.K("set"),
+		edn.Vector(edn.K("int"), edn.MustMap(edn.K("min"), edn.Int(1), edn.K("max"), edn.Int(65535))))
 	if !isColl(v) {
-		s.wrong(kPorts, "is no set of ports", form, v)
+		s.wrong(kPorts, "is not a set of ports", form, v)
 		return nil
 	}
 	var ports []uint16
 	for member := range v.Elems() {
 		n, ok := member.AsInt()
 		if !ok || n < 1 || n > 65535 {
-			s.wrong(kPorts, "has a member that is no port", form, member)
+			s.wrong(kPorts, "has a member that is not a port", form, member)
 			continue
 		}
 		ports = append(ports, uint16(n))
@@ -166,19 +165,19 @@ func (s site) features() []string {
 			name, ok = member.AsKeyword()
 		}
 		if !ok {
-			s.wrong(key, "has a feature that is no string", kString, member)
+			s.wrong(key, "has a feature that is not a string", kString, member)
 			continue
 		}
 		names = append(names, name)
 	}
 	if !isColl(v) {
-		s.wrong(key, "is no set of strings", edn.Vector(edn.K("set"), kString), v)
+		s.wrong(key, "is not a set of strings", edn.Vector(edn.K("set"), kString), v)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Value returns the description as data.
+// Value returns the description as a map.
 func (d Description) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("plugin/name", edn.Text(d.Name))

@@ -1,41 +1,40 @@
-// Package contract holds what the host, the plugins and their clients agree on:
-// the shape of requests and answers, the metadata of capabilities, and the
-// catalogue of errors.
+// Package contract defines the data that host, plugins and clients exchange:
+// requests, answers, the metadata of capabilities and the catalogue of errors.
 //
 // # Envelopes
 //
-// [TranslateRequest] turns the spellings that people and older clients use into
-// the one form of the contract; it belongs to the edge and nowhere else.
-// [ParseRequest] then checks a request and returns it as a [Request].
-// [CheckResponse] checks what a plugin answered and returns it in normal form.
-// [Budget] is the set of limits that a request, a policy or a slice carries.
+// [TranslateRequest] converts older and abbreviated spellings of a request to
+// the form of the contract; only the edge of the host calls it. [ParseRequest]
+// then validates the request and returns a [Request]. [CheckResponse] validates
+// the answer of a plugin and returns its normal form. [Budget] is the set of
+// limits of a request, a policy or a slice.
 //
 // # Capabilities
 //
 // [ParseDescription] and [ParseCapability] read the metadata that a plugin
 // advertises and report every missing and every ill-typed field at once.
-// [Capability.Recovery] says what may happen to a call whose outcome is unknown.
+// [Capability.Recovery] determines whether a call with an unknown outcome may
+// be repeated.
 //
 // # Effects
 //
-// [Scope] bounds one effect of a call, and [ParseScope] reads it from plans and
-// from the wire. [Tool] names the effect tools that every host knows and decides
-// from input and scope alone what may not be done; host and tool use the same
-// decision.
+// [Scope] limits one effect of a call; [ParseScope] reads it from plans and
+// from the wire. [Tool] lists the effect tools that every host knows.
+// [Tool.Permit] decides from input and scope alone whether a call is allowed;
+// host and tool use the same decision.
 //
 // # Errors
 //
-// [Error] is the one error of every boundary. Its type is a name of the
+// [Error] is the error type of every boundary. Its type is a name of the
 // catalogue ([Lookup], [Rows]) or of a plugin's own namespace. The catalogue
-// decides class, source, HTTP status, exit code and help; switch-on sets
-// ([SwitchSet]), the documentation ([Markdown]) and every status are read from
-// it and from nothing else.
+// alone defines class, source, HTTP status, exit code and help; switch-on sets
+// ([SwitchSet]) and the documentation ([Markdown]) are derived from it.
 //
 // # Concurrency and failure
 //
-// The package is data: no input or output, no goroutines, no clock. Every value
-// is safe for concurrent use as long as nobody writes to it, and no function
-// keeps or changes what it was given. A function that can refuse its input
+// The package does no input or output, starts no goroutines and reads no clock.
+// Values are safe for concurrent use while they are not modified, and no
+// function keeps or modifies its arguments. A function that rejects its input
 // returns an [*Error] (or an error that is one) with the reason, the path and
-// what was expected; nothing here panics on foreign input.
+// the expected value; foreign input never causes a panic.
 package contract

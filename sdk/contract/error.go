@@ -13,47 +13,49 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of an error in data. A longer message is cut, deeper causes are left
-// out.
+// Limits of an error as data. A longer message is cut, deeper causes are
+// dropped.
 const (
 	MaxMessage    = 500 // code points of a message or a hint
 	MaxCauseDepth = 8   // causes behind one error
 )
 
-// Error is a failure as every boundary knows it. Only Type is required. Its
-// With methods return copies, so an Error that others may hold is never
-// changed.
+// Error is a failure at any boundary. Only Type is required. The With methods
+// return copies, so an Error that is shared is never modified.
 type Error struct {
 	// Type is a name of the catalogue, or of a plugin's own namespace, without
 	// a colon.
 	Type string
 	// Message is one sentence: what failed, on what, and why.
 	Message string
-	// Retryable says whether the caller may send the same request again with
-	// hope. The evaluator never looks at it.
+	// Retryable reports whether sending the same request again can succeed. The
+	// evaluator ignores it.
 	Retryable bool
-	// Class decides what the evaluator does next.
+	// Class determines what the evaluator does next.
 	Class Class
-	// Source says whose fault it is.
+	// Source is the party that caused the failure.
 	Source Source
-	// Where is a map out of :at :run :path :node :cap/id :attempt :line :column.
+	// Where is a map with some of :at :run :path :node :cap/id :attempt :line
+	// :column.
 	Where edn.Value
-	// Details is a map with what a program needs to act on the failure.
+	// Details is a map with the data that a program needs to handle the
+	// failure.
 	Details edn.Value
-	// Hint is the next step of whoever reads the error.
+	// Hint is the next step for the reader of the error.
 	Hint string
 	// Cause is the failure behind this one.
 	Cause *Error
 
-	// Op and Object say what was being done to what. They lead the message.
+	// Op and Object are the operation and its object. They precede the message.
 	Op, Object string
 	// Err is the Go error behind this one. It never leaves the process.
 	Err error
 }
 
-// Errorf makes an error of the type, with class, source, retryability and hint
-// of the catalogue. A wrapped error (%w) becomes Err, and Cause too if it is an
-// [*Error]. A type that the catalogue does not have counts as a plugin's own.
+// Errorf returns an error of the type, with class, source, retryability and
+// hint from the catalogue. A wrapped error (%w) becomes Err, and also Cause if
+// it is an [*Error]. A type outside the catalogue is treated as a type of a
+// plugin.
 func Errorf(typ, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	r := rowOf(ResolveAlias(typ))
@@ -78,8 +80,8 @@ func Errorf(typ, format string, args ...any) *Error {
 	return e
 }
 
-// AsError returns err as an [*Error]: the first one in its chain, else canceled
-// or timeout/hard for the errors of a context, else runtime/internal. Nil stays
+// AsError returns err as an [*Error]: the first one in its chain, or canceled
+// or timeout/hard for the errors of a context, or runtime/internal. Nil stays
 // nil.
 func AsError(err error) *Error {
 	if err == nil {
@@ -114,8 +116,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// FullMessage returns the message behind operation and object. Without a
-// message the help of the catalogue stands in.
+// FullMessage returns operation, object and message. Without a message it uses
+// the help of the catalogue.
 func (e *Error) FullMessage() string {
 	message := e.Message
 	if message == "" {
@@ -131,7 +133,7 @@ func (e *Error) FullMessage() string {
 	return oneLine(lead + ": " + message)
 }
 
-// Unwrap makes errors.Is and errors.As reach the Go error and the cause.
+// Unwrap returns the Go error and the cause, for errors.Is and errors.As.
 func (e *Error) Unwrap() []error {
 	switch {
 	case e.Err != nil && e.Cause != nil:
@@ -144,7 +146,7 @@ func (e *Error) Unwrap() []error {
 	return nil
 }
 
-// Is reports whether target was made by [OfType] for the type of e.
+// Is reports whether target is an [OfType] of the type of e.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(ofType)
 	return ok && string(t) == e.Type
@@ -154,22 +156,23 @@ type ofType string
 
 func (t ofType) Error() string { return "error of type :" + string(t) }
 
-// OfType returns a target for errors.Is that fits every [*Error] of the type or
-// alias, also one that is the cause of another.
+// OfType returns a target for errors.Is that matches every [*Error] of the type
+// or alias, also as a cause of another error.
 func OfType(typ string) error { return ofType(ResolveAlias(typ)) }
 
-// HTTPStatus returns the status of an answer that carries e. It is 0 for types
-// that are never an answer.
+// HTTPStatus returns the status of an answer with e, 0 for types that are never
+// an answer.
 func (e *Error) HTTPStatus() int { return rowOf(e.Type).For(e.Source).HTTP }
 
-// neverRetried are the types whose runs are not started again whatever the
-// error says, because the same request would meet the same refusal. Sorted.
+// neverRetried are the types whose runs are never started again, because the
+// same request would fail in the same way. Sorted.
 var neverRetried = []string{
-	"auth/forbidden-effect", "effects/invalid-input", "effects/scope-denied", "effects/unsupported-tool", "eval/must-failed",
+	"auth/forbidden-effect", "effects/invalid-input", "effects/scope-denied", "effects/unsupported-tool",
+	"eval/must-failed",
 	"input/invalid", "invalid-request", "repair/exhausted", "schema/invalid", "unsupported/intent",
 }
 
-// JobRetryable reports whether a whole run may be tried again after e.
+// JobRetryable reports whether a whole run may be started again after e.
 func (e *Error) JobRetryable() bool {
 	_, never := slices.BinarySearch(neverRetried, e.Type)
 	return e.Retryable && !never
@@ -181,9 +184,9 @@ func (e *Error) with(change func(*Error)) *Error {
 	return &c
 }
 
-// WithSource returns a copy with the source. Class, retryability and nothing
-// else follow the row of the type for this source, as far as e had the values
-// of the row before.
+// WithSource returns a copy with the source. Class and retryability change to
+// the values of the type for the new source if they still have the values for
+// the old one.
 func (e *Error) WithSource(s Source) *Error {
 	return e.with(func(c *Error) {
 		r := rowOf(e.Type)
@@ -201,8 +204,7 @@ func (e *Error) WithSource(s Source) *Error {
 // WithClass returns a copy with the class.
 func (e *Error) WithClass(class Class) *Error { return e.with(func(c *Error) { c.Class = class }) }
 
-// WithRetryable returns a copy that says whether sending the request again may
-// help.
+// WithRetryable returns a copy with the flag Retryable.
 func (e *Error) WithRetryable(retryable bool) *Error {
 	return e.with(func(c *Error) { c.Retryable = retryable })
 }
@@ -212,8 +214,8 @@ func (e *Error) WithDetails(details edn.Value) *Error {
 	return e.with(func(c *Error) { c.Details = details })
 }
 
-// WithDetail returns a copy with one more detail under the keyword key, given
-// without a colon.
+// WithDetail returns a copy with one more detail. key is a keyword without a
+// colon.
 func (e *Error) WithDetail(key string, v edn.Value) *Error {
 	return e.with(func(c *Error) { c.Details = put(c.Details, key, v) })
 }
@@ -223,8 +225,8 @@ func (e *Error) WithWhere(key string, v edn.Value) *Error {
 	return e.with(func(c *Error) { c.Where = put(c.Where, key, v) })
 }
 
-// WithCause returns a copy with the cause. A type whose source is that of its
-// cause takes it over.
+// WithCause returns a copy with the cause. If the row of the type has AsCause,
+// the copy also takes the source of the cause.
 func (e *Error) WithCause(cause *Error) *Error {
 	return e.with(func(c *Error) {
 		c.Cause = cause
@@ -234,8 +236,7 @@ func (e *Error) WithCause(cause *Error) *Error {
 	})
 }
 
-// Chain yields e, its cause, the cause of that, and so on to the root cause; nothing
-// for nil.
+// Chain yields e, its cause, the cause of that, and so on; nothing if e is nil.
 func (e *Error) Chain() iter.Seq[*Error] {
 	return func(yield func(*Error) bool) {
 		for ; e != nil; e = e.Cause {
@@ -246,12 +247,11 @@ func (e *Error) Chain() iter.Seq[*Error] {
 	}
 }
 
-// WithHint returns a copy with the next step.
+// WithHint returns a copy with the hint.
 func (e *Error) WithHint(hint string) *Error { return e.with(func(c *Error) { c.Hint = hint }) }
 
-// DidYouMean returns a copy whose next step is the name that was perhaps meant;
-// without one it is e itself, with the next step that it has. A keyword is given
-// with its colon.
+// DidYouMean returns a copy whose hint suggests name, or e itself if name is
+// empty. A keyword needs its colon.
 func (e *Error) DidYouMean(name string) *Error {
 	if strings.TrimPrefix(name, ":") == "" {
 		return e
@@ -259,12 +259,12 @@ func (e *Error) DidYouMean(name string) *Error {
 	return e.WithHint("did you mean " + name + "?")
 }
 
-// WithOp returns a copy that says what was being done to what.
+// WithOp returns a copy with the operation and its object.
 func (e *Error) WithOp(op, object string) *Error {
 	return e.with(func(c *Error) { c.Op, c.Object = op, object })
 }
 
-// put returns the map m with one more entry. Anything but a map is replaced.
+// put returns m with one more entry. A value that is not a map is replaced.
 func put(m edn.Value, key string, v edn.Value) edn.Value {
 	if m.Kind() != edn.KindMap {
 		m = edn.MustMap()
@@ -272,8 +272,8 @@ func put(m edn.Value, key string, v edn.Value) edn.Value {
 	return m.AssocKey(key, v)
 }
 
-// oneLine makes text fit for one line of a log: valid UTF-8, no control
-// characters, at most MaxMessage code points.
+// oneLine makes text fit on one log line: valid UTF-8, no control characters,
+// at most MaxMessage code points.
 func oneLine(text string) string {
 	if len(text) <= MaxMessage && !strings.ContainsFunc(text, unfit) {
 		return text

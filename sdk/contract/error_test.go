@@ -37,7 +37,7 @@ func TestErrorInGo(t *testing.T) {
 	assert.Same(t, outer, AsError(wrapped))
 }
 
-// ERR-003: defaults of the catalogue.
+// ERR-003: Errorf uses the defaults of the catalogue.
 func TestErrorfTakesTheCatalogue(t *testing.T) {
 	e := Errorf("runtime/overloaded", "queue of %s is full", "chess")
 	assert.Equal(t, "queue of chess is full", e.Message)
@@ -94,7 +94,8 @@ func TestWithMethodsCopy(t *testing.T) {
 	assert.Equal(t, "{:a 1}", first.WithDetails(edn.Int(3)).WithDetail("a", edn.Int(1)).Details.String(), "details are a map")
 }
 
-// ERR-006: what a type means depends on its source; what was set by hand stays.
+// ERR-006: class and retryability of a type depend on its source; values that
+// were set explicitly stay.
 func TestWithSourceFollowsTheRow(t *testing.T) {
 	e := Errorf("plan/invalid", "cycle")
 	assert.Equal(t, []any{ClassStop, false, 400}, []any{e.Class, e.Retryable, e.HTTPStatus()})
@@ -122,7 +123,7 @@ func TestErrorLimits(t *testing.T) {
 	assert.Equal(t, MaxCauseDepth, depth)
 }
 
-// ERR-005, ERR-007: what a plugin may decide about an error and what not.
+// ERR-005, ERR-007: which parts of an error a plugin may set.
 func TestErrorFromPlugin(t *testing.T) {
 	for _, tt := range []struct {
 		name, in  string
@@ -191,7 +192,7 @@ func TestErrorFromPluginParts(t *testing.T) {
 	assert.Nil(t, chain[MaxCauseDepth].Cause)
 }
 
-// ERR-003: the chain of an error goes from what it says itself to its root cause.
+// ERR-003: the chain of an error goes from the error to its root cause.
 func TestChain(t *testing.T) {
 	root := Errorf("demo/root", "root")
 	middle := Errorf("demo/middle", "middle").WithCause(root)
@@ -227,7 +228,7 @@ func genError(t *rapid.T, causes int) *Error {
 	return e
 }
 
-// ERR-003: reading what was written gives the same error, and writing is
+// ERR-003: reading a written error returns the same error, and writing is
 // stable.
 func TestErrorValueRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -244,7 +245,7 @@ func TestErrorValueRoundTrip(t *testing.T) {
 	})
 }
 
-// ERR-003: what JSON cannot carry is shown as EDN text.
+// ERR-003: details that JSON cannot represent are shown as EDN text.
 func TestJSONOfDetailsThatCollide(t *testing.T) {
 	inner := Errorf("demo/own", "x").WithDetails(edn.MustRead(`{:a 1 "a" 2}`))
 	for _, e := range []*Error{inner, Errorf("runtime/crashed", "y").WithDetail("n", edn.Int(1)).WithCause(inner)} {
@@ -264,7 +265,7 @@ func TestErrorWithoutChain(t *testing.T) {
 	assert.Equal(t, ":runtime/internal", (&Error{Type: "no keyword"}).Value().Key("type").String(), "data never holds a name that cannot be read")
 }
 
-// ERR-008: some failures would only repeat themselves.
+// ERR-008: runs whose failure would repeat are not retryable.
 func TestJobRetryable(t *testing.T) {
 	never := []string{
 		"invalid-request", "input/invalid", "unsupported/intent", "auth/forbidden-effect", "effects/invalid-input",
@@ -278,14 +279,14 @@ func TestJobRetryable(t *testing.T) {
 	assert.False(t, Errorf("timeout/hard", "x").JobRetryable())
 }
 
-// ERR-009: a model that answers badly is no fault of its adapter.
+// ERR-009: a bad answer of a model does not count against its adapter.
 func TestGateSource(t *testing.T) {
 	for kind, want := range map[string]Source{"llm": SourceDownstream, "agent": SourceDownstream, "solver": SourcePlugin, "": SourcePlugin} {
 		assert.Equal(t, want, GateSource(kind), kind)
 	}
 }
 
-// VAL-018: where a text came from decides the type of its syntax error.
+// VAL-018: the origin of a text determines the type of its syntax error.
 func TestSyntaxError(t *testing.T) {
 	_, err := edn.Read([]byte("{:nodes [{:input 1\n  :input 2}]}"), edn.WithSource("plan.edn"))
 	require.Error(t, err)

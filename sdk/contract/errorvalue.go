@@ -4,12 +4,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// whereKeys are the entries that :where may have, in the order in which people
-// read them.
+// whereKeys are the keys of :where in display order.
 var whereKeys = []string{"at", "run", "path", "node", "cap/id", "attempt", "line", "column"}
 
 // Value returns the error as data. Operation and object are part of the
-// message; Err is left out, and so are causes beyond MaxCauseDepth.
+// message; Err and causes beyond MaxCauseDepth are left out.
 func (e *Error) Value() edn.Value { return e.value(MaxCauseDepth) }
 
 func (e *Error) value(causes int) edn.Value {
@@ -38,11 +37,11 @@ func (e *Error) value(causes int) edn.Value {
 
 // ErrorFromValue reads an error from data that came from the source.
 //
-// What the host wrote is believed ([SourceHost]: records, answers of a daemon).
-// From anyone else only the type is taken as it is: class and source stand as
-// far as the catalogue allows them for the type, a type of a reserved
-// namespace that does not exist becomes runtime/invoke-failed, and a value that
-// is no error at all becomes runtime/invalid-result. The result is never nil.
+// Data of the host ([SourceHost]: records, answers of a daemon) is accepted as
+// it is. From any other source only the type is accepted as it is. Class and
+// source are kept if the catalogue allows them for the type, an unknown type of
+// a reserved namespace becomes runtime/invoke-failed, and a value that is not
+// an error becomes runtime/invalid-result. The result is never nil.
 func ErrorFromValue(v edn.Value, from Source) *Error {
 	if from != SourceHost && hasReservedTag(v) {
 		return reservedFault(v, path(kError))
@@ -52,11 +51,12 @@ func ErrorFromValue(v edn.Value, from Source) *Error {
 
 func errorFromValue(v edn.Value, from Source, causes int) *Error {
 	if v.Kind() != edn.KindMap {
-		return invalidResult(reasonShape, "the error of the answer is no map", path(kError)).expecting(kMap, v).err()
+		return invalidResult(reasonShape, "the error of the answer is not a map", path(kError)).expecting(kMap, v).err()
 	}
 	name, ok := v.Key("type").AsKeyword()
 	if !ok {
-		return invalidResult(reasonErrorType, "the error of the answer has no type", path(kError, kType)).expecting(kKeyword, v.Key("type")).err()
+		return invalidResult(reasonErrorType, "the error of the answer has no type", path(kError, kType)).
+			expecting(kKeyword, v.Key("type")).err()
 	}
 	e := &Error{Type: name, Where: whereFrom(v.Key("where")), Details: detailsFrom(v.Key("details"))}
 	if from != SourceHost {
@@ -86,9 +86,9 @@ func errorFromValue(v edn.Value, from Source, causes int) *Error {
 	return e
 }
 
-// sourceFrom reads the source as far as the row permits. A plugin is never the
-// host, so where the row starts with the host but lists the plugin, an error
-// from the plugin is the plugin's.
+// sourceFrom reads the source if the row allows it. An error from a plugin
+// cannot have the source host: if the row also lists the plugin as a source,
+// the plugin is used.
 func sourceFrom(v edn.Value, r Row, from Source) Source {
 	name, _ := v.AsKeyword()
 	said, ok := ParseSource(name)
@@ -104,7 +104,7 @@ func sourceFrom(v edn.Value, r Row, from Source) Source {
 	return r.Source
 }
 
-// classFrom reads the class as far as the row permits.
+// classFrom reads the class if the row allows it.
 func classFrom(v edn.Value, r Row, source, from Source) Class {
 	name, isKeyword := v.AsKeyword()
 	said, ok := ParseClass(name)
@@ -147,8 +147,8 @@ func whereFrom(v edn.Value) edn.Value {
 	return b.Map()
 }
 
-// detailsFrom returns the details as a map: a value of another kind is kept
-// under :value rather than lost.
+// detailsFrom returns the details as a map. A value of another kind is kept
+// under :value.
 func detailsFrom(v edn.Value) edn.Value {
 	switch {
 	case v.IsNil(), v.Kind() == edn.KindMap && v.Len() == 0:

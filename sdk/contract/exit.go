@@ -2,20 +2,20 @@ package contract
 
 import "net/http"
 
-// The exit codes of every command.
+// Exit codes of the commands.
 const (
-	ExitDone        = 0   // it was done
-	ExitNegative    = 1   // the result is negative: the run failed, things differ, the file is wrong
-	ExitUsage       = 2   // the command or the request is wrong
-	ExitEnvironment = 3   // something around the command is missing or broken
-	ExitDenied      = 4   // a rule forbids it
-	ExitNotFound    = 5   // what was named does not exist
-	ExitConflict    = 6   // something else holds it, or it waits for a decision
-	ExitDeadline    = 7   // the deadline passed or somebody cancelled
-	ExitInterrupted = 130 // the terminal interrupted the command
+	ExitDone        = 0   // success
+	ExitNegative    = 1   // negative result: the run failed, things differ, the file is invalid
+	ExitUsage       = 2   // the command or the request is invalid
+	ExitEnvironment = 3   // the environment of the command is incomplete or broken
+	ExitDenied      = 4   // a rule forbids the operation
+	ExitNotFound    = 5   // the named object does not exist
+	ExitConflict    = 6   // the object is in use or waits for a decision
+	ExitDeadline    = 7   // the deadline passed or the run was cancelled
+	ExitInterrupted = 130 // SIGINT
 )
 
-// ExitCode returns the exit code of a command that ends with e.
+// ExitCode returns the exit code of a command that fails with e.
 func (e *Error) ExitCode() int {
 	if Namespace(e.Type) == "config" && e.Type != "config/restart" {
 		return ExitNegative

@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxGot is how many code points of an offending value an error repeats.
+// maxGot limits the code points of an invalid value that an error repeats.
 const maxGot = 200
 
 // Reasons of :runtime/invalid-result.
@@ -21,7 +21,7 @@ const (
 	reasonErrorType      = "error/type-not-keyword"
 )
 
-// fault is one thing that is wrong with an envelope.
+// fault is one problem of an envelope.
 type fault struct {
 	typ      string
 	reason   string
@@ -44,8 +44,8 @@ func invalidResult(reason, message string, path []edn.Value) fault {
 	return fault{typ: "runtime/invalid-result", reason: reason, message: message, path: path}
 }
 
-// expecting adds what should be there and what is. A string where a keyword
-// belongs is the most common slip, so the keyword is suggested.
+// expecting adds the expected and the actual value. A string in the place of a
+// keyword is the most common mistake, so the keyword is suggested.
 func (f fault) expecting(expected, got edn.Value) fault {
 	f.expected, f.got, f.hasGot = expected, got, true
 	if name, ok := got.AsString(); ok && wantsKeyword(expected) && f.nearest.IsNil() {
@@ -68,7 +68,7 @@ func wantsKeyword(expected edn.Value) bool {
 	return false
 }
 
-// named adds the name that was not known and the nearest one that is.
+// named adds the unknown name and the nearest known one.
 func (f fault) named(name edn.Value, known []string) fault {
 	f.got, f.hasGot = name, true
 	text, isKeyword := name.AsKeyword()

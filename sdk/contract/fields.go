@@ -2,11 +2,11 @@ package contract
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// maxFields is more than any map of the contract has.
+// maxFields is larger than any map of the contract.
 const maxFields = 32
 
-// fields collects the entries of one map without touching the heap. Keys are
-// distinct; adding them in canonical order saves the sorting.
+// fields collects the entries of one map without heap allocation. Keys are
+// distinct; adding them in canonical order avoids sorting.
 type fields struct {
 	kv [2 * maxFields]edn.Value
 	n  int

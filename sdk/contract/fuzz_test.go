@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// fuzzSeeds are envelopes of every sort, sound and broken.
+// fuzzSeeds are valid and invalid envelopes of every kind.
 var fuzzSeeds = []string{
 	base, seedV03, engine, `"text"`, `{:prompt "x"}`, `nil`, `{}`, `[]`,
 	`{:proto 2 :trace 7 :task {:intent "x" :requires {:in-schema 1} :dispatch {:retry {:same-cap-max -1} :candidates [{:cap/ref :a}]}} :input [] :done {:must 1} :effects 7 :budget {:usd 0.1 :max-tokens -1}}`,
@@ -21,8 +21,7 @@ var fuzzSeeds = []string{
 	`{:messages [{:role 1 :content nil}] :steps [{:op :x}] :requires {:quality/must [1 "a"]} :context {:lang ""}}`,
 }
 
-// VAL-051: whatever arrives gets an error or a value that keeps its promises;
-// nothing panics.
+// VAL-051: any input returns an error or a valid value; nothing panics.
 func FuzzEnvelope(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add([]byte(seed))

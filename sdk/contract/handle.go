@@ -8,8 +8,8 @@ import (
 
 var kCapRef = edn.K("cap/ref")
 
-// Handle makes the value that stands for a capability (ENV-012). The id is
-// without colon; one that is no name gives nil.
+// Handle returns the value that represents a handle of a capability (ENV-012).
+// capID has no colon; an invalid name gives nil.
 func Handle(capID string) edn.Value {
 	id, err := edn.Keyword(capID)
 	if err != nil {
@@ -18,8 +18,8 @@ func Handle(capID string) edn.Value {
 	return edn.MustMap(kCapRef, id)
 }
 
-// HandleOf reads a handle: a map with :cap/ref and nothing else. A map with
-// more keys is data (ENV-018).
+// HandleOf reads a handle: a map with the single key :cap/ref. A map with more
+// keys is data (ENV-018).
 func HandleOf(v edn.Value) (capID string, ok bool) {
 	if v.Kind() != edn.KindMap || v.Len() != 1 {
 		return "", false
@@ -27,8 +27,8 @@ func HandleOf(v edn.Value) (capID string, ok bool) {
 	return v.Key("cap/ref").AsKeyword()
 }
 
-// Handles lists the capabilities that a value holds handles of, at any depth,
-// sorted and each once. What it costs is linear in the value.
+// Handles returns the capabilities of all handles in a value, at any depth,
+// sorted and without duplicates. Its cost is linear in the size of the value.
 func Handles(v edn.Value) []string {
 	var out []string
 	collectHandles(v, &out)
@@ -36,8 +36,8 @@ func Handles(v edn.Value) []string {
 	return slices.Compact(out)
 }
 
-// collectHandles descends no deeper than values are: their depth is bounded by
-// whoever made them (VAL-021).
+// collectHandles recurses without a limit of its own; the reader of the value
+// limits its depth (VAL-021).
 func collectHandles(v edn.Value, out *[]string) {
 	if id, ok := HandleOf(v); ok {
 		*out = append(*out, id)

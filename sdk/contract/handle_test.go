@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ENV-012, ENV-018: a map with :cap/ref and nothing else is a handle, wherever
-// it stands; anything more is data.
+// ENV-012, ENV-018: a map with only :cap/ref is a handle at any position; a map
+// with more keys is data.
 func TestHandles(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{:cap/ref :a/b}`:                      {"a/b"},

@@ -2,7 +2,7 @@ package contract
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// The keys of envelopes, metadata and errors. They are values, made once.
+// Keys of envelopes, metadata and errors, created once.
 var (
 	kProto        = edn.K("proto")
 	kTrace        = edn.K("trace")
@@ -73,7 +73,7 @@ var (
 	kNearest  = edn.K("nearest")
 	kFindings = edn.K("findings")
 
-	// Words of the schema vocabulary that say what was expected.
+	// Schema words for expected values.
 	kMap     = edn.K("map")
 	kKeyword = edn.K("keyword")
 	kString  = edn.K("string")

@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// Markdown renders the catalogue as the table of the documentation.
+// Markdown renders the catalogue as the table of ERRORS.md.
 func Markdown() []byte {
 	var b strings.Builder
 	b.WriteString("# Error types\n\n" +
 		"Generated from the catalogue of package contract; a test keeps this file current.\n\n" +
-		"Class says what the evaluator does next: `retry` asks the same executor again, `switch` the next one, `repair` the same one with\n" +
-		"the findings, `stop` ends the node unless `:switch-on` names the type, `stop!` always ends it. \"Again\" says whether the caller may\n" +
-		"send the same request again with hope. Where two entries stand, the first is for errors that the request caused and the second for\n" +
-		"all others. Exit is the exit code of a command that ends with the error.\n\n" +
+		"Class determines what the evaluator does next: `retry` calls the same executor again, `switch` the next one,\n" +
+		"`repair` the same one with the findings, `stop` ends the node unless `:switch-on` names the type, `stop!` always\n" +
+		"ends it. \"Again\" is yes if sending the same request again can succeed. Of two entries, the first is for errors\n" +
+		"that the request caused and the second for all others. Exit is the exit code of a command that ends with the\n" +
+		"error.\n\n" +
 		"| type | class | source | again | HTTP | exit | meaning | next step |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range catalogue.rows {
 		fmt.Fprintf(&b, "| `:%s` | %s | %s | %s | %s | %s | %s | %s |\n", r.Type, r.classText(), r.sourceText(),
-			r.both(func(o Outcome) string { return yesNo(o.Retryable) }), r.both(func(o Outcome) string { return status(o.HTTP) }), r.exitText(), r.Help, r.Hint)
+			r.both(func(o Outcome) string { return yesNo(o.Retryable) }),
+			r.both(func(o Outcome) string { return status(o.HTTP) }), r.exitText(), r.Help, r.Hint)
 	}
 	b.WriteString("\n## Other names\n\n| name | stands for |\n|---|---|\n")
 	for _, r := range catalogue.rows {
@@ -29,8 +31,8 @@ func Markdown() []byte {
 	return []byte(b.String())
 }
 
-// both shows what holds for the request, and what holds for other sources if
-// that differs.
+// both shows the outcome for source request and, if it differs, the outcome for
+// other sources.
 func (r Row) both(show func(Outcome) string) string {
 	first := show(Outcome{r.Class, r.Retryable, r.HTTP})
 	if r.elsewhere == nil || show(*r.elsewhere) == first {

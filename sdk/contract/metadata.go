@@ -10,24 +10,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MaxDescription is the longest description of a capability in code points.
+// MaxDescription is the maximum length of the description of a capability, in
+// code points.
 const MaxDescription = 500
 
 var capabilityKeys = []string{
-	"cap/can-produce", "cap/cost", "cap/description", "cap/deterministic?", "cap/effects", "cap/effects-allowed", "cap/family",
-	"cap/id", "cap/idempotent?", "cap/intents", "cap/kind", "cap/limits", "cap/model", "cap/recovery-rules", "cap/repairs?",
+	"cap/can-produce", "cap/cost", "cap/description", "cap/deterministic?", "cap/effects", "cap/effects-allowed",
+	"cap/family",
+	"cap/id", "cap/idempotent?", "cap/intents", "cap/kind", "cap/limits", "cap/model", "cap/recovery-rules",
+	"cap/repairs?",
 	"cap/role", "cap/stability", "cap/streams?", "cap/tags", "cap/version", "io/in-schema", "io/out-schema",
 }
 
-// metadata collects what is wrong with the metadata of a plugin, so that its
-// author sees all of it at once.
+// metadata collects all problems of a plugin's metadata, so that the author
+// sees them at once.
 type metadata struct {
-	missing []edn.Value // keys, or paths where there is a prefix
+	missing []edn.Value // keys, or paths if there is a prefix
 	invalid []edn.Value // maps of :path :message :expected :got :nearest
-	lines   []string    // the same for people
+	lines   []string    // the same in words
 }
 
-// site is one map of the metadata and the way to it.
+// site is one map of the metadata with its path.
 type site struct {
 	*metadata
 	at []edn.Value
@@ -115,7 +118,7 @@ func nameOf(v edn.Value, otherwise string) string {
 func (m *metadata) capability(v edn.Value, at []edn.Value) Capability {
 	s := site{metadata: m, at: at, v: v}
 	if v.Kind() != edn.KindMap {
-		s.wrong(edn.Value{}, "is no map", kMap, v)
+		s.wrong(edn.Value{}, "is not a map", kMap, v)
 		return Capability{}
 	}
 	c := Capability{
@@ -145,14 +148,14 @@ func (m *metadata) capability(v edn.Value, at []edn.Value) Capability {
 		s.wrong(kCapID, "has no namespace", kKeyword, edn.K(c.ID))
 	}
 	if utf8.RuneCountInString(c.Description) > MaxDescription {
-		s.wrong(edn.K("cap/description"), "is too long", edn.Vector(kString, edn.MustMap(edn.K("max"), edn.Int(MaxDescription))), v.Key("cap/description"))
+		s.wrong(edn.K("cap/description"), "is too long",
+			edn.Vector(kString, edn.MustMap(edn.K("max"), edn.Int(MaxDescription))), v.Key("cap/description"))
 	}
 	c.Extra = s.extra()
 	return c
 }
 
-// extra returns the entries of namespace x and reports every other key that is
-// not known.
+// extra returns the entries of namespace x and reports every other unknown key.
 func (s site) extra() edn.Value {
 	var b edn.MapBuilder
 	some := false
@@ -183,12 +186,12 @@ func (s site) name(field string, required bool) string {
 	}
 	name, ok := v.AsKeyword()
 	if !ok {
-		s.wrong(edn.K(field), "is no keyword", kKeyword, v)
+		s.wrong(edn.K(field), "is not a keyword", kKeyword, v)
 	}
 	return name
 }
 
-// text reads a string that must not be blank if it is there.
+// text reads an optional string that must not be blank.
 func (s site) text(field, otherwise string) string {
 	v, found := s.v.Get(edn.K(field))
 	if !found {
@@ -196,7 +199,7 @@ func (s site) text(field, otherwise string) string {
 	}
 	t, ok := v.AsString()
 	if !ok || strings.TrimSpace(t) == "" && field != "cap/description" {
-		s.wrong(edn.K(field), "is no text", kString, v)
+		s.wrong(edn.K(field), "is not a text", kString, v)
 	}
 	return t
 }
@@ -208,13 +211,14 @@ func (s site) word(field, otherwise string, words ...string) string {
 	}
 	name, _ := v.AsKeyword()
 	if !slices.Contains(words, name) {
-		s.bad(edn.K(field), "is none of the words", edn.Vector(append(path(edn.K("enum")), keywords(words)...)...), v, Nearest(name, words))
+		s.bad(edn.K(field), "is none of the words", edn.Vector(append(path(edn.K("enum")), keywords(words)...)...), v,
+			Nearest(name, words))
 	}
 	return name
 }
 
-// names reads a set of keywords. Known lists what they may be, nil for
-// anything; without an alternative the field is required.
+// names reads a set of keywords. known lists the allowed ones, nil for any;
+// without an alternative the field is required.
 func (s site) names(field string, known, otherwise []string) []string {
 	key := edn.K(field)
 	v, found := s.v.Get(key)
@@ -226,13 +230,14 @@ func (s site) names(field string, known, otherwise []string) []string {
 	}
 	names, ok := KeywordSet(v)
 	if !ok {
-		s.wrong(key, "is no set of keywords", setOfKeywords, v)
+		s.wrong(key, "is not a set of keywords", setOfKeywords, v)
 		return otherwise
 	}
 	if known != nil {
 		for _, n := range names {
 			if !slices.Contains(known, n) {
-				s.bad(key, "has an unknown word", edn.Vector(append(path(edn.K("enum")), keywords(known)...)...), edn.K(n), Nearest(n, known))
+				s.bad(key, "has an unknown word", edn.Vector(append(path(edn.K("enum")), keywords(known)...)...), edn.K(n),
+					Nearest(n, known))
 			}
 		}
 	}
@@ -242,7 +247,7 @@ func (s site) names(field string, known, otherwise []string) []string {
 	return names
 }
 
-// effects reads the effects under either of their names.
+// effects reads the effects under either of their two names.
 func (s site) effects() []string {
 	field := "cap/effects"
 	if alias, found := s.v.Get(edn.K("cap/effects-allowed")); found {
@@ -254,7 +259,7 @@ func (s site) effects() []string {
 	}
 	effects := s.names(field, effectNames, []string{"none"})
 	if len(effects) > 1 {
-		// none beside others says nothing.
+		// "none" next to other effects has no meaning.
 		effects = slices.DeleteFunc(effects, func(e string) bool { return e == "none" })
 	}
 	return effects
@@ -264,7 +269,7 @@ func (s site) flag(field string) bool {
 	v, found := s.v.Get(edn.K(field))
 	b, ok := v.AsBool()
 	if found && !ok {
-		s.wrong(edn.K(field), "is no boolean", kBoolean, v)
+		s.wrong(edn.K(field), "is not a boolean", kBoolean, v)
 	}
 	return b
 }
@@ -288,7 +293,8 @@ func (s site) schema(field string) SchemaRef {
 		i, ok := intent.AsKeyword()
 		n, ok2 := schema.AsKeyword()
 		if !ok || !ok2 {
-			s.wrong(key, "has an entry that is no pair of keywords", edn.MustRead("[:map-of :keyword :keyword]"), edn.Vector(intent, schema))
+			s.wrong(key, "has an entry that is not a pair of keywords", edn.MustRead("[:map-of :keyword :keyword]"),
+				edn.Vector(intent, schema))
 			continue
 		}
 		ref.ByIntent[i] = n
@@ -296,11 +302,11 @@ func (s site) schema(field string) SchemaRef {
 	return ref
 }
 
-// inner returns the map under a field, and whether there is one.
+// inner returns the map under a field and reports whether there is one.
 func (s site) inner(field string) (site, bool) {
 	v, found := s.v.Get(edn.K(field))
 	if found && v.Kind() != edn.KindMap {
-		s.wrong(edn.K(field), "is no map", kMap, v)
+		s.wrong(edn.K(field), "is not a map", kMap, v)
 		return s, false
 	}
 	return site{metadata: s.metadata, at: s.path(edn.K(field)), v: v}, found
@@ -322,7 +328,7 @@ func (s site) cost() Cost {
 		case amount == nil:
 			in.bad(edn.Value{}, "has an unknown field", edn.Value{}, key, Nearest(name, costKeys))
 		case v.Kind() != edn.KindInt && v.Kind() != edn.KindDecimal || sign(v) < 0:
-			in.wrong(key, "is no amount", edn.MustRead("[:or [:decimal {:min 0}] [:int {:min 0}]]"), v)
+			in.wrong(key, "is not an amount", edn.MustRead("[:or [:decimal {:min 0}] [:int {:min 0}]]"), v)
 		default:
 			*amount = v
 		}
@@ -353,13 +359,13 @@ func (s site) limits() Limits {
 	return l
 }
 
-// maxWhole keeps milliseconds inside a duration.
+// maxWhole bounds milliseconds so that they fit into a time.Duration.
 const maxWhole = 1 << 43
 
 func (s site) whole(key, v edn.Value, low int64) (int64, bool) {
 	n, ok := v.AsInt()
 	if !ok || v.Kind() != edn.KindInt || n < low || n > maxWhole {
-		s.wrong(key, "is no whole number in range", edn.Vector(kInt, edn.MustMap(edn.K("min"), edn.Int(low))), v)
+		s.wrong(key, "is not a whole number in range", edn.Vector(kInt, edn.MustMap(edn.K("min"), edn.Int(low))), v)
 		return 0, false
 	}
 	return n, true
@@ -374,7 +380,7 @@ func (s site) rules() []RecoveryRule {
 		return nil
 	}
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
-		s.wrong(key, "is no vector of rules", edn.Vector(edn.K("vector"), ruleForm), v)
+		s.wrong(key, "is not a vector of rules", edn.Vector(edn.K("vector"), ruleForm), v)
 		return nil
 	}
 	var rules []RecoveryRule
@@ -385,7 +391,7 @@ func (s site) rules() []RecoveryRule {
 		name, _ := word.AsKeyword()
 		class, ok := ParseRecoveryClass(name)
 		if !ok || form.Len() != 3 || where.Kind() != edn.KindVector || where.Len() == 0 {
-			site{metadata: s.metadata, at: s.path(key)}.wrong(i, "is no rule", ruleForm, form)
+			site{metadata: s.metadata, at: s.path(key)}.wrong(i, "is not a rule", ruleForm, form)
 			continue
 		}
 		rules = append(rules, RecoveryRule{Path: slices.Collect(where.Elems()), Match: value, Class: class})

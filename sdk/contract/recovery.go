@@ -6,25 +6,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// RecoveryClass says what may happen to a call after which nobody knows whether
-// it was done. The classes are ordered from free to strict.
+// RecoveryClass determines what may happen to a call with an unknown outcome.
+// The classes are ordered from free to strict.
 type RecoveryClass uint8
 
 // The recovery classes.
 const (
-	// RecoveryNone is for calls that change nothing: they may be repeated, by
-	// any candidate.
+	// RecoveryNone: the call changes nothing; any candidate may repeat it.
 	RecoveryNone RecoveryClass = iota
-	// RecoveryIdempotent is for calls that the same capability may be asked
-	// again with the same effect key.
+	// RecoveryIdempotent: the same capability may repeat the call with the same
+	// effect key.
 	RecoveryIdempotent
-	// RecoveryOnce is for calls that must not be repeated without a decision.
+	// RecoveryOnce: the call must not be repeated without a decision by a
+	// person.
 	RecoveryOnce
 )
 
 var recoveryNames = [...]string{"none", "idempotent", "once"}
 
-// String returns the name of the class as it stands in data, without a colon.
+// String returns the name of the class in data, without a colon.
 func (c RecoveryClass) String() string {
 	if int(c) < len(recoveryNames) {
 		return recoveryNames[c]
@@ -38,8 +38,8 @@ func ParseRecoveryClass(name string) (RecoveryClass, bool) {
 	return RecoveryClass(max(i, 0)), i >= 0
 }
 
-// RecoveryRule gives the class of the calls whose input has Match at the
-// path. The value nil stands for an input that has nothing there.
+// RecoveryRule gives the class of calls whose input has the value Match at the
+// path. Match nil matches an input without a value there.
 type RecoveryRule struct {
 	Path  []edn.Value
 	Match edn.Value
@@ -51,14 +51,14 @@ func (r RecoveryRule) fits(input edn.Value) bool {
 	return edn.Equal(found, r.Match)
 }
 
-// Value returns the rule as data: [path value class].
+// Value returns the rule as [path value class].
 func (r RecoveryRule) Value() edn.Value {
 	return edn.Vector(edn.Vector(r.Path...), r.Match, edn.K(r.Class.String()))
 }
 
 // Recovery returns the recovery class of a call with this filled input: that of
-// the first rule that fits, else what the effects and the promise of
-// idempotence say.
+// the first matching rule, otherwise the class that follows from the effects
+// and the idempotence flag.
 func (c *Capability) Recovery(input edn.Value) RecoveryClass {
 	for _, rule := range c.RecoveryRules {
 		if rule.fits(input) {
@@ -68,8 +68,8 @@ func (c *Capability) Recovery(input edn.Value) RecoveryClass {
 	return c.recoveryByEffects()
 }
 
-// StrictestRecovery returns the strictest class that any input could have. It
-// is for checks that run before the input is known.
+// StrictestRecovery returns the strictest class of any input, for checks before
+// the input is known.
 func (c *Capability) StrictestRecovery() RecoveryClass {
 	strictest := c.recoveryByEffects()
 	for _, rule := range c.RecoveryRules {

@@ -12,27 +12,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SourceText is the text that the :line and :column of an error point into.
+// SourceText is the text to which :line and :column of an error refer.
 type SourceText struct {
-	// Name is how the text is called in messages, such as "plan.edn".
+	// Name is the display name of the text, such as "plan.edn".
 	Name string
-	// Text is the text itself; without it no excerpt is shown.
+	// Text is the content; without it no excerpt is shown.
 	Text []byte
 	// Brief leaves out what a caller cannot act on: class and source of the
 	// error, and the policy of the call.
 	Brief bool
 }
 
-// policyKeys are details that say which policy a call had.
+// policyKeys are details that describe the policy of a call.
 var policyKeys = []string{"retry", "switch-on"}
 
-// maxExcerpt is how many code points of a source line are shown.
+// maxExcerpt limits the code points of a source line that are shown.
 const maxExcerpt = 80
 
-// Text renders the error for people, in several lines without a line break at
-// the end. Where the error has a line and a column, it starts with the place
-// and shows the line, if src has its text or the error comes from a reader that
-// kept an excerpt.
+// Text renders the error for people, in several lines without a final newline.
+// If the error has a line and a column, the output starts with the position and
+// shows the line, provided that src has the text or the reader of the text kept
+// an excerpt.
 func (e *Error) Text(src SourceText) string {
 	var b strings.Builder
 	line, column := e.position()
@@ -82,13 +82,13 @@ func (e *Error) facts() string {
 	return text + ")"
 }
 
-// EDN renders the error as pretty EDN without a line break at the end.
+// EDN renders the error as pretty EDN without a final newline.
 func (e *Error) EDN() []byte {
 	return edn.WritePretty(e.Value(), edn.PrettyOptions{First: []edn.Value{kType, kMessage}})
 }
 
-// JSON renders the error in one line of JSON. Details that JSON cannot carry
-// are replaced by their EDN text.
+// JSON renders the error on one line of JSON. Details that JSON cannot
+// represent are replaced by their EDN text.
 func (e *Error) JSON() []byte {
 	text, err := edn.WriteJSON(e.Value())
 	if err == nil {
@@ -121,8 +121,8 @@ func (e *Error) whereText() string {
 	return strings.Join(parts, " ")
 }
 
-// detailText lists the details but for those that the message and the findings
-// show already.
+// detailText lists the details except those that the message and the findings
+// already show.
 func detailText(details edn.Value) string {
 	var parts []string
 	for key, val := range details.Entries() {
@@ -139,11 +139,11 @@ func detailText(details edn.Value) string {
 	return strings.Join(parts, " ")
 }
 
-// maxShown is how many findings are listed before the rest is counted.
+// maxShown limits the findings that are listed; the others are counted.
 const maxShown = 10
 
-// listedKeys are details that are lists of problems, each with :path, :message
-// and :got.
+// listedKeys are details with lists of problems, each with :path, :message and
+// :got.
 var listedKeys = []string{"findings", "invalid-fields"}
 
 func listFindings(b *strings.Builder, list edn.Value) {
@@ -162,7 +162,7 @@ func listFindings(b *strings.Builder, list edn.Value) {
 	}
 }
 
-// excerpt shows the line of the source with a caret under the column.
+// excerpt shows the source line with a caret under the column.
 func (e *Error) excerpt(src SourceText, line, column int) string {
 	var syntax *edn.SyntaxError
 	if src.Text == nil && errors.As(e.Err, &syntax) {
@@ -195,7 +195,7 @@ func lineOf(text []byte, n int) (string, bool) {
 
 // window cuts a long line around the column and returns the part with the
 // position of the column in it. Control characters become spaces, so that the
-// caret stays under its column.
+// caret stays aligned.
 func window(line string, column int) (string, int) {
 	runes := []rune(line)
 	for i, r := range runes {
@@ -219,9 +219,9 @@ func window(line string, column int) (string, int) {
 	return shown, caret
 }
 
-// SyntaxError returns the error of a reader as an error of the type that the
-// origin of the text decides: invalid-request for what a client sent (with the
-// reason edn/invalid), plan/invalid for a plan, runtime/protocol for a plugin.
+// SyntaxError converts the error of a reader to the type for the origin of the
+// text: invalid-request (with the reason edn/invalid) for a client,
+// plan/invalid for a plan, runtime/protocol for a plugin.
 func SyntaxError(typ string, err error) *Error {
 	var syntax *edn.SyntaxError
 	if !errors.As(err, &syntax) {
@@ -241,7 +241,7 @@ func SyntaxError(typ string, err error) *Error {
 	if code, bad := edn.Keyword(syntax.Code); bad == nil {
 		e = e.WithDetail("code", code)
 	}
-	if syntax.Hint != "" || typ == "plan/invalid" { // a text that is no plan has no findings to look for
+	if syntax.Hint != "" || typ == "plan/invalid" { // a text that is not a plan has no findings
 		e.Hint = oneLine(syntax.Hint)
 	}
 	return e.WithWhere("line", edn.Int(int64(syntax.Pos.Line))).WithWhere("column", edn.Int(int64(syntax.Pos.Column)))

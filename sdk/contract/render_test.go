@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ERR-003, ERR-020: each error renders as text, EDN and JSON. The files show
-// what people and programs see.
+// ERR-003, ERR-020: each error renders as text, EDN and JSON. The golden files
+// hold the output.
 func TestRendering(t *testing.T) {
 	plan := []byte("{:nodes [{:op :call\n          :input {:prompt \"a\"}\n          :input {:prompt \"b\"}}]}\n")
 	_, syntax := edn.Read(plan, edn.WithSource("plan.edn"))
@@ -56,8 +56,7 @@ func TestRendering(t *testing.T) {
 	}
 }
 
-// ERR-003: the excerpt stays short and the caret under its column, whatever
-// the line holds.
+// ERR-003: the excerpt is short and the caret is under its column for any line.
 func TestExcerpt(t *testing.T) {
 	at := func(line, column int64) *Error {
 		return Errorf("plan/invalid", "x").WithWhere("line", edn.Int(line)).WithWhere("column", edn.Int(column))
@@ -92,7 +91,7 @@ func TestExcerpt(t *testing.T) {
 	assert.Equal(t, 'x', []rune(lines[1])[len([]rune(lines[2]))-1], "the caret points at a character of the line")
 }
 
-// ERR-005: a long list of findings is counted, not printed.
+// ERR-005: a long list of findings is cut and counted.
 func TestFindingsInText(t *testing.T) {
 	var list []edn.Value
 	for i := range 25 {

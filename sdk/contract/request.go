@@ -8,29 +8,29 @@ import (
 // Proto is the version of the envelope.
 const Proto = 1
 
-// Deadlines of a request that names none, in milliseconds.
+// Default deadlines of a request, in milliseconds.
 const (
 	DefaultDeadlineMS  = 120_000
 	AcceptedDeadlineMS = 900_000
 	MaxDeadlineMS      = 86_400_000
 )
 
-// Request is a request in the form of the contract. Fields that the sender left
-// out have the defaults of the contract; maps that it left out are empty maps.
+// Request is a validated request. Fields that the sender left out have the
+// defaults of the contract; omitted maps are empty maps.
 type Request struct {
 	Proto int
-	// Trace is a map with :id and, if known, :turn and :parent.
+	// Trace is a map with :id and optionally :turn and :parent.
 	Trace edn.Value
-	// Intent is what is asked for, without a colon.
+	// Intent is the requested intent, without a colon.
 	Intent string
-	// CapID pins the first candidate; "" leaves the choice to the evaluator.
+	// CapID pins the first candidate; with "" the evaluator chooses.
 	CapID string
-	// Requires are hard demands on capability and answer.
+	// Requires are required properties of the capability and the answer.
 	Requires Requires
 
 	Dispatch, Input, Context, Constraints, Done, Budget, Effects edn.Value
 
-	// BudgetLimits is Budget, read.
+	// BudgetLimits is Budget, parsed.
 	BudgetLimits Budget
 
 	Role, Model, System  string
@@ -40,56 +40,58 @@ type Request struct {
 	Routing      edn.Value
 	QueueClass   string
 	Priority     int
-	// DeadlineMS counts from the moment at which the request was accepted.
+	// DeadlineMS counts from the time at which the request was accepted.
 	DeadlineMS     int64
 	IdempotencyKey string
 
 	DebugPlan, DebugTranscript bool
 
-	// Raw is the value that was parsed. Value does not use it.
+	// Raw is the value that was parsed. Value ignores it.
 	Raw edn.Value
 }
 
-// Requires are the hard demands of a request. An empty field demands nothing.
+// Requires are the hard requirements of a request. An empty field requires
+// nothing.
 type Requires struct {
 	InSchema, OutSchema string
 	ResultType          string
 	CapKind             string
 	CapTags             []string // sorted
-	Effects             []string // sorted; the effects that the capability may have at most
-	// HasEffects tells a demand for no effects at all from no demand.
+	Effects             []string // sorted; the most effects that the capability may have
+	// HasEffects distinguishes a requirement of no effects from no requirement.
 	HasEffects bool
 }
 
-// RequestEnv is what a request is checked against. A nil function or an empty
-// field leaves out the checks that need it.
+// RequestEnv is the environment of the validation. A nil function or an empty
+// field disables the checks that need it.
 type RequestEnv struct {
-	// Intents knows the intents that are declared or advertised.
+	// Intents are the declared or advertised intents.
 	Intents Names
-	// Schemas knows the named schemas.
+	// Schemas are the names of the known schemas.
 	Schemas Names
 	// Schema returns a named schema.
 	Schema func(name string) (*schema.Schema, bool)
-	// InSchema returns the name of the schema that the input of an intent must
-	// fit unless the request demands another; "" stands for none.
+	// InSchema returns the name of the input schema of an intent, which applies
+	// unless the request requires another; "" for none.
 	InSchema func(intent string) string
-	// Checks knows the checks that :done may name.
+	// Checks are the checks that :done may name.
 	Checks Names
-	// Ceiling is what the intent allows the caller to spend. Nil is no ceiling,
-	// and so it is for callers who may raise it.
+	// Ceiling is the largest budget that the intent allows the caller. It is
+	// nil for no ceiling and for callers who may exceed it.
 	Ceiling *Budget
-	// FromHost accepts what only the host may set, and ignores keys that this
-	// version does not know: it is for requests on their way to a plugin.
+	// FromHost accepts fields that only the host may set and ignores unknown
+	// keys, for requests on their way to a plugin.
 	FromHost bool
 }
 
-// Names is a set of names that can be listed when one of them is misspelled.
+// Names is a set of names that can be listed in the error about a misspelled
+// one.
 type Names struct {
 	Has  func(name string) bool
 	List func() []string
 }
 
-// NamesOf makes a set of the given names.
+// NamesOf returns the set of the given names.
 func NamesOf(names ...string) Names {
 	set := make(map[string]bool, len(names))
 	for _, n := range names {
@@ -107,9 +109,9 @@ func (n Names) list() []string {
 	return n.List()
 }
 
-// ParseRequest checks a request that is in the form of the contract already
-// (see [TranslateRequest]) and returns it. The first reason in the order of the
-// contract wins: shape, intent, requires, done, effects, dispatch, budget,
+// ParseRequest validates a request in the form of the contract (see
+// [TranslateRequest]). Of several faults it reports the first in the order of
+// the contract: shape, intent, requires, done, effects, dispatch, budget,
 // input. The error is of type invalid-request.
 func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
 	var r Request
@@ -117,7 +119,8 @@ func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
 		return Request{}, err
 	}
 	if !env.Intents.known(r.Intent) {
-		err := invalidRequest("intent/not-supported", "nobody declares or serves the intent :"+r.Intent, path(kTask, kIntent)).
+		err := invalidRequest("intent/not-supported", "the intent is neither declared nor served: :"+r.Intent,
+			path(kTask, kIntent)).
 			named(edn.K(r.Intent), env.Intents.list()).err()
 		if hint := ModelHint(r.Intent); hint != "" {
 			err = err.WithHint(hint)
@@ -158,15 +161,16 @@ func (r *Request) checkBudget(env *RequestEnv) *Error {
 	if env.Ceiling != nil {
 		if key := limits.Raises(*env.Ceiling); key != "" {
 			return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
-				expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))), limits.Value().Key(key)).err()
+				expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))),
+					limits.Value().Key(key)).err()
 		}
 	}
 	r.BudgetLimits = limits
 	return nil
 }
 
-// checkInput holds the input against the schema that the request demands, else
-// against that of its intent.
+// checkInput validates the input against the schema that the request requires,
+// otherwise against the schema of its intent.
 func (r *Request) checkInput(env *RequestEnv) *Error {
 	name := r.Requires.InSchema
 	if name == "" && env.InSchema != nil {
@@ -188,14 +192,14 @@ func (r *Request) checkInput(env *RequestEnv) *Error {
 	return f.err()
 }
 
-// Value returns the request as data. Defaults are left out, except the effects.
-// It panics if a field that holds a name was set to something that is none.
+// Value returns the request as a map without defaults, except the effects. It
+// panics if a field that holds a name contains an invalid one.
 func (r Request) Value() edn.Value { return r.value(false) }
 
-// ForPlugin returns the request as a plugin gets it: the task is the intent and
-// the capability that serves it, and what only the host acts upon is left out.
-// Input, budget and effects are those of the fields; whoever calls it has put
-// the filled input, the slice and the granted effects there.
+// ForPlugin returns the request in the form for plugins: the task has only the
+// intent and the selected capability, and fields that only the host uses are
+// left out. Before the call, Input, Budget and Effects must be set to the
+// filled input, the slice and the granted effects.
 func (r Request) ForPlugin() edn.Value { return r.value(true) }
 
 // value writes the fields in canonical order.

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// testEnv knows a few intents, schemas and checks.
+// testEnv has a few intents, schemas and checks.
 func testEnv() RequestEnv {
 	text := schema.MustCompile(edn.MustRead(`[:map [:prompt [:re "\\S"]]]`))
 	ceiling, err := ParseBudget(edn.MustRead(`{:max-tokens 2000 :max-usd 0.50M :max-roundtrips 3}`))
@@ -37,7 +37,7 @@ func testEnv() RequestEnv {
 
 const base = `{:proto 1 :trace {:id "r-1"} :task {:intent :text/respond} :input {:prompt "hi"}}`
 
-// with returns the base request with one more entry, or another value for one.
+// with returns the base request with one entry added or replaced.
 func with(path, value string) edn.Value {
 	p := slices.Collect(edn.MustRead(path).Elems())
 	v, err := edn.MustRead(base).AssocIn(p, edn.MustRead(value))
@@ -52,7 +52,7 @@ func with(path, value string) edn.Value {
 func TestRequestReasons(t *testing.T) {
 	for _, tt := range []struct {
 		reason, in string
-		v          edn.Value // in place of in
+		v          edn.Value // replaces in
 		path       string
 		expected   string
 		got        string
@@ -192,8 +192,8 @@ func orNil(s string) string {
 	return s
 }
 
-// reasonsOfTheContract are the reasons of ENV-015 in their order. The last
-// reason of the shape group belongs to the reader of the text.
+// reasonsOfTheContract are the reasons of ENV-015 in order. The last reason of
+// the shape group comes from the reader of the text.
 var reasonsOfTheContract = []string{
 	"shape/not-map", "shape/missing-key", "shape/unknown-key", "shape/wrong-type", "shape/out-of-range", "shape/conflict", "proto/unsupported",
 	"intent/not-supported",
@@ -207,9 +207,8 @@ var reasonsOfTheContract = []string{
 	"input/schema-invalid",
 }
 
-// faults are single faults, each the one edit of a request that has nothing
-// else wrong. A later edit of the same field would undo an earlier one, so each
-// names its field.
+// faults are single faults, each one edit of an otherwise valid request. A
+// second edit of the same field would undo the first, so each names its field.
 var faults = []struct{ reason, path, value string }{
 	{"shape/missing-key", `[:trace]`, `{}`},
 	{"shape/unknown-key", `[:routing]`, `{:x 1}`},
@@ -238,7 +237,7 @@ var faults = []struct{ reason, path, value string }{
 	{"input/schema-invalid", `[:input :prompt]`, `7`},
 }
 
-// ENV-002, ENV-015: of two faults the one whose reason comes first is reported.
+// ENV-002, ENV-015: of two faults the one with the first reason is reported.
 func TestValidationOrder(t *testing.T) {
 	sound := with(`[:task :cap/id]`, `:some/cap`)
 	for i, first := range faults {
@@ -265,7 +264,7 @@ func edit(t *testing.T, v edn.Value, path, value string) edn.Value {
 	return out
 }
 
-// contracts.md 2.1: what a sender leaves out has its default.
+// contracts.md 2.1: omitted fields have their defaults.
 func TestRequestDefaults(t *testing.T) {
 	r, err := ParseRequest(edn.MustRead(base), testEnv())
 	require.Nil(t, err)
@@ -333,8 +332,8 @@ func TestRequestFields(t *testing.T) {
 	assert.Equal(t, r.Value().String(), back.Value().String())
 }
 
-// ENV-007: a plugin gets the envelope with a small task and nothing that only
-// the host acts upon.
+// ENV-007: a plugin receives the envelope with a reduced task and without the
+// fields that only the host uses.
 func TestRequestForPlugin(t *testing.T) {
 	r, err := ParseRequest(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond :cap/id :llm/voice :requires {:out-schema :res/text} :dispatch {:strategy :cascade}}
 	 :input {:prompt "hi"} :constraints {:language :en} :budget {:max-tokens 5} :queue {:priority 1} :routing {:meta? true} :deadline-ms 5 :idempotency/key "k" :debug/plan? true}`), testEnv())
@@ -345,7 +344,7 @@ func TestRequestForPlugin(t *testing.T) {
 	assert.Nil(t, err)
 }
 
-// ENV-021: what the host sends is not held against an older plugin.
+// ENV-021: unknown keys from a newer host are accepted.
 func TestRequestFromHost(t *testing.T) {
 	v := edn.MustRead(`{:proto 1 :trace {:id "r" :parent "00-ab" :new 1} :task {:intent :text/respond :new 1 :requires {:new 1}} :input {} :newer {:a 1}
 	 :context {:prompt {:system "s"} :repair {:attempt 1}} :done {:new 1} :effects {:allowed #{:none} :new 1}}`)
@@ -357,7 +356,8 @@ func TestRequestFromHost(t *testing.T) {
 	assert.NotNil(t, err, "but from a client it is")
 }
 
-// ENV-003: the demands of a node are those of a request, under their own path.
+// ENV-003: the requirements of a node are those of a request, under their own
+// path.
 func TestParseRequires(t *testing.T) {
 	r, err := ParseRequires(edn.MustRead(`{:cap/kind :solver :effects/allowed #{}}`), testEnv())
 	require.Nil(t, err)
@@ -372,7 +372,7 @@ func TestParseRequires(t *testing.T) {
 	assert.Equal(t, "{}", r.Value().String())
 }
 
-// What an error repeats of a request is bounded.
+// Errors repeat only a bounded part of the request.
 func TestRequestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("ż", 10_000)
 	for _, v := range []edn.Value{with(`[:role]`, `"`+long+`"`), with(`[:role]`, `["`+long+`"]`), edn.MustRead(base).AssocKey("role", edn.K("x")).AssocKey("budget", edn.Text(long))} {
@@ -385,7 +385,7 @@ func TestRequestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// genRequest draws a request that is valid.
+// genRequest draws a valid request.
 func genRequest(t *rapid.T) edn.Value {
 	var b edn.MapBuilder
 	b.Set(kProto, edn.Int(1))
@@ -415,7 +415,7 @@ func genRequest(t *rapid.T) edn.Value {
 	return b.Map()
 }
 
-// A request that is written and read again is the same request.
+// Writing and reading a request returns the same request.
 func TestRequestRoundTrip(t *testing.T) {
 	env := testEnv()
 	rapid.Check(t, func(t *rapid.T) {

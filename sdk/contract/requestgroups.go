@@ -6,20 +6,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Effects returns the effects that a call can have, sorted: what it changes or
-// reads in the world of its user.
+// Effects returns the effects of calls, sorted: what a call changes or reads in
+// the user's world.
 func Effects() []string { return slices.Clone(effectNames) }
 
-// effectNames are the effects that a call can have, sorted.
+// effectNames are all effects, sorted.
 var effectNames = []string{"db/read", "db/write", "fs/read", "fs/write", "net/http", "none", "process/run"}
 
-// checkDone checks the demands on the answer.
+// checkDone validates the conditions on the answer (:done).
 func checkDone(done edn.Value, env *RequestEnv) *Error {
 	if done.Len() == 0 && done.Kind() == edn.KindMap {
 		return nil
 	}
 	if done.Kind() != edn.KindMap {
-		return invalidRequest("done/not-map", "the demands on the answer are no map", path(kDone)).expecting(kMap, done).err()
+		return invalidRequest("done/not-map", "the demands on the answer are not a map", path(kDone)).
+			expecting(kMap, done).err()
 	}
 	for _, key := range gateKeys {
 		checks, found := done.Get(key)
@@ -27,17 +28,20 @@ func checkDone(done edn.Value, env *RequestEnv) *Error {
 			continue
 		}
 		if !isColl(checks) {
-			return invalidRequest("done/"+key.Name()+"-not-keyword-coll", "the checks are no set", path(kDone, key)).expecting(setOfKeywords, checks).err()
+			return invalidRequest("done/"+key.Name()+"-not-keyword-coll", "the checks are not a set", path(kDone, key)).
+				expecting(setOfKeywords, checks).err()
 		}
 		if member, ok := onlyKeywords(checks); !ok {
-			return invalidRequest("done/"+key.Name()+"-not-keywords", "a check is no keyword", path(kDone, key)).expecting(kKeyword, member).err()
+			return invalidRequest("done/"+key.Name()+"-not-keywords", "a check is not a keyword", path(kDone, key)).
+				expecting(kKeyword, member).err()
 		}
 	}
 	for _, key := range gateKeys {
 		checks, _ := done.Get(key)
 		for check := range checks.Elems() {
 			if name, _ := check.AsKeyword(); !env.Checks.known(name) {
-				return invalidRequest("done/unknown-check", "there is no check :"+name, path(kDone, key)).named(check, env.Checks.list()).err()
+				return invalidRequest("done/unknown-check", "there is no check :"+name, path(kDone, key)).
+					named(check, env.Checks.list()).err()
 			}
 		}
 	}
@@ -53,18 +57,20 @@ func checkScore(done edn.Value) *Error {
 	}
 	expected := between(kNumber, 0, 1)
 	if !isNumber(score) {
-		return invalidRequest("done/score-min-not-number", "the least score is no number", path(kDone, kScoreMin)).expecting(expected, score).err()
+		return invalidRequest("done/score-min-not-number", "the least score is not a number", path(kDone, kScoreMin)).
+			expecting(expected, score).err()
 	}
 	if !within(score, 0, 1) {
-		return invalidRequest("done/score-min-out-of-range", "the least score is out of range", path(kDone, kScoreMin)).expecting(expected, score).err()
+		return invalidRequest("done/score-min-out-of-range", "the least score is out of range", path(kDone, kScoreMin)).
+			expecting(expected, score).err()
 	}
 	return nil
 }
 
-// checkEffects checks the effects that a request allows.
+// checkEffects validates the effects that a request allows.
 func checkEffects(effects edn.Value) *Error {
 	if effects.Kind() != edn.KindMap {
-		return invalidRequest("effects/not-map", "the effects are no map", path(kEffects)).expecting(kMap, effects).err()
+		return invalidRequest("effects/not-map", "the effects are not a map", path(kEffects)).expecting(kMap, effects).err()
 	}
 	if err := checkScopes(effects.Key("scope")); err != nil {
 		return err
@@ -74,32 +80,36 @@ func checkEffects(effects edn.Value) *Error {
 		return nil
 	}
 	if !isColl(allowed) {
-		return invalidRequest("effects/allowed-not-keyword-coll", "the allowed effects are no set", path(kEffects, kAllowed)).expecting(setOfKeywords, allowed).err()
+		return invalidRequest("effects/allowed-not-keyword-coll", "the allowed effects are not a set",
+			path(kEffects, kAllowed)).expecting(setOfKeywords, allowed).err()
 	}
 	if member, ok := onlyKeywords(allowed); !ok {
-		return invalidRequest("effects/allowed-not-keywords", "an allowed effect is no keyword", path(kEffects, kAllowed)).expecting(kKeyword, member).err()
+		return invalidRequest("effects/allowed-not-keywords", "an allowed effect is not a keyword",
+			path(kEffects, kAllowed)).expecting(kKeyword, member).err()
 	}
 	for effect := range allowed.Elems() {
 		if name, _ := effect.AsKeyword(); !slices.Contains(effectNames, name) {
-			return invalidRequest("effects/unknown", "there is no effect :"+name, path(kEffects, kAllowed)).named(effect, effectNames).err()
+			return invalidRequest("effects/unknown", "there is no effect :"+name, path(kEffects, kAllowed)).
+				named(effect, effectNames).err()
 		}
 	}
 	return nil
 }
 
-// checkScopes checks how a request narrows its effects.
+// checkScopes validates the scopes that narrow the effects of a request.
 func checkScopes(scopes edn.Value) *Error {
 	if scopes.IsNil() {
 		return nil
 	}
 	at := path(kEffects, edn.K("scope"))
 	if scopes.Kind() != edn.KindMap {
-		return invalidRequest("shape/wrong-type", "the scopes are no map", at).expecting(kMap, scopes).err()
+		return invalidRequest("shape/wrong-type", "the scopes are not a map", at).expecting(kMap, scopes).err()
 	}
 	for effect, v := range scopes.Entries() {
 		name, _ := effect.AsKeyword()
 		if ScopeFields(name) == nil {
-			return invalidRequest("effects/unknown", "there is no scope of "+effect.String(), at).named(effect, ScopedEffects()).err()
+			return invalidRequest("effects/unknown", "there is no scope of "+effect.String(), at).
+				named(effect, ScopedEffects()).err()
 		}
 		if _, problems := ParseScope(name, v); len(problems) > 0 {
 			p := problems[0]
@@ -127,7 +137,7 @@ const (
 
 var strategies = []string{"cascade", "hedge", "race", "tournament"}
 
-// dispatchField is one key that :dispatch may have, with what it wants.
+// dispatchField is one key of :dispatch with its expected value.
 type dispatchField struct {
 	name  string
 	wants edn.Value
@@ -192,15 +202,17 @@ var dispatchFields = []dispatchField{
 	{"switch-on/replace", setOfKeywords, switchSetMembers},
 }
 
-// dispatchGroups are the maps under :dispatch, each with the whole numbers that
-// it may have.
+// dispatchGroups are the maps under :dispatch with their whole-number fields.
 var dispatchGroups = map[string][]dispatchField{
 	"retry": {
 		{"fallback-max", between(kInt, 0, maxFallbacks), whole(0, maxFallbacks)},
 		{"same-cap-max", between(kInt, 0, maxSameCap), whole(0, maxSameCap)},
 	},
-	"repair":     {{"max", between(kInt, 0, maxRepairs), whole(0, maxRepairs)}},
-	"hedge":      {{"after-ms", between(kInt, 0, maxMillis), whole(0, maxMillis)}, {"max", between(kInt, 1, maxHedges), whole(1, maxHedges)}},
+	"repair": {{"max", between(kInt, 0, maxRepairs), whole(0, maxRepairs)}},
+	"hedge": {
+		{"after-ms", between(kInt, 0, maxMillis), whole(0, maxMillis)},
+		{"max", between(kInt, 1, maxHedges), whole(1, maxHedges)},
+	},
 	"race":       {{"width", between(kInt, 2, maxWidth), whole(2, maxWidth)}},
 	"tournament": {{"width", between(kInt, 2, maxWidth), whole(2, maxWidth)}},
 	"timeout":    {{"extend-ms", between(kInt, 0, maxMillis), whole(0, maxMillis)}},
@@ -218,14 +230,16 @@ var dispatchKeys = func() []string {
 	return names
 }()
 
-// checkDispatch checks the dispatch of a request. Unknown keys, also those of
-// the inner maps, come before wrong values.
+// checkDispatch validates :dispatch. Unknown keys, also those of the inner
+// maps, are reported before wrong values.
 func checkDispatch(dispatch edn.Value) *Error {
 	if dispatch.Kind() != edn.KindMap {
-		return invalidRequest("dispatch/wrong-type", "the dispatch is no map", path(kTask, kDispatch)).expecting(kMap, dispatch).err()
+		return invalidRequest("dispatch/wrong-type", "the dispatch is not a map", path(kTask, kDispatch)).
+			expecting(kMap, dispatch).err()
 	}
 	if key, found := firstUnknown(dispatch, dispatchKeys); found {
-		return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+excerptOf(key), path(kTask, kDispatch)).named(key, dispatchKeys).err()
+		return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+excerptOf(key),
+			path(kTask, kDispatch)).named(key, dispatchKeys).err()
 	}
 	for key, val := range dispatch.Entries() {
 		name, _ := key.AsKeyword()
@@ -235,7 +249,8 @@ func checkDispatch(dispatch edn.Value) *Error {
 		}
 		fields := fieldNames(group)
 		if inner, found := firstUnknown(val, fields); found {
-			return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+excerptOf(inner), path(kTask, kDispatch, key)).named(inner, fields).err()
+			return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+excerptOf(inner),
+				path(kTask, kDispatch, key)).named(inner, fields).err()
 		}
 	}
 	for key, val := range dispatch.Entries() {
@@ -249,7 +264,8 @@ func checkDispatch(dispatch edn.Value) *Error {
 func checkDispatchValue(key, val edn.Value) *Error {
 	name, _ := key.AsKeyword()
 	wrong := func(expected, got edn.Value, keys ...edn.Value) *Error {
-		return invalidRequest("dispatch/wrong-type", "the dispatch has a value that does not fit", append(path(kTask, kDispatch), keys...)).
+		return invalidRequest("dispatch/wrong-type", "the dispatch has a value that does not fit",
+			append(path(kTask, kDispatch), keys...)).
 			expecting(expected, got).err()
 	}
 	if group, ok := dispatchGroups[name]; ok {

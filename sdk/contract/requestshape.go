@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// rank orders the reasons of the shape group: of several faults the one with
-// the lowest rank is reported, and of equal ones the first in canonical order.
+// rank orders the reasons of the shape group: the fault with the lowest rank is
+// reported, and of equal ones the first in canonical order.
 type rank uint8
 
 const (
@@ -21,12 +21,12 @@ const (
 	rankProto
 )
 
-// shape reads the fields of one request and keeps the fault that comes first.
+// shape reads the fields of one request and keeps the first fault.
 type shape struct {
 	r        *Request
 	fromHost bool
 	rank     rank
-	worst    *fault // not in here: what a fault names would keep the request on the heap
+	worst    *fault // a pointer, so that the request itself does not escape to the heap
 }
 
 func (s *shape) add(rank rank, make func() fault) {
@@ -36,8 +36,10 @@ func (s *shape) add(rank rank, make func() fault) {
 }
 
 var requestKeys = []string{
-	"budget", "cap/id", "constraints", "context", "deadline-ms", "debug/plan?", "debug/transcript?", "dispatch", "done", "effects",
-	"idempotency/key", "input", "model", "proto", "queue", "request/id", "response/type", "role", "routing", "session/id", "stream?",
+	"budget", "cap/id", "constraints", "context", "deadline-ms", "debug/plan?", "debug/transcript?", "dispatch", "done",
+	"effects",
+	"idempotency/key", "input", "model", "proto", "queue", "request/id", "response/type", "role", "routing", "session/id",
+	"stream?",
 	"system", "task", "trace",
 }
 
@@ -52,24 +54,34 @@ var (
 	}
 )
 
-// queueClasses are the queue classes that a caller may name.
+// queueClasses are the queue classes that a caller may request.
 var queueClasses = []string{"sync", "interactive", "batch"}
 
-// emptyMap stands for maps that the sender left out.
+// emptyMap is the value of omitted maps.
 var emptyMap = edn.MustMap()
 
-// noEffects is what a request that says nothing about effects allows.
+// noEffects is the value of omitted effects.
 var noEffects = edn.MustMap(kAllowed, edn.Keywords("none"))
 
-// readShape fills the fields of r from v and reports the first fault of the
+// readShape fills the fields of r from v and returns the first fault of the
 // shape group.
 func (r *Request) readShape(v edn.Value, fromHost bool) *Error {
 	if v.Kind() != edn.KindMap {
-		return invalidRequest("shape/not-map", "the request is no map", nil).expecting(kMap, v).err()
+		return invalidRequest("shape/not-map", "the request is not a map", nil).expecting(kMap, v).err()
 	}
 	*r = Request{
-		Raw: v, Trace: emptyMap, Dispatch: emptyMap, Input: emptyMap, Context: emptyMap, Constraints: emptyMap, Done: emptyMap,
-		Budget: emptyMap, Effects: noEffects, Routing: emptyMap, QueueClass: defaultQueue, ResponseType: "value",
+		Raw:          v,
+		Trace:        emptyMap,
+		Dispatch:     emptyMap,
+		Input:        emptyMap,
+		Context:      emptyMap,
+		Constraints:  emptyMap,
+		Done:         emptyMap,
+		Budget:       emptyMap,
+		Effects:      noEffects,
+		Routing:      emptyMap,
+		QueueClass:   defaultQueue,
+		ResponseType: "value",
 	}
 	var worst fault
 	s := shape{r: r, fromHost: fromHost, worst: &worst}
@@ -230,7 +242,7 @@ func (s *shape) routing(name string, key, val edn.Value) {
 func (s *shape) queue(name string, key, val edn.Value) {
 	switch name {
 	case "class":
-		if s.fromHost { // it knows its classes
+		if s.fromHost { // the host validates the classes itself
 			s.r.QueueClass = s.keyword(kQueue, key, val)
 		} else {
 			s.r.QueueClass = s.oneOf(kQueue, key, val, queueClasses...)
@@ -242,7 +254,7 @@ func (s *shape) queue(name string, key, val edn.Value) {
 	}
 }
 
-// reconcile settles fields that have two spellings.
+// reconcile resolves fields that have two spellings.
 func (s *shape) reconcile(topCap, streams edn.Value, typed bool) {
 	none := edn.Value{}
 	if !topCap.IsNil() {
@@ -264,7 +276,7 @@ func (s *shape) reconcile(topCap, streams edn.Value, typed bool) {
 	}
 }
 
-// require reports the keys that the map m, found under parent, lacks.
+// require reports the keys that are missing in the map m found under parent.
 func (s *shape) require(m, parent edn.Value, keys ...edn.Value) {
 	if m.Kind() != edn.KindMap {
 		return
@@ -279,7 +291,7 @@ func (s *shape) require(m, parent edn.Value, keys ...edn.Value) {
 	}
 }
 
-// meant asks about the key of a map that is most like a missing one.
+// meant suggests the key of the map nearest to a missing one.
 func meant(m, missing edn.Value) string {
 	name, _ := missing.AsKeyword()
 	var others []string
@@ -299,7 +311,8 @@ func (s *shape) unknown(parent, key edn.Value, known []string) {
 		return
 	}
 	s.add(rankUnknown, func() fault {
-		return invalidRequest("shape/unknown-key", "the request has an unknown key "+excerptOf(key), at(parent, edn.Value{})).named(key, known)
+		return invalidRequest("shape/unknown-key", "the request has an unknown key "+excerptOf(key),
+			at(parent, edn.Value{})).named(key, known)
 	})
 }
 
@@ -316,13 +329,15 @@ func (s *shape) hostOnly(parent, key edn.Value) {
 
 func (s *shape) wrongType(parent, key, got, expected edn.Value) {
 	s.add(rankType, func() fault {
-		return invalidRequest("shape/wrong-type", "the request has a value of the wrong type", at(parent, key)).expecting(expected, got)
+		return invalidRequest("shape/wrong-type", "the request has a value of the wrong type", at(parent, key)).
+			expecting(expected, got)
 	})
 }
 
 func (s *shape) outOfRange(parent, key, got, expected edn.Value) {
 	s.add(rankRange, func() fault {
-		return invalidRequest("shape/out-of-range", "the request has a value out of range", at(parent, key)).expecting(expected, got)
+		return invalidRequest("shape/out-of-range", "the request has a value out of range", at(parent, key)).
+			expecting(expected, got)
 	})
 }
 
@@ -334,7 +349,7 @@ func (s *shape) conflict(key, got edn.Value, message string) {
 	})
 }
 
-// at is the path of key under parent; either may be absent.
+// at returns the path of key under parent; either may be absent.
 func at(parent, key edn.Value) []edn.Value {
 	switch {
 	case parent.IsNil() && key.IsNil():
@@ -347,7 +362,7 @@ func at(parent, key edn.Value) []edn.Value {
 	return path(parent, key)
 }
 
-// mapping returns val if it is a map, else the empty map and a fault.
+// mapping returns val if it is a map, otherwise the empty map and a fault.
 func (s *shape) mapping(parent, key, val edn.Value) edn.Value {
 	if val.Kind() != edn.KindMap {
 		s.wrongType(parent, key, val, kMap)
@@ -356,7 +371,7 @@ func (s *shape) mapping(parent, key, val edn.Value) edn.Value {
 	return val
 }
 
-// submap hands every entry of the map val to read.
+// submap calls read for each entry of the map val.
 func (s *shape) submap(key, val edn.Value, read func(name string, key, val edn.Value)) edn.Value {
 	m := s.mapping(edn.Value{}, key, val)
 	for k, v := range m.Entries() {
@@ -366,8 +381,8 @@ func (s *shape) submap(key, val edn.Value, read func(name string, key, val edn.V
 	return m
 }
 
-// closed reports the keys of the map val that are not among the known ones. A
-// value that is no map is left to a later group.
+// closed reports unknown keys of the map val. A value that is not a map is left
+// to a later group.
 func (s *shape) closed(key, val edn.Value, known []string) {
 	if val.Kind() != edn.KindMap || s.fromHost {
 		return
@@ -444,7 +459,7 @@ func (s *shape) sized(parent, key, val edn.Value) string {
 // maxID is the longest identifier of a request.
 const maxID = 128
 
-// id reads a string of 1 to 128 of the characters that allowed accepts.
+// id reads a string of 1 to 128 characters that allowed accepts.
 func (s *shape) id(parent, key, val edn.Value, allowed charset) string {
 	t := s.text(parent, key, val)
 	if val.Kind() == edn.KindString && (t == "" || len(t) > maxID || strings.ContainsFunc(t, allowed.refuses)) {
@@ -472,8 +487,8 @@ var visibleASCII = charset{
 	pattern: `^[\x21-\x7e]{1,128}$`,
 }
 
-// oneOf reads a keyword that is one of a few. Any other value is told which ones
-// there are, and the nearest of them.
+// oneOf reads a keyword out of a fixed set. The fault of any other value lists
+// the set and the nearest word.
 func (s *shape) oneOf(parent, key, val edn.Value, words ...string) string {
 	name, isKeyword := val.AsKeyword()
 	if isKeyword && slices.Contains(words, name) {

@@ -8,18 +8,18 @@ import (
 
 var requiresKeys = []string{"cap/kind", "cap/tags", "effects/allowed", "in-schema", "out-schema", "result/type"}
 
-// resultTypes are the types that an answer may have.
+// resultTypes are the types of an answer.
 var resultTypes = []string{"plan", "stream", "value"}
 
-// ParseRequires reads the hard demands of a request or of a plan's node. Of env
-// it needs what knows the schemas. Nil demands nothing. The error is of type
-// invalid-request.
+// ParseRequires reads the hard requirements of a request or of a node of a
+// plan. It uses only the schemas of env. Nil requires nothing. The error is of
+// type invalid-request.
 func ParseRequires(v edn.Value, env RequestEnv) (Requires, *Error) {
 	return parseRequires(v, &env, edn.Value{})
 }
 
-// parseRequires reads the demands that stand under :requires of parent, or by
-// themselves if parent is nil.
+// parseRequires reads the requirements under :requires of parent, or v itself
+// if parent is nil.
 func parseRequires(v edn.Value, env *RequestEnv, parent edn.Value) (Requires, *Error) {
 	if v.IsNil() {
 		return Requires{}, nil
@@ -29,19 +29,22 @@ func parseRequires(v edn.Value, env *RequestEnv, parent edn.Value) (Requires, *E
 
 func readRequires(v edn.Value, env *RequestEnv, under func(keys ...edn.Value) []edn.Value) (r Requires, err *Error) {
 	if v.Kind() != edn.KindMap {
-		return r, invalidRequest("requires/not-map", "the demands are no map", under()).expecting(kMap, v).err()
+		return r, invalidRequest("requires/not-map", "the demands are not a map", under()).expecting(kMap, v).err()
 	}
 	if key, found := firstUnknown(v, requiresKeys); found && !env.FromHost {
-		return r, invalidRequest("requires/unknown-keys", "the demands have an unknown key "+excerptOf(key), under()).named(key, requiresKeys).err()
+		return r, invalidRequest("requires/unknown-keys", "the demands have an unknown key "+excerptOf(key), under()).
+			named(key, requiresKeys).err()
 	}
 	var bad bool
 	if r.InSchema, bad = optionalKeyword(v, kInSchema); bad {
 		got, _ := v.Get(kInSchema)
-		return r, invalidRequest("requires/in-schema-not-keyword", "the demanded schema is no keyword", under(kInSchema)).expecting(kKeyword, got).err()
+		return r, invalidRequest("requires/in-schema-not-keyword", "the demanded schema is not a keyword", under(kInSchema)).
+			expecting(kKeyword, got).err()
 	}
 	if r.OutSchema, bad = optionalKeyword(v, kOutSchema); bad {
 		got, _ := v.Get(kOutSchema)
-		return r, invalidRequest("requires/out-schema-not-keyword", "the demanded schema is no keyword", under(kOutSchema)).expecting(kKeyword, got).err()
+		return r, invalidRequest("requires/out-schema-not-keyword", "the demanded schema is not a keyword",
+			under(kOutSchema)).expecting(kKeyword, got).err()
 	}
 	if r.InSchema != "" && !env.Schemas.known(r.InSchema) {
 		return r, unknownSchema(r.InSchema, env, under(kInSchema))
@@ -57,18 +60,21 @@ func readRequires(v edn.Value, env *RequestEnv, under func(keys ...edn.Value) []
 	}
 	if r.CapKind, bad = optionalKeyword(v, kCapKind); bad {
 		got, _ := v.Get(kCapKind)
-		return r, invalidRequest("requires/cap-kind-not-keyword", "the demanded kind is no keyword", under(kCapKind)).expecting(kKeyword, got).err()
+		return r, invalidRequest("requires/cap-kind-not-keyword", "the demanded kind is not a keyword", under(kCapKind)).
+			expecting(kKeyword, got).err()
 	}
 	var ok bool
 	if tags, found := v.Get(kCapTags); found {
 		if r.CapTags, ok = KeywordSet(tags); !ok {
-			return r, invalidRequest("requires/cap-tags-not-keywords", "the demanded tags are no set of keywords", under(kCapTags)).
+			return r, invalidRequest("requires/cap-tags-not-keywords", "the demanded tags are not a set of keywords",
+				under(kCapTags)).
 				expecting(setOfKeywords, tags).err()
 		}
 	}
 	if effects, found := v.Get(kEffectsAllowed); found {
 		if r.Effects, ok = KeywordSet(effects); !ok {
-			return r, invalidRequest("requires/effects-not-keywords", "the demanded effects are no set of keywords", under(kEffectsAllowed)).
+			return r, invalidRequest("requires/effects-not-keywords", "the demanded effects are not a set of keywords",
+				under(kEffectsAllowed)).
 				expecting(setOfKeywords, effects).err()
 		}
 		r.HasEffects = true
@@ -76,7 +82,7 @@ func readRequires(v edn.Value, env *RequestEnv, under func(keys ...edn.Value) []
 	return r, nil
 }
 
-// Value returns the demands as data. A demand that is not made is left out.
+// Value returns the requirements as a map; empty ones are left out.
 func (r Requires) Value() edn.Value {
 	var f fields
 	f.keyword(kCapKind, r.CapKind)
@@ -95,11 +101,12 @@ func (r Requires) Value() edn.Value {
 var setOfKeywords = edn.Vector(edn.K("set"), kKeyword)
 
 func unknownSchema(name string, env *RequestEnv, at []edn.Value) *Error {
-	return invalidRequest("requires/schema-unknown", "there is no schema :"+name, at).named(edn.K(name), env.Schemas.list()).err()
+	return invalidRequest("requires/schema-unknown", "there is no schema :"+name, at).
+		named(edn.K(name), env.Schemas.list()).err()
 }
 
-// optionalKeyword reads an optional keyword and reports whether there is
-// something else in its place.
+// optionalKeyword reads an optional keyword; bad means that the key has a value
+// of another kind.
 func optionalKeyword(m, key edn.Value) (name string, bad bool) {
 	v, found := m.Get(key)
 	if !found {
@@ -109,8 +116,7 @@ func optionalKeyword(m, key edn.Value) (name string, bad bool) {
 	return name, !ok
 }
 
-// firstUnknown returns the first key of m, in canonical order, that is not
-// among the known ones.
+// firstUnknown returns the first unknown key of m in canonical order.
 func firstUnknown(m edn.Value, known []string) (edn.Value, bool) {
 	for key := range m.Entries() {
 		if name, ok := key.AsKeyword(); !ok || !slices.Contains(known, name) {
@@ -120,8 +126,8 @@ func firstUnknown(m edn.Value, known []string) (edn.Value, bool) {
 	return edn.Value{}, false
 }
 
-// isColl reports whether v is a set, a vector or a list: what may stand where a
-// collection of names is wanted.
+// isColl reports whether v is a set, a vector or a list: the kinds accepted for
+// a collection of names.
 func isColl(v edn.Value) bool {
 	switch v.Kind() {
 	case edn.KindSet, edn.KindVector, edn.KindList:
@@ -131,7 +137,8 @@ func isColl(v edn.Value) bool {
 }
 
 // KeywordSet returns the keywords of a set, vector or list, sorted and without
-// duplicates. It is false if v is something else or has another member.
+// duplicates. It returns false if v is something else or has a member that is
+// not a keyword.
 func KeywordSet(v edn.Value) ([]string, bool) {
 	if !isColl(v) {
 		return nil, false
@@ -152,7 +159,7 @@ func KeywordSet(v edn.Value) ([]string, bool) {
 }
 
 // onlyKeywords reports whether every member of the collection is a keyword, and
-// returns the first that is not.
+// returns the first other member.
 func onlyKeywords(v edn.Value) (edn.Value, bool) {
 	for member := range v.Elems() {
 		if member.Kind() != edn.KindKeyword {

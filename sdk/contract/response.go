@@ -7,39 +7,40 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// ResultRules say what an answer must be. The zero value asks only for a well
-// formed one.
+// ResultRules are the conditions on an answer. The zero value accepts every
+// well-formed answer.
 type ResultRules struct {
 	// CanProduce are the types that the capability declares; empty allows all.
 	CanProduce []string
-	// ResultType is the type that the request demands, or "".
+	// ResultType is the type that the request requires, or "".
 	ResultType string
-	// OutSchema is what the output of a value must fit; nil for anything.
+	// OutSchema is the schema for the output of a value; nil accepts any
+	// output.
 	OutSchema *schema.Schema
 	// OutName is the name of OutSchema for messages.
 	OutName string
-	// Kind is the kind of the capability. It decides whose fault an answer is
-	// that does not fit its schema.
+	// Kind is the kind of the capability. It determines the source of the error
+	// for an output that does not fit its schema.
 	Kind string
-	// Dropped is told about every key that is left out of the answer, because
-	// the host sets it itself or does not know it. It may be nil.
+	// Dropped, if not nil, is called with the path of every key that is removed
+	// from the answer because only the host sets it or because it is unknown.
 	Dropped func(path []edn.Value)
 }
 
-// CheckResponse checks what a plugin answered and returns it in normal form:
-// one of :result and :error, the older spellings rewritten, a stream folded
-// into a value, and nothing that only the host may say.
+// CheckResponse validates the answer of a plugin and returns its normal form:
+// one of :result and :error, older spellings rewritten, a stream folded into a
+// value, and without keys that only the host sets.
 //
 // An answer that breaks the envelope is runtime/invalid-result with a reason,
-// an output that does not fit is schema/invalid. An answer that is a
-// well-formed error is returned together with that error, as
-// [ErrorFromValue] reads it from a plugin.
+// an output that does not fit is schema/invalid. If the answer is a well-formed
+// error, CheckResponse returns it together with that error, as [ErrorFromValue]
+// reads it from a plugin.
 func CheckResponse(v edn.Value, want ResultRules) (edn.Value, *Error) {
 	if hasReservedTag(v) {
 		return edn.Value{}, reservedFault(v, nil)
 	}
 	if v.Kind() != edn.KindMap {
-		return edn.Value{}, invalidResult(reasonNotMap, "the answer is no map", nil).expecting(kMap, v).err()
+		return edn.Value{}, invalidResult(reasonNotMap, "the answer is not a map", nil).expecting(kMap, v).err()
 	}
 	result, _ := v.Get(kResult)
 	failure, _ := v.Get(kError)
@@ -62,7 +63,7 @@ func CheckResponse(v edn.Value, want ResultRules) (edn.Value, *Error) {
 	return checkResult(v, result, want)
 }
 
-// isErrorResult recognises an error in the place of a result.
+// isErrorResult reports whether the result is an error.
 func isErrorResult(result edn.Value) bool {
 	if result.Kind() != edn.KindMap {
 		return false
@@ -74,11 +75,13 @@ func isErrorResult(result edn.Value) bool {
 
 func checkFailure(v, failure edn.Value, want ResultRules) (edn.Value, *Error) {
 	if failure.Kind() != edn.KindMap {
-		return edn.Value{}, invalidResult(reasonShape, "the error of the answer is no map", path(kError)).expecting(kMap, failure).err()
+		return edn.Value{}, invalidResult(reasonShape, "the error of the answer is not a map", path(kError)).
+			expecting(kMap, failure).err()
 	}
 	typ, _ := failure.Get(kType)
 	if typ.Kind() != edn.KindKeyword {
-		return edn.Value{}, invalidResult(reasonErrorType, "the type of the error is no keyword", path(kError, kType)).expecting(kKeyword, typ).err()
+		return edn.Value{}, invalidResult(reasonErrorType, "the type of the error is not a keyword", path(kError, kType)).
+			expecting(kKeyword, typ).err()
 	}
 	if where, _ := failure.Get(kWhere); where.Kind() == edn.KindKeyword {
 		failure = failure.Assoc(kWhere, whereFrom(where))
@@ -89,16 +92,19 @@ func checkFailure(v, failure edn.Value, want ResultRules) (edn.Value, *Error) {
 
 func checkResult(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 	if result.Kind() != edn.KindMap {
-		return edn.Value{}, invalidResult(reasonShape, "the result of the answer is no map", path(kResult)).expecting(kMap, result).err()
+		return edn.Value{}, invalidResult(reasonShape, "the result of the answer is not a map", path(kResult)).
+			expecting(kMap, result).err()
 	}
 	typ, _ := result.Get(kType)
 	name, _ := typ.AsKeyword()
 	if !allowed(name, want.CanProduce) {
-		return edn.Value{}, invalidResult(reasonTypeNotAllowed, "the result is of no type that is allowed here", path(kResult, kType)).
+		return edn.Value{}, invalidResult(reasonTypeNotAllowed, "the result is of no type that is allowed here",
+			path(kResult, kType)).
 			expecting(producible(want.CanProduce), typ).err()
 	}
 	if want.ResultType != "" && want.ResultType != name && (!flows(want.ResultType) || !flows(name)) {
-		return edn.Value{}, invalidResult(reasonTypeMismatch, "the result is not of the type that the request demands", path(kResult, kType)).
+		return edn.Value{}, invalidResult(reasonTypeMismatch, "the result is not of the type that the request demands",
+			path(kResult, kType)).
 			expecting(edn.K(want.ResultType), typ).err()
 	}
 	switch name {
@@ -114,8 +120,8 @@ func checkResult(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 	return checkValue(v, result, want)
 }
 
-// flows reports whether answers of the type may reach the caller either whole
-// or piece by piece: over the wire a stream ends in a value.
+// flows reports whether answers of the type can be sent whole or in parts: a
+// stream ends in a value.
 func flows(resultType string) bool { return resultType == "value" || resultType == "stream" }
 
 func allowed(name string, canProduce []string) bool {
@@ -145,7 +151,8 @@ func checkPlan(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 		return edn.Value{}, invalidResult(reasonPayload, "a result of type :plan needs a :plan", path(kResult, kPlan)).err()
 	}
 	if bindings, _ := result.Get(kBindings); !bindings.IsNil() && bindings.Kind() != edn.KindMap {
-		return edn.Value{}, invalidResult(reasonBindings, "the bindings are no map", path(kResult, kBindings)).expecting(kMap, bindings).err()
+		return edn.Value{}, invalidResult(reasonBindings, "the bindings are not a map", path(kResult, kBindings)).
+			expecting(kMap, bindings).err()
 	}
 	return normal(v, kResult, want), nil
 }
@@ -168,20 +175,22 @@ func misfit(want ResultRules, findings []schema.Finding) *Error {
 	if want.OutName != "" {
 		name = ":" + strings.TrimPrefix(want.OutName, ":")
 	}
-	f := fault{typ: "schema/invalid", reason: "output/schema-invalid", message: "the output does not fit " + name + ": " + findings[0].String(), path: path(kResult, kOut)}
+	f := fault{typ: "schema/invalid", reason: "output/schema-invalid",
+		message: "the output does not fit " + name + ": " + findings[0].String(), path: path(kResult, kOut)}
 	f.findings = schema.Findings(findings)
 	return f.err().WithSource(GateSource(want.Kind))
 }
 
-// foldStream turns the events of a simple plugin into a value: the texts of
-// the deltas in order. The event :done ends them.
+// foldStream converts the events of a simple plugin to a value: the
+// concatenated texts of the deltas up to the event :done.
 func foldStream(result edn.Value) (edn.Value, *Error) {
 	events, _ := result.Get(kStreamKey)
 	if events.IsNil() {
-		return edn.Value{}, invalidResult(reasonPayload, "a result of type :stream needs a :stream", path(kResult, kStreamKey)).err()
+		return edn.Value{}, invalidResult(reasonPayload, "a result of type :stream needs a :stream",
+			path(kResult, kStreamKey)).err()
 	}
 	if events.Kind() != edn.KindVector && events.Kind() != edn.KindList {
-		return edn.Value{}, badEvent(edn.Vector(kResult, kStreamKey), "the stream is no sequence of events")
+		return edn.Value{}, badEvent(edn.Vector(kResult, kStreamKey), "the stream is not a sequence of events")
 	}
 	var whole strings.Builder
 	done := false
@@ -203,7 +212,8 @@ func foldStream(result edn.Value) (edn.Value, *Error) {
 		i++
 	}
 	if !done {
-		return edn.Value{}, Errorf("stream/truncated", "the stream ends after %d events without :done", i).WithSource(SourcePlugin)
+		return edn.Value{}, Errorf("stream/truncated", "the stream ends after %d events without :done", i).
+			WithSource(SourcePlugin)
 	}
 	var b edn.MapBuilder
 	b.Set(kType, kValue)
@@ -218,9 +228,9 @@ func badEvent(at edn.Value, message string) *Error {
 	return Errorf("stream/malformed", "%s at %s", message, at).WithSource(SourcePlugin).WithDetail("path", at)
 }
 
-// hasReservedTag reports whether v has a tag of the namespace ferment, which no
-// plugin may send: references to stored values are gone by the time an answer
-// is checked.
+// hasReservedTag reports whether v contains a tag of the namespace ferment.
+// Plugins must not send one; references to blobs are resolved before an answer
+// is validated.
 func hasReservedTag(v edn.Value) bool {
 	switch v.Kind() {
 	case edn.KindTagged:
@@ -228,7 +238,7 @@ func hasReservedTag(v edn.Value) bool {
 		return strings.HasPrefix(tag, "ferment/") || hasReservedTag(inner)
 	case edn.KindMap:
 		if v.Depth() == 1 {
-			return false // only scalars inside
+			return false // contains only scalars
 		}
 		for key, val := range v.Entries() {
 			if val.Depth() > 0 && hasReservedTag(val) || key.Depth() > 0 && hasReservedTag(key) {
@@ -248,7 +258,7 @@ func hasReservedTag(v edn.Value) bool {
 	return false
 }
 
-// findReservedTag returns the first such tag and where it is.
+// findReservedTag returns the first reserved tag and its path.
 func findReservedTag(v edn.Value, at []edn.Value) (string, []edn.Value) {
 	if tag, inner, ok := v.AsTagged(); ok {
 		if strings.HasPrefix(tag, "ferment/") {
@@ -258,7 +268,7 @@ func findReservedTag(v edn.Value, at []edn.Value) (string, []edn.Value) {
 	}
 	for key, val := range v.All() {
 		if hasReservedTag(key) {
-			// A path with the key in it would repeat what must not be shown.
+			// A path with the key would repeat hidden content.
 			tag, _ := findReservedTag(key, nil)
 			return tag, at
 		}
@@ -269,7 +279,7 @@ func findReservedTag(v edn.Value, at []edn.Value) (string, []edn.Value) {
 	return "", at
 }
 
-// reservedFault reports a reserved tag without repeating what it holds.
+// reservedFault reports a reserved tag without its content.
 func reservedFault(v edn.Value, at []edn.Value) *Error {
 	tag, found := findReservedTag(v, at)
 	return invalidResult(reasonShape, "the answer has the reserved tag #"+tag, found).err()
@@ -280,8 +290,8 @@ func ValueResult(out edn.Value) edn.Value {
 	return edn.MustMap(kProto, edn.Int(Proto), kResult, edn.MustMap(kType, kValue, kOut, out))
 }
 
-// PlanResult returns an answer with a plan and, unless they are nil, the
-// bindings of its slots.
+// PlanResult returns an answer with a plan and, unless nil, the bindings of its
+// slots.
 func PlanResult(plan, bindings edn.Value) edn.Value {
 	result := edn.MustMap(kType, kPlan, kPlan, plan)
 	if !bindings.IsNil() {
@@ -290,12 +300,12 @@ func PlanResult(plan, bindings edn.Value) edn.Value {
 	return edn.MustMap(kProto, edn.Int(Proto), kResult, result)
 }
 
-// ErrorResult returns an answer that is the error.
+// ErrorResult returns an answer with the error.
 func ErrorResult(e *Error) edn.Value { return edn.MustMap(kProto, edn.Int(Proto), kError, e.Value()) }
 
-// EmitOut returns the output that stands for an emitted value: the map under
-// :out of a map that has one, any other map itself, a string as :text, nothing
-// as the empty map and the rest as :value.
+// EmitOut returns the output for an emitted value: the map under :out of a map
+// that has one, any other map unchanged, a string as :text, nil as the empty
+// map, and any other value as :value.
 func EmitOut(v edn.Value) edn.Value {
 	switch v.Kind() {
 	case edn.KindNil:

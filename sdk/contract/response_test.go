@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// ENV-013, VAL-013: every reason for which an answer breaks the envelope, and
-// contracts.md section 7: what plugins get wrong.
+// ENV-013, VAL-013: every reason to reject an answer; contracts.md section 7:
+// common mistakes of plugins.
 func TestResponseReasons(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, reason, path string
@@ -53,8 +53,7 @@ func TestResponseReasons(t *testing.T) {
 	}
 }
 
-// VAL-013: the reserved tags are found wherever they are; they cannot be
-// written by the reader of untrusted text in another way.
+// VAL-013: reserved tags are found at any position.
 func TestResponseReservedTags(t *testing.T) {
 	secret := edn.MustTagged("ferment/secret", edn.Text("hunter2"))
 	for name, v := range map[string]edn.Value{
@@ -83,7 +82,7 @@ func TestResponseReservedTags(t *testing.T) {
 	assert.Nil(t, err, "tags of others are data")
 }
 
-// ENV-004, ENV-013: what is accepted, and its normal form.
+// ENV-004, ENV-013: accepted answers and their normal form.
 func TestResponseNormalForm(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, out string
@@ -133,7 +132,7 @@ func TestResponseNormalForm(t *testing.T) {
 	}
 }
 
-// ENV-014: a stream that does not end well is no value.
+// ENV-014: a stream without a proper end is rejected.
 func TestResponseStreams(t *testing.T) {
 	for in, want := range map[string]string{
 		`[]`:                                  "stream/truncated",
@@ -152,7 +151,7 @@ func TestResponseStreams(t *testing.T) {
 	}
 }
 
-// ENV-013: errors of a plugin come back as errors, in both spellings.
+// ENV-013: errors of a plugin are returned as errors, in both spellings.
 func TestResponseErrors(t *testing.T) {
 	for _, in := range []string{
 		`{:error {:type :schema/invalid :retryable? true :where :model-output :details {:path [:result :out]}}}`,
@@ -191,7 +190,7 @@ func TestResponseOutSchema(t *testing.T) {
 	assert.Nil(t, err, "plans are not held against it")
 }
 
-// ENV-006: what stands for an emitted value.
+// ENV-006: the output of an emitted value.
 func TestEmitOut(t *testing.T) {
 	for in, want := range map[string]string{
 		`{:out {:a 1} :b 2}`: `{:a 1}`,
@@ -207,7 +206,7 @@ func TestEmitOut(t *testing.T) {
 	}
 }
 
-// ENV-004: answers that are made here pass the check.
+// ENV-004: answers built by this package are valid.
 func TestMakingAnswers(t *testing.T) {
 	v, err := CheckResponse(ValueResult(edn.MustRead(`{:text "x"}`)), ResultRules{})
 	require.Nil(t, err)

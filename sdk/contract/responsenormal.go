@@ -6,10 +6,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// normal returns the answer without what a plugin has no say in: keys of the
-// host, keys that this version does not know, and figures of the wrong kind.
-// part is :result or :error, whichever the answer has. An answer that is clean
-// already is returned as it is.
+// normal returns the answer without keys that only the host sets, unknown keys,
+// and measurements of the wrong kind. part is :result or :error, whichever the
+// answer has. A clean answer is returned unchanged.
 func normal(v, part edn.Value, want ResultRules) edn.Value {
 	var drop []edn.Value
 	for key, val := range v.Entries() {
@@ -80,7 +79,7 @@ func normalResult(result edn.Value, want ResultRules) (edn.Value, bool) {
 	return result.Dissoc(drop...), true
 }
 
-// normalUsage drops the figures that no ledger could add up.
+// normalUsage drops measurements that a ledger could not sum.
 func normalUsage(usage edn.Value, want ResultRules) (edn.Value, bool) {
 	if usage.Kind() != edn.KindMap {
 		return edn.Value{}, true
@@ -101,8 +100,8 @@ func normalUsage(usage edn.Value, want ResultRules) (edn.Value, bool) {
 	return usage.Dissoc(drop...), true
 }
 
-// Figures beyond these bounds are no measurements: the sums of what thousands of
-// calls used must stay exact.
+// Measurements beyond these bounds are rejected, so that sums over thousands of
+// calls stay exact.
 const (
 	maxCount      = 1 << 50
 	maxCostUSD    = 1_000_000_000_000

@@ -6,9 +6,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Scope bounds one effect of a call: where it may read or write, what it may
-// run, whom it may talk to. A field that nobody wrote inherits; an empty list
-// permits nothing. Which fields an effect has is said by [ScopeFields].
+// Scope limits one effect of a call: paths to read or write, programs to run,
+// hosts to contact. An unset field inherits; an empty list permits nothing.
+// [ScopeFields] lists the fields of an effect.
 //
 // A Scope is immutable; the members of its lists are sorted, clean and without
 // duplicates.
@@ -24,7 +24,7 @@ type Scope struct {
 	Append   Flag
 
 	// Processes. Commands and working directories are absolute; Arguments
-	// restrict what a command may be given.
+	// restrict the arguments of a command.
 	AllowCommands List[string]
 	AllowCWD      List[string]
 	Arguments     List[ArgumentRule]
@@ -43,20 +43,20 @@ type Scope struct {
 	AllowPrivate      Flag
 	IdempotencyHeader Word
 
-	// Timeout is that of a call that names none, in ms.
+	// Timeout is the default timeout of a call, in ms.
 	Timeout Bound
 }
 
-// Flag is a boolean that may be unwritten.
+// Flag is an optional boolean.
 type Flag struct{ V, Set bool }
 
-// Bound is an upper bound that may be unwritten.
+// Bound is an optional upper bound.
 type Bound struct {
 	N   int64
 	Set bool
 }
 
-// Or returns the bound, or d if nobody wrote one.
+// Or returns the bound, or d if it is unset.
 func (l Bound) Or(d int64) int64 {
 	if l.Set {
 		return l.N
@@ -64,7 +64,7 @@ func (l Bound) Or(d int64) int64 {
 	return d
 }
 
-// Duration is a bound in milliseconds as a duration.
+// Duration returns a bound in milliseconds as a duration, or d if it is unset.
 func (l Bound) Duration(d time.Duration) time.Duration {
 	if l.Set {
 		return time.Duration(l.N) * time.Millisecond
@@ -72,14 +72,13 @@ func (l Bound) Duration(d time.Duration) time.Duration {
 	return d
 }
 
-// Word is a text that may be unwritten; the empty one stands for none.
+// Word is an optional text; the empty text means none.
 type Word struct {
 	V   string
 	Set bool
 }
 
-// List is a set of members that may be unwritten. The empty list permits
-// nothing.
+// List is an optional set. The empty list permits nothing.
 type List[T any] struct {
 	V   []T
 	Set bool
@@ -92,12 +91,14 @@ type ArgumentRule struct {
 	Patterns [][]string // RE2, each matched against a whole argument
 }
 
-// ScopeKind is the shape of a field, and with it how two values meet.
+// ScopeKind is the shape of a field. It determines how two values of the field
+// are intersected.
 type ScopeKind uint8
 
-// The kinds of field. Directories and prefixes meet in the deeper one, hosts in
-// the narrower one, other lists in what both have; limits in the lower one;
-// flags in both being true; argument rules in both holding.
+// The kinds of fields and the intersection of two values: the deeper of two
+// directories or prefixes, the narrower host, the common members of other
+// lists, the lower limit, true if both flags are true, and all argument rules
+// of both.
 const (
 	ScopeFlag ScopeKind = iota
 	ScopeCount
@@ -113,9 +114,9 @@ const (
 	ScopeWord
 )
 
-// ScopeField is one field of the scopes of some effects.
+// ScopeField describes one field of the scopes of some effects.
 type ScopeField struct {
-	Key     string // in data, without colon
+	Key     string // key in data, without colon
 	Kind    ScopeKind
 	Effects []string
 
@@ -125,10 +126,10 @@ type ScopeField struct {
 	ports  func(*Scope) *List[int]
 	rules  func(*Scope) *List[ArgumentRule]
 	word   func(*Scope) *Word
-	change func(string) string // of a name, before it is kept
+	change func(string) string // normalizes a name before it is stored
 }
 
-// FlagOf returns the field of s if it is a flag, else nil; likewise the others.
+// FlagOf returns the field of s if it is a flag, otherwise nil.
 func (f *ScopeField) FlagOf(s *Scope) *Flag {
 	if f.flag == nil {
 		return nil
@@ -168,11 +169,11 @@ func (f *ScopeField) WordOf(s *Scope) *Word {
 	return f.word(s)
 }
 
-// ScopedEffects are the effects that have scopes, sorted.
+// ScopedEffects returns the effects that have scopes, sorted.
 func ScopedEffects() []string { return []string{"fs/read", "fs/write", "net/http", "process/run"} }
 
-// ScopeFields returns the fields that scopes of the effect have; none if the
-// effect has no scope. Callers must not change them.
+// ScopeFields returns the fields of the scopes of the effect, none if the
+// effect has no scope. The caller must not modify them.
 func ScopeFields(effect string) []ScopeField { return fieldsOfEffect[effect] }
 
 var fieldsOfEffect = func() map[string][]ScopeField {
@@ -185,8 +186,8 @@ var fieldsOfEffect = func() map[string][]ScopeField {
 	return out
 }()
 
-// Value writes the scope as the map that plans and the wire have; what nobody
-// wrote is left out.
+// Value returns the scope as a map for plans and the wire, without unset
+// fields.
 func (s *Scope) Value(effect string) edn.Value {
 	var b edn.MapBuilder
 	for i := range fieldsOfEffect[effect] {
@@ -198,7 +199,7 @@ func (s *Scope) Value(effect string) edn.Value {
 	return b.Map()
 }
 
-// Written tells whether any field was written.
+// Written reports whether any field is set.
 func (s *Scope) Written(effect string) bool {
 	for i := range fieldsOfEffect[effect] {
 		if !fieldsOfEffect[effect][i].value(s).IsNil() {

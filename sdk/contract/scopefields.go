@@ -16,8 +16,8 @@ var (
 	bytesScope = []string{"fs/read", "fs/write", "net/http"}
 )
 
-// scopeFields is the one table of scopes: reading, writing and meeting follow
-// it.
+// scopeFields is the table from which reading, writing and intersection of
+// scopes are derived.
 var scopeFields = []ScopeField{
 	{Key: "enabled", Kind: ScopeFlag, Effects: everyScope, flag: func(s *Scope) *Flag { return &s.Enabled }},
 
@@ -46,7 +46,7 @@ var scopeFields = []ScopeField{
 	{Key: "idempotency-header", Kind: ScopeWord, Effects: httpScope, word: func(s *Scope) *Word { return &s.IdempotencyHeader }},
 }
 
-// value is a field as data, nil if nobody wrote it.
+// value returns the field as data, nil if it is unset.
 func (f *ScopeField) value(s *Scope) edn.Value {
 	switch {
 	case f.flag != nil:
@@ -85,7 +85,7 @@ func vectorOf[T any](list []T, of func(T) edn.Value) edn.Value {
 	return edn.Vector(vs...)
 }
 
-// rulesValue writes argument rules: from command to lists of patterns.
+// rulesValue returns argument rules as a map from command to lists of patterns.
 func rulesValue(rules []ArgumentRule) edn.Value {
 	var b edn.MapBuilder
 	for _, r := range rules {

@@ -14,15 +14,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ScopeProblem is one thing that is wrong with a scope as it was written. Path
-// leads to it from the scope.
+// ScopeProblem is one problem of a scope. Path starts at the scope.
 type ScopeProblem struct {
 	Path    []edn.Value
-	Message string // continues the subject: "is no absolute path"
-	Nearest string // the key that was probably meant, if the key is at fault
+	Message string // predicate of the field, such as "is not an absolute path"
+	Nearest string // the nearest known key, if the key is unknown
 }
 
-// String is the problem in one line.
+// String returns path and message in one line.
 func (p ScopeProblem) String() string {
 	return edn.Vector(p.Path...).String() + " " + p.Message
 }
@@ -30,9 +29,9 @@ func (p ScopeProblem) String() string {
 // maxScopeMembers bounds every list of a scope.
 const maxScopeMembers = 1024
 
-// ParseScope reads the scope of one effect. Lists may be vectors, lists or sets,
-// names may be keywords. Every problem is reported; the scope is usable only
-// without any.
+// ParseScope reads the scope of one effect. Lists may be vectors, lists or
+// sets; names may be keywords. It reports every problem; the scope is valid
+// only if there is none.
 func ParseScope(effect string, v edn.Value) (Scope, []ScopeProblem) {
 	p := scopeParser{}
 	fields := ScopeFields(effect)
@@ -41,7 +40,7 @@ func ParseScope(effect string, v edn.Value) (Scope, []ScopeProblem) {
 		return Scope{}, p.problems
 	}
 	if v.Kind() != edn.KindMap {
-		p.add(nil, "is no map")
+		p.add(nil, "is not a map")
 		return Scope{}, p.problems
 	}
 	var s Scope
@@ -53,7 +52,11 @@ func ParseScope(effect string, v edn.Value) (Scope, []ScopeProblem) {
 			for k := range fields {
 				known[k] = fields[k].Key
 			}
-			p.problems = append(p.problems, ScopeProblem{Path: []edn.Value{key}, Message: "is no part of a scope of :" + effect, Nearest: Nearest(name, known)})
+			p.problems = append(p.problems, ScopeProblem{
+				Path:    []edn.Value{key},
+				Message: "is not part of a scope of :" + effect,
+				Nearest: Nearest(name, known),
+			})
 			continue
 		}
 		p.at = []edn.Value{key}
@@ -84,13 +87,13 @@ func (p *scopeParser) field(f *ScopeField, s *Scope, v edn.Value) {
 	case f.flag != nil:
 		b, ok := v.AsBool()
 		if !ok {
-			p.add(nil, "is no boolean")
+			p.add(nil, "is not a boolean")
 		}
 		*f.flag(s) = Flag{V: b, Set: true}
 	case f.limit != nil:
 		n, ok := v.AsInt()
 		if !ok || n < 0 {
-			p.add(nil, "is no whole number of 0 or more")
+			p.add(nil, "is not a whole number of 0 or more")
 		}
 		*f.limit(s) = Bound{N: n, Set: true}
 	case f.names != nil:
@@ -102,18 +105,18 @@ func (p *scopeParser) field(f *ScopeField, s *Scope, v edn.Value) {
 	case f.word != nil:
 		t, ok := v.AsString()
 		if !ok {
-			p.add(nil, "is no string")
+			p.add(nil, "is not a string")
 		}
 		*f.word(s) = Word{V: t, Set: true}
 	}
 }
 
-// members walks a list, vector or set.
+// members iterates over a list, vector or set.
 func (p *scopeParser) members(v edn.Value, each func(i int64, m edn.Value)) {
 	switch v.Kind() {
 	case edn.KindVector, edn.KindList, edn.KindSet:
 	default:
-		p.add(nil, "is no list")
+		p.add(nil, "is not a list")
 		return
 	}
 	if v.Len() > maxScopeMembers {
@@ -144,11 +147,10 @@ func (p *scopeParser) names(f *ScopeField, v edn.Value) []string {
 	return Tidy(f.Kind, out)
 }
 
-// cleanMember brings a member of a list into its one form, or says what is
-// wrong with it.
+// cleanMember normalizes a member of a list or returns the problem with it.
 func cleanMember(kind ScopeKind, name string) (clean, problem string) {
 	if name == "" && kind != ScopePrefixes {
-		return "", "is no text"
+		return "", "is not a text"
 	}
 	if strings.ContainsRune(name, 0) {
 		return "", "holds a NUL character"
@@ -156,12 +158,12 @@ func cleanMember(kind ScopeKind, name string) (clean, problem string) {
 	switch kind {
 	case ScopeFiles, ScopeDirs:
 		if !slashpath.IsAbs(name) {
-			return "", "is no absolute path"
+			return "", "is not an absolute path"
 		}
 		return slashpath.Clean(name), ""
 	case ScopePrefixes:
 		if slashpath.IsAbs(name) {
-			return "", "is no relative path: it is a prefix below a root"
+			return "", "is not a relative path: it is a prefix below a root"
 		}
 		if slices.Contains(strings.Split(name, "/"), "..") {
 			return "", "leaves its root with \"..\""
@@ -173,7 +175,7 @@ func cleanMember(kind ScopeKind, name string) (clean, problem string) {
 	return name, ""
 }
 
-// cleanHost brings a host pattern into lower case without a trailing dot.
+// cleanHost converts a host pattern to lower case without a trailing dot.
 func cleanHost(name string) (clean, problem string) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if a, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
@@ -181,7 +183,7 @@ func cleanHost(name string) (clean, problem string) {
 	}
 	plain := strings.TrimPrefix(name, "*.")
 	if !hostName(plain) {
-		return "", "is no host: write a name, an address, or *.suffix"
+		return "", "is not a host: write a name, an address, or *.suffix"
 	}
 	return name, ""
 }
@@ -209,7 +211,7 @@ func (p *scopeParser) ports(v edn.Value) []int {
 	p.members(v, func(i int64, m edn.Value) {
 		n, ok := m.AsInt()
 		if !ok || n < 1 || n > 65535 {
-			p.add([]edn.Value{edn.Int(i)}, "is no port 1..65535")
+			p.add([]edn.Value{edn.Int(i)}, "is not a port 1..65535")
 			return
 		}
 		out = append(out, int(n))
@@ -218,12 +220,12 @@ func (p *scopeParser) ports(v edn.Value) []int {
 	return slices.Compact(out)
 }
 
-// rules reads argument rules. A command may have one list of patterns, or
-// several that must all hold.
+// rules reads argument rules. A command has one list of patterns, or several
+// that all apply.
 func (p *scopeParser) rules(v edn.Value) []ArgumentRule {
 	out := []ArgumentRule{}
 	if v.Kind() != edn.KindMap {
-		p.add(nil, "is no map from command to patterns")
+		p.add(nil, "is not a map from command to patterns")
 		return out
 	}
 	for key, val := range v.Entries() {
@@ -251,7 +253,7 @@ func (p *scopeParser) patterns(key, v edn.Value) []string {
 	p.members(v, func(i int64, m edn.Value) {
 		text, ok := m.AsString()
 		if !ok {
-			p.add([]edn.Value{key, edn.Int(i)}, "is no pattern")
+			p.add([]edn.Value{key, edn.Int(i)}, "is not a pattern")
 			return
 		}
 		if _, err := compileArgument(text); err != nil {
@@ -264,24 +266,25 @@ func (p *scopeParser) patterns(key, v edn.Value) []string {
 	return slices.Compact(out)
 }
 
-// compileArgument compiles a pattern that a whole argument has to match. The error continues the name of the pattern.
+// compileArgument compiles a pattern that must match a whole argument. The
+// error text continues the name of the pattern.
 func compileArgument(pattern string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(`^(?s:` + pattern + `)$`)
 	var fault *syntax.Error
-	if errors.As(err, &fault) { // without its Expr, which holds the anchors
-		return nil, fmt.Errorf("is no regular expression: %s", fault.Code)
+	if errors.As(err, &fault) { // without its Expr, which contains the anchors
+		return nil, fmt.Errorf("is not a regular expression: %s", fault.Code)
 	}
 	return re, err
 }
 
-// tidyRule brings the lists of a rule into their one order.
+// tidyRule sorts the lists of a rule.
 func tidyRule(r ArgumentRule) ArgumentRule {
 	slices.SortFunc(r.Patterns, slices.Compare)
 	r.Patterns = slices.CompactFunc(r.Patterns, slices.Equal)
 	return r
 }
 
-// Tidy sorts members and drops those that another one covers. It may reuse the
+// Tidy sorts members and drops those that another member covers. It may reuse
 // list.
 func Tidy(kind ScopeKind, list []string) []string {
 	slices.Sort(list)
@@ -307,8 +310,8 @@ func Tidy(kind ScopeKind, list []string) []string {
 	return out
 }
 
-// Covers reports whether one member of a list permits everything that the other
-// does.
+// Covers reports whether member wide of a list permits everything that member
+// narrow permits.
 func Covers(kind ScopeKind, wide, narrow string) bool {
 	if wide == narrow {
 		return true

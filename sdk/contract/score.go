@@ -9,29 +9,31 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ScoreRules say where the score of a judge is and what it means (JDG-003).
+// ScoreRules locate the score of a judge and define its scale (JDG-003).
 type ScoreRules struct {
-	// Path leads to the score through maps, with keyword or text keys; empty:
-	// only the usual keys are looked at.
+	// Path leads to the score through maps with keyword or text keys; if it is
+	// empty, only the usual keys are tried.
 	Path []string
-	// Scale is [worst best], which becomes [0 1]; nil: the score is from 0 to 1
-	// already, and any other number is an error, because 8 could be 0.8 or 8 %.
+	// Scale is [worst best] and is mapped to [0 1]. If nil, the score must
+	// already be from 0 to 1; any other number is an error, because 8 could
+	// mean 0.8 or 8 %.
 	Scale edn.Value
 }
 
-// scoreKeys are looked at where no path leads to a score.
+// scoreKeys are tried if no path leads to a score.
 var scoreKeys = [...]string{"score", "eval/score", "grade/score"}
 
-// maxScoreText bounds a text that is searched for a score.
+// maxScoreText limits the text that is searched for a score, in bytes.
 const maxScoreText = 64 << 10
 
-// ParseScore reads the score that a judge gave: a number, a text that is one,
-// "n/m" with m the end of the scale, a map with the score at the path of the
-// rules or under a usual key, or a map whose :text is one of these as EDN or JSON,
-// as a whole: what stands among other words may be a quotation of the judged text.
-// The result is from 0 to 1 and exact. The error is a :judge/no-score,
-// :judge/score-out-of-range or :judge/ambiguous-score; keys that disagree, and
-// several values in one text, are ambiguous.
+// ParseScore reads the score in the answer of a judge: a number, a text with a
+// number, "n/m" where m is the end of the scale, a map with the score at the
+// path of the rules or under a usual key, or a map whose :text is one of these
+// as EDN or JSON. The text must contain nothing else, because a score among
+// other words may be a quotation of the judged text. The result is from 0 to 1
+// and exact. The error is :judge/no-score, :judge/score-out-of-range or
+// :judge/ambiguous-score; contradicting keys and several values in one text are
+// ambiguous.
 func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 	low, high, e := rules.ends()
 	if e != nil {
@@ -52,12 +54,13 @@ func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 		if !rules.Scale.IsNil() {
 			hint = "the scale of the rubric is " + rules.Scale.String()
 		}
-		return nil, Errorf("judge/score-out-of-range", "the judge gave the score %s, outside of %s to %s", plainRat(raw), plainRat(low), plainRat(high)).WithHint(hint)
+		return nil, Errorf("judge/score-out-of-range", "the judge gave the score %s, outside of %s to %s", plainRat(raw),
+			plainRat(low), plainRat(high)).WithHint(hint)
 	}
 	return score, nil
 }
 
-// ends of the scale.
+// ends returns the ends of the scale.
 func (r ScoreRules) ends() (low, high *big.Rat, e *Error) {
 	if r.Scale.IsNil() {
 		return new(big.Rat), big.NewRat(1, 1), nil
@@ -67,7 +70,8 @@ func (r ScoreRules) ends() (low, high *big.Rat, e *Error) {
 	low, lok := first.AsNumber()
 	high, hok := last.AsNumber()
 	if !lok || !hok || r.Scale.Len() != 2 || low.Cmp(high) >= 0 {
-		return nil, nil, Errorf("judge/rubric-invalid", "the scale of the rubric is %s; expected [worst best] with worst below best", r.Scale)
+		return nil, nil, Errorf("judge/rubric-invalid",
+			"the scale of the rubric is %s; expected [worst best] with worst below best", r.Scale)
 	}
 	return low, high, nil
 }
@@ -79,7 +83,7 @@ func (r ScoreRules) shown() string {
 	return ":score"
 }
 
-// find gives the score as it was written, nil if there is none.
+// find returns the score as written, nil if there is none.
 func (r ScoreRules) find(v edn.Value, high *big.Rat, depth int) (*big.Rat, *Error) {
 	if n, ok := v.AsNumber(); ok {
 		return n, nil
@@ -93,7 +97,8 @@ func (r ScoreRules) find(v edn.Value, high *big.Rat, depth int) (*big.Rat, *Erro
 	if at := r.at(v); !at.IsNil() {
 		n, e := r.scalar(at, high)
 		if n == nil && e == nil {
-			e = Errorf("judge/no-score", "the judge gave %s at %s, which is no number", describeScore(at), strings.Join(r.Path, " "))
+			e = Errorf("judge/no-score", "the judge gave %s at %s, which is not a number", describeScore(at),
+				strings.Join(r.Path, " "))
 		}
 		return n, e
 	}
@@ -109,7 +114,7 @@ func (r ScoreRules) find(v edn.Value, high *big.Rat, depth int) (*big.Rat, *Erro
 			case e != nil:
 				return nil, e
 			case n == nil:
-				return nil, Errorf("judge/no-score", "the judge gave %s as :%s, which is no number", describeScore(at), key)
+				return nil, Errorf("judge/no-score", "the judge gave %s as :%s, which is not a number", describeScore(at), key)
 			case found != nil && found.Cmp(n) != 0:
 				return nil, Errorf("judge/ambiguous-score", "the judge gave the scores %s and %s", plainRat(found), plainRat(n))
 			}
@@ -134,7 +139,7 @@ func textKey(v edn.Value) (string, bool) {
 	return at.AsString()
 }
 
-// scalar is a number, or a text that is one.
+// scalar reads a number or a text with a number.
 func (r ScoreRules) scalar(v edn.Value, high *big.Rat) (*big.Rat, *Error) {
 	if n, ok := v.AsNumber(); ok {
 		return n, nil
@@ -146,7 +151,7 @@ func (r ScoreRules) scalar(v edn.Value, high *big.Rat) (*big.Rat, *Error) {
 	return number(text, high)
 }
 
-// inText reads a text that is a number, or EDN or JSON with a score in it.
+// inText reads a text with a number, or with EDN or JSON that contains a score.
 func (r ScoreRules) inText(text string, high *big.Rat, depth int) (*big.Rat, *Error) {
 	text = strings.TrimSpace(text)
 	if n, e := number(text, high); n != nil || e != nil {
@@ -170,10 +175,10 @@ func (r ScoreRules) inText(text string, high *big.Rat, depth int) (*big.Rat, *Er
 	return nil, nil
 }
 
-// maxScoreDigits bounds a number that is written out.
+// maxScoreDigits limits the digits of a number in a text.
 const maxScoreDigits = 40
 
-// number reads "0.8" and "8/10"; nil if the text is neither.
+// number reads "0.8" and "8/10"; it returns nil for any other text.
 func number(text string, high *big.Rat) (*big.Rat, *Error) {
 	text = strings.TrimSpace(text)
 	n, of, fraction := strings.Cut(text, "/")
@@ -186,12 +191,13 @@ func number(text string, high *big.Rat) (*big.Rat, *Error) {
 	case best == nil:
 		return nil, nil
 	case best.Cmp(high) != 0:
-		return nil, Errorf("judge/ambiguous-score", "the judge gave the score %s, and the scale ends at %s", text, plainRat(high))
+		return nil, Errorf("judge/ambiguous-score", "the judge gave the score %s, and the scale ends at %s", text,
+			plainRat(high))
 	}
 	return score, nil
 }
 
-// plainDecimal reads digits with a sign and a point at most.
+// plainDecimal reads digits with an optional sign and point.
 func plainDecimal(text string) *big.Rat {
 	if text == "" || len(text) > maxScoreDigits {
 		return nil
@@ -208,8 +214,8 @@ func plainDecimal(text string) *big.Rat {
 	return n
 }
 
-// at is what stands at the path, nil if that is one of the usual keys, which are
-// compared with each other.
+// at returns the value at the path. It returns nil if the path is one of the
+// usual keys, which are compared with each other.
 func (r ScoreRules) at(v edn.Value) edn.Value {
 	if len(r.Path) == 0 || len(r.Path) == 1 && slices.Contains(scoreKeys[:], strings.TrimPrefix(r.Path[0], ":")) {
 		return edn.Nil()
@@ -217,7 +223,8 @@ func (r ScoreRules) at(v edn.Value) edn.Value {
 	return alongPath(v, r.Path)
 }
 
-// alongPath follows keys that may be keywords or texts; nil if the way ends.
+// alongPath follows keys that may be keywords or texts; nil if a key is
+// missing.
 func alongPath(v edn.Value, path []string) edn.Value {
 	for _, step := range path {
 		if v.Kind() != edn.KindMap {
@@ -236,7 +243,7 @@ func alongPath(v edn.Value, path []string) edn.Value {
 	return v
 }
 
-// describeScore names what stands where a score should, shortly.
+// describeScore describes the value found instead of a score.
 func describeScore(v edn.Value) string {
 	const most = 40
 	s := v.String()

@@ -12,8 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JDG-003: where a score is found, what a scale makes of it, and what is no
-// score.
+// JDG-003: positions of a score, the effect of a scale, and invalid scores.
 func TestParseScore(t *testing.T) {
 	ten := edn.MustRead(`[0 10]`)
 	for _, row := range []struct {
@@ -87,8 +86,8 @@ func TestParseScore(t *testing.T) {
 	}
 }
 
-// JDG-015: a score that was written is the score that is read, on any scale and
-// however it is wrapped.
+// JDG-015: a written score is read back exactly, on any scale and in any
+// wrapping.
 func TestParseScoreReadsWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low, width, step := int64(rapid.IntRange(-20, 20).Draw(t, "low")), int64(rapid.IntRange(1, 40).Draw(t, "width")), int64(rapid.IntRange(0, 1000).Draw(t, "step"))
@@ -107,8 +106,7 @@ func TestParseScoreReadsWhatWasWritten(t *testing.T) {
 	})
 }
 
-// JDG-003: whatever a judge says, there is a score from 0 to 1 or one of the
-// errors.
+// JDG-003: any input gives a score from 0 to 1 or one of the errors.
 func FuzzParseScore(f *testing.F) {
 	for _, seed := range []string{`0.5`, `{:score "3/10"}`, `{:text "{\"score\": 1e5}"}`, `{:score 1 :eval/score 0}`, `{:text "{{{{\\""}`, `{:text "a {:score 1} {\"score\": 0.5}"}`} {
 		f.Add(seed)

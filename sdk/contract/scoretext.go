@@ -6,27 +6,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxMapStarts bounds how many places of a text are tried for the start of a map:
-// each costs a walk over the text.
+// maxMapStarts limits the positions of a text that are tried as the start of a
+// map: each costs a pass over the text.
 const maxMapStarts = 256
 
-// WholeValue reads a text that is one value, JSON or EDN, and nothing else; a code
-// fence around all of it is not counted. A value with text around it may be a
-// quotation.
+// WholeValue reads a text that consists of exactly one value, JSON or EDN. A
+// code fence around it is ignored. It rejects a value with text around it,
+// which may be a quotation.
 func WholeValue(s string) (edn.Value, bool) {
 	const fence = "```"
 	s = strings.TrimSpace(s)
 	inner, opened := strings.CutPrefix(s, fence)
 	inner, closed := strings.CutSuffix(inner, fence)
-	if language, rest, lines := strings.Cut(inner, "\n"); opened && closed && lines && !strings.ContainsAny(language, "{[(\"") {
+	language, rest, lines := strings.Cut(inner, "\n")
+	if opened && closed && lines && !strings.ContainsAny(language, "{[(\"") {
 		s = rest
 	}
 	return textValue(s)
 }
 
-// ValuesIn gives the values that a text holds: the whole text as JSON or EDN,
-// else the maps in it, in order and outermost only. Models that are asked for a
-// value write around it.
+// ValuesIn returns the values in a text: the whole text as JSON or EDN,
+// otherwise the outermost maps in it, in order. Models often add text around
+// the requested value.
 func ValuesIn(s string) []edn.Value {
 	if v, ok := textValue(s); ok {
 		return []edn.Value{v}
@@ -62,7 +63,8 @@ func textValue(s string) (edn.Value, bool) {
 	return v, err == nil
 }
 
-// closingBrace finds the end of the map that s begins with, -1 if it has none.
+// closingBrace returns the end of the map at the start of s, -1 if it is not
+// closed.
 func closingBrace(s string) int {
 	depth := 0
 	quoted := false

@@ -9,9 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SwitchSet says after which failures the evaluator goes on. The zero value is
-// a set that nobody wrote; an empty set that was written fails fast. A SwitchSet
-// is immutable.
+// SwitchSet selects the failures after which the evaluator continues with
+// another candidate. The zero value is unset; a set that is set and empty fails
+// fast. A SwitchSet is immutable.
 type SwitchSet struct {
 	written bool
 	classes uint8           // bits of Class
@@ -19,13 +19,13 @@ type SwitchSet struct {
 	spaces  map[string]bool // namespaces, from ns/*
 }
 
-// switchable are the classes that a set can name.
+// switchable are the classes that a set can contain.
 var switchable = [...]Class{ClassRetry, ClassSwitch, ClassRepair}
 
 // ParseSwitchSet reads the members of a set, each with or without a leading
 // colon: a type, an alias, "ns/*", "class/retry", "class/switch" or
-// "class/repair". The error names every member that is none of these; types of
-// plugins' own namespaces cannot be checked and are accepted.
+// "class/repair". The error lists every invalid member; types in namespaces of
+// plugins cannot be checked and are accepted.
 func ParseSwitchSet(members []string) (SwitchSet, error) {
 	s := SwitchSet{written: true}
 	var wrong []error
@@ -43,7 +43,7 @@ func ParseSwitchSet(members []string) (SwitchSet, error) {
 func (s *SwitchSet) add(member string) error {
 	if ns, ok := strings.CutSuffix(member, "/*"); ok {
 		if _, err := edn.Keyword(ns); err != nil || ns == "" || strings.Contains(ns, "/") {
-			return fmt.Errorf(":%s is no namespace", member)
+			return fmt.Errorf(":%s is not a namespace", member)
 		}
 		if s.spaces == nil {
 			s.spaces = make(map[string]bool)
@@ -54,7 +54,7 @@ func (s *SwitchSet) add(member string) error {
 	if name, ok := strings.CutPrefix(member, "class/"); ok {
 		class, known := ParseClass(name)
 		if !known || !slices.Contains(switchable[:], class) {
-			return fmt.Errorf(":%s is no class that can be named: use :class/retry, :class/switch or :class/repair", member)
+			return fmt.Errorf(":%s is not a class of a switch-on set: use :class/retry, :class/switch or :class/repair", member)
 		}
 		s.classes |= 1 << class
 		return nil
@@ -62,7 +62,7 @@ func (s *SwitchSet) add(member string) error {
 	typ := ResolveAlias(member)
 	if _, known := Lookup(typ); !known {
 		if _, err := edn.Keyword(typ); err != nil {
-			return fmt.Errorf("%q is no name of an error type", member)
+			return fmt.Errorf("%q is not the name of an error type", member)
 		}
 		if Reserved(Namespace(typ)) {
 			message := fmt.Sprintf("there is no error type :%s", typ)
@@ -79,8 +79,8 @@ func (s *SwitchSet) add(member string) error {
 	return nil
 }
 
-// FullSwitchSet returns the set that stands in where nobody wrote one: all
-// failures of class retry, switch and repair.
+// FullSwitchSet returns the default set: all failures of class retry, switch
+// and repair.
 func FullSwitchSet() SwitchSet {
 	s := SwitchSet{written: true}
 	for _, class := range switchable {
@@ -89,12 +89,12 @@ func FullSwitchSet() SwitchSet {
 	return s
 }
 
-// IsWritten reports whether somebody wrote the set, if only as empty.
+// IsWritten reports whether the set is set, possibly to empty.
 func (s SwitchSet) IsWritten() bool { return s.written }
 
-// Matches reports whether the evaluator goes on after e: the set has its type,
-// namespace or class, or those of its cause. A failure of class stop needs its
-// own type in the set, one of class stop! never matches.
+// Matches reports whether the evaluator continues after e: the set contains the
+// type, namespace or class of e or of its causes. A failure of class stop
+// matches only by its own type, one of class stop! never.
 func (s SwitchSet) Matches(e *Error) bool {
 	switch {
 	case e == nil, e.Class == ClassFinal:
@@ -112,8 +112,7 @@ func (s SwitchSet) fits(e *Error) bool {
 	return s.classes&(1<<e.Class) != 0 || len(s.spaces) > 0 && s.spaces[Namespace(e.Type)]
 }
 
-// Union returns the set with the members of both. A set that nobody wrote adds
-// nothing.
+// Union returns the set with the members of both. An unset set adds nothing.
 func (s SwitchSet) Union(o SwitchSet) SwitchSet {
 	switch {
 	case !o.written:
@@ -129,7 +128,7 @@ func (s SwitchSet) Union(o SwitchSet) SwitchSet {
 	}
 }
 
-// Replace returns o in place of the set, unless nobody wrote o.
+// Replace returns o, or s if o is unset.
 func (s SwitchSet) Replace(o SwitchSet) SwitchSet {
 	if !o.written {
 		return s
@@ -137,7 +136,7 @@ func (s SwitchSet) Replace(o SwitchSet) SwitchSet {
 	return o
 }
 
-// Effective returns the set, or the full one if nobody wrote it.
+// Effective returns the set, or the full one if it is unset.
 func (s SwitchSet) Effective() SwitchSet {
 	if !s.written {
 		return FullSwitchSet()
@@ -145,7 +144,7 @@ func (s SwitchSet) Effective() SwitchSet {
 	return s
 }
 
-// Members returns the members by name, without colons and with aliases
+// Members returns the names of the members, without colons and with aliases
 // resolved.
 func (s SwitchSet) Members() []string {
 	members := make([]string, 0, len(s.names)+len(s.spaces)+len(switchable))
@@ -165,7 +164,7 @@ func (s SwitchSet) Members() []string {
 }
 
 // Idle returns the members that can never match: types of class stop!, and
-// namespaces that have no type of another class. They deserve a warning.
+// namespaces whose types all have that class. The host warns about them.
 func (s SwitchSet) Idle() []string {
 	var idle []string
 	for _, member := range s.Members() {
@@ -181,7 +180,8 @@ func (s SwitchSet) Idle() []string {
 
 func namespaceSwitches(ns string) bool {
 	return slices.ContainsFunc(catalogue.rows, func(r Row) bool {
-		return Namespace(r.Type) == ns && (slices.Contains(switchable[:], r.Class) || r.elsewhere != nil && slices.Contains(switchable[:], r.elsewhere.Class))
+		return Namespace(r.Type) == ns &&
+			(slices.Contains(switchable[:], r.Class) || r.elsewhere != nil && slices.Contains(switchable[:], r.elsewhere.Class))
 	})
 }
 

@@ -55,8 +55,8 @@ func TestSwitchSetMatches(t *testing.T) {
 	}
 }
 
-// ATT-009, ERR-006: each type of the catalogue can be named; that decides for
-// all but those that end a node whatever is written.
+// ATT-009, ERR-006: a set can name each type of the catalogue; a named type
+// matches unless its class is stop!.
 func TestSwitchSetTakesEveryType(t *testing.T) {
 	for _, row := range Rows() {
 		if strings.HasSuffix(row.Type, "/*") {
@@ -70,22 +70,22 @@ func TestSwitchSetTakesEveryType(t *testing.T) {
 func TestSwitchSetRefusesUnknownMembers(t *testing.T) {
 	for member, want := range map[string]string{
 		"runtime/crashd":  "nearest is :runtime/crashed",
-		"class/stop":      "no class that can be named",
-		"class/stop!":     "no class that can be named",
-		"class/*x":        "no class that can be named",
+		"class/stop":      "not a class of a switch-on set",
+		"class/stop!":     "not a class of a switch-on set",
+		"class/*x":        "not a class of a switch-on set",
 		"boom":            "there is no error type :boom",
-		"/*":              "is no namespace",
-		"a b/*":           "is no namespace",
-		"a/b/*":           "is no namespace",
-		"demo/with blank": "is no name of an error type",
-		"":                "is no name of an error type",
+		"/*":              "is not a namespace",
+		"a b/*":           "is not a namespace",
+		"a/b/*":           "is not a namespace",
+		"demo/with blank": "is not the name of an error type",
+		"":                "is not the name of an error type",
 	} {
 		_, err := ParseSwitchSet([]string{"runtime/crashed", member})
 		assert.ErrorContains(t, err, want, member)
 	}
 }
 
-// LM-001: the set that stands in has all types of three classes and no other.
+// LM-001: the full set contains all types of three classes and no others.
 func TestFullSwitchSet(t *testing.T) {
 	full := FullSwitchSet()
 	for _, r := range Rows() {
@@ -100,7 +100,7 @@ func TestFullSwitchSet(t *testing.T) {
 	assert.False(t, parseSet(t).Effective().Matches(Errorf("demo/own", "x")), "a written set displaces it, also an empty one")
 }
 
-// ATT-002: replacing takes the place of what weaker layers gave.
+// ATT-002: Replace discards the members of weaker layers.
 func TestSwitchSetReplace(t *testing.T) {
 	weak, strong := parseSet(t, "runtime/crashed"), parseSet(t, "timeout/soft")
 	assert.Equal(t, []string{"timeout/soft"}, weak.Replace(strong).Members())
@@ -110,8 +110,8 @@ func TestSwitchSetReplace(t *testing.T) {
 	assert.Equal(t, "#{:class/retry :provider/* :runtime/crashed}", parseSet(t, "provider/*", "class/retry", "runtime/crashed").Value().String())
 }
 
-// ATT-002, POL-001: the union of layers is associative, commutative, and an
-// absent layer changes nothing.
+// ATT-002, POL-001: the union of layers is associative and commutative; an
+// unset layer changes nothing.
 func TestSwitchSetLaws(t *testing.T) {
 	pool := []string{"runtime/crashed", "runtime/*", "class/retry", "class/repair", "timeout/soft", "slot/unresolved", "demo/own"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -135,7 +135,7 @@ func TestSwitchSetLaws(t *testing.T) {
 	})
 }
 
-// ERR-020: members that can never match are worth a warning.
+// ERR-020: members that can never match are reported.
 func TestSwitchSetIdle(t *testing.T) {
 	s := parseSet(t, "invalid-request", "auth/*", "runtime/*", "plan/*", "slot/unresolved", "demo/*", "class/switch", "timeout/hard")
 	assert.Equal(t, []string{"auth/*", "invalid-request"}, s.Idle())

@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Tool is an effect tool that every host knows by name. A plan may name it by
-// its id or its alias.
+// Tool is an effect tool that every host knows by name. Plans refer to it by id
+// or alias.
 type Tool struct {
 	ID, Alias, Effect string
 }
@@ -24,7 +24,7 @@ var tools = []Tool{
 // Tools returns the effect tools.
 func Tools() []Tool { return slices.Clone(tools) }
 
-// ToolNamed returns the tool with that id or alias.
+// ToolNamed returns the tool with the id or alias.
 func ToolNamed(name string) (Tool, bool) {
 	for _, t := range tools {
 		if name == t.ID || name == t.Alias && name != "" {
@@ -34,9 +34,9 @@ func ToolNamed(name string) (Tool, bool) {
 	return Tool{}, false
 }
 
-// Permit decides, from the input and the scope alone, whether the call may be
-// made. Whoever carries it out decides again with the files and addresses that
-// it finds. The error is effects/invalid-input or effects/scope-denied with a
+// Permit decides from the input and the scope alone whether the call is
+// allowed. The executor of the tool decides again with the real files and
+// addresses. The error is effects/invalid-input or effects/scope-denied with a
 // :reason.
 func (t Tool) Permit(input edn.Value, s *Scope) *Error {
 	if !s.Enabled.V {
@@ -56,7 +56,7 @@ func (t Tool) Permit(input edn.Value, s *Scope) *Error {
 	return err
 }
 
-// Denied is the error of a call outside its scope.
+// Denied returns the error of a call outside its scope.
 func Denied(reason string, t Tool, format string, args ...any) *Error {
 	return Errorf("effects/scope-denied", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
 		WithDetail("reason", edn.K(reason)).
@@ -64,15 +64,15 @@ func Denied(reason string, t Tool, format string, args ...any) *Error {
 		WithDetail("tool/id", edn.K(t.ID))
 }
 
-// InvalidToolInput is the error of a call that no scope could permit.
+// InvalidToolInput returns the error of a call that no scope could allow.
 func InvalidToolInput(reason string, t Tool, format string, args ...any) *Error {
 	return Errorf("effects/invalid-input", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
 		WithDetail("reason", edn.K(reason)).
 		WithDetail("tool/id", edn.K(t.ID))
 }
 
-// optional reads a key of an input that may be absent. ok is false if it is
-// there with another kind.
+// optionalText reads an optional text key of an input. ok is false if the value
+// has another kind.
 func optionalText(input edn.Value, key string) (s string, ok bool) {
 	v := input.Key(key)
 	if v.IsNil() {

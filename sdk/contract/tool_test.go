@@ -27,8 +27,8 @@ const (
 	webScope = `{:enabled true :hosts ["api.test" "*.example.com" "10.1.2.3" "93.184.216.34"] :schemes ["https"] :ports [443 8443] :methods ["GET" "POST"]}`
 )
 
-// Each row is one refusal with its reason, "" for none: what a tool decides
-// before it touches anything (daemon.md section 6).
+// Each row is one decision with its reason, "" for allowed: what a tool decides
+// before it accesses anything (daemon.md section 6).
 func TestToolsDecideByInputAndScope(t *testing.T) {
 	for _, row := range []struct{ tool, scope, input, reason string }{
 		{"fs/read-file", readScope, `{:path "docs/a.txt"}`, ""},
@@ -126,7 +126,7 @@ func TestToolsDecideByInputAndScope(t *testing.T) {
 	}
 }
 
-// Every form in which an address can hide is judged as the address.
+// An address embedded in another form is checked as the embedded address.
 func TestAddressesThatMayBeDialled(t *testing.T) {
 	public, private := Scope{}, Scope{AllowPrivate: Flag{V: true, Set: true}}
 	for address, may := range map[string][2]bool{ // without and with allow-private
@@ -155,13 +155,13 @@ func TestParseScopeReportsEveryProblem(t *testing.T) {
 	}
 	assert.Equal(t, strings.TrimSpace(`
 [:allow 0] leaves its root with ".." 
-[:allow 1] is no relative path: it is a prefix below a root 
+[:allow 1] is not a relative path: it is a prefix below a root 
 [:allow 2] holds a NUL character 
-[:max-bytes] is no whole number of 0 or more 
-[:maxbytes] is no part of a scope of :fs/write max-bytes
-[:mkdirs] is no boolean 
-[:quux] is no part of a scope of :fs/write 
-[:roots 0] is no absolute path`), strings.TrimSpace(strings.Join(all, "\n")))
+[:max-bytes] is not a whole number of 0 or more 
+[:maxbytes] is not part of a scope of :fs/write max-bytes
+[:mkdirs] is not a boolean 
+[:quux] is not part of a scope of :fs/write 
+[:roots 0] is not an absolute path`), strings.TrimSpace(strings.Join(all, "\n")))
 	for effect, text := range map[string]string{"none": `{}`, "fs/read": `[]`, "net/http": `{:hosts ["*"]}`, "process/run": `{:arguments {"/bin/x" ["("]}}`} {
 		_, problems := ParseScope(effect, edn.MustRead(text))
 		assert.Len(t, problems, 1, effect)

@@ -9,20 +9,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Place is where a file tool works.
+// Place is the location of the file that a file tool accesses.
 type Place struct {
 	Root string // absolute directory
 	Path string // clean and relative to Root
-	// Allow is the prefix of the scope that permits the path.
+	// Allow is the prefix of the scope that allows the path.
 	Allow string
 }
 
-// Place finds the root and the path of a file tool's call.
+// Place returns the root and the path of a call of a file tool.
 func (t Tool) Place(input edn.Value, s *Scope) (Place, *Error) {
 	name, ok := input.Key("path").AsString()
 	switch {
 	case !ok || name == "":
-		return Place{}, InvalidToolInput("schema", t, "the :path is no text")
+		return Place{}, InvalidToolInput("schema", t, "the :path is not a text")
 	case strings.ContainsRune(name, 0):
 		return Place{}, InvalidToolInput("path/invalid", t, "the path %q holds a NUL character", name)
 	case slashpath.IsAbs(name):
@@ -41,25 +41,27 @@ func (t Tool) Place(input edn.Value, s *Scope) (Place, *Error) {
 			return p, nil
 		}
 	}
-	return Place{}, Denied("path-not-allowed", t, "the path %q is below none of the allowed prefixes: %s", name, listed(s.Allow.V))
+	return Place{}, Denied("path-not-allowed", t, "the path %q is below none of the allowed prefixes: %s", name,
+		listed(s.Allow.V))
 }
 
-// root is the one that the input names, or the only one there is.
+// root returns the root that the input names, or the only one of the scope.
 func (t Tool) root(input edn.Value, s *Scope) (string, *Error) {
 	name, ok := optionalText(input, "root")
 	switch {
 	case !ok:
-		return "", InvalidToolInput("schema", t, "the :root is no text")
+		return "", InvalidToolInput("schema", t, "the :root is not a text")
 	case name != "":
 		name = slashpath.Clean(name)
 		if !slices.Contains(s.Roots.V, name) {
-			return "", Denied("path-outside-local-root", t, "%q is no root of the scope: %s", name, listed(s.Roots.V))
+			return "", Denied("path-outside-local-root", t, "%q is not a root of the scope: %s", name, listed(s.Roots.V))
 		}
 		return name, nil
 	case len(s.Roots.V) == 0:
 		return "", Denied("path-outside-root", t, "the scope of :%s has no root", t.Effect)
 	case len(s.Roots.V) > 1:
-		return "", InvalidToolInput("root/ambiguous", t, "the scope has several roots, name one as :root: %s", listed(s.Roots.V))
+		return "", InvalidToolInput("root/ambiguous", t, "the scope has several roots, name one as :root: %s",
+			listed(s.Roots.V))
 	}
 	return s.Roots.V[0], nil
 }
@@ -83,23 +85,23 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *Error {
 	return err
 }
 
-// Content is what a call writes.
+// Content returns the bytes that a call writes.
 func (t Tool) Content(input edn.Value) ([]byte, *Error) {
 	text, ok := input.Key("content").AsString()
 	if !ok {
-		return nil, InvalidToolInput("schema", t, "the :content is no text")
+		return nil, InvalidToolInput("schema", t, "the :content is not a text")
 	}
 	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, InvalidToolInput("content/invalid", t, "the :content is no base64")
+			return nil, InvalidToolInput("content/invalid", t, "the :content is not base64")
 		}
 		return data, nil
 	}
 	return []byte(text), nil
 }
 
-// listed shows the members of a list in a message.
+// listed formats a list for a message.
 func listed(list []string) string {
 	if len(list) == 0 {
 		return "there is none"

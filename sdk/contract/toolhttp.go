@@ -18,26 +18,27 @@ const (
 	DefaultHTTPRedirects = 5
 )
 
-// Target is whom an HTTP request goes to.
+// Target is the destination of an HTTP request.
 type Target struct {
 	Method string
 	URL    *url.URL
 	Host   string // lower case, without brackets and trailing dot
-	Port   int    // the effective one
+	Port   int    // the effective port
 }
 
-// Target reads the method and the URL of a net/http-request call.
+// Target returns method and destination of a net/http-request call.
 func (t Tool) Target(input edn.Value, s *Scope) (Target, *Error) {
 	method := "GET"
 	if v := input.Key("method"); !v.IsNil() {
 		method = strings.ToUpper(scopeWord(v))
 	}
 	if !slices.Contains(s.Methods.V, method) {
-		return Target{}, Denied("method-not-allowed", t, "the method %q is none of the allowed ones: %s", method, listed(s.Methods.V))
+		return Target{}, Denied("method-not-allowed", t, "the method %q is none of the allowed ones: %s", method,
+			listed(s.Methods.V))
 	}
 	text, ok := input.Key("url").AsString()
 	if !ok {
-		return Target{}, InvalidToolInput("schema", t, "the :url is no text")
+		return Target{}, InvalidToolInput("schema", t, "the :url is not a text")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -46,7 +47,7 @@ func (t Tool) Target(input edn.Value, s *Scope) (Target, *Error) {
 	return t.TargetURL(method, u, s)
 }
 
-// TargetURL judges one URL, that of the call or of a redirect.
+// TargetURL validates one URL, that of the call or of a redirect.
 func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *Error) {
 	invalid := func(why string) (Target, *Error) {
 		return Target{}, InvalidToolInput("url/invalid", t, "the :url %s", why)
@@ -61,7 +62,8 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *Error) {
 	}
 	scheme := strings.ToLower(u.Scheme)
 	if !slices.Contains(s.Schemes.V, scheme) || scheme != "https" && scheme != "http" {
-		return Target{}, Denied("scheme-not-allowed", t, "the scheme %q is none of the allowed ones: %s", scheme, listed(s.Schemes.V))
+		return Target{}, Denied("scheme-not-allowed", t, "the scheme %q is none of the allowed ones: %s", scheme,
+			listed(s.Schemes.V))
 	}
 	if strings.Contains(u.Host, "%") {
 		return invalid("names an address with a zone")
@@ -93,10 +95,10 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *Error) {
 	return out, nil
 }
 
-// AddressAllowed tells whether a resolved address may be dialled: any that is
-// public, and with allow-private also those of private networks and of this
-// machine. Link-local (with the metadata services of clouds), multicast and
-// unspecified addresses never may.
+// AddressAllowed reports whether a resolved address may be dialled: any public
+// address, and with allow-private also private and loopback addresses.
+// Link-local addresses (cloud metadata services), multicast and unspecified
+// addresses are always rejected.
 func AddressAllowed(a netip.Addr, s *Scope) bool {
 	a = plainAddress(a)
 	switch {
@@ -104,14 +106,15 @@ func AddressAllowed(a netip.Addr, s *Scope) bool {
 		return false
 	case slices.ContainsFunc(neverRouted, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return false
-	case a.IsLoopback(), a.IsPrivate(), slices.ContainsFunc(privateNets, func(p netip.Prefix) bool { return p.Contains(a) }):
+	case a.IsLoopback(), a.IsPrivate(),
+		slices.ContainsFunc(privateNets, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return s.AllowPrivate.V
 	}
 	return true
 }
 
-// plainAddress takes the IPv4 address out of the IPv6 forms that carry one: an
-// address hidden in another is judged as what it is.
+// plainAddress extracts the IPv4 address from the IPv6 forms that embed one, so
+// that the embedded address is checked.
 func plainAddress(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	if !a.Is6() {
@@ -140,18 +143,19 @@ var (
 		netip.MustParsePrefix("192.0.0.0/24"),
 		netip.MustParsePrefix("198.18.0.0/15"), // benchmarks
 		netip.MustParsePrefix("64:ff9b:1::/48"),
-		netip.MustParsePrefix("fec0::/10"), // site-local of old
+		netip.MustParsePrefix("fec0::/10"), // deprecated site-local
 	}
 	neverRouted = []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"),
-		netip.MustParsePrefix("240.0.0.0/4"), // with broadcast
+		netip.MustParsePrefix("240.0.0.0/4"), // includes broadcast
 		netip.MustParsePrefix("100::/64"),
-		netip.MustParsePrefix("fd00:ec2::/32"), // metadata of one cloud
+		netip.MustParsePrefix("fd00:ec2::/32"), // metadata service of a cloud
 		netip.MustParsePrefix("100.100.100.200/32"),
 		netip.MustParsePrefix("192.0.0.192/32"),
-		netip.MustParsePrefix("168.63.129.16/32"), // of another, with a public address
+		netip.MustParsePrefix("168.63.129.16/32"), // metadata service of a cloud, at a public address
 	}
 )
 
-// Idempotent tells whether the scope makes repeated requests one effect.
+// Idempotent reports whether repeated requests have one effect, because the
+// scope names an idempotency header.
 func (s *Scope) Idempotent() bool { return s.IdempotencyHeader.V != "" }

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Defaults and bounds of processes.
+// Defaults and limits of processes.
 const (
 	DefaultProcessTimeout = 30 * time.Second
 	MaxProcessTimeout     = 10 * time.Minute
@@ -19,17 +19,17 @@ const (
 	DefaultProcesses      = 16
 )
 
-// Program is a process that a call wants to run.
+// Program is the program that a call runs.
 type Program struct {
 	Command string   // absolute, a member of the scope's commands
-	Args    []string // without the name of the program
+	Args    []string // without the program name
 	Dir     string   // absolute working directory
-	Within  string   // the allowed directory that holds Dir
+	Within  string   // the allowed directory that contains Dir
 	Env     map[string]string
 	Timeout time.Duration
 }
 
-// Program reads what a process/run call wants to run.
+// Program reads the program of a process/run call.
 func (t Tool) Program(input edn.Value, s *Scope) (Program, *Error) {
 	argv, err := t.argv(input)
 	if err != nil {
@@ -55,13 +55,13 @@ func (t Tool) Program(input edn.Value, s *Scope) (Program, *Error) {
 func (t Tool) argv(input edn.Value) ([]string, *Error) {
 	v := input.Key("command")
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList || v.Len() == 0 {
-		return nil, InvalidToolInput("schema", t, "the :command is no argument vector; a string is never split")
+		return nil, InvalidToolInput("schema", t, "the :command is not an argument vector; a string is never split")
 	}
 	argv := make([]string, 0, v.Len())
 	for m := range v.Elems() {
 		a, ok := m.AsString()
 		if !ok {
-			return nil, InvalidToolInput("schema", t, "argument %d of :command is no text", len(argv))
+			return nil, InvalidToolInput("schema", t, "argument %d of :command is not a text", len(argv))
 		}
 		if strings.ContainsRune(a, 0) {
 			return nil, InvalidToolInput("argument/invalid", t, "argument %d of :command holds a NUL character", len(argv))
@@ -71,8 +71,8 @@ func (t Tool) argv(input edn.Value) ([]string, *Error) {
 	return argv, nil
 }
 
-// command finds the program in the scope. A bare name stands for the one allowed
-// command that ends in it; PATH is never asked.
+// command finds the program in the scope. A bare name selects the only allowed
+// command with that base name; PATH is not searched.
 func (t Tool) command(name string, s *Scope) (string, *Error) {
 	var found []string
 	for _, c := range s.AllowCommands.V {
@@ -84,9 +84,11 @@ func (t Tool) command(name string, s *Scope) (string, *Error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", Denied("command-not-allowed", t, "the command %q is none of the allowed ones: %s", name, listed(s.AllowCommands.V))
+		return "", Denied("command-not-allowed", t, "the command %q is none of the allowed ones: %s", name,
+			listed(s.AllowCommands.V))
 	}
-	return "", InvalidToolInput("command/ambiguous", t, "%q is the name of several allowed commands, write one in full: %s", name, listed(found))
+	return "", InvalidToolInput("command/ambiguous", t,
+		"%q is the name of several allowed commands, write one in full: %s", name, listed(found))
 }
 
 func (t Tool) arguments(p *Program, s *Scope) *Error {
@@ -117,11 +119,12 @@ func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *Err
 	dir, ok := optionalText(input, "cwd")
 	switch {
 	case !ok:
-		return "", "", InvalidToolInput("schema", t, "the :cwd is no text")
+		return "", "", InvalidToolInput("schema", t, "the :cwd is not a text")
 	case dir == "" && len(s.AllowCWD.V) == 1:
 		return s.AllowCWD.V[0], s.AllowCWD.V[0], nil
 	case dir == "" && len(s.AllowCWD.V) > 1:
-		return "", "", InvalidToolInput("cwd/ambiguous", t, "the scope allows several working directories, name one as :cwd: %s", listed(s.AllowCWD.V))
+		return "", "", InvalidToolInput("cwd/ambiguous", t,
+			"the scope allows several working directories, name one as :cwd: %s", listed(s.AllowCWD.V))
 	case dir == "":
 		return "", "", Denied("cwd-not-allowed", t, "the scope allows no working directory")
 	case !slashpath.IsAbs(dir) || strings.ContainsRune(dir, 0):
@@ -133,23 +136,25 @@ func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *Err
 			return dir, d, nil
 		}
 	}
-	return "", "", Denied("cwd-not-allowed", t, "the working directory %q is below none of the allowed ones: %s", dir, listed(s.AllowCWD.V))
+	return "", "", Denied("cwd-not-allowed", t, "the working directory %q is below none of the allowed ones: %s", dir,
+		listed(s.AllowCWD.V))
 }
 
 func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *Error) {
 	env := map[string]string{}
 	v := input.Key("env")
 	if !v.IsNil() && v.Kind() != edn.KindMap {
-		return nil, InvalidToolInput("schema", t, "the :env is no map")
+		return nil, InvalidToolInput("schema", t, "the :env is not a map")
 	}
 	for key, val := range v.Entries() {
 		name := scopeWord(key)
 		text, ok := val.AsString()
 		if !ok || name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(text, 0) {
-			return nil, InvalidToolInput("schema", t, "the variable %s of :env is no text", key)
+			return nil, InvalidToolInput("schema", t, "the variable %s of :env is not a text", key)
 		}
 		if !slices.Contains(s.EnvPass.V, name) {
-			return nil, Denied("env-not-allowed", t, "the variable %s is none of the allowed ones: %s", name, listed(s.EnvPass.V))
+			return nil, Denied("env-not-allowed", t, "the variable %s is none of the allowed ones: %s", name,
+				listed(s.EnvPass.V))
 		}
 		env[name] = text
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Warning tells the sender of a request that a spelling is out of date.
+// Warning reports a deprecated spelling to the sender of a request.
 type Warning struct {
-	// Code names the spelling, Path is where it was met.
+	// Code identifies the spelling, Path its position.
 	Code    string
 	Path    []edn.Value
 	Message string
@@ -20,12 +20,11 @@ func (w Warning) Value() edn.Value {
 	return edn.MustMap(edn.K("code"), edn.K(w.Code), kPath, edn.Vector(w.Path...), kMessage, edn.Text(w.Message))
 }
 
-// TranslateOption changes how [TranslateRequest] fills in what a spelling has
-// no place for.
+// TranslateOption sets a value that some spellings cannot express.
 type TranslateOption func(*translation)
 
-// DefaultTrace sets the trace id of requests whose spelling has none: bare
-// text, and those of version 0.3 without a :request/id.
+// DefaultTrace sets the trace id of requests without one: bare text, and
+// requests of version 0.3 without :request/id.
 func DefaultTrace(id string) TranslateOption { return func(t *translation) { t.trace = id } }
 
 type translation struct {
@@ -37,12 +36,12 @@ func (t *translation) warn(code, message string, path ...edn.Value) {
 	t.warnings = append(t.warnings, Warning{Code: code, Path: path, Message: message})
 }
 
-// TranslateRequest turns what arrives at an edge into the form of the contract:
+// TranslateRequest converts a request to the form of the contract. It accepts
 // bare text and {:prompt text}, requests of version 0.3, "1" as :proto, strings
-// in the place of keywords under :requires, :done and :effects, words in the
-// place of booleans, and other names of error types. What it does not know it
-// leaves as it is, for [ParseRequest] to judge. The warnings name spellings that
-// are out of date. The error is of type invalid-request.
+// for keywords under :requires, :done and :effects, words for booleans, and
+// other names of error types. Anything unknown is kept for [ParseRequest] to
+// validate. The warnings name deprecated spellings. The error is of type
+// invalid-request.
 func TranslateRequest(v edn.Value, opts ...TranslateOption) (edn.Value, []Warning, error) {
 	var t translation
 	for _, opt := range opts {
@@ -79,7 +78,7 @@ func (t *translation) traced(v edn.Value) edn.Value {
 	return v.Assoc(kTrace, edn.MustMap(kID, edn.Text(t.trace)))
 }
 
-// spellings rewrites what has more than one spelling inside an envelope.
+// spellings rewrites the alternative spellings inside an envelope.
 func (t *translation) spellings(v edn.Value) edn.Value {
 	if v.Kind() != edn.KindMap {
 		return v
@@ -122,7 +121,7 @@ func update(m, key edn.Value, change func(edn.Value) edn.Value) edn.Value {
 	return m.Assoc(key, changed)
 }
 
-// truth reads the words that stand for a boolean.
+// truth converts the words for booleans.
 func truth(v edn.Value) edn.Value {
 	if n, ok := v.AsInt(); ok && (n == 0 || n == 1) {
 		return edn.Bool(n == 1)
@@ -137,7 +136,8 @@ func truth(v edn.Value) edn.Value {
 	return v
 }
 
-// word reads a string as the keyword that it spells, with or without a colon.
+// word converts a string to the keyword that it spells, with or without a
+// colon.
 func word(v edn.Value) edn.Value {
 	s, ok := v.AsString()
 	if !ok {
@@ -150,8 +150,8 @@ func word(v edn.Value) edn.Value {
 	return k
 }
 
-// words reads the members of a collection as keywords. Members that become
-// equal in a set are one.
+// words converts the members of a collection to keywords. Members that become
+// equal in a set are merged.
 func words(v edn.Value) edn.Value {
 	if !isColl(v) {
 		return v
@@ -179,7 +179,7 @@ func requiresWords(requires edn.Value) edn.Value {
 	return requires
 }
 
-// dispatch resolves other names of error types in the switch-on sets.
+// dispatch resolves aliases of error types in the switch-on sets.
 func (t *translation) dispatch(dispatch edn.Value) edn.Value {
 	for _, name := range []string{"switch-on", "switch-on/replace"} {
 		key := edn.K(name)

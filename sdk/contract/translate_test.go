@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ENV-008: every spelling that an edge accepts, and what is left alone.
+// ENV-008: every accepted spelling, and values that are left alone.
 func TestTranslateSpellings(t *testing.T) {
 	for _, tt := range []struct{ name, in, out string }{
 		{"text", `"hi"`, `{:input {:prompt "hi"} :proto 1 :task {:intent :text/respond} :trace {:id "t"}}`},
@@ -49,7 +49,7 @@ func TestTranslateSpellings(t *testing.T) {
 	}
 }
 
-// ENV-008: bare text is a request that passes.
+// ENV-008: bare text becomes a valid request.
 func TestTranslatedTextIsARequest(t *testing.T) {
 	v, _, err := TranslateRequest(edn.Text("Explain ACID."), DefaultTrace("r-7"))
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestTranslatedTextIsARequest(t *testing.T) {
 	assert.Equal(t, "[:trace]", bad.Details.Key("path").String())
 }
 
-// ERR-011, ENV-023: other names of error types are replaced, with a warning.
+// ERR-011, ENV-023: aliases of error types are replaced, with a warning.
 func TestTranslateAliases(t *testing.T) {
 	for alias, typ := range aliases() {
 		for _, key := range []string{"switch-on", "switch-on/replace"} {
@@ -86,7 +86,7 @@ const seedV03 = `{:session/id "..."
  :context    {:lang "pl" :mode :chat}
  :opts       {:temperature 0.4 :max-tokens 512}}`
 
-// ENV-009, ENV-030: requests of version 0.3 as the golden files have them.
+// ENV-009, ENV-030: requests of version 0.3 from the golden files.
 func TestTranslateV03(t *testing.T) {
 	for name, in := range map[string]string{
 		"seed": seedV03,
@@ -115,7 +115,7 @@ func TestTranslateV03(t *testing.T) {
 	assert.Equal(t, Limited(512), r.BudgetLimits.MaxTokens)
 }
 
-// ENV-009: the three intents of version 0.3 and what stands for none.
+// ENV-009: the three intents of version 0.3 and their default.
 func TestTranslateV03Intents(t *testing.T) {
 	for in, want := range map[string]string{
 		`:coding`: ":code/patch", `:chat`: ":text/respond", `:analysis`: ":problem/solve", `nil`: ":text/respond", `:other`: ":other", `:a/b`: ":a/b",

@@ -6,9 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// IsV03 reports whether v is a request in the form of version 0.3: a map
-// without :proto and with :messages. Its sender expects the answer of
-// [AnswerV03].
+// IsV03 reports whether v is a request of version 0.3: a map with :messages and
+// without :proto. Its sender expects an answer in the form of [AnswerV03].
 func IsV03(v edn.Value) bool {
 	return v.Kind() == edn.KindMap && !v.Has(kProto) && v.Has(kMessages)
 }
@@ -16,12 +15,12 @@ func IsV03(v edn.Value) bool {
 // v03Intents are the three intents of version 0.3.
 var v03Intents = map[string]string{"coding": "code/patch", "chat": "text/respond", "analysis": "problem/solve"}
 
-// v03Steps are the steps that every request of version 0.3 took. They say
-// nothing, so they are accepted and dropped.
+// v03Steps are the steps that every request of version 0.3 has. They carry no
+// information and are dropped.
 var v03Steps = []string{"build-prompt", "call-capability", "postprocess"}
 
-// v03 turns a request of version 0.3 into the form of the contract. Keys that
-// it does not know are kept and judged later.
+// v03 converts a request of version 0.3 to the form of the contract. Unknown
+// keys are kept and validated later.
 func (t *translation) v03(v edn.Value) (edn.Value, *Error) {
 	if steps, found := v.Get(edn.K("steps")); found {
 		if err := checkSteps(steps); err != nil {
@@ -67,27 +66,31 @@ func (t *translation) v03(v edn.Value) (edn.Value, *Error) {
 func checkSteps(steps edn.Value) *Error {
 	at := edn.K("steps")
 	if steps.Kind() != edn.KindVector && steps.Kind() != edn.KindList {
-		return invalidRequest("shape/wrong-type", "the steps are no sequence", path(at)).expecting(edn.K("vector"), steps).err()
+		return invalidRequest("shape/wrong-type", "the steps are not a sequence", path(at)).
+			expecting(edn.K("vector"), steps).err()
 	}
 	for i, step := range steps.All() {
 		if name, ok := step.Key("op").AsKeyword(); !ok || step.Len() != 1 || !slices.Contains(v03Steps, name) {
-			return invalidRequest("shape/unknown-key", "a step that is not supported", path(at, i)).named(step.Key("op"), v03Steps).err()
+			return invalidRequest("shape/unknown-key", "a step that is not supported", path(at, i)).
+				named(step.Key("op"), v03Steps).err()
 		}
 	}
 	return nil
 }
 
 // v03Messages returns the messages with their roles as keywords, and the text
-// of the last one of the user.
+// of the last user message.
 func v03Messages(v edn.Value) (messages, prompt edn.Value, err *Error) {
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
-		return v, prompt, invalidRequest("shape/wrong-type", "the messages are no sequence", path(kMessages)).expecting(edn.K("vector"), v).err()
+		return v, prompt, invalidRequest("shape/wrong-type", "the messages are not a sequence", path(kMessages)).
+			expecting(edn.K("vector"), v).err()
 	}
 	role := edn.K("role")
 	list := make([]edn.Value, 0, v.Len())
 	for i, m := range v.All() {
 		if m.Kind() != edn.KindMap {
-			return v, prompt, invalidRequest("shape/wrong-type", "a message is no map", path(kMessages, i)).expecting(kMap, m).err()
+			return v, prompt, invalidRequest("shape/wrong-type", "a message is not a map", path(kMessages, i)).
+				expecting(kMap, m).err()
 		}
 		m = update(m, role, word)
 		if who, _ := m.Key("role").AsKeyword(); who == "user" && m.Key("content").Kind() == edn.KindString {
@@ -109,8 +112,8 @@ func v03Intent(v edn.Value) edn.Value {
 	return v
 }
 
-// v03Requires splits the demands of version 0.3 into those on the capability
-// and the checks that an answer must pass.
+// v03Requires splits the requirements of version 0.3 into those on the
+// capability and the checks that an answer must pass.
 func v03Requires(v edn.Value) (requires, must edn.Value) {
 	if v.Kind() != edn.KindMap {
 		return v, edn.Value{}
@@ -147,7 +150,7 @@ func v03Language(v edn.Value) edn.Value {
 }
 
 // AnswerV03 returns a finished response in the form of version 0.3, for the
-// sender of a request that was in that form.
+// sender of a request in that form.
 func AnswerV03(r Request, response edn.Value) edn.Value {
 	var b edn.MapBuilder
 	if r.RequestID != "" {

@@ -107,7 +107,7 @@ func (v Value) AsDecimal() (coef *big.Int, exp int, ok bool) {
 
 // AsNumber returns the exact number that v spells: an integer, a decimal, or a
 // float by its shortest decimal, so that 0.1 is one tenth. ok is false for
-// other kinds. It allocates; it is meant for comparing across kinds.
+// other kinds. It allocates; it is meant for comparisons across kinds.
 func (v Value) AsNumber() (r *big.Rat, ok bool) {
 	switch v.kind {
 	case KindInt:

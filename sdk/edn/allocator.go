@@ -1,9 +1,9 @@
 package edn
 
-// allocator hands out memory for what a reader builds. Small pieces come from
-// blocks: a few of them instead of a hundred small objects. Each block is twice
-// the last, and never much more than the text that is left can need: a request
-// that is one long string has few values.
+// allocator allocates memory for the values of a reader. Small pieces come from
+// shared blocks instead of many small objects. Each block is twice as large as
+// the previous one, but not much larger than the rest of the text can need: a
+// request that is one long string has few values.
 type allocator struct {
 	free  []Value
 	nodes []node
@@ -44,7 +44,7 @@ func (m *allocator) node(elems []Value, left int) *node {
 	return n
 }
 
-// bytes returns an empty slice with capacity n, for text that is built.
+// bytes returns an empty slice with capacity n, for text that is assembled.
 func (m *allocator) bytes(n, left int) []byte {
 	if n > cap(m.text)-len(m.text) {
 		if n >= textBlock/4 {

@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-007: the codec beside the card's library and encoding/json, in one run.
-// The library reads and writes its own tree of Go values, encoding/json the
-// JSON view of the same value.
+// VAL-007: the codec compared with olympos.io/encoding/edn and encoding/json in
+// one run. The library reads and writes its own tree of Go values,
+// encoding/json the JSON view of the same value.
 var benchTexts = []struct{ name, file string }{
 	{"1KiB", "testdata/request.edn"},
 	{"10KiB", "testdata/plan.edn"},
@@ -74,7 +74,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// A long text is read by scanning, not byte by byte.
+// A long text is scanned, not read byte by byte.
 func BenchmarkLongString(b *testing.B) {
 	text := fmt.Appendf(nil, "{:text %q}", strings.Repeat("a line of text, and another one. ", 32<<10))
 	b.Run("decode", func(b *testing.B) {

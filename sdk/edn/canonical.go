@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// Canonical returns the one byte string of v: equal values, and only those,
-// have equal canonical bytes.
+// Canonical returns the canonical bytes of v. They are equal for two values
+// exactly if the values are equal.
 func (v Value) Canonical() []byte {
 	var out []byte
 	withCanonical(&v, func(b []byte) {
@@ -36,7 +36,8 @@ func (v Value) String() string {
 	return s
 }
 
-// GoString makes %#v print canonical text, as the fields mean nothing to people.
+// GoString makes %#v print canonical text; the fields of Value are not
+// readable.
 func (v Value) GoString() string { return "edn.MustRead(" + strconv.Quote(v.String()) + ")" }
 
 // Write returns the canonical bytes of v.
@@ -68,8 +69,8 @@ func appendValue(dst []byte, v *Value) []byte {
 	return appendScalar(dst, v)
 }
 
-// appendScalar writes the kinds that have no parts; strings and keywords included,
-// as Compare uses it for single tokens.
+// appendScalar writes the kinds without parts. It includes strings and keywords
+// because Compare uses it for single tokens.
 func appendScalar(dst []byte, v *Value) []byte {
 	switch v.kind {
 	case KindNil:
@@ -116,7 +117,7 @@ func appendElems(dst []byte, elems []Value) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// needsEscape reports whether a byte of a string is not written as itself.
+// needsEscape reports whether a byte of a string is written as an escape.
 func needsEscape(c byte) bool { return c < 0x20 || c == '"' || c == '\\' || c == 0x7f }
 
 // shortEscape returns the letter of a two-byte escape, or 0.
@@ -138,12 +139,12 @@ func shortEscape(c byte) byte {
 	return 0
 }
 
-// longText is a text for which it pays to have its memory at once.
+// longText is the length from which a text gets its memory in one allocation.
 const longText = 4 << 10
 
 func appendString(dst []byte, s string) []byte {
 	if len(s) > longText && cap(dst)-len(dst) < len(s)+len(s)/16 {
-		dst = slices.Grow(dst, len(s)+len(s)/16) // as much as text with line breaks takes, at once
+		dst = slices.Grow(dst, len(s)+len(s)/16) // as much as text with line breaks needs, at once
 	}
 	dst = append(dst, '"')
 	for {
@@ -157,7 +158,7 @@ func appendString(dst []byte, s string) []byte {
 	}
 }
 
-// appendEscape writes a byte that needsEscape names.
+// appendEscape writes a byte for which needsEscape is true.
 func appendEscape(dst []byte, c byte) []byte {
 	if e := shortEscape(c); e != 0 {
 		return append(dst, '\\', e)

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-030: the examples of the table, word by word.
+// VAL-030: the examples of the specification's table.
 func TestCanonicalSpellings(t *testing.T) {
 	for text, want := range map[string]string{
 		"+5":                                "5",
@@ -55,8 +55,8 @@ func TestHash(t *testing.T) {
 	assert.NotEqual(t, edn.Hash(edn.MustRead("1")), edn.Hash(edn.MustRead("1.0")))
 }
 
-// VAL-003: the hash of a long text is that of its canonical bytes, though these
-// are never there as a whole.
+// VAL-003: the hash of a long text is that of its canonical bytes, although
+// they are never all in memory.
 func TestHashOfLongTexts(t *testing.T) {
 	for _, unit := range []string{"a", "\x00", "\"", "\u017c", "\U0001F600", "a\n\u017c", "plain words; "} {
 		for _, n := range []int{1, 1 << 10, 16<<10 - 3, 16<<10 - 2, 16<<10 - 1, 16 << 10, 17 << 10, 31<<10 + 5, 256<<10 - 2, 256<<10 - 1, 256 << 10, 301<<10 + 9} {

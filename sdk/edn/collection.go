@@ -13,7 +13,7 @@ func List(elems ...Value) Value { return sequence(KindList, copyNode(elems)) }
 // *ValueError if the result would nest deeper than MaxDepth.
 func Vector(elems ...Value) Value { return sequence(KindVector, copyNode(elems)) }
 
-// sequence owns n from here on.
+// sequence takes ownership of n.
 func sequence(k Kind, n *node) Value {
 	depth := depthAbove(n.elems)
 	if depth > MaxDepth {
@@ -52,7 +52,7 @@ func Set(members []Value) (Value, error) {
 // *ValueError if the result would nest deeper than MaxDepth.
 func SetOf(members ...Value) Value { return setOf(copyNode(members)) }
 
-// setOf owns n from here on.
+// setOf takes ownership of n.
 func setOf(n *node) Value {
 	if !sortMembers(n.elems) {
 		n.elems = slices.CompactFunc(n.elems, func(a, b Value) bool { return equal(&a, &b) })
@@ -65,7 +65,7 @@ func setOf(n *node) Value {
 }
 
 // Keywords returns a set of keywords, equal ones merged. It panics if a name is
-// no keyword name.
+// not a valid keyword name.
 func Keywords(names ...string) Value {
 	n := newNode(len(names))
 	for i, name := range names {
@@ -82,7 +82,7 @@ func Map(list []Entry) (Value, error) {
 	return mapOf(n)
 }
 
-// mapOf owns n, which alternates keys and values, from here on.
+// mapOf takes ownership of n, which alternates keys and values.
 func mapOf(n *node) (Value, error) {
 	list := entries(n.elems)
 	if !sortEntries(list) {
@@ -96,12 +96,12 @@ func mapOf(n *node) (Value, error) {
 	return collection(KindMap, n, depth), nil
 }
 
-// insertionLimit is the size up to which insertion sort beats the general one.
+// insertionLimit is the size up to which insertion sort is faster than the
+// general sort.
 const insertionLimit = 12
 
-// sortMembers puts members into canonical order, keeping equal ones in the order
-// they came in, and reports whether all are distinct. Sorted input costs one
-// pass.
+// sortMembers sorts members into canonical order, stably, and reports whether
+// all are distinct. Sorted input costs one pass.
 func sortMembers(m []Value) (distinct bool) {
 	i := 1
 	for i < len(m) && compare(&m[i-1], &m[i]) < 0 {
@@ -184,14 +184,15 @@ func duplicateKey(sorted []Entry) int {
 }
 
 // MapBuilder collects entries and makes maps of them; of equal keys the last
-// wins. The zero MapBuilder is empty and ready. It is for one goroutine.
+// wins. The zero MapBuilder is empty and ready. It is not safe for concurrent
+// use.
 type MapBuilder struct {
-	n    int          // entries in room, until there are too many
-	room [usual]Entry // of most maps: it need not be on the heap
-	more []Entry      // all entries, once there are more
+	n    int          // entries in room, unless more is used
+	room [usual]Entry // enough for most maps, without heap allocation
+	more []Entry      // all entries, once room is full
 }
 
-// usual is the number of entries that most maps have at most.
+// usual is the capacity that suffices for most maps.
 const usual = 10
 
 // Set adds or replaces the value of a key.
@@ -208,11 +209,12 @@ func (b *MapBuilder) Set(key, val Value) {
 }
 
 // Key adds or replaces the value of a keyword key, given without colon. It
-// panics if name is no keyword name: it is meant for literals.
+// panics if name is not a valid keyword name; it is meant for literals.
 func (b *MapBuilder) Key(name string, val Value) { b.Set(K(name), val) }
 
-// Map returns a map of what was added so far; the builder can be used further.
-// It panics with a *ValueError if the map would nest deeper than MaxDepth.
+// Map returns a map of the entries added so far; the builder can be used
+// further. It panics with a *ValueError if the map would nest deeper than
+// MaxDepth.
 func (b *MapBuilder) Map() Value {
 	if b.more != nil {
 		b.more = b.more[:lastWins(b.more)]
@@ -228,8 +230,8 @@ func mapSorted(list []Entry) Value {
 	return sequenceSorted(n)
 }
 
-// lastWins sorts entries, of which later ones replace earlier ones with an equal
-// key, and tells how many are left at the front.
+// lastWins sorts entries, keeps the last of those with equal keys, and returns
+// how many remain at the front.
 func lastWins(list []Entry) int {
 	if sortEntries(list) {
 		return len(list)
@@ -254,7 +256,7 @@ func sequenceSorted(n *node) Value {
 	return collection(KindMap, n, depth)
 }
 
-// The tags that this package gives a meaning.
+// The tags with a meaning in this package.
 const (
 	tagInst   = "inst"
 	tagUUID   = "uuid"
@@ -271,7 +273,7 @@ func Tagged(tag string, v Value) (Value, error) {
 	if problem == "" {
 		switch {
 		case tag == "/" || isReservedWord(tag):
-			problem = "it is no symbol of a tag"
+			problem = "it is not a tag symbol"
 		case strings.IndexByte("!=?_", tag[0]) >= 0:
 			problem = "behind # its first character means something else"
 		}
@@ -289,7 +291,7 @@ func Tagged(tag string, v Value) (Value, error) {
 	return out, nil
 }
 
-// applyTag gives a tag with a valid name its meaning.
+// applyTag returns the value of a tag with a valid name.
 func applyTag(tag string, v Value) (out Value, code, message string) {
 	switch tag {
 	case tagInst:
@@ -322,7 +324,7 @@ func applyTag(tag string, v Value) (out Value, code, message string) {
 	return taggedValue(tag, v), "", ""
 }
 
-// brief spells v for a message: short, and with secrets masked.
+// brief returns the text of v for a message: short, and with secrets masked.
 func (v *Value) brief() string {
 	if v.holdsSecret() {
 		return "#ferment/secret \"***\""

@@ -55,10 +55,10 @@ func equal(a, b *Value) bool {
 }
 
 // Compare orders values by their canonical bytes: it returns -1, 0 or 1, and 0
-// exactly for equal values. It looks at no more of a and b than it must.
+// exactly for equal values. It reads no more of a and b than necessary.
 func Compare(a, b Value) int { return compare(&a, &b) }
 
-// compare is Compare with the cases that matter for map keys first.
+// compare is Compare with the common cases of map keys first.
 func compare(a, b *Value) int {
 	if a.kind == b.kind {
 		switch a.kind {
@@ -137,8 +137,8 @@ func firstByte(v *Value) byte {
 	return appendScalarHead(buf[:0], v)[0]
 }
 
-// appendScalarHead writes a number, for its first byte only: a big one is not
-// spelled out.
+// appendScalarHead writes the beginning of a number; only its first byte is
+// used, so a big number is not written out.
 func appendScalarHead(dst []byte, v *Value) []byte {
 	if v.flag&flagBig == 0 {
 		return appendScalar(dst, v)
@@ -150,9 +150,9 @@ func appendScalarHead(dst []byte, v *Value) []byte {
 }
 
 // compareStreams compares canonical bytes chunk by chunk, so that values which
-// differ early cost little however large they are.
-// It takes copies because cursors send what they point at to the heap, and
-// compare must not do that to its callers.
+// differ early are cheap to compare, whatever their size. It takes copies
+// because cursors move their values to the heap, which must not happen to the
+// arguments of compare.
 func compareStreams(a, b Value) int {
 	x, y := cursor{root: &a}, cursor{root: &b}
 	var p, q []byte

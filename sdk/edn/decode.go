@@ -12,10 +12,10 @@ import (
 	olympos "olympos.io/encoding/edn"
 )
 
-// DecodeError lists everything that kept a value out of a Go type.
+// DecodeError lists every problem of decoding a value into a Go type.
 type DecodeError struct{ Problems []DecodeProblem }
 
-// DecodeProblem is one fault: where in the value, and what is wrong.
+// DecodeProblem is one problem with its path in the value.
 type DecodeProblem struct {
 	Path    []Value
 	Message string
@@ -35,25 +35,27 @@ func joinProblems(problems []DecodeProblem) string {
 	return strings.Join(parts, "; ")
 }
 
-// Decode stores v in what dst points to. A struct takes a map with keyword or
-// string keys, named by the tag edn:"name,omitempty" or else by the kebab case
-// of the field; edn:"-" leaves a field out, and a field with edn:",rest" takes
-// the keys that the struct lacks, in a map or a Value. Other keys are ignored.
+// Decode stores v in the value that dst points to. A struct is decoded from a
+// map with keyword or string keys, named by the tag edn:"name,omitempty" or
+// else by the kebab case of the field; edn:"-" leaves a field out, and a field
+// with edn:",rest", a map or a Value, receives the unknown keys. Without a rest
+// field unknown keys are ignored.
 //
-// A Value takes anything as it is, and so does an empty interface. Integers must
-// fit; floating-point types take any number; a string takes a string; a slice
-// takes a list, vector or set; a map takes a map, and one with bool or struct{}
-// values a set; pointers, maps and slices take nil. time.Time, big.Int, [16]byte
-// and []byte take #inst, integer, #uuid and base64 text. Types with the method
-// UnmarshalEDN of olympos.io/encoding/edn get canonical text, and the other types
+// A Value and an empty interface accept any value unchanged. Integers must fit;
+// floating-point types accept any number. A string accepts a string; a slice
+// accepts a list, vector or set; a map accepts a map, and a map with bool or
+// struct{} values also a set; pointers, maps and slices accept nil. time.Time,
+// big.Int, [16]byte and []byte accept #inst, integer, #uuid and base64 text.
+// Types with the method UnmarshalEDN of olympos.io/encoding/edn receive
+// canonical text, and that library decodes its own types.
 // of that library are filled by it.
 //
-// Decode goes on behind a fault and returns a *DecodeError with all of them;
-// what fits has then been stored.
+// Decode continues after a problem and returns a *DecodeError with all of them;
+// the parts that fit have then been stored.
 func Decode(v Value, dst any) error { return decode(v, dst, false) }
 
-// DecodeStrict is Decode that also reports keys which a struct lacks. It is
-// meant for configuration.
+// DecodeStrict is Decode, but reports unknown keys. It is meant for
+// configuration.
 func DecodeStrict(v Value, dst any) error { return decode(v, dst, true) }
 
 func decode(v Value, dst any, strict bool) error {
@@ -134,8 +136,8 @@ func (d *decoder) value(v *Value, dst reflect.Value) {
 	}
 }
 
-// foreign hands the canonical text of v to the method of dst, or to the library
-// whose type dst is.
+// foreign passes the canonical text of v to the method of dst, or to the
+// library that defines the type of dst.
 func (d *decoder) foreign(v *Value, dst reflect.Value) {
 	err := func() (err error) {
 		defer func() {
@@ -276,7 +278,7 @@ func (d *decoder) elems(v *Value, out reflect.Value) {
 	}
 }
 
-// bytes stores base64 text, with or without the tag that marks it.
+// bytes stores base64 text, with or without its tag.
 func (d *decoder) bytes(v *Value, dst reflect.Value) bool {
 	if tag, inner, ok := v.AsTagged(); ok && tag == "base64" {
 		v = &inner
@@ -311,7 +313,7 @@ func (d *decoder) array(v *Value, dst reflect.Value) {
 	d.elems(v, dst)
 }
 
-// isSetType reports whether a Go map stands for a set.
+// isSetType reports whether a Go map represents a set.
 func isSetType(t reflect.Type) bool { return t.Elem() == emptyType || t.Elem().Kind() == reflect.Bool }
 
 func (d *decoder) mapping(v *Value, dst reflect.Value) {
@@ -388,7 +390,7 @@ func (d *decoder) structure(v *Value, dst reflect.Value) {
 	d.rest(list, used, info, dst)
 }
 
-// findField looks for the entry of a field under its keyword, string or symbol.
+// findField returns the entry of a field under its keyword, string or symbol.
 func (d *decoder) findField(list []Entry, used []bool, f *field) int {
 	at := findKeyword(list, f.name)
 	if f.key.kind != KindKeyword {
@@ -411,8 +413,8 @@ func (d *decoder) findField(list []Entry, used []bool, f *field) int {
 	return at
 }
 
-// field stores v in a field of the struct dst, filling embedded pointers on the
-// way.
+// field stores v in a field of the struct dst and allocates embedded pointers
+// on the way.
 func (d *decoder) field(v *Value, dst reflect.Value, index []int) {
 	for i, n := range index {
 		if i > 0 && dst.Kind() == reflect.Pointer {
@@ -430,7 +432,7 @@ func (d *decoder) field(v *Value, dst reflect.Value, index []int) {
 	d.value(v, dst)
 }
 
-// rest hands the entries that no field took to the rest field.
+// rest stores the entries that no field has used in the rest field.
 func (d *decoder) rest(list []Entry, used []bool, info *structInfo, dst reflect.Value) {
 	var left []Value
 	for i := range list {

@@ -22,7 +22,8 @@ func (v Value) Assoc(key, val Value) Value {
 	case KindVector:
 		i, ok := key.AsInt()
 		if !ok || i < 0 || i > int64(v.num) {
-			panic(&ValueError{Kind: KindVector, Code: "wrong-index", Message: "no index " + key.brief() + " in a vector of " + strconv.Itoa(int(v.num))})
+			panic(&ValueError{Kind: KindVector, Code: "wrong-index",
+				Message: "no index " + key.brief() + " in a vector of " + strconv.Itoa(int(v.num))})
 		}
 		n := newNode(max(int(v.num), int(i)+1))
 		copy(n.elems, v.elems())
@@ -48,11 +49,11 @@ func (v *Value) assocEntry(key, val Value) Value {
 }
 
 // AssocKey is Assoc with a keyword key, given without colon. It also panics if
-// name is no keyword name: it is meant for literals.
+// name is not a valid keyword name; it is meant for literals.
 func (v Value) AssocKey(name string, val Value) Value { return v.Assoc(K(name), val) }
 
-// Dissoc returns the map v without the given keys; absent keys and nil are no
-// fault. It panics with a *ValueError on another kind.
+// Dissoc returns the map v without the given keys; absent keys are ignored, and
+// nil stays nil. It panics with a *ValueError on another kind.
 func (v Value) Dissoc(keys ...Value) Value {
 	if v.kind == KindNil {
 		return v
@@ -71,10 +72,10 @@ func (v Value) Dissoc(keys ...Value) Value {
 	return v
 }
 
-// AssocIn returns v with val at path, making maps where a step finds nothing. An
-// empty path returns val. A step into a kind that Assoc does not know, an index
-// out of range or a result deeper than MaxDepth gives a *ValueError: a path
-// often comes from data.
+// AssocIn returns v with val at path, making maps where a step finds nothing.
+// An empty path returns val. It returns a *ValueError, because paths often come
+// from data, for a step into a kind that Assoc does not support, an index out
+// of range, and a result deeper than MaxDepth.
 func (v Value) AssocIn(path []Value, val Value) (out Value, err error) {
 	defer catch(&err)
 	return v.assocIn(path, val), nil
@@ -91,7 +92,7 @@ func (v Value) assocIn(path []Value, val Value) Value {
 	return v.Assoc(path[0], inner.assocIn(path[1:], val))
 }
 
-// catch turns the panic of a broken contract into an error result.
+// catch converts the panic of an invalid argument to an error result.
 func catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -185,9 +186,9 @@ func (v Value) MapValues(f func(Value) Value) Value {
 
 // Walk rebuilds v: pre is applied to a value before its parts are visited, post
 // after; either may be nil. Parts are the elements of lists, vectors and sets,
-// the values (not the keys) of maps, and what is behind a tag. Parts that did
-// not change are shared. A result deeper than MaxDepth, or a value that its tag
-// refuses, gives a *ValueError.
+// the values (not the keys) of maps, and the values of tags. Parts that did not
+// change are shared. A result deeper than MaxDepth, or a value that its tag
+// rejects, returns a *ValueError.
 func (v Value) Walk(pre, post func(Value) Value) (out Value, err error) {
 	defer catch(&err)
 	return walk(v, pre, post, 0), nil
@@ -238,8 +239,8 @@ func (v *Value) walkElems(pre, post func(Value) Value, depth int) Value {
 	return v.with(changed)
 }
 
-// with returns a collection of the kind of v with the elements of n, which it
-// owns; the keys of a map are those of v.
+// with returns a collection of the kind of v with the elements of n, whose
+// ownership it takes; a map keeps the keys of v.
 func (v *Value) with(n *node) Value {
 	switch v.kind {
 	case KindMap:
@@ -250,8 +251,8 @@ func (v *Value) with(n *node) Value {
 	return sequence(v.kind, n)
 }
 
-// same reports whether a and b are one value in memory, which is enough to know
-// that nothing changed.
+// same reports whether a and b are the same value in memory, which proves that
+// nothing changed.
 func same(a, b *Value) bool {
 	return a.kind == b.kind && a.p == b.p && a.num == b.num && a.aux == b.aux && a.sub == b.sub
 }

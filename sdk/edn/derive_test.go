@@ -87,8 +87,8 @@ func TestConstructors(t *testing.T) {
 	assert.Equal(t, "15M", edn.MustDecimal("1.50e1").String())
 }
 
-// VAL-021: a value beyond the depth limit is refused by its constructor, and the
-// deepest one allowed is written, compared, walked and read.
+// VAL-021: a constructor rejects a value beyond the depth limit; the deepest
+// allowed value is written, compared, walked and read.
 func TestDepthLimit(t *testing.T) {
 	v := edn.Vector()
 	for v.Depth() < edn.MaxDepth {
@@ -102,7 +102,7 @@ func TestDepthLimit(t *testing.T) {
 		default:
 			v = edn.List(v)
 		}
-		if v.Len() > 0 && v.Depth() > 16 { // a map doubles its text: shared, but long
+		if v.Len() > 0 && v.Depth() > 16 { // a map doubles its text: shared in memory, but long
 			break
 		}
 	}
@@ -267,7 +267,7 @@ func TestReachAndDerive(t *testing.T) {
 	assert.Error(t, err, "the tag refuses what it would hold")
 }
 
-// Section 1.3, ask: every kind answers for itself and for no other.
+// Section 1.3, ask: exactly one predicate is true for each kind.
 func TestAsk(t *testing.T) {
 	values := []edn.Value{
 		edn.KindNil: edn.Nil(), edn.KindBool: edn.Bool(true), edn.KindInt: edn.Int(1), edn.KindFloat: edn.MustFloat(1), edn.KindDecimal: edn.MustDecimal("1"),
@@ -322,7 +322,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// The lookup of a keyword key is on the path of every request.
+// Every request looks up keyword keys.
 func TestKeyAllocatesNothing(t *testing.T) {
 	v := edn.MustRead(`{:task {:intent :a} :a 1 :b 2 :c 3 :d 4 :e 5 :f 6 :g 7 :h 8 "s" 9 1 2}`)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

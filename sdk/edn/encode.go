@@ -11,7 +11,7 @@ import (
 	olympos "olympos.io/encoding/edn"
 )
 
-// EncodeError lists everything of a Go value that has no spelling as a Value.
+// EncodeError lists every part of a Go value that cannot be encoded.
 type EncodeError struct{ Problems []DecodeProblem }
 
 // Error returns "edn: encode: " and all problems with their paths.
@@ -21,16 +21,16 @@ func (e *EncodeError) Error() string { return "edn: encode: " + joinProblems(e.P
 // with keyword keys (strings or symbols with the tag options str and sym), a
 // field with omitempty is left out when it is empty, and the entries of a rest
 // field are added. Slices and arrays become vectors, Go maps become maps with
-// keys as they are, maps with bool or struct{} values become sets of the keys
-// (those with true); the tag options list, vector, set, map and rune choose
-// otherwise. Invalid UTF-8 in strings is replaced by U+FFFD. Nil pointers, maps,
-// slices and interfaces become nil.
+// unchanged keys, maps with bool or struct{} values become sets of the keys
+// (those with true); the tag options list, vector, set, map and rune select
+// another form. Invalid UTF-8 in strings is replaced by U+FFFD. Nil pointers,
+// maps, slices and interfaces become nil.
 //
-// Types with the method MarshalEDN of olympos.io/encoding/edn write themselves,
-// and big.Float is written by that library; the text is read back strictly.
+// Types with the method MarshalEDN of olympos.io/encoding/edn encode
+// themselves, and that library encodes big.Float; the text is read strictly.
 //
-// NaN, infinities, channels, functions, equal keys and a nesting beyond MaxDepth
-// give an *EncodeError with all of them.
+// NaN, infinities, channels, functions, equal keys and nesting beyond MaxDepth
+// return an *EncodeError with all of them.
 func Encode(x any) (Value, error) {
 	if v, ok := x.(Value); ok {
 		return v, nil
@@ -58,7 +58,7 @@ func (e *encoder) fail(format string, args ...any) Value {
 	return Value{}
 }
 
-// part encodes a part of a collection, which stands under key.
+// part encodes the part of a collection under key.
 func (e *encoder) part(key Value, x reflect.Value, shape string, depth int) Value {
 	e.path = append(e.path, key)
 	v := e.value(x, shape, depth)
@@ -66,7 +66,7 @@ func (e *encoder) part(key Value, x reflect.Value, shape string, depth int) Valu
 	return v
 }
 
-// value encodes x; shape is the tag option that chooses between spellings.
+// value encodes x; shape is the tag option that selects the form.
 func (e *encoder) value(x reflect.Value, shape string, depth int) Value {
 	if !x.IsValid() {
 		return Value{}
@@ -82,7 +82,8 @@ func (e *encoder) value(x reflect.Value, shape string, depth int) Value {
 		if x.IsNil() {
 			return Value{}
 		}
-		if t.Kind() == reflect.Interface || !t.Implements(marshalerType) || t.Elem().Implements(marshalerType) || t.Elem() == valueType {
+		if t.Kind() == reflect.Interface || !t.Implements(marshalerType) ||
+			t.Elem().Implements(marshalerType) || t.Elem() == valueType {
 			return e.value(x.Elem(), shape, depth+1)
 		}
 		return e.foreign(x)
@@ -113,13 +114,13 @@ func addressable(x reflect.Value) reflect.Value {
 	return c
 }
 
-// foreign lets x or the library write the text of x and reads it strictly:
-// neither checks names or numbers.
+// foreign encodes x with its method or the library and reads the text strictly:
+// neither validates names or numbers.
 func (e *encoder) foreign(x reflect.Value) Value {
 	var b []byte
 	var err error
-	// Marshal takes blanks out of what a method wrote, also those that part two
-	// tokens, so a method is asked directly.
+	// The library's Marshal removes blanks from the output of a method, even
+	// between two tokens, so a method is called directly.
 	if m, ok := x.Interface().(olympos.Marshaler); ok {
 		b, err = m.MarshalEDN()
 	} else {
@@ -130,7 +131,7 @@ func (e *encoder) foreign(x reflect.Value) Value {
 	}
 	v, err := Read(b)
 	if err != nil {
-		return e.fail("%s wrote text that is no value: %v", x.Type(), err)
+		return e.fail("%s wrote text that is not a value: %v", x.Type(), err)
 	}
 	return v
 }
@@ -205,13 +206,13 @@ func (e *encoder) float(f float64) Value {
 	return v
 }
 
-// float32 keeps the shortest decimal of f: 0.1 stays 0.1.
+// float32 encodes the shortest decimal of f: 0.1 stays 0.1.
 func (e *encoder) float32(f float32) Value {
 	wide, _ := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', -1, 32), 64)
 	return e.float(wide)
 }
 
-// finish wraps elements unless parts of them failed or the nesting is too deep.
+// finish makes the collection unless a part failed or the nesting is too deep.
 func (e *encoder) finish(make func() (Value, error)) Value {
 	if len(e.problems) > 0 {
 		return Value{}
@@ -278,14 +279,14 @@ func (e *encoder) structure(x reflect.Value, depth int) Value {
 			if rest.kind == KindMap {
 				elems = append(elems, rest.elems()...)
 			} else if rest.kind != KindNil {
-				e.fail("the rest field is no map")
+				e.fail("the rest field is not a map")
 			}
 		}
 	}
 	return e.finish(func() (Value, error) { return mapOf(&node{elems: elems}) })
 }
 
-// partAt finds a field; one of an embedded nil pointer is absent.
+// partAt returns a field; a field of an embedded nil pointer is absent.
 func partAt(x reflect.Value, index []int) (reflect.Value, bool) {
 	for i, n := range index {
 		if i > 0 && x.Kind() == reflect.Pointer {

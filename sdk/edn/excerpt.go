@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// excerptWidth is how many code points of a line an error quotes.
+// excerptWidth is the number of code points of a line that an error quotes.
 const excerptWidth = 80
 
-// excerptReach bounds how many bytes around the place are looked at, so that an
-// error on one endless line stays cheap.
+// excerptReach limits the bytes around the position that are examined, so that
+// an error in a very long line is cheap.
 const excerptReach = 4096
 
-// excerpt quotes the line around offset with a mark below. Forms behind
-// #ferment/secret are masked, and so are the given spans.
+// excerpt quotes the line around offset with a mark below. Forms with the tag
+// #ferment/secret and the given spans are masked.
 func excerpt(text string, offset, line int, secrets []span) string {
 	offset = min(offset, len(text))
 	from := max(lineStart(text, offset), offset-excerptReach)
@@ -61,8 +61,8 @@ func renderLine(text string, from, to, offset int, secrets []span) (cells []stri
 	return cells, mark
 }
 
-// maskedSpans adds to the secrets that the reader has seen what follows a secret
-// tag on the quoted part of a line, where the reader has not come yet.
+// maskedSpans adds the forms after secret tags in the quoted part of a line
+// that the reader has not reached yet.
 func maskedSpans(text string, from, to int, secrets []span) []span {
 	out := append([]span(nil), secrets...)
 	const marker = "#" + tagSecret
@@ -87,8 +87,8 @@ func covered(spans []span, i int) bool {
 	return false
 }
 
-// secretEnd returns where the form behind a secret tag ends. It errs on the side
-// of masking too much: a string without its end reaches to the end of the line.
+// secretEnd returns the end of the form after a secret tag. In doubt it masks
+// too much: an unterminated string reaches to the end of the line.
 func secretEnd(text string, i, to int) int {
 	for i < to && class[text[i]]&clsSpace != 0 {
 		i++
@@ -125,7 +125,7 @@ func window(cells []string, mark int) ([]string, int) {
 	return out, mark - start
 }
 
-// visible spells a code point so that it does no harm on a terminal.
+// visible returns a harmless representation of a code point for a terminal.
 func visible(r rune, raw string) string {
 	switch {
 	case r == utf8.RuneError && len(raw) == 1:

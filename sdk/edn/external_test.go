@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// VAL-052: a reader in another language makes the same bytes and hashes. It
-// needs python3, which a machine that only builds and tests may lack; there
-// TestVectors checks the file.
+// VAL-052: a reader in another language produces the same bytes and hashes. It
+// needs python3, which not every build machine has; TestVectors checks the file
+// without it.
 func TestVectorsInAnotherLanguage(t *testing.T) {
 	out, err := exec.Command("python3", "testdata/reader.py", vectorFile).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// field is one entry of the map that a struct stands for.
+// field is one entry of the map that represents a struct.
 type field struct {
 	name      string
 	key       Value
@@ -18,14 +18,14 @@ type field struct {
 	shape     string // "list", "vector", "set", "map", "rune" or ""
 }
 
-// structInfo is what a struct type says about its map.
+// structInfo is the mapping of a struct type.
 type structInfo struct {
 	fields  []field
-	rest    []int // index of the field that takes all other keys, or nil
+	rest    []int // index of the field for unknown keys, or nil
 	problem string
 }
 
-// structInfos caches what types say; it only ever grows by the types of the
+// structInfos caches the mappings; its size is bounded by the types of the
 // program.
 var structInfos sync.Map // reflect.Type -> *structInfo
 
@@ -37,9 +37,9 @@ func infoOf(t reflect.Type) *structInfo {
 	return info.(*structInfo)
 }
 
-// newStructInfo collects the fields of t and of the structs embedded in it. As
-// in Go, the shallowest field of a name wins, and among those one with a tag; if
-// several are left, none of them is used.
+// newStructInfo collects the fields of t and of its embedded structs. As in Go,
+// the shallowest field of a name wins, and among those one with a tag; if
+// several remain, none of them is used.
 func newStructInfo(t reflect.Type) *structInfo {
 	info := &structInfo{}
 	type level struct {
@@ -75,8 +75,8 @@ func newStructInfo(t reflect.Type) *structInfo {
 	return info
 }
 
-// embeddedStruct reports whether the fields of sf count as those of the struct
-// around it.
+// embeddedStruct reports whether the fields of sf belong to the enclosing
+// struct.
 func embeddedStruct(sf reflect.StructField) (reflect.Type, bool) {
 	name, _, _ := strings.Cut(sf.Tag.Get("edn"), ",")
 	if !sf.Anonymous || name != "" {
@@ -150,7 +150,7 @@ func (info *structInfo) merge(found []field, depthOf map[string]int, depth int) 
 	}
 }
 
-// kebab turns a Go name into a key: MaxTokens is max-tokens, HTTPPort is
+// kebab converts a Go name to a key: MaxTokens is max-tokens, HTTPPort is
 // http-port.
 func kebab(name string) string {
 	var b strings.Builder

@@ -16,8 +16,8 @@ import (
 // fuzzLimits keep one execution of a fuzz target short.
 var fuzzLimits = edn.WithLimits(edn.Limits{Bytes: 1 << 20, Depth: 128, Nodes: 50_000, String: 1 << 20})
 
-// addTextSeeds gives a target every row of VAL-011 and the hostile texts of
-// section 7, made small (VAL-051).
+// addTextSeeds adds every row of VAL-011 and small versions of the hostile
+// texts of section 7 (VAL-051).
 func addTextSeeds(f *testing.F) {
 	for _, c := range accepted {
 		f.Add([]byte(c.text))
@@ -35,7 +35,7 @@ func addTextSeeds(f *testing.F) {
 	}
 }
 
-// VAL-051: any bytes give an error or a value; a value survives writing and
+// VAL-051: any bytes return an error or a value; a value survives writing and
 // reading, and reading costs no more memory than VAL-015 allows.
 func FuzzRead(f *testing.F) {
 	addTextSeeds(f)
@@ -50,7 +50,8 @@ func FuzzRead(f *testing.F) {
 			require.Equal(t, err.Error(), again.Error())
 			return
 		}
-		// A form takes at least one byte, and every other byte at most one form.
+		// A form takes at least one byte, and every further byte adds at most
+		// one form.
 		bound := uint64(64*(len(text)+1) + 2*len(text) + 64<<10)
 		require.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, bound)
 		checkRoundTrip(t, v)
@@ -86,8 +87,8 @@ func checkRoundTrip(t *testing.T, v edn.Value) {
 	require.Zero(t, edn.Compare(v, back.Detach()))
 }
 
-// VAL-051: JSON gives an error or a value that can be written again, and nothing
-// is accepted that encoding/json refuses.
+// VAL-051: JSON returns an error or a value that can be written again; nothing
+// is accepted that encoding/json rejects.
 func FuzzReadJSON(f *testing.F) {
 	for _, c := range refusedJSON {
 		f.Add([]byte(c.text))
@@ -122,8 +123,8 @@ func FuzzReadJSON(f *testing.F) {
 	})
 }
 
-// VAL-051: any value meets any struct without a panic, and what was decoded
-// without a problem encodes and decodes to the same.
+// VAL-051: decoding any value into any struct does not panic, and a value
+// decoded without a problem encodes and decodes to the same.
 func FuzzDecodeStruct(f *testing.F) {
 	addTextSeeds(f)
 	f.Add([]byte(everythingText))

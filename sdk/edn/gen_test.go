@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// genValue draws values of every kind, nested at most depth deep, with the
-// names, numbers and strings that codecs get wrong.
+// genValue draws values of every kind, nested at most depth deep, with names,
+// numbers and strings that are difficult for codecs.
 func genValue(depth int) *rapid.Generator[edn.Value] {
 	return rapid.Custom(func(t *rapid.T) edn.Value { return drawValue(t, depth) })
 }
@@ -22,7 +22,8 @@ func drawValue(t *rapid.T, depth int) edn.Value {
 	if depth > 0 {
 		kinds = 17
 	}
-	// rapid prefers small numbers; every kind and size shall be as likely.
+	// rapid prefers small numbers; here every kind and size has equal
+	// probability.
 	even := func(n int) int {
 		return int(rapid.Uint64().Draw(t, "even") * 0x9e3779b97f4a7c15 >> 33 % uint64(n))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-011, VAL-030: what each row accepts, and the canonical spelling of it.
+// VAL-011, VAL-030: accepted texts by grammar row, with their canonical text.
 var accepted = []struct{ row, text, canonical string }{
 	{"nil, boolean", "nil", "nil"},
 	{"nil, boolean", "true", "true"},
@@ -92,7 +92,7 @@ var accepted = []struct{ row, text, canonical string }{
 	{"character", `\ż`, `\ż`},
 	{"character", `\😀`, `\😀`},
 	{"character", `[\a"b"]`, `[\a "b"]`},
-	{"character", `[\n\newline]`, ""}, // one token, refused below
+	{"character", `[\n\newline]`, ""}, // one token, rejected below
 
 	{"symbol", "a", "a"},
 	{"symbol", "[. * + ! - _ ? $ % & = < > /]", "[. * + ! - _ ? $ % & = < > /]"},
@@ -144,7 +144,7 @@ var accepted = []struct{ row, text, canonical string }{
 	{"other tag", `#ferment/value "b3:` + strings.Repeat("0a", 32) + `"`, `#ferment/value "b3:` + strings.Repeat("0a", 32) + `"`},
 
 	{"discard", "[#_ #_ a b c]", "[c]"},
-	{"discard", "[#_[1 2] 3 #_ {:a}]", ""}, // what is discarded must be well formed
+	{"discard", "[#_[1 2] 3 #_ {:a}]", ""}, // discarded forms must be well formed
 	{"discard", "[#_#inst \"bad\" 1]", "[1]"},
 	{"discard", "[#_#ferment/other x #_[#uuid 5] 1]", "[1]"},
 	{"discard", "#_a b #_c", "b"},
@@ -176,7 +176,8 @@ func TestGrammarAccepts(t *testing.T) {
 	}
 }
 
-// VAL-011, VAL-012, VAL-013: what each row refuses, with code and place.
+// VAL-011, VAL-012, VAL-013: rejected texts by grammar row, with code and
+// position.
 var refused = []struct {
 	row, text, code string
 	offset          int
@@ -211,7 +212,7 @@ var refused = []struct {
 	{"decimal", "1e1001M", "limit-digits", 0},
 	{"decimal", "1e-1001M", "limit-digits", 0},
 	{"decimal", "1e99999999999999999999M", "limit-digits", 0},
-	{"decimal", strings.Repeat("9", 990) + "e20M", "limit-digits", 0}, // its canonical spelling has 1,010 digits
+	{"decimal", strings.Repeat("9", 990) + "e20M", "limit-digits", 0}, // its canonical text has 1,010 digits
 	{"decimal", "1" + strings.Repeat("0", 999) + "e1000M", "limit-digits", 0},
 	{"decimal", "1.5MM", "invalid-number", 0},
 	{"decimal", strings.Repeat("9", 1001) + "M", "limit-digits", 1000},
@@ -398,7 +399,7 @@ func asSyntaxError(t require.TestingT, err error, text string) *edn.SyntaxError 
 	return syntax
 }
 
-// VAL-011: each unsupported form has a sentence of its own.
+// VAL-011: each unsupported form has its own message.
 func TestUnsupportedFormsHaveTheirOwnSentence(t *testing.T) {
 	seen := map[string]string{}
 	for _, c := range refused {
@@ -413,7 +414,7 @@ func TestUnsupportedFormsHaveTheirOwnSentence(t *testing.T) {
 	assert.Len(t, seen, 12)
 }
 
-// VAL-010: an unexpected character is named by its number.
+// VAL-010: the message about an unexpected character contains its number.
 func TestUnexpectedCharacterIsNamed(t *testing.T) {
 	for text, want := range map[string]string{"\x00": "U+0000", "a😀": "U+1F600", "1 \u00a0": "U+00A0", "|": "U+007C"} {
 		_, err := edn.ReadString(text)
@@ -421,8 +422,8 @@ func TestUnexpectedCharacterIsNamed(t *testing.T) {
 	}
 }
 
-// VAL-016: lines end at LF, CR or CR LF; columns count code points; a byte order
-// mark takes no column.
+// VAL-016: lines end at LF, CR or CR LF; columns count code points; a byte
+// order mark has no column.
 func TestPositionsOfErrors(t *testing.T) {
 	for _, c := range []struct {
 		text         string
@@ -443,8 +444,8 @@ func TestPositionsOfErrors(t *testing.T) {
 	}
 }
 
-// VAL-016: the path names the open collections by key or index, a form in key
-// position by [:key n].
+// VAL-016: the path contains the open collections by key or index, and [:key n]
+// for a form in key position.
 func TestPathsOfErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"007":                            "[]",
@@ -475,8 +476,8 @@ func TestPathsOfErrors(t *testing.T) {
 	assert.Equal(t, "2000", asSyntaxError(t, err, long).Path[0].String())
 }
 
-// VAL-017: the excerpt is at most 80 code points, escapes control characters and
-// masks secrets wherever they stand.
+// VAL-017: the excerpt has at most 80 code points, escapes control characters
+// and masks secrets at any position.
 func TestExcerpts(t *testing.T) {
 	excerpt := func(text string) string {
 		_, err := edn.ReadString(text)
@@ -549,7 +550,7 @@ func TestReadPrefix(t *testing.T) {
 	}
 }
 
-// VAL-014: the table of positions finds values by path and keys by path.
+// VAL-014: positions of values and keys by path.
 func TestReadWithPositions(t *testing.T) {
 	text := "{:b [1\n     (2 :x)] #_skip\n :a #my/tag {:k \"v\"} :s #{3 4} :t #inst \"2026-11-20T10:00:00Z\"}"
 	v, pos, err := edn.ReadWithPositions([]byte(text))
@@ -590,7 +591,8 @@ func TestReadWithPositions(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// VAL-001: decimals are exact, integers have no upper bound but the digits.
+// VAL-001: decimals are exact; integers are limited only by the number of
+// digits.
 func TestNumbersAreExact(t *testing.T) {
 	coef, exp, ok := edn.MustRead("123456789.1234567890123450M").AsDecimal()
 	require.True(t, ok)

@@ -10,14 +10,14 @@ import (
 	"lukechampine.com/blake3/guts"
 )
 
-// hashLong is the length of a string from which on its sum is made piece by
-// piece, without its canonical text as a whole.
+// hashLong is the length from which the sum of a string is computed piece by
+// piece, without its whole canonical text.
 const hashLong = 16 << 10
 
-// hashBlock is how much is hashed at a time, a power of two of chunks of the
-// hash, at least as many as it takes together. Where that is vectorised one
-// block of 16 chunks is quick, and its memory stays in the cache; elsewhere
-// several goroutines share a larger one.
+// hashBlock is the number of bytes hashed at a time, a power of two of chunks
+// and at least as many as the hash processes together. On vectorised hardware
+// one block of 16 chunks is fast and stays in the cache; elsewhere several
+// goroutines share a larger block.
 func hashBlock() int {
 	if runtime.GOARCH == "amd64" {
 		return leafSize
@@ -25,22 +25,23 @@ func hashBlock() int {
 	return 16 * leafSize
 }
 
-// leafSize is what one step of the hash takes.
+// leafSize is the input of one step of the hash.
 const leafSize = guts.MaxSIMD * guts.ChunkSize
 
-// hasher computes BLAKE3-256 of text that comes in pieces. The library's own
-// begins a goroutine for each power of two of chunks in a piece, which costs
-// more than the hash itself.
+// hasher computes BLAKE3-256 of text that arrives in pieces. The library's
+// hasher starts a goroutine for each power of two of chunks in a piece, which
+// costs more than the hash.
 type hasher struct {
-	buf []byte // of the block that is being filled
-	// subtrees are the roots of what was hashed, one for each bit of chunks.
+	buf []byte // of the current block
+	// subtrees are the roots of the finished subtrees, one for each bit of
+	// chunks.
 	subtrees [64][8]uint32
 	chunks   uint64
 }
 
 var hasherPool = sync.Pool{New: func() any { return &hasher{buf: make([]byte, 0, hashBlock())} }}
 
-// sumString is the sum of the canonical bytes of a string.
+// sumString returns the sum of the canonical bytes of a string.
 func sumString(v *Value) digest {
 	h := hasherPool.Get().(*hasher)
 	h.buf, h.chunks = h.buf[:0], 0
@@ -66,7 +67,7 @@ func sumString(v *Value) digest {
 
 func (h *hasher) write(s string) {
 	for len(s) > 0 {
-		if len(h.buf) == cap(h.buf) { // and there is more: it is not the last block
+		if len(h.buf) == cap(h.buf) { // more input follows: it is not the last block
 			h.push(guts.CompressEigentree(h.buf, &guts.IV, h.chunks, 0), cap(h.buf)/guts.ChunkSize)
 			h.buf = h.buf[:0]
 		}
@@ -76,7 +77,7 @@ func (h *hasher) write(s string) {
 	}
 }
 
-// push adds the root of a tree of so many chunks, a power of two.
+// push adds the root of a subtree of chunks leaves, a power of two.
 func (h *hasher) push(n guts.Node, chunks int) {
 	cv, at := guts.ChainingValue(n), bits.TrailingZeros64(uint64(chunks))
 	for ; h.chunks>>at&1 == 1; at++ {
@@ -86,8 +87,8 @@ func (h *hasher) push(n guts.Node, chunks int) {
 	h.chunks += uint64(chunks)
 }
 
-// sum ends the hash. What is left in buf is hashed here, as the end of the text
-// has rules of its own.
+// sum finishes the hash. The rest in buf is hashed here, because the end of the
+// text is processed differently.
 func (h *hasher) sum() digest {
 	rest := h.buf
 	if h.chunks == 0 {
@@ -97,7 +98,7 @@ func (h *hasher) sum() digest {
 		h.push(guts.CompressBuffer((*[leafSize]byte)(rest), leafSize, &guts.IV, h.chunks, 0), guts.MaxSIMD)
 		rest = rest[leafSize:]
 	}
-	// What stands behind the rest in its last leaf is not looked at.
+	// The bytes after the rest in its last leaf are ignored.
 	n := guts.CompressBuffer((*[leafSize]byte)(rest[:leafSize]), len(rest), &guts.IV, h.chunks, 0)
 	for left := h.chunks; left != 0; left &= left - 1 {
 		n = guts.ParentNode(h.subtrees[bits.TrailingZeros64(left)], guts.ChainingValue(n), &guts.IV, 0)

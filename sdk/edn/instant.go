@@ -3,7 +3,7 @@ package edn
 import "time"
 
 // parseInst reads RFC 3339 with seconds, 0 to 9 fraction digits and an offset.
-// It is stricter than time.Parse, which takes a comma and longer fractions.
+// It is stricter than time.Parse, which accepts a comma and longer fractions.
 func parseInst(s string) (Value, bool) {
 	if len(s) < len("2006-01-02T15:04:05Z") || s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':' || s[16] != ':' {
 		return Value{}, false
@@ -14,7 +14,8 @@ func parseInst(s string) (Value, bool) {
 	hour, ok4 := digitsAt(s, 11, 2)
 	minute, ok5 := digitsAt(s, 14, 2)
 	second, ok6 := digitsAt(s, 17, 2)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || hour > 23 || minute > 59 || second > 59 || month < 1 || month > 12 || day < 1 {
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) ||
+		hour > 23 || minute > 59 || second > 59 || month < 1 || month > 12 || day < 1 {
 		return Value{}, false
 	}
 	rest := s[19:]
@@ -35,7 +36,7 @@ func parseInst(s string) (Value, bool) {
 		return Value{}, false
 	}
 	t := time.Date(year, time.Month(month), day, hour, minute, second, nanos, time.UTC)
-	if t.Day() != day || year < 1 { // the 30th of February has become a day in March
+	if t.Day() != day || year < 1 { // time.Date turns the 30th of February into a day in March
 		return Value{}, false
 	}
 	return instValue(t.Add(-offset))

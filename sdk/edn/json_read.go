@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// ReadJSON reads one JSON document as a value: null, booleans and strings as
-// they are, a number without point and exponent as integer, others as float,
-// arrays as vectors, objects as maps. A member name that is a keyword name
-// becomes a keyword key, any other a string key; an object with exactly the
-// members "#tag" and "#value" becomes a tagged literal. Nothing else is
-// guessed. Limits and errors are those of Read; duplicate names are refused.
+// ReadJSON reads one JSON document as a value: null, booleans and strings
+// unchanged, a number without point and exponent as integer, others as float,
+// arrays as vectors, objects as maps. A member name that is a valid keyword
+// name becomes a keyword key, any other a string key; an object with exactly
+// the members "#tag" and "#value" becomes a tagged literal. No other types are
+// inferred. Limits and errors are those of Read; duplicate names are rejected.
 func ReadJSON(b []byte, opts ...Option) (Value, error) {
 	set := newSettings(opts)
 	if len(b) > set.limits.Bytes {
@@ -21,13 +21,13 @@ func ReadJSON(b []byte, opts ...Option) (Value, error) {
 	return readText(string(b), &set, true)
 }
 
-// The names of the two members that spell a tagged literal.
+// The two members of an object that represents a tagged literal.
 const (
 	jsonTag   = "#tag"
 	jsonValue = "#value"
 )
 
-// jsonState says what may come next in a JSON text.
+// jsonState is the set of tokens that may come next in a JSON text.
 type jsonState uint8
 
 const (
@@ -50,8 +50,8 @@ var jsonExpected = [...]string{
 	jsonWantEnd:        "the end of the text",
 }
 
-// runJSON is run for JSON text. It shares stacks, limits and the handling of
-// duplicates with the reader of EDN.
+// runJSON is run for JSON text. It shares stacks, limits and duplicate
+// detection with the EDN reader.
 func (r *reader) runJSON() {
 	r.frames = append(r.frames, frame{})
 	if strings.HasPrefix(r.s, byteOrderMark) {
@@ -124,7 +124,7 @@ func (r *reader) jsonForm(at int, c byte, state jsonState) jsonState {
 	return r.jsonAfter()
 }
 
-// jsonTrailing refuses what follows the document.
+// jsonTrailing rejects text after the document.
 func (r *reader) jsonTrailing(at int, c byte) {
 	switch {
 	case c == ']' || c == '}':
@@ -136,7 +136,7 @@ func (r *reader) jsonTrailing(at int, c byte) {
 	}
 }
 
-// jsonAfter is the state behind a complete value.
+// jsonAfter returns the state after a complete value.
 func (r *reader) jsonAfter() jsonState {
 	if len(r.frames) == 1 {
 		return jsonWantEnd
@@ -290,7 +290,8 @@ func (r *reader) jsonString(at int) (Value, bool) {
 		}
 		if i >= len(s) {
 			p := positionAt(s, at)
-			r.failAt("unexpected-end", len(s), "string opened at "+strconv.Itoa(p.Line)+":"+strconv.Itoa(p.Column)+" has no end", "")
+			r.failAt("unexpected-end", len(s),
+				"string opened at "+strconv.Itoa(p.Line)+":"+strconv.Itoa(p.Column)+" has no end", "")
 			return Value{}, false
 		}
 		switch c := s[i]; c {

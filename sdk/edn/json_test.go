@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-006 and the table of section 1.5: what each kind becomes in JSON.
+// VAL-006 and the table of section 1.5: the JSON form of each kind.
 func TestJSONOut(t *testing.T) {
 	for _, c := range []struct{ edn, json string }{
 		{"nil", "null"},
@@ -51,7 +51,8 @@ func TestJSONOut(t *testing.T) {
 	}
 }
 
-// VAL-040: two keys with one JSON name cannot be written; the error has the path.
+// VAL-040: two keys with the same JSON name cannot be written; the error has
+// the path.
 func TestJSONCollisions(t *testing.T) {
 	for text, path := range map[string]string{
 		`{:a 1 "a" 2}`:                          "[]",
@@ -177,7 +178,7 @@ func TestJSONRefuses(t *testing.T) {
 	assert.Equal(t, "[:b]", edn.Vector(syntax.Path...).String())
 }
 
-// VAL-015 holds for JSON: the limits are those of the reader.
+// VAL-015 applies to JSON: the limits are those of the reader.
 func TestJSONLimits(t *testing.T) {
 	lim := edn.WithLimits(edn.Limits{Bytes: 40, Depth: 3, Nodes: 6, String: 10})
 	for text, code := range map[string]string{
@@ -200,8 +201,8 @@ func TestJSONLimits(t *testing.T) {
 	}
 }
 
-// VAL-006: JSON in, out and in again is stable, and encoding/json agrees about
-// what was written.
+// VAL-006: reading, writing and reading JSON again is stable, and encoding/json
+// reads the written text as the same data.
 func TestJSONAgreesWithTheStandardLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := genValue(4).Draw(t, "v")
@@ -214,8 +215,8 @@ func TestJSONAgreesWithTheStandardLibrary(t *testing.T) {
 		require.True(t, json.Valid(b), "%s", b)
 		back, err := edn.ReadJSON(b)
 		if err != nil {
-			// A map may have the names of a tagged literal by accident only; a tag
-			// of the value is a good one.
+			// A map with the two names of a tagged literal is only an accident;
+			// a tag of the value is valid.
 			t.Fatalf("%s: %v", b, err)
 		}
 		again, err := edn.WriteJSON(back)

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// JSONCollisionError says that a map has no JSON spelling because two of its
-// keys have one name, such as :a and "a".
+// JSONCollisionError reports a map without a JSON form because two of its keys
+// have the same name, such as :a and "a".
 type JSONCollisionError struct {
 	Name string  // the name in JSON
 	Path []Value // the map
@@ -20,14 +20,14 @@ func (e *JSONCollisionError) Error() string {
 	return fmt.Sprintf("edn: write JSON: two keys of the map at %s have the name %q", Vector(e.Path...), e.Name)
 }
 
-// maxSafeInt is the largest integer that every JSON reader keeps.
+// maxSafeInt is the largest integer that every JSON reader represents exactly.
 const maxSafeInt = 1<<53 - 1
 
 // WriteJSON returns the JSON view of v, the same bytes for equal values:
 // keywords, symbols, characters, decimals, instants and UUIDs as strings,
 // integers beyond 53 bits as strings of digits, sets as arrays, maps as objects
 // named by keyword name, string or canonical text of the key, tagged literals
-// as {"#tag": name, "#value": v}. Two keys with one name give a
+// as {"#tag": name, "#value": v}. Two keys with the same name return a
 // *JSONCollisionError.
 func WriteJSON(v Value) ([]byte, error) {
 	w := jsonWriter{}
@@ -135,7 +135,7 @@ func (w *jsonWriter) object(v *Value) {
 	w.out = append(w.out, '}')
 }
 
-// jsonName is the member name of a key.
+// jsonName returns the member name of a key.
 func jsonName(k *Value) string {
 	if k.kind == KindKeyword || k.kind == KindString {
 		return k.text()
@@ -143,9 +143,9 @@ func jsonName(k *Value) string {
 	return k.String()
 }
 
-// jsonCollision finds two keys with one name. Keys of one kind have different
-// names, so a map with keys of one kind has no collision. The names of a tagged
-// literal are kept for tagged literals.
+// jsonCollision returns a name that two keys share. Keys of one kind have
+// different names, so a map with keys of one kind has no collision. The names
+// of a tagged literal are reserved for tagged literals.
 func jsonCollision(list []Entry) (string, bool) {
 	if len(list) == 2 && list[0].Key.kind == KindString && list[1].Key.kind == KindString &&
 		list[0].Key.text() == jsonTag && list[1].Key.text() == jsonValue {

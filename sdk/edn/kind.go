@@ -1,6 +1,6 @@
 package edn
 
-// Kind says what a Value is.
+// Kind is the kind of a Value.
 type Kind uint8
 
 // The kinds of values. KindNil is the zero Kind, as nil is the zero Value.
@@ -42,7 +42,7 @@ var kindNames = [...]string{
 	KindUUID:    "uuid",
 }
 
-// String returns the kind as messages name it, such as "keyword".
+// String returns the name of the kind in messages, such as "keyword".
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]

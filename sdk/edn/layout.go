@@ -2,15 +2,15 @@ package edn
 
 import "strconv"
 
-// Layout is the keys of maps that are made again and again: they are checked and
-// put into order once. It is immutable and may be used by many goroutines.
+// Layout holds the keys of maps that are built often: they are validated and
+// sorted once. It is immutable and safe for concurrent use.
 type Layout struct {
 	keys []Value // in canonical order
-	from []int   // which of the values goes with each of them
+	from []int   // index of the value for each key
 }
 
-// NewLayout makes a layout of keyword keys, given without colon. It panics if a
-// name is no keyword name or comes twice: it is meant for literals.
+// NewLayout returns a layout of keyword keys, given without colon. It panics if
+// a name is not a valid keyword name or repeated; it is meant for literals.
 func NewLayout(names ...string) *Layout {
 	l := &Layout{from: make([]int, len(names))}
 	order := make([]Entry, len(names))
@@ -18,7 +18,8 @@ func NewLayout(names ...string) *Layout {
 		order[i] = Entry{K(name), Int(int64(i))}
 	}
 	if !sortEntries(order) {
-		panic(&ValueError{Kind: KindMap, Code: "duplicate-key", Message: "duplicate key " + order[duplicateKey(order)].Key.brief()})
+		panic(&ValueError{Kind: KindMap, Code: "duplicate-key",
+			Message: "duplicate key " + order[duplicateKey(order)].Key.brief()})
 	}
 	for i := range order {
 		l.keys = append(l.keys, order[i].Key)
@@ -28,8 +29,8 @@ func NewLayout(names ...string) *Layout {
 }
 
 // Map returns the map with these values under the names of the layout, in the
-// order of the names. It panics if there are more or fewer, and with a
-// *ValueError if the map would nest deeper than MaxDepth.
+// order of NewLayout. It panics if their number differs, and with a *ValueError
+// if the map would nest deeper than MaxDepth.
 func (l *Layout) Map(vals ...Value) Value {
 	l.checkLen(vals)
 	n := newNode(2 * len(vals))

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Section 1.3: a map made by a layout is the map that its entries make.
+// Section 1.3: a map made by a layout equals the map of its entries.
 func TestLayout(t *testing.T) {
 	l := edn.NewLayout("z", "a/b", "m")
 	assert.Equal(t, `{:a/b 2 :m nil :z 1}`, l.Map(edn.Int(1), edn.Int(2), edn.Nil()).String())
@@ -35,8 +35,8 @@ func TestLayout(t *testing.T) {
 	assert.Panics(t, func() { l.Map(deep, edn.Nil(), edn.Nil()) })
 }
 
-// A builder can be used further when it has made a map, and that map stays as it
-// is, however many entries there are.
+// A builder can be used after Map, which does not change the map, for any
+// number of entries.
 func TestMapBuilderGoesOn(t *testing.T) {
 	var b edn.MapBuilder
 	var made []edn.Value
@@ -59,7 +59,7 @@ func TestMapBuilderGoesOn(t *testing.T) {
 	assert.True(t, copied.Map().HasKey("a"))
 }
 
-// Section 1.2: a decimal made of a small number is the one that its spelling is.
+// Section 1.2: a decimal made of a small number equals the decimal of its text.
 func TestDecimalOfSmallNumbers(t *testing.T) {
 	for _, coef := range []int64{1, -1, 10, 500, 1000, -1200, 999, 123456789, math.MaxInt64, math.MinInt64, 1e18, -1e18} {
 		for _, exp := range []int{-999, -20, -3, -1, 0, 1, 3} {
@@ -73,7 +73,7 @@ func TestDecimalOfSmallNumbers(t *testing.T) {
 	}
 }
 
-// A fraction is the decimal that equals it, or an error.
+// A fraction becomes an equal decimal or returns an error.
 func TestRatDecimal(t *testing.T) {
 	long := strings.Repeat("7", 1000)
 	for _, text := range []string{"0", "1", "-1", "0.1", "-12.5", "1E+40", "100", "0.000000000001", "1E-1000", long, "-0." + long[1:], "123456789012345678901234567890.5"} {

@@ -1,7 +1,7 @@
 package edn
 
-// Limits bound what a reader accepts. They are checked while reading, before
-// memory is spent.
+// Limits bound the input of a reader. They are checked while reading, before
+// memory is allocated.
 type Limits struct {
 	Bytes  int // length of the text
 	Depth  int // open collections and tags
@@ -15,7 +15,7 @@ const (
 	maxNodes = 64 << 20 // no text within maxBytes has more
 )
 
-// The presets of the contract. They are constants in all but syntax.
+// Presets of the contract. They must not be modified.
 var (
 	// Wire is the default: messages from and to a plugin.
 	Wire = Limits{Bytes: 16 << 20, Depth: 128, Nodes: 1_000_000, String: 8 << 20}
@@ -45,7 +45,7 @@ func (l Limits) capped() Limits {
 	}
 }
 
-// Option changes how text is read.
+// Option configures a reader.
 type Option func(*settings)
 
 type settings struct {
@@ -60,7 +60,8 @@ func newSettings(opts []Option) settings {
 	return chosenSettings(opts)
 }
 
-// chosenSettings is apart because what options point at goes to the heap.
+// chosenSettings is separate because the argument of options escapes to the
+// heap.
 func chosenSettings(opts []Option) settings {
 	s := settings{limits: Wire}
 	for _, o := range opts {

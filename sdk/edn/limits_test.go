@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// VAL-015, VAL-017: each limit at its edge, one below and one above.
+// VAL-015, VAL-017: each limit, one below and one above.
 func TestLimitsAtTheEdge(t *testing.T) {
 	lim := edn.Limits{Bytes: 100, Depth: 3, Nodes: 6, String: 10}
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestInstantsHaveDepth(t *testing.T) {
 	assert.Equal(t, "limit-depth", asSyntaxError(t, err, text).Code)
 }
 
-// The presets of section 1.2, and the caps that no option lifts.
+// The presets of section 1.2, and the caps that no option raises.
 func TestPresets(t *testing.T) {
 	assert.Equal(t, edn.Limits{Bytes: 16 << 20, Depth: 128, Nodes: 1_000_000, String: 8 << 20}, edn.Wire)
 	assert.Equal(t, edn.Limits{Bytes: 4 << 20, Depth: 128, Nodes: 200_000, String: 1 << 20}, edn.Body)
@@ -84,8 +84,8 @@ func TestPresets(t *testing.T) {
 	assert.Equal(t, "limit-bytes", asSyntaxError(t, err, "long").Code)
 }
 
-// hostile are texts that cost more than they seem to, each about n bytes long.
-// The code is empty if the text is good.
+// hostile returns texts that cost more than they seem to, each about n bytes
+// long. The code is empty for a valid text.
 func hostile(n int) []struct{ name, text, code string } {
 	repeat := func(unit string) string { return strings.Repeat(unit, n/len(unit)) }
 	var keys, members strings.Builder
@@ -133,8 +133,8 @@ func hostile(n int) []struct{ name, text, code string } {
 	}
 }
 
-// VAL-015, section 7: a hostile text is refused or read with at most 64 bytes
-// per node plus twice its length, all allocations of the call counted.
+// VAL-015, section 7: a hostile text is rejected or read with at most 64 bytes
+// per node plus twice its length, counting all allocations of the call.
 func TestMemoryBound(t *testing.T) {
 	lim := edn.Limits{Bytes: 16 << 20, Nodes: 500_000, String: 8 << 20}
 	for _, c := range hostile(700_000) {
@@ -159,8 +159,8 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-// countNodes counts the forms of the texts above: what a reader may spend memory
-// on. It knows only the shapes that stand there.
+// countNodes counts the forms of the texts above, for the memory limit. It
+// supports only their syntax.
 func countNodes(text string) int {
 	n, inString, inToken := 0, false, false
 	for i := 0; i < len(text); i++ {
@@ -192,9 +192,9 @@ func countNodes(text string) int {
 	return n
 }
 
-// VAL-007, section 7: time is linear. Sixteen times the text takes at most about
-// sixteen times as long; the bound leaves room for a busy machine and for the
-// logarithm of sorting, none for a square.
+// VAL-007, section 7: reading takes linear time. A text sixteen times as long
+// takes at most about sixteen times as long; the bound has a margin for a busy
+// machine and for the logarithm of sorting, but excludes quadratic time.
 func TestTimeIsLinear(t *testing.T) {
 	lim := edn.WithLimits(edn.Limits{Bytes: 16 << 20, Nodes: 4_000_000, String: 8 << 20})
 	measure := func(text string) time.Duration {
@@ -203,14 +203,14 @@ func TestTimeIsLinear(t *testing.T) {
 			start := proof.Spent()
 			_, err := edn.ReadString(text, lim)
 			best = min(best, proof.Spent()-start)
-			_ = err // the code is checked by TestMemoryBound
+			_ = err // TestMemoryBound checks the code
 		}
 		return max(best, 50*time.Microsecond)
 	}
 	small, large := hostile(30_000), hostile(480_000)
 	for i, c := range small {
 		var a, b time.Duration
-		for range 5 { // what else the process does, such as collecting garbage, is measured along
+		for range 5 { // the best of five, because other work such as garbage collection is measured too
 			a, b = measure(c.text), measure(large[i].text)
 			if b < 80*a {
 				break
@@ -220,7 +220,7 @@ func TestTimeIsLinear(t *testing.T) {
 	}
 }
 
-// Section 7: the reader survives the forms that kill the card's library.
+// Section 7: the reader handles the forms that crash olympos.io/encoding/edn.
 func TestForbiddingSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string

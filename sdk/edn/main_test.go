@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain raises the number of property checks, which are cheap here, unless
-// the command line says otherwise.
+// TestMain raises the number of property checks, which are cheap in this
+// package, unless the command line sets it.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	chosen := false

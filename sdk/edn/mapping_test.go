@@ -57,7 +57,7 @@ type everything struct {
 	Rest       map[string]edn.Value `edn:",rest"`
 }
 
-// Optional is exported so that Decode may fill the embedded pointer.
+// Optional is exported so that Decode can set the embedded pointer.
 type Optional struct {
 	Depth *int `edn:"depth,omitempty"`
 }
@@ -108,8 +108,8 @@ func TestDecodeStruct(t *testing.T) {
 	assert.Equal(t, "1.25M", got.Rest["extra/key"].String())
 }
 
-// VAL-022: what was decoded encodes to the value again, but for spellings that
-// Go does not keep.
+// VAL-022: a decoded value encodes to the same value, except for forms that Go
+// types cannot represent.
 func TestEncodeStruct(t *testing.T) {
 	var x everything
 	require.NoError(t, edn.Decode(edn.MustRead(everythingText), &x))
@@ -197,7 +197,7 @@ func TestDecodeReportsEveryProblem(t *testing.T) {
 	assert.Contains(t, err.Error(), "edn: decode: ")
 	assert.Contains(t, err.Error(), "at [:c 1 :x] integer -1 does not fit into uint")
 
-	// Unknown keys are errors only where configuration is decoded.
+	// Unknown keys are errors only in DecodeStrict.
 	type small struct{ A int }
 	require.NoError(t, edn.Decode(edn.MustRead("{:a 1 :b 2}"), &small{}))
 	err = edn.DecodeStrict(edn.MustRead("{:a 1 :b 2}"), &small{})
@@ -217,7 +217,7 @@ func TestDecodeReportsEveryProblem(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-// VAL-022: what has no value is reported with its path.
+// VAL-022: parts that cannot be encoded are reported with their path.
 func TestEncodeReportsEveryProblem(t *testing.T) {
 	type loop struct{ Next *loop }
 	circle := &loop{}
@@ -256,7 +256,8 @@ func TestEncodeReportsEveryProblem(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// selfMade writes and reads its own text, as authors who know the library do.
+// selfMade encodes and decodes its own text, like types written for the
+// library.
 type selfMade struct{ text string }
 
 func (s selfMade) MarshalEDN() ([]byte, error) { return []byte(s.text), nil }
@@ -266,8 +267,8 @@ func (s *selfMade) UnmarshalEDN(b []byte) error {
 	return nil
 }
 
-// VAL-005: types of the card's library and types with its methods go through it,
-// and what it writes is read back strictly.
+// VAL-005: types of olympos.io/encoding/edn and types with its methods use that
+// library, and its output is read strictly.
 func TestTypesOfTheLibrary(t *testing.T) {
 	type mixed struct {
 		C selfMade
@@ -299,7 +300,7 @@ func TestTypesOfTheLibrary(t *testing.T) {
 	_, err = edn.Encode(selfMade{""})
 	assert.Error(t, err)
 
-	// A Value is at home in the library's own types.
+	// The library's own types can contain a Value.
 	type host struct{ V edn.Value }
 	b, err := olympos.Marshal(host{edn.MustRead(`(1 1.50M [:a])`)})
 	require.NoError(t, err)

@@ -3,10 +3,10 @@ package edn
 import "strconv"
 
 // MapText returns v with f applied to every text in it: strings, the names of
-// keywords, symbols and tags, keys of maps, and all other scalars as they are
-// written. What f changes becomes a string, and so does a tagged value whose tag
-// it changes; a key that would then stand twice gets a number. f must not panic.
-// Values nested deeper than MaxDepth become a string too.
+// keywords, symbols and tags, keys of maps, and the text of all other scalars.
+// A value whose text f changes becomes a string, and so does a tagged value
+// whose tag changes; keys that become equal are numbered. f must not panic.
+// Values nested deeper than MaxDepth also become strings.
 func (v Value) MapText(f func(string) string) Value {
 	return mapText(v, f, 0)
 }
@@ -36,7 +36,7 @@ func mapText(v Value, f func(string) string, depth int) Value {
 		if out, err := Tagged(tag, mapped); err == nil {
 			return out
 		}
-		return mapped // the tag wants another value
+		return mapped // the tag requires another value
 	case KindList, KindVector, KindSet:
 		return mapElems(v, f, depth)
 	case KindMap:
@@ -88,7 +88,7 @@ func mapEntries(v Value, f func(string) string, depth int) Value {
 	return must(Map(apart(entries)))
 }
 
-// apart numbers keys that have become equal.
+// apart numbers equal keys.
 func apart(entries []Entry) []Entry {
 	taken := make(map[string]bool, len(entries))
 	for i, e := range entries {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ISO-005: no text of a value is left out, whatever it is the text of.
+// ISO-005: MapText applies f to every text of a value.
 func TestMapTextReachesEveryText(t *testing.T) {
 	hide := func(s string) string { return strings.ReplaceAll(s, "1234", "X") }
 	for in, want := range map[string]string{

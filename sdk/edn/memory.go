@@ -6,7 +6,7 @@ import (
 )
 
 // Detach returns a copy of v that shares no memory with v, so that a small part
-// does not keep the whole text alive from which it was read.
+// does not keep the whole text alive.
 func (v Value) Detach() Value {
 	switch v.kind {
 	case KindList, KindVector, KindMap, KindSet:
@@ -38,11 +38,11 @@ func (v Value) Detach() Value {
 	return v
 }
 
-// Size returns about how many bytes of memory v uses, its text included. Shared
-// parts are counted each time, what v merely pins is not counted.
+// Size returns the approximate memory of v in bytes, including its text. Shared
+// parts are counted each time; memory that v only keeps alive is not counted.
 func (v Value) Size() int { return int(unsafe.Sizeof(v)) + v.held() }
 
-// held is the memory behind v.
+// held returns the memory behind v in bytes.
 func (v *Value) held() int {
 	switch v.kind {
 	case KindList, KindVector, KindMap, KindSet:

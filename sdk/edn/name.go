@@ -44,8 +44,8 @@ func isNameRune(r rune) bool {
 
 func isReservedWord(s string) bool { return s == "nil" || s == "true" || s == "false" }
 
-// checkName says whether s is a symbol name, and where its slash is (0: none).
-// A problem is a phrase for a message.
+// checkName returns the position of the slash in the symbol name s (0: none),
+// or the problem of s as a phrase for a message.
 func checkName(s string) (slash int, problem string) {
 	if slash, ok := usualName(s); ok {
 		return slash, ""
@@ -77,21 +77,21 @@ func checkName(s string) (slash int, problem string) {
 	return slash, problem
 }
 
-// usualName recognises in one pass the names that nearly all names are: ASCII
-// letters, digits and signs, one slash at most, each part begun by what cannot
-// begin a number. It says nothing about other names.
+// usualName recognises common names in one pass: ASCII letters, digits and
+// signs, at most one slash, and no part that starts like a number. It decides
+// nothing about other names.
 func usualName(s string) (slash int, ok bool) {
 	if len(s) > maxNamePart {
 		return 0, false
 	}
-	first := true // of its part
+	first := true // at the first character of a part
 	for i := range len(s) {
 		c := s[i]
 		if c == '/' && !first && slash == 0 {
 			slash, first = i, true
 			continue
 		}
-		kind := class[c] // nothing above ASCII has one
+		kind := class[c] // bytes above ASCII have none
 		if kind&(clsStart|clsDigit) == 0 || first && (kind&clsStart == 0 || c == '+' || c == '-' || c == '.') {
 			return 0, false
 		}
@@ -105,7 +105,7 @@ func checkNamePart(s string) string {
 		return "a part is longer than " + strconv.Itoa(maxNamePart) + " bytes"
 	}
 	switch c := s[0]; {
-	case c >= utf8.RuneSelf: // looked at below
+	case c >= utf8.RuneSelf: // checked below
 	case class[c]&clsDigit != 0:
 		return "it starts with a digit"
 	case class[c]&clsStart == 0:
@@ -144,8 +144,8 @@ func nameMessage(what, name, problem string) string {
 	return "invalid " + what + " name " + strconv.Quote(clip(name, 60)) + ": " + problem
 }
 
-// quoteRune names a code point for a message: the character if it can be seen,
-// and always its number.
+// quoteRune describes a code point for a message: the character if it is
+// printable, and always its number.
 func quoteRune(r rune) string {
 	code := "U+" + leftPad(strconv.FormatInt(int64(r), 16), 4)
 	if unicode.IsGraphic(r) && !unicode.IsSpace(r) {
@@ -169,7 +169,7 @@ func leftPad(hex string, width int) string {
 	return string(b)
 }
 
-// clip shortens s to at most n code points, with an ellipsis if it was longer.
+// clip shortens s to n code points, with an ellipsis if it was longer.
 func clip(s string, n int) string {
 	count := 0
 	for i := range s {

@@ -1,9 +1,9 @@
 package edn
 
-// noElems is the node of what holds nothing; no value points to it.
+// noElems is the node of empty collections; no value points to it.
 var noElems node
 
-// roomy is a node with room for its elements, an array of values, behind it.
+// roomy is a node followed by an array of values for its elements.
 type roomy[A any] struct {
 	node
 	room A
@@ -14,8 +14,8 @@ func (n *node) holding(elems []Value) *node {
 	return n
 }
 
-// newNode makes a node with n nil elements. Those of a small collection lie
-// right behind the node: one piece of memory instead of two.
+// newNode returns a node with n nil elements. The elements of a small
+// collection are in the same allocation as the node.
 func newNode(n int) *node {
 	switch {
 	case n == 0:
@@ -51,14 +51,14 @@ func newNode(n int) *node {
 	return &node{elems: make([]Value, n)}
 }
 
-// copyNode makes a node with a copy of elems.
+// copyNode returns a node with a copy of elems.
 func copyNode(elems []Value) *node {
 	n := newNode(len(elems))
 	copy(n.elems, elems)
 	return n
 }
 
-// joinNode makes a node with the elements of both.
+// joinNode returns a node with the elements of both.
 func joinNode(a, b []Value) *node {
 	n := newNode(len(a) + len(b))
 	copy(n.elems[copy(n.elems, a):], b)

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Decimals whose exponent is inside these bounds are spelled without one.
+// Decimals with an exponent inside these bounds are written without exponent.
 const (
 	plainExpMin = -40
 	plainExpMax = 20
 )
 
-// Decimal returns the exact decimal coef x 10^exp. Trailing zeros are not kept.
+// Decimal returns the exact decimal coef x 10^exp. Trailing zeros are dropped.
 // A nil coefficient, more than MaxDigits digits or an exponent beyond
-// +-MaxDigits gives a *ValueError.
+// +-MaxDigits returns a *ValueError.
 func Decimal(coef *big.Int, exp int) (Value, error) {
 	if coef == nil {
 		return Value{}, &ValueError{Kind: KindDecimal, Code: "invalid-number", Message: "coefficient is a nil pointer"}
@@ -35,8 +35,8 @@ func Decimal(coef *big.Int, exp int) (Value, error) {
 	return Value{}, decimalRangeError()
 }
 
-// shortDecimal makes coef x 10^exp without spelling it out. The coefficient is
-// not zero, and the exponent so near to it that no bound can be passed.
+// shortDecimal returns coef x 10^exp without writing it out. The coefficient is
+// not zero, and the exponent is so small that no bound can be exceeded.
 func shortDecimal(coef int64, exp int) Value {
 	for coef%10 == 0 {
 		coef /= 10
@@ -46,11 +46,12 @@ func shortDecimal(coef int64, exp int) Value {
 }
 
 func decimalRangeError() *ValueError {
-	return &ValueError{Kind: KindDecimal, Code: "limit-digits", Message: "more than 1000 digits or an exponent beyond 1000"}
+	return &ValueError{Kind: KindDecimal, Code: "limit-digits",
+		Message: "more than 1000 digits or an exponent beyond 1000"}
 }
 
-// RatDecimal returns the decimal that equals r. A nil r, and one that no decimal
-// equals within the bounds of Decimal, such as 1/3, gives a *ValueError.
+// RatDecimal returns the decimal equal to r. It returns a *ValueError if r is
+// nil or if no decimal within the bounds of Decimal is equal, as for 1/3.
 func RatDecimal(r *big.Rat) (Value, error) {
 	if r == nil {
 		return Value{}, &ValueError{Kind: KindDecimal, Code: "invalid-number", Message: "fraction is a nil pointer"}
@@ -58,20 +59,21 @@ func RatDecimal(r *big.Rat) (Value, error) {
 	digits, exact := r.FloatPrec()
 	switch {
 	case !exact:
-		return Value{}, &ValueError{Kind: KindDecimal, Code: "invalid-number", Message: clip(r.String(), 60) + " is no decimal"}
+		return Value{}, &ValueError{Kind: KindDecimal, Code: "invalid-number",
+			Message: clip(r.String(), 60) + " is not a decimal"}
 	case digits > MaxDigits:
 		return Value{}, decimalRangeError()
 	case digits == 0:
 		return Decimal(r.Num(), 0)
 	}
-	// The denominator divides the power of ten, so the quotient is whole.
+	// The denominator divides the power of ten, so the quotient is an integer.
 	coef := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
 	coef.Mul(coef, r.Num()).Quo(coef, r.Denom())
 	return Decimal(coef, -digits)
 }
 
-// ParseDecimal returns the decimal spelled by s: an integer or float spelling,
-// with or without the suffix M. Anything else gives a *ValueError.
+// ParseDecimal returns the decimal written as s: an integer or float literal,
+// with or without the suffix M. Anything else returns a *ValueError.
 func ParseDecimal(s string) (Value, error) {
 	t := strings.TrimSuffix(s, "M")
 	n, code := parseNumber(t)
@@ -84,12 +86,12 @@ func ParseDecimal(s string) (Value, error) {
 		}
 		return Value{}, decimalRangeError()
 	}
-	return Value{}, &ValueError{Kind: KindDecimal, Code: code, Message: strconv.Quote(clip(s, 60)) + " is no decimal"}
+	return Value{}, &ValueError{Kind: KindDecimal, Code: code, Message: strconv.Quote(clip(s, 60)) + " is not a decimal"}
 }
 
-// decimalValue makes the decimal (whole followed by frac) x 10^exp; both may have
-// zeros at either end. It fails if the canonical spelling would be out of the
-// bounds that hold for reading.
+// decimalValue returns the decimal (whole followed by frac) x 10^exp; both may
+// have zeros at either end. It fails if the canonical text would exceed the
+// bounds of reading.
 func decimalValue(neg bool, whole, frac string, exp int) (Value, bool) {
 	whole = strings.TrimLeft(whole, "0")
 	if whole == "" {
@@ -141,8 +143,7 @@ func joinDigits(n int64, digits string) int64 {
 	return n
 }
 
-// parseInt64 is strconv.ParseInt without an error to allocate, which would cost
-// more than the number.
+// parseInt64 is strconv.ParseInt without the allocation of an error.
 func parseInt64(text string) (int64, bool) {
 	digits, neg := text, false
 	if digits[0] == '-' || digits[0] == '+' {
@@ -165,8 +166,8 @@ func parseInt64(text string) (int64, bool) {
 	return 0, false
 }
 
-// numberToken is a number as it was spelled: sign, digits of the integer part,
-// digits of the fraction, exponent.
+// numberToken is a number as written: sign, digits of the integer part, digits
+// of the fraction, exponent.
 type numberToken struct {
 	text   string // without suffix
 	neg    bool
@@ -177,7 +178,7 @@ type numberToken struct {
 	suffix byte
 }
 
-// parseNumber takes a number token apart. The code is empty, "invalid-number",
+// parseNumber splits a number token. The code is empty, "invalid-number",
 // "limit-digits" or "unsupported-syntax" (a ratio).
 func parseNumber(tok string) (n numberToken, code string) {
 	i := 0
@@ -299,7 +300,8 @@ func appendInt(dst []byte, v *Value) []byte {
 	return append(append(dst, v.text()...), 'N')
 }
 
-// appendFloat writes the shortest digits that read back, always with a fraction.
+// appendFloat writes the shortest digits that read back exactly, always with a
+// fraction.
 func appendFloat(dst []byte, f float64) []byte {
 	format := byte('f')
 	if abs := math.Abs(f); f != 0 && (abs < 1e-6 || abs >= 1e21) {
@@ -315,8 +317,8 @@ func appendFloat(dst []byte, f float64) []byte {
 		}
 		return append(dst, '.', '0')
 	}
-	// strconv gives d.ddde+XX or de-0X; wanted are a fraction, no plus and no
-	// leading zero in the exponent.
+	// strconv returns d.ddde+XX or de-0X; the canonical form has a fraction, no
+	// plus and no leading zero in the exponent.
 	e := start
 	for dst[e] != 'e' {
 		e++
@@ -342,7 +344,7 @@ func appendFloat(dst []byte, f float64) []byte {
 	return append(dst, exp...)
 }
 
-// appendDecimal writes the canonical spelling without the suffix M.
+// appendDecimal writes the canonical text without the suffix M.
 func appendDecimal(dst []byte, v *Value) []byte {
 	var small [24]byte
 	var digits []byte

@@ -20,7 +20,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// olymposRead reads text with the card's library, whose panics are errors here.
+// olymposRead reads text with olympos.io/encoding/edn and converts its panics
+// to errors.
 func olymposRead(text string) (v any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -31,9 +32,9 @@ func olymposRead(text string) (v any, err error) {
 	return v, err
 }
 
-// lossy spells v as the library's tree would: lists as vectors, characters as
-// integers, decimals as floats, instants to the library's own time, and maps
-// and sets without order.
+// lossy returns v in the form of the library's tree: lists as vectors,
+// characters as integers, decimals as floats, instants as the library's time,
+// and maps and sets without order.
 func lossy(v edn.Value) string {
 	switch v.Kind() {
 	case edn.KindList, edn.KindVector:
@@ -79,7 +80,7 @@ func lossyAll(v edn.Value) (parts []string) {
 	return parts
 }
 
-// lossyTree spells a tree of the library in the same way.
+// lossyTree returns a tree of the library in the same form.
 func lossyTree(x any) string {
 	switch x := x.(type) {
 	case nil:
@@ -141,8 +142,7 @@ func lossyFloat(f float64) string {
 	return fmt.Sprintf("%x", f)
 }
 
-// key follows the pointers under which the library hides keys that Go cannot
-// hash.
+// key follows the pointers that the library uses for keys that Go cannot hash.
 func key(k any) any {
 	if p, ok := k.(*any); ok {
 		return *p
@@ -150,9 +150,9 @@ func key(k any) any {
 	return k
 }
 
-// onlyOurs says which errors of the library stand for texts that are good here,
-// and onlyTheirs which codes stand for texts that it accepts. Both lists are
-// reviewed: what neither explains fails the test (VAL-052).
+// onlyOurs lists the library's errors for texts that are valid here, onlyTheirs
+// the codes for texts that only the library accepts. Both lists are reviewed; a
+// difference outside of them fails the test (VAL-052).
 var onlyOurs = []struct{ message, why string }{
 	{`cannot unmarshal int -?\d+ into`, "integers beyond 64 bits need an N there"},
 	{`unhashable type`, "big numbers, tags and the like cannot be keys or members there"},
@@ -183,8 +183,8 @@ var onlyTheirs = map[string]string{
 	"limit-digits":         "there is no limit there; a large decimal becomes infinite",
 }
 
-// compareReaders holds for any text: what both readers accept is equal after the
-// known losses, and what only one accepts is in a reviewed list.
+// compareReaders checks one text: results of both readers are equal after the
+// known losses, and a text that only one accepts is in a reviewed list.
 func compareReaders(t require.TestingT, text string) {
 	v, err := edn.ReadString(text)
 	tree, theirErr := olymposRead(text)
@@ -206,7 +206,8 @@ func compareReaders(t require.TestingT, text string) {
 
 var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 
-// knownDifference names what both accept but read differently.
+// knownDifference returns the reason if both readers accept a text but read it
+// differently.
 func knownDifference(text string, v edn.Value) (why string) {
 	if surrogate.MatchString(text) {
 		return "surrogate pairs in escapes become two U+FFFD there"
@@ -218,7 +219,8 @@ func knownDifference(text string, v edn.Value) (why string) {
 				why = "#base64 is a tag with a meaning there"
 			}
 		case edn.KindMap:
-			// Keys that are equal in Go but not here, such as 97 and \a, collide there.
+			// Keys that are equal only in Go, such as 97 and \a, collide in the
+			// library.
 			seen := map[string]bool{}
 			for k := range x.Entries() {
 				if seen[lossy(k)] {
@@ -246,9 +248,9 @@ func knownDifference(text string, v edn.Value) (why string) {
 	return why
 }
 
-// VAL-052: the grammar table, hostile texts and generated values, through both
-// readers.
-func TestDifferentialWithTheCardsLibrary(t *testing.T) {
+// VAL-052: the grammar table, hostile texts and generated values, read with
+// both readers.
+func TestDifferentialWithOlympos(t *testing.T) {
 	for _, c := range accepted {
 		t.Run(c.row, func(t *testing.T) { compareReaders(t, c.text) })
 	}
@@ -267,8 +269,8 @@ func TestDifferentialWithTheCardsLibrary(t *testing.T) {
 	assert.Greater(t, agreed, total/5, "the library reads too little for a comparison to mean anything")
 }
 
-// VAL-005, VAL-052: the tags mean what they mean in the library. Both mappers
-// get the same struct types and values; the differences are listed.
+// VAL-005, VAL-052: the tags have the same meaning as in the library. Both
+// mappers get the same struct types and values; the differences are listed.
 func TestDifferentialStructMapping(t *testing.T) {
 	type part struct {
 		Name string  `edn:"name"`
@@ -317,8 +319,8 @@ func TestDifferentialStructMapping(t *testing.T) {
 		require.NoError(t, err)
 		theirs, err := olympos.Marshal(w)
 		require.NoError(t, err)
-		// big.Int is written with N there, and blanks are left out; both readers
-		// make the same value of it.
+		// The library writes big.Int with N and removes blanks; both readers
+		// read the same value.
 		require.True(t, edn.Equal(ours, edn.MustRead(string(theirs))), "%s\n%s", ours, theirs)
 
 		var a, b whole
@@ -330,9 +332,9 @@ func TestDifferentialStructMapping(t *testing.T) {
 		require.True(t, edn.Equal(ours, again))
 	})
 
-	// Reviewed differences: default names are kebab case here (VAL-022) and lower
-	// the first letter there; bytes are base64 text here, so that a derived schema
-	// says string, and tagged there.
+	// Reviewed differences: default names are kebab case here (VAL-022) and
+	// have a lower first letter there; bytes are base64 text here, so that a
+	// derived schema is :string, and tagged there.
 	type differs struct {
 		MaxTokens int
 		Raw       []byte

@@ -2,7 +2,7 @@ package edn
 
 import "sync"
 
-// The pools keep scratch memory between calls; no result ever points into it.
+// The pools keep scratch memory between calls; results never point into it.
 var (
 	bufferPool = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 2048)} }}
 	readerPool = sync.Pool{New: func() any {
@@ -10,7 +10,7 @@ var (
 	}}
 )
 
-// Scratch beyond these sizes is left to the garbage collector.
+// Scratch memory beyond these sizes is not pooled.
 const (
 	maxPooledBytes  = 64 << 10
 	maxPooledValues = 1024
@@ -19,8 +19,8 @@ const (
 
 type buffer struct{ b []byte }
 
-// withCanonical calls f with the canonical bytes of v, which are valid only
-// during the call unless mayKeep says otherwise.
+// withCanonical calls f with the canonical bytes of v. They are valid only
+// during the call unless mayKeep returns true.
 func withCanonical(v *Value, f func([]byte)) {
 	buf := bufferPool.Get().(*buffer)
 	out := appendValue(buf.b[:0], v)
@@ -31,8 +31,8 @@ func withCanonical(v *Value, f func([]byte)) {
 	bufferPool.Put(buf)
 }
 
-// mayKeep tells whether what withCanonical gave belongs to its function: it is
-// too large for the pool, and copying it would cost as much as writing it did.
+// mayKeep reports whether f may keep the bytes from withCanonical: they are too
+// large for the pool, and a copy would cost as much as writing them.
 func mayKeep(b []byte) bool { return cap(b) > maxPooledBytes && cap(b)-len(b) <= len(b)/4 }
 
 // newReader returns a reader for s with empty stacks.
@@ -42,7 +42,7 @@ func newReader(s string, lim Limits) *reader {
 	return r
 }
 
-// release gives the stacks back, without anything that they held.
+// release clears the stacks and returns them to the pool.
 func (r *reader) release() {
 	if cap(r.stack) > maxPooledValues || cap(r.frames) > maxPooledFrames {
 		return

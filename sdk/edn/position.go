@@ -5,17 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// Position is a place in a text. Line and Column count from 1, columns in code
-// points; Offset counts bytes from 0. A line ends at LF, CR or CR LF.
+// Position is a position in a text. Line and Column count from 1, columns in
+// code points; Offset counts bytes from 0. A line ends at LF, CR or CR LF.
 type Position struct{ Line, Column, Offset int }
 
-// Span is where a form stands: from its first byte to behind its last.
+// Span is the extent of a form: from its first byte to the byte after its last.
 type Span struct{ Start, End Position }
 
 const byteOrderMark = "\uFEFF"
 
-// positionAt finds line and column of a byte offset. It is linear in the
-// offset. A leading byte order mark takes no column.
+// positionAt returns the position of a byte offset, in time linear in the
+// offset. A leading byte order mark has no column.
 func positionAt(text string, offset int) Position {
 	offset = min(offset, len(text))
 	p := Position{Line: 1, Column: 1, Offset: offset}
@@ -28,11 +28,11 @@ func positionAt(text string, offset int) Position {
 	return p
 }
 
-// lineStart returns the offset behind the last line break before offset.
+// lineStart returns the offset after the last line break before offset.
 func lineStart(text string, offset int) int {
 	start := strings.LastIndexAny(text[:offset], "\n\r") + 1
 	if start == offset && start > 0 && text[start-1] == '\r' && start < len(text) && text[start] == '\n' {
-		// Between CR and LF: still on the line that they end.
+		// Between CR and LF: still on the line before them.
 		return lineStart(text, start-1)
 	}
 	return start

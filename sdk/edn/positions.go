@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Positions says where each form of a text stands. It is immutable and keeps
-// the text.
+// Positions holds the position of each form of a text. It is immutable and
+// keeps the text.
 type Positions struct {
 	text string
 	root Value
@@ -18,14 +18,14 @@ type Positions struct {
 	lines []int // offsets of the first byte of each line
 }
 
-// posNode is the place of a form. Its kids run parallel to the elements of the
-// value, for a map to alternating keys and values; a tagged literal has one.
+// posNode is the extent of a form. Its kids correspond to the elements of the
+// value, in a map to alternating keys and values; a tagged literal has one.
 type posNode struct {
 	start, end uint32
 	kids       []posNode
 }
 
-// ReadWithPositions is Read with the place of every form. It needs up to as
+// ReadWithPositions is Read with the position of every form. It needs up to as
 // much memory again as the value.
 func ReadWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
 	set := newSettings(opts)
@@ -44,7 +44,8 @@ func ReadWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
 	return r.root, &Positions{text: s, root: r.root, tree: tree.stack[0]}, nil
 }
 
-// Shown returns the text as people may see it: what a secret tag marks is masked, code point by code point.
+// Shown returns the text with the form after each secret tag masked, code point
+// by code point.
 func (p *Positions) Shown() string {
 	var b strings.Builder
 	from := 0
@@ -62,8 +63,8 @@ func (p *Positions) Shown() string {
 	return b.String()
 }
 
-// At returns where the value at path stands. A step is the key of a map, the
-// index in a list or vector, or the member of a set; tags are looked through. An
+// At returns the extent of the value at path. A step is the key of a map, the
+// index in a list or vector, or the member of a set; tags are skipped. The
 // empty path is the whole form.
 func (p *Positions) At(path ...Value) (Span, bool) {
 	node, _, ok := p.find(path)
@@ -73,8 +74,8 @@ func (p *Positions) At(path ...Value) (Span, bool) {
 	return p.span(node), true
 }
 
-// KeyAt returns where the key that is the last step of path stands. It finds
-// nothing if that step is not the key of a map.
+// KeyAt returns the extent of the key that is the last step of path. ok is
+// false if that step is not the key of a map.
 func (p *Positions) KeyAt(path ...Value) (Span, bool) {
 	if len(path) == 0 {
 		return Span{}, false
@@ -114,7 +115,7 @@ func lookThrough(node *posNode, v Value) (*posNode, Value) {
 	return node, v
 }
 
-// childIndex returns the index in the elements of v of what step leads to, or -1.
+// childIndex returns the index of the element of v for step, or -1.
 func childIndex(v, step *Value) int {
 	switch v.kind {
 	case KindMap:
@@ -139,8 +140,8 @@ func (p *Positions) span(node *posNode) Span {
 	return Span{p.position(int(node.start)), p.position(int(node.end))}
 }
 
-// position is positionAt by an index of the lines, which is made when the first
-// place is asked for: a plan with many findings asks for hundreds.
+// position is positionAt with an index of the lines, which is built on first
+// use: a plan with many findings needs hundreds of positions.
 func (p *Positions) position(offset int) Position {
 	p.index.Do(func() {
 		p.lines = []int{0}
@@ -168,22 +169,22 @@ func (p *Positions) position(offset int) Position {
 	return Position{Line: line + 1, Column: 1 + utf8.RuneCountInString(p.text[start:offset]), Offset: offset}
 }
 
-// posTree collects the places of forms while a reader runs.
+// posTree collects the extents of forms while a reader runs.
 type posTree struct {
 	stack []posNode // forms of the open collections
-	bases []int     // where on the stack each open collection or tag begins
+	bases []int     // start of each open collection or tag on the stack
 	kids  []posNode // parts of the form just closed
 }
 
 func (t *posTree) open() { t.bases = append(t.bases, len(t.stack)) }
 
-// add notes a form that ended, with the parts of the last closed collection.
+// add records a finished form with the parts of the last closed collection.
 func (t *posTree) add(start, end int) {
 	t.stack = append(t.stack, posNode{start: uint32(start), end: uint32(end), kids: t.kids})
 	t.kids = nil
 }
 
-// drop forgets a discarded form.
+// drop discards the parts of a discarded form.
 func (t *posTree) drop() { t.kids = nil }
 
 // close ends a collection.
@@ -210,8 +211,8 @@ func (t *posTree) pop() int {
 	return base
 }
 
-// sort puts the elements of the innermost open collection into canonical order,
-// and their places with them. Stride is 2 for a map.
+// sort sorts the elements of the innermost open collection into canonical
+// order, together with their extents. Stride is 2 for a map.
 func (t *posTree) sort(elems []Value, stride int) {
 	places := t.stack[t.bases[len(t.bases)-1]:]
 	order := make([]int, len(elems)/stride)

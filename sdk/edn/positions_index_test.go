@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The index of lines gives the place that a scan of the text gives.
+// The index of lines returns the same positions as a scan of the text.
 func TestPositionsIndexAgreesWithScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab ż\n\r,"))).Draw(t, "text")
@@ -18,7 +18,7 @@ func TestPositionsIndexAgreesWithScan(t *testing.T) {
 		offset := rapid.IntRange(0, len(text)).Draw(t, "offset")
 		want := positionAt(text, offset)
 		if offset > 0 && offset < len(text) && text[offset-1] == '\r' && text[offset] == '\n' {
-			return // between CR and LF stands no form
+			return // no form begins between CR and LF
 		}
 		require.Equal(t, want, p.position(offset))
 	})

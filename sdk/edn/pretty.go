@@ -4,15 +4,15 @@ import "unicode/utf8"
 
 // PrettyOptions shape the output of WritePretty. The zero value is the default.
 type PrettyOptions struct {
-	Width  int     // columns aimed at, 100 if zero; long strings may go beyond
-	Indent int     // by how much a value below its key is indented, 1 if zero
+	Width  int     // target width in columns, 100 if zero; long strings may exceed it
+	Indent int     // indentation of a value below its key, 1 if zero
 	First  []Value // keys that come first in every map, in this order
 }
 
-// WritePretty returns v as text for people: a collection stays on one line if it
-// fits, else it takes one line per element or entry, aligned behind the opening
-// bracket. A value that does not fit beside its key goes below. Reading the text
-// gives v for every width. There is no line break at the end.
+// WritePretty returns v as text for people: a collection stays on one line if
+// it fits, otherwise each element or entry has a line, aligned after the
+// opening bracket. A value that does not fit beside its key is written below.
+// Reading the text returns v for every width. There is no final line break.
 func WritePretty(v Value, opts PrettyOptions) []byte {
 	p := printer{width: opts.Width, indent: opts.Indent, first: opts.First}
 	if p.width <= 0 {
@@ -29,7 +29,7 @@ type printer struct {
 	width, indent int
 	first         []Value
 	out           []byte
-	line          int // offset at which the current line starts
+	line          int // offset of the start of the current line
 }
 
 func (p *printer) column() int { return utf8.RuneCount(p.out[p.line:]) }
@@ -42,7 +42,7 @@ func (p *printer) breakTo(column int) {
 	}
 }
 
-// fits reports whether v and the closing brackets behind it fit on this line.
+// fits reports whether v and the closing brackets after it fit on this line.
 func (p *printer) fits(v *Value, closers int) bool {
 	room := p.width - p.column() - closers
 	return room > 0 && flatWidth(v, room) <= room
@@ -114,8 +114,8 @@ func (p *printer) printMap(list []Entry, closers int) {
 	}
 }
 
-// below writes v behind a key or tag if it fits there on one line, else on the
-// next line at the given column.
+// below writes v after a key or tag if it fits there on one line, otherwise on
+// the next line at the given column.
 func (p *printer) below(v *Value, column, closers int) {
 	p.out = append(p.out, ' ')
 	if p.fits(v, closers) {
@@ -193,8 +193,8 @@ func (p *printer) flatElems(open string, closer byte, elems []Value) {
 	p.out = append(p.out, closer)
 }
 
-// flatWidth returns the number of code points of v on one line, or any larger
-// number than limit as soon as it is known to be larger.
+// flatWidth returns the number of code points of v on one line. It stops
+// counting beyond limit and then returns any larger number.
 func flatWidth(v *Value, limit int) int {
 	c := cursor{root: v}
 	width := 0

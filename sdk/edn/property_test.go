@@ -15,11 +15,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-050 asks for values nested eight deep. Of its laws VAL-041 is tested in
-// package schema, which knows the schemas.
+// VAL-050 requires values nested eight deep. Package schema tests its law
+// VAL-041, which needs schemas.
 const propertyDepth = 8
 
-// VAL-004: read(write(v)) == v, and writing again gives the same bytes.
+// VAL-004: read(write(v)) == v, and writing again returns the same bytes.
 func TestReadWriteRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := genValue(propertyDepth).Draw(t, "v")
@@ -55,7 +55,7 @@ func TestCompareAgreesWithCanonicalBytes(t *testing.T) {
 	})
 }
 
-// near draws a value that shares a long beginning with v.
+// near draws a value that shares a long prefix with v.
 func near(t *rapid.T, v edn.Value) edn.Value {
 	other := genValue(1).Draw(t, "other")
 	switch v.Kind() {
@@ -91,7 +91,7 @@ func TestCanonicalBytesDoNotDependOnOrder(t *testing.T) {
 		one := edn.Nil()
 		var members []edn.Value
 		for _, e := range shuffled {
-			b.Set(e.Key, edn.Nil()) // replaced below: the last wins
+			b.Set(e.Key, edn.Nil()) // replaced below: the last entry wins
 			one = one.Assoc(e.Key, e.Val)
 			members = append(members, e.Key)
 		}
@@ -151,9 +151,9 @@ func TestMapLaws(t *testing.T) {
 	})
 }
 
-// VAL-021, VAL-050: a thousand goroutines read one value, whose hash they compute
-// at once. Under the race detector this also shows that the cached hash is
-// written atomically.
+// VAL-021, VAL-050: a thousand goroutines read one value and compute its hash
+// concurrently. Under the race detector this also proves that the cached hash
+// is written atomically.
 func TestManyGoroutinesShareOneValue(t *testing.T) {
 	text := `{:nodes [{:id :a :n 1.5M} {:id :b :s #{1 2 "x"}}] :t #my/tag {:when #inst "2026-11-20T10:00:00Z"} "k" 123456789012345678901234567890}`
 	v := edn.MustRead(text)
@@ -181,8 +181,8 @@ func TestManyGoroutinesShareOneValue(t *testing.T) {
 	assert.Zero(t, bad)
 }
 
-// VAL-021: inputs are copied and outputs are copies, so changing either later
-// changes no value.
+// VAL-021: inputs and outputs are copied; modifying them later does not change
+// a value.
 func TestValuesOwnTheirInputs(t *testing.T) {
 	b := []byte(`{:a "text" :b [1 2]}`)
 	v, err := edn.Read(b)
@@ -234,8 +234,8 @@ func TestValuesOwnTheirInputs(t *testing.T) {
 	}
 }
 
-// VAL-033: pretty text reads back to the value for every width from 1, and no
-// line is broken without need.
+// VAL-033: pretty text reads back to the value for every width from 1, and
+// lines are broken only if necessary.
 func TestPrettyReadsBack(t *testing.T) {
 	first := []edn.Value{edn.K("proto"), edn.K("id"), edn.MustString("z")}
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Get returns what v holds under key: the value of a map's key, the member of a
-// set that equals key, the element of a list or vector at an integer index. For
-// other kinds, nil included, ok is false.
+// Get returns the value of v under key: the value of a map's key, the member of
+// a set that equals key, the element of a list or vector at an integer index.
+// For other kinds, including nil, ok is false.
 func (v Value) Get(key Value) (val Value, ok bool) {
 	switch v.kind {
 	case KindMap:
@@ -29,8 +29,8 @@ func (v Value) Get(key Value) (val Value, ok bool) {
 	return Value{}, false
 }
 
-// Key returns the value of a keyword key, given without colon, and nil if v has
-// no such key or is no map. It allocates nothing.
+// Key returns the value of a keyword key, given without colon. It returns nil
+// if v does not have the key or is not a map. It does not allocate.
 func (v Value) Key(name string) Value {
 	if v.kind == KindMap {
 		list := entries(v.elems())
@@ -103,8 +103,8 @@ func (v Value) Entries() iter.Seq2[Value, Value] {
 	}
 }
 
-// All iterates what a collection holds with the key under which Get finds it:
-// index and element, member twice, key and value.
+// All iterates a collection with the keys for Get: index and element, member
+// twice, key and value.
 func (v Value) All() iter.Seq2[Value, Value] {
 	switch v.kind {
 	case KindMap:
@@ -158,8 +158,8 @@ func findKeyword(list []Entry, name string) int {
 	return -1
 }
 
-// compareToKeyword compares a key with the keyword of the given name. No other
-// kind begins with a colon, so its first byte decides.
+// compareToKeyword compares a key with the keyword of the given name. Only
+// keywords begin with a colon, so the first byte decides for other kinds.
 func compareToKeyword(k *Value, name string) int {
 	if k.kind == KindKeyword {
 		return strings.Compare(k.text(), name)

@@ -9,8 +9,8 @@ import (
 )
 
 // Read reads exactly one form, with whitespace, comments and discarded forms
-// around it. It copies b once; the value shares that copy. Text that is refused
-// gives a *SyntaxError.
+// around it. It copies b once; the value shares that copy. Rejected text
+// returns a *SyntaxError.
 func Read(b []byte, opts ...Option) (Value, error) {
 	set := newSettings(opts)
 	if len(b) > set.limits.Bytes {
@@ -41,15 +41,15 @@ func readText(s string, set *settings, json bool) (Value, error) {
 	return v, nil
 }
 
-// ReadPrefix reads the first form of b and says how many bytes it took, with
-// what stood before it; what follows is not looked at. A stream is read by
-// calling it again with b[n:]; the error code "empty-input" says that no form
-// is left. The byte limit holds for the form, not for b.
+// ReadPrefix reads the first form of b and returns its length in bytes,
+// including anything before it; the text after it is not examined. To read a
+// stream, call it again with b[n:]; the error code "empty-input" means that no
+// form is left. The byte limit applies to the form, not to b.
 func ReadPrefix(b []byte, opts ...Option) (v Value, n int, err error) {
 	set := newSettings(opts)
 	view := unsafe.String(unsafe.SliceData(b), min(len(b), set.limits.Bytes))
-	// The first pass reads in place and keeps nothing: it finds the end. Copying
-	// all of b instead would make reading a stream quadratic.
+	// The first pass reads in place and keeps nothing: it finds the end.
+	// Copying all of b would make reading a stream quadratic.
 	r := newReader(view, set.limits)
 	r.prefix = true
 	r.run()
@@ -60,7 +60,7 @@ func ReadPrefix(b []byte, opts ...Option) (v Value, n int, err error) {
 		return Value{}, 0, tooLong(unsafe.String(unsafe.SliceData(b), len(b)), &set)
 	}
 	if f != nil {
-		seen := max(f.at, min(r.i+1, len(view))) // a duplicate is found at the end of its map
+		seen := max(f.at, min(r.i+1, len(view))) // a duplicate is detected at the end of its map
 		return Value{}, 0, r.explain(f, strings.Clone(view[:lineEnd(view, seen)]), &set)
 	}
 	n = r.i
@@ -69,7 +69,7 @@ func ReadPrefix(b []byte, opts ...Option) (v Value, n int, err error) {
 	return v, n, err
 }
 
-// endsItself reports whether c closes a form whatever follows.
+// endsItself reports whether c ends a form, whatever follows.
 func endsItself(c byte) bool { return c == ')' || c == ']' || c == '}' || c == '"' }
 
 func tooLong(text string, set *settings) *SyntaxError {
@@ -80,42 +80,42 @@ func tooLong(text string, set *settings) *SyntaxError {
 	return f.report(text, set.source)
 }
 
-// frame is an open collection or tag, or at index 0 the text itself.
+// frame is an open collection or tag; the frame at index 0 is the text.
 type frame struct {
 	kind  Kind  // KindNil for the text
-	mute  bool  // inside a discarded form: tags mean nothing
+	mute  bool  // inside a discarded form: tags are not applied
 	depth int16 // of the deepest element
-	pend  int32 // discards that wait for their form
-	base  int   // its first element on the stack
-	at    int   // where it opens
+	pend  int32 // number of discards that wait for their form
+	base  int   // index of its first element on the stack
+	at    int   // offset of its opening
 	tag   string
 	spill [][]Value // elements moved off the stack
 }
 
-// reader reads EDN text. It keeps its own stacks, so no input can exhaust that
-// of the goroutine.
+// reader reads EDN text. It has its own stacks, so that no input can exhaust
+// the stack of the goroutine.
 type reader struct {
 	s      string
 	i      int
 	lim    Limits
 	nodes  int
 	json   bool // the text is JSON
-	prefix bool // stop behind the first form
+	prefix bool // stop after the first form
 	have   bool // root is set
 	root   Value
 	stack  []Value
-	high   int // most elements that the stack has held
+	high   int // the largest number of elements on the stack
 	frames []frame
 	fail   *fault
 	mem    allocator
 
-	// The fields below are used only when an error is explained or positions
-	// are wanted.
+	// The fields below are used only to explain an error or to record
+	// positions.
 	observed bool     // one of the following is set
-	watch    int      // offset of the collection whose parts are noted, or -1
-	watched  []int    // where its parts start
+	watch    int      // offset of the collection whose parts are recorded, or -1
+	watched  []int    // offsets of its parts
 	noted    *fault   // the duplicate found among them
-	secrets  *[]span  // where secrets stand
+	secrets  *[]span  // extents of secrets
 	tree     *posTree // positions of all forms
 }
 
@@ -191,7 +191,7 @@ func (r *reader) skipBlank() {
 	r.i = i
 }
 
-// begin accounts for a form that starts at offset at.
+// begin counts a form that starts at offset at.
 func (r *reader) begin(at int) bool {
 	top := &r.frames[len(r.frames)-1]
 	if top.pend == 0 && !r.have && r.nodes < r.lim.Nodes {
@@ -201,10 +201,10 @@ func (r *reader) begin(at int) bool {
 	return r.beginRare(at, top)
 }
 
-// beginRare is begin where something may be wrong.
+// beginRare is begin for the uncommon cases, including errors.
 func (r *reader) beginRare(at int, top *frame) bool {
 	if top.pend > 0 {
-		return true // its discard has been counted
+		return true // its discard was already counted
 	}
 	if len(r.frames) == 1 && r.have {
 		if r.startsForm(at) {
@@ -246,7 +246,7 @@ func (r *reader) push(k Kind, at int) bool {
 	return true
 }
 
-// complete hands a form that started at offset at to what is around it.
+// complete adds a form that started at offset at to its parent.
 func (r *reader) complete(v Value, at int) {
 	top := &r.frames[len(r.frames)-1]
 	if top.pend > 0 || !top.kind.isCollection() || r.observed || len(r.stack)-top.base >= spillSize {
@@ -259,8 +259,9 @@ func (r *reader) complete(v Value, at int) {
 	r.stack = append(r.stack, v)
 }
 
-// completeRare is complete for what ends a discard, a tag or the text, for
-// collections that outgrow the stack, and for readers that note places.
+// completeRare is complete for the form after a discard or a tag, for the end
+// of the text, for collections that outgrow the stack, and for readers that
+// record positions.
 func (r *reader) completeRare(v Value, at int) {
 	for {
 		top := &r.frames[len(r.frames)-1]
@@ -304,9 +305,9 @@ func (r *reader) completeRare(v Value, at int) {
 }
 
 // spillSize is the number of elements of one collection that may wait on the
-// stack. Elements of larger ones move to exact blocks, because growing the stack
-// by doubling would need more than 64 bytes per element. It is even, so that an
-// entry of a map is never torn.
+// stack. Elements of larger ones move to blocks of exact size, because growing
+// the stack by doubling would need more than 64 bytes per element. It is even,
+// so that an entry of a map is never split.
 const spillSize = 512
 
 func (r *reader) spill(top *frame) {
@@ -368,7 +369,7 @@ func closerOf(k Kind) byte {
 	return 0
 }
 
-// takeElems moves the elements of top off the stack into memory of their own.
+// takeElems moves the elements of top from the stack to memory of their own.
 func (r *reader) takeElems(top *frame) []Value {
 	r.high = max(r.high, len(r.stack))
 	tail := r.stack[top.base:]
@@ -426,8 +427,8 @@ const (
 	hintDuplicateMember = "remove one of the two members"
 )
 
-// closeTag gives the form behind a tag, which starts at offset at, its meaning
-// and pops the tag.
+// closeTag applies a tag to its form, which starts at offset at, and pops the
+// tag.
 func (r *reader) closeTag(top *frame, v Value, at int) (Value, bool) {
 	if top.tag == tagSecret && r.secrets != nil {
 		*r.secrets = append(*r.secrets, span{at, r.i})
@@ -446,7 +447,7 @@ func (r *reader) closeTag(top *frame, v Value, at int) (Value, bool) {
 	return out, true
 }
 
-// atEnd decides what the end of the text means.
+// atEnd handles the end of the text.
 func (r *reader) atEnd() {
 	if r.fail != nil {
 		return
@@ -466,8 +467,8 @@ func (r *reader) atEnd() {
 	}
 }
 
-// verdict returns the fault of a finished run. Text is checked to be UTF-8 as
-// far as it was read: a bad byte before the fault is the first error.
+// verdict returns the fault of a finished run. The text that was read is
+// checked for valid UTF-8: an invalid byte before the fault is the first error.
 func (r *reader) verdict() *fault {
 	end := r.i
 	if r.fail != nil {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// failAt stops the reader with a fault in the form that stands at the current
-// place: the path leads to that form.
+// failAt stops the reader with a fault whose path leads to the form at the
+// current position.
 func (r *reader) failAt(code string, at int, message, hint string) {
 	r.setFault(code, at, message, hint, true)
 }
 
-// failIn stops the reader with a fault in the innermost open collection: the
-// path leads to that collection.
+// failIn stops the reader with a fault whose path leads to the innermost open
+// collection.
 func (r *reader) failIn(code string, at int, message, hint string) {
 	r.setFault(code, at, message, hint, false)
 }
@@ -42,8 +42,8 @@ func (r *reader) failUnbalanced(top *frame, at int, want, got byte) {
 
 func (r *reader) tagText(top *frame) string { return "#" + clip(top.tag, 40) }
 
-// path names the open collections by the key or index under which they stand.
-// With form, the last step leads to the form being read.
+// path returns the path of the open collections by key or index. With form, the
+// last step leads to the form being read.
 func (r *reader) path(form bool) []Value {
 	var path []Value
 	last := len(r.frames)
@@ -81,9 +81,9 @@ func (r *reader) path(form bool) []Value {
 	return path
 }
 
-// explain turns a fault into the error that the caller sees. Duplicates need the
-// places of both forms and excerpts those of secrets; the reader does not keep
-// them while all goes well, so the text is read once more.
+// explain converts a fault to the error for the caller. Duplicates need the
+// positions of both forms and excerpts those of secrets; the reader does not
+// record them without an error, so the text is read a second time.
 func (r *reader) explain(f *fault, text string, set *settings) *SyntaxError {
 	duplicate := f.code == "duplicate-key" || f.code == "duplicate-member"
 	if duplicate || strings.Contains(text, tagSecret) {
@@ -113,9 +113,8 @@ func (r *reader) explain(f *fault, text string, set *settings) *SyntaxError {
 	return e
 }
 
-// findDuplicate looks among the parts of the watched collection, still in the
-// order of the text, for the first that repeats an earlier one. Stride is 2 for
-// the keys of a map.
+// findDuplicate returns the first part of the watched collection, in the order
+// of the text, that repeats an earlier one. Stride is 2 for the keys of a map.
 func (r *reader) findDuplicate(k Kind, elems []Value, stride int) *fault {
 	order := make([]int, 0, len(elems)/stride)
 	for i := 0; i < len(elems); i += stride {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// dispatch reads what begins with a hash sign.
+// dispatch reads a form that begins with a hash sign.
 func (r *reader) dispatch(at int) {
 	next := byte(0)
 	if at+1 < len(r.s) {
@@ -16,7 +16,8 @@ func (r *reader) dispatch(at int) {
 		r.open(KindSet, at, 2)
 		return
 	case '_':
-		// Counted here, not with its form: a chain of discards is bounded too.
+		// Counted here, not with its form, so that a chain of discards is
+		// limited too.
 		if r.count(at) {
 			r.frames[len(r.frames)-1].pend++
 			r.i = at + 2
@@ -80,7 +81,8 @@ func (r *reader) openTag(at int) {
 		return
 	}
 	top := &r.frames[len(r.frames)-1]
-	if muted := top.mute || top.pend > 0; !muted && strings.HasPrefix(tag, "ferment/") && tag != tagSecret && tag != tagValue {
+	muted := top.mute || top.pend > 0
+	if !muted && strings.HasPrefix(tag, "ferment/") && tag != tagSecret && tag != tagValue {
 		r.failAt("reserved-tag", at, "tag #"+tag+" is reserved: the namespace ferment belongs to the host", "")
 		return
 	}

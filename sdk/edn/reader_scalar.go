@@ -45,8 +45,8 @@ func (r *reader) scalar(at int, c byte) (Value, bool) {
 	return r.unexpected(at)
 }
 
-// startsForm reports whether the code point at offset at may begin a form, be it
-// one that is not supported.
+// startsForm reports whether the code point at offset at may begin a form,
+// including unsupported ones.
 func (r *reader) startsForm(at int) bool {
 	c := r.s[at]
 	if c >= utf8.RuneSelf {
@@ -72,7 +72,7 @@ func unsupportedLead(c byte) string {
 	return ""
 }
 
-// unexpected refuses the code point at offset at.
+// unexpected rejects the code point at offset at.
 func (r *reader) unexpected(at int) (Value, bool) {
 	ru, size := utf8.DecodeRuneInString(r.s[at:])
 	if ru == utf8.RuneError && size == 1 {
@@ -83,8 +83,8 @@ func (r *reader) unexpected(at int) (Value, bool) {
 	return Value{}, false
 }
 
-// tokenEnd finds the end of the token that is known to reach to offset i. A code
-// point that no token may hold is a fault.
+// tokenEnd returns the end of a token that reaches at least to offset i. A code
+// point that no token may contain is a fault.
 func (r *reader) tokenEnd(i int) (int, bool) {
 	for i < len(r.s) {
 		c := r.s[i]
@@ -105,7 +105,7 @@ func (r *reader) tokenEnd(i int) (int, bool) {
 	return i, true
 }
 
-// badToken refuses the whole token at offset at, quoting it.
+// badToken rejects the whole token at offset at and quotes it.
 func (r *reader) badToken(code string, at int, what, hint string) (Value, bool) {
 	if end, ok := r.tokenEnd(at + 1); ok {
 		r.failAt(code, at, "invalid "+what+" "+r.quoted(at, end), hint)
@@ -113,7 +113,7 @@ func (r *reader) badToken(code string, at int, what, hint string) (Value, bool) 
 	return Value{}, false
 }
 
-// quoted returns text for a message, unless it is a secret.
+// quoted returns text for a message, masked if it is a secret.
 func (r *reader) quoted(start, end int) string {
 	for i := range r.frames {
 		if r.frames[i].tag == tagSecret {
@@ -177,7 +177,7 @@ func (r *reader) longNumber(at int) (Value, bool) {
 	return v, ok
 }
 
-// tooManyDigits reports the digit that is one too many.
+// tooManyDigits reports the first digit beyond the limit.
 func (r *reader) tooManyDigits(at int) (Value, bool) {
 	i, digits := at, 0
 	for ; i < len(r.s) && digits <= MaxDigits; i++ {
@@ -192,8 +192,8 @@ func (r *reader) tooManyDigits(at int) (Value, bool) {
 	return Value{}, false
 }
 
-// name finds the end of the name at offset start and its slash. Names of plain
-// ASCII are checked here in one pass, all others by checkName.
+// name returns the end of the name at offset start and its slash. Plain ASCII
+// names are checked here in one pass, all others by checkName.
 func (r *reader) name(start int) (end, slash int, problem string, ok bool) {
 	s, i := r.s, start
 	for i < len(s) {
@@ -219,8 +219,8 @@ func (r *reader) name(start int) (end, slash int, problem string, ok bool) {
 	return end, slash, problem, true
 }
 
-// plainName is checkName for text known to consist of name characters and at
-// most one inner slash; it may say no to a good name.
+// plainName is checkName for text that consists of name characters and at most
+// one inner slash; it may return false for a valid name.
 func plainName(s string, slash int) bool {
 	if slash > 0 {
 		return plainPart(s[:slash]) && plainPart(s[slash+1:])
@@ -336,7 +336,7 @@ func hex4(s string) (rune, bool) {
 	return rune(n), true
 }
 
-// str reads a string. Without escapes it is a part of the text.
+// str reads a string. Without escapes it is a substring of the text.
 func (r *reader) str(at int) (Value, bool) {
 	start := at + 1
 	end := start + plainRun(r.s[start:])
@@ -352,12 +352,12 @@ func (r *reader) str(at int) (Value, bool) {
 	return r.longString(at, end)
 }
 
-// longString reads a string that has an escape, a line break or a tab at offset
-// i, or a fault there.
+// longString reads a string with an escape, a line break, a tab or a fault at
+// offset i.
 func (r *reader) longString(at, i int) (Value, bool) {
 	s := r.s
 	escaped := false
-	length := i - at - 1 // bytes of the value
+	length := i - at - 1 // of the value, in bytes
 	for {
 		i0 := i
 		i += plainRun(s[i:])
@@ -367,7 +367,8 @@ func (r *reader) longString(at, i int) (Value, bool) {
 		}
 		if i >= len(s) {
 			p := positionAt(s, at)
-			r.failAt("unexpected-end", len(s), "string opened at "+strconv.Itoa(p.Line)+":"+strconv.Itoa(p.Column)+" has no end", "")
+			r.failAt("unexpected-end", len(s),
+				"string opened at "+strconv.Itoa(p.Line)+":"+strconv.Itoa(p.Column)+" has no end", "")
 			return Value{}, false
 		}
 		switch c := s[i]; c {
@@ -423,7 +424,7 @@ func (r *reader) badEscape(i int, hint string) (Value, bool) {
 	return Value{}, false
 }
 
-// unescape resolves the escapes of raw, known to be good, into size bytes.
+// unescape resolves the valid escapes of raw into size bytes.
 func (r *reader) unescape(raw string, size int, strictEDN bool) string {
 	out := r.mem.bytes(size, len(r.s)-r.i+size)
 	for {
@@ -440,7 +441,7 @@ func (r *reader) unescape(raw string, size int, strictEDN bool) string {
 }
 
 // escapeAt reads the escape at the start of s and returns its size, 0 if it is
-// none. Surrogates must come in pairs.
+// invalid. Surrogates must be paired.
 func escapeAt(s string, strictEDN bool) (rune, int) {
 	if len(s) < 2 {
 		return 0, 0

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-016: one line for people, an excerpt with a mark, and data for machines.
+// VAL-016: the message, the excerpt with a mark, and the error as data.
 func TestSyntaxErrorGolden(t *testing.T) {
 	text := "{:nodes [{:id :best\n          :input {:prompt \"a\"}\n          :input {:prompt \"b\"}}]}"
 	_, err := edn.ReadString(text, edn.WithSource("plan.edn"))
@@ -27,7 +27,7 @@ func TestSyntaxErrorGolden(t *testing.T) {
 	assert.Equal(t, want.String(), syntax.Value().String())
 }
 
-// A text that is JSON is refused as that, and no text of EDN is taken for JSON.
+// JSON text gets an error that says so; EDN text is never taken for JSON.
 func TestTextOfJSON(t *testing.T) {
 	for text, is := range map[string]bool{
 		`{"nodes": [{"op": "emit"}]}`: true,

@@ -5,8 +5,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// plainRun returns the length of the longest prefix of s whose bytes stand for
-// themselves in a string: no quote, backslash or control character.
+// plainRun returns the length of the longest prefix of s without a quote,
+// backslash or control character.
 func plainRun(s string) int {
 	i := plainBlocks(s)
 	for ; i+8 <= len(s); i += 8 {
@@ -14,8 +14,8 @@ func plainRun(s string) int {
 		quote := w ^ ones*'"'
 		slash := w ^ ones*'\\'
 		del := w ^ ones*0x7f
-		// A byte below n has its high bit in (w - ones*n) &^ w; bytes above the
-		// lowest hit may be reported wrongly, which the loop below settles.
+		// A byte below n has its high bit in (w - ones*n) &^ w. Bytes above the
+		// lowest hit may be false positives; the loop below checks them.
 		hit := (w - ones*0x20) &^ w
 		hit |= (quote - ones) &^ quote
 		hit |= (slash - ones) &^ slash
@@ -30,7 +30,7 @@ func plainRun(s string) int {
 	return i
 }
 
-// word is the eight bytes of s at offset i, the first one lowest.
+// word returns the eight bytes of s at offset i, the first one lowest.
 func word(s string, i int) uint64 {
 	s = s[i : i+8]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |

@@ -1,7 +1,7 @@
 package edn
 
-// plainBlocks is plainRun for the part of s that is made of whole blocks of 16
-// bytes: at most that, and exactly plainRun if it ends within.
+// plainBlocks is plainRun for the blocks of 16 bytes at the start of s: it
+// returns at most their length, and exactly plainRun if that is smaller.
 //
 //go:noescape
 func plainBlocks(s string) int

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each byte at each place of texts of each length around the sizes of blocks,
-// at each alignment of their memory (VAL-003).
+// Each byte at each position of texts of each length around the block sizes, at
+// each memory alignment (VAL-003).
 func TestPlainRunFindsEachEscape(t *testing.T) {
 	for n := range 150 {
 		text := make([]byte, n+16)
@@ -36,7 +36,7 @@ func TestPlainRunFindsEachEscape(t *testing.T) {
 	}
 }
 
-// What lies behind a text is not looked at, and the first of several hits counts.
+// Bytes after the text are ignored, and the first of several hits is returned.
 func TestPlainRunStaysWithinTheText(t *testing.T) {
 	all := strings.Repeat("abcdefg\"", 40)
 	for from := range 9 {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// SyntaxError says why and where a text was refused. The reader stops at the
-// first error.
+// SyntaxError is the reason why a text was rejected, with its position. The
+// reader stops at the first error.
 type SyntaxError struct {
 	Code    string    // such as "duplicate-key"; the list is closed
-	Pos     Position  // where
+	Pos     Position  // of the error
 	Path    []Value   // keys and indices of the open collections; [:key n] for a form in key position
 	Message string    // for people, without position
-	Hint    string    // what to do, or empty
+	Hint    string    // the next step, or empty
 	First   *Position // the earlier of two equal keys or members, or nil
 	Source  string    // name of the text, or empty
 
@@ -44,9 +44,8 @@ func (e *SyntaxError) pathText() string {
 	return "[" + strings.Join(steps, " ") + "]"
 }
 
-// Excerpt returns the line of the text and a mark under the place, two lines
-// without a line break at the end. Control characters are escaped and secrets
-// masked.
+// Excerpt returns the line of the error with a mark below, two lines without a
+// final line break. Control characters are escaped and secrets masked.
 func (e *SyntaxError) Excerpt() string { return e.excerpt }
 
 // Value returns the error as data: a map with :code :line :column :offset :path
@@ -74,7 +73,7 @@ func (e *SyntaxError) Value() Value {
 	return b.Map()
 }
 
-// fault is an error on its way from a reader to a SyntaxError.
+// fault is an error of a reader before it is converted to a SyntaxError.
 type fault struct {
 	code    string
 	at      int // byte offset
@@ -82,18 +81,19 @@ type fault struct {
 	message string
 	hint    string
 	path    []Value
-	secrets []span // text near the place that must not be quoted
+	secrets []span // text near the error that must not be quoted
 }
 
 type span struct{ start, end int }
 
-// jsonObject is how an object of JSON begins, alone or in an array. No such text that is wrong as EDN was meant as EDN.
+// jsonObject matches the start of a JSON object, alone or in an array. A text
+// that matches and is invalid as EDN was not meant as EDN.
 var jsonObject = regexp.MustCompile(`^\s*(\[\s*)*\{\s*"[^"\\]*":`)
 
-const jsonReach = 256 // bytes in which jsonObject looks
+const jsonReach = 256 // the number of bytes that jsonObject is matched against
 
-// report turns a fault in text into a SyntaxError. Nothing of it points into
-// text, which may be large and may hold secrets.
+// report converts a fault in text to a SyntaxError. The error does not share
+// memory with text, which may be large and contain secrets.
 func (f *fault) report(text, source string) *SyntaxError {
 	e := &SyntaxError{
 		Code:    f.code,

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// Bounds that hold for every value, however it was made.
+// Limits of every value, however it was made.
 const (
 	// MaxDepth is the deepest nesting of collections and tags a value may have.
 	MaxDepth = 512
@@ -19,10 +19,10 @@ const (
 	MaxDigits = 1000
 )
 
-// Value is one immutable EDN value. The zero Value is nil. Values must be
-// compared with Equal, never with ==, which does not compile.
+// Value is one immutable EDN value. The zero Value is nil. Use Equal to compare
+// values; == does not compile.
 //
-// A value is a kind, a number and at most one pointer. What they hold depends
+// A value has a kind, a number and at most one pointer. Their meaning depends
 // on the kind:
 //
 //	bool, int, float, char   num
@@ -36,8 +36,8 @@ const (
 //	collection               p: *node, num: number of elements; aux: depth
 //	tagged                   p: *tagged; aux: depth
 //
-// One pointer that is either text or a node keeps a value at 24 bytes, which is
-// what lets a reader promise 64 bytes per node. Every conversion of p is in
+// With a single pointer to either text or a node a value has 24 bytes, which
+// allows the reader's limit of 64 bytes per node. Every conversion of p is in
 // this file.
 type Value struct {
 	_    [0]func() // not comparable: == would compare addresses
@@ -50,14 +50,15 @@ type Value struct {
 }
 
 const (
-	// flagPlain marks a string whose canonical spelling is itself in quotes.
+	// flagPlain marks a string whose canonical text has no escapes.
 	flagPlain uint8 = 1 << iota
 	// flagBig marks an integer or decimal coefficient kept as digits.
 	flagBig
 )
 
-// node is the shared body of a list, vector, set or map. Elements of a set and
-// entries of a map are in canonical order; a map alternates keys and values.
+// node is the shared body of a list, vector, set or map. The elements of a set
+// and the entries of a map are in canonical order; a map alternates keys and
+// values.
 type node struct {
 	elems []Value
 	hash  atomic.Pointer[digest]
@@ -92,7 +93,7 @@ func (v *Value) elems() []Value {
 	return v.node().elems
 }
 
-// entries views the alternating keys and values of a map as entries.
+// entries returns the alternating keys and values of a map as entries.
 func entries(elems []Value) []Entry {
 	if len(elems) == 0 {
 		return nil
@@ -136,12 +137,12 @@ func BigInt(i *big.Int) Value {
 	return v
 }
 
-// maxBits is the size of the largest number of MaxDigits digits; anything
-// longer is refused before it is spelled out.
+// maxBits is the size of the largest number of MaxDigits digits; a larger one
+// is rejected before it is written out.
 const maxBits = 3322
 
-// Float returns a 64-bit float. NaN and infinities are not values and give a
-// *ValueError; -0.0 becomes 0.0.
+// Float returns a 64-bit float. NaN and infinities return a *ValueError; -0.0
+// becomes 0.0.
 func Float(f float64) (Value, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return Value{}, &ValueError{Kind: KindFloat, Code: "invalid-number", Message: "NaN and infinities are not values"}
@@ -156,7 +157,7 @@ func floatValue(f float64) Value {
 	return Value{kind: KindFloat, num: math.Float64bits(f)}
 }
 
-// String returns a string. Text that is not valid UTF-8 gives a *ValueError.
+// String returns a string. Invalid UTF-8 returns a *ValueError.
 func String(s string) (Value, error) {
 	if !utf8.ValidString(s) {
 		return Value{}, &ValueError{Kind: KindString, Code: "invalid-utf8", Message: "string is not valid UTF-8"}
@@ -165,7 +166,7 @@ func String(s string) (Value, error) {
 }
 
 // Text returns a string in which invalid UTF-8 is replaced by U+FFFD. It is
-// meant for text that comes from outside, such as the output of a process.
+// meant for external text, such as the output of a process.
 func Text(s string) Value {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
@@ -181,7 +182,7 @@ func stringValue(s string) Value {
 	return v
 }
 
-// Char returns a character. Surrogates and numbers beyond U+10FFFF give a
+// Char returns a character. Surrogates and numbers beyond U+10FFFF return a
 // *ValueError.
 func Char(r rune) (Value, error) {
 	if !utf8.ValidRune(r) {
@@ -191,7 +192,7 @@ func Char(r rune) (Value, error) {
 }
 
 // Keyword returns the keyword with the given name, without colon: "a" or
-// "ns/a". A name the reader would not accept gives a *ValueError.
+// "ns/a". An invalid name returns a *ValueError.
 func Keyword(name string) (Value, error) {
 	slash, problem := checkName(name)
 	if problem == "" && name == "/" {
@@ -203,8 +204,8 @@ func Keyword(name string) (Value, error) {
 	return nameValue(KindKeyword, name, slash), nil
 }
 
-// Symbol returns the symbol with the given name. A name the reader would not
-// accept as a symbol, such as "nil" or "a b", gives a *ValueError.
+// Symbol returns the symbol with the given name. An invalid symbol name, such
+// as "nil" or "a b", returns a *ValueError.
 func Symbol(name string) (Value, error) {
 	slash, problem := checkName(name)
 	if problem == "" && isReservedWord(name) {
@@ -223,7 +224,7 @@ func nameValue(k Kind, name string, slash int) Value {
 }
 
 // Inst returns an instant with nanosecond precision in UTC; the zone and the
-// monotonic reading of t are not kept. It panics with a *ValueError if the year
+// monotonic reading of t are dropped. It panics with a *ValueError if the year
 // in UTC is outside 1 to 9999.
 func Inst(t time.Time) Value {
 	v, ok := instValue(t)
@@ -249,8 +250,8 @@ func UUID(u [16]byte) Value {
 
 func (v *Value) uuid() [16]byte { return *(*[16]byte)(v.p) }
 
-// collection wraps a node that the caller hands over; the elements of maps and
-// sets must be sorted and distinct, and depth must be that of the collection.
+// collection takes ownership of a node. The elements of maps and sets must be
+// sorted and distinct, and depth must be that of the collection.
 func collection(k Kind, n *node, depth int) Value {
 	v := Value{kind: k, num: uint64(len(n.elems)), aux: int16(depth)}
 	if len(n.elems) > 0 {
@@ -263,8 +264,9 @@ func taggedValue(tag string, val Value) Value {
 	return Value{kind: KindTagged, p: unsafe.Pointer(&tagged{tag: tag, val: val}), aux: int16(val.Depth() + 1)}
 }
 
-// Depth returns how deep v nests: 0 for scalars, 1 for a collection of scalars.
-// Tags count, and so do instants and UUIDs, which are written with one.
+// Depth returns the nesting depth of v: 0 for scalars, 1 for a collection of
+// scalars. Tags count, and so do instants and UUIDs, which are written with a
+// tag.
 func (v Value) Depth() int {
 	switch v.kind {
 	case KindList, KindVector, KindMap, KindSet, KindTagged:

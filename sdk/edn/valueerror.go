@@ -2,8 +2,8 @@ package edn
 
 import "strconv"
 
-// ValueError says why a value could not be made. Code is one of the codes of
-// SyntaxError, such as "invalid-name".
+// ValueError is the reason why a value could not be made. Code is one of the
+// codes of SyntaxError, such as "invalid-name".
 type ValueError struct {
 	Kind    Kind
 	Code    string
@@ -17,7 +17,7 @@ func depthError(k Kind) *ValueError {
 	return &ValueError{Kind: k, Code: "limit-depth", Message: "nested deeper than " + strconv.Itoa(MaxDepth)}
 }
 
-// must unwraps a constructor's result for callers that promised a valid argument.
+// must returns v or panics, for callers that guarantee a valid argument.
 func must(v Value, err error) Value {
 	if err != nil {
 		panic(err)
@@ -25,31 +25,33 @@ func must(v Value, err error) Value {
 	return v
 }
 
-// MustFloat is Float for numbers known to be finite; it panics otherwise.
+// MustFloat is Float for finite numbers; it panics otherwise.
 func MustFloat(f float64) Value { return must(Float(f)) }
 
-// MustDecimal is ParseDecimal for literals; it panics if s is no decimal.
+// MustDecimal is ParseDecimal for literals; it panics if s is not a decimal.
 func MustDecimal(s string) Value { return must(ParseDecimal(s)) }
 
-// MustString is String for text known to be valid UTF-8; it panics otherwise.
+// MustString is String for valid UTF-8; it panics otherwise.
 func MustString(s string) Value { return must(String(s)) }
 
 // MustChar is Char for valid code points; it panics otherwise.
 func MustChar(r rune) Value { return must(Char(r)) }
 
-// MustKeyword is Keyword for literals; it panics if name is no keyword name.
+// MustKeyword is Keyword for literals; it panics if name is not a valid keyword
+// name.
 func MustKeyword(name string) Value { return must(Keyword(name)) }
 
 // K is MustKeyword under a short name, for literals in code.
 func K(name string) Value { return must(Keyword(name)) }
 
-// MustSymbol is Symbol for literals; it panics if name is no symbol name.
+// MustSymbol is Symbol for literals; it panics if name is not a valid symbol
+// name.
 func MustSymbol(name string) Value { return must(Symbol(name)) }
 
-// MustSet is Set for members known to be distinct; it panics otherwise.
+// MustSet is Set for distinct members; it panics otherwise.
 func MustSet(members ...Value) Value { return must(Set(members)) }
 
-// MustMap makes a map of alternating keys and values. It panics on an odd
+// MustMap returns a map of alternating keys and values. It panics on an odd
 // number of arguments and on equal keys.
 func MustMap(keysAndValues ...Value) Value {
 	if len(keysAndValues)%2 != 0 {
@@ -58,8 +60,9 @@ func MustMap(keysAndValues ...Value) Value {
 	return must(mapOf(copyNode(keysAndValues)))
 }
 
-// MustTagged is Tagged for literals; it panics if the tag or its value is refused.
+// MustTagged is Tagged for literals; it panics if the tag or its value is
+// rejected.
 func MustTagged(tag string, v Value) Value { return must(Tagged(tag, v)) }
 
-// MustRead is ReadString for literals; it panics if the text is refused.
+// MustRead is ReadString for literals; it panics if the text is rejected.
 func MustRead(text string) Value { return must(ReadString(text)) }

@@ -50,7 +50,7 @@ func TestVectors(t *testing.T) {
 }
 
 // writeVectors collects the accepted rows of the grammar and generated values,
-// each in a spelling that is not canonical where one can be had.
+// each with non-canonical text if there is one.
 func writeVectors(t *testing.T) {
 	var vectors []vector
 	seen := map[string]bool{}
@@ -65,7 +65,7 @@ func writeVectors(t *testing.T) {
 	for _, c := range accepted {
 		add(c.text)
 	}
-	// Beyond one, two and three chunks of the hash.
+	// Longer than one, two and three chunks of the hash.
 	add(`"` + strings.Repeat("long text. ", 100) + `"`)
 	add("[" + strings.Repeat(":a/b 1.50M, ", 200) + "]")
 	add("#{" + strings.Join(strings.Fields(numbers(1, 900)), ",") + "}")

@@ -13,7 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// request is a value of about 1 KiB with its schema of 20 fields (SCH-003).
+// request returns a value of about 1 KiB and its schema with 20 fields
+// (SCH-003).
 func request(t testing.TB) (*Schema, edn.Value) {
 	t.Helper()
 	var form, val strings.Builder
@@ -38,7 +39,7 @@ func request(t testing.TB) (*Schema, edn.Value) {
 	return s, v
 }
 
-// SCH-003: a check that succeeds allocates nothing.
+// SCH-003: a successful validation does not allocate.
 func TestSuccessAllocatesNothing(t *testing.T) {
 	s, v := request(t)
 	assert.Zero(t, testing.AllocsPerRun(200, func() { s.Valid(v) }))
@@ -49,15 +50,15 @@ func TestSuccessAllocatesNothing(t *testing.T) {
 		s, _ := r.Lookup(row.name)
 		for v := range read(t, row.accepts).Elems() {
 			if strings.Contains(v.String(), "0.25M") || strings.Contains(v.String(), "9999999") {
-				continue // compared with limits of another kind of number
+				continue // compared with limits of another number kind
 			}
 			assert.Zero(t, testing.AllocsPerRun(20, func() { s.Valid(v) }), "%s: %s", row.name, v)
 		}
 	}
 }
 
-// BenchmarkValidate shows SCH-003 (at most 2 us) beside a validator of JSON
-// Schema that checks the same document against the export, in the same run.
+// BenchmarkValidate measures SCH-003 (at most 2 us) and, in the same run, a
+// JSON Schema validator on the same document and the export.
 func BenchmarkValidate(b *testing.B) {
 	s, v := request(b)
 	text, err := edn.WriteJSON(v)

@@ -7,18 +7,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// bound is a numeric limit, prepared for comparison with numbers of every kind
-// without allocation where a machine comparison is exact.
+// bound is a numeric limit, prepared for comparison with numbers of every kind.
+// Comparison does not allocate where a machine comparison is exact.
 type bound struct {
 	spec    edn.Value
 	rat     *big.Rat
 	integer int64
 	isInt   bool
 	float   float64
-	isFloat bool // float is exactly the bound
+	isFloat bool // float equals the bound exactly
 }
 
-// exactFloatInt is the greatest integer up to which every integer is a float.
+// exactFloatInt is the largest integer up to which float64 represents every
+// integer.
 const exactFloatInt = 1 << 53
 
 func newBound(v edn.Value) (*bound, bool) {
@@ -42,7 +43,7 @@ func newBound(v edn.Value) (*bound, bool) {
 	return b, true
 }
 
-// compare is the sign of v - b. v must be a number.
+// compare returns the sign of v - b. v must be a number.
 func (b *bound) compare(v edn.Value) int {
 	if i, ok := v.AsInt(); ok {
 		if b.isInt {

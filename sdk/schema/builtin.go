@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The built-in schemas are data: the file is also what `ferment protocol
-// export` and readers in other languages use.
+// The built-in schemas are data: `ferment protocol export` and readers in other
+// languages use the same file.
 //
 //go:embed builtin.edn
 var builtinText []byte
@@ -35,6 +35,6 @@ var builtins = sync.OnceValue(func() *Registry {
 	return r
 })
 
-// Builtin is the table of schemas that every host and plugin knows, by name
-// without the colon. The map is the caller's.
+// Builtin returns the schemas that every host and plugin knows, by name without
+// colon. The caller owns the map.
 func Builtin() map[string]edn.Value { return maps.Clone(builtinSpecs()) }

@@ -9,9 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SCH-006, SCH-013: three accepted and three refused values per built-in
-// schema. Blank text does not count, extra keys are welcome where the form is
-// open, the ends of ranges are inside.
+// SCH-006, SCH-013: three accepted and three rejected values per built-in
+// schema. Blank text is rejected, extra keys are accepted in open forms, and
+// the ends of ranges are included.
 var builtinTable = []struct {
 	name    string
 	accepts string
@@ -94,8 +94,8 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// SCH-013: JSON has no sets, so the first branch that fits after coercion
-// decides what an array becomes.
+// SCH-013: JSON has no sets, so an array becomes the collection of the first
+// branch that fits after coercion.
 func TestBuiltinFromJSON(t *testing.T) {
 	r, err := NewRegistry(Builtin())
 	require.NoError(t, err)

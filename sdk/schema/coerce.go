@@ -8,25 +8,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CoerceJSON gives the parts of a value that was read from JSON the kinds that
-// the schema asks for: strings become keywords, symbols, characters, decimals,
-// instants and UUIDs, arrays become sets and lists, keys of objects what
-// :map-of says. Whatever the schema does not type, or cannot become what it
-// asks for, stays as it is, for Validate to report. Of alternatives the first
-// that fits after coercion is taken.
+// CoerceJSON converts the parts of a value read from JSON to the kinds that the
+// schema requires: strings become keywords, symbols, characters, decimals,
+// instants and UUIDs, arrays become sets and lists, and object keys follow
+// :map-of. Parts that the schema does not type, or that cannot be converted,
+// stay unchanged for Validate to report. Of several alternatives the first that
+// fits after coercion is used.
 //
-// It belongs to the JSON edge only: a value that was written as EDN says itself
-// what it is.
+// It is meant only for JSON: a value written as EDN already has its kinds.
 func (s *Schema) CoerceJSON(v edn.Value) edn.Value {
 	m := meter{left: maxSteps}
 	return s.coerce(v, &m)
 }
 
-// coerces reports whether the schema itself, apart from its inner schemas, may
+// coerces reports whether the schema itself, without its inner schemas, may
 // change a value.
 func (s *Schema) coerces() bool {
 	switch s.kind {
-	case KindInt, KindDouble, KindDecimal, KindChar, KindKeyword, KindSymbol, KindInst, KindUUID, KindMapOf, KindList, KindSet:
+	case KindInt, KindDouble, KindDecimal, KindChar, KindKeyword, KindSymbol, KindInst, KindUUID, KindMapOf, KindList,
+		KindSet:
 		return true
 	}
 	return len(s.images) > 0
@@ -65,8 +65,8 @@ func (s *Schema) coerce(v edn.Value, m *meter) edn.Value {
 	return s.coerceScalar(v)
 }
 
-// coerceAlternatives takes the first branch that fits. If none does, the branch
-// that gets furthest prepares the value for the report.
+// coerceAlternatives uses the first branch that fits. If none does, the branch
+// that gets furthest coerces the value for the report.
 func (s *Schema) coerceAlternatives(v edn.Value, m *meter) edn.Value {
 	best, bestPassed := v, -1
 	for _, kid := range s.kids {
@@ -108,8 +108,8 @@ func (s *Schema) coerceMap(v edn.Value, m *meter) edn.Value {
 	return v
 }
 
-// coerceMapOf changes keys and values; if two names become one key the map
-// stays as it is, and the key schema refuses it.
+// coerceMapOf coerces keys and values. If two names become the same key, the
+// map stays unchanged and the key schema rejects it.
 func (s *Schema) coerceMapOf(v edn.Value, m *meter) edn.Value {
 	if v.Kind() != edn.KindMap {
 		return v
@@ -124,9 +124,9 @@ func (s *Schema) coerceMapOf(v edn.Value, m *meter) edn.Value {
 	return v
 }
 
-// coerceKey reads the name of a JSON object's member as what the schema of the
-// keys wants: itself, its text coerced like any string, or the canonical text
-// of a value.
+// coerceKey converts the member name of a JSON object to the kind that the key
+// schema requires: the name itself, its text coerced like any string, or the
+// value whose canonical text it is.
 func (s *Schema) coerceKey(key edn.Value, m *meter) edn.Value {
 	if s.accepts(key, m) {
 		return key
@@ -219,7 +219,7 @@ func (s *Schema) coerceScalar(v edn.Value) edn.Value {
 	return v
 }
 
-// made keeps v where a constructor refuses.
+// made keeps v if a constructor returns an error.
 func made(v edn.Value) func(edn.Value, error) edn.Value {
 	return func(c edn.Value, err error) edn.Value {
 		if err != nil {
@@ -230,7 +230,7 @@ func made(v edn.Value) func(edn.Value, error) edn.Value {
 }
 
 // integerText reads a string of digits: the JSON form of integers that JSON
-// numbers do not hold.
+// numbers cannot represent.
 func integerText(v edn.Value, text string) edn.Value {
 	digits := strings.TrimPrefix(text, "-")
 	if digits == "" || len(digits) > 1 && digits[0] == '0' || strings.Trim(digits, "0123456789") != "" {
@@ -266,7 +266,7 @@ func toDecimal(v edn.Value) edn.Value {
 	return v
 }
 
-// tagged reads a string as the content of a built-in tag.
+// tagged reads a string as the value of a built-in tag.
 func tagged(v edn.Value, tag string, want edn.Kind) edn.Value {
 	if v.Kind() != edn.KindString {
 		return v
@@ -278,7 +278,7 @@ func tagged(v edn.Value, tag string, want edn.Kind) edn.Value {
 	return read
 }
 
-// jsonName is the name of a map key in JSON: the name of a keyword, a string
+// jsonName returns the JSON name of a map key: the name of a keyword, a string
 // itself, the canonical text of any other key.
 func jsonName(key edn.Value) string {
 	if name, ok := key.AsKeyword(); ok {
@@ -290,7 +290,7 @@ func jsonName(key edn.Value) string {
 	return key.String()
 }
 
-// jsonKeyOf is the key that reading JSON gives for a key that was written.
+// jsonKeyOf returns the key after writing and reading it as JSON.
 func jsonKeyOf(key edn.Value) edn.Value {
 	name := jsonName(key)
 	if kw, err := edn.Keyword(name); err == nil {
@@ -299,7 +299,7 @@ func jsonKeyOf(key edn.Value) edn.Value {
 	return edn.Text(name)
 }
 
-// jsonImage is what is left of a value after writing and reading it as JSON.
+// jsonImage returns a value after writing and reading it as JSON.
 func jsonImage(v edn.Value) (edn.Value, bool) {
 	text, err := edn.WriteJSON(v)
 	if err != nil {

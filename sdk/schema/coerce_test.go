@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-006, contracts.md 1.5: the column "JSON in, typed by a schema". What
-// cannot become the kind stays, for Validate to report.
+// VAL-006, contracts.md 1.5: the column "JSON in, typed by a schema". Values
+// that cannot be converted stay unchanged for Validate to report.
 func TestCoerceJSON(t *testing.T) {
 	for _, c := range []struct{ schema, json, want string }{
 		{":any", `{"a":["b",1,1.5,null],"c d":true}`, `{:a ["b" 1 1.5 nil] "c d" true}`},
@@ -78,7 +78,8 @@ func TestCoerceJSON(t *testing.T) {
 	}
 }
 
-// VAL-042: a duplicate that kept an array from becoming a set is named.
+// VAL-042: the finding names the duplicate that prevents an array from becoming
+// a set.
 func TestDuplicateMembersAreNamed(t *testing.T) {
 	s := compiled(t, "[:set :keyword]")
 	v := s.CoerceJSON(read(t, `["a" "b" ":a"]`))
@@ -128,7 +129,7 @@ func TestFromForeignJSONSchema(t *testing.T) {
 		{`{"enum":[1],"type":"string"}`, "no member that fits"},
 		{`{"type":"object","properties":{"a":{}},"additionalProperties":{"type":"string"}}`, "not supported"},
 		{`{"$defs":{"a b":{}}}`, "must be a keyword name"},
-		{`{"x-ferment-enum":["("]}`, "no EDN"},
+		{`{"x-ferment-enum":["("]}`, "not EDN"},
 	} {
 		v, err := edn.ReadJSON([]byte(c.json))
 		require.NoError(t, err)

@@ -9,14 +9,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of one schema form. References do not count what they refer to.
+// Limits of one schema form. The targets of references do not count.
 const (
 	maxNodes        = 10_000
 	maxPatternSize  = 4096
 	maxInstructions = 2000
 )
 
-// Option changes how [Compile] reads a form.
+// Option configures [Compile].
 type Option func(*options)
 
 type options struct{ registry *Registry }
@@ -24,8 +24,8 @@ type options struct{ registry *Registry }
 // WithRegistry resolves [:ref :name] in r instead of the built-in schemas.
 func WithRegistry(r *Registry) Option { return func(o *options) { o.registry = r } }
 
-// Compile reads a schema form. Names of [:ref :name] are looked up among the
-// built-in schemas unless WithRegistry says otherwise. The error is a
+// Compile compiles a schema form. Names of [:ref :name] are looked up among the
+// built-in schemas, or in the registry of WithRegistry. The error is a
 // *CompileError.
 func Compile(spec edn.Value, opts ...Option) (*Schema, error) {
 	o := options{registry: builtins()}
@@ -42,8 +42,8 @@ func Compile(spec edn.Value, opts ...Option) (*Schema, error) {
 	return s, nil
 }
 
-// MustCompile is Compile for forms that are part of the program; it panics on
-// a form that is no schema.
+// MustCompile is Compile for forms in the program; it panics on an invalid
+// form.
 func MustCompile(spec edn.Value, opts ...Option) *Schema {
 	s, err := Compile(spec, opts...)
 	if err != nil {
@@ -52,8 +52,8 @@ func MustCompile(spec edn.Value, opts ...Option) *Schema {
 	return s
 }
 
-// compiler walks one form and collects its problems; it goes on after a
-// mistake so that one load reports all of them.
+// compiler walks one form and collects its problems. It continues after a
+// problem, so that one load reports all of them.
 type compiler struct {
 	problems
 	size  int
@@ -67,8 +67,8 @@ type reference struct {
 	path []edn.Value
 }
 
-// count reports whether the form is still within its size; the limit is
-// reported once.
+// count reports whether the form is still within its size limit; exceeding it
+// is reported once.
 func (c *compiler) count() bool {
 	c.size++
 	if c.size > maxNodes && !c.full {
@@ -78,8 +78,8 @@ func (c *compiler) count() bool {
 	return !c.full
 }
 
-// compile never returns nil: after a mistake the node accepts everything, and
-// the error keeps the schema from being used.
+// compile never returns nil. After a problem the node accepts everything; the
+// error prevents the use of the schema.
 func (c *compiler) compile(spec edn.Value) *Schema {
 	s := &Schema{spec: spec, maxLen: -1}
 	if !c.count() {
@@ -108,7 +108,8 @@ func (c *compiler) head(s *Schema, spec edn.Value) (word string, rest []edn.Valu
 		return w, nil, 0
 	}
 	if spec.Kind() != edn.KindVector || spec.Len() == 0 {
-		c.add("write a keyword like :string or a vector like [:vector :string]", "a schema is a keyword or a vector that begins with one")
+		c.add("write a keyword like :string or a vector like [:vector :string]",
+			"a schema is a keyword or a vector that begins with one")
 		return "", nil, 0
 	}
 	head, _ := spec.Nth(0)
@@ -147,7 +148,7 @@ func (c *compiler) unknownType(word string) {
 	c.add(hint, "unknown schema type :%s", word)
 }
 
-// children reads what follows the type word and its properties.
+// children reads the part of a form after the type word and its properties.
 func (c *compiler) children(s *Schema, rest []edn.Value, first int) {
 	switch s.kind {
 	case KindMap:
@@ -209,8 +210,8 @@ func (c *compiler) mapEntries(s *Schema, rest []edn.Value, first int) {
 	s.sorted = byName(s.entries)
 }
 
-// byName sorts entries as maps iterate keyword keys; nil if another key is
-// among them.
+// byName sorts entries in the order in which maps iterate keyword keys; it
+// returns nil if there is another kind of key.
 func byName(entries []Entry) []sortedEntry {
 	sorted := make([]sortedEntry, 0, len(entries))
 	for i := range entries {
@@ -296,8 +297,8 @@ func (c *compiler) regexp(s *Schema, rest []edn.Value, first int) {
 	s.pattern, s.nonBlank = re, text == `\S`
 }
 
-// instructions is the size of the machine behind a valid pattern. A match may
-// take that many steps per character.
+// instructions returns the size of the compiled pattern. A match may take that
+// many steps per character.
 func instructions(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -326,7 +327,7 @@ func (c *compiler) reference(s *Schema, rest []edn.Value, first int) {
 	c.pop()
 }
 
-// link resolves the references of the form and refuses rings.
+// link resolves the references of the form and rejects rings.
 func (c *compiler) link(lookup func(string) (*Schema, bool), known []string) {
 	for _, r := range c.refs {
 		target, ok := lookup(r.from.refName)
@@ -347,14 +348,15 @@ func (c *compiler) link(lookup func(string) (*Schema, bool), known []string) {
 	c.path = nil
 }
 
-// rings reports the references through which a schema refers to itself without
-// consuming input: checking such a schema would never end.
+// rings reports references through which a schema refers to itself without
+// consuming input: validation with such a schema would never end.
 func (c *compiler) rings() {
 	state := make(map[*Schema]int)
 	for _, r := range c.refs {
 		if r.from.target != nil && ring(r.from, state) {
 			c.path = r.path
-			c.add("put a map or a collection between the schema and the reference to it", "schema refers to itself without consuming input")
+			c.add("put a map or a collection between the schema and the reference to it",
+				"schema refers to itself without consuming input")
 		}
 	}
 	c.path = nil
@@ -366,7 +368,7 @@ const (
 	ringFound
 )
 
-// ring walks only the steps that look at the same value again.
+// ring follows only the schemas that validate the same value again.
 func ring(s *Schema, state map[*Schema]int) bool {
 	switch state[s] {
 	case ringOpen, ringFound:
@@ -391,9 +393,9 @@ func ring(s *Schema, state map[*Schema]int) bool {
 	return found
 }
 
-// settle computes what a schema inherits from the ones that it reaches. Inner
-// nodes come after outer ones, so one pass backwards does for trees; rings
-// through references need more.
+// settle computes the flags that a schema inherits from the schemas that it
+// reaches. Inner nodes come after outer ones, so one backward pass suffices for
+// trees; rings through references need more.
 func settle(nodes []*Schema) {
 	for changed := true; changed; {
 		changed = false
@@ -428,11 +430,11 @@ func (s *Schema) inherit() (changed bool) {
 	return changed
 }
 
-// maxExpected is how many bytes of a form a finding shows as expected.
+// maxExpected limits the bytes of a form that a finding shows as expected.
 const maxExpected = 200
 
-// shortForm is the form of scalars, patterns and small enumerations, and the
-// type word of everything else.
+// shortForm returns the form of scalars, patterns and small enumerations, and
+// the type word of every other schema.
 func shortForm(s *Schema) edn.Value {
 	switch s.kind {
 	case KindMap, KindMapOf, KindVector, KindList, KindSequential, KindSet, KindTuple, KindOr, KindAnd, KindMaybe, KindNot:

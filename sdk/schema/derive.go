@@ -11,13 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// For derives a schema form from a Go type: what edn.Encode writes for it and
-// edn.Decode reads into it. A struct is an open map with one entry per exported
-// field, named by the tag `edn:"name"` or the kebab case of the field. An entry
-// is optional if the tag says omitempty or the field is a pointer; every other
-// entry is required. Pointers, slices and maps may be nil. Floating-point types
-// are :number, because decoding takes any number for them. A type inside
-// itself, an interface, and a type that writes its own EDN are :any.
+// For derives a schema form from a Go type, for the values that edn.Encode
+// writes and edn.Decode reads. A struct is an open map with one entry per
+// exported field, named by the tag `edn:"name"` or the kebab case of the field.
+// An entry is optional if the tag has omitempty or the field is a pointer;
+// every other entry is required. Pointers, slices and maps may be nil.
+// Floating-point types are :number, because decoding accepts any number for
+// them. A recursive type, an interface, and a type with its own EDN methods are
+// :any.
 func For[T any]() edn.Value {
 	d := deriver{}
 	return d.form(reflect.TypeFor[T](), "")
@@ -37,12 +38,12 @@ var (
 	unmarshalerType = reflect.TypeFor[interface{ UnmarshalEDN([]byte) error }]()
 )
 
-// cardLibrary is the package whose keyword and symbol types plugin authors may
-// use in their structs.
-const cardLibrary = "olympos.io/encoding/edn"
+// olymposPackage is the library whose keyword and symbol types are allowed in
+// structs.
+const olymposPackage = "olympos.io/encoding/edn"
 
 // form derives the form of a type; shape is the option of the field's tag that
-// chooses between spellings.
+// selects between EDN kinds.
 func (d *deriver) form(t reflect.Type, shape string) edn.Value {
 	if form, ok := special(t); ok {
 		return form
@@ -79,7 +80,7 @@ func (d *deriver) form(t reflect.Type, shape string) edn.Value {
 	return edn.K("any")
 }
 
-// special types have a form of their own, whatever they are made of.
+// special returns the form of types that are not derived from their Go kind.
 func special(t reflect.Type) (edn.Value, bool) {
 	switch t {
 	case valueType:
@@ -91,7 +92,7 @@ func special(t reflect.Type) (edn.Value, bool) {
 	case bigFloatType:
 		return edn.K("number"), true
 	}
-	if t.PkgPath() == cardLibrary {
+	if t.PkgPath() == olymposPackage {
 		switch t.Name() {
 		case "Keyword":
 			return edn.K("keyword"), true
@@ -142,14 +143,14 @@ func (d *deriver) array(t reflect.Type, shape string) edn.Value {
 	return limits(sequenceWord(shape), n, n, d.form(t.Elem(), ""))
 }
 
-// mapping derives Go maps; those to bool or struct{} stand for sets.
+// mapping derives Go maps; maps to bool or struct{} represent sets.
 func (d *deriver) mapping(t reflect.Type, shape string) edn.Value {
 	if (t.Elem() == emptyType || t.Elem().Kind() == reflect.Bool) && shape != "map" {
 		return edn.Vector(edn.K("set"), d.form(t.Key(), ""))
 	}
 	key := d.form(t.Key(), "")
 	if t.Key().Kind() == reflect.String && key.IsKeyword() && key.Name() == "string" {
-		key = edn.Vector(edn.K("or"), key, edn.K("keyword")) // decoding takes the name of a keyword
+		key = edn.Vector(edn.K("or"), key, edn.K("keyword")) // decoding accepts the name of a keyword
 	}
 	return edn.Vector(edn.K("map-of"), key, d.form(t.Elem(), ""))
 }
@@ -176,8 +177,8 @@ type field struct {
 	tagged  bool
 }
 
-// fieldsOf lists the fields by the rules of Go: of several with one name the
-// shallowest counts, among those the only one with a tag, else none.
+// fieldsOf lists the fields by the rules of Go: of several with the same name
+// the shallowest counts, among those the only one with a tag, otherwise none.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	collect(t, 0, map[reflect.Type]bool{}, &all)
@@ -250,7 +251,7 @@ func (d *deriver) entry(f *field) edn.Value {
 	return edn.Vector(key, form)
 }
 
-// kebab writes a Go name as a keyword name as edn.Encode does: MaxTokens is
+// kebab converts a Go name to a keyword name like edn.Encode: MaxTokens is
 // max-tokens, HTTPPort is http-port.
 func kebab(name string) string {
 	var b strings.Builder

@@ -50,8 +50,8 @@ type everything struct {
 	hidden    int
 }
 
-// SCH-005: the derived schema has the keys that encoding writes and accepts
-// every encoded value.
+// SCH-005: the derived schema has the keys that Encode writes and accepts every
+// encoded value.
 func TestFor(t *testing.T) {
 	form := For[everything]()
 	s, err := Compile(form)
@@ -86,8 +86,8 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// withoutEntry drops the entry of an embedded field, whose place among the
-// others is not promised.
+// withoutEntry removes the entry of an embedded field, whose position is not
+// guaranteed.
 func withoutEntry(form edn.Value, name string) string {
 	var parts []edn.Value
 	for part := range form.Elems() {

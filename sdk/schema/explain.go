@@ -9,12 +9,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxExplained bounds the steps of one explanation, which cost more than those
-// of a check.
+// maxExplained limits the steps of one explanation. A step costs more than one
+// of a validation.
 const maxExplained = 1_000_000
 
-// explain lists what keeps v from fitting s. It is called for values that do
-// not fit; checked says that the check came to its end.
+// explain lists the reasons why v does not fit s; checked reports whether the
+// validation finished within its steps.
 func explain(s *Schema, v edn.Value, checked bool) []Finding {
 	if !checked {
 		return []Finding{{Message: fmt.Sprintf("cannot be checked in %d steps", maxSteps)}}
@@ -36,7 +36,7 @@ type explainer struct {
 	found   []Finding
 	dropped int
 	secret  bool // inside a schema marked :secret
-	reach   int  // depth of the deepest value that was looked at and refused
+	reach   int  // depth of the deepest value that was rejected
 }
 
 func (e *explainer) add(s *Schema, expected, got edn.Value, message string) {
@@ -44,7 +44,8 @@ func (e *explainer) add(s *Schema, expected, got edn.Value, message string) {
 	e.put(s, expected, got, message)
 }
 
-// put adds a finding that does not count as progress, as for a missing key.
+// put adds a finding that does not count as progress, for example for a missing
+// key.
 func (e *explainer) put(s *Schema, expected, got edn.Value, message string) {
 	if len(e.found) >= maxCollected {
 		e.dropped++
@@ -60,14 +61,14 @@ func (e *explainer) put(s *Schema, expected, got edn.Value, message string) {
 	e.found = append(e.found, Finding{Path: slices.Clone(e.path), Expected: expected, Got: got, Message: message})
 }
 
-// below runs f for the value at one step deeper.
+// below runs f one step deeper.
 func (e *explainer) below(key edn.Value, f func()) {
 	e.path = append(e.path, key)
 	f()
 	e.path = e.path[:len(e.path)-1]
 }
 
-// value explains v and returns how many checks it passed, which tells how far
+// value explains v and returns the number of passed checks, which shows how far
 // an alternative got.
 func (e *explainer) value(s *Schema, v edn.Value) (passed int) {
 	if e.left--; e.left < 0 {
@@ -121,7 +122,7 @@ func (e *explainer) alternatives(s *Schema, v edn.Value) int {
 	return e.nearestOf(s.kids, v)
 }
 
-// nearestOf reports the one of some alternatives that got furthest.
+// nearestOf reports the alternative that got furthest.
 func (e *explainer) nearestOf(kids []*Schema, v edn.Value) int {
 	var best explainer
 	bestPassed := -1
@@ -150,7 +151,8 @@ func (e *explainer) nearestOf(kids []*Schema, v edn.Value) int {
 	return bestPassed
 }
 
-// tagged reports a map by the alternative that its discriminator names, and a discriminator that names none.
+// tagged reports a map by the alternative that its discriminator selects, or
+// reports an unknown discriminator.
 func (e *explainer) tagged(s *Schema, key, tag, v edn.Value) int {
 	var named []*Schema
 	var words []edn.Value
@@ -212,7 +214,8 @@ func (e *explainer) collection(s *Schema, v edn.Value) int {
 	return passed
 }
 
-// element is the schema of one position of a sequence, nil if there is none.
+// element returns the schema of one position of a sequence, nil if there is
+// none.
 func (s *Schema) element(i int) *Schema {
 	switch {
 	case s.kind == KindTuple && i < len(s.kids):
@@ -248,8 +251,8 @@ func (e *explainer) mapEntries(s *Schema, v edn.Value) (passed int) {
 	return passed
 }
 
-// meant are the keys that unknown keys of a closed map are most like: a key of
-// them that is missing is told with the unknown one.
+// meant returns the missing keys that are nearest to unknown keys of a closed
+// map; they are reported together with the unknown key.
 func (e *explainer) meant(s *Schema, v edn.Value) (all []string) {
 	if !s.closed || e.secret || v.Len() > maxTypoSearch {
 		return nil
@@ -287,7 +290,7 @@ func (e *explainer) unknownKeys(s *Schema, v edn.Value) {
 	}
 }
 
-// step is a key or member of the value as part of a path: cut if it is long,
+// step returns a key or member of the value as a path step: cut if it is long,
 // masked if it is inside a secret or may be one itself.
 func (e *explainer) step(key edn.Value, secret bool) edn.Value {
 	if e.secret || secret {
@@ -306,13 +309,13 @@ func (s *Schema) keyNames() []string {
 	return names
 }
 
-// maxTypoSearch bounds the search for a misspelled key.
+// maxTypoSearch limits the search for a misspelled key.
 const maxTypoSearch = 64
 
-// minTypo is the length of the shortest name that others can be like.
+// minTypo is the length of the shortest name that is compared.
 const minTypo = 4
 
-// typo names a key of v that looks like the missing one.
+// typo returns a key of v that is similar to the missing one.
 func (e *explainer) typo(s *Schema, missing, v edn.Value) string {
 	want, ok := missing.AsKeyword()
 	if !ok || v.Len() > maxTypoSearch || e.secret {
@@ -330,7 +333,7 @@ func (e *explainer) typo(s *Schema, missing, v edn.Value) string {
 		}
 	}
 	if utf8.RuneCountInString(want) < minTypo {
-		return "" // everything short is near
+		return "" // short names are all similar
 	}
 	if near := Nearest(want, strange); near != "" {
 		return "; is :" + near + " meant?"
@@ -364,8 +367,7 @@ func (e *explainer) set(s *Schema, v edn.Value) (passed int) {
 	return passed
 }
 
-// duplicates explains why an array that was read from JSON did not become a
-// set.
+// duplicates explains why an array read from JSON did not become a set.
 func (e *explainer) duplicates(s *Schema, v edn.Value) string {
 	if v.Kind() != edn.KindVector {
 		return ""
@@ -385,7 +387,7 @@ func (e *explainer) duplicates(s *Schema, v edn.Value) string {
 	return ""
 }
 
-// limits is the type word with the bounds of the schema.
+// limits returns the type word with the bounds of the schema.
 func (s *Schema) limits() edn.Value {
 	var props edn.MapBuilder
 	if s.minLen > 0 {
@@ -416,8 +418,7 @@ func count(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// scalarMessage says what is wrong with a value that a schema without inner
-// schemas refused.
+// scalarMessage describes a value that a schema without inner schemas rejected.
 func (e *explainer) scalarMessage(s *Schema, v edn.Value) string {
 	switch {
 	case s.numeric() && s.rightNumber(v.Kind()):
@@ -435,7 +436,7 @@ func (e *explainer) scalarMessage(s *Schema, v edn.Value) string {
 	return "should be " + noun(s) + e.suggestion(s, v)
 }
 
-// suggestion spells a string that should be a keyword as one.
+// suggestion suggests a keyword for a string in the place of one.
 func (e *explainer) suggestion(s *Schema, v edn.Value) string {
 	text, ok := v.AsString()
 	if !ok || e.secret || s.hidesSecret || len(text) > maxGot {
@@ -452,7 +453,7 @@ func (e *explainer) suggestion(s *Schema, v edn.Value) string {
 // maxListed is how many members of an enumeration a message lists.
 const maxListed = 20
 
-// noun is what a value that fits would be called.
+// noun describes the values that fit.
 func noun(s *Schema) string {
 	switch s.kind {
 	case KindAny:

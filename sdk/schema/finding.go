@@ -12,37 +12,38 @@ import (
 // Limits of an explanation.
 const (
 	maxFindings = 100
-	// maxCollected bounds memory; findings beyond it are only counted.
+	// maxCollected limits memory; findings beyond it are only counted.
 	maxCollected = 10_000
 	maxGot       = 200
 )
 
-// masked stands for a value that must not be shown.
+// masked replaces a value that must not be shown.
 var masked = edn.Text("***")
 
-// Finding says what is wrong at one place of a value.
+// Finding is one problem of a value.
 type Finding struct {
-	// Path leads to the place: map keys, indices, members of sets.
+	// Path leads to the invalid value: map keys, indices, members of sets.
 	Path []edn.Value
-	// Expected is the form that the value should fit, or its type word where
-	// the form is long; nil where there is no such form.
+	// Expected is the form that the value should fit, or its type word if the
+	// form is long; nil if there is no such form.
 	Expected edn.Value
 	// Got is the value, cut at 200 code points and masked under :secret; nil
-	// for a key that is missing.
+	// for a missing key.
 	Got edn.Value
 	// Message completes "the value ...": "should be a string".
 	Message string
-	// Keys are the keys that a closed map has, without colons, where the finding is about an unknown one; else nil.
+	// Keys are the keys of a closed map, without colons, in a finding about an
+	// unknown key; otherwise nil.
 	Keys []string
-	// Omitted is above zero only in the last finding of a long list, which
-	// counts the ones left out.
+	// Omitted is the number of findings that were left out. It is above zero
+	// only in the last finding of a long list.
 	Omitted int
 
 	others int // alternatives besides the one that is reported
 }
 
-// Value is the finding as data: :path :expected :got :message, and :omitted in
-// the closing entry of a long list.
+// Value returns the finding as a map: :path :expected :got :message, and
+// :omitted in the last entry of a long list.
 func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("path", edn.Vector(f.Path...))
@@ -55,7 +56,7 @@ func (f Finding) Value() edn.Value {
 	return b.Map()
 }
 
-// String is one line for people: "[:pv 0]: should be a string, got 7".
+// String returns one line for people: "[:pv 0]: should be a string, got 7".
 func (f Finding) String() string {
 	var b strings.Builder
 	if len(f.Path) > 0 {
@@ -68,7 +69,7 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Findings are the findings as a vector of maps.
+// Findings returns the findings as a vector of maps.
 func Findings(list []Finding) edn.Value {
 	out := make([]edn.Value, len(list))
 	for i, f := range list {
@@ -77,7 +78,7 @@ func Findings(list []Finding) edn.Value {
 	return edn.Vector(out...)
 }
 
-// finish orders and cuts what an explanation found.
+// finish sorts and cuts the findings.
 func finish(list []Finding, dropped int) []Finding {
 	slices.SortStableFunc(list, func(a, b Finding) int { return comparePaths(a.Path, b.Path) })
 	if len(list) > maxFindings {
@@ -117,8 +118,8 @@ func comparePaths(a, b []edn.Value) int {
 	return len(a) - len(b)
 }
 
-// excerpt is v if its text is short, else the beginning of the text. Its cost
-// does not grow with the size of v.
+// excerpt returns v if its text is short, otherwise the beginning of the text.
+// Its cost does not depend on the size of v.
 func excerpt(v edn.Value) edn.Value {
 	if text, ok := v.AsString(); ok {
 		if cut, ok := cutText(text); ok {
@@ -134,7 +135,7 @@ func excerpt(v edn.Value) edn.Value {
 	return v
 }
 
-// cutText shortens a text of more than maxGot code points.
+// cutText cuts a text of more than maxGot code points.
 func cutText(text string) (string, bool) {
 	if len(text) <= maxGot {
 		return text, false
@@ -149,7 +150,7 @@ func cutText(text string) (string, bool) {
 	return text, false
 }
 
-// preview writes the canonical text of a value until there is enough of it.
+// preview writes the beginning of the canonical text of a value.
 type preview struct {
 	text []byte
 	full bool

@@ -10,7 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SCH-002, SCH-009, SCH-010: what findings say, all of them, in order of path.
+// SCH-002, SCH-009, SCH-010: messages of findings, all of them, in order of
+// path.
 func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		name, schema, value string
@@ -74,7 +75,7 @@ func TestFindingsAreCounted(t *testing.T) {
 	assert.Equal(t, 50_000-100, list[100].Omitted)
 }
 
-// SCH-010: a value is cut at 200 code points, without writing a large one out.
+// SCH-010: a value is cut at 200 code points, without writing all of it.
 func TestGotIsCut(t *testing.T) {
 	long := strings.Repeat("ż", 300)
 	for _, v := range []edn.Value{edn.Text(long), edn.Vector(edn.Text(long)), edn.Vector(edn.Text(strings.Repeat("x", 1<<20)), edn.Int(1))} {
@@ -90,7 +91,8 @@ func TestGotIsCut(t *testing.T) {
 	assert.True(t, edn.Equal(exact, compiled(t, ":int").Validate(exact)[0].Got))
 }
 
-// SCH-008, SCH-010: nothing of a secret is in a finding, wherever the mark is.
+// SCH-008, SCH-010: findings contain nothing of a secret, at any position of
+// the mark.
 func TestSecretsAreMasked(t *testing.T) {
 	for _, c := range []struct{ schema, value string }{
 		{"[:map [:key {:secret true} :int]]", `{:key "canary"}`},
@@ -112,7 +114,7 @@ func TestSecretsAreMasked(t *testing.T) {
 		list := compiled(t, c.schema).Validate(read(t, c.value))
 		require.NotEmpty(t, list, c.schema)
 		text := Findings(list).String()
-		if !strings.Contains(c.schema, ":enum") { // the schema itself is no secret
+		if !strings.Contains(c.schema, ":enum") { // the schema itself is not secret
 			assert.NotContains(t, text, "canary", c.schema)
 		} else {
 			assert.NotContains(t, text, `"canary"`, c.schema)

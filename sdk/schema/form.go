@@ -7,25 +7,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReadForm returns the EDN form of a schema that arrived as data, in one of the
-// three spellings that callers use:
+// ReadForm returns the EDN form of a schema that was received as data in one of
+// three forms:
 //
-//   - EDN, such as [:map [:path :string]]: it is returned as it is;
+//   - EDN, such as [:map [:path :string]]: it is returned unchanged;
 //   - the JSON view of EDN (VAL-006), ["map", ["path", "string"]]: a vector whose
 //     first element is a string, or a string that is a type word;
 //   - EDN in a string, "[:map [:path :string]]".
 //
-// The first word decides for the whole form, so a form of EDN may name string keys.
-// In the JSON view a string is a word where the grammar of schemas has a word: as a
-// type, after ref, and under :unit. There it may begin with a colon. A key of a map
-// is what [edn.ReadJSON] makes of the name of a member: a keyword if it is the name
-// of one, else a string. A bound of a number may be a string of digits. Everything
-// else is a value that the author of the JSON wrote: the members of an enum, :default
-// and :when stay what JSON makes of them, so ["enum", "a"] takes the string "a" and
-// never the keyword :a.
+// The first word determines the form of the whole schema, so a form of EDN may
+// contain string keys. In the JSON view a string is a keyword wherever the
+// grammar of schemas requires one: as a type, after ref, and under :unit. There
+// it may begin with a colon. A map key is read like a member name by
+// [edn.ReadJSON]: a keyword if it is a valid keyword name, otherwise a string.
+// A bound of a number may be a string of digits. All other parts are JSON
+// values: the members of an enum, :default and :when stay as they are, so
+// ["enum", "a"] accepts the string "a" and not the keyword :a.
 //
-// ReadForm does not check the form, [Compile] does. The error is that of a string
-// which is not EDN.
+// ReadForm does not validate the form; [Compile] does. It returns an error for
+// a string that is not EDN.
 func ReadForm(v edn.Value) (edn.Value, error) {
 	if text, ok := v.AsString(); ok {
 		if word := wordOfView(v); word.IsKeyword() {
@@ -39,7 +39,7 @@ func ReadForm(v edn.Value) (edn.Value, error) {
 	return v, nil
 }
 
-// formOfView returns the form of which v is the JSON view.
+// formOfView returns the form for the JSON view v.
 func formOfView(v edn.Value) edn.Value {
 	if v.IsString() {
 		return wordOfView(v)
@@ -69,7 +69,7 @@ func formOfView(v edn.Value) edn.Value {
 	return edn.Vector(parts...)
 }
 
-// wordOfView returns the keyword that a string stands for.
+// wordOfView returns the keyword that a string represents.
 func wordOfView(v edn.Value) edn.Value {
 	text, ok := v.AsString()
 	if !ok {
@@ -78,7 +78,8 @@ func wordOfView(v edn.Value) edn.Value {
 	return made(v)(edn.Keyword(strings.TrimPrefix(text, ":")))
 }
 
-// entryOfView returns the entry of a map: a key, perhaps properties, and a schema.
+// entryOfView returns the entry of a map: a key, optional properties, and a
+// schema.
 func entryOfView(v edn.Value) edn.Value {
 	n := v.Len()
 	if !v.IsVector() || n < 2 || n > 3 {

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// view is a form as JSON has it.
+// view returns a form after writing and reading it as JSON.
 func view(t require.TestingT, form edn.Value) edn.Value {
 	text, err := edn.WriteJSON(form)
 	require.NoError(t, err)
@@ -19,7 +19,8 @@ func view(t require.TestingT, form edn.Value) edn.Value {
 	return v
 }
 
-// plainValues returns a form with the values in it as JSON has them: members of enums and defaults.
+// plainValues returns a form whose values (enum members, defaults) were written
+// and read as JSON.
 func plainValues(t require.TestingT, form edn.Value) edn.Value {
 	switch form.Kind() {
 	case edn.KindMap:
@@ -41,8 +42,8 @@ func plainValues(t require.TestingT, form edn.Value) edn.Value {
 	return form
 }
 
-// VAL-006 (property): a schema and its JSON view are the same schema, but for the values in it. A schema in EDN, and one
-// in a string, stay what they are.
+// VAL-006 (property): a schema and its JSON view are the same schema, except
+// for the values in it. A schema in EDN, also in a string, stays unchanged.
 func TestFormAndItsViewAreOneSchema(t *testing.T) {
 	check := func(t require.TestingT, form edn.Value) {
 		got, err := ReadForm(view(t, form))
@@ -66,7 +67,8 @@ func TestFormAndItsViewAreOneSchema(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) { check(r, genForm(4, rapid.Bool().Draw(r, "typed")).Draw(r, "form")) })
 }
 
-// VAL-006 (property): what fits a schema fits the one of its view, once both came as JSON.
+// VAL-006 (property): values read from JSON fit a schema exactly if they fit
+// the schema of its view.
 func TestViewTakesTheSameJSON(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		form := plainValues(r, genForm(3, true).Draw(r, "form"))
@@ -79,7 +81,7 @@ func TestViewTakesTheSameJSON(t *testing.T) {
 		v := drawFor(r, s)
 		text, err := edn.WriteJSON(v)
 		if err != nil {
-			return // two keys of one name
+			return // two keys with the same name
 		}
 		doc, err := edn.ReadJSON(text)
 		require.NoError(r, err)
@@ -88,31 +90,31 @@ func TestViewTakesTheSameJSON(t *testing.T) {
 	})
 }
 
-// VAL-006: which strings of a view are words.
+// VAL-006: the strings of a view that become keywords.
 func TestReadForm(t *testing.T) {
 	for name, tt := range map[string]struct{ json, want string }{
-		"a tool":                    {`["map", ["path", "string"]]`, `[:map [:path :string]]`},
-		"a word":                    {`"string"`, `:string`},
-		"a word with a colon":       {`":string"`, `:string`},
-		"words with a colon":        {`[":map", ["path", ":string"]]`, `[:map [:path :string]]`},
-		"properties":                {`["map", {"closed": true}, ["n", {"optional": true}, ["int", {"min": 1}]]]`, `[:map {:closed true} [:n {:optional true} [:int {:min 1}]]]`},
-		"an enum has values":        {`["enum", "a", ":b", 1, null]`, `[:enum "a" ":b" 1 nil]`},
-		"a pattern":                 {`["re", "^string$"]`, `[:re "^string$"]`},
-		"a name":                    {`["ref", "req/text"]`, `[:ref :req/text]`},
-		"a name with a colon":       {`["ref", ":req/text"]`, `[:ref :req/text]`},
-		"a key that is no keyword":  {`["map", ["a b", "int"]]`, `[:map ["a b" :int]]`},
-		"a key with a namespace":    {`["map", ["tool/id", "keyword"]]`, `[:map [:tool/id :keyword]]`},
-		"a unit":                    {`["string", {"unit": "path"}]`, `[:string {:unit :path}]`},
-		"a default":                 {`["map", ["a", {"optional": true, "default": "int"}, "int"]]`, `[:map [:a {:default "int" :optional true} :int]]`},
-		"a bound that is a decimal": {`["decimal", {"min": "1.50"}]`, `[:decimal {:min 1.50M}]`},
-		"a bound beyond JSON":       {`["int", {"max": "123456789012345678901"}]`, `[:int {:max 123456789012345678901N}]`},
-		"a length":                  {`["string", {"min": 1}]`, `[:string {:min 1}]`},
-		"nested":                    {`["vector", ["maybe", ["tuple", "int", ["set", "keyword"]]]]`, `[:vector [:maybe [:tuple :int [:set :keyword]]]]`},
-		"EDN in a string":           {`" [:map [\"path\" :string]]"`, `[:map ["path" :string]]`},
-		"no word of schemas":        {`["maps", ["a", "b"]]`, `[:maps [:a :b]]`},
-		"no word at all":            {`["a b"]`, `["a b"]`},
-		"no schema":                 {`{"type": "object"}`, `{:type "object"}`},
-		"nothing":                   {`[]`, `[]`},
+		"a tool":                      {`["map", ["path", "string"]]`, `[:map [:path :string]]`},
+		"a word":                      {`"string"`, `:string`},
+		"a word with a colon":         {`":string"`, `:string`},
+		"words with a colon":          {`[":map", ["path", ":string"]]`, `[:map [:path :string]]`},
+		"properties":                  {`["map", {"closed": true}, ["n", {"optional": true}, ["int", {"min": 1}]]]`, `[:map {:closed true} [:n {:optional true} [:int {:min 1}]]]`},
+		"an enum has values":          {`["enum", "a", ":b", 1, null]`, `[:enum "a" ":b" 1 nil]`},
+		"a pattern":                   {`["re", "^string$"]`, `[:re "^string$"]`},
+		"a name":                      {`["ref", "req/text"]`, `[:ref :req/text]`},
+		"a name with a colon":         {`["ref", ":req/text"]`, `[:ref :req/text]`},
+		"a key that is not a keyword": {`["map", ["a b", "int"]]`, `[:map ["a b" :int]]`},
+		"a key with a namespace":      {`["map", ["tool/id", "keyword"]]`, `[:map [:tool/id :keyword]]`},
+		"a unit":                      {`["string", {"unit": "path"}]`, `[:string {:unit :path}]`},
+		"a default":                   {`["map", ["a", {"optional": true, "default": "int"}, "int"]]`, `[:map [:a {:default "int" :optional true} :int]]`},
+		"a bound that is a decimal":   {`["decimal", {"min": "1.50"}]`, `[:decimal {:min 1.50M}]`},
+		"a bound beyond JSON":         {`["int", {"max": "123456789012345678901"}]`, `[:int {:max 123456789012345678901N}]`},
+		"a length":                    {`["string", {"min": 1}]`, `[:string {:min 1}]`},
+		"nested":                      {`["vector", ["maybe", ["tuple", "int", ["set", "keyword"]]]]`, `[:vector [:maybe [:tuple :int [:set :keyword]]]]`},
+		"EDN in a string":             {`" [:map [\"path\" :string]]"`, `[:map ["path" :string]]`},
+		"no word of schemas":          {`["maps", ["a", "b"]]`, `[:maps [:a :b]]`},
+		"no word at all":              {`["a b"]`, `["a b"]`},
+		"no schema":                   {`{"type": "object"}`, `{:type "object"}`},
+		"nothing":                     {`[]`, `[]`},
 	} {
 		v, err := edn.ReadJSON([]byte(tt.json))
 		require.NoError(t, err, name)

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-051: any schema and any value end in an answer, and the answers agree
-// with each other. Seeds are the rows of the tables.
+// VAL-051: validation of any value with any schema ends, and its functions
+// agree. Seeds are the rows of the tables.
 func FuzzSchema(f *testing.F) {
 	for _, row := range builtinTable {
 		form := Builtin()[row.name].String()
@@ -52,7 +52,7 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// checkSpec holds what is true of every schema.
+// checkSpec checks properties of every schema.
 func checkSpec(t *testing.T, s *Schema) {
 	require.Equal(t, Yes, Satisfies(s, s))
 	require.True(t, Equal(s, MustCompile(s.Normal())))
@@ -62,14 +62,14 @@ func checkSpec(t *testing.T, s *Schema) {
 	require.NoError(t, err)
 	spec, _, err := FromJSONSchema(v)
 	if err != nil || bytes.Contains(text, []byte(extKey)) {
-		return // keys that JSON does not tell apart
+		return // keys that are equal in JSON
 	}
 	back, err := Compile(spec)
 	require.NoError(t, err)
 	require.True(t, Equal(s, back), "%s came back as %s through %s", s, back, text)
 }
 
-// FuzzFromJSONSchema: a foreign JSON Schema is read or refused.
+// FuzzFromJSONSchema: a foreign JSON Schema is converted or rejected.
 func FuzzFromJSONSchema(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `true`, `{"type":"object","properties":{"a":{"type":["string","null"]}},"required":["a","b"],"additionalProperties":false}`,

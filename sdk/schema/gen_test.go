@@ -15,9 +15,9 @@ var (
 	genWords = []string{"a", "b", "ns/c", "x", "true", "nil"}
 )
 
-// genForm draws a schema form. typed leaves out what does not type a value for
-// JSON: :any, untyped collections, and unions in which JSON cannot tell the
-// branches apart.
+// genForm draws a schema form. typed leaves out forms that do not type a value
+// for JSON: :any, untyped collections, and unions whose branches are equal in
+// JSON.
 func genForm(depth int, typed bool) *rapid.Generator[edn.Value] {
 	return rapid.Custom(func(t *rapid.T) edn.Value { return drawForm(t, depth, typed) })
 }
@@ -129,8 +129,8 @@ func drawMap(t *rapid.T, inner func() edn.Value) edn.Value {
 	return edn.Vector(form...)
 }
 
-// drawFor draws a value that tries to fit the schema; where that is hard it
-// may not.
+// drawFor draws a value that fits the schema, or nearly fits where that is
+// difficult.
 func drawFor(t *rapid.T, s *Schema) edn.Value {
 	n := 0
 	if s.sized() {

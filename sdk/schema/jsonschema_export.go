@@ -11,24 +11,24 @@ import (
 // dialect is the JSON Schema version of exports.
 const dialect = "https://json-schema.org/draft/2020-12/schema"
 
-// Extension keywords of the export. They carry what JSON Schema has no word
-// for, so that an import gives an equal schema back.
+// Extension keywords of the export. They hold the parts that JSON Schema cannot
+// express, so that an import returns an equal schema.
 const (
-	extKind  = "x-ferment-kind"  // the kind of values that JSON writes as strings or arrays
-	extEnum  = "x-ferment-enum"  // EDN text of enumeration members that JSON does not tell apart
-	extKey   = "x-ferment-key"   // EDN text of a map key that is no keyword
+	extKind  = "x-ferment-kind"  // the kind of values that JSON represents as strings or arrays
+	extEnum  = "x-ferment-enum"  // EDN text of enumeration members that are equal in JSON
+	extKey   = "x-ferment-key"   // EDN text of a map key that is not a keyword
 	extProps = "x-ferment-props" // EDN text of the properties of a schema
 	extEntry = "x-ferment-entry" // EDN text of the properties of a map entry
-	extKeys  = "x-ferment-keys"  // EDN text of the schema of keys that JSON names do not show
+	extKeys  = "x-ferment-keys"  // EDN text of the schema of keys that JSON names cannot express
 )
 
-// JSONSchema is the schema as JSON Schema 2020-12, a value that edn.WriteJSON
-// writes. It describes the JSON that becomes a valid value by CoerceJSON;
-// schemas behind :ref come under $defs. Export and schema disagree about whole
-// numbers written as 1.0, which JSON Schema calls integers, about integers
+// JSONSchema returns the schema as JSON Schema 2020-12, a value for
+// edn.WriteJSON. It describes the JSON that becomes a valid value by
+// CoerceJSON; targets of :ref are under $defs. Export and schema differ for
+// whole numbers written as 1.0, which are integers in JSON Schema; for integers
 // beyond 2^53 and decimals under :number, which the JSON view writes as
-// strings, and about what is left to format and extensions: the spelling of
-// keywords, decimals, instants and the like, and keys that are no names.
+// strings; and for what only format and extensions express: the text of
+// keywords, decimals, instants and the like, and keys that are not names.
 func (s *Schema) JSONSchema() edn.Value {
 	x := exporter{defs: make(map[string]edn.Value)}
 	root := x.schema(s)
@@ -43,7 +43,7 @@ func (s *Schema) JSONSchema() edn.Value {
 	return root.value()
 }
 
-// object builds a JSON object with the keys that reading JSON would give.
+// object builds a JSON object with the keys that reading JSON returns.
 type object struct{ b edn.MapBuilder }
 
 func (o *object) key(name string, v edn.Value)     { o.b.Set(jsonKeyOf(edn.Text(name)), v) }
@@ -77,7 +77,7 @@ func (x *exporter) value(s *Schema) edn.Value {
 	return o.value()
 }
 
-// shape writes what validates.
+// shape writes the validating keywords.
 func (x *exporter) shape(o *object, s *Schema) {
 	switch s.kind {
 	case KindNil:
@@ -144,8 +144,8 @@ func (x *exporter) shape(o *object, s *Schema) {
 	}
 }
 
-// isName reports whether the keys that the schema accepts are written in JSON as
-// the strings that its export describes.
+// isName reports whether JSON represents the keys that the schema accepts as
+// the strings that the export describes.
 func isName(s *Schema) bool {
 	switch s.kind {
 	case KindAny, KindString, KindRe, KindKeyword, KindSymbol:
@@ -155,7 +155,8 @@ func isName(s *Schema) bool {
 	case KindOr, KindAnd:
 		return !slices.ContainsFunc(s.kids, func(kid *Schema) bool { return !isName(kid) })
 	case KindEnum:
-		return !slices.ContainsFunc(s.members, func(m edn.Value) bool { return m.Kind() != edn.KindKeyword && m.Kind() != edn.KindString })
+		return !slices.ContainsFunc(s.members,
+			func(m edn.Value) bool { return m.Kind() != edn.KindKeyword && m.Kind() != edn.KindString })
 	}
 	return false
 }
@@ -168,7 +169,7 @@ func (x *exporter) values(schemas []*Schema) []edn.Value {
 	return out
 }
 
-// define exports a named schema once; the placeholder ends recursion.
+// define exports a named schema once; the placeholder ends a recursion.
 func (x *exporter) define(s *Schema) {
 	if _, done := x.defs[s.name]; done {
 		return
@@ -218,9 +219,8 @@ func (x *exporter) mapEntries(o *object, s *Schema) {
 	o.lengths("Properties", s.minLen, s.maxLen)
 }
 
-// entryProps writes the properties of an entry, and for readers that know only
-// JSON Schema its texts in the place of those of the schema, which then move
-// to the extension.
+// entryProps writes the properties of an entry. For readers that know only JSON
+// Schema, its texts replace those of the schema, which move to the extension.
 func (x *exporter) entryProps(p *object, e *Entry, props edn.Value) {
 	p.edn(extEntry, props)
 	if own := e.Schema.propForm(); own.Len() > 0 {
@@ -264,8 +264,8 @@ func (x *exporter) array(o *object, s *Schema) {
 	o.lengths("Items", s.minLen, s.maxLen)
 }
 
-// exportEnum writes the members as JSON, and as EDN where JSON would give other
-// members back.
+// exportEnum writes the members as JSON, and also as EDN if reading the JSON
+// would return other members.
 func exportEnum(o *object, s *Schema) {
 	var members, images []edn.Value
 	keywords, plain := true, true
@@ -296,7 +296,8 @@ func exportEnum(o *object, s *Schema) {
 	}
 }
 
-// exportProps writes the properties that JSON Schema knows and returns the rest.
+// exportProps writes the properties that JSON Schema supports and returns the
+// rest.
 func exportProps(o *object, p Props) (left edn.MapBuilder) {
 	if p.Title != "" {
 		o.text("title", p.Title)
@@ -316,8 +317,8 @@ func exportProps(o *object, p Props) (left edn.MapBuilder) {
 	return left
 }
 
-// exportBounds writes minimum and maximum. A bound that a JSON number does not
-// hold exactly is written as the nearest one, and exactly in the extension.
+// exportBounds writes minimum and maximum. A bound that a JSON number cannot
+// represent is written as the nearest number, and exactly in the extension.
 func exportBounds(o *object, left *edn.MapBuilder, s *Schema) {
 	for _, b := range []struct {
 		word, prop string
@@ -341,7 +342,7 @@ func exportBounds(o *object, left *edn.MapBuilder, s *Schema) {
 	}
 }
 
-// escapePointer writes a name as one step of a JSON pointer in a URI fragment.
+// escapePointer escapes a name as one step of a JSON pointer in a URI fragment.
 func escapePointer(name string) string {
 	name = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 	var b strings.Builder

@@ -8,15 +8,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// FromJSONSchema reads a JSON Schema (a value from edn.ReadJSON) as a schema
-// form and the named forms under $defs that it refers to. An export of
-// [Schema.JSONSchema] gives an equal schema back. Of foreign schemas it reads
-// the part that has a counterpart here: type, enum, const, properties,
+// FromJSONSchema converts a JSON Schema (a value from edn.ReadJSON) to a schema
+// form and the named forms under $defs that it refers to. The import of an
+// export of [Schema.JSONSchema] returns an equal schema. Of foreign schemas it
+// supports the keywords with a counterpart here: type, enum, const, properties,
 // required, additionalProperties, propertyNames, items, prefixItems,
 // uniqueItems, the limits of size and number, pattern, anyOf, allOf, not, $ref
-// into $defs. Other keywords that validate are refused, because leaving one
-// out would accept more; annotations and unknown formats are ignored. The error
-// is a *CompileError with the path in the JSON Schema.
+// into $defs. Other validating keywords are rejected, because ignoring one
+// would accept more; annotations and unknown formats are ignored. The error is
+// a *CompileError with the path in the JSON Schema.
 func FromJSONSchema(v edn.Value) (spec edn.Value, defs map[string]edn.Value, err error) {
 	im := &importer{}
 	spec = im.schema(v)
@@ -44,7 +44,7 @@ func FromJSONSchema(v edn.Value) (spec edn.Value, defs map[string]edn.Value, err
 	return spec, defs, nil
 }
 
-// member reads a member of a JSON object, whichever kind its key has.
+// member returns a member of a JSON object, for any kind of key.
 func member(v edn.Value, name string) edn.Value {
 	if val, ok := v.Get(jsonKeyOf(edn.Text(name))); ok {
 		return val
@@ -61,8 +61,10 @@ type importer struct {
 var (
 	importedWords = []string{
 		"type", "enum", "const", "properties", "required", "additionalProperties", "propertyNames", "items", "prefixItems",
-		"uniqueItems", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
-		"pattern", "anyOf", "allOf", "not", "$ref", "$defs", "definitions", extEnum, extKind, extKey, extKeys, extProps, extEntry,
+		"uniqueItems", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties",
+		"maxProperties",
+		"pattern", "anyOf", "allOf", "not", "$ref", "$defs", "definitions", extEnum, extKind, extKey, extKeys, extProps,
+		extEntry,
 	}
 	annotationWords = []string{
 		"$schema", "$id", "$comment", "$anchor", "title", "description", "default", "deprecated", "examples", "format",
@@ -70,7 +72,7 @@ var (
 	}
 )
 
-// schema reads one JSON Schema as a form.
+// schema converts one JSON Schema to a form.
 func (im *importer) schema(v edn.Value) edn.Value {
 	if im.nodes++; im.nodes > maxNodes {
 		if im.nodes == maxNodes+1 {
@@ -113,7 +115,7 @@ func (im *importer) unsupported(v edn.Value) {
 	}
 }
 
-// conditions are the forms of all keywords that validate; all of them hold.
+// conditions returns the forms of all validating keywords; all of them apply.
 func (im *importer) conditions(v edn.Value) (forms []edn.Value) {
 	members, isEnum := im.enumMembers(v)
 	if types := im.types(v); len(types) > 0 && !isEnum {
@@ -184,8 +186,8 @@ func (im *importer) ref(v edn.Value) edn.Value {
 	return edn.K("any")
 }
 
-// enumMembers reads enum and const. Members that the type beside them refuses can
-// never occur and are left out.
+// enumMembers reads enum and const. Members that the type beside them rejects
+// can never occur and are left out.
 func (im *importer) enumMembers(v edn.Value) ([]edn.Value, bool) {
 	var members []edn.Value
 	list := member(v, "enum")
@@ -195,7 +197,7 @@ func (im *importer) enumMembers(v edn.Value) ([]edn.Value, bool) {
 			s, _ := text.AsString()
 			m, err := edn.ReadString(s)
 			if err != nil {
-				im.add("", "%s has a member that is no EDN: %v", extEnum, err)
+				im.add("", "%s has a member that is not EDN: %v", extEnum, err)
 			}
 			members = append(members, m)
 		}
@@ -309,7 +311,7 @@ func (im *importer) ofType(t string, v edn.Value) edn.Value {
 	return edn.K("any")
 }
 
-// limited is a form with :min and :max from two keywords.
+// limited returns a form with :min and :max from two keywords.
 func (im *importer) limited(kind string, v edn.Value, least, most string, kids ...edn.Value) edn.Value {
 	form := append([]edn.Value{edn.K(kind)}, kids...)
 	var props edn.MapBuilder
@@ -368,7 +370,8 @@ func (im *importer) object(v edn.Value) edn.Value {
 	properties, additional := member(v, "properties"), member(v, "additionalProperties")
 	names := member(v, "propertyNames")
 	if keys, ok := member(v, extKeys).AsString(); ok {
-		return im.limited("map-of", v, "minProperties", "maxProperties", im.edn(extKeys, keys), im.below("additionalProperties", additional))
+		return im.limited("map-of", v, "minProperties", "maxProperties", im.edn(extKeys, keys),
+			im.below("additionalProperties", additional))
 	}
 	if additional.Kind() == edn.KindMap || !names.IsNil() {
 		return im.mapOf(v, properties, additional, names)
@@ -444,8 +447,8 @@ func (im *importer) edn(word, text string) edn.Value {
 	return v
 }
 
-// ownProps are the properties of the schema itself. Where the texts of an entry
-// stand in their place, the extension has all of them.
+// ownProps returns the properties of the schema itself. If the texts of an
+// entry replace them, the extension has all of them.
 func (im *importer) ownProps(v edn.Value) edn.Value {
 	props := edn.MustMap()
 	if member(v, extEntry).IsNil() {

@@ -30,8 +30,8 @@ func with(word string, forms ...edn.Value) *Schema {
 	return MustCompile(edn.Vector(append([]edn.Value{edn.K(word)}, forms...)...))
 }
 
-// SCH-020: [:and s s] = s, [:not [:not s]] = s, [:or s s] = s; the explanation
-// agrees with the check, stays in its limits and in order.
+// SCH-020: [:and s s] = s, [:not [:not s]] = s, [:or s s] = s; the findings
+// agree with Valid, respect their limit and are sorted.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, v := pair(t, false)
@@ -60,7 +60,7 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// SCH-020: a closed map refuses exactly the extra keys.
+// SCH-020: a closed map rejects exactly the extra keys.
 func TestClosedMapLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		form := drawMap(t, func() edn.Value { return drawForm(t, 1, false) })
@@ -87,7 +87,7 @@ func TestClosedMapLaw(t *testing.T) {
 	})
 }
 
-// VAL-041: what a schema types survives JSON.
+// VAL-041: typed parts of a value survive writing and reading as JSON.
 func TestJSONLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, v := pair(t, true)
@@ -108,7 +108,7 @@ func TestJSONLaw(t *testing.T) {
 	})
 }
 
-// Coercion keeps what fits already: an EDN value is its own coercion.
+// Coercion does not change a value that fits.
 func TestCoercionKeepsWhatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, v := pair(t, false)
@@ -170,9 +170,10 @@ func independent(t require.TestingT, s *Schema) *jsonschema.Schema {
 	return out
 }
 
-// SCH-004, SCH-020, SCH-012: an independent validator accepts the JSON of everything
-// that the schema accepts. The reverse holds for values that are read from JSON
-// and coerced, except where SCH-012 leaves a word to `format` or an extension.
+// SCH-004, SCH-020, SCH-012: an independent validator accepts the JSON of every
+// value that the schema accepts. The reverse holds for values that are read
+// from JSON and coerced, except where SCH-012 leaves a check to `format` or an
+// extension.
 func TestExportAgreesWithIndependentValidator(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, v := pair(t, rapid.Bool().Draw(t, "typed"))
@@ -199,7 +200,8 @@ func TestExportAgreesWithIndependentValidator(t *testing.T) {
 	})
 }
 
-// looserInJSON: the value holds numbers that JSON writes as strings.
+// looserInJSON reports whether the value contains numbers that JSON represents
+// as strings.
 func looserInJSON(v edn.Value) bool {
 	return strings.Contains(v.String(), "99999999999999999999N") || holdsDecimal(v)
 }
@@ -212,7 +214,8 @@ func holdsDecimal(v edn.Value) bool {
 	return found
 }
 
-// onlyPlainJSON: the schema has no kinds that JSON Schema checks more loosely.
+// onlyPlainJSON reports whether the schema has no kinds that JSON Schema checks
+// less strictly.
 func onlyPlainJSON(s *Schema) bool {
 	form := s.Normal().String()
 	for _, word := range []string{":char", ":keyword", ":symbol", ":decimal", ":inst", ":uuid", ":int", ":double", ":set", ":map-of", ":enum", ":and"} {
@@ -223,9 +226,9 @@ func onlyPlainJSON(s *Schema) bool {
 	return true
 }
 
-// The built-in schemas under the independent validator, with the rows of
-// SCH-013. Refused rows that are refused for a kind that JSON does not have
-// pass the export: a keyword in the place of a string, a list for a vector.
+// The built-in schemas with the independent validator and the rows of SCH-013.
+// The export accepts rejected rows whose kind does not exist in JSON: a keyword
+// in the place of a string, a list for a vector.
 func TestBuiltinExports(t *testing.T) {
 	r, err := NewRegistry(Builtin())
 	require.NoError(t, err)
@@ -255,7 +258,7 @@ func TestBuiltinExports(t *testing.T) {
 	}
 }
 
-// SCH-011: a sure answer is right for every value.
+// SCH-011: Yes and No hold for every value.
 func TestSatisfiesIsSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, v := pair(t, false)
@@ -278,7 +281,7 @@ func TestSatisfiesIsSound(t *testing.T) {
 	})
 }
 
-// SCH-011: the answers that plan checks rely on.
+// SCH-011: the results that plan checks rely on.
 func TestSatisfies(t *testing.T) {
 	for _, c := range []struct {
 		s, t string

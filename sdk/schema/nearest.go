@@ -2,9 +2,9 @@ package schema
 
 import "unicode/utf8"
 
-// Nearest is the known name that a reader most likely meant: the one with the
-// smallest edit distance, if that is at most 2 or a third of the length of the
-// name; ties go to the alphabetically first. It is "" if nothing is near.
+// Nearest returns the known name with the smallest edit distance, if that is at
+// most 2 or a third of the length of the name, otherwise "". Ties are resolved
+// alphabetically.
 func Nearest(name string, known []string) string {
 	limit := max(2, utf8.RuneCountInString(name)/3)
 	best, bestDistance := "", limit+1
@@ -17,12 +17,12 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// maxNameForDistance keeps the quadratic comparison small; a longer name has no
-// neighbours.
+// maxNameForDistance limits the quadratic comparison; a longer name has no
+// nearest name.
 const maxNameForDistance = 256
 
-// editDistance counts insertions, deletions, substitutions and swaps of
-// neighbours. A result above limit only says that the distance is above it.
+// editDistance counts insertions, deletions, substitutions and transpositions.
+// A result above limit is only a lower bound.
 func editDistance(a, b string, limit int) int {
 	if len(a) > maxNameForDistance || len(b) > maxNameForDistance {
 		return limit + 1

@@ -6,15 +6,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Equal reports whether two schemas say the same: their normal forms are equal.
-// Named schemas behind :ref count by name.
+// Equal reports whether the normal forms of two schemas are equal. Targets of
+// :ref are compared by name.
 func Equal(a, b *Schema) bool {
 	return a == b || edn.Equal(a.Normal(), b.Normal())
 }
 
-// Normal is the form with everything removed that has no meaning: the order of
-// map entries, empty property maps, properties that are false, the vector
-// around a lone type word.
+// Normal returns the form without parts that have no meaning: the order of map
+// entries, empty property maps, properties that are false, the vector around a
+// single type word.
 func (s *Schema) Normal() edn.Value {
 	form := []edn.Value{edn.K(s.kind.String())}
 	if props := s.propForm(); props.Len() > 0 {
@@ -33,7 +33,7 @@ func (s *Schema) Normal() edn.Value {
 		})
 		form = append(form, entries...)
 	case KindEnum:
-		// A map in the first place would be read as properties.
+		// A map in first position would be read as properties.
 		if len(form) == 1 && s.members[0].Kind() == edn.KindMap {
 			form = append(form, edn.MustMap())
 		}
@@ -61,7 +61,7 @@ func (e *Entry) normal() edn.Value {
 	return edn.Vector(append(form, e.Schema.Normal())...)
 }
 
-// propForm is the property map of a schema, with its limits.
+// propForm returns the property map of a schema with its limits.
 func (s *Schema) propForm() edn.Value {
 	var b edn.MapBuilder
 	if lowest, highest := s.Bounds(); true {

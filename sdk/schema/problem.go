@@ -8,18 +8,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Problem is one mistake in a schema form.
+// Problem is one problem of a schema form.
 type Problem struct {
 	// Schema is the registry name of the form, "" for an unnamed one.
 	Schema string
-	// Path leads to the mistake inside the form: indices and map keys. With
-	// edn.Positions it gives line and column.
+	// Path leads to the problem inside the form: indices and map keys. Use
+	// edn.Positions to get line and column.
 	Path    []edn.Value
 	Message string
 	Hint    string
 }
 
-// String is the problem in one line, with its place.
+// String returns the problem with its position on one line.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Schema != "" {
@@ -35,13 +35,13 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// CompileError says why forms are no schemas, with every problem that was
-// found (at most 100), ordered by schema name and place in the form.
+// CompileError reports invalid forms, with every problem (at most 100), ordered
+// by schema name and position in the form.
 type CompileError struct {
 	Problems []Problem
 }
 
-// Error implements error: the first problem, and how many more there are.
+// Error returns the first problem and the number of others.
 func (e *CompileError) Error() string {
 	if len(e.Problems) == 1 {
 		return "compile schema: " + e.Problems[0].String()
@@ -49,7 +49,7 @@ func (e *CompileError) Error() string {
 	return fmt.Sprintf("compile schema: %s, and %d more problems", e.Problems[0].String(), len(e.Problems)-1)
 }
 
-// Value is the error as data: a vector of maps with :path, :message and, where
+// Value returns the error as a vector of maps with :path, :message and, if
 // known, :schema and :hint.
 func (e *CompileError) Value() edn.Value {
 	out := make([]edn.Value, len(e.Problems))
@@ -70,7 +70,7 @@ func (e *CompileError) Value() edn.Value {
 
 const maxProblems = 100
 
-// problems collects what is wrong with the form that is being walked.
+// problems collects the problems of the current form.
 type problems struct {
 	schema string
 	path   []edn.Value
@@ -81,13 +81,14 @@ func (p *problems) push(key edn.Value) { p.path = append(p.path, key) }
 func (p *problems) pushIndex(i int)    { p.push(edn.Int(int64(i))) }
 func (p *problems) pop()               { p.path = p.path[:len(p.path)-1] }
 
-// enough reports whether further problems are dropped, so that nobody works out
-// hints for them.
+// enough reports whether further problems are dropped, so that their hints need
+// not be computed.
 func (p *problems) enough() bool { return len(p.list) >= maxProblems }
 
 func (p *problems) add(hint, format string, args ...any) {
 	if !p.enough() {
-		p.list = append(p.list, Problem{Schema: p.schema, Path: slices.Clone(p.path), Message: fmt.Sprintf(format, args...), Hint: hint})
+		p.list = append(p.list,
+			Problem{Schema: p.schema, Path: slices.Clone(p.path), Message: fmt.Sprintf(format, args...), Hint: hint})
 	}
 }
 

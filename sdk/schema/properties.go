@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Names of the properties, in the groups in which they are allowed.
+// Names of the properties, grouped by where they are allowed.
 var (
 	commonProps = []string{"title", "description", "doc", "secret", "unit", "default", "deprecated"}
 	entryProps  = append([]string{"optional", "block", "labels", "free", "when"}, commonProps...)

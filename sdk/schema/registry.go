@@ -12,10 +12,10 @@ type Registry struct {
 	names   []string
 }
 
-// NewRegistry compiles the forms under their names ("req/text", without the
-// colon). References are resolved inside the set only, so a caller merges
-// [Builtin] into it where the built-in schemas are wanted. The error is a
-// *CompileError with the problems of all forms.
+// NewRegistry compiles the forms under their names ("req/text", without colon).
+// References are resolved only inside the set; merge [Builtin] into it if the
+// built-in schemas are needed. The error is a *CompileError with the problems
+// of all forms.
 func NewRegistry(specs map[string]edn.Value) (*Registry, error) {
 	r := &Registry{schemas: make(map[string]*Schema, len(specs))}
 	for name := range specs {
@@ -54,19 +54,20 @@ func NewRegistry(specs map[string]edn.Value) (*Registry, error) {
 	return r, nil
 }
 
-// Lookup finds a schema by its name without the colon.
+// Lookup returns a schema by its name without colon.
 func (r *Registry) Lookup(name string) (*Schema, bool) {
 	s, ok := r.schemas[name]
 	return s, ok
 }
 
-// Names are all names in alphabetical order. The slice must not be changed.
+// Names returns all names in alphabetical order. The slice must not be
+// modified.
 func (r *Registry) Names() []string { return r.names }
 
-// Nearest is the name that a reader most likely meant, or "".
+// Nearest returns the known name nearest to name, or "".
 func (r *Registry) Nearest(name string) string { return Nearest(name, r.names) }
 
-// Specs are the forms of all schemas by name; the map is the caller's.
+// Specs returns the forms of all schemas by name; the caller owns the map.
 func (r *Registry) Specs() map[string]edn.Value {
 	specs := make(map[string]edn.Value, len(r.schemas))
 	for name, s := range r.schemas {

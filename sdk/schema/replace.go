@@ -6,21 +6,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Replace returns v with every value changed by f whose schema or map entry has
-// properties that match accepts: the paths (Unit "path") to resolve, the
-// secrets to hide. f gets the path inside v, which it must not keep, and the
-// value; what is inside a changed value is not visited again. All branches of
-// :or count, whether they fit or not, so nothing that any of them marks is
-// missed. Values that no property matches are shared with v.
-func (s *Schema) Replace(v edn.Value, match func(Props) bool, f func(path []edn.Value, v edn.Value) edn.Value) edn.Value {
+// Replace returns v with f applied to every value whose schema or map entry has
+// properties that match accepts, for example to resolve paths (Unit "path") or
+// hide secrets. f receives the value and its path inside v, which it must not
+// keep; the inside of a replaced value is not visited. All branches of :or are
+// considered, whether they fit or not, so that no marked value is missed.
+// Values without a match are shared with v.
+func (s *Schema) Replace(
+	v edn.Value, match func(Props) bool, f func(path []edn.Value, v edn.Value) edn.Value,
+) edn.Value {
 	r := replacer{match: match, change: f}
 	return r.value([]*Schema{s}, v)
 }
 
-// Secret matches what is marked :secret, for use with [Schema.Replace].
+// Secret matches properties with :secret, for use with [Schema.Replace].
 func Secret(p Props) bool { return p.Secret }
 
-// IsPath matches what is marked {:unit :path}, for use with [Schema.Replace].
+// IsPath matches {:unit :path}, for use with [Schema.Replace].
 func IsPath(p Props) bool { return p.Unit == "path" }
 
 type replacer struct {
@@ -29,7 +31,7 @@ type replacer struct {
 	path   []edn.Value
 }
 
-// value visits v, which all of the schemas describe.
+// value visits v, to which all of the schemas apply.
 func (r *replacer) value(schemas []*Schema, v edn.Value) edn.Value {
 	layers := reached(schemas)
 	if slices.ContainsFunc(layers, func(s *Schema) bool { return r.match(s.Props()) }) {
@@ -44,8 +46,8 @@ func (r *replacer) value(schemas []*Schema, v edn.Value) edn.Value {
 	return v
 }
 
-// reached is alternatives with the schemas on the way, whose properties count
-// too.
+// reached is alternatives including the schemas on the way, whose properties
+// count too.
 func reached(schemas []*Schema) []*Schema {
 	var out []*Schema
 	seen := make(map[*Schema]bool)

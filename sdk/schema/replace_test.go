@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SCH-008: the marks of a schema lead to the values, in every branch.
+// SCH-008: Replace finds the marked values in every branch.
 func TestReplace(t *testing.T) {
 	r, err := NewRegistry(specsOf(t, map[string]string{
 		"tree": "[:map [:secret {:secret true} :string] [:kids {:optional true} [:vector [:ref :tree]]]]",
@@ -38,7 +38,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// daemon.md RUN-008: paths are found with the way to them.
+// daemon.md RUN-008: f receives the path of each value.
 func TestReplacePaths(t *testing.T) {
 	s := compiled(t, "[:map [:dir {:unit :path} :string] [:more [:vector [:string {:unit :path}]]]]")
 	var seen []string

@@ -2,17 +2,17 @@ package schema
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// Tri is an answer that may be unknown.
+// Tri is a result that may be unknown.
 type Tri int8
 
-// The three answers. The zero Tri is Unknown.
+// The three results. The zero Tri is Unknown.
 const (
 	No      Tri = -1
 	Unknown Tri = 0
 	Yes     Tri = 1
 )
 
-// String is "no", "unknown" or "yes".
+// String returns "no", "unknown" or "yes".
 func (t Tri) String() string {
 	switch t {
 	case No:
@@ -24,14 +24,14 @@ func (t Tri) String() string {
 }
 
 // Satisfies compares two schemas without a value. Yes: every value of s fits t.
-// No: no value of s ever fits t. Unknown: it depends on the value, or the
-// schemas are beyond the analysis.
+// No: no value of s fits t. Unknown: it depends on the value, or the schemas
+// exceed the analysis.
 func Satisfies(s, t *Schema) Tri {
 	c := comparison{memo: make(map[[2]*Schema]Tri)}
 	return c.compare(s, t)
 }
 
-// maxComparisons bounds the pairs that one call looks at.
+// maxComparisons limits the pairs that one call compares.
 const maxComparisons = 100_000
 
 type comparison struct{ memo map[[2]*Schema]Tri }
@@ -48,8 +48,8 @@ func (c *comparison) compare(s, t *Schema) Tri {
 	if len(c.memo) >= maxComparisons {
 		return Unknown
 	}
-	// A pair that is met again while it is open comes from a recursive schema;
-	// unknown is then the safe assumption.
+	// A pair that recurs while it is open comes from a recursive schema;
+	// Unknown is then the safe assumption.
 	c.memo[pair] = Unknown
 	answer := c.decide(s, t)
 	c.memo[pair] = answer
@@ -82,7 +82,7 @@ func (c *comparison) decide(s, t *Schema) Tri {
 	return c.plain(s, t)
 }
 
-// members checks an enumeration value by value.
+// members compares an enumeration value by value.
 func (c *comparison) members(s, t *Schema) Tri {
 	fit := 0
 	for _, m := range s.members {
@@ -118,7 +118,7 @@ func (c *comparison) maybe(s, t *Schema) Tri {
 	return Unknown
 }
 
-// anyBranch: one branch of t that takes all of s is enough.
+// anyBranch: one branch of t that accepts all of s is sufficient.
 func (c *comparison) anyBranch(s *Schema, branches []*Schema) Tri {
 	answer := No
 	for _, b := range branches {
@@ -143,7 +143,8 @@ func (c *comparison) orNil(s, t *Schema) Tri {
 	return answer
 }
 
-// allOf: t is an intersection; one part that takes nothing of s is enough for no.
+// allOf: t is an intersection; one part that accepts nothing of s is sufficient
+// for No.
 func (c *comparison) allOf(s *Schema, parts []*Schema) Tri {
 	answer := Yes
 	for _, p := range parts {
@@ -157,7 +158,7 @@ func (c *comparison) allOf(s *Schema, parts []*Schema) Tri {
 	return answer
 }
 
-// narrowed: s is an intersection, so what is sure of one part is sure of s.
+// narrowed: s is an intersection, so a certain result for one part holds for s.
 func (c *comparison) narrowed(parts []*Schema, t *Schema) Tri {
 	answer := Unknown
 	for _, p := range parts {
@@ -246,7 +247,8 @@ func overlap(a, b Kind) bool {
 		b == KindSequential && (a == KindVector || a == KindList)
 }
 
-// kindFit of overlapping kinds: does the kind of s alone suffice for t.
+// kindFit returns Yes if every value of kind s also has kind t. The kinds
+// overlap.
 func kindFit(s, t Kind) Tri {
 	if s == t || t == KindSequential || s == KindTuple && t == KindVector {
 		return Yes
@@ -296,7 +298,7 @@ func lengths(s, t *Schema) Tri {
 	return Unknown
 }
 
-// span is the range of sizes that the schema allows; an end of -1 is open.
+// span returns the range of sizes that the schema allows; -1 means no limit.
 func (s *Schema) span() (least, most int) {
 	switch s.kind {
 	case KindTuple:
@@ -343,14 +345,14 @@ func (c *comparison) entry(have, want *Entry) Tri {
 	fit := c.compare(have.Schema, want.Schema)
 	switch {
 	case fit == No && have.Optional && want.Optional:
-		return Unknown // fits while the key is missing
+		return Unknown // fits if the key is missing
 	case fit == Yes && have.Optional && !want.Optional:
 		return Unknown
 	}
 	return fit
 }
 
-// surplus looks for keys of s that a closed t refuses.
+// surplus searches for keys of s that a closed t rejects.
 func surplus(s, t *Schema) Tri {
 	answer := Yes
 	if !s.closed {
@@ -368,7 +370,7 @@ func surplus(s, t *Schema) Tri {
 	return answer
 }
 
-// mapOfToMap: a map of s may always lack a key or have others.
+// mapOfToMap: a map of s may lack any key and may have others.
 func (c *comparison) mapOfToMap(s, t *Schema) Tri {
 	for i := range t.entries {
 		e := &t.entries[i]
@@ -401,7 +403,7 @@ func (c *comparison) mapToMapOf(s, t *Schema) Tri {
 	return answer
 }
 
-// elements compares what two sequences or two sets hold.
+// elements compares the elements of two sequences or two sets.
 func (c *comparison) elements(s, t *Schema) Tri {
 	if len(t.kids) == 0 {
 		return Yes
@@ -412,7 +414,8 @@ func (c *comparison) elements(s, t *Schema) Tri {
 	return c.contents(s, c.compare(s.kids[0], t.kids[0]))
 }
 
-// contents weakens a no about members: an empty collection fits anything.
+// contents turns No for the members into Unknown, because an empty collection
+// always fits.
 func (c *comparison) contents(s *Schema, fit Tri) Tri {
 	if least, _ := s.span(); fit == No && least == 0 {
 		return Unknown

@@ -50,7 +50,7 @@ var kindNames = [...]string{
 	KindMaybe: "maybe", KindOr: "or", KindAnd: "and", KindNot: "not", KindRe: "re", KindRef: "ref",
 }
 
-// String is the type word without its colon, for example "map-of".
+// String returns the type word without colon, for example "map-of".
 func (k Kind) String() string { return kindNames[k] }
 
 func kindOf(word string) (Kind, bool) {
@@ -63,16 +63,16 @@ func kindOf(word string) (Kind, bool) {
 }
 
 // Schema is one compiled schema. It is immutable and safe for concurrent use;
-// the schemas inside it are Schemas too.
+// its inner schemas are Schemas too.
 type Schema struct {
 	kind  Kind
 	name  string // in the registry that owns it, empty for an unnamed one
 	spec  edn.Value
-	short edn.Value // what a finding shows as expected
+	short edn.Value // the expected form in findings
 	props *Props
 
-	min, max *bound // numbers
-	minLen   int    // strings and collections
+	min, max *bound // of numbers
+	minLen   int    // of strings and collections
 	maxLen   int    // -1: no limit
 
 	closed   bool
@@ -82,7 +82,7 @@ type Schema struct {
 	members  []edn.Value
 	images   map[string]edn.Value // enum: hash of the JSON view of a member -> member
 	pattern  *regexp.Regexp
-	nonBlank bool // the pattern is the one of non-blank text, checked by hand
+	nonBlank bool // the pattern is that of non-blank text, which needs no regexp
 
 	refName string
 	target  *Schema
@@ -93,28 +93,28 @@ type Schema struct {
 
 // Entry is one key of a :map schema.
 type Entry struct {
-	// Key is the key in the value, most often a keyword.
+	// Key is the key in the value, usually a keyword.
 	Key edn.Value
-	// Optional says that the key may be missing.
+	// Optional: the key may be missing.
 	Optional bool
-	// Props are the properties of the entry, apart from those of its schema.
+	// Props are the properties of the entry, not of its schema.
 	Props Props
-	// Schema is what the value under the key must fit.
+	// Schema is the schema of the value under the key.
 	Schema *Schema
 
-	jsonKey  edn.Value // the key that reading JSON gives for Key
+	jsonKey  edn.Value // Key after writing and reading it as JSON
 	jsonDiff bool      // jsonKey differs from Key
 }
 
-// sortedEntry is an entry in the order in which maps iterate.
+// sortedEntry is an entry in the iteration order of maps.
 type sortedEntry struct {
 	name     string
 	optional bool
 	schema   *Schema
 }
 
-// Props are the properties of a schema or of a map entry that do not take part
-// in validation. Block, Labels, Free and When are found on entries only.
+// Props are the properties of a schema or of a map entry that do not affect
+// validation. Block, Labels, Free and When occur only on entries.
 type Props struct {
 	Title       string
 	Description string
@@ -123,33 +123,34 @@ type Props struct {
 	Secret bool
 	// Unit is "path", "ms", "bytes", "decimal" or empty.
 	Unit string
-	// Default is documentation; HasDefault tells a nil default from none.
+	// Default is documentation; HasDefault distinguishes a nil default from
+	// none.
 	Default    edn.Value
 	HasDefault bool
-	// Deprecated entries still work; Replacement says what to use, if known.
+	// Deprecated entries still work; Replacement is the alternative, if known.
 	Deprecated  bool
 	Replacement string
 
 	Block  bool
 	Labels int
 	Free   bool
-	// When is a map of sibling keys to values, nil without a condition.
+	// When is a map from sibling keys to values, nil without a condition.
 	When edn.Value
 }
 
-// Kind is the type word of the schema.
+// Kind returns the type word of the schema.
 func (s *Schema) Kind() Kind { return s.kind }
 
-// Name is the name under which a registry holds the schema, or "".
+// Name returns the name of the schema in its registry, or "".
 func (s *Schema) Name() string { return s.name }
 
-// Spec is the form from which the schema was compiled.
+// Spec returns the form from which the schema was compiled.
 func (s *Schema) Spec() edn.Value { return s.spec }
 
-// String is the canonical text of the form.
+// String returns the canonical text of the form.
 func (s *Schema) String() string { return s.spec.String() }
 
-// Props are the properties written on the schema itself.
+// Props returns the properties of the schema itself.
 func (s *Schema) Props() Props {
 	if s.props == nil {
 		return Props{}
@@ -157,14 +158,14 @@ func (s *Schema) Props() Props {
 	return *s.props
 }
 
-// Closed says that a :map schema refuses keys that it does not name.
+// Closed reports whether a :map schema rejects unknown keys.
 func (s *Schema) Closed() bool { return s.closed }
 
-// Entries are the keys of a :map schema in the order of the form. The slice is
-// shared: it must not be changed.
+// Entries returns the keys of a :map schema in the order of the form. The slice
+// must not be modified.
 func (s *Schema) Entries() []Entry { return s.entries }
 
-// Entry finds one key of a :map schema.
+// Entry returns one key of a :map schema.
 func (s *Schema) Entry(key edn.Value) (Entry, bool) {
 	for i := range s.entries {
 		if edn.Equal(s.entries[i].Key, key) {
@@ -174,8 +175,9 @@ func (s *Schema) Entry(key edn.Value) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Discriminator is the key whose value tells the alternatives of an :or of maps apart: each of them must have it,
-// with an :enum of values. It is false if there is none.
+// Discriminator returns the key whose value selects the alternative of an :or
+// of maps: each alternative has the key with an :enum. ok is false if there is
+// none.
 func (s *Schema) Discriminator() (edn.Value, bool) {
 	if s.kind != KindOr || s.kids[0].Deref().kind != KindMap {
 		return edn.Nil(), false
@@ -191,10 +193,10 @@ func (s *Schema) Discriminator() (edn.Value, bool) {
 	return edn.Nil(), false
 }
 
-// Children are the inner schemas: key and value of :map-of, the element of
-// :vector, :list, :sequential and :set (none if written without), the inner
-// schema of :maybe and :not, the positions of :tuple, the branches of :or and
-// :and, the target of :ref. The slice must not be changed.
+// Children returns the inner schemas: key and value of :map-of, the element of
+// :vector, :list, :sequential and :set (none if not given), the inner schema of
+// :maybe and :not, the positions of :tuple, the branches of :or and :and, the
+// target of :ref. The slice must not be modified.
 func (s *Schema) Children() []*Schema {
 	if s.kind == KindRef && s.target != nil {
 		return []*Schema{s.target}
@@ -202,20 +204,21 @@ func (s *Schema) Children() []*Schema {
 	return s.kids
 }
 
-// Members are the values of an :enum schema. The slice must not be changed.
+// Members returns the values of an :enum schema. The slice must not be
+// modified.
 func (s *Schema) Members() []edn.Value { return s.members }
 
-// Deref follows :ref until another kind of schema.
+// Deref follows :ref to a schema of another kind.
 func (s *Schema) Deref() *Schema {
-	// A ring of references does not compile, so this ends.
+	// Compile rejects rings of references, so this loop ends.
 	for s.kind == KindRef {
 		s = s.target
 	}
 	return s
 }
 
-// Bounds are the inclusive limits of :min and :max, nil where none is given.
-// They count code points of strings and members of collections.
+// Bounds returns the inclusive limits :min and :max, nil if not given. For
+// strings they count code points, for collections members.
 func (s *Schema) Bounds() (lowest, highest edn.Value) {
 	if s.min != nil {
 		lowest = s.min.spec
@@ -230,9 +233,9 @@ func (s *Schema) Bounds() (lowest, highest edn.Value) {
 	return lowest, highest
 }
 
-// At is the schema of the value at a path, if there is exactly one: through
-// map entries, elements and :maybe, :ref and the like. Where several branches
-// of :or or :and know the path, At is silent unless they agree.
+// At returns the schema of the value at a path, through map entries, elements,
+// :maybe, :ref and the like. If several branches of :or or :and contain the
+// path, At returns false unless their schemas are equal.
 func (s *Schema) At(path ...edn.Value) (*Schema, bool) {
 	found := s.Branches(path...)
 	if len(found) == 0 {
@@ -246,9 +249,8 @@ func (s *Schema) At(path ...edn.Value) (*Schema, bool) {
 	return found[0], true
 }
 
-// Branches are all schemas that some branch of s puts at a path, without
-// duplicates, in the order of the form. Open maps add nothing for the keys that
-// they do not name.
+// Branches returns all schemas that some branch of s has at a path, without
+// duplicates, in the order of the form. Unknown keys of open maps have none.
 func (s *Schema) Branches(path ...edn.Value) []*Schema {
 	front := []*Schema{s}
 	for _, key := range path {
@@ -261,8 +263,8 @@ func (s *Schema) Branches(path ...edn.Value) []*Schema {
 	return front
 }
 
-// alternatives replaces references, :maybe, :or and :and by the schemas behind
-// them, which look at the same value.
+// alternatives replaces references, :maybe, :or and :and by their inner
+// schemas, which apply to the same value.
 func alternatives(schemas []*Schema) []*Schema {
 	var out []*Schema
 	seen := make(map[*Schema]bool)
@@ -301,7 +303,7 @@ func distinct(schemas []*Schema) []*Schema {
 	return out
 }
 
-// under lists the schemas of the value at one key or index of a collection.
+// under returns the schemas of the value at one key or index of a collection.
 func (s *Schema) under(key edn.Value) []*Schema {
 	switch s.kind {
 	case KindMap:
@@ -324,7 +326,7 @@ func (s *Schema) under(key edn.Value) []*Schema {
 	return nil
 }
 
-// sized kinds read :min and :max as a count.
+// sized reports whether :min and :max count code points or members.
 func (s *Schema) sized() bool {
 	switch s.kind {
 	case KindString, KindMap, KindMapOf, KindVector, KindList, KindSequential, KindSet:

@@ -26,7 +26,7 @@ func compiled(t testing.TB, text string) *Schema {
 	return s
 }
 
-// texts are the findings as "path message".
+// texts returns the findings as "path message".
 func texts(list []Finding) []string {
 	var out []string
 	for _, f := range list {
@@ -35,7 +35,7 @@ func texts(list []Finding) []string {
 	return out
 }
 
-// SCH-001, SCH-007: every type word with values that it accepts and refuses.
+// SCH-001, SCH-007: every type word with accepted and rejected values.
 func TestKinds(t *testing.T) {
 	for _, c := range []struct{ schema, accepts, refuses string }{
 		{":any", `[nil true 1 1.0 1M "s" \c :k sym (1) [1] {1 2} #{1} #foo 1]`, `[]`},
@@ -100,8 +100,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// SCH-001, SCH-008, SCH-009, contracts.md 7: forms that are no schemas, with
-// the path of every mistake.
+// SCH-001, SCH-008, SCH-009, contracts.md 7: invalid forms, with the path of
+// every problem.
 func TestCompileRefuses(t *testing.T) {
 	for form, want := range map[string]string{
 		`"string"`:                         "[] a schema is a keyword or a vector",
@@ -184,7 +184,7 @@ func TestCompileLimitsSize(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// SCH-008: properties are kept and do not change what is accepted.
+// SCH-008: properties are kept and do not affect validation.
 func TestProperties(t *testing.T) {
 	s := compiled(t, `[:map {:title "T" :description "D"}
 		[:path {:optional true :unit :path :doc "where" :deprecated "dir" :when {:engine "uci"}} :string]
@@ -208,8 +208,8 @@ func TestProperties(t *testing.T) {
 	assert.False(t, s.Valid(read(t, "{:model 1}")), "a default does not stand in for a missing key")
 }
 
-// SCH-009: rings of references without a collection in between are refused,
-// others recurse as deep as the value.
+// SCH-009: rings of references without a collection are rejected; other
+// recursion is as deep as the value.
 func TestRecursion(t *testing.T) {
 	for _, specs := range []map[string]string{
 		{"a": "[:ref :a]"},
@@ -235,8 +235,8 @@ func TestRecursion(t *testing.T) {
 	assert.False(t, json.Valid(read(t, strings.Replace(deep, "[]", "[:a]", 1))))
 }
 
-// A schema that tries a deep value again and again ends, and refuses it, with
-// :not as well.
+// A schema that tries a deep value repeatedly ends and rejects it, also under
+// :not.
 func TestStepsAreBounded(t *testing.T) {
 	r, err := NewRegistry(specsOf(t, map[string]string{
 		"x":     "[:or [:tuple [:ref :x] :int] [:tuple [:ref :x] :string] :nil]",
@@ -260,8 +260,8 @@ func specsOf(t testing.TB, texts map[string]string) map[string]edn.Value {
 	return specs
 }
 
-// SCH-006: unknown names are reported with the nearest one, of all forms at
-// once.
+// SCH-006: unknown names in all forms are reported at once, each with the
+// nearest one.
 func TestRegistryReportsEverything(t *testing.T) {
 	specs := Builtin()
 	specs["my/a"] = read(t, "[:map [:x [:ref :req/texd]]]")

@@ -6,22 +6,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxSteps bounds the work of one check. A step looks at one value with one
-// schema; a message of a million nodes needs a few million. Only nested
-// alternatives that try the same deep value again and again need more.
+// maxSteps limits the work of one validation. A step applies one schema to one
+// value; a message of a million nodes needs a few million steps. Only nested
+// alternatives that try the same deep value repeatedly need more.
 const maxSteps = 20_000_000
 
-// meter counts down the steps of one check.
+// meter counts down the steps of one validation.
 type meter struct{ left int }
 
-// Valid reports whether v fits the schema. It allocates nothing.
+// Valid reports whether v fits the schema. It does not allocate.
 func (s *Schema) Valid(v edn.Value) bool {
 	m := meter{left: maxSteps}
 	return s.accepts(v, &m) && m.left >= 0
 }
 
-// Validate says what keeps v from fitting: nil if nothing does, else at most
-// 100 findings ordered by path, followed by one that counts the rest.
+// Validate returns the reasons why v does not fit: nil if it fits, otherwise at
+// most 100 findings ordered by path, followed by one with the number of the
+// others.
 func (s *Schema) Validate(v edn.Value) []Finding {
 	m := meter{left: maxSteps}
 	if s.accepts(v, &m) && m.left >= 0 {
@@ -30,8 +31,8 @@ func (s *Schema) Validate(v edn.Value) []Finding {
 	return explain(s, v, m.left >= 0)
 }
 
-// accepts is the check without explanation. After the meter ran out the answer
-// means nothing, also not under :not; the caller looks at the meter.
+// accepts validates without explanation. When the meter is used up, the result
+// is meaningless, also under :not; the caller checks the meter.
 func (s *Schema) accepts(v edn.Value, m *meter) bool {
 	if m.left--; m.left < 0 {
 		return false
@@ -120,8 +121,8 @@ func (s *Schema) fitsLength(n int) bool {
 	return n >= s.minLen && (s.maxLen < 0 || n <= s.maxLen)
 }
 
-// matches tests the pattern. Non-blank text is by far the most frequent one and
-// is found without the regexp machine.
+// matches tests the pattern. Non-blank text, by far the most frequent pattern,
+// is tested without a regexp.
 func (s *Schema) matches(text string) bool {
 	if !s.nonBlank {
 		return s.pattern.MatchString(text)
@@ -145,8 +146,8 @@ func (s *Schema) isMember(v edn.Value) bool {
 	return false
 }
 
-// rightCollection reports whether a value of kind k is the collection that the
-// schema wants, whatever is in it.
+// rightCollection reports whether kind k is the kind of collection that the
+// schema requires.
 func (s *Schema) rightCollection(k edn.Kind) bool {
 	switch s.kind {
 	case KindMap, KindMapOf:
@@ -218,12 +219,12 @@ func (s *Schema) acceptsMap(v edn.Value, m *meter) bool {
 			return false
 		}
 	}
-	// Every known key was found once, so any surplus is a key without an entry.
+	// Every known key was found, so any further key has no entry.
 	return !s.closed || known == v.Len()
 }
 
-// acceptsSorted walks the entries of the schema and of the value side by side,
-// both in the order of names, instead of searching the value for each key.
+// acceptsSorted walks the sorted entries of the schema and of the value in
+// parallel, instead of searching the value for each key.
 func (s *Schema) acceptsSorted(v edn.Value, m *meter) bool {
 	left := s.sorted
 	for key, val := range v.Entries() {

@@ -11,11 +11,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Conform takes every conformance check of the profiles that p comes under, each
-// as a subtest named by its id: most of them on p in this process, and those
-// that need a process of its own on the one that Start starts, so TestMain must
-// call Main. Under the race detector the plugin may take five times as long, unless
-// the options say how long.
+// Conform runs every conformance check of the profiles of p, each as a subtest
+// named by its id. Most checks run p in this process; those that need a
+// separate process use the one of Start, so TestMain must call Main. Under the
+// race detector the time limits are five times as long, unless the options set
+// them.
 func Conform(t *testing.T, p sdk.Plugin, opts ...conformance.Options) {
 	t.Helper()
 	var o conformance.Options
@@ -28,7 +28,7 @@ func Conform(t *testing.T, p sdk.Plugin, opts ...conformance.Options) {
 	conform(t, conformance.InProcess(p), o)
 }
 
-// ConformSelf is Conform with every check on the process that Start starts.
+// ConformSelf is Conform with every check on the process of Start.
 func ConformSelf(t *testing.T, opts ...conformance.Options) {
 	t.Helper()
 	var o conformance.Options
@@ -58,16 +58,18 @@ func conform(t *testing.T, target conformance.Target, o conformance.Options) {
 	}
 }
 
-// explain says about a check that did not pass what "ferment conform" says.
+// explain returns the text of "ferment conform" about a check that did not
+// pass.
 func explain(r conformance.Result, test string) string {
 	if r.Blocked != "" {
 		return r.Observed
 	}
-	return fmt.Sprintf("%s %s\n%s\nagain: go test -run '%s'", r.Status, r.Check.ID, strings.TrimSpace(conformance.Report{}.Explain(r)), test)
+	return fmt.Sprintf("%s %s\n%s\nagain: go test -run '%s'", r.Status, r.Check.ID,
+		strings.TrimSpace(conformance.Report{}.Explain(r)), test)
 }
 
-// Samples reads a samples file of "ferment conform", so that the tests of a
-// plugin and the command ask it the same.
+// Samples reads a samples file of "ferment conform", so that a plugin's tests
+// and the command use the same inputs.
 func Samples(t testing.TB, path string) conformance.Options {
 	t.Helper()
 	var o conformance.Options

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// A test serves the plugin, sets what its host answers, calls it, and looks at
-// what it asked.
+// A test serves the plugin, sets the answers of its host, calls it, and checks
+// its requests to the host.
 func ExampleServe() {
 	titles := sdk.Plugin{
 		Name: "titles", Version: "1.0.0",
@@ -47,7 +47,7 @@ func ExampleServe() {
 	// true :input/invalid: input [:text]: should be a string
 }
 
-// exampleT is as much of a testing.TB as an example needs.
+// exampleT is the part of testing.TB that an example needs.
 type exampleT struct {
 	testing.TB
 	dirs     []string

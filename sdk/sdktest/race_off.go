@@ -2,5 +2,5 @@
 
 package sdktest
 
-// slowdown is how many times longer than usual a plugin may take.
+// slowdown is the factor for time limits.
 const slowdown = 1

@@ -2,6 +2,5 @@
 
 package sdktest
 
-// slowdown is how many times longer than usual a plugin may take: the race detector
-// makes it so much slower.
+// slowdown is the factor for time limits under the race detector.
 const slowdown = 5

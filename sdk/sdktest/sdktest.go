@@ -17,11 +17,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Host answers a plugin under test: see conformance.Host.
+// Host answers the requests of a plugin under test: see conformance.Host.
 type Host = conformance.Host
 
-// limit bounds every helper, so that a plugin that hangs fails its test and
-// not the test run.
+// limit is the timeout of every helper, so that a plugin that hangs fails its
+// test and not the test run.
 const limit = 30 * time.Second
 
 // Plugin is a running plugin under test.
@@ -42,10 +42,10 @@ type settings struct {
 	leaks           bool
 }
 
-// Option changes how a plugin is started.
+// Option configures Serve and Start.
 type Option func(*settings)
 
-// WithConfig sets the configuration, a map; anything that sdk.Encode takes.
+// WithConfig sets the configuration: a map, or any value for sdk.Encode.
 func WithConfig(config any) Option {
 	return func(s *settings) { s.config = encode(config) }
 }
@@ -61,25 +61,25 @@ func WithSecrets(secrets map[string]string) Option {
 	}
 }
 
-// WithHost sets the host that the plugin sees. Two plugins with one host share
-// its state, as generations of one plugin do.
+// WithHost sets the host of the plugin. Two plugins with the same host share
+// its state, like two starts of one plugin.
 func WithHost(h *Host) Option { return func(s *settings) { s.host = h } }
 
-// WithGeneration says how often the plugin was started, 1 by default.
+// WithGeneration sets the number of starts of the plugin, 1 by default.
 func WithGeneration(n uint64) Option { return func(s *settings) { s.generation = n } }
 
 // WithEnv adds NAME=value to the environment of a process; Serve ignores it.
 func WithEnv(pairs ...string) Option { return func(s *settings) { s.env = append(s.env, pairs...) } }
 
-// Unconfigured leaves the plugin as it is after its start.
+// Unconfigured starts the plugin without calling Configure.
 func Unconfigured() Option { return func(s *settings) { s.bare = true } }
 
-// WithoutLeakCheck turns the check for left goroutines off. Tests that run in
-// parallel need it: the check sees the goroutines of all of them.
+// WithoutLeakCheck disables the check for remaining goroutines. Parallel tests
+// need it, because the check sees the goroutines of all of them.
 func WithoutLeakCheck() Option { return func(s *settings) { s.leaks = true } }
 
-// Serve runs p in this process until the end of the test, configured and ready
-// to be called. It fails the test if p is wrong or refuses its configuration.
+// Serve runs p in this process until the end of the test, configured and ready.
+// It fails the test if p is invalid or rejects its configuration.
 func Serve(t testing.TB, p sdk.Plugin, opts ...Option) *Plugin {
 	t.Helper()
 	s := collect(opts)
@@ -108,7 +108,7 @@ func Main(m *testing.M, p sdk.Plugin) {
 	if wire.StartedByHost() || os.Getenv(roleEnv) == rolePlugin {
 		sdk.Serve(p)
 	}
-	// What Conform finds when it asks whether this binary is a plugin.
+	// Conform checks this variable to find out whether this binary is a plugin.
 	if err := os.Setenv(roleEnv, roleTests); err != nil {
 		fmt.Fprintf(os.Stderr, "sdktest: %v\n", err)
 		os.Exit(1)
@@ -116,8 +116,8 @@ func Main(m *testing.M, p sdk.Plugin) {
 	os.Exit(m.Run())
 }
 
-// roleEnv tells a process whose TestMain calls Main what it is. Without it the
-// test binary that a check starts by hand, with no cookie, would run the tests.
+// roleEnv is set in test binaries whose TestMain calls Main. Without it, a test
+// binary that a check starts without the cookie would run the tests.
 const (
 	roleEnv    = "FERMENT_SDKTEST"
 	rolePlugin = "plugin"
@@ -128,11 +128,11 @@ const (
 // one.
 func isPlugin() bool { return os.Getenv(roleEnv) == roleTests }
 
-// quickExit keeps a test binary that was built with the race detector from
-// waiting a second at its end, which would be paid for each process.
+// quickExit disables the wait of one second at the end of a process that was
+// built with the race detector.
 const quickExit = "GORACE=atexit_sleep_ms=0"
 
-// Self is the target that Start uses, for conformance.Run.
+// Self returns the target that Start uses, for conformance.Run.
 func Self(t testing.TB, env ...string) conformance.Target {
 	t.Helper()
 	return conformance.Process([]string{self(t)}, append([]string{quickExit, roleEnv + "=" + rolePlugin}, env...))
@@ -220,39 +220,39 @@ func (p *Plugin) awaitReady(ctx context.Context) {
 	}
 }
 
-// Client speaks to the plugin as a host does.
+// Client returns the host's client of the plugin.
 func (p *Plugin) Client() *wire.Client { return p.instance.Client() }
 
-// Instance is the running plugin as the conformance checks see it.
+// Instance returns the running plugin as conformance checks use it.
 func (p *Plugin) Instance() conformance.Instance { return p.instance }
 
-// Host is the host that the plugin sees.
+// Host returns the host of the plugin.
 func (p *Plugin) Host() *Host { return p.host }
 
-// Description is what the plugin said about itself; empty if Unconfigured.
+// Description returns the description of the plugin; empty if Unconfigured.
 func (p *Plugin) Description() contract.Description { return p.description }
 
-// Root is the plugin's own directory.
+// Root returns the plugin's private directory.
 func (p *Plugin) Root() string { return filepath.Clean(p.root) }
 
-// Log gives the lines that the plugin has logged so far.
+// Log returns the lines that the plugin has logged so far.
 func (p *Plugin) Log() []string { return p.instance.Log() }
 
 // Call is one call of a test.
 type Call struct {
 	// Capability is the id; Intent defaults to its first intent.
 	Capability, Intent string
-	// Input is a map; anything that sdk.Encode takes.
+	// Input is a map, or any value for sdk.Encode.
 	Input any
 	// Fields are further keys of the request envelope.
 	Fields edn.Value
-	// Context travels beside the request; the deadline defaults to 30 s.
+	// Context accompanies the request; the deadline defaults to 30 s.
 	Context wire.CallContext
-	// OnEvent, if set, sees deltas and progress.
+	// OnEvent, if set, receives deltas and progress.
 	OnEvent func(wire.Event)
 }
 
-// Do makes a call and gives the response envelope.
+// Do makes a call and returns the response envelope.
 func (p *Plugin) Do(ctx context.Context, c Call) (edn.Value, error) {
 	if c.Context.Deadline.IsZero() {
 		c.Context.Deadline = time.Now().Add(limit)
@@ -263,7 +263,7 @@ func (p *Plugin) Do(ctx context.Context, c Call) (edn.Value, error) {
 	return p.instance.Client().Invoke(ctx, c.Context, p.request(c), c.OnEvent)
 }
 
-// Invoke calls a capability and gives the output of its answer.
+// Invoke calls a capability and returns the output of its answer.
 func (p *Plugin) Invoke(capability string, input any) (edn.Value, error) {
 	response, err := p.Do(p.t.Context(), Call{Capability: capability, Input: input})
 	if err != nil {
@@ -295,7 +295,8 @@ func (p *Plugin) request(c Call) edn.Value {
 		input = edn.MustMap()
 	}
 	task := edn.MustMap(edn.K("intent"), edn.K(c.Intent), edn.K("cap/id"), edn.K(c.Capability))
-	own := edn.MustMap(edn.K("proto"), edn.Int(1), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("test")), edn.K("task"), task, edn.K("input"), input)
+	own := edn.MustMap(edn.K("proto"), edn.Int(1), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("test")),
+		edn.K("task"), task, edn.K("input"), input)
 	return edn.MustMap().Merge(c.Fields).Merge(own)
 }
 

@@ -39,7 +39,7 @@ func newGreeter() sdk.Plugin {
 	}
 }
 
-// brokenEnv makes the test binary the tests of a plugin that cannot start.
+// brokenEnv makes the test binary run the tests of a plugin that cannot start.
 const brokenEnv = "SDKTEST_BROKEN"
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	testing.Main(regexp.MatchString, []testing.InternalTest{{Name: "TestMute", F: conformMute}}, nil, nil) // does not return
 }
 
-// conformMute is how the author of a plugin tests it; this one has a fault.
+// conformMute is the conformance test of a plugin with a fault.
 func conformMute(t *testing.T) {
 	type settings struct {
 		Voice string `edn:"voice"`
@@ -77,13 +77,13 @@ func TestServeAndStart(t *testing.T) {
 // SDK-004: the conformance checks run as subtests, in process and on a process.
 func TestConform(t *testing.T) {
 	t.Run("in process", func(t *testing.T) { sdktest.Conform(t, newGreeter()) })
-	// A process costs a start; what differs from the above is how it ends.
+	// Each process costs a start; these checks differ from those in process.
 	some := conformance.Options{Only: regexp.MustCompile(`^core/(describe/pure|invoke/(answer|large)|malformed/too-large|drain|shutdown)`)}
 	t.Run("process", func(t *testing.T) { sdktest.ConformSelf(t, some) })
 }
 
-// CONF-006: a check that fails says what the command would say, and how to make it
-// again; one that was not made because of it only names it.
+// CONF-006: a failed check reports the text of the command and how to repeat
+// it; a check that was skipped because of it only names it.
 func TestConformFails(t *testing.T) {
 	run := func(pattern string) string {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.run", pattern)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answer is what a model may say, 8 KiB of it.
+// benchAnswer returns a typical model answer of 8 KiB.
 func benchAnswer() string {
 	var b strings.Builder
 	b.WriteString("<think>The user wants to know how bees dance. I should be brief.</think>\n\n")
@@ -26,7 +26,7 @@ func scan(s string) (n int) {
 	return n
 }
 
-// TXT-009: what cleaning and checking cost, in scans of the text.
+// TXT-009: the cost of cleaning and checking, in scans of the text.
 func BenchmarkCleanInScans(b *testing.B) {
 	s := benchAnswer()
 	inScans(b, s, func() { Clean(s, Cleaning{MaxChars: MaxChars, Collapse: true, Language: "en"}) })
@@ -51,8 +51,8 @@ func BenchmarkChecksInScans(b *testing.B) {
 	})
 }
 
-// inScans reports what f takes as a multiple of a scan of s: medians of both,
-// which run in turns, so that a busy machine slows both.
+// inScans reports the time of f as a multiple of a scan of s: medians of both,
+// measured alternately, so that a busy machine slows both.
 func inScans(b *testing.B, s string, f func()) {
 	f() // packs are read once
 	const scans = 16

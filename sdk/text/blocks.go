@@ -4,16 +4,17 @@ import (
 	"strings"
 )
 
-// block is a stretch of text between blank lines; whole ones are not cut.
+// block is a part of a text between blank lines. Limit and Sentences do not
+// split whole blocks.
 type block struct {
 	Span
 	whole bool
 }
 
-// blocks cuts a text at blank lines, fences, tables, headings and list items.
+// blocks splits a text at blank lines, fences, tables, headings and list items.
 func blocks(text string) []block {
 	var out []block
-	open := -1 // start of the running paragraph
+	open := -1 // start of the current paragraph
 	flush := func(end int) {
 		if open >= 0 && strings.TrimSpace(text[open:end]) != "" {
 			out = append(out, block{Span: Span{open, end}})
@@ -66,7 +67,7 @@ func blocks(text string) []block {
 	return out
 }
 
-// lineEnd is the position after the line that begins at at.
+// lineEnd returns the position after the line that begins at at.
 func lineEnd(text string, at int) int {
 	if n := strings.IndexByte(text[at:], '\n'); n >= 0 {
 		return at + n + 1
@@ -97,5 +98,6 @@ func listItem(line string) bool {
 		return true
 	}
 	digits := len(line) - len(strings.TrimLeft(line, "0123456789"))
-	return digits > 0 && digits <= 3 && len(line) > digits+1 && (line[digits] == '.' || line[digits] == ')') && line[digits+1] == ' '
+	return digits > 0 && digits <= 3 && len(line) > digits+1 && (line[digits] == '.' || line[digits] == ')') &&
+		line[digits+1] == ' '
 }

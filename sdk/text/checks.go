@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Remark is what a check has to say about a text.
+// Remark is one finding of a check.
 type Remark struct {
-	Span    Span // of the text; empty if the remark is about all of it
+	Span    Span // part of the text; empty if the remark is about the whole text
 	Message string
-	Fix     string // what to do, if that is known
+	Fix     string // the correction, if known
 }
 
-// CheckEnding looks for signs that a text stops before its end: an open fence,
-// bracket or quotation, no terminator, a comma, or a word that asks for more. An
-// empty text passes. The end of a list item or table row needs no terminator.
+// CheckEnding looks for signs that a text is truncated: an open fence, bracket
+// or quotation, no terminator, a final comma, or a word that needs a
+// continuation. An empty text passes. The end of a list item or table row needs
+// no terminator.
 func (p *Packs) CheckEnding(s, language string) []Remark {
 	trimmed := strings.TrimRightFunc(s, unicode.IsSpace)
 	if trimmed == "" {
@@ -51,13 +52,14 @@ func (p *Packs) CheckEnding(s, language string) []Remark {
 		end = strings.TrimRightFunc(inner, trailing)
 	}
 	final, _ := utf8.DecodeLastRuneInString(end)
-	word := strings.ToLower(lastWord(strings.TrimRightFunc(end, func(r rune) bool { return terminates(r) || unicode.IsSpace(r) })))
+	word := strings.ToLower(lastWord(strings.TrimRightFunc(end,
+		func(r rune) bool { return terminates(r) || unicode.IsSpace(r) })))
 	known := p.of(language)
 	dangling := word != "" && known != nil && known.dangling[word]
 	item := lastIsItem(trimmed)
 	switch {
 	case end == "":
-		return nil // nothing but emoji or marks
+		return nil // only emoji or marks
 	case strings.ContainsRune(",:;-–—、，：；", final) && !strings.ContainsRune(own.terminators, final) && !ruleLine(line):
 		return unfinished("the text ends with " + string(final))
 	case dangling:
@@ -65,7 +67,7 @@ func (p *Packs) CheckEnding(s, language string) []Remark {
 	case terminates(final), item, endsInPicture(trimmed), unterminated(final):
 		return nil
 	case strings.Contains(lastField(end), "://"), !strings.ContainsFunc(strings.TrimSpace(trimmed), unicode.IsSpace):
-		return nil // an address, or an answer of one word
+		return nil // an address or a one-word answer
 	}
 	return unfinished("the text does not end with a whole sentence")
 }
@@ -78,17 +80,18 @@ func terminates(r rune) bool {
 	return Terminator(r)
 }
 
-// unterminated are letters of scripts that end a sentence with nothing.
+// unterminated reports letters of scripts without sentence terminators.
 func unterminated(r rune) bool { return unicode.In(r, unicode.Thai, unicode.Lao) }
 
-// trailing may stand behind the end of a sentence: closers, emphasis, blanks,
-// pictures.
+// trailing reports characters that may follow the end of a sentence: closers,
+// emphasis, blanks, pictures.
 func trailing(r rune) bool {
 	return closer(r) || r == '*' || r == '_' || r == '`' || unicode.IsSpace(r) || picture(r)
 }
 
 func picture(r rune) bool {
-	return r >= 0x2190 && unicode.In(r, unicode.So, unicode.Sk) || r == 0xFE0F || r == joiner || r >= 0x1F000 && r <= 0x1FAFF || r >= 0xE0020 && r <= 0xE007F || r == '☺'
+	return r >= 0x2190 && unicode.In(r, unicode.So, unicode.Sk) || r == 0xFE0F || r == joiner ||
+		r >= 0x1F000 && r <= 0x1FAFF || r >= 0xE0020 && r <= 0xE007F || r == '☺'
 }
 
 func endsInPicture(s string) bool {
@@ -96,10 +99,11 @@ func endsInPicture(s string) bool {
 	return picture(r)
 }
 
-// withoutReference cuts a mark such as [3] or ¹ from the end.
+// withoutReference removes a final reference mark such as [3] or ¹.
 func withoutReference(s string) (string, bool) {
 	tail := max(0, len(s)-5)
-	if at := tail + strings.LastIndexByte(s[tail:], '['); at > 0 && s[at] == '[' && strings.Trim(s[at+1:], "0123456789^, ") == "" {
+	at := tail + strings.LastIndexByte(s[tail:], '[')
+	if at > 0 && s[at] == '[' && strings.Trim(s[at+1:], "0123456789^, ") == "" {
 		return s[:at], true
 	}
 	if r, size := utf8.DecodeLastRuneInString(s); strings.ContainsRune("¹²³⁴⁵⁶⁷⁸⁹⁰", r) {
@@ -112,7 +116,7 @@ func ruleLine(line string) bool { return len(line) >= 3 && strings.Trim(line, "-
 
 func lastField(s string) string { return s[strings.LastIndexFunc(s, unicode.IsSpace)+1:] }
 
-// lastIsItem tells whether a text ends within a list item.
+// lastIsItem reports whether a text ends in a list item.
 func lastIsItem(s string) bool {
 	for at := len(s); at > 0; {
 		from := strings.LastIndexByte(s[:at], '\n') + 1
@@ -124,14 +128,15 @@ func lastIsItem(s string) bool {
 			return true
 		}
 		if from == 0 || s[from] != ' ' && s[from] != '\t' {
-			return false // an item goes on in lines that are set in
+			return false // indented lines continue an item
 		}
 		at = from - 1
 	}
 	return false
 }
 
-// item is a list item, also one with a mark that Markdown does not know.
+// item reports whether a line is a list item, including marks that Markdown
+// does not define.
 func item(line string) bool {
 	if listItem(line) {
 		return true
@@ -144,9 +149,9 @@ func item(line string) bool {
 	return false
 }
 
-// unbalanced finds the first bracket or quotation mark, outside of code, that is
-// not closed. Any closing bracket closes the last one, for intervals; one too
-// many is no sign of an end that is missing.
+// unbalanced returns the first bracket or quotation mark outside of code that
+// is not closed. Any closing bracket closes the last one, because of intervals;
+// an extra closing bracket does not indicate a missing end.
 func unbalanced(s string, code []Span) (Span, bool) {
 	var brackets, quotes []Span
 	straight, reversed := Span{}, false
@@ -213,7 +218,7 @@ func unbalanced(s string, code []Span) (Span, bool) {
 	return Span{}, true
 }
 
-// pairs tells of a mark that belongs to a pair.
+// pairs reports whether a mark belongs to a pair.
 func pairs(c byte) bool {
 	switch c {
 	case '(', ')', '[', ']', '{', '}', '"':
@@ -223,8 +228,8 @@ func pairs(c byte) bool {
 }
 
 // CheckList looks for a list in the answer to a request that did not ask for
-// one: two or more items in lines of their own, or three in a running text. An
-// answer may have as many items as the request.
+// one: two or more items on lines of their own, or three within running text.
+// An answer may have as many items as the request.
 func (p *Packs) CheckList(s, request, language string) []Remark {
 	lines, first := items(s)
 	inline := inlineItems(s)
@@ -244,7 +249,7 @@ func (p *Packs) CheckList(s, request, language string) []Remark {
 	return []Remark{{where, "the text has become " + what + ", which nobody asked for", "write the same as running text"}}
 }
 
-// items counts the lines outside of code that are list items.
+// items counts the list items outside of code.
 func items(s string) (n int, first Span) {
 	code, _ := Code(s)
 	for at := 0; at < len(s); {
@@ -264,8 +269,9 @@ func items(s string) (n int, first Span) {
 	return n, first
 }
 
-// inlineItems finds 1, 2 and 3 as marks of items in a running text. Only a count
-// from one is a list: decimals, years and dates are not.
+// inlineItems returns the first run of 1, 2 and 3 as item marks within running
+// text. Decimals, years and dates are not counted, because a list counts from
+// one.
 func inlineItems(s string) Span {
 	code, _ := Code(s)
 	want, start := byte('1'), 0
@@ -296,21 +302,22 @@ func inlineItems(s string) Span {
 	return Span{}
 }
 
-// lineBegin tells whether a position is the beginning of a line that is an item.
+// lineBegin reports whether a position is the start of a line that is an item.
 func lineBegin(s string, at int) bool {
 	from := strings.LastIndexByte(s[:at], '\n') + 1
 	return from > 0 && strings.TrimSpace(s[from:at]) == ""
 }
 
-// Least of what counts as detail.
+// Minimum sizes of a detailed answer.
 const (
 	detailChars     = 120
 	detailSentences = 2
 )
 
-// CheckDetail looks whether an answer says enough: something at all, more than
-// that it does not know, an example if one was asked for, and some length if
-// detail was, and not brevity.
+// CheckDetail checks whether an answer is detailed enough: it is not empty,
+// contains more than a statement of ignorance, has an example if one was
+// requested, and has a minimum length if detail was requested and brevity was
+// not.
 func (p *Packs) CheckDetail(s, request, language string) []Remark {
 	trimmed := strings.TrimSpace(s)
 	if trimmed == "" {
@@ -328,23 +335,25 @@ func (p *Packs) CheckDetail(s, request, language string) []Remark {
 	}
 	asked := p.matched(request, language)
 	var out []Remark
-	if asked["example"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") && !p.matched(trimmed, language)["shows"] {
+	if asked["example"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") &&
+		!p.matched(trimmed, language)["shows"] {
 		out = append(out, Remark{whole, "an example was asked for and there is none", "add an example"})
 	}
 	if asked["detail"] && !asked["brevity"] && chars < detailChars && sentences < detailSentences {
-		out = append(out, Remark{whole, "detail was asked for and the text has one short sentence", "explain it in several sentences"})
+		out = append(out, Remark{whole, "detail was asked for and the text has one short sentence",
+			"explain it in several sentences"})
 	}
 	return out
 }
 
-// Least of a text whose language can be told, and of one that has to tell it, in
-// code points.
+// Minimum lengths, in code points, of a text whose language can be detected and
+// of one whose language must be detected.
 const (
 	languageChars  = 40
 	languageEnough = 400
 )
 
-// Prose is a text with blanks for its code.
+// Prose returns a text with its code replaced by blanks.
 func Prose(s string) string {
 	code, _ := Code(s)
 	if len(code) == 0 {
@@ -361,12 +370,12 @@ func Prose(s string) string {
 	return b.String()
 }
 
-// CheckLanguage looks whether a text is in a language. It does not apply to texts
-// that are too short to tell and, unless the text is in another one that has a
-// pack, to languages without.
+// CheckLanguage checks whether a text is in the language want. It does not
+// apply to texts that are too short and, unless the text is in another language
+// that has a pack, to languages without a pack.
 //
 // The confidence of Detect is a share of the evidence, and related languages
-// share much of theirs: that a language is named at all is what counts here.
+// share much of it; so only the detected language counts here.
 func (p *Packs) CheckLanguage(s, want string) (remarks []Remark, applies bool) {
 	want = primary(want)
 	prose := strings.TrimSpace(Prose(s))
@@ -378,7 +387,8 @@ func (p *Packs) CheckLanguage(s, want string) (remarks []Remark, applies bool) {
 	case got == want:
 		return nil, true
 	case got != Undetermined:
-		return []Remark{{Span{0, len(s)}, "the text is in " + p.Name(got) + ", not in " + p.Name(want), "write it in " + p.Name(want)}}, true
+		return []Remark{{Span{0, len(s)}, "the text is in " + p.Name(got) + ", not in " + p.Name(want),
+			"write it in " + p.Name(want)}}, true
 	case p.Has(want) && chars >= languageEnough:
 		return []Remark{{Span{0, len(s)}, "the text is not in " + p.Name(want), "write it in " + p.Name(want)}}, true
 	}

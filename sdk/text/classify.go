@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Ranked is one intent with its share of the evidence.
+// Ranked is an intent with its share of the evidence.
 type Ranked struct {
 	Intent     string
 	Confidence float64 // 0..1
 }
 
-// Evidence is a place that spoke for an intent.
+// Evidence is a match of a rule for an intent.
 type Evidence struct {
 	Intent string
 	Weight float64
-	Match  string // in lower case and without marks
+	Match  string // in lower case and without diacritical marks
 }
 
-// Classification is the outcome of Classify.
+// Classification is the result of Classify.
 type Classification struct {
 	Intent     string
 	Confidence float64    // of the intent; 0 for the fallback
@@ -28,15 +28,16 @@ type Classification struct {
 	Evidence   []Evidence // in the order of the rules
 }
 
-// maxClassified bounds how much of a text is looked at, in bytes: what a
-// request wants is said at its beginning or its end.
+// maxClassified limits the bytes of a text that are examined; requests usually
+// state their purpose at the beginning or the end.
 const maxClassified = 8 << 10
 
-// Classify tells which intent a request in plain words has. The intent with
-// the most weight wins, ties go to the one that the rules name first; its
-// confidence is w/(w+1) times its share of all weight. Below least the answer
-// is fallback. Rules of other languages are left out if there are rules of the
-// language. Case, marks, blanks and punctuation do not matter.
+// Classify returns the intent of a request in natural language. The intent with
+// the largest weight w wins; ties are resolved by the order of the rules. Its
+// confidence is w/(w+1) times its share of the total weight. Below least the
+// result is fallback. If there are rules of the given language, rules of other
+// languages are ignored. Case, diacritical marks, blanks and punctuation are
+// ignored.
 func (r *Rules) Classify(text, language string, least float64, fallback string) Classification {
 	language = primary(language)
 	known := language != "" && slices.ContainsFunc(r.rules, func(c compiled) bool { return c.Language == language })
@@ -67,7 +68,7 @@ func (r *Rules) Classify(text, language string, least float64, fallback string) 
 	return c
 }
 
-// ends keeps the beginning and the end of a long text.
+// ends returns the beginning and the end of a long text.
 func ends(s string) string {
 	if len(s) <= maxClassified {
 		return s

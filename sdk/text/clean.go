@@ -6,33 +6,34 @@ import (
 	"unicode/utf8"
 )
 
-// Cleaning says what is done with the text of a model.
+// Cleaning configures Clean.
 type Cleaning struct {
-	// MaxChars is the most code points of the result, 0 for no limit.
+	// MaxChars is the maximum length of the result in code points, 0 for no
+	// limit.
 	MaxChars int
-	// Language is that of the text, "" if it is not known.
+	// Language is the language of the text, "" if unknown.
 	Language string
-	// Packs are the languages, nil for those that ship.
+	// Packs are the language packs, nil for the shipped ones.
 	Packs *Packs
-	// Collapse makes one blank line of several, outside of fences.
+	// Collapse reduces several blank lines to one, outside of fences.
 	Collapse bool
 }
 
-// Cleaned is what is left of the text of a model.
+// Cleaned is the result of Clean.
 type Cleaned struct {
 	Text  string
 	Calls []ToolCall
-	// Broken tells of a call that could not be read.
+	// Broken reports a tool call that could not be read.
 	Broken bool
-	// Cut tells that the text was shortened.
+	// Cut reports that the text was shortened.
 	Cut bool
 }
 
-// Clean takes reasoning and calls out of a text, trims it, and holds it to its
+// Clean removes reasoning and tool calls from a text, trims it, and applies the
 // limit, in this order.
 func Clean(raw string, c Cleaning) Cleaned { return c.finish(WithoutReasoning(raw)) }
 
-// finish does what comes after the reasoning.
+// finish does the steps after the removal of reasoning.
 func (c Cleaning) finish(s string) Cleaned {
 	var out Cleaned
 	out.Calls, s, out.Broken = ToolCalls(s)
@@ -44,7 +45,7 @@ func (c Cleaning) finish(s string) Cleaned {
 	return out
 }
 
-// collapse makes two line breaks of more, outside of fences.
+// collapse reduces several line breaks to two, outside of fences.
 func collapse(s string) string {
 	if !strings.Contains(s, "\n\n\n") {
 		return s
@@ -68,34 +69,37 @@ func collapse(s string) string {
 	return b.String()
 }
 
-// maxHeld bounds what a Stream reads of an object before it waits for the end.
+// maxHeld limits the bytes of an object that a Stream buffers before it waits
+// for the end.
 const maxHeld = 64 << 10
 
-// Stream cleans a text that comes in pieces. What it gives is the beginning of
-// what Clean gives for the whole; the rest is known when the whole is. It keeps
-// back what a later piece can still change: possible tags (as Filter), blanks at
-// the end, what may turn out to be a call, and with a limit the last 30 % of what
-// that allows and a fence until it is closed. It is not safe for concurrent use.
+// Stream cleans a text that arrives in pieces. Its output is a prefix of the
+// output of Clean for the whole text; the rest is known at the end. It holds
+// back everything that a later piece can change: possible tags (like Filter),
+// trailing blanks, a possible tool call, and with a limit the last 30 % of the
+// allowed length and a fence until it is closed. It is not safe for concurrent
+// use.
 type Stream struct {
 	clean   Cleaning
 	filter  Filter
 	marks   marks
-	over    bool // the rest has to wait for the whole
+	over    bool // the rest must wait for the whole text
 	given   bool
 	chars   int
 	breaks  int
-	pending []byte // blanks and fences behind what was given
-	fenced  bool   // a fence is being read
-	held    []byte // what may be a call
+	pending []byte // blanks and fences after the released text
+	fenced  bool   // inside a fence
+	held    []byte // a possible tool call
 	object  *object
 	out     []byte
 }
 
-// NewStream is a Stream that cleans as Clean does.
+// NewStream returns a Stream that cleans like Clean.
 func NewStream(c Cleaning) *Stream { return &Stream{clean: c, marks: newMarks()} }
 
-// Write takes a piece, which ends with a whole character, and gives what can be
-// shown. With void, what was given before is to be dropped.
+// Write accepts a piece, which must end with a complete character, and returns
+// the text that can be shown. If void is true, the text returned so far is
+// invalid.
 func (s *Stream) Write(piece string) (text string, void bool) {
 	visible, void := s.filter.Write(piece)
 	if void {
@@ -110,7 +114,7 @@ func (s *Stream) Write(piece string) (text string, void bool) {
 	return string(s.out), void
 }
 
-// next takes one character.
+// next processes one character.
 func (s *Stream) next(c string) {
 	switch {
 	case len(s.held) > 0:
@@ -167,7 +171,8 @@ func (s *Stream) holdObject(c string) {
 	}
 }
 
-// release gives what is no call. Its last character may begin the next one.
+// release outputs buffered text that is not a tool call. Its last character may
+// begin the next one.
 func (s *Stream) release(last string) {
 	held := string(s.held[:len(s.held)-len(last)])
 	s.held, s.object = s.held[:0], nil
@@ -181,7 +186,7 @@ func (s *Stream) release(last string) {
 	}
 }
 
-// put gives one character, or keeps it if it may have to be dropped.
+// put outputs one character, or holds it back if it may have to be dropped.
 func (s *Stream) put(c string) {
 	first := c[0]
 	wasFence := s.marks.mode == fence
@@ -220,15 +225,15 @@ func (s *Stream) collapsed(c byte, code bool) bool {
 	return s.clean.Collapse && s.breaks > 2
 }
 
-// object follows the brackets of an object.
+// object tracks the brackets of an object.
 type object struct {
 	depth   int
 	quoted  bool
 	escaped bool
 }
 
-// ends reads one byte behind the first key's quote and tells whether it is the
-// bracket that closes the object.
+// ends processes one byte after the first key's opening quote and reports
+// whether it is the bracket that closes the object.
 func (o *object) ends(c byte) bool {
 	switch {
 	case o.escaped:

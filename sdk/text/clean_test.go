@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TXT-002: what goes, and what is content.
+// TXT-002: removed reasoning, and content that stays.
 func TestReasoningGoes(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                                          "plain",
@@ -68,7 +68,7 @@ func drawChunks(t *rapid.T, s string) []string {
 	return out
 }
 
-// TXT-002: the output is the same however the text is cut, and no more than 12
+// TXT-002: the output does not depend on how the text is split, and at most 12
 // bytes outside a block are held back.
 func TestFilterDoesNotSeeChunks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,7 +90,7 @@ func TestFilterDoesNotSeeChunks(t *testing.T) {
 	})
 }
 
-// TXT-002, STR-001: what a stream shows is the beginning of the whole.
+// TXT-002, STR-001: the output of a stream is a prefix of the whole.
 func TestStreamIsTheBeginning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawText(t)
@@ -113,7 +113,7 @@ func TestStreamIsTheBeginning(t *testing.T) {
 	})
 }
 
-// STR-001: text is shown as it comes, but for its last blanks.
+// STR-001: text is output as it arrives, except for trailing blanks.
 func TestStreamShowsAtOnce(t *testing.T) {
 	s := NewStream(Cleaning{Collapse: true})
 	var got []string

@@ -1,24 +1,23 @@
-// Package text holds the rules about natural language that host and plugins
-// share: words, sentences, which language a text is in, and what a request in
-// plain words asks for.
+// Package text implements natural-language rules for host and plugins: words,
+// sentences, language detection, and the intents of requests.
 //
-// Words and Sentences cut a text; Detect names its language; Rules.Classify
-// weighs patterns for the intents, with ShippedRules for those that every
-// installation knows.
+// Words and Sentences split a text; Detect returns its language; Rules.Classify
+// weighs patterns for the intents, with ShippedRules for the built-in intents.
 //
-// Clean takes out of the text of a model what is not meant for people, and
-// Filter and Stream do it while the text comes. The functions that begin with
-// Check say what is wrong with an answer, and where.
+// Clean removes the parts of a model's text that are not meant for people;
+// Filter and Stream do the same for streamed text. The functions that begin
+// with Check report problems of an answer with their positions.
 //
-// What is particular to a language is data, a Pack. Packs are several that work
-// together; the functions of the package are the methods of ShippedPacks, and
-// Packs.With adds languages. Package packfile reads them from files.
+// The data of a language is a Pack. Packs combines several packs; the functions
+// of the package are the methods of ShippedPacks, and Packs.With adds
+// languages. Package packfile reads packs from files.
 //
-// Everything is a pure function of its input, linear in its length, and gives
-// the same answer on every platform; nothing here fails, except that NewRules
-// refuses a bad pattern and Packs.With a bad pack. The languages that ship are
-// English, Polish, German, French and Spanish; texts in languages without a pack
-// are handled by the rules that all packs share. Positions are byte offsets into the text.
+// Every function is pure, takes time linear in the length of its input, and
+// returns the same result on every platform. Only NewRules, for an invalid
+// pattern, and Packs.With, for an invalid pack, return errors. The shipped
+// languages are English, Polish, German, French and Spanish; texts in languages
+// without a pack are handled by the rules that all packs share. Positions are
+// byte offsets into the text.
 //
-// The package imports the standard library only and is safe for concurrent use.
+// The package imports only the standard library and is safe for concurrent use.
 package text

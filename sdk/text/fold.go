@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// fold gives a text in lower case, without diacritical marks and with blanks for
-// the punctuation beyond ASCII, so that patterns match what people type with
-// and without them. words are the runs of letters and digits in it, and single
+// fold returns a text in lower case, without diacritical marks and with blanks
+// for punctuation beyond ASCII, so that patterns match text typed with or
+// without them. words are the runs of letters and digits in it, and single
 // characters of scripts without blanks.
 func fold(s string) (folded string, words []Span) {
 	out := make([]byte, 0, len(s))
@@ -27,7 +27,7 @@ func fold(s string) (folded string, words []Span) {
 	}
 	plain := plainLetters()
 	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf { // most text, most of the time
+		if c := s[i]; c < utf8.RuneSelf { // the common case
 			c = smallLetter[c]
 			if letterClass[c] > 0 {
 				letter()
@@ -41,11 +41,11 @@ func fold(s string) (folded string, words []Span) {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		i += size
 		switch {
-		case unicode.Is(unicode.Mn, r): // a mark after its letter
+		case unicode.Is(unicode.Mn, r): // a combining mark after its letter
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			gap()
 			out = append(out, ' ')
-		case unbroken(r): // a word of its own
+		case unbroken(r): // each character is a word
 			gap()
 			words = append(words, Span{len(out), len(out) + utf8.RuneLen(r)})
 			out = utf8.AppendRune(out, r)
@@ -63,7 +63,7 @@ func fold(s string) (folded string, words []Span) {
 	return string(out), words
 }
 
-// smallLetter is each byte in lower case.
+// smallLetter maps each byte to lower case.
 var smallLetter = func() (small [256]byte) {
 	for c := range small {
 		small[c] = byte(c)
@@ -74,8 +74,8 @@ var smallLetter = func() (small [256]byte) {
 	return small
 }()
 
-// plainLetters maps marked letters and ligatures to what stands for them on a
-// plain keyboard.
+// plainLetters maps letters with diacritical marks and ligatures to their plain
+// spelling.
 var plainLetters = sync.OnceValue(func() map[rune]string {
 	out := map[rune]string{}
 	for plain, marked := range map[string]string{

@@ -8,26 +8,26 @@ import (
 	"unicode/utf8"
 )
 
-// Undetermined is the language of a text that no pack is sure about.
+// Undetermined is the result of Detect if no language is certain.
 const Undetermined = "und"
 
-// sure is the confidence from which a language is named.
+// sure is the minimum confidence for a language.
 const sure = 0.6
 
 // Weights of the evidence for a language.
 const (
 	wordWeight   = 2.0 // one of the most frequent words
-	stopWeight   = 1.0 // another word without a topic
-	letterWeight = 0.7 // a letter that hardly occurs in the others
+	stopWeight   = 1.0 // another word without topic
+	letterWeight = 0.7 // a letter that is rare in the other languages
 )
 
-// Detect guesses the language of a text by its script, its function words and
-// its letters. The confidence is the winner's share of the evidence for the languages
-// that have most of it, 0 to 1; below 0.6, and for scripts that no pack is
-// written in, the language is Undetermined.
+// Detect returns the language of a text by its script, its function words and
+// its letters. The confidence is the winner's share of the evidence for the
+// best languages, from 0 to 1. Below 0.6, and for scripts of no pack, the
+// language is Undetermined.
 func (p *Packs) Detect(text string) (language string, confidence float64) {
 	p = p.orShipped()
-	const enough = 2000 // bytes; more does not change the verdict
+	const enough = 2000 // bytes; more does not change the result
 	if len(text) > enough {
 		text = text[:enough]
 		if !utf8.ValidString(text) {
@@ -73,7 +73,7 @@ func (p *Packs) Detect(text string) (language string, confidence float64) {
 	}
 	best := -1
 	var nearest [3]float64
-	for i, score := range scores { // ties go to the first
+	for i, score := range scores { // of equal scores the first wins
 		written := 0
 		for _, n := range signs.writtenIn[i] {
 			written += counts[n]
@@ -93,11 +93,11 @@ func (p *Packs) Detect(text string) (language string, confidence float64) {
 	if best < 0 || letters == 0 {
 		return Undetermined, 0
 	}
-	// The one in the sum is doubt: a single hit proves nothing. A text in a
-	// language without a pack looks a little like several that have one, so the
-	// third counts against the first. With more packs than those that ship it
-	// does not: relatives share so many words that each would make the others
-	// unsure.
+	// The 1 in the sum expresses doubt: a single hit proves nothing. A text in
+	// a language without a pack resembles several languages that have one, so
+	// the third score counts against the first. With more packs than the
+	// shipped ones it does not: related languages share so many words that each
+	// would reduce the confidence of the others.
 	against := nearest[1]
 	if len(p.order) <= shipped {
 		against += nearest[2]
@@ -109,8 +109,8 @@ func (p *Packs) Detect(text string) (language string, confidence float64) {
 	return p.order[best], confidence
 }
 
-// spelling gives a text in lower case, how many of its letters are of ASCII, and
-// the characters beyond, which may tell of a language or a script.
+// spelling returns a text in lower case, the number of its ASCII letters, and
+// its other characters, which may indicate a language or a script.
 func spelling(text string) (lower string, plain int, marked []rune) {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
@@ -132,7 +132,7 @@ func spelling(text string) (lower string, plain int, marked []rune) {
 		i += size
 		r = unicode.ToLower(r)
 		out = utf8.AppendRune(out, r)
-		if r < utf8.RuneSelf { // of a sign such as that for Kelvin
+		if r < utf8.RuneSelf { // from a sign such as the Kelvin sign
 			plain++
 		} else {
 			marked = append(marked, r)
@@ -141,7 +141,7 @@ func spelling(text string) (lower string, plain int, marked []rune) {
 	return string(out), plain, marked
 }
 
-// latinLetter is 1 for each small letter of ASCII.
+// latinLetter is 1 for each lower-case ASCII letter.
 var latinLetter = func() (is [256]uint8) {
 	for c := 'a'; c <= 'z'; c++ {
 		is[c] = 1
@@ -149,7 +149,7 @@ var latinLetter = func() (is [256]uint8) {
 	return is
 }()
 
-// elision cuts a word at its first apostrophe.
+// elision splits a word at its first apostrophe.
 func elision(word string) (elided, rest string, found bool) {
 	for i := 0; i < len(word); i++ {
 		switch {
@@ -162,27 +162,28 @@ func elision(word string) (elided, rest string, found bool) {
 	return "", "", false
 }
 
-// evidenceFor is what a sign says for a language, a number in the order of the packs.
+// evidenceFor is the weight of a sign for a language, which is an index into
+// the order of the packs.
 type evidenceFor struct {
 	language int
 	weight   float64
 }
 
-// signs tell of languages. What several languages share is weak evidence for
-// each.
+// signs are words, letters and scripts that indicate languages. A sign of
+// several languages is weak evidence for each.
 type signs struct {
 	short   shortWords
 	long    map[string][]evidenceFor
-	longest int // no longer word tells anything
+	longest int // length of the longest word sign
 	letters map[rune][]evidenceFor
-	// scripts are those of all packs, writtenIn those of each, by number, and
-	// latin is the number of that of ASCII, -1 if no pack has it.
+	// scripts are those of all packs, writtenIn the indices of those of each
+	// pack; latin is the index of the ASCII script, -1 if no pack has it.
 	scripts   []*unicode.RangeTable
 	writtenIn [][]int
 	latin     int
 }
 
-// of is what a word in lower case tells.
+// of returns the evidence of a word in lower case.
 func (s *signs) of(word string) []evidenceFor {
 	switch {
 	case len(word) <= packable:
@@ -193,7 +194,7 @@ func (s *signs) of(word string) []evidenceFor {
 	return nil
 }
 
-// packable is the length of words that are looked up as a number.
+// packable is the longest word that is looked up as a number, in bytes.
 const packable = 8
 
 func packed(word string) (n uint64) {
@@ -203,9 +204,9 @@ func packed(word string) (n uint64) {
 	return n
 }
 
-// shortWords are the words of up to eight bytes, as numbers: a word stands at
-// the place that its number gives or, if that is taken, at one of the next. More
-// than half of the places are empty, and half of all words of a text are here.
+// shortWords is an open-addressing hash table of words of up to eight bytes,
+// stored as numbers. Less than half of the slots are used. Half of all words of
+// a text are found here.
 type shortWords struct {
 	words    []uint64 // 0 for none
 	evidence [][]evidenceFor
@@ -222,7 +223,7 @@ func newShortWords(words map[uint64][]evidenceFor) shortWords {
 	return t
 }
 
-// place is where a word stands, or could.
+// place returns the slot of a word, used or free.
 func (t *shortWords) place(word uint64) int {
 	at := int(word * 0x9e3779b97f4a7c15 >> t.shift)
 	for t.words[at] != word && t.words[at] != 0 {
@@ -279,8 +280,8 @@ func raise[K comparable](signs map[K][]float64, sign K, language, languages int,
 	signs[sign][language] = weight
 }
 
-// shared gives each sign its evidence: its weights divided by the number of
-// languages that have one.
+// shared converts weights to evidence: the weights of a sign are divided by the
+// number of languages that have it.
 func shared[K comparable](signs map[K][]float64) map[K][]evidenceFor {
 	out := make(map[K][]evidenceFor, len(signs))
 	for sign, weights := range signs {

@@ -7,20 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// CheckReasoning looks for what is left of reasoning blocks outside of code. A
-// fence that is not closed hides nothing.
+// CheckReasoning looks for remains of reasoning blocks outside of code. An
+// unclosed fence is not treated as code.
 func CheckReasoning(s string) []Remark {
 	return tagsOutside(s, "a tag of hidden reasoning is left", "leave the reasoning out",
-		"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<|begin_of_thought|>", "<|end_of_thought|>", "◁think▷", "◁/think▷", "<scratchpad>", "</scratchpad>")
+		"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<|begin_of_thought|>",
+		"<|end_of_thought|>", "◁think▷", "◁/think▷", "<scratchpad>", "</scratchpad>")
 }
 
-// CheckTools looks for calls of tools that were written as text.
+// CheckTools looks for tool calls that were written as text.
 func CheckTools(s string) []Remark {
 	const message, fix = "a tool call is left in the text", "call the tool, or answer in words"
 	if calls, rest, _ := ToolCalls(s); len(calls) > 0 || rest != s {
 		return []Remark{{Span{0, len(s)}, message, fix}}
 	}
-	return tagsOutside(s, message, fix, "<tool_call>", "</tool_call>", "<tool_response>", "<function_call>", "</function_call>", "<function=", "[TOOL_CALLS]", "<|tool_call|>", "<|tool_calls_section_begin|>", "<|python_tag|>", "<tool_use>", "</tool_use>", "<invoke name=")
+	return tagsOutside(s, message, fix, "<tool_call>", "</tool_call>", "<tool_response>", "<function_call>",
+		"</function_call>", "<function=", "[TOOL_CALLS]", "<|tool_call|>", "<|tool_calls_section_begin|>", "<|python_tag|>",
+		"<tool_use>", "</tool_use>", "<invoke name=")
 }
 
 func tagsOutside(s, message, fix string, tags ...string) []Remark {
@@ -54,20 +57,21 @@ func tagsOutside(s, message, fix string, tags ...string) []Remark {
 	return out
 }
 
-// maxRemarks bounds what one check says about one text.
+// maxRemarks limits the remarks of one check about one text.
 const maxRemarks = 10
 
-// leakWords is how many words in a row make a quotation of the prompt.
+// leakWords is the number of consecutive words that count as a quotation of the
+// prompt.
 const leakWords = 12
 
-// CheckPrompt looks for a run of twelve words of the system prompt.
+// CheckPrompt looks for twelve consecutive words of the system prompt.
 func CheckPrompt(s, system string) []Remark {
 	secret := wordHashes(system, Words(system))
 	if len(secret) < leakWords {
 		return nil
 	}
 	known := map[uint64]bool{}
-	var some [64]uint64 // a bit for some of each hash: most runs need no look at the map
+	var some [64]uint64 // a bit set over the hashes: most runs need no map lookup
 	for run := range runs(secret) {
 		known[run] = true
 		some[run>>58] |= 1 << (run >> 52 & 63)
@@ -76,14 +80,15 @@ func CheckPrompt(s, system string) []Remark {
 	at := 0
 	for run := range runs(wordHashes(s, words)) {
 		if some[run>>58]>>(run>>52&63)&1 == 1 && known[run] {
-			return []Remark{{Span{words[at].Start, words[at+leakWords-1].End}, "the text repeats the system prompt", "leave the instructions out"}}
+			return []Remark{{Span{words[at].Start, words[at+leakWords-1].End}, "the text repeats the system prompt",
+				"leave the instructions out"}}
 		}
 		at++
 	}
 	return nil
 }
 
-// wordHashes hashes words in any case.
+// wordHashes hashes words, ignoring case.
 func wordHashes(s string, words []Span) []uint64 {
 	const prime = 1099511628211 // FNV-1a, over characters
 	out := make([]uint64, len(words))
@@ -107,8 +112,7 @@ func wordHashes(s string, words []Span) []uint64 {
 	return out
 }
 
-// runs gives a hash of each run of leakWords words: a polynomial that is moved on
-// by one word at a time.
+// runs yields a rolling polynomial hash of each run of leakWords words.
 func runs(words []uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		const base = 0x9E3779B97F4A7C15
@@ -128,8 +132,8 @@ func runs(words []uint64) iter.Seq[uint64] {
 	}
 }
 
-// secretForms are keys whose beginning tells what they are, with the fewest
-// letters and digits that follow it.
+// secretForms are known prefixes of keys, with the minimum number of letters
+// and digits that follow.
 var secretForms = [...]struct {
 	prefix string
 	least  int
@@ -189,9 +193,11 @@ func keyByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }
 
-var secretNames = [...]string{"password", "passwd", "pwd", "secret", "api_key", "apikey", "api-key", "access_token", "auth_token", "secret_key", "client_secret", "private_key", "hasło", "passwort", "kennwort", "contraseña", "mot_de_passe"}
+var secretNames = [...]string{"password", "passwd", "pwd", "secret", "api_key", "apikey", "api-key", "access_token",
+	"auth_token", "secret_key", "client_secret", "private_key", "hasło", "passwort", "kennwort", "contraseña",
+	"mot_de_passe"}
 
-// assigned finds names of secrets that are given a value.
+// assigned finds assignments to names of secrets.
 func assigned(s string, most int) []Remark {
 	var out []Remark
 	for i := 0; i < len(s) && len(out) < most; i++ {
@@ -218,14 +224,16 @@ func assigned(s string, most int) []Remark {
 			end++
 		}
 		if value := strings.TrimRight(s[from:end], ".*"); len(value) >= 8 && mixed(value) && !placeholder(value) {
-			out = append(out, Remark{Span{from, from + len(value)}, "the text holds what looks like a password or key", "leave it out"})
+			out = append(out, Remark{Span{from, from + len(value)}, "the text holds what looks like a password or key",
+				"leave it out"})
 		}
 		i = max(i, end-1)
 	}
 	return out
 }
 
-// mixed tells of letters together with digits or marks, as no word has them.
+// mixed reports whether a text mixes letters with digits or marks, unlike a
+// word.
 func mixed(s string) bool {
 	letters, others := false, false
 	for i := 0; i < len(s); i++ {
@@ -239,7 +247,7 @@ func mixed(s string) bool {
 	return letters && others
 }
 
-// placeholder tells of a value that stands for one.
+// placeholder reports whether a value is a placeholder.
 func placeholder(s string) bool {
 	lower := strings.ToLower(s)
 	for _, sign := range [...]string{"xxxx", "your", "example", "placeholder", "changeme", "change_me", "change-me", "redacted", "****", "....", "<", "${", "$(", "{{", "os.getenv", "getenv", "process.env", "secret(", "env:", "123456789012345", "abcdefgh"} {

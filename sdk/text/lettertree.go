@@ -2,9 +2,9 @@ package text
 
 import "slices"
 
-// letterTree finds the words and beginnings of words that it knows in a word,
-// with one step for each letter. Backwards it knows ends of words. Words are of
-// lower-case letters and digits of ASCII.
+// letterTree is a trie of words and word prefixes; a lookup takes one step per
+// letter. A reversed tree stores word suffixes. Words consist of lower-case
+// ASCII letters and digits.
 type letterTree struct {
 	backwards bool
 	single    [letterClasses]int32                 // words of one letter
@@ -12,15 +12,15 @@ type letterTree struct {
 	nodes     []letterNode
 }
 
-// letterNode is a place in a word. A zero means none: no node points to the
-// first one, and values are counted from 1.
+// letterNode is a node of the tree. Zero means none: no node points to the
+// first one, and values count from 1.
 type letterNode struct {
 	letter      byte
-	next, child int32 // another letter at this place; the first one at the next
-	whole, open int32 // what ends here, and what may go on with any letters
+	next, child int32 // sibling, and first child
+	whole, open int32 // value of a word that ends here, and of a prefix that ends here
 }
 
-// letterClasses is the number of letters and digits, and 0 for other bytes.
+// letterClasses is the number of letters and digits, plus 0 for other bytes.
 const letterClasses = 37
 
 var letterClass = func() (class [256]uint8) {
@@ -33,7 +33,7 @@ var letterClass = func() (class [256]uint8) {
 	return class
 }()
 
-// letter is the letter number i of a word.
+// letter returns the class of letter i of a word.
 func (t *letterTree) letter(word string, i int) byte {
 	if t.backwards {
 		return word[len(word)-1-i]
@@ -45,7 +45,8 @@ func (t *letterTree) pair(word string) *int32 {
 	return &t.pairs[letterClasses*int(letterClass[t.letter(word, 0)])+int(letterClass[t.letter(word, 1)])]
 }
 
-// add makes n the value of a word; open words have two letters or more.
+// add sets n as the value of a word; open words (prefixes) have at least two
+// letters.
 func (t *letterTree) add(word string, open bool, n int) {
 	if len(word) == 1 {
 		t.single[letterClass[word[0]]] = int32(n + 1)
@@ -74,7 +75,7 @@ func (t *letterTree) grow(n letterNode) int32 {
 	return int32(len(t.nodes) - 1)
 }
 
-// step gives the node behind a letter, a new one if there is none.
+// step returns the child for a letter and creates it if needed.
 func (t *letterTree) step(node int32, letter byte) int32 {
 	child := t.child(node, letter)
 	if child == 0 {
@@ -92,7 +93,8 @@ func (t *letterTree) child(node int32, letter byte) int32 {
 	return child
 }
 
-// find appends the values of what matches a word to out, in ascending order.
+// find appends the values of the words and prefixes that match word to out, in
+// ascending order.
 func (t *letterTree) find(word string, out []int) []int {
 	if len(word) < 2 {
 		if n := t.single[letterClass[word[0]]]; n > 0 {

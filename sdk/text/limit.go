@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// MaxChars is the most that a limit of characters can allow.
+// MaxChars is the largest limit, in code points.
 const MaxChars = 12_000
 
 const ellipsis = "…"
 
 // Limit shortens a text to at most most code points: at the last end of a
-// sentence in the final 30 % of what is allowed, else between two words and with
-// an ellipsis. It cuts within no fence, unless the text is little else; then the
-// fence is closed. Language is that of the text, "" if it is not known. A limit
-// of 0 is none; more than MaxChars means MaxChars.
+// sentence within the final 30 % of the limit, otherwise between two words and
+// with an ellipsis. It does not cut inside a fence unless the text consists
+// mostly of it; then the fence is closed. language is the language of the text,
+// "" if unknown. A limit of 0 means none; a limit above MaxChars means
+// MaxChars.
 func (p *Packs) Limit(s string, most int, language string) (short string, cut bool) {
 	most = min(most, MaxChars)
 	if most <= 0 || len(s) <= most {
@@ -26,8 +27,8 @@ func (p *Packs) Limit(s string, most int, language string) (short string, cut bo
 		return s, false
 	}
 	least := offset(s, most*7/10)
-	// What comes after the end decides whether a sentence ends there. A fence
-	// that begins before is seen whole.
+	// The text after a terminator decides whether a sentence ends there. A
+	// fence that begins before is read completely.
 	window := s[:min(len(s), end+64)]
 	window = strings.ToValidUTF8(window, "")
 	at := 0
@@ -52,7 +53,7 @@ func (p *Packs) Limit(s string, most int, language string) (short string, cut bo
 	return strings.TrimRightFunc(s[:clusterStart(s, room)], unicode.IsSpace) + ellipsis, true
 }
 
-// offset is the position after n code points.
+// offset returns the position after n code points.
 func offset(s string, n int) int {
 	for i := range s {
 		if n == 0 {
@@ -63,7 +64,8 @@ func offset(s string, n int) int {
 	return len(s)
 }
 
-// openFence tells whether a position lies within a fence, and where that begins.
+// openFence reports whether a position is inside a fence, and where that fence
+// begins.
 func openFence(s string, at int) (from int, open bool) {
 	code, _ := Code(s)
 	for _, c := range code {
@@ -79,7 +81,7 @@ func fenced(s string) bool {
 	return n > 0
 }
 
-// closedFence keeps the first lines of a fence and closes it.
+// closedFence returns the first lines of a fence, closed.
 func closedFence(s string, most int) (string, bool) {
 	char, n := opensFence(s[:lineEnd(s, 0)])
 	end := "\n" + strings.Repeat(string(char), n)
@@ -91,10 +93,9 @@ func closedFence(s string, most int) (string, bool) {
 	return s[:line] + end, true
 }
 
-// clusterStart is the last position up to at where what is seen as one character
-// begins.
+// clusterStart returns the last start of a grapheme cluster up to at.
 func clusterStart(s string, at int) int {
-	const longest = 64 // code points; more are no character of any script
+	const longest = 64 // code points; no script has longer clusters
 	for range longest {
 		if at <= 0 || at >= len(s) {
 			break
@@ -112,13 +113,14 @@ func clusterStart(s string, at int) int {
 const joiner = 0x200D
 
 func attaches(r rune) bool {
-	return unicode.Is(unicode.M, r) || r == joiner || r == 0x200C || r >= 0x1F3FB && r <= 0x1F3FF || r >= 0xE0020 && r <= 0xE007F ||
-		r >= 0x1160 && r <= 0x11FF // vowels and finals of Korean
+	return unicode.Is(unicode.M, r) || r == joiner || r == 0x200C || r >= 0x1F3FB && r <= 0x1F3FF ||
+		r >= 0xE0020 && r <= 0xE007F ||
+		r >= 0x1160 && r <= 0x11FF // Korean vowels and finals
 }
 
 func regional(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 
-// regionals counts the halves of flags at the end.
+// regionals counts the regional indicators at the end.
 func regionals(s string) int {
 	n := 0
 	for n < 64 {

@@ -2,17 +2,18 @@ package text
 
 import "strings"
 
-// marks follows a text byte by byte and tells what of it is code: a fence of
-// backticks or tildes until it is closed, a span of backticks until the same
-// number of them or the end of its line. A backtick that nothing closes makes
-// code of the rest of its line; who reads a text as it comes cannot know better.
+// marks follows a text byte by byte and determines which parts are code: a
+// fence of backticks or tildes until it is closed, a span of backticks until
+// the same number of backticks or the end of its line. An unclosed backtick
+// makes the rest of its line code, because a streaming reader cannot know
+// better.
 type marks struct {
 	mode  mode
-	fresh bool // nothing but blanks stands in the line so far
+	fresh bool // only blanks in the line so far
 	char  byte // of the fence
-	run   int  // length of the run of marks that is being read
+	run   int  // length of the current run of marks
 	open  int  // length of the run that opened the code
-	spent bool // the line of a fence holds more than its end
+	spent bool // the line of a fence has more than its closing run
 }
 
 type mode uint8
@@ -21,13 +22,13 @@ const (
 	prose mode = iota
 	running
 	span
-	fenceHead // the rest of the line that opens a fence
+	fenceHead // the rest of the opening line of a fence
 	fence
 )
 
 func newMarks() marks { return marks{fresh: true} }
 
-// code reads one byte more and tells whether it belongs to code.
+// code processes one byte and reports whether it belongs to code.
 func (m *marks) code(c byte) bool {
 	switch m.mode {
 	case prose:
@@ -53,7 +54,7 @@ func (m *marks) inProse(c byte) bool {
 	return false
 }
 
-// inRun reads on after the first mark of what may be code.
+// inRun processes bytes after the first mark of a possible code run.
 func (m *marks) inRun(c byte) bool {
 	if c == m.char {
 		m.run++
@@ -87,7 +88,8 @@ func (m *marks) inSpan(c byte) bool {
 	return true
 }
 
-// inHead reads the line that opens a fence; with backticks in it it was none.
+// inHead processes the opening line of a fence; a backtick in it means that it
+// is not a fence.
 func (m *marks) inHead(c byte) {
 	switch {
 	case c == '\n':
@@ -114,9 +116,9 @@ func (m *marks) inFence(c byte) {
 
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
 
-// Code gives the code in a text: fences whole, a last one that is not closed
-// with them, and spans of backticks that are closed in their line. Closed tells
-// that every fence is.
+// Code returns the code in a text: whole fences, including an unclosed last
+// one, and spans of backticks that are closed on their line. closed reports
+// whether every fence is closed.
 func Code(s string) (code []Span, closed bool) {
 	closed = true
 	for at := 0; at < len(s); {
@@ -137,8 +139,8 @@ func Code(s string) (code []Span, closed bool) {
 	return code, closed
 }
 
-// opensFence gives the mark of the fence that a line opens, and how many there
-// are; 0 of them if it opens none.
+// opensFence returns the mark and the length of the fence that a line opens;
+// length 0 if it opens none.
 func opensFence(line string) (char byte, n int) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] != '`' && line[0] != '~' {
@@ -157,8 +159,8 @@ func closesFence(line string, char byte, n int) bool {
 	return len(line) >= n && strings.Trim(line, string(char)) == ""
 }
 
-// appendSpans adds the spans of one line. Each run of backticks is matched with
-// the next of its length.
+// appendSpans appends the code spans of one line. Each run of backticks is
+// matched with the next one of the same length.
 func appendSpans(out []Span, s string, from, end int) []Span {
 	if strings.IndexByte(s[from:end], '`') < 0 {
 		return out
@@ -174,14 +176,14 @@ func appendSpans(out []Span, s string, from, end int) []Span {
 		}
 		runs = append(runs, Span{start, i})
 	}
-	if len(runs) == 2 && runs[0].End-runs[0].Start == runs[1].End-runs[1].Start { // as in most lines
+	if len(runs) == 2 && runs[0].End-runs[0].Start == runs[1].End-runs[1].Start { // the common case
 		return append(out, Span{runs[0].Start, runs[1].End})
 	}
 	partner := make([]int, len(runs))
 	next := map[int]int{}
 	for i := len(runs) - 1; i >= 0; i-- {
 		n := runs[i].End - runs[i].Start
-		partner[i] = next[n] // 0: none, as the first is nobody's partner
+		partner[i] = next[n] // 0 means none: the first run closes no other
 		next[n] = i
 	}
 	for i := 0; i < len(runs); i++ {

@@ -9,82 +9,89 @@ import (
 	"unicode/utf8"
 )
 
-// Pack is what is particular to one language, as it is written down: the shipped
-// ones in the directory packs, those of operators in files that packfile reads.
-// Words stand in lower case. Patterns are those of Rule, without a weight.
+// Pack is the data of one language: the shipped ones are in the directory
+// packs, an operator's in files that packfile reads. Words are in lower case.
+// Patterns are those of Rule, without a weight.
 type Pack struct {
 	Language string // code of two or three letters
 	Name     string // in English; empty: the code
 
-	Terminators  string // what ends a sentence besides the marks that end it in any language
-	Closers      string // what may follow them, likewise
+	Terminators  string // sentence terminators in addition to the common ones
+	Closers      string // closers after a terminator, in addition to the common ones
 	OrdinalPoint bool   // a number with a point may be an ordinal: "am 3. Mai"
 
 	Abbreviations []string // without the last point
-	Common        []string // short function words by which the language is known
-	Stop          []string // more words that carry no topic
-	Letters       string   // those that hardly occur in other languages
-	Dangling      []string // words that no text ends with
+	Common        []string // short function words that identify the language
+	Stop          []string // more words without topic
+	Letters       string   // letters that are rare in other languages
+	Dangling      []string // words that cannot end a text
 	Numbers       []string // words for zero, one, two and so on
 
-	List, Example, Detail, Brevity []string // patterns: what a request wants
-	Shows, Uncertainty             []string // patterns: an answer has an example, does not know
+	List, Example, Detail, Brevity []string // patterns of requests
+	Shows, Uncertainty             []string // patterns of answers: has an example, states ignorance
 }
 
-// Limits of a pack. What they allow is several times what a shipped pack has.
+// Limits of a pack, several times the size of a shipped pack.
 const (
-	MaxPackWords        = 2000 // of one list
+	MaxPackWords        = 2000 // per list
 	MaxPackWord         = 64   // bytes of a word
 	MaxPackMarks        = 64   // letters, terminators or closers
 	MaxPackNumbers      = 101
-	MaxPackAlternatives = 600 // of all patterns of a pack together
+	MaxPackAlternatives = 600 // of all patterns of a pack
 	MaxPackPhrase       = 8   // words of one alternative
-	MaxPacks            = 64  // with the shipped ones
+	MaxPacks            = 64  // including the shipped ones
 )
 
-// leastCommon is how many function words tell a language from others.
+// leastCommon is the minimum number of function words that distinguish a
+// language.
 const leastCommon = 20
 
-// PackProblem says what is wrong with a pack.
+// PackProblem is one problem of a pack.
 type PackProblem struct {
 	Key      string // as in a file: "common"
-	Index    int    // of a pattern; -1: of the whole entry
+	Index    int    // of a pattern; -1: the whole entry
 	Message  string
 	Expected string
-	Found    string // a piece of the entry, as it is written; empty if nothing
+	Found    string // the invalid part of the entry, or empty
 	Hint     string
 }
 
-// Error names the key and what is wrong with it.
+// Error returns the key and the message.
 func (p PackProblem) Error() string { return ":" + p.Key + " " + p.Message }
 
-// Check tells what is wrong with a pack, in the order of its fields; nil if
-// nothing is.
+// Check returns the problems of a pack in the order of its fields, nil if there
+// are none.
 func (p Pack) Check() []PackProblem {
 	c := packCheck{}
 	c.code(p.Language)
 	if n := utf8.RuneCountInString(p.Name); n > MaxPackWord || strings.ContainsFunc(p.Name, unicode.IsControl) {
-		c.add("name", -1, p.Name, "is no name of a language", fmt.Sprintf("at most %d characters, such as \"Italian\"", MaxPackWord), "")
+		c.add("name", -1, p.Name, "is not the name of a language",
+			fmt.Sprintf("at most %d characters, such as \"Italian\"", MaxPackWord), "")
 	}
 	c.marks("terminators", p.Terminators, punctuation, "marks that are neither letters, digits nor blanks")
 	c.marks("closers", p.Closers, punctuation, "marks that are neither letters, digits nor blanks")
 	c.words("abbreviations", p.Abbreviations)
 	c.words("common", p.Common)
 	if n := len(p.Common); n < leastCommon {
-		c.add("common", -1, "", fmt.Sprintf("has %d words, too few to tell the language by", n), fmt.Sprintf("at least %d short words that every text of the language is full of", leastCommon), "")
+		c.add("common", -1, "", fmt.Sprintf("has %d words, too few to tell the language by", n),
+			fmt.Sprintf("at least %d short words that every text of the language is full of", leastCommon), "")
 	}
 	c.words("stop", p.Stop)
 	c.marks("letters", p.Letters, distinct, "letters in lower case, or marks as ¿")
 	c.words("dangling", p.Dangling)
 	c.words("numbers", p.Numbers)
 	if n := len(p.Numbers); n > MaxPackNumbers {
-		c.add("numbers", -1, "", fmt.Sprintf("has %d words", n), fmt.Sprintf("at most %d, for zero to %d", MaxPackNumbers, MaxPackNumbers-1), "")
+		c.add("numbers", -1, "", fmt.Sprintf("has %d words", n),
+			fmt.Sprintf("at most %d, for zero to %d", MaxPackNumbers, MaxPackNumbers-1), "")
 	}
 	for _, w := range p.wishes() {
 		c.patterns(w.key, w.patterns)
 	}
 	if c.alternatives > MaxPackAlternatives {
-		c.add("uncertainty", -1, "", fmt.Sprintf("and the other patterns have %d alternatives together: looking for them would take too long", c.alternatives), fmt.Sprintf("at most %d in a pack", MaxPackAlternatives), "open ends, as in riassum*, stand for many words")
+		c.add("uncertainty", -1, "",
+			fmt.Sprintf("and the other patterns have %d alternatives together: looking for them would take too long",
+				c.alternatives), fmt.Sprintf("at most %d in a pack", MaxPackAlternatives),
+			"open ends, as in riassum*, stand for many words")
 	}
 	return c.problems
 }
@@ -93,7 +100,7 @@ func punctuation(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !unicode.IsControl(r)
 }
 
-// distinct tells of a character that can tell languages apart.
+// distinct reports whether a character can distinguish languages.
 func distinct(r rune) bool {
 	return !unicode.IsSpace(r) && (r >= utf8.RuneSelf || unicode.IsLetter(r)) && unicode.ToLower(r) == r
 }
@@ -103,9 +110,10 @@ type wish struct {
 	patterns []string
 }
 
-// wishes are the patterns of a pack: what requests want, and what answers do.
+// wishes returns the patterns of a pack for requests and for answers.
 func (p Pack) wishes() []wish {
-	return []wish{{"list", p.List}, {"example", p.Example}, {"detail", p.Detail}, {"brevity", p.Brevity}, {"shows", p.Shows}, {"uncertainty", p.Uncertainty}}
+	return []wish{{"list", p.List}, {"example", p.Example}, {"detail", p.Detail}, {"brevity", p.Brevity},
+		{"shows", p.Shows}, {"uncertainty", p.Uncertainty}}
 }
 
 type packCheck struct {
@@ -114,12 +122,13 @@ type packCheck struct {
 }
 
 func (c *packCheck) add(key string, index int, found, message, expected, hint string) {
-	c.problems = append(c.problems, PackProblem{Key: key, Index: index, Message: message, Expected: expected, Found: found, Hint: hint})
+	c.problems = append(c.problems,
+		PackProblem{Key: key, Index: index, Message: message, Expected: expected, Found: found, Hint: hint})
 }
 
 func (c *packCheck) code(code string) {
 	if len(code) < 2 || len(code) > 3 || strings.Trim(code, "abcdefghijklmnopqrstuvwxyz") != "" || code == Undetermined {
-		c.add("language", -1, code, "is no code of a language", "two or three letters in lower case, such as \"it\"", "")
+		c.add("language", -1, code, "is not a language code", "two or three letters in lower case, such as \"it\"", "")
 	}
 }
 
@@ -143,11 +152,14 @@ func (c *packCheck) words(key string, words []string) {
 	for _, w := range words {
 		switch {
 		case len(w) > MaxPackWord:
-			c.add(key, -1, w, "has a word that is too long", fmt.Sprintf("words of at most %d bytes with blanks between them", MaxPackWord), "")
+			c.add(key, -1, w, "has a word that is too long",
+				fmt.Sprintf("words of at most %d bytes with blanks between them", MaxPackWord), "")
 		case strings.ToLower(w) != w:
-			c.add(key, -1, w, fmt.Sprintf("has the word %q, which no text in lower case holds", w), "words in lower case", "write "+strings.ToLower(w))
+			c.add(key, -1, w, fmt.Sprintf("has the word %q, which no text in lower case holds", w), "words in lower case",
+				"write "+strings.ToLower(w))
 		case strings.HasSuffix(w, ".") && key == "abbreviations":
-			c.add(key, -1, w, fmt.Sprintf("has %q with its last point", w), "abbreviations without their last point", "write "+strings.TrimRight(w, "."))
+			c.add(key, -1, w, fmt.Sprintf("has %q with its last point", w), "abbreviations without their last point",
+				"write "+strings.TrimRight(w, "."))
 		default:
 			continue
 		}
@@ -167,7 +179,8 @@ func (c *packCheck) patterns(key string, patterns []string) {
 			c.alternatives += len(step)
 			for _, phrase := range step {
 				if len(phrase) > MaxPackPhrase {
-					c.add(key, i, "", fmt.Sprintf("has an alternative of %d words", len(phrase)), fmt.Sprintf("at most %d", MaxPackPhrase), "write it as steps, with blanks between them")
+					c.add(key, i, "", fmt.Sprintf("has an alternative of %d words", len(phrase)),
+						fmt.Sprintf("at most %d", MaxPackPhrase), "write it as steps, with blanks between them")
 				}
 			}
 		}

@@ -13,9 +13,8 @@ import (
 //go:embed packs/*.edn
 var packFiles embed.FS
 
-// Packs are the languages that texts are judged in: each with its words, marks
-// and patterns. They are immutable and safe for concurrent use. A nil *Packs is
-// that of ShippedPacks.
+// Packs is an ordered set of language packs. It is immutable and safe for
+// concurrent use. A nil *Packs means ShippedPacks.
 type Packs struct {
 	order  []string
 	by     map[string]*pack
@@ -23,26 +22,27 @@ type Packs struct {
 	signs  *signs
 }
 
-// pack is a Pack made ready.
+// pack is a compiled Pack.
 type pack struct {
 	Pack
 	abbreviations map[string]bool
-	stop          map[string]bool // the common ones with them
+	stop          map[string]bool // includes the common ones
 	dangling      map[string]bool
-	numbers       map[string]string // words, with their digits
+	numbers       map[string]string // word to digits
 	scripts       []*unicode.RangeTable
 }
 
-// shipped is how many languages have a pack that ships.
+// shipped is the number of shipped packs.
 const shipped = 5
 
-// ShippedPacks are those of English, Polish, German, French and Spanish.
+// ShippedPacks returns the packs of English, Polish, German, French and
+// Spanish.
 var ShippedPacks = sync.OnceValue(func() *Packs {
 	var all []Pack
 	for _, code := range [shipped]string{"en", "pl", "de", "fr", "es"} {
 		raw, err := packFiles.ReadFile("packs/" + code + ".edn")
 		if err != nil {
-			panic(err) // the files are part of the program; a test reads them
+			panic(err) // the files are embedded; a test reads them
 		}
 		p, err := readPack(string(raw))
 		if err != nil {
@@ -57,9 +57,9 @@ var ShippedPacks = sync.OnceValue(func() *Packs {
 	return out
 })
 
-// With are the packs with others beside them. One of a language that is there
-// stands instead of it, as a whole and in its place. The error names the first
-// pack with a problem; Pack.Check tells all of them beforehand.
+// With returns the packs with others added. A pack of an existing language
+// replaces it completely, at its position. The error names the first pack with
+// a problem; Pack.Check returns all problems.
 func (p *Packs) With(more ...Pack) (*Packs, error) {
 	p = p.orShipped()
 	if len(more) == 0 {
@@ -114,7 +114,8 @@ func newPacks(all []Pack) (*Packs, error) {
 }
 
 func (p Pack) ready() *pack {
-	out := &pack{Pack: p, abbreviations: set(p.Abbreviations), stop: set(p.Stop), dangling: set(p.Dangling), numbers: map[string]string{}}
+	out := &pack{Pack: p, abbreviations: set(p.Abbreviations), stop: set(p.Stop), dangling: set(p.Dangling),
+		numbers: map[string]string{}}
 	for _, w := range p.Common {
 		out.stop[w] = true
 	}
@@ -125,7 +126,7 @@ func (p Pack) ready() *pack {
 	return out
 }
 
-// scriptsOf are the scripts that words are written in.
+// scriptsOf returns the scripts of the words.
 func scriptsOf(words []string) []*unicode.RangeTable {
 	var out []*unicode.RangeTable
 	for _, w := range words {
@@ -143,10 +144,10 @@ func scriptsOf(words []string) []*unicode.RangeTable {
 	return out
 }
 
-// Languages are the codes of the languages, in order.
+// Languages returns the codes of the languages in order.
 func (p *Packs) Languages() []string { return slices.Clone(p.orShipped().order) }
 
-// Pack is what was written down for a language.
+// Pack returns the data of a language.
 func (p *Packs) Pack(language string) (Pack, bool) {
 	if found := p.of(language); found != nil {
 		return found.Pack, true
@@ -154,11 +155,11 @@ func (p *Packs) Pack(language string) (Pack, bool) {
 	return Pack{}, false
 }
 
-// Has tells whether a language has a pack. The code may name a region too: de-AT
-// is served by the pack of de.
+// Has reports whether a language has a pack. The code may name a region: the
+// pack of de also serves de-AT.
 func (p *Packs) Has(language string) bool { return p.of(language) != nil }
 
-// of is the pack of a language; nil if it has none.
+// of returns the pack of a language, nil if it has none.
 func (p *Packs) of(language string) *pack {
 	by := p.orShipped().by
 	if found := by[language]; found != nil {
@@ -167,7 +168,7 @@ func (p *Packs) of(language string) *pack {
 	return by[primary(language)]
 }
 
-// primary is the code of a language without its region.
+// primary returns the code of a language without its region.
 func primary(language string) string {
 	if at := strings.IndexAny(language, "-_"); at >= 0 {
 		language = language[:at]
@@ -175,8 +176,7 @@ func primary(language string) string {
 	return strings.ToLower(language)
 }
 
-// Name is the English name of a language that has a pack, and the code itself of
-// any other.
+// Name returns the English name of a language with a pack, otherwise the code.
 func (p *Packs) Name(code string) string {
 	if found := p.of(code); found != nil && found.Name != "" {
 		return found.Name
@@ -184,13 +184,13 @@ func (p *Packs) Name(code string) string {
 	return code
 }
 
-// Stopword tells whether a word, in lower case, carries no topic in the
-// language; with one that has no pack, in any.
+// Stopword reports whether a word, in lower case, carries no topic in the
+// language, or in any language if the given one has no pack.
 func (p *Packs) Stopword(word, language string) bool {
 	return p.any(language, func(one *pack) bool { return one.stop[word] })
 }
 
-// any asks the pack of a language, or all if it has none.
+// any calls ask for the pack of a language, or for all packs if it has none.
 func (p *Packs) any(language string, ask func(*pack) bool) bool {
 	if found := p.of(language); found != nil {
 		return ask(found)
@@ -203,8 +203,8 @@ func (p *Packs) any(language string, ask func(*pack) bool) bool {
 	return false
 }
 
-// matched gives the keys of the patterns that a text matches in a language, or
-// in any if that has no pack.
+// matched returns the keys of the patterns that a text matches in a language,
+// or in any language if the given one has no pack.
 func (p *Packs) matched(text, language string) map[string]bool {
 	known := p.of(language)
 	out := map[string]bool{}

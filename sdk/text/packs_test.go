@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// TXT-006: packs of other scripts and habits work as the shipped ones do.
+// TXT-006: packs of other scripts and conventions work like the shipped ones.
 func TestPacksOfOthers(t *testing.T) {
 	p := with(t, greek, czech, chinese)
 	assert.Equal(t, []string{"en", "pl", "de", "fr", "es", "el", "cs", "zh"}, p.Languages())
@@ -58,7 +58,7 @@ func TestPacksOfOthers(t *testing.T) {
 		got, _ := p.Detect(text)
 		assert.Equal(t, want, got, text)
 	}
-	// A mark that ends a question here asks for more elsewhere.
+	// This mark ends a question in Greek and is a semicolon elsewhere.
 	assert.Empty(t, p.CheckEnding("Τι κάνεις;", "el"))
 	assert.NotEmpty(t, p.CheckEnding("Τι κάνεις;", "en"))
 	assert.NotEmpty(t, p.CheckEnding("Ήρθε ο Νίκος και.", "el"))
@@ -70,7 +70,7 @@ func TestPacksOfOthers(t *testing.T) {
 	assert.NotEmpty(t, p.CheckDetail("Bohužel nevím.", "Kdo to byl?", "cs"))
 	assert.Empty(t, p.CheckNumbers("Ήρθαν 2.", "Ήρθαν δύο.", "el"))
 	assert.NotEmpty(t, p.CheckNumbers("Ήρθαν 2.", "Ήρθαν δύο.", "en"))
-	// Scripts without blanks: characters are words.
+	// Scripts without blanks: each character is a word.
 	list := "- 水星\n- 金星"
 	assert.NotEmpty(t, p.CheckList(list, "行星是什么？", "zh"))
 	assert.Empty(t, p.CheckList(list, "请为我列出所有行星。", "zh"))
@@ -80,8 +80,8 @@ func TestPacksOfOthers(t *testing.T) {
 	assert.Equal(t, "the text is in Czech, not in English", remarks[0].Message)
 }
 
-// A pack of a language that ships stands instead of it, as a whole; the shipped
-// packs themselves stay as they are.
+// A pack of a shipped language replaces it completely; the shipped packs are
+// not modified.
 func TestPackInstead(t *testing.T) {
 	mine := Pack{Language: "en", Common: words20("yea verily thou art"), Abbreviations: []string{"esq"}}
 	p := with(t, mine)
@@ -93,7 +93,7 @@ func TestPackInstead(t *testing.T) {
 	assert.Equal(t, "English", LanguageName("en"))
 }
 
-// A region is served by the language; nil are the shipped packs.
+// The pack of a language serves its regions; nil means the shipped packs.
 func TestPacksOfRegions(t *testing.T) {
 	var none *Packs
 	assert.Equal(t, Languages(), none.Languages())
@@ -108,7 +108,7 @@ func TestPacksOfRegions(t *testing.T) {
 	assert.Same(t, ShippedPacks(), same)
 }
 
-// What is wrong with a pack keeps it out.
+// A pack with a problem is rejected.
 func TestPackRefused(t *testing.T) {
 	_, err := ShippedPacks().With(Pack{Language: "xx"})
 	assert.ErrorContains(t, err, "language pack xx: :common has 0 words")
@@ -120,8 +120,8 @@ func TestPackRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "over the limit")
 }
 
-// TXT-006, TXT-008: the dearest patterns that a pack may have are looked for in a
-// text made for them in a fraction of a second: there is nothing that explodes.
+// TXT-006, TXT-008: the most expensive patterns of a pack match a text made for
+// them in a fraction of a second: there is no exponential case.
 func TestPatternsDoNotExplode(t *testing.T) {
 	step := strings.TrimSuffix(strings.Repeat("aa*_aa*_aa*_aa*_aa*_aa*_aa*_ab|", MaxPackAlternatives/4), "|")
 	hostile := Pack{Language: "xx", Common: words20("a"), List: []string{step + " " + step, step + " " + step}}

@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// Rule says that a pattern is evidence for an intent.
+// Rule makes a pattern evidence for an intent.
 //
-// A pattern is a row of steps with blanks between them. Each step must be found
-// after the one before, with at most eight words in between. A step is one or
-// more alternatives with | between them; an alternative is a word, or several
-// adjacent words with _ between them; a word is written in lower case without
-// marks and may begin or end with * for any letters, of which at least two stand
-// there. Characters of scripts without blanks are words of their own, adjacent if
-// nothing stands between them. A pattern that begins with ^ must match from the
-// first word. The step <fen> is a chess position in Forsyth-Edwards notation.
+// A pattern is a sequence of steps separated by blanks. Each step must match
+// after the previous one, with at most eight words in between. A step is one or
+// more alternatives separated by |; an alternative is a word, or several
+// adjacent words joined by _; a word is in lower case without diacritical marks
+// and may begin or end with * for at least two arbitrary letters. Characters of
+// scripts without blanks are words of their own, adjacent if nothing is between
+// them. A pattern that begins with ^ must match from the first word. The step
+// <fen> is a chess position in Forsyth-Edwards notation.
 //
-// What a pattern costs grows with its length and not with what it is looked for
-// in: each word of a text is looked at once.
+// The cost of a pattern depends on its length, not on the text: each word of a
+// text is looked up once.
 //
 //	fix|repair bug|code|function*|pull_request
 type Rule struct {
@@ -31,15 +31,16 @@ type Rule struct {
 	Pattern  string
 }
 
-// Rules are compiled. They are immutable and safe for concurrent use.
+// Rules is a compiled set of rules. It is immutable and safe for concurrent
+// use.
 type Rules struct {
-	intents []string // as the rules name them first
+	intents []string // in the order of first mention
 	rules   []compiled
 	atoms   []atom
-	// phrases by the atom they begin with.
+	// phrases by their first atom.
 	phrases [][]phrase
-	// Atoms by the letters of their words, the first or the last one first; marked
-	// are those with letters beyond ASCII.
+	// Atoms by the letters of their words, from the first or from the last
+	// letter; marked are those with letters beyond ASCII.
 	heads, tails letterTree
 	marked       []int
 }
@@ -55,7 +56,7 @@ type compiled struct {
 // atom is a word of a pattern.
 type atom struct {
 	letters string
-	head    bool // any letters may stand before
+	head    bool // any letters may precede
 	tail    bool // any letters may follow
 }
 
@@ -75,12 +76,12 @@ type phrase struct {
 	rest       []int
 }
 
-// reach is how many words may stand between two steps.
+// reach is the maximum number of words between two steps.
 const reach = 8
 
 const fenStep = "<fen>"
 
-// NewRules compiles rules. An error names the rule whose pattern is bad.
+// NewRules compiles rules. The error names the rule with an invalid pattern.
 func NewRules(rules []Rule) (*Rules, error) {
 	r := &Rules{tails: letterTree{backwards: true}}
 	numbers := map[atom]int{}
@@ -132,13 +133,13 @@ func (r *Rules) add(rule Rule, numbers map[atom]int) error {
 	return nil
 }
 
-// patternError says what is wrong with a pattern.
+// patternError is the problem of a pattern.
 type patternError struct{ word, message, expected, hint string }
 
 func (e *patternError) Error() string { return e.message }
 
-// parseSteps reads the steps of a pattern: each has alternatives, each of these
-// adjacent words. The error is a patternError.
+// parseSteps parses the steps of a pattern: alternatives of adjacent words. The
+// error is a patternError.
 func parseSteps(pattern string) ([][][]atom, error) {
 	pattern, _ = strings.CutPrefix(pattern, "^")
 	fields := strings.Fields(pattern)
@@ -177,7 +178,7 @@ func (r *Rules) addAtom(a atom) int {
 	return n
 }
 
-// parseWord reads a word: one atom, or one for each character of a script without
+// parseWord parses a word: one atom, or one per character of a script without
 // blanks.
 func parseWord(word string) ([]atom, error) {
 	var out []atom
@@ -188,28 +189,35 @@ func parseWord(word string) ([]atom, error) {
 		folded, _ := fold(a.letters)
 		switch {
 		case a.head && a.tail:
-			return nil, &patternError{word, fmt.Sprintf("%q is open at both ends", word), "a word with * at one end at most", "name the words that are meant"}
+			return nil, &patternError{word, fmt.Sprintf("%q is open at both ends", word), "a word with * at one end at most",
+				"name the words that are meant"}
 		case (a.head || a.tail) && utf8.RuneCountInString(a.letters) < 2:
-			return nil, &patternError{word, fmt.Sprintf("%q has too few letters, so it would match too much", word), "at least two letters beside a *", ""}
+			return nil, &patternError{word, fmt.Sprintf("%q has too few letters, so it would match too much", word),
+				"at least two letters beside a *", ""}
 		case a.letters == "":
-			return nil, &patternError{word, "a word is empty", "words between | and _", "take away the | or _ that has nothing beside it"}
+			return nil, &patternError{word, "a word is empty", "words between | and _",
+				"take away the | or _ that has nothing beside it"}
 		case folded != a.letters && !strings.ContainsFunc(folded, notOfWord):
-			return nil, &patternError{word, fmt.Sprintf("%q is not in lower case without marks", word), "words in lower case without accents and other marks, which match words with them", "write " + strings.Replace(part, a.letters, folded, 1)}
+			return nil, &patternError{word, fmt.Sprintf("%q is not in lower case without marks", word),
+				"words in lower case without accents and other marks, which match words with them",
+				"write " + strings.Replace(part, a.letters, folded, 1)}
 		case strings.ContainsFunc(a.letters, notOfWord):
-			return nil, &patternError{word, fmt.Sprintf("%q holds more than letters and digits", word), "letters and digits, with _ for what stands between two words", ""}
+			return nil, &patternError{word, fmt.Sprintf("%q holds more than letters and digits", word),
+				"letters and digits, with _ for what stands between two words", ""}
 		}
 		out = append(out, a)
 	}
 	if len(out) == 0 {
-		return nil, &patternError{word, "a word is empty", "words between | and _", "take away the | or _ that has nothing beside it"}
+		return nil, &patternError{word, "a word is empty", "words between | and _",
+			"take away the | or _ that has nothing beside it"}
 	}
 	return out, nil
 }
 
 func notOfWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
-// brokenUp yields the characters of scripts without blanks one by one, and what
-// stands between them.
+// brokenUp yields the characters of scripts without blanks one by one, and the
+// text between them.
 func brokenUp(word string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start := 0
@@ -229,21 +237,21 @@ func brokenUp(word string) iter.Seq[string] {
 	}
 }
 
-// hit is a rule that matched, with the text from its first to its last step.
+// hit is a matching rule with the text from its first to its last step.
 type hit struct {
 	rule  int
 	match string
 }
 
-// place is where a row of steps last ended: later is never worse, since the
-// next step has to come soon after.
+// place is the latest end of a sequence of steps. Only the latest is needed,
+// because the next step must follow within reach.
 type place struct {
 	found      bool
 	begin, end int // words
 }
 
-// find gives the rules whose patterns occur in what fold made of a text, in
-// their order. Each word is looked at once.
+// find returns the rules that match a folded text, in their order. Each word is
+// looked up once.
 func (r *Rules) find(folded string, words []Span) []hit {
 	reached := make([][]place, len(r.rules)) // by rule and step
 	var room [8]int
@@ -276,7 +284,7 @@ func beyondASCII(word string) bool {
 	return false
 }
 
-// hits are the rules of which the last step was reached.
+// hits returns the rules whose last step was reached.
 func (r *Rules) hits(reached [][]place, folded string, words []Span) []hit {
 	var out []hit
 	for i, c := range r.rules {
@@ -293,7 +301,7 @@ func (r *Rules) hits(reached [][]place, folded string, words []Span) []hit {
 	return out
 }
 
-// advance notes the phrases that begin with the atom at a word.
+// advance records the phrases that begin with the atom at a word.
 func (r *Rules) advance(reached [][]place, folded string, words []Span, at, first int) {
 	for _, p := range r.phrases[first] {
 		end := at + 1 + len(p.rest)
@@ -320,14 +328,14 @@ func (r *Rules) advance(reached [][]place, folded string, words []Span, at, firs
 			}
 			begin = before.begin
 		}
-		if p.step < len(steps)-1 || !steps[p.step].found { // the first whole match is the evidence
+		if p.step < len(steps)-1 || !steps[p.step].found { // the first complete match is the evidence
 			steps[p.step] = place{true, begin, end}
 		}
 	}
 }
 
-// findFEN gives the first chess position in a folded text: eight ranks with
-// slashes between them, a blank and the side to move.
+// findFEN returns the first chess position in a folded text: eight ranks
+// separated by slashes, a blank and the side to move.
 func findFEN(folded string) string {
 	for rest := folded; ; {
 		slash := strings.IndexByte(rest, '/')

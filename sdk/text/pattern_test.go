@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// findSlowly is find with a comparison of each word with each atom.
+// findSlowly is find by comparing each word with each atom.
 func (r *Rules) findSlowly(folded string) []hit {
 	words := foldedWords(folded)
 	reached := make([][]place, len(r.rules))
@@ -25,7 +25,7 @@ func (r *Rules) findSlowly(folded string) []hit {
 	return r.hits(reached, folded, words)
 }
 
-// foldedWords are the words of a folded text, as they stand there.
+// foldedWords returns the words of a folded text.
 func foldedWords(folded string) []Span {
 	out := make([]Span, 0, len(folded)/5)
 	start := -1
@@ -37,7 +37,7 @@ func foldedWords(folded string) []Span {
 	}
 	for i := 0; i < len(folded); i++ {
 		b := folded[i]
-		if b >= 0xE0 { // the first byte of those
+		if b >= 0xE0 { // the first byte of such characters
 			if r, size := utf8.DecodeRuneInString(folded[i:]); unbroken(r) {
 				end(i)
 				out = append(out, Span{i, i + size})
@@ -57,7 +57,7 @@ func foldedWords(folded string) []Span {
 	return out
 }
 
-// TXT-007: a rule matches what its words say, found letter by letter.
+// TXT-007: find returns the same rules as findSlowly.
 func TestRulesFindWhatComparingFinds(t *testing.T) {
 	for name, r := range map[string]*Rules{"shipped": ShippedRules(), "wishes": ShippedPacks().wishes} {
 		random := rand.New(rand.NewPCG(3, 4))
@@ -68,7 +68,7 @@ func TestRulesFindWhatComparingFinds(t *testing.T) {
 			rule := &r.rules[random.IntN(len(r.rules))]
 			for range 3 + random.IntN(30) {
 				letters := r.atoms[random.IntN(len(r.atoms))].letters
-				if random.IntN(2) == 0 { // words of one rule near each other make it match
+				if random.IntN(2) == 0 { // words of one rule close together make it match
 					steps := strings.Fields(strings.TrimPrefix(rule.Pattern, "^"))
 					choices := strings.Split(steps[random.IntN(len(steps))], "|")
 					letters = strings.NewReplacer("*", pick("", "", "s", "un"), "_", " ").Replace(choices[random.IntN(len(choices))])

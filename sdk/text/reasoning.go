@@ -2,36 +2,36 @@ package text
 
 import "strings"
 
-// Filter takes the reasoning of a model out of a text that comes in pieces:
-// blocks of <think>, <thinking> and <reasoning>, also nested ones. A block that
-// is never closed reaches to the end. A closing tag without its opening one
-// drops what stands before it, because templates open the block in the prompt.
-// In code a tag is content.
+// Filter removes the reasoning of a model from a text that arrives in pieces:
+// blocks of <think>, <thinking> and <reasoning>, also nested ones. An unclosed
+// block extends to the end. A closing tag without an opening one drops the text
+// before it, because templates open the block in the prompt. Tags in code are
+// content.
 //
-// Within a block a closing tag always counts, since reasoning is full of code
-// that nobody closed; an opening tag counts there only outside of code. Where
-// that ends a block too early, the closing tag that is left over drops the rest.
+// Inside a block a closing tag always counts, because reasoning is full of
+// unclosed code; an opening tag counts there only outside of code. If this ends
+// a block too early, the remaining closing tag drops the rest.
 //
-// However the text is cut, the output is the same, and at most 11 bytes outside
-// a block are held back. The zero value is ready; a Filter is not safe for
-// concurrent use.
+// The output does not depend on how the text is split, and at most 11 bytes
+// outside of a block are held back. The zero value is ready. A Filter is not
+// safe for concurrent use.
 type Filter struct {
 	started bool
-	outer   marks // of what is given out
-	before  marks // the same, ahead of the tag that may be coming
+	outer   marks // of the output
+	before  marks // the same, before a possible tag
 	inner   marks // of the block
-	inside  bool  // a block
+	inside  bool  // inside a block
 	deep    int
 	family  byte
-	held    []byte // what may be the beginning of a tag
-	quote   int    // backticks that would make a closing tag a quoted one
-	ticks   int    // of them that were read
+	held    []byte // a possible beginning of a tag
+	quote   int    // backticks around a quoted closing tag
+	ticks   int    // of these, the number already read
 	out     []byte
 	void    bool
 }
 
-// Write takes a piece and gives the text that is sure now. With void, everything
-// that was given before is to be dropped.
+// Write accepts a piece and returns the text that is certain. If void is true,
+// the text returned so far is invalid.
 func (f *Filter) Write(piece string) (text string, void bool) {
 	if !f.started {
 		f.started, f.outer = true, newMarks()
@@ -48,8 +48,8 @@ func (f *Filter) Write(piece string) (text string, void bool) {
 	return string(f.out), f.void
 }
 
-// plain is how many bytes neither end nor begin anything: within a line of prose
-// only a tag, a span and the end of the line do.
+// plain returns the number of bytes that neither end nor begin anything: within
+// a line of prose only a tag, a span and the end of the line do.
 func (f *Filter) plain(s string) int {
 	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh {
 		return 0
@@ -62,7 +62,8 @@ func (f *Filter) plain(s string) int {
 	return len(s)
 }
 
-// End gives what was held back. The Filter is to be used no more.
+// End returns the text that was held back. The Filter must not be used
+// afterwards.
 func (f *Filter) End() string {
 	if f.inside && (f.quote == 0 || f.deep > 1) {
 		return ""
@@ -72,7 +73,7 @@ func (f *Filter) End() string {
 	return rest
 }
 
-// WithoutReasoning is a whole text through a Filter.
+// WithoutReasoning applies a Filter to a whole text.
 func WithoutReasoning(s string) string {
 	var f Filter
 	text, _ := f.Write(s)
@@ -99,7 +100,7 @@ func (f *Filter) next(c byte) {
 		return
 	}
 	if f.inside {
-		// What closes counts in code too: the tag decides when it is read.
+		// A closing tag counts in code too; it decides when it is complete.
 		if c == '<' {
 			f.held = append(f.held, c)
 			return
@@ -115,7 +116,7 @@ func (f *Filter) next(c byte) {
 	f.out = append(f.out, c)
 }
 
-// release gives up the hope for a tag.
+// release outputs text that is not a tag.
 func (f *Filter) release() {
 	if f.inside {
 		for _, c := range f.held {
@@ -152,11 +153,11 @@ func (f *Filter) tag(t tag) {
 	}
 }
 
-// maxQuote bounds the backticks on one side of a quoted tag.
+// maxQuote limits the backticks on each side of a quoted tag.
 const maxQuote = 3
 
-// unquote reads on behind a closing tag that stands right behind the backticks
-// of a span.
+// unquote processes bytes after a closing tag that directly follows the
+// backticks of a span.
 func (f *Filter) unquote(c byte) {
 	if c == '`' {
 		if f.ticks++; f.ticks == f.quote {
@@ -181,10 +182,10 @@ func (f *Filter) close() {
 	}
 }
 
-// tag is what a text that begins with < is of a tag.
+// tag is a partially read tag.
 type tag struct {
 	is      match
-	family  byte // t or r: thinking closes what think opened
+	family  byte // t or r: </thinking> closes <think>
 	closing bool
 }
 
@@ -218,7 +219,8 @@ func tagOf(b []byte) tag {
 	return t
 }
 
-// foldedPrefix tells whether name, in lower case, begins with b in any case.
+// foldedPrefix reports whether name, in lower case, begins with b, ignoring
+// case.
 func foldedPrefix(name string, b []byte) bool {
 	for i, c := range b {
 		if 'A' <= c && c <= 'Z' {

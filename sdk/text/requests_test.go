@@ -16,7 +16,7 @@ type request struct {
 	unseen                 bool
 }
 
-// requests reads testdata/requests.txt; its head explains the notation.
+// requests reads testdata/requests.txt, whose first lines explain the notation.
 func requests(t testing.TB) []request {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/requests.txt")
@@ -35,9 +35,9 @@ func requests(t testing.TB) []request {
 	return out
 }
 
-// EMB-006, RTE-001, RTE-010: of 60 requests in five languages, worded without
-// an eye on the patterns, at least nine in ten get their intent, and at least
-// eight in ten of the half that was unseen while the patterns were written.
+// EMB-006, RTE-001, RTE-010: of 60 requests in five languages, worded
+// independently of the patterns, at least 90 % get their intent, and at least
+// 80 % of the half that was unseen while the patterns were written.
 func TestRequests(t *testing.T) {
 	all := requests(t)
 	require.Len(t, all, 60)
@@ -63,9 +63,8 @@ func TestRequests(t *testing.T) {
 	assert.GreaterOrEqual(t, float64(right[true])/30, 0.8, "unseen half")
 }
 
-// TXT-006: short as requests are, most are enough to know the language by, and
-// none is taken for another language: rules of the wrong language would be
-// applied.
+// TXT-006: the language of most requests is detected although they are short,
+// and none is detected as another language, whose rules would be applied.
 func TestDetectRequests(t *testing.T) {
 	right := 0
 	for _, r := range requests(t) {
@@ -79,7 +78,7 @@ func TestDetectRequests(t *testing.T) {
 	assert.GreaterOrEqual(t, right, 50)
 }
 
-// What only sounds like an intent stays with the intent for anything.
+// Requests that only resemble an intent get the fallback intent.
 func TestNearMisses(t *testing.T) {
 	for _, said := range []string{
 		"Which furniture should we move first?",
@@ -157,8 +156,8 @@ func TestRulePatterns(t *testing.T) {
 	assert.ErrorContains(t, err, "weight")
 }
 
-// Ties go to the intent that the rules name first, rules of another language
-// stay out, and the ranking holds every intent.
+// Of equal weights the intent that the rules name first wins, rules of another
+// language are ignored, and the ranking contains every intent.
 func TestClassifyRanks(t *testing.T) {
 	rules, err := NewRules([]Rule{
 		{"first/one", "en", 1, "both"}, {"second/one", "", 1, "both"}, {"third/one", "de", 9, "both"},
@@ -173,7 +172,7 @@ func TestClassifyRanks(t *testing.T) {
 	assert.Equal(t, "third/one", rules.Classify("both", "xx", 0.2, "x/y").Intent)
 }
 
-// EMB-008: a request of 2 KiB, detection included.
+// EMB-008: a request of 2 KiB, including detection.
 func BenchmarkClassify2KiB(b *testing.B) {
 	said := "Please summarize the following minutes in three sentences. " + strings.Repeat("The board met on Tuesday and spoke about the roof, the money and the new members. ", 25)
 	said = said[:2048]

@@ -2,7 +2,7 @@ package text
 
 import "sync"
 
-// ShippedRules are the rules for the intents that every installation knows.
+// ShippedRules returns the rules for the built-in intents.
 var ShippedRules = sync.OnceValue(func() *Rules {
 	rules, err := NewRules(shippedRules)
 	if err != nil {
@@ -11,8 +11,8 @@ var ShippedRules = sync.OnceValue(func() *Rules {
 	return rules
 })
 
-// A weight of 3 is a clear wish, 2 a likely one, 1.5 a hint that decides alone,
-// and 0.5 one that does not (see minimum confidence in Classify).
+// A weight of 3 is a clear request, 2 a likely one, 1.5 a hint that decides
+// alone, and 0.5 one that does not (see minimum confidence in Classify).
 //
 // The words are of five languages.
 var shippedRules = []Rule{

@@ -17,30 +17,31 @@ import (
 )
 
 const (
-	// minSecret keeps a secret of a few characters from blanking out half a text.
+	// minSecret is the length below which a secret is ignored, because it would
+	// mask too much text.
 	minSecret = 4
-	// minPart keeps parts and encoded forms of a secret from being so short that
-	// they stand in texts that have nothing to do with it.
+	// minPart is the length below which a part or encoded form of a secret is
+	// ignored, because it could occur in unrelated text.
 	minPart = 8
 )
 
-// Secrets takes secrets out of texts: as they are, each of their lines (a key of
-// many lines is printed line by line), in any mix of capital and small letters,
-// and in up to two of these encodings, one in the other: escapes of JSON, EDN and
-// Go, of a URL and of HTML, base64, hexadecimal digits, and a list of the decimal
-// numbers of its bytes. Apply it before a text is cut, folded or quoted:
-// a part of a secret is not recognised, nor is one that is written in another
-// way. Nil takes nothing out. It is safe for many goroutines.
+// Secrets removes secrets from texts: unchanged, each of their lines (a key of
+// many lines is printed line by line), in any mix of upper and lower case, and
+// in up to two nested encodings out of: escapes of JSON, EDN and Go, of a URL
+// and of HTML, base64, hexadecimal digits, and a list of the decimal numbers of
+// its bytes. Apply it before a text is cut, folded or quoted: a part of a
+// secret, or another encoding, is not recognised. A nil Secrets removes
+// nothing. It is safe for concurrent use.
 type Secrets struct {
-	starts   map[string][]form // by the first minSecret bytes, the longest first; all in small letters
-	possible [1 << 16]bool     // pairs of bytes with which a form begins
+	starts   map[string][]form // by the first minSecret bytes, the longest first; in lower case
+	possible [1 << 16]bool     // pairs of bytes at the start of a form
 }
 
-// form is a text in which a secret shows itself, and what stands in its place.
+// form is a form of a secret in text, with its replacement.
 type form struct{ text, instead string }
 
-// NewSecrets makes one for secrets (the keys) and what stands in their places
-// (the values). Secrets of less than 4 bytes are ignored.
+// NewSecrets returns Secrets for a map from secret to replacement. Secrets of
+// less than 4 bytes are ignored.
 func NewSecrets(secrets map[string]string) *Secrets {
 	all := map[string]string{}
 	for _, secret := range slices.Sorted(maps.Keys(secrets)) {
@@ -57,12 +58,13 @@ func NewSecrets(secrets map[string]string) *Secrets {
 		s.possible[pair(text)] = true
 	}
 	for _, same := range s.starts {
-		slices.SortFunc(same, func(a, b form) int { return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text)) })
+		slices.SortFunc(same,
+			func(a, b form) int { return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text)) })
 	}
 	return s
 }
 
-// lower makes the capital letters of ASCII small: each byte keeps its place.
+// lower converts ASCII capitals to lower case; byte positions do not change.
 func lower(s string) string {
 	out := []byte(s)
 	for i, b := range out {
@@ -75,8 +77,8 @@ func lower(s string) string {
 
 func pair[T string | []byte](s T) int { return int(s[0])<<8 | int(s[1]) }
 
-// forms are the texts to look for. Escapes are taken off a text before it is
-// searched, so they are here only where a block encoding covers them.
+// forms returns the texts to search for. Escapes are removed from a text before
+// it is searched, so they are included only inside a block encoding.
 func forms(secret string) map[string]bool {
 	all := map[string]bool{}
 	for _, s := range appearances(secret) {
@@ -87,7 +89,10 @@ func forms(secret string) map[string]bool {
 				all[twice] = true
 			}
 		}
-		for _, escaped := range []string{inside(strconv.Quote(s)), jsonText(s, true), jsonText(s, false), url.QueryEscape(s), url.PathEscape(s), html.EscapeString(s)} {
+		for _, escaped := range []string{
+			inside(strconv.Quote(s)), jsonText(s, true), jsonText(s, false),
+			url.QueryEscape(s), url.PathEscape(s), html.EscapeString(s),
+		} {
 			for _, outer := range coded(escaped) {
 				all[outer] = true
 			}
@@ -96,11 +101,11 @@ func forms(secret string) map[string]bool {
 	return all
 }
 
-// appearances are a secret, its lines, and what writers make of bytes that are
-// no text and of ends of lines.
+// appearances returns a secret, its lines, and the variants that writers
+// produce for invalid UTF-8 and line ends.
 func appearances(secret string) []string {
 	var valid, folded strings.Builder
-	for _, r := range secret { // a byte that is no text is U+FFFD
+	for _, r := range secret { // an invalid byte becomes U+FFFD
 		valid.WriteRune(r)
 		if separates(r) {
 			r = ' '
@@ -109,7 +114,7 @@ func appearances(secret string) []string {
 	}
 	all := []string{secret, valid.String(), folded.String()}
 	for line := range strings.FieldsFuncSeq(secret, separates) {
-		// The frame of a key is in all keys.
+		// The frame lines of a key are the same in all keys.
 		if line = strings.TrimSpace(line); len(line) >= minPart && !strings.HasPrefix(line, "-----") {
 			all = append(all, line)
 		}
@@ -120,7 +125,7 @@ func appearances(secret string) []string {
 
 func separates(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
-// coded are what a text is in encodings that know no characters.
+// coded returns a text in the encodings of bytes.
 func coded(s string) []string {
 	digits := hex.EncodeToString([]byte(s))
 	all := append(inBase64(s), digits, strings.ToUpper(digits))
@@ -137,13 +142,13 @@ func jsonText(s string, html bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(html)
-	_ = e.Encode(s) // of a text into memory
+	_ = e.Encode(s) // writing to memory does not fail
 	return inside(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// inBase64 are the characters that a text has in base64 whatever stands before
-// and after it, such as a user and a colon: one for each place that its first
-// byte can have in a group of three; and with its end, if nothing stands behind.
+// inBase64 returns the characters that a text has in base64 regardless of the
+// text around it, such as a user and a colon: one form for each position of its
+// first byte in a group of three, and one with the padding at the end.
 func inBase64(s string) []string {
 	var out []string
 	for before := range 3 {
@@ -158,11 +163,11 @@ func inBase64(s string) []string {
 	return out
 }
 
-// Replace takes the secrets out of a text.
+// Replace returns a text without the secrets.
 func (s *Secrets) Replace(text string) string { return s.Head(text, len(text)) }
 
-// Head is what Replace makes of the first n bytes of a text. A secret that only
-// begins there is taken out too.
+// Head returns Replace for the first n bytes of a text. A secret that begins
+// there is removed even if it ends later.
 func (s *Secrets) Head(text string, n int) string {
 	n = min(n, len(text))
 	if s == nil {
@@ -172,9 +177,10 @@ func (s *Secrets) Head(text string, n int) string {
 	if len(hits) == 0 {
 		return text[:n]
 	}
-	slices.SortFunc(hits, func(a, b secretHit) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.end, a.end)) })
+	slices.SortFunc(hits,
+		func(a, b secretHit) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.end, a.end)) })
 	var out strings.Builder
-	done := 0 // what is behind it is still to be written
+	done := 0 // the text after it is still to be written
 	for _, h := range hits {
 		if h.begin >= n {
 			break
@@ -191,7 +197,7 @@ func (s *Secrets) Head(text string, n int) string {
 	return out.String()
 }
 
-// secretHit is a place in a text where a secret stands.
+// secretHit is the position of a secret in a text.
 type secretHit struct {
 	begin, end int
 	instead    string
@@ -231,10 +237,11 @@ func (s *Secrets) search(r reading, hits []secretHit) []secretHit {
 	return hits
 }
 
-// reading is a text without its escapes, and for each byte where it was written.
+// reading is a text without its escapes, with the original position of each
+// byte.
 type reading struct {
 	text     string
-	from, to []int // nil: as it is
+	from, to []int // nil: identical
 }
 
 func (r reading) begin(i int) int {
@@ -251,17 +258,17 @@ func (r reading) end(i int) int {
 	return r.to[i]
 }
 
-// escapes take one layer of escapes off a reading, and report whether there was
-// one.
+// escapes remove one layer of escapes from a reading and report whether there
+// was one.
 var escapes = []func(reading) (reading, bool){
 	func(r reading) (reading, bool) { return r.unescape(`\`, backslash) },
 	func(r reading) (reading, bool) { return r.unescape(`%`, percent) },
-	func(r reading) (reading, bool) { return r.unescape(`+`, query) }, // else it is as percent
+	func(r reading) (reading, bool) { return r.unescape(`+`, query) }, // otherwise equal to percent
 	func(r reading) (reading, bool) { return r.unescape(`&`, entity) },
 }
 
-// unescape replaces what one gives for the beginning of a text, for all places
-// of it. size is 0 where no escape begins.
+// unescape applies one to each occurrence of mark. size is 0 if no escape
+// begins there.
 func (r reading) unescape(mark string, one func(string) (text string, size int)) (reading, bool) {
 	if !strings.Contains(r.text, mark) {
 		return r, false
@@ -320,7 +327,7 @@ func percent(s string) (string, int) {
 	return string([]byte{byte(code)}), 3
 }
 
-// query is percent where a space is written as a plus.
+// query is percent with a plus for a space.
 func query(s string) (string, int) {
 	if s[0] == '+' {
 		return " ", 1

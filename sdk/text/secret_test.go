@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// encodings are the ways in which a text is written in another.
+// encodings are the supported encodings.
 var encodings = map[string]func(string) string{
 	"plain":      func(s string) string { return s },
 	"go":         strconv.Quote,
@@ -30,8 +30,8 @@ var encodings = map[string]func(string) string{
 	"HEX":        func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
 }
 
-// ISO-005: a secret does not stand in a text any more, whatever two encodings it
-// is written in, at whatever place of what else is written.
+// ISO-005: a secret is removed in any two nested encodings, at any position of
+// the text around it.
 func TestSecretsInEveryEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letter := rapid.SampledFrom([]rune("aZ09 \"\\/%+&<>=:;'\n\t\u2028\u0001é漢😀-_"))
@@ -50,8 +50,8 @@ func TestSecretsInEveryEncoding(t *testing.T) {
 		if !strings.Contains(out, "[gone]") {
 			t.Fatalf("%s in %s: %q stayed in %q", inner, outer, secret, text)
 		}
-		// What is written of the middle of the secret: a block encoding mixes the
-		// bits of its ends with those of its neighbours.
+		// The expected text around the secret. A block encoding mixes the bits
+		// at the ends of the secret with those of its neighbours.
 		for _, written := range []string{secret, encodings[inner](secret), encodings[outer](secret), encodings[outer](encodings[inner](secret))} {
 			middle := written[len(written)/4 : 3*len(written)/4]
 			if strings.Contains(out, middle) {
@@ -64,7 +64,7 @@ func TestSecretsInEveryEncoding(t *testing.T) {
 	})
 }
 
-// ISO-005: separators of a secret, its lines, and the place where a text is cut.
+// ISO-005: separators of a secret, its lines, and the position of a cut.
 func TestSecretsThatAreFoldedOrCut(t *testing.T) {
 	s := NewSecrets(map[string]string{"first-line\u2028second-line\nthird-line": "[a]", "0123456789abcdef": "[b]", "abc": "[c]"})
 	for text, want := range map[string]string{

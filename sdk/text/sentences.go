@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Sentences cuts a text into sentences, in order, without the blanks between
-// them. A fenced code block, a table and a heading are one unit each and are
-// never cut; a blank line and the start of a list item always end a sentence.
-// Abbreviations of the language (of all of them, if it has no pack), initials,
-// decimals and ordinals do not.
+// Sentences splits a text into sentences, in order, without the blanks between
+// them. A fenced code block, a table and a heading are one unit each; a blank
+// line and the start of a list item always end a sentence. Abbreviations of the
+// language (of all languages, if it has no pack), initials, decimals and
+// ordinals do not end one.
 func (p *Packs) Sentences(text, language string) []Span {
 	var out []Span
 	rules := p.sentenceRules(language)
@@ -24,11 +24,11 @@ func (p *Packs) Sentences(text, language string) []Span {
 	return out
 }
 
-// sentenceRules are what is particular to a language where sentences end.
+// sentenceRules are the sentence rules of a language.
 type sentenceRules struct {
 	packs                *Packs
 	language             string
-	terminators, closers string // besides those of every language
+	terminators, closers string // in addition to the common ones
 	ordinalPoint         bool
 }
 
@@ -66,8 +66,8 @@ func (l sentenceRules) append(out []Span, text string, block Span) []Span {
 			i = next
 			continue
 		}
-		// Several terminators, then closing quotes and brackets, belong to
-		// the sentence.
+		// Several terminators and the closing quotes and brackets after them
+		// belong to the sentence.
 		for next < block.End {
 			c, n := utf8.DecodeRuneInString(text[next:])
 			if !l.terminator(c) && !l.closer(c) {
@@ -84,7 +84,7 @@ func (l sentenceRules) append(out []Span, text string, block Span) []Span {
 	return add(start, block.End)
 }
 
-// Terminator tells whether a rune can end a sentence, in any script.
+// Terminator reports whether a rune can end a sentence, in any script.
 func Terminator(r rune) bool {
 	switch r {
 	case '.', '!', '?', '…', '。', '！', '？', '｡', '।', '॥', '؟', '۔', '።', '‽':
@@ -101,17 +101,18 @@ func closer(r rune) bool {
 	return false
 }
 
-// ends decides about a terminator at i, whose closers end at next.
+// ends decides whether the terminator at i, whose closers end at next, ends a
+// sentence.
 func (l sentenceRules) ends(text string, start, i, next, end int, r rune) bool {
 	if next >= end {
 		return true
 	}
 	after, size := utf8.DecodeRuneInString(text[next:])
-	wide := r >= 0x0900 // scripts that put no blank after it
+	wide := r >= 0x0900 // scripts without a blank after it
 	if !unicode.IsSpace(after) {
 		return wide
 	}
-	// What the next sentence would begin with.
+	// The first character of the next sentence.
 	rest := text[next+size : end]
 	begin, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(rest, func(c rune) bool {
 		return unicode.IsSpace(c) || strings.ContainsRune(`"'“„«‚‘([¿¡*_—–-`, c)
@@ -140,7 +141,7 @@ func (l sentenceRules) ends(text string, start, i, next, end int, r rune) bool {
 	return true
 }
 
-// lastWord is the run of non-blanks before a terminator, without openers.
+// lastWord returns the run of non-blanks before a terminator, without openers.
 func lastWord(s string) string {
 	at := strings.LastIndexFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || r == '(' || r == '[' || r == '"' || r == '“' || r == '„' || r == '—'

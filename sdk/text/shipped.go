@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// The functions here are the methods of the shipped packs.
+// The functions of this file are the methods of the shipped packs.
 
-// Languages are the codes of the languages with a shipped pack, in order.
+// Languages returns the codes of the shipped languages in order.
 func Languages() []string { return ShippedPacks().Languages() }
 
 // LanguageName is Packs.Name of the shipped packs.
@@ -42,8 +42,8 @@ func CheckNumbers(s, source, language string) []Remark {
 	return ShippedPacks().CheckNumbers(s, source, language)
 }
 
-// readPack reads a pack that ships. Files of operators are read by packfile,
-// which says what is wrong with them; these are held to be right by a test.
+// readPack reads a shipped pack. packfile reads an operator's files and reports
+// their problems; a test ensures that the shipped ones are valid.
 func readPack(raw string) (Pack, error) {
 	fields, err := readData(raw)
 	if err != nil {
@@ -54,13 +54,15 @@ func readPack(raw string) (Pack, error) {
 	return Pack{
 		Language: one("language"), Name: one("name"),
 		Terminators: one("terminators"), Closers: one("closers"), OrdinalPoint: one("ordinal-point") == "true",
-		Abbreviations: words("abbreviations"), Common: words("common"), Stop: words("stop"), Letters: one("letters"), Dangling: words("dangling"), Numbers: words("numbers"),
-		List: fields["list"], Example: fields["example"], Detail: fields["detail"], Brevity: fields["brevity"], Shows: fields["shows"], Uncertainty: fields["uncertainty"],
+		Abbreviations: words("abbreviations"), Common: words("common"), Stop: words("stop"), Letters: one("letters"),
+		Dangling: words("dangling"), Numbers: words("numbers"),
+		List: fields["list"], Example: fields["example"], Detail: fields["detail"], Brevity: fields["brevity"],
+		Shows: fields["shows"], Uncertainty: fields["uncertainty"],
 	}, nil
 }
 
-// readData reads the part of EDN that the shipped packs are written in: one map
-// from keywords to strings, vectors of strings and booleans, with comments.
+// readData reads the part of EDN that the shipped packs use: one map from
+// keywords to strings, vectors of strings and booleans, with comments.
 func readData(raw string) (map[string][]string, error) {
 	out := map[string][]string{}
 	key, inVector := "", false

@@ -6,9 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// CheckNumbers looks for numbers that do not occur in a source. Separators of
-// thousands and decimals are read as any language writes them, and words up to
-// twelve as the pack of the language has them. Marks of list items are none.
+// CheckNumbers looks for numbers that do not occur in source. Separators of
+// thousands and decimals are read in the conventions of all languages, and
+// words up to twelve by the pack of the language. Marks of list items are
+// ignored.
 func (p *Packs) CheckNumbers(s, source, language string) []Remark {
 	known := values{}
 	for _, n := range numbers(source) {
@@ -33,11 +34,11 @@ func (p *Packs) CheckNumbers(s, source, language string) []Remark {
 	return out
 }
 
-// values are numbers that a source has, as digits.
+// values are the numbers of a source, as digits.
 type values map[string]bool
 
-// addWords adds the numbers that stand there as words of a language, or of any
-// that has a pack if this one has none.
+// addWords adds the numbers that the source spells as words of a language, or
+// of any language if the given one has no pack.
 func (v values) addWords(p *Packs, source, language string) {
 	for _, w := range Words(source) {
 		word := strings.ToLower(w.In(source))
@@ -50,8 +51,8 @@ func (v values) addWords(p *Packs, source, language string) {
 	}
 }
 
-// numbers finds runs of digits with single separators between digits. Digits
-// within a word, as in B2B, are none.
+// numbers finds runs of digits with single separators. Digits within a word, as
+// in B2B, are ignored.
 func numbers(s string) []Span {
 	var out []Span
 	for i := 0; i < len(s); {
@@ -88,7 +89,7 @@ func threeDigits(s string) bool {
 	return len(s) >= 3 && digit(s[0]) && digit(s[1]) && digit(s[2]) && (len(s) == 3 || !digit(s[3]))
 }
 
-// separator is the length of one that stands at the beginning; 0 for none.
+// separator returns the length of a separator at the beginning; 0 for none.
 func separator(s string) int {
 	if s[0] == '.' || s[0] == ',' || s[0] == '\'' || s[0] == ' ' {
 		return 1
@@ -101,8 +102,8 @@ func separator(s string) int {
 	return 0
 }
 
-// readings are the values that a number may have been written for. One point or
-// comma with three digits behind it may be either separator.
+// readings returns the values that a number may represent. A single point or
+// comma before three digits may be either separator.
 func readings(n string) []string {
 	last := strings.LastIndexAny(n, ".,")
 	whole := trimZeros(onlyDigits(n))
@@ -137,19 +138,20 @@ func trimZeros(s string) string {
 	return "0"
 }
 
-// mark tells whether a number is the mark of a list item.
+// mark reports whether a number is the mark of a list item.
 func mark(s string, n Span) bool {
-	near := max(0, n.Start-16) // more blanks are not looked at, so that long lines cost no more
+	near := max(0, n.Start-16) // a limit, so that long lines cost no more
 	from := near + strings.LastIndexByte(s[near:n.Start], '\n') + 1
 	if from == near && near > 0 {
 		return false
 	}
-	return strings.TrimLeft(s[from:n.Start], " \t*#(") == "" && n.End+1 < len(s) && (s[n.End] == '.' || s[n.End] == ')') && s[n.End+1] == ' ' && n.End-n.Start <= 2
+	return strings.TrimLeft(s[from:n.Start], " \t*#(") == "" && n.End+1 < len(s) &&
+		(s[n.End] == '.' || s[n.End] == ')') && s[n.End+1] == ' ' && n.End-n.Start <= 2
 }
 
-// CheckQuotes looks for quotations that do not occur in a source. Case, blanks,
-// the form of quotation marks and punctuation at the ends do not matter; an
-// ellipsis stands for anything.
+// CheckQuotes looks for quotations that do not occur in source. Case, blanks,
+// the form of quotation marks and punctuation at the ends are ignored; an
+// ellipsis matches anything.
 func CheckQuotes(s, source string) []Remark {
 	quotes := quotations(s)
 	if len(quotes) == 0 {
@@ -159,7 +161,8 @@ func CheckQuotes(s, source string) []Remark {
 	var out []Remark
 	for _, q := range quotes[:min(len(quotes), maxQuotes)] {
 		if !quoted(q.In(s), whole) && len(out) < maxRemarks {
-			out = append(out, Remark{q, "the quotation is not in the source", "quote what the source says, or write it without quotation marks"})
+			out = append(out, Remark{q, "the quotation is not in the source",
+				"quote what the source says, or write it without quotation marks"})
 		}
 	}
 	return out
@@ -181,8 +184,8 @@ func quoted(q, source string) bool {
 	return true
 }
 
-// plainQuote is a text in lower case, with single blanks, one kind of marks and
-// no emphasis.
+// plainQuote returns a text in lower case, with single blanks, one kind of
+// quotation marks and no emphasis.
 func plainQuote(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -214,21 +217,21 @@ func plainQuote(s string) string {
 	return b.String()
 }
 
-// maxQuotation bounds a quotation in bytes: what is longer is two marks that
-// have nothing to do with each other.
+// maxQuotation is the longest quotation in bytes; two marks farther apart are
+// unrelated.
 const maxQuotation = 2000
 
-// maxQuotes bounds how many quotations of a text are looked up.
+// maxQuotes limits the quotations of a text that are checked.
 const maxQuotes = 100
 
-// quotations finds what stands in quotation marks, outside of code.
+// quotations finds text in quotation marks, outside of code.
 func quotations(s string) []Span {
 	code, _ := Code(s)
 	var out []Span
 	from, closing := -1, ""
 	for i, r := range s {
 		if from < 0 && r < utf8.RuneSelf && r != '"' {
-			continue // nothing begins here
+			continue // no quotation begins here
 		}
 		for len(code) > 0 && code[0].End <= i {
 			code = code[1:]

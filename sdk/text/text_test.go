@@ -49,7 +49,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// Sentences are slices of the source, in order, and nothing but blanks is lost.
+// Sentences are parts of the source, in order, and only blanks are left out.
 func TestSentencesLoseNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("aB.!? \n|-#1`…。“”(I"))).Draw(t, "text")
@@ -126,7 +126,7 @@ func TestClassify(t *testing.T) {
 }
 
 // Case, outer blanks and trailing punctuation do not change the intent; equal
-// input gives equal output; a megabyte costs no more than a glance.
+// input gives equal output; a megabyte is classified as fast as a short text.
 func TestClassifyIsSteady(t *testing.T) {
 	for _, text := range []string{"Summarize this text", "Fix the failing test in the loop", "Hello"} {
 		want := ShippedRules().Classify(text, "en", 0.35, "problem/solve")

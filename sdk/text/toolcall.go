@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// ToolCall is a call that a model wrote into its text.
+// ToolCall is a tool call that a model wrote into its text.
 type ToolCall struct {
-	ID   string // as the model named it, or empty
+	ID   string // as given by the model, or empty
 	Name string
 	Args json.RawMessage // an object
 }
 
-// maxTried bounds how many places of one text are read as the beginning of an
-// object, and with it the time that a hostile text takes.
+// maxTried limits the positions of a text that are read as the beginning of an
+// object, and so the time for a hostile text.
 const maxTried = 16
 
 const (
@@ -24,9 +24,9 @@ const (
 	callClose = "</tool_call>"
 )
 
-// ToolCalls finds calls in a text, outside of code: what <tool_call> encloses,
-// and objects with a key tool_call or tool_calls. Rest is the text without them.
-// Broken tells that one of them is no call that can be read.
+// ToolCalls finds tool calls in a text, outside of code: the content of
+// <tool_call>, and objects with a key tool_call or tool_calls. rest is the text
+// without them. broken reports that one of them could not be read.
 func ToolCalls(s string) (calls []ToolCall, rest string, broken bool) {
 	if !strings.Contains(s, callOpen) && !strings.Contains(s, `"tool_call`) {
 		return nil, s, false
@@ -70,7 +70,7 @@ func ToolCalls(s string) (calls []ToolCall, rest string, broken bool) {
 	return calls, kept.String(), broken
 }
 
-// enclosed reads what stands in a pair of tags; the closing one may be missing.
+// enclosed reads the content of a pair of tags; the closing tag may be missing.
 func enclosed(s string, at int) (end int, calls []ToolCall, ok bool) {
 	body, _, found := strings.Cut(s[at+len(callOpen):], callClose)
 	end = at + len(callOpen) + len(body)
@@ -83,19 +83,20 @@ func enclosed(s string, at int) (end int, calls []ToolCall, ok bool) {
 	return end, calls, ok
 }
 
-// beginsObject tells whether an object with a key may begin here.
+// beginsObject reports whether an object with a key may begin here.
 func beginsObject(s string) bool {
 	return strings.HasPrefix(strings.TrimLeft(s[1:min(len(s), 64)], " \t\r\n"), `"`)
 }
 
-// objectAt reads an object; end is 0 if there is none. A plain one has no call.
-// One that is cut by the end of the text has no call that can be read.
+// objectAt reads an object; end is 0 if there is none. plain means that it
+// contains no call. An object that is cut off by the end of the text contains
+// no readable call.
 func objectAt(s string, at int) (end int, calls []ToolCall, ok, plain bool) {
 	d := json.NewDecoder(strings.NewReader(s[at:]))
 	var fields map[string]json.RawMessage
 	switch err := d.Decode(&fields); {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		// A call inside it is a part of what the model was about to say.
+		// A call in a cut-off object is incomplete.
 		return len(s), nil, false, !strings.Contains(s[at:], `"tool_call`)
 	case err != nil:
 		return 0, nil, true, false
@@ -110,7 +111,7 @@ func objectAt(s string, at int) (end int, calls []ToolCall, ok, plain bool) {
 	return end, nil, true, true
 }
 
-// hollow tells of a list of calls without any.
+// hollow reports whether a list of calls is empty.
 func hollow(v json.RawMessage) bool {
 	switch strings.Join(strings.Fields(string(v)), "") {
 	case "null", "[]", "{}", `""`, "false":
@@ -119,7 +120,7 @@ func hollow(v json.RawMessage) bool {
 	return false
 }
 
-// readCalls reads one call, a list of them, or several one after the other.
+// readCalls reads one call, a list of calls, or several in sequence.
 func readCalls(b []byte) (calls []ToolCall, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	for d.More() {

@@ -8,19 +8,19 @@ import (
 // Span is the part text[Start:End], in bytes.
 type Span struct{ Start, End int }
 
-// In is the text of the span.
+// In returns the text of the span.
 func (s Span) In(text string) string { return text[s.Start:s.End] }
 
-// Words yields the words of a text: runs of letters, marks and digits, with an
-// apostrophe, hyphen, point or comma inside a word or number kept. Scripts
-// written without blanks (Han, Kana, Thai) give one word for each character.
+// Words returns the words of a text: runs of letters, marks and digits, with
+// apostrophes, hyphens, points and commas inside a word or number. Scripts
+// written without blanks (Han, Kana, Thai) have one word per character.
 func Words(text string) []Span {
 	out := make([]Span, 0, len(text)/6+1)
 	eachWord(text, func(w Span) { out = append(out, w) })
 	return out
 }
 
-// eachWord gives the words of a text to a function, in their order.
+// eachWord calls word for the words of a text in order.
 func eachWord(text string, word func(Span)) {
 	start := -1
 	flush := func(end int) {
@@ -30,7 +30,7 @@ func eachWord(text string, word func(Span)) {
 		}
 	}
 	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf { // most text, most of the time
+		if c := text[i]; c < utf8.RuneSelf { // the common case
 			switch {
 			case wordByte(c):
 				if start < 0 {
@@ -75,7 +75,7 @@ func unbroken(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai)
 }
 
-// joins tells whether the rune at i stands inside a word: an apostrophe or
+// joins reports whether the rune at i belongs to a word: an apostrophe or
 // hyphen between letters, a point or comma between digits.
 func joins(text string, i int, r rune) bool {
 	var part func(rune) bool

@@ -11,29 +11,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// AttachEnv names the file into which a plugin that was started by hand, for
-// example under a debugger, writes where a host finds it.
+// AttachEnv names the file to which a plugin that was started by hand, for
+// example under a debugger, writes its AttachRecord.
 const AttachEnv = "FERMENT_ATTACH"
 
-// AttachRecord says where a plugin waits that nobody starts.
+// AttachRecord is the address of a plugin that was started by hand.
 type AttachRecord struct {
-	// Plugin and Version are the plugin's own, PID its process.
+	// Plugin and Version identify the plugin, PID its process.
 	Plugin, Version string
 	PID             int
-	// Socket is where it waits: each connection is one life of the plugin, as a
-	// process of its own would be. It lies in a directory that only its owner
-	// may enter.
+	// Socket is the path of its socket. Each connection is served as if it were
+	// a separate process. Only the owner may enter the directory of the socket.
 	Socket string
-	// Nonce is another one for each start, so that two starts of one program
-	// are told apart.
+	// Nonce differs for each start of the program.
 	Nonce string
 }
 
-// attachVersion is the form of a record.
+// attachVersion is the version of the record format.
 const attachVersion = 1
 
-// Write puts the record into a file that only its owner may read. It replaces
-// the file in one step.
+// Write writes the record atomically to a file that only its owner may read.
 func (r AttachRecord) Write(path string) error {
 	text := edn.MustMap(
 		edn.K("attach/v"), edn.Int(attachVersion), edn.K("plugin"), edn.Text(r.Plugin), edn.K("version"), edn.Text(r.Version),
@@ -55,9 +52,9 @@ func (r AttachRecord) Write(path string) error {
 	return nil
 }
 
-// ReadAttachRecord reads a record. A file that others may read or write, or
-// that is missing or no record of this version, is refused as :input/invalid
-// with what to do; one whose plugin is gone is :runtime/not-ready.
+// ReadAttachRecord reads a record. It returns :input/invalid with a hint if the
+// file is missing, is accessible to other users or is not a record of this
+// version, and :runtime/not-ready if the process has ended.
 func ReadAttachRecord(path string) (AttachRecord, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -68,8 +65,10 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 		return AttachRecord{}, fmt.Errorf("read attach record: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
-		return AttachRecord{}, contract.Errorf("input/invalid", "attach record %s: it is not a file of its owner alone (mode %s)", path, info.Mode()).
-			WithHint("let the plugin write it: " + AttachEnv + "=" + path)
+		return AttachRecord{},
+			contract.Errorf("input/invalid", "attach record %s: it is not a file of its owner alone (mode %s)", path,
+				info.Mode()).
+				WithHint("let the plugin write it: " + AttachEnv + "=" + path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,11 +86,14 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 	pid, _ := v.Key("pid").AsInt()
 	r.PID = int(pid)
 	if n, _ := v.Key("attach/v").AsInt(); n != attachVersion || r.Plugin == "" || r.Socket == "" || r.Nonce == "" {
-		return AttachRecord{}, contract.Errorf("input/invalid", "attach record %s: expected a map with :attach/v %d, :plugin, :socket and :nonce", path, attachVersion)
+		return AttachRecord{},
+			contract.Errorf("input/invalid", "attach record %s: expected a map with :attach/v %d, :plugin, :socket and :nonce",
+				path, attachVersion)
 	}
 	if _, err := os.Stat(r.Socket); errors.Is(err, fs.ErrNotExist) {
-		return AttachRecord{}, contract.Errorf("runtime/not-ready", "attach record %s: plugin %s (process %d) does not wait any more", path, r.Plugin, r.PID).
-			WithHint("start it again with " + AttachEnv + "=" + path)
+		return AttachRecord{},
+			contract.Errorf("runtime/not-ready", "attach record %s: plugin %s (process %d) has ended", path, r.Plugin, r.PID).
+				WithHint("start it again with " + AttachEnv + "=" + path)
 	}
 	return r, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// SDK-006: the record of a plugin that waits is for its owner alone, and says
-// why it cannot be used.
+// SDK-006: only its owner can access the record; an unusable record gives an
+// error with the reason.
 func TestAttachRecord(t *testing.T) {
 	dir := t.TempDir()
 	path, socket := filepath.Join(dir, "r"), filepath.Join(dir, "s")

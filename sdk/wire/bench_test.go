@@ -12,8 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// echoDesc is a bare unary echo of bytes: what a call costs without this
-// package.
+// echoDesc is a plain unary echo of bytes, as the baseline of a call.
 var echoDesc = grpc.ServiceDesc{
 	ServiceName: "bench.Echo",
 	HandlerType: (*any)(nil),
@@ -26,8 +25,8 @@ var echoDesc = grpc.ServiceDesc{
 	}},
 }
 
-// payloads are requests by size: a dense one of about 1 KiB, a plan of about
-// 10 KiB, and one with a text of 1 MiB.
+// payloads returns requests by size: a dense one of about 1 KiB, a plan of
+// about 10 KiB, and one with a text of 1 MiB.
 func payloads() []struct {
 	name string
 	v    edn.Value
@@ -51,8 +50,8 @@ func payloads() []struct {
 	}
 }
 
-// BenchmarkCall compares a call through this package, values in and out, with
-// a bare unary echo of equal size over an equal connection.
+// BenchmarkCall compares a call through this package, values in and out, with a
+// plain unary echo of equal size.
 func BenchmarkCall(b *testing.B) {
 	conn := serve(b, func(s *grpc.Server) {
 		s.RegisterService(&echoDesc, struct{}{})
@@ -81,7 +80,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkPayload is the codec alone.
+// BenchmarkPayload measures only the codec.
 func BenchmarkPayload(b *testing.B) {
 	for _, p := range payloads() {
 		b.Run(p.name+"/encode", func(b *testing.B) {

@@ -10,32 +10,32 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// blobName is the length of the name of a blob, "b3:" and the digits of the hash.
+// blobName is the length of a blob name: "b3:" and the digits of the hash.
 const blobName = len("b3:") + 64
 
-// Blobs holds the blobs that arrived in one call. It keeps at most MaxBlobs of
-// them with MaxMessage bytes: when more arrive, those that a payload has already
-// used go first. The zero value and nil are empty. It is not safe for concurrent
-// use.
+// Blobs holds the blobs received in one call: at most MaxBlobs with MaxMessage
+// bytes. When more arrive, blobs that a payload has already used are evicted
+// first. The zero value and nil are empty. It is not safe for concurrent use.
 type Blobs struct {
 	held    map[string]*heldBlob
 	bytes   int
-	request bool // they come with a request, which may name secrets
+	request bool // belongs to a request, which may name secrets
 }
 
 type heldBlob struct {
 	body []byte
-	text edn.Value // the string, once the hash has been checked
+	text edn.Value // the string, set after the hash was verified
 	used bool
 }
 
-// Add keeps blob for the payloads that come after it. A name that is no hash and
-// blobs that do not fit beside those still waiting for their payload are
-// :runtime/protocol.
+// Add stores blob for later payloads. It returns :runtime/protocol for an
+// invalid name and if the blob does not fit beside the blobs that no payload
+// has used yet.
 func (b *Blobs) Add(blob *pluginv1.Blob) error {
 	hash, size := blob.GetHash(), len(blob.GetBody())
 	if !isHash(hash) {
-		return contract.Errorf("runtime/protocol", "blob: its name has %d bytes and is not \"b3:\" with 64 hexadecimal digits", len(hash))
+		return contract.Errorf("runtime/protocol",
+			"blob: its name has %d bytes and is not \"b3:\" with 64 hexadecimal digits", len(hash))
 	}
 	if size > MaxString {
 		return contract.Errorf("runtime/protocol", "blob %s: %d bytes, the limit is %d", hash, size, MaxString)
@@ -50,7 +50,8 @@ func (b *Blobs) Add(blob *pluginv1.Blob) error {
 	case len(b.held) == MaxBlobs:
 		return contract.Errorf("runtime/protocol", "blob %s: more than %d blobs wait for a payload", hash, MaxBlobs)
 	case b.bytes+size > MaxMessage:
-		return contract.Errorf("runtime/protocol", "blob %s: more than %d bytes of blobs wait for a payload", hash, MaxMessage)
+		return contract.Errorf("runtime/protocol", "blob %s: more than %d bytes of blobs wait for a payload", hash,
+			MaxMessage)
 	}
 	if b.held == nil {
 		b.held = map[string]*heldBlob{}
@@ -81,7 +82,7 @@ func (b *Blobs) find(hash string) *heldBlob {
 	return b.held[hash]
 }
 
-// restore puts the blobs in the places of their references.
+// restore replaces references by their blobs.
 func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 	if !needsExtraction(v) {
 		return v, nil
@@ -113,10 +114,13 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 func (b *Blobs) text(ref edn.Value) (edn.Value, error) {
 	hash, ok := ref.AsString()
 	if !ok {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants a string, got a %s", valueTag, ref.Kind())
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants a string, got a %s", valueTag,
+			ref.Kind())
 	}
 	if !isHash(hash) {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants the name of a blob, \"b3:\" with 64 hexadecimal digits, got %d bytes", valueTag, len(hash))
+		return edn.Nil(), contract.Errorf("runtime/protocol",
+			"decode payload: #%s wants the name of a blob, \"b3:\" with 64 hexadecimal digits, got %d bytes", valueTag,
+			len(hash))
 	}
 	h := b.find(hash)
 	if h == nil {
@@ -136,7 +140,7 @@ func (b *Blobs) text(ref edn.Value) (edn.Value, error) {
 	return h.text, nil
 }
 
-// shown cuts what a peer sent to a length that fits in a message.
+// shown cuts text from a peer to a length that fits into a message.
 func shown(s string) string {
 	const most = 80
 	if len(s) > most {
@@ -145,10 +149,10 @@ func shown(s string) string {
 	return s
 }
 
-// readOnlyBytes views a string as bytes without a copy. The bytes go to the
-// encoder of a message, which only reads them.
+// readOnlyBytes returns a string as bytes without copying. The encoder that
+// receives them only reads them.
 func readOnlyBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// readOnlyString views bytes as a string without a copy. They belong to a
-// decoded message, which nobody writes to.
+// readOnlyString returns bytes as a string without copying. They belong to a
+// decoded message, which is never modified.
 func readOnlyString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

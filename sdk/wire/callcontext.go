@@ -8,36 +8,37 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// CallContext is what travels beside the request of a call: where the call
-// stands in its run, and what it may spend and touch. The zero value of a
-// field means that the caller said nothing.
+// CallContext accompanies the request of a call: its position in the run, its
+// budget, deadline and effects. The zero value of a field means not set.
 type CallContext struct {
 	// TraceParent is the W3C trace context of the caller.
 	TraceParent string
 	Run         string
-	// Node is the node's id in its plan, Path the vector that leads to it.
+	// Node is the id of the node in its plan, Path the vector that leads to it.
 	Node string
 	Path edn.Value
 	// Attempt counts from 1.
 	Attempt int
-	// Deadline is absolute. The context of the call ends with it as well. One that
-	// time.Now led to holds also if the clock of the machine is set meanwhile.
+	// Deadline is absolute; it is also the deadline of the call's context. A
+	// deadline derived from time.Now stays correct when the system clock is
+	// set.
 	Deadline time.Time
-	// Budget is a map of what the call may still spend.
+	// Budget is a map of the remaining budget.
 	Budget edn.Value
 	// Effects are names without colon; Scope is a map.
 	Effects []string
 	Scope   edn.Value
-	// EffectKey is equal over attempts, candidates and resumes of one call.
+	// EffectKey is the same for all attempts, candidates and resumes of one
+	// call.
 	EffectKey string
-	// Stack names the capabilities that wait for this call, outermost first.
+	// Stack lists the capabilities that wait for this call, outermost first.
 	Stack []string
-	// CallID is the host's handle of the call. A plugin sends it back when it
-	// asks its host for something on behalf of the call.
+	// CallID identifies the call to the host. A plugin sends it back with
+	// requests to the host on behalf of the call.
 	CallID string
 }
 
-// Proto is the message form; values are written in enc.
+// Proto returns the message form; values are encoded in enc.
 func (c CallContext) Proto(enc Encoding) (*pluginv1.CallContext, error) {
 	p := &pluginv1.CallContext{
 		TraceParent: c.TraceParent,

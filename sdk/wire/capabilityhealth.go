@@ -5,18 +5,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Warmth is how near a capability is to working on one more call.
+// Warmth is the readiness of the backend of a capability.
 type Warmth uint8
 
-// The degrees, the nearest first. WarmthUnknown makes no statement.
+// Values of Warmth, warmest first. WarmthUnknown means not stated.
 const (
 	WarmthUnknown Warmth = iota
-	Warm                 // what it stands on runs
-	Warming              // what it stands on is being started, and calls wait for it
-	Cold                 // the next call has to start it
+	Warm                 // the backend is running
+	Warming              // the backend is starting; calls wait for it
+	Cold                 // the next call starts the backend
 )
 
-// String gives the keyword of the degree without colon.
+// String returns the keyword without colon.
 func (w Warmth) String() string {
 	switch w {
 	case Warm:
@@ -29,32 +29,33 @@ func (w Warmth) String() string {
 	return "unknown"
 }
 
-// CapabilityHealth is what a plugin says about one capability that stands on
-// something of its own, such as a process or another machine. Everything but
-// the name may be left at zero, which makes no statement.
+// CapabilityHealth is the health of one capability with a backend of its own,
+// such as a process or another machine. Every field but the ID may be zero,
+// which means not stated.
 type CapabilityHealth struct {
 	// ID is the name as in the description.
 	ID string
-	// State is that of the capability, HealthUnknown for that of the plugin. A
-	// capability that is not callable is passed over while others of the same
-	// plugin are called.
+	// State is the state of the capability; HealthUnknown means the state of
+	// the plugin. The host skips a capability that is not callable and keeps
+	// calling the others.
 	State HealthState
-	// Reason and Source are as those of Health.
+	// Reason and Source are like those of Health.
 	Reason string
 	Source contract.Source
 	Warmth Warmth
-	// InFlight are the calls that are worked on, Queued those that wait for a
-	// place, Places how many there are.
+	// InFlight are the running calls, Queued the waiting ones, Places the
+	// number of calls that can run at the same time.
 	InFlight, Queued, Places int
-	// Deaths is how often what it stands on has died since the process of the
-	// plugin began, whether a call noticed or not. It never falls. A host counts
-	// each of them once against the capability.
+	// Deaths counts the crashes of the backend since the plugin process
+	// started, including crashes between calls. It never decreases. The host
+	// counts each crash once against the capability.
 	Deaths uint64
-	// RecentDeaths are those of late, as the plugin sees it.
+	// RecentDeaths is the number of crashes that the plugin considers recent.
 	RecentDeaths int
 }
 
-// MaxCapabilityHealth is how many capabilities are read of one statement.
+// MaxCapabilityHealth is the maximum number of capabilities read from one
+// health event.
 const MaxCapabilityHealth = 4096
 
 func (c CapabilityHealth) proto() *pluginv1.CapabilityHealth {
@@ -75,7 +76,7 @@ func (c CapabilityHealth) proto() *pluginv1.CapabilityHealth {
 
 func count(n int) uint32 { return uint32(min(max(n, 0), 1<<31-1)) }
 
-// capabilitiesFrom reads what is there, as far as it has a name.
+// capabilitiesFrom reads the entries that have a name.
 func capabilitiesFrom(hide hider, all []*pluginv1.CapabilityHealth) []CapabilityHealth {
 	if len(all) == 0 {
 		return nil
@@ -92,7 +93,7 @@ func capabilitiesFrom(hide hider, all []*pluginv1.CapabilityHealth) []Capability
 			Deaths: e.GetDeaths(), RecentDeaths: int(e.GetRecentDeaths()),
 		}
 		if e.GetWarmth() < 0 || e.GetWarmth() > pluginv1.Warmth_WARMTH_COLD {
-			c.Warmth = WarmthUnknown // of a later revision
+			c.Warmth = WarmthUnknown // value of a later revision
 		}
 		if s := e.GetSource(); s != "" {
 			c.Source, _ = contract.ParseSource(s)
@@ -104,7 +105,7 @@ func capabilitiesFrom(hide hider, all []*pluginv1.CapabilityHealth) []Capability
 	return out
 }
 
-// knownState has a state of a later revision as unknown.
+// knownState maps a state of a later revision to unknown.
 func knownState(s pluginv1.HealthState) HealthState {
 	if s < 0 || s > pluginv1.HealthState_HEALTH_STATE_DRAINING {
 		return HealthUnknown

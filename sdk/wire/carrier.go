@@ -19,8 +19,8 @@ type carrier struct {
 	ctx    context.Context
 	out    *frameWriter
 	answer Answerer
-	work   chan *carried // to a worker that waits for it
-	idle   chan struct{} // a place for each worker that may wait
+	work   chan *carried // to an idle worker
+	idle   chan struct{} // one element per idle worker
 	busy   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type carrier struct {
 	last  uint64
 }
 
-// carried is one call on a carrier. It is the outlet of its emitter.
+// carried is one call on a carrier and the eventSink of its emitter.
 type carried struct {
 	on       *carrier
 	id       uint64
@@ -38,26 +38,33 @@ type carried struct {
 
 	mu       sync.Mutex
 	cancel   context.CancelFunc // nil before the call is served
-	unwanted bool               // it was cancelled
+	unwanted bool               // canceled by the host
 	credit   int
-	more     chan struct{} // there is credit again; nil while nobody waits for it
+	more     chan struct{} // closed when credit arrives; nil if no sender waits
 	answered bool
 
-	events uint64 // that were sent; the emitter lets one through at a time
+	events uint64 // number of events sent; the emitter sends one at a time
 }
 
-// stream is what a carrier needs of a stream of gRPC.
+// stream is the part of a gRPC stream that a carrier uses.
 type stream interface {
 	Context() context.Context
 	SendMsg(m any) error
 	RecvMsg(m any) error
 }
 
-// serveCalls answers the calls of one stream, each on a goroutine of its own. It
-// returns when all of them have ended.
+// serveCalls answers the calls of one stream in separate goroutines. It returns
+// when all of them have ended.
 func serveCalls(s stream, answer Answerer) error {
 	ctx, cancel := context.WithCancel(s.Context())
-	c := &carrier{ctx: ctx, out: newFrameWriter(s), answer: answer, work: make(chan *carried), idle: make(chan struct{}, workers), calls: map[uint64]*carried{}}
+	c := &carrier{
+		ctx:    ctx,
+		out:    newFrameWriter(s),
+		answer: answer,
+		work:   make(chan *carried),
+		idle:   make(chan struct{}, workers),
+		calls:  map[uint64]*carried{},
+	}
 	over := make(chan struct{})
 	var flushing sync.WaitGroup
 	flushing.Go(func() { c.out.flush(over) })
@@ -73,7 +80,7 @@ func serveCalls(s stream, answer Answerer) error {
 	return err
 }
 
-// receive takes what the host says until it says no more (nil) or the stream is
+// receive handles the frames of the host until the stream ends (nil) or is
 // lost. It never waits for a call.
 func (c *carrier) receive(s stream) error {
 	var in incoming
@@ -102,8 +109,8 @@ func (c *carrier) take(f received) error {
 	if !f.begins {
 		call := c.calls[f.call]
 		c.mu.Unlock()
-		if call != nil { // else it is over
-			call.hear(f)
+		if call != nil { // otherwise the call has ended
+			call.control(f)
 		}
 		return nil
 	}
@@ -123,15 +130,15 @@ func (c *carrier) take(f received) error {
 	return nil
 }
 
-// worker answers calls. It keeps its stack, which has grown with the first one,
-// for those that come soon after.
+// worker answers calls. It waits for further calls so that its grown stack is
+// reused.
 func (c *carrier) worker(call *carried) {
 	for {
 		call.serve()
 		select {
 		case c.idle <- struct{}{}:
 		default:
-			return // enough of them wait
+			return // enough workers are idle
 		}
 		next, ok := <-c.work
 		<-c.idle
@@ -142,7 +149,7 @@ func (c *carrier) worker(call *carried) {
 	}
 }
 
-// alone tells whether nobody else is being answered.
+// alone reports whether this is the only call in flight.
 func (c *carrier) alone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +174,7 @@ func (k *carried) serve() {
 	k.on.mu.Unlock()
 }
 
-// begin makes the context of the call and gives what ends it.
+// begin creates the context of the call and returns its cancel function.
 func (k *carried) begin(deadline int64) context.CancelFunc {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +189,8 @@ func (k *carried) begin(deadline int64) context.CancelFunc {
 	return k.cancel
 }
 
-// end gives the call an answer if it has none, so that the host can forget it.
+// end answers the call with an error if it has no answer, so that the host can
+// release the call number.
 func (k *carried) end(err error) {
 	k.mu.Lock()
 	answered := k.answered
@@ -193,10 +201,10 @@ func (k *carried) end(err error) {
 	if err == nil {
 		err = contract.Errorf("runtime/internal", "the call ended without an answer")
 	}
-	_ = k.Send(k.failing(err)) // an answer goes out in any case
+	_ = k.Send(k.failing(err)) // an answer is sent in any case
 }
 
-// failing is an event that can be sent in any case.
+// failing returns an error event that always fits into a message.
 func (k *carried) failing(err error) *pluginv1.InvokeEvent {
 	p, err := inline(k.encoding, contract.AsError(err).Value())
 	if err != nil {
@@ -205,11 +213,11 @@ func (k *carried) failing(err error) *pluginv1.InvokeEvent {
 	return errorEvent(p)
 }
 
-// Context implements outlet.
+// Context implements eventSink.
 func (k *carried) Context() context.Context { return k.ctx }
 
-// Send implements outlet. An event before the answer waits for credit. The
-// events are counted here: one that could not be sent leaves no gap.
+// Send implements eventSink. An event before the answer waits for credit.
+// Events are numbered here, so that one that could not be sent leaves no gap.
 func (k *carried) Send(event *pluginv1.InvokeEvent) error {
 	last := answers(event)
 	event.Seq = k.events + 1
@@ -245,7 +253,7 @@ func answers(event *pluginv1.InvokeEvent) bool {
 	return false
 }
 
-// pay takes credit, and waits for it while there is none.
+// pay consumes credit and waits while there is none.
 func (k *carried) pay(price int) error {
 	for {
 		if err := k.ctx.Err(); err != nil {
@@ -269,8 +277,8 @@ func (k *carried) pay(price int) error {
 	}
 }
 
-// hear takes what the host says about a call in flight.
-func (k *carried) hear(f received) {
+// control handles a cancel or credit frame of a call in flight.
+func (k *carried) control(f received) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if f.cancel {

@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Client is the host's end of one plugin process. Make one per process and
-// Close it when the process is gone.
+// Client is the host's end of one plugin process. Create one per process and
+// call Close when the process has ended.
 type Client struct {
 	lifecycle  pluginv1.LifecycleClient
 	capability pluginv1.CapabilityClient
@@ -28,15 +28,15 @@ type Client struct {
 
 	mu       sync.Mutex
 	encoding Encoding
-	learned  bool // the plugin has said, or the host has set, how it is called
-	claimed  bool // there is a host service, or there will be
+	learned  bool // the encoding was set by an answer of Describe or by UseEncoding
+	claimed  bool // a host service exists or is being created
 	host     *grpc.Server
 	closed   bool
 	serving  sync.WaitGroup
 }
 
-// NewClient speaks to the plugin behind conn. line may be nil if the plugin gets
-// no host service.
+// NewClient returns a client of the plugin behind conn. line may be nil if the
+// plugin gets no host service.
 func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	c := &Client{
 		lifecycle:  pluginv1.NewLifecycleClient(conn),
@@ -48,17 +48,17 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	return c
 }
 
-// HideWith has failures take secrets out of what the plugin says of failures and
-// of its health, before anything of it is cut, quoted or folded, and answers out
-// of its answers and their deltas. It must be called before the client is used;
-// both are called from many goroutines.
+// HideWith sets two functions that remove secrets: failures from the plugin's
+// errors and health events, answers from its answers and deltas. They are
+// applied before a text is cut, quoted or folded. HideWith must be called
+// before the client is used; the functions must be safe for concurrent use.
 func (c *Client) HideWith(failures, answers func(string) string) {
-	c.hide = hider{said: failures, made: answers}
+	c.hide = hider{failures: failures, answers: answers}
 	c.shared.hide = c.hide
 }
 
-// LimitMessages says that this end takes no message of more than n bytes, as
-// the options of the connection have it.
+// LimitMessages sets the largest message that this end accepts, in bytes. The
+// options of the connection must have the same limit.
 func (c *Client) LimitMessages(n int) { c.shared.limitTo(n) }
 
 // GRPCClient implements plugin.GRPCPlugin.
@@ -69,8 +69,9 @@ func (g *GRPC) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.Cl
 	return NewClient(conn, g.line), nil
 }
 
-// Broken ends when the plugin breaks the rules of the connection itself, so that
-// no call can be made any more. Its cause is the typed error.
+// Broken returns a context that is canceled when the plugin violates the rules
+// of the connection, so that no further call is possible. Its cause is the
+// typed error.
 func (c *Client) Broken() context.Context {
 	if c.line == nil {
 		return context.Background()
@@ -78,20 +79,20 @@ func (c *Client) Broken() context.Context {
 	return c.line.Broken()
 }
 
-// atMost bounds the answer of one RPC, below what the connection takes.
+// atMost limits the answer of one RPC below the limit of the connection.
 func (c *Client) atMost(n int) grpc.CallOption {
 	return grpc.MaxCallRecvMsgSize(min(n, c.shared.mostMessage()))
 }
 
-// Encoding is how the plugin is called: as it answered Describe, unless
-// UseEncoding said otherwise.
+// Encoding returns the encoding of calls: that of the answer to Describe,
+// unless UseEncoding set another.
 func (c *Client) Encoding() Encoding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.encoding
 }
 
-// UseEncoding sets how the plugin is called from now on.
+// UseEncoding sets the encoding of subsequent calls.
 func (c *Client) UseEncoding(enc Encoding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,10 +105,10 @@ func (c *Client) knowsEncoding() bool {
 	return c.learned
 }
 
-// Describe asks what the plugin is with the given configuration, every secret
-// of it nil; edn.Nil() asks without one. Findings are no error. A plugin that
-// has not answered yet is asked without a configuration first, because only its
-// answer says in which encoding it can read one.
+// Describe returns the description for the given configuration, with every
+// secret nil; edn.Nil() means no configuration. Findings are not an error. If
+// the encoding of the plugin is unknown, Describe first calls it without a
+// configuration, because only the answer shows which encoding it can read.
 func (c *Client) Describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error) {
 	if !config.IsNil() && !c.knowsEncoding() {
 		if d, err := c.describe(ctx, edn.Nil(), host); err != nil || len(d.Findings) > 0 {
@@ -135,9 +136,9 @@ func (c *Client) describe(ctx context.Context, config edn.Value, host HostInfo) 
 	return d, err
 }
 
-// Configure makes the plugin ready and, if host is not nil, serves it to the
-// plugin until Close. Call it once. Findings are no error; a plugin with
-// findings is not to be called.
+// Configure configures the plugin and, if host is not nil, serves it to the
+// plugin until Close. Call it once. Findings are not an error, but a plugin
+// with findings must not be called.
 func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Description, error) {
 	const op = "configure"
 	enc := c.Encoding()
@@ -175,7 +176,7 @@ func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Descrip
 	return d, err
 }
 
-// announces tells whether a description names a feature.
+// announces reports whether a description contains a feature.
 func announces(d edn.Value, feature string) bool {
 	for f := range d.Key("features").Elems() {
 		if name, ok := f.AsString(); ok && name == feature {
@@ -188,7 +189,9 @@ func announces(d edn.Value, feature string) bool {
 	return false
 }
 
-func descriptionFrom(hide hider, op string, config edn.Value, description, findings, failure *pluginv1.Payload) (Description, error) {
+func descriptionFrom(
+	hide hider, op string, config edn.Value, description, findings, failure *pluginv1.Payload,
+) (Description, error) {
 	var d Description
 	if failure != nil {
 		v, err := hide.decode(errorForm, failure, nil)
@@ -215,8 +218,8 @@ func descriptionFrom(hide hider, op string, config edn.Value, description, findi
 	return d, err
 }
 
-// Probe makes one round trip and gives the plugin's state. It proves that the
-// process is responsive; ctx bounds it.
+// Probe makes one round trip and returns the state of the plugin. Success
+// proves that the process responds. ctx limits it.
 func (c *Client) Probe(ctx context.Context) (Health, error) {
 	var last Health
 	seen := false
@@ -230,8 +233,8 @@ func (c *Client) Probe(ctx context.Context) (Health, error) {
 	return last, err
 }
 
-// Watch calls on with the plugin's state, at once and at each change, until on
-// returns an error, ctx ends, or the plugin ends the stream (nil).
+// Watch calls on with the state of the plugin, at once and after each change,
+// until on returns an error, ctx ends, or the plugin ends the stream (nil).
 func (c *Client) Watch(ctx context.Context, on func(Health) error) error {
 	return c.health(ctx, false, on)
 }
@@ -265,7 +268,7 @@ func (c *Client) health(ctx context.Context, once bool, on func(Health) error) e
 	}
 }
 
-// EndRun tells the plugin that a run is over.
+// EndRun notifies the plugin that a run has ended.
 func (c *Client) EndRun(ctx context.Context, run string) error {
 	if _, err := c.lifecycle.EndRun(ctx, &pluginv1.EndRunRequest{Run: run}, c.atMost(MaxNotice)); err != nil {
 		return c.hide.transport(ctx, "end run", err)
@@ -273,8 +276,8 @@ func (c *Client) EndRun(ctx context.Context, run string) error {
 	return nil
 }
 
-// Drain makes the plugin refuse new calls and waits for those in flight. It
-// gives the number that did not end by themselves before the deadline.
+// Drain makes the plugin reject new calls and waits for those in flight. It
+// returns the number of calls that did not end before the deadline.
 func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error) {
 	req := &pluginv1.DrainRequest{DeadlineUnixNano: onWire(deadline, time.Now()), Reason: reason}
 	resp, err := c.lifecycle.Drain(ctx, req, c.atMost(MaxNotice))
@@ -284,18 +287,18 @@ func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (
 	return int(resp.GetUnfinished()), nil
 }
 
-// Invoke makes one call and gives the response envelope as the plugin sent it,
-// unchecked beyond this package's rules. on, which may be nil, sees deltas and
-// progress in order on the goroutine of the caller; the plugin is held back
-// while it runs. The call ends with ctx or at call.Deadline.
+// Invoke makes one call and returns the response envelope, validated only by
+// the rules of this package. on may be nil; it receives deltas and progress in
+// order, on the goroutine of the caller, and slows the plugin down while it
+// runs. The call ends with ctx or at call.Deadline.
 func (c *Client) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
 	return c.InvokeUntil(ctx, nil, call, request, on)
 }
 
-// InvokeUntil is Invoke for a call that may lose its use: when stop is closed,
-// the plugin is told to cancel the call, and what it still answers before ctx
-// ends is returned. A call on a stream of its own ends at once as :canceled: no
-// answer can follow its cancellation.
+// InvokeUntil is Invoke for a call whose answer may become unnecessary. When
+// stop is closed, the call is canceled at the plugin, and an answer that
+// arrives before ctx ends is still returned. A call on a stream of its own
+// returns :canceled at once, because no answer can follow its cancellation.
 func (c *Client) InvokeUntil(
 	ctx context.Context, stop <-chan struct{}, call CallContext, request edn.Value, on func(Event),
 ) (edn.Value, error) {
@@ -309,13 +312,13 @@ func (c *Client) InvokeUntil(
 			return answer, err
 		}
 	}
-	ctx, release := UntilStopped(ctx, stop, contract.Errorf("canceled", "%s: the answer is of no use any more", op))
+	ctx, release := UntilStopped(ctx, stop, contract.Errorf("canceled", "%s: the answer is no longer needed", op))
 	defer release()
 	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: c.hide}
 	return invoke(ctx, &in, c.capability.Invoke, call.Deadline, req)
 }
 
-// serveHost starts the host service and gives its broker id, 0 for none.
+// serveHost starts the host service and returns its broker id, 0 for none.
 func (c *Client) serveHost(ctx context.Context, host Host) (uint32, error) {
 	if host == nil || c.line == nil {
 		return 0, nil
@@ -340,7 +343,7 @@ func (c *Client) serveHost(ctx context.Context, host Host) (uint32, error) {
 	return socket.ID, nil
 }
 
-// claimHost lets one Configure serve the host.
+// claimHost makes sure that only one Configure serves the host.
 func (c *Client) claimHost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,9 +357,9 @@ func (c *Client) claimHost() error {
 	return nil
 }
 
-// Close stops the host service at once: calls of the plugin to its host are
-// cut, and so is the stream that calls share. It does not touch the process or
-// its connection.
+// Close stops the host service at once: requests of the plugin to its host and
+// the shared stream of calls are cut. It does not end the process or its
+// connection.
 func (c *Client) Close() {
 	c.shared.close()
 	c.mu.Lock()

@@ -2,20 +2,20 @@ package wire
 
 import "time"
 
-// A deadline crosses the wire as a point on the clock of the machine, and that
-// clock may be set while a run goes on: by the service that keeps it right, or
-// by hand. What a call has left must not change with it. So a deadline is put on
-// that clock when it is sent, by the time that is left then, and taken off it
-// when it arrives; on both sides it is a time that runs evenly in between.
+// A deadline is sent as a time of the system clock, which may be set during a
+// run. The time that a call has left must not change then. So the remaining
+// time is added to the system clock when the deadline is sent, and subtracted
+// when it arrives; on both sides the deadline has a monotonic clock reading.
 
-// clockSlack is by how much the clock of the machine may have moved against even
-// time without having been set: it is read apart from the other and steered all
-// the time. A deadline that is handed on keeps its value within it, or each hop
+// clockSlack is how far the system clock may drift from the monotonic clock
+// without having been set: the two are read one after the other, and the system
+// clock is steered. A deadline that is forwarded keeps its value within this
+// slack; otherwise each hop would make it a little later.
 // would make it later by a little.
 const clockSlack = 5 * time.Millisecond
 
-// onWire is deadline as it is sent at now. A deadline that time.Now led to runs
-// evenly, whatever the clock did since.
+// onWire returns the deadline as it is sent at now. A deadline derived from
+// time.Now is not affected by changes of the system clock.
 func onWire(deadline, now time.Time) int64 {
 	written := deadline.Round(0)
 	even := now.Round(0).Add(deadline.Sub(now))
@@ -25,8 +25,8 @@ func onWire(deadline, now time.Time) int64 {
 	return even.UnixNano()
 }
 
-// offWire is a deadline that arrives at now. It has a monotonic reading if now
-// has one.
+// offWire returns the deadline that arrives at now. It has a monotonic reading
+// if now has one.
 func offWire(at int64, now time.Time) time.Time {
 	return now.Add(time.Unix(0, at).Sub(now))
 }

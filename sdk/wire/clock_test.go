@@ -13,10 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// clockSet is t as time.Now would have given it if the clock of the machine had
-// been set by whole seconds a moment before: the reading of the clock is
-// another, the one that runs evenly is the same. There is no other way to have
-// such a time without setting the clock.
+// clockSet returns t as time.Now would return it after the system clock was set
+// by whole seconds: the wall reading differs, the monotonic reading is the
+// same. This is the only way to create such a time without setting the clock.
 func clockSet(t testing.TB, at time.Time, by time.Duration) time.Time {
 	t.Helper()
 	was := at
@@ -26,8 +25,8 @@ func clockSet(t testing.TB, at time.Time, by time.Duration) time.Time {
 	return at
 }
 
-// WIRE-003, ATT-010: what a call has left is the same on both sides, also when
-// the clock is set after its deadline was made, or while the plugin works.
+// WIRE-003, ATT-010: the remaining time of a call is the same on both sides,
+// also if the clock is set after the deadline was computed or during the call.
 func TestDeadlineOutlivesTheClock(t *testing.T) {
 	const left = time.Minute
 	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {
@@ -41,14 +40,14 @@ func TestDeadlineOutlivesTheClock(t *testing.T) {
 		there = offWire(onWire(arrived.Add(left), arrived), arrived)
 		assert.Equal(t, left, there.Sub(clockSet(t, arrived, by)), "while it works, %s", by)
 	}
-	// One that never ran evenly is sent as it is.
+	// A deadline without a monotonic reading is sent unchanged.
 	at := time.Unix(0, 1_234_567_890_123_456_789)
 	assert.Equal(t, at.UnixNano(), onWire(at, time.Now()))
 	assert.True(t, at.Equal(offWire(at.UnixNano(), time.Now())))
 }
 
-// A deadline that is handed on, as in calls back to the host, is the same at each
-// hop, though the two clocks of the machine are read one after the other.
+// A deadline that is forwarded, as in calls back to the host, stays the same at
+// each hop, although the two clocks are read one after the other.
 func TestDeadlineIsHandedOn(t *testing.T) {
 	at := time.Now().Add(time.Minute).UnixNano()
 	for range 1000 {
@@ -56,7 +55,7 @@ func TestDeadlineIsHandedOn(t *testing.T) {
 	}
 }
 
-// The deadline that an author's function sees runs evenly.
+// The deadline in the context of an author's function has a monotonic reading.
 func TestReceivedDeadlineRunsEvenly(t *testing.T) {
 	p, err := CallContext{Deadline: time.Now().Add(time.Minute)}.Proto(EDN)
 	require.NoError(t, err)
@@ -65,7 +64,7 @@ func TestReceivedDeadlineRunsEvenly(t *testing.T) {
 	assert.NotEqual(t, c.Deadline.Round(0).String(), c.Deadline.String(), "it has no monotonic reading: %s", c.Deadline)
 }
 
-// WIRE-006: the certificates of a start hold when the clock is set back later.
+// WIRE-006: the certificates of a start stay valid when the clock is set back.
 func TestCertificateOutlivesTheClock(t *testing.T) {
 	now := time.Now()
 	_, text, err := newCertificate(now)

@@ -12,10 +12,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// codec is the proto codec with a short way for the messages of a call, whose
-// bodies may be large: bodies go out without being copied into the message,
-// and come in as views of it. What it writes is what the generated code
-// writes, and whatever it does not recognise at once it leaves to that.
+// codec is the proto codec with a fast path for the messages of a call, whose
+// bodies may be large: bodies are sent without being copied into the message
+// and received as views of it. Its output is identical to that of the generated
+// code, and the generated code handles everything that the fast path does not
+// recognise.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -23,7 +24,7 @@ func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 // copyBelow is the size up to which one buffer is cheaper than three.
 const copyBelow = 4 << 10
 
-// The numbers of the fields in plugin.proto.
+// Field numbers in plugin.proto.
 const (
 	fieldPayloadEncoding protowire.Number = 1
 	fieldPayloadBody     protowire.Number = 2
@@ -77,8 +78,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// writer puts a message together out of small pieces in head and large bodies
-// that stay where they are.
+// writer assembles a message from small pieces in head and large bodies that
+// are not copied.
 type writer struct {
 	out  mem.BufferSlice
 	head []byte
@@ -100,8 +101,8 @@ func (w *writer) flush() {
 	}
 }
 
-// pair writes a message of a string (field 1) and bytes (field 2) as field n;
-// Payload and Blob are such messages.
+// pair writes a message with a string (field 1) and bytes (field 2) as field n.
+// Payload and Blob have this form.
 func (w *writer) pair(n protowire.Number, name string, body []byte) {
 	size := 0
 	if name != "" {
@@ -123,8 +124,8 @@ func (w *writer) pair(n protowire.Number, name string, body []byte) {
 	}
 }
 
-// plain reports whether the short way may write m: nothing that only the
-// generated code knows of, and names that it would accept.
+// plain reports whether the fast path may write m: it has no unknown fields,
+// and the generated code would accept its names.
 func plain(unknown []byte, name string) bool { return len(unknown) == 0 && utf8.ValidString(name) }
 
 func marshalEvent(m *pluginv1.InvokeEvent) (mem.BufferSlice, bool) {
@@ -168,7 +169,8 @@ func marshalEvent(m *pluginv1.InvokeEvent) (mem.BufferSlice, bool) {
 }
 
 func marshalRequest(m *pluginv1.InvokeRequest) (mem.BufferSlice, bool) {
-	if len(m.ProtoReflect().GetUnknown()) > 0 || m.Request == nil || !plain(m.Request.ProtoReflect().GetUnknown(), m.Request.Encoding) {
+	if len(m.ProtoReflect().GetUnknown()) > 0 || m.Request == nil ||
+		!plain(m.Request.ProtoReflect().GetUnknown(), m.Request.Encoding) {
 		return nil, false
 	}
 	for _, b := range m.Blobs {
@@ -194,9 +196,9 @@ func marshalRequest(m *pluginv1.InvokeRequest) (mem.BufferSlice, bool) {
 	return w.out, true
 }
 
-// fields calls each for the fields of a message that are bytes and number for
-// those that are varints. It gives false for anything else, and as soon as a
-// function does.
+// fields calls each for every bytes field of a message and number for every
+// varint field. It returns false for any other field, and as soon as one of the
+// functions does.
 func fields(text []byte, each func(protowire.Number, []byte) bool, number func(protowire.Number, uint64) bool) bool {
 	for len(text) > 0 {
 		n, kind, size := protowire.ConsumeTag(text)
@@ -227,12 +229,12 @@ func fields(text []byte, each func(protowire.Number, []byte) bool, number func(p
 
 func noNumber(protowire.Number, uint64) bool { return false }
 
-// readPair reads a Payload or a Blob whose fields each come at most once.
+// readPair reads a Payload or a Blob whose fields occur at most once.
 func readPair(text []byte) (name string, body []byte, ok bool) {
 	seen := protowire.Number(0)
 	ok = fields(text, func(n protowire.Number, part []byte) bool {
 		if n <= seen {
-			return false // twice, or in an order that nobody writes
+			return false // repeated, or in an unusual order
 		}
 		seen = n
 		switch n {

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// The codec writes what the generated code writes and reads it back.
+// The codec writes the same bytes as the generated code and reads them back.
 func TestCodecAgreesWithGeneratedCode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, m := range []proto.Message{genEvent().Draw(t, "event"), genRequest().Draw(t, "request")} {
@@ -84,8 +84,8 @@ func genRequest() *rapid.Generator[*pluginv1.InvokeRequest] {
 	})
 }
 
-// What the short way does not know is left to the generated code: fields of a
-// newer peer are kept, repeated ones merged, wrong ones refused alike.
+// Messages outside of the fast path are left to the generated code: fields of a
+// newer peer are kept, repeated ones merged, invalid ones rejected.
 func TestCodecLeavesTheRestToGeneratedCode(t *testing.T) {
 	event, err := proto.Marshal(&pluginv1.InvokeEvent{Seq: 1, Event: &pluginv1.InvokeEvent_Result{Result: edntext("1")}})
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// The numbers of the fields of CallContext in plugin.proto.
+// Field numbers of CallContext in plugin.proto.
 const (
 	fieldContextTrace     protowire.Number = 1
 	fieldContextRun       protowire.Number = 2
@@ -25,8 +25,8 @@ const (
 	fieldContextCallID    protowire.Number = 12
 )
 
-// appendContext writes c as the generated code does, without looking at types
-// while it runs. What the generated code would refuse is left to it.
+// appendContext writes c like the generated code, without reflection. Anything
+// that the generated code would reject is left to it.
 func appendContext(out []byte, c *pluginv1.CallContext) ([]byte, error) {
 	if len(c.ProtoReflect().GetUnknown()) > 0 || !validContext(c) {
 		return goproto.MarshalOptions{}.MarshalAppend(out, c)
@@ -82,8 +82,8 @@ func validContext(c *pluginv1.CallContext) bool {
 	return true
 }
 
-// readContext reads what appendContext writes, and false anything else. The
-// texts share one copy of text; the values in it share text.
+// readContext reads the output of appendContext; it returns false for anything
+// else. The strings share one copy of text; the values share text itself.
 func readContext(text []byte, c *pluginv1.CallContext) bool {
 	names := string(text)
 	for rest := text; len(rest) > 0; {

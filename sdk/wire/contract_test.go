@@ -34,7 +34,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// WIRE-006: the numbers on the page are those of the code.
+// WIRE-006: the constants in CONTRACT.md equal those of the code.
 func TestContractConstants(t *testing.T) {
 	said := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^`]+)`[^|]*\\|").FindAllStringSubmatch(wire.Contract(), -1) {
@@ -62,8 +62,8 @@ func TestContractConstants(t *testing.T) {
 	}
 }
 
-// WIRE-006: the bounds on the page are those of the code, and each has its own
-// attack (TestBounds of the plugin adapter).
+// WIRE-006: the bounds in CONTRACT.md equal those of the code, and each has its
+// own attack (TestBounds of the plugin adapter).
 func TestContractBounds(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| bound | resource | limit | beyond it |\n|---|---|---|---|\n")
@@ -79,8 +79,8 @@ func TestContractBounds(t *testing.T) {
 
 var idList = regexp.MustCompile(`\(([A-Z]+-\d+(?:, [A-Z]+-\d+)*)\)$`)
 
-// WIRE-006, CONF-002: each rule names requirements that exist, and each
-// requirement of the core stands on the page.
+// WIRE-006, CONF-002: each rule names existing requirements, and CONTRACT.md
+// contains each requirement of the core.
 func TestContractNamesRequirements(t *testing.T) {
 	known, named := map[string]bool{"WIRE-001": true}, map[string]bool{}
 	for _, r := range conformance.Requirements() {
@@ -111,13 +111,13 @@ func TestContractNamesRequirements(t *testing.T) {
 	}
 }
 
-// outside is a page without its code blocks.
+// outside returns a page without its code blocks.
 func outside(page string) string {
 	return regexp.MustCompile("(?ms)^<!--.*?-->\n|^```.*?^```$").ReplaceAllString(page, "")
 }
 
-// WIRE-006: the words on the page are those of the code, as far as a plugin needs
-// them: metadata with what is required, effects, schemas, errors with their class.
+// WIRE-006: the metadata keys, effects, schemas and error types in CONTRACT.md
+// exist in the code, with the documented requirement or class.
 func TestContractWords(t *testing.T) {
 	_, page, found := strings.Cut(wire.Contract(), "## 12. Words")
 	require.True(t, found)
@@ -172,7 +172,7 @@ func samples(t *testing.T) (all []sample) {
 	return all
 }
 
-// WIRE-006: what the page shows is what the code takes.
+// WIRE-006: the code accepts every sample of CONTRACT.md.
 func TestContractSamples(t *testing.T) {
 	shown := map[string]int{}
 	var described []edn.Value
@@ -198,11 +198,11 @@ func TestContractSamples(t *testing.T) {
 	}
 	require.Len(t, described, 2)
 	assert.True(t, edn.Equal(described[0], described[1]), "the description in JSON and in EDN:\n%s\n%s", described[0], described[1])
-	// Every message that has a body of its own is shown.
+	// Every message with content of its own has a sample.
 	for i := range pluginv1.File_plugin_proto.Messages().Len() {
 		name := string(pluginv1.File_plugin_proto.Messages().Get(i).FullName())
 		if short := strings.TrimPrefix(name, "ferment.plugin.v1."); slices.Contains([]string{"Payload", "Blob", "HostInfo", "CallContext", "HealthRequest", "CapabilityHealth", "EndRunRequest", "EndRunResponse"}, short) {
-			continue // parts of others, or empty, or one field
+			continue // part of another message, empty, or a single field
 		}
 		assert.NotZero(t, shown[name], "%s is not shown", name)
 	}
@@ -217,7 +217,7 @@ func message(t *testing.T, s sample) proto.Message {
 	return m
 }
 
-// checkPayloads reads every payload of a message as its receiver does.
+// checkPayloads decodes every payload of a message like its receiver.
 func checkPayloads(t *testing.T, m proto.Message) {
 	t.Helper()
 	var blobs wire.Blobs
@@ -268,7 +268,8 @@ func firstKey(m edn.Value) string {
 	return ""
 }
 
-// describedBy is a description as a host gets it, with schemas that compile.
+// describedBy returns a description as a host receives it and compiles its
+// schemas.
 func describedBy(t *testing.T, answer *pluginv1.DescribeResponse) edn.Value {
 	t.Helper()
 	said := serveDescription(t, answer)
@@ -284,7 +285,7 @@ func describedBy(t *testing.T, answer *pluginv1.DescribeResponse) edn.Value {
 	return said.Value
 }
 
-// serveDescription asks a plugin that gives answer.
+// serveDescription calls Describe of a plugin that answers with answer.
 func serveDescription(t *testing.T, answer *pluginv1.DescribeResponse) wire.Description {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -341,7 +342,7 @@ func logSample(t *testing.T, line string) {
 	assert.NotEmpty(t, said["@message"])
 }
 
-// WIRE-006: goplugin.proto says what go-plugin does on the wire.
+// WIRE-006: goplugin.proto matches the descriptors of go-plugin.
 func TestGoPluginProto(t *testing.T) {
 	text := wire.GoPluginProto()
 	for _, name := range []protoreflect.FullName{"plugin.GRPCBroker", "plugin.GRPCController", "plugin.GRPCStdio"} {

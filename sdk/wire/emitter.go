@@ -9,60 +9,59 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Call is one call as its receiver sees it.
+// Call is one call on the receiving side.
 type Call struct {
 	Context CallContext
 	// Request is the request envelope.
 	Request edn.Value
-	// Encoding is how the caller wrote the request; the answer is written
-	// alike.
+	// Encoding is the encoding of the request. The answer uses the same.
 	Encoding Encoding
 }
 
-// Answerer answers one call with a response envelope or an error. Events go
-// through out, which is of no use after the return.
+// Answerer answers one call with a response envelope or an error. It sends
+// events through out, which must not be used after the return.
 type Answerer func(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
 
-// outlet takes the events of one call: a stream of its own, or its part of a
-// stream that many calls share.
-type outlet interface {
+// eventSink sends the events of one call, on a stream of its own or on a shared
+// stream.
+type eventSink interface {
 	Context() context.Context
 	Send(event *pluginv1.InvokeEvent) error
 }
 
-// Emitter sends the events of one call. Its methods may be called from any
-// goroutine; they fail once the answer is out or the caller is gone.
+// Emitter sends the events of one call. Its methods are safe for concurrent
+// use. They fail after the answer was sent or if the caller is gone.
 type Emitter struct {
 	mu       sync.Mutex
-	stream   outlet
+	stream   eventSink
 	encoding Encoding
 	seq      uint64
 	answered bool
-	until    context.Context // sending gives up when it ends; nil: never
+	until    context.Context // sending is aborted when it ends; nil: never
 	lost     error           // why nothing can be sent any more
 }
 
-// GiveUp makes sending fail when ctx ends, also while the peer does not read.
-// Nothing can be sent after that, the answer included.
+// GiveUp makes sending fail when ctx ends, even while the peer does not read.
+// After that nothing can be sent, not even the answer.
 func (e *Emitter) GiveUp(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.until = ctx
 }
 
-// Delta sends a piece of the answer.
+// Delta sends a part of the answer.
 func (e *Emitter) Delta(v edn.Value) error { return e.emit(v, deltaEvent, false) }
 
-// Progress says that work goes on.
+// Progress reports that the call is still working.
 func (e *Emitter) Progress(v edn.Value) error { return e.emit(v, progressEvent, false) }
 
 // Verbatim sends body as the result, unread and unchecked, and ends the call.
-// It exists to show a host what a malformed answer does.
+// It is for tests of hosts with malformed answers.
 func (e *Emitter) Verbatim(body []byte) error {
 	return e.send(&pluginv1.Payload{Encoding: string(e.encoding), Body: body}, nil, resultEvent, true)
 }
 
-// Answered reports whether the answer is out.
+// Answered reports whether the answer was sent.
 func (e *Emitter) Answered() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,7 +76,9 @@ func (e *Emitter) emit(v edn.Value, wrap func(*pluginv1.Payload) *pluginv1.Invok
 	return e.send(payload, blobs, wrap, last)
 }
 
-func (e *Emitter) send(payload *pluginv1.Payload, blobs []*pluginv1.Blob, wrap func(*pluginv1.Payload) *pluginv1.InvokeEvent, last bool) error {
+func (e *Emitter) send(
+	payload *pluginv1.Payload, blobs []*pluginv1.Blob, wrap func(*pluginv1.Payload) *pluginv1.InvokeEvent, last bool,
+) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.answered {
@@ -101,8 +102,8 @@ func (e *Emitter) sendLocked(event *pluginv1.InvokeEvent) error {
 	if e.until == nil {
 		return e.sent(e.stream.Send(event))
 	}
-	// The stream takes an event at once or when the peer reads. Its end, which
-	// frees a sender that waits, comes with the return of the answerer.
+	// SendMsg returns at once or when the peer reads. A blocked SendMsg is
+	// released when the answerer returns and the stream ends.
 	done := make(chan error, 1)
 	go func() { done <- e.stream.Send(event) }()
 	select {
@@ -138,14 +139,15 @@ func errorEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
 }
 
 // serveInvoke is the receiving side of Invoke in plugins and hosts.
-func serveInvoke(req *pluginv1.InvokeRequest, stream outlet, answer Answerer) error {
+func serveInvoke(req *pluginv1.InvokeRequest, stream eventSink, answer Answerer) error {
 	ctx := stream.Context()
 	call, err := decodeInvoke(req)
 	out := &Emitter{stream: stream, encoding: call.Encoding}
 	var response edn.Value
 	if err == nil {
 		if at := call.Context.Deadline; !at.IsZero() {
-			// gRPC carries the deadline too, unless the caller left it out.
+			// gRPC transmits the deadline too, unless the caller did not set
+			// it.
 			if _, carried := ctx.Deadline(); !carried {
 				var release context.CancelFunc
 				ctx, release = context.WithDeadline(ctx, at)

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// The numbers of the fields in plugin.proto.
+// Field numbers in plugin.proto.
 const (
 	fieldFrames      protowire.Number = 1 // of CallFrames and EventFrames
 	fieldFrameCall   protowire.Number = 1 // of CallFrame and EventFrame
@@ -21,16 +21,16 @@ const (
 	fieldFrameEvent  protowire.Number = 2
 )
 
-// frameRoom is more than what stands around an event or a request in a frame:
-// three tags, two lengths and the number of the call.
+// frameRoom is an upper bound for the bytes before an event or a request in a
+// frame: three tags, two lengths and the call number.
 const frameRoom = 32
 
-// usualContext is room for the context of most calls.
+// usualContext is the size that the contexts of most calls fit into, in bytes.
 const usualContext = 512
 
-// frame is one frame of a stream of calls as it goes out. Its bytes are an
-// entry of the repeated field of its message, so a message is the frames that
-// it has, one after another. tail is a large body, which is not copied.
+// frame is one outgoing frame of a stream of calls. Its bytes are an entry of
+// the repeated field of a message, so a message is a concatenation of frames.
+// tail is a large body, which is not copied.
 type frame struct{ head, tail []byte }
 
 func (f frame) size() int { return len(f.head) + len(f.tail) }
@@ -49,8 +49,8 @@ func (o outgoing) buffers() mem.BufferSlice {
 	return out
 }
 
-// wrapped makes a frame of a message that was written with frameRoom bytes of
-// room before it; n is its field.
+// wrapped makes a frame of a message that was written with frameRoom bytes
+// before it; n is its field.
 func wrapped(call uint64, n protowire.Number, room, tail []byte) frame {
 	size := len(room) - frameRoom + len(tail)
 	var space [frameRoom]byte
@@ -67,9 +67,10 @@ func wrapped(call uint64, n protowire.Number, room, tail []byte) frame {
 	return frame{head: room[at:], tail: tail}
 }
 
-// signal is a frame of the host without a request: a cancellation, or credit.
+// signal returns a frame of the host without a request: cancel or credit.
 func signal(call uint64, n protowire.Number, value uint64) frame {
-	size := protowire.SizeTag(fieldFrameCall) + protowire.SizeVarint(call) + protowire.SizeTag(n) + protowire.SizeVarint(value)
+	size := protowire.SizeTag(fieldFrameCall) + protowire.SizeVarint(call) + protowire.SizeTag(n) +
+		protowire.SizeVarint(value)
 	head := protowire.AppendTag(make([]byte, 0, frameRoom), fieldFrames, protowire.BytesType)
 	head = protowire.AppendVarint(head, uint64(size))
 	head = protowire.AppendTag(head, fieldFrameCall, protowire.VarintType)
@@ -78,7 +79,7 @@ func signal(call uint64, n protowire.Number, value uint64) frame {
 	return frame{head: protowire.AppendVarint(head, value)}
 }
 
-// roomyRequest writes a request without blobs with room before it.
+// roomyRequest writes a request without blobs, with frameRoom bytes before it.
 func roomyRequest(m *pluginv1.InvokeRequest) ([]byte, error) {
 	var room [usualContext]byte
 	context := room[:0]
@@ -98,7 +99,7 @@ func roomyRequest(m *pluginv1.InvokeRequest) ([]byte, error) {
 	return append(out, body...), nil
 }
 
-// appendPairHead begins a message of a string and bytes as field n: all but the
+// appendPairHead writes field n, a message of a string and bytes, without the
 // bytes themselves.
 func appendPairHead(out []byte, n protowire.Number, name string, body int) []byte {
 	out = protowire.AppendTag(out, n, protowire.BytesType)
@@ -125,8 +126,8 @@ func pairSize(name string, body int) int {
 	return size
 }
 
-// roomyEvent writes an event with room before it. The body stands apart if it
-// is large.
+// roomyEvent writes an event with frameRoom bytes before it. A large body is
+// returned separately.
 func roomyEvent(m *pluginv1.InvokeEvent) (head, tail []byte) {
 	n, name, body := eventParts(m)
 	out := make([]byte, frameRoom, 2*frameRoom+len(name)+min(len(body), copyBelow))
@@ -143,7 +144,7 @@ func roomyEvent(m *pluginv1.InvokeEvent) (head, tail []byte) {
 	return out, body
 }
 
-// eventParts takes an event of this package apart.
+// eventParts splits an event written by this package.
 func eventParts(m *pluginv1.InvokeEvent) (n protowire.Number, name string, body []byte) {
 	switch e := m.GetEvent().(type) {
 	case *pluginv1.InvokeEvent_Delta:
@@ -161,7 +162,7 @@ func eventParts(m *pluginv1.InvokeEvent) (n protowire.Number, name string, body 
 }
 
 // incoming is a message of a stream of calls: its frames, each in memory of its
-// own, since what is read from one may live longer than the others.
+// own, because values read from one may live longer than the others.
 type incoming struct{ frames [][]byte }
 
 func (in *incoming) read(data mem.BufferSlice) error {
@@ -195,18 +196,16 @@ func (in *incoming) read(data mem.BufferSlice) error {
 	return nil
 }
 
-// received is a frame of either side. body is the request of a call or an
-// event.
+// received is a frame of either side. body is a request or an event.
 type received struct {
 	call   uint64
 	body   []byte
-	begins bool // it has a body
+	begins bool // has a body
 	cancel bool
 	credit uint64
 }
 
-// readFrame reads what stands in a frame of either side; fields that it does
-// not know are passed over.
+// readFrame reads a frame of either side and skips unknown fields.
 func readFrame(text []byte) (f received, err error) {
 	for len(text) > 0 {
 		n, kind, size := protowire.ConsumeTag(text)
@@ -215,7 +214,7 @@ func readFrame(text []byte) (f received, err error) {
 		}
 		text = text[size:]
 		switch {
-		case n == fieldFrameInvoke && kind == protowire.BytesType: // and fieldFrameEvent
+		case n == fieldFrameInvoke && kind == protowire.BytesType: // also fieldFrameEvent
 			f.body, size = protowire.ConsumeBytes(text)
 			f.begins = true
 		case n == fieldFrameCall && kind == protowire.VarintType:
@@ -237,7 +236,7 @@ func readFrame(text []byte) (f received, err error) {
 	return f, nil
 }
 
-// isAnswer tells whether an encoded event is the last one of its call.
+// isAnswer reports whether an encoded event is the last one of its call.
 func isAnswer(event []byte) bool {
 	for len(event) > 0 {
 		n, kind, size := protowire.ConsumeTag(event)
@@ -256,7 +255,7 @@ func isAnswer(event []byte) bool {
 	return false
 }
 
-// parseEvent reads an event, which shares memory with text.
+// parseEvent reads an event that shares memory with text.
 func parseEvent(text []byte) (*pluginv1.InvokeEvent, error) {
 	m := &pluginv1.InvokeEvent{}
 	if readEvent(text, m) {
@@ -266,7 +265,7 @@ func parseEvent(text []byte) (*pluginv1.InvokeEvent, error) {
 	return m, goproto.Unmarshal(text, m)
 }
 
-// parseRequest reads a request, which shares memory with text.
+// parseRequest reads a request that shares memory with text.
 func parseRequest(text []byte) (*pluginv1.InvokeRequest, error) {
 	m := &pluginv1.InvokeRequest{}
 	if readRequest(text, m) {

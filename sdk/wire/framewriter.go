@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// mostTogether bounds the frames that share a message, in bytes, so that the
-// first of them need not wait long for the last. A larger frame is alone.
+// mostTogether limits the frames that share a message, in bytes, so that the
+// first of them is not delayed by the last. A larger frame is sent alone.
 const mostTogether = 48 << 10
 
-// frameWriter sends the frames of one stream in the order in which they were
-// put. Nobody waits for anybody else's frame: who finds the stream in use leaves
-// the frame to whoever uses it.
+// frameWriter sends the frames of one stream in the order of put. put does not
+// wait for other frames: if another goroutine is sending, that goroutine also
+// sends the new frame.
 type frameWriter struct {
 	stream interface{ SendMsg(m any) error }
 	wake   chan struct{} // there are frames for flush
 
 	mu    sync.Mutex
 	queue []frame
-	spare []frame // room for the next queue
-	busy  bool    // somebody sends, or flush was told to
+	spare []frame // buffer for the next queue
+	busy  bool    // a goroutine is sending, or flush was woken
 	ended bool
 }
 
@@ -27,18 +27,18 @@ func newFrameWriter(stream interface{ SendMsg(m any) error }) *frameWriter {
 	return &frameWriter{stream: stream, wake: make(chan struct{}, 1)}
 }
 
-// put sends f soon. With here the calling goroutine may send it itself, which
-// takes as long as the other side is behind by 64 KiB or more; without, and
-// whenever others are about to send, flush does it, and several frames share a
-// message and a system call. After the end of the stream f is dropped.
+// put queues f for sending. With here, the calling goroutine may send it
+// itself, which blocks while the peer is 64 KiB or more behind. Otherwise, and
+// whenever other goroutines are sending, flush sends it, and several frames
+// share a message and a system call. After the end of the stream f is dropped.
 func (w *frameWriter) put(f frame, here bool) {
 	if w.add(f) {
 		w.start(here)
 	}
 }
 
-// add is the first half of put: f has its place among the others. If it gives
-// true, nobody is sending and start must be called.
+// add is the first half of put: it queues f. If it returns true, no goroutine
+// is sending and the caller must call start.
 func (w *frameWriter) add(f frame) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,15 +51,15 @@ func (w *frameWriter) add(f frame) bool {
 	return first
 }
 
-// start is the second half.
+// start is the second half of put.
 func (w *frameWriter) start(here bool) {
 	if here && !w.send() {
 		return
 	}
-	w.wake <- struct{}{} // has room: only who made the writer busy gets here
+	w.wake <- struct{}{} // never blocks: only the goroutine that set busy gets here
 }
 
-// send sends one message of what is queued, and reports whether there is more;
+// send sends one message of queued frames and reports whether more are queued;
 // then the writer is still busy.
 func (w *frameWriter) send() bool {
 	w.mu.Lock()
@@ -80,15 +80,15 @@ func (w *frameWriter) send() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.ended, w.queue = true, nil // who receives learns why
+		w.ended, w.queue = true, nil // the receiver reports the error
 	}
 	w.spare = batch[:0]
 	w.busy = len(w.queue) > 0
 	return w.busy
 }
 
-// flush sends until done is closed and the queue is empty. It lets whoever else
-// is about to put a frame do so first.
+// flush sends until done is closed and the queue is empty. It yields first to
+// other goroutines that are about to put a frame.
 func (w *frameWriter) flush(done <-chan struct{}) {
 	for {
 		select {

@@ -21,13 +21,14 @@ const (
 	// PluginKey is the name under which a plugin is dispensed.
 	PluginKey = "ferment"
 
-	// CookieKey is the variable that tells a plugin that a host started it. It
-	// guards against nothing but a person starting it by hand.
+	// CookieKey is the variable that shows a plugin that a host started it. It
+	// only detects a start by hand; it is not a security measure.
 	CookieKey = "FERMENT_PLUGIN"
-	// CookieValue is the published value of CookieKey.
+	// CookieValue is the public value of CookieKey.
 	CookieValue = "7b1e8c0e-5d3f-4a55-9a80-2f6f1f0c9e41"
 
-	// protocolsEnv is where go-plugin tells the plugin what the host speaks.
+	// protocolsEnv is the variable in which go-plugin announces the revisions
+	// of the host.
 	protocolsEnv = "PLUGIN_PROTOCOL_VERSIONS"
 )
 
@@ -40,10 +41,10 @@ func Handshake() plugin.HandshakeConfig {
 	}
 }
 
-// ClientConfig is a fresh go-plugin configuration for starting one plugin
-// process once: gRPC only, mutual TLS, nothing of the host's environment. The
-// caller adds what starts the process (RunnerFunc), the logger and the start
-// timeout. After a start, Dispense(PluginKey) gives a *[Client].
+// ClientConfig returns a new go-plugin configuration for starting one plugin
+// process once: gRPC only, mutual TLS, without the host's environment. The
+// caller adds RunnerFunc, the logger and the start timeout. After a start,
+// Dispense(PluginKey) returns a *[Client].
 func ClientConfig() *plugin.ClientConfig {
 	c := &plugin.ClientConfig{
 		HandshakeConfig:  Handshake(),
@@ -57,7 +58,7 @@ func ClientConfig() *plugin.ClientConfig {
 	return c
 }
 
-// ServeConfig is the go-plugin configuration that serves service.
+// ServeConfig returns the go-plugin configuration that serves service.
 func ServeConfig(service Service, opts ...grpc.ServerOption) *plugin.ServeConfig {
 	return &plugin.ServeConfig{
 		HandshakeConfig: Handshake(),
@@ -69,13 +70,13 @@ func ServeConfig(service Service, opts ...grpc.ServerOption) *plugin.ServeConfig
 	}
 }
 
-// StartedByHost reports whether the environment carries the handshake cookie,
-// that is, whether a host started this process.
+// StartedByHost reports whether a host started this process: the environment
+// contains the handshake cookie.
 func StartedByHost() bool { return os.Getenv(CookieKey) == CookieValue }
 
 // CheckHost compares the protocol revisions that the host announced in the
-// environment with this package's. Nil means that they can talk, or that the
-// host announced nothing, as other implementations of go-plugin may.
+// environment with that of this package. Nil means that they are compatible, or
+// that the host announced none, as other implementations of go-plugin may.
 func CheckHost() error {
 	announced := os.Getenv(protocolsEnv)
 	if announced == "" {
@@ -95,8 +96,8 @@ func CheckHost() error {
 	return Incompatible([]int{Protocol}, theirs)
 }
 
-// Incompatible is the error for a host and a plugin without a common protocol
-// revision. Its message says which side to upgrade.
+// Incompatible returns the error for a host and a plugin without a common
+// protocol revision. Its message names the side to upgrade.
 func Incompatible(plugin, host []int) *contract.Error {
 	older := "the plugin"
 	if newest(plugin) > newest(host) {
@@ -107,21 +108,23 @@ func Incompatible(plugin, host []int) *contract.Error {
 		revisions(plugin), revisions(host), older)
 }
 
-// Offer is what a plugin says of itself in its handshake line.
+// Offer is the content of a plugin's handshake line.
 type Offer struct {
 	Core, Version int
-	Protocol      string // of calls, "grpc"
+	Protocol      string // of the calls, "grpc"
 	Certificate   string // base64, empty without mutual TLS
 }
 
-// shortestCertificate is a length that no certificate is below.
+// shortestCertificate is a lower bound for the length of a certificate.
 const shortestCertificate = 50
 
-// Check refuses what could only fail later, with a sentence that says what to do.
+// Check rejects an offer that would fail later, with a hint.
 func (o Offer) Check() error {
 	switch {
 	case o.Core != plugin.CoreProtocolVersion:
-		return contract.Errorf("runtime/protocol", "the plugin speaks version %d of go-plugin's protocol, the host %d: build it with a current library", o.Core, plugin.CoreProtocolVersion)
+		return contract.Errorf("runtime/protocol",
+			"the plugin speaks version %d of go-plugin's protocol, the host %d: build it with a current library", o.Core,
+			plugin.CoreProtocolVersion)
 	case o.Version != Protocol:
 		return Incompatible([]int{o.Version}, []int{Protocol})
 	case o.Protocol != string(plugin.ProtocolGRPC):
@@ -132,9 +135,9 @@ func (o Offer) Check() error {
 	return nil
 }
 
-// ExplainStart turns the error of a go-plugin start into that of
-// [Incompatible] if the two sides had no common protocol revision, and returns
-// any other error as it is.
+// ExplainStart converts the error of a go-plugin start to that of
+// [Incompatible] if the two sides have no common protocol revision. It returns
+// any other error unchanged.
 func ExplainStart(err error) error {
 	if err == nil {
 		return nil
@@ -167,8 +170,8 @@ func newest(revisions []int) int {
 	return most
 }
 
-// revisions lists them in ascending order: go-plugin announces them in the
-// order of a map, another one at each start.
+// revisions lists the revisions in ascending order; go-plugin announces them in
+// the random order of a map.
 func revisions(all []int) string {
 	if len(all) == 0 {
 		return "none"
@@ -182,7 +185,7 @@ func revisions(all []int) string {
 }
 
 // GRPC is the entry of the plugin map on both sides: it registers Service in
-// the plugin, and makes a *[Client] in the host, where Service is nil.
+// the plugin, and creates a *[Client] in the host, where Service is nil.
 type GRPC struct {
 	plugin.NetRPCUnsupportedPlugin
 	Service Service

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// WIRE-001: the published constants of the handshake. Changing one is a new
-// protocol.
+// WIRE-001: the public constants of the handshake. Changing one is a new
+// protocol revision.
 func TestHandshakeConstants(t *testing.T) {
 	assert.Equal(t, plugin.HandshakeConfig{
 		ProtocolVersion:  1,
@@ -33,7 +33,7 @@ func TestHandshakeConstants(t *testing.T) {
 	assert.NotSame(t, c, ClientConfig(), "go-plugin writes into its configuration: one per start")
 }
 
-// WIRE-005: whoever is older is named.
+// WIRE-005: the message names the older side.
 func TestIncompatible(t *testing.T) {
 	for _, tt := range []struct {
 		plugin, host []int
@@ -48,7 +48,7 @@ func TestIncompatible(t *testing.T) {
 	}
 }
 
-// WIRE-005: what the host announces in the environment.
+// WIRE-005: the revisions that the host announces in the environment.
 func TestCheckHost(t *testing.T) {
 	for announced, says := range map[string]string{
 		"": "", "1": "", "2,1": "", " 1 ": "", "x,1": "",
@@ -71,8 +71,8 @@ func TestCheckHost(t *testing.T) {
 	assert.True(t, StartedByHost())
 }
 
-// WIRE-005: the text of go-plugin becomes the sentence. That go-plugin writes
-// it this way is shown by a real start in package sdk.
+// WIRE-005: the text of go-plugin's error becomes the sentence of Incompatible.
+// A real start in package sdk proves that go-plugin writes this text.
 func TestExplainStart(t *testing.T) {
 	other := errors.New("something else")
 	assert.Equal(t, other, ExplainStart(other))
@@ -83,7 +83,7 @@ func TestExplainStart(t *testing.T) {
 	assert.Equal(t, odd, ExplainStart(odd))
 }
 
-// The plugin map serves only what it has.
+// The plugin map serves only a Service that exists.
 func TestGRPCWithoutService(t *testing.T) {
 	require.Error(t, (&GRPC{}).GRPCServer(nil, grpc.NewServer()))
 	server := ServeConfig(&fake{}).GRPCServer(nil)
@@ -91,7 +91,7 @@ func TestGRPCWithoutService(t *testing.T) {
 	server.Stop()
 }
 
-// The generated code is in the package that the proto names, once.
+// The generated code is in the package that plugin.proto names.
 func TestProtoPackage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("pluginv1", "plugin.proto"))
 	require.NoError(t, err)

@@ -11,39 +11,39 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// hider takes secrets out of what a peer says. It stands where a text enters, so
-// that nothing is cut or quoted before it; one that is nil takes nothing out.
+// hider removes secrets from text of a peer. It is applied on receipt, before a
+// text is cut or quoted. A nil function removes nothing.
 type hider struct {
-	said func(string) string // of failures and of health
-	made func(string) string // of answers
+	failures func(string) string // applied to errors and health events
+	answers  func(string) string // applied to answers and deltas
 }
 
 func (h hider) text(s string) string {
-	if h.said == nil {
+	if h.failures == nil {
 		return s
 	}
-	return h.said(s)
+	return h.failures(s)
 }
 
 func (h hider) value(v edn.Value) edn.Value {
-	if h.said == nil {
+	if h.failures == nil {
 		return v
 	}
-	return v.MapText(h.said)
+	return v.MapText(h.failures)
 }
 
-// work hides secrets in an answer or a part of one.
-func (h hider) work(v edn.Value) edn.Value {
-	if h.made == nil {
+// answer removes secrets from an answer or a part of one.
+func (h hider) answer(v edn.Value) edn.Value {
+	if h.answers == nil {
 		return v
 	}
-	return v.MapText(h.made)
+	return v.MapText(h.answers)
 }
 
-// response hides secrets in an answer and in the errors of it.
+// response removes secrets from an answer and the errors in it.
 func (h hider) response(v edn.Value) edn.Value {
-	if h.said == nil {
-		return h.work(v)
+	if h.failures == nil {
+		return h.answer(v)
 	}
 	if e := v.Key("error"); !e.IsNil() {
 		v = v.AssocKey("error", h.value(e))
@@ -51,10 +51,11 @@ func (h hider) response(v edn.Value) edn.Value {
 	if result := v.Key("result"); !result.Key("error").IsNil() {
 		v = v.AssocKey("result", result.AssocKey("error", h.value(result.Key("error"))))
 	}
-	return h.work(v)
+	return h.answer(v)
 }
 
-// transport is as the function, for an error whose text comes from the peer.
+// transport is the function transport for an error whose text comes from the
+// peer.
 func (h hider) transport(ctx context.Context, op string, err error) *contract.Error {
 	if s, ok := status.FromError(err); ok {
 		if clean := h.text(s.Message()); clean != s.Message() {
@@ -64,8 +65,9 @@ func (h hider) transport(ctx context.Context, op string, err error) *contract.Er
 	return transport(ctx, op, err)
 }
 
-// decode is decodeAs, and DecodePayload without a form. Why a payload cannot be
-// read may show an excerpt of it, so the reason is that of the clean payload.
+// decode is decodeAs, or DecodePayload without a form. An error may contain an
+// excerpt, so if the payload contains secrets, the error is that of decoding
+// the payload without them.
 func (h hider) decode(form func() *schema.Schema, p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
 	read := func(p *pluginv1.Payload) (edn.Value, error) {
 		if form == nil {
@@ -80,7 +82,7 @@ func (h hider) decode(form func() *schema.Schema, p *pluginv1.Payload, blobs *Bl
 	clean, encoding := h.text(string(p.GetBody())), h.text(p.GetEncoding())
 	if clean != string(p.GetBody()) || encoding != p.GetEncoding() {
 		if _, err = read(&pluginv1.Payload{Encoding: encoding, Body: []byte(clean)}); err == nil {
-			err = contract.Errorf("runtime/protocol", "decode payload: it cannot be read where a secret stands")
+			err = contract.Errorf("runtime/protocol", "decode payload: it is invalid at the position of a secret")
 		}
 	}
 	return v, err

@@ -18,20 +18,20 @@ const (
 	MaxStateValue = 64 << 10
 )
 
-// Host is what a plugin may ask of its host. Implementations are called from
-// many goroutines.
+// Host serves the requests of a plugin to its host. Implementations must be
+// safe for concurrent use.
 type Host interface {
-	// Invoke answers another intent on behalf of the call whose CallID the
-	// context carries. The implementation applies that call's own trace,
-	// budget, deadline and effects; what the plugin wrote there is only a
-	// narrower wish.
+	// Invoke answers a request on behalf of the call whose CallID the context
+	// carries. The implementation applies the trace, budget, deadline and
+	// effects of that call; the values that the plugin sent can only narrow
+	// them.
 	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
-	// State reads or changes one key of the plugin's store. It is called with
-	// a valid key and a value within the limits.
+	// State reads or changes one key of the plugin's store. Key and value are
+	// already validated.
 	State(ctx context.Context, change StateChange) (Stored, error)
 }
 
-// StateOp is what State does.
+// StateOp is an operation of State.
 type StateOp uint8
 
 // The operations of State.
@@ -46,18 +46,18 @@ type StateChange struct {
 	Op    StateOp
 	Key   string
 	Value edn.Value
-	// IfVersion, if not nil, makes the operation depend on the stored version;
-	// 0 means that the key must not exist.
+	// IfVersion, if not nil, makes the operation conditional on the stored
+	// version; 0 means that the key must not exist.
 	IfVersion *uint64
 }
 
-// Stored is what the store holds under a key after an operation.
+// Stored is the entry of a key after an operation.
 type Stored struct {
-	// Value is nil if there is none.
+	// Value is nil if the key does not exist.
 	Value edn.Value
-	// Version grows with each put; 0 if there is no value.
+	// Version grows with each put; 0 if the key does not exist.
 	Version uint64
-	// Conflict says that the condition did not hold and nothing changed.
+	// Conflict means that the condition failed and nothing changed.
 	Conflict bool
 }
 
@@ -67,7 +67,9 @@ type hostServer struct {
 	host Host
 }
 
-func (s *hostServer) Invoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
+func (s *hostServer) Invoke(
+	req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent],
+) error {
 	return serveInvoke(req, stream, s.host.Invoke)
 }
 
@@ -95,7 +97,8 @@ func (s *hostServer) state(ctx context.Context, req *pluginv1.StateRequest) (Sto
 	case StateGet, StateDelete:
 	case StatePut:
 		if n := len(req.GetValue().GetBody()); n > MaxStateValue {
-			return Stored{}, contract.Errorf("input/invalid", "state: key %q: a value has at most %d bytes, got %d", change.Key, MaxStateValue, n)
+			return Stored{}, contract.Errorf("input/invalid", "state: key %q: a value has at most %d bytes, got %d", change.Key,
+				MaxStateValue, n)
 		}
 		v, err := DecodePayload(req.GetValue(), nil)
 		if err != nil {
@@ -108,7 +111,8 @@ func (s *hostServer) state(ctx context.Context, req *pluginv1.StateRequest) (Sto
 	return s.host.State(ctx, change)
 }
 
-// stateEncoding is that of the request's value, EDN if it has none.
+// stateEncoding returns the encoding of the request's value, EDN if there is
+// none.
 func stateEncoding(req *pluginv1.StateRequest) Encoding {
 	if req.GetValue().GetEncoding() == string(JSON) {
 		return JSON
@@ -122,7 +126,7 @@ type Caller struct {
 	conn   *grpc.ClientConn
 }
 
-// NewCaller speaks to the host behind conn, which Close closes.
+// NewCaller returns a caller of the host behind conn. Close closes conn.
 func NewCaller(conn *grpc.ClientConn) *Caller {
 	return &Caller{client: pluginv1.NewHostClient(conn), conn: conn}
 }
@@ -130,8 +134,8 @@ func NewCaller(conn *grpc.ClientConn) *Caller {
 // Close closes the connection; calls in flight fail.
 func (c *Caller) Close() error { return c.conn.Close() }
 
-// Invoke asks the host for another intent on behalf of the call named by
-// call.CallID and gives the response envelope. on may be nil.
+// Invoke sends a request on behalf of the call named by call.CallID and returns
+// the response envelope. on may be nil.
 func (c *Caller) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
 	req, err := encodeInvoke(EDN, call, request)
 	if err != nil {
@@ -141,8 +145,8 @@ func (c *Caller) Invoke(ctx context.Context, call CallContext, request edn.Value
 	return invoke(ctx, &in, c.client.Invoke, call.Deadline, req)
 }
 
-// State reads or changes one key of the plugin's store. A condition that does
-// not hold is no error: see Stored.Conflict.
+// State reads or changes one key of the plugin's store. A failed condition is
+// not an error; see Stored.Conflict.
 func (c *Caller) State(ctx context.Context, change StateChange) (Stored, error) {
 	req := &pluginv1.StateRequest{Op: pluginv1.StateOp(change.Op), Key: change.Key, IfVersion: change.IfVersion}
 	if change.Op == StatePut {

@@ -20,37 +20,37 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Line opens the socket on which a host serves one plugin, and tells the plugin
-// where it is.
+// Line opens the socket on which a host serves one plugin and announces it to
+// the plugin.
 type Line interface {
-	// Listen returns once the plugin has been told. Call it once.
+	// Listen returns after the announcement. Call it once.
 	Listen(ctx context.Context) (Listening, error)
-	// Broken ends when the plugin breaks the rules of the connection itself. Its
-	// cause is the typed error.
+	// Broken returns a context that is canceled when the plugin violates the
+	// rules of the connection. Its cause is the typed error.
 	Broken() context.Context
 }
 
-// Listening is a socket of a host for one plugin. The plugin knows it by ID.
+// Listening is the host's socket for one plugin. The plugin knows it by ID.
 type Listening struct {
 	net.Listener
 	ID          uint32
 	Credentials credentials.TransportCredentials
 }
 
-// The methods of go-plugin whose streams the host bounds itself, because the
+// Methods of go-plugin whose streams the host limits itself, because the
 // library reads them without a limit.
 const (
 	brokerMethod = "/plugin.GRPCBroker/StartStream"
 	stdioMethod  = "/plugin.GRPCStdio/StreamStdio"
 )
 
-// brokerLine is the line of a plugin process. It announces the socket on the
-// stream that go-plugin's broker opens, but leaves nothing else to the broker:
-// that keeps an entry for each message of the plugin, listens in a directory
-// that the plugin can replace by a symbolic link, and takes any number of
+// brokerLine is the Line of a plugin process. It announces the socket on the
+// stream of go-plugin's broker, but does not use the broker otherwise: the
+// broker keeps an entry for each message of the plugin, listens in a directory
+// that the plugin can replace by a symbolic link, and accepts any number of
 // connections.
 type brokerLine struct {
-	config *plugin.ClientConfig // complete once the connection exists
+	config *plugin.ClientConfig // complete after the connection is established
 	opened chan grpc.ClientStream
 
 	broken context.Context
@@ -65,19 +65,20 @@ func newBrokerLine(config *plugin.ClientConfig) *brokerLine {
 	return l
 }
 
-// hostID is the broker id of the one socket of a plugin, and hostSocket its name
-// in the directory that the process was given.
+// hostID is the broker id of the host's socket, hostSocket its file name in the
+// directory of the process.
 const (
 	hostID     = 1
 	hostSocket = "host"
 )
 
-// Listen implements Line. The directory lies in one that the plugin cannot
-// write, so no part of the path but the last can be a link of the plugin's, and
-// bind does not follow the last.
+// Listen implements Line. The plugin cannot write to the parent directory, so
+// only the last element of the path can be a link of the plugin, and bind does
+// not follow the last element.
 func (l *brokerLine) Listen(ctx context.Context) (Listening, error) {
 	if l.config.UnixSocketConfig == nil || l.config.TLSConfig == nil {
-		return Listening{}, contract.Errorf("runtime/internal", "serve the plugin: the start has no socket directory or no certificate")
+		return Listening{}, contract.Errorf("runtime/internal",
+			"serve the plugin: the start has no socket directory or no certificate")
 	}
 	path := filepath.Join(l.config.UnixSocketConfig.TempDir, hostSocket)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
@@ -94,12 +95,13 @@ func (l *brokerLine) Listen(ctx context.Context) (Listening, error) {
 // Broken implements Line.
 func (l *brokerLine) Broken() context.Context { return l.broken }
 
-// announce sends a ConnInfo of goplugin.proto. A plugin that ended the stream, or
-// does not serve the broker at all, cannot call its host; that is no failure.
+// announce sends a ConnInfo of goplugin.proto. A plugin that ended the stream,
+// or does not serve the broker, cannot call its host; that is not an error.
 func (l *brokerLine) announce(ctx context.Context, path string) error {
 	select {
 	case stream := <-l.opened:
-		if err := stream.SendMsg(outgoing{{head: connInfo(hostID, "unix", path)}}); err != nil && !errors.Is(err, io.EOF) && l.broken.Err() == nil {
+		err := stream.SendMsg(outgoing{{head: connInfo(hostID, "unix", path)}})
+		if err != nil && !errors.Is(err, io.EOF) && l.broken.Err() == nil {
 			return contract.Errorf("runtime/start-failed", "tell the plugin where its host listens: %w", err)
 		}
 	case <-l.broken.Done():
@@ -118,12 +120,15 @@ func connInfo(id uint32, network, address string) []byte {
 	return protowire.AppendString(protowire.AppendTag(out, 3, protowire.BytesType), address)
 }
 
-// options make the connection to the plugin keep the bounds.
+// options returns dial options that enforce the bounds.
 func (l *brokerLine) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
 
-func (l *brokerLine) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (l *brokerLine) unary(
+	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.broken, cancel)()
@@ -134,11 +139,14 @@ func (l *brokerLine) unary(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
-func (l *brokerLine) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (l *brokerLine) stream(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	if l.broken.Err() != nil {
 		return nil, contract.AsError(context.Cause(l.broken))
 	}
-	opts = slices.Clip(opts) // gRPC passes the same slice to streams that open at once
+	opts = slices.Clip(opts) // gRPC passes the same slice to concurrent streams
 	switch method {
 	case brokerMethod:
 		opts = append(opts, grpc.MaxCallRecvMsgSize(MaxNotice))
@@ -156,7 +164,7 @@ func (l *brokerLine) stream(ctx context.Context, desc *grpc.StreamDesc, conn *gr
 	return silent{s, l}, nil
 }
 
-// silent is a stream on which the plugin has nothing to say.
+// silent is a stream on which the plugin must not send messages.
 type silent struct {
 	grpc.ClientStream
 	line *brokerLine
@@ -167,55 +175,57 @@ func (s silent) RecvMsg(m any) error {
 	if err := s.ClientStream.RecvMsg(m); err != nil && status.Code(err) != codes.ResourceExhausted {
 		return err
 	}
-	broken := contract.Errorf("runtime/protocol", "the plugin sent a message on the broker stream, where the host expects none").
-		WithSource(contract.SourcePlugin).WithHint("send nothing on plugin.GRPCBroker.StartStream; see section 4 of the plugin contract")
+	broken := contract.Errorf("runtime/protocol",
+		"the plugin sent a message on the broker stream, where the host expects none").
+		WithSource(contract.SourcePlugin).
+		WithHint("send nothing on plugin.GRPCBroker.StartStream; see section 4 of the plugin contract")
 	s.line.fail(broken)
 	return broken
 }
 
-// hostOptions are those of the server of a Host.
+// hostOptions returns the options of the server of a Host.
 func hostOptions(c credentials.TransportCredentials) []grpc.ServerOption {
-	return append(ServerOptions(), grpc.Creds(c), grpc.MaxConcurrentStreams(MaxHostStreams), grpc.ConnectionTimeout(hostHandshake))
+	return append(ServerOptions(), grpc.Creds(c), grpc.MaxConcurrentStreams(MaxHostStreams),
+		grpc.ConnectionTimeout(hostHandshake))
 }
 
-// hostHandshake is how long a connection to the host may take to prove that it
-// is the plugin's.
+// hostHandshake limits the TLS handshake of a connection to the host.
 const hostHandshake = 5 * time.Second
 
-// fewConnections closes connections beyond MaxHostConnections as they come.
-type fewConnections struct {
+// limitedListener closes connections beyond MaxHostConnections at once.
+type limitedListener struct {
 	net.Listener
 	places chan struct{}
 }
 
 func limitConnections(l net.Listener) net.Listener {
-	return fewConnections{l, make(chan struct{}, MaxHostConnections)}
+	return limitedListener{l, make(chan struct{}, MaxHostConnections)}
 }
 
 // Accept implements net.Listener.
-func (l fewConnections) Accept() (net.Conn, error) {
+func (l limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
-			return nil, err // as it is: gRPC asks it whether it is temporary
+			return nil, err // unwrapped: gRPC checks whether it is temporary
 		}
 		select {
 		case l.places <- struct{}{}:
-			return &placed{Conn: conn, leave: sync.OnceFunc(func() { <-l.places })}, nil
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { <-l.places })}, nil
 		default:
 			_ = conn.Close()
 		}
 	}
 }
 
-// placed is a connection that gives its place back.
-type placed struct {
+// limitedConn is a connection that releases its place when it is closed.
+type limitedConn struct {
 	net.Conn
 	leave func()
 }
 
 // Close implements net.Conn.
-func (c *placed) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// EventKind tells the events that precede an answer apart.
+// EventKind is the kind of an event before the answer.
 type EventKind uint8
 
 // The kinds of events.
 const (
-	// Delta is a piece of the answer, such as a piece of text.
+	// Delta is a part of the answer, such as a piece of text.
 	Delta EventKind = iota + 1
-	// Progress says that work goes on.
+	// Progress reports that the call is still working.
 	Progress
 )
 
-// String gives the name that the kind has in the protocol.
+// String returns the name of the kind in the protocol.
 func (k EventKind) String() string {
 	switch k {
 	case Delta:
@@ -35,21 +35,24 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is what a call reports before its answer.
+// Event is an event of a call before its answer.
 type Event struct {
 	Kind  EventKind
 	Value edn.Value
 }
 
 // finishGrace is how long a peer may leave a stream open after its answer. An
-// interpreter on a machine that is busy takes more than a second.
+// interpreter on a busy machine takes more than a second.
 const finishGrace = 5 * time.Second
 
-type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pluginv1.InvokeEvent], error)
+type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest,
+	opts ...grpc.CallOption) (grpc.ServerStreamingClient[pluginv1.InvokeEvent], error)
 
-// invoke makes one call and gives the response envelope. What in has for events,
-// which may be nil, sees them in order, on the goroutine of the caller.
-func invoke(ctx context.Context, in *inbound, open openInvoke, deadline time.Time, req *pluginv1.InvokeRequest) (edn.Value, error) {
+// invoke makes one call and returns the response envelope. The event function
+// of in, which may be nil, is called in order on the goroutine of the caller.
+func invoke(
+	ctx context.Context, in *inbound, open openInvoke, deadline time.Time, req *pluginv1.InvokeRequest,
+) (edn.Value, error) {
 	ctx, release := until(ctx, deadline)
 	defer release()
 	streamCtx, cancel := context.WithCancel(ctx)
@@ -71,7 +74,7 @@ func invoke(ctx context.Context, in *inbound, open openInvoke, deadline time.Tim
 			break
 		}
 		if ended := endOf(ctx, in.op); ended != nil {
-			return edn.Nil(), ended // also while more events lie ready
+			return edn.Nil(), ended // even if more events are ready
 		}
 	}
 	if err := finish(stream, cancel, in.op); err != nil {
@@ -80,7 +83,8 @@ func invoke(ctx context.Context, in *inbound, open openInvoke, deadline time.Tim
 	return in.answer, in.failure
 }
 
-// until is ctx with a deadline, unless that is zero or ctx ends before.
+// until returns ctx with a deadline, unless it is zero or ctx has an earlier
+// one.
 func until(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
 	if deadline.IsZero() {
 		return ctx, func() {}
@@ -91,9 +95,11 @@ func until(ctx context.Context, deadline time.Time) (context.Context, context.Ca
 	return context.WithDeadline(ctx, deadline)
 }
 
-// UntilStopped is ctx until stop is closed, which ends it with cause; a nil stop
-// never is. The caller calls release when it is done.
-func UntilStopped(ctx context.Context, stop <-chan struct{}, cause *contract.Error) (_ context.Context, release func()) {
+// UntilStopped returns a context derived from ctx that is canceled with cause
+// when stop is closed; a nil stop never is. The caller must call release.
+func UntilStopped(
+	ctx context.Context, stop <-chan struct{}, cause *contract.Error,
+) (_ context.Context, release func()) {
 	if stop == nil {
 		return ctx, func() {}
 	}
@@ -108,9 +114,9 @@ func UntilStopped(ctx context.Context, stop <-chan struct{}, cause *contract.Err
 	return ctx, func() { cancel(nil) }
 }
 
-// finish reads the end of a stream that has given its answer. The answer
-// stands whatever the status says; one more event breaks the contract, and so
-// does a stream that stays open.
+// finish reads the end of a stream after the answer. The answer is valid
+// whatever the status; another event, or a stream that stays open, violates the
+// contract.
 func finish(stream grpc.ServerStreamingClient[pluginv1.InvokeEvent], cancel context.CancelFunc, op string) error {
 	late := time.AfterFunc(finishGrace, cancel)
 	_, err := stream.Recv()
@@ -175,13 +181,13 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 		}
 		return true, err
 	}
-	return false, contract.Errorf("runtime/protocol", "%s: event %d is of no known kind", in.op, in.seq)
+	return false, contract.Errorf("runtime/protocol", "%s: event %d is of an unknown kind", in.op, in.seq)
 }
 
 func (in *inbound) pass(kind EventKind, p *pluginv1.Payload) error {
 	v, err := in.hide.decode(deltaForm, p, &in.blobs)
 	if err == nil && in.on != nil {
-		in.on(Event{Kind: kind, Value: in.hide.work(v)})
+		in.on(Event{Kind: kind, Value: in.hide.answer(v)})
 	}
 	return err
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// WIRE-002, WIRE-004: everything that belongs to a call crosses the wire in
-// both encodings, and the answer comes in the encoding of the question.
+// WIRE-002, WIRE-004: the context of a call crosses the wire in both encodings,
+// and the answer has the encoding of the request.
 func TestInvokeCarriesTheCall(t *testing.T) { bothWays(t, invokeCarriesTheCall) }
 
 func invokeCarriesTheCall(t *testing.T, client clientOf) {
@@ -85,8 +85,8 @@ func invokeStreams(t *testing.T, client clientOf) {
 	assert.True(t, edn.Equal(answer, edn.Vector(big, edn.Text(large("c")))))
 }
 
-// ERR-005 to ERR-007: what a plugin says about its failure arrives within the
-// rules for plugins, and is no transport error.
+// ERR-005 to ERR-007: an error of a plugin arrives within the rules for plugins
+// and is not a transport error.
 func TestInvokeErrors(t *testing.T) { bothWays(t, invokeErrors) }
 
 func invokeErrors(t *testing.T, client clientOf) {
@@ -115,8 +115,8 @@ func invokeErrors(t *testing.T, client clientOf) {
 	}
 }
 
-// WIRE-002, WIRE-003: every way in which a stream can break the contract is
-// :runtime/protocol, and none hangs.
+// WIRE-002, WIRE-003: every violation of the contract by a stream returns
+// :runtime/protocol; none hangs.
 func TestInvokeHostileStreams(t *testing.T) {
 	result := func(seq uint64, text string) *pluginv1.InvokeEvent {
 		return &pluginv1.InvokeEvent{Seq: seq, Event: &pluginv1.InvokeEvent_Result{Result: edntext(text)}}
@@ -144,7 +144,7 @@ func TestInvokeHostileStreams(t *testing.T) {
 		{"gap", send(delta(1), result(3, "1")), "runtime/protocol", "event 3 came where event 2"},
 		{"two answers", send(result(1, "1"), result(2, "2")), "runtime/protocol", "after the answer"},
 		{"delta after the answer", send(result(1, "1"), delta(2)), "runtime/protocol", "after the answer"},
-		{"empty event", send(&pluginv1.InvokeEvent{Seq: 1}), "runtime/protocol", "no known kind"},
+		{"empty event", send(&pluginv1.InvokeEvent{Seq: 1}), "runtime/protocol", "an unknown kind"},
 		{"malformed result", send(result(1, "{:a")), "runtime/protocol", "decode"},
 		{"malformed error", send(seqEvent(1, errorEvent(edntext("7")))), "runtime/invalid-result", ""},
 		{"error without a type", send(seqEvent(1, errorEvent(edntext("{}")))), "runtime/invalid-result", "type"},
@@ -174,8 +174,8 @@ func seqEvent(seq uint64, e *pluginv1.InvokeEvent) *pluginv1.InvokeEvent {
 	return e
 }
 
-// WIRE-002: an answer stands even if the plugin never ends its stream, as a
-// breach with a known cost in time.
+// WIRE-002: an answer is valid even if the plugin never ends its stream; the
+// call takes finishGrace longer.
 func TestInvokeStreamLeftOpen(t *testing.T) {
 	c := hostile(t, func(_ *pluginv1.InvokeRequest, s grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
 		if err := s.Send(seqEvent(1, resultEvent(edntext("1")))); err != nil {
@@ -191,8 +191,8 @@ func TestInvokeStreamLeftOpen(t *testing.T) {
 	assert.Less(t, time.Since(began), finishGrace+time.Second)
 }
 
-// WIRE-002, SDK-001: the end of the caller's context ends the call on the
-// other side, and the error says which end it was.
+// WIRE-002, SDK-001: the end of the caller's context ends the call on the other
+// side, and the error names the cause.
 func TestInvokeEnds(t *testing.T) { bothWays(t, invokeEnds) }
 
 func invokeEnds(t *testing.T, client clientOf) {
@@ -224,8 +224,9 @@ func invokeEnds(t *testing.T, client clientOf) {
 			<-h.left
 		})
 	}
-	// The handler of a call sees its deadline. A busy machine may let it pass before the handler begins, which then
-	// never does, so the deadline grows until there is one that it can see.
+	// The handler of a call has its deadline. On a busy machine the deadline
+	// may pass before the handler starts, so it is increased until the handler
+	// runs.
 	for name, invoke := range map[string]func(*testing.T, *Client, time.Duration) error{
 		"deadline of the call": func(t *testing.T, c *Client, in time.Duration) error {
 			_, err := c.Invoke(t.Context(), CallContext{Deadline: time.Now().Add(in)}, edn.Nil(), nil)
@@ -256,7 +257,7 @@ func invokeEnds(t *testing.T, client clientOf) {
 	}
 }
 
-// hanging is a plugin whose calls last until their context ends.
+// hanging is a plugin whose calls run until their context ends.
 type hanging struct {
 	fake
 	entered, left chan struct{} // closed by the first call
@@ -297,7 +298,7 @@ func TestInvokeLostConnection(t *testing.T) {
 	assert.NotEmpty(t, line.Error())
 }
 
-// An emitter may be used from many goroutines; after the answer it refuses.
+// An emitter is safe for concurrent use and rejects events after the answer.
 func TestEmitterIsSafeForConcurrentUse(t *testing.T) { bothWays(t, emitterIsSafeForConcurrentUse) }
 
 func emitterIsSafeForConcurrentUse(t *testing.T, client clientOf) {
@@ -323,7 +324,8 @@ func emitterIsSafeForConcurrentUse(t *testing.T, client clientOf) {
 	assert.True(t, kept.Answered())
 }
 
-// What cannot be sent becomes the error of the call, not a broken stream.
+// A value that cannot be sent becomes the error of the call, not a broken
+// stream.
 func TestInvokeAnswerThatCannotBeSent(t *testing.T) { bothWays(t, invokeAnswerThatCannotBeSent) }
 
 func invokeAnswerThatCannotBeSent(t *testing.T, client clientOf) {
@@ -335,7 +337,7 @@ func invokeAnswerThatCannotBeSent(t *testing.T, client clientOf) {
 	assert.False(t, Transport(err))
 }
 
-// A plugin that tests hosts can answer with anything.
+// A plugin that tests hosts can send any answer.
 func TestEmitterVerbatim(t *testing.T) { bothWays(t, emitterVerbatim) }
 
 func emitterVerbatim(t *testing.T, client clientOf) {
@@ -347,7 +349,7 @@ func emitterVerbatim(t *testing.T, client clientOf) {
 	assert.Contains(t, err.Error(), "decode payload")
 }
 
-// WIRE-003: a request above 16 MiB is refused on this side already.
+// WIRE-003: the client rejects a request above 16 MiB.
 func TestInvokeRequestTooLarge(t *testing.T) { bothWays(t, invokeRequestTooLarge) }
 
 func invokeRequestTooLarge(t *testing.T, client clientOf) {
@@ -363,7 +365,7 @@ func invokeRequestTooLarge(t *testing.T, client clientOf) {
 	assert.True(t, edn.Equal(back, edn.Vector(parts[:2]...)))
 }
 
-// A message that is no InvokeRequest at all is answered all the same.
+// A message that is not a valid InvokeRequest is answered with an error.
 func TestInvokeMalformedRequests(t *testing.T) {
 	conn := serve(t, func(s *grpc.Server) { Register(s, &fake{}, nil) })
 	for name, req := range map[string]*pluginv1.InvokeRequest{

@@ -10,10 +10,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// A value that came as JSON has strings where EDN has keywords. The forms
-// below type the parts of envelopes, errors and descriptions that this
-// contract itself defines; what stands under :input, :context, :out and
-// :details is typed by the schemas of capabilities, above this package.
+// A value decoded from JSON has strings in place of keywords. The forms below
+// restore the types of the parts of envelopes, errors and descriptions that
+// this contract defines. Values under :input, :context, :out and :details are
+// restored with the schemas of capabilities, outside of this package.
 
 // decodeAs is DecodePayload for a payload of a known form.
 func decodeAs(form func() *schema.Schema, p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
@@ -44,7 +44,7 @@ const errorForm3 = `
   [:where {:optional true} [:or [:map [:at {:optional true} :keyword] [:cap/id {:optional true} :keyword]] :keyword]]
   [:cause {:optional true} `
 
-// A cause has a cause; what is deeper than three was never typed by hand.
+// Causes nest; those deeper than three are not typed.
 var errorText = errorForm3 + errorForm3 + errorForm3 + ":any]]]]]]"
 
 var errorForm = compiled(errorText)
@@ -84,13 +84,13 @@ var descriptionForm = compiled(`
      [:cap/recovery-rules {:optional true} [:sequential [:tuple [:sequential :keyword] :any :keyword]]]
      [:cap/role {:optional true} :keyword] [:cap/stability {:optional true} :keyword]]]]]`)
 
-// compiled compiles a form of this file when it is first needed.
+// compiled returns a function that compiles a form on first use.
 func compiled(form string) func() *schema.Schema {
 	return sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.MustRead(form)) })
 }
 
-// readSchemas reads the schemas of a description that came as JSON. JSON has no
-// keywords: a schema is a string of EDN there, or the JSON view of its form.
+// readSchemas reads the schemas of a description in JSON. There a schema is a
+// string of EDN or the JSON view of its form.
 func readSchemas(d edn.Value) (edn.Value, error) {
 	return eachSchema(d, func(name string, said edn.Value) (edn.Value, error) {
 		if !said.IsString() && !said.IsVector() {
@@ -114,7 +114,7 @@ func writeSchemas(d edn.Value) edn.Value {
 	return written
 }
 
-// eachSchema replaces the schemas of a description, its own and that of the
+// eachSchema replaces the schemas of a description, including the schema of the
 // configuration.
 func eachSchema(d edn.Value, replace func(name string, form edn.Value) (edn.Value, error)) (edn.Value, error) {
 	if schemas := d.Key("schemas"); schemas.Kind() == edn.KindMap {
@@ -139,8 +139,8 @@ func eachSchema(d edn.Value, replace func(name string, form edn.Value) (edn.Valu
 	return d, nil
 }
 
-// pathIn types the steps of a path in config that came as JSON: a step into a
-// map is the key that is there, and a keyword where there is none.
+// pathIn restores the types of a path in config that came as JSON: a step into
+// a map is the key that exists there, otherwise a keyword.
 func pathIn(config edn.Value, path []edn.Value) []edn.Value {
 	at := config
 	typed := make([]edn.Value, len(path))

@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// FeatureMux is the feature of a plugin that takes many calls over one
-	// stream, and of a host that makes them.
+	// FeatureMux is the feature of a plugin that serves, and of a host that
+	// makes, many calls over one stream.
 	FeatureMux = "mux"
 
-	// eventCredit is what the events of a call may take before the host has
-	// read any, and eventCost what each takes beside its bytes.
+	// eventCredit is the credit of a call before the host has read any event,
+	// in bytes; eventCost is what each event costs beside its bytes.
 	eventCredit = 1 << 20
 	eventCost   = 64
 
-	// mostEvent is the largest event that has room in a message of events.
+	// mostEvent is the largest event that fits into a message of events.
 	mostEvent = MaxMessage - frameRoom
 
-	// mostMuxed is the largest request that shares a stream with others: a
-	// larger one would hold them up, and has a stream of its own.
+	// mostMuxed is the largest request on a shared stream, in bytes. A larger
+	// one would block the others and has a stream of its own.
 	mostMuxed = 32 << 10
 
-	// sendHere is how much may be on its way before who makes a call leaves the
-	// sending to another goroutine. It is less than what gRPC takes without
-	// waiting (64 KiB), so that nobody who may be cancelled waits for a plugin
-	// that does not read.
+	// sendHere limits the unread bytes with which the goroutine of a call still
+	// sends itself; above, another goroutine sends. It is below the 64 KiB that
+	// gRPC accepts without blocking, so that a call that can be canceled never
+	// blocks on a plugin that does not read.
 	sendHere = mostMuxed
 )
 
@@ -46,31 +46,31 @@ type lane struct {
 	limit  int           // of an event, in bytes
 	done   chan struct{} // closed when the stream has ended
 
-	mu     sync.Mutex
-	calls  map[uint64]*laneCall // nil for a call that was given up and has no answer yet
-	live   int                  // calls that somebody waits for
-	last   uint64
-	sent   uint64 // bytes of requests
-	seen   uint64 // of them, how many the plugin is known to have read
-	ended  error  // why there is no stream any more
-	spoilt bool   // the plugin broke its rules
+	mu       sync.Mutex
+	calls    map[uint64]*laneCall // nil for an abandoned call without an answer
+	live     int                  // calls whose callers wait
+	last     uint64
+	sent     uint64 // bytes of requests
+	seen     uint64 // of these, the bytes that the plugin has certainly read
+	ended    error  // the error that ended the stream
+	violated bool   // the plugin violated the protocol
 }
 
 // laneCall is one call on a lane.
 type laneCall struct {
 	lane *lane
 	id   uint64
-	at   uint64        // lane.sent with its request
-	wake chan struct{} // there is something new
+	at   uint64        // lane.sent including its request
+	wake chan struct{} // there are new events or an error
 
 	mu     sync.Mutex
-	events [][]byte // that were not taken yet
-	taken  [][]byte // those before, for their room
-	used   int      // credit that the plugin has used and was not given back
+	events [][]byte // not yet taken
+	taken  [][]byte // the previous events, reused as a buffer
+	used   int      // credit that the plugin has used and that was not returned
 	lost   error    // the stream ended before the answer
 }
 
-// openLane begins a stream of calls, which outlives ctx.
+// openLane opens a stream of calls. The stream outlives ctx.
 func openLane(ctx context.Context, capability pluginv1.CapabilityClient, limit int) (*lane, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	opened := context.AfterFunc(ctx, cancel)
@@ -82,13 +82,19 @@ func openLane(ctx context.Context, capability pluginv1.CapabilityClient, limit i
 		cancel()
 		return nil, err
 	}
-	l := &lane{out: newFrameWriter(stream), cancel: cancel, limit: limit, done: make(chan struct{}), calls: map[uint64]*laneCall{}}
+	l := &lane{
+		out:    newFrameWriter(stream),
+		cancel: cancel,
+		limit:  limit,
+		done:   make(chan struct{}),
+		calls:  map[uint64]*laneCall{},
+	}
 	go l.out.flush(l.done)
 	go l.receive(stream)
 	return l, nil
 }
 
-// receive hands events to their calls until the end of the stream. It never
+// receive delivers events to their calls until the end of the stream. It never
 // waits for a call.
 func (l *lane) receive(stream grpc.ClientStream) {
 	defer l.cancel()
@@ -139,14 +145,14 @@ func brokenLane(format string, args ...any) error {
 	return status.Errorf(codes.DataLoss, "the stream of calls: "+format, args...)
 }
 
-// end fails the calls that have no answer, and no others.
-func (l *lane) end(err error, spoilt bool) {
+// end fails the calls without an answer, and no others.
+func (l *lane) end(err error, violated bool) {
 	l.mu.Lock()
 	if l.ended != nil {
 		l.mu.Unlock()
 		return
 	}
-	l.ended, l.spoilt = err, spoilt
+	l.ended, l.violated = err, violated
 	calls := l.calls
 	l.calls, l.live = nil, 0
 	l.mu.Unlock()
@@ -156,7 +162,7 @@ func (l *lane) end(err error, spoilt bool) {
 			continue
 		}
 		c.mu.Lock()
-		if c.lost == nil { // else the call itself is what went wrong first
+		if c.lost == nil { // otherwise the call already failed by itself
 			c.lost = err
 		}
 		c.mu.Unlock()
@@ -164,15 +170,16 @@ func (l *lane) end(err error, spoilt bool) {
 	}
 }
 
-// over tells whether the stream has ended, and whether by a fault of the plugin.
-func (l *lane) over() (ended, spoilt bool) {
+// over reports whether the stream has ended, and whether the plugin violated
+// the protocol.
+func (l *lane) over() (ended, violated bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended != nil, l.spoilt
+	return l.ended != nil, l.violated
 }
 
-// begin makes a call. It is false if the stream has ended: nothing of the call
-// has been sent.
+// begin starts a call. It returns false if the stream has ended and nothing of
+// the call was sent.
 func (l *lane) begin(request []byte) (*laneCall, bool) {
 	c := &laneCall{lane: l, wake: make(chan struct{}, 1)}
 	size := uint64(len(request))
@@ -187,7 +194,7 @@ func (l *lane) begin(request []byte) (*laneCall, bool) {
 	l.calls[c.id] = c
 	l.live++
 	here := l.live == 1 && l.sent-l.seen < sendHere
-	// Inside the lock: the plugin wants to see the numbers grow.
+	// Inside the lock, because call numbers must increase on the stream.
 	first := l.out.add(wrapped(c.id, fieldFrameInvoke, request, nil))
 	l.mu.Unlock()
 	if first {
@@ -204,7 +211,7 @@ func (c *laneCall) ring() {
 	}
 }
 
-// give adds an event for the caller to take.
+// give queues an event for the caller.
 func (c *laneCall) give(event []byte, last bool) {
 	c.mu.Lock()
 	switch {
@@ -223,7 +230,8 @@ func (c *laneCall) give(event []byte, last bool) {
 	c.ring()
 }
 
-// take gives the events that came since, and why there are no more if so.
+// take returns the new events, and the error that ended the call if there is
+// one.
 func (c *laneCall) take() ([][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +240,7 @@ func (c *laneCall) take() ([][]byte, error) {
 	return events, c.lost
 }
 
-// read gives back the credit of events that the caller has taken in.
+// read returns the credit of events that the caller has read.
 func (c *laneCall) read(size int) {
 	c.mu.Lock()
 	c.used -= size
@@ -240,7 +248,7 @@ func (c *laneCall) read(size int) {
 	c.lane.out.put(signal(c.id, fieldFrameCredit, uint64(size)), false)
 }
 
-// giveUp says that nobody waits for the answer any more.
+// giveUp abandons the call: its answer will be dropped.
 func (c *laneCall) giveUp() {
 	l := c.lane
 	l.mu.Lock()
@@ -260,10 +268,10 @@ func (c *laneCall) giveUp() {
 	}
 }
 
-// await gives the answer of the call. When stop is closed the plugin is told to
-// cancel the call, and its answer is awaited all the same.
+// await returns the answer of the call. When stop is closed, the call is
+// canceled at the plugin and await still waits for its answer.
 func (c *laneCall) await(ctx context.Context, stop <-chan struct{}, in *inbound) (edn.Value, error) {
-	back := 0 // credit to give back
+	back := 0 // credit to return
 	for {
 		select {
 		case <-c.wake:

@@ -7,60 +7,61 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// HostInfo tells a plugin who calls it.
+// HostInfo describes the host to a plugin.
 type HostInfo struct {
 	Version string
-	// Features are those of this protocol revision that the host understands.
+	// Features are the features of this protocol revision that the host
+	// supports.
 	Features []string
 }
 
-// HostFeatures are the features that the Client of this package understands.
+// HostFeatures returns the features that the Client of this package supports.
 func HostFeatures() []string { return []string{FeatureMux} }
 
 // Description is the answer to Describe and Configure.
 type Description struct {
-	// Value is the description as sent. In a plugin it may be left nil together
-	// with findings.
+	// Value is the description as sent. A plugin may leave it nil if there are
+	// findings.
 	Value edn.Value
 	// Findings are the problems of the configuration, each with its path.
 	Findings []schema.Finding
-	// Encoding is how the plugin wrote its answer. It is how the plugin wants
-	// to be called. Only the host's end sets it.
+	// Encoding is the encoding of the plugin's answer, which is also the
+	// encoding for calls to it. Only the host's end sets it.
 	Encoding Encoding
 }
 
-// Parse reads the description. An ill-typed one is
-// :capability/invalid-metadata with every field at fault.
+// Parse reads the description. An ill-typed one returns
+// :capability/invalid-metadata with every invalid field.
 func (d Description) Parse() (contract.Description, error) {
 	return contract.ParseDescription(d.Value)
 }
 
-// Setup is what Configure hands to a plugin.
+// Setup is the content of Configure.
 type Setup struct {
-	// Config is the finished configuration with every secret as nil.
+	// Config is the complete configuration with every secret nil.
 	Config edn.Value
 	// Secrets is a map from the path of a secret in Config (a vector) to its
 	// text.
 	Secrets edn.Value
-	// Root is a directory of this instance alone.
+	// Root is the private directory of this instance.
 	Root string
 	Host HostInfo
 	// Plugin is the name in the host's configuration, Instance the name in the
-	// pool, Generation how often the instance was started.
+	// pool, Generation the number of starts of the instance.
 	Plugin     string
 	Instance   string
 	Generation uint64
 	// LogLevel is trace, debug, info, warn or error.
 	LogLevel string
-	// MaxInFlight is the most calls that the host will have in flight; 0 for
-	// no statement.
+	// MaxInFlight is the largest number of calls that the host will have in
+	// flight; 0 if not stated.
 	MaxInFlight int
 }
 
-// HealthState is what a plugin says about itself.
+// HealthState is the state of a plugin or capability.
 type HealthState uint8
 
-// The states of a plugin. Only Ready and Degraded may be called.
+// The states of a plugin. Only ready and degraded plugins are called.
 const (
 	HealthUnknown HealthState = iota
 	HealthStarting
@@ -70,7 +71,7 @@ const (
 	HealthDraining
 )
 
-// String gives the keyword of the state without colon.
+// String returns the keyword of the state without colon.
 func (s HealthState) String() string {
 	switch s {
 	case HealthStarting:
@@ -87,23 +88,23 @@ func (s HealthState) String() string {
 	return "unknown"
 }
 
-// Callable reports whether a plugin in this state takes calls.
+// Callable reports whether a plugin in this state accepts calls.
 func (s HealthState) Callable() bool { return s == HealthReady || s == HealthDegraded }
 
-// Health is one statement of a plugin about itself.
+// Health is one health event of a plugin.
 type Health struct {
 	State HealthState
-	// Reason is one sentence for people, Source whose fault it is; both are
-	// empty when all is well.
+	// Reason is one sentence for people, Source the party that caused the
+	// problem; both are empty if the plugin is ready.
 	Reason string
 	Source contract.Source
-	// Attributes is a map of anything worth knowing, or nil.
+	// Attributes is a map of further data, or nil.
 	Attributes edn.Value
 	InFlight   int
-	// MaxInFlight lowers the limit of calls in flight; 0 for no statement.
+	// MaxInFlight lowers the limit of calls in flight; 0 if not stated.
 	MaxInFlight int
-	// Capabilities are those of which there is more to say than of the plugin.
-	// The slice is not changed once the statement is made.
+	// Capabilities are those whose health differs from that of the plugin or
+	// has more detail. The slice must not be modified afterwards.
 	Capabilities []CapabilityHealth
 }
 
@@ -151,7 +152,7 @@ func healthFrom(hide hider, e *pluginv1.HealthEvent) (Health, error) {
 	return h, nil
 }
 
-// encodeFindings is nil for no findings.
+// encodeFindings returns nil for no findings.
 func encodeFindings(enc Encoding, findings []schema.Finding) (*pluginv1.Payload, error) {
 	if len(findings) == 0 {
 		return nil, nil
@@ -193,7 +194,7 @@ func findingsFrom(hide hider, p *pluginv1.Payload, config edn.Value) ([]schema.F
 	return all, nil
 }
 
-// inline encodes a value of the lifecycle, whose messages have no room for
+// inline encodes a value of the lifecycle, whose messages have no field for
 // blobs.
 func inline(enc Encoding, v edn.Value) (*pluginv1.Payload, error) {
 	body, err := write(enc, v)
@@ -203,7 +204,7 @@ func inline(enc Encoding, v edn.Value) (*pluginv1.Payload, error) {
 	return &pluginv1.Payload{Encoding: string(enc), Body: body}, nil
 }
 
-// optional is inline, nil for nil.
+// optional is inline, but returns nil for nil.
 func optional(enc Encoding, v edn.Value) (*pluginv1.Payload, error) {
 	if v.IsNil() {
 		return nil, nil

@@ -24,8 +24,8 @@ var minimal = edn.MustRead(`
  :schemas {:req/a.do [:map [:n {:optional true} [:enum :one "two"]]]}
  :config {:config/v 1 :config/schema [:map {:closed true} [:depth {:default 3} :int]]}}`)
 
-// WIRE-002: Describe and Configure carry what they are given, and what comes
-// back, in both encodings.
+// WIRE-002: Describe and Configure transmit their arguments and answers in both
+// encodings.
 func TestDescribeAndConfigure(t *testing.T) {
 	findings := []schema.Finding{{Path: []edn.Value{edn.K("depth")}, Expected: edn.K("int"), Got: edn.Text("x"), Message: "should be a number"}, {Message: "and so on"}}
 	config := edn.MustRead(`{:depth "x" :key nil}`)
@@ -84,8 +84,7 @@ func firstEntry(m edn.Value) edn.Entry {
 	return edn.Entry{}
 }
 
-// A plugin without an EDN library answers Describe in JSON and is asked in
-// JSON from then on.
+// A plugin that answers Describe in JSON is called in JSON afterwards.
 func TestDescribeChoosesTheEncoding(t *testing.T) {
 	conn := serve(t, func(s *grpc.Server) {
 		pluginv1.RegisterLifecycleServer(s, &rawLifecycle{describe: &pluginv1.DescribeResponse{Description: &pluginv1.Payload{
@@ -105,10 +104,9 @@ func TestDescribeChoosesTheEncoding(t *testing.T) {
 	assert.Equal(t, "0.5M", parsed.Capabilities[0].Cost.USD.String())
 }
 
-// WIRE-003: a plugin that has not answered yet is asked without a configuration
-// first; only then it is known in which encoding it can read one. Its schemas
-// are strings of EDN or views of their forms, and the paths of its findings lead into the
-// configuration.
+// WIRE-003: before the encoding of a plugin is known, Describe first calls it
+// without a configuration. Schemas in JSON are strings of EDN or views of their
+// forms, and paths of findings refer to the configuration.
 func TestDescribeInJSON(t *testing.T) {
 	said := &pluginv1.DescribeResponse{
 		Description: &pluginv1.Payload{Encoding: "json", Body: []byte(`{"plugin/name": "p", "plugin/version": "1", "capabilities": [],
@@ -145,7 +143,7 @@ type rawLifecycle struct {
 	pluginv1.UnimplementedLifecycleServer
 	asked     []*pluginv1.DescribeRequest
 	describe  *pluginv1.DescribeResponse
-	then      *pluginv1.DescribeResponse // answers from the second time on
+	then      *pluginv1.DescribeResponse // answers after the first
 	configure *pluginv1.ConfigureResponse
 	health    []*pluginv1.HealthEvent
 }
@@ -171,7 +169,7 @@ func (r *rawLifecycle) Health(_ *pluginv1.HealthRequest, s grpc.ServerStreamingS
 	return nil
 }
 
-// WIRE-002: answers that are none are :runtime/protocol.
+// WIRE-002: malformed answers return :runtime/protocol.
 func TestLifecycleHostileAnswers(t *testing.T) {
 	for name, resp := range map[string]*pluginv1.DescribeResponse{
 		"nothing":               {},
@@ -209,7 +207,7 @@ func TestLifecycleHostileAnswers(t *testing.T) {
 	})
 }
 
-// SUP-003: Health carries every state; what a newer plugin says is unknown,
+// SUP-003: Health transmits every state; a state of a newer plugin is unknown,
 // not an error.
 func TestHealthStates(t *testing.T) {
 	raw := &rawLifecycle{}
@@ -235,8 +233,8 @@ func TestHealthStates(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("runtime/protocol"))
 }
 
-// MLX-009, SUP-003: what is said of single capabilities arrives as it was said;
-// what a newer plugin says, and what has no name, makes no statement.
+// MLX-009, SUP-003: the health of single capabilities is transmitted; values of
+// a newer plugin and entries without a name are ignored.
 func TestHealthOfCapabilities(t *testing.T) {
 	said := []CapabilityHealth{
 		{ID: "a/warm", State: HealthReady, Warmth: Warm, InFlight: 4, Queued: 3, Places: 4, Deaths: 1 << 40, RecentDeaths: 2},
@@ -260,7 +258,7 @@ func TestHealthOfCapabilities(t *testing.T) {
 	assert.Equal(t, "unknown warm starting cold", fmt.Sprint(WarmthUnknown, " ", Warm, " ", Warming, " ", Cold))
 }
 
-// SUP-003: a probe that gets no answer ends with its context.
+// SUP-003: a probe without an answer ends with its context.
 func TestProbeOfAStalledPlugin(t *testing.T) {
 	c := client(t, &fake{health: func(ctx context.Context, _ func(Health) error) error {
 		<-ctx.Done()
@@ -300,7 +298,7 @@ func TestEndRunAndDrain(t *testing.T) {
 	require.ErrorContains(t, err, "cannot")
 }
 
-// hostOf is a Host of two functions.
+// hostOf is a Host made of two functions.
 type hostOf struct {
 	invoke Answerer
 	state  func(context.Context, StateChange) (Stored, error)
@@ -312,8 +310,7 @@ func (h hostOf) Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value,
 
 func (h hostOf) State(ctx context.Context, c StateChange) (Stored, error) { return h.state(ctx, c) }
 
-// WIRE-002: the host service runs over one connection made at Configure, until
-// Close.
+// WIRE-002: the host service uses one connection from Configure to Close.
 func TestHostService(t *testing.T) {
 	var caller *Caller
 	c := client(t, &fake{configure: func(_ context.Context, _ Setup, host *Caller) (Description, error) {

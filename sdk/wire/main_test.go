@@ -46,7 +46,7 @@ func dial(t testing.TB, path string) *grpc.ClientConn {
 	return conn
 }
 
-// pipeBroker hands connections of one process from one end to the other.
+// pipeBroker connects the two ends inside one process.
 type pipeBroker struct {
 	t    testing.TB
 	dir  string
@@ -89,7 +89,7 @@ func (b *pipeBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.
 	return grpc.NewClient("unix:"+filepath.Join(b.dir, string(rune('a'+id))), opts...)
 }
 
-// fake is a Service made of functions; a nil one does nothing.
+// fake is a Service made of functions; a nil function does nothing.
 type fake struct {
 	describe  func(ctx context.Context, config edn.Value, host HostInfo) (Description, error)
 	configure func(ctx context.Context, s Setup, host *Caller) (Description, error)
@@ -141,7 +141,7 @@ func (f *fake) Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, 
 	return f.invoke(ctx, call, out)
 }
 
-// client serves f and speaks to it.
+// client serves f and returns its client.
 func client(t testing.TB, f *fake) *Client {
 	t.Helper()
 	broker := newPipeBroker(t)
@@ -151,10 +151,10 @@ func client(t testing.TB, f *fake) *Client {
 	return c
 }
 
-// clientOf makes a client of a service.
+// clientOf returns a client of a service.
 type clientOf func(testing.TB, *fake) *Client
 
-// sharing is client for calls that share a stream.
+// sharing is client with calls on a shared stream.
 func sharing(t testing.TB, f *fake) *Client {
 	t.Helper()
 	c := client(t, f)
@@ -162,14 +162,14 @@ func sharing(t testing.TB, f *fake) *Client {
 	return c
 }
 
-// bothWays runs a test with calls on streams of their own and on one stream
+// bothWays runs a test with calls on separate streams and on one shared stream
 // (WIRE-007).
 func bothWays(t *testing.T, test func(*testing.T, clientOf)) {
 	t.Run("alone", func(t *testing.T) { test(t, client) })
 	t.Run("mux", func(t *testing.T) { test(t, sharing) })
 }
 
-// hostile serves an Invoke that does what events says.
+// hostile serves an Invoke that sends arbitrary events.
 func hostile(t testing.TB, invoke func(*pluginv1.InvokeRequest, grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error) *Client {
 	t.Helper()
 	conn := serve(t, func(s *grpc.Server) { pluginv1.RegisterCapabilityServer(s, &rawCapability{do: invoke}) })

@@ -20,24 +20,23 @@ import (
 )
 
 const (
-	// hostCertEnv carries the host's certificate to the plugin.
+	// hostCertEnv is the variable with the host's certificate.
 	hostCertEnv = "PLUGIN_CLIENT_CERT"
 	// serverName is the name in the certificates of both sides.
 	serverName = "localhost"
-	// certLife is longer than any process lives; the certificate is worth
-	// nothing without its key, which never leaves this process.
+	// certLife is longer than any process lives. A certificate is useless
+	// without its key, which never leaves the process.
 	certLife = 10 * 365 * 24 * time.Hour
-	// certEarlier is how far the clock may be set back while the processes live:
-	// a machine that came up with a wrong time is put right later.
+	// certEarlier allows the clock to be set back while the processes run, for
+	// example on a machine that started with a wrong time.
 	certEarlier = certLife
 )
 
-// Secure gives cfg the host's half of mutual TLS in place of go-plugin's own:
-// what crosses the process boundary is the same, only the key is on P-256. A
-// TLS library that offers no P-521 signature, such as the one that the common
-// gRPC packages for Python bring along, cannot check the certificate that
-// go-plugin makes, and a key on P-256 costs a twentieth. Call it last, with the
-// RunnerFunc in place; cfg is good for one start.
+// Secure sets the host's half of mutual TLS in cfg. It replaces that of
+// go-plugin; the protocol is the same, but the key is on P-256. A TLS library
+// without P-521 signatures, such as the one in the common gRPC packages for
+// Python, cannot verify go-plugin's certificate, and a P-256 key costs a
+// twentieth. Call it last, with RunnerFunc set; cfg can be used for one start.
 func Secure(cfg *plugin.ClientConfig) error {
 	cert, text, err := newCertificate(time.Now())
 	if err != nil {
@@ -53,8 +52,8 @@ func Secure(cfg *plugin.ClientConfig) error {
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		MinVersion:   tls.VersionTLS12,
 		ServerName:   serverName,
-		// Nobody is trusted before the handshake line has brought the plugin's
-		// certificate; go-plugin puts it here.
+		// Nothing is trusted until the handshake line brings the plugin's
+		// certificate, which go-plugin adds here.
 		RootCAs:   x509.NewCertPool(),
 		ClientCAs: x509.NewCertPool(),
 	}
@@ -65,8 +64,8 @@ func Secure(cfg *plugin.ClientConfig) error {
 	return nil
 }
 
-// newCertificate makes a key and a certificate for both roles, signed by itself,
-// and the certificate as PEM.
+// newCertificate makes a key, a self-signed certificate for both roles, and the
+// certificate as PEM.
 func newCertificate(now time.Time) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -77,12 +76,13 @@ func newCertificate(now time.Time) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, err
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: serverName},
-		DNSNames:              []string{serverName},
-		SerialNumber:          serial,
-		NotBefore:             now.Add(-certEarlier),
-		NotAfter:              now.Add(certLife),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
+		Subject:      pkix.Name{CommonName: serverName},
+		DNSNames:     []string{serverName},
+		SerialNumber: serial,
+		NotBefore:    now.Add(-certEarlier),
+		NotAfter:     now.Add(certLife),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement |
+			x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
@@ -91,13 +91,14 @@ func newCertificate(now time.Time) (tls.Certificate, []byte, error) {
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// PluginTLS is the plugin's half of mutual TLS for a program that serves in its
-// own way: the configuration, as go-plugin wants it, that trusts the host with
-// this certificate (PEM) and nobody else, and the plugin's certificate as the
-// handshake line has it.
+// PluginTLS is the plugin's half of mutual TLS for a program that a host did
+// not start. provider returns a configuration for go-plugin that trusts only
+// the given host certificate (PEM); raw is the plugin's certificate for the
+// handshake line.
 func PluginTLS(host []byte) (provider func() (*tls.Config, error), raw []byte, err error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(host) {

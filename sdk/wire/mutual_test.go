@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// WIRE-001, WIRE-006: the host's certificate is one that every TLS library
-// takes, in both roles, and the plugin is told it as go-plugin would tell it.
+// WIRE-001, WIRE-006: common TLS libraries accept the host's certificate in
+// both roles, and it reaches the plugin in go-plugin's variable.
 func TestSecure(t *testing.T) {
 	cfg := ClientConfig()
 	require.Error(t, Secure(cfg), "there is nothing yet that could start a process")

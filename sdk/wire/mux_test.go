@@ -31,7 +31,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	require.Eventually(t, is, patience, time.Millisecond, what)
 }
 
-// behaviour is a plugin that does what the request names.
+// behaviour is a plugin that runs the Answerer named by the request.
 type behaviour map[string]Answerer
 
 func (b behaviour) fake() *fake {
@@ -44,8 +44,8 @@ func (b behaviour) fake() *fake {
 	}}
 }
 
-// WIRE-007: a call whose reader is slow is held back by itself; the others on
-// the stream go on, and nothing of it is lost.
+// WIRE-007: a slow reader blocks only its own call; the other calls on the
+// stream continue, and no event is lost.
 func TestMuxSlowReader(t *testing.T) {
 	const pieces, size = 400, 16 << 10
 	var sent atomic.Int64
@@ -86,8 +86,8 @@ func TestMuxSlowReader(t *testing.T) {
 	assert.Equal(t, pieces, read)
 }
 
-// WIRE-007, SDK-001: the end of one call leaves the others alone, also if the
-// plugin waits for credit; the stream lives on.
+// WIRE-007, SDK-001: the end of one call does not affect the others or the
+// stream, even if the plugin waits for credit.
 func TestMuxCancelOne(t *testing.T) {
 	left := make(chan error, 1)
 	entered, release := make(chan struct{}, 2), make(chan struct{})
@@ -121,7 +121,7 @@ func TestMuxCancelOne(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("canceled"))
 	<-entered
 	require.ErrorIs(t, <-left, contract.OfType("canceled"))
-	// A reader that is stuck until the deadline: the plugin waits for credit.
+	// A blocked reader until the deadline: the plugin waits for credit.
 	stuck := make(chan struct{})
 	over := make(chan error, 1)
 	go func() {
@@ -143,9 +143,9 @@ func TestMuxCancelOne(t *testing.T) {
 	assert.Same(t, l, c.shared.lane, "it is the same stream")
 }
 
-// ATT-013: a call that is told to stop is canceled at the plugin, and its answer to
-// that arrives; on a stream of its own it ends at once. One that does not answer
-// ends with its context.
+// ATT-013: stopping a call cancels it at the plugin, and the plugin's answer to
+// that arrives. On a stream of its own the call ends at once. A call that is
+// not answered ends with its context.
 func TestStopIsAnswered(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	b := behaviour{
@@ -188,7 +188,8 @@ func TestStopIsAnswered(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("canceled"))
 }
 
-// WIRE-007: many calls at once, some of them given up, none of them mixed up.
+// WIRE-007: many concurrent calls, some of them abandoned, receive their own
+// answers.
 func TestMuxManyCallers(t *testing.T) {
 	c := sharing(t, behaviour{}.fake())
 	var callers sync.WaitGroup
@@ -220,7 +221,7 @@ func TestMuxManyCallers(t *testing.T) {
 	})
 }
 
-// rawCalls serves Calls by hand and Invoke as an echo.
+// rawCalls serves Calls with a function and Invoke as an echo.
 type rawCalls struct {
 	rawCapability
 	calls func(grpc.BidiStreamingServer[pluginv1.CallFrames, pluginv1.EventFrames]) error
@@ -252,24 +253,24 @@ func eventFrames(call uint64, events ...*pluginv1.InvokeEvent) *pluginv1.EventFr
 	return m
 }
 
-// WIRE-007: what a plugin can do wrong on the stream fails the call that it is
-// about, or, if it is about none, every call; then calls are made one by one.
+// WIRE-007: a protocol violation on the stream fails the call that it concerns,
+// or every call if it concerns none; later calls use separate streams.
 func TestMuxHostileStreams(t *testing.T) {
 	result := func(seq uint64, text string) *pluginv1.InvokeEvent { return seqEvent(seq, resultEvent(edntext(text))) }
 	delta := func(seq uint64, size int) *pluginv1.InvokeEvent {
 		return seqEvent(seq, deltaEvent(edntext(`"`+strings.Repeat("x", size)+`"`)))
 	}
 	for _, tt := range []struct {
-		name   string
-		send   []*pluginv1.EventFrames
-		err    error
-		want   string
-		says   string
-		spoilt bool
+		name     string
+		send     []*pluginv1.EventFrames
+		err      error
+		want     string
+		says     string
+		violated bool
 	}{
 		{"not counted", []*pluginv1.EventFrames{eventFrames(1, result(0, "1"))}, nil, "runtime/protocol", "event 0 came where event 1", false},
 		{"gap", []*pluginv1.EventFrames{eventFrames(1, delta(1, 1), result(3, "1"))}, nil, "runtime/protocol", "event 3 came where event 2", false},
-		{"empty event", []*pluginv1.EventFrames{eventFrames(1, &pluginv1.InvokeEvent{Seq: 1})}, nil, "runtime/protocol", "no known kind", false},
+		{"empty event", []*pluginv1.EventFrames{eventFrames(1, &pluginv1.InvokeEvent{Seq: 1})}, nil, "runtime/protocol", "an unknown kind", false},
 		{"no event", []*pluginv1.EventFrames{{Frames: []*pluginv1.EventFrame{{Call: 1}}}}, nil, "runtime/protocol", "event 0 came", false},
 		{"malformed result", []*pluginv1.EventFrames{eventFrames(1, result(1, "{:a"))}, nil, "runtime/protocol", "decode", false},
 		{"above the limit", []*pluginv1.EventFrames{eventFrames(1, delta(1, 3<<20))}, nil, "runtime/protocol", "the limit is", false},
@@ -289,7 +290,7 @@ func TestMuxHostileStreams(t *testing.T) {
 					}
 				}
 				if tt.send != nil && len(tt.send[0].Frames) > 0 {
-					_, _ = s.Recv() // the cancellation
+					_, _ = s.Recv() // the cancel frame
 				}
 				return tt.err
 			})
@@ -297,7 +298,7 @@ func TestMuxHostileStreams(t *testing.T) {
 			_, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 			require.ErrorIs(t, err, contract.OfType(tt.want))
 			assert.Contains(t, err.Error(), tt.says)
-			if tt.spoilt {
+			if tt.violated {
 				eventually(t, "the stream ends", func() bool { ended, _ := c.shared.lane.over(); return ended })
 				answer, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 				require.NoError(t, err)
@@ -308,8 +309,8 @@ func TestMuxHostileStreams(t *testing.T) {
 	}
 }
 
-// WIRE-007: a plugin that sends more than it has credit for fails the call, and
-// the host keeps no more than that.
+// WIRE-007: a plugin that exceeds its credit fails the call, and the host
+// buffers no more than the credit.
 func TestMuxBeyondTheCredit(t *testing.T) {
 	c, _ := byHand(t, func(s grpc.BidiStreamingServer[pluginv1.CallFrames, pluginv1.EventFrames]) error {
 		if _, err := s.Recv(); err != nil {
@@ -337,8 +338,8 @@ func TestMuxBeyondTheCredit(t *testing.T) {
 	assert.Contains(t, err.Error(), "credit")
 }
 
-// WIRE-007: an answer that is followed by another event was given, and the
-// stream on which that happens is not used again.
+// WIRE-007: an answer followed by another event is valid, and its stream is not
+// used again.
 func TestMuxEventAfterTheAnswer(t *testing.T) {
 	c, _ := byHand(t, func(s grpc.BidiStreamingServer[pluginv1.CallFrames, pluginv1.EventFrames]) error {
 		if _, err := s.Recv(); err != nil {
@@ -351,11 +352,11 @@ func TestMuxEventAfterTheAnswer(t *testing.T) {
 	answer, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 	require.NoError(t, err)
 	assert.Equal(t, "1", answer.String())
-	eventually(t, "the stream is spoilt", func() bool { _, spoilt := c.shared.lane.over(); return spoilt })
+	eventually(t, "the stream is ended", func() bool { _, violated := c.shared.lane.over(); return violated })
 }
 
-// WIRE-007: a lost stream fails exactly the calls that have no answer, as a lost
-// connection does; the next call opens another one.
+// WIRE-007: a lost stream fails exactly the calls without an answer, like a
+// lost connection; the next call opens a new one.
 func TestMuxLostStream(t *testing.T) {
 	var streams atomic.Int64
 	c, r := byHand(t, func(s grpc.BidiStreamingServer[pluginv1.CallFrames, pluginv1.EventFrames]) error {
@@ -422,8 +423,8 @@ func TestMuxLostConnection(t *testing.T) {
 	callers.Wait()
 }
 
-// WIRE-005, WIRE-007: calls share a stream if both sides say so, and only then;
-// a large request has a stream of its own in any case.
+// WIRE-005, WIRE-007: calls share a stream only if both sides support it; a
+// large request has a stream of its own in any case.
 func TestMuxIsNegotiated(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
@@ -456,8 +457,8 @@ func TestMuxIsNegotiated(t *testing.T) {
 	}
 }
 
-// WIRE-007: what a host can do wrong on the stream ends it with a status that
-// says what, or is answered.
+// WIRE-007: a protocol violation of the host ends the stream with a status that
+// names it, or is answered.
 func TestMuxHostileHosts(t *testing.T) {
 	invoke := func(call uint64, text string) *pluginv1.CallFrame {
 		return &pluginv1.CallFrame{Call: call, Frame: &pluginv1.CallFrame_Invoke{Invoke: &pluginv1.InvokeRequest{Request: edntext(text)}}}
@@ -511,8 +512,8 @@ func TestMuxHostileHosts(t *testing.T) {
 	}
 }
 
-// WIRE-007: the frames of this package are those of the generated code, in both
-// directions.
+// WIRE-007: the frames of this package equal those of the generated code, in
+// both directions.
 func TestFramesAgreeWithGeneratedCode(t *testing.T) {
 	request := &pluginv1.InvokeRequest{Context: &pluginv1.CallContext{Run: "r", Attempt: 2}, Request: edntext(`{:a 1}`)}
 	for _, size := range []int{0, 1, 127, 128, copyBelow, 1 << 20} {
@@ -552,7 +553,7 @@ func TestFramesAgreeWithGeneratedCode(t *testing.T) {
 	}
 }
 
-// Whatever comes, a message of frames is read or refused.
+// Any bytes are read as a message of frames or rejected.
 func FuzzFrames(f *testing.F) {
 	for _, m := range []goproto.Message{
 		eventFrames(1, seqEvent(1, resultEvent(edntext("1")))),

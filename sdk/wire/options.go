@@ -8,18 +8,17 @@ const (
 	// MaxMessage is the largest message in either direction, in bytes.
 	MaxMessage = 16 << 20
 
-	// BlobThreshold is the length in bytes above which a string leaves the
-	// payload and travels as a blob.
+	// BlobThreshold is the length in bytes above which a string is sent as a
+	// blob.
 	BlobThreshold = 64 << 10
 
-	// MaxString is the longest string that the reader of wire payloads takes,
-	// so the longest that a blob may hold.
+	// MaxString is the longest string in a wire payload or blob, in bytes.
 	MaxString = 8 << 20
 )
 
-// Window and buffer sizes were measured on unix sockets with payloads from
-// 200 B to 1 MiB: larger windows let one big answer through without a round
-// trip for flow control, larger buffers save system calls up to 64 KiB.
+// Window and buffer sizes were measured on unix sockets with payloads from 200
+// B to 1 MiB: larger windows transfer a large answer without a round trip for
+// flow control, larger buffers save system calls up to 64 KiB.
 const (
 	streamWindow = 4 << 20
 	connWindow   = 16 << 20
@@ -27,7 +26,7 @@ const (
 	workers      = 16
 )
 
-// ServerOptions are the options of every gRPC server of this contract.
+// ServerOptions returns the options of every gRPC server of this contract.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage),
@@ -42,8 +41,8 @@ func ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// DialOptions are the options of every gRPC connection of this contract. They
-// replace go-plugin's own limits, which let an answer be as large as memory.
+// DialOptions returns the options of every gRPC connection of this contract.
+// They replace go-plugin's limits, which allow an answer of any size.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(

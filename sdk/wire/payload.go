@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Encoding names the text form of a payload.
+// Encoding is the text form of a payload.
 type Encoding string
 
 // The encodings of this protocol revision.
@@ -19,7 +19,7 @@ const (
 	JSON Encoding = "json"
 )
 
-// The reserved tags, and what every spelling of one contains.
+// The reserved tags, and a substring of every spelling of them.
 const (
 	valueTag  = "ferment/value"
 	secretTag = "ferment/secret"
@@ -31,18 +31,17 @@ var (
 	jsonEscapedU = []byte(`\u`)
 )
 
-// EncodePayload writes v as a payload. Strings above BlobThreshold are taken
-// out; the blobs hold them and must reach the peer before or with the payload.
-// A value that contains a reserved tag is :runtime/invalid-result: the tags
-// belong to this codec and to the host's journal. A payload above MaxMessage
-// or a string above MaxString is :runtime/protocol.
+// EncodePayload encodes v as a payload. Strings above BlobThreshold are
+// extracted as blobs, which must reach the peer before or with the payload. A
+// value with a reserved tag returns :runtime/invalid-result, because the tags
+// belong to this codec and to the host's journal. A payload above MaxMessage or
+// a string above MaxString returns :runtime/protocol.
 func EncodePayload(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
 	return encodePayload(enc, v, extraction{})
 }
 
-// EncodeRequest is EncodePayload for what is asked of the peer. A request may
-// name a secret, as #ferment/secret :name, which whoever acts on it resolves;
-// an answer may not.
+// EncodeRequest is EncodePayload for a request. A request may name a secret as
+// #ferment/secret :name, which its executor resolves; an answer may not.
 func EncodeRequest(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
 	return encodePayload(enc, v, extraction{request: true})
 }
@@ -82,18 +81,18 @@ func write(enc Encoding, v edn.Value) ([]byte, error) {
 	return nil, unknownEncoding(enc)
 }
 
-// DecodePayload reads a payload within the limits of wire messages and puts
-// the blobs that it refers to in their places; blobs may be nil. The value
-// shares memory with the payload, which must not be changed afterwards. A text
-// that cannot be read, an unknown encoding and a reference without its blob
-// are :runtime/protocol.
+// DecodePayload reads a payload within the limits of wire messages and restores
+// its blobs; blobs may be nil. The value shares memory with the payload, which
+// must not be modified afterwards. Unreadable text, an unknown encoding and a
+// reference without its blob return :runtime/protocol.
 func DecodePayload(p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
 	if p == nil {
 		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: there is none")
 	}
 	body := p.GetBody()
 	if len(body) > MaxMessage {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: %d bytes, the limit is %d", len(body), MaxMessage)
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: %d bytes, the limit is %d", len(body),
+			MaxMessage)
 	}
 	var v edn.Value
 	var err error
@@ -127,10 +126,11 @@ func malformed(err error) *contract.Error {
 }
 
 func unknownEncoding(enc Encoding) *contract.Error {
-	return contract.Errorf("runtime/protocol", "payload: unknown encoding %q, this side knows %q and %q", string(enc), EDN, JSON)
+	return contract.Errorf("runtime/protocol", "payload: unknown encoding %q, this side knows %q and %q", string(enc),
+		EDN, JSON)
 }
 
-// needsExtraction reports whether v holds a string above the threshold or a
+// needsExtraction reports whether v contains a string above the threshold or a
 // tag of the reserved namespace.
 func needsExtraction(v edn.Value) bool {
 	switch v.Kind() {
@@ -189,7 +189,8 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 
 func (x *extraction) blob(v edn.Value, s string) (edn.Value, error) {
 	if len(s) > MaxString {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "encode payload: a string of %d bytes, the limit is %d", len(s), MaxString)
+		return edn.Nil(), contract.Errorf("runtime/protocol", "encode payload: a string of %d bytes, the limit is %d",
+			len(s), MaxString)
 	}
 	hash := edn.Hash(v)
 	known := slices.ContainsFunc(x.blobs, func(b *pluginv1.Blob) bool { return b.Hash == hash })
@@ -199,9 +200,9 @@ func (x *extraction) blob(v edn.Value, s string) (edn.Value, error) {
 	return edn.Tagged(valueTag, edn.MustString(hash))
 }
 
-// rebuild replaces parts of v. For each value from the outside in, visit gives
-// its replacement and whether it is final; the parts of a value that is not
-// final are visited in turn. Unchanged collections are kept as they are.
+// rebuild replaces parts of v. For each value, outermost first, visit returns a
+// replacement and whether it is final; the parts of a value that is not final
+// are visited in turn. Unchanged collections are kept.
 func rebuild(v edn.Value, visit func(edn.Value) (edn.Value, bool, error)) (edn.Value, error) {
 	v, final, err := visit(v)
 	if err != nil || final {

@@ -16,7 +16,7 @@ import (
 
 func large(letter string) string { return strings.Repeat(letter, BlobThreshold+1) }
 
-// across encodes v and decodes it again with the blobs that came out.
+// across encodes v and decodes it with its blobs.
 func across(t require.TestingT, enc Encoding, v edn.Value) (edn.Value, []*pluginv1.Blob) {
 	payload, blobs, err := EncodePayload(enc, v)
 	require.NoError(t, err)
@@ -29,8 +29,8 @@ func across(t require.TestingT, enc Encoding, v edn.Value) (edn.Value, []*plugin
 	return back, blobs
 }
 
-// WIRE-003: strings above 64 KiB travel as blobs, equal ones once, and nobody
-// sees the reference.
+// WIRE-003: strings above 64 KiB are sent as blobs, equal ones once; the
+// decoded value contains no reference.
 func TestPayloadTakesLargeStringsOut(t *testing.T) {
 	a, b := large("a"), large("\"\n\u017c")
 	v := edn.MustMap(
@@ -58,7 +58,7 @@ func TestPayloadJSON(t *testing.T) {
 	assert.True(t, edn.Equal(v, back), "%s", back)
 	assert.Len(t, blobs, 1)
 
-	// The reference may be spelled with escapes; it is one all the same.
+	// A reference may be spelled with escapes.
 	held := &Blobs{}
 	require.NoError(t, held.Add(blobs[0]))
 	spelled := `{"prompt":{"\u0023tag":"ferment/value","#value":"` + blobs[0].Hash + `"}}`
@@ -67,7 +67,8 @@ func TestPayloadJSON(t *testing.T) {
 	assert.True(t, got.Key("prompt").IsString())
 }
 
-// WIRE-003, VAL-004: what goes in comes out, wherever large strings are.
+// WIRE-003, VAL-004: encoding and decoding returns the same value, at any
+// position of large strings.
 func TestPayloadRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := genValue(3).Draw(t, "value")
@@ -115,8 +116,8 @@ func genValue(depth int) *rapid.Generator[edn.Value] {
 	})
 }
 
-// VAL-013, VAL-018, WIRE-003: what cannot be read or may not be there is a
-// typed error.
+// VAL-013, VAL-018, WIRE-003: unreadable and forbidden payloads return a typed
+// error.
 func TestDecodePayloadRefuses(t *testing.T) {
 	good := edn.Text(large("g"))
 	hash := edn.Hash(good)
@@ -160,7 +161,7 @@ func edntext(s string) *pluginv1.Payload {
 	return &pluginv1.Payload{Encoding: "edn", Body: []byte(s)}
 }
 
-// A text that only mentions a tag is no reference.
+// A text that mentions a tag is not a reference.
 func TestDecodePayloadKeepsTextThatMentionsTags(t *testing.T) {
 	for _, p := range []*pluginv1.Payload{
 		edntext(`{:a "#ferment/value \"b3:00\""}`),
@@ -172,8 +173,8 @@ func TestDecodePayloadKeepsTextThatMentionsTags(t *testing.T) {
 	}
 }
 
-// WIRE-003, VAL-013: an author cannot smuggle a reserved tag out, and what is
-// too large is refused before it is sent.
+// WIRE-003, VAL-013: reserved tags and oversized values are rejected before
+// they are sent.
 func TestEncodePayloadRefuses(t *testing.T) {
 	huge := edn.Text(strings.Repeat("x", 6<<20))
 	for _, tt := range []struct {
@@ -197,8 +198,8 @@ func TestEncodePayloadRefuses(t *testing.T) {
 	}
 }
 
-// VAL-013, FX-011: a request may name a secret, in either encoding and beside
-// a text that travels as a blob; it arrives as it was. An answer may not.
+// VAL-013, FX-011: a request may name a secret, in either encoding and beside a
+// blob; it arrives unchanged. An answer may not.
 func TestRequestsNameSecrets(t *testing.T) {
 	request := edn.MustMap(edn.K("input"), edn.MustRead(`{:headers {"authorization" ["Bearer " #ferment/secret :hub] "x" #ferment/secret "k"}}`), edn.K("body"), edn.Text(strings.Repeat("x", BlobThreshold+1)))
 	for _, enc := range []Encoding{EDN, JSON} {
@@ -223,8 +224,8 @@ func TestRequestsNameSecrets(t *testing.T) {
 
 func str(v edn.Value) string { s, _ := v.AsString(); return s }
 
-// A call that streams more large strings than fit in a message goes on as long
-// as each was used; blobs that nobody uses end it.
+// A call may stream more large strings than fit in a message if each is used;
+// unused blobs end the call.
 func TestBlobsAreBounded(t *testing.T) {
 	var held Blobs
 	for i := range 10 {
@@ -249,7 +250,7 @@ func TestBlobsAreBounded(t *testing.T) {
 	require.ErrorIs(t, unused.Add(&pluginv1.Blob{Hash: "x", Body: make([]byte, MaxString+1)}), contract.OfType("runtime/protocol"))
 }
 
-// WIRE-003: any bytes are a value or a typed error.
+// WIRE-003: any bytes decode to a value or a typed error.
 func FuzzDecodePayload(f *testing.F) {
 	hash := edn.Hash(edn.Text("blob"))
 	for _, seed := range []string{"{:a 1}", `{:a #ferment/value "` + hash + `"}`, `#ferment/value [`, `{"#tag": "ferment/value", "#value": "` + hash + `"}`, "", "\xff", "#ferment/secret :x"} {

@@ -11,13 +11,14 @@ var goPluginProto string
 //go:embed CONTRACT.md
 var contractPage string
 
-// PluginProto is the text of plugin.proto, the messages and services of this
-// contract.
+// PluginProto returns the text of plugin.proto: the messages and services of
+// this contract.
 func PluginProto() string { return pluginProto }
 
-// GoPluginProto is the text of goplugin.proto, the services of go-plugin that
-// stand beside them on each connection.
+// GoPluginProto returns the text of goplugin.proto: the services of go-plugin
+// on each connection.
 func GoPluginProto() string { return goPluginProto }
 
-// Contract is the page for authors of plugins in other languages, in Markdown.
+// Contract returns CONTRACT.md, the page for authors of plugins in other
+// languages.
 func Contract() string { return contractPage }

@@ -12,38 +12,38 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Service is a plugin as its host sees it. Its methods are called from many
-// goroutines; Configure comes once, before any Invoke that is meant to work.
-// Errors reach the host as typed errors.
+// Service is a plugin. Its methods must be safe for concurrent use. Configure
+// comes once, before any Invoke that succeeds. Errors reach the host as typed
+// errors.
 type Service interface {
-	// Describe is pure. A nil config asks for the description without one.
+	// Describe is pure. A nil config requests the description without one.
 	Describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error)
-	// Configure makes the plugin ready. host is nil if the host serves none.
-	// Once the plugin is configured host is its own, to be closed at its end;
-	// with an error or findings it must not keep it.
+	// Configure configures the plugin. host is nil if the host serves none.
+	// After success the plugin owns host and closes it; after an error or
+	// findings it must not keep it.
 	Configure(ctx context.Context, setup Setup, host *Caller) (Description, error)
-	// Health calls send with the current state at once and then with each
-	// change, until ctx ends or send fails.
+	// Health calls send with the current state at once and after each change,
+	// until ctx ends or send fails.
 	Health(ctx context.Context, send func(Health) error) error
-	// EndRun says that a run is over.
+	// EndRun is called when a run has ended.
 	EndRun(ctx context.Context, run string) error
-	// Drain refuses new calls, waits for those in flight until the deadline,
-	// and gives the number of those that had to be cancelled then.
+	// Drain rejects new calls, waits for those in flight until the deadline,
+	// cancels the rest and returns their number.
 	Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error)
 	// Invoke answers one call.
 	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
 }
 
 // Broker connects a plugin to the socket that its host announced under an id.
-// The broker of go-plugin is one.
+// The broker of go-plugin implements it.
 type Broker interface {
 	DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error)
 }
 
 var _ Broker = (*plugin.GRPCBroker)(nil)
 
-// Register puts service on server, which was made with ServerOptions. broker
-// connects to the host service; it may be nil.
+// Register registers service on server, which was created with ServerOptions.
+// broker connects to the host service; it may be nil.
 func Register(server grpc.ServiceRegistrar, service Service, broker Broker) {
 	s := &pluginServer{service: service, broker: broker}
 	pluginv1.RegisterLifecycleServer(server, s)
@@ -57,7 +57,9 @@ type pluginServer struct {
 	broker  Broker
 }
 
-func (s *pluginServer) Describe(ctx context.Context, req *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+func (s *pluginServer) Describe(
+	ctx context.Context, req *pluginv1.DescribeRequest,
+) (*pluginv1.DescribeResponse, error) {
 	enc := encodingOf(req.GetConfig())
 	config, err := decodeOptional(req.GetConfig())
 	var d Description
@@ -77,7 +79,9 @@ func (s *pluginServer) Describe(ctx context.Context, req *pluginv1.DescribeReque
 	return resp, nil
 }
 
-func (s *pluginServer) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+func (s *pluginServer) Configure(
+	ctx context.Context, req *pluginv1.ConfigureRequest,
+) (*pluginv1.ConfigureResponse, error) {
 	enc := encodingOf(req.GetConfig())
 	d, err := s.configure(ctx, req)
 	resp := &pluginv1.ConfigureResponse{}
@@ -93,7 +97,7 @@ func (s *pluginServer) Configure(ctx context.Context, req *pluginv1.ConfigureReq
 	return resp, nil
 }
 
-// describing encodes a description, nil for nil.
+// describing encodes a description; nil gives nil.
 func describing(enc Encoding, d edn.Value) (*pluginv1.Payload, error) {
 	if enc == JSON && !d.IsNil() {
 		d = writeSchemas(d)
@@ -116,7 +120,7 @@ func (s *pluginServer) configure(ctx context.Context, req *pluginv1.ConfigureReq
 		if err != nil {
 			return Description{}, contract.Errorf("runtime/start-failed", "configure: connect to the host: %w", err)
 		}
-		conn.Connect() // the first call of the plugin need not wait for it
+		conn.Connect() // connect early, so that the first request of the plugin does not wait
 		host = NewCaller(conn)
 	}
 	d, err := s.service.Configure(ctx, Setup{
@@ -131,12 +135,14 @@ func (s *pluginServer) configure(ctx context.Context, req *pluginv1.ConfigureReq
 		MaxInFlight: int(req.GetMaxInFlight()),
 	}, host)
 	if host != nil && (err != nil || len(d.Findings) > 0) {
-		_ = host.Close() // refused: the connection is not the service's
+		_ = host.Close() // rejected: the service does not own the connection
 	}
 	return d, err
 }
 
-func (s *pluginServer) Health(req *pluginv1.HealthRequest, stream grpc.ServerStreamingServer[pluginv1.HealthEvent]) error {
+func (s *pluginServer) Health(
+	req *pluginv1.HealthRequest, stream grpc.ServerStreamingServer[pluginv1.HealthEvent],
+) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	return s.service.Health(ctx, func(h Health) error {
@@ -166,7 +172,9 @@ func (s *pluginServer) Drain(ctx context.Context, req *pluginv1.DrainRequest) (*
 	return &pluginv1.DrainResponse{Unfinished: uint32(n)}, nil
 }
 
-func (s *pluginServer) Invoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
+func (s *pluginServer) Invoke(
+	req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent],
+) error {
 	return serveInvoke(req, stream, s.service.Invoke)
 }
 
@@ -174,7 +182,7 @@ func (s *pluginServer) Calls(stream grpc.BidiStreamingServer[pluginv1.CallFrames
 	return serveCalls(stream, s.service.Invoke)
 }
 
-// encodingOf answers a request without a payload in EDN.
+// encodingOf returns EDN for a request without a payload.
 func encodingOf(p *pluginv1.Payload) Encoding {
 	if p.GetEncoding() == string(JSON) {
 		return JSON

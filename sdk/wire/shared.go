@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// shared is the stream of calls of one plugin process: opened at the first call
-// that may use it, and again after it was lost.
+// shared is the stream of calls of one plugin process. It is opened at the
+// first call that may use it, and reopened after a loss.
 type shared struct {
 	capability pluginv1.CapabilityClient
 	hide       hider
@@ -24,7 +24,7 @@ type shared struct {
 	lane    *lane
 }
 
-// allow says that both sides know streams of calls.
+// allow records that both sides support streams of calls.
 func (s *shared) allow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *shared) mostMessage() int {
 	return s.limit
 }
 
-// invoke makes a call on the stream; made is false if it was not begun there,
-// and nothing of it was sent.
+// invoke makes a call on the stream. made is false if the call was not started
+// there and nothing of it was sent.
 func (s *shared) invoke(
 	ctx context.Context, stop <-chan struct{}, op string, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event),
 ) (answer edn.Value, made bool, err error) {
@@ -70,7 +70,7 @@ func (s *shared) invoke(
 	return answer, true, err
 }
 
-// open gives the stream, nil if there is none for this call.
+// open returns the stream, nil if this call cannot use one.
 func (s *shared) open(ctx context.Context) *lane {
 	s.mu.Lock()
 	if !s.allowed || s.closed || s.opening {
@@ -78,14 +78,14 @@ func (s *shared) open(ctx context.Context) *lane {
 		return nil
 	}
 	if s.lane != nil {
-		ended, spoilt := s.lane.over()
+		ended, violated := s.lane.over()
 		if !ended {
 			l := s.lane
 			s.mu.Unlock()
 			return l
 		}
-		s.lane, s.allowed = nil, !spoilt
-		if spoilt { // the plugin cannot do what it says: one by one then
+		s.lane, s.allowed = nil, !violated
+		if violated { // the plugin violated the protocol: make separate calls
 			s.mu.Unlock()
 			return nil
 		}
@@ -98,7 +98,7 @@ func (s *shared) open(ctx context.Context) *lane {
 	defer s.mu.Unlock()
 	s.opening = false
 	if err != nil {
-		return nil // the call finds out why on a stream of its own
+		return nil // the call on a stream of its own reports the reason
 	}
 	if s.closed {
 		l.cancel()
@@ -108,7 +108,7 @@ func (s *shared) open(ctx context.Context) *lane {
 	return l
 }
 
-// close ends the stream; the calls on it fail.
+// close ends the stream and fails the calls on it.
 func (s *shared) close() {
 	s.mu.Lock()
 	l := s.lane

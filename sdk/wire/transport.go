@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// TransportError says that an error comes from the connection and not from the
-// peer's answer. A *contract.Error of this package wraps it.
+// TransportError marks an error of the connection, as opposed to an answer of
+// the peer. A *contract.Error of this package wraps it.
 type TransportError struct {
 	Code codes.Code
 	Err  error
@@ -23,11 +23,11 @@ type TransportError struct {
 // Error implements error.
 func (e *TransportError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.text()) }
 
-// Unwrap gives the error of the gRPC library.
+// Unwrap returns the error of the gRPC library.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// Is makes a deadline that the server noticed before the context of the call
-// did the same error as that of the context.
+// Is makes a deadline that the server noticed first equal to the deadline of
+// the call's context.
 func (e *TransportError) Is(target error) bool {
 	return target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded
 }
@@ -39,15 +39,15 @@ func (e *TransportError) text() string {
 	return e.Err.Error()
 }
 
-// Transport reports whether err came from the connection, so that nothing is
-// known about what the peer did.
+// Transport reports whether err came from the connection, so that the effect of
+// the call at the peer is unknown.
 func Transport(err error) bool {
 	var t *TransportError
 	return errors.As(err, &t)
 }
 
-// transport types an error of the gRPC library. ctx is that of the call: its
-// end explains the error better than the status that it caused.
+// transport converts an error of the gRPC library to a typed error. If ctx, the
+// context of the call, has ended, its cause is the better explanation.
 func transport(ctx context.Context, op string, err error) *contract.Error {
 	var typed *contract.Error
 	if errors.As(err, &typed) {
@@ -71,7 +71,7 @@ func transport(ctx context.Context, op string, err error) *contract.Error {
 	return contract.Errorf("runtime/invoke-failed", "%s: %w", op, line)
 }
 
-// endOf is the error for a context that has ended, nil for one that has not.
+// endOf returns the error for a context that has ended, otherwise nil.
 func endOf(ctx context.Context, op string) *contract.Error {
 	ended := ctx.Err()
 	if ended == nil {
@@ -90,8 +90,8 @@ func endOf(ctx context.Context, op string) *contract.Error {
 	return contract.Errorf("canceled", "%s: the caller went away: %w", op, line)
 }
 
-// errorFrom reads what a peer said of a failure. Details beyond MaxErrorDetails
-// are left out: records and answers repeat them.
+// errorFrom reads an error from a peer. Details beyond MaxErrorDetails are
+// dropped, because records and answers repeat them.
 func errorFrom(v edn.Value, from contract.Source) *contract.Error {
 	e := contract.ErrorFromValue(v, from)
 	left := MaxErrorDetails

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The server ends a call at its deadline too, and on a busy machine says so before the context of the call has ended.
-// Both are the same error.
+// The server ends a call at its deadline too, on a busy machine before the
+// context of the call has ended. Both give the same error.
 func TestDeadlineNoticedByTheServer(t *testing.T) {
 	for code, deadline := range map[codes.Code]bool{codes.DeadlineExceeded: true, codes.Unavailable: false} {
 		err := transport(t.Context(), "drain", status.Error(code, "the stream ended"))

@@ -1,8 +1,8 @@
-// Package proof gives tests that repeat something many times their size: a usual
-// one, and the full one with the build tag long. Spent is a measure for tests of
-// what something costs, which a busy machine does not change.
+// Package proof sets the number of repetitions of property tests: a usual one,
+// and a larger one with the build tag long. Spent measures the cost of code
+// independently of the load of the machine.
 //
-// Size and Of record what was proved when the test ends: one line per proof in
-// the file that FERMENT_PROOFS names, which "make long" prints, or the log of the
-// test if it is not set. Both may be used by tests that run at once.
+// Size and Of record the proof when the test ends: one line in the file named
+// by FERMENT_PROOFS, which "make long" prints, or in the log of the test if it
+// is not set. Both are safe for concurrent tests.
 package proof

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Size is how often a test repeats what it proves: usual, or full with the build
-// tag long. The unit names what is counted, such as "generated plans".
+// Size returns the number of repetitions of a test: usual, or full with the
+// build tag long. unit names what is counted, such as "generated plans".
 func Size(t testing.TB, unit string, usual, full int) int {
 	t.Helper()
 	n := Of(usual, full)
@@ -26,7 +26,7 @@ func Size(t testing.TB, unit string, usual, full int) int {
 	return n
 }
 
-// Of is usual, or full with the build tag long.
+// Of returns usual, or full with the build tag long.
 func Of[T any](usual, full T) T {
 	if long {
 		return full
@@ -34,7 +34,7 @@ func Of[T any](usual, full T) T {
 	return usual
 }
 
-// record appends a line to the file of the proofs in one write.
+// record appends a line to the file of proofs in one write.
 func record(t testing.TB, line string) {
 	path := os.Getenv("FERMENT_PROOFS")
 	if path == "" {

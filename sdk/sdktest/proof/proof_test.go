@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// Each proof leaves one line with its size, verdict and test.
+// Each proof records one line with its size, verdict and test.
 func TestSizeIsRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "proofs")
 	t.Setenv("FERMENT_PROOFS", path)

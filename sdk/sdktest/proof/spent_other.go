@@ -6,5 +6,5 @@ import "time"
 
 var began = time.Now()
 
-// Spent is the time that has passed, where the time of the processor is not told.
+// Spent returns the elapsed time on systems without processor time.
 func Spent() time.Duration { return time.Since(began) }

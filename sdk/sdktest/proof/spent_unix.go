@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Spent is the processor time of this process: it stands still while the machine
-// does something else.
+// Spent returns the processor time of this process, which does not depend on
+// the load of the machine.
 func Spent() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

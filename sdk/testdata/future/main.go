@@ -1,6 +1,6 @@
-// Future is a plugin of another protocol revision, that which comes after this
-// one or the one that its argument names. Its description has what this
-// revision does not know, where the contract allows it.
+// Future is a plugin of another protocol revision: the next one, or the one in
+// its argument. Its description has keys and features that this revision does
+// not know.
 package main
 
 import (

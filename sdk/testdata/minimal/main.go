@@ -1,4 +1,4 @@
-// Minimal is the plugin of the first example, as a program.
+// Minimal is the plugin of the package comment, as a program.
 package main
 
 import (
@@ -11,19 +11,11 @@ type question struct {
 	Name string `edn:"name"`
 }
 
-type answer struct {
-	Text string `edn:"text"`
-}
-
-func greet(_ context.Context, q question) (answer, error) {
-	return answer{Text: "Hello, " + q.Name}, nil
+func greet(_ context.Context, q question) (string, error) {
+	return "Hello, " + q.Name, nil
 }
 
 func main() {
-	sdk.Serve(sdk.Plugin{
-		Name: "greeter", Version: "1.0.0",
-		Capabilities: []sdk.Capability{
-			sdk.Func("demo/greeter", sdk.Intents("text/respond"), greet),
-		},
-	})
+	greeter := sdk.Func("demo/greeter", sdk.Intents("text/respond"), greet)
+	sdk.Serve(sdk.Plugin{Name: "greeter", Version: "1.0.0", Capabilities: []sdk.Capability{greeter}})
 }

@@ -10,19 +10,19 @@ import (
 // Unknown is a name that does not exist.
 type Unknown struct {
 	Start, End int // bytes of the code
-	// Package is the path; Name is empty if the package itself does not exist.
+	// Package is the import path; Name is empty if the package does not exist.
 	Package, Name string
 }
 
-// maxUnknown bounds what is reported of one piece of code.
+// maxUnknown limits the names reported for one piece of code.
 const maxUnknown = 10
 
-// Check finds packages and selectors on packages that do not exist, in a file or
-// a piece of one. Known are packages besides the standard library, by path; what
-// is in neither is not judged.
+// Check returns the packages and selectors on packages that do not exist, in a
+// file or a fragment. known are packages besides the standard library, by path;
+// other packages are not checked.
 //
-// Without an import a name such as strings is taken for a package only if it is
-// one that is hardly ever a variable, and if it is used as nothing else.
+// Without an import, a name such as strings is treated as a package only if it
+// is rarely the name of a variable and if all of its uses are selectors.
 func Check(code string, known Index) []Unknown {
 	f := read(code)
 	var out []Unknown
@@ -55,7 +55,8 @@ func Check(code string, known Index) []Unknown {
 	return out
 }
 
-// missing tells of a package that claims to be of the standard library.
+// missing reports whether a path looks like a standard library package that
+// does not exist.
 func missing(p string, known Index) bool {
 	root, _, _ := strings.Cut(p, "/")
 	if known[p] != nil || standard()[p] != nil || !roots()[root] || p == "unsafe" || p == "C" {
@@ -69,12 +70,12 @@ func missing(p string, known Index) bool {
 	return true
 }
 
-// file is what is needed of a piece of code.
+// file is the relevant content of a piece of code.
 type file struct {
 	imports   []imported
 	selectors []selector
-	// variables are names that stand somewhere without a point behind them; a
-	// package never does.
+	// variables are names that occur without a following point; a package never
+	// does.
 	variables map[string]bool
 }
 
@@ -88,7 +89,7 @@ type selector struct {
 	start, end int
 }
 
-// paths are the packages that a name may stand for.
+// paths returns the packages that a name may refer to.
 func (f *file) paths(name string, known Index) (paths []string, judged bool) {
 	for _, i := range f.imports {
 		if i.name != name {
@@ -100,7 +101,7 @@ func (f *file) paths(name string, known Index) (paths []string, judged bool) {
 		return nil, false
 	}
 	if len(f.imports) > 0 {
-		return nil, false // a variable of the file, or an import was forgotten
+		return nil, false // a variable of the file, or a missing import
 	}
 	for p := range known {
 		if nameOf(p) == name {
@@ -113,16 +114,19 @@ func (f *file) paths(name string, known Index) (paths []string, judged bool) {
 	return paths, len(paths) > 0
 }
 
-// telling are names of packages that variables hardly ever have.
+// telling are package names that variables rarely have.
 var telling = map[string]bool{
-	"bufio": true, "bytes": true, "errors": true, "filepath": true, "fmt": true, "http": true, "io": true, "ioutil": true, "json": true,
-	"maps": true, "math": true, "os": true, "reflect": true, "regexp": true, "runtime": true, "slices": true, "slog": true, "sort": true,
-	"strconv": true, "strings": true, "sync": true, "atomic": true, "time": true, "unicode": true, "utf8": true, "httptest": true, "base64": true,
-	"hex": true, "sha256": true, "md5": true, "csv": true, "xml": true, "binary": true, "ioutils": false, "exec": true, "bits": true, "cmp": true,
+	"bufio": true, "bytes": true, "errors": true, "filepath": true, "fmt": true, "http": true, "io": true, "ioutil": true,
+	"json": true,
+	"maps": true, "math": true, "os": true, "reflect": true, "regexp": true, "runtime": true, "slices": true,
+	"slog": true, "sort": true,
+	"strconv": true, "strings": true, "sync": true, "atomic": true, "time": true, "unicode": true, "utf8": true,
+	"httptest": true, "base64": true,
+	"hex": true, "sha256": true, "md5": true, "csv": true, "xml": true, "binary": true, "ioutils": false, "exec": true,
+	"bits": true, "cmp": true,
 }
 
-// read takes code apart into tokens. Code that is no Go gives what can be read
-// of it.
+// read splits code into tokens. Invalid code is read as far as possible.
 func read(code string) file {
 	f := file{variables: map[string]bool{}}
 	src := []byte(code)
@@ -135,7 +139,7 @@ func read(code string) file {
 		lit        string
 		start, end int
 	}
-	var before [4]piece // the last ones, newest first
+	var before [4]piece // the previous tokens, newest first
 	importing, grouped := false, false
 	alias := ""
 	for {
@@ -166,12 +170,14 @@ func read(code string) file {
 				importing = false
 			}
 		default:
-			// on . Name, where on is not itself behind a point
-			if tok == token.IDENT && before[0].tok == token.PERIOD && before[1].tok == token.IDENT && before[2].tok != token.PERIOD {
+			// on . Name, where no point precedes on
+			if tok == token.IDENT && before[0].tok == token.PERIOD && before[1].tok == token.IDENT &&
+				before[2].tok != token.PERIOD {
 				if token.IsExported(lit) {
 					f.selectors = append(f.selectors, selector{before[1].lit, lit, before[1].start, p.end})
 				}
-			} else if before[0].tok == token.IDENT && tok != token.PERIOD && before[1].tok != token.PERIOD && before[1].tok != token.PACKAGE {
+			} else if before[0].tok == token.IDENT && tok != token.PERIOD && before[1].tok != token.PERIOD &&
+				before[1].tok != token.PACKAGE {
 				f.variables[before[0].lit] = true
 			}
 		}

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write symbols.txt from the toolchain's data")
 
-// collect reads the data with which the toolchain keeps its promise of
-// compatibility: a line for each name of each release.
+// collect reads the API files of the toolchain, which list the names of each
+// release.
 func collect(t *testing.T) string {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	require.NoError(t, err)
@@ -62,8 +62,8 @@ func collect(t *testing.T) string {
 	return b.String()
 }
 
-// TXT-007: the index is that of the toolchain which builds the program. A newer
-// one may know more; go test ./sdk/text/goapi -update takes it over.
+// TXT-007: the index is that of the toolchain which builds the program. For a
+// newer one, go test ./sdk/text/goapi -update writes it.
 func TestIndexIsCurrent(t *testing.T) {
 	now := collect(t)
 	if *update {

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// symbols.txt has a line for each package: its path and its exported names, but
-// not methods and fields.
+// symbols.txt has a line for each package: its path and its exported names,
+// without methods and fields.
 //
 //go:embed symbols.txt
 var symbols string
 
-// Index is the exported names of packages by path.
+// Index maps package paths to exported names.
 type Index map[string]map[string]bool
 
 // standard is the index of the standard library.
@@ -33,7 +33,7 @@ var standard = sync.OnceValue(func() Index {
 	return out
 })
 
-// byName are the paths of the standard library by the name of their package.
+// byName maps package names to paths of the standard library.
 var byName = sync.OnceValue(func() map[string][]string {
 	out := map[string][]string{}
 	for p := range standard() {
@@ -52,7 +52,7 @@ var roots = sync.OnceValue(func() map[string]bool {
 	return out
 })
 
-// nameOf is the name of a package by its path: the last element but for a
+// nameOf returns the package name of a path: the last element without a
 // version, as in math/rand/v2.
 func nameOf(p string) string {
 	name := path.Base(p)

@@ -1,5 +1,4 @@
-// Package packfile reads language packs from files: what an operator adds to the
-// languages that ship.
+// Package packfile reads an operator's language packs from files.
 //
 // A file is one map of EDN, in the form of the packs in ../packs:
 //
@@ -9,7 +8,7 @@
 //	 :common "il la di che e un una per non ..."
 //	 :example ["esempi*|illustra*"]}
 //
-// Parse gives the pack and every problem with its place; Read is Parse for a
-// program that wants a pack or an error. The pack is a value: nothing is
-// registered anywhere. Both are safe for concurrent use.
+// Parse returns the pack and every problem with its position; Read returns a
+// pack or an error. Both have no side effects on other packs and are safe for
+// concurrent use.
 package packfile

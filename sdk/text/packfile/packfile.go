@@ -14,43 +14,46 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// MaxFile bounds a file, in bytes.
+// MaxFile is the largest file, in bytes.
 const MaxFile = 256 << 10
 
-// limits of a pack as EDN: a map of texts and vectors of texts.
+// limits are the limits of a file: a map of texts and vectors of texts.
 var limits = edn.Limits{Bytes: MaxFile, Depth: 4, Nodes: 4000, String: 128 << 10}
 
-// Problem is one thing that is wrong with a file.
+// Problem is one problem of a file.
 type Problem struct {
 	Message  string   // one sentence without position
-	Start    int      // where, in bytes
-	End      int      // behind it
-	Expected string   // empty if nothing is to be said
-	Found    string   // as it is written; empty if nothing
-	Among    []string // the names of which Found is none; nil if it is no name
-	Hint     string   // what to do, or empty
+	Start    int      // first byte
+	End      int      // byte after the last
+	Expected string   // empty if not applicable
+	Found    string   // as written; or empty
+	Among    []string // the valid names if Found is an unknown name, else nil
+	Hint     string   // the next step, or empty
 }
 
-// Parsed is a pack as a file has it.
+// Parsed is the pack of a file.
 type Parsed struct {
 	text.Pack
-	// Start and End are where the file names its language, in bytes.
+	// Start and End are the position of the language in the file, in bytes.
 	Start, End int
 }
 
-// fields are the keys of a file with what takes their values.
+// fields returns the keys of a file with the destinations of their values.
 func fields(p *text.Pack) map[string]any {
 	return map[string]any{
-		"language": &p.Language, "name": &p.Name, "terminators": &p.Terminators, "closers": &p.Closers, "letters": &p.Letters, "ordinal-point": &p.OrdinalPoint,
-		"abbreviations": words{&p.Abbreviations}, "common": words{&p.Common}, "stop": words{&p.Stop}, "dangling": words{&p.Dangling}, "numbers": words{&p.Numbers},
-		"list": &p.List, "example": &p.Example, "detail": &p.Detail, "brevity": &p.Brevity, "shows": &p.Shows, "uncertainty": &p.Uncertainty,
+		"language": &p.Language, "name": &p.Name, "terminators": &p.Terminators, "closers": &p.Closers,
+		"letters": &p.Letters, "ordinal-point": &p.OrdinalPoint,
+		"abbreviations": words{&p.Abbreviations}, "common": words{&p.Common}, "stop": words{&p.Stop},
+		"dangling": words{&p.Dangling}, "numbers": words{&p.Numbers},
+		"list": &p.List, "example": &p.Example, "detail": &p.Detail, "brevity": &p.Brevity, "shows": &p.Shows,
+		"uncertainty": &p.Uncertainty,
 	}
 }
 
 // words is a list that is written as one text.
 type words struct{ list *[]string }
 
-// Keys are those that a file may have, sorted.
+// Keys returns the keys of a file, sorted.
 func Keys() []string {
 	var out []string
 	for key := range fields(&text.Pack{}) {
@@ -60,10 +63,10 @@ func Keys() []string {
 	return out
 }
 
-// required are the keys that a file must have.
+// required are the required keys.
 var required = []string{"language", "common"}
 
-// Parse reads the text of a file. With a problem the pack is not to be used.
+// Parse parses the text of a file. A pack with problems must not be used.
 func Parse(raw []byte) (Parsed, []Problem) {
 	v, positions, err := edn.ReadWithPositions(raw, edn.WithLimits(limits))
 	if err != nil {
@@ -71,7 +74,8 @@ func Parse(raw []byte) (Parsed, []Problem) {
 	}
 	r := reader{raw: string(raw), positions: positions}
 	if !v.IsMap() {
-		r.add("a language pack is no map", nil, "a map, such as {:language \"it\" ...}", v.Kind().String(), "put the entries between { and }")
+		r.add("a language pack is not a map", nil, "a map, such as {:language \"it\" ...}", v.Kind().String(),
+			"put the entries between { and }")
 		return Parsed{}, r.problems
 	}
 	r.into(v)
@@ -83,7 +87,7 @@ func Parse(raw []byte) (Parsed, []Problem) {
 	return Parsed{r.pack, span.Start.Offset, span.End.Offset}, r.problems
 }
 
-// Read reads a file. The error tells every problem, each with its line.
+// Read reads a file. The error lists every problem with its line.
 func Read(name string) (text.Pack, error) {
 	raw, err := readFile(name)
 	if err != nil {
@@ -109,10 +113,10 @@ func Read(name string) (text.Pack, error) {
 }
 
 func readFile(name string) ([]byte, error) {
-	// A pipe or a device would block or never end, so look before opening.
+	// Opening a pipe or a device could block, so check the type first.
 	info, err := os.Stat(name)
 	var failed *fs.PathError
-	if errors.As(err, &failed) { // the name of the system call says nothing to who names a file
+	if errors.As(err, &failed) { // the name of the system call does not help the reader of the message
 		return nil, fmt.Errorf("%s: %w", name, failed.Err)
 	}
 	if err != nil {
@@ -145,7 +149,7 @@ func unreadable(raw []byte, err error) Problem {
 	p := Problem{Message: "a language pack cannot be read: " + err.Error()}
 	var bad *edn.SyntaxError
 	if errors.As(err, &bad) {
-		p.Message = "a language pack is no EDN: " + bad.Message
+		p.Message = "a language pack is not EDN: " + bad.Message
 		p.Hint = bad.Hint
 		p.Start = min(max(bad.Pos.Offset, 0), len(raw))
 		p.End = p.Start
@@ -153,7 +157,7 @@ func unreadable(raw []byte, err error) Problem {
 	return p
 }
 
-// reader makes a pack of a map.
+// reader converts a map to a pack.
 type reader struct {
 	raw       string
 	positions *edn.Positions
@@ -164,7 +168,9 @@ type reader struct {
 // add reports a problem with the value at a path.
 func (r *reader) add(message string, path []edn.Value, expected, found, hint string) *Problem {
 	span, _ := r.positions.At(path...)
-	r.problems = append(r.problems, Problem{Message: message, Start: span.Start.Offset, End: span.End.Offset, Expected: expected, Found: found, Hint: hint})
+	r.problems = append(r.problems,
+		Problem{Message: message, Start: span.Start.Offset, End: span.End.Offset, Expected: expected, Found: found,
+			Hint: hint})
 	return &r.problems[len(r.problems)-1]
 }
 
@@ -174,7 +180,8 @@ func (r *reader) into(v edn.Value) {
 		name, _ := key.AsKeyword()
 		taker, known := takers[name]
 		if !known {
-			p := r.add("a language pack has no key "+shortened(key.String()), []edn.Value{key}, "one of the keys of a language pack", name, "")
+			p := r.add("a language pack has no key "+shortened(key.String()), []edn.Value{key},
+				"one of the keys of a language pack", name, "")
 			if span, ok := r.positions.KeyAt(key); ok {
 				p.Start, p.End = span.Start.Offset, span.End.Offset
 			}
@@ -207,12 +214,14 @@ func (r *reader) take(taker any, key, v edn.Value) {
 		*taker.list = strings.Fields(s)
 	case *[]string:
 		if !v.IsVector() && !v.IsList() {
-			r.add(key.String()+" is "+kindOf(v), at, "a vector of texts, each a pattern", shortened(v.String()), "put it in brackets: [...]")
+			r.add(key.String()+" is "+kindOf(v), at, "a vector of texts, each a pattern", shortened(v.String()),
+				"put it in brackets: [...]")
 			return
 		}
 		i := 0
 		for item := range v.Elems() {
-			if s, ok := r.text(key, append(at[:1:1], edn.Int(int64(i))), item, "a text with a pattern", "write the pattern in quotes"); ok {
+			place := append(at[:1:1], edn.Int(int64(i)))
+			if s, ok := r.text(key, place, item, "a text with a pattern", "write the pattern in quotes"); ok {
 				*taker = append(*taker, s)
 			}
 			i++
@@ -232,7 +241,7 @@ func (r *reader) text(key edn.Value, at []edn.Value, v edn.Value, expected, hint
 	return s, ok
 }
 
-// check asks the pack itself, and finds the places of what it says.
+// check calls Pack.Check and adds positions to its problems.
 func (r *reader) check() {
 	for _, x := range r.pack.Check() {
 		at := []edn.Value{edn.K(x.Key)}
@@ -264,7 +273,7 @@ func kindOf(v edn.Value) string {
 	return "a " + v.Kind().String()
 }
 
-// shortened cuts what is quoted.
+// shortened cuts a quoted text.
 func shortened(s string) string {
 	const most = 60
 	if utf8.RuneCountInString(s) <= most {
@@ -273,7 +282,7 @@ func shortened(s string) string {
 	return string([]rune(s)[:most-1]) + "…"
 }
 
-// FileError says which of several files cannot be used.
+// FileError names the file that cannot be used.
 type FileError struct {
 	Index int
 	Err   error
@@ -282,11 +291,11 @@ type FileError struct {
 // Error is the message of the cause, which names the file.
 func (e *FileError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Load reads files and gives the shipped languages with theirs; one that ships
-// is replaced as a whole. The error is a FileError.
+// Load reads files and returns the shipped languages with theirs; a pack of a
+// shipped language replaces it completely. The error is a FileError.
 func Load(files []string) (*text.Packs, error) {
 	var packs []text.Pack
 	seen := map[string]string{}
@@ -296,7 +305,9 @@ func Load(files []string) (*text.Packs, error) {
 			return nil, &FileError{i, err}
 		}
 		if other, twice := seen[p.Language]; twice {
-			return nil, &FileError{i, fmt.Errorf("read language pack: %s and %s are both of the language %q: keep one of the two", other, name, p.Language)}
+			return nil, &FileError{i,
+				fmt.Errorf("read language pack: %s and %s are both of the language %q: keep one of the two", other, name,
+					p.Language)}
 		}
 		seen[p.Language] = name
 		packs = append(packs, p)

@@ -13,8 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/text/packfile"
 )
 
-// TXT-006: the packs that ship are files that an operator could have written,
-// and mean the same when they are read as such.
+// TXT-006: the shipped packs are valid files and are read as the same packs.
 func TestShippedPacks(t *testing.T) {
 	for _, code := range text.Languages() {
 		raw, err := os.ReadFile("../packs/" + code + ".edn")
@@ -28,44 +27,44 @@ func TestShippedPacks(t *testing.T) {
 	}
 }
 
-// pack is a file of a language with more entries.
+// pack returns the text of a valid file with more entries.
 func pack(more string) string {
 	return `{:language "xx" :common "aa bb cc dd ee ff gg hh ii jj kk ll mm nn oo pp qq rr ss tt"` + more + "}"
 }
 
-// TXT-006: what is wrong is said once, at its place.
+// TXT-006: each problem is reported once, at its position.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct{ raw, at, says, expected, hint string }{
-		"no EDN":                  {`{:language "xx"`, "", "no EDN", "", ""},
-		"no map":                  {`["xx"]`, `["xx"]`, "is no map", "a map", ""},
-		"unknown key":             {pack(` :abreviations "dr"`), ":abreviations", "has no key :abreviations", "", ""},
-		"a key that is a text":    {pack(` "stop" "x"`), `"stop"`, `has no key "stop"`, "", ""},
-		"no language":             {`{:common "aa bb cc dd ee ff gg hh ii jj kk ll mm nn oo pp qq rr ss tt"}`, "{", "lacks :language", "", "add :language"},
-		"no function words":       {`{:language "xx"}`, "{", "lacks :common", "", "add :common"},
-		"too few of them":         {`{:language "xx" :common "aa bb"}`, `"aa bb"`, "has 2 words, too few", "at least 20", ""},
-		"no code":                 {strings.Replace(pack(""), `"xx"`, `"Italian"`, 1), "Italian", "is no code of a language", "two or three letters", ""},
-		"the code of no language": {strings.Replace(pack(""), `"xx"`, `"und"`, 1), "und", "is no code of a language", "", ""},
-		"a list of words":         {pack(` :stop ["x" "y"]`), `["x" "y"]`, ":stop is a vector", "one text, of words", ""},
-		"a number":                {pack(` :letters 3`), "3", ":letters is a number", "a text", ""},
-		"no vector":               {pack(` :example "exempl*"`), `"exempl*"`, ":example is a text", "a vector of texts", "put it in brackets"},
-		"a number in it":          {pack(` :example ["exempl*" 3]`), "3", ":example holds a number", "a text with a pattern", ""},
-		"no boolean":              {pack(` :ordinal-point "yes"`), `"yes"`, ":ordinal-point is a text", "true or false", ""},
-		"open at both ends":       {pack(` :list ["fine" "a b|*list*"]`), "*list*", `"*list*" is open at both ends`, "at one end", ""},
-		"too open":                {pack(` :list ["l*"]`), "l*", "too few letters", "two letters", ""},
-		"marks in a pattern":      {pack(` :list ["però"]`), "però", "not in lower case without marks", "without accents", "write pero"},
-		"capitals in a pattern":   {pack(` :list ["Lista"]`), "Lista", "not in lower case without marks", "", "write lista"},
-		"an empty alternative":    {pack(` :list ["a||b"]`), "a||b", "a word is empty", "", "take away"},
-		"an empty pattern":        {pack(` :list [" "]`), " ", "has no step", "", ""},
-		"a regular expression":    {pack(` :list ["(a+)+$"]`), "(a+)+$", "more than letters and digits", "", ""},
-		"a last point":            {pack(` :abbreviations "dr. prof"`), "dr.", `"dr." with its last point`, "", "write dr"},
-		"capitals":                {pack(` :stop "io Tu"`), "Tu", `the word "Tu"`, "lower case", "write tu"},
-		"a letter that ends":      {pack(` :terminators "x"`), "x", ":terminators holds 'x'", "neither letters", ""},
-		"a long word":             {pack(` :stop "` + strings.Repeat("a", 65) + `"`), strings.Repeat("a", 65), "too long", "", ""},
-		"too many words":          {pack(` :stop "` + strings.Repeat("a ", 2001) + `"`), "", "has 2001 words", "at most 2000", ""},
-		"what takes too long":     {pack(` :uncertainty ["` + strings.Repeat("ab|", 600) + `ab"]`), "", "601 alternatives", "at most 600", "open ends"},
-		"a long alternative":      {pack(` :list ["a_b_c_d_e_f_g_h_i"]`), `"a_b_c_d_e_f_g_h_i"`, "alternative of 9 words", "at most 8", "as steps"},
-		"a large file":            {pack(" " + strings.Repeat(";\n", packfile.MaxFile)), "", "no EDN", "", ""},
-		"twice":                   {pack(` :stop "a" :stop "b"`), "", "no EDN", "", ""},
+		"no EDN":                {`{:language "xx"`, "", "not EDN", "", ""},
+		"no map":                {`["xx"]`, `["xx"]`, "is not a map", "a map", ""},
+		"unknown key":           {pack(` :abreviations "dr"`), ":abreviations", "has no key :abreviations", "", ""},
+		"a key that is a text":  {pack(` "stop" "x"`), `"stop"`, `has no key "stop"`, "", ""},
+		"no language":           {`{:common "aa bb cc dd ee ff gg hh ii jj kk ll mm nn oo pp qq rr ss tt"}`, "{", "lacks :language", "", "add :language"},
+		"no function words":     {`{:language "xx"}`, "{", "lacks :common", "", "add :common"},
+		"too few of them":       {`{:language "xx" :common "aa bb"}`, `"aa bb"`, "has 2 words, too few", "at least 20", ""},
+		"no code":               {strings.Replace(pack(""), `"xx"`, `"Italian"`, 1), "Italian", "is not a language code", "two or three letters", ""},
+		"not a language":        {strings.Replace(pack(""), `"xx"`, `"und"`, 1), "und", "is not a language code", "", ""},
+		"a list of words":       {pack(` :stop ["x" "y"]`), `["x" "y"]`, ":stop is a vector", "one text, of words", ""},
+		"a number":              {pack(` :letters 3`), "3", ":letters is a number", "a text", ""},
+		"no vector":             {pack(` :example "exempl*"`), `"exempl*"`, ":example is a text", "a vector of texts", "put it in brackets"},
+		"a number in it":        {pack(` :example ["exempl*" 3]`), "3", ":example holds a number", "a text with a pattern", ""},
+		"no boolean":            {pack(` :ordinal-point "yes"`), `"yes"`, ":ordinal-point is a text", "true or false", ""},
+		"open at both ends":     {pack(` :list ["fine" "a b|*list*"]`), "*list*", `"*list*" is open at both ends`, "at one end", ""},
+		"too open":              {pack(` :list ["l*"]`), "l*", "too few letters", "two letters", ""},
+		"marks in a pattern":    {pack(` :list ["però"]`), "però", "not in lower case without marks", "without accents", "write pero"},
+		"capitals in a pattern": {pack(` :list ["Lista"]`), "Lista", "not in lower case without marks", "", "write lista"},
+		"an empty alternative":  {pack(` :list ["a||b"]`), "a||b", "a word is empty", "", "take away"},
+		"an empty pattern":      {pack(` :list [" "]`), " ", "has no step", "", ""},
+		"a regular expression":  {pack(` :list ["(a+)+$"]`), "(a+)+$", "more than letters and digits", "", ""},
+		"a last point":          {pack(` :abbreviations "dr. prof"`), "dr.", `"dr." with its last point`, "", "write dr"},
+		"capitals":              {pack(` :stop "io Tu"`), "Tu", `the word "Tu"`, "lower case", "write tu"},
+		"a letter that ends":    {pack(` :terminators "x"`), "x", ":terminators holds 'x'", "neither letters", ""},
+		"a long word":           {pack(` :stop "` + strings.Repeat("a", 65) + `"`), strings.Repeat("a", 65), "too long", "", ""},
+		"too many words":        {pack(` :stop "` + strings.Repeat("a ", 2001) + `"`), "", "has 2001 words", "at most 2000", ""},
+		"what takes too long":   {pack(` :uncertainty ["` + strings.Repeat("ab|", 600) + `ab"]`), "", "601 alternatives", "at most 600", "open ends"},
+		"a long alternative":    {pack(` :list ["a_b_c_d_e_f_g_h_i"]`), `"a_b_c_d_e_f_g_h_i"`, "alternative of 9 words", "at most 8", "as steps"},
+		"a large file":          {pack(" " + strings.Repeat(";\n", packfile.MaxFile)), "", "not EDN", "", ""},
+		"twice":                 {pack(` :stop "a" :stop "b"`), "", "not EDN", "", ""},
 	} {
 		_, problems := packfile.Parse([]byte(c.raw))
 		require.Len(t, problems, 1, "%s: %v", name, problems)
@@ -83,7 +82,8 @@ func TestProblems(t *testing.T) {
 	assert.Len(t, problems, 2, "a pack is only judged once it can be read: %v", problems)
 }
 
-// TXT-006: a relative of languages that ship is told from them, and they from it.
+// TXT-006: a related language is distinguished from shipped languages, in both
+// directions.
 func TestRelatives(t *testing.T) {
 	packs, err := packfile.Load([]string{"../../../examples/languages/it.edn"})
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// A program gets a pack or one error that tells everything with its line.
+// Read returns a pack, or one error that lists every problem with its line.
 func TestLoad(t *testing.T) {
 	good, other := write(t, "xx.edn", pack("")), write(t, "other.edn", pack(""))
 	packs, err := packfile.Load([]string{good})
@@ -141,8 +141,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TXT-006, TXT-008: whatever a file holds, it is a pack that works or a problem
-// with a place in it.
+// TXT-006, TXT-008: any file is a valid pack or has a problem with a position
+// in it.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{pack(""), pack(` :list ["a_b|c* <d>"] :letters "ñ" :ordinal-point true`), "{", "[]", `{:language 1 :common nil}`, pack(` :list ["列_出"] :terminators ";"`)} {
 		f.Add(seed, "Some text. 列出 a b;")

@@ -83,9 +83,9 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read} :scope {:fs/read {:allow ["a"] :max-bytes 9}}}}`, nil},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read} :scope {:fs/rea {}}}}`, []string{`1:78: error CHECK-010 unknown key :fs/rea in [:nodes 0 :effects :scope]; nearest is :fs/read`}},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read} :scope {:fs/read {:alow ["a"] :allow ["../b"] :max-bytes -1}}}}`, []string{
-			`1:94: error CHECK-015 [:nodes 0 :effects :scope :fs/read :alow] is no part of a scope of :fs/read; nearest is :allow`,
+			`1:94: error CHECK-015 [:nodes 0 :effects :scope :fs/read :alow] is not part of a scope of :fs/read; nearest is :allow`,
 			`1:108: error CHECK-015 [:nodes 0 :effects :scope :fs/read :allow 0] leaves its root with ".."`,
-			`1:127: error CHECK-015 [:nodes 0 :effects :scope :fs/read :max-bytes] is no whole number of 0 or more`}},
+			`1:127: error CHECK-015 [:nodes 0 :effects :scope :fs/read :max-bytes] is not a whole number of 0 or more`}},
 
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :dispatch {:candidates [:fs/read] :allow-failure? true}}`, []string{
 			`1:82: error CHECK-010 a tool is its own only candidate: remove :candidates in [:nodes 0 :dispatch]`}},

@@ -63,7 +63,7 @@ func TestDispatchKeysRefuse(t *testing.T) {
 		`{:exclude :llm/meta}`:                `1:63: error CHECK-015 wanted a set of keywords, got :llm/meta, in [:nodes 0 :dispatch :exclude]; nearest is #{:llm/meta}`,
 		`{:switch-on :timeout/soft}`:          `1:65: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on]; nearest is #{:timeout/soft}`,
 		`{:switch-on #{:timeout/sofd}}`:       `1:65: error CHECK-015 switch-on: there is no error type :timeout/sofd; nearest is :timeout/soft in [:nodes 0 :dispatch :switch-on]`,
-		`{:switch-on/replace #{:class/stop}}`: `1:73: error CHECK-015 switch-on: :class/stop is no class that can be named: use :class/retry, :class/switch or :class/repair in [:nodes 0 :dispatch :switch-on/replace]`,
+		`{:switch-on/replace #{:class/stop}}`: `1:73: error CHECK-015 switch-on: :class/stop is not a class of a switch-on set: use :class/retry, :class/switch or :class/repair in [:nodes 0 :dispatch :switch-on/replace]`,
 		`{:tournament {:width 17}}`:           `1:74: error CHECK-026 wanted an integer from 2 to 16, got 17, in [:nodes 0 :dispatch :tournament :width]`,
 		`{:hedge {:after-ms -1}}`:             `1:72: error CHECK-015 wanted an integer from 0 to 86400000, got -1, in [:nodes 0 :dispatch :hedge :after-ms]`,
 		`{:candidates :llm/voice}`:            `1:66: error CHECK-015 wanted a vector of capability ids, got :llm/voice, in [:nodes 0 :dispatch :candidates]`,
