@@ -6,7 +6,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Row is one value of an effective policy and where it comes from.
+// Row is one value of an effective policy with its origin.
 type Row struct {
 	// Field is the plan key, such as ":switch-on", with the member's key
 	// behind it for maps (":constraints :language").
@@ -79,8 +79,8 @@ func (e *explained) names(field string, list Names) {
 	}
 }
 
-// additive lists the members; a set that is written and empty has a row too,
-// because it changes what happens.
+// additive lists the members. A set that is written and empty has a row too,
+// because it changes the behavior.
 func (e *explained) additive(field string, a Additive) {
 	members := a.Names()
 	if len(members) == 0 && a.Written() {
