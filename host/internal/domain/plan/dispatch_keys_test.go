@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// TestDispatchKeys: IR-004, each key of :dispatch is read and means something
-// to who serves the node.
+// TestDispatchKeys: IR-004, each key of :dispatch is parsed into the layer of
+// the node.
 func TestDispatchKeys(t *testing.T) {
 	for _, row := range []struct {
 		dispatch string
@@ -50,8 +50,8 @@ func TestDispatchKeys(t *testing.T) {
 	assert.True(t, kept.Plan.Nodes[0].AllowFailure)
 }
 
-// TestDispatchKeysRefuse: IR-004, CHECK-015, CHECK-026, what a key of :dispatch
-// cannot be is said where it stands.
+// TestDispatchKeysRefuse: IR-004, CHECK-015, CHECK-026, an invalid :dispatch
+// key is reported at its place.
 func TestDispatchKeysRefuse(t *testing.T) {
 	for dispatch, want := range map[string]string{
 		`{:retry {:same-cap-max -1}}`:         `1:76: error CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 0 :dispatch :retry :same-cap-max]`,
@@ -74,9 +74,9 @@ func TestDispatchKeysRefuse(t *testing.T) {
 	}
 }
 
-// TestRaceDoesNotStreamAtOnce: CHECK-047, where an intent streams from the first
-// token and several are asked at once, who writes the plan is told that nobody
-// is heard before the gates; of a hedge, and of other intents, that is not true.
+// TestRaceDoesNotStreamAtOnce: CHECK-047, a race of an intent that streams from
+// the first token is a warning: nothing streams before the gates. Hedges and
+// other intents have no warning.
 func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 	streams := func(strategy, stream string) plan.Env {
 		env := testEnv(t)
