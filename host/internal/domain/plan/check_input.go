@@ -408,7 +408,7 @@ func (c *checker) collection(pl *place, n *Node) {
 		return
 	}
 	path := p.path(n.Index, kOver)
-	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is no collection, in %s", r.path(), name, showPath(path))
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is not a collection, in %s", r.path(), name, showPath(path))
 }
 
 // holdsMany reports whether a map node can run over values of a schema.

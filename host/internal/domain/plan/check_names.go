@@ -58,7 +58,7 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 		return
 	}
 	if c.env.base(n.Intent).Stream.V == policy.FirstToken && s != policy.Hedge {
-		c.warn(checkRaceStream, path, "with the strategy :%s nobody can be heard before the gates, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
+		c.warn(checkRaceStream, path, "with the strategy :%s no text streams before the gates pass, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
 	}
 	if n.Candidates != nil {
 		return
@@ -67,7 +67,7 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	for _, id := range demand.Bind().Accepted {
 		capability, ok := c.env.Registry.Capability(id)
 		if ok && capability.StrictestRecovery() != contract.RecoveryNone {
-			c.bad(checkParallel, path, edn.Nil(), "the strategy :%s asks several candidates at once, and :%s has effects that must not happen twice, in %s", strategy.V, id, showPath(path))
+			c.bad(checkParallel, path, edn.Nil(), "the strategy :%s calls several candidates at once, and :%s has effects that must not happen twice, in %s", strategy.V, id, showPath(path))
 			return
 		}
 	}

@@ -54,7 +54,7 @@ func TestCheckTable(t *testing.T) {
 			[]string{`1:75: error CHECK-023 every call takes one attempt and one roundtrip, and the budget allows 0, in [:nodes 0 :budget :max-attempts]`}},
 
 		// CHECK-024: candidates with effects must not run in parallel.
-		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race} :input {:path "a" :content "b"}}`, []string{`1:93: error CHECK-024 the strategy :race asks several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
+		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race} :input {:path "a" :content "b"}}`, []string{`1:93: error CHECK-024 the strategy :race calls several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
 		{respond + ` :dispatch {:policy :quality-aware}}`, nil},
 		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: error CHECK-015 this build does not have :learned, write :declared or :quality-aware or :cost-first or :latency-first or :availability in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
@@ -76,7 +76,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respnd}`, []string{`1:64: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
 		{`{:op :map :over [1] :fn :llm/voice}`, []string{`1:34: error CHECK-015 wanted a handle such as {:cap/ref :ns/name}, or a slot that holds one, got :llm/voice, in [:nodes 0 :fn]`}},
 		{`{:op :map :over [1] :fn {:slot/id :best}}`, []string{`1:34: error CHECK-027 which intent a handle from a slot serves is not known before the run: write :intent beside :fn in [:nodes 0 :fn]`}},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :dispatch {:candidates [:llm/voice]}}`, []string{`1:79: error CHECK-027 the :fn of a map says who is asked, remove :candidates in [:nodes 0 :dispatch :candidates]`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :dispatch {:candidates [:llm/voice]}}`, []string{`1:79: error CHECK-027 the :fn of a map is its only candidate, remove :candidates in [:nodes 0 :dispatch :candidates]`}},
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :body [{:op :emit :input :item}]}`, []string{`1:10: error CHECK-027 a map needs :over and exactly one of :body and :fn in [:nodes 0]`}},
 		{`{:op :map :over [1] :intent :text/respond :body [{:op :emit :input :item}]}`, []string{`1:30: error CHECK-010 unknown key :intent in [:nodes 0]`}},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read} :scope {}}}`, nil},
@@ -252,7 +252,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :n]} :lst [1]} :as :y} {:op :emit :input :y}`, []string{`1:125: error CHECK-020 the :input of :num/add: unknown key; did you mean :list?, got [1], in [:nodes 1 :input :lst]`}},
 		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path 7 :content {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`, []string{`1:87: error CHECK-020 the :input of :fs/write: should be a string, got 7, in [:nodes 0 :input :path]`,
 			`1:98: error CHECK-017 slot :x is filled by no node, binding or default in [:nodes 0 :input :content]`}},
-		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is no collection, in [:nodes 1 :over]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is not a collection, in [:nodes 1 :over]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :out :many]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, nil},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
 			`{:op :call :intent :num/add :input {:n {:slot/path [:x :n]}}} ` +

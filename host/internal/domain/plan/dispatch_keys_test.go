@@ -88,7 +88,7 @@ func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 		env.Policies = &policy.Book{Intents: map[string]policy.Layer{"text/respond": l}}
 		return env
 	}
-	const warns = "warning CHECK-047 with the strategy :%s nobody can be heard before the gates, so the answers of :text/respond do not stream from their first token, in %s"
+	const warns = "warning CHECK-047 with the strategy :%s no text streams before the gates pass, so the answers of :text/respond do not stream from their first token, in %s"
 	for _, row := range []struct{ node, intent, stream, want string }{
 		{node: ":dispatch {:strategy :race}", stream: policy.FirstToken, want: "1:64: " + fmt.Sprintf(warns, "race", "[:nodes 0 :dispatch :strategy]")},
 		{node: ":dispatch {:strategy :tournament}", stream: policy.FirstToken, want: "1:64: " + fmt.Sprintf(warns, "tournament", "[:nodes 0 :dispatch :strategy]")},

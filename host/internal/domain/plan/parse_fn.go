@@ -32,7 +32,7 @@ func (np *nodeParser) mapFn() {
 	case dispatch.Has(kCandidates):
 		np.in(kDispatch, func() {
 			np.in(kCandidates, func() {
-				np.bad(checkMap, "the :fn of a map says who is asked, remove :candidates in %s", showPath(np.cur))
+				np.bad(checkMap, "the :fn of a map is its only candidate, remove :candidates in %s", showPath(np.cur))
 			})
 		})
 		return

@@ -267,7 +267,7 @@ func TestNobody(t *testing.T) {
 	}}
 	err := many.Err("x/do")
 	assert.ErrorIs(t, err, notReady.Why, "the first error behind a rejection is the cause")
-	assert.Equal(t, "nobody can serve :x/do: :x/a is intent/not-supported, :x/b is requires/cap-tags-mismatch,"+
+	assert.Equal(t, "no capability can serve :x/do: :x/a is intent/not-supported, :x/b is requires/cap-tags-mismatch,"+
 		" :x/c is runtime/not-ready, :x/d is requires/cap-kind-mismatch", err.Message)
 	many.Rejected = append(many.Rejected, policy.Rejection{Cap: "x/e", Reason: policy.ReasonKind}, policy.Rejection{Cap: "x/f", Reason: policy.ReasonKind})
 	assert.True(t, strings.HasSuffix(many.Err("x/do").Message, ":x/d is requires/cap-kind-mismatch, and 2 more"))
@@ -287,7 +287,7 @@ func TestNobody(t *testing.T) {
 		assert.True(t, alone.Err("x/do").Retryable, "%s passes by itself", reason)
 	}
 	empty := policy.Binding{}
-	assert.Equal(t, "nobody serves :x/nope", empty.Err("x/nope").Message)
+	assert.Equal(t, "no capability serves :x/nope", empty.Err("x/nope").Message)
 }
 
 func mustNth(v edn.Value, i int) edn.Value {

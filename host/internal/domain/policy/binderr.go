@@ -55,7 +55,7 @@ func (b *Binding) Err(intent string) *contract.Error {
 // Sentence describes in one line which candidates were rejected, and why.
 func (b *Binding) Sentence(intent string) string {
 	if len(b.Rejected) == 0 {
-		return fmt.Sprintf("nobody serves :%s", intent)
+		return fmt.Sprintf("no capability serves :%s", intent)
 	}
 	const most = 4
 	var parts []string
@@ -70,7 +70,7 @@ func (b *Binding) Sentence(intent string) string {
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("nobody can serve :%s: %s", intent, strings.Join(parts, ", "))
+	return fmt.Sprintf("no capability can serve :%s: %s", intent, strings.Join(parts, ", "))
 }
 
 // cause returns the error behind the first rejection that has one.

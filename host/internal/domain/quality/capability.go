@@ -62,7 +62,7 @@ func interpretFindings(out edn.Value) Outcome {
 	for v := range out.Elems() {
 		f, ok := readFinding(v)
 		if !ok {
-			return Errored("the answer holds something that is no finding")
+			return Errored("the answer holds a value that is not a finding")
 		}
 		fs = append(fs, f)
 	}
@@ -77,7 +77,7 @@ func interpretMap(out edn.Value) Outcome {
 		}
 		pass, isBool := v.AsBool()
 		if !isBool {
-			return Errored("the answer has :" + key + " that is no boolean")
+			return Errored("the answer has :" + key + " that is not a boolean")
 		}
 		o := Outcome{Pass: pass}
 		if fs := interpretFindings(out.Key("findings")); out.HasKey("findings") && isSequence(out.Key("findings")) {

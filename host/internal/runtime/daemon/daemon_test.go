@@ -111,7 +111,7 @@ func TestPluginCannotWidenEffects(t *testing.T) {
 	h := start(t)
 	_, err := ask(h, "t/greedy")
 	require.NotNil(t, err)
-	assert.Contains(t, err.Value().String(), "nobody can serve :t/writer", "%v", err)
+	assert.Contains(t, err.Value().String(), "no capability can serve :t/writer", "%v", err)
 }
 
 // A plugin that is required and cannot start ends the start, with its name.
