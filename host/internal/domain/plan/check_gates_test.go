@@ -63,7 +63,7 @@ func verdicts(t testing.TB, env plan.Env, nodes string) []string {
 
 // CHECK-022, GATE-009: a must check that requires a key which neither request
 // nor answer names is a warning.
-func TestMustChecksThatGetNoInput(t *testing.T) {
+func TestMustChecksWithoutInput(t *testing.T) {
 	const none, at = "", "warning [:nodes 0 :done :must]"
 	params := func(text string) func(*quality.Check, *contract.Capability) {
 		return func(c *quality.Check, _ *contract.Capability) { c.Params = edn.MustRead(text) }
@@ -155,7 +155,7 @@ func TestInheritedMusts(t *testing.T) {
 
 // CHECK-022, GATE-009: a check is not served by the capability that it judges,
 // and it only reads.
-func TestMustChecksOfTheirAuthors(t *testing.T) {
+func TestMustChecksByTheAuthor(t *testing.T) {
 	const never = "error [:nodes 0 :done :must]"
 	both := func(_ *quality.Check, c *contract.Capability) { c.Intents = append(c.Intents, "flow/make") }
 	writes := func(_ *quality.Check, c *contract.Capability) { c.Effects = []string{"fs/write"} }

@@ -50,9 +50,9 @@ func TestDispatchKeys(t *testing.T) {
 	assert.True(t, kept.Plan.Nodes[0].AllowFailure)
 }
 
-// TestDispatchKeysRefuse: IR-004, CHECK-015, CHECK-026, an invalid :dispatch
+// TestInvalidDispatchKeys: IR-004, CHECK-015, CHECK-026, an invalid :dispatch
 // key is reported at its place.
-func TestDispatchKeysRefuse(t *testing.T) {
+func TestInvalidDispatchKeys(t *testing.T) {
 	for dispatch, want := range map[string]string{
 		`{:retry {:same-cap-max -1}}`:         `1:76: error CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 0 :dispatch :retry :same-cap-max]`,
 		`{:retry {:fallback-max 33}}`:         `1:76: error CHECK-026 wanted an integer from 0 to 32, got 33, in [:nodes 0 :dispatch :retry :fallback-max]`,

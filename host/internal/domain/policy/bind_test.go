@@ -223,8 +223,8 @@ func TestWorkedExample(t *testing.T) {
 	assert.Nil(t, b.Err("code/patch"))
 }
 
-// TestNobody: BIND-004, BIND-008, the error of a binding without candidates.
-func TestNobody(t *testing.T) {
+// TestNoCandidate: BIND-004, BIND-008, the error of a binding without candidates.
+func TestNoCandidate(t *testing.T) {
 	r := newRegistry(t, capability("x/a"), capability("x/b"), capability("x/other", func(c *contract.Capability) { c.Intents = []string{"x/y"} }))
 	l := policy.Layer{Candidates: policy.Of([]string{"x/a", "x/b", "x/other"}, byNode)}
 	notReady := policy.Unavailable{Reason: policy.ReasonNotReady, Why: contract.Errorf("provider/not-configured", "no key for x/a")}

@@ -179,7 +179,7 @@ func TestOutputStandsAlone(t *testing.T) {
 }
 
 // LLM-042: of alternatives, a model is asked for one text.
-func TestWhatIsAskedForOfAlternatives(t *testing.T) {
+func TestWantedAlternative(t *testing.T) {
 	all, err := schema.NewRegistry(schema.Builtin())
 	require.NoError(t, err)
 	for name, want := range map[string]string{

@@ -109,7 +109,7 @@ func TestTextFindings(t *testing.T) {
 }
 
 // TXT-007: tests-pass passes only if at least one test was run.
-func TestTestsPassWantsTests(t *testing.T) {
+func TestTestsPassRequiresTests(t *testing.T) {
 	c := &quality.Check{}
 	c.Name = registry.TestsPass
 	assert.False(t, quality.Interpret(c, edn.MustRead(`{:tests/pass? true :passed 0}`), quality.Subject{}).Pass)

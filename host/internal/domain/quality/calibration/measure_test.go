@@ -84,7 +84,7 @@ func TestAnchors(t *testing.T) {
 
 // JDG-010: at least twenty of each label; every mistake is reported with its
 // place.
-func TestAnchorsThatAreRefused(t *testing.T) {
+func TestInvalidAnchors(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no map":           {`[]`, "expected a map with :anchors"},
 		"no anchors":       {`{}`, "[:anchors]: expected a vector"},

@@ -137,7 +137,7 @@ func TestCorrectedRecoversTheRate(t *testing.T) {
 	assert.InDelta(t, truth, sum/trials, 0.03, "what passed without correction is %.2f", truth*se+(1-truth)*(1-sp))
 }
 
-func TestCorrectedHasNothingToSayOfACoin(t *testing.T) {
+func TestCorrectedNeedsMoreThanChance(t *testing.T) {
 	for name, r := range map[string]calibration.Record{
 		"a coin":         {Good: 30, Bad: 30, Sensitivity: 0.5, Specificity: 0.5},
 		"worse than one": {Good: 30, Bad: 30, Sensitivity: 0.2, Specificity: 0.5},
