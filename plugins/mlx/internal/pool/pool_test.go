@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stub is a server without a process. Servers with one are tested with the
-// plugin; here time stands still until a test moves it.
+// stub is a server without a process. Servers with processes are tested with
+// the plugin; here the clock moves only when a test advances it.
 type stub struct {
 	house *house
 	once  sync.Once
@@ -57,8 +57,8 @@ func (s *stub) end() {
 type house struct {
 	mu         sync.Mutex
 	live, most int
-	fail       *contract.Error // of starts
-	missing    *contract.Error // of looks
+	fail       *contract.Error // returned by starts
+	missing    *contract.Error // returned by checks
 	gate       chan struct{}   // starts wait for it, unless nil
 }
 
@@ -148,8 +148,7 @@ func (r *rig) states() map[string]worker.State {
 
 const limit = 20 * time.Second
 
-// MLX-010: a server that nobody asks is stopped after its time; each use gives
-// it that time anew.
+// MLX-010: an idle server is stopped after its TTL; each call restarts the TTL.
 func TestIdleTTL(t *testing.T) {
 	r := newRig(t, nil)
 	r.get("a").Release()
@@ -172,8 +171,8 @@ func TestIdleTTL(t *testing.T) {
 	held.Release()
 }
 
-// MLX-012: what cannot run here is looked for again when its time comes; if it
-// is there then, calls start it.
+// MLX-012: a server that cannot run here is checked again when its time comes;
+// if it can run then, calls start it.
 func TestRecheck(t *testing.T) {
 	r := newRig(t, func(_ *Settings[*stub], h *house) { h.missing = contract.Errorf("model/unavailable", "not here") })
 	fails := func() {
@@ -183,7 +182,7 @@ func TestRecheck(t *testing.T) {
 	}
 	fails()
 	r.clock.Fire(t, 5*time.Minute)
-	r.clock.Wait(t, 5*time.Minute) // it was looked for, and will be again
+	r.clock.Wait(t, 5*time.Minute) // checked once, and scheduled again
 	fails()
 	r.house.set(func() { r.house.missing = nil })
 	r.clock.Fire(t, 5*time.Minute)
@@ -192,7 +191,7 @@ func TestRecheck(t *testing.T) {
 	assert.Equal(t, 1, r.Status().Starts)
 }
 
-// crowded is a clock whose first timer ends while the pool is woken as well.
+// crowded is a clock whose first timer fires while the pool is woken too.
 type crowded struct {
 	*wiretest.Clock
 	once sync.Once
@@ -208,8 +207,8 @@ func (c *crowded) NewTimer(d time.Duration) transport.Timer {
 	return t
 }
 
-// MLX-012: what is due is done also if a call comes at the same moment. Which
-// of the two is seen first is chance, hence the rounds.
+// MLX-012: an expired timeout is handled even if a call comes at the same
+// moment. Which of the two is seen first is random, hence the rounds.
 func TestRecheckBesideCall(t *testing.T) {
 	for range 30 {
 		var p *Pool[*stub]
@@ -239,7 +238,7 @@ func TestRecheckBesideCall(t *testing.T) {
 	}
 }
 
-// A call that waits long says so now and then, and gives up with its caller.
+// A call that waits long reports it, and gives up with its caller.
 func TestWaiting(t *testing.T) {
 	gate := make(chan struct{})
 	r := newRig(t, func(_ *Settings[*stub], h *house) { h.gate = gate })
@@ -259,8 +258,8 @@ func TestWaiting(t *testing.T) {
 	r.get("a").Release()
 }
 
-// MLX-009: a death is waited for as long as it was said, and no longer than the
-// call; one that is known needs no wait.
+// MLX-009: Died waits no longer than within and than the call; a known death
+// needs no wait.
 func TestDeathIsAwaited(t *testing.T) {
 	r := newRig(t, nil)
 	l := r.get("a")
@@ -281,7 +280,8 @@ func TestDeathIsAwaited(t *testing.T) {
 	assert.Equal(t, "model/died", l.Died(ended, 0).Type)
 }
 
-// All calls that wait for a start fail with it: it is not tried once for each.
+// All calls that wait for a start fail with it; the start is not retried for
+// each.
 func TestAllFailWithTheStart(t *testing.T) {
 	r := newRig(t, func(s *Settings[*stub], h *house) {
 		s.PerSession, s.Most, s.Queue = false, 1, 100
@@ -298,9 +298,9 @@ func TestAllFailWithTheStart(t *testing.T) {
 	assert.LessOrEqual(t, r.Status().Starts, 3, "then it is a crash loop")
 }
 
-// MLX-010, MLX-023: whatever sessions, operators and deaths there are, never are
-// there more servers than may be, each call gets a server or an error, and none
-// is left after the end.
+// MLX-010, MLX-023: for any sequence of calls, commands and deaths, the number
+// of servers never exceeds the limit, each call gets a server or an error, and
+// no server is left after Close.
 func TestAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h, clock := &house{}, wiretest.NewClock()
@@ -370,7 +370,7 @@ func TestAnyOrder(t *testing.T) {
 			cancel()
 		}
 		closing, stop := context.WithCancel(context.Background())
-		stop() // servers that are busy get no time
+		stop() // busy servers get no time
 		p.Close(closing)
 		calls.Wait()
 		cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Check reports everything that the form of the settings cannot say.
+// Check reports every mistake that the schema of the settings does not cover.
 func (s Settings) Check() error {
 	all := s.checkCommand()
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
@@ -67,13 +67,13 @@ func (s Settings) Check() error {
 	return errors.Join(append(all, s.provider(1).CheckModels("serve")...)...)
 }
 
-// Allows says that the server may be asked for a model of this name.
+// Allows reports whether requests may name this model.
 func (s Settings) Allows(name string) bool {
 	return name == "" || name == s.Model || slices.Contains(s.AllowModels, name)
 }
 
-// placeholder is what looks like one; other braces, such as those of JSON, are
-// the server's.
+// placeholder matches placeholders; other braces, such as those of JSON, are
+// passed to the server.
 var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
 func (s Settings) checkCommand() []error {
@@ -104,8 +104,8 @@ func (s Settings) checkCommand() []error {
 	return all
 }
 
-// open tells whether an argument has the server listen on more than loopback.
-// Only addresses are told: a name says what it is when it is looked up.
+// open reports whether an argument makes the server listen on more than
+// loopback. Only literal addresses are checked; names are not resolved.
 func open(before, part string) bool {
 	name, value, joined := strings.Cut(part, "=")
 	if !joined {

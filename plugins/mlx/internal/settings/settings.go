@@ -39,7 +39,7 @@ type Settings struct {
 	Timeouts    provider.Timeouts `edn:"timeouts" doc:"timers of a request"`
 }
 
-// Quit is how a server is asked to end.
+// Quit configures the quit request to a server.
 type Quit struct {
 	Path  string `edn:"path,omitempty" doc:"gets an empty POST"`
 	Stdin string `edn:"stdin,omitempty" doc:"line for its standard input"`
@@ -59,21 +59,20 @@ type Serve struct {
 	Quirks        dialect.Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
-// Name is the first part of the ids of the capabilities, and whose errors
-// these are.
+// Name is the first part of the capability ids and the source of errors.
 const Name = "mlx"
 
-// Control is the label of the capability that operators use.
+// Control is the label of the operators' capability.
 const Control = "server"
 
 const (
 	perSession = "per-session"
-	// maxTokens bounds an answer for which nobody gave a bound: servers have
-	// bounds of their own, some of them too low to be of use.
+	// maxTokens bounds an answer without another bound: the servers' own
+	// defaults may be too low to be useful.
 	maxTokens = 4096
 )
 
-// Defaults hold where the configuration is silent.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		Command: []string{"mlx_lm.server", "--host", "127.0.0.1", "--port", "{port}", "--model", "{model}"},
@@ -83,16 +82,16 @@ func Defaults() Settings {
 	}
 }
 
-// PerSession says that each session has a server of its own.
+// PerSession reports whether each session has its own server.
 func (s Settings) PerSession() bool { return s.Workers == perSession }
 
-// Eager says that the server starts with the plugin.
+// Eager reports whether the server starts with the plugin.
 func (s Settings) Eager() bool { return s.Start == "eager" }
 
-// Waits says that calls wait while a server loads.
+// Waits reports whether calls wait while a server loads.
 func (s Settings) Waits() bool { return s.Cold == "wait" }
 
-// Most is how many servers may run at once.
+// Most returns the maximum number of concurrent servers.
 func (s Settings) Most() int {
 	if s.PerSession() {
 		return s.MaxWorkers
@@ -100,13 +99,12 @@ func (s Settings) Most() int {
 	return 1
 }
 
-// Places are how many calls are answered at once, by as many servers as may run.
+// Places returns the number of calls that all servers together answer at once.
 func (s Settings) Places() int { return s.Most() * s.MaxInFlight }
 
-// Ports are those that servers may get, in the order in which they are tried.
-// Those of port 0 follow from the command, so that they can be granted before
-// anything runs and another model needs no other grant; they lie below the ports
-// that systems give to whoever asks for any.
+// Ports returns the ports of servers in the order in which they are tried. For
+// port 0 they are derived from the command, so that they can be granted before
+// the start and do not depend on the model; they lie below the ephemeral range.
 func (s Settings) Ports() []uint16 {
 	first, n := s.Port, s.Most()
 	if s.Port == 0 {
@@ -130,7 +128,7 @@ const (
 	blocks = 750
 )
 
-// Fill writes port and model into the command.
+// Fill substitutes port and model in the command.
 func (s Settings) Fill(port uint16) []string {
 	replace := strings.NewReplacer("{port}", strconv.Itoa(int(port)), "{model}", s.Model)
 	filled := make([]string, len(s.Command))
@@ -140,10 +138,10 @@ func (s Settings) Fill(port uint16) []string {
 	return filled
 }
 
-// Base is where the interface of a server on a port begins.
+// Base returns the base URL of a server on a port.
 func Base(port uint16) string { return "http://127.0.0.1:" + strconv.Itoa(int(port)) }
 
-// provider are the settings of the provider that a server on a port is.
+// provider returns the provider settings for a server on a port.
 func (s Settings) provider(port uint16) provider.Settings {
 	p := provider.Defaults()
 	p.Provider, p.Preset, p.BaseURL = Name, s.Preset, Base(port)+"/v1"
@@ -173,10 +171,10 @@ func (v Serve) model(s Settings) provider.Model {
 	return m
 }
 
-// Models are the capabilities as models of a provider, by label.
+// Models returns the capabilities as provider models, by label.
 func (s Settings) Models() map[string]provider.Model { return s.provider(1).Models }
 
-// Build makes the provider that a server on a port is, and its models.
+// Build returns the provider for a server on a port, and its models.
 func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, map[string]*answer.Model, error) {
 	p, models, err := s.provider(port).Build(clock, nil)
 	if err != nil {
@@ -188,9 +186,9 @@ func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, m
 	return p, models, nil
 }
 
-// Wire is the name by which requests call a model, "" standing for the one that
-// was started. Servers of the preset mlx load, and may download, whatever a
-// request names, but for one word.
+// Wire returns the name of a model in requests; "" means the started one.
+// Servers of the preset mlx load, and may download, any model that a request
+// names, except for one reserved name.
 func (s Settings) Wire(name string) string {
 	switch {
 	case name != "" && name != s.Model:
@@ -201,13 +199,14 @@ func (s Settings) Wire(name string) string {
 	return s.Model
 }
 
-// PresetOf is the preset of the server.
+// PresetOf returns the preset of the server.
 func (s Settings) PresetOf() dialect.Preset {
 	p, _ := dialect.PresetNamed(s.Preset)
 	return p
 }
 
-// Environment are the variables that the settings give the server.
+// Environment returns the environment variables that the settings define for
+// the server.
 func (s Settings) Environment() map[string]string {
 	env := map[string]string{"PYTHONUNBUFFERED": "1"}
 	if s.Offline {
@@ -221,5 +220,5 @@ func (s Settings) Environment() map[string]string {
 	return env
 }
 
-// Duration is a number of milliseconds.
+// Duration converts milliseconds.
 func Duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
