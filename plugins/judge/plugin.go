@@ -16,7 +16,7 @@ import (
 
 const version = "1.0.0"
 
-// The capabilities and what they serve.
+// The capabilities and their intents.
 const (
 	grade     = "eval/grade"
 	rubricCap = "judge/rubric"
@@ -71,7 +71,7 @@ func check(cfg settings) error {
 	return err
 }
 
-// languagesOf are the shipped languages with those of the settings.
+// languagesOf returns the built-in languages with those of the settings.
 func languagesOf(cfg settings) (*text.Packs, error) {
 	packs, err := packfile.Load(cfg.Packs)
 	var bad *packfile.FileError

@@ -22,7 +22,7 @@ type rubricJudge struct {
 	random   io.Reader
 }
 
-// session is one verdict that is being made.
+// session is the state of one verdict.
 type session struct {
 	in      input
 	judge   rubricJudge
@@ -71,7 +71,7 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	return s.verdict.value(in.terms, "rubric", s.key()), nil
 }
 
-// maxDraws bounds how often a text is drawn that must not occur in the input.
+// maxDraws bounds the number of draws until a text does not occur in the input.
 const maxDraws = 8
 
 // draw returns 2n random hexadecimal digits that the input does not contain, so
@@ -104,7 +104,8 @@ func (s *session) grade(ctx context.Context) error {
 	return nil
 }
 
-// choose shows both orders. Who changes his mind with the order has not chosen.
+// choose shows both orders. A choice that changes with the order does not
+// count.
 func (s *session) choose(ctx context.Context) error {
 	t := s.in.task
 	var of [2]question.Choices
@@ -135,13 +136,13 @@ func (s *session) choose(ctx context.Context) error {
 	return nil
 }
 
-// order says what was shown first, and which place was chosen.
+// order describes which answer was shown first, and which place was chosen.
 func order(first string, choice int) edn.Value {
 	return edn.MustMap(edn.K("first"), edn.K(first), edn.K("chosen"), edn.K([]string{"second", "same", "first"}[choice+1]))
 }
 
-// reasons keeps what the model said against the answer: why it is good helps
-// nobody to mend it.
+// reasons keeps the model's objections as findings; reasons for praise are of
+// no use for a repair.
 func (s *session) reasons(all map[string]string) {
 	s.verdict.why = map[string][]string{}
 	for id, said := range all {
@@ -151,7 +152,7 @@ func (s *session) reasons(all map[string]string) {
 	}
 }
 
-// ask has a model answer a question.
+// ask calls the model with a question.
 func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, error) {
 	if q.Cut > 0 {
 		s.verdict.limits = appendOnce(s.verdict.limits, fmt.Sprintf("%d bytes from the middle of what was judged were not shown to the model", q.Cut))
@@ -165,13 +166,14 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 			edn.K("messages"), edn.Vector(message("system", q.System), message("user", q.User)),
 			edn.K("output"), edn.MustMap(edn.K("name"), edn.K("judge/verdict"), edn.K("schema"), q.Schema),
 			edn.K("seed"), edn.Int(s.in.seedOf()),
-			// Both stand in the messages too; a program in the place of a model reads them here.
+			// The messages hold both values too; a program in place of a model
+			// reads them here.
 			edn.K("verdict"), edn.MustMap(edn.K("code"), edn.Text(s.compose.Code), edn.K("control"), edn.Text(q.Control)),
 		),
 		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"), edn.Int(s.judge.settings.MaxTokens))),
 	})
 	if err != nil {
-		return edn.Nil(), s.nobody(err)
+		return edn.Nil(), s.unserved(err)
 	}
 	meta := answer.Response.Key("invoke/meta")
 	family := word(meta.Key("cap/family"))
@@ -182,7 +184,7 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 	return answer.Out(), nil
 }
 
-// served notes who answered.
+// served records the answering capability.
 func (s *session) served(meta edn.Value, family string) {
 	model := meta.Key("provider").Key("model/served")
 	if model.IsNil() {
@@ -201,10 +203,10 @@ func (s *session) served(meta edn.Value, family string) {
 	}
 }
 
-// nobody makes an error that sends dispatch to another judge of one that says
-// that there is no model here: that is no fault of who asks for a verdict. Other
-// errors of the model pass as they are.
-func (s *session) nobody(err error) error {
+// unserved converts the error of an unserved intent to one with which dispatch
+// switches to another judge, as the caller is not at fault. Other errors of the
+// model are returned unchanged.
+func (s *session) unserved(err error) error {
 	e := contract.AsError(err)
 	unknown := e != nil && e.Type == "invalid-request" && e.Details.Key("reason").Equal(edn.K("intent/not-supported"))
 	if e == nil || e.Type != "unsupported/intent" && !unknown {
@@ -214,7 +216,8 @@ func (s *session) nobody(err error) error {
 		WithHint("declare a model that serves the intent, or let judge/rules judge")
 }
 
-// kin is an error if the judge's model is of the author's family (JDG-009).
+// kin returns an error if the judge's model is of the author's family
+// (JDG-009).
 func (in input) kin(family, capability string) error {
 	a := in.author
 	switch {
@@ -228,8 +231,8 @@ func (in input) kin(family, capability string) error {
 	return nil
 }
 
-// key names what decides the verdict besides task and answer: the question is
-// part of it, so another wording is another judge.
+// key identifies everything that determines the verdict besides task and
+// answer, including the wording of the question.
 func (s *session) key() string {
 	blank := question.Composer{Rubric: s.rubric, Mark: "mark", Code: "code", MaxBytes: s.compose.MaxBytes}
 	answer := edn.MustMap(edn.K("text"), edn.Text("answer"))

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// surface is the limit of every verdict by rules.
+// surface is the limit stated in every verdict by rules.
 const surface = "rules see the form of a text only: words, numbers, length and patterns, not whether it is true"
 
 // rulesJudge is judge/rules, with the languages that it knows.
@@ -51,7 +51,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	}
 	slices.Sort(out.limits[1:])
 	all := new(big.Rat).Set(said.Weight)
-	for _, c := range r.Criteria { // a rule of the same name judges in the place of the criterion
+	for _, c := range r.Criteria { // a rule with the name of a criterion replaces it
 		if _, judged := said.Outcomes[c.ID]; !judged {
 			all.Add(all, c.Weight)
 			out.limits = append(out.limits, "criterion "+c.ID+" needs a model and was not judged")
@@ -70,7 +70,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	return out.value(in.terms, "deterministic", edn.Hash(edn.Vector(edn.Text(rulesCap), edn.Text(version), r.Rules))), nil
 }
 
-// compared compares scores as they are written.
+// compared compares scores in their written form.
 func compared(a, b *big.Rat) int {
 	x, _ := score.Rounded(a).AsNumber()
 	y, _ := score.Rounded(b).AsNumber()
@@ -93,7 +93,7 @@ func (j rulesJudge) subject(in input, result edn.Value) rules.Subject {
 	return x
 }
 
-// inOrder sorts values as they are written.
+// inOrder sorts values by their written form.
 func inOrder(list []edn.Value) []edn.Value {
 	slices.SortFunc(list, edn.Compare)
 	return list
