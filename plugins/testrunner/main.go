@@ -43,7 +43,7 @@ var defaults = settings{
 	Parallel: 2,
 }
 
-// runner holds what lives as long as the process.
+// runner holds the state of the process.
 type runner struct {
 	schemas *schema.Registry
 
@@ -51,7 +51,7 @@ type runner struct {
 	cfg    settings
 	env    []string
 	store  *scratch.Store
-	reaper *launch.Reaper // ends the sessions of suites if this process is killed
+	reaper *launch.Reaper // kills the sessions of suites if this process is killed
 }
 
 func newPlugin() sdk.Plugin {

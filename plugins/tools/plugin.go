@@ -20,8 +20,8 @@ import (
 //go:embed schemas.edn
 var schemaText string
 
-// settings are the configuration. The host fills in what its effects block
-// says.
+// settings are the configuration. The host adds the contents of its effects
+// block.
 type settings struct {
 	Enforcement edn.Value         `edn:"enforcement,omitempty" doc:"what happens if the kernel cannot hold a call: strict refuses it, best-effort goes on; set by the host"`
 	Secrets     map[string]secret `edn:"secrets,omitempty" doc:"secrets that requests may name; set by the host"`
@@ -37,10 +37,10 @@ type secret struct {
 // tools serves the capabilities.
 type tools struct {
 	crew   *worker.Crew
-	reaper *launch.Reaper // kills programs should this process die
+	reaper *launch.Reaper // kills programs if this process dies
 }
 
-// newPlugin makes the plugin; self is the binary that serves as worker.
+// newPlugin returns the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
 	t := &tools{crew: worker.NewCrew(self, worker.Idle), reaper: launch.NewReaper("")}
 	p := sdk.Plugin{
@@ -58,7 +58,8 @@ func newPlugin(self string) sdk.Plugin {
 	return p
 }
 
-// configSchema is written out: the host looks at it to see where secrets are.
+// configSchema is written by hand: the host reads it to find the places of
+// secrets.
 var configSchema = edn.MustRead(`[:map {:closed true}
  [:enforcement {:optional true :doc "strict or best-effort; the host sets it from its effects block"} [:enum :strict :best-effort]]
  [:secrets {:optional true :doc "the host sets them from its effects block"}
@@ -94,7 +95,7 @@ func schemaName(t contract.Tool) string {
 	}[t.ID]
 }
 
-// recovery are the classes that depend on the input (ENV-024).
+// recovery returns the error classes that depend on the input (ENV-024).
 func recovery(t contract.Tool) []contract.RecoveryRule {
 	rule := func(key string, match edn.Value, class contract.RecoveryClass) contract.RecoveryRule {
 		return contract.RecoveryRule{Path: []edn.Value{edn.K(key)}, Match: match, Class: class}
@@ -110,7 +111,7 @@ func recovery(t contract.Tool) []contract.RecoveryRule {
 	return nil
 }
 
-// call carries out one call within the scope that came with it.
+// call runs one call within the scope that came with it.
 func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn.Value, error) {
 	cfg := sdk.ConfigFrom[settings](ctx)
 	call := sdk.CallFrom(ctx)
@@ -139,8 +140,8 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 	return t.crew.Run(ctx, task)
 }
 
-// scopeOf is the scope of one effect among those of a call; without one nothing
-// is permitted.
+// scopeOf returns the scope of one effect of a call; without one nothing is
+// permitted.
 func scopeOf(scopes edn.Value, effect string) edn.Value {
 	if s := scopes.Key(effect); s.IsMap() {
 		return s

@@ -19,18 +19,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// grace is how long a program may take to end after it was asked to.
+// grace is the time that a program has to end after SIGTERM.
 const grace = 2 * time.Second
 
 // Runner runs programs.
 type Runner struct {
 	Tool contract.Tool
-	// Strict refuses to run what the kernel cannot hold.
+	// Strict rejects programs that the kernel cannot confine.
 	Strict bool
-	// Reaper learns of each session, so that it dies with this process; may be
-	// nil.
+	// Reaper is told of each session, so that it is killed if this process
+	// dies; may be nil.
 	Reaper *launch.Reaper
-	// Env looks up the variables that programs may have.
+	// Env looks up the environment variables that programs may have.
 	Env func(string) (string, bool)
 }
 
@@ -51,8 +51,8 @@ func (r *Runner) Run(ctx context.Context, input edn.Value, s *contract.Scope) (e
 	return r.watch(ctx, process, &p, input, s)
 }
 
-// command resolves what is to run, now: links in its path and in that of the
-// directory are looked through, and what they lead to must be allowed too.
+// command resolves the program now: links in its path and in that of the
+// directory are followed, and their targets must be allowed too.
 func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command, *contract.Error) {
 	var c launch.Command
 	program, err := filepath.EvalSymlinks(p.Command)
@@ -70,19 +70,20 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 		Memory:    uint64(s.Memory.Or(contract.DefaultProcessMemory)),
 		OpenFiles: 1024, FileSize: 1 << 30, CPUTime: uint64(p.Timeout/time.Second)*2 + 2,
 	}
-	if confine.Probe().Processes { // else they are counted, see await
+	if confine.Probe().Processes { // otherwise await counts them
 		limits.Processes = processLimit(s.Processes.Or(contract.DefaultProcesses))
 	}
 	policy := &confine.Policy{
 		Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), KeepSession: true, Limits: limits,
-		// Editors set the modes of what they write. Root could do that to the
-		// files of the system, which all programs may read.
+		// Editors set the modes of the files that they write. Root could change
+		// the modes of system files, which all programs may read.
 		OpenAttributes: os.Getuid() != 0,
 	}
 	return launch.Command{Path: program, Args: p.Args, Env: r.environment(p, s), Dir: dir, Policy: policy, Reaper: r.Reaper}, nil
 }
 
-// programs are the allowed ones that exist, and what they are links to.
+// programs returns the allowed programs that exist, and the targets of links to
+// them.
 func programs(s *contract.Scope) []string {
 	var out []string
 	for _, c := range s.AllowCommands.V {
@@ -134,7 +135,7 @@ func (r *Runner) notStarted(p *contract.Program, err error) *contract.Error {
 	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).WithSource(contract.SourceDownstream)
 }
 
-// kept is what is kept of one stream.
+// kept is the kept part of one stream.
 type kept struct {
 	mu    sync.Mutex
 	data  []byte
@@ -142,7 +143,7 @@ type kept struct {
 	more  bool
 }
 
-// drain reads a stream to its end and keeps its beginning.
+// drain reads a stream to its end and keeps the beginning.
 func (k *kept) drain(from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -167,7 +168,7 @@ func (k *kept) text() edn.Value {
 	return edn.Text(strings.ToValidUTF8(string(k.data), "\uFFFD"))
 }
 
-// watch waits for the end of a program, or brings it about.
+// watch waits for the end of a program, or stops it.
 func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
 	limit := s.MaxOutput.Or(contract.DefaultProcessOutput)
 	stdout, stderr := &kept{limit: limit}, &kept{limit: limit}
@@ -195,8 +196,8 @@ func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract
 	return out, nil
 }
 
-// await returns when the program has ended by itself (nil), or was ended, with
-// the reason.
+// await returns nil when the program has ended by itself, or the reason to stop
+// it.
 func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope) *contract.Error {
 	timeout := time.NewTimer(program.Timeout)
 	defer timeout.Stop()
@@ -223,7 +224,7 @@ func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract
 	}
 }
 
-// stop asks the program to end and kills it if it does not.
+// stop sends SIGTERM and kills the program if it does not end.
 func stop(p *launch.Process) {
 	_ = p.Signal(syscall.SIGTERM)
 	wait := time.NewTimer(grace)
