@@ -39,7 +39,7 @@ type settings struct {
 
 const builtin = "builtin"
 
-// program is what a configuration runs, before it is looked up.
+// program returns the configured program, before it is located.
 func (cfg settings) program() string {
 	if cfg.Path != "" {
 		return cfg.Path
@@ -47,17 +47,17 @@ func (cfg settings) program() string {
 	return cfg.Solver
 }
 
-// quiet keeps a program from writing what nobody reads.
+// quiet holds the flags that suppress unused output.
 var quiet = map[string][]string{"cadical": {"-q"}, "minisat": {"-verb=0"}}
 
-// satPlugin holds what lives as long as the process.
+// satPlugin holds the state of the process.
 type satPlugin struct {
 	self    string
 	outside *solve.External // set by start if a program is configured
-	missing error           // why that program cannot be run
+	missing error           // error of finding that program
 }
 
-// newPlugin makes the plugin; self is the binary that serves as worker.
+// newPlugin returns the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
 	p := &satPlugin{self: self}
 	return sdk.Plugin{
@@ -84,8 +84,8 @@ func checkSettings(cfg settings) error {
 	return nil
 }
 
-// offer declares what the process needs: its own binary again as a worker, or
-// the program of the configuration.
+// offer declares the required programs: its own binary as a worker, or the
+// configured program.
 func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 	name, needs, tag := "gophersat", []string{"process/self"}, "embedded"
 	if cfg.Solver != builtin {
@@ -114,9 +114,9 @@ func (p *satPlugin) decider(cfg settings) decider {
 	}
 }
 
-// start looks for the program. One that is not there is no fault of the
+// start finds the program. A missing program is not an error of the
 // configuration, which may name a solver that only some machines have: the
-// plugin then runs and says that it is not ready.
+// plugin then runs and reports that it is not ready.
 func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 	if cfg.Solver == builtin {
 		return nil

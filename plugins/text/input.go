@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// languageOf gives the code of a language named as :en, "en" or "en-GB"; "" for
-// nothing.
+// languageOf returns the code of a language written as :en, "en" or "en-GB"; ""
+// if there is none.
 func languageOf(v edn.Value, path ...any) (string, error) {
 	if v.IsNil() {
 		return "", nil
@@ -25,7 +25,7 @@ func languageOf(v edn.Value, path ...any) (string, error) {
 	return code, nil
 }
 
-// option reads a field that is absent or has one value.
+// option parses a field that is absent or has one value.
 func option(field string, v edn.Value, on string) (bool, error) {
 	if v.IsNil() {
 		return false, nil
@@ -40,7 +40,7 @@ func option(field string, v edn.Value, on string) (bool, error) {
 	return true, nil
 }
 
-// refused is the error for a field of the input that cannot be used.
+// refused is the error for an invalid field of the input.
 func refused(expected string, got edn.Value, path ...any) *contract.Error {
 	names := make([]string, len(path))
 	for i, p := range path {
@@ -51,7 +51,7 @@ func refused(expected string, got edn.Value, path ...any) *contract.Error {
 		WithDetail("expected", edn.Text(expected))
 }
 
-// pathOf is a place in the input: names of keys and indexes.
+// pathOf returns a path in the input from keys and indices.
 func pathOf(path ...any) edn.Value {
 	at := make([]edn.Value, len(path))
 	for i, p := range path {
@@ -65,7 +65,7 @@ func pathOf(path ...any) edn.Value {
 	return edn.Vector(at...)
 }
 
-// clip shortens what is quoted in a message.
+// clip shortens a quoted value.
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {

@@ -75,7 +75,7 @@ func check(cfg settings) error {
 	return errors.Join(checkRoutes(cfg), err)
 }
 
-// languagesOf are the shipped languages with those of the settings.
+// languagesOf returns the built-in languages with those of the settings.
 func languagesOf(cfg settings) (*text.Packs, error) {
 	packs, err := packfile.Load(cfg.Packs)
 	var bad *packfile.FileError
@@ -85,7 +85,7 @@ func languagesOf(cfg settings) (*text.Packs, error) {
 	return packs, err
 }
 
-// checkRoutes refuses what could never be an intent or a capability.
+// checkRoutes rejects names that cannot be an intent or a capability.
 func checkRoutes(cfg settings) error {
 	for _, intent := range slices.Sorted(maps.Keys(cfg.Routes)) {
 		if !named(intent) {
@@ -101,7 +101,7 @@ func checkRoutes(cfg settings) error {
 	return nil
 }
 
-// named tells whether s is a qualified name.
+// named reports whether s is a qualified name.
 func named(s string) bool {
 	name, err := edn.Keyword(s)
 	return err == nil && name.Namespace() != ""

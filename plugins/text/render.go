@@ -57,7 +57,7 @@ func renderFault(err error) error {
 	return err
 }
 
-// place says in which field of the input the fault is, and where in it.
+// place adds the field of the input and the position of the error in it.
 func place(e *contract.Error, partial string, line int) *contract.Error {
 	path := edn.Vector(edn.K("template"))
 	if partial != "" {

@@ -25,7 +25,7 @@ type classifyOut struct {
 	Evidence   []edn.Value `edn:"evidence"`
 }
 
-// Below leastConfidence the intent is the one for anything.
+// Below leastConfidence the fallback intent is returned.
 const (
 	leastConfidence = 0.35
 	anyIntent       = "problem/solve"
@@ -76,11 +76,11 @@ func (r router) classify(in classifyIn) (classifyOut, error) {
 	return out, nil
 }
 
-// steady is a finite number as a value.
+// steady converts a finite number to a rounded value.
 func steady(x float64) edn.Value { return edn.MustFloat(math.Round(x*1000) / 1000) }
 
-// decide answers with the capability that the table of the configuration names
-// for the intent of the request.
+// decide returns the capability that the configured table names for the intent
+// of the request.
 func (r router) decide(in edn.Value) (edn.Value, error) {
 	intent, ok := in.Key("request").Key("task").Key("intent").AsKeyword()
 	if !ok {

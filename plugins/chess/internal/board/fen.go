@@ -9,11 +9,10 @@ import (
 	"github.com/corentings/chess/v2"
 )
 
-// MaxFEN is the longest FEN text that is read, in bytes. The longest legal one
-// is below 100.
+// MaxFEN bounds a FEN text, in bytes. The longest legal one is below 100.
 const MaxFEN = 128
 
-// FieldError says which of the six FEN fields is at fault and why.
+// FieldError names the invalid FEN field and the reason.
 type FieldError struct {
 	Field    string // "fen", "placement", "turn", "castling", "en-passant", "halfmove-clock", "move-number"
 	Expected string
@@ -21,7 +20,7 @@ type FieldError struct {
 	Message  string
 }
 
-// Error is one line: the field, what is wrong with it, what it held.
+// Error returns one line: the field, the error, the value.
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("fen: %s: %s (expected %s, got %q)", e.Field, e.Message, e.Expected, e.Got)
 }
@@ -30,9 +29,9 @@ func (e *FieldError) Error() string {
 // callers.
 var reading sync.Mutex
 
-// Parse reads a FEN text strictly. The position it returns has both kings, a
-// side to move that could have got there, and only rights that can be used.
-// The error is always a *FieldError.
+// Parse parses a FEN text strictly. The returned position has both kings, a
+// reachable side to move, and only usable rights. The error is always a
+// *FieldError.
 func Parse(fen string) (*chess.Position, error) {
 	if len(fen) > MaxFEN {
 		return nil, &FieldError{Field: "fen", Expected: fmt.Sprintf("at most %d bytes", MaxFEN), Got: clip(fen), Message: "text is too long"}
@@ -73,7 +72,7 @@ func Parse(fen string) (*chess.Position, error) {
 	return pos, nil
 }
 
-// clip shortens what is quoted in a message.
+// clip shortens a quoted value.
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {

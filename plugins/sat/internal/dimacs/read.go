@@ -4,10 +4,10 @@ import (
 	"fmt"
 )
 
-// Read reads DIMACS CNF text: comment lines that begin with c, one header
-// "p cnf VARIABLES CLAUSES", then exactly that many clauses, each a list of
-// literals closed by 0, over as many lines as they need. The error is always
-// an *Error.
+// Read parses DIMACS CNF text: comment lines that begin with c, one header "p
+// cnf VARIABLES CLAUSES", then exactly that many clauses, each a list of
+// literals closed by 0, over any number of lines. The error is always an
+// *Error.
 func Read(text string) (*Formula, error) {
 	if len(text) > MaxBytes {
 		return nil, &Error{Message: fmt.Sprintf("the text has %d bytes", len(text)), Expected: fmt.Sprintf("at most %d", MaxBytes)}
@@ -64,7 +64,7 @@ func (p position) fault(message, expected string) *Error {
 type reader struct {
 	text         string
 	line, column int
-	fresh        bool // something but blanks stands before on this line
+	fresh        bool // only blanks so far on this line
 }
 
 // word skips blanks and comment lines and returns the next word.
@@ -130,7 +130,7 @@ func (r *reader) header() (vars, clauses int, err error) {
 	return vars, clauses, nil
 }
 
-// literal reads a literal; the second result says what is wrong with it.
+// literal parses a literal; the second result is the error text.
 func literal(word string, vars int) (int, string) {
 	digits, negative := word, false
 	if word[0] == '-' {
@@ -150,7 +150,7 @@ func literal(word string, vars int) (int, string) {
 	return n, ""
 }
 
-// number reads digits without sign; ok is false for anything else, for leading
+// number parses digits without sign; ok is false for anything else, for leading
 // zeros and beyond nine digits.
 func number(word string) (int, bool) {
 	if word == "" || len(word) > 9 || (word[0] == '0' && len(word) > 1) {
