@@ -53,7 +53,7 @@ type Model struct {
 	Quirks        dialect.Quirks `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
-// Options are those of requests.
+// Options are the default options of requests.
 type Options struct {
 	Temperature      *float64             `edn:"temperature,omitempty" min:"0" max:"2"`
 	TopP             *float64             `edn:"top-p,omitempty" min:"0" max:"1" doc:"above 0"`
@@ -67,8 +67,8 @@ type Options struct {
 	Extra            map[string]edn.Value `edn:"extra,omitempty" doc:"further fields of the request body"`
 }
 
-// Price is what a model costs. Amounts are decimals. The host puts a list price
-// into a block without amounts, with its source and date.
+// Price is the price of a model. Amounts are decimals. The host puts a list
+// price into a block without amounts, with its source and date.
 type Price struct {
 	Input       edn.Value `edn:"input,omitempty" unit:"decimal"`
 	CachedInput edn.Value `edn:"cached-input,omitempty" unit:"decimal"`
@@ -81,7 +81,7 @@ type Price struct {
 	Date        string    `edn:"date,omitempty" doc:"day on which they were read, such as 2026-01-31"`
 }
 
-// How tokens are counted.
+// The counting methods.
 const (
 	CountAuto     = "auto"
 	CountEndpoint = "endpoint"
@@ -89,7 +89,7 @@ const (
 	CountEstimate = "estimate"
 )
 
-// Defaults hold where the configuration is silent.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		MaxInFlight: 8, Queue: 32,
@@ -97,7 +97,7 @@ func Defaults() Settings {
 	}
 }
 
-// Named gives each model the name that it is asked by.
+// Named sets the default name of each model.
 func (s Settings) Named() Settings {
 	models := make(map[string]Model, len(s.Models))
 	for label, m := range s.Models {
@@ -108,7 +108,7 @@ func (s Settings) Named() Settings {
 	return s
 }
 
-// PresetOf is the preset of the provider, with the given name or its own.
+// PresetOf returns the preset of the provider, with the given name or its own.
 func (s Settings) PresetOf() dialect.Preset {
 	p, ok := dialect.PresetNamed(cmp.Or(s.Preset, s.Provider))
 	if !ok {
@@ -117,10 +117,10 @@ func (s Settings) PresetOf() dialect.Preset {
 	return p
 }
 
-// plainest is the preset of servers of which nothing is known.
+// plainest is the preset of unknown servers.
 const plainest = "generic"
 
-// IntentsOf are the intents of a model.
+// IntentsOf returns the intents of a model.
 func (m Model) IntentsOf() []string {
 	if len(m.Intents) == 0 {
 		return []string{"model/chat"}
@@ -150,8 +150,8 @@ func (o Options) options() chat.Options {
 	return out
 }
 
-// extra writes a value of the configuration as JSON. Decimals are numbers here:
-// a model server knows no others.
+// extra encodes a configuration value as JSON. Decimals become numbers, the
+// only kind that JSON has.
 func extra(v edn.Value) json.RawMessage {
 	text, _ := json.Marshal(plain(v))
 	return text
