@@ -8,16 +8,16 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
-// talk writes what a server of one dialect says.
+// talk writes the streams of one dialect.
 type talk struct {
 	media  string
 	start  string
 	text   func(s string) string
 	tool   func(id, name, args string) string
 	event  func(data string) string   // an event or line that holds data
-	finish func(reason string) string // stop, length, tool, refused, or a word of no dialect
+	finish func(reason string) string // stop, length, tool, refused, or an unknown reason
 	end    string
-	quiet  string // what keeps a connection alive; "" if the dialect has nothing
+	quiet  string // a keep-alive; "" if the dialect has none
 	broken string // an event that cannot be read
 	inBand func(typ, message string) string
 	long   func(n int) string
@@ -28,7 +28,7 @@ func quoted(s string) string {
 	return string(b)
 }
 
-// typed is an SSE event that has the type of its data as its name.
+// typed returns an SSE event named after the type of its data.
 func typed(data string) string {
 	_, rest, _ := strings.Cut(data, `"type":"`)
 	name, _, _ := strings.Cut(rest, `"`)
@@ -133,13 +133,13 @@ func talks() map[string]talk {
 			},
 			tool: func(id, name, args string) string {
 				if !json.Valid([]byte(args)) {
-					args = quoted(args) // what is not JSON can only be sent as text
+					args = quoted(args) // invalid JSON can only be sent as text
 				}
 				return `{"model":"served","message":{"role":"assistant","content":"","tool_calls":[{"id":` + quoted(id) + `,"function":{"name":` + quoted(name) + `,"arguments":` + args + `}}]},"done":false}` + "\n"
 			},
 			finish: func(reason string) string {
 				if reason == "refused" {
-					reason = "" // the dialect cannot say it
+					reason = "" // the dialect cannot express it
 				}
 				return `{"model":"served","message":{"role":"assistant","content":""},"done":true,"done_reason":` + quoted(ollamaWord(reason)) + `,"prompt_eval_count":9,"eval_count":3}` + "\n"
 			},

@@ -18,17 +18,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// fault is one stone of the wall.
+// fault is one case of the wall of failures.
 type fault struct {
 	name  string
-	plays func(k talk, before string) wiretest.Transcript // before: what was sent first
+	plays func(k talk, before string) wiretest.Transcript // before: data sent first
 	fires time.Duration                                   // the timer that ends it
 	// intent and input, if not a chat.
 	intent, input string
 	only          string // dialects, if not all
-	// only once: what is refused before the body has no after.
+	// once is set for requests that are rejected before the body, so that there
+	// is no case after a piece.
 	once bool
-	// says is the text in what it plays that comes before the failure.
+	// says is the text before the failure.
 	says string
 
 	typ, class, family string
@@ -46,7 +47,7 @@ const (
 	other  = "provider/error"
 )
 
-// rest continues a stream after what was sent before.
+// rest continues a stream after the data sent before.
 func rest(parts ...func(k talk) string) func(talk, string) wiretest.Transcript {
 	return func(k talk, before string) wiretest.Transcript {
 		all := []string{k.start, before}
@@ -80,8 +81,8 @@ const (
 	mistaken = `{"error":{"message":"no"}}`
 )
 
-// wall is the table of failures, row by row (1.4). Rows 1, 2, 13 and 22 need a
-// stage of their own and have tests below.
+// wall is the table of failures, row by row (1.4). Rows 1, 2, 13 and 22 need
+// special setups and have tests below.
 func wall() []fault {
 	return []fault{
 		{name: "2 reset before the headers", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!reset") }, once: true, typ: "provider/unavailable", class: "retry", source: down, family: failed},
