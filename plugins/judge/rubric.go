@@ -212,7 +212,7 @@ func (s *session) unserved(err error) error {
 	if e == nil || e.Type != "unsupported/intent" && !unknown {
 		return err
 	}
-	return contract.Errorf("runtime/not-ready", "judge/rubric: nobody answers :%s here: %w", s.intent, e).
+	return contract.Errorf("runtime/not-ready", "judge/rubric: no capability answers :%s: %w", s.intent, e).
 		WithHint("declare a model that serves the intent, or let judge/rules judge")
 }
 

@@ -64,7 +64,7 @@ func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	case err != nil:
 		return nil, "", at, sdk.Problem(err.Error(), at)
 	case !info.Mode().IsRegular():
-		return nil, "", at, sdk.Problem(fmt.Sprintf("%s is no regular file", s.Script), at)
+		return nil, "", at, sdk.Problem(fmt.Sprintf("%s is not a regular file", s.Script), at)
 	case info.Size() > maxScript:
 		return nil, "", at, sdk.Problem(fmt.Sprintf("%s has %d bytes, the limit is %d", s.Script, info.Size(), maxScript), at)
 	}

@@ -307,7 +307,7 @@ func (r *scriptReader) ask(at []edn.Value, ask edn.Value) {
 		}
 	}
 	if !ask.HasKey("intent") && !ask.HasKey("cap/ref") && !ask.HasKey("handle") {
-		r.fault(at, ":ask names an :intent, or by :handle where a handle stands in the input")
+		r.fault(at, ":ask names an :intent, or by :handle the path of a handle in the input")
 	}
 	if v, found := ask.Get(edn.K("handle")); found && v.Kind() != edn.KindVector {
 		r.fault(append(slices.Clone(at), edn.K("handle")), ":handle is a path in the input, not %s", v)

@@ -31,7 +31,7 @@ type settings struct {
 type secret struct {
 	Value  string   `edn:"value,omitempty" secret:"true"`
 	Hosts  []string `edn:"hosts,omitempty" doc:"that the secret may go to"`
-	Header string   `edn:"header,omitempty" doc:"the only header that it may stand in"`
+	Header string   `edn:"header,omitempty" doc:"the only header that may contain it"`
 }
 
 // tools serves the capabilities.

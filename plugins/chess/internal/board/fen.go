@@ -207,7 +207,7 @@ func checkEnPassant(text string, g *grid, white bool) *FieldError {
 	case g[sq] != 0 || g[sq-step] != 0:
 		return fault("the pawn could not have passed here")
 	case g[sq+step] != pawn:
-		return fault("no pawn stands in front of it")
+		return fault("no pawn is in front of it")
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func Find(pos *chess.Position, text string) (*chess.Move, error) {
 			return nil, fmt.Errorf("the %s on %s has no legal move %s", pieceName(p), trimmed[:2], trimmed)
 		}
 	}
-	return nil, fmt.Errorf("%q is no legal move of this position", clip(text))
+	return nil, fmt.Errorf("%q is not a legal move of this position", clip(text))
 }
 
 // squareOf parses the first square of a move in UCI notation.

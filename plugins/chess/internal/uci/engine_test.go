@@ -187,7 +187,7 @@ func TestLocate(t *testing.T) {
 	_, err = Locate("plain")
 	require.ErrorContains(t, err, "no executable")
 	_, err = Locate(plain)
-	require.ErrorContains(t, err, "no executable file")
+	require.ErrorContains(t, err, "not an executable file")
 	_, err = Locate(dir + "/absent")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -40,7 +40,7 @@ func executable(path string) (string, error) {
 		return "", fmt.Errorf("uci: engine: %w", err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("uci: engine %s is no executable file", path)
+		return "", fmt.Errorf("uci: engine %s is not an executable file", path)
 	}
 	return filepath.Abs(path)
 }

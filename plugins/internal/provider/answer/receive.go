@@ -37,7 +37,7 @@ var errGone = errors.New("the caller is gone")
 func (c *call) receive(ctx context.Context) *contract.Error {
 	splitter := dialect.Splitter(c.model.Preset, c.head.Media)
 	if splitter == nil {
-		return c.fail(failure.Foreign, "the body is of type %s, which is no answer of a model", c.head.Media)
+		return c.fail(failure.Foreign, "the body is of type %s, which is not an answer of a model", c.head.Media)
 	}
 	_, whole := splitter.(*frame.Whole)
 	decoder := dialect.NewDecoder(c.model.Preset)
@@ -107,7 +107,7 @@ func (c *call) ended(
 	case err != nil:
 		return c.broken(ctx, err, whole)
 	case !c.known && (c.foreign || whole):
-		return c.fail(failure.Foreign, "the body is no answer of a model")
+		return c.fail(failure.Foreign, "the body is not an answer of a model")
 	case c.model.Preset.Close(c.answer) && (c.known || c.answer.Ended):
 		return nil
 	}
@@ -131,7 +131,7 @@ func (c *call) broken(ctx context.Context, err error, whole bool) *contract.Erro
 		}
 		return c.fail(failure.Canceled, "the caller went away")
 	case errors.Is(err, dialect.ErrForeign):
-		return c.fail(failure.Foreign, "the body is no answer of a model")
+		return c.fail(failure.Foreign, "the body is not an answer of a model")
 	case errors.Is(err, frame.ErrTooLarge):
 		return c.fail(failure.Malformed, "%s", err)
 	case whole:

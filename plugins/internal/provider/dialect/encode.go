@@ -15,7 +15,7 @@ import (
 var ErrMalformed = errors.New("the event cannot be read")
 
 // ErrForeign means that the body is not an answer of this format at all.
-var ErrForeign = errors.New("the body is no answer of a model")
+var ErrForeign = errors.New("the body is not an answer of a model")
 
 // InBand is an error that a provider sends in place of an answer.
 type InBand struct{ Body []byte }

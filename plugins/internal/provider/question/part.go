@@ -62,14 +62,14 @@ func (q *Question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 		return p, nil
 	case chat.ImagePart:
 		if role != chat.User && role != chat.ToolRole {
-			return p, invalid(at, "an image stands in a :user or :tool message, not in one of :%s", role)
+			return p, invalid(at, "an image belongs in a :user or :tool message, not in one of :%s", role)
 		}
 		p, err = q.image(v, at)
 		p.Cache = cache
 		return p, err
 	case chat.ThinkingPart, chat.RedactedPart, chat.CallPart:
 		if role != chat.Assistant {
-			return p, invalid(at, "a :%s part stands in an :assistant message, not in one of :%s", p.Kind, role)
+			return p, invalid(at, "a :%s part belongs in an :assistant message, not in one of :%s", p.Kind, role)
 		}
 		return givenBack(p, v, at)
 	}

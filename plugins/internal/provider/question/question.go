@@ -265,11 +265,11 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 		}
 		form, err := schema.ReadForm(form)
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "is not a schema: %s", err)
 		}
 		compiled, err := schema.Compile(form)
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "is not a schema: %s", err)
 		}
 		text, err := edn.WriteJSON(compiled.JSONSchema())
 		if err != nil {

@@ -135,7 +135,7 @@ func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return nil, errors.New("is no URL")
+		return nil, errors.New("is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("should begin with https:// or http://")
 	case u.Hostname() == "":
@@ -169,13 +169,13 @@ func headerProblem(name, value string) string {
 	switch {
 	case name == "" || strings.ContainsAny(name, "()<>@,;:\\\"/[]?={}") ||
 		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return "is no name of a header"
+		return "is not a header name"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return "holds what no header can carry"
 	}
 	switch strings.ToLower(name) {
 	case "authorization", "x-api-key", "api-key", "cookie", "proxy-authorization":
-		return "is a header for keys, and what stands here is no secret: use api_key"
+		return "is a header for keys, and this value is not a secret: use api_key"
 	case "host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "te", "trailer", "upgrade":
 		return "is set by the request itself"
 	}
@@ -194,14 +194,14 @@ func (m Model) check(s Settings, label, block string) []error {
 	}
 	k, err := edn.Keyword(s.Provider + "/" + label)
 	if err != nil || strings.Contains(label, "/") || k.Namespace() == "" {
-		add("is no label: use letters, digits and -")
+		add("is not a label: use letters, digits and -")
 	}
 	if m.Name == "" {
 		add("is missing: name the model here, or all models of the account by model_name", "name")
 	}
 	for _, intent := range m.Intents {
 		if k, err := edn.Keyword(intent); err != nil || k.Namespace() == "" {
-			add(fmt.Sprintf("%q is no intent such as text/respond", intent), "intents")
+			add(fmt.Sprintf("%q is not an intent such as text/respond", intent), "intents")
 		}
 	}
 	switch p := s.PresetOf(); {

@@ -384,7 +384,7 @@ func explain(err error) string {
 	case saysOf(err, `malformed HTTP response "\x15\x03`):
 		return "it wants TLS: base_url may have to begin with https://"
 	case saysOf(err, "malformed HTTP"), saysOf(err, "malformed MIME header"):
-		return "what it answers is no HTTP"
+		return "its answer is not HTTP"
 	case saysOf(err, "server response headers exceeded"):
 		return "the headers of its answer are too long"
 	case errors.As(err, &op) && op.Op == "dial":

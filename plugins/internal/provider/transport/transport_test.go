@@ -250,8 +250,8 @@ func TestNoServerOfModels(t *testing.T) {
 	for name, row := range map[string]struct{ url, want string }{
 		"plain HTTP behind https": {"https://" + strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) {}), "http://"), "it answers without TLS: base_url may have to begin with http://"},
 		"TLS behind http":         {"http://" + speaks(t, "\x15\x03\x01\x00\x02\x02\x46"), "it wants TLS: base_url may have to begin with https://"},
-		"another protocol":        {"http://" + speaks(t, "SSH-2.0-secret\r\n\r\n"), "what it answers is no HTTP"},
-		"other headers":           {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nsecret\r\n\r\n"), "what it answers is no HTTP"},
+		"another protocol":        {"http://" + speaks(t, "SSH-2.0-secret\r\n\r\n"), "its answer is not HTTP"},
+		"other headers":           {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nsecret\r\n\r\n"), "its answer is not HTTP"},
 		"long headers":            {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("y", 2<<20)+"\r\n\r\n"), "the headers of its answer are too long"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Header: r.Header.Clone(), Body: string(body), Gone: r.Context().Done(),
 	})
 	if !ok {
-		s.t.Errorf("a request that nobody expected: %s %s", r.Method, r.URL.Path)
+		s.t.Errorf("unexpected request: %s %s", r.Method, r.URL.Path)
 		w.WriteHeader(http.StatusTeapot)
 		return
 	}

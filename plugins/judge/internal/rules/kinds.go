@@ -373,7 +373,7 @@ func (f *form) patterns(key string) []*regexp.Regexp {
 		}
 		re, err := regexp.Compile(s)
 		if err != nil {
-			f.bad(key, fmt.Sprintf("%q is no regular expression (RE2): %v", s, err))
+			f.bad(key, fmt.Sprintf("%q is not a regular expression (RE2): %v", s, err))
 			continue
 		}
 		out = append(out, re)

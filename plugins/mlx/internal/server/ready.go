@@ -158,7 +158,7 @@ func (s *Server) first(a answer) *contract.Error {
 		Choices []json.RawMessage `json:"choices"`
 	}
 	if json.Unmarshal(a.body, &body) != nil || len(body.Choices) == 0 {
-		return contract.Errorf("model/start-failed", "what answers on port %d is no model server: %s", s.port, short(a.body)).WithDetail("output", s.output())
+		return contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port, short(a.body)).WithDetail("output", s.output())
 	}
 	ours, others, open := 0, 0, ""
 	for _, l := range launch.Listeners(s.port) {

@@ -27,7 +27,7 @@ type Settings struct {
 	Workdir     string            `edn:"workdir,omitempty" unit:"path" doc:"working directory of the server; the plugin's own directory if empty"`
 	ReadyPath   string            `edn:"ready-path" min:"1" doc:"asked until it answers 200; where it is not there, /v1/models is"`
 	Startup     int64             `edn:"startup-timeout" unit:"ms" min:"100" max:"86400000" doc:"until the server has answered a first question"`
-	IdleTTL     int64             `edn:"idle-ttl" unit:"ms" min:"0" max:"2592000000" doc:"after which a server that nobody asks is stopped; 0: never"`
+	IdleTTL     int64             `edn:"idle-ttl" unit:"ms" min:"0" max:"2592000000" doc:"time after which an idle server is stopped; 0: never"`
 	MaxWorkers  int               `edn:"max-workers" min:"1" max:"64" doc:"servers at once with workers = \"per-session\""`
 	MaxInFlight int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once to one server"`
 	Queue       int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for a server or for their turn"`

@@ -115,7 +115,7 @@ func (r *reader) header() (vars, clauses int, err error) {
 		}
 		n, valid := number(word)
 		if !valid || n > most {
-			return 0, at.fault(fmt.Sprintf("%q is no number of %s", clip(word), what), fmt.Sprintf("0..%d", most))
+			return 0, at.fault(fmt.Sprintf("%q is not a number of %s", clip(word), what), fmt.Sprintf("0..%d", most))
 		}
 		return n, nil
 	}
@@ -139,11 +139,11 @@ func literal(word string, vars int) (int, string) {
 	n, ok := number(digits)
 	switch {
 	case !ok:
-		return 0, fmt.Sprintf("%q is no literal", clip(word))
+		return 0, fmt.Sprintf("%q is not a literal", clip(word))
 	case n > vars:
 		return 0, fmt.Sprintf("literal %s names a variable that the header does not declare", clip(word))
 	case n == 0 && negative:
-		return 0, "-0 is no literal"
+		return 0, "-0 is not a literal"
 	case negative:
 		return -n, ""
 	}

@@ -78,7 +78,7 @@ func Locate(name string) (string, error) {
 func executable(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
-		err = fmt.Errorf("%s is no executable file", path)
+		err = fmt.Errorf("%s is not an executable file", path)
 	}
 	return err
 }
@@ -289,7 +289,7 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 				return Answer{}, fmt.Errorf("line %d: %w", n, err)
 			}
 		default:
-			return Answer{}, fmt.Errorf("line %d is no line of an answer: %q", n, launch.Clip(strings.ToValidUTF8(line, "?"), 60))
+			return Answer{}, fmt.Errorf("line %d is not a line of an answer: %q", n, launch.Clip(strings.ToValidUTF8(line, "?"), 60))
 		}
 	}
 	return finish(a, closed, code)
@@ -325,7 +325,7 @@ func literals(model []int, text string) ([]int, bool, error) {
 		}
 		lit, err := strconv.Atoi(word)
 		if err != nil || lit == -lit && lit != 0 {
-			return nil, false, fmt.Errorf("%q is no literal", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
+			return nil, false, fmt.Errorf("%q is not a literal", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
 		}
 		if lit == 0 {
 			closed = true
@@ -348,7 +348,7 @@ func minisatAnswer(path string, code int) (Answer, error) {
 	}
 	defer func() { _ = f.Close() }()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Answer{}, errors.New("its answer is no file")
+		return Answer{}, errors.New("its answer is not a file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxOutput+1))
 	switch {

@@ -263,7 +263,7 @@ func (p *parser) path(t tag) ([]step, error) {
 	var path []step
 	for name := range strings.SplitSeq(t.content, ".") {
 		if name == "" || strings.ContainsAny(name, " \t\n\r{}") {
-			return nil, p.fault(t.line, "%q is no name", t.content)
+			return nil, p.fault(t.line, "%q is not a name", t.content)
 		}
 		s := step{name: name, text: edn.Text(name)}
 		if keyword, err := edn.Keyword(name); err == nil {

@@ -188,7 +188,7 @@ func (b *Base) kind(st *unix.Stat_t) *contract.Error {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return contract.Denied("symlink", b.tool, "%q is a link", b.shown)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+		return contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	case st.Nlink > 1:
 		return contract.Denied("not-regular", b.tool, "%q has %d names (hard links)", b.shown, st.Nlink)
 	}

@@ -43,7 +43,7 @@ func (b *Base) Read(p contract.Place, input edn.Value, s *contract.Scope) (edn.V
 		return m.Map(), nil
 	}
 	if !utf8.Valid(data) {
-		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool, "%q is no UTF-8 text; ask for :encoding :base64", b.shown)
+		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool, "%q is not UTF-8 text; request :encoding :base64", b.shown)
 	}
 	m.Key("content", edn.Text(string(data)))
 	return m.Map(), nil
@@ -69,7 +69,7 @@ func (b *Base) whole(f *os.File, size, limit int64) ([]byte, *contract.Error) {
 func (b *Base) List(p contract.Place) (edn.Value, *contract.Error) {
 	fd, err := open(b.fd, b.rest, unix.O_RDONLY|unix.O_DIRECTORY, 0, b.links())
 	if err == unix.ENOTDIR {
-		return edn.Nil(), contract.InvalidToolInput("path/not-directory", b.tool, "%q is no directory", b.shown)
+		return edn.Nil(), contract.InvalidToolInput("path/not-directory", b.tool, "%q is not a directory", b.shown)
 	}
 	if err != nil {
 		return edn.Nil(), b.explain("list", err)

@@ -105,7 +105,7 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	case unix.S_IFLNK:
 		return old, contract.Denied("symlink", b.tool, "%q is a link", b.shown)
 	default:
-		return old, contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+		return old, contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}
 	old.mode = st.Mode & 0o777
 	fd, err := open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
@@ -118,7 +118,7 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return old, contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+		return old, contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}
 	if keep {
 		if st.Nlink > 1 {

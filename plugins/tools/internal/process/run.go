@@ -60,7 +60,7 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 		return c, contract.Errorf("effects/runtime-missing", ":%s: the program %s: %s", r.Tool.ID, p.Command, cause(err))
 	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
-		return c, contract.Denied("command-not-allowed", r.Tool, "%s is no regular file", p.Command)
+		return c, contract.Denied("command-not-allowed", r.Tool, "%s is not a regular file", p.Command)
 	}
 	dir, refused := r.directory(p)
 	if refused != nil {
@@ -107,7 +107,7 @@ func (r *Runner) directory(p *contract.Program) (string, *contract.Error) {
 		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link", p.Dir, p.Within)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is no directory", p.Dir)
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is not a directory", p.Dir)
 	}
 	return dir, nil
 }

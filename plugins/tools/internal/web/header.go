@@ -57,7 +57,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 	for key, val := range v.Entries() {
 		name := http.CanonicalHeaderKey(word(key))
 		if !fieldName(name) || slices.Contains(notTheirs, name) {
-			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "%q is no header that a call may set", name)
+			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "%q is not a header that a call may set", name)
 		}
 		text, secret, err := c.value(name, host, home, val)
 		if err != nil {
@@ -157,7 +157,7 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	}
 	text, ok := v.AsString()
 	if !ok {
-		return nil, contract.InvalidToolInput("schema", c.Tool, "the :body is no text")
+		return nil, contract.InvalidToolInput("schema", c.Tool, "the :body is not a text")
 	}
 	if word(input.Key("encoding")) == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)

@@ -113,7 +113,7 @@ func redirected(status int) bool {
 func (c *Client) redirect(from contract.Target, status int, where string) (contract.Target, *contract.Error) {
 	u, err := url.Parse(where)
 	if err != nil {
-		return contract.Target{}, c.stray("a redirect to what is no URL")
+		return contract.Target{}, c.stray("a redirect to an invalid URL")
 	}
 	u = from.URL.ResolveReference(u)
 	if from.URL.Scheme == "https" && !strings.EqualFold(u.Scheme, "https") {
