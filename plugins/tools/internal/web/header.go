@@ -162,7 +162,7 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	if word(input.Key("encoding")) == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, contract.InvalidToolInput("content/invalid", c.Tool, "the :body is no base64")
+			return nil, contract.InvalidToolInput("content/invalid", c.Tool, "the :body is not base64")
 		}
 		text = string(data)
 	}
