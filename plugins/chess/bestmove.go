@@ -78,7 +78,14 @@ func bestMove(ctx context.Context, s searcher, in bestMoveIn) (bestMoveOut, erro
 	if err != nil {
 		return bestMoveOut{}, err
 	}
-	out := bestMoveOut{Move: board.UCI(r.best), SAN: board.SAN(pos, r.best), PV: []string{}, Eval: r.score, Depth: r.depth, Nodes: r.nodes}
+	out := bestMoveOut{
+		Move:  board.UCI(r.best),
+		SAN:   board.SAN(pos, r.best),
+		PV:    []string{},
+		Eval:  r.score,
+		Depth: r.depth,
+		Nodes: r.nodes,
+	}
 	for i, m := range r.pv {
 		if i == longest {
 			break
@@ -204,7 +211,8 @@ func (e external) search(ctx context.Context, pos *chess.Position, depth int, mo
 	case ctx.Err() != nil:
 		return found{}, ctx.Err()
 	case err != nil:
-		return found{}, contract.Errorf("runtime/invoke-failed", "chess engine: %w", err).WithSource(contract.SourceDownstream)
+		return found{}, contract.Errorf("runtime/invoke-failed", "chess engine: %w", err).
+			WithSource(contract.SourceDownstream)
 	}
 	return found{best: r.Best, pv: r.PV, score: r.Score, mate: r.Mate, depth: r.Depth, nodes: r.Nodes}, nil
 }

@@ -65,7 +65,8 @@ func readInput(v edn.Value) (input, error) {
 		}
 	}
 	if in.task.Result.Len() == 0 {
-		return input{}, refused("the answer that is judged, such as {:out {:text \"...\"}}", in.task.Result, edn.K("task/result"))
+		return input{}, refused("the answer that is judged, such as {:out {:text \"...\"}}", in.task.Result,
+			edn.K("task/result"))
 	}
 	if in.pairwise() && in.task.Other.Len() == 0 {
 		return input{}, refused("the answer that it is compared to", in.task.Other, edn.K("task/other"))
@@ -113,7 +114,8 @@ func (t *terms) read(v edn.Value) error {
 	}
 	t.scale = v.Key("scale")
 	if _, err := score.ReadScale(t.scale); !t.scale.IsNil() && err != nil {
-		return contract.Errorf("judge/rubric-invalid", ":judge :scale: %w", err).WithDetail("path", edn.Vector(edn.K("judge"), edn.K("scale")))
+		return contract.Errorf("judge/rubric-invalid", ":judge :scale: %w", err).
+			WithDetail("path", edn.Vector(edn.K("judge"), edn.K("scale")))
 	}
 	t.calibration = v.Key("calibration")
 	return nil
@@ -131,6 +133,7 @@ func word(v edn.Value) string {
 }
 
 func refused(expected string, got edn.Value, path ...edn.Value) *contract.Error {
-	return contract.Errorf("input/invalid", "%s: expected %s, found %s", edn.Vector(path...), expected, score.Excerpt(fmt.Sprint(got))).
+	return contract.Errorf("input/invalid", "%s: expected %s, found %s", edn.Vector(path...), expected,
+		score.Excerpt(fmt.Sprint(got))).
 		WithDetail("path", edn.Vector(path...)).WithDetail("expected", edn.Text(expected))
 }

@@ -65,7 +65,8 @@ func check(cfg settings) error {
 		return sdk.Problem("not an intent: "+cfg.Intent, edn.K("intent"))
 	}
 	if cfg.Intent == grade {
-		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat", edn.K("intent"))
+		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat",
+			edn.K("intent"))
 	}
 	_, err := languagesOf(cfg)
 	return err

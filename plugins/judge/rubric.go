@@ -59,7 +59,14 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	if in.intent != "" {
 		s.intent = in.intent
 	}
-	s.compose = question.Composer{Rubric: r, Sample: in.sample, Blind: question.NewBlind(in.author.all()), Mark: mark, Code: code, MaxBytes: int(j.settings.MaxBytes)}
+	s.compose = question.Composer{
+		Rubric:   r,
+		Sample:   in.sample,
+		Blind:    question.NewBlind(in.author.all()),
+		Mark:     mark,
+		Code:     code,
+		MaxBytes: int(j.settings.MaxBytes),
+	}
 	if in.pairwise() {
 		err = s.choose(ctx)
 	} else {
@@ -170,7 +177,8 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 			// reads them here.
 			edn.K("verdict"), edn.MustMap(edn.K("code"), edn.Text(s.compose.Code), edn.K("control"), edn.Text(q.Control)),
 		),
-		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"), edn.Int(s.judge.settings.MaxTokens))),
+		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"),
+			edn.Int(s.judge.settings.MaxTokens))),
 	})
 	if err != nil {
 		return edn.Nil(), s.unserved(err)

@@ -40,7 +40,8 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
 	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
-		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").WithHint("check the sources that the rules name")
+		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").
+			WithHint("check the sources that the rules name")
 	}
 	for id, o := range said.Outcomes {
 		if o.Score == nil {

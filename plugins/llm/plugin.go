@@ -34,7 +34,12 @@ func newPlugin(clock transport.Clock) sdk.Plugin {
 	a := &adapter{clock: clock}
 	return sdk.Plugin{
 		Name: "llm", Version: version, Features: []string{sdk.FeatureHotSwap},
-		Config: sdk.Config[settings.Settings]{Default: settings.Defaults(), Offer: a.offer, Check: settings.Settings.CheckSecrets, Start: a.start},
+		Config: sdk.Config[settings.Settings]{
+			Default: settings.Defaults(),
+			Offer:   a.offer,
+			Check:   settings.Settings.CheckSecrets,
+			Start:   a.start,
+		},
 		Health: a.health,
 		Close:  a.close,
 	}
@@ -58,9 +63,10 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 }
 
 func (a *adapter) capability(s settings.Settings, label string) sdk.Capability {
-	return s.Models[label].Capability(s.Provider+"/"+label, s.Provider, func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
-		return a.answer(ctx, label, request, out)
-	})
+	return s.Models[label].Capability(s.Provider+"/"+label, s.Provider,
+		func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+			return a.answer(ctx, label, request, out)
+		})
 }
 
 func (a *adapter) answer(ctx context.Context, label string, request edn.Value, out *sdk.Stream) (edn.Value, error) {

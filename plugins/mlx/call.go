@@ -41,7 +41,8 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 		}
 		sink := &watched{Sink: out}
 		callCtx, cancel := lease.Context(ctx)
-		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server.models, label, name), intent, request, sink)
+		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server.models, label, name), intent,
+			request, sink)
 		cancel()
 		death := h.fate(ctx, lease, response)
 		lease.Release()
@@ -227,7 +228,8 @@ func translated(response edn.Value) edn.Value {
 	if !server.Memory(message) {
 		return response
 	}
-	return failed(response, contract.Errorf("model/out-of-memory", "%s", strings.TrimPrefix(message, "mlx: ")).WithDetails(e.Key("details")))
+	return failed(response, contract.Errorf("model/out-of-memory", "%s",
+		strings.TrimPrefix(message, "mlx: ")).WithDetails(e.Key("details")))
 }
 
 // observe records the latency and token rate of an answer.

@@ -25,7 +25,8 @@ type which struct {
 
 // control is the operators' capability.
 func (a *adapter) control() sdk.Capability {
-	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw", "model/reset", "model/quit"),
+	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw",
+		"model/reset", "model/quit"),
 		func(ctx context.Context, of which) (edn.Value, error) {
 			if err := a.house.Load().operate(ctx, sdk.CallFrom(ctx).Intent, of.Session); err != nil {
 				return edn.Nil(), err

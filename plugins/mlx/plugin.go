@@ -78,9 +78,10 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 	o := sdk.Offer{Ports: s.Ports()}
 	models := s.Models()
 	for _, label := range slices.Sorted(maps.Keys(models)) {
-		o.Capabilities = append(o.Capabilities, models[label].Capability(settings.Name+"/"+label, s.Command[0], func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
-			return a.house.Load().answer(ctx, label, request, out)
-		}))
+		o.Capabilities = append(o.Capabilities, models[label].Capability(settings.Name+"/"+label, s.Command[0],
+			func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+				return a.house.Load().answer(ctx, label, request, out)
+			}))
 	}
 	o.Capabilities = append(o.Capabilities, a.control())
 	return o, nil
@@ -121,7 +122,8 @@ func (h *house) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
 		name, _, _ := strings.Cut(entry, "=")
 		names = append(names, name)
 	}
-	question := fmt.Sprintf(`{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`, quoted(s.Wire("")))
+	question := fmt.Sprintf(`{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`,
+		quoted(s.Wire("")))
 	return &server.Plan{
 		Command: s.Fill, Env: launch.Environment(s.Environment(), names, os.LookupEnv, nil), Dir: s.Workdir,
 		Ports: s.Ports(), Fixed: s.Port > 0, ReadyPath: s.ReadyPath, Path: "/v1/chat/completions", Question: []byte(question),
@@ -138,7 +140,9 @@ func hint(s settings.Settings) string {
 	return fmt.Sprintf("install %s, or set command", s.Command[0])
 }
 
-func (h *house) spawn(ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16)) (*talker, *contract.Error) {
+func (h *house) spawn(
+	ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16),
+) (*talker, *contract.Error) {
 	guarded := *plan
 	guarded.Reaper = h.reaper
 	s, failed := guarded.Start(ctx, taken, spawned)

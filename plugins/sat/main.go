@@ -126,7 +126,12 @@ func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 		p.missing = fmt.Errorf("install the solver or change its path: %w", err)
 		return nil
 	}
-	e := &solve.External{Path: path, Args: append(slices.Clone(quiet[cfg.Solver]), cfg.Args...), Style: solve.Competition, Dir: sdk.Root(ctx)}
+	e := &solve.External{
+		Path:  path,
+		Args:  append(slices.Clone(quiet[cfg.Solver]), cfg.Args...),
+		Style: solve.Competition,
+		Dir:   sdk.Root(ctx),
+	}
 	if cfg.Solver == "minisat" {
 		e.Style = solve.MiniSat
 	}

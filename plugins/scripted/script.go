@@ -342,7 +342,8 @@ func (r *scriptReader) duration(at []edn.Value, form edn.Value, name string) tim
 	}
 	ms, ok := v.AsInt()
 	if !ok || ms < 0 || ms > maxWait.Milliseconds() {
-		r.fault(append(slices.Clone(at), edn.K(name)), ":%s is a number of milliseconds from 0 to %d, not %s", name, maxWait.Milliseconds(), v)
+		r.fault(append(slices.Clone(at), edn.K(name)), ":%s is a number of milliseconds from 0 to %d, not %s", name,
+			maxWait.Milliseconds(), v)
 		return 0
 	}
 	return time.Duration(ms) * time.Millisecond

@@ -158,7 +158,14 @@ func (r *runner) command(in request, report string) (suite.Spec, error) {
 		return suite.Spec{}, contract.Errorf("effects/runtime-missing", "find the go command: not in the PATH of the tests").
 			WithHint("install Go, or set PATH in env of the plugin")
 	}
-	return suite.Spec{Dir: in.Dir, Path: path, Args: command[1:], Env: append([]string(nil), r.env...), Format: format, Reaper: r.reaper}, nil
+	return suite.Spec{
+		Dir:    in.Dir,
+		Path:   path,
+		Args:   command[1:],
+		Env:    append([]string(nil), r.env...),
+		Format: format,
+		Reaper: r.reaper,
+	}, nil
 }
 
 func (t *tested) value() edn.Value {

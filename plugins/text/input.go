@@ -46,7 +46,8 @@ func refused(expected string, got edn.Value, path ...any) *contract.Error {
 	for i, p := range path {
 		names[i] = fmt.Sprint(p)
 	}
-	return contract.Errorf("input/invalid", "%s: expected %s, got %s", strings.Join(names, " "), expected, clip(got.String())).
+	return contract.Errorf("input/invalid", "%s: expected %s, got %s", strings.Join(names, " "), expected,
+		clip(got.String())).
 		WithDetail("path", pathOf(path...)).
 		WithDetail("expected", edn.Text(expected))
 }

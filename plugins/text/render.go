@@ -34,7 +34,8 @@ func render(_ context.Context, in renderIn) (renderOut, error) {
 	if !in.Data.IsNil() && !in.Data.IsMap() {
 		return renderOut{}, refused("a map", in.Data, "data")
 	}
-	out, err := mustache.Render(in.Template, in.Data, mustache.Options{HTML: html, AllowMissing: allow, Partials: in.Partials})
+	out, err := mustache.Render(in.Template, in.Data, mustache.Options{HTML: html, AllowMissing: allow,
+		Partials: in.Partials})
 	if err != nil {
 		return renderOut{}, renderFault(err)
 	}

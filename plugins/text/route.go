@@ -64,14 +64,22 @@ func (r router) classify(in classifyIn) (classifyOut, error) {
 	if err != nil {
 		return classifyOut{}, refused("a language such as :en", in.Language, "language")
 	}
-	out := classifyOut{Intent: edn.K(c.Intent), Confidence: c.Confidence, Language: tag, Ranking: []edn.Value{}, Evidence: []edn.Value{}}
+	out := classifyOut{
+		Intent:     edn.K(c.Intent),
+		Confidence: c.Confidence,
+		Language:   tag,
+		Ranking:    []edn.Value{},
+		Evidence:   []edn.Value{},
+	}
 	for _, one := range c.Ranking {
 		if one.Confidence > 0 {
-			out.Ranking = append(out.Ranking, edn.MustMap(edn.K("intent"), edn.K(one.Intent), edn.K("confidence"), steady(one.Confidence)))
+			out.Ranking = append(out.Ranking, edn.MustMap(edn.K("intent"), edn.K(one.Intent), edn.K("confidence"),
+				steady(one.Confidence)))
 		}
 	}
 	for _, e := range c.Evidence {
-		out.Evidence = append(out.Evidence, edn.MustMap(edn.K("intent"), edn.K(e.Intent), edn.K("weight"), steady(e.Weight), edn.K("match"), edn.Text(e.Match)))
+		out.Evidence = append(out.Evidence, edn.MustMap(edn.K("intent"), edn.K(e.Intent), edn.K("weight"), steady(e.Weight),
+			edn.K("match"), edn.Text(e.Match)))
 	}
 	return out, nil
 }
@@ -84,7 +92,8 @@ func steady(x float64) edn.Value { return edn.MustFloat(math.Round(x*1000) / 100
 func (r router) decide(in edn.Value) (edn.Value, error) {
 	intent, ok := in.Key("request").Key("task").Key("intent").AsKeyword()
 	if !ok {
-		return edn.Nil(), refused("a request with :task :intent", in.Key("request").Key("task").Key("intent"), "request", "task", "intent")
+		return edn.Nil(), refused("a request with :task :intent", in.Key("request").Key("task").Key("intent"), "request",
+			"task", "intent")
 	}
 	capability := r.Default
 	if row, ok := r.Routes[intent]; ok {

@@ -63,7 +63,8 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 	}
 	if in.MaxSentences != nil {
 		if *in.MaxSentences < 1 || *in.MaxSentences > maxSentences {
-			return summarizeOut{}, refused(fmt.Sprintf("an integer 1..%d", maxSentences), edn.Int(int64(*in.MaxSentences)), "max-sentences")
+			return summarizeOut{}, refused(fmt.Sprintf("an integer 1..%d", maxSentences), edn.Int(int64(*in.MaxSentences)),
+				"max-sentences")
 		}
 		limits.Sentences = *in.MaxSentences
 	}
@@ -77,7 +78,8 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 	picked, err := summary.ExtractIn(z.languages, source, language, limits)
 	switch {
 	case errors.Is(err, summary.ErrNothing):
-		return summarizeOut{}, contract.Errorf("text/nothing-to-summarize", "the text has no sentence").WithDetail("path", pathOf(at...))
+		return summarizeOut{}, contract.Errorf("text/nothing-to-summarize", "the text has no sentence").
+			WithDetail("path", pathOf(at...))
 	case errors.Is(err, summary.ErrTooTight):
 		return summarizeOut{}, refused("at least the length of one sentence", edn.Int(int64(limits.Chars)), "max-chars")
 	case err != nil:

@@ -78,7 +78,8 @@ func (t *tools) capability(tool contract.Tool) sdk.Capability {
 	name := schemaName(tool)
 	options := []sdk.Option{
 		sdk.Kind("tool"), sdk.Effects(tool.Effect), sdk.In("req/" + name), sdk.Out("res/" + name),
-		sdk.Tags("embedded"), sdk.Description(described[tool.ID]), sdk.Cost(contract.Cost{Latency: 20 * time.Millisecond, USD: edn.Int(0)}),
+		sdk.Tags("embedded"), sdk.Description(described[tool.ID]),
+		sdk.Cost(contract.Cost{Latency: 20 * time.Millisecond, USD: edn.Int(0)}),
 		sdk.Metadata(func(c *contract.Capability) { c.RecoveryRules = recovery(tool) }),
 	}
 	if tool.ID == "fs/write-file" {
@@ -105,7 +106,9 @@ func recovery(t contract.Tool) []contract.RecoveryRule {
 		return []contract.RecoveryRule{rule("append?", edn.Bool(true), contract.RecoveryOnce)}
 	case "net/http-request":
 		return []contract.RecoveryRule{
-			rule("method", edn.Text("GET"), contract.RecoveryNone), rule("method", edn.Text("HEAD"), contract.RecoveryNone), rule("method", edn.Nil(), contract.RecoveryNone),
+			rule("method", edn.Text("GET"), contract.RecoveryNone),
+			rule("method", edn.Text("HEAD"), contract.RecoveryNone),
+			rule("method", edn.Nil(), contract.RecoveryNone),
 		}
 	}
 	return nil
@@ -131,7 +134,15 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 		}
 		return out, nil
 	}
-	task := &worker.Task{Tool: tool, Input: in, Scope: scope, Key: call.EffectKey, Strict: strict, CAFile: cfg.CAFile, Secrets: map[string]web.Secret{}}
+	task := &worker.Task{
+		Tool:    tool,
+		Input:   in,
+		Scope:   scope,
+		Key:     call.EffectKey,
+		Strict:  strict,
+		CAFile:  cfg.CAFile,
+		Secrets: map[string]web.Secret{},
+	}
 	for _, name := range web.Named(in) {
 		if s, ok := cfg.Secrets[name]; ok {
 			task.Secrets[name] = web.Secret{Value: s.Value, Hosts: s.Hosts, Header: s.Header}

@@ -41,7 +41,8 @@ func causes(all []Finding) []Finding {
 	var misfits []Finding
 	var writers []lostWriter
 	for _, f := range all {
-		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled, checkSlotLike}, f.Check)
+		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled,
+			checkSlotLike}, f.Check)
 		if w, ok := lostWriterOf(f); ok {
 			writers = append(writers, w)
 		}
@@ -156,7 +157,12 @@ func (c *checker) report(f Finding, key bool) {
 
 // bad reports an error about the value under path.
 func (c *checker) bad(check string, path []edn.Value, near edn.Value, format string, args ...any) {
-	c.report(Finding{Check: check, Path: path, Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)}, false)
+	c.report(Finding{
+		Check:   check,
+		Path:    path,
+		Nearest: near,
+		Message: fmt.Sprintf(format, args...) + suggest(near),
+	}, false)
 }
 
 // warn reports a warning about the value under path.
@@ -261,10 +267,12 @@ func (p *Plan) lastEmit() int {
 // always overwritten.
 func (c *checker) deadCode(p *Plan, n *Node, lastEmit int) {
 	if runs, known := n.When.constant(); known && !runs {
-		c.warn(checkNeverRuns, p.path(n.Index, kWhen), "node %s never runs: its condition is always false, in %s", n.ID, showPath(p.path(n.Index)))
+		c.warn(checkNeverRuns, p.path(n.Index, kWhen), "node %s never runs: its condition is always false, in %s", n.ID,
+			showPath(p.path(n.Index)))
 	}
 	if n.Op == OpEmit && n.Index < lastEmit {
-		c.warn(checkOverwritten, p.path(n.Index), "emit %s is always overwritten by node %d in %s", n.ID, lastEmit, showPath(p.path(n.Index)))
+		c.warn(checkOverwritten, p.path(n.Index), "emit %s is always overwritten by node %d in %s", n.ID, lastEmit,
+			showPath(p.path(n.Index)))
 	}
 }
 
@@ -312,7 +320,8 @@ func (pl *place) resultOf(i int) bool {
 func (c *checker) merged(p *Plan, n *Node) *policy.Layer {
 	l := c.env.choice(n)
 	for _, key := range l.Conflicts {
-		c.bad(checkType, p.path(n.Index, kRequires), edn.Nil(), "two different values for :%s in %s and in a weaker layer", key, showPath(p.path(n.Index)))
+		c.bad(checkType, p.path(n.Index, kRequires), edn.Nil(), "two different values for :%s in %s and in a weaker layer",
+			key, showPath(p.path(n.Index)))
 	}
 	return l
 }

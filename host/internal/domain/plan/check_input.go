@@ -450,7 +450,8 @@ func (c *checker) misspelt(p *Plan, r *read) {
 				where := p.path(r.node, r.where...)
 				c.report(Finding{
 					Check: checkUnnamed, Severity: Warning, Path: where, Nearest: near,
-					Message: fmt.Sprintf("%s leads to :%s, which :%s does not name, in %s", r.ref.path(), k, name, showPath(where)) + suggest(near),
+					Message: fmt.Sprintf("%s leads to :%s, which :%s does not name, in %s", r.ref.path(), k, name, showPath(where)) +
+						suggest(near),
 				}, false)
 			}
 		}
@@ -495,7 +496,8 @@ func (c *checker) affordable(p *Plan, n *Node, l *policy.Layer) {
 			continue
 		}
 		path := p.path(n.Index, kBudget, f.Key)
-		c.bad(checkWorst, path, edn.Nil(), "every call takes one attempt and one roundtrip, and the budget allows %d, in %s", limit, showPath(path))
+		c.bad(checkWorst, path, edn.Nil(), "every call takes one attempt and one roundtrip, and the budget allows %d, in %s",
+			limit, showPath(path))
 	}
 }
 

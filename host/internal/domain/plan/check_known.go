@@ -200,7 +200,8 @@ func (c *checker) wrongCandidate(pl *place, n *Node, r *slotRef, v edn.Value, li
 	isRef = isRef && (!list || isElement)
 	switch w := pl.writer(r.slot); {
 	case !isRef:
-		c.bad(checkType, path, edn.Nil(), "wanted %s, got %s from the slot :%s, in %s", wanted, show(v), r.name, showPath(path))
+		c.bad(checkType, path, edn.Nil(), "wanted %s, got %s from the slot :%s, in %s", wanted, show(v), r.name,
+			showPath(path))
 	case w != nil && w.Op == OpLet && edn.Equal(w.Value.Source(), v) && v.IsMap():
 	default:
 		c.capability(path, id, "capability")

@@ -82,7 +82,8 @@ func (c *checker) intent(p *Plan, n *Node) bool {
 		return true
 	}
 	path := p.path(n.Index, kIntent)
-	c.bad(checkIntent, path, keywordOr(c.env.Registry.NearestIntent(n.Intent)), "unknown intent :%s in %s", n.Intent, showPath(path))
+	c.bad(checkIntent, path, keywordOr(c.env.Registry.NearestIntent(n.Intent)), "unknown intent :%s in %s", n.Intent,
+		showPath(path))
 	return false
 }
 
@@ -91,7 +92,8 @@ func (c *checker) capability(path []edn.Value, id, what string) bool {
 	if c.env.Registry.Known(id) {
 		return true
 	}
-	c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestCapability(id)), "unknown %s :%s in %s", what, id, showPath(path))
+	c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestCapability(id)), "unknown %s :%s in %s", what, id,
+		showPath(path))
 	return false
 }
 
@@ -188,7 +190,8 @@ func (c *checker) schemas(p *Plan, n *Node) (known bool) {
 			}
 		}
 		known = false
-		c.bad(checkSchema, path, keywordOr(c.env.Registry.NearestSchema(v.V)), "unknown schema :%s in %s", v.V, showPath(path))
+		c.bad(checkSchema, path, keywordOr(c.env.Registry.NearestSchema(v.V)), "unknown schema :%s in %s", v.V,
+			showPath(path))
 	}
 	check(n.Layer.Requires.InSchema, []edn.Value{kRequires, edn.K("in-schema")})
 	check(n.Layer.Requires.OutSchema, []edn.Value{kOutput, kSchema}, []edn.Value{kRequires, edn.K("out-schema")})
@@ -218,7 +221,8 @@ func (c *checker) checks(p *Plan, n *Node) {
 				continue
 			}
 			path := p.path(n.Index, where...)
-			c.bad(checkCheck, path, keywordOr(c.env.Registry.NearestCheck(name)), "unknown check :%s in %s", name, showPath(path))
+			c.bad(checkCheck, path, keywordOr(c.env.Registry.NearestCheck(name)), "unknown check :%s in %s", name,
+				showPath(path))
 		}
 	}
 	look(l.Must, kDone, kMust)
@@ -284,7 +288,8 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		}
 		reasons = append(reasons, fmt.Sprintf(":%s is %s", r.Cap, r.Reason))
 	}
-	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path), strings.Join(reasons, ", "))
+	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path),
+		strings.Join(reasons, ", "))
 }
 
 // narrowKey is a node key that narrows the candidates of the node.
@@ -382,7 +387,8 @@ func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []poli
 func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) {
 	if n.Layer != nil && n.Layer.Effects.Set {
 		if _, ok := n.Layer.AllowsEffects([]string{effect}); !ok {
-			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(p.path(n.Index, kEffects, kAllowed)))
+			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by,
+				showPath(p.path(n.Index, kEffects, kAllowed)))
 			return
 		}
 	}
@@ -476,7 +482,8 @@ func (c *checker) tool(p *Plan, n *Node, in *wanted) {
 	capability, ok := c.env.Registry.Tool(n.ToolID)
 	if !ok {
 		path := p.path(n.Index, kToolID)
-		c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestTool(n.ToolID)), "unknown tool :%s in %s", n.ToolID, showPath(path))
+		c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestTool(n.ToolID)), "unknown tool :%s in %s", n.ToolID,
+			showPath(path))
 		return
 	}
 	l := c.merged(p, n)

@@ -119,7 +119,8 @@ func (c *checker) unfilled(pl *place, r *read) {
 		return
 	}
 	if !isLater {
-		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s", r.name, showPath(path))
+		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s",
+			r.name, showPath(path))
 		return
 	}
 	if writer := &where.p.Nodes[w]; w == pl.indexIn(where, r.node) {
@@ -191,7 +192,8 @@ func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 			is = specOf(g) + " at " + paths[0]
 		}
 	}
-	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s", r.ref.path(),
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s",
+		r.ref.path(),
 		pair.producer, is, pair.consumer, want, showPath(path))
 }
 

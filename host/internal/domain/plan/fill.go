@@ -98,7 +98,8 @@ func (fl *filler) slot(i int) edn.Value {
 		}
 	} else if v, ok := r.find(s, fl.as); ok {
 		if v.Depth()+len(r.where) > maxFilledDepth {
-			fl.err = contract.Errorf("plan/too-deep", "slot %s at %s nests deeper than %d levels", r.path(), showPath(r.where), maxFilledDepth)
+			fl.err = contract.Errorf("plan/too-deep", "slot %s at %s nests deeper than %d levels", r.path(), showPath(r.where),
+				maxFilledDepth)
 			return edn.Nil()
 		}
 		fl.weight += s.weight

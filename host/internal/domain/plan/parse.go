@@ -262,7 +262,12 @@ func (ps *parser) bad(check, format string, args ...any) {
 // badNear is bad with a known name that resembles the written one.
 func (ps *parser) badNear(check string, near edn.Value, format string, args ...any) {
 	if !ps.full(Error) {
-		ps.add(Finding{Check: check, Path: slices.Clone(ps.cur), Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)})
+		ps.add(Finding{
+			Check:   check,
+			Path:    slices.Clone(ps.cur),
+			Nearest: near,
+			Message: fmt.Sprintf(format, args...) + suggest(near),
+		})
 	}
 }
 

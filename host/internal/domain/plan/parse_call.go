@@ -300,7 +300,8 @@ func (np *nodeParser) dispatch(v edn.Value) {
 		np.in(key, func() {
 			switch read, known := dispatchKeys[name]; {
 			case known && np.n.Op == OpTool && toolCannot.has(name):
-				np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name, showPath(np.cur[:len(np.cur)-1]))
+				np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name,
+					showPath(np.cur[:len(np.cur)-1]))
 			case known:
 				read(np, val)
 			default:

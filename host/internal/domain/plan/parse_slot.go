@@ -100,7 +100,8 @@ func (c *compiler) finish(v edn.Value) *Template {
 	c.t.root = &root
 	for i := range c.t.slots {
 		r := &c.t.slots[i]
-		c.read(read{slot: r.slot, name: r.name, kind: c.kind, optional: r.hasDefault, where: c.inNode(r.where...), ref: r, final: r.final})
+		c.read(read{slot: r.slot, name: r.name, kind: c.kind, optional: r.hasDefault, where: c.inNode(r.where...), ref: r,
+			final: r.final})
 	}
 	return c.t
 }

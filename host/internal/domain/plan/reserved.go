@@ -17,8 +17,9 @@ func (s keySet) has(name string) bool { return slices.Contains(s, name) }
 // rejected, never ignored; remove an entry when its feature is added.
 var (
 	reservedCallKeys = keySet{"session?"}
-	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst, policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
-	strategies       = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
+	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst,
+		policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
+	strategies = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
 
 func reservedNodeKey(name string, op Op) bool {
@@ -31,7 +32,8 @@ func reservedNodeKey(name string, op Op) bool {
 
 // reserved rejects the key of an unimplemented feature.
 func (np *nodeParser) reserved(name string) {
-	np.badKey(checkUnknownKey, edn.Nil(), "this build does not have :%s, remove it in %s", name, showPath(np.cur[:len(np.cur)-1]))
+	np.badKey(checkUnknownKey, edn.Nil(), "this build does not have :%s, remove it in %s", name,
+		showPath(np.cur[:len(np.cur)-1]))
 }
 
 // choices are the values of a key; reserved ones are not implemented.

@@ -118,7 +118,8 @@ func (n *Node) FillOver(f *Frame, limits Limits) (Items, *contract.Error) {
 		v = s.res.Out
 	}
 	if v.Len() > limits.MapItems {
-		return nil, contract.Errorf("plan/too-large", "map %s runs over %d items, the limit is %d", n.ID, v.Len(), limits.MapItems)
+		return nil, contract.Errorf("plan/too-large", "map %s runs over %d items, the limit is %d", n.ID, v.Len(),
+			limits.MapItems)
 	}
 	var items Items
 	switch v.Kind() {

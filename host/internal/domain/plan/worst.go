@@ -83,7 +83,8 @@ func (w *Worst) OpenValue() edn.Value {
 	var out []edn.Value
 	for _, d := range policy.Dimensions() {
 		if gap, open := w.Open[d]; open {
-			out = append(out, edn.MustMap(edn.K("dimension"), edn.K(d.String()), edn.K("path"), edn.Vector(gap.Path...), edn.K("why"), edn.Text(gap.Why)))
+			out = append(out, edn.MustMap(edn.K("dimension"), edn.K(d.String()), edn.K("path"), edn.Vector(gap.Path...),
+				edn.K("why"), edn.Text(gap.Why)))
 		}
 	}
 	return edn.Vector(out...)
@@ -374,7 +375,9 @@ func dearest(each []Worst, tried int) Worst {
 }
 
 // candidate returns the worst case of all attempts of one candidate.
-func (c *worst) candidate(n *Node, capability *registry.Capability, pol *policy.Policy, checks *Worst, path []edn.Value) Worst {
+func (c *worst) candidate(
+	n *Node, capability *registry.Capability, pol *policy.Policy, checks *Worst, path []edn.Value,
+) Worst {
 	tries := int64(1 + max(pol.SameCapMax, pol.Retries("schema/invalid")))
 	repairs := int64(0)
 	if capability.Repairs {
@@ -464,7 +467,8 @@ func (c *worst) price(capability *registry.Capability, size policy.Size, path []
 	}
 	price, err := policy.Price(capability, size)
 	if err != nil {
-		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err), Unpriced: errors.Is(err, policy.ErrNoPrice)})
+		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err),
+			Unpriced: errors.Is(err, policy.ErrNoPrice)})
 	}
 	w.Amounts = w.Amounts.Plus(price)
 	return w
@@ -598,7 +602,12 @@ func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 			continue
 		}
 		if gap, open := w.Open[d]; open {
-			f := Finding{Check: checkUnbounded, Severity: Warning, Path: gap.Path, Message: fmt.Sprintf("the worst case has no bound in %s: %s, in %s", d, gap.Why, showPath(gap.Path))}
+			f := Finding{
+				Check:    checkUnbounded,
+				Severity: Warning,
+				Path:     gap.Path,
+				Message:  fmt.Sprintf("the worst case has no bound in %s: %s, in %s", d, gap.Why, showPath(gap.Path)),
+			}
 			if severity == Error {
 				f.Check, f.Severity = checkWorst, Error
 			}
@@ -607,7 +616,8 @@ func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 		}
 		if w.Amounts.Exceeds(limits.Amounts(), d) {
 			out = append(out, Finding{Check: checkWorst, Severity: severity, Path: root,
-				Message: fmt.Sprintf("the worst case takes %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d, plainNumber(limits.Max(d)))})
+				Message: fmt.Sprintf("the worst case takes %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d,
+					plainNumber(limits.Max(d)))})
 		}
 	}
 	if positions != nil {

@@ -25,7 +25,8 @@ type Effects struct {
 
 // AllowHint returns the hint that shows how a request allows an effect.
 func AllowHint(effect string) string {
-	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect + " on the command line"
+	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect +
+		" on the command line"
 }
 
 // Grant holds the permissions that Effects give to a set of roles. The zero
@@ -78,7 +79,8 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 		return nil, nil
 	}
 	if missing, ok := n.Layer.AllowsEffects(n.Capability.Effects); !ok {
-		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here", n.Capability.ID, missing).
+		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here",
+			n.Capability.ID, missing).
 			WithDetail("effect", edn.K(missing)).WithDetail("allowed", edn.Keywords(n.Layer.Effects.V...))
 	}
 	for _, effect := range n.Capability.Effects {

@@ -52,7 +52,8 @@ func (p *Policy) Explain() []Row {
 	rows.fields(":budget", l.Budget)
 	rows.val(":effects :allowed", keywordsVal(l.Effects))
 	for _, s := range l.Scopes {
-		rows = append(rows, Row{Field: ":effects :scope " + edn.K(s.Effect).String(), Value: s.Scope.Value(s.Effect), Origin: l.Effects.Origin})
+		rows = append(rows, Row{Field: ":effects :scope " + edn.K(s.Effect).String(), Value: s.Scope.Value(s.Effect),
+			Origin: l.Effects.Origin})
 	}
 	rows.val(":requires :in-schema", keywordVal(l.Requires.InSchema))
 	rows.val(":requires :out-schema", keywordVal(l.Requires.OutSchema))

@@ -29,7 +29,8 @@ var (
 // noPrice returns ErrNoPrice with the configuration that would set the price.
 func noPrice(c *registry.Capability) error {
 	if c.Model != "" {
-		return fmt.Errorf("%w, or price { input = .., output = .. } in the block of model %q in the config of its plugin", ErrNoPrice, c.Model)
+		return fmt.Errorf("%w, or price { input = .., output = .. } in the block of model %q in the config of its plugin",
+			ErrNoPrice, c.Model)
 	}
 	return ErrNoPrice
 }

@@ -56,7 +56,12 @@ func NewLayer(name, where string, texts []string) (*Layer, []Problem) {
 		values = append(values, edn.Text(text))
 		f, unknown := parse(text)
 		for _, name := range unknown {
-			problems = append(problems, Problem{Fragment: i, Message: "names the unknown variable {" + name + "}", Found: name, Nearest: contract.Nearest(name, Variables())})
+			problems = append(problems, Problem{
+				Fragment: i,
+				Message:  "names the unknown variable {" + name + "}",
+				Found:    name,
+				Nearest:  contract.Nearest(name, Variables()),
+			})
 		}
 		if len(f) > 0 {
 			l.fragments = append(l.fragments, f)

@@ -161,7 +161,8 @@ func programs(s Subject) []program {
 		}
 		switch key {
 		case "patch":
-			out = append(out, program{key, whole, 0, added(whole), strings.Contains(whole, ".go\n") || strings.Contains(whole, ".go\t")})
+			out = append(out, program{key, whole, 0, added(whole),
+				strings.Contains(whole, ".go\n") || strings.Contains(whole, ".go\t")})
 			continue
 		case "code":
 			if !strings.Contains(whole, "```") {
@@ -198,7 +199,8 @@ func isGo(language, code string) bool {
 	case "go", "golang":
 		return true
 	case "":
-		return strings.HasPrefix(strings.TrimSpace(code), "package ") && !strings.Contains(code, ";\n") || strings.Contains(code, "func ") && strings.Contains(code, ":=")
+		return strings.HasPrefix(strings.TrimSpace(code), "package ") && !strings.Contains(code, ";\n") ||
+			strings.Contains(code, "func ") && strings.Contains(code, ":=")
 	}
 	return false
 }

@@ -213,9 +213,11 @@ func checkEnding(c *said) []text.Remark {
 	finish, cut := finishOf(c.Subject)
 	switch {
 	case finish == finishLength && !cut:
-		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens", Fix: "answer more briefly"}}
+		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens",
+			Fix: "answer more briefly"}}
 	case cut && strings.HasSuffix(c.text, "…"):
-		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end}, Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
+		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end},
+			Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
 	}
 	return c.languages.CheckEnding(c.text, c.language())
 }

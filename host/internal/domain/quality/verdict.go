@@ -43,7 +43,8 @@ func (r *Result) Value() edn.Value {
 	if len(r.Findings) > 0 {
 		findings = FindingsValue(r.Findings)
 	}
-	return resultLayout.Present(edn.K(r.Gate.Name), edn.K(r.Gate.Severity.String()), edn.Bool(!r.Failed()), score, applicable, findings)
+	return resultLayout.Present(edn.K(r.Gate.Name), edn.K(r.Gate.Severity.String()), edn.Bool(!r.Failed()), score,
+		applicable, findings)
 }
 
 var (

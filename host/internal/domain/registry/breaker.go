@@ -43,6 +43,7 @@ func (b Breaker) Over(weak Breaker) Breaker {
 
 // Equal reports whether both are the same settings.
 func (b Breaker) Equal(o Breaker) bool {
-	return slices.Equal(b.Ramp, o.Ramp) && b.Window == o.Window && b.MinSamples == o.MinSamples && b.Threshold == o.Threshold &&
+	return slices.Equal(b.Ramp, o.Ramp) && b.Window == o.Window && b.MinSamples == o.MinSamples &&
+		b.Threshold == o.Threshold &&
 		b.Base == o.Base && b.Ceiling == o.Ceiling && b.Factor == o.Factor
 }

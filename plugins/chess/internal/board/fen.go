@@ -34,11 +34,21 @@ var reading sync.Mutex
 // *FieldError.
 func Parse(fen string) (*chess.Position, error) {
 	if len(fen) > MaxFEN {
-		return nil, &FieldError{Field: "fen", Expected: fmt.Sprintf("at most %d bytes", MaxFEN), Got: clip(fen), Message: "text is too long"}
+		return nil, &FieldError{
+			Field:    "fen",
+			Expected: fmt.Sprintf("at most %d bytes", MaxFEN),
+			Got:      clip(fen),
+			Message:  "text is too long",
+		}
 	}
 	parts := strings.Split(strings.TrimSpace(fen), " ")
 	if len(parts) != 6 {
-		return nil, &FieldError{Field: "fen", Expected: "6 fields parted by single blanks", Got: clip(fen), Message: fmt.Sprintf("%d fields", len(parts))}
+		return nil, &FieldError{
+			Field:    "fen",
+			Expected: "6 fields parted by single blanks",
+			Got:      clip(fen),
+			Message:  fmt.Sprintf("%d fields", len(parts)),
+		}
 	}
 	grid, err := readPlacement(parts[0])
 	if err != nil {
@@ -64,10 +74,20 @@ func Parse(fen string) (*chess.Position, error) {
 	uerr := pos.UnmarshalText([]byte(strings.Join(parts, " ")))
 	reading.Unlock()
 	if uerr != nil {
-		return nil, &FieldError{Field: "fen", Expected: "a position", Got: clip(fen), Message: strings.TrimPrefix(uerr.Error(), "chess: ")}
+		return nil, &FieldError{
+			Field:    "fen",
+			Expected: "a position",
+			Got:      clip(fen),
+			Message:  strings.TrimPrefix(uerr.Error(), "chess: "),
+		}
 	}
 	if grid.attacked(grid.king(!white), white) {
-		return nil, &FieldError{Field: "turn", Expected: "a side to move whose opponent is not in check", Got: parts[1], Message: "the side that has just moved left its king in check"}
+		return nil, &FieldError{
+			Field:    "turn",
+			Expected: "a side to move whose opponent is not in check",
+			Got:      parts[1],
+			Message:  "the side that has just moved left its king in check",
+		}
 	}
 	return pos, nil
 }
@@ -86,7 +106,12 @@ type grid [64]byte
 
 func readPlacement(text string) (*grid, error) {
 	fault := func(format string, args ...any) error {
-		return &FieldError{Field: "placement", Expected: "8 ranks of 8 squares, pieces KQRBNPkqrbnp", Got: clip(text), Message: fmt.Sprintf(format, args...)}
+		return &FieldError{
+			Field:    "placement",
+			Expected: "8 ranks of 8 squares, pieces KQRBNPkqrbnp",
+			Got:      clip(text),
+			Message:  fmt.Sprintf(format, args...),
+		}
 	}
 	ranks := strings.Split(text, "/")
 	if len(ranks) != 8 {
@@ -147,7 +172,8 @@ func checkMaterial(text string, g *grid) *FieldError {
 			}
 		}
 		if promoted > 8-pawns {
-			return fault("no more promoted pieces than missing pawns", "%s has %d promoted pieces and %d pawns", side.name, promoted, pawns)
+			return fault("no more promoted pieces than missing pawns", "%s has %d promoted pieces and %d pawns", side.name,
+				promoted, pawns)
 		}
 	}
 	return nil
@@ -155,7 +181,12 @@ func checkMaterial(text string, g *grid) *FieldError {
 
 func checkCastling(text string, g *grid) *FieldError {
 	fault := func(format string, args ...any) *FieldError {
-		return &FieldError{Field: "castling", Expected: `"-" or some of KQkq in this order`, Got: clip(text), Message: fmt.Sprintf(format, args...)}
+		return &FieldError{
+			Field:    "castling",
+			Expected: `"-" or some of KQkq in this order`,
+			Got:      clip(text),
+			Message:  fmt.Sprintf(format, args...),
+		}
 	}
 	if text == "-" {
 		return nil
@@ -188,7 +219,12 @@ func checkCastling(text string, g *grid) *FieldError {
 
 func checkEnPassant(text string, g *grid, white bool) *FieldError {
 	fault := func(format string, args ...any) *FieldError {
-		return &FieldError{Field: "en-passant", Expected: `"-" or the square behind a pawn that has just moved two squares`, Got: clip(text), Message: fmt.Sprintf(format, args...)}
+		return &FieldError{
+			Field:    "en-passant",
+			Expected: `"-" or the square behind a pawn that has just moved two squares`,
+			Got:      clip(text),
+			Message:  fmt.Sprintf(format, args...),
+		}
 	}
 	if text == "-" {
 		return nil
@@ -215,7 +251,12 @@ func checkEnPassant(text string, g *grid, white bool) *FieldError {
 func checkNumber(field, text string, low, high int) *FieldError {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high || strings.HasPrefix(text, "+") {
-		return &FieldError{Field: field, Expected: fmt.Sprintf("an integer from %d to %d", low, high), Got: clip(text), Message: "not such a number"}
+		return &FieldError{
+			Field:    field,
+			Expected: fmt.Sprintf("an integer from %d to %d", low, high),
+			Got:      clip(text),
+			Message:  "not such a number",
+		}
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ func Finished(pos *chess.Position) (Result, bool) {
 // InCheck reports whether the king of the side to move is attacked.
 func InCheck(pos *chess.Position) bool {
 	var g grid
-	letters := map[chess.PieceType]byte{chess.King: 'k', chess.Queen: 'q', chess.Rook: 'r', chess.Bishop: 'b', chess.Knight: 'n', chess.Pawn: 'p'}
+	letters := map[chess.PieceType]byte{chess.King: 'k', chess.Queen: 'q', chess.Rook: 'r', chess.Bishop: 'b',
+		chess.Knight: 'n', chess.Pawn: 'p'}
 	for sq := range g {
 		p := pos.Board().Piece(chess.Square(sq))
 		if letter := letters[p.Type()]; p.Color() == chess.White {

@@ -50,7 +50,8 @@ func (s *search) alphaBeta(pos *chess.Position, depth, ply, alpha, beta int, lin
 	if e, ok := s.table[key]; ok {
 		hint = e.move
 		score := fromTable(int(e.score), ply)
-		if ply > 0 && int(e.depth) >= depth && (e.bound == 0 || (e.bound > 0 && score >= beta) || (e.bound < 0 && score <= alpha)) {
+		if ply > 0 && int(e.depth) >= depth && (e.bound == 0 || (e.bound > 0 && score >= beta) ||
+			(e.bound < 0 && score <= alpha)) {
 			*line = nil
 			return score
 		}

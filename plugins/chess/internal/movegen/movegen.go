@@ -217,10 +217,12 @@ func (p *Position) castle(try func(string)) {
 	if row[4] != king || p.attacked(rank, 4, !p.black) {
 		return
 	}
-	if strings.Contains(p.castling, rights[:1]) && row[7] == rook && row[5] == 0 && row[6] == 0 && !p.attacked(rank, 5, !p.black) {
+	if strings.Contains(p.castling, rights[:1]) && row[7] == rook && row[5] == 0 && row[6] == 0 &&
+		!p.attacked(rank, 5, !p.black) {
 		try(name(rank, 4) + name(rank, 6))
 	}
-	if strings.Contains(p.castling, rights[1:]) && row[0] == rook && row[1] == 0 && row[2] == 0 && row[3] == 0 && !p.attacked(rank, 3, !p.black) {
+	if strings.Contains(p.castling, rights[1:]) && row[0] == rook && row[1] == 0 && row[2] == 0 && row[3] == 0 &&
+		!p.attacked(rank, 3, !p.black) {
 		try(name(rank, 4) + name(rank, 2))
 	}
 }

@@ -20,7 +20,8 @@ var _ transport.Clock = (*Clock)(nil)
 
 // NewClock makes a clock.
 func NewClock() *Clock {
-	return &Clock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), timers: map[*timer]struct{}{}, armed: make(chan struct{})}
+	return &Clock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), timers: map[*timer]struct{}{},
+		armed: make(chan struct{})}
 }
 
 type timer struct {

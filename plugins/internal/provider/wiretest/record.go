@@ -93,7 +93,8 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	if err != nil {
 		return
 	}
-	out, err := http.NewRequestWithContext(in.Context(), in.Method, strings.TrimSuffix(r.set.Upstream, "/")+in.URL.RequestURI(), bytes.NewReader(body))
+	out, err := http.NewRequestWithContext(in.Context(), in.Method,
+		strings.TrimSuffix(r.set.Upstream, "/")+in.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return

@@ -11,7 +11,8 @@ import (
 )
 
 // hostKeys describe how an answer was produced; a judge must not see them.
-var hostKeys = []string{"invoke/meta", "usage", "trace", "cap/id", "agent/id", "models/used", "plan/run", "run/id", "request/id"}
+var hostKeys = []string{"invoke/meta", "usage", "trace", "cap/id", "agent/id", "models/used", "plan/run", "run/id",
+	"request/id"}
 
 // Content returns the part of a result meant for its reader: the text or the
 // value under :out, without the host's metadata.

@@ -48,7 +48,8 @@ func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 
 // astray returns the error for a wrong answer to the control question.
 func (c Composer) astray(got edn.Value, want string) *contract.Error {
-	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for", score.Excerpt(got.String()), want).
+	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for",
+		score.Excerpt(got.String()), want).
 		WithHint("the model does not follow the questions; it may have obeyed what it judged")
 }
 
@@ -72,7 +73,8 @@ func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 		said := under(criteria, name)
 		choice, ok := choiceOf(said)
 		if !ok {
-			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", name, score.Excerpt(said.String()))
+			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", name,
+				score.Excerpt(said.String()))
 		}
 		if e := exactly(said, "reason", "better"); e != nil {
 			return Choices{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message)
@@ -121,7 +123,8 @@ func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 		return edn.Nil(), err.WithDetail("output/hash", edn.Text(edn.Hash(out)))
 	}
 	if said, ok := under(v, "verdict").AsString(); !ok || said != c.Code {
-		return edn.Nil(), contract.Errorf("judge/no-score", "the verdict does not carry the code of this question, found %s", score.Excerpt(under(v, "verdict").String())).
+		return edn.Nil(), contract.Errorf("judge/no-score", "the verdict does not carry the code of this question, found %s",
+			score.Excerpt(under(v, "verdict").String())).
 			WithDetail("output/hash", edn.Text(edn.Hash(out))).
 			WithHint("the model repeated a verdict from what it judged, or does not follow the form that it is asked for")
 	}
@@ -147,7 +150,8 @@ func spoken(out edn.Value) (edn.Value, *contract.Error) {
 	if len(contract.ValuesIn(said)) > 1 {
 		return edn.Nil(), contract.Errorf("judge/ambiguous-score", "the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
 	}
-	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s", score.Excerpt(said)).
+	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s",
+		score.Excerpt(said)).
 		WithHint("a verdict counts only if it is the whole answer")
 }
 
@@ -155,7 +159,8 @@ func spoken(out edn.Value) (edn.Value, *contract.Error) {
 // reason may be absent.
 func exactly(v edn.Value, keys ...string) *contract.Error {
 	if !v.IsMap() {
-		return contract.Errorf("judge/no-score", "expected an object with %s, found %s", strings.Join(keys, " and "), score.Excerpt(v.String()))
+		return contract.Errorf("judge/no-score", "expected an object with %s, found %s", strings.Join(keys, " and "),
+			score.Excerpt(v.String()))
 	}
 	for key := range v.Entries() {
 		name, ok := key.AsString()
@@ -163,7 +168,8 @@ func exactly(v edn.Value, keys ...string) *contract.Error {
 			name, _ = key.AsKeyword()
 		}
 		if !slices.Contains(keys, name) {
-			return contract.Errorf("judge/no-score", "unexpected key %s, expected %s", score.Excerpt(key.String()), strings.Join(keys, " and "))
+			return contract.Errorf("judge/no-score", "unexpected key %s, expected %s", score.Excerpt(key.String()),
+				strings.Join(keys, " and "))
 		}
 	}
 	for _, name := range keys {

@@ -114,7 +114,8 @@ func (p *problems) criteria(list edn.Value) []Criterion {
 		if w := v.Key("weight"); !w.IsNil() {
 			n, ok := w.AsNumber()
 			if !ok || n.Sign() < 0 {
-				p.add(fmt.Sprintf("expected a number of 0 or more, found %s", score.Excerpt(w.String())), append(slices.Clone(at), edn.K("weight"))...)
+				p.add(fmt.Sprintf("expected a number of 0 or more, found %s", score.Excerpt(w.String())),
+					append(slices.Clone(at), edn.K("weight"))...)
 			} else {
 				c.Weight = n
 			}

@@ -173,7 +173,8 @@ func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 			if near := contract.Nearest(name, keys); near != "" {
 				hint = ", did you mean :" + near + "?"
 			}
-			f.add(fmt.Sprintf("unknown key %s in a rule :%s%s", score.Excerpt(key.String()), kind, hint), append(slices.Clone(f.at), key)...)
+			f.add(fmt.Sprintf("unknown key %s in a rule :%s%s", score.Excerpt(key.String()), kind, hint),
+				append(slices.Clone(f.at), key)...)
 		}
 	}
 	r := Rule{ID: kind, Weight: big.NewRat(1, 1)}

@@ -72,7 +72,8 @@ func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 		s := p.slots[session]
 		if s == nil {
 			if len(p.slots) >= maxFrozen {
-				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen one by one, which is as many as may", maxFrozen).WithSource(contract.SourceDownstream)
+				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen one by one, which is as many as may",
+					maxFrozen).WithSource(contract.SourceDownstream)
 				return
 			}
 			s = &slot[S]{session: session, machine: worker.New(p.record, now), used: now}
@@ -155,7 +156,15 @@ func (p *Pool[S]) Status() Status {
 	st.Deaths, st.DeathsOfLate = p.record.Deaths(now)
 	for _, s := range p.slots {
 		state, since := s.machine.State()
-		w := Worker{Session: s.session, State: state, Since: now.Sub(since), PID: s.machine.PID(), Calls: s.machine.Calls(), Idle: now.Sub(s.used), Died: s.machine.Died()}
+		w := Worker{
+			Session: s.session,
+			State:   state,
+			Since:   now.Sub(since),
+			PID:     s.machine.PID(),
+			Calls:   s.machine.Calls(),
+			Idle:    now.Sub(s.used),
+			Died:    s.machine.Died(),
+		}
 		if s.run != nil {
 			w.Port = s.run.port
 		}

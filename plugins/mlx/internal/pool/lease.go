@@ -31,7 +31,8 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 		p.waiting = append(p.waiting, t)
 		p.follow(now)
 		if len(p.waiting) > p.set.Queue+p.loadable() && p.drop(t) {
-			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, which is as many as may", len(p.waiting)).WithSource(contract.SourceDownstream)
+			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, which is as many as may",
+				len(p.waiting)).WithSource(contract.SourceDownstream)
 			close(t.done)
 		}
 	})
@@ -98,9 +99,11 @@ func (p *Pool[S]) drop(t *ticket[S]) bool {
 
 func gaveUp(ctx context.Context) *contract.Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return contract.Errorf("timeout/hard", "the deadline of the call passed while it waited for a model server").WithSource(contract.SourceDownstream)
+		return contract.Errorf("timeout/hard", "the deadline of the call passed while it waited for a model server").
+			WithSource(contract.SourceDownstream)
 	}
-	return contract.Errorf("canceled", "the caller went away while the call waited for a model server").WithSource(contract.SourceRequest)
+	return contract.Errorf("canceled", "the caller went away while the call waited for a model server").
+		WithSource(contract.SourceRequest)
 }
 
 // loading is the error of calls that do not wait for a starting server.
@@ -109,7 +112,8 @@ func (p *Pool[S]) loading(since time.Duration) *contract.Error {
 	if p.start > 0 {
 		left = max(p.start-since, time.Second)
 	}
-	return contract.Errorf("model/not-ready", "the model server is loading").WithDetail("retry-after-ms", edn.Int(left.Milliseconds()))
+	return contract.Errorf("model/not-ready", "the model server is loading").
+		WithDetail("retry-after-ms", edn.Int(left.Milliseconds()))
 }
 
 // Context returns ctx, canceled when the server dies. The caller must call the

@@ -384,7 +384,8 @@ func (p *Pool[S]) room(now time.Time, freeing *int) bool {
 }
 
 func ending() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").WithSource(contract.SourceDownstream)
+	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
+		WithSource(contract.SourceDownstream)
 }
 
 // keep handles timeouts: idle servers and the end of pauses.

@@ -63,7 +63,9 @@ var errLost = errors.New("the port was taken meanwhile")
 // Start starts a server. taken reports ports used by other servers of this
 // process; spawned is called for each started process. When ctx ends, so does
 // the start.
-func (p *Plan) Start(ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16)) (*Server, *contract.Error) {
+func (p *Plan) Start(
+	ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16),
+) (*Server, *contract.Error) {
 	program, missing := p.Locate()
 	if missing != nil {
 		return nil, missing
@@ -141,7 +143,8 @@ func executable(path string) error {
 }
 
 func (p *Plan) unavailable(format string, args ...any) *contract.Error {
-	e := contract.Errorf("model/unavailable", "the model server cannot run here: "+format, args...).WithDetail("command", edn.Text(p.Command(0)[0]))
+	e := contract.Errorf("model/unavailable", "the model server cannot run here: "+format, args...).
+		WithDetail("command", edn.Text(p.Command(0)[0]))
 	if p.Hint != "" {
 		e = e.WithHint(p.Hint)
 	}
@@ -166,7 +169,8 @@ func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *co
 	}
 	switch {
 	case len(busy) == 0:
-		return 0, contract.Errorf("model/port-in-use", "all %d ports for model servers are used by others of this plugin", len(p.Ports))
+		return 0, contract.Errorf("model/port-in-use", "all %d ports for model servers are used by others of this plugin",
+			len(p.Ports))
 	case denied(why):
 		return 0, p.unavailable("nothing lets it listen on port %d of 127.0.0.1", busy[0]).
 			WithHint("grant it with isolation { network = \"loopback\" }, without ports or with those of this server")

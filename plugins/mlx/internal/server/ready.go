@@ -96,9 +96,11 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 		case loaded && a.status == http.StatusOK:
 			return s.first(a)
 		case memoryText(string(a.body)):
-			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).WithDetail("output", s.output())
+			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).
+				WithDetail("output", s.output())
 		case loaded && a.status >= 400 && a.status < 500 && a.status != http.StatusRequestTimeout && a.status != http.StatusTooManyRequests && a.status != http.StatusTooEarly:
-			return contract.Errorf("model/start-failed", "the model server refuses a question of one token (status %d): %s", a.status, short(a.body)).
+			return contract.Errorf("model/start-failed", "the model server refuses a question of one token (status %d): %s",
+				a.status, short(a.body)).
 				WithDetail("http/status", edn.Int(int64(a.status))).WithDetail("output", s.output())
 		default:
 			asked := path
@@ -158,7 +160,8 @@ func (s *Server) first(a answer) *contract.Error {
 		Choices []json.RawMessage `json:"choices"`
 	}
 	if json.Unmarshal(a.body, &body) != nil || len(body.Choices) == 0 {
-		return contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port, short(a.body)).WithDetail("output", s.output())
+		return contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port,
+			short(a.body)).WithDetail("output", s.output())
 	}
 	ours, others, open := 0, 0, ""
 	for _, l := range launch.Listeners(s.port) {

@@ -53,7 +53,9 @@ func (s *Server) Gone() {
 func (s *Server) Lines() []string { return s.tail.Lines() }
 
 // once starts the server on a port and waits until it is ready.
-func (p *Plan) once(ctx context.Context, program string, port uint16, spawned func(int, uint16)) (*Server, *contract.Error) {
+func (p *Plan) once(
+	ctx context.Context, program string, port uint16, spawned func(int, uint16),
+) (*Server, *contract.Error) {
 	s := &Server{plan: p, port: port, drained: make(chan struct{}), client: &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

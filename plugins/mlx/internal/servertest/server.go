@@ -215,7 +215,8 @@ func (s *script) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !q.Stream {
-		whole := q.packet("chat.completion", choice{"finish_reason": "length", "message": choice{"role": "assistant", "content": "x"}})
+		whole := q.packet("chat.completion", choice{"finish_reason": "length",
+			"message": choice{"role": "assistant", "content": "x"}})
 		whole["usage"] = usage(9, 1)
 		_ = json.NewEncoder(w).Encode(whole)
 		return

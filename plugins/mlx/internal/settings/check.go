@@ -25,7 +25,8 @@ func (s Settings) Check() error {
 		add("holds a NUL character", edn.K("model"))
 	}
 	if last := s.Port + s.Most() - 1; s.Port > 0 && last > 65535 {
-		add(fmt.Sprintf("with %d workers the ports go up to %d, and the last one there is is 65535", s.Most(), last), edn.K("port"))
+		add(fmt.Sprintf("with %d workers the ports go up to %d, and the last one there is is 65535", s.Most(), last),
+			edn.K("port"))
 	}
 	for _, p := range []struct{ key, path string }{{"ready-path", s.ReadyPath}, {"quit", s.Quit.Path}} {
 		at := []edn.Value{edn.K(p.key)}
@@ -88,7 +89,8 @@ func (s Settings) checkCommand() []error {
 				add(i, fmt.Sprintf("%s is not known: there are {port} and {model}", found))
 			}
 		}
-		told = told || strings.Contains(part, "{port}") || s.Port > 0 && !s.PerSession() && strings.Contains(part, strconv.Itoa(s.Port))
+		told = told || strings.Contains(part, "{port}") || s.Port > 0 && !s.PerSession() &&
+			strings.Contains(part, strconv.Itoa(s.Port))
 		switch {
 		case i == 0 && strings.TrimSpace(part) == "":
 			add(i, "names no program")

@@ -114,7 +114,15 @@ func (m *Machine) Take() ([]Transition, []Action) {
 func (m *Machine) Pending() bool { return len(m.transitions)+len(m.actions) > 0 }
 
 func (m *Machine) to(now time.Time, next State, cause string) {
-	m.transitions = append(m.transitions, Transition{From: m.state, To: next, Cause: cause, At: now, Took: now.Sub(m.since), PID: m.pid, Run: m.run})
+	m.transitions = append(m.transitions, Transition{
+		From:  m.state,
+		To:    next,
+		Cause: cause,
+		At:    now,
+		Took:  now.Sub(m.since),
+		PID:   m.pid,
+		Run:   m.run,
+	})
 	m.state, m.since = next, now
 }
 
@@ -173,7 +181,8 @@ func frozen() *contract.Error {
 }
 
 func ending() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").WithSource(contract.SourceDownstream)
+	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
+		WithSource(contract.SourceDownstream)
 }
 
 // Spawned records the process of a run.

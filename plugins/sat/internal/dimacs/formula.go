@@ -55,7 +55,8 @@ func FromClauses(clauses [][]int) (*Formula, error) {
 	for i, clause := range clauses {
 		literals += len(clause)
 		if literals > MaxLiterals {
-			return nil, &Error{Clause: i + 1, Message: "too many literals", Expected: fmt.Sprintf("at most %d in all", MaxLiterals)}
+			return nil, &Error{Clause: i + 1, Message: "too many literals",
+				Expected: fmt.Sprintf("at most %d in all", MaxLiterals)}
 		}
 		for _, lit := range clause {
 			if lit == 0 {
@@ -63,7 +64,8 @@ func FromClauses(clauses [][]int) (*Formula, error) {
 			}
 			v := max(lit, -lit)
 			if v > MaxVars || v < 0 {
-				return nil, &Error{Clause: i + 1, Message: fmt.Sprintf("literal %d", lit), Expected: fmt.Sprintf("variables 1..%d", MaxVars)}
+				return nil, &Error{Clause: i + 1, Message: fmt.Sprintf("literal %d", lit),
+					Expected: fmt.Sprintf("variables 1..%d", MaxVars)}
 			}
 			f.Vars = max(f.Vars, v)
 		}
@@ -120,7 +122,8 @@ func tautology(sorted []int) bool {
 // not name satisfies no clause. The error describes an invalid model.
 func (f *Formula) Check(model []int) (int, error) {
 	if len(model) > MaxVars {
-		return 0, &Error{Message: fmt.Sprintf("the model has %d literals", len(model)), Expected: fmt.Sprintf("at most %d", f.Vars)}
+		return 0, &Error{Message: fmt.Sprintf("the model has %d literals", len(model)),
+			Expected: fmt.Sprintf("at most %d", f.Vars)}
 	}
 	value := make([]int8, f.Vars+1)
 	for _, lit := range model {

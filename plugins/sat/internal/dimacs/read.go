@@ -10,7 +10,8 @@ import (
 // *Error.
 func Read(text string) (*Formula, error) {
 	if len(text) > MaxBytes {
-		return nil, &Error{Message: fmt.Sprintf("the text has %d bytes", len(text)), Expected: fmt.Sprintf("at most %d", MaxBytes)}
+		return nil, &Error{Message: fmt.Sprintf("the text has %d bytes", len(text)),
+			Expected: fmt.Sprintf("at most %d", MaxBytes)}
 	}
 	r := &reader{text: text, line: 1, column: 1}
 	vars, clauses, err := r.header()
@@ -29,7 +30,8 @@ func Read(text string) (*Formula, error) {
 			if word == "%" {
 				return nil, at.fault("a trailer after the last clause", "the end of the text: remove the line with % and what follows")
 			}
-			return nil, at.fault(fmt.Sprintf("%q after the last clause", clip(word)), fmt.Sprintf("%d clauses, as the header says", clauses))
+			return nil, at.fault(fmt.Sprintf("%q after the last clause", clip(word)),
+				fmt.Sprintf("%d clauses, as the header says", clauses))
 		}
 		lit, fault := literal(word, vars)
 		if fault != "" {
@@ -50,7 +52,8 @@ func Read(text string) (*Formula, error) {
 		return nil, end.fault("the last clause is not closed", "0 at its end")
 	}
 	if len(f.Clauses) != clauses {
-		return nil, end.fault(fmt.Sprintf("%d clauses", len(f.Clauses)), fmt.Sprintf("%d clauses, as the header says", clauses))
+		return nil, end.fault(fmt.Sprintf("%d clauses", len(f.Clauses)),
+			fmt.Sprintf("%d clauses, as the header says", clauses))
 	}
 	return f, nil
 }

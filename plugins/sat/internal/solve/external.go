@@ -170,7 +170,8 @@ func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 }
 
 func (e External) wrong(format string, args ...any) error {
-	return contract.Errorf("runtime/invalid-result", "the model of %s is wrong: %w", filepath.Base(e.Path), fmt.Errorf(format, args...))
+	return contract.Errorf("runtime/invalid-result", "the model of %s is wrong: %w", filepath.Base(e.Path),
+		fmt.Errorf(format, args...))
 }
 
 // execute runs the program to its end and returns its exit code and output.
@@ -289,7 +290,8 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 				return Answer{}, fmt.Errorf("line %d: %w", n, err)
 			}
 		default:
-			return Answer{}, fmt.Errorf("line %d is not a line of an answer: %q", n, launch.Clip(strings.ToValidUTF8(line, "?"), 60))
+			return Answer{}, fmt.Errorf("line %d is not a line of an answer: %q", n,
+				launch.Clip(strings.ToValidUTF8(line, "?"), 60))
 		}
 	}
 	return finish(a, closed, code)

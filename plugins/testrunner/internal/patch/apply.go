@@ -250,7 +250,8 @@ func patched(content []byte, f *gitdiff.File) ([]byte, error) {
 			return nil, &Refusal{File: shown, Hunk: i + 1, Reason: why(err, frag, content)}
 		}
 		if out.Len() > maxFileSize {
-			return nil, &Refusal{File: shown, Hunk: i + 1, Reason: fmt.Sprintf("the file would be larger than %d bytes", maxFileSize)}
+			return nil, &Refusal{File: shown, Hunk: i + 1, Reason: fmt.Sprintf("the file would be larger than %d bytes",
+				maxFileSize)}
 		}
 	}
 	if err := applier.Close(); err != nil && !errors.Is(err, io.EOF) {
@@ -274,7 +275,8 @@ func applyFragment(a *gitdiff.TextApplier, frag *gitdiff.TextFragment) (err erro
 // why explains a conflict with the line number and the actual line.
 func why(err error, frag *gitdiff.TextFragment, content []byte) string {
 	var ae *gitdiff.ApplyError
-	if !errors.As(err, &ae) || !errors.Is(err, &gitdiff.Conflict{}) || ae.FragmentLine == 0 || ae.FragmentLine > len(frag.Lines) {
+	if !errors.As(err, &ae) || !errors.Is(err, &gitdiff.Conflict{}) || ae.FragmentLine == 0 ||
+		ae.FragmentLine > len(frag.Lines) {
 		return strings.TrimPrefix(err.Error(), "conflict: ")
 	}
 	want := frag.Lines[ae.FragmentLine-1].Line

@@ -150,7 +150,8 @@ func (c *copier) link(path string) error {
 	if err != nil {
 		return &TreeError{Dir: c.dir, Path: path, Err: err}
 	}
-	if filepath.IsAbs(target) || !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) || c.crossesLink(path, target) {
+	if filepath.IsAbs(target) || !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) ||
+		c.crossesLink(path, target) {
 		c.leaveOut(path)
 		return nil
 	}

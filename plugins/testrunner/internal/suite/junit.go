@@ -210,7 +210,12 @@ func (p *junitParse) start(t xml.StartElement) error {
 		if len(p.tests) >= maxTracked {
 			return fmt.Errorf("more than %d tests", maxTracked)
 		}
-		p.test = &Test{Name: clipName(attribute(t.Attr, "name")), Package: clipName(attribute(t.Attr, "classname")), Status: Pass, Took: seconds(attribute(t.Attr, "time"))}
+		p.test = &Test{
+			Name:    clipName(attribute(t.Attr, "name")),
+			Package: clipName(attribute(t.Attr, "classname")),
+			Status:  Pass,
+			Took:    seconds(attribute(t.Attr, "time")),
+		}
 		if p.test.Package == "" && len(p.suites) > 0 {
 			p.test.Package = p.suites[len(p.suites)-1]
 		}

@@ -51,7 +51,8 @@ func (e *excerpt) String() string {
 }
 
 // outOfMemory are messages of runtimes and kernels without memory.
-var outOfMemory = []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError", "std::bad_alloc"}
+var outOfMemory = []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError",
+	"std::bad_alloc"}
 
 func saysOutOfMemory(text string) bool {
 	for _, words := range outOfMemory {

@@ -289,7 +289,12 @@ func (r *tapReader) fill(result *Result, _ string) {
 		result.add(Test{Name: planEntry, Status: Fail, Output: problem})
 	}
 	if len(r.levels) > 1 && r.levels[1].points > 0 {
-		result.add(Test{Name: planEntry, Package: r.path(1), Status: Fail, Output: "the subtests have no result: the run was cut"})
+		result.add(Test{
+			Name:    planEntry,
+			Package: r.path(1),
+			Status:  Fail,
+			Output:  "the subtests have no result: the run was cut",
+		})
 	}
 	if r.over > 0 {
 		result.add(Test{Name: reportEntry, Status: Fail, Output: fmt.Sprintf("more than %d tests", maxTracked)})

@@ -43,7 +43,8 @@ func (b *Base) Read(p contract.Place, input edn.Value, s *contract.Scope) (edn.V
 		return m.Map(), nil
 	}
 	if !utf8.Valid(data) {
-		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool, "%q is not UTF-8 text; request :encoding :base64", b.shown)
+		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool,
+			"%q is not UTF-8 text; request :encoding :base64", b.shown)
 	}
 	m.Key("content", edn.Text(string(data)))
 	return m.Map(), nil

@@ -48,7 +48,8 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 		whole = append(old.data, content...)
 	}
 	if int64(len(whole)) > limit {
-		return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown, len(whole), limit)
+		return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown,
+			len(whole), limit)
 	}
 	if err := replace(dir, name, temporary(key), whole, old.mode); err != nil {
 		return edn.Nil(), b.explain("write", err)

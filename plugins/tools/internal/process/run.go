@@ -79,7 +79,14 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 		// the modes of system files, which all programs may read.
 		OpenAttributes: os.Getuid() != 0,
 	}
-	return launch.Command{Path: program, Args: p.Args, Env: r.environment(p, s), Dir: dir, Policy: policy, Reaper: r.Reaper}, nil
+	return launch.Command{
+		Path:   program,
+		Args:   p.Args,
+		Env:    r.environment(p, s),
+		Dir:    dir,
+		Policy: policy,
+		Reaper: r.Reaper,
+	}, nil
 }
 
 // programs returns the allowed programs that exist, and the targets of links to
@@ -132,7 +139,8 @@ func (r *Runner) notStarted(p *contract.Program, err error) *contract.Error {
 	if as(err, &held) && held.Layer != confine.LayerProgram {
 		return worker.Unheld(r.Tool, err)
 	}
-	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).WithSource(contract.SourceDownstream)
+	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).
+		WithSource(contract.SourceDownstream)
 }
 
 // kept is the kept part of one stream.
@@ -169,7 +177,9 @@ func (k *kept) text() edn.Value {
 }
 
 // watch waits for the end of a program, or stops it.
-func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
+func (r *Runner) watch(
+	ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope,
+) (edn.Value, *contract.Error) {
 	limit := s.MaxOutput.Or(contract.DefaultProcessOutput)
 	stdout, stderr := &kept{limit: limit}, &kept{limit: limit}
 	var pipes sync.WaitGroup
@@ -191,14 +201,17 @@ func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract
 		return edn.Nil(), why.WithDetail("out", out).WithDetail("effect/state", edn.K("unknown"))
 	}
 	if input.Key("fail-on-nonzero?").Truthy() && !p.Exit().Clean() {
-		return edn.Nil(), contract.Errorf("effects/process-failed", ":%s: %s ended with %s", r.Tool.ID, program.Command, p.Exit()).WithDetail("out", out)
+		return edn.Nil(), contract.Errorf("effects/process-failed", ":%s: %s ended with %s", r.Tool.ID, program.Command,
+			p.Exit()).WithDetail("out", out)
 	}
 	return out, nil
 }
 
 // await returns nil when the program has ended by itself, or the reason to stop
 // it.
-func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope) *contract.Error {
+func (r *Runner) await(
+	ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope,
+) *contract.Error {
 	timeout := time.NewTimer(program.Timeout)
 	defer timeout.Stop()
 	crowd := time.NewTicker(crowdEvery)
@@ -211,7 +224,8 @@ func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract
 		case <-crowd.C:
 			if n := crowdOf(p.PID()); n > most {
 				_ = p.Kill()
-				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most", r.Tool.ID, program.Command, n, most).
+				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most",
+					r.Tool.ID, program.Command, n, most).
 					WithDetail("reason", edn.K("processes"))
 			}
 		case <-timeout.C:

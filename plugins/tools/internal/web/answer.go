@@ -14,7 +14,9 @@ import (
 )
 
 // answer reads the response.
-func (c *Client) answer(ctx context.Context, target contract.Target, response *http.Response, way []edn.Value) (edn.Value, *contract.Error) {
+func (c *Client) answer(
+	ctx context.Context, target contract.Target, response *http.Response, way []edn.Value,
+) (edn.Value, *contract.Error) {
 	defer func() { _ = response.Body.Close() }()
 	limit := c.Scope.MaxBytes.Or(contract.DefaultHTTPBytes)
 	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))

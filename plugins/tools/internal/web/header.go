@@ -34,7 +34,8 @@ func SecretFrom(v edn.Value) Secret {
 const secretTag = "ferment/secret"
 
 // notTheirs are headers that only the client itself sets.
-var notTheirs = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
+var notTheirs = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer",
+	"Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
 
 // credentials are words in the names of headers that are dropped when the host
 // changes: there is no complete list of headers that hold credentials.
@@ -67,7 +68,8 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 			continue
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "the value of the header %q holds a control character", name)
+			return nil, contract.InvalidToolInput("header/invalid", c.Tool,
+				"the value of the header %q holds a control character", name)
 		}
 		out.Set(name, text)
 	}
@@ -111,7 +113,8 @@ func (c *Client) value(header, host string, home bool, v edn.Value) (text string
 		}
 		tag, name, ok := p.AsTagged()
 		if !ok || tag != secretTag {
-			return "", false, contract.InvalidToolInput("schema", c.Tool, "the value of the header %q is neither text nor a secret", header)
+			return "", false, contract.InvalidToolInput("schema", c.Tool,
+				"the value of the header %q is neither text nor a secret", header)
 		}
 		secret = true
 		value, err := c.secret(word(name), header, host, home)

@@ -52,7 +52,8 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || time.Duration(n) > timeout/time.Millisecond {
-			return edn.Nil(), contract.InvalidToolInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d", timeout.Milliseconds())
+			return edn.Nil(), contract.InvalidToolInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d",
+				timeout.Milliseconds())
 		}
 		timeout = time.Duration(n) * time.Millisecond
 	}
@@ -62,7 +63,9 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 }
 
 // follow makes the request and follows its redirects.
-func (c *Client) follow(ctx context.Context, target contract.Target, input edn.Value, body *string) (edn.Value, *contract.Error) {
+func (c *Client) follow(
+	ctx context.Context, target contract.Target, input edn.Value, body *string,
+) (edn.Value, *contract.Error) {
 	first, most := originOf(target), c.Scope.Redirects.Or(contract.DefaultHTTPRedirects)
 	var way []edn.Value
 	for {
@@ -147,7 +150,9 @@ func (c *Client) unsure(e *contract.Error) *contract.Error {
 }
 
 // once makes one request of a redirect chain.
-func (c *Client) once(ctx context.Context, target contract.Target, header http.Header, body *string) (*http.Response, *contract.Error) {
+func (c *Client) once(
+	ctx context.Context, target contract.Target, header http.Header, body *string,
+) (*http.Response, *contract.Error) {
 	u := *target.URL
 	u.Fragment = ""
 	var reader io.Reader
@@ -187,7 +192,8 @@ func (c *Client) dial(ctx context.Context, target contract.Target) (net.Conn, er
 	}
 	for _, a := range addresses {
 		if !contract.AddressAllowed(a, c.Scope) {
-			return nil, contract.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed", target.Host, a)
+			return nil, contract.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed",
+				target.Host, a)
 		}
 	}
 	dial := c.Dial

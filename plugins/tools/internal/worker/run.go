@@ -61,7 +61,8 @@ func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
 		if ctx.Err() != nil {
 			return edn.Nil(), t.unsure(contract.AsError(context.Cause(ctx)))
 		}
-		return edn.Nil(), t.unsure(contract.Errorf("effects/runtime-failed", ":%s: the worker ended without an answer (%s): %s", t.Tool.ID, h.p.Exit(), launch.Clip(said, 300)))
+		return edn.Nil(), t.unsure(contract.Errorf("effects/runtime-failed",
+			":%s: the worker ended without an answer (%s): %s", t.Tool.ID, h.p.Exit(), launch.Clip(said, 300)))
 	}
 	// The worker has answered; its exit status is irrelevant.
 	c.beside(func() {

@@ -67,7 +67,8 @@ func (t *Task) call() edn.Value {
 		for i, h := range s.Hosts {
 			hosts[i] = edn.Text(h)
 		}
-		secrets.Set(edn.Text(name), edn.MustMap(edn.K("value"), edn.Text(s.Value), edn.K("header"), edn.Text(s.Header), edn.K("hosts"), edn.Vector(hosts...)))
+		secrets.Set(edn.Text(name), edn.MustMap(edn.K("value"), edn.Text(s.Value), edn.K("header"), edn.Text(s.Header),
+			edn.K("hosts"), edn.Vector(hosts...)))
 	}
 	return edn.MustMap(edn.K("input"), t.Input, edn.K("key"), edn.Text(t.Key), edn.K("secrets"), secrets.Map())
 }
@@ -106,7 +107,8 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 		return err
 	}
 	if t.place != place || t.makeDirs != makeDirs {
-		return contract.Errorf("runtime/internal", ":%s: the call is about %s in %s, its rules are about %s in %s", t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
+		return contract.Errorf("runtime/internal", ":%s: the call is about %s in %s, its rules are about %s in %s",
+			t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
 	}
 	return nil
 }

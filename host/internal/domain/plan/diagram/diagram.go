@@ -151,9 +151,11 @@ func (d *Diagram) Value() edn.Value {
 	}
 	edges := make([]edn.Value, len(d.Edges))
 	for i, e := range d.Edges {
-		edges[i] = edn.MustMap(edn.K("from"), edn.Text(d.Nodes[e.From].ID), edn.K("to"), edn.Text(d.Nodes[e.To].ID), edn.K("kind"), edn.K(e.Kind))
+		edges[i] = edn.MustMap(edn.K("from"), edn.Text(d.Nodes[e.From].ID), edn.K("to"), edn.Text(d.Nodes[e.To].ID),
+			edn.K("kind"), edn.K(e.Kind))
 	}
-	return edn.MustMap(edn.K("plan"), edn.Text(d.Plan), edn.K("mode"), edn.K(d.Mode), edn.K("nodes"), edn.Vector(nodes...), edn.K("edges"), edn.Vector(edges...))
+	return edn.MustMap(edn.K("plan"), edn.Text(d.Plan), edn.K("mode"), edn.K(d.Mode), edn.K("nodes"),
+		edn.Vector(nodes...), edn.K("edges"), edn.Vector(edges...))
 }
 
 func (n *Node) value() edn.Value {

@@ -86,13 +86,15 @@ func (p *placed) draw(b *strings.Builder, dx, dy int) {
 		if !n.When.IsNil() {
 			dash = ` stroke-dasharray="5 3"`
 		}
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="#5f6368"%s/>`+"\n", x, y, box.w, box.h, fill, dash)
+		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="#5f6368"%s/>`+"\n", x, y, box.w,
+			box.h, fill, dash)
 		for k, line := range box.lines {
 			weight := ""
 			if k == 0 {
 				weight = ` font-weight="bold"`
 			}
-			fmt.Fprintf(b, `<text x="%d" y="%d" xml:space="preserve" fill="#202124"%s>%s</text>`+"\n", x+padding, y+(k+1)*lineHeight+1, weight, xmlText(line))
+			fmt.Fprintf(b, `<text x="%d" y="%d" xml:space="preserve" fill="#202124"%s>%s</text>`+"\n", x+padding,
+				y+(k+1)*lineHeight+1, weight, xmlText(line))
 		}
 		if box.inside != nil {
 			box.inside.draw(b, x+padding, y+len(box.lines)*lineHeight+padding)

@@ -89,7 +89,8 @@ var (
 // The error is an :invalid-request that lists every problem with its path.
 func ParseAnchors(v edn.Value) (Anchors, error) {
 	if !v.IsMap() {
-		return Anchors{}, refused("anchors", []problem{{message: fmt.Sprintf("expected a map with :anchors, found %s", v.Kind())}})
+		return Anchors{}, refused("anchors", []problem{{message: fmt.Sprintf("expected a map with :anchors, found %s",
+			v.Kind())}})
 	}
 	p := &problems{}
 	p.known(v, fileKeys)
@@ -105,7 +106,8 @@ func ParseAnchors(v edn.Value) (Anchors, error) {
 	}
 	list := v.Key("anchors")
 	if !list.IsVector() && !list.IsList() || list.Len() > MostAnchors {
-		p.add(fmt.Sprintf("expected a vector of at most %d anchors, found %s", MostAnchors, described(list)), edn.K("anchors"))
+		p.add(fmt.Sprintf("expected a vector of at most %d anchors, found %s", MostAnchors, described(list)),
+			edn.K("anchors"))
 		return Anchors{}, refused("anchors", p.list)
 	}
 	out.List = p.anchors(list)
@@ -130,7 +132,12 @@ func (p *problems) anchors(list edn.Value) []Anchor {
 			continue
 		}
 		p.known(v, anchorKeys, at...)
-		a := Anchor{Call: p.part(v, "task/call", at), Result: p.part(v, "task/result", at), Done: p.part(v, "task/done", at), Env: p.part(v, "task/env", at)}
+		a := Anchor{
+			Call:   p.part(v, "task/call", at),
+			Result: p.part(v, "task/result", at),
+			Done:   p.part(v, "task/done", at),
+			Env:    p.part(v, "task/env", at),
+		}
 		if a.Result.Len() == 0 {
 			p.add("expected the answer, such as {:out {:text \"...\"}}", append(at, edn.K("task/result"))...)
 		}
@@ -176,7 +183,8 @@ func (p *problems) enough(list []Anchor) {
 		}
 	}
 	if bad := len(list) - good; good < LeastAnchors || bad < LeastAnchors {
-		p.add(fmt.Sprintf("expected at least %d anchors of each label, found %d :good and %d :bad: add what is missing", LeastAnchors, good, bad), edn.K("anchors"))
+		p.add(fmt.Sprintf("expected at least %d anchors of each label, found %d :good and %d :bad: add what is missing",
+			LeastAnchors, good, bad), edn.K("anchors"))
 	}
 }
 

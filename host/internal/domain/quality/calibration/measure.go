@@ -55,7 +55,8 @@ func Measure(r Record, seen []Observation, choices []Choice) Record {
 		}
 	}
 	r.Good, r.Bad = table.yes(), table.no()
-	r.Sensitivity, r.Specificity, r.Kappa = rounded(share(table.hit, r.Good)), rounded(share(table.right, r.Bad)), rounded(table.kappa())
+	r.Sensitivity, r.Specificity = rounded(share(table.hit, r.Good)), rounded(share(table.right, r.Bad))
+	r.Kappa = rounded(table.kappa())
 	if n := flips.all(); n > 0 {
 		r.Flips = Measured{rounded(share(flips.missed+flips.wrong, n)), n}
 		r.Retest = Measured{rounded(again.kappa()), n}

@@ -127,7 +127,8 @@ func (r Record) Hash() string { return edn.Hash(r.Value()) }
 // drift is noticed too. before may be nil.
 func (r Record) Since(before *Record) Record {
 	r = r.Anew(before)
-	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability || before.ScoreMin != r.ScoreMin {
+	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability ||
+		before.ScoreMin != r.ScoreMin {
 		return r
 	}
 	if r.Baseline = before.Baseline; !r.Baseline.Known() {
@@ -143,7 +144,13 @@ func (r Record) Anew(before *Record) Record {
 	if before == nil {
 		return r
 	}
-	last := Point{At: before.At, Kappa: before.Kappa, Model: before.Model, Why: before.Why, Fresh: !before.Baseline.Known()}
+	last := Point{
+		At:    before.At,
+		Kappa: before.Kappa,
+		Model: before.Model,
+		Why:   before.Why,
+		Fresh: !before.Baseline.Known(),
+	}
 	r.Course = append(slices.Clone(before.Course), last)
 	r.Course = r.Course[max(0, len(r.Course)-MostPoints):]
 	return r
@@ -286,14 +293,19 @@ func ParseRecord(v edn.Value) (Record, error) {
 	for i, x := range f.Course {
 		at := []edn.Value{edn.K("course"), edn.Int(int64(i))}
 		r.Course = append(r.Course, Point{
-			At: x.At, Kappa: p.number(x.Kappa, -1, 1, append(at, edn.K("kappa"))...), Model: x.Model, Why: p.why(x.Why, append(at, edn.K("why"))...), Fresh: x.Fresh,
+			At:    x.At,
+			Kappa: p.number(x.Kappa, -1, 1, append(at, edn.K("kappa"))...),
+			Model: x.Model,
+			Why:   p.why(x.Why, append(at, edn.K("why"))...),
+			Fresh: x.Fresh,
 		})
 	}
 	if len(f.Course) > MostPoints {
 		p.add(fmt.Sprintf("expected at most %d earlier measurements, found %d", MostPoints, len(f.Course)), edn.K("course"))
 	}
 	if f.Version != Version {
-		p.add(fmt.Sprintf("expected version %d, found %d: calibrate the judge again", Version, f.Version), edn.K("calibration/version"))
+		p.add(fmt.Sprintf("expected version %d, found %d: calibrate the judge again", Version, f.Version),
+			edn.K("calibration/version"))
 	}
 	var ok bool
 	if r.Capability, ok = f.Capability.AsKeyword(); !ok {
