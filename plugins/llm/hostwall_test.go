@@ -151,7 +151,7 @@ func TestFaultWallThroughTheHost(t *testing.T) {
 					t.Parallel()
 					for i, f := range wall() {
 						if accountOf(f) == suffix && (f.only == "" || strings.Contains(f.only, dialect)) {
-							w.fault(t, stone{fault: f, talk: talks()[dialect], account: provider + suffix, model: provider + "/" + cmp.Or(strings.TrimPrefix(suffix, "-"), label(i))})
+							w.fault(t, faultCase{fault: f, talk: talks()[dialect], account: provider + suffix, model: provider + "/" + cmp.Or(strings.TrimPrefix(suffix, "-"), label(i))})
 						}
 					}
 				})
@@ -183,14 +183,14 @@ func accountOf(f fault) string {
 	return ""
 }
 
-// stone is a fault in a dialect, played to one model.
-type stone struct {
+// faultCase is a fault in a dialect, played to one model.
+type faultCase struct {
 	fault
 	talk           talk
 	account, model string
 }
 
-func (w *hostWall) fault(t *testing.T, s stone) {
+func (w *hostWall) fault(t *testing.T, s faultCase) {
 	kinds := policies
 	if s.intent != "" {
 		kinds = []string{s.intent}
@@ -211,7 +211,7 @@ func (w *hostWall) fault(t *testing.T, s stone) {
 }
 
 // meet plays one fault and checks every record of its consequences.
-func (w *hostWall) meet(t *testing.T, s stone, kind string, after, streamed bool) {
+func (w *hostWall) meet(t *testing.T, s faultCase, kind string, after, streamed bool) {
 	name := fmt.Sprintf("%s, %s, %s, after a piece: %t, streamed: %t", s.model, s.name, kind, after, streamed)
 	intent, input, spare, answer := "wall/"+kind, cmp.Or(s.input, hello), "spare/text", edn.MustMap(edn.K("text"), edn.Text(spareText))
 	if s.intent != "" {
@@ -315,7 +315,7 @@ func begins(t *testing.T, name, shown, seen string) {
 }
 
 // ledger checks the recorded usage of the calls.
-func (w *hostWall) ledger(t *testing.T, name string, h heard, s stone, shown string, final bool) {
+func (w *hostWall) ledger(t *testing.T, name string, h heard, s faultCase, shown string, final bool) {
 	usage := h.response.Key("usage")
 	calls := 2
 	if final {

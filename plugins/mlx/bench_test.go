@@ -31,7 +31,7 @@ func BenchmarkWarmCall(b *testing.B) {
 	s := settingsOf(b, config(b, filepath.Join(b.TempDir(), "mark"), "").String())
 	require.NoError(b, a.start(b.Context(), s))
 	defer func() { require.NoError(b, a.close(context.Background())) }()
-	h := a.house.Load()
+	h := a.service.Load()
 	request := edn.MustRead(`{:input {:prompt "hello"}}`)
 	_, err := h.answer(b.Context(), "voice", request, discard{})
 	require.NoError(b, err)

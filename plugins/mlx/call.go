@@ -23,7 +23,7 @@ const noticed = time.Second
 
 // answer answers a call. A server that dies is restarted once, and the call is
 // repeated if no piece of the answer was emitted.
-func (h *house) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
+func (h *service) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
 	name, err := h.named(request)
 	if err != nil {
 		return edn.Nil(), err
@@ -63,7 +63,7 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 
 // count returns the number of tokens of a request. It asks the server only if
 // one is running; none is started.
-func (h *house) count(ctx context.Context, label, name, session string, request edn.Value, out answer.Sink) (edn.Value, error) {
+func (h *service) count(ctx context.Context, label, name, session string, request edn.Value, out answer.Sink) (edn.Value, error) {
 	var response edn.Value
 	var err *contract.Error
 	if t, up := h.pool.Up(session); up {
@@ -79,7 +79,7 @@ func (h *house) count(ctx context.Context, label, name, session string, request 
 
 // fate returns the error if the server died during the call, nil otherwise. A
 // server that stalled is checked in the background.
-func (h *house) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
+func (h *service) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
 	var within time.Duration
 	typ, _ := response.Key("result").Key("error").Key("type").AsKeyword()
 	switch typ {
@@ -111,7 +111,7 @@ func sessionOf(request edn.Value) string {
 }
 
 // named returns the model that a request names, "" for that of the capability.
-func (h *house) named(request edn.Value) (string, *contract.Error) {
+func (h *service) named(request edn.Value) (string, *contract.Error) {
 	v := request.Key("model")
 	name, ok := v.AsString()
 	if !ok {
@@ -127,7 +127,7 @@ func (h *house) named(request edn.Value) (string, *contract.Error) {
 
 // model returns the model of a capability, or another one that the request may
 // name.
-func (h *house) model(models map[string]*answer.Model, label, name string) *answer.Model {
+func (h *service) model(models map[string]*answer.Model, label, name string) *answer.Model {
 	m := models[label]
 	if name == "" || name == m.Name {
 		return m
@@ -233,7 +233,7 @@ func translated(response edn.Value) edn.Value {
 }
 
 // observe records the latency and token rate of an answer.
-func (h *house) observe(response edn.Value) {
+func (h *service) observe(response edn.Value) {
 	usage := response.Key("result").Key("usage")
 	first, ok := usage.Key("first-token-ms").AsInt()
 	if !ok {

@@ -28,17 +28,17 @@ func (a *adapter) control() sdk.Capability {
 	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw",
 		"model/reset", "model/quit"),
 		func(ctx context.Context, of which) (edn.Value, error) {
-			if err := a.house.Load().operate(ctx, sdk.CallFrom(ctx).Intent, of.Session); err != nil {
+			if err := a.service.Load().operate(ctx, sdk.CallFrom(ctx).Intent, of.Session); err != nil {
 				return edn.Nil(), err
 			}
-			return a.house.Load().status(), nil
+			return a.service.Load().status(), nil
 		},
 		sdk.Kind("operation"), sdk.Idempotent(), sdk.Out("res/any"), sdk.Cost(contract.Cost{USD: edn.Int(0)}),
 		sdk.Description("Says how the model servers are, and stops, freezes and thaws them."))
 }
 
 // operate carries out an operator's command and waits until it is done.
-func (h *house) operate(ctx context.Context, intent, session string) error {
+func (h *service) operate(ctx context.Context, intent, session string) error {
 	all := session == "" || !h.set.PerSession()
 	if all {
 		session = ""
@@ -63,7 +63,7 @@ func (h *house) operate(ctx context.Context, intent, session string) error {
 }
 
 // settle waits until no server is being stopped.
-func (h *house) settle(ctx context.Context, session string, all bool) error {
+func (h *service) settle(ctx context.Context, session string, all bool) error {
 	for {
 		next := h.changed.next()
 		draining := false
@@ -82,7 +82,7 @@ func (h *house) settle(ctx context.Context, session string, all bool) error {
 }
 
 // status returns the state of the servers for operators.
-func (h *house) status() edn.Value {
+func (h *service) status() edn.Value {
 	st := h.pool.Status()
 	var m edn.MapBuilder
 	m.Key("model", edn.Text(h.set.Model))
@@ -163,7 +163,7 @@ const rest = 20 * time.Millisecond
 
 // health reports the state of the servers to the host whenever it changes.
 func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
-	h := a.house.Load()
+	h := a.service.Load()
 	said := ""
 	for {
 		next := h.changed.next()
@@ -198,7 +198,7 @@ func (a *adapter) sleep(ctx context.Context, d time.Duration) bool {
 // state returns the state of the servers for the host: whether a call can
 // succeed, and how soon. The plugin itself always stays ready, so that
 // operators can reach it.
-func (h *house) state() sdk.Status {
+func (h *service) state() sdk.Status {
 	st := h.pool.Status()
 	all := h.servers(st)
 	status := sdk.Ready()
@@ -233,7 +233,7 @@ func statesOf(st pool.Status) map[worker.State]int64 {
 
 // servers returns the status of every capability: all of them use the same
 // servers.
-func (h *house) servers(st pool.Status) sdk.CapabilityStatus {
+func (h *service) servers(st pool.Status) sdk.CapabilityStatus {
 	states := statesOf(st)
 	up := states[worker.Ready]+states[worker.Busy] > 0
 	frozen := st.Frozen || states[worker.Frozen] > 0 && !h.set.PerSession()

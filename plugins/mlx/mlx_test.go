@@ -423,7 +423,7 @@ func TestRefusalIsQuick(t *testing.T) {
 	s := settingsOf(t, `{:command ["no-such-server" "{port}"]}`)
 	require.NoError(t, a.start(t.Context(), s))
 	defer func() { require.NoError(t, a.close(context.Background())) }()
-	h := a.house.Load()
+	h := a.service.Load()
 	request := edn.MustRead(`{:input {:prompt "x"}}`)
 	var took []time.Duration
 	for range 1001 {

@@ -27,13 +27,13 @@ import (
 // adapter is the plugin: unconfigured at first, then a pool of servers of one
 // model.
 type adapter struct {
-	clock transport.Clock
-	rungs server.Rungs
-	house atomic.Pointer[house]
+	clock   transport.Clock
+	rungs   server.Rungs
+	service atomic.Pointer[service]
 }
 
-// house is a configured plugin.
-type house struct {
+// service is a configured plugin.
+type service struct {
 	set     settings.Settings
 	pool    *pool.Pool[*talker]
 	reaper  *launch.Reaper // kills the servers if this process dies first
@@ -80,7 +80,7 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 	for _, label := range slices.Sorted(maps.Keys(models)) {
 		o.Capabilities = append(o.Capabilities, models[label].Capability(settings.Name+"/"+label, s.Command[0],
 			func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
-				return a.house.Load().answer(ctx, label, request, out)
+				return a.service.Load().answer(ctx, label, request, out)
 			}))
 	}
 	o.Capabilities = append(o.Capabilities, a.control())
@@ -88,7 +88,7 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 }
 
 func (a *adapter) start(ctx context.Context, s settings.Settings) error {
-	h := &house{set: s, reaper: launch.NewReaper("")}
+	h := &service{set: s, reaper: launch.NewReaper("")}
 	var err error
 	if h.cold.provider, h.cold.models, err = s.Build(1, a.clock); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (a *adapter) start(ctx context.Context, s settings.Settings) error {
 		},
 		Event: h.log.event, Changed: h.changed.fire,
 	})
-	a.house.Store(h)
+	a.service.Store(h)
 	if s.Eager() {
 		h.pool.Warm("", "eager")
 	}
@@ -115,7 +115,7 @@ func (a *adapter) start(ctx context.Context, s settings.Settings) error {
 }
 
 // plan returns the server to start for these settings.
-func (h *house) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
+func (h *service) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
 	s := h.set
 	var names []string
 	for _, entry := range os.Environ() {
@@ -140,7 +140,7 @@ func hint(s settings.Settings) string {
 	return fmt.Sprintf("install %s, or set command", s.Command[0])
 }
 
-func (h *house) spawn(
+func (h *service) spawn(
 	ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16),
 ) (*talker, *contract.Error) {
 	guarded := *plan
@@ -164,7 +164,7 @@ func (h *house) spawn(
 const farewell = 500 * time.Millisecond
 
 func (a *adapter) close(ctx context.Context) error {
-	h := a.house.Load()
+	h := a.service.Load()
 	if h == nil {
 		return nil
 	}

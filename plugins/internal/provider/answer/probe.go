@@ -126,7 +126,7 @@ func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*q
 	tried.StrictOptions, tried.Structured = false, "auto"
 	tried.Preset.Terminator = dialect.EOF
 	ask(q, &tried)
-	k := &check{name: name, call: &call{provider: p, model: &tried, question: q, out: unheard{}, answer: chat.NewAnswer()}}
+	k := &check{name: name, call: &call{provider: p, model: &tried, question: q, out: discard{}, answer: chat.NewAnswer()}}
 	leave, err := k.call.begin(ctx)
 	if err != nil {
 		k.err = err
@@ -348,10 +348,10 @@ func allAgree(all []*check) bool {
 	return true
 }
 
-// unheard is a Sink that discards all pieces.
-type unheard struct{}
+// discard is a Sink that discards all pieces.
+type discard struct{}
 
-func (unheard) Text(string) error        { return nil }
-func (unheard) Reasoning(string) error   { return nil }
-func (unheard) Delta(edn.Value) error    { return nil }
-func (unheard) Progress(edn.Value) error { return nil }
+func (discard) Text(string) error        { return nil }
+func (discard) Reasoning(string) error   { return nil }
+func (discard) Delta(edn.Value) error    { return nil }
+func (discard) Progress(edn.Value) error { return nil }

@@ -26,7 +26,7 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 	if !p.set.PerSession {
 		session = ""
 	}
-	t := &ticket[S]{session: session, done: make(chan struct{})}
+	t := &waiter[S]{session: session, done: make(chan struct{})}
 	p.step(func(now time.Time) {
 		p.waiting = append(p.waiting, t)
 		p.follow(now)
@@ -87,7 +87,7 @@ func (p *Pool[S]) loadable() int {
 
 // drop removes a call from the queue; false if it no longer waits. The caller
 // must hold p.mu.
-func (p *Pool[S]) drop(t *ticket[S]) bool {
+func (p *Pool[S]) drop(t *waiter[S]) bool {
 	for i, w := range p.waiting {
 		if w == t {
 			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)

@@ -67,7 +67,7 @@ type Pool[S Server] struct {
 	mu      sync.Mutex
 	slots   map[string]*slot[S]
 	ports   map[uint16]*run[S]
-	waiting []*ticket[S]
+	waiting []*waiter[S]
 	queued  int  // waiting calls that were reported as queued
 	frozen  bool // all sessions
 	closed  bool
@@ -107,8 +107,8 @@ type run[S Server] struct {
 	ending, suspect bool
 }
 
-// ticket is a waiting call.
-type ticket[S Server] struct {
+// waiter is a waiting call.
+type waiter[S Server] struct {
 	session string
 	waited  uint64 // the run that it waits for
 	lease   *Lease[S]
@@ -290,7 +290,7 @@ func (p *Pool[S]) serve(now time.Time) {
 			freeing++
 		}
 	}
-	p.waiting = slices.DeleteFunc(p.waiting, func(t *ticket[S]) bool {
+	p.waiting = slices.DeleteFunc(p.waiting, func(t *waiter[S]) bool {
 		settled := p.place(t, now, &freeing)
 		if settled {
 			close(t.done)
@@ -301,7 +301,7 @@ func (p *Pool[S]) serve(now time.Time) {
 
 // place finds a server for a call. It returns true if the call has one, or an
 // error. The caller must hold p.mu.
-func (p *Pool[S]) place(t *ticket[S], now time.Time, freeing *int) (settled bool) {
+func (p *Pool[S]) place(t *waiter[S], now time.Time, freeing *int) (settled bool) {
 	if p.closed {
 		t.err = ending()
 		return true
@@ -350,7 +350,7 @@ func (p *Pool[S]) place(t *ticket[S], now time.Time, freeing *int) (settled bool
 
 // mayStart returns false if a worker would start a process for which there is
 // no room yet. The caller must hold p.mu.
-func (p *Pool[S]) mayStart(s *slot[S], t *ticket[S], now time.Time, freeing *int) bool {
+func (p *Pool[S]) mayStart(s *slot[S], t *waiter[S], now time.Time, freeing *int) bool {
 	state, _ := s.machine.State()
 	starts := state == worker.Cold || state == worker.Failed && s.machine.Run() != t.waited
 	return !starts || p.record.Blocked(now) != nil || p.room(now, freeing)

@@ -23,10 +23,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // stub is a server without a process. Servers with processes are tested with
 // the plugin; here the clock moves only when a test advances it.
 type stub struct {
-	house *house
-	once  sync.Once
-	done  chan struct{}
-	port  uint16
+	factory *factory
+	once    sync.Once
+	done    chan struct{}
+	port    uint16
 }
 
 func (s *stub) Done() <-chan struct{}         { return s.done }
@@ -46,15 +46,15 @@ func (s *stub) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResu
 
 func (s *stub) end() {
 	s.once.Do(func() {
-		s.house.mu.Lock()
-		s.house.live--
-		s.house.mu.Unlock()
+		s.factory.mu.Lock()
+		s.factory.live--
+		s.factory.mu.Unlock()
 		close(s.done)
 	})
 }
 
-// house counts servers.
-type house struct {
+// factory starts and counts stubs.
+type factory struct {
 	mu         sync.Mutex
 	live, most int
 	fail       *contract.Error // returned by starts
@@ -62,7 +62,7 @@ type house struct {
 	gate       chan struct{}   // starts wait for it, unless nil
 }
 
-func (h *house) start(ctx context.Context, taken func(uint16) bool, spawned func(int, uint16)) (*stub, *contract.Error) {
+func (h *factory) start(ctx context.Context, taken func(uint16) bool, spawned func(int, uint16)) (*stub, *contract.Error) {
 	port := uint16(1000)
 	for taken(port) {
 		port++
@@ -77,7 +77,7 @@ func (h *house) start(ctx context.Context, taken func(uint16) bool, spawned func
 	if fail != nil {
 		return nil, fail
 	}
-	s := &stub{house: h, done: make(chan struct{}), port: port}
+	s := &stub{factory: h, done: make(chan struct{}), port: port}
 	spawned(1, port)
 	if gate != nil {
 		select {
@@ -90,13 +90,13 @@ func (h *house) start(ctx context.Context, taken func(uint16) bool, spawned func
 	return s, nil
 }
 
-func (h *house) check() *contract.Error {
+func (h *factory) check() *contract.Error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.missing
 }
 
-func (h *house) set(change func()) {
+func (h *factory) set(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
@@ -104,29 +104,29 @@ func (h *house) set(change func()) {
 
 type rig struct {
 	*Pool[*stub]
-	t     testing.TB
-	house *house
-	clock *wiretest.Clock
+	t       testing.TB
+	factory *factory
+	clock   *wiretest.Clock
 }
 
 const ttl = 15 * time.Minute
 
-func newRig(t testing.TB, change func(*Settings[*stub], *house)) *rig {
-	r := &rig{t: t, house: &house{}, clock: wiretest.NewClock()}
+func newRig(t testing.TB, change func(*Settings[*stub], *factory)) *rig {
+	r := &rig{t: t, factory: &factory{}, clock: wiretest.NewClock()}
 	s := Settings[*stub]{
 		PerSession: true, Most: 2, InFlight: 1, Queue: 4, Waits: true, IdleTTL: ttl, Limits: worker.DefaultLimits(5 * time.Minute), Clock: r.clock,
-		Start: r.house.start, Check: r.house.check,
+		Start: r.factory.start, Check: r.factory.check,
 	}
 	if change != nil {
-		change(&s, r.house)
+		change(&s, r.factory)
 	}
 	r.Pool = New(s)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit) // a failed test may keep its lease
 		defer cancel()
 		r.Close(ctx)
-		assert.Zero(t, r.house.live, "a server is left")
-		assert.LessOrEqual(t, r.house.most, s.Most)
+		assert.Zero(t, r.factory.live, "a server is left")
+		assert.LessOrEqual(t, r.factory.most, s.Most)
 	})
 	return r
 }
@@ -174,7 +174,7 @@ func TestIdleTTL(t *testing.T) {
 // MLX-012: a server that cannot run here is checked again when its time comes;
 // if it can run then, calls start it.
 func TestRecheck(t *testing.T) {
-	r := newRig(t, func(_ *Settings[*stub], h *house) { h.missing = contract.Errorf("model/unavailable", "not here") })
+	r := newRig(t, func(_ *Settings[*stub], h *factory) { h.missing = contract.Errorf("model/unavailable", "not here") })
 	fails := func() {
 		_, err := r.Acquire(t.Context(), "a", func() {})
 		require.NotNil(t, err)
@@ -184,7 +184,7 @@ func TestRecheck(t *testing.T) {
 	r.clock.Fire(t, 5*time.Minute)
 	r.clock.Wait(t, 5*time.Minute) // checked once, and scheduled again
 	fails()
-	r.house.set(func() { r.house.missing = nil })
+	r.factory.set(func() { r.factory.missing = nil })
 	r.clock.Fire(t, 5*time.Minute)
 	require.Eventually(t, func() bool { return r.Status().Blocked == nil }, limit, time.Millisecond)
 	r.get("a").Release()
@@ -219,7 +219,7 @@ func TestRecheckBesideCall(t *testing.T) {
 			p.wake <- struct{}{}
 		}
 		looks := make(chan struct{}, 8)
-		r := newRig(t, func(s *Settings[*stub], _ *house) {
+		r := newRig(t, func(s *Settings[*stub], _ *factory) {
 			s.Clock = clock
 			s.Check = func() *contract.Error {
 				looks <- struct{}{}
@@ -241,7 +241,7 @@ func TestRecheckBesideCall(t *testing.T) {
 // A call that waits long reports it, and gives up with its caller.
 func TestWaiting(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, func(_ *Settings[*stub], h *house) { h.gate = gate })
+	r := newRig(t, func(_ *Settings[*stub], h *factory) { h.gate = gate })
 	ctx, cancel := context.WithCancel(t.Context())
 	said := make(chan struct{})
 	over := make(chan *contract.Error)
@@ -283,7 +283,7 @@ func TestDeathIsAwaited(t *testing.T) {
 // All calls that wait for a start fail with it; the start is not retried for
 // each.
 func TestAllFailWithTheStart(t *testing.T) {
-	r := newRig(t, func(s *Settings[*stub], h *house) {
+	r := newRig(t, func(s *Settings[*stub], h *factory) {
 		s.PerSession, s.Most, s.Queue = false, 1, 100
 		h.fail = contract.Errorf("model/start-failed", "no")
 	})
@@ -303,7 +303,7 @@ func TestAllFailWithTheStart(t *testing.T) {
 // no server is left after Close.
 func TestAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		h, clock := &house{}, wiretest.NewClock()
+		h, clock := &factory{}, wiretest.NewClock()
 		p := New(Settings[*stub]{
 			PerSession: true, Most: 2, InFlight: 2, Queue: 3, Waits: true, IdleTTL: ttl, Limits: worker.DefaultLimits(5 * time.Minute), Clock: clock,
 			Start: h.start, Check: h.check,

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// crowdEvery is the interval at which the processes of a program are counted.
+// countEvery is the interval at which the processes of a program are counted.
 // The kernel limits their number too, but not for root.
-const crowdEvery = 50 * time.Millisecond
+const countEvery = 50 * time.Millisecond
 
-// crowdOf counts the processes and threads of a session.
-func crowdOf(session int) int64 {
+// countProcesses counts the processes and threads of a session.
+func countProcesses(session int) int64 {
 	var n int64
 	eachProcess(func(fields [][]byte) {
 		if len(fields) > 17 && string(fields[3]) == strconv.Itoa(session) {

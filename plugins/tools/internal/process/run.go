@@ -214,7 +214,7 @@ func (r *Runner) await(
 ) *contract.Error {
 	timeout := time.NewTimer(program.Timeout)
 	defer timeout.Stop()
-	crowd := time.NewTicker(crowdEvery)
+	crowd := time.NewTicker(countEvery)
 	defer crowd.Stop()
 	most := s.Processes.Or(contract.DefaultProcesses)
 	for {
@@ -222,7 +222,7 @@ func (r *Runner) await(
 		case <-p.Done():
 			return nil
 		case <-crowd.C:
-			if n := crowdOf(p.PID()); n > most {
+			if n := countProcesses(p.PID()); n > most {
 				_ = p.Kill()
 				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most",
 					r.Tool.ID, program.Command, n, most).
