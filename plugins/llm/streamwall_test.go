@@ -352,8 +352,8 @@ func everyFault() []streamFault {
 	return slices.Concat(hurt, ends, fine, split)
 }
 
-// steps makes a transcript of what a fault says. More is what the server waits
-// for at the step later.
+// steps makes a transcript from the description of a fault. More is closed to
+// continue at the step later.
 func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 	tr = k.says()
 	data := k.event
@@ -396,7 +396,7 @@ func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 	return tr, more
 }
 
-// faultsOf are the faults of a dialect.
+// faultsOf returns the faults of a dialect.
 func faultsOf(dialect string) []streamFault {
 	own := map[string]func() []streamFault{
 		"openai-chat":        openAIFaults,
@@ -407,10 +407,10 @@ func faultsOf(dialect string) []streamFault {
 	return append(own[dialect](), everyFault()...)
 }
 
-// LLM-013 to LLM-015, LLM-055: every stream comes to the answer that its server
-// meant or to a typed error, for who sees the pieces and for who does not. One
-// attempt is one request. The usage is what the server stated, or marked. A
-// tolerant plugin says of each answer that may have lost a part that it may.
+// LLM-013 to LLM-015, LLM-055: every stream ends with the intended answer or
+// with a typed error, with and without a reader of the pieces. One attempt is
+// one request. The usage is stated by the server, or marked. A tolerant plugin
+// marks each answer that may be incomplete.
 func TestStreamWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		faults := faultsOf(dialect)
@@ -435,7 +435,7 @@ func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool)
 	asked := len(r.server.Requests())
 	r.server.Then(tr)
 	if more != nil && tolerant {
-		return // it does not wait that long
+		return // a tolerant plugin does not wait that long
 	}
 	if more != nil {
 		go func() {

@@ -150,8 +150,8 @@ func talks() map[string]talk {
 	}
 }
 
-// says is a transcript of a stream; each part is sent apart. A part such as
-// "!stall" is what the server does.
+// says returns a transcript of a stream; each part is sent separately. A part
+// such as "!stall" is an action of the server.
 func (k talk) says(parts ...string) wiretest.Transcript {
 	tr := wiretest.Transcript{Status: http.StatusOK, Header: http.Header{"Content-Type": {k.media}, "X-Request-Id": {"req-7"}}}
 	for _, p := range parts {
@@ -166,12 +166,12 @@ func (k talk) says(parts ...string) wiretest.Transcript {
 	return tr
 }
 
-// whole is an answer with a text that ends as it should.
+// whole returns a complete answer with a text.
 func (k talk) whole(text string) wiretest.Transcript {
 	return k.says(k.start, k.text(text), k.finish("stop"), k.end)
 }
 
-// status is an answer that refuses.
+// status returns an answer with an error status.
 func status(code int, body string, headers ...string) wiretest.Transcript {
 	tr := wiretest.Transcript{Status: code, Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"req-7"}}, Steps: []wiretest.Step{{Send: body}}}
 	for i := 0; i+1 < len(headers); i += 2 {

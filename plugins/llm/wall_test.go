@@ -138,8 +138,8 @@ func wall() []fault {
 
 const embeddable = "openai-chat openai-responses ollama-chat"
 
-// vectors are the faults of a question for vectors: of the answer itself, which
-// comes in one piece.
+// vectors are the faults of an embedding request, whose answer comes in one
+// piece.
 func vectors() []fault {
 	row := func(name string, plays func(talk, string) wiretest.Transcript, typ, class, family string) fault {
 		return fault{
@@ -183,9 +183,9 @@ func vectors() []fault {
 	return all
 }
 
-// LLM-055: each failure, in each dialect, with and without somebody who watches
-// the pieces, before and after the first piece was shown. One attempt is one
-// request; what was shown before stays what it was; the key is nowhere.
+// LLM-055: each failure, in each dialect, with and without a reader of the
+// pieces, before and after the first piece was shown. One attempt is one
+// request; shown text does not change; the key appears nowhere.
 func TestFaultWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		t.Run(dialect, func(t *testing.T) {
@@ -269,7 +269,7 @@ func (r *rig) fault(t *testing.T, k talk, f fault, after, watched bool) {
 	}
 }
 
-// Row 2: nobody listens; nothing was sent.
+// Row 2: no server listens; nothing was sent.
 func TestNobodyListens(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -287,8 +287,8 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// Row 14: a connection that is reset takes with it what was not read yet, so the
-// server waits until the piece was seen.
+// Row 14: a connection reset discards unread data, so the server waits until
+// the piece was seen.
 func TestResetInTheMiddle(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
@@ -304,8 +304,8 @@ func TestResetInTheMiddle(t *testing.T) {
 	}
 }
 
-// Row 13 and cancel in mid-stream (LLM-017): the connection is given up, and
-// the place is free again.
+// Row 13 and cancellation during a stream (LLM-017): the connection is closed,
+// and the place is free again.
 func TestDeadlineAndCancel(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
@@ -330,7 +330,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 	}
 }
 
-// Row 22: who comes when the queue is full is sent away; who waits is served.
+// Row 22: a call beyond the queue is rejected; a queued one is served.
 func TestQueue(t *testing.T) {
 	k := talks()["openai-chat"]
 	open := make(chan struct{})
@@ -343,7 +343,7 @@ func TestQueue(t *testing.T) {
 	<-arrived
 	go func() {
 		o := r.ask(t.Context(), "model/chat", hello, "", nil)
-		for o.err != nil && o.err.Type == "runtime/overloaded" { // who asks below has the place for a moment
+		for o.err != nil && o.err.Type == "runtime/overloaded" { // the call below holds the place for a moment
 			o = r.ask(t.Context(), "model/chat", hello, "", nil)
 		}
 		served <- o
@@ -362,7 +362,7 @@ func TestQueue(t *testing.T) {
 	assert.Nil(t, (<-served).err)
 }
 
-// LLM-016: what keeps a connection alive resets the silence and nothing else.
+// LLM-016: keep-alives reset the silence timer and nothing else.
 func TestKeepAlives(t *testing.T) {
 	for _, dialect := range []string{"openai-chat", "openai-responses", "anthropic-messages"} {
 		k := talks()[dialect]
@@ -382,7 +382,7 @@ func TestKeepAlives(t *testing.T) {
 						close(more)
 					}()
 				case 2:
-					go r.clock.Fire(t, 20*time.Second) // from here on, not from the begin
+					go r.clock.Fire(t, 20*time.Second) // from here on, not from the start
 				}
 			})
 			require.NotNil(t, o.err)
@@ -398,13 +398,13 @@ func TestKeepAlives(t *testing.T) {
 			seen := 0
 			o := r.ask(t.Context(), "model/chat", hello, "", func(e wire.Event) {
 				switch seen++; seen {
-				case 1: // the piece: 20 of the 25 s until it stalls pass
+				case 1: // the piece: 20 of the 25 s of the stall timer pass
 					go func() {
 						r.clock.Wait(t, stall)
 						r.clock.Advance(20 * time.Second)
 						close(more)
 					}()
-				case 2: // the ping: 5 s are left, although something came
+				case 2: // the ping: 5 s are left, although data came
 					go r.clock.Fire(t, 5*time.Second)
 				}
 			})

@@ -140,8 +140,9 @@ func (r *renderer) variable(t *Template, n *node, stack []edn.Value) error {
 // forHTML escapes text for use between tags and inside quoted attributes.
 var forHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
-// section renders its inside for a truthy value, once for each element of a
-// collection; an inverted one if there is nothing. A missing value is nothing.
+// section renders its content for a truthy value, once for each element of a
+// collection; an inverted section renders it for a falsy or empty value. A
+// missing value is falsy.
 func (r *renderer) section(t *Template, n *node, stack []edn.Value, indent string) error {
 	v, _ := lookup(stack, n.path)
 	many := collection(v)
@@ -165,8 +166,8 @@ func (r *renderer) section(t *Template, n *node, stack []edn.Value, indent strin
 	return nil
 }
 
-// item renders the inside of a section with v as the innermost item. It is a
-// step of its own: a section without content must end too.
+// item renders the content of a section with v as the innermost item. It counts
+// as a step, so that sections without content end too.
 func (r *renderer) item(t *Template, n *node, stack []edn.Value, v edn.Value, indent string) error {
 	if r.steps++; r.steps > maxSteps {
 		return &TooLargeError{t.name, n.line}
@@ -211,7 +212,7 @@ func (r *renderer) partial(t *Template, n *node, stack []edn.Value, indent strin
 }
 
 // lookup resolves a dotted name: the first part from the innermost item
-// outwards, the rest inside what it gave.
+// outwards, the rest within its value.
 func lookup(stack []edn.Value, path []step) (edn.Value, bool) {
 	if len(path) == 0 {
 		return stack[len(stack)-1], true
@@ -243,7 +244,7 @@ func member(v edn.Value, s step) (edn.Value, bool) {
 	return v.Get(s.text)
 }
 
-// Text is how a value is inserted: strings and characters as they are,
+// Text converts a value to inserted text: strings and characters unchanged,
 // keywords and symbols by name, numbers by digits, anything else as EDN.
 func Text(v edn.Value) string {
 	switch v.Kind() {

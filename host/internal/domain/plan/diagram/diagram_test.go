@@ -114,7 +114,7 @@ func nasty() *Diagram {
 	}, Edges: []Edge{{0, 1, "slot"}, {1, 2, "needs"}}}
 }
 
-// CHECK-002: the text forms quote what would mean something.
+// CHECK-002: the text forms escape characters that are syntax in them.
 func TestTextForms(t *testing.T) {
 	assert.Equal(t, `flowchart TB
   n0["x#34;#93;#59; end #60;b#62;  call :t/a<br/>race of<br/>1. t/one<br/>2. t/two<br/>must legal-move<br/>repair 2 times<br/>as :a"]
@@ -146,8 +146,8 @@ func TestTextForms(t *testing.T) {
 `, nasty().DOT())
 }
 
-// Section 15: the largest plan is drawn in time that does not explode, also
-// where every node waits for every earlier one.
+// Section 15: the largest plan is drawn in bounded time, even if every node
+// waits for every earlier one.
 func TestLargestPlan(t *testing.T) {
 	const n = 1000
 	d := &Diagram{Plan: "large", Nodes: make([]Node, n)}
