@@ -24,7 +24,7 @@ func main() { sdk.Serve(newPlugin()) }
 type settings struct {
 	Routes  map[string]route `edn:"route,omitempty" doc:"a row of the table of :route/decide, by intent without colon"`
 	Default string           `edn:"default,omitempty" doc:"capability of :route/decide for intents that the table does not name, without colon"`
-	Packs   []string         `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages, such as prompts.language_packs of the host names; one of a language that ships is used instead of it"`
+	Packs   []string         `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages, as in prompts.language_packs of the host; a pack of a built-in language replaces it"`
 }
 
 type route struct {

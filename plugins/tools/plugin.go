@@ -23,7 +23,7 @@ var schemaText string
 // settings are the configuration. The host adds the contents of its effects
 // block.
 type settings struct {
-	Enforcement edn.Value         `edn:"enforcement,omitempty" doc:"what happens if the kernel cannot hold a call: strict refuses it, best-effort goes on; set by the host"`
+	Enforcement edn.Value         `edn:"enforcement,omitempty" doc:"if the kernel cannot confine a call: strict rejects it, best-effort runs it; set by the host"`
 	Secrets     map[string]secret `edn:"secrets,omitempty" doc:"secrets that requests may name; set by the host"`
 	CAFile      string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that requests trust besides those of the system"`
 }

@@ -461,7 +461,7 @@ func (c *worst) price(capability *registry.Capability, size policy.Size, path []
 			if side.known {
 				w.Amounts = w.Amounts.Plus(policy.Count(side.d, side.n))
 			} else {
-				w.gap(side.d, Gap{Path: path, Why: fmt.Sprintf("nothing bounds the %s of :%s", side.d, capability.ID)})
+				w.gap(side.d, Gap{Path: path, Why: fmt.Sprintf("the %s of :%s are unbounded", side.d, capability.ID)})
 			}
 		}
 	}

@@ -197,7 +197,7 @@ func TestWithinBudget(t *testing.T) {
 		{"above, refused", dear, "{}", block("{:max-usd 0.039M}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case takes 0.04 usd, and the budget allows 0.039"}},
 		{"the request is tighter", dear, "{:max-attempts 2}", block("{:max-usd 1M :max-attempts 9}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case takes 4 attempts, and the budget allows 2"}},
 		{"no bound", `{:op :call :intent :t/plan :input {:q 1} :as :x}`, "{:max-attempts 2}", policy.ScopeBudget{}, []string{"plan.edn:1:10: warning CHECK-046 the worst case has no bound in attempts: :t/planner may answer with a plan, in [:nodes 0]"}},
-		{"no price, refused", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{}", block("{:max-usd 1}", true), []string{"plan.edn:1:10: error CHECK-023 the worst case has no bound in usd: what a call to :t/secret costs is unknown: its price is not known: a capability block with cost { usd = .. } says it, in [:nodes 0]"}},
+		{"no price, refused", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{}", block("{:max-usd 1}", true), []string{"plan.edn:1:10: error CHECK-023 the worst case has no bound in usd: what a call to :t/secret costs is unknown: its price is unknown: set cost { usd = .. } in its capability block, in [:nodes 0]"}},
 		{"no price where money is not limited", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{:max-attempts 1}", policy.ScopeBudget{}, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -20,10 +20,10 @@ type Size struct {
 // Reasons why a call has no price.
 var (
 	// ErrNoPrice means that the price of a call is unknown, as opposed to zero.
-	ErrNoPrice = errors.New("its price is not known: a capability block with cost { usd = .. } says it")
+	ErrNoPrice = errors.New("its price is unknown: set cost { usd = .. } in its capability block")
 	// ErrNoBound means that the price is per token and the number of tokens has
 	// no bound.
-	ErrNoBound = errors.New("nothing bounds its tokens: :max-tokens in the budget does")
+	ErrNoBound = errors.New("its tokens are unbounded: set :max-tokens in the budget")
 )
 
 // noPrice returns ErrNoPrice with the configuration that would set the price.

@@ -45,7 +45,7 @@ func checkAPIs(s Subject) Outcome {
 
 // declared returns the finding of an answer that declares itself hallucinated.
 func declared(out edn.Value) (Finding, bool) {
-	said := Finding{Message: "the answer says itself that it uses what does not exist", Fix: "use what exists"}
+	said := Finding{Message: "the answer declares that it uses an API that does not exist", Fix: "use what exists"}
 	for _, v := range [...]edn.Value{out.Key("error").Key("type"), out.Key("error/type"), out.Key("type")} {
 		if word, _ := v.AsKeyword(); word == hallucinated {
 			return said, true

@@ -72,7 +72,7 @@ func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 		s := p.slots[session]
 		if s == nil {
 			if len(p.slots) >= maxFrozen {
-				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen one by one, which is as many as may",
+				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen individually, the maximum",
 					maxFrozen).WithSource(contract.SourceDownstream)
 				return
 			}

@@ -31,7 +31,7 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 		p.waiting = append(p.waiting, t)
 		p.follow(now)
 		if len(p.waiting) > p.set.Queue+p.loadable() && p.drop(t) {
-			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, which is as many as may",
+			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, the maximum",
 				len(p.waiting)).WithSource(contract.SourceDownstream)
 			close(t.done)
 		}
@@ -102,7 +102,7 @@ func gaveUp(ctx context.Context) *contract.Error {
 		return contract.Errorf("timeout/hard", "the deadline of the call passed while it waited for a model server").
 			WithSource(contract.SourceDownstream)
 	}
-	return contract.Errorf("canceled", "the caller went away while the call waited for a model server").
+	return contract.Errorf("canceled", "the caller canceled the call while it waited for a model server").
 		WithSource(contract.SourceRequest)
 }
 

@@ -17,7 +17,7 @@ import (
 type Settings struct {
 	Model       string            `edn:"model" min:"1" doc:"path or name of the model that the server runs"`
 	Command     []string          `edn:"command" min:"1" doc:"the server and its arguments; {port} and {model} stand for the port and the model"`
-	Preset      string            `edn:"preset" enum:"mlx,llama-server,lmstudio,vllm,generic" doc:"what the server can do"`
+	Preset      string            `edn:"preset" enum:"mlx,llama-server,lmstudio,vllm,generic" doc:"features of the server"`
 	Port        int               `edn:"port,omitempty" min:"0" max:"65535" doc:"the server's port on 127.0.0.1, the first of max_workers with workers = \"per-session\"; 0: a free one out of 16 that follow from model and command"`
 	Start       string            `edn:"start" enum:"lazy,eager" doc:"whether the server starts with the first call or with the plugin"`
 	Cold        string            `edn:"cold" enum:"wait,switch" doc:"whether a call waits while the server loads, or goes to the next candidate"`
@@ -25,17 +25,17 @@ type Settings struct {
 	Serve       map[string]Serve  `edn:"serve" doc:"each is one capability, mlx/LABEL"`
 	Env         map[string]string `edn:"env,omitempty" doc:"environment of the server, over that of the plugin"`
 	Workdir     string            `edn:"workdir,omitempty" unit:"path" doc:"working directory of the server; the plugin's own directory if empty"`
-	ReadyPath   string            `edn:"ready-path" min:"1" doc:"asked until it answers 200; where it is not there, /v1/models is"`
+	ReadyPath   string            `edn:"ready-path" min:"1" doc:"polled until it returns 200; if it does not exist, /v1/models is"`
 	Startup     int64             `edn:"startup-timeout" unit:"ms" min:"100" max:"86400000" doc:"until the server has answered a first question"`
 	IdleTTL     int64             `edn:"idle-ttl" unit:"ms" min:"0" max:"2592000000" doc:"time after which an idle server is stopped; 0: never"`
 	MaxWorkers  int               `edn:"max-workers" min:"1" max:"64" doc:"servers at once with workers = \"per-session\""`
 	MaxInFlight int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once to one server"`
 	Queue       int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for a server or for their turn"`
-	Drain       int64             `edn:"drain" unit:"ms" min:"0" max:"3600000" doc:"how long a server that is stopped may finish what it answers"`
-	Quit        Quit              `edn:"quit" doc:"how the server is asked to end before it gets a signal"`
+	Drain       int64             `edn:"drain" unit:"ms" min:"0" max:"3600000" doc:"time for a stopping server to finish its calls"`
+	Quit        Quit              `edn:"quit" doc:"graceful shutdown of the server before it gets a signal"`
 	Offline     bool              `edn:"offline" doc:"tell the server's libraries not to download anything"`
-	AllowModels []string          `edn:"allow-models,omitempty" doc:"further names that requests and serve blocks may ask the server for"`
-	Recheck     int64             `edn:"recheck" unit:"ms" min:"1000" max:"86400000" doc:"how often a server that cannot run here is looked for again"`
+	AllowModels []string          `edn:"allow-models,omitempty" doc:"further model names that requests and serve blocks may use"`
+	Recheck     int64             `edn:"recheck" unit:"ms" min:"1000" max:"86400000" doc:"interval of checks for a server that cannot run here"`
 	Timeouts    provider.Timeouts `edn:"timeouts" doc:"timers of a request"`
 }
 
@@ -47,14 +47,14 @@ type Quit struct {
 
 // Serve is one capability.
 type Serve struct {
-	Name          string           `edn:"name,omitempty" doc:"model that the server is asked for, if not the one that it was started with; has to be in allow_models"`
-	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
-	Intents       []string         `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
+	Name          string           `edn:"name,omitempty" doc:"model name in requests, if not the started model; must be in allow_models"`
+	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same family may not judge its answers"`
+	Intents       []string         `edn:"intents,omitempty" doc:"intents that it serves, without colon; default model/chat"`
 	Context       int64            `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
-	Count         string           `edn:"count,omitempty" enum:"auto,endpoint,estimate" doc:"how tokens are counted before and beside a call: by the server or by length; auto takes the best that the preset has"`
-	Structured    string           `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
-	StrictOptions bool             `edn:"strict-options,omitempty" doc:"refuse a call whose options the server cannot express, instead of leaving them out"`
-	Options       provider.Options `edn:"options" doc:"how the model answers unless a call says otherwise"`
+	Count         string           `edn:"count,omitempty" enum:"auto,endpoint,estimate" doc:"how tokens are counted: by the server or by length; auto uses the best method of the preset"`
+	Structured    string           `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is requested; auto uses the strictest form that works"`
+	StrictOptions bool             `edn:"strict-options,omitempty" doc:"reject a call whose options the server cannot express, instead of dropping them"`
+	Options       provider.Options `edn:"options" doc:"default options of calls"`
 	Price         provider.Price   `edn:"price" doc:"decimals per million tokens; free unless written"`
 	Quirks        dialect.Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
 }
