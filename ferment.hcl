@@ -312,8 +312,8 @@ check "tests-pass" {
   applies = can(request.input.dir)
 }
 
-# Detects incomplete changes. It is a judge by rules and only lowers the score,
-# so it needs no calibration.
+# Signs of an incomplete change. Rules detect them, and they only lower the score,
+# so no calibration is needed.
 rubric "patch" {
   rules = [
     { rule = "pattern", id = "whole", weight = 3, refuse = ["(?mi)^\\+[ \\t]*((//|#|/\\*|\\*|--|;+|<!--)[ \\t]*(\\.{3}|…)|(\\.{3}|…)[ \\t]).*\\b(existing|unchanged|rest|remaining|omitted)\\b"] },
