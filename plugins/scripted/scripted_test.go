@@ -263,7 +263,7 @@ func TestBadScripts(t *testing.T) {
 		{"nothing", map[string]any{}, "[:script]", []string{"a script is missing"}},
 		{"both", map[string]any{"script": "x", "inline": "y"}, "[:inline]", []string{"not both"}},
 		{"no file", map[string]any{"script": filepath.Join(dir, "absent.edn")}, "[:script]", []string{"no such file"}},
-		{"a directory", map[string]any{"script": dir}, "[:script]", []string{"no regular file"}},
+		{"a directory", map[string]any{"script": dir}, "[:script]", []string{"not a regular file"}},
 		{"no EDN", map[string]any{"script": write("broken.edn", "{:capabilities\n {")}, "[:script]", []string{"broken.edn:2:"}},
 		{"unknown setting", map[string]any{"scrip": "x"}, "[:scrip]", nil},
 		{"wrong type", map[string]any{"script": 7}, "[:script]", nil},
