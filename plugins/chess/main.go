@@ -72,9 +72,10 @@ func (p *chessPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) 
 	return sdk.Offer{
 		Needs: needs,
 		Capabilities: []sdk.Capability{
-			sdk.Func("chess/engine", sdk.Intents("chess/best-move"), func(ctx context.Context, in bestMoveIn) (bestMoveOut, error) {
-				return bestMove(ctx, p.searcher(cfg), in)
-			}, sdk.Kind("solver"), sdk.Tags(tag), sdk.In("req/chess.position"), sdk.Out("res/chess.move+pv+eval"),
+			sdk.Func("chess/engine", sdk.Intents("chess/best-move"),
+				func(ctx context.Context, in bestMoveIn) (bestMoveOut, error) {
+					return bestMove(ctx, p.searcher(cfg), in)
+				}, sdk.Kind("solver"), sdk.Tags(tag), sdk.In("req/chess.position"), sdk.Out("res/chess.move+pv+eval"),
 				sdk.Cost(contract.Cost{Latency: 300 * time.Millisecond, USD: edn.Int(0)}),
 				sdk.Description("Best move of a position, by the "+name+".")),
 			sdk.Func("chess/rules", sdk.Intents("chess/verify-move", "chess/perft"), answerRules,

@@ -162,7 +162,8 @@ func (s *session) reasons(all map[string]string) {
 // ask calls the model with a question.
 func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, error) {
 	if q.Cut > 0 {
-		s.verdict.limits = appendOnce(s.verdict.limits, fmt.Sprintf("%d bytes from the middle of what was judged were not shown to the model", q.Cut))
+		s.verdict.limits = appendOnce(s.verdict.limits,
+			fmt.Sprintf("%d bytes from the middle of what was judged were not shown to the model", q.Cut))
 	}
 	message := func(role, content string) edn.Value {
 		return edn.MustMap(edn.K("role"), edn.K(role), edn.K("content"), edn.Text(content))
@@ -207,7 +208,8 @@ func (s *session) served(meta edn.Value, family string) {
 	case family != "":
 		s.verdict.said.Key("family", edn.Text(family))
 	case s.in.author.family != "" && !s.in.sameFamily:
-		s.verdict.limits = appendOnce(s.verdict.limits, "the family of the model that judged is not known, so it may be the author's")
+		s.verdict.limits = appendOnce(s.verdict.limits,
+			"the family of the model that judged is not known, so it may be the author's")
 	}
 }
 
@@ -232,7 +234,8 @@ func (in input) kin(family, capability string) error {
 	case in.sameFamily:
 		return nil
 	case family != "" && strings.EqualFold(family, a.family):
-		return contract.Errorf("judge/same-family", "the model that judges is of the family %q, like the one that wrote the answer", family)
+		return contract.Errorf("judge/same-family",
+			"the judging model is of the family %q, like the model that wrote the answer", family)
 	case capability != "" && capability == a.capability:
 		return contract.Errorf("judge/same-family", "the model that judges is the one that wrote the answer, :%s", capability)
 	}

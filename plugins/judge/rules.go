@@ -30,7 +30,8 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	if r.Rules.IsNil() {
-		return edn.Nil(), contract.Errorf("judge/no-score", "the rubric has no rules, and nothing else can be checked without a model").
+		return edn.Nil(), contract.Errorf("judge/no-score",
+			"the rubric has no rules, and nothing else can be checked without a model").
 			WithHint("declare a model that serves :model/chat, or give the rubric rules")
 	}
 	set, err := rules.Parse(r.Rules)
@@ -82,7 +83,8 @@ func compared(a, b *big.Rat) int {
 var textKeys = []string{"text", "content", "code", "patch", "summary", "answer", "explanation"}
 
 func (j rulesJudge) subject(in input, result edn.Value) rules.Subject {
-	x := rules.Subject{Input: in.raw, Languages: j.languages, Language: word(in.task.Call.Key("constraints").Key("language"))}
+	x := rules.Subject{Input: in.raw, Languages: j.languages,
+		Language: word(in.task.Call.Key("constraints").Key("language"))}
 	content := question.Content(result)
 	for _, key := range textKeys {
 		if s, ok := content.Key(key).AsString(); ok {

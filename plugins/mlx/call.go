@@ -57,13 +57,16 @@ func (h *service) answer(ctx context.Context, label string, request edn.Value, o
 		if ctx.Err() != nil || sink.seen.Load() || len(earlier) > 1 || death.Type == "model/out-of-memory" {
 			return merge(failed(response, death.WithDetail("begun?", edn.Bool(sink.seen.Load()))), earlier), nil
 		}
-		sdk.Logger(ctx).Warn("the call is repeated: its model server died", "server_pid", lease.Server.PID(), "cause", death.Type)
+		sdk.Logger(ctx).Warn("the call is repeated: its model server died", "server_pid", lease.Server.PID(),
+			"cause", death.Type)
 	}
 }
 
 // count returns the number of tokens of a request. It asks the server only if
 // one is running; none is started.
-func (h *service) count(ctx context.Context, label, name, session string, request edn.Value, out answer.Sink) (edn.Value, error) {
+func (h *service) count(
+	ctx context.Context, label, name, session string, request edn.Value, out answer.Sink,
+) (edn.Value, error) {
 	var response edn.Value
 	var err *contract.Error
 	if t, up := h.pool.Up(session); up {
@@ -120,7 +123,8 @@ func (h *service) named(request edn.Value) (string, *contract.Error) {
 	if name == "" || h.set.Allows(name) {
 		return name, nil
 	}
-	return "", contract.Errorf("provider/request-invalid", "this server runs %s: a request for another model would have it load, or even download, that one", h.set.Model).
+	return "", contract.Errorf("provider/request-invalid",
+		"this server runs %s: a request for another model would have it load, or even download, that one", h.set.Model).
 		WithSource(contract.SourceRequest).WithHint("name it in allow_models if the server may").
 		WithDetail("model", edn.Text(name)).WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }

@@ -253,7 +253,7 @@ func (h *service) servers(st pool.Status) sdk.CapabilityStatus {
 	switch {
 	case up:
 	case frozen:
-		c.State, c.Reason = wire.HealthNotReady, ":model/frozen: the model server was frozen by hand; :model/thaw starts it again"
+		c.State, c.Reason = wire.HealthNotReady, ":model/frozen: the model server was frozen by an operator; :model/thaw starts it again"
 	case st.Blocked != nil:
 		c.State, c.Reason, c.Source = wire.HealthNotReady, ":"+st.Blocked.Type+": "+st.Blocked.Message, st.Blocked.Source
 		if st.Blocked.Hint != "" {

@@ -92,7 +92,8 @@ func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 		name, needs, tag = cfg.program(), []string{"process/run"}, "external"
 	}
 	return sdk.Offer{Needs: needs, Capabilities: []sdk.Capability{
-		sdk.Func("sat/solver", sdk.Intents("sat/solve"), p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
+		sdk.Func("sat/solver", sdk.Intents("sat/solve"),
+			p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
 			sdk.Kind("solver"), sdk.Tags(tag),
 			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond, USD: edn.Int(0)}),
 			sdk.Description("Finds a model of a formula or shows that there is none, by "+name+".")),

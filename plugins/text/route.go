@@ -100,7 +100,8 @@ func (r router) decide(in edn.Value) (edn.Value, error) {
 		capability = row.Capability
 	}
 	if capability == "" {
-		return edn.Nil(), contract.Errorf("route/decide-failed", "the table of this plugin names no capability for :%s", intent).
+		return edn.Nil(), contract.Errorf("route/decide-failed",
+			"the table of this plugin names no capability for :%s", intent).
 			WithHint("add a route block for it to the config block of the plugin, or set default")
 	}
 	id, err := edn.Keyword(capability)

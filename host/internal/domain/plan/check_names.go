@@ -67,7 +67,9 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	for _, id := range demand.Bind().Accepted {
 		capability, ok := c.env.Registry.Capability(id)
 		if ok && capability.StrictestRecovery() != contract.RecoveryNone {
-			c.bad(checkParallel, path, edn.Nil(), "the strategy :%s calls several candidates at once, and :%s has effects that must not happen twice, in %s", strategy.V, id, showPath(path))
+			c.bad(checkParallel, path, edn.Nil(),
+				"the strategy :%s calls several candidates at once, and :%s has effects that must not happen twice, in %s",
+				strategy.V, id, showPath(path))
 			return
 		}
 	}
@@ -241,7 +243,9 @@ func (c *checker) retries(p *Plan, n *Node) {
 		return
 	}
 	path := p.path(n.Index, kDispatch, kRetry)
-	c.warn(checkNoSwitchOn, path, "retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in %s", showPath(path))
+	c.warn(checkNoSwitchOn, path,
+		"retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in %s",
+		showPath(path))
 }
 
 // bindable reports a call that no candidate can serve. An absent candidate is

@@ -154,7 +154,9 @@ func (c *checker) conditional(pl *place, r *read) {
 		return
 	}
 	path := p.path(r.node, r.where...)
-	c.warn(checkMaybeUnfilled, path, "slot :%s may be unfilled because node %s has a condition; use :slot/default or :when in %s", r.name, writer.ID, showPath(path))
+	c.warn(checkMaybeUnfilled, path,
+		"slot :%s may be unfilled because node %s has a condition; use :slot/default or :when in %s",
+		r.name, writer.ID, showPath(path))
 }
 
 // asks reports whether the condition of a node reads a slot.

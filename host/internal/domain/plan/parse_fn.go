@@ -26,7 +26,9 @@ func (np *nodeParser) mapFn() {
 		return
 	case isSlot && !hasIntent:
 		np.in(kFn, func() {
-			np.bad(checkMap, "which intent a handle from a slot serves is not known before the run: write :intent beside :fn in %s", showPath(np.cur))
+			np.bad(checkMap,
+				"which intent a handle from a slot serves is not known before the run: write :intent beside :fn in %s",
+				showPath(np.cur))
 		})
 		return
 	case dispatch.Has(kCandidates):

@@ -148,7 +148,8 @@ func spoken(out edn.Value) (edn.Value, *contract.Error) {
 		return v, nil
 	}
 	if len(contract.ValuesIn(said)) > 1 {
-		return edn.Nil(), contract.Errorf("judge/ambiguous-score", "the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
+		return edn.Nil(), contract.Errorf("judge/ambiguous-score",
+			"the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
 	}
 	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s",
 		score.Excerpt(said)).

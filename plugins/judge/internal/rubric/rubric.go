@@ -84,7 +84,8 @@ func Parse(v, scale edn.Value) (Rubric, error) {
 	if len(p.list) > 0 {
 		return Rubric{}, p.err()
 	}
-	out.Canonical = edn.MustMap(edn.K("scale"), out.Scale.Value(), edn.K("criteria"), v.Key("criteria"), edn.K("rules"), out.Rules,
+	out.Canonical = edn.MustMap(edn.K("scale"), out.Scale.Value(), edn.K("criteria"), v.Key("criteria"),
+		edn.K("rules"), out.Rules,
 		edn.K("id"), v.Key("id"), edn.K("version"), v.Key("version"))
 	return out, nil
 }
@@ -153,7 +154,8 @@ func (r Rubric) Asks() error {
 		return nil
 	}
 	if !r.Rules.IsNil() {
-		return contract.Errorf("runtime/not-ready", "the rubric has rules and no criteria, so there is nothing to ask a model").
+		return contract.Errorf("runtime/not-ready",
+			"the rubric has rules and no criteria, so there is nothing to ask a model").
 			WithSource(contract.SourceHost).WithHint("let judge/rules judge, or add criteria")
 	}
 	p := &problems{}

@@ -290,7 +290,8 @@ func repetition(f *form) check {
 		}
 		over := new(big.Rat).Sub(share, most)
 		over.Quo(over, new(big.Rat).Sub(full(), most))
-		return Outcome{over.Sub(full(), over), []string{fmt.Sprintf("%d of %d runs of %d words occur twice", again, all, size)}}
+		return Outcome{over.Sub(full(), over),
+			[]string{fmt.Sprintf("%d of %d runs of %d words occur twice", again, all, size)}}
 	}
 }
 

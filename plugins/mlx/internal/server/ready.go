@@ -99,7 +99,7 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).
 				WithDetail("output", s.output())
 		case loaded && a.status >= 400 && a.status < 500 && a.status != http.StatusRequestTimeout && a.status != http.StatusTooManyRequests && a.status != http.StatusTooEarly:
-			return contract.Errorf("model/start-failed", "the model server refuses a question of one token (status %d): %s",
+			return contract.Errorf("model/start-failed", "the model server rejects a request of one token (status %d): %s",
 				a.status, short(a.body)).
 				WithDetail("http/status", edn.Int(int64(a.status))).WithDetail("output", s.output())
 		default:
@@ -150,7 +150,8 @@ func stopped() *contract.Error {
 }
 
 func (s *Server) late(heard string) *contract.Error {
-	return contract.Errorf("model/start-timeout", "the model server did not answer within %s; the last that it said is %s", s.plan.Startup, heard).
+	return contract.Errorf("model/start-timeout", "the model server did not answer within %s; its last response was %s",
+		s.plan.Startup, heard).
 		WithDetail("pid", edn.Int(int64(s.PID()))).WithDetail("output", s.output())
 }
 
@@ -180,7 +181,8 @@ func (s *Server) first(a answer) *contract.Error {
 	case ours == 0 && others > 0:
 		return lost(inUse(s.port))
 	case open != "":
-		return contract.Errorf("model/start-failed", "the model server listens on %s: it has no protection of its own, so it has to listen on 127.0.0.1 alone", open).
+		return contract.Errorf("model/start-failed",
+			"the model server listens on %s: it has no access control, so it must listen on 127.0.0.1 only", open).
 			WithHint("write --host 127.0.0.1, or what this server calls it, into command")
 	}
 	return nil
@@ -203,7 +205,8 @@ func (s *Server) failed() *contract.Error {
 	case s.foreign():
 		return lost(inUse(s.port))
 	case s.memory(exit, last):
-		return s.facts(contract.Errorf("model/out-of-memory", "the model server ran out of memory while it started (%s)", exit))
+		return s.facts(contract.Errorf("model/out-of-memory",
+			"the model server ran out of memory while it started (%s)", exit))
 	case exit.Signal == 0 && (exit.Code == 126 || exit.Code == 127), impossible(exit, last):
 		line := cannot(last)
 		if line == "" {
@@ -211,7 +214,8 @@ func (s *Server) failed() *contract.Error {
 		}
 		return s.hinted(s.facts(s.plan.unavailable("%s", line)), last)
 	}
-	e := s.hinted(s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s", message)), last)
+	e := s.hinted(s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s",
+		message)), last)
 	if taken(last) {
 		e.Err = errLost
 	}

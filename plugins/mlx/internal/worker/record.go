@@ -95,8 +95,11 @@ func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) (
 	}
 	r.loops++
 	r.deaths = nil
-	err = contract.Errorf("model/crash-loop", "the model server died %d times within %s, and is not started again for %s: %s", r.limits.Deaths, r.limits.Window, pause, why.Message).
-		WithDetails(why.Details.Dissoc(edn.K("deaths"))).WithHint("look at the last lines of its output (:model/status); :model/quit has it tried again at once")
+	err = contract.Errorf("model/crash-loop",
+		"the model server died %d times within %s, and is not started again for %s: %s",
+		r.limits.Deaths, r.limits.Window, pause, why.Message).
+		WithDetails(why.Details.Dissoc(edn.K("deaths"))).
+		WithHint("look at the last lines of its output (:model/status); :model/quit permits a new start at once")
 	r.err, r.until = err, now.Add(pause)
 	return wait(err, pause).WithDetail("deaths", edn.Int(int64(r.total))), true
 }

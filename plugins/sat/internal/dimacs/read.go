@@ -28,7 +28,8 @@ func Read(text string) (*Formula, error) {
 		}
 		if len(f.Clauses) == clauses {
 			if word == "%" {
-				return nil, at.fault("a trailer after the last clause", "the end of the text: remove the line with % and what follows")
+				return nil, at.fault("a trailer after the last clause",
+					"the end of the text: remove the line with % and what follows")
 			}
 			return nil, at.fault(fmt.Sprintf("%q after the last clause", clip(word)),
 				fmt.Sprintf("%d clauses, as the header says", clauses))

@@ -225,7 +225,8 @@ func (e External) execute(ctx context.Context, args []string, dir string) (int, 
 	case tooMuch:
 		return 0, nil, e.fault("it wrote more than %d bytes", maxOutput)
 	case exit.Signal != 0, exit.Code != exitUnknown && exit.Code != exitSat && exit.Code != exitUnsat:
-		return 0, nil, e.fault("it ended with %s: %s", exit, strings.TrimSpace(launch.Clip(problems.String()+" "+firstProblem(out.Bytes()), 300)))
+		return 0, nil, e.fault("it ended with %s: %s", exit,
+			strings.TrimSpace(launch.Clip(problems.String()+" "+firstProblem(out.Bytes()), 300)))
 	}
 	return exit.Code, out.Bytes(), nil
 }

@@ -111,7 +111,8 @@ func (r *Runner) directory(p *contract.Program) (string, *contract.Error) {
 		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Dir, cause(err))
 	}
 	if !contract.Covers(contract.ScopeDirs, within, dir) {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link", p.Dir, p.Within)
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link",
+			p.Dir, p.Within)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is not a directory", p.Dir)

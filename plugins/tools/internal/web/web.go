@@ -238,5 +238,6 @@ func (c *Client) failed(ctx context.Context, target contract.Target, err error) 
 	case errors.As(err, &op) && op.Op == "dial":
 		what = "no connection: " + op.Err.Error()
 	}
-	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: %s port %d: %s", c.Tool.ID, target.Host, target.Port, what))
+	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: %s port %d: %s", c.Tool.ID, target.Host,
+		target.Port, what))
 }
