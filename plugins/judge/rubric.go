@@ -237,7 +237,7 @@ func (in input) kin(family, capability string) error {
 		return contract.Errorf("judge/same-family",
 			"the judging model is of the family %q, like the model that wrote the answer", family)
 	case capability != "" && capability == a.capability:
-		return contract.Errorf("judge/same-family", "the model that judges is the one that wrote the answer, :%s", capability)
+		return contract.Errorf("judge/same-family", "the judging model also wrote the answer, :%s", capability)
 	}
 	return nil
 }

@@ -309,7 +309,7 @@ func (p *Pool[S]) place(t *waiter[S], now time.Time, freeing *int) (settled bool
 	s := p.slots[t.session]
 	if s == nil {
 		if p.frozen {
-			t.err = contract.Errorf("model/frozen", "the model servers of all sessions were frozen by hand")
+			t.err = contract.Errorf("model/frozen", "the model servers of all sessions were frozen by an operator")
 			return true
 		}
 		if t.err = p.record.Blocked(now); t.err != nil {

@@ -97,7 +97,7 @@ func (s Settings) checkCommand() []error {
 		case strings.ContainsRune(part, 0):
 			add(i, "holds a NUL character")
 		case i > 0 && open(s.Command[i-1], part):
-			add(i, "opens the server to other machines: it has no protection of its own, so it listens on 127.0.0.1 alone")
+			add(i, "opens the server to other machines: it has no access control, so it must listen on 127.0.0.1 only")
 		}
 	}
 	if len(s.Command) > 0 && !told {

@@ -177,7 +177,7 @@ func (m *Machine) Want(now time.Time, waited uint64, cause string) (Verdict, *co
 }
 
 func frozen() *contract.Error {
-	return contract.Errorf("model/frozen", "the model server was frozen by hand")
+	return contract.Errorf("model/frozen", "the model server was frozen by an operator")
 }
 
 func ending() *contract.Error {
