@@ -1,7 +1,7 @@
 # The configuration that runs on a fresh machine: every plugin here is built
-# with this repository and needs no network, no model and no account. What only
-# some machines have (a chess program, language models) is optional and comes
-# first where it is.
+# with this repository and needs no network, no model and no account. Optional
+# programs (a chess engine, language models) come first in the candidate lists
+# where they are installed.
 
 # The profile for working on plugins. The build writes the lock file beside the
 # programs whose hashes it holds; an installation keeps its own.
@@ -34,14 +34,14 @@ plugin "chess-reserve" {
   }
 }
 
-# The same binary with a program that speaks UCI, where one is installed.
-# PATH is the only variable of the host that it sees.
+# The same binary with an external UCI engine, where one is installed.
+# PATH is the only environment variable of the host that it gets.
 plugin "stockfish" {
   command  = ["bin/plugins/chess"]
   optional = true
   env_pass = ["PATH"]
 
-  # The one program that it may run; Debian keeps it among the games.
+  # The only program that it may run; Debian installs it among the games.
   isolation { exec = ["stockfish", "/usr/games"] }
 
   config {
@@ -62,9 +62,9 @@ plugin "testrunner" {
   command  = ["bin/plugins/testrunner"]
   env_pass = ["PATH", "HOME", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GOTOOLCHAIN"]
 
-  # What is tested is read where it lies and changed only in a copy; beside its
-  # own scratch directory tests may write the cache of the toolchain. There is
-  # no network: the modules of a suite have to be there.
+  # Source trees are read in place and changed only in a copy. Besides the
+  # plugin's scratch directory, tests may write the cache of the toolchain. There
+  # is no network: the modules of a suite must be present.
   isolation {
     exec        = ["go", "sh", "/bin", "/usr/bin", "/usr/lib"]
     read_paths  = [".", env("GOMODCACHE", "${env("HOME", "/root")}/go")]
@@ -72,8 +72,8 @@ plugin "testrunner" {
   }
 }
 
-# Effect tools: files, programs, requests. What they may touch is said by the
-# effects block below, and nothing is enabled.
+# Effect tools: files, programs, requests. Their permissions are in the effects
+# block below, where nothing is enabled.
 plugin "tools" {
   command = ["bin/plugins/tools"]
 }
@@ -81,7 +81,7 @@ plugin "tools" {
 # Summaries, templates and classification without a model.
 plugin "text" {
   command = ["bin/plugins/text"]
-  # The table of route/decide where no model decides: what works without one.
+  # The table of route/decide without a model: capabilities that need none.
   config {
     route "chess/best-move" { capability = "chess/embedded" }
 
@@ -91,15 +91,15 @@ plugin "text" {
   }
 }
 
-# Grades for answers: by a rubric, with a language model where there is one, and
-# by what can be counted without.
+# Grades for answers: by a rubric, with a language model if there is one, and by
+# rules without one.
 plugin "judge" {
   command = ["bin/plugins/judge"]
 }
 
 # --- language models: only where the environment names a key or a model -------
 
-# Which provider the names llm/* below stand for: the first that is configured.
+# The provider behind the names llm/* below: the first configured one.
 locals {
   openai    = env("OPENAI_API_KEY", "") != ""
   anthropic = env("ANTHROPIC_API_KEY", "") != ""
@@ -109,10 +109,10 @@ locals {
   spare     = local.mlx && local.provider != "mlx" # a model of this machine stands behind the provider
 }
 
-# One account; without a key nothing of it is started, and its capabilities are
-# not ready: "ferment plugin list" says what to set. A model block is one
-# capability, so each job can get a model of its own by a name in its block.
-# plugins/llm/README.md has all settings, and servers of one's own.
+# One account; without a key its plugin is not started and its capabilities are
+# not ready: "ferment plugin list" shows what to set. A model block is one
+# capability, so each role can use its own model by the name in its block.
+# plugins/llm/README.md has all settings, and local servers.
 plugin "openai" {
   command  = ["bin/plugins/llm"]
   enabled  = local.openai
@@ -137,8 +137,8 @@ plugin "openai" {
   }
 }
 
-# The same program with another account, in a process of its own: it sees this
-# key and no other.
+# The same program with another account, in a process of its own: it gets only
+# this key.
 plugin "anthropic" {
   command  = ["bin/plugins/llm"]
   enabled  = local.anthropic
@@ -163,7 +163,7 @@ plugin "anthropic" {
   }
 }
 
-# A server of models on this machine, which it may reach and nothing else.
+# A model server on this machine, the only address that it may reach.
 plugin "ollama" {
   command  = ["bin/plugins/llm"]
   enabled  = local.ollama
@@ -230,7 +230,7 @@ capability "chess/reserve" {
   provides = "chess/engine"
 }
 
-# The gate of chess/best-move asks for the rules, so they have a reserve too.
+# The gate of chess/best-move calls the rules, so they have a fallback too.
 capability "reserve/rules" {
   plugin   = "chess-reserve"
   provides = "chess/rules"
@@ -247,8 +247,8 @@ capability "stockfish/rules" {
   enabled  = false
 }
 
-# The names that intents use: who is behind them changes with the provider, and
-# nothing else does. This one talks to people.
+# The names that intents use: only the capability behind them changes with the
+# provider. This one talks to people.
 capability "llm/voice" {
   plugin   = local.provider
   provides = "${local.provider}/voice"
@@ -272,16 +272,16 @@ capability "llm/code" {
   provides = "${local.provider}/code"
 }
 
-# It chooses who serves a request.
+# It selects the capability for a request.
 capability "llm/router" {
   plugin   = local.provider
   provides = "${local.provider}/router"
 }
 
-# --- effects: what calls may change or read in the world -----------------------
+# --- effects: what calls may change or read ------------------------------------
 
-# A scope that is not enabled permits nothing, whoever asks. examples/effects has
-# a configuration with two that are.
+# A scope that is not enabled permits nothing to any caller. examples/effects has
+# a configuration with two enabled scopes.
 effects {
   scope "fs/read" { enabled = false }
 
@@ -292,28 +292,28 @@ effects {
   scope "net/http" { enabled = false }
 }
 
-# --- checks and judges: what an answer has to pass ----------------------------
+# --- checks and judges: the requirements on an answer --------------------------
 
-# Asks the rules whether the move can be played.
+# Checks with the rules whether the move is legal.
 check "legal-move" {
   intent = "chess/verify-move"
 }
 
-# Puts the model into every clause. An answer without a model has nothing to
-# put in.
+# Evaluates every clause under the model. It does not apply to an answer without
+# a model.
 check "model-holds" {
   intent  = "sat/verify"
   applies = result.status == "sat"
 }
 
-# For requests that name a tree to run the tests in.
+# For requests that name a tree: runs its tests.
 check "tests-pass" {
   intent  = "code/test"
   applies = can(request.input.dir)
 }
 
-# What shows that a change is not whole. A program counts it, and it only lowers
-# the score, so there is nothing to calibrate.
+# Signs of an incomplete change. Rules detect them, and they only lower the score,
+# so no calibration is needed.
 rubric "patch" {
   rules = [
     { rule = "pattern", id = "whole", weight = 3, refuse = ["(?mi)^\\+[ \\t]*((//|#|/\\*|\\*|--|;+|<!--)[ \\t]*(\\.{3}|…)|(\\.{3}|…)[ \\t]).*\\b(existing|unchanged|rest|remaining|omitted)\\b"] },
@@ -329,9 +329,9 @@ judge "patch" {
 
 # --- dispatch: what happens when a candidate fails ---------------------------
 
-# A crash, a refused gate or silence moves the call to the next candidate. The
-# same candidate is asked once more after a crash or an error that may pass, if
-# the round trips of the intent still reach every other candidate.
+# A crash, a rejected answer or silence moves the call to the next candidate. The
+# same candidate is retried once after a crash or a transient error, if the round
+# trips of the intent still reach every other candidate.
 dispatch "default" {
   retry {
     same_capability = 1
@@ -339,8 +339,8 @@ dispatch "default" {
   }
 }
 
-# For answers of language models: whoever did better of late comes first, and a
-# model that is told what was wrong with its answer gets to mend it once.
+# For answers of language models: candidates with better recent quality come
+# first, and a model may repair its answer once with the findings on it.
 dispatch "quality_first" {
   policy = "quality-aware"
 
@@ -352,11 +352,11 @@ dispatch "quality_first" {
   repair { max = 1 }
 }
 
-# --- prompts: what language models are told -----------------------------------
+# --- prompts: instructions for language models --------------------------------
 
-# The default comes first, then the role, then the intent, then what the intent
-# adds itself. {language}, {style} and {max_chars} come from the constraints of a
-# call; a fragment that lacks its value is left out.
+# The default comes first, then the role, then the intent, then the addenda of
+# the intent. {language}, {style} and {max_chars} come from the constraints of a
+# call; a fragment without its value is omitted.
 prompts {
   default = [
     "You answer a request inside a program; what you write is checked and then used as it stands.",
@@ -388,7 +388,7 @@ prompts {
     "route/decide"      = "Name the capability that fits the request best."
   }
 
-  # What else an answer says is refused.
+  # Other keys of an answer are rejected.
   allowed = {
     voice  = ["text", "content"]
     solver = ["text", "content", "summary", "answer", "plan", "steps", "open_questions"]
@@ -398,7 +398,7 @@ prompts {
   }
 }
 
-# --- intents: what may be asked for ------------------------------------------
+# --- intents: the requests that callers can make ------------------------------
 
 intent "chess/best-move" {
   in         = "req/chess.position"
@@ -416,8 +416,8 @@ intent "sat/solve" {
   done { must = ["schema-valid", "model-holds"] }
 }
 
-# An answer that a person reads. Without a language model nobody serves it, and
-# nothing here pretends to.
+# An answer for a person. Without a language model no capability serves it, and
+# no substitute is configured.
 intent "text/respond" {
   in          = "req/text"
   out         = "res/text"
@@ -438,7 +438,7 @@ intent "text/respond" {
   }
 }
 
-# A model where there is one; sentences of the text itself otherwise.
+# A model if there is one; otherwise sentences of the text itself.
 intent "context/summarize" {
   in          = "req/context"
   out         = "res/context-summary"
@@ -479,7 +479,7 @@ intent "problem/solve" {
   }
 }
 
-# A program; where the request names a tree, its tests decide.
+# A program; if the request names a tree, its tests decide.
 intent "code/generate" {
   in          = "req/code"
   out         = "res/code"
@@ -500,7 +500,7 @@ intent "code/generate" {
   }
 }
 
-# A change to a tree, which has to apply to it exactly.
+# A change to a tree, which must apply to it exactly.
 intent "code/patch" {
   in          = "req/code"
   out         = "res/patch+tests"
@@ -523,7 +523,7 @@ intent "code/patch" {
   }
 }
 
-# What code does, for whoever changes it next.
+# Explains code to the next maintainer.
 intent "code/explain" {
   in          = "req/code"
   out         = "res/explanation"
@@ -544,7 +544,7 @@ intent "code/explain" {
   }
 }
 
-# What is wrong with code.
+# Reviews code.
 intent "code/review" {
   in          = "req/code"
   out         = "res/review"
@@ -565,7 +565,7 @@ intent "code/review" {
   }
 }
 
-# A score for an answer: from a model by a rubric, else from what can be counted.
+# A score for an answer: from a model by a rubric, else by rules.
 intent "eval/grade" {
   in         = "req/eval"
   out        = "res/eval"
@@ -575,7 +575,7 @@ intent "eval/grade" {
   budget { max_tokens = 220 }
 }
 
-# What a request is about. The built-in rules take microseconds and need nobody.
+# Classifies a request. The built-in rules take microseconds and need no model.
 intent "route/classify" {
   in         = "req/route.classify"
   out        = "res/route.classify"
@@ -583,7 +583,7 @@ intent "route/classify" {
   role       = "router"
 }
 
-# Who should serve a request.
+# Selects the capability for a request.
 intent "route/decide" {
   in         = "req/route"
   out        = "res/route"
@@ -595,7 +595,7 @@ intent "route/decide" {
   budget { max_tokens = 256 }
 }
 
-# Text from a template: it has one right output, so no model is asked.
+# Text from a template: it has one correct output, so no model is called.
 intent "text/render" {
   in          = "req/text.render"
   out         = "res/text.render"
@@ -604,7 +604,7 @@ intent "text/render" {
   constraints = { max_chars = 12000 }
 }
 
-# The conversation itself, for agents and judges: nothing is added to it.
+# The conversation itself, for agents and judges: it is passed on unchanged.
 intent "model/chat" {
   in         = "req/chat"
   out        = "res/chat"

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxMoveTime is the longest search that a request may ask for.
+// maxMoveTime bounds the search time of a request.
 const maxMoveTime = 10 * time.Minute
 
 // bestMoveIn is the input of :chess/best-move.
@@ -38,7 +38,7 @@ type bestMoveOut struct {
 	Nodes int64    `edn:"nodes"`
 }
 
-// found is what either kind of engine answers.
+// found is the result of either kind of engine.
 type found struct {
 	best  *chess.Move
 	pv    []*chess.Move
@@ -48,7 +48,7 @@ type found struct {
 	nodes int64
 }
 
-// searcher looks for the best move of a position that is not finished.
+// searcher finds the best move of a position that is not finished.
 type searcher interface {
 	search(ctx context.Context, pos *chess.Position, depth int, moveTime time.Duration) (found, error)
 }
@@ -78,7 +78,14 @@ func bestMove(ctx context.Context, s searcher, in bestMoveIn) (bestMoveOut, erro
 	if err != nil {
 		return bestMoveOut{}, err
 	}
-	out := bestMoveOut{Move: board.UCI(r.best), SAN: board.SAN(pos, r.best), PV: []string{}, Eval: r.score, Depth: r.depth, Nodes: r.nodes}
+	out := bestMoveOut{
+		Move:  board.UCI(r.best),
+		SAN:   board.SAN(pos, r.best),
+		PV:    []string{},
+		Eval:  r.score,
+		Depth: r.depth,
+		Nodes: r.nodes,
+	}
 	for i, m := range r.pv {
 		if i == longest {
 			break
@@ -91,7 +98,8 @@ func bestMove(ctx context.Context, s searcher, in bestMoveIn) (bestMoveOut, erro
 	return out, nil
 }
 
-// longestLine reads :want {:pv n :eval bool}. The evaluation is always given.
+// longestLine parses :want {:pv n :eval bool}. The evaluation is always
+// returned.
 func longestLine(want edn.Value) (int, error) {
 	const all = engine.MaxDepth
 	if want.IsNil() {
@@ -121,7 +129,7 @@ func longestLine(want edn.Value) (int, error) {
 	return all, nil
 }
 
-// readPosition turns a FEN fault into the typed error that names the field.
+// readPosition converts a FEN error to the typed error that names the field.
 func readPosition(fen string) (*chess.Position, error) {
 	pos, err := board.Parse(fen)
 	var fault *board.FieldError
@@ -135,7 +143,7 @@ func readPosition(fen string) (*chess.Position, error) {
 	return pos, err
 }
 
-// number reads an optional field; 0 stands for absent.
+// number validates an optional field; 0 means absent.
 func number(field string, n *int, low, high int) (int, error) {
 	if n == nil {
 		return 0, nil
@@ -146,7 +154,7 @@ func number(field string, n *int, low, high int) (int, error) {
 	return *n, nil
 }
 
-// refused is the error for a field of the input that cannot be used.
+// refused is the error for an invalid field of the input.
 func refused(field string, got edn.Value, expected string) *contract.Error {
 	return contract.Errorf("input/invalid", "%s: expected %s, got %s", field, expected, clip(got.String())).
 		WithDetail("path", edn.Vector(fieldPath(field)...)).
@@ -154,7 +162,7 @@ func refused(field string, got edn.Value, expected string) *contract.Error {
 		WithDetail("got", got)
 }
 
-// fieldPath turns "want :pv" into the path [:want :pv].
+// fieldPath converts "want :pv" to the path [:want :pv].
 func fieldPath(field string) []edn.Value {
 	var path []edn.Value
 	for name := range strings.FieldsSeq(field) {
@@ -179,14 +187,14 @@ func (e embedded) search(ctx context.Context, pos *chess.Position, depth int, mo
 	if err != nil {
 		return found{}, err
 	}
-	if ctx.Err() != nil { // nobody waits for a half-searched move
+	if ctx.Err() != nil { // the call was canceled
 		return found{}, ctx.Err()
 	}
 	return found{best: r.Best, pv: r.PV, score: r.Score, mate: r.Mate, depth: r.Depth, nodes: r.Nodes}, nil
 }
 
-// external is an engine that is a program of its own. While it does not start
-// or dies, calls fail as downstream faults: the plugin itself is well.
+// external is an engine in another program. If it does not start or dies, calls
+// fail with downstream errors, and the plugin itself stays ready.
 type external struct {
 	engine *uci.Engine
 	depth  int
@@ -203,7 +211,8 @@ func (e external) search(ctx context.Context, pos *chess.Position, depth int, mo
 	case ctx.Err() != nil:
 		return found{}, ctx.Err()
 	case err != nil:
-		return found{}, contract.Errorf("runtime/invoke-failed", "chess engine: %w", err).WithSource(contract.SourceDownstream)
+		return found{}, contract.Errorf("runtime/invoke-failed", "chess engine: %w", err).
+			WithSource(contract.SourceDownstream)
 	}
 	return found{best: r.Best, pv: r.PV, score: r.Score, mate: r.Mate, depth: r.Depth, nodes: r.Nodes}, nil
 }

@@ -30,8 +30,8 @@ func keyOf(t *testing.T, v edn.Value, name string) string {
 	return s
 }
 
-// Every random-walk position gets a legal move with a line that can be played.
-// What is legal is not said by the library that the plugin plays by.
+// Every random-walk position gets a legal move and a legal line. Legality is
+// checked with another implementation than the plugin's library.
 func TestBestMoveIsLegal(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	for _, fen := range corpus.Walk(5, 1000) {
@@ -125,8 +125,8 @@ func TestPerft(t *testing.T) {
 	assert.Equal(t, `{:nodes 8902}`, out.Key("result").Key("out").String())
 }
 
-// A UCI program that is not on the machine makes the plugin not ready, with a
-// reason, and nothing else.
+// A missing UCI program makes the plugin not ready, with a reason, and has no
+// other effect.
 func TestMissingEngineIsNotReady(t *testing.T) {
 	p := new(chessPlugin)
 	cfg := settings{Engine: "uci", Path: "no-such-engine", Depth: 4}

@@ -16,12 +16,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// The tests of this file need stockfish on the machine.
+// The tests of this file require stockfish.
 
 var withStockfish = edn.MustRead(`{:engine "uci" :path "stockfish" :depth 18 :options {"Hash" "16"}}`)
 
-// What an engine answers and what becomes of it when a call or the plugin ends; the
-// rest has nothing to do with the engine.
+// Checks of answers, cancellation and shutdown; the others do not involve the
+// engine.
 var ofEngines = regexp.MustCompile(`^(chess|hot-swap|mux|core/(cancel/(stops|slots|burns)|deadline|drain|fault|invoke|load/(growth|processes)|run|shutdown))/?`)
 
 func TestStockfishConforms(t *testing.T) {
@@ -44,7 +44,7 @@ func TestStockfishFindsMates(t *testing.T) {
 		require.NoError(t, err)
 		_, err = board.Find(pos, keyOf(t, out, "move"))
 		require.NoError(t, err)
-		if mate, ok := out.Key("mate").AsInt(); ok && mate > 0 { // it may know a longer one than the shortest
+		if mate, ok := out.Key("mate").AsInt(); ok && mate > 0 { // it may announce a longer one than the shortest
 			found++
 		}
 	}

@@ -27,10 +27,10 @@ type settings struct {
 	MoveTime int               `edn:"movetime,omitempty" unit:"ms" min:"0" max:"600000" doc:"UCI program: time for a move when the request names no limit, 0 for none"`
 }
 
-// chessPlugin holds what lives as long as the process.
+// chessPlugin holds the state of the process.
 type chessPlugin struct {
 	external *uci.Engine // set by Start when a UCI program is configured
-	missing  error       // why that program cannot be run
+	missing  error       // error of finding that program
 }
 
 func newPlugin() sdk.Plugin {
@@ -72,9 +72,10 @@ func (p *chessPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) 
 	return sdk.Offer{
 		Needs: needs,
 		Capabilities: []sdk.Capability{
-			sdk.Func("chess/engine", sdk.Intents("chess/best-move"), func(ctx context.Context, in bestMoveIn) (bestMoveOut, error) {
-				return bestMove(ctx, p.searcher(cfg), in)
-			}, sdk.Kind("solver"), sdk.Tags(tag), sdk.In("req/chess.position"), sdk.Out("res/chess.move+pv+eval"),
+			sdk.Func("chess/engine", sdk.Intents("chess/best-move"),
+				func(ctx context.Context, in bestMoveIn) (bestMoveOut, error) {
+					return bestMove(ctx, p.searcher(cfg), in)
+				}, sdk.Kind("solver"), sdk.Tags(tag), sdk.In("req/chess.position"), sdk.Out("res/chess.move+pv+eval"),
 				sdk.Cost(contract.Cost{Latency: 300 * time.Millisecond, USD: edn.Int(0)}),
 				sdk.Description("Best move of a position, by the "+name+".")),
 			sdk.Func("chess/rules", sdk.Intents("chess/verify-move", "chess/perft"), answerRules,
@@ -89,7 +90,7 @@ func (p *chessPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) 
 func (p *chessPlugin) searcher(cfg settings) searcher {
 	if cfg.Engine != "uci" {
 		options := engine.DefaultOptions()
-		if cfg.Depth < options.Depth { // as a depth in a request does
+		if cfg.Depth < options.Depth { // as for a depth in a request
 			options.MateMoves = min(options.MateMoves, (cfg.Depth+1)/2)
 		}
 		options.Depth = cfg.Depth
@@ -98,9 +99,9 @@ func (p *chessPlugin) searcher(cfg settings) searcher {
 	return external{engine: p.external, depth: cfg.Depth, time: time.Duration(cfg.MoveTime) * time.Millisecond}
 }
 
-// start looks for the UCI program. A program that is not there is no
-// fault of the configuration, which may name an engine that only some
-// machines have: the plugin then runs and says that it is not ready.
+// start finds the UCI program. A missing program is not an error of the
+// configuration, which may name an engine that only some machines have: the
+// plugin then runs and reports that it is not ready.
 func (p *chessPlugin) start(_ context.Context, cfg settings) error {
 	if cfg.Engine != "uci" {
 		return nil

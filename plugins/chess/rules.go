@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// answerRules serves both questions that the rules alone decide.
+// answerRules serves both intents of chess/rules.
 func answerRules(ctx context.Context, in edn.Value) (any, error) {
 	if sdk.CallFrom(ctx).Intent == "chess/perft" {
 		return answer(ctx, in, perft)
@@ -42,7 +42,7 @@ type verifyOut struct {
 	Reason string `edn:"reason,omitempty"`
 }
 
-// maxMove bounds the spelling of a move, in bytes.
+// maxMove bounds the text of a move, in bytes.
 const maxMove = 16
 
 func verifyMove(_ context.Context, in verifyIn) (verifyOut, error) {

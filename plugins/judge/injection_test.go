@@ -17,9 +17,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// obedient is a model that does what any instruction says which it finds outside
-// of data, and takes over any score that stands there. Without one it gives 2 of
-// 10, and prefers nothing. It knows what is data from the system message alone.
+// obedient is a model that follows any instruction outside of data and adopts
+// any score found there. Without one it gives 2 of 10, and prefers nothing. It
+// learns from the system message alone what is data.
 func obedient(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value, error) {
 	system, user := messages(call)
 	mark := regexp.MustCompile(`(?m)^<<([0-9a-f]{32}) begin NAME>>$`).FindStringSubmatch(system)
@@ -39,11 +39,11 @@ func obedient(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value, er
 	return response(filled(`{"verdict": "CODE", "criteria": {"faithful": `+one+`, "complete": `+one+`, "attention-check": `+control+`}}`, call), edn.Nil()), nil
 }
 
-// planted is what every planted text has: a score of its own, or words that
-// only it uses.
+// planted matches every planted text: a score of its own, or phrases that only
+// planted texts contain.
 var planted = regexp.MustCompile(`(?i)"?score"?["':= ]*10|10/10|full marks|perfect|ignore|disregard|override|EASTEREGG`)
 
-// outsideOf is the text that no pair of lines with the mark encloses.
+// outsideOf returns the text that no pair of lines with the mark encloses.
 func outsideOf(user, mark string) string {
 	var out []string
 	inside := ""
@@ -62,7 +62,7 @@ func outsideOf(user, mark string) string {
 	return strings.Join(out, "\n")
 }
 
-// injections are texts that want a score of their own: one a paragraph in
+// injections are texts that demand a score of their own: one per paragraph in
 // testdata/injections.txt.
 func injections(t *testing.T) []string {
 	raw, err := os.ReadFile("testdata/injections.txt")
@@ -70,9 +70,9 @@ func injections(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(string(raw)), "\n%%\n")
 }
 
-// JDG-013: fifty planted texts, in the answer, in the request, in the source and
-// in the other answer, stay between their lines, and a model that obeys whatever
-// stands outside of them gives the score that it would have given.
+// JDG-013: fifty planted texts, in the answer, in the request, in the source
+// and in the other answer, stay between their lines, and a model that obeys any
+// instruction outside of them gives the score that it would have given.
 func TestInjections(t *testing.T) {
 	all := injections(t)
 	require.Len(t, all, 50)
@@ -104,8 +104,7 @@ func TestInjections(t *testing.T) {
 	}
 }
 
-// The model of the test above is one that can be fooled: without the lines it
-// obeys.
+// The model of the test above can be fooled: without the lines it obeys.
 func TestTheObedientModelObeys(t *testing.T) {
 	for i, bait := range injections(t) {
 		call := wire.Call{Request: edn.MustMap(edn.K("input"), edn.MustMap(edn.K("messages"), edn.Vector(
@@ -116,8 +115,8 @@ func TestTheObedientModelObeys(t *testing.T) {
 	}
 }
 
-// JDG-013: of 200 KiB the middle is left out, at the ends of sentences, and that
-// is noted where the model and where the caller reads.
+// JDG-013: the middle of a 200 KiB text is omitted, at the ends of sentences;
+// the omission is noted for the model and for the caller.
 func TestLongAnswersAreCutInTheMiddle(t *testing.T) {
 	var b strings.Builder
 	for i := 0; b.Len() < 200<<10; i++ {

@@ -19,7 +19,7 @@ type input struct {
 	terms
 }
 
-// terms are what the host says about the verdict that it wants, under :judge.
+// terms are the host's settings for the verdict, under :judge.
 type terms struct {
 	sample, seed int64
 	author       author
@@ -29,13 +29,13 @@ type terms struct {
 	calibration  edn.Value
 }
 
-// author is who wrote the answer, as far as that is known.
+// author describes the author of the answer, as far as known.
 type author struct {
 	capability, family, model string
 	names                     []string
 }
 
-// all are the names that a judge should not read.
+// all returns the names that a judge must not read.
 func (a author) all() []string {
 	out := append(slices.Clone(a.names), a.family, a.model)
 	if a.capability != "" {
@@ -44,7 +44,7 @@ func (a author) all() []string {
 	return out
 }
 
-// readInput reads the input, which fits req/eval already.
+// readInput parses the input, which has been validated against req/eval.
 func readInput(v edn.Value) (input, error) {
 	in := input{raw: v, rubric: v.Key("rubric")}
 	for _, part := range []struct {
@@ -65,7 +65,8 @@ func readInput(v edn.Value) (input, error) {
 		}
 	}
 	if in.task.Result.Len() == 0 {
-		return input{}, refused("the answer that is judged, such as {:out {:text \"...\"}}", in.task.Result, edn.K("task/result"))
+		return input{}, refused("the answer that is judged, such as {:out {:text \"...\"}}", in.task.Result,
+			edn.K("task/result"))
 	}
 	if in.pairwise() && in.task.Other.Len() == 0 {
 		return input{}, refused("the answer that it is compared to", in.task.Other, edn.K("task/other"))
@@ -73,7 +74,7 @@ func readInput(v edn.Value) (input, error) {
 	return in, in.read(v.Key("judge"))
 }
 
-// pairwise tells whether two answers are compared.
+// pairwise reports whether two answers are compared.
 func (in input) pairwise() bool { return !in.task.Other.IsNil() }
 
 func (t *terms) read(v edn.Value) error {
@@ -113,13 +114,14 @@ func (t *terms) read(v edn.Value) error {
 	}
 	t.scale = v.Key("scale")
 	if _, err := score.ReadScale(t.scale); !t.scale.IsNil() && err != nil {
-		return contract.Errorf("judge/rubric-invalid", ":judge :scale: %w", err).WithDetail("path", edn.Vector(edn.K("judge"), edn.K("scale")))
+		return contract.Errorf("judge/rubric-invalid", ":judge :scale: %w", err).
+			WithDetail("path", edn.Vector(edn.K("judge"), edn.K("scale")))
 	}
 	t.calibration = v.Key("calibration")
 	return nil
 }
 
-// seedOf is the seed of the sample.
+// seedOf returns the seed of the sample.
 func (t terms) seedOf() int64 { return (t.seed + t.sample) & 0x7fffffff }
 
 func word(v edn.Value) string {
@@ -131,6 +133,7 @@ func word(v edn.Value) string {
 }
 
 func refused(expected string, got edn.Value, path ...edn.Value) *contract.Error {
-	return contract.Errorf("input/invalid", "%s: expected %s, found %s", edn.Vector(path...), expected, score.Excerpt(fmt.Sprint(got))).
+	return contract.Errorf("input/invalid", "%s: expected %s, found %s", edn.Vector(path...), expected,
+		score.Excerpt(fmt.Sprint(got))).
 		WithDetail("path", edn.Vector(path...)).WithDetail("expected", edn.Text(expected))
 }

@@ -16,7 +16,7 @@ import (
 
 const version = "1.0.0"
 
-// The capabilities and what they serve.
+// The capabilities and their intents.
 const (
 	grade     = "eval/grade"
 	rubricCap = "judge/rubric"
@@ -25,11 +25,11 @@ const (
 
 // settings are the config block of the plugin.
 type settings struct {
-	Intent    string   `edn:"intent" doc:"what judge/rubric asks a model for if a request does not say"`
-	Family    string   `edn:"family,omitempty" doc:"family of the model behind the intent, if it has one only; then an author of that family is refused before the model is asked"`
-	MaxBytes  int64    `edn:"max-bytes" unit:"bytes" min:"1024" max:"1048576" doc:"of a longer answer the middle is left out"`
-	MaxTokens int64    `edn:"max-tokens" min:"64" max:"65536" doc:"that the model may write for one verdict"`
-	Packs     []string `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages for judge/rules, such as prompts.language_packs of the host names; one of a language that ships is used instead of it"`
+	Intent    string   `edn:"intent" doc:"intent that judge/rubric calls if the request names none"`
+	Family    string   `edn:"family,omitempty" doc:"family of the model behind the intent, if there is only one; an author of that family is then rejected before the model is called"`
+	MaxBytes  int64    `edn:"max-bytes" unit:"bytes" min:"1024" max:"1048576" doc:"the middle of a longer answer is omitted"`
+	MaxTokens int64    `edn:"max-tokens" min:"64" max:"65536" doc:"token limit of one verdict"`
+	Packs     []string `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages for judge/rules, as in prompts.language_packs of the host; a pack of a built-in language replaces it"`
 }
 
 func newPlugin(random io.Reader) sdk.Plugin {
@@ -65,13 +65,14 @@ func check(cfg settings) error {
 		return sdk.Problem("not an intent: "+cfg.Intent, edn.K("intent"))
 	}
 	if cfg.Intent == grade {
-		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat", edn.K("intent"))
+		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat",
+			edn.K("intent"))
 	}
 	_, err := languagesOf(cfg)
 	return err
 }
 
-// languagesOf are the shipped languages with those of the settings.
+// languagesOf returns the built-in languages with those of the settings.
 func languagesOf(cfg settings) (*text.Packs, error) {
 	packs, err := packfile.Load(cfg.Packs)
 	var bad *packfile.FileError

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// The README prints what the plugin answers, and its rubric is one.
+// The README shows real output of the plugin and a valid rubric.
 func TestReadmeExamples(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
 	require.NoError(t, err)

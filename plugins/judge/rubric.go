@@ -22,7 +22,7 @@ type rubricJudge struct {
 	random   io.Reader
 }
 
-// session is one verdict that is being made.
+// session is the state of one verdict.
 type session struct {
 	in      input
 	judge   rubricJudge
@@ -59,7 +59,14 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	if in.intent != "" {
 		s.intent = in.intent
 	}
-	s.compose = question.Composer{Rubric: r, Sample: in.sample, Blind: question.NewBlind(in.author.all()), Mark: mark, Code: code, MaxBytes: int(j.settings.MaxBytes)}
+	s.compose = question.Composer{
+		Rubric:   r,
+		Sample:   in.sample,
+		Blind:    question.NewBlind(in.author.all()),
+		Mark:     mark,
+		Code:     code,
+		MaxBytes: int(j.settings.MaxBytes),
+	}
 	if in.pairwise() {
 		err = s.choose(ctx)
 	} else {
@@ -71,7 +78,7 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	return s.verdict.value(in.terms, "rubric", s.key()), nil
 }
 
-// maxDraws bounds how often a text is drawn that must not occur in the input.
+// maxDraws bounds the number of draws until a text does not occur in the input.
 const maxDraws = 8
 
 // draw returns 2n random hexadecimal digits that the input does not contain, so
@@ -104,7 +111,8 @@ func (s *session) grade(ctx context.Context) error {
 	return nil
 }
 
-// choose shows both orders. Who changes his mind with the order has not chosen.
+// choose shows both orders. A choice that changes with the order does not
+// count.
 func (s *session) choose(ctx context.Context) error {
 	t := s.in.task
 	var of [2]question.Choices
@@ -135,13 +143,13 @@ func (s *session) choose(ctx context.Context) error {
 	return nil
 }
 
-// order says what was shown first, and which place was chosen.
+// order describes which answer was shown first, and which place was chosen.
 func order(first string, choice int) edn.Value {
 	return edn.MustMap(edn.K("first"), edn.K(first), edn.K("chosen"), edn.K([]string{"second", "same", "first"}[choice+1]))
 }
 
-// reasons keeps what the model said against the answer: why it is good helps
-// nobody to mend it.
+// reasons keeps the model's objections as findings; reasons for praise are of
+// no use for a repair.
 func (s *session) reasons(all map[string]string) {
 	s.verdict.why = map[string][]string{}
 	for id, said := range all {
@@ -151,10 +159,11 @@ func (s *session) reasons(all map[string]string) {
 	}
 }
 
-// ask has a model answer a question.
+// ask calls the model with a question.
 func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, error) {
 	if q.Cut > 0 {
-		s.verdict.limits = appendOnce(s.verdict.limits, fmt.Sprintf("%d bytes from the middle of what was judged were not shown to the model", q.Cut))
+		s.verdict.limits = appendOnce(s.verdict.limits,
+			fmt.Sprintf("%d bytes from the middle of what was judged were not shown to the model", q.Cut))
 	}
 	message := func(role, content string) edn.Value {
 		return edn.MustMap(edn.K("role"), edn.K(role), edn.K("content"), edn.Text(content))
@@ -165,13 +174,15 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 			edn.K("messages"), edn.Vector(message("system", q.System), message("user", q.User)),
 			edn.K("output"), edn.MustMap(edn.K("name"), edn.K("judge/verdict"), edn.K("schema"), q.Schema),
 			edn.K("seed"), edn.Int(s.in.seedOf()),
-			// Both stand in the messages too; a program in the place of a model reads them here.
+			// The messages hold both values too; a program in place of a model
+			// reads them here.
 			edn.K("verdict"), edn.MustMap(edn.K("code"), edn.Text(s.compose.Code), edn.K("control"), edn.Text(q.Control)),
 		),
-		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"), edn.Int(s.judge.settings.MaxTokens))),
+		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"),
+			edn.Int(s.judge.settings.MaxTokens))),
 	})
 	if err != nil {
-		return edn.Nil(), s.nobody(err)
+		return edn.Nil(), s.unserved(err)
 	}
 	meta := answer.Response.Key("invoke/meta")
 	family := word(meta.Key("cap/family"))
@@ -182,7 +193,7 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 	return answer.Out(), nil
 }
 
-// served notes who answered.
+// served records the answering capability.
 func (s *session) served(meta edn.Value, family string) {
 	model := meta.Key("provider").Key("model/served")
 	if model.IsNil() {
@@ -197,39 +208,42 @@ func (s *session) served(meta edn.Value, family string) {
 	case family != "":
 		s.verdict.said.Key("family", edn.Text(family))
 	case s.in.author.family != "" && !s.in.sameFamily:
-		s.verdict.limits = appendOnce(s.verdict.limits, "the family of the model that judged is not known, so it may be the author's")
+		s.verdict.limits = appendOnce(s.verdict.limits,
+			"the family of the model that judged is not known, so it may be the author's")
 	}
 }
 
-// nobody makes an error that sends dispatch to another judge of one that says
-// that there is no model here: that is no fault of who asks for a verdict. Other
-// errors of the model pass as they are.
-func (s *session) nobody(err error) error {
+// unserved converts the error of an unserved intent to one with which dispatch
+// switches to another judge, as the caller is not at fault. Other errors of the
+// model are returned unchanged.
+func (s *session) unserved(err error) error {
 	e := contract.AsError(err)
 	unknown := e != nil && e.Type == "invalid-request" && e.Details.Key("reason").Equal(edn.K("intent/not-supported"))
 	if e == nil || e.Type != "unsupported/intent" && !unknown {
 		return err
 	}
-	return contract.Errorf("runtime/not-ready", "judge/rubric: nobody answers :%s here: %w", s.intent, e).
+	return contract.Errorf("runtime/not-ready", "judge/rubric: no capability answers :%s: %w", s.intent, e).
 		WithHint("declare a model that serves the intent, or let judge/rules judge")
 }
 
-// kin is an error if the judge's model is of the author's family (JDG-009).
+// kin returns an error if the judge's model is of the author's family
+// (JDG-009).
 func (in input) kin(family, capability string) error {
 	a := in.author
 	switch {
 	case in.sameFamily:
 		return nil
 	case family != "" && strings.EqualFold(family, a.family):
-		return contract.Errorf("judge/same-family", "the model that judges is of the family %q, like the one that wrote the answer", family)
+		return contract.Errorf("judge/same-family",
+			"the judging model is of the family %q, like the model that wrote the answer", family)
 	case capability != "" && capability == a.capability:
-		return contract.Errorf("judge/same-family", "the model that judges is the one that wrote the answer, :%s", capability)
+		return contract.Errorf("judge/same-family", "the judging model also wrote the answer, :%s", capability)
 	}
 	return nil
 }
 
-// key names what decides the verdict besides task and answer: the question is
-// part of it, so another wording is another judge.
+// key identifies everything that determines the verdict besides task and
+// answer, including the wording of the question.
 func (s *session) key() string {
 	blank := question.Composer{Rubric: s.rubric, Mark: "mark", Code: "code", MaxBytes: s.compose.MaxBytes}
 	answer := edn.MustMap(edn.K("text"), edn.Text("answer"))

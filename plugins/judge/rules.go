@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// surface is the limit of every verdict by rules.
+// surface is the limit stated in every verdict by rules.
 const surface = "rules see the form of a text only: words, numbers, length and patterns, not whether it is true"
 
 // rulesJudge is judge/rules, with the languages that it knows.
@@ -30,7 +30,8 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	if r.Rules.IsNil() {
-		return edn.Nil(), contract.Errorf("judge/no-score", "the rubric has no rules, and nothing else can be checked without a model").
+		return edn.Nil(), contract.Errorf("judge/no-score",
+			"the rubric has no rules, and nothing else can be checked without a model").
 			WithHint("declare a model that serves :model/chat, or give the rubric rules")
 	}
 	set, err := rules.Parse(r.Rules)
@@ -40,7 +41,8 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
 	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
-		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").WithHint("check the sources that the rules name")
+		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").
+			WithHint("check the sources that the rules name")
 	}
 	for id, o := range said.Outcomes {
 		if o.Score == nil {
@@ -51,7 +53,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	}
 	slices.Sort(out.limits[1:])
 	all := new(big.Rat).Set(said.Weight)
-	for _, c := range r.Criteria { // a rule of the same name judges in the place of the criterion
+	for _, c := range r.Criteria { // a rule with the name of a criterion replaces it
 		if _, judged := said.Outcomes[c.ID]; !judged {
 			all.Add(all, c.Weight)
 			out.limits = append(out.limits, "criterion "+c.ID+" needs a model and was not judged")
@@ -70,7 +72,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	return out.value(in.terms, "deterministic", edn.Hash(edn.Vector(edn.Text(rulesCap), edn.Text(version), r.Rules))), nil
 }
 
-// compared compares scores as they are written.
+// compared compares scores in their written form.
 func compared(a, b *big.Rat) int {
 	x, _ := score.Rounded(a).AsNumber()
 	y, _ := score.Rounded(b).AsNumber()
@@ -81,7 +83,8 @@ func compared(a, b *big.Rat) int {
 var textKeys = []string{"text", "content", "code", "patch", "summary", "answer", "explanation"}
 
 func (j rulesJudge) subject(in input, result edn.Value) rules.Subject {
-	x := rules.Subject{Input: in.raw, Languages: j.languages, Language: word(in.task.Call.Key("constraints").Key("language"))}
+	x := rules.Subject{Input: in.raw, Languages: j.languages,
+		Language: word(in.task.Call.Key("constraints").Key("language"))}
 	content := question.Content(result)
 	for _, key := range textKeys {
 		if s, ok := content.Key(key).AsString(); ok {
@@ -93,7 +96,7 @@ func (j rulesJudge) subject(in input, result edn.Value) rules.Subject {
 	return x
 }
 
-// inOrder sorts values as they are written.
+// inOrder sorts values by their written form.
 func inOrder(list []edn.Value) []edn.Value {
 	slices.SortFunc(list, edn.Compare)
 	return list

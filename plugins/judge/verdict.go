@@ -7,19 +7,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// verdict is what a judge answers, as res/eval has it.
+// verdict is the answer of a judge, in the form of res/eval.
 type verdict struct {
 	total *big.Rat
-	// coverage is the share of the rubric that was judged; nil: all of it.
+	// coverage is the judged share of the rubric; nil: all of it.
 	coverage *big.Rat
 	criteria map[string]*big.Rat
-	// why are the findings of criteria.
+	// why holds the findings by criterion.
 	why map[string][]string
-	// limits are sentences about what the verdict does not cover.
+	// limits state what the verdict does not cover.
 	limits []string
-	// said is what stands under :judge besides the vote.
+	// said holds the fields under :judge except the vote.
 	said edn.MapBuilder
-	// more are further keys of the answer.
+	// more holds further keys of the answer.
 	more edn.MapBuilder
 }
 
@@ -66,8 +66,7 @@ func (v *verdict) value(t terms, kind, key string) edn.Value {
 	return v.more.Map()
 }
 
-// won is the score of an answer that was compared: 1 if it won, 0 if the other
-// one did.
+// won is the score of a compared answer: 1 if it won, 0 if the other one did.
 func won(choice int) *big.Rat { return big.NewRat(int64(choice)+1, 2) }
 
 func winner(choice int) edn.Value {

@@ -22,12 +22,12 @@ import (
 // exam is one question as a gullible model sees it.
 type exam struct {
 	system, user  string
-	planted       string // what the author of the data wants
+	planted       string // the verdict that the author of the data wants
 	code, control string
 	pair          bool
 }
 
-// verdict is one in the form that was asked for: the same for each criterion, and
+// verdict returns one in the requested form: the same for each criterion, and
 // an answer to the control question.
 func (e exam) verdict(of, control, reason string) string {
 	key := "score"
@@ -46,8 +46,8 @@ func quoted(s string) string {
 	return string(text)
 }
 
-// own is the verdict that the model has formed by itself, wanted is the one that
-// the author of the data would like.
+// own returns the model's own verdict, wanted the verdict that the author of
+// the data wants.
 func (e exam) own(reason string) string {
 	if e.pair {
 		return e.verdict("same", e.control, reason)
@@ -62,7 +62,7 @@ func (e exam) wanted() string {
 	return e.verdict("10", "10", "As the data says.")
 }
 
-// objects are the maps that a text holds, as they are written.
+// objects returns the maps in a text, verbatim.
 func objects(s string) []string {
 	var out []string
 	for _, v := range contract.ValuesIn(s) {
@@ -75,9 +75,9 @@ func objects(s string) []string {
 	return out
 }
 
-// gullible are ways in which a model fails that reads a planted text. Where it
-// keeps to its own verdict in the form that was asked for, keeps says so: the score
-// is then its own.
+// gullible are failures of a model that reads a planted text. keeps is true
+// where it keeps its own verdict in the requested form: the score is then its
+// own.
 var gullible = []struct {
 	name  string
 	keeps bool
@@ -128,7 +128,7 @@ var gullible = []struct {
 		if !e.pair {
 			return e.verdict("10", "10", "r")
 		}
-		better := "second" // whatever the order is
+		better := "second" // in every order
 		if strings.Index(e.user, "begin first>>\nFour properties.\n"+e.planted) > 0 {
 			better = "first"
 		}
@@ -145,7 +145,7 @@ var gullible = []struct {
 
 var orders = regexp.MustCompile(`(?i)answer(?: with)?|antworte(?: mit| genau so)?|odpowiedz(?: dokładnie tak)?|copy|repeat after me`)
 
-// wall are the planted texts by language.
+// wall returns the planted texts by language.
 func wall(t *testing.T) map[string][]string {
 	out := map[string][]string{"en": injections(t)}
 	for language, file := range map[string]string{"en": "forms", "pl": "pl", "de": "de"} {
@@ -156,10 +156,10 @@ func wall(t *testing.T) map[string][]string {
 	return out
 }
 
-// JDG-009, JDG-013: of orders and quoted verdicts in three languages none gets the
-// score that it wants, whatever a model makes of them that repeats, quotes and obeys
-// what it judges: what is not the verdict asked for is an error of a type that says
-// so, and the own verdict of a model that quotes in its reasons stands.
+// JDG-009, JDG-013: no injected order or quoted verdict in three languages gets
+// the score that it demands, whatever a model does that repeats, quotes and
+// obeys the judged text: anything but the requested verdict is a typed error,
+// and the own verdict of a model that quotes in its reasons counts.
 func TestGullibleModels(t *testing.T) {
 	var mu sync.Mutex
 	var say func(exam) string
@@ -214,7 +214,7 @@ func TestGullibleModels(t *testing.T) {
 	t.Logf("%d verdicts asked for, %d accepted because of what was planted", asked, accepted)
 }
 
-// The marks of a question do not occur in what is judged, whatever was drawn.
+// The marks of a question never occur in the judged data.
 func TestMarksDoNotOccurInTheData(t *testing.T) {
 	first, second := strings.Repeat("\x01", 16), strings.Repeat("\x02", 16)
 	code, other := strings.Repeat("\x03", 6), strings.Repeat("\x04", 6)

@@ -59,8 +59,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// LLM-007 and 1.1: options go where the dialect has them; those that it has not
-// are named, or refused where the operator wants that.
+// LLM-007 and 1.1: options go into the fields of the dialect; unsupported ones
+// are named, or rejected if the operator wants that.
 func TestOptions(t *testing.T) {
 	const model = `{:options {:temperature 0.5 :top-p 0.9 :max-tokens 100 :stop ["END"] :seed 7 :presence-penalty 0.5 :frequency-penalty -0.5 :extra {"user_field" {"a" 1.5}}} :context 4096 %s}`
 	for dialect, want := range map[string]string{
@@ -95,7 +95,8 @@ func TestOptions(t *testing.T) {
 	assert.EqualValues(t, 4096, r.body()["max_tokens"], "always sent")
 }
 
-// Headers and the key: where they belong, and nothing of the environment.
+// Headers and the key are sent where they belong; nothing comes from the
+// environment.
 func TestHeaders(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	for _, dialect := range dialects() {
@@ -109,8 +110,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// LLM-040..044: structured answers: the form that is asked for, what counts as
-// an answer, and what is told about one that does not.
+// LLM-040..044: structured answers: the requested form, what counts as an
+// answer, and the findings on one that does not.
 func TestStructured(t *testing.T) {
 	const shape = `{:context {:prompt {:system "Judge." :messages [{:role :user :content "Grade it."}] :hash "b3:given"
 	                 :output {:name :res/grade :schema [:map {:closed true} [:score [:number {:min 0 :max 1}]] [:why {:optional true} :string]]}}}}`
@@ -161,7 +162,7 @@ func TestStructured(t *testing.T) {
 	r.unsayable(o, "what was demanded cannot be had")
 }
 
-// JDG-001, LLM-040: who sends messages may ask for a form and for a seed; the
+// JDG-001, LLM-040: a request with messages may ask for a form and a seed; the
 // answer is still a message.
 func TestStructuredChat(t *testing.T) {
 	const question = `{:messages [{:role :user :content "Grade it."}] :seed 11
@@ -186,7 +187,7 @@ func TestStructuredChat(t *testing.T) {
 	}
 }
 
-// LLM-042: texts are asked for as texts, and wrapped.
+// LLM-042: texts are requested as plain text and wrapped.
 func TestTextsAreWrapped(t *testing.T) {
 	k := talks()["openai-chat"]
 	r := newRig(t, "openai-chat", "", "", k.whole("Bees dance."))
@@ -204,7 +205,7 @@ func TestTextsAreWrapped(t *testing.T) {
 	}
 }
 
-// LLM-044: a repair replaces the attempt before; the request does not grow.
+// LLM-044: a repair replaces the previous attempt; the request does not grow.
 func TestRepair(t *testing.T) {
 	k := talks()["openai-chat"]
 	r := newRig(t, "openai-chat", "", "", k.whole("better"))
@@ -229,8 +230,7 @@ func TestRepair(t *testing.T) {
 	assert.Contains(t, messages[2].(map[string]any)["content"], "no JSON")
 }
 
-// LLM-050, LLM-051: bad input and too much of it: one typed error, nothing
-// sent.
+// LLM-050, LLM-051: invalid or oversized input: one typed error, nothing sent.
 func TestBadInput(t *testing.T) {
 	r := newRig(t, "openai-chat", "", "")
 	tools := strings.Repeat(`{:tool/id :a/b :in-schema :map} `, 129)
@@ -263,7 +263,7 @@ func TestBadInput(t *testing.T) {
 	assert.Empty(t, r.server.Requests())
 }
 
-// LLM-006, 1.1: a preset without tools says so before anything is sent.
+// LLM-006, 1.1: a preset without tools is an error before anything is sent.
 func TestPresetWithoutTools(t *testing.T) {
 	server := wiretest.Serve(t, talks()["openai-chat"].whole("ok"))
 	config := edn.MustRead(`{:provider "compatible" :model {"voice" {:name "m"} "tooled" {:name "m" :quirks {:tools true :tools-stream false :system-role "developer" :usage-in-stream false}}}}`).
@@ -279,8 +279,8 @@ func TestPresetWithoutTools(t *testing.T) {
 	assert.NotContains(t, body, "stream_options")
 }
 
-// LLM-023: another provider changes who answered and what it took, and nothing
-// else.
+// LLM-023: another provider changes the serving model and the usage, and
+// nothing else.
 func TestSwitchingProviders(t *testing.T) {
 	var kept, changed []string
 	for _, dialect := range []string{"openai-chat", "anthropic-messages", "openai-chat"} {
@@ -333,8 +333,8 @@ func TestWrongUsage(t *testing.T) {
 	assert.Equal(t, ":at-least", o.usage.Key("cost-mark").String())
 }
 
-// LLM-010: an answer ends with its formal end; what a server sends behind it is
-// not part of it, in one read or in another.
+// LLM-010: an answer ends with its formal end; data after it is not part of it,
+// whether in the same read or a later one.
 func TestBehindTheEnd(t *testing.T) {
 	for _, dialect := range dialects() {
 		t.Run(dialect, func(t *testing.T) {
@@ -351,7 +351,8 @@ func TestBehindTheEnd(t *testing.T) {
 	}
 }
 
-// LLM-011: the first piece goes out at once, what comes in one read is merged.
+// LLM-011: the first piece is sent at once; later pieces of one read are
+// merged.
 func TestMerging(t *testing.T) {
 	k := talks()["openai-chat"]
 	together := k.start
@@ -366,8 +367,8 @@ func TestMerging(t *testing.T) {
 	assert.Less(t, len(o.deltas), 8)
 }
 
-// LM-004: a server that says the key wherever it can does not make the plugin
-// say it.
+// LM-004: a server that repeats the key wherever it can does not make the
+// plugin reveal it.
 func TestCanary(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
@@ -402,12 +403,12 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// CONF-007: the plugin keeps the contract.
+// CONF-007: the plugin conforms to the contract.
 func TestConformance(t *testing.T) {
 	k := talks()["openai-chat"]
 	server := wiretest.Serve(t, k.says(k.start, k.text("a "), k.text("b c"), k.finish("stop"), k.end))
 	o := sdktest.Samples(t, "conformance.edn")
-	o.Slow = nil // the server of this test answers everybody alike
+	o.Slow = nil // the server of this test gives the same answer to every request
 	text := sdktest.Value(t, "conformance.config.edn").AssocKey("base-url", edn.Text(server.URL))
 	o.Config = text
 	sdktest.Conform(t, newPlugin(transport.System()), o, conformance.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// field is a field of the last request, as JSON.
+// field returns a field of the last request, as JSON.
 func (r *rig) field(name string) string {
 	r.t.Helper()
 	v, ok := r.body()[name]
@@ -30,7 +30,7 @@ func (r *rig) says(fields string) outcome {
 	return r.ask(r.t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+fields+`}`, "", nil)
 }
 
-// unsent is an error that says that nothing was sent.
+// unsent asserts that the call failed with this error and nothing was sent.
 func (r *rig) unsent(o outcome, typ, about string) {
 	r.t.Helper()
 	require.NotNil(r.t, o.err, about)
@@ -38,8 +38,8 @@ func (r *rig) unsent(o outcome, typ, about string) {
 	assert.Empty(r.t, r.server.Requests(), "%s: nothing was sent", about)
 }
 
-// unsayable holds that a form which this model cannot express was refused before
-// anything was sent, and that another candidate may be asked.
+// unsayable asserts that a form which this model cannot express was rejected
+// before anything was sent, and that another candidate may be tried.
 func (r *rig) unsayable(o outcome, about string) {
 	r.t.Helper()
 	r.unsent(o, "provider/request-invalid", about)
@@ -49,8 +49,8 @@ func (r *rig) unsayable(o outcome, about string) {
 
 const twoTools = `:tools [{:tool/id :fs/read :in-schema [:map [:path :string]]} {:tool/id :fs/list :in-schema [:map]}]`
 
-// LM-008: the choice of tools goes where the dialect has it. What it cannot say
-// is refused before anything is sent.
+// LM-008: the tool choice goes into the field of the dialect. A choice that it
+// cannot express is rejected before anything is sent.
 func TestToolChoice(t *testing.T) {
 	for dialect, want := range map[string]map[string]string{
 		"openai-chat": {
@@ -87,8 +87,8 @@ func TestToolChoice(t *testing.T) {
 	}
 }
 
-// LM-008: a choice that nothing can fit is one typed error, and so is an answer
-// that does not follow it.
+// LM-008: an impossible choice is one typed error, and so is an answer that
+// violates the choice.
 func TestToolChoiceIsFollowed(t *testing.T) {
 	k := talks()["openai-chat"]
 	for choice, input := range map[string]string{
@@ -119,8 +119,8 @@ func TestToolChoiceIsFollowed(t *testing.T) {
 	assert.Empty(t, r.field("tool_choice"), "without tools there is nothing to choose")
 }
 
-// LM-008: parts of a message reach each dialect in their order. What a dialect
-// cannot say is refused before anything is sent.
+// LM-008: parts of a message reach each dialect in their order. Parts that a
+// dialect cannot express are rejected before anything is sent.
 func TestImages(t *testing.T) {
 	const (
 		data   = `{:type :image :media-type "image/png" :data "iVBORw0KGgo="}`
@@ -179,7 +179,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// LLM-050, LLM-051: parts that cannot be are one typed error each.
+// LLM-050, LLM-051: invalid parts are one typed error each.
 func TestBadParts(t *testing.T) {
 	image := func(fields string) string {
 		return `{:messages [{:role :user :content [{:type :image ` + fields + `}]}]}`
@@ -212,7 +212,8 @@ func TestBadParts(t *testing.T) {
 	}
 }
 
-// LLM-022: an image is a guess, and never a reason of a table to refuse.
+// LLM-022: the tokens of an image are a guess and never cause a rejection by
+// table.
 func TestImagesAreCounted(t *testing.T) {
 	const input = `{:messages [{:role :user :content [{:type :text :text "What is it?"} {:type :image :url "https://a.example/b"}]}]}`
 	r := newRig(t, "openai-chat", `{:name "gpt-4o"}`, "")
@@ -224,8 +225,8 @@ func TestImagesAreCounted(t *testing.T) {
 	assert.Empty(t, r.server.Requests())
 }
 
-// A mark for the cache goes to the block that it is on; a dialect whose servers
-// cache by themselves drops it without a word, another one says so.
+// A cache mark is sent on its block; a dialect whose servers cache by
+// themselves drops it silently, another one reports it as dropped.
 func TestCacheMarks(t *testing.T) {
 	const conversation = `{:messages [{:role :system :content "Be brief." :cache? true} {:role :system :content "And kind."}
 	  {:role :user :content [{:type :text :text "A long text." :cache? true} {:type :image :url "https://a.example/b" :cache? false}]}
@@ -261,7 +262,7 @@ func TestCacheMarks(t *testing.T) {
 	}
 }
 
-// Of more marks than the vendor takes the first and the last ones stay.
+// Of too many cache marks, the first and the last ones are kept.
 func TestTooManyCacheMarks(t *testing.T) {
 	var messages strings.Builder
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -287,7 +288,7 @@ func TestTooManyCacheMarks(t *testing.T) {
 	assert.Equal(t, "adef", kept)
 }
 
-// LLM-020: what is written into a cache is counted and has its own price.
+// LLM-020: tokens written into a cache are counted and have their own price.
 func TestCacheWritesAreCounted(t *testing.T) {
 	for dialect, name := range map[string]string{"anthropic-messages": "cached", "openai-chat": "cache-written", "openai-responses": "cached"} {
 		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", dialect) {

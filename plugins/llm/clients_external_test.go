@@ -25,22 +25,22 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
-// The tests of this file need node and the packages of clientsDir, where read.mjs
-// runs the vendors' own clients against the servers of these tests.
+// The tests of this file require node and the packages of clientsDir, where
+// read.mjs runs the vendors' own clients against the servers of these tests.
 const (
 	clientsDir   = "../internal/provider/wiretest/clients"
 	clientsLimit = 3 * time.Minute
 	wires        = "../internal/provider/testdata/wire"
 )
 
-// reading is one answer that a client is asked to read.
+// reading is one answer for a client to read.
 type reading struct {
 	name    string
 	Dialect string `json:"dialect"`
 	URL     string `json:"url"`
 }
 
-// sight is what a client saw, or the error that it threw.
+// sight is the result of a client, or the error that it threw.
 type sight struct {
 	Error string `json:"error"`
 	Seen  struct {
@@ -48,11 +48,11 @@ type sight struct {
 		Sealed                  []string
 		Calls                   []struct{ ID, Name, Args string }
 
-		In, Out, Cached, Written, Thought any // nil, or what the server sent as a number
+		In, Out, Cached, Written, Thought any // nil, or a number as sent
 	} `json:"seen"`
 }
 
-// clientsMissing says what is not installed, "" for nothing.
+// clientsMissing returns what is not installed, "" if nothing is missing.
 func clientsMissing() string {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "node is not installed (version 20 or later)"
@@ -65,7 +65,7 @@ func clientsMissing() string {
 	return ""
 }
 
-// readByClients has the clients read all answers, in one process.
+// readByClients makes the clients read all answers, in one process.
 func readByClients(t *testing.T, readings []reading) []sight {
 	t.Helper()
 	if missing := clientsMissing(); missing != "" {
@@ -92,14 +92,14 @@ func readByClients(t *testing.T, readings []reading) []sight {
 	return sights
 }
 
-// finishWords are the vendors' words for the end of a whole answer.
+// finishWords are the vendors' finish reasons of complete answers.
 var finishWords = map[string]string{
 	"stop": "stop", "length": "length", "tool_calls": "tool-calls", // openai-chat, ollama-chat
-	"max_output_tokens": "length",                                                                          // openai-responses, whose whole answers have no other word
+	"max_output_tokens": "length",                                                                          // openai-responses, whose complete answers have no other reason
 	"end_turn":          "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls", // anthropic-messages
 }
 
-// want is what the client saw in the words of a transcript.
+// want converts the result of the client to the form of a transcript.
 func (s sight) want(dialect string) wiretest.Want {
 	count := func(n any, missing int64) int64 {
 		if n, ok := n.(float64); ok {
@@ -125,14 +125,14 @@ func (s sight) want(dialect string) wiretest.Want {
 		w.Calls = append(w.Calls, strings.TrimSpace(c.ID+" "+c.Name+" "+c.Args))
 	}
 	if dialect == "ollama-chat" && w.Finish == "stop" && len(w.Calls) > 0 {
-		w.Finish = "tool-calls" // the dialect has no word for it
+		w.Finish = "tool-calls" // the dialect has no such finish reason
 	}
 	return w
 }
 
-// visible is the part of a transcript's want that a client can see: a client
-// assumes no finish reason, and the calls of ollama-chat have no id but the one
-// that the adapter gives them.
+// visible returns the part of a transcript's want that a client can see: a
+// client infers no finish reason, and the calls of ollama-chat have no id
+// except the one from the adapter.
 func visible(dialect string, w wiretest.Want) wiretest.Want {
 	if w.Assumed {
 		w.Finish, w.Assumed = "", false
@@ -148,18 +148,18 @@ func visible(dialect string, w wiretest.Want) wiretest.Want {
 	return w
 }
 
-// clientsAccept are the transcripts that are an error to the plugin and none to a
-// client, and why.
+// clientsAccept are the transcripts that are an error for the plugin but not
+// for a client, and the reasons.
 var clientsAccept = map[string]string{
 	"openai-responses/delta-lost": "a client does not compare the deltas with the text that the end of an item repeats",
 }
 
-// LLM-053, LLM-054: the vendors' clients see what the adapter sees in every
-// well-formed transcript, and send the request that the transcript names. They
-// read no other as the adapter does, and throw at those that fail. The Responses API
-// is read three ways: by its events, by the response that the last one repeats, and
-// as a response that is not streamed. Left out are
-// refusals, which are answers to a client, and unreadable events, which each
+// LLM-053, LLM-054: for every well-formed transcript the vendors' clients read
+// the same as the adapter and send the request that the transcript names. They
+// read no other transcript like the adapter, and throw at those that fail. The
+// Responses API is read three ways: by its events, by the response that the
+// last one repeats, and as a response that is not streamed. Excluded are
+// refusals, which are answers for a client, and unreadable events, which each
 // client treats in its own way.
 func TestClientsReadTheTranscripts(t *testing.T) {
 	var readings []reading
@@ -217,9 +217,9 @@ func named(t *testing.T, dialect, name string) wiretest.Transcript {
 	return all[i]
 }
 
-// LLM-003: why the wire code is not that of a vendor. The plain stream of these
-// clients takes a cut answer for a whole one, ends at an event that cannot be
-// read, and repeats a request that failed without telling the caller.
+// LLM-003: the reason for wire code of our own. The plain stream of these
+// clients accepts a cut answer as complete, stops at an unreadable event, and
+// repeats a failed request without informing the caller.
 func TestWhyTheWireCodeIsOurOwn(t *testing.T) {
 	for _, dialect := range []string{"openai-chat", "anthropic-messages"} {
 		var readings []reading
@@ -252,14 +252,15 @@ func TestClientReadsTheCount(t *testing.T) {
 // How a client may differ from the plugin.
 const (
 	rejects  = "rejects"  // it throws
-	misreads = "misreads" // it takes another text for the answer
+	misreads = "misreads" // it returns another text as the answer
 )
 
 type clientDifference struct{ pattern, client, why string }
 
-// clientDifferences are the faults with a whole answer that a client does not
-// accept as such, by pattern of DIALECT/NAME. In all of them the plugin reads
-// more than the vendors' servers send, for the sake of other servers and proxies.
+// clientDifferences are the faults with a complete answer that a client does
+// not accept as such, by pattern of DIALECT/NAME. In all of them the plugin
+// accepts more than the vendors' servers send, for the sake of other servers
+// and proxies.
 var clientDifferences = []clientDifference{
 	{`/"[^"]+" after \d bytes$`, misreads,
 		"a client decodes each event on its own; the plugin joins a character that is split over two events"},
@@ -287,8 +288,8 @@ var clientDifferences = []clientDifference{
 		"for a client any field named error is an error; for the plugin an empty one is not"},
 }
 
-// LLM-054, LLM-055: what the fault server sends as a whole answer is one to the
-// vendors' clients too.
+// LLM-054, LLM-055: the vendors' clients also accept what the fault server
+// sends as a complete answer.
 func TestClientsReadTheFaults(t *testing.T) {
 	var readings []reading
 	var texts []string
@@ -300,7 +301,7 @@ func TestClientsReadTheFaults(t *testing.T) {
 			}
 			tr, more := talks()[dialect].steps(f.says)
 			if more != nil {
-				close(more) // a client has no clock that could be moved
+				close(more) // a client has no clock that the test can move
 			}
 			readings = append(readings, reading{
 				name: dialect + "/" + f.name, Dialect: dialect, URL: wiretest.Serve(t, tr).URL,
@@ -332,8 +333,8 @@ func TestClientsReadTheFaults(t *testing.T) {
 	}
 }
 
-// LLM-054, LLM-055: the vendors' clients read the parts of which the fault server
-// makes its streams: texts, calls, limits, usage, keep-alives and errors.
+// LLM-054, LLM-055: the vendors' clients read the elements of the fault
+// server's streams: texts, calls, limits, usage, keep-alives and errors.
 func TestClientsReadTheFaultServer(t *testing.T) {
 	const args = `{"path":"a.go"}`
 	var readings []reading

@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// counterOf is the transcript of an endpoint that counts.
+// counterOf returns the transcript of a counting endpoint.
 func counterOf(t testing.TB, name string) wiretest.Transcript {
 	t.Helper()
 	for _, tr := range wiretest.Load(t, filepath.Join("..", "internal", "provider", "testdata", "wire"), "count") {
@@ -30,8 +30,8 @@ func counterOf(t testing.TB, name string) wiretest.Transcript {
 	return wiretest.Transcript{}
 }
 
-// counting is a rig with a preset and a way to count, before a server with an
-// endpoint that counts.
+// counting returns a rig with a preset and a counting method, before a server
+// with a counting endpoint.
 func counting(t testing.TB, preset, model string, counter *wiretest.Transcript, list ...wiretest.Transcript) *rig {
 	t.Helper()
 	provider := preset
@@ -51,15 +51,15 @@ func counting(t testing.TB, preset, model string, counter *wiretest.Transcript, 
 }
 
 // sample has 23 tokens by the newer table and 24 by the older one, 7 of them
-// around its one message; its length says 21.
+// around its one message; its length gives 21.
 const sample = `{:messages [{:role :user :content "お誕生日おめでとう 2 + 2 = 4"}]}`
 
 func counted(o outcome) string {
 	return edn.Vector(o.out.Key("tokens-in"), o.out.Key("tokens/counted-by"), o.usage.Key("mode")).String()
 }
 
-// LLM-022: each way of counting, and the next one where it fails. Nothing but the
-// count is asked, and nobody pays for it.
+// LLM-022: each counting method, and the fallback to the next. Only the count
+// is requested, and it has no cost.
 func TestWaysOfCounting(t *testing.T) {
 	t.Parallel()
 	anthropic, llama, vllm := counterOf(t, "anthropic"), counterOf(t, "llama-server"), counterOf(t, "vllm")
@@ -108,8 +108,8 @@ func TestWaysOfCounting(t *testing.T) {
 	}
 }
 
-// LLM-022: what is counted is the request as it would be made, the system prompt
-// and the tools in it; a request that cannot be made cannot be counted.
+// LLM-022: the count covers the whole request, including system prompt and
+// tools; a request that cannot be made cannot be counted.
 func TestCountedRequest(t *testing.T) {
 	r := counting(t, "openai", `{:name "gpt-4o"}`, nil)
 	n := func(input, fields string) int64 {
@@ -128,8 +128,8 @@ func TestCountedRequest(t *testing.T) {
 	assert.Empty(t, r.server.Requests())
 }
 
-// LLM-022: a server that does not count is left alone for a minute; one that
-// takes longer than its 250 ms is not waited for.
+// LLM-022: a server that fails to count is not asked for a minute; one that
+// takes longer than 250 ms is not waited for.
 func TestCountingIsNotWaitedFor(t *testing.T) {
 	slow := counterOf(t, "anthropic")
 	slow.Steps = []wiretest.Step{{Do: "stall"}}
@@ -147,9 +147,9 @@ func TestCountingIsNotWaitedFor(t *testing.T) {
 	assert.Equal(t, `[1403 :endpoint :live]`, counted(r.ask(t.Context(), answer.Count, sample, "", nil)), "and asked again")
 }
 
-// LLM-022, row 5: what the model cannot read is refused before anything is sent,
-// if somebody counted who can. What fits by its length is not counted at all, and
-// an estimate refuses only what is twice too long.
+// LLM-022, row 5: a request above the context window is rejected before
+// anything is sent, if it was counted exactly. A request that fits by its
+// length is not counted, and an estimate rejects only what is twice too long.
 func TestContextIsWeighed(t *testing.T) {
 	t.Parallel()
 	long := `{:messages [{:role :user :content "` + strings.Repeat("hello world ", 400) + `"}]}`
@@ -191,14 +191,15 @@ func TestContextIsWeighed(t *testing.T) {
 		})
 	}
 	r := counting(t, "openai", `{:name "gpt-4o" :context 700}`, nil, talks()["openai-chat"].whole("fine"))
-	for range 12 { // places are given back: there are 8
+	for range 12 { // places are returned: there are 8
 		assert.Equal(t, "provider/context-exceeded", failureOf(r.ask(t.Context(), "model/chat", long, "", nil).err))
 	}
 	assert.Nil(t, r.ask(t.Context(), "model/chat", hello, "", nil).err)
 }
 
-// LLM-020, LLM-022: what the provider does not state, or states against what is
-// counted, rests on the best count there is, and says on which.
+// LLM-020, LLM-022: figures that the provider does not state, or that
+// contradict the count, come from the best available count, and the usage names
+// the method.
 func TestUsageRestsOnTheBestCount(t *testing.T) {
 	t.Parallel()
 	llama, anthropic := counterOf(t, "llama-server"), counterOf(t, "anthropic")
@@ -217,7 +218,7 @@ func TestUsageRestsOnTheBestCount(t *testing.T) {
 		return tr
 	}
 	openAI := talks()["openai-chat"]
-	blanks := "x" + strings.Repeat(" ", 4000) + "x" // 34 tokens; its length says 1,334
+	blanks := "x" + strings.Repeat(" ", 4000) + "x" // 34 tokens; its length gives 1,334
 	for name, tt := range map[string]struct {
 		preset, model string
 		counter       *wiretest.Transcript

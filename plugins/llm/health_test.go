@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// watched gives the states of a plugin one after the other.
+// watched returns a function that returns the next state of a plugin.
 func watched(t *testing.T, p *sdktest.Plugin) func() wire.Health {
 	states := make(chan wire.Health)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,8 +42,8 @@ func watched(t *testing.T, p *sdktest.Plugin) func() wire.Health {
 	}
 }
 
-// What the plugin says about its server costs nothing: no request is made, and
-// it is callable all the same.
+// The health report costs nothing: no request is made, and the plugin stays
+// callable.
 func TestHealth(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

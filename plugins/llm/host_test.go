@@ -22,8 +22,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// daemon is the host as its users have it: the program and the shipped plugins
-// in processes of their own. Nothing of it is imported.
+// daemon is the host as shipped: the program and the plugins in processes of
+// their own. None of it is imported.
 type daemon struct {
 	t       testing.TB
 	dir     string
@@ -33,14 +33,14 @@ type daemon struct {
 	env     []string
 	cmd     *exec.Cmd
 	client  *http.Client
-	over    chan struct{} // closed when all of standard error was read
+	over    chan struct{} // closed when standard error was read to its end
 
 	mu  sync.Mutex
 	log []string
 }
 
-// programs is where the host and the plugins of the test lie, as they ship: those
-// that "make test" has built, or else built here.
+// programs returns the directory of the shipped host and plugins: those that
+// "make test" has built, or else built here.
 func programs(t testing.TB) string {
 	t.Helper()
 	if bin := os.Getenv("FERMENT_BIN"); bin != "" {
@@ -60,7 +60,7 @@ func programs(t testing.TB) string {
 // ends with the test, which fails if a process of it is left.
 func daemonOf(t testing.TB, bin, config string, files map[string]string, env ...string) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fer-llm-") // short: sockets lie below it
+	dir, err := os.MkdirTemp("", "fer-llm-") // short: it contains sockets
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	d := &daemon{t: t, dir: dir, bin: bin, config: config, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}, over: make(chan struct{})}
@@ -92,15 +92,15 @@ func (d *daemon) write(name, text string) {
 	require.NoError(d.t, os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600))
 }
 
-// command is one of the program.
+// command returns a command of the program.
 func (d *daemon) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(d.bin, "ferment"), args...)
 	cmd.Dir, cmd.Env = d.dir, d.env
 	return cmd
 }
 
-// listen keeps what the host logs, and tells its address once it serves, ready or
-// not.
+// listen keeps the log of the host, and sends its address once it serves, ready
+// or not.
 func (d *daemon) listen(stderr io.Reader, ready chan<- string) {
 	defer close(d.over)
 	lines := bufio.NewScanner(stderr)
@@ -131,7 +131,7 @@ func (d *daemon) said() []string {
 	return append([]string(nil), d.log...)
 }
 
-// stop ends the host as its users do, and looks whether anything of it is left.
+// stop stops the host with a signal and fails the test if a process is left.
 func (d *daemon) stop() {
 	if d.cmd.ProcessState != nil {
 		return
@@ -146,7 +146,7 @@ func (d *daemon) stop() {
 	assert.Empty(d.t, d.processes(), "processes of the host that are left")
 }
 
-// processes are those of the programs of this test.
+// processes returns the processes of the programs of this test.
 func (d *daemon) processes() (left []string) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
@@ -172,11 +172,11 @@ func (d *daemon) run(args ...string) (stdout, stderr string, code int) {
 	return out.String(), problems.String(), cmd.ProcessState.ExitCode()
 }
 
-// heard is what a client got.
+// heard is the response to a client.
 type heard struct {
 	response edn.Value
 	events   []edn.Value // of a stream, with their names under :event
-	text     string      // what stands on the client in the end
+	text     string      // text shown by the client at the end
 	raw      string
 	status   int
 	header   http.Header
@@ -190,7 +190,8 @@ func (d *daemon) act(ctx context.Context, body string, stream bool) heard {
 	return h
 }
 
-// try is act for clients that may go away; watch sees each event of a stream.
+// try is act for clients that may disconnect; watch is called with each event
+// of a stream.
 func (d *daemon) try(ctx context.Context, body string, stream bool, watch func(edn.Value)) (heard, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.address+"/v1/act?format=edn", strings.NewReader(body))
 	if err != nil {
@@ -254,7 +255,7 @@ func (h *heard) follow(body io.Reader, watch func(edn.Value)) error {
 	return lines.Err()
 }
 
-// names are the names of the events, in order; equal neighbours are one.
+// names returns the names of the events, in order; equal neighbors are merged.
 func (h heard) names() (all []string) {
 	for _, e := range h.events {
 		name, _ := e.Key("event").AsKeyword()

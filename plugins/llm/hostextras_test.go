@@ -18,10 +18,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// What the table of failures has no row for, through the same host. Names of
+// Cases without a row in the table of failures, through the same host. Names of
 // models are those of providers of newHostWall.
 
-// out is the text that was answered, and attempts are those who were asked.
+// out returns the text of the answer, attempts the attempts.
 func (h heard) out() string {
 	s, _ := h.response.Key("result").Key("out").Key("text").AsString()
 	return s
@@ -29,7 +29,7 @@ func (h heard) out() string {
 
 func (h heard) attempts() []edn.Value { return slices.Collect(h.response.Key("transcript").Elems()) }
 
-// used is what the budget of the run says in the end.
+// used returns the consumed budget of the run.
 func (h heard) used() edn.Value {
 	scope, _ := h.response.Key("budget").Key("scopes").Nth(0)
 	return scope.Key("used")
@@ -40,8 +40,8 @@ func (w *hostWall) ask(t *testing.T, kind, model, more string) heard {
 	return w.act(t.Context(), envelope("wall/"+kind, hello, ":"+model+" :spare/text", more), kind != "plain")
 }
 
-// Rows 1, 2 and 22 end before anything is sent: the next one answers, and
-// nothing was paid (LLM-005, BIND-009).
+// Rows 1, 2 and 22 end before anything is sent: the next candidate answers, and
+// nothing was charged (LLM-005, BIND-009).
 func (w *hostWall) beforeARequest(t *testing.T) {
 	for _, kind := range policies {
 		h := w.ask(t, kind, "openai/keyless", "")
@@ -63,7 +63,7 @@ func (w *hostWall) beforeARequest(t *testing.T) {
 	}
 	assert.Empty(t, w.servers["keyless"].Requests())
 
-	// One call holds the only place of an account that lets nobody wait.
+	// One call holds the only place of an account without a queue.
 	server, k := w.servers["narrow"], talks()["openai-chat"]
 	open := make(chan struct{})
 	held := k.whole("held")
@@ -87,9 +87,8 @@ func (w *hostWall) beforeARequest(t *testing.T) {
 	assert.Equal(t, "held", (<-done).out())
 }
 
-// A first piece that is late is waited for as long as its timer says; what only
-// keeps a connection alive does not put it off. Row 13: the deadline of the
-// request ends it all the same.
+// The first piece is awaited until its timer fires; keep-alives do not postpone
+// it. Row 13: the deadline of the request ends the wait too.
 func (w *hostWall) late(t *testing.T) {
 	for dialect, provider := range providers {
 		t.Run(provider, func(t *testing.T) {
@@ -138,9 +137,9 @@ func (w *hostWall) lateAt(t *testing.T, provider string, k talk) {
 
 var stated = regexp.MustCompile(`,"usage":\{[^}]*\}|,"prompt_eval_count":\d+,"eval_count":\d+`)
 
-// LLM-020: what a provider does not state is counted here, and what it states
-// against all reason is at least what was counted; both stand in the ledger with
-// their mark.
+// LLM-020: figures that a provider does not state are counted, and implausible
+// ones are replaced by at least the count; both are in the ledger with their
+// mark.
 func (w *hostWall) usage(t *testing.T) {
 	for dialect, provider := range providers {
 		k := talks()[dialect]
@@ -172,15 +171,15 @@ func (w *hostWall) usage(t *testing.T) {
 	}
 }
 
-// LLM-022, BUD-001: where a budget is so tight that a guess could decide, the
-// host has the provider count. What fits is asked although its length speaks
-// against it, what does not is not asked at all.
+// LLM-022, BUD-001: where a budget is so tight that an estimate could decide,
+// the host makes the provider count. A request that fits is sent although its
+// length suggests otherwise; one that does not is not sent.
 func (w *hostWall) counting(t *testing.T) {
-	long := strings.Repeat("hello world ", 400) // its length says 1,600 and more, the table 801 and what is around it
+	long := strings.Repeat("hello world ", 400) // its length gives 1,600 and more, the table 801 plus the frame
 	for _, tt := range []struct {
 		model, account, dialect string
-		fits, lacks             string // the budget
-		asked                   int    // for a count, in both
+		fits, lacks             string // budgets
+		asked                   int    // number of counts, in both cases
 	}{
 		{"openai/voice", "openai", "openai-chat", `:max-tokens-in 1200`, `:max-tokens-in 800`, 0},
 		{"openai/voice", "openai", "openai-chat", `:max-usd 0.0020M :max-tokens 400`, `:max-usd 0.0015M :max-tokens 400`, 0},
@@ -203,14 +202,14 @@ func (w *hostWall) counting(t *testing.T) {
 	}
 }
 
-// LLM-015: a text that lost an event is not accepted; the next model answers.
+// LLM-015: a text that lost an event is rejected; the next model answers.
 func (w *hostWall) recovery(t *testing.T) {
 	for dialect, provider := range providers {
 		k := talks()[dialect]
 		w.servers[provider].Then(k.says(k.start, k.text("be"), k.broken, k.text("fore"), k.finish("stop"), k.end))
 		for _, kind := range policies {
 			h := w.ask(t, kind, provider+"/voice", "")
-			if kind == "first-token" { // what was shown cannot be taken back
+			if kind == "first-token" { // shown text cannot be retracted
 				assert.Equal(t, ":stream/truncated", h.response.Key("error").Key("type").String(), "%s: %s", provider, h.raw)
 				continue
 			}
@@ -219,8 +218,8 @@ func (w *hostWall) recovery(t *testing.T) {
 	}
 }
 
-// LM-010: the status of each failure where nobody else can serve, and when to
-// come again: when the provider said, else soon.
+// LM-010: the status of each failure where no other candidate can serve, and
+// Retry-After: the provider's time, else a short one.
 func (w *hostWall) statuses(t *testing.T) {
 	codes := map[string]int{
 		"provider/request-invalid": 400, "provider/context-exceeded": 413,
@@ -238,19 +237,19 @@ func (w *hostWall) statuses(t *testing.T) {
 		assert.Equal(t, ":"+f.typ, h.response.Key("error").Key("type").String(), f.name)
 		assert.Equal(t, cmp.Or(codes[f.typ], 502), h.status, f.name)
 		after := ""
-		if f.typ == "provider/rate-limited" || f.typ == "provider/overloaded" { // of 503 what may be sent again
+		if f.typ == "provider/rate-limited" || f.typ == "provider/overloaded" { // of 503 responses those that may be retried
 			after = fmt.Sprint(max(1, (f.wait+999)/1000))
 		}
 		assert.Equal(t, after, h.header.Get("Retry-After"), f.name)
 	}
 }
 
-// A client that reads slowly holds everybody back and loses nothing: the timer
-// of the account, which is shorter than its pause, stands still (LLM-016,
+// A slow client blocks the provider and loses nothing: the timer of the
+// account, which is shorter than the client's pause, is stopped (LLM-016,
 // LLM-017, STR-003).
 func (w *hostWall) slowReader(t *testing.T) {
 	const pieces, size = 60, 16 << 10
-	pause := 3 * 250 * time.Millisecond // of the short timer
+	pause := 3 * 250 * time.Millisecond // longer than the short timer
 	for dialect, provider := range providers {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +266,7 @@ func (w *hostWall) slowReader(t *testing.T) {
 			h, err := w.try(t.Context(), fmt.Sprintf(`{:proto 1 :trace {:id "slow"} :task {:intent :code/generate :dispatch {:candidates [:%s/stalled]}} :input %s}`, provider, hello), true, func(e edn.Value) {
 				if e.Key("event").String() == ":chunk" && paused < 2 {
 					paused++
-					<-time.After(pause) // the timers of another process pass meanwhile
+					<-time.After(pause) // lets the timers of another process run
 				}
 			})
 			require.NoError(t, err)
@@ -280,8 +279,8 @@ func (w *hostWall) slowReader(t *testing.T) {
 	}
 }
 
-// LLM-017: who goes away in mid-stream ends the request at the provider, and the
-// account answers the next one.
+// LLM-017: a client that disconnects during a stream ends the request at the
+// provider, and the account answers the next one.
 func (w *hostWall) cancel(t *testing.T) {
 	for dialect, provider := range providers {
 		k, server := talks()[dialect], w.servers[provider]
@@ -302,8 +301,8 @@ func (w *hostWall) cancel(t *testing.T) {
 	}
 }
 
-// commandLine is the same through "ferment run --stream": what was shown for good
-// and is not whole ends badly, whatever else is taken back.
+// commandLine tests "ferment run --stream": if text that was shown for good is
+// incomplete, it fails, whatever else is retracted.
 func (w *hostWall) commandLine(t *testing.T) {
 	k := talks()["openai-chat"]
 	w.servers["openai"].Then(k.says(k.start, k.text("shown "), "!cut"))
@@ -343,7 +342,7 @@ func (w *hostWall) fourProviders(t *testing.T) {
 			defer mu.Unlock()
 			failed, _ := h.response.Key("error").Key("type").AsKeyword()
 			if failed == "breaker/open" {
-				failed = "provider/overloaded" // and is left alone from then on
+				failed = "provider/overloaded" // its breaker is open from then on
 			}
 			count[models[i%4]+" "+failed+h.out()]++
 		})
@@ -355,8 +354,8 @@ func (w *hostWall) fourProviders(t *testing.T) {
 	assert.NotRegexp(t, `:restarts [1-9]`, stdout)
 }
 
-// LLM-023: one agent asks one provider, another one and the first one again.
-// Nothing changes but who answered and what it took.
+// LLM-023: one agent calls one provider, another one and the first one again.
+// Only the serving model and the usage change.
 func (w *hostWall) oneAgent(t *testing.T) {
 	var kept, types []string
 	for _, dialect := range []string{"openai-chat", "ollama-chat", "openai-chat"} {
@@ -375,9 +374,9 @@ func (w *hostWall) oneAgent(t *testing.T) {
 	assert.Equal(t, []string{":openai", ":ollama", ":openai"}, types)
 }
 
-// LLM-030: who refuses the key, has no quota left or does not know the model is
-// not asked again before its configuration is another one. It is the last part:
-// it changes the configuration.
+// LLM-030: a provider that rejected the key, has no quota left or does not know
+// the model is not called again until its configuration changes. This is the
+// last part because it changes the configuration.
 func (w *hostWall) trips(t *testing.T) {
 	server, k := w.servers["fourth"], talks()["openai-chat"]
 	refusals := map[string]wiretest.Transcript{

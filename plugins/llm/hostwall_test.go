@@ -16,28 +16,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// hostWall is the host before the model servers of all dialects. The timers
-// of the first account of a dialect are long. Each other one has one timer that
-// is short, so that on a slow machine too no other ends a call.
+// hostWall is the host with model servers of all dialects. The timers of the
+// first account of a dialect are long. Each other account has one short timer,
+// so that on a slow machine too no other timer ends a call.
 type hostWall struct {
 	*daemon
 	servers map[string]*wiretest.Server // by account
 }
 
-// shortTimer is what an account has that waits for what never comes.
+// shortTimer is the short timer of an account that waits in vain.
 const shortTimer = "250ms"
 
-// policies are when text is shown, by the intent that says so. Plain is asked
-// by who does not stream.
+// policies are the streaming policies, by the intent that sets them. Calls of
+// plain do not stream.
 var policies = []string{"plain", "gate-passed", "first-token", "provisional"}
 
-// accounts are the plugins of a dialect, with the timer that is short.
+// accounts are the plugins of a dialect, with their short timer.
 var accounts = map[string]string{"": "", "-silent": "silence", "-late": "first_token", "-stalled": "stall"}
 
 const spareText = "The spare one answers."
 
-// accountBlock is a plugin block with a model for each label; more are further
-// lines of its configuration.
+// accountBlock returns a plugin block with a model for each label; more are
+// further lines of its configuration.
 func accountBlock(name, provider, url string, labels []string, more ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plugin %q {\n  command = [\"${local.bin}/plugins/llm\"]\n  isolation { network = \"ports\" }\n  config {\n    provider = %q\n    base_url = %q\n    %s\n", name, provider, url, strings.Join(more, "\n    "))
@@ -48,10 +48,11 @@ func accountBlock(name, provider, url string, labels []string, more ...string) s
 	return b.String()
 }
 
-// withKey is the line of an account that has a key.
+// withKey is the configuration line of an account with a key.
 const withKey = `api_key = secret("env:WALL_KEY")`
 
-// presetOf is the line of an account whose provider speaks another dialect by default.
+// presetOf returns the line of an account whose provider has another default
+// dialect.
 func presetOf(dialect string) string {
 	if dialect == "openai-responses" {
 		return `preset = "openai-responses"`
@@ -59,7 +60,7 @@ func presetOf(dialect string) string {
 	return ""
 }
 
-// wallConfig is the configuration of the wall.
+// wallConfig returns the configuration of the host.
 func wallConfig(bin string, plugins ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ferment { profile = \"test\" }\nlocals { bin = %q }\n", bin)
@@ -76,7 +77,7 @@ func wallConfig(bin string, plugins ...string) string {
 	return b.String()
 }
 
-// spareScript answers whatever the models do not.
+// spareScript answers where the models fail.
 func spareScript() string {
 	return fmt.Sprintf(`{:capabilities
  {:spare/text {:cost {:usd 0.001M} :intents #{:wall/plain :wall/gate-passed :wall/first-token :wall/provisional} :steps [{:value {:text %q} :usage {:tokens-in 5 :tokens-out 7 :tokens-mark :exact :cost-usd 0.001M :cost-mark :exact}}]}
@@ -85,8 +86,8 @@ func spareScript() string {
 
 func label(i int) string { return fmt.Sprintf("f%02d", i) }
 
-// nobody is an address at which nobody listens.
-func nobody(t testing.TB) string {
+// closedPort returns an address on which no process listens.
+func closedPort(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -94,7 +95,7 @@ func nobody(t testing.TB) string {
 	return "http://" + listener.Addr().String()
 }
 
-// newHostWall starts it.
+// newHostWall starts the host.
 func newHostWall(t testing.TB) *hostWall {
 	t.Helper()
 	w := &hostWall{servers: map[string]*wiretest.Server{}}
@@ -122,10 +123,10 @@ func newHostWall(t testing.TB) *hostWall {
 	plugins = append(plugins,
 		accountBlock("narrow", "openai", w.servers["narrow"].URL, []string{"narrow"}, withKey, "max_in_flight = 1", "queue = 0"),
 		accountBlock("keyless", "openai", w.servers["keyless"].URL, []string{"keyless"}),
-		accountBlock("nobody", "openai", nobody(t), []string{"nobody"}, withKey),
+		accountBlock("nobody", "openai", closedPort(t), []string{"nobody"}, withKey),
 		accountBlock("fourth", "compatible", w.servers["fourth"].URL, []string{"fourth"}, withKey),
 		accountBlock("llama", "compatible", w.servers["llama"].URL+"/v1", []string{"llama"}, withKey, `preset = "llama-server"`))
-	for _, server := range w.servers { // a count is asked beside, where usage is missing
+	for _, server := range w.servers { // counts are side requests, made where usage is missing
 		server.Beside(counterOf(t, "anthropic"), counterOf(t, "llama-server"))
 	}
 	bin := programs(t)
@@ -133,14 +134,14 @@ func newHostWall(t testing.TB) *hostWall {
 	return w
 }
 
-// envelope asks an intent of two candidates.
+// envelope returns a request of an intent with two candidates.
 func envelope(intent, input, candidates, more string) string {
 	return fmt.Sprintf(`{:proto 1 :trace {:id "wall"} :task {:intent :%s :dispatch {:candidates [%s]}} :input %s :debug/transcript? true :budget {:max-attempts 9 :max-usd 1M :max-tokens 400} %s}`, intent, candidates, input, more)
 }
 
-// LLM-055: each failure through the real host, which has a second candidate, for
-// who waits for the answer and for who sees it come, before and after a piece
-// was shown. Nobody gets a part of an answer for the whole.
+// LLM-055: each failure through the real host, which has a second candidate,
+// for streaming and other clients, before and after a piece was shown. No
+// client gets a partial answer as a complete one.
 func TestFaultWallThroughTheHost(t *testing.T) {
 	w := newHostWall(t)
 	t.Run("faults", func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestFaultWallThroughTheHost(t *testing.T) {
 					t.Parallel()
 					for i, f := range wall() {
 						if accountOf(f) == suffix && (f.only == "" || strings.Contains(f.only, dialect)) {
-							w.fault(t, stone{fault: f, talk: talks()[dialect], account: provider + suffix, model: provider + "/" + cmp.Or(strings.TrimPrefix(suffix, "-"), label(i))})
+							w.fault(t, faultCase{fault: f, talk: talks()[dialect], account: provider + suffix, model: provider + "/" + cmp.Or(strings.TrimPrefix(suffix, "-"), label(i))})
 						}
 					}
 				})
@@ -171,7 +172,7 @@ func TestFaultWallThroughTheHost(t *testing.T) {
 	t.Run("trips", w.trips)
 }
 
-// accountOf is the account whose short timer ends a fault.
+// accountOf returns the account whose short timer ends a fault.
 func accountOf(f fault) string {
 	switch f.fires {
 	case silence:
@@ -182,14 +183,14 @@ func accountOf(f fault) string {
 	return ""
 }
 
-// stone is a fault in a dialect, played to one model.
-type stone struct {
+// faultCase is a fault in a dialect, played to one model.
+type faultCase struct {
 	fault
 	talk           talk
 	account, model string
 }
 
-func (w *hostWall) fault(t *testing.T, s stone) {
+func (w *hostWall) fault(t *testing.T, s faultCase) {
 	kinds := policies
 	if s.intent != "" {
 		kinds = []string{s.intent}
@@ -209,8 +210,8 @@ func (w *hostWall) fault(t *testing.T, s stone) {
 	}
 }
 
-// meet plays one fault and looks at everything that says what became of it.
-func (w *hostWall) meet(t *testing.T, s stone, kind string, after, streamed bool) {
+// meet plays one fault and checks every record of its consequences.
+func (w *hostWall) meet(t *testing.T, s faultCase, kind string, after, streamed bool) {
 	name := fmt.Sprintf("%s, %s, %s, after a piece: %t, streamed: %t", s.model, s.name, kind, after, streamed)
 	intent, input, spare, answer := "wall/"+kind, cmp.Or(s.input, hello), "spare/text", edn.MustMap(edn.K("text"), edn.Text(spareText))
 	if s.intent != "" {
@@ -231,7 +232,7 @@ func (w *hostWall) meet(t *testing.T, s stone, kind string, after, streamed bool
 	require.NotContains(t, h.raw, "CANARY", name)
 	require.Len(t, server.Requests(), played+1, "%s: one request", name)
 
-	// What it was: the failure as the plugin told it.
+	// The cause: the failure as reported by the plugin.
 	attempts := slices.Collect(h.response.Key("transcript").Elems())
 	require.NotEmpty(t, attempts, "%s: %s", name, h.raw)
 	e := attempts[0].Key("error")
@@ -249,7 +250,7 @@ func (w *hostWall) meet(t *testing.T, s stone, kind string, after, streamed bool
 	wait, _ := e.Key("details").Key("retry-after-ms").AsInt()
 	assert.Equal(t, s.wait, wait, name)
 
-	// What came of it: the answer of the other one, or a bad end.
+	// The consequence: the answer of the second candidate, or an error.
 	bound := kind == "first-token" && shown != ""
 	final := bound || class == "stop"
 	names := strings.Join(h.names(), " ")
@@ -273,7 +274,7 @@ func (w *hostWall) meet(t *testing.T, s stone, kind string, after, streamed bool
 	w.ledger(t, name, h, s, shown, final)
 }
 
-// seen is what stood on the client of a stream.
+// seen checks the text shown to the client of a stream.
 func (w *hostWall) seen(t *testing.T, name string, h heard, kind, shown string, final bool, names string) {
 	last := h.events[len(h.events)-1]
 	assert.Equal(t, ":finished", last.Key("event").String(), name)
@@ -305,16 +306,16 @@ func (w *hostWall) seen(t *testing.T, name string, h heard, kind, shown string, 
 	}
 }
 
-// begins asserts that some of a text was seen, from its begin: what was not
-// sent on yet when the failure came is of no use to anybody.
+// begins asserts that a non-empty prefix of a text was seen; pieces not yet
+// forwarded at the failure are dropped.
 func begins(t *testing.T, name, shown, seen string) {
 	t.Helper()
 	assert.NotEmpty(t, seen, name)
 	assert.True(t, strings.HasPrefix(shown, seen), "%s: %q of %q", name, seen, shown)
 }
 
-// ledger is what the calls took.
-func (w *hostWall) ledger(t *testing.T, name string, h heard, s stone, shown string, final bool) {
+// ledger checks the recorded usage of the calls.
+func (w *hostWall) ledger(t *testing.T, name string, h heard, s faultCase, shown string, final bool) {
 	usage := h.response.Key("usage")
 	calls := 2
 	if final {
@@ -341,10 +342,10 @@ func (w *hostWall) ledger(t *testing.T, name string, h heard, s stone, shown str
 	}
 	used := number(scope.Key("used").Key("usd"))
 	if !final {
-		used.Sub(used, big.NewRat(1, 1000)) // that of the spare one
+		used.Sub(used, big.NewRat(1, 1000)) // cost of the second candidate
 	}
 	if paid.Key("tokens-mark").IsNil() {
-		// Nobody knows what it took: all that was reserved for it, not nothing.
+		// The usage is unknown: the whole reservation is charged.
 		assert.Positive(t, used.Sign(), "%s: %s", name, scope)
 		assert.Equal(t, ":estimated", scope.Key("mark").String(), name)
 		assert.Contains(t, []string{"2", "3", "12", "14", "16"}, strings.Fields(s.name)[0], "%s: the others know", name)

@@ -9,7 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// VAL-006: messages, tools and the form of the answer that came as JSON ask the same of a provider as those in EDN.
+// VAL-006: messages, tools and the form of the answer in JSON give the same
+// provider request as in EDN.
 func TestRequestsInTheirJSONView(t *testing.T) {
 	for name, text := range map[string]string{
 		"a tool": `{:messages [{:role :user :content "Read a.go."}]
@@ -42,7 +43,7 @@ func TestRequestsInTheirJSONView(t *testing.T) {
 	}
 }
 
-// VAL-006: a schema in no spelling is refused before anything is sent.
+// VAL-006: an invalid schema is rejected before anything is sent.
 func TestSchemasInNoSpelling(t *testing.T) {
 	r := newRig(t, "openai-chat", "", "")
 	for _, form := range []string{`["mapp"]`, `"strng"`, `"[:map"`, `["map" ["a"]]`, `{:type "object"}`, `[:map [:a "string"]]`, `7`} {

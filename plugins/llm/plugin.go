@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// adapter is the plugin: nothing until it is configured, then one provider.
+// adapter is the plugin: unconfigured at first, then one provider.
 type adapter struct {
 	clock   transport.Clock
 	account atomic.Pointer[account]
@@ -25,22 +25,27 @@ type adapter struct {
 type account struct {
 	provider *answer.Provider
 	models   map[string]*answer.Model
-	// doubt has a token when a call found no server.
+	// doubt receives a token when a call could not reach the server.
 	doubt chan struct{}
 }
 
-// newPlugin makes the plugin; its timers run on the clock.
+// newPlugin returns the plugin; its timers use the clock.
 func newPlugin(clock transport.Clock) sdk.Plugin {
 	a := &adapter{clock: clock}
 	return sdk.Plugin{
 		Name: "llm", Version: version, Features: []string{sdk.FeatureHotSwap},
-		Config: sdk.Config[settings.Settings]{Default: settings.Defaults(), Offer: a.offer, Check: settings.Settings.CheckSecrets, Start: a.start},
+		Config: sdk.Config[settings.Settings]{
+			Default: settings.Defaults(),
+			Offer:   a.offer,
+			Check:   settings.Settings.CheckSecrets,
+			Start:   a.start,
+		},
 		Health: a.health,
 		Close:  a.close,
 	}
 }
 
-// offer is one capability for each model block. It looks at no key and no
+// offer returns one capability per model block. It accesses no key and no
 // server.
 func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, error) {
 	s = s.Named()
@@ -58,9 +63,10 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 }
 
 func (a *adapter) capability(s settings.Settings, label string) sdk.Capability {
-	return s.Models[label].Capability(s.Provider+"/"+label, s.Provider, func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
-		return a.answer(ctx, label, request, out)
-	})
+	return s.Models[label].Capability(s.Provider+"/"+label, s.Provider,
+		func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+			return a.answer(ctx, label, request, out)
+		})
 }
 
 func (a *adapter) answer(ctx context.Context, label string, request edn.Value, out *sdk.Stream) (edn.Value, error) {
@@ -88,12 +94,13 @@ func (a *adapter) start(_ context.Context, s settings.Settings) error {
 	return nil
 }
 
-// lookAgain is the time between two looks for a server that was not there.
+// lookAgain is the interval of checks for an unreachable server.
 const lookAgain = 15 * time.Second
 
-// health says whether there is a key and whether the server can be reached. A
-// plugin without a key is not asked. One whose server is away is: a call says
-// more than this does, and the host knows whom to ask instead.
+// health reports whether there is a key and whether the server can be reached.
+// A plugin without a key is not ready. One with an unreachable server stays
+// callable: the error of a call is more precise, and the host can switch to
+// another candidate.
 func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 	now := a.account.Load()
 	if now.provider.Missing != "" {

@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin(transport.System())) }
 
-// canary is a key that must not be seen anywhere but in the request.
+// canary is a key that must appear only in the request.
 const canary = "sk-CANARY-0123456789abcdef"
 
-// dialectOf says which provider speaks a dialect in these tests.
+// providers maps a dialect to a provider that uses it.
 var providers = map[string]string{
 	"openai-chat": "openai", "openai-responses": "compatible", "anthropic-messages": "anthropic", "ollama-chat": "ollama",
 }
@@ -34,7 +34,7 @@ func dialects() []string {
 	return []string{"openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"}
 }
 
-// rig is a plugin before a server, with a clock that stands still.
+// rig is a plugin before a server, with a clock that the test moves.
 type rig struct {
 	*sdktest.Plugin
 	t      testing.TB
@@ -43,7 +43,7 @@ type rig struct {
 	id     string
 }
 
-// The timers of a rig are all different, so that a test can say which one it
+// The timers of a rig are all different, so that a test can identify the one it
 // waits for.
 const (
 	connect = 5 * time.Second
@@ -53,7 +53,7 @@ const (
 	total   = 300 * time.Second
 )
 
-// settingsFor are the configuration of one model before a server. change is
+// settingsFor returns the configuration of one model before a server. change is
 // EDN that is merged into the model, over that into the whole.
 func settingsFor(t testing.TB, dialect, url, model, whole string) edn.Value {
 	t.Helper()
@@ -82,7 +82,7 @@ func newRig(t testing.TB, dialect, model, whole string, list ...wiretest.Transcr
 	return r
 }
 
-// outcome is what a call came to.
+// outcome is the result of a call.
 type outcome struct {
 	out, usage, meta, response edn.Value
 	err                        *contract.Error
@@ -91,7 +91,7 @@ type outcome struct {
 	progress                   int
 }
 
-// ask makes a call and sees its pieces.
+// ask makes a call and records its pieces.
 func (r *rig) ask(ctx context.Context, intent, input, fields string, watch func(wire.Event)) outcome {
 	c := sdktest.Call{Capability: r.id, Intent: intent, Input: edn.MustRead(input)}
 	if fields != "" {
@@ -140,8 +140,8 @@ func failureOf(e *contract.Error) string {
 	return e.Type
 }
 
-// LLM-002, LLM-010, LLM-011, LLM-020, LLM-024, LLM-045: what every transcript
-// comes to through the whole plugin.
+// LLM-002, LLM-010, LLM-011, LLM-020, LLM-024, LLM-045: the result of every
+// transcript through the whole plugin.
 func TestTranscripts(t *testing.T) {
 	for _, dialect := range dialects() {
 		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", dialect) {
@@ -205,8 +205,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// LLM-004: extra fields hide no field that the plugin sets for some request. What
-// they say about reasoning is theirs unless an effort is configured.
+// LLM-004: extra fields override no field that the plugin sets. Extra reasoning
+// fields are sent unless an effort is configured.
 func TestExtraFieldsOfTheConfiguration(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())
 	hides := func(preset, field, effort string) bool {
@@ -237,8 +237,7 @@ func TestExtraFieldsOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// The test of the configuration in one place: what is wrong is told at once,
-// each problem at its setting.
+// All mistakes of a configuration are reported at once, each at its setting.
 func TestConfigurationProblems(t *testing.T) {
 	base := func(change string) edn.Value {
 		return edn.MustRead(`{:provider "compatible" :base-url "http://127.0.0.1:1/v1" :model {"a" {:name "m"}}}`).Merge(edn.MustRead(change))
@@ -292,7 +291,7 @@ func TestConfigurationProblems(t *testing.T) {
 	}
 }
 
-// LLM-004: what shows only with the key is told by Configure.
+// LLM-004: mistakes that only show with the key are reported by Configure.
 func TestConfigureSeesTheKey(t *testing.T) {
 	config := edn.MustRead(`{:provider "compatible" :base-url "http://models.example/v1" :ca-file "/nowhere/ca.pem" :model {"a" {:name "m"}}}`)
 	p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())
@@ -328,8 +327,8 @@ func TestDescription(t *testing.T) {
 	assert.Equal(t, `{:usd-cached-in-per-mtok 0.075M :usd-in-per-mtok 0.15M :usd-out-per-mtok 0.6M}`, voice.Cost.Value().String())
 }
 
-// LLM-005: without a key nothing is asked, and the plugin says that it is not
-// to be called.
+// LLM-005: without a key no request is made, and the plugin reports that it is
+// not ready.
 func TestWithoutAKey(t *testing.T) {
 	server := wiretest.Serve(t)
 	p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())
@@ -352,7 +351,7 @@ func TestWithoutAKey(t *testing.T) {
 	assert.Contains(t, state.Reason, "provider/not-configured")
 }
 
-// body is the body of the last request.
+// body returns the body of the last request.
 func (r *rig) body() map[string]any {
 	all := r.server.Requests()
 	require.NotEmpty(r.t, all)

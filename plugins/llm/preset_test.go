@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// sent is what is special about the requests of a preset.
+// sent describes the peculiarities of a preset's requests.
 type sent struct {
 	base   string // below the address of the server
 	target string // path and query as they are sent
@@ -53,7 +53,7 @@ var presetRequests = map[string]sent{
 }
 
 // LLM-002, LLM-006, LLM-007, LLM-053: each preset of a vendor sends what its
-// server takes, and reads the stream of that server with its quirk.
+// server accepts, and reads the stream of that server with its quirk.
 func TestPresetTranscripts(t *testing.T) {
 	all := wiretest.Load(t, filepath.Join("..", "internal", "provider", "testdata", "wire"), "presets")
 	require.Len(t, all, len(presetRequests))
@@ -111,12 +111,12 @@ func TestPresetTranscripts(t *testing.T) {
 	}
 }
 
-// LLM-004, LLM-005: a provider has its address or needs one, and a version is
-// refused where no request names one.
+// LLM-004, LLM-005: a provider has its address or requires one, and a version
+// is rejected where requests have none.
 func TestProvidersHaveAddresses(t *testing.T) {
 	for _, p := range dialect.Presets() {
 		if slices.Contains([]string{"mlx", "generic", "openai-responses"}, p.Name) {
-			continue // presets and no providers
+			continue // presets that are not providers
 		}
 		config := edn.MustRead(`{:model {"a" {:name "m"}}}`).AssocKey("provider", edn.Text(p.Name))
 		places := problems(t, config)
@@ -126,7 +126,7 @@ func TestProvidersHaveAddresses(t *testing.T) {
 	}
 }
 
-// problems are the places of what is wrong with a configuration.
+// problems returns the places of the mistakes in a configuration.
 func problems(t *testing.T, config edn.Value) []string {
 	t.Helper()
 	p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())

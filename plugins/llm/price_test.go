@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// LLM-020: the usage says how well the cost is known, and the metadata which
-// price it was reckoned with.
+// LLM-020: the usage has the mark of the cost, and the metadata the price that
+// was used.
 func TestPriceUsed(t *testing.T) {
 	k := talks()["openai-chat"]
 	answers := k.says(k.start, k.text("yes"), k.finish("stop"), k.end)

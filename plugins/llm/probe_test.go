@@ -13,10 +13,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// habit is what a server says to the five requests of a probe.
+// habit holds the answers of a server to the five requests of a probe.
 type habit [5]wiretest.Transcript
 
-// habits is a server that does everything that its dialect can.
+// habits returns a server that supports every feature of its dialect.
 func habits(dialect string) habit {
 	k := talks()[dialect]
 	whole := map[string]wiretest.Transcript{
@@ -49,8 +49,8 @@ func differences(o outcome) []string {
 	return all
 }
 
-// LLM-006: five requests, nothing to tell where a server is as its preset says,
-// and what it took.
+// LLM-006: five requests, no findings for a server that matches its preset, and
+// the usage.
 func TestProbeAgrees(t *testing.T) {
 	for _, dialect := range dialects() {
 		r, o := probed(t, dialect, `{:price {:input "1" :output "2"}}`, "", habits(dialect))
@@ -123,8 +123,8 @@ func TestProbeDiffers(t *testing.T) {
 	}
 }
 
-// LLM-006: who cannot be asked at all is an error, at once; what is refused
-// because it is declared to be absent is no finding.
+// LLM-006: a server that cannot be called at all is an error at once; rejecting
+// a feature that is declared absent is not a finding.
 func TestProbeCannotAsk(t *testing.T) {
 	said := habits("openai-chat")
 	said[0] = status(http.StatusUnauthorized, `{"error":{"message":"bad key","code":"invalid_api_key"}}`)

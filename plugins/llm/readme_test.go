@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The README names error types that exist and every preset.
+// The README names existing error types and every preset.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Reasoning models: what they do not take is left out, and their limit leaves
-// room for the reasoning.
+// Reasoning models: unsupported fields are omitted, and their limit leaves room
+// for the reasoning.
 func TestTraits(t *testing.T) {
 	k := talks()["openai-chat"]
 	const options = `:options {:temperature 0.2 :top-p 0.9 :max-tokens 100 :seed 7}`
@@ -44,8 +44,8 @@ func TestTraits(t *testing.T) {
 	}
 }
 
-// A parameter that the server refuses is left out once and for all; the attempt
-// that found out is one request and says so.
+// A parameter that the server rejects is omitted from then on; the attempt that
+// found out is one request and reports it.
 func TestRefusedParameter(t *testing.T) {
 	for name, tt := range map[string]struct{ dialect, body, field string }{
 		"named":          {"openai-chat", `{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}`, "temperature"},
@@ -74,7 +74,7 @@ func TestRefusedParameter(t *testing.T) {
 	} {
 		k := talks()[tt.dialect]
 		effort := `:reasoning-effort "high"`
-		if tt.dialect == "anthropic-messages" { // where a temperature goes without reasoning only
+		if tt.dialect == "anthropic-messages" { // which takes a temperature only without reasoning
 			effort = ""
 		}
 		model := `{:price {:input "1" :output "1"} :options {:temperature 0.2 :top-p 0.9 :max-tokens 100 :seed 7 ` + effort + `}}`
@@ -101,14 +101,14 @@ func TestRefusedParameter(t *testing.T) {
 		r.server.Then(status(400, tt.body))
 		o = r.ask(t.Context(), "model/chat", hello, "", nil)
 		require.NotNil(t, o.err, name)
-		if tt.dialect != "anthropic-messages" { // whose message names two, of which one is left
+		if tt.dialect != "anthropic-messages" { // whose message names two, of which one remains
 			assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: it is left out already", name)
 		}
 	}
 }
 
-// How much a model reasons goes where its dialect and the model have it. What goes
-// together with nothing of that is left out and said.
+// The reasoning effort goes into the fields of the dialect and model.
+// Combinations that they do not support are dropped and reported.
 func TestReasoningOption(t *testing.T) {
 	const anthropic, openAI, ollama, responses = "anthropic-messages", "openai-chat", "ollama-chat", "openai-responses"
 	adaptive := `{"type":"adaptive"}`
@@ -162,8 +162,9 @@ func TestReasoningOption(t *testing.T) {
 	}
 }
 
-// LM-008: the reasoning of an answer comes as parts, and goes back as it came: the
-// request after the result of the tool holds the same blocks and signatures.
+// LM-008: the reasoning of an answer is returned as parts and sent back
+// unchanged: the request after the result of the tool holds the same blocks and
+// signatures.
 func TestReasoningIsGivenBack(t *testing.T) {
 	const question = `{:role :user :content "Read a.go."}`
 	for _, tt := range []struct{ dialect, name, parts, want string }{
@@ -221,7 +222,7 @@ func TestReasoningIsGivenBack(t *testing.T) {
 		assert.True(t, o.meta.Key("options/dropped").IsNil(), tt.dialect)
 		assert.False(t, o.out.HasKey("parts"), "%s: an answer that does not reason has no parts", tt.dialect)
 
-		for _, other := range dialects() { // another model gets the conversation without it
+		for _, other := range dialects() { // for another model it is removed from the conversation
 			r := newRig(t, other, `{:name "other"}`, "", talks()[other].whole("It is a package."))
 			o := r.ask(t.Context(), "model/chat", again, "", nil)
 			require.Nil(t, o.err, "%s after %s: %v", other, tt.dialect, o.err)
@@ -234,7 +235,8 @@ func TestReasoningIsGivenBack(t *testing.T) {
 	}
 }
 
-// LM-008: the phase of a text goes back with it, also where the answer does not reason.
+// LM-008: the phase of a text is sent back with it, even if the answer has no
+// reasoning.
 func TestPhaseIsGivenBack(t *testing.T) {
 	for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", "openai-responses") {
 		if tr.Name != "tool-calls-interleaved" {
@@ -259,8 +261,8 @@ func TestPhaseIsGivenBack(t *testing.T) {
 	r.unsent(r.ask(t.Context(), "model/chat", bad, "", nil), "input/invalid", "a phase that is not a text")
 }
 
-// What a dialect does not have for reasoning of no named model is left out and
-// said; a budget waits where the call before came without reasoning.
+// Reasoning options that a dialect lacks are dropped and reported; a budget is
+// omitted if the previous call came without reasoning.
 func TestReasoningOfAnotherForm(t *testing.T) {
 	turn := func(part string) string {
 		return `{:messages [{:role :user :content "Hi."} {:role :assistant :content [` + part + `] :tool/calls [{:id "t" :tool/id :fs/list :args {}}]}
@@ -301,8 +303,8 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 	}
 }
 
-// LLM-024, LLM-055: an answer that reasoning used up is empty, says why, and is
-// not asked for again unchanged.
+// LLM-024, LLM-055: an answer used up by reasoning is empty, reports the cause,
+// and is not requested again unchanged.
 func TestEmptyByLength(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
@@ -320,7 +322,7 @@ func TestEmptyByLength(t *testing.T) {
 	}
 }
 
-// A server that states both numbers is believed; Ollama is asked not to cut.
+// A server that states both numbers is trusted; Ollama is asked not to cut.
 func TestContextIsNotCutInSilence(t *testing.T) {
 	r := newRig(t, "ollama-chat", "", "", talks()["ollama-chat"].whole("Fine."))
 	require.Nil(t, r.ask(t.Context(), "model/chat", hello, "", nil).err)
@@ -334,8 +336,8 @@ func TestContextIsNotCutInSilence(t *testing.T) {
 	assert.Equal(t, "4476 4096", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("context-tokens").String())
 }
 
-// A prompt that the loaded model cannot read is refused before it is sent, with
-// both numbers: the server says how many tokens it reads.
+// A prompt above the context window of the loaded model is rejected before it
+// is sent, with both numbers: the server reports the window.
 func TestLoadedContext(t *testing.T) {
 	long := `{:messages [{:role :user :content "` + strings.Repeat("many words here ", 4000) + `"}]}`
 	for preset, body := range map[string]string{
@@ -367,7 +369,7 @@ func TestLoadedContext(t *testing.T) {
 	}
 }
 
-// dropped are the options that an answer says were left out.
+// dropped returns the options that an answer reports as dropped.
 func dropped(o outcome) string {
 	return strings.Trim(o.meta.Key("options/dropped").String(), "#{}")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// through is a rig whose requests go to url.
+// through returns a rig whose requests go to url.
 func through(t testing.TB, dialect, url string) *rig {
 	r := &rig{t: t, id: providers[dialect] + "/voice"}
 	r.Plugin = sdktest.Serve(t, newPlugin(transport.System()), sdktest.WithConfig(settingsFor(t, dialect, url, "", "")),
@@ -24,7 +24,7 @@ func through(t testing.TB, dialect, url string) *rig {
 	return r
 }
 
-// steady is what an outcome says apart from times and hashes.
+// steady formats an outcome without times and hashes.
 func steady(o outcome) string {
 	var all []string
 	for _, key := range []string{"tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning", "tokens-mark"} {
@@ -34,8 +34,8 @@ func steady(o outcome) string {
 	return strings.Join(all, "\n")
 }
 
-// LLM-053: what was recorded is played again and comes to the same, for every
-// transcript of every dialect, those that break off among them.
+// LLM-053: playing a recording gives the same result, for every transcript of
+// every dialect, including those that break off.
 func TestRecordings(t *testing.T) {
 	for _, dialect := range dialects() {
 		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", dialect) {
@@ -70,8 +70,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// LLM-053, LM-004: a server that repeats the key: it is taken out, and where it
-// cannot be, nothing is kept.
+// LLM-053, LM-004: if a server repeats the key, it is removed; if it cannot be
+// removed, nothing is recorded.
 func TestRecordingsAreScrubbed(t *testing.T) {
 	k := talks()["openai-chat"]
 	server := wiretest.Serve(t, k.says(k.start, k.text("your key is "+canary), k.finish("stop"), k.end))
@@ -88,7 +88,7 @@ func TestRecordingsAreScrubbed(t *testing.T) {
 	assert.NotContains(t, texts[0], canary[3:11])
 	assert.NotContains(t, strings.ToLower(texts[0]), "authorization")
 
-	// A key of which each piece holds one byte cannot be taken out of any.
+	// A key that is split into pieces of one byte each cannot be removed.
 	set.Transport = answering(func() *http.Response {
 		body := k.start + k.text("your key is "+canary) + k.finish("stop") + k.end
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {k.media}}, Body: io.NopCloser(iotest.OneByteReader(strings.NewReader(body)))}
@@ -106,7 +106,7 @@ type answering func() *http.Response
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a(), nil }
 
-// LLM-053: pauses are kept, and played to whoever wants them.
+// LLM-053: pauses are recorded, and played by a Server with a Pace.
 func TestRecordedPauses(t *testing.T) {
 	tr, err := wiretest.Parse("paused", "origin: recorded\nsource: s\ndate: 2026-11-22\nrequest: POST /chat/completions\nheader: Content-Type: text/event-stream\n\nwait 120ms\n| data: {}\n---\nwait 1s\n| data: [DONE]\n|\n")
 	require.NoError(t, err)

@@ -30,9 +30,9 @@ import (
 //	later     the clock moves by 10 s     stall     the stall timer fires
 type streamFault struct {
 	name   string
-	source string // where a server does this
+	source string // a server that does this
 	says   string
-	// meant is the text that the server meant to say, want the error type where
+	// meant is the text that the server meant to send, want the error type if
 	// there is no such text, kept the text that a tolerant plugin accepts.
 	meant, want, kept string
 }
@@ -56,7 +56,7 @@ const (
 	proxy      = "a proxy that rewrites events"
 )
 
-// product is each form in each place, with each end.
+// product returns each form in each place with each end.
 func product(source, want, kept string, forms map[string]string, places, ends []string) []streamFault {
 	var all []streamFault
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
@@ -77,7 +77,7 @@ var (
 
 func plain(list ...streamFault) []streamFault { return list }
 
-// openAIFaults are the faults that only chat completions can have.
+// openAIFaults are the faults specific to chat completions.
 func openAIFaults() []streamFault {
 	chunk := func(choice string) string { return `data:{"id":"c","model":"m","choices":[` + choice + `]}` }
 	return slices.Concat(
@@ -129,7 +129,7 @@ func openAIFaults() []streamFault {
 	)
 }
 
-// responsesFaults are those that only the Responses API can have.
+// responsesFaults are the faults specific to the Responses API.
 func responsesFaults() []streamFault {
 	end := func(status, more string) string {
 		response := `{"id":"r","object":"response","status":"` + status + `",` + more + `}`
@@ -264,7 +264,7 @@ func responsesFaults() []streamFault {
 		))
 }
 
-// anthropicFaults are those that only the messages of Anthropic can have.
+// anthropicFaults are the faults specific to the messages of Anthropic.
 func anthropicFaults() []streamFault {
 	var all []streamFault
 	for _, e := range []struct{ word, want string }{{"api_error", "provider/error"}, {"overloaded_error", "provider/overloaded"}, {"rate_limit_error", "provider/rate-limited"}, {"timeout_error", "provider/error"}, {"invalid_request_error", "provider/error"}} {
@@ -293,7 +293,7 @@ func anthropicFaults() []streamFault {
 		))
 }
 
-// ollamaFaults are those that only the chat of Ollama can have.
+// ollamaFaults are the faults specific to the chat of Ollama.
 func ollamaFaults() []streamFault {
 	ends := []string{"do:cut", "finish:stop", "do:abort"}
 	return slices.Concat(
@@ -321,7 +321,7 @@ func ollamaFaults() []streamFault {
 		))
 }
 
-// everyFault are the faults that each dialect can have.
+// everyFault returns the faults of every dialect.
 func everyFault() []streamFault {
 	hurt := product(network, "stream/truncated", "Hello world.", map[string]string{
 		"an event that is cut": `data:{"choices":[{"del`, "a page": "data:<html>502 Bad Gateway</html>", "a word": "data:undefined", "a list": "data:[]", "a number": "data:7",
@@ -352,8 +352,8 @@ func everyFault() []streamFault {
 	return slices.Concat(hurt, ends, fine, split)
 }
 
-// steps makes a transcript of what a fault says. More is what the server waits
-// for at the step later.
+// steps makes a transcript from the description of a fault. More is closed to
+// continue at the step later.
 func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 	tr = k.says()
 	data := k.event
@@ -396,7 +396,7 @@ func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 	return tr, more
 }
 
-// faultsOf are the faults of a dialect.
+// faultsOf returns the faults of a dialect.
 func faultsOf(dialect string) []streamFault {
 	own := map[string]func() []streamFault{
 		"openai-chat":        openAIFaults,
@@ -407,10 +407,10 @@ func faultsOf(dialect string) []streamFault {
 	return append(own[dialect](), everyFault()...)
 }
 
-// LLM-013 to LLM-015, LLM-055: every stream comes to the answer that its server
-// meant or to a typed error, for who sees the pieces and for who does not. One
-// attempt is one request. The usage is what the server stated, or marked. A
-// tolerant plugin says of each answer that may have lost a part that it may.
+// LLM-013 to LLM-015, LLM-055: every stream ends with the intended answer or
+// with a typed error, with and without a reader of the pieces. One attempt is
+// one request. The usage is stated by the server, or marked. A tolerant plugin
+// marks each answer that may be incomplete.
 func TestStreamWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		faults := faultsOf(dialect)
@@ -435,7 +435,7 @@ func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool)
 	asked := len(r.server.Requests())
 	r.server.Then(tr)
 	if more != nil && tolerant {
-		return // it does not wait that long
+		return // a tolerant plugin does not wait that long
 	}
 	if more != nil {
 		go func() {

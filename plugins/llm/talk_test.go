@@ -8,16 +8,16 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
-// talk writes what a server of one dialect says.
+// talk writes the streams of one dialect.
 type talk struct {
 	media  string
 	start  string
 	text   func(s string) string
 	tool   func(id, name, args string) string
 	event  func(data string) string   // an event or line that holds data
-	finish func(reason string) string // stop, length, tool, refused, or a word of no dialect
+	finish func(reason string) string // stop, length, tool, refused, or an unknown reason
 	end    string
-	quiet  string // what keeps a connection alive; "" if the dialect has nothing
+	quiet  string // a keep-alive; "" if the dialect has none
 	broken string // an event that cannot be read
 	inBand func(typ, message string) string
 	long   func(n int) string
@@ -28,7 +28,7 @@ func quoted(s string) string {
 	return string(b)
 }
 
-// typed is an SSE event that has the type of its data as its name.
+// typed returns an SSE event named after the type of its data.
 func typed(data string) string {
 	_, rest, _ := strings.Cut(data, `"type":"`)
 	name, _, _ := strings.Cut(rest, `"`)
@@ -133,13 +133,13 @@ func talks() map[string]talk {
 			},
 			tool: func(id, name, args string) string {
 				if !json.Valid([]byte(args)) {
-					args = quoted(args) // what is not JSON can only be sent as text
+					args = quoted(args) // invalid JSON can only be sent as text
 				}
 				return `{"model":"served","message":{"role":"assistant","content":"","tool_calls":[{"id":` + quoted(id) + `,"function":{"name":` + quoted(name) + `,"arguments":` + args + `}}]},"done":false}` + "\n"
 			},
 			finish: func(reason string) string {
 				if reason == "refused" {
-					reason = "" // the dialect cannot say it
+					reason = "" // the dialect cannot express it
 				}
 				return `{"model":"served","message":{"role":"assistant","content":""},"done":true,"done_reason":` + quoted(ollamaWord(reason)) + `,"prompt_eval_count":9,"eval_count":3}` + "\n"
 			},
@@ -150,8 +150,8 @@ func talks() map[string]talk {
 	}
 }
 
-// says is a transcript of a stream; each part is sent apart. A part such as
-// "!stall" is what the server does.
+// says returns a transcript of a stream; each part is sent separately. A part
+// such as "!stall" is an action of the server.
 func (k talk) says(parts ...string) wiretest.Transcript {
 	tr := wiretest.Transcript{Status: http.StatusOK, Header: http.Header{"Content-Type": {k.media}, "X-Request-Id": {"req-7"}}}
 	for _, p := range parts {
@@ -166,12 +166,12 @@ func (k talk) says(parts ...string) wiretest.Transcript {
 	return tr
 }
 
-// whole is an answer with a text that ends as it should.
+// whole returns a complete answer with a text.
 func (k talk) whole(text string) wiretest.Transcript {
 	return k.says(k.start, k.text(text), k.finish("stop"), k.end)
 }
 
-// status is an answer that refuses.
+// status returns an answer with an error status.
 func status(code int, body string, headers ...string) wiretest.Transcript {
 	tr := wiretest.Transcript{Status: code, Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"req-7"}}, Steps: []wiretest.Step{{Send: body}}}
 	for i := 0; i+1 < len(headers); i += 2 {

@@ -18,17 +18,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// fault is one stone of the wall.
+// fault is one case of the wall of failures.
 type fault struct {
 	name  string
-	plays func(k talk, before string) wiretest.Transcript // before: what was sent first
+	plays func(k talk, before string) wiretest.Transcript // before: data sent first
 	fires time.Duration                                   // the timer that ends it
 	// intent and input, if not a chat.
 	intent, input string
 	only          string // dialects, if not all
-	// only once: what is refused before the body has no after.
+	// once is set for requests that are rejected before the body, so that there
+	// is no case after a piece.
 	once bool
-	// says is the text in what it plays that comes before the failure.
+	// says is the text before the failure.
 	says string
 
 	typ, class, family string
@@ -46,7 +47,7 @@ const (
 	other  = "provider/error"
 )
 
-// rest continues a stream after what was sent before.
+// rest continues a stream after the data sent before.
 func rest(parts ...func(k talk) string) func(talk, string) wiretest.Transcript {
 	return func(k talk, before string) wiretest.Transcript {
 		all := []string{k.start, before}
@@ -80,8 +81,8 @@ const (
 	mistaken = `{"error":{"message":"no"}}`
 )
 
-// wall is the table of failures, row by row (1.4). Rows 1, 2, 13 and 22 need a
-// stage of their own and have tests below.
+// wall is the table of failures, row by row (1.4). Rows 1, 2, 13 and 22 need
+// special setups and have tests below.
 func wall() []fault {
 	return []fault{
 		{name: "2 reset before the headers", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!reset") }, once: true, typ: "provider/unavailable", class: "retry", source: down, family: failed},
@@ -137,8 +138,8 @@ func wall() []fault {
 
 const embeddable = "openai-chat openai-responses ollama-chat"
 
-// vectors are the faults of a question for vectors: of the answer itself, which
-// comes in one piece.
+// vectors are the faults of an embedding request, whose answer comes in one
+// piece.
 func vectors() []fault {
 	row := func(name string, plays func(talk, string) wiretest.Transcript, typ, class, family string) fault {
 		return fault{
@@ -182,9 +183,9 @@ func vectors() []fault {
 	return all
 }
 
-// LLM-055: each failure, in each dialect, with and without somebody who watches
-// the pieces, before and after the first piece was shown. One attempt is one
-// request; what was shown before stays what it was; the key is nowhere.
+// LLM-055: each failure, in each dialect, with and without a reader of the
+// pieces, before and after the first piece was shown. One attempt is one
+// request; shown text does not change; the key appears nowhere.
 func TestFaultWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		t.Run(dialect, func(t *testing.T) {
@@ -268,7 +269,7 @@ func (r *rig) fault(t *testing.T, k talk, f fault, after, watched bool) {
 	}
 }
 
-// Row 2: nobody listens; nothing was sent.
+// Row 2: no server listens; nothing was sent.
 func TestNobodyListens(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -286,8 +287,8 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// Row 14: a connection that is reset takes with it what was not read yet, so the
-// server waits until the piece was seen.
+// Row 14: a connection reset discards unread data, so the server waits until
+// the piece was seen.
 func TestResetInTheMiddle(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
@@ -303,8 +304,8 @@ func TestResetInTheMiddle(t *testing.T) {
 	}
 }
 
-// Row 13 and cancel in mid-stream (LLM-017): the connection is given up, and
-// the place is free again.
+// Row 13 and cancellation during a stream (LLM-017): the connection is closed,
+// and the place is free again.
 func TestDeadlineAndCancel(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
@@ -329,7 +330,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 	}
 }
 
-// Row 22: who comes when the queue is full is sent away; who waits is served.
+// Row 22: a call beyond the queue is rejected; a queued one is served.
 func TestQueue(t *testing.T) {
 	k := talks()["openai-chat"]
 	open := make(chan struct{})
@@ -342,7 +343,7 @@ func TestQueue(t *testing.T) {
 	<-arrived
 	go func() {
 		o := r.ask(t.Context(), "model/chat", hello, "", nil)
-		for o.err != nil && o.err.Type == "runtime/overloaded" { // who asks below has the place for a moment
+		for o.err != nil && o.err.Type == "runtime/overloaded" { // the call below holds the place for a moment
 			o = r.ask(t.Context(), "model/chat", hello, "", nil)
 		}
 		served <- o
@@ -361,7 +362,7 @@ func TestQueue(t *testing.T) {
 	assert.Nil(t, (<-served).err)
 }
 
-// LLM-016: what keeps a connection alive resets the silence and nothing else.
+// LLM-016: keep-alives reset the silence timer and nothing else.
 func TestKeepAlives(t *testing.T) {
 	for _, dialect := range []string{"openai-chat", "openai-responses", "anthropic-messages"} {
 		k := talks()[dialect]
@@ -381,7 +382,7 @@ func TestKeepAlives(t *testing.T) {
 						close(more)
 					}()
 				case 2:
-					go r.clock.Fire(t, 20*time.Second) // from here on, not from the begin
+					go r.clock.Fire(t, 20*time.Second) // from here on, not from the start
 				}
 			})
 			require.NotNil(t, o.err)
@@ -397,13 +398,13 @@ func TestKeepAlives(t *testing.T) {
 			seen := 0
 			o := r.ask(t.Context(), "model/chat", hello, "", func(e wire.Event) {
 				switch seen++; seen {
-				case 1: // the piece: 20 of the 25 s until it stalls pass
+				case 1: // the piece: 20 of the 25 s of the stall timer pass
 					go func() {
 						r.clock.Wait(t, stall)
 						r.clock.Advance(20 * time.Second)
 						close(more)
 					}()
-				case 2: // the ping: 5 s are left, although something came
+				case 2: // the ping: 5 s are left, although data came
 					go r.clock.Fire(t, 5*time.Second)
 				}
 			})

@@ -16,14 +16,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// noticed is how long the end of a process may take to be seen after its
-// connection broke: on a machine that is busy a process takes a while to end.
-// Only a server that breaks its connections and lives costs a call that long.
+// noticed is the maximum delay between a broken connection and the observed
+// exit of the process, which is long on a busy machine. Only a server that
+// breaks connections and stays alive costs a call this delay.
 const noticed = time.Second
 
-// answer answers a call. A server that dies is started again, once, and the call
-// is repeated if nobody has seen a piece of the answer.
-func (h *house) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
+// answer answers a call. A server that dies is restarted once, and the call is
+// repeated if no piece of the answer was emitted.
+func (h *service) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
 	name, err := h.named(request)
 	if err != nil {
 		return edn.Nil(), err
@@ -41,7 +41,8 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 		}
 		sink := &watched{Sink: out}
 		callCtx, cancel := lease.Context(ctx)
-		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server.models, label, name), intent, request, sink)
+		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server.models, label, name), intent,
+			request, sink)
 		cancel()
 		death := h.fate(ctx, lease, response)
 		lease.Release()
@@ -56,13 +57,16 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 		if ctx.Err() != nil || sink.seen.Load() || len(earlier) > 1 || death.Type == "model/out-of-memory" {
 			return merge(failed(response, death.WithDetail("begun?", edn.Bool(sink.seen.Load()))), earlier), nil
 		}
-		sdk.Logger(ctx).Warn("the call is repeated: its model server died", "server_pid", lease.Server.PID(), "cause", death.Type)
+		sdk.Logger(ctx).Warn("the call is repeated: its model server died", "server_pid", lease.Server.PID(),
+			"cause", death.Type)
 	}
 }
 
-// count says how many tokens a request would take. The server is asked if it runs
-// already; none is started to be asked.
-func (h *house) count(ctx context.Context, label, name, session string, request edn.Value, out answer.Sink) (edn.Value, error) {
+// count returns the number of tokens of a request. It asks the server only if
+// one is running; none is started.
+func (h *service) count(
+	ctx context.Context, label, name, session string, request edn.Value, out answer.Sink,
+) (edn.Value, error) {
 	var response edn.Value
 	var err *contract.Error
 	if t, up := h.pool.Up(session); up {
@@ -76,29 +80,29 @@ func (h *house) count(ctx context.Context, label, name, session string, request 
 	return response, nil
 }
 
-// fate says whether the server died during the call, and has one looked at that
-// stopped in the middle of it.
-func (h *house) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
+// fate returns the error if the server died during the call, nil otherwise. A
+// server that stalled is checked in the background.
+func (h *service) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
 	var within time.Duration
 	typ, _ := response.Key("result").Key("error").Key("type").AsKeyword()
 	switch typ {
 	case "provider/unavailable", "stream/truncated", "stream/malformed", "provider/request-failed":
-		within = noticed // as if the connection had broken
+		within = noticed // as for a broken connection
 	case "provider/timeout", "stream/stalled":
 		lease.Suspect()
 		return nil
 	case "canceled":
 		if ctx.Err() != nil {
-			return nil // by the caller
+			return nil // canceled by the caller
 		}
 		within = noticed
 	default:
-		return nil // an answer, or an error that the server itself gave
+		return nil // an answer, or an error of the server itself
 	}
 	return lease.Died(ctx, within)
 }
 
-// sessionOf is the session whose server a call wants, "" if it names none.
+// sessionOf returns the session of a call, "" if it names none.
 func sessionOf(request edn.Value) string {
 	about := request.Key("context")
 	for _, v := range []edn.Value{request.Key("session/id"), about.Key("session/id"), about.Key("conversation/id")} {
@@ -109,8 +113,8 @@ func sessionOf(request edn.Value) string {
 	return ""
 }
 
-// named is the model that a request asks for, "" for the one of its capability.
-func (h *house) named(request edn.Value) (string, *contract.Error) {
+// named returns the model that a request names, "" for that of the capability.
+func (h *service) named(request edn.Value) (string, *contract.Error) {
 	v := request.Key("model")
 	name, ok := v.AsString()
 	if !ok {
@@ -119,13 +123,15 @@ func (h *house) named(request edn.Value) (string, *contract.Error) {
 	if name == "" || h.set.Allows(name) {
 		return name, nil
 	}
-	return "", contract.Errorf("provider/request-invalid", "this server runs %s: a request for another model would have it load, or even download, that one", h.set.Model).
+	return "", contract.Errorf("provider/request-invalid",
+		"this server runs %s: a request for another model would have it load, or even download, that one", h.set.Model).
 		WithSource(contract.SourceRequest).WithHint("name it in allow_models if the server may").
 		WithDetail("model", edn.Text(name)).WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }
 
-// model is the model of a capability, or another one that the request may name.
-func (h *house) model(models map[string]*answer.Model, label, name string) *answer.Model {
+// model returns the model of a capability, or another one that the request may
+// name.
+func (h *service) model(models map[string]*answer.Model, label, name string) *answer.Model {
 	m := models[label]
 	if name == "" || name == m.Name {
 		return m
@@ -135,13 +141,13 @@ func (h *house) model(models map[string]*answer.Model, label, name string) *answ
 	return &other
 }
 
-// watched knows whether somebody has seen a piece of the answer.
+// watched records whether a piece of the answer was emitted.
 type watched struct {
 	answer.Sink
 	seen atomic.Bool
 }
 
-// Text implements answer.Sink, as do the others.
+// Text, Reasoning, Delta and Progress implement answer.Sink.
 func (w *watched) Text(text string) error { w.seen.Store(true); return w.Sink.Text(text) }
 
 // Reasoning implements answer.Sink.
@@ -174,7 +180,7 @@ func attempts(all []attempt) edn.Value {
 	return edn.Vector(list...)
 }
 
-// told is an error that says what was tried before.
+// told adds the earlier attempts to an error.
 func told(err *contract.Error, earlier []attempt) *contract.Error {
 	if len(earlier) == 0 {
 		return err
@@ -182,8 +188,8 @@ func told(err *contract.Error, earlier []attempt) *contract.Error {
 	return err.WithDetail("attempts", attempts(earlier))
 }
 
-// merge adds to a response what the requests before it took: a host that sees
-// one answer pays for all.
+// merge adds the attempts and usage of the earlier requests to a response: the
+// host sees one answer, but pays for all.
 func merge(response edn.Value, earlier []attempt) edn.Value {
 	if len(earlier) == 0 {
 		return response
@@ -205,7 +211,7 @@ func merge(response edn.Value, earlier []attempt) edn.Value {
 	return response.AssocKey("result", result).AssocKey("invoke/meta", meta)
 }
 
-// failed is a response whose error is replaced.
+// failed replaces the error of a response.
 func failed(response edn.Value, err *contract.Error) edn.Value {
 	result := response.Key("result")
 	if result.IsNil() {
@@ -215,7 +221,7 @@ func failed(response edn.Value, err *contract.Error) edn.Value {
 	return response.AssocKey("result", result)
 }
 
-// translated is a response in which a server that has no memory says so.
+// translated converts the error of a server that is out of memory.
 func translated(response edn.Value) edn.Value {
 	e := response.Key("result").Key("error")
 	typ, _ := e.Key("type").AsKeyword()
@@ -226,11 +232,12 @@ func translated(response edn.Value) edn.Value {
 	if !server.Memory(message) {
 		return response
 	}
-	return failed(response, contract.Errorf("model/out-of-memory", "%s", strings.TrimPrefix(message, "mlx: ")).WithDetails(e.Key("details")))
+	return failed(response, contract.Errorf("model/out-of-memory", "%s",
+		strings.TrimPrefix(message, "mlx: ")).WithDetails(e.Key("details")))
 }
 
-// observe notes how fast an answer came.
-func (h *house) observe(response edn.Value) {
+// observe records the latency and token rate of an answer.
+func (h *service) observe(response edn.Value) {
 	usage := response.Key("result").Key("usage")
 	first, ok := usage.Key("first-token-ms").AsInt()
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// The configuration of the conformance run is one that the plugin takes, and
-// its samples are those of what it offers.
+// The configuration of the conformance run is valid, and its samples match the
+// offered capabilities.
 func TestConformanceConfiguration(t *testing.T) {
 	c := sdktest.Value(t, "conformance.config.edn")
 	command, ok := c.Key("command").Nth(0)

@@ -17,26 +17,28 @@ import (
 
 type lease = pool.Lease[*talker]
 
-// which is what operators name: the server of a session, or all of them.
+// which selects the servers of an operator's command: that of a session, or
+// all.
 type which struct {
 	Session string `edn:"session/id,omitempty"`
 }
 
-// control is the capability of operators.
+// control is the operators' capability.
 func (a *adapter) control() sdk.Capability {
-	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw", "model/reset", "model/quit"),
+	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw",
+		"model/reset", "model/quit"),
 		func(ctx context.Context, of which) (edn.Value, error) {
-			if err := a.house.Load().operate(ctx, sdk.CallFrom(ctx).Intent, of.Session); err != nil {
+			if err := a.service.Load().operate(ctx, sdk.CallFrom(ctx).Intent, of.Session); err != nil {
 				return edn.Nil(), err
 			}
-			return a.house.Load().status(), nil
+			return a.service.Load().status(), nil
 		},
 		sdk.Kind("operation"), sdk.Idempotent(), sdk.Out("res/any"), sdk.Cost(contract.Cost{USD: edn.Int(0)}),
 		sdk.Description("Says how the model servers are, and stops, freezes and thaws them."))
 }
 
-// operate does what an operator wants and waits until it is done.
-func (h *house) operate(ctx context.Context, intent, session string) error {
+// operate carries out an operator's command and waits until it is done.
+func (h *service) operate(ctx context.Context, intent, session string) error {
 	all := session == "" || !h.set.PerSession()
 	if all {
 		session = ""
@@ -55,13 +57,13 @@ func (h *house) operate(ctx context.Context, intent, session string) error {
 	case "model/quit":
 		h.pool.Quit(session, all)
 	default:
-		return nil // reset: such servers keep nothing between calls
+		return nil // reset: these servers keep no state between calls
 	}
 	return h.settle(ctx, session, all)
 }
 
 // settle waits until no server is being stopped.
-func (h *house) settle(ctx context.Context, session string, all bool) error {
+func (h *service) settle(ctx context.Context, session string, all bool) error {
 	for {
 		next := h.changed.next()
 		draining := false
@@ -79,8 +81,8 @@ func (h *house) settle(ctx context.Context, session string, all bool) error {
 	}
 }
 
-// status is how the servers are, for operators.
-func (h *house) status() edn.Value {
+// status returns the state of the servers for operators.
+func (h *service) status() edn.Value {
 	st := h.pool.Status()
 	var m edn.MapBuilder
 	m.Key("model", edn.Text(h.set.Model))
@@ -155,13 +157,13 @@ func eventValue(e pool.Event) edn.Value {
 	return m.Map()
 }
 
-// rest is how long a host is left alone after it was told something: queues come
-// and go faster than it has to know.
+// rest is the minimum interval between two health reports; queues change faster
+// than the host needs to know.
 const rest = 20 * time.Millisecond
 
-// health tells a host how the servers are, whenever that changes.
+// health reports the state of the servers to the host whenever it changes.
 func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
-	h := a.house.Load()
+	h := a.service.Load()
 	said := ""
 	for {
 		next := h.changed.next()
@@ -181,7 +183,7 @@ func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 	}
 }
 
-// sleep is false if ctx ends before.
+// sleep returns false if ctx ends first.
 func (a *adapter) sleep(ctx context.Context, d time.Duration) bool {
 	timer := a.clock.NewTimer(d)
 	defer timer.Stop()
@@ -193,10 +195,10 @@ func (a *adapter) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// state is how the servers are, for a host: whether a call has a chance, and how
-// soon. The plugin itself stays callable whatever they do: operators have to
-// reach it.
-func (h *house) state() sdk.Status {
+// state returns the state of the servers for the host: whether a call can
+// succeed, and how soon. The plugin itself always stays ready, so that
+// operators can reach it.
+func (h *service) state() sdk.Status {
 	st := h.pool.Status()
 	all := h.servers(st)
 	status := sdk.Ready()
@@ -229,9 +231,9 @@ func statesOf(st pool.Status) map[worker.State]int64 {
 	return states
 }
 
-// servers is what is to be said of each capability: all of them stand on the
-// same servers.
-func (h *house) servers(st pool.Status) sdk.CapabilityStatus {
+// servers returns the status of every capability: all of them use the same
+// servers.
+func (h *service) servers(st pool.Status) sdk.CapabilityStatus {
 	states := statesOf(st)
 	up := states[worker.Ready]+states[worker.Busy] > 0
 	frozen := st.Frozen || states[worker.Frozen] > 0 && !h.set.PerSession()
@@ -251,7 +253,7 @@ func (h *house) servers(st pool.Status) sdk.CapabilityStatus {
 	switch {
 	case up:
 	case frozen:
-		c.State, c.Reason = wire.HealthNotReady, ":model/frozen: the model server was frozen by hand; :model/thaw starts it again"
+		c.State, c.Reason = wire.HealthNotReady, ":model/frozen: the model server was frozen by an operator; :model/thaw starts it again"
 	case st.Blocked != nil:
 		c.State, c.Reason, c.Source = wire.HealthNotReady, ":"+st.Blocked.Type+": "+st.Blocked.Message, st.Blocked.Source
 		if st.Blocked.Hint != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// LLM-022: a server that runs counts; none is started for it, and what its model
-// cannot read is refused before it is asked.
+// LLM-022: a running server counts; none is started for it, and input that its
+// model cannot read is rejected before the server is called.
 func TestCounting(t *testing.T) {
 	serve := `{:preset "llama-server" :serve {"voice" {:intents ["model/chat" "text/respond"] :context 60}}}`
 	r := newRig(t, serve, "tokenize")
@@ -41,7 +41,7 @@ func TestCounting(t *testing.T) {
 	assert.Equal(t, "answer", r.must("one two three", "")[:6])
 }
 
-// LLM-022: a server that cannot count is counted for.
+// LLM-022: for a server that cannot count, the plugin estimates.
 func TestCountingWithoutAnEndpoint(t *testing.T) {
 	r := newRig(t, `{:preset "llama-server"}`)
 	r.must("hello", "")

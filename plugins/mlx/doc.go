@@ -1,12 +1,12 @@
-// Command mlx is the plugin of a model server of one's own: it starts the server
-// (mlx_lm.server unless the configuration names another one), asks it as plugin
-// llm asks a provider, and looks after its process.
+// Command mlx is the plugin for a local model server: it starts the server
+// (mlx_lm.server unless the configuration names another one), calls it like
+// plugin llm calls a provider, and supervises its process.
 //
-// Each serve block of the configuration is one capability. One server serves all
-// calls, or each session has one of its own. A server that dies is started
-// again, and the call that it took with it is repeated if nobody has seen a
-// piece of its answer; one that keeps dying is left alone for a while. Where the
-// server cannot run at all nothing is started, and calls are refused at once, so
-// that the next candidate answers. README.md says how it is configured, which
-// states and errors there are, and what operators can do.
+// Each serve block of the configuration is one capability. One server serves
+// all calls, or each session has its own. A server that dies is restarted, and
+// the interrupted call is repeated if no piece of its answer was emitted; after
+// repeated deaths the plugin pauses. Where the server cannot run at all, no
+// process is started and calls are rejected at once, so that the next candidate
+// answers. README.md describes the configuration, the states and errors, and
+// the commands for operators.
 package main

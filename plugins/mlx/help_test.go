@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// settingsOf are the defaults with what is written over them.
+// settingsOf returns the defaults overridden by a text.
 func settingsOf(t testing.TB, text string) settings.Settings {
 	t.Helper()
 	s := settings.Defaults()

@@ -27,7 +27,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// quick are rungs for tests: what does not end by itself is killed soon.
+// quick are short limits for tests.
 var quick = server.Rungs{Quit: 300 * time.Millisecond, Interrupt: 300 * time.Millisecond, Terminate: 300 * time.Millisecond, Kill: patience}
 
 const patience = 30 * time.Second
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	sdktest.Main(m, newPlugin(transport.System(), quick))
 }
 
-// block numbers the tests of this process, so that each has ports of its own.
+// block numbers the tests of this process, so that each has its own ports.
 var block atomic.Int64
 
 // rig is a plugin with a scripted server.
@@ -69,7 +69,7 @@ func newRig(t testing.TB, more string, words ...string) *rig {
 	return r
 }
 
-// pids are the server processes so far.
+// pids returns the server processes so far.
 func (r *rig) pids() []int {
 	text, err := os.ReadFile(r.mark)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *rig) pids() []int {
 	return all
 }
 
-// left fails the test if a process is.
+// left fails the test if a process is left.
 func (r *rig) left() { gone(r.t, r.pids()...) }
 
 func gone(t testing.TB, pids ...int) {
@@ -104,7 +104,7 @@ func alive(pid int) bool {
 	return err != nil || !strings.Contains(string(stat), ") Z ")
 }
 
-// outcome is what a call came to.
+// outcome is the result of a call.
 type outcome struct {
 	text     string
 	err      *contract.Error
@@ -131,7 +131,7 @@ func (r *rig) do(ctx context.Context, c sdktest.Call) outcome {
 	return o
 }
 
-// must is the answer of a call that has one.
+// must returns the answer of a call that must succeed.
 func (r *rig) must(says, session string) string {
 	r.t.Helper()
 	o := r.ask(r.t.Context(), says, session, nil)
@@ -139,7 +139,7 @@ func (r *rig) must(says, session string) string {
 	return o.text
 }
 
-// fails is the type of the error of a call that has one.
+// fails returns the error of a call that must fail.
 func (r *rig) fails(says string) *contract.Error {
 	r.t.Helper()
 	o := r.ask(r.t.Context(), says, "", nil)
@@ -147,7 +147,7 @@ func (r *rig) fails(says string) *contract.Error {
 	return o.err
 }
 
-// operate is what an operator gets.
+// operate returns the answer to an operator's command.
 func (r *rig) operate(intent, session string) edn.Value {
 	r.t.Helper()
 	input := edn.MustMap()
@@ -159,7 +159,7 @@ func (r *rig) operate(intent, session string) edn.Value {
 	return o.response.Key("result").Key("out")
 }
 
-// states are the workers of a status: session, state.
+// states formats the workers of a status: session, state.
 func states(status edn.Value) string {
 	var all []string
 	for w := range status.Key("workers").Elems() {
@@ -170,9 +170,9 @@ func states(status edn.Value) string {
 	return strings.Join(all, ", ")
 }
 
-// MLX-001, MLX-005, MLX-006, MLX-010, LM-003: a call starts the server, the next
-// one finds it, also one of another session: "shared" is the default. Requests
-// name the model that was started and have a bound.
+// MLX-001, MLX-005, MLX-006, MLX-010, LM-003: a call starts the server and the
+// next call uses it, also one of another session: "shared" is the default.
+// Requests name the started model and have a token limit.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -198,7 +198,7 @@ func TestAnswers(t *testing.T) {
 	assert.Positive(t, status.Key("first-token-ms").String())
 }
 
-// MLX-005: names that the operator allows.
+// MLX-005: model names that the operator allows.
 func TestAllowedModels(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `{:allow-models ["adapter"]}`)
@@ -207,8 +207,8 @@ func TestAllowedModels(t *testing.T) {
 	assert.Equal(t, "adapter 4096 1", o.text)
 }
 
-// MLX-009: a server that dies in a call is started again, and the call repeated
-// if nobody has seen a piece; both requests are told.
+// MLX-009: a server that dies during a call is restarted, and the call is
+// repeated if no piece of the answer was emitted; both requests are reported.
 func TestDiesInACall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -220,7 +220,7 @@ func TestDiesInACall(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("[{:deaths 1 :error :model/died :pid %d}]", pids[0]), o.response.Key("invoke/meta").Key("attempts").String())
 	assert.Equal(t, "1", r.operate("model/status", "").Key("deaths").String())
 
-	for _, how := range []string{"die", "exit", "hang-up"} { // the second request dies as the first did
+	for _, how := range []string{"die", "exit", "hang-up"} { // the second request dies like the first
 		r := newRig(t, "")
 		err := r.fails(how)
 		assert.Equal(t, "model/died", err.Type, "%v", err)
@@ -229,7 +229,7 @@ func TestDiesInACall(t *testing.T) {
 	}
 }
 
-// MLX-009: what somebody has seen a piece of is not repeated.
+// MLX-009: a call is not repeated after a piece of the answer was emitted.
 func TestDiesAfterAPiece(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -247,7 +247,7 @@ func TestDiesAfterAPiece(t *testing.T) {
 }
 
 // MLX-009: three deaths are a crash loop: the plugin is not ready, calls are
-// refused without a process, an operator may have it tried again.
+// rejected without a process, and an operator may retry.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -268,8 +268,8 @@ func TestCrashLoop(t *testing.T) {
 	assert.NotEmpty(t, r.must("hello", ""))
 }
 
-// notReady tells whether the capabilities of the server are not to be called,
-// while the one of operators is.
+// notReady reports whether the server's capabilities are not ready while that
+// of the operators is.
 func notReady(h wire.Health) bool {
 	for _, c := range h.Capabilities {
 		if c.State != wire.HealthNotReady || c.ID == "mlx/server" {
@@ -279,7 +279,7 @@ func notReady(h wire.Health) bool {
 	return len(h.Capabilities) > 0 && h.State == wire.HealthDegraded
 }
 
-// voice is what is said of the capability of the server.
+// voice returns the health of the server's capability.
 func voice(t testing.TB, h wire.Health) wire.CapabilityHealth {
 	t.Helper()
 	require.Len(t, h.Capabilities, 1)
@@ -287,8 +287,8 @@ func voice(t testing.TB, h wire.Health) wire.CapabilityHealth {
 	return h.Capabilities[0]
 }
 
-// MLX-009: a host is told how near the server is, how many calls wait for it,
-// and each of its deaths, also that of a call that was saved.
+// MLX-009: the health report holds the warmth of the server, the number of
+// waiting calls, and each death, also that of a repeated call.
 func TestHealthOfTheServer(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -311,14 +311,14 @@ func TestHealthOfTheServer(t *testing.T) {
 	idle := voice(t, r.health(func(h wire.Health) bool { return voice(t, h).Queued == 0 }))
 	assert.Zero(t, idle.Deaths)
 
-	// Nothing waits any more while the last one is worked on; its end is told too.
+	// No call waits while the last one is served; its end is reported too.
 	holds := []string{filepath.Join(t.TempDir(), "hold"), filepath.Join(t.TempDir(), "hold")}
 	crowd := func(inFlight, queued int) {
 		r.health(func(h wire.Health) bool { return voice(t, h).InFlight == inFlight && voice(t, h).Queued == queued })
 	}
 	for i, hold := range holds {
 		calls.Go(func() { assert.Nil(t, r.ask(t.Context(), "hold:"+hold, "", nil).err) })
-		require.Eventually(t, func() bool { // the first is worked on before the second is made
+		require.Eventually(t, func() bool { // the first is in flight before the second starts
 			text, _ := os.ReadFile(r.mark)
 			return i > 0 || strings.Count(string(text), "hold") == 4
 		}, patience, time.Millisecond)
@@ -349,7 +349,7 @@ func TestHealthOfTheServer(t *testing.T) {
 	assert.False(t, err.Details.HasKey("deaths"), "no death ended this call")
 }
 
-// health waits for a state of health.
+// health waits for a health report.
 func (r *rig) health(want func(wire.Health) bool) (h wire.Health) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
@@ -366,7 +366,7 @@ func (r *rig) health(want func(wire.Health) bool) (h wire.Health) {
 	return h
 }
 
-// A server without memory: as an answer, and as an end that is not repeated.
+// A server without memory: as an answer, and as an exit that is not repeated.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -378,8 +378,8 @@ func TestOutOfMemory(t *testing.T) {
 	assert.NotEmpty(t, r.must("hello", ""))
 }
 
-// MLX-021: a server that is stopped in the middle of a call is given up after
-// the call's own timer, and the next call has another.
+// MLX-021: a server that stops during a call is killed after the call's own
+// timer, and the next call has another.
 func TestStoppedInACall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `{:timeouts {:connect 5000 :first-token 400 :silence 400 :stall 400 :total 60000}}`)
@@ -393,8 +393,8 @@ func TestStoppedInACall(t *testing.T) {
 	assert.Equal(t, "1", status.Key("deaths").String())
 }
 
-// MLX-012: where the server cannot run, calls are refused without a process,
-// the plugin says why and what to do, and goes on.
+// MLX-012: where the server cannot run, calls are rejected without a process;
+// the plugin reports why, gives a hint, and stays up.
 func TestCannotRunHere(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")
@@ -416,14 +416,14 @@ func TestCannotRunHere(t *testing.T) {
 	assert.Len(t, imports.pids(), 1, "never a restart loop")
 }
 
-// MLX-012: the refusal costs no more than looking at a value. The bound is for
-// the median of many, on a machine that may be busy.
+// MLX-012: the rejection costs no more than reading a value. The bound applies
+// to the median of many, as the machine may be busy.
 func TestRefusalIsQuick(t *testing.T) {
 	a := &adapter{clock: transport.System(), rungs: quick}
 	s := settingsOf(t, `{:command ["no-such-server" "{port}"]}`)
 	require.NoError(t, a.start(t.Context(), s))
 	defer func() { require.NoError(t, a.close(context.Background())) }()
-	h := a.house.Load()
+	h := a.service.Load()
 	request := edn.MustRead(`{:input {:prompt "x"}}`)
 	var took []time.Duration
 	for range 1001 {
@@ -435,8 +435,8 @@ func TestRefusalIsQuick(t *testing.T) {
 	assert.LessOrEqual(t, median(took), 50*time.Microsecond)
 }
 
-// MLX-011: freeze stops the process and keeps others from being started, thaw
-// starts one; reset changes nothing; quit stops it until somebody asks.
+// MLX-011: freeze stops the process and prevents starts, thaw starts one; reset
+// changes nothing; quit stops it until the next call.
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -465,10 +465,10 @@ func TestOperators(t *testing.T) {
 		strings.Join(causes, " "))
 }
 
-// MLX-010: with "per-session" each session has a server, up to a number; then the
-// one that was idle for the longest makes room; one that works is left alone, and
-// a call for which none is idle waits in the queue while there is room. Of the
-// reasons TestOperators has those of operators and TestIdleTTL that of time.
+// MLX-010: with "per-session" each session has a server, up to the limit; then
+// the one that was idle longest is stopped. A busy one is kept, and a call for
+// which none is idle waits in the queue while there is room. TestOperators
+// covers the reasons of operators, TestIdleTTL that of time.
 func TestPerSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `{:workers "per-session" :max-workers 2 :queue 1}`)
@@ -505,7 +505,7 @@ func TestPerSession(t *testing.T) {
 	busy.Wait()
 }
 
-// cold = "switch": a call does not wait for a server that loads.
+// cold = "switch": a call does not wait for a loading server.
 func TestColdSwitch(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -542,7 +542,7 @@ func TestStarts(t *testing.T) {
 	assert.Equal(t, "starting", states(slow.operate("model/status", "")), "others may still want it")
 }
 
-// A call that somebody cancels ends; the server goes on.
+// A canceled call ends; the server keeps running.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -555,8 +555,8 @@ func TestCancel(t *testing.T) {
 	assert.Len(t, r.pids(), 1)
 }
 
-// MLX-007: the plugin is killed, and a second later nothing is left of its
-// server, however deaf, nor of what that one started.
+// MLX-007: when the plugin is killed, one second later nothing is left of its
+// server, even one that ignores signals, nor of its children.
 func TestPluginIsKilled(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")
@@ -568,11 +568,11 @@ func TestPluginIsKilled(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, syscall.Kill(p.Instance().PID(), syscall.SIGKILL))
 	gone(t, pids...)
-	assert.Less(t, time.Since(begin), 10*time.Second) // a second on a machine with nothing else to do
+	assert.Less(t, time.Since(begin), 10*time.Second) // one second on an idle machine
 }
 
-// MLX-020: what workers of model servers used to report stands for what they
-// report now.
+// MLX-020: each error type that workers of model servers used to report is an
+// alias of a current type.
 func TestOldNames(t *testing.T) {
 	for old, now := range map[string]string{
 		"runtime-not-ready": "model/not-ready", "runtime-port-in-use": "model/port-in-use", "runtime-start-failed": "model/start-failed",
@@ -588,7 +588,7 @@ func TestOldNames(t *testing.T) {
 	}
 }
 
-// What a host is told before anything runs.
+// The description that a host gets before anything runs.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	p := sdktest.Serve(t, newPlugin(transport.System(), quick), sdktest.Unconfigured(), sdktest.WithoutLeakCheck())

@@ -24,40 +24,40 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// adapter is the plugin: nothing until it is configured, then a pool of servers
-// of one model.
+// adapter is the plugin: unconfigured at first, then a pool of servers of one
+// model.
 type adapter struct {
-	clock transport.Clock
-	rungs server.Rungs
-	house atomic.Pointer[house]
+	clock   transport.Clock
+	rungs   server.Rungs
+	service atomic.Pointer[service]
 }
 
-// house is a configured plugin.
-type house struct {
+// service is a configured plugin.
+type service struct {
 	set     settings.Settings
 	pool    *pool.Pool[*talker]
-	reaper  *launch.Reaper // kills servers should this process die without stopping them
+	reaper  *launch.Reaper // kills the servers if this process dies first
 	changed signal
 	log     journal
-	// cold is what is known of the models while no server runs.
+	// cold describes the models while no server runs.
 	cold talker
 }
 
-// talker is a server that can be asked.
+// talker is a server with its provider.
 type talker struct {
 	*server.Server
 	provider *answer.Provider
 	models   map[string]*answer.Model
 }
 
-// Gone also gives up what connections there were.
+// Gone also closes the connections.
 func (t *talker) Gone() {
 	t.Server.Gone()
 	t.provider.Client.Close()
 }
 
-// newPlugin makes the plugin; its timers run on the clock, rungs are the limits
-// of the steps in which a server is stopped.
+// newPlugin returns the plugin; its timers use the clock, and rungs are the
+// limits of the steps that stop a server.
 func newPlugin(clock transport.Clock, rungs server.Rungs) sdk.Plugin {
 	a := &adapter{clock: clock, rungs: rungs}
 	return sdk.Plugin{
@@ -69,8 +69,8 @@ func newPlugin(clock transport.Clock, rungs server.Rungs) sdk.Plugin {
 	}
 }
 
-// offer is one capability for each serve block, and the one of operators. It
-// looks at no file, process or network.
+// offer returns one capability per serve block, and that of the operators. It
+// accesses no file, process or network.
 func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, error) {
 	if err := s.Check(); err != nil {
 		return sdk.Offer{}, err
@@ -78,16 +78,17 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 	o := sdk.Offer{Ports: s.Ports()}
 	models := s.Models()
 	for _, label := range slices.Sorted(maps.Keys(models)) {
-		o.Capabilities = append(o.Capabilities, models[label].Capability(settings.Name+"/"+label, s.Command[0], func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
-			return a.house.Load().answer(ctx, label, request, out)
-		}))
+		o.Capabilities = append(o.Capabilities, models[label].Capability(settings.Name+"/"+label, s.Command[0],
+			func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+				return a.service.Load().answer(ctx, label, request, out)
+			}))
 	}
 	o.Capabilities = append(o.Capabilities, a.control())
 	return o, nil
 }
 
 func (a *adapter) start(ctx context.Context, s settings.Settings) error {
-	h := &house{set: s, reaper: launch.NewReaper("")}
+	h := &service{set: s, reaper: launch.NewReaper("")}
 	var err error
 	if h.cold.provider, h.cold.models, err = s.Build(1, a.clock); err != nil {
 		return err
@@ -106,22 +107,23 @@ func (a *adapter) start(ctx context.Context, s settings.Settings) error {
 		},
 		Event: h.log.event, Changed: h.changed.fire,
 	})
-	a.house.Store(h)
+	a.service.Store(h)
 	if s.Eager() {
 		h.pool.Warm("", "eager")
 	}
 	return nil
 }
 
-// plan is what is started for these settings.
-func (h *house) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
+// plan returns the server to start for these settings.
+func (h *service) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
 	s := h.set
 	var names []string
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		names = append(names, name)
 	}
-	question := fmt.Sprintf(`{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`, quoted(s.Wire("")))
+	question := fmt.Sprintf(`{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`,
+		quoted(s.Wire("")))
 	return &server.Plan{
 		Command: s.Fill, Env: launch.Environment(s.Environment(), names, os.LookupEnv, nil), Dir: s.Workdir,
 		Ports: s.Ports(), Fixed: s.Port > 0, ReadyPath: s.ReadyPath, Path: "/v1/chat/completions", Question: []byte(question),
@@ -130,7 +132,7 @@ func (h *house) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
 	}
 }
 
-// hint is what to do where the server is not there.
+// hint returns the hint for a missing server program.
 func hint(s settings.Settings) string {
 	if s.Command[0] == settings.Defaults().Command[0] {
 		return "install mlx-lm, or set command"
@@ -138,7 +140,9 @@ func hint(s settings.Settings) string {
 	return fmt.Sprintf("install %s, or set command", s.Command[0])
 }
 
-func (h *house) spawn(ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16)) (*talker, *contract.Error) {
+func (h *service) spawn(
+	ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16),
+) (*talker, *contract.Error) {
 	guarded := *plan
 	guarded.Reaper = h.reaper
 	s, failed := guarded.Start(ctx, taken, spawned)
@@ -155,12 +159,12 @@ func (h *house) spawn(ctx context.Context, plan *server.Plan, clock transport.Cl
 	return t, nil
 }
 
-// farewell is how long servers have to end by themselves when the plugin does;
-// a host gives it about a second.
+// farewell is the time that servers have to end when the plugin ends; a host
+// gives the plugin about a second.
 const farewell = 500 * time.Millisecond
 
 func (a *adapter) close(ctx context.Context) error {
-	h := a.house.Load()
+	h := a.service.Load()
 	if h == nil {
 		return nil
 	}
@@ -172,7 +176,7 @@ func (a *adapter) close(ctx context.Context) error {
 	return err
 }
 
-// signal wakes those who wait for a change.
+// signal wakes goroutines that wait for a change.
 type signal struct {
 	mu sync.Mutex
 	c  chan struct{}
@@ -187,7 +191,7 @@ func (s *signal) fire() {
 	}
 }
 
-// next gives a channel that is closed at the next change.
+// next returns a channel that is closed at the next change.
 func (s *signal) next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +201,7 @@ func (s *signal) next() <-chan struct{} {
 	return s.c
 }
 
-// journal writes to the log of the plugin without ever holding up those who
-// have something to write.
+// journal writes to the log of the plugin without blocking the callers.
 type journal struct {
 	log   *slog.Logger
 	lines chan func(*slog.Logger)
@@ -232,7 +235,7 @@ func (j *journal) write(write func(*slog.Logger)) {
 	}
 }
 
-// stop writes what there is and ends the journal.
+// stop writes the remaining entries and ends the journal.
 func (j *journal) stop() {
 	close(j.quit)
 	<-j.done
@@ -246,12 +249,12 @@ func (j *journal) put(write func(*slog.Logger)) {
 	}
 }
 
-// event writes a transition.
+// event logs a transition.
 func (j *journal) event(session string, t worker.Transition) {
 	level := slog.LevelInfo
 	switch {
 	case t.To == worker.Busy || t.From == worker.Busy && t.To == worker.Ready:
-		return // calls have lines of their own
+		return // calls are logged separately
 	case strings.HasPrefix(t.Cause, "model/"):
 		level = slog.LevelWarn
 	}
@@ -261,7 +264,7 @@ func (j *journal) event(session string, t worker.Transition) {
 	})
 }
 
-// line writes what a server printed, where somebody wants to read that much.
+// line logs a line of server output at debug level.
 func (j *journal) line(l launch.Line) {
 	if !j.log.Enabled(context.Background(), slog.LevelDebug) {
 		return

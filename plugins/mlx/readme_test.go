@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The README names every setting, and error types that exist with their class.
+// The README names every setting, and existing error types with their class.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)

@@ -12,10 +12,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxTimeout is the longest search that a request may ask for.
+// maxTimeout bounds the timeout of a request.
 const maxTimeout = time.Hour
 
-// solveIn is the input of :sat/solve: the formula in one of two spellings.
+// solveIn is the input of :sat/solve, with the formula in one of two forms.
 type solveIn struct {
 	DIMACS    *string  `edn:"dimacs,omitempty"`
 	Clauses   *[][]int `edn:"clauses,omitempty"`
@@ -31,14 +31,14 @@ type solveOut struct {
 // decider decides formulas; the timeout is 0 for none.
 type decider func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error)
 
-// embedded decides with the binary at a path as its worker.
+// embedded returns a decider that runs the binary at a path as its worker.
 func embedded(self string) decider {
 	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
 		return solve.Run(ctx, self, f, timeout)
 	}
 }
 
-// within decides in that time where a request names none; 0 for any time.
+// within sets the default timeout of requests; 0 for none.
 func (s decider) within(usual time.Duration) decider {
 	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
 		if timeout == 0 {
@@ -96,7 +96,7 @@ func verify(_ context.Context, in verifyIn) (verifyOut, error) {
 	return verifyOut{Valid: bad == 0, Clause: bad}, nil
 }
 
-// formula reads whichever spelling the input has; exactly one must be there.
+// formula parses the given form of the formula; exactly one must be present.
 func formula(text *string, clauses *[][]int) (*dimacs.Formula, error) {
 	switch {
 	case text != nil && clauses != nil:
@@ -117,7 +117,7 @@ func formula(text *string, clauses *[][]int) (*dimacs.Formula, error) {
 	return nil, refused("dimacs", edn.Nil(), "a formula as :dimacs text or as :clauses")
 }
 
-// fault is the typed error for a field whose content is at fault.
+// fault is the typed error for a field with invalid content.
 func fault(field string, err error) *contract.Error {
 	e := contract.Errorf("input/invalid", "%s: %s", field, err).WithDetail("path", edn.Vector(edn.K(field)))
 	var at *dimacs.Error
@@ -135,7 +135,7 @@ func fault(field string, err error) *contract.Error {
 	return e
 }
 
-// refused is the error for a field of the input that cannot be used.
+// refused is the error for an invalid field of the input.
 func refused(field string, got edn.Value, expected string) *contract.Error {
 	return contract.Errorf("input/invalid", "%s: expected %s, got %s", field, expected, got).
 		WithDetail("path", edn.Vector(edn.K(field))).

@@ -18,12 +18,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// The tests of this file need cadical, minisat and picosat on the machine.
+// The tests of this file require cadical, minisat and picosat.
 
 var programs = []string{"cadical", "minisat", "picosat"}
 
-// What an answer is and what becomes of a program whose call or plugin ends is
-// checked of each; the rest is the same code of the plugin for all of them.
+// Checks of answers and cancellation run for each program; the code of the
+// others does not depend on the program.
 var ofPrograms = regexp.MustCompile(`^(solver|core/(cancel/(stops|slots|burns)|deadline|drain|fault|invoke|load/processes|shutdown))/?`)
 
 func TestProgramsConform(t *testing.T) {
@@ -40,7 +40,7 @@ func TestProgramsConform(t *testing.T) {
 }
 
 // The programs and the built-in solver agree on 300 random formulas near the
-// ratio where half of them have a model.
+// ratio at which half of them have a model.
 func TestProgramsAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 0))
 	var engines []solve.External

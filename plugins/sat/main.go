@@ -39,7 +39,7 @@ type settings struct {
 
 const builtin = "builtin"
 
-// program is what a configuration runs, before it is looked up.
+// program returns the configured program, before it is located.
 func (cfg settings) program() string {
 	if cfg.Path != "" {
 		return cfg.Path
@@ -47,17 +47,17 @@ func (cfg settings) program() string {
 	return cfg.Solver
 }
 
-// quiet keeps a program from writing what nobody reads.
+// quiet holds the flags that suppress unused output.
 var quiet = map[string][]string{"cadical": {"-q"}, "minisat": {"-verb=0"}}
 
-// satPlugin holds what lives as long as the process.
+// satPlugin holds the state of the process.
 type satPlugin struct {
 	self    string
 	outside *solve.External // set by start if a program is configured
-	missing error           // why that program cannot be run
+	missing error           // error of finding that program
 }
 
-// newPlugin makes the plugin; self is the binary that serves as worker.
+// newPlugin returns the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
 	p := &satPlugin{self: self}
 	return sdk.Plugin{
@@ -84,15 +84,16 @@ func checkSettings(cfg settings) error {
 	return nil
 }
 
-// offer declares what the process needs: its own binary again as a worker, or
-// the program of the configuration.
+// offer declares the required programs: its own binary as a worker, or the
+// configured program.
 func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 	name, needs, tag := "gophersat", []string{"process/self"}, "embedded"
 	if cfg.Solver != builtin {
 		name, needs, tag = cfg.program(), []string{"process/run"}, "external"
 	}
 	return sdk.Offer{Needs: needs, Capabilities: []sdk.Capability{
-		sdk.Func("sat/solver", sdk.Intents("sat/solve"), p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
+		sdk.Func("sat/solver", sdk.Intents("sat/solve"),
+			p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
 			sdk.Kind("solver"), sdk.Tags(tag),
 			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond, USD: edn.Int(0)}),
 			sdk.Description("Finds a model of a formula or shows that there is none, by "+name+".")),
@@ -114,9 +115,9 @@ func (p *satPlugin) decider(cfg settings) decider {
 	}
 }
 
-// start looks for the program. One that is not there is no fault of the
+// start finds the program. A missing program is not an error of the
 // configuration, which may name a solver that only some machines have: the
-// plugin then runs and says that it is not ready.
+// plugin then runs and reports that it is not ready.
 func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 	if cfg.Solver == builtin {
 		return nil
@@ -126,7 +127,12 @@ func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 		p.missing = fmt.Errorf("install the solver or change its path: %w", err)
 		return nil
 	}
-	e := &solve.External{Path: path, Args: append(slices.Clone(quiet[cfg.Solver]), cfg.Args...), Style: solve.Competition, Dir: sdk.Root(ctx)}
+	e := &solve.External{
+		Path:  path,
+		Args:  append(slices.Clone(quiet[cfg.Solver]), cfg.Args...),
+		Style: solve.Competition,
+		Dir:   sdk.Root(ctx),
+	}
 	if cfg.Solver == "minisat" {
 		e.Style = solve.MiniSat
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// The test binary is the plugin and its own worker, as the shipped one is.
+// The test binary is the plugin and its own worker, like the shipped one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == solve.WorkerArg {
 		os.Exit(solve.WorkerMain(os.Stdin, os.Stdout, os.Stderr))
@@ -55,7 +55,7 @@ func TestVerify(t *testing.T) {
 	p := sdktest.Serve(t, shipped())
 	assert.Equal(t, `{:valid? true}`, p.MustInvoke("sat/verifier", edn.MustRead(`{:clauses [[1 2] [-1]] :model [-1 2]}`)).String())
 	assert.Equal(t, `{:clause 2 :valid? false}`, p.MustInvoke("sat/verifier", edn.MustRead(`{:clauses [[1 2] [-1]] :model [1 2]}`)).String())
-	// As a check it gets the whole answer of the solver besides.
+	// As a check it also gets the whole answer of the solver.
 	assert.Equal(t, `{:valid? true}`, p.MustInvoke("sat/verifier", edn.MustRead(`{:dimacs "p cnf 1 1\n1 0" :status :sat :model [1]}`)).String())
 }
 
@@ -90,8 +90,8 @@ func TestMalformedInput(t *testing.T) {
 	}
 }
 
-// hard is a request for which a solver searches far longer than any test: 14
-// pigeons into 13 holes.
+// hard is a request that takes a solver far longer than any test: 14 pigeons
+// into 13 holes.
 func hard(t *testing.T) edn.Value {
 	const holes = 13
 	var clauses [][]int
@@ -110,7 +110,7 @@ func hard(t *testing.T) edn.Value {
 	return input
 }
 
-// The worker of a cancelled call is gone when the call is.
+// The worker of a canceled call has ended when the call returns.
 func TestCancelKillsTheWorker(t *testing.T) {
 	p := sdktest.Serve(t, shipped())
 	input := hard(t)
@@ -124,7 +124,7 @@ func TestCancelKillsTheWorker(t *testing.T) {
 	assert.Equal(t, `{:model [1] :status :sat}`, out.String(), "the plugin serves on")
 }
 
-// A configured program is declared as a need, and one that is not there makes
+// A configured program is declared as a requirement, and a missing one makes
 // the plugin not ready instead of ending it (ENV-019).
 func TestExternalSolver(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "solver")
@@ -151,7 +151,7 @@ func TestExternalSolver(t *testing.T) {
 	assert.NoError(t, checkSettings(settings{Solver: "minisat"}))
 }
 
-// The time of the configuration holds where the request names none.
+// The configured timeout applies if the request has none.
 func TestUsualTimeout(t *testing.T) {
 	var got []time.Duration
 	d := decider(func(_ context.Context, _ *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {

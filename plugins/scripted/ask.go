@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ask asks the host what the step says, and gives the last answer. Its failure
-// is that of the call.
+// ask makes the step's host calls and returns the last answer. Their failure is
+// that of the call.
 func (s step) ask(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
 	input, err := fill(s.arg.Key("input"), sources(ctx, request))
 	if err != nil {

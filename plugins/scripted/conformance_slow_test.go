@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
-// CONF-007: the plugin passes its profiles; what it does with a call that nobody
-// ends by itself is looked at apart, since it would hold every other check up.
+// CONF-007: the plugin passes its profiles. The hanging call is checked
+// separately, since it would delay every other check.
 func TestConformance(t *testing.T) {
 	sdktest.Conform(t, newPlugin(), conformance.Options{Config: sdktest.Value(t, "conformance.config.edn")})
 

@@ -19,15 +19,15 @@
 // Every field of the capability metadata can be given, without its namespace.
 // A step has at most one of :value, :error, :template, :plan (with :bindings),
 // :raw, :ask, :crash and :hang. Before it, :delay-ms waits and :stream sends pieces,
-// with :chunk-ms behind each; a step with :stream alone answers with the whole
+// with :chunk-ms after each; a step with :stream alone answers with the whole
 // text.
-// :ask asks the host and gives what it answers: {:intent i :input m} with values
-// in m filled like those of a template; :handle is the path in the input at which
-// a handle of whom to ask stands, :cap/ref names one that the call may not have
-// been given, :times asks several times, and :stream true passes the pieces on.
+// :ask makes a host call and returns its answer: {:intent i :input m} with values
+// in m filled like those of a template; :handle is the path of a capability
+// handle in the input, :cap/ref names a capability whose handle the call may not
+// have, :times repeats the call, and :stream true forwards the pieces.
 //
-// :usage and :meta state what the answer cost and who gave it. What follows the
-// last step says :then: :repeat-last (the default), :cycle, or a step.
+// :usage and :meta are those of the answer. :then defines the steps after the
+// last one: :repeat-last (the default), :cycle, or a step.
 package main
 
 import "github.com/fermenthq/ferment/sdk"

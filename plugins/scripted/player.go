@@ -18,12 +18,12 @@ import (
 type player struct {
 	role role
 
-	mu      sync.Mutex // held while a position is taken, so that calls keep their order
+	mu      sync.Mutex // held while a position is taken, to keep the order of calls
 	next    int64
 	version uint64 // of the position in the host's store
 }
 
-// answer takes the next step.
+// answer plays the next step.
 func (p *player) answer(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
 	i, err := p.take(ctx)
 	if err != nil {
@@ -32,9 +32,9 @@ func (p *player) answer(ctx context.Context, request edn.Value, out *sdk.Stream)
 	return p.stepAt(i).play(ctx, request, out)
 }
 
-// take gives the number of this call. The host's store holds the next one, so
-// that a process that takes over goes on where the last one ended, and several
-// processes of one plugin share the script.
+// take returns the number of this call. The host's store holds the next one, so
+// that a new process continues where the last one ended, and several processes
+// of one plugin share the script.
 func (p *player) take(ctx context.Context) (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *player) take(ctx context.Context) (int64, error) {
 	for {
 		now, ok, err := state.Swap(ctx, key, p.version, edn.Int(p.next+1))
 		if contract.AsError(err) != nil && contract.AsError(err).Type == "runtime/not-ready" {
-			p.next++ // no host, no restart to survive
+			p.next++ // without a host there is no restart to survive
 			return p.next - 1, nil
 		}
 		if err != nil {
@@ -99,7 +99,7 @@ func (s step) play(ctx context.Context, request edn.Value, out *sdk.Stream) (edn
 		word, _ := s.arg.AsKeyword()
 		crash, _ := crashOf(word)
 		crash()
-		<-ctx.Done() // the process is ending
+		<-ctx.Done() // until the process ends
 		return edn.Nil(), ctx.Err()
 	case actHang:
 		<-ctx.Done()
@@ -113,7 +113,7 @@ func (s step) play(ctx context.Context, request edn.Value, out *sdk.Stream) (edn
 	return s.result("value", "out", contract.EmitOut(s.arg)), nil
 }
 
-// send sends the pieces and gives their texts as one.
+// send sends the pieces and returns their joined text.
 func (s step) send(ctx context.Context, out *sdk.Stream) (string, error) {
 	var whole strings.Builder
 	for _, piece := range s.pieces {
@@ -127,8 +127,7 @@ func (s step) send(ctx context.Context, out *sdk.Stream) (string, error) {
 			return "", err
 		}
 		whole.WriteString(text)
-		// Also behind the last piece: what a crash follows at once may never
-		// leave the process.
+		// Also after the last piece: a crash directly after it could lose it.
 		if err := wait(ctx, s.gap); err != nil {
 			return "", err
 		}
@@ -149,7 +148,7 @@ func (s step) result(kind, key string, v edn.Value) edn.Value {
 	return response
 }
 
-// wait sleeps unless the call is over before.
+// wait sleeps unless the call ends first.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -164,13 +163,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// crashOf gives what ends the process in the named way.
+// crashOf returns the function that ends the process in the named way.
 func crashOf(word string) (func(), bool) {
 	switch word {
 	case "sigkill":
 		return func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, true
 	case "panic":
-		// In a goroutine of its own: the SDK survives a panic of a call.
+		// In a goroutine of its own, because the SDK recovers panics of a call.
 		return func() { go panic("scripted crash") }, true
 	}
 	digits, ok := strings.CutPrefix(word, "exit-")

@@ -28,7 +28,7 @@ func newPlugin() sdk.Plugin {
 	}
 }
 
-// offer reads the script and makes a player for each capability.
+// offer parses the script and makes a player for each capability.
 func offer(_ context.Context, s settings) (sdk.Offer, error) {
 	text, source, at, err := s.text()
 	if err != nil {
@@ -47,8 +47,8 @@ func offer(_ context.Context, s settings) (sdk.Offer, error) {
 	return o, nil
 }
 
-// text gives the script, the name under which errors cite it, and the setting
-// that it came from.
+// text returns the script, the name under which errors cite it, and its
+// setting.
 func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	switch {
 	case s.Script != "" && s.Inline != "":
@@ -64,7 +64,7 @@ func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	case err != nil:
 		return nil, "", at, sdk.Problem(err.Error(), at)
 	case !info.Mode().IsRegular():
-		return nil, "", at, sdk.Problem(fmt.Sprintf("%s is no regular file", s.Script), at)
+		return nil, "", at, sdk.Problem(fmt.Sprintf("%s is not a regular file", s.Script), at)
 	case info.Size() > maxScript:
 		return nil, "", at, sdk.Problem(fmt.Sprintf("%s has %d bytes, the limit is %d", s.Script, info.Size(), maxScript), at)
 	}
@@ -75,8 +75,7 @@ func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	return text, s.Script, at, nil
 }
 
-// located makes problems of the setting at of everything that is wrong with
-// the script.
+// located converts script errors to problems of the setting at.
 func located(err error, at edn.Value) error {
 	var faults scriptErrors
 	if !errors.As(err, &faults) {

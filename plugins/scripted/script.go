@@ -14,7 +14,7 @@ import (
 // maxScript is the largest script in bytes.
 const maxScript = 4 << 20
 
-// script is a checked script.
+// script is a validated script.
 type script struct {
 	roles   map[string]role
 	schemas map[string]edn.Value
@@ -25,10 +25,10 @@ type role struct {
 	meta  contract.Capability
 	steps []step
 	cycle bool
-	after *step // what follows the steps; nil: the last one again
+	after *step // the step after the last one; nil: repeat the last one
 }
 
-// step is what happens on one call: wait, send pieces, then the action.
+// step is the behavior of one call: wait, send pieces, then the action.
 type step struct {
 	delay  time.Duration
 	gap    time.Duration
@@ -59,7 +59,7 @@ var (
 	modifiers = []string{"stream", "delay-ms", "chunk-ms", "bindings", "usage", "meta"}
 )
 
-// scriptError is one thing that is wrong with a script.
+// scriptError is one mistake in a script.
 type scriptError struct {
 	source  string
 	at      edn.Position
@@ -83,14 +83,14 @@ func (e scriptErrors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// scriptReader collects everything that is wrong before it gives up.
+// scriptReader collects all mistakes.
 type scriptReader struct {
 	source    string
 	positions *edn.Positions
 	faults    scriptErrors
 }
 
-// readScript reads and checks a script. Errors are scriptErrors.
+// readScript parses and validates a script. Errors are scriptErrors.
 func readScript(text []byte, source string) (script, error) {
 	v, positions, err := edn.ReadWithPositions(text, edn.WithLimits(edn.Body), edn.WithSource(source))
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *scriptReader) script(v edn.Value) script {
 	return s
 }
 
-// roleKeys are the keys of a capability that are no metadata.
+// roleKeys are the keys of a capability that are not metadata.
 var roleKeys = []string{"steps", "then"}
 
 func (r *scriptReader) role(at []edn.Value, id, body edn.Value) role {
@@ -196,8 +196,8 @@ func (r *scriptReader) then(at []edn.Value, then edn.Value, out *role) {
 	}
 }
 
-// metadata reads the rest of the body as capability metadata: the namespaces
-// are left out in scripts, and what every capability needs has a default.
+// metadata parses the rest of the body as capability metadata: scripts omit the
+// namespaces, and required fields have defaults.
 func (r *scriptReader) metadata(at []edn.Value, id, body edn.Value, plans, values bool) contract.Capability {
 	var m edn.MapBuilder
 	m.Key("cap/id", id)
@@ -261,7 +261,7 @@ func (r *scriptReader) step(at []edn.Value, form edn.Value) step {
 	return s
 }
 
-// argument checks what an action is given.
+// argument validates the argument of an action.
 func (r *scriptReader) argument(at []edn.Value, s step) {
 	switch s.action {
 	case actError:
@@ -290,11 +290,11 @@ func (r *scriptReader) argument(at []edn.Value, s step) {
 	}
 }
 
-// askKeys are those of :ask.
+// askKeys are the keys of :ask.
 var askKeys = []string{"intent", "cap/ref", "handle", "input", "times", "stream"}
 
-// ask checks a question to the host: an intent, or the capability of a handle,
-// which stands in the input of the call or is made up.
+// ask validates a host call: an intent, or the capability of a handle, which is
+// in the input of the call or made up.
 func (r *scriptReader) ask(at []edn.Value, ask edn.Value) {
 	if ask.Kind() != edn.KindMap {
 		r.fault(at, ":ask is a map, not %s", ask)
@@ -307,7 +307,7 @@ func (r *scriptReader) ask(at []edn.Value, ask edn.Value) {
 		}
 	}
 	if !ask.HasKey("intent") && !ask.HasKey("cap/ref") && !ask.HasKey("handle") {
-		r.fault(at, ":ask names an :intent, or by :handle where a handle stands in the input")
+		r.fault(at, ":ask names an :intent, or by :handle the path of a handle in the input")
 	}
 	if v, found := ask.Get(edn.K("handle")); found && v.Kind() != edn.KindVector {
 		r.fault(append(slices.Clone(at), edn.K("handle")), ":handle is a path in the input, not %s", v)
@@ -332,7 +332,7 @@ func (r *scriptReader) pieces(at []edn.Value, stream edn.Value) []edn.Value {
 	return pieces
 }
 
-// maxWait bounds one wait of a script; a step that never ends is :hang.
+// maxWait bounds one wait of a script; :hang waits without end.
 const maxWait = time.Hour
 
 func (r *scriptReader) duration(at []edn.Value, form edn.Value, name string) time.Duration {
@@ -342,7 +342,8 @@ func (r *scriptReader) duration(at []edn.Value, form edn.Value, name string) tim
 	}
 	ms, ok := v.AsInt()
 	if !ok || ms < 0 || ms > maxWait.Milliseconds() {
-		r.fault(append(slices.Clone(at), edn.K(name)), ":%s is a number of milliseconds from 0 to %d, not %s", name, maxWait.Milliseconds(), v)
+		r.fault(append(slices.Clone(at), edn.K(name)), ":%s is a number of milliseconds from 0 to %d, not %s", name,
+			maxWait.Milliseconds(), v)
 		return 0
 	}
 	return time.Duration(ms) * time.Millisecond
@@ -356,7 +357,7 @@ func (r *scriptReader) mapAt(at []edn.Value, form edn.Value, name string) edn.Va
 	return v
 }
 
-// known refuses keys that nothing reads, with the nearest one that is read.
+// known rejects unknown keys, naming the nearest known one.
 func (r *scriptReader) known(at []edn.Value, m edn.Value, what string, names []string) {
 	for key := range m.Entries() {
 		word, ok := key.AsKeyword()

@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin()) }
 
-// inline is the configuration for a script with one capability of the steps.
+// inline returns the configuration for a script with one capability of the
+// steps.
 func inline(steps string, rest ...string) map[string]any {
 	return map[string]any{"inline": fmt.Sprintf(`
 {:capabilities
@@ -34,7 +35,8 @@ func inline(steps string, rest ...string) map[string]any {
 
 const voice = "llm/voice-a"
 
-// outcome is what a call gave, in one line: the output, the plan or the error.
+// outcome returns the result of a call as one line: the output, the plan or the
+// error.
 func outcome(p *sdktest.Plugin, input any) string {
 	response, err := p.Do(context.Background(), sdktest.Call{Capability: voice, Input: input})
 	if err != nil {
@@ -50,7 +52,8 @@ func outcome(p *sdktest.Plugin, input any) string {
 	return result.Key("out").String()
 }
 
-// SCR-002: steps are taken in the order of the calls; :then says what follows.
+// SCR-002: steps are played in the order of the calls; :then determines the
+// steps after the last.
 func TestStepsInOrder(t *testing.T) {
 	const two = `{:value {:text "a"}} {:value {:text "b"}}`
 	for _, tt := range []struct{ name, then, want string }{
@@ -71,7 +74,7 @@ func TestStepsInOrder(t *testing.T) {
 	}
 }
 
-// SCR-001, SCR-003: what each action answers.
+// SCR-001, SCR-003: the answer of each action.
 func TestActions(t *testing.T) {
 	for _, tt := range []struct{ name, step, want string }{
 		{"value", `{:value {:text "x"}}`, `{:text "x"}`},
@@ -118,7 +121,7 @@ func TestActions(t *testing.T) {
 }
 
 // SCR-003, LM-003: pieces arrive one after the other, numbered, and the answer
-// says that it is scripted.
+// is marked as scripted.
 func TestStreamPiecesAndUsage(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin(), sdktest.WithConfig(inline(`{:stream ["a" "b" "c"] :chunk-ms 1 :delay-ms 1 :usage {:tokens-out 3} :meta {:model "m"}}`)))
 	var deltas []string
@@ -139,8 +142,8 @@ func TestHangAndDelayEndWithTheCall(t *testing.T) {
 	}
 }
 
-// SCR-002: a process that takes over goes on where the last one ended, because
-// the host keeps the position; several processes share the script.
+// SCR-002: a new process continues where the last one ended, because the host
+// stores the position; several processes share the script.
 func TestPositionsOutliveTheProcess(t *testing.T) {
 	steps := ""
 	for i := range 40 {
@@ -173,8 +176,8 @@ func TestPositionsOutliveTheProcess(t *testing.T) {
 	assert.Len(t, seen, 36)
 }
 
-// SCR-002, SCR-003: crashes end a real process in the way that the script
-// says, and the next process takes the next step.
+// SCR-002, SCR-003: crashes end a real process in the scripted way, and the
+// next process plays the next step.
 func TestCrashes(t *testing.T) {
 	for _, tt := range []struct{ step, exit, log string }{
 		{`{:crash :sigkill}`, "SIGKILL", ""},
@@ -242,8 +245,8 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, `[:map {:closed true} [:script {:doc "file with the script" :optional true :unit :path} :string] [:inline {:doc "the script itself, as EDN text" :optional true} :string]]`, form.String())
 }
 
-// Everything that is wrong with a script is reported at once, at its place in
-// the script and under the setting that holds it.
+// All mistakes in a script are reported at once, at their place in the script
+// and under the setting that holds it.
 func TestBadScripts(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -260,7 +263,7 @@ func TestBadScripts(t *testing.T) {
 		{"nothing", map[string]any{}, "[:script]", []string{"a script is missing"}},
 		{"both", map[string]any{"script": "x", "inline": "y"}, "[:inline]", []string{"not both"}},
 		{"no file", map[string]any{"script": filepath.Join(dir, "absent.edn")}, "[:script]", []string{"no such file"}},
-		{"a directory", map[string]any{"script": dir}, "[:script]", []string{"no regular file"}},
+		{"a directory", map[string]any{"script": dir}, "[:script]", []string{"not a regular file"}},
 		{"no EDN", map[string]any{"script": write("broken.edn", "{:capabilities\n {")}, "[:script]", []string{"broken.edn:2:"}},
 		{"unknown setting", map[string]any{"scrip": "x"}, "[:scrip]", nil},
 		{"wrong type", map[string]any{"script": 7}, "[:script]", nil},

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// sources is what placeholders are filled from: the request envelope, and
-// under call where the call stands.
+// sources returns the values for placeholders: the request envelope, and under
+// call the position of the call.
 func sources(ctx context.Context, request edn.Value) edn.Value {
 	c := sdk.CallFrom(ctx)
 	call := edn.MustMap(
@@ -26,8 +26,8 @@ func sources(ctx context.Context, request edn.Value) edn.Value {
 	return request.AssocKey("call", call)
 }
 
-// fill replaces {{path.to.value}} in every string of v, keys of maps excepted.
-// A string goes in as it is, any other value as canonical text.
+// fill replaces {{path.to.value}} in every string of v except map keys. A
+// string is inserted unchanged, any other value as canonical text.
 func fill(v, from edn.Value) (edn.Value, error) {
 	var failed error
 	filled, err := v.Walk(nil, func(v edn.Value) edn.Value {
@@ -72,8 +72,8 @@ func fillText(text string, from edn.Value) (string, error) {
 	}
 }
 
-// reach follows names divided by dots: keys of maps as keywords, else as
-// strings, and indices of vectors and lists.
+// reach follows names separated by dots: map keys as keywords, else as strings,
+// and indices of vectors and lists.
 func reach(v edn.Value, path string) (edn.Value, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		var found bool

@@ -17,20 +17,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// request is the input of the three intents; what an intent lacks is zero.
+// request is the input of the three intents; fields that an intent lacks are
+// zero.
 type request struct {
 	Dir       string
 	Command   []string
 	Packages  []string
-	Format    suite.Format // "" if the request leaves it open
+	Format    suite.Format // "" if unset
 	TimeoutMS int
-	Memory    int64 // -1 if the request leaves it open
+	Memory    int64 // -1 if unset
 	Patch     string
 	Strip     int
 }
 
-// read checks an input and takes it apart. The error is :input/invalid and
-// names the field.
+// read validates and parses an input. The error is :input/invalid and names the
+// field.
 func (r *runner) read(schemaName string, input edn.Value) (request, error) {
 	s, _ := r.schemas.Lookup(schemaName)
 	if findings := s.Validate(input); len(findings) > 0 {
@@ -68,15 +69,15 @@ func texts(v edn.Value) []string {
 	return out
 }
 
-// check holds what the schema cannot say.
+// check validates what the schema cannot express.
 func (in *request) check() error {
 	dir := edn.Text(in.Dir)
 	switch {
 	case strings.ContainsRune(in.Dir, 0):
 		return refused("dir", dir, "a path")
 	case !filepath.IsAbs(in.Dir):
-		// The host resolves relative paths; the plugin's own directory is
-		// nothing that a caller knows.
+		// The host resolves relative paths; callers do not know the plugin's
+		// own directory.
 		return refused("dir", dir, "an absolute path")
 	}
 	in.Dir = filepath.Clean(in.Dir)
@@ -111,8 +112,8 @@ func (in *request) check() error {
 	return nil
 }
 
-// readable refuses a directory that this process may not read: a sandbox shows
-// that it is there.
+// readable rejects a directory that this process may not read: in a sandbox it
+// may be visible but unreadable.
 func readable(dir string) error {
 	f, err := os.Open(dir)
 	if err == nil {
@@ -120,7 +121,7 @@ func readable(dir string) error {
 		_ = f.Close()
 	}
 	if !errors.Is(err, fs.ErrPermission) {
-		return nil // what else is wrong shows when it is worked on
+		return nil // other errors show when it is used
 	}
 	return contract.Errorf("effects/scope-denied", "dir: the plugin may not read %s", dir).
 		WithDetail("path", edn.Vector(edn.K("dir"))).
@@ -128,7 +129,7 @@ func readable(dir string) error {
 		WithHint("add the directory to read_paths in the isolation block of the plugin, and see that the user of the host may read it")
 }
 
-// reasonOf is the innermost text of a file system error.
+// reasonOf returns the innermost text of a file system error.
 func reasonOf(err error) string {
 	text := err.Error()
 	return text[strings.LastIndex(text, ": ")+1:]
@@ -143,9 +144,10 @@ const (
 var sizeUnits = []struct {
 	suffix string
 	factor int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
+	{"TB", 1e12}, {"B", 1}, {"", 1}}
 
-// sizeOf reads a number of bytes, or a text such as 512MiB.
+// sizeOf parses a number of bytes, or a text such as 512MiB.
 func sizeOf(v edn.Value) (int64, bool) {
 	if n, ok := v.AsInt(); ok {
 		return n, true
@@ -168,8 +170,8 @@ func sizeOf(v edn.Value) (int64, bool) {
 	return 0, false
 }
 
-// refusedBy is the error for what the schema found; the first finding gives the
-// message.
+// refusedBy returns the error for schema findings, with the message of the
+// first.
 func refusedBy(findings []schema.Finding) error {
 	first := findings[0]
 	e := contract.Errorf("input/invalid", "%s: %s", fieldOf(first.Path), first.Message).
@@ -198,7 +200,7 @@ func fieldOf(path []edn.Value) string {
 	return edn.Vector(path...).String()
 }
 
-// refused is the error for a field that cannot be used.
+// refused returns the error for an invalid field.
 func refused(field string, got edn.Value, expected string) error {
 	return contract.Errorf("input/invalid", "%s: expected %s", field, expected).
 		WithDetail("path", edn.Vector(edn.K(field))).

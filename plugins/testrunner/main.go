@@ -43,7 +43,7 @@ var defaults = settings{
 	Parallel: 2,
 }
 
-// runner holds what lives as long as the process.
+// runner holds the state of the process.
 type runner struct {
 	schemas *schema.Registry
 
@@ -51,7 +51,7 @@ type runner struct {
 	cfg    settings
 	env    []string
 	store  *scratch.Store
-	reaper *launch.Reaper // ends the sessions of suites if this process is killed
+	reaper *launch.Reaper // kills the sessions of suites if this process is killed
 }
 
 func newPlugin() sdk.Plugin {
@@ -93,7 +93,8 @@ func (r *runner) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 		sdk.Func("code/testrunner", sdk.Intents("code/test", "code/patch-verdict"), r.try,
 			sdk.Kind("checker"), sdk.Tags("embedded"), sdk.MaxInFlight(cfg.Parallel),
 			sdk.InFor("code/test", "req/code.test"), sdk.OutFor("code/test", "res/code.test"),
-			sdk.InFor("code/patch-verdict", "req/code.patch-verdict"), sdk.OutFor("code/patch-verdict", "res/code.patch-verdict"),
+			sdk.InFor("code/patch-verdict", "req/code.patch-verdict"),
+			sdk.OutFor("code/patch-verdict", "res/code.patch-verdict"),
 			sdk.Cost(contract.Cost{Latency: 5 * time.Second, USD: edn.Int(0)}),
 			sdk.Description("Runs a test suite, on a patched copy if a patch is given.")),
 		sdk.Func("code/patcher", sdk.Intents("code/apply-patch"), r.applyPatch,

@@ -28,7 +28,7 @@ func (r *runner) applyPatch(ctx context.Context, input edn.Value) (edn.Value, er
 	return a.value(), nil
 }
 
-// applied is what became of a patch: a copy with changes, or a refusal.
+// applied is the result of a patch: a copy with changes, or a refusal.
 type applied struct {
 	copy    scratch.Copied
 	changes []patch.Change
@@ -38,10 +38,10 @@ type applied struct {
 	contents map[string]string
 }
 
-// maxContents is how much of changed files an answer holds.
+// maxContents bounds the contents of changed files in an answer.
 const maxContents = 1 << 20
 
-// read reads the changed files that are text, as far as there is room.
+// read reads the changed text files, as far as there is room.
 func (a *applied) read() {
 	a.contents = map[string]string{}
 	room := int64(maxContents)
@@ -58,8 +58,8 @@ func (a *applied) read() {
 	}
 }
 
-// apply puts the patch on a copy of the tree. Of a refused patch nothing is
-// left; a copy stays until its run ends.
+// apply applies the patch to a copy of the tree. The copy of a rejected patch
+// is removed; another copy exists until its run ends.
 func (r *runner) apply(ctx context.Context, in request) (applied, error) {
 	p, refusal := patch.Parse(in.Patch, in.Strip)
 	if refusal != nil {
@@ -81,7 +81,8 @@ func (r *runner) apply(ctx context.Context, in request) (applied, error) {
 	return applied{}, errors.Join(err, dropped)
 }
 
-// copyError tells a tree that cannot be copied from a failure of the plugin.
+// copyError distinguishes a tree that cannot be copied from a failure of the
+// plugin.
 func copyError(err error, dir string) error {
 	var large *scratch.LimitError
 	var unreadable *scratch.TreeError

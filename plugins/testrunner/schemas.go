@@ -21,9 +21,9 @@ func schemas() map[string]edn.Value {
 	return named
 }
 
-// registry holds the schemas that inputs are checked with. As a gate, a
-// capability gets the input of the request and the answer that it judges in one
-// map, so keys that a schema does not name are no fault.
+// registry holds the schemas of inputs. As a gate, a capability gets the
+// request's input and the judged answer merged in one map, so unknown keys are
+// not an error.
 func registry() *schema.Registry {
 	all := schema.Builtin()
 	for name, form := range schemas() {
@@ -31,7 +31,7 @@ func registry() *schema.Registry {
 	}
 	r, err := schema.NewRegistry(all)
 	if err != nil {
-		panic(err) // the file is part of the program
+		panic(err) // the file is embedded in the program
 	}
 	return r
 }

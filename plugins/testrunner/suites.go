@@ -33,9 +33,9 @@ func (r *runner) try(ctx context.Context, input edn.Value) (edn.Value, error) {
 	return r.tryPatch(ctx, in, verdict)
 }
 
-// tryPatch runs the tests on a patched copy. A patch that does not apply is a
-// suite that did not pass. The copy of a verdict is part of its answer and stays
-// until the run ends.
+// tryPatch runs the tests on a patched copy. A patch that does not apply counts
+// as a suite that did not pass. The copy of a verdict is part of its answer and
+// exists until the run ends.
 func (r *runner) tryPatch(ctx context.Context, in request, verdict bool) (edn.Value, error) {
 	a, err := r.apply(ctx, in)
 	if err != nil {
@@ -53,8 +53,8 @@ func (r *runner) tryPatch(ctx context.Context, in request, verdict bool) (edn.Va
 		}
 	}
 	if verdict {
-		// The reason of a patch that does not apply says more than that the
-		// tests did not run, so the patch comes last.
+		// The reason of a patch that does not apply is more precise than that
+		// of the tests, so the patch is merged last.
 		out := t.value().Merge(a.value())
 		return out.AssocKey("accepted?", edn.Bool(a.refusal == nil && t.result.OK)), nil
 	}
@@ -65,15 +65,15 @@ func (r *runner) tryPatch(ctx context.Context, in request, verdict bool) (edn.Va
 	return out, nil
 }
 
-// tested is a suite that was run, or was not for the reason in the result.
+// tested is a suite that was run, or was not run for the reason in the result.
 type tested struct {
 	command []string
 	result  suite.Result
 }
 
-// answerTime is kept back of the time of a call to send the answer in: a suite
-// that is cut by the deadline of its call is a failed test result as well. A
-// call with less than leastTime says nothing about the suite and simply ends.
+// answerTime is reserved at the end of a call for sending the answer: a suite
+// that is cut by the deadline of its call is a failed test result too. A call
+// with less than leastTime ends without a result.
 const (
 	answerTime = 500 * time.Millisecond
 	leastTime  = 2 * answerTime
@@ -126,8 +126,8 @@ func startError(err *suite.StartError, in request) error {
 	return contract.Errorf("input/invalid", "command: %w", err).WithDetail("path", edn.Vector(edn.K("command")))
 }
 
-// command finds out what to run and how to read it. report is where a JUnit
-// report may be put.
+// command determines the command and its output format. report is the path for
+// a JUnit report.
 func (r *runner) command(in request, report string) (suite.Spec, error) {
 	command, format := in.Command, in.Format
 	if len(command) == 0 {
@@ -158,7 +158,14 @@ func (r *runner) command(in request, report string) (suite.Spec, error) {
 		return suite.Spec{}, contract.Errorf("effects/runtime-missing", "find the go command: not in the PATH of the tests").
 			WithHint("install Go, or set PATH in env of the plugin")
 	}
-	return suite.Spec{Dir: in.Dir, Path: path, Args: command[1:], Env: append([]string(nil), r.env...), Format: format, Reaper: r.reaper}, nil
+	return suite.Spec{
+		Dir:    in.Dir,
+		Path:   path,
+		Args:   command[1:],
+		Env:    append([]string(nil), r.env...),
+		Format: format,
+		Reaper: r.reaper,
+	}, nil
 }
 
 func (t *tested) value() edn.Value {

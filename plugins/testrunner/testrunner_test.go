@@ -18,12 +18,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// The test binary is the plugin and its reaper, as the shipped one is.
+// The test binary is the plugin and its reaper, like the shipped one.
 func TestMain(m *testing.M) {
 	sdktest.Main(m, newPlugin())
 }
 
-// suiteDir is a module of the suite package's test data.
+// suiteDir returns a module of the suite package's test data.
 func suiteDir(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("internal", "suite", "testdata", name))
@@ -31,7 +31,7 @@ func suiteDir(t testing.TB, name string) string {
 	return dir
 }
 
-// fix repairs the wrong test of the module mixed.
+// fix fixes the failing test of the module mixed.
 const fix = `diff --git a/sum_test.go b/sum_test.go
 --- a/sum_test.go
 +++ b/sum_test.go
@@ -45,7 +45,7 @@ const fix = `diff --git a/sum_test.go b/sum_test.go
  }
 `
 
-// call invokes a capability and holds that the answer fits its schema.
+// call calls a capability and asserts that the answer fits its schema.
 func call(t testing.TB, p *sdktest.Plugin, capability, intent, input string) edn.Value {
 	t.Helper()
 	return callWith(t, p, sdktest.Call{Capability: capability, Intent: intent, Input: edn.MustRead(input)})
@@ -120,8 +120,8 @@ func TestDeadlineOfTheCall(t *testing.T) {
 	assert.ErrorIs(t, err, contract.OfType("timeout/hard"), "a call without time is no verdict")
 }
 
-// GATE-009: as a check the capability gets the input of the request with the
-// answer that it judges; the tests run on the patched tree, not on the old one.
+// GATE-009: as a check, the capability gets the request's input with the judged
+// answer; the tests run on the patched tree, not on the original.
 func TestPatchedSuite(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	before := treeOf(t, suiteDir(t, "mixed"))
@@ -137,7 +137,7 @@ func TestPatchedSuite(t *testing.T) {
 	assert.Contains(t, mustText(out.Key("reason")), "sum_test.go: the file does not exist")
 }
 
-// plugins.md 7.0, :code/apply-patch: the copy lives until the run ends.
+// plugins.md 7.0, :code/apply-patch: the copy exists until the run ends.
 func TestApplyPatch(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	out := callWith(t, p, sdktest.Call{
@@ -251,7 +251,7 @@ func TestMalformedInput(t *testing.T) {
 	assert.Empty(t, scratchOf(t, p))
 }
 
-// A patch that is no patch is an answer about the patch, not an error.
+// An invalid patch is an answer about the patch, not an error.
 func TestMalformedPatch(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	for patch, reason := range map[string]string{
@@ -276,7 +276,7 @@ func TestTreeTooLarge(t *testing.T) {
 	assert.Contains(t, e.Message, "more than 1 files")
 }
 
-// The configuration reaches the tests.
+// The configuration is applied to the tests.
 func TestConfiguration(t *testing.T) {
 	t.Setenv("TESTRUNNER_PASSED", "yes")
 	t.Setenv("TESTRUNNER_HIDDEN", "no")
@@ -335,7 +335,7 @@ func treeOf(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// scratchOf lists what is left in the scratch space of a plugin.
+// scratchOf lists the remaining entries in the scratch space of a plugin.
 func scratchOf(t testing.TB, p *sdktest.Plugin) []string {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(p.Root(), "scratch", "run-*", "t*"))

@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// languageOf gives the code of a language named as :en, "en" or "en-GB"; "" for
-// nothing.
+// languageOf returns the code of a language written as :en, "en" or "en-GB"; ""
+// if there is none.
 func languageOf(v edn.Value, path ...any) (string, error) {
 	if v.IsNil() {
 		return "", nil
@@ -25,7 +25,7 @@ func languageOf(v edn.Value, path ...any) (string, error) {
 	return code, nil
 }
 
-// option reads a field that is absent or has one value.
+// option parses a field that is absent or has one value.
 func option(field string, v edn.Value, on string) (bool, error) {
 	if v.IsNil() {
 		return false, nil
@@ -40,18 +40,19 @@ func option(field string, v edn.Value, on string) (bool, error) {
 	return true, nil
 }
 
-// refused is the error for a field of the input that cannot be used.
+// refused is the error for an invalid field of the input.
 func refused(expected string, got edn.Value, path ...any) *contract.Error {
 	names := make([]string, len(path))
 	for i, p := range path {
 		names[i] = fmt.Sprint(p)
 	}
-	return contract.Errorf("input/invalid", "%s: expected %s, got %s", strings.Join(names, " "), expected, clip(got.String())).
+	return contract.Errorf("input/invalid", "%s: expected %s, got %s", strings.Join(names, " "), expected,
+		clip(got.String())).
 		WithDetail("path", pathOf(path...)).
 		WithDetail("expected", edn.Text(expected))
 }
 
-// pathOf is a place in the input: names of keys and indexes.
+// pathOf returns a path in the input from keys and indices.
 func pathOf(path ...any) edn.Value {
 	at := make([]edn.Value, len(path))
 	for i, p := range path {
@@ -65,7 +66,7 @@ func pathOf(path ...any) edn.Value {
 	return edn.Vector(at...)
 }
 
-// clip shortens what is quoted in a message.
+// clip shortens a quoted value.
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {

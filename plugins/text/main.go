@@ -24,7 +24,7 @@ func main() { sdk.Serve(newPlugin()) }
 type settings struct {
 	Routes  map[string]route `edn:"route,omitempty" doc:"a row of the table of :route/decide, by intent without colon"`
 	Default string           `edn:"default,omitempty" doc:"capability of :route/decide for intents that the table does not name, without colon"`
-	Packs   []string         `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages, such as prompts.language_packs of the host names; one of a language that ships is used instead of it"`
+	Packs   []string         `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages, as in prompts.language_packs of the host; a pack of a built-in language replaces it"`
 }
 
 type route struct {
@@ -75,7 +75,7 @@ func check(cfg settings) error {
 	return errors.Join(checkRoutes(cfg), err)
 }
 
-// languagesOf are the shipped languages with those of the settings.
+// languagesOf returns the built-in languages with those of the settings.
 func languagesOf(cfg settings) (*text.Packs, error) {
 	packs, err := packfile.Load(cfg.Packs)
 	var bad *packfile.FileError
@@ -85,7 +85,7 @@ func languagesOf(cfg settings) (*text.Packs, error) {
 	return packs, err
 }
 
-// checkRoutes refuses what could never be an intent or a capability.
+// checkRoutes rejects names that cannot be an intent or a capability.
 func checkRoutes(cfg settings) error {
 	for _, intent := range slices.Sorted(maps.Keys(cfg.Routes)) {
 		if !named(intent) {
@@ -101,7 +101,7 @@ func checkRoutes(cfg settings) error {
 	return nil
 }
 
-// named tells whether s is a qualified name.
+// named reports whether s is a qualified name.
 func named(s string) bool {
 	name, err := edn.Keyword(s)
 	return err == nil && name.Namespace() != ""

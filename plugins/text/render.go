@@ -34,7 +34,8 @@ func render(_ context.Context, in renderIn) (renderOut, error) {
 	if !in.Data.IsNil() && !in.Data.IsMap() {
 		return renderOut{}, refused("a map", in.Data, "data")
 	}
-	out, err := mustache.Render(in.Template, in.Data, mustache.Options{HTML: html, AllowMissing: allow, Partials: in.Partials})
+	out, err := mustache.Render(in.Template, in.Data, mustache.Options{HTML: html, AllowMissing: allow,
+		Partials: in.Partials})
 	if err != nil {
 		return renderOut{}, renderFault(err)
 	}
@@ -57,7 +58,7 @@ func renderFault(err error) error {
 	return err
 }
 
-// place says in which field of the input the fault is, and where in it.
+// place adds the field of the input and the position of the error in it.
 func place(e *contract.Error, partial string, line int) *contract.Error {
 	path := edn.Vector(edn.K("template"))
 	if partial != "" {

@@ -25,7 +25,7 @@ type classifyOut struct {
 	Evidence   []edn.Value `edn:"evidence"`
 }
 
-// Below leastConfidence the intent is the one for anything.
+// Below leastConfidence the fallback intent is returned.
 const (
 	leastConfidence = 0.35
 	anyIntent       = "problem/solve"
@@ -64,34 +64,44 @@ func (r router) classify(in classifyIn) (classifyOut, error) {
 	if err != nil {
 		return classifyOut{}, refused("a language such as :en", in.Language, "language")
 	}
-	out := classifyOut{Intent: edn.K(c.Intent), Confidence: c.Confidence, Language: tag, Ranking: []edn.Value{}, Evidence: []edn.Value{}}
+	out := classifyOut{
+		Intent:     edn.K(c.Intent),
+		Confidence: c.Confidence,
+		Language:   tag,
+		Ranking:    []edn.Value{},
+		Evidence:   []edn.Value{},
+	}
 	for _, one := range c.Ranking {
 		if one.Confidence > 0 {
-			out.Ranking = append(out.Ranking, edn.MustMap(edn.K("intent"), edn.K(one.Intent), edn.K("confidence"), steady(one.Confidence)))
+			out.Ranking = append(out.Ranking, edn.MustMap(edn.K("intent"), edn.K(one.Intent), edn.K("confidence"),
+				steady(one.Confidence)))
 		}
 	}
 	for _, e := range c.Evidence {
-		out.Evidence = append(out.Evidence, edn.MustMap(edn.K("intent"), edn.K(e.Intent), edn.K("weight"), steady(e.Weight), edn.K("match"), edn.Text(e.Match)))
+		out.Evidence = append(out.Evidence, edn.MustMap(edn.K("intent"), edn.K(e.Intent), edn.K("weight"), steady(e.Weight),
+			edn.K("match"), edn.Text(e.Match)))
 	}
 	return out, nil
 }
 
-// steady is a finite number as a value.
+// steady converts a finite number to a rounded value.
 func steady(x float64) edn.Value { return edn.MustFloat(math.Round(x*1000) / 1000) }
 
-// decide answers with the capability that the table of the configuration names
-// for the intent of the request.
+// decide returns the capability that the configured table names for the intent
+// of the request.
 func (r router) decide(in edn.Value) (edn.Value, error) {
 	intent, ok := in.Key("request").Key("task").Key("intent").AsKeyword()
 	if !ok {
-		return edn.Nil(), refused("a request with :task :intent", in.Key("request").Key("task").Key("intent"), "request", "task", "intent")
+		return edn.Nil(), refused("a request with :task :intent", in.Key("request").Key("task").Key("intent"), "request",
+			"task", "intent")
 	}
 	capability := r.Default
 	if row, ok := r.Routes[intent]; ok {
 		capability = row.Capability
 	}
 	if capability == "" {
-		return edn.Nil(), contract.Errorf("route/decide-failed", "the table of this plugin names no capability for :%s", intent).
+		return edn.Nil(), contract.Errorf("route/decide-failed",
+			"the table of this plugin names no capability for :%s", intent).
 			WithHint("add a route block for it to the config block of the plugin, or set default")
 	}
 	id, err := edn.Keyword(capability)

@@ -46,7 +46,7 @@ type sentence struct {
 	Range [2]int  `edn:"range"`
 }
 
-// summarizer knows the languages of texts.
+// summarizer holds the languages of texts.
 type summarizer struct{ languages *text.Packs }
 
 func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut, error) {
@@ -63,7 +63,8 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 	}
 	if in.MaxSentences != nil {
 		if *in.MaxSentences < 1 || *in.MaxSentences > maxSentences {
-			return summarizeOut{}, refused(fmt.Sprintf("an integer 1..%d", maxSentences), edn.Int(int64(*in.MaxSentences)), "max-sentences")
+			return summarizeOut{}, refused(fmt.Sprintf("an integer 1..%d", maxSentences), edn.Int(int64(*in.MaxSentences)),
+				"max-sentences")
 		}
 		limits.Sentences = *in.MaxSentences
 	}
@@ -77,7 +78,8 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 	picked, err := summary.ExtractIn(z.languages, source, language, limits)
 	switch {
 	case errors.Is(err, summary.ErrNothing):
-		return summarizeOut{}, contract.Errorf("text/nothing-to-summarize", "the text has no sentence").WithDetail("path", pathOf(at...))
+		return summarizeOut{}, contract.Errorf("text/nothing-to-summarize", "the text has no sentence").
+			WithDetail("path", pathOf(at...))
 	case errors.Is(err, summary.ErrTooTight):
 		return summarizeOut{}, refused("at least the length of one sentence", edn.Int(int64(limits.Chars)), "max-chars")
 	case err != nil:
@@ -90,9 +92,8 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 	return out, nil
 }
 
-// sourceOf gives the text that is meant and the field that it came from: that of
-// :text, of :frames, of one of them inside :context, else of :prompt or
-// :summary.
+// sourceOf returns the text and its field: :text, :frames, one of them inside
+// :context, else :prompt or :summary.
 func sourceOf(in summarizeIn) (source string, at []any, err error) {
 	switch {
 	case in.Text != nil && in.Frames != nil:
@@ -128,9 +129,8 @@ func sourceOf(in summarizeIn) (source string, at []any, err error) {
 	return source, at, err
 }
 
-// joinFrames puts frames together with a blank line between them, so that no
-// sentence reaches from one into the next. A frame is a string or a map with
-// :text.
+// joinFrames joins frames with a blank line between them, so that no sentence
+// spans two. A frame is a string or a map with :text.
 func joinFrames(frames []edn.Value, at []any) (string, error) {
 	parts := make([]string, len(frames))
 	for i, frame := range frames {

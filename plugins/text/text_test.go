@@ -44,8 +44,8 @@ func TestSummarize(t *testing.T) {
 	assert.Equal(t, "First frame. Second frame.", got)
 }
 
-// The contract of the intent lets the text come in several fields; :text and
-// :frames come first.
+// The contract of the intent permits the text in several fields; :text and
+// :frames take precedence.
 func TestSummarizeFindsTheText(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	for input, want := range map[string]string{
@@ -62,7 +62,7 @@ func TestSummarizeFindsTheText(t *testing.T) {
 }
 
 // TXT-006: the language is the input's, else that of the constraints, else the
-// one that is detected. Only German knows that "Mai" does not begin a sentence.
+// detected one. Only German knows that "Mai" does not begin a sentence.
 func TestSummarizeLanguage(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestClassifyAndDecide(t *testing.T) {
 	assert.Equal(t, `{:cap/id :llm/meta}`, ask("route/decide", `{:request {:task {:intent :code/patch}}}`).String())
 }
 
-// A table that names what cannot exist is refused with its place.
+// A table with impossible names is rejected with its place.
 func TestConfigIsChecked(t *testing.T) {
 	for config, says := range map[string]string{
 		`{:default "voice"}`:                             "not the id of a capability: voice",
@@ -171,7 +171,7 @@ func TestAnswersAreSteady(t *testing.T) {
 	}
 }
 
-// TXT-006: languages of the configuration, which are read from files.
+// TXT-006: configured languages are read from files.
 func TestLanguagePacks(t *testing.T) {
 	packs := func(files ...edn.Value) edn.Value {
 		return edn.MustMap(edn.K("language-packs"), edn.Vector(files...))

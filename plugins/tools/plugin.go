@@ -20,10 +20,10 @@ import (
 //go:embed schemas.edn
 var schemaText string
 
-// settings are the configuration. The host fills in what its effects block
-// says.
+// settings are the configuration. The host adds the contents of its effects
+// block.
 type settings struct {
-	Enforcement edn.Value         `edn:"enforcement,omitempty" doc:"what happens if the kernel cannot hold a call: strict refuses it, best-effort goes on; set by the host"`
+	Enforcement edn.Value         `edn:"enforcement,omitempty" doc:"if the kernel cannot confine a call: strict rejects it, best-effort runs it; set by the host"`
 	Secrets     map[string]secret `edn:"secrets,omitempty" doc:"secrets that requests may name; set by the host"`
 	CAFile      string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that requests trust besides those of the system"`
 }
@@ -31,16 +31,16 @@ type settings struct {
 type secret struct {
 	Value  string   `edn:"value,omitempty" secret:"true"`
 	Hosts  []string `edn:"hosts,omitempty" doc:"that the secret may go to"`
-	Header string   `edn:"header,omitempty" doc:"the only header that it may stand in"`
+	Header string   `edn:"header,omitempty" doc:"the only header that may contain it"`
 }
 
 // tools serves the capabilities.
 type tools struct {
 	crew   *worker.Crew
-	reaper *launch.Reaper // kills programs should this process die
+	reaper *launch.Reaper // kills programs if this process dies
 }
 
-// newPlugin makes the plugin; self is the binary that serves as worker.
+// newPlugin returns the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
 	t := &tools{crew: worker.NewCrew(self, worker.Idle), reaper: launch.NewReaper("")}
 	p := sdk.Plugin{
@@ -58,7 +58,8 @@ func newPlugin(self string) sdk.Plugin {
 	return p
 }
 
-// configSchema is written out: the host looks at it to see where secrets are.
+// configSchema is written by hand: the host reads it to find the places of
+// secrets.
 var configSchema = edn.MustRead(`[:map {:closed true}
  [:enforcement {:optional true :doc "strict or best-effort; the host sets it from its effects block"} [:enum :strict :best-effort]]
  [:secrets {:optional true :doc "the host sets them from its effects block"}
@@ -77,7 +78,8 @@ func (t *tools) capability(tool contract.Tool) sdk.Capability {
 	name := schemaName(tool)
 	options := []sdk.Option{
 		sdk.Kind("tool"), sdk.Effects(tool.Effect), sdk.In("req/" + name), sdk.Out("res/" + name),
-		sdk.Tags("embedded"), sdk.Description(described[tool.ID]), sdk.Cost(contract.Cost{Latency: 20 * time.Millisecond, USD: edn.Int(0)}),
+		sdk.Tags("embedded"), sdk.Description(described[tool.ID]),
+		sdk.Cost(contract.Cost{Latency: 20 * time.Millisecond, USD: edn.Int(0)}),
 		sdk.Metadata(func(c *contract.Capability) { c.RecoveryRules = recovery(tool) }),
 	}
 	if tool.ID == "fs/write-file" {
@@ -94,7 +96,7 @@ func schemaName(t contract.Tool) string {
 	}[t.ID]
 }
 
-// recovery are the classes that depend on the input (ENV-024).
+// recovery returns the error classes that depend on the input (ENV-024).
 func recovery(t contract.Tool) []contract.RecoveryRule {
 	rule := func(key string, match edn.Value, class contract.RecoveryClass) contract.RecoveryRule {
 		return contract.RecoveryRule{Path: []edn.Value{edn.K(key)}, Match: match, Class: class}
@@ -104,13 +106,15 @@ func recovery(t contract.Tool) []contract.RecoveryRule {
 		return []contract.RecoveryRule{rule("append?", edn.Bool(true), contract.RecoveryOnce)}
 	case "net/http-request":
 		return []contract.RecoveryRule{
-			rule("method", edn.Text("GET"), contract.RecoveryNone), rule("method", edn.Text("HEAD"), contract.RecoveryNone), rule("method", edn.Nil(), contract.RecoveryNone),
+			rule("method", edn.Text("GET"), contract.RecoveryNone),
+			rule("method", edn.Text("HEAD"), contract.RecoveryNone),
+			rule("method", edn.Nil(), contract.RecoveryNone),
 		}
 	}
 	return nil
 }
 
-// call carries out one call within the scope that came with it.
+// call runs one call within the scope that came with it.
 func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn.Value, error) {
 	cfg := sdk.ConfigFrom[settings](ctx)
 	call := sdk.CallFrom(ctx)
@@ -130,7 +134,15 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 		}
 		return out, nil
 	}
-	task := &worker.Task{Tool: tool, Input: in, Scope: scope, Key: call.EffectKey, Strict: strict, CAFile: cfg.CAFile, Secrets: map[string]web.Secret{}}
+	task := &worker.Task{
+		Tool:    tool,
+		Input:   in,
+		Scope:   scope,
+		Key:     call.EffectKey,
+		Strict:  strict,
+		CAFile:  cfg.CAFile,
+		Secrets: map[string]web.Secret{},
+	}
 	for _, name := range web.Named(in) {
 		if s, ok := cfg.Secrets[name]; ok {
 			task.Secrets[name] = web.Secret{Value: s.Value, Hosts: s.Hosts, Header: s.Header}
@@ -139,8 +151,8 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 	return t.crew.Run(ctx, task)
 }
 
-// scopeOf is the scope of one effect among those of a call; without one nothing
-// is permitted.
+// scopeOf returns the scope of one effect of a call; without one nothing is
+// permitted.
 func scopeOf(scopes edn.Value, effect string) edn.Value {
 	if s := scopes.Key(effect); s.IsMap() {
 		return s

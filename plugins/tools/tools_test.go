@@ -22,8 +22,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// The test binary is the plugin, its worker, its reaper and its trampoline, as
-// the shipped one is.
+// The test binary is the plugin, its worker, its reaper and its trampoline,
+// like the shipped one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == worker.Arg {
 		os.Exit(worker.Main(os.Stdin, os.Stdout))
@@ -63,7 +63,7 @@ func reason(err *contract.Error) string {
 	return err.Type + " " + r
 }
 
-// FX-010: a file is written and read by workers that the kernel holds to it.
+// FX-010: files are written and read by confined workers.
 func TestFilesThroughWorkers(t *testing.T) {
 	p := sdktest.Serve(t, shipped(), sdktest.WithConfig(edn.MustRead(`{:enforcement :strict}`)))
 	root := t.TempDir()
@@ -92,7 +92,7 @@ func TestFilesThroughWorkers(t *testing.T) {
 	assert.Equal(t, "effects/scope-denied path-not-allowed", reason(err))
 }
 
-// FX-001 process rules: each row is one refusal, or what the program said.
+// FX-001, process rules: each row is one refusal, or the output of the program.
 func TestPrograms(t *testing.T) {
 	p := sdktest.Serve(t, shipped(), sdktest.WithConfig(edn.MustRead(`{:enforcement :strict}`)))
 	dir, outside := t.TempDir(), t.TempDir()
@@ -131,8 +131,8 @@ func TestPrograms(t *testing.T) {
 	assert.Contains(t, out.Key("stderr").String(), "ermission denied")
 }
 
-// A flood of output is cut, not stored; a program that goes on is asked, then
-// killed with what it started.
+// Excess output is cut, not stored; a program that keeps running gets SIGTERM,
+// then is killed with its children.
 func TestProgramsThatMisbehave(t *testing.T) {
 	p := sdktest.Serve(t, shipped())
 	dir := t.TempDir()
@@ -153,8 +153,8 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		assert.Eventually(t, func() bool { return !alive(t, filepath.Join(dir, name)) }, 20*time.Second, 20*time.Millisecond, name)
 	}
 
-	// FX-001: nothing that it starts gets away into a session of its own, where
-	// nobody would count or end it.
+	// FX-001: no child can escape into its own session, where it would be
+	// neither counted nor killed.
 	away := `{:enabled true :allow-commands ["/bin/sh" "/usr/bin/setsid" "/bin/sleep"] :allow-cwd ["` + dir + `"] :env-pass []}`
 	out, err = call(t, p, "process/run", away, `{:command ["sh" "-c" "/usr/bin/setsid /bin/sh -c 'echo $$ > away; exec /bin/sleep 300' > /dev/null 2> why & wait; cat why; /bin/sleep 300 > /dev/null 2>&1 & echo $! > stays"]}`)
 	require.Nil(t, err)
@@ -179,7 +179,7 @@ func alive(t *testing.T, file string) bool {
 	return err == nil && !strings.Contains(string(state), ") Z ")
 }
 
-// A canceled call leaves no worker behind, and the file as it was.
+// A canceled call leaves no worker behind, and the file unchanged.
 func TestCanceledCall(t *testing.T) {
 	p := sdktest.Serve(t, shipped())
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 
 const wires = "../../internal/provider/testdata/wire"
 
-// fields are those of a request, apart.
+// fields decodes the fields of a request.
 func fields(t *testing.T, body []byte) map[string]json.RawMessage {
 	t.Helper()
 	var m map[string]json.RawMessage
@@ -25,7 +25,7 @@ func fields(t *testing.T, body []byte) map[string]json.RawMessage {
 	return m
 }
 
-// agree reports whether the adapter and a client write the same into the fields.
+// agree asserts that the adapter and a client write the same fields.
 func agree(t *testing.T, preset string, r *chat.Request, params any, names ...string) {
 	t.Helper()
 	p, ok := dialect.PresetNamed(preset)
@@ -43,8 +43,8 @@ func agree(t *testing.T, preset string, r *chat.Request, params any, names ...st
 
 var reads = []chat.Tool{{Name: "fs__read", Schema: json.RawMessage(`{"type":"object"}`)}}
 
-// LM-008, LLM-054: parts, marks for the cache, reasoning that is given back and the
-// choice of tools go out as the client of Anthropic writes them.
+// LM-008, LLM-054: parts, cache marks, returned reasoning and the tool choice
+// are written like by the client of Anthropic.
 func TestAnthropicRequests(t *testing.T) {
 	cached := anthropic.TextBlockParam{Text: "Be brief.", CacheControl: anthropic.NewCacheControlEphemeralParam()}
 	agree(t, "anthropic", &chat.Request{
@@ -96,8 +96,8 @@ func TestAnthropicRequests(t *testing.T) {
 	}
 }
 
-// LM-008, LLM-054: parts and the choice of tools go out as the client of OpenAI
-// writes them.
+// LM-008, LLM-054: parts and the tool choice are written like by the client of
+// OpenAI.
 func TestOpenAIRequests(t *testing.T) {
 	image := func(url string) openai.ChatCompletionContentPartUnionParam {
 		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: url})
@@ -126,12 +126,12 @@ func TestOpenAIRequests(t *testing.T) {
 	}
 }
 
-// LLM-054: the client of OpenAI reads vectors as the plugin does.
+// LLM-054: the client of OpenAI reads the same vectors as the plugin.
 func TestEmbed(t *testing.T) {
 	var transcripts []wiretest.Transcript
 	for _, tr := range wiretest.Load(t, wires, "embed") {
 		if tr.Name == "openai" {
-			tr.Body = nil // it is about the answer
+			tr.Body = nil // only the answer is tested
 			transcripts = append(transcripts, tr)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// LM-008, LLM-054: a tool loop, parts, the choice of tools and a schema go out as the
-// client of OpenAI writes them.
+// LM-008, LLM-054: a tool loop, parts, the tool choice and a schema are written
+// like by the client of OpenAI.
 func TestResponsesRequests(t *testing.T) {
 	const reasoning = `{"id":"rs_1","type":"reasoning","encrypted_content":"c2VhbA==",
 	  "summary":[{"type":"summary_text","text":"Hm."}]}`

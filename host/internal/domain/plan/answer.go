@@ -3,8 +3,8 @@ package plan
 import "github.com/fermenthq/ferment/sdk/edn"
 
 // answer finds the node whose slot, or a text of it, is the whole input of the
-// emit that wins (STR-001). If conditions decide which emit that is, there is
-// none.
+// last executed emit (STR-001). It returns none if conditions decide which emit
+// is the last.
 func (p *Plan) answer() Answer {
 	none := Answer{Node: -1}
 	emit := -1
@@ -28,8 +28,8 @@ func (p *Plan) answer() Answer {
 	return Answer{Node: ref.slot, Key: key}
 }
 
-// whole is the slot that a template consists of, also under :final alone; nil
-// if it is anything else.
+// whole returns the slot that a template consists of, also under :final alone;
+// nil for any other template.
 func (t *Template) whole() *slotRef {
 	if t.Constant() || len(t.slots) != 1 {
 		return nil
@@ -44,7 +44,7 @@ func (t *Template) whole() *slotRef {
 	return nil
 }
 
-// textStep reads a path into a slot that ends at its text.
+// textStep returns the key of a path that ends at the text of a slot.
 func textStep(steps []step) (key string, ok bool) {
 	if len(steps) > 1 && steps[0].key.Equal(keyOut) {
 		steps = steps[1:]
@@ -58,5 +58,5 @@ func textStep(steps []step) (key string, ok bool) {
 
 var keyOut = edn.K("out")
 
-// textKeys are those of SLOT-008.
+// textKeys are the keys of SLOT-008.
 var textKeys = keySet{"text", "content", "summary", "answer", "explanation", "code", "patch"}

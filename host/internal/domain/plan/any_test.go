@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// words are what plans are made of, so that random values look like plans.
+// words occur in plans, so that random values resemble plans.
 var words = []string{
 	"op", "let", "call", "tool", "emit", "plan", "map", "nodes", "id", "as", "when", "needs", "value", "input", "intent",
 	"cap/id", "cap/ref", "text/respond", "llm/voice", "plan/compile", "fs/write", "tool/id", "effects", "allowed", "none", "dispatch",
@@ -19,7 +19,7 @@ var words = []string{
 	"constraints", "system", "requires", "out-schema", "res/text", "output", "schema", "fn", "budget", "hedge", "out", "text",
 }
 
-// genValue draws a value whose keys and keywords are those of plans.
+// genValue draws a value with the keys and keywords of plans.
 func genValue(t *rapid.T, depth int) edn.Value {
 	word := func() edn.Value { return edn.K(rapid.SampledFrom(words).Draw(t, "word")) }
 	kind := rapid.IntRange(0, 9).Draw(t, "kind")
@@ -57,7 +57,7 @@ func genValues(t *rapid.T, depth int) []edn.Value {
 	return vs
 }
 
-// genNode draws a node of a real op with mostly known keys.
+// genNode draws a node of a known op with mostly known keys.
 func genNode(t *rapid.T, depth int) edn.Value {
 	var b edn.MapBuilder
 	op := rapid.SampledFrom([]string{"let", "call", "tool", "emit", "plan", "map"}).Draw(t, "op")
@@ -89,8 +89,8 @@ func genNodes(t *rapid.T, depth int) edn.Value {
 	return edn.Vector(vs...)
 }
 
-// TestAnyPlan: whatever the value, Parse and Check give findings or a plan that
-// links and fills, the same every time, and nothing panics.
+// TestAnyPlan: for every value, Parse and Check return findings or a plan that
+// links and fills. The result is deterministic, and nothing panics.
 func TestAnyPlan(t *testing.T) {
 	env := testEnv(t)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -35,7 +35,7 @@ func nodesOf(n int) edn.Value {
 	return edn.MustMap(edn.K("nodes"), edn.Vector(vs...))
 }
 
-// TestLimits: section 15, CHECK-026, each limit at and above itself.
+// TestLimits: section 15, CHECK-026, each limit at its value and above it.
 func TestLimits(t *testing.T) {
 	p, fs := plan.Parse(nodesOf(1000), nil)
 	require.Empty(t, fs)
@@ -74,8 +74,8 @@ func TestLimits(t *testing.T) {
 	assert.Empty(t, fs, "10,000 by configuration")
 }
 
-// TestBadInput: section 16, what can be told before anything runs: one typed
-// finding each.
+// TestBadInput: section 16, mistakes that are detected before the run: one
+// typed finding each.
 func TestBadInput(t *testing.T) {
 	for _, row := range []struct{ name, text, check string }{
 		{"a plan that is no map", `[]`, "CHECK-015"},
@@ -97,7 +97,7 @@ func TestBadInput(t *testing.T) {
 	assert.Len(t, p.Nodes, 1)
 }
 
-// TestHugePlans: section 16, 10^5 and 10^6 nodes are refused at once.
+// TestHugePlans: section 16, 10^5 and 10^6 nodes are rejected at once.
 func TestHugePlans(t *testing.T) {
 	for _, n := range []int{100_000, 1_000_000} {
 		v := nodesOf(n)

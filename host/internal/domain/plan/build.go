@@ -8,13 +8,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// buildGraph fixes the edges of SCHED-008. traits tells by node index what the
-// registry knows of each node.
+// buildGraph computes the edges of SCHED-008. traits holds the registry facts
+// of each node, by index.
 func buildGraph(p *Plan, traits []traits) *Graph {
 	b := graphBuilder{edges: make([]Edge, 0, len(p.reads)+len(p.Nodes))}
 	lastEffect, next := -1, 0
-	// Earlier writers since the last node that may answer with a plan; that
-	// node stands for all before it, so the edges stay linear in number.
+	// Earlier writers since the last node that may answer with a plan. That
+	// node waits for all earlier ones, so the number of edges stays linear.
 	var writers []int
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -51,8 +51,8 @@ func buildGraph(p *Plan, traits []traits) *Graph {
 	return newGraph(len(p.Nodes), b.edges)
 }
 
-// graphBuilder gathers edges node by node, so that only the few of one node
-// need sorting.
+// graphBuilder collects edges node by node, so that only the few edges of one
+// node need sorting.
 type graphBuilder struct {
 	edges []Edge
 	start int
@@ -62,8 +62,8 @@ func (b *graphBuilder) add(from int, kind EdgeKind) {
 	b.edges = append(b.edges, Edge{From: from, Kind: kind})
 }
 
-// finish closes the edges into node i; of several from one node the first kind
-// stays.
+// finish closes the edges into node i; of several from one node, the first kind
+// is kept.
 func (b *graphBuilder) finish(i int) {
 	own := b.edges[b.start:]
 	if len(own) > 1 {
@@ -103,8 +103,9 @@ func newGraph(n int, edges []Edge) *Graph {
 	return g
 }
 
-// cycles returns at most as many cycles, each with its nodes in order. No two share a node, and every other cycle shares
-// one with them. A node that waits for itself is a cycle of one.
+// cycles returns at most most cycles, each with its nodes in order. The cycles
+// share no nodes, and every other cycle shares a node with one of them. A node
+// that waits for itself is a cycle of one.
 func (g *Graph) cycles(most int) [][]int {
 	waits := make([]int32, g.n)
 	var ready []int32
@@ -142,7 +143,7 @@ func (g *Graph) cycles(most int) [][]int {
 	return loops
 }
 
-// loop follows predecessors that are not done until one comes back.
+// loop follows predecessors that are not done until a node repeats.
 func (g *Graph) loop(done []bool) []int {
 	at := slices.Index(done, false)
 	seen := make(map[int]int)
@@ -162,16 +163,16 @@ func (g *Graph) loop(done []bool) []int {
 	}
 }
 
-// traits are what the registry knows of a node.
+// traits are the registry facts about a node.
 type traits struct {
 	// effectful nodes keep program order (SCHED-002).
 	effectful bool
-	// plans tells that the answer may be a plan.
+	// plans is true if the answer may be a plan.
 	plans bool
 }
 
-// traitsOf returns the traits of all nodes of a plan, nested ones looked
-// through. They are found once for each plan.
+// traitsOf returns the traits of all nodes of a plan, including nested ones.
+// They are computed once per plan.
 func (e *Env) traitsOf(p *Plan) []traits {
 	if all, ok := e.traits[p]; ok {
 		return all
@@ -239,8 +240,8 @@ func mayPlan(n *Node, c *registry.Capability) bool {
 	return true
 }
 
-// candidates are the ids that a call may be bound to as far as the plan and the
-// registry tell; those of slots are not known yet.
+// candidates returns the ids that a call may be bound to according to plan and
+// registry; candidates from slots are not known yet.
 func (e *Env) candidates(n *Node) []string {
 	l := e.choice(n)
 	plain := !l.Candidates.Set && len(l.Fallbacks) == 0 && len(l.Exclude) == 0
@@ -251,7 +252,7 @@ func (e *Env) candidates(n *Node) []string {
 	return d.List()
 }
 
-// base returns the layers below a node, merged.
+// base returns the merged layers below a node.
 func (e *Env) base(intent string) *policy.Layer {
 	if l, ok := e.bases[intent]; ok {
 		return l
@@ -268,8 +269,8 @@ func (e *Env) base(intent string) *policy.Layer {
 	return &l
 }
 
-// choice returns what the layers of a node say about who may serve; it is
-// overwritten by the next call.
+// choice returns the merged layers of a node as far as they select candidates;
+// the next call overwrites the result.
 func (e *Env) choice(n *Node) *policy.Layer {
 	base := e.base(n.Intent)
 	if n.Layer == nil {
@@ -282,7 +283,7 @@ func (e *Env) choice(n *Node) *policy.Layer {
 	return e.scratch
 }
 
-// Written returns all that the layers around a node and its own say, merged.
+// Written returns the merged layers of a node: those below it and its own.
 func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	base := e.base(intent)
 	if own == nil {
@@ -291,7 +292,7 @@ func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	return policy.Merge(*base, *own)
 }
 
-// Demand is what a call wants bound, before anything is known about readiness.
+// Demand returns the binding request of a call, without readiness.
 func (e *Env) Demand(n *Node, l *policy.Layer) policy.Demand {
 	d := policy.Demand{Registry: e.Registry, Intent: n.Intent, CapID: n.CapID, Layer: l}
 	if e.Routing != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Check makes every static check of evaluation.md section 14 and returns all
-// findings, those of Parse included, sorted by position, at most MaxFindings;
-// errors are never cut for warnings. It takes time linear in nodes plus edges
-// and asks no plugin.
+// Check runs every static check of evaluation.md section 14. It returns all
+// findings, including those of Parse, sorted by position, at most MaxFindings;
+// errors take precedence over warnings. It takes time linear in nodes plus
+// edges and calls no plugin.
 func Check(p *Plan, env Env) []Finding {
 	c := &checker{env: &env, at: p.at}
 	c.list = append(c.list, p.findings...)
@@ -29,17 +29,20 @@ func Check(p *Plan, env Env) []Finding {
 	return c.at.settle(c.list)
 }
 
-// causes leaves out findings that only follow from others. A key that was not understood may be the one that a node
-// lacks, or the one that fills or reads a slot; a name that two nodes write may be meant for one of them, and a
-// later node reads the other. A value that no node may have in its place fits no schema there either. What looks like a
-// slot and is data was meant to read one, and a binding that holds a slot and fits nothing is reported where it is read.
+// causes drops findings that only follow from others. An unknown key may be the
+// misspelt one that a node lacks, or the one that fills or reads a slot. A name
+// that two nodes write may be meant for one of them while a later node reads
+// the other. A value with the wrong type for its key fits no schema either.
+// Data that looks like a slot was meant to be read, and a binding that does not
+// fit the slot's schema is reported where it is read.
 func causes(all []Finding) []Finding {
 	unread := false
 	damaged, mistyped := map[string]bool{}, map[string]bool{}
 	var misfits []Finding
 	var writers []lostWriter
 	for _, f := range all {
-		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled, checkSlotLike}, f.Check)
+		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled,
+			checkSlotLike}, f.Check)
 		if w, ok := lostWriterOf(f); ok {
 			writers = append(writers, w)
 		}
@@ -78,14 +81,16 @@ func (f Finding) isFrom(path []edn.Value) bool {
 		len(f.Path) >= last && comparePaths(f.Path[:last-1], path[:last-1]) == 0
 }
 
-// lostWriter is the map with a key that was not understood and may fill a slot.
+// lostWriter is the map with an unknown key that may have been meant to fill a
+// slot.
 type lostWriter struct {
 	in []edn.Value
-	// inside is true if the key fills slots of what is inside the map, not of what follows it.
+	// inside is true if the key fills slots inside the map rather than after
+	// it.
 	inside bool
 }
 
-// lostWriterOf returns the writer of a slot that a finding is about.
+// lostWriterOf returns the lost writer that a finding is about.
 func lostWriterOf(f Finding) (lostWriter, bool) {
 	last := len(f.Path) - 1
 	if last < 0 || !slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate}, f.Check) {
@@ -93,7 +98,7 @@ func lostWriterOf(f Finding) (lostWriter, bool) {
 	}
 	key, _ := f.Path[last].AsKeyword()
 	if f.Check == checkUnknownKey && f.key {
-		key = "as" // it may be any key
+		key = "as" // the key meant is unknown
 		if near, ok := f.Nearest.AsKeyword(); ok {
 			key = near
 		}
@@ -109,7 +114,7 @@ func lostWriterOf(f Finding) (lostWriter, bool) {
 	return lostWriter{}, false
 }
 
-// reaches reports whether a read may mean the slot that was to be written.
+// reaches reports whether a read may refer to the lost writer's slot.
 func (w lostWriter) reaches(read []edn.Value) bool {
 	order := comparePaths(read[:min(len(w.in), len(read))], w.in)
 	return order > 0 && !w.inside || order == 0 && w.inside
@@ -120,7 +125,7 @@ type checker struct {
 	findings
 	env *Env
 	at  *locator
-	// mustOf caches the unprovided musts of an intent's own policy.
+	// mustOf caches the unprovided must checks of an intent's own policy.
 	mustOf map[string][]string
 	fits   map[fitPair][]fit
 	keysOf map[*schema.Schema]*inputKeys
@@ -130,7 +135,7 @@ type checker struct {
 	slotFits map[slotPair][]slotFit
 }
 
-// place is a plan in its surroundings.
+// place is a plan with its context.
 type place struct {
 	p  *Plan
 	up *place
@@ -138,12 +143,13 @@ type place struct {
 	node *Node
 	// reads counts the reads of each frame slot.
 	reads []int
-	// asked marks writers that some earlier node wanted to read.
+	// asked marks writers that an earlier node tried to read.
 	asked map[int]bool
 	all   []traits
 }
 
-// report adds a finding about the value under its path, or the key at its end.
+// report adds a finding about the value under its path or, with key, about the
+// key at the end of the path.
 func (c *checker) report(f Finding, key bool) {
 	f.key = key
 	c.add(f)
@@ -151,7 +157,12 @@ func (c *checker) report(f Finding, key bool) {
 
 // bad reports an error about the value under path.
 func (c *checker) bad(check string, path []edn.Value, near edn.Value, format string, args ...any) {
-	c.report(Finding{Check: check, Path: path, Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)}, false)
+	c.report(Finding{
+		Check:   check,
+		Path:    path,
+		Nearest: near,
+		Message: fmt.Sprintf(format, args...) + suggest(near),
+	}, false)
 }
 
 // warn reports a warning about the value under path.
@@ -159,7 +170,7 @@ func (c *checker) warn(check string, path []edn.Value, format string, args ...an
 	c.report(Finding{Check: check, Severity: Warning, Path: path, Message: fmt.Sprintf(format, args...)}, false)
 }
 
-// plan checks one plan, node by node in program order, nested plans in place.
+// plan checks one plan in program order, including nested plans.
 func (c *checker) plan(pl *place) {
 	p := pl.p
 	if p.truncated {
@@ -239,7 +250,8 @@ func (p *Plan) way(loop []int) string {
 	return b.String()
 }
 
-// lastEmit returns the index of the last emit that runs in any case, 0 if no other node has run before it.
+// lastEmit returns the index of the last emit that always runs, 0 if no other
+// node has run before it.
 func (p *Plan) lastEmit() int {
 	for i := len(p.Nodes) - 1; i > 0; i-- {
 		if n := &p.Nodes[i]; n.Op == OpEmit {
@@ -251,17 +263,20 @@ func (p *Plan) lastEmit() int {
 	return 0
 }
 
-// deadCode warns of a node that never runs and of an emit that never wins.
+// deadCode warns of a node that never runs and of an emit whose result is
+// always overwritten.
 func (c *checker) deadCode(p *Plan, n *Node, lastEmit int) {
 	if runs, known := n.When.constant(); known && !runs {
-		c.warn(checkNeverRuns, p.path(n.Index, kWhen), "node %s never runs: its condition is always false, in %s", n.ID, showPath(p.path(n.Index)))
+		c.warn(checkNeverRuns, p.path(n.Index, kWhen), "node %s never runs: its condition is always false, in %s", n.ID,
+			showPath(p.path(n.Index)))
 	}
 	if n.Op == OpEmit && n.Index < lastEmit {
-		c.warn(checkOverwritten, p.path(n.Index), "emit %s is always overwritten by node %d in %s", n.ID, lastEmit, showPath(p.path(n.Index)))
+		c.warn(checkOverwritten, p.path(n.Index), "emit %s is always overwritten by node %d in %s", n.ID, lastEmit,
+			showPath(p.path(n.Index)))
 	}
 }
 
-// unread warns of slots that nobody reads.
+// unread warns of slots that are never read.
 func (c *checker) unread(pl *place) {
 	p := pl.p
 	lastAnswer := 0
@@ -287,7 +302,7 @@ func (c *checker) unread(pl *place) {
 	}
 }
 
-// resultOf reports whether node i is what a map body without emit gives.
+// resultOf reports whether node i is the result of a map body without emit.
 func (pl *place) resultOf(i int) bool {
 	if pl.node == nil || pl.node.Op != OpMap || i != len(pl.p.Nodes)-1 {
 		return false
@@ -300,12 +315,13 @@ func (pl *place) resultOf(i int) bool {
 	return true
 }
 
-// merged returns what the layers of a node say about who may serve, and reports
-// contradictions between them. The result is overwritten by the next node.
+// merged returns the merged layers of a node as far as they select candidates,
+// and reports contradictions between them. The next node overwrites the result.
 func (c *checker) merged(p *Plan, n *Node) *policy.Layer {
 	l := c.env.choice(n)
 	for _, key := range l.Conflicts {
-		c.bad(checkType, p.path(n.Index, kRequires), edn.Nil(), "two different values for :%s in %s and in a weaker layer", key, showPath(p.path(n.Index)))
+		c.bad(checkType, p.path(n.Index, kRequires), edn.Nil(), "two different values for :%s in %s and in a weaker layer",
+			key, showPath(p.path(n.Index)))
 	}
 	return l
 }

@@ -25,7 +25,8 @@ func places(t testing.TB, env plan.Env, text string) []string {
 	return out
 }
 
-// CHECK-003: one mistake is one finding; what only follows from it is left out, and what does not is kept.
+// CHECK-003: one mistake gives one finding; findings that only follow from it
+// are dropped, others are kept.
 func TestOneFindingForOneMistake(t *testing.T) {
 	const x, emit = `{:slot/id :x}`, ` {:op :emit :input {:slot/id :x}}`
 	const respond = `{:op :call :intent :text/respond :input {:prompt "p"}`
@@ -33,7 +34,7 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		nodes string
 		want  []string
 	}{
-		// The key that would have filled the slot.
+		// The misspelt key that fills the slot.
 		{`{:op :let :value 1 :as "x"}` + emit, []string{"CHECK-015 [:nodes 0 :as]"}},
 		{`{:op :let :value 1 :ass :x}` + emit, []string{"CHECK-010 [:nodes 0 :ass]"}},
 		{`{:op :let :value 1 :zzzzzz :x}` + emit, []string{"CHECK-010 [:nodes 0 :zzzzzz]"}},
@@ -48,7 +49,7 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}]}}` + emit, []string{
 			"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
 
-		// The item of a map and the bindings of a plan fill what is inside.
+		// The item of a map and the bindings of a plan fill slots inside.
 		{`{:op :map :over [1] :item "x" :body [` + emit + `]}`, []string{"CHECK-015 [:nodes 0 :item]"}},
 		{`{:op :map :over [1] :itm :x :body [` + emit + `]}`, []string{"CHECK-010 [:nodes 0 :itm]"}},
 		{`{:op :map :over [1] :item "x" :body [{:op :emit}]}` + emit, []string{"CHECK-015 [:nodes 0 :item]",
@@ -59,19 +60,19 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		{`{:op :plan :bindings 5 :plan {:nodes []}}` + emit, []string{"CHECK-015 [:nodes 0 :bindings]",
 			"CHECK-017 [:nodes 1 :input]"}},
 
-		// The key that the node lacks.
+		// The misspelt key that the node lacks.
 		{`{:op :call :intnt :text/respond}`, []string{"CHECK-010 [:nodes 0 :intnt]"}},
 		{`{:op :map :over [1] :bdy []}`, []string{"CHECK-010 [:nodes 0 :bdy]"}},
 		{`{:op :emit :inputt 1} {:op :map :over [1]}`, []string{"CHECK-010 [:nodes 0 :inputt]", "CHECK-027 [:nodes 1]"}},
 
-		// The slot that was to be read.
+		// The misspelt key that reads the slot.
 		{`{:op :let :value 1 :as :x} {:op :emit :inputt :x}`, []string{"CHECK-010 [:nodes 1 :inputt]"}},
 		{`{:op :let :value 1 :as :x} {:op :emit :input :z}`, []string{"CHECK-017 [:nodes 1 :input]"}},
 		{`{:op :let :value 1 :as :x} {:op :let :value {:slot/id "x"}}`, []string{"CHECK-015 [:nodes 1 :value]"}},
 		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when false}`, []string{"CHECK-040 [:nodes 0 :as]",
 			"CHECK-041 [:nodes 1 :when]"}},
 
-		// The value that would have to fit a schema.
+		// A value that a schema rejects too.
 		{`{:op :call :intent :text/respond :input 5}`, []string{"CHECK-015 [:nodes 0 :input]"}},
 		{`{:op :call :intent :num/add :input {:n {:slot/id 7} :list 1}}`, []string{"CHECK-015 [:nodes 0 :input :n]",
 			"CHECK-020 [:nodes 0 :input :list]"}},

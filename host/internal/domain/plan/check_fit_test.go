@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// flow is an environment with the intents flow/make, which gives what out
-// describes, and flow/take, which takes what in describes.
+// flow is an environment with the intents flow/make, whose answers have schema
+// out, and flow/take, whose input has schema in.
 func flow(t testing.TB, out, in string) plan.Env {
 	t.Helper()
 	specs := schema.Builtin()
@@ -34,8 +34,8 @@ func flow(t testing.TB, out, in string) plan.Env {
 	return plan.Env{Registry: r}
 }
 
-// finds is true if a check finds something in the nodes. Errors of other checks
-// fail the test.
+// finds reports whether a check has a finding in the nodes. Errors of other
+// checks fail the test.
 func finds(t testing.TB, env plan.Env, check, nodes string) bool {
 	t.Helper()
 	found := false
@@ -50,13 +50,13 @@ func finds(t testing.TB, env plan.Env, check, nodes string) bool {
 	return found
 }
 
-// nest writes a form inside n others.
+// nest wraps a form in n others.
 func nest(before, form, after string, n int) string {
 	return strings.Repeat(before, n) + form + strings.Repeat(after, n)
 }
 
-// CHECK-020: a written input that cannot fit whatever its slots will hold is
-// found, and one that may is not.
+// CHECK-020: a written input that cannot fit whatever its slots hold is
+// reported; one that may fit is not.
 func TestInputsThatMayFit(t *testing.T) {
 	const never, maybe = true, false
 	for _, tt := range []struct {
@@ -102,14 +102,14 @@ func TestInputsThatMayFit(t *testing.T) {
 		{"[:map [:l [:ref :req/any]]]", "{:l {:a S}}", maybe},
 		{"[:map [:l [:ref :req/any]]]", "{:l [S]}", never},
 
-		// Beyond 32 levels nothing is sure.
+		// Beyond 32 levels the check accepts everything.
 		{"[:map [:l " + nest("[:maybe ", "[:vector :int]", "]", 31) + "]]", `{:l [S "x"]}`, never},
 		{"[:map [:l " + nest("[:maybe ", "[:vector :int]", "]", 32) + "]]", `{:l [S "x"]}`, maybe},
 		{"[:map [:l " + nest("[:vector ", ":int", "]", 32) + "]]", `{:l ` + nest("[", `S "x"`, "]", 32) + `}`, never},
 		{"[:map [:l " + nest("[:vector ", ":int", "]", 33) + "]]", `{:l ` + nest("[", `S "x"`, "]", 33) + `}`, maybe},
 		{"[:map [:l [:enum [1] [2]]]]", "{:l [S]}", maybe},
 
-		// A collection of another kind never fits, whatever is in it.
+		// A collection of another kind never fits, whatever its elements.
 		{"[:map [:a :int]]", "[S]", never},
 		{"[:or [:map [:a :int]] [:map [:b :int]]]", "[S]", never},
 		{"[:map [:a [:map]]]", "{:a [S]}", never},
@@ -135,14 +135,14 @@ func TestInputsThatMayFit(t *testing.T) {
 			strings.ReplaceAll(tt.input, "S", "{:slot/path [:s :out]}"))
 		assert.Equal(t, tt.want, finds(t, flow(t, ":any", tt.in), "CHECK-020", node), "%s for %s", tt.input, tt.in)
 	}
-	// What no node has written is an empty input.
+	// An unwritten input is an empty map.
 	const none = `{:op :call :intent :flow/take :as :r} {:op :emit :input :r}`
 	assert.True(t, finds(t, flow(t, ":any", "[:map [:a :int]]"), "CHECK-020", none))
 	assert.False(t, finds(t, flow(t, ":any", "[:map [:a {:optional true} :int]]"), "CHECK-020", none))
 }
 
-// CHECK-020, SCH-011: what a slot will hold is followed into the schema of its
-// producer; only what surely never fits is found.
+// CHECK-020, SCH-011: the value of a slot is followed into the schema of its
+// producer; only a certain misfit is reported.
 func TestSlotsThatMayFit(t *testing.T) {
 	const never, maybe = true, false
 	for _, tt := range []struct {
@@ -174,7 +174,7 @@ func TestSlotsThatMayFit(t *testing.T) {
 		{"[:map [:type :string]]", ":error :type", "[:map [:x :int]]", "{:x S}", maybe},
 		{"[:map [:text :string]]", "", "[:map [:x :string]]", "{:x S}", maybe},
 
-		// Beyond 32 levels and 64 alternatives nothing is sure.
+		// Beyond 32 levels and 64 alternatives the check accepts everything.
 		{"[:map [:a " + nest("[:maybe ", ":string", "]", 32) + "]]", ":out :a",
 			"[:map [:x :int]]", "{:x S}", never},
 		{"[:map [:a " + nest("[:maybe ", ":string", "]", 33) + "]]", ":out :a",
@@ -203,8 +203,8 @@ func TestSlotsThatMayFit(t *testing.T) {
 	}
 }
 
-// CHECK-020, SCH-011: what is decided about one slot does not hold for another one of the same producer in the same
-// place.
+// CHECK-020, SCH-011: the decision about one slot is not reused for another
+// slot of the same producer in the same place.
 func TestSlotsOfOneProducer(t *testing.T) {
 	env := flow(t, "[:map [:a :string]]", "[:map [:x [:map [:a :int]]]]")
 	take := func(slot string) string { return ` {:op :call :intent :flow/take :input {:x ` + slot + `}}` }
@@ -214,7 +214,7 @@ func TestSlotsOfOneProducer(t *testing.T) {
 		assert.Contains(t, got[0], "CHECK-020 [:s :out] of schema :res/made")
 		assert.Contains(t, got[0], "in [:nodes 2 :input :x]")
 	}
-	// The other way round for another place.
+	// The reverse case for another place.
 	const mixed = "[:map [:a :string] [:b :int]]"
 	for in, bad := range map[string]string{"[:map [:x :int] [:y :string]]": ":x", "[:map [:x :string] [:y :int]]": ":y"} {
 		got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :input `+
@@ -225,9 +225,10 @@ func TestSlotsOfOneProducer(t *testing.T) {
 	}
 }
 
-// CHECK-020, SCH-011: which alternatives of a schema a slot may fill depends on the rest of the input. A slot that fits
-// only if its producer answers with what its schema does not name is a warning. The finding is at the slot or the
-// collection to blame.
+// CHECK-020, SCH-011: the alternatives of a schema that a slot may fill depend
+// on the rest of the input. A slot that fits only if its producer returns keys
+// that its schema does not name is a warning. The finding is at the slot or the
+// collection that causes it.
 func TestAlternativesThatMayFit(t *testing.T) {
 	const made, letText = "[:map [:a :string] [:l [:vector :int]]]", `{:op :let :value [1] :as :v} `
 	const either = "[:or [:map {:closed true}] [:map [:x :int]] [:map [:y :int]]]"
@@ -266,7 +267,8 @@ func TestAlternativesThatMayFit(t *testing.T) {
 	}
 }
 
-// CHECK-020: a tool is held against its schema like a call, and an unknown schema against nothing.
+// CHECK-020: the input of a tool is checked against its schema like that of a
+// call; against an unknown schema nothing is checked.
 func TestAlternativesOfTools(t *testing.T) {
 	env := flow(t, "[:map [:a :string]]", "[:or [:map [:x :int]] [:map [:y :int]]]")
 	const before = `{:nodes [{:op :call :intent :flow/make :as :s} `
@@ -295,7 +297,7 @@ func misfits(t testing.TB, env plan.Env, text string) []string {
 	return out
 }
 
-// CHECK-020: a map node over something that is surely no collection is found.
+// CHECK-020: a map node over a value that cannot be a collection is reported.
 func TestMapOverSlots(t *testing.T) {
 	const never, maybe = true, false
 	for _, tt := range []struct {
@@ -321,7 +323,7 @@ func TestMapOverSlots(t *testing.T) {
 		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :map :over {:slot/path [:s %s]} :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`, tt.path)
 		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-020", nodes), "%s of %s", tt.path, tt.out)
 	}
-	// Of a whole result the map goes over its :out.
+	// For a whole result the map runs over its :out.
 	const whole = `{:op :call :intent :flow/make :as :s} {:op :map :over :s :as :r :body [{:op :emit :input :item}]} ` +
 		`{:op :emit :input :r}`
 	assert.True(t, finds(t, flow(t, ":int", ":any"), "CHECK-020", whole))
@@ -331,7 +333,7 @@ func TestMapOverSlots(t *testing.T) {
 		`{:bindings {:s {:a [1]}} :nodes [{:op :map :over {:slot/path [:s :a]} :body [{:op :emit :input :item}]}]}`))
 }
 
-// CHECK-020: a value that the plan itself writes is followed to the places that read it.
+// CHECK-020: a value that the plan itself writes is followed to its readers.
 func TestKnownValuesThatMayFit(t *testing.T) {
 	const never, maybe = true, false
 	const in = "[:map [:x :int]]"
@@ -366,7 +368,7 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 		{`{:op :map :over [{:x 1}] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
 		{`{:op :map :over [{:x "1"} {:x 1}] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
 		{`{:op :map :over [{:x "1"} {}] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, never},
-		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, never}, // it becomes {:value "a"}
+		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, never}, // the item becomes {:value "a"}
 
 		{`{:op :let :value "text" :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
 		{`{:op :let :value {:a 5} :as :s} {:op :map :over {:slot/path [:s :a]} :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
@@ -386,7 +388,7 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 			`:input {:x {:slot/id :s}}}]}`))
 }
 
-// SLOT-003, CHECK-017: a slot whose only writer never runs is filled by no execution.
+// SLOT-003, CHECK-017: a slot whose only writer never runs is never filled.
 func TestSlotsOfNodesThatNeverRun(t *testing.T) {
 	const never, maybe = true, false
 	w := `{:op :let :value 1 :as :x} {:op :let :value 1 :when false :as :s} `
@@ -414,8 +416,9 @@ func TestSlotsOfNodesThatNeverRun(t *testing.T) {
 	}
 }
 
-// CHECK-049: a key much like one that the producer names is worth a warning;
-// another one, and one where the schema is open, is not.
+// CHECK-049: a path key similar to one that the producer's schema names is a
+// warning; a dissimilar key, or any key of an open schema without names, is
+// not.
 func TestMisspeltKeys(t *testing.T) {
 	for _, tt := range []struct {
 		out, path string
@@ -440,8 +443,8 @@ func TestMisspeltKeys(t *testing.T) {
 	}
 }
 
-// CHECK-045: a read of a slot whose writer has a condition is worth a warning,
-// but for a reader that asks the same, or whether the slot is filled.
+// CHECK-045: reading a slot whose writer has a condition is a warning, unless
+// the reader has the same condition or tests whether the slot is filled.
 func TestConditionalSlots(t *testing.T) {
 	for _, tt := range []struct {
 		writer, reader string
@@ -460,7 +463,8 @@ func TestConditionalSlots(t *testing.T) {
 	}
 }
 
-// CHECK-019: of a long cycle the first nodes are named, and how many follow.
+// CHECK-019: the message names the first nodes of a long cycle and the number
+// of the others.
 func TestLongCycle(t *testing.T) {
 	for n, want := range map[int]string{
 		8:  "n0 -> n7 -> n6 -> n5 -> n4 -> n3 -> n2 -> n1 -> n0",
@@ -478,8 +482,8 @@ func TestLongCycle(t *testing.T) {
 	}
 }
 
-// CHECK-020: a finding about a schema with alternatives names all of them, and the part of the input where those fail
-// that fit the most of the way.
+// CHECK-020: a finding about a schema with alternatives names all of them, and
+// the part of the input at which the closest alternatives fail.
 func TestAlternativesAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		out, input, in, at string

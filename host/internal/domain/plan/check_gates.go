@@ -10,9 +10,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// gates reports must checks that no answer of a node can pass: those that nothing provides, and those that only the
-// candidates provide whose answers they judge. It warns of those that require input which neither the node nor its
-// answer names.
+// gates reports must checks that no answer of a node can pass: checks that
+// nothing provides, and checks provided only by the candidates whose answers
+// they judge. It warns of checks that require input which neither the node nor
+// its answer names.
 func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 	look := func(name string, where ...edn.Value) {
 		path := p.path(n.Index, where...)
@@ -50,7 +51,7 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 	}
 	own := func(list policy.Names, where ...edn.Value) {
 		for i := range list {
-			// An unknown name is reported as such.
+			// Unknown names are reported by checks.
 			if _, ok := c.env.Registry.Check(list[i].Name); ok {
 				look(list[i].Name, where...)
 			}
@@ -61,14 +62,14 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 	own(n.Layer.Checks.Add.V, kDispatch, kChecks)
 }
 
-// faces reports whether a must of a weaker layer still stands for the node: a
-// hard list of its own displaces weaker checks, but not what they must.
+// faces reports whether a must check of a weaker layer applies to the node. A
+// hard list of the node replaces weaker checks, but not weaker must lists.
 func (c *checker) faces(n *Node, name string) bool {
 	return n.Layer == nil || !n.Layer.Checks.Base.Set || c.env.base(n.Intent).Must.Has(name)
 }
 
-// inheritedMusts returns the musts that the layers below the nodes of an intent name and that ask a capability, or that
-// nothing provides.
+// inheritedMusts returns the must checks of the layers below the nodes of an
+// intent that call a capability or that nothing provides.
 func (c *checker) inheritedMusts(intent string) []string {
 	if list, ok := c.mustOf[intent]; ok {
 		return list
@@ -89,25 +90,27 @@ func (c *checker) inheritedMusts(intent string) []string {
 	return list
 }
 
-// judgeable reports whether some capability may serve a check of what a node answers. It is true for a node without
-// candidates.
+// judgeable reports whether any capability may serve a check of a node's
+// answer. It is true for a node without candidates.
 func (c *checker) judgeable(n *Node, l *policy.Layer, check *registry.Check) bool {
 	d := c.env.Demand(n, l)
 	authors := d.Bind().Accepted
 	return len(authors) == 0 || slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) })
 }
 
-// judged reports whether some capability may serve a check of an answer (GATE-009).
+// judged reports whether any capability may serve a check of an answer
+// (GATE-009).
 func (c *checker) judged(check *registry.Check, author string) bool {
 	l := policy.CheckLayer(c.env.Registry, check, author)
 	d := policy.Demand{Registry: c.env.Registry, Intent: check.Intent, Layer: &l}
 	return d.AnyFits()
 }
 
-// lacks returns the keys that the intent of a check requires and that it gets from nowhere: the request of the node,
-// its answer and the parameters of the check do not name them (GATE-009). Of several alternatives it returns the keys
-// of the first. Open maps may hold more than they name, so these keys may be present nevertheless. A check that does
-// not apply to every answer lacks nothing.
+// lacks returns the keys that the intent of a check requires and that neither
+// the request of the node, nor its answer, nor the parameters of the check name
+// (GATE-009). Of several alternatives it returns the keys of the first. Open
+// maps may hold more keys than they name, so these keys may be present
+// nevertheless. A check that does not apply to every answer lacks nothing.
 func (c *checker) lacks(n *Node, check *registry.Check) []string {
 	in, known := c.env.Registry.Schema(c.env.Registry.InSchema(check.Intent, ""))
 	out, described := c.env.Registry.Schema(c.env.outSchema(n))

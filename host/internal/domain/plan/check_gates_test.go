@@ -16,8 +16,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// gated is an environment with the intents flow/make and flow/take, which gives what out describes, and a check good
-// that asks for flow/judge, which takes what in describes. Change changes the check and the capability behind it.
+// gated is an environment with the intents flow/make and flow/take, whose
+// answers have schema out, and a check good that calls flow/judge, whose input
+// has schema in. change modifies the check and its capability.
 func gated(t testing.TB, out, in string, change func(*quality.Check, *contract.Capability)) plan.Env {
 	t.Helper()
 	specs := schema.Builtin()
@@ -60,8 +61,9 @@ func verdicts(t testing.TB, env plan.Env, nodes string) []string {
 	return out
 }
 
-// CHECK-022, GATE-009: a must check that requires what neither request nor answer names is a warning.
-func TestMustChecksThatGetNoInput(t *testing.T) {
+// CHECK-022, GATE-009: a must check that requires a key which neither request
+// nor answer names is a warning.
+func TestMustChecksWithoutInput(t *testing.T) {
 	const none, at = "", "warning [:nodes 0 :done :must]"
 	params := func(text string) func(*quality.Check, *contract.Capability) {
 		return func(c *quality.Check, _ *contract.Capability) { c.Params = edn.MustRead(text) }
@@ -103,7 +105,8 @@ func TestMustChecksThatGetNoInput(t *testing.T) {
 		got := append(verdicts(t, env, node), none)[0]
 		assert.Equal(t, tt.want, got, "%s of %s for %s", tt.input, tt.out, tt.in)
 	}
-	// It is a should check that gets none, or one of another node.
+	// A should check without input is no warning, nor is a check of another
+	// node.
 	env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
 	assert.Empty(t, verdicts(t, env, `{:op :call :intent :flow/make :done {:should [:good]}}`))
 	assert.Empty(t, verdicts(t, env, `{:op :call :intent :flow/make}`))
@@ -113,8 +116,9 @@ func TestMustChecksThatGetNoInput(t *testing.T) {
 		`{:op :call :intent :flow/make :dispatch {:checks/hard [:good]}}`))
 }
 
-// CHECK-022: what weaker layers must counts too, at the key that names what is called. A hard list of the node
-// displaces their checks, and not what they must.
+// CHECK-022: must checks of weaker layers count too and are reported at the key
+// that names the callee. A hard list of the node replaces their checks, but not
+// their must lists.
 func TestInheritedMusts(t *testing.T) {
 	by := policy.Origin{Source: policy.SourceIntent}
 	for _, tt := range []struct {
@@ -149,8 +153,9 @@ func TestInheritedMusts(t *testing.T) {
 		"an answer that nothing describes")
 }
 
-// CHECK-022, GATE-009: a check is not served by the capability that it judges, and it only reads.
-func TestMustChecksOfTheirAuthors(t *testing.T) {
+// CHECK-022, GATE-009: a check is not served by the capability that it judges,
+// and it only reads.
+func TestMustChecksByTheAuthor(t *testing.T) {
 	const never = "error [:nodes 0 :done :must]"
 	both := func(_ *quality.Check, c *contract.Capability) { c.Intents = append(c.Intents, "flow/make") }
 	writes := func(_ *quality.Check, c *contract.Capability) { c.Effects = []string{"fs/write"} }
@@ -164,7 +169,7 @@ func TestMustChecksOfTheirAuthors(t *testing.T) {
 		want       string
 	}{
 		{"good", ``, nil, ""},
-		{"good", ``, both, ""}, // flow/maker may be asked
+		{"good", ``, both, ""}, // flow/maker may serve
 		{"good", `:dispatch {:candidates [:flow/judge]}`, both, never},
 		{"good", `:dispatch {:candidates [:flow/judge :flow/maker]}`, both, ""},
 		{"good", `:dispatch {:candidates [{:slot/id :v}]}`, both, ""},

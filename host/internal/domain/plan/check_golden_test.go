@@ -11,15 +11,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// TestSample holds the sample of section 14: one plan, five findings, word for
-// word and in order (CHECK-003).
+// TestSample holds the sample of section 14: one plan with five findings,
+// verbatim and in order (CHECK-003).
 func TestSample(t *testing.T) {
 	got := lines(t, testdata(t, "bad.edn"), testEnv(t))
 	assert.Equal(t, testdata(t, "bad.golden"), strings.Join(got, "\n")+"\n")
 }
 
-// TestSeedPlans: the plans of the seeds are read unchanged and checked without
-// error (EVAL-076).
+// TestSeedPlans: the plans of the seeds parse unchanged and have no errors
+// (EVAL-076).
 func TestSeedPlans(t *testing.T) {
 	for _, name := range []string{"acid.edn", "summary.edn"} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSeedPlans(t *testing.T) {
 	})
 }
 
-// TestPlanAnswerHasPathsOnly: a plan without text has findings without position.
+// TestPlanAnswerHasPathsOnly: findings of a plan without text have no position.
 func TestPlanAnswerHasPathsOnly(t *testing.T) {
 	p, _ := plan.Parse(edn.MustRead(testdata(t, "bad.edn")), nil)
 	require.NotNil(t, p)

@@ -15,9 +15,8 @@ import (
 )
 
 // TestGrantCoversCallsAndTools: CHECK-001, CHECK-021, FX-002, a node whose
-// candidates are all denied by roles, configuration or scope is refused before
-// the run, written as a call or as a tool. One candidate that is permitted is
-// enough.
+// candidates are all denied by roles, configuration or scope is rejected before
+// the run, whether it is a call or a tool. One permitted candidate is enough.
 func TestGrantCoversCallsAndTools(t *testing.T) {
 	spec := testSpec(t)
 	for i := range spec.Capabilities {
@@ -60,8 +59,8 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 	for _, row := range []struct {
 		name, nodes string
 		roles       []string
-		path        []edn.Value // of the one finding; nil: the plan is accepted
-		ask         string      // effect that the request is to allow
+		path        []edn.Value // path of the only finding; nil: the plan is accepted
+		ask         string      // effect that the hint tells the request to allow
 	}{
 		{"tool permitted", tool(inside + allowed), admin, nil, ""},
 		{"call permitted", call("fs/write", inside+allowed), admin, nil, ""},

@@ -11,12 +11,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// wanted is the schema that the input of a node has to fit.
+// wanted is the schema that the input of a node must fit.
 type wanted struct {
 	name   string
-	schema *schema.Schema // nil: there is none, or it is not known
-	// fits is true if the input may fit with everything that is known of its slots. It is not decided for an input
-	// without slots and for one that is wrapped.
+	schema *schema.Schema // nil if there is none or it is unknown
+	// fits is true if the input may fit given everything known about its slots.
+	// It is not computed for inputs without slots and for wrapped ones.
 	fits bool
 }
 
@@ -33,7 +33,7 @@ func (c *checker) wanted(pl *place, n *Node) wanted {
 	return in
 }
 
-// literal reports what is wrong with an input whatever its slots will hold.
+// literal reports mistakes in an input that do not depend on its slots.
 func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 	s := in.schema
 	if s == nil || in.fits || n.misspelt {
@@ -76,8 +76,8 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 	}
 }
 
-// fitter decides whether a template may fit a schema, whatever its slots hold. It is there to be fast: of what it does
-// not look at it says yes.
+// fitter decides whether a template may fit a schema, whatever its slots hold.
+// It favors speed: parts that it does not examine count as fitting.
 type fitter struct {
 	// slot reports whether slot i of the template may fit a schema. Nil: each slot may fit any schema.
 	slot func(i int, s *schema.Schema) bool
@@ -121,7 +121,8 @@ func takes(s schema.Kind, v edn.Kind) bool {
 	return false
 }
 
-// requiredKeys reports whether a template has the keys and the length that a schema wants.
+// requiredKeys reports whether a template has the keys and the length that a
+// schema requires.
 func (f *fitter) requiredKeys(s *schema.Schema, t *part) bool {
 	for _, e := range s.Entries() {
 		if _, has := t.value.Get(e.Key); !has && !e.Optional {
@@ -134,12 +135,13 @@ func (f *fitter) requiredKeys(s *schema.Schema, t *part) bool {
 // element is one element or entry of a collection.
 type element struct {
 	step edn.Value
-	// schema is nil if the collection must not have the element.
+	// schema is nil if the schema does not permit the element.
 	schema *schema.Schema
 	part   *part
 }
 
-// misfit returns the first element of a collection that cannot fit; nil if there is none.
+// misfit returns the first element of a collection that cannot fit, nil if all
+// may fit.
 func (f *fitter) misfit(s *schema.Schema, t *part, depth int) *element {
 	next := 0
 	bad := func(i int, step, v edn.Value, s *schema.Schema) *element {
@@ -176,7 +178,8 @@ func (f *fitter) misfit(s *schema.Schema, t *part, depth int) *element {
 
 var anySchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.K("any")) })
 
-// valueSchema is the schema of the value under a key of a map, nil if the map must not have the key.
+// valueSchema is the schema of the value under a key of a map, nil if the map
+// does not permit the key.
 func valueSchema(s *schema.Schema, key edn.Value) *schema.Schema {
 	if s.Kind() == schema.KindMapOf {
 		if !s.Children()[0].Valid(key) {
@@ -209,12 +212,13 @@ func elementSchema(s *schema.Schema, i int) *schema.Schema {
 type blamed struct {
 	part  *part
 	where []edn.Value
-	// wants are the alternatives that the schema has for the part; nil if no value may stand there.
+	// wants are the alternatives that the schema has for the part; nil if no
+	// value is permitted there.
 	wants []*schema.Schema
 }
 
-// blame follows a template that cannot fit to the innermost part that cannot. Of alternatives, none of which fits,
-// those count that fit the most of the way.
+// blame returns the innermost part of a template that cannot fit. If all
+// alternatives fail, it follows those that fit furthest.
 func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value, depth int) blamed {
 	for {
 		s = s.Deref()
@@ -236,8 +240,8 @@ func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value, depth int) b
 	}
 }
 
-// blameAll is blame for alternatives. If those that fit the most of the way fail at different parts, the whole is to
-// blame.
+// blameAll is blame for alternatives. If those that fit furthest fail at
+// different parts, the whole is blamed.
 func (f *fitter) blameAll(all []*schema.Schema, t *part, path []edn.Value, depth int) blamed {
 	best := f.blame(all[0], t, path, depth)
 	agree := true
@@ -259,8 +263,8 @@ func (f *fitter) blameAll(all []*schema.Schema, t *part, path []edn.Value, depth
 	return best
 }
 
-// unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are
-// open, so the key may be meant for all that.
+// unnamed warns of keys of an input that its schema does not name but that
+// resemble a named key. Map schemas are open, so the key may be intended.
 func (c *checker) unnamed(p *Plan, n *Node, in *wanted) {
 	if in.schema == nil {
 		return
@@ -276,13 +280,14 @@ func (c *checker) unnamed(p *Plan, n *Node, in *wanted) {
 	}
 }
 
-// inputKeys remembers which keys a schema of maps names, and for others whether it names one much like it.
+// inputKeys caches the keys that a map schema names and, for other keys,
+// whether they resemble one.
 type inputKeys struct {
 	named, misspelt map[string]bool
 	names           []string
 }
 
-// inputKeys returns what is remembered of a schema.
+// inputKeys returns the cached keys of a schema.
 func (c *checker) inputKeys(s *schema.Schema) *inputKeys {
 	keys := c.keysOf[s]
 	if keys != nil {
@@ -302,7 +307,7 @@ func (c *checker) inputKeys(s *schema.Schema) *inputKeys {
 	return keys
 }
 
-// plain reports whether a key is named or like none that is.
+// plain reports whether a key is named or resembles no named key.
 func (k *inputKeys) plain(key string) bool {
 	if k.named[key] {
 		return true
@@ -350,8 +355,8 @@ func (c *checker) unnamedIn(list []*schema.Schema, v edn.Value, path []edn.Value
 	}
 }
 
-// missingKeys returns the names of keys that schemas of maps name and a value does not have, nil if one of the schemas
-// is of something else.
+// missingKeys returns the keys that map schemas name and a value lacks, nil if
+// one of the schemas does not describe a map.
 func missingKeys(list []*schema.Schema, v edn.Value) []string {
 	var names []string
 	for _, s := range list {
@@ -367,8 +372,8 @@ func missingKeys(list []*schema.Schema, v edn.Value) []string {
 	return names
 }
 
-// fills reports whether a slot of the template has a say in what is at a path:
-// it stands there, in it or around it.
+// fills reports whether a slot of the template affects the value at a path: it
+// is at the path, below it or above it.
 func (t *Template) fills(path []edn.Value) bool {
 	return slices.ContainsFunc(t.slots, func(r slotRef) bool {
 		n := min(len(path), len(r.where))
@@ -376,7 +381,7 @@ func (t *Template) fills(path []edn.Value) bool {
 	})
 }
 
-// collection reports a map node over something that is none.
+// collection reports a map node over a value that is not a collection.
 func (c *checker) collection(pl *place, n *Node) {
 	p := pl.p
 	if n.Over == nil || len(n.Over.slots) != 1 || len(n.Over.slots[0].where) > 0 {
@@ -403,17 +408,17 @@ func (c *checker) collection(pl *place, n *Node) {
 		return
 	}
 	path := p.path(n.Index, kOver)
-	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is no collection, in %s", r.path(), name, showPath(path))
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is not a collection, in %s", r.path(), name, showPath(path))
 }
 
-// holdsMany reports whether a map node can go over what a schema describes.
+// holdsMany reports whether a map node can run over values of a schema.
 func holdsMany(s *schema.Schema) bool {
 	return s.Kind() == schema.KindAny || s.Kind() > schema.KindUUID && s.Kind() != schema.KindRe
 }
 
 // misspelt warns of a slot path with a key that the schema of its producer does
-// not name where it names one much like it. Schemas of maps are open, so the key
-// may be there for all that.
+// not name but that resembles a named key. Map schemas are open, so the key may
+// exist nevertheless.
 func (c *checker) misspelt(p *Plan, r *read) {
 	path, ok := r.ref.below()
 	name := c.env.outSchema(&p.Nodes[r.slot])
@@ -445,7 +450,8 @@ func (c *checker) misspelt(p *Plan, r *read) {
 				where := p.path(r.node, r.where...)
 				c.report(Finding{
 					Check: checkUnnamed, Severity: Warning, Path: where, Nearest: near,
-					Message: fmt.Sprintf("%s leads to :%s, which :%s does not name, in %s", r.ref.path(), k, name, showPath(where)) + suggest(near),
+					Message: fmt.Sprintf("%s leads to :%s, which :%s does not name, in %s", r.ref.path(), k, name, showPath(where)) +
+						suggest(near),
 				}, false)
 			}
 		}
@@ -476,8 +482,8 @@ func keysOf(path []step) []edn.Value {
 	return keys
 }
 
-// affordable reports a budget of the node's own that leaves nothing for a single
-// attempt, and warns of a limit of money for candidates without price.
+// affordable reports a budget of the node that permits no attempt, and warns of
+// a money limit for candidates without a price.
 func (c *checker) affordable(p *Plan, n *Node, l *policy.Layer) {
 	c.priced(p, n, l)
 	if n.Layer == nil {
@@ -490,16 +496,18 @@ func (c *checker) affordable(p *Plan, n *Node, l *policy.Layer) {
 			continue
 		}
 		path := p.path(n.Index, kBudget, f.Key)
-		c.bad(checkWorst, path, edn.Nil(), "every call takes one attempt and one roundtrip, and the budget allows %d, in %s", limit, showPath(path))
+		c.bad(checkWorst, path, edn.Nil(), "every call takes one attempt and one roundtrip, and the budget allows %d, in %s",
+			limit, showPath(path))
 	}
 }
 
-// priced warns of candidates whose price is not known where the node or the policy of its intent limits money: they are
-// not called, unless the configuration says at-least and another price is known (BUD-007).
+// priced warns of candidates with unknown prices where the node or the policy
+// of its intent limits money. They are not called, unless the configuration
+// sets at-least and another price is known (BUD-007).
 func (c *checker) priced(p *Plan, n *Node, l *policy.Layer) {
 	own := n.Layer != nil && limitsMoney(n.Layer.Budget)
 	if !own && (!limitsMoney(c.env.base(n.Intent).Budget) || limitsMoney(c.env.Request.Budget)) {
-		return // WithinBudget reports what limits the whole run
+		return // WithinBudget reports limits of the whole run
 	}
 	path := p.path(n.Index, kIntent)
 	if own {
@@ -515,7 +523,7 @@ func (c *checker) priced(p *Plan, n *Node, l *policy.Layer) {
 	}
 	var unpriced []string
 	for _, id := range ids {
-		capability, _ := c.env.Registry.Tool(id) // found before; a tool may be named by its alias
+		capability, _ := c.env.Registry.Tool(id) // exists; a tool may be named by its alias
 		if _, err := policy.Price(capability, policy.Size{InKnown: true, OutKnown: true}); err != nil {
 			unpriced = append(unpriced, ":"+id)
 		}
@@ -527,7 +535,7 @@ func (c *checker) priced(p *Plan, n *Node, l *policy.Layer) {
 		strings.Join(unpriced, ", "), showPath(path))
 }
 
-// limitsMoney reports whether a budget has a limit of money.
+// limitsMoney reports whether a budget has a money limit.
 func limitsMoney(f policy.Fields) bool {
 	if len(f) == 0 {
 		return false

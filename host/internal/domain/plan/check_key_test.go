@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CHECK-049: a key of an input much like one that its open schema names, and that the input lacks, is a warning at the
-// key. Other keys may be meant.
+// CHECK-049: an input key that resembles a key which its open schema names and
+// the input lacks is a warning at the key. Other keys may be intended.
 func TestMisspeltInputKeys(t *testing.T) {
 	const open = "[:map [:clauses {:optional true} [:vector [:map [:weight {:optional true} :int]]]] [:limit {:optional true} [:maybe [:map [:seconds {:optional true} :int]]]]]"
 	for _, tt := range []struct{ in, input, want, near string }{
@@ -63,7 +63,7 @@ func TestMisspeltInputKeys(t *testing.T) {
 	}
 	assert.Equal(t, []string{"CHECK-049 [:nodes 0 :input :clause]", "CHECK-049 [:nodes 0 :input :limt]"}, places(t,
 		flow(t, ":any", open), `{:nodes [{:op :call :intent :flow/take :input {:clause 1 :limt 1}}]}`))
-	// Where the schema is closed, it is an error.
+	// With a closed schema it is an error.
 	got := places(t, flow(t, ":any", "[:map {:closed true} [:clauses :int]]"),
 		`{:nodes [{:op :call :intent :flow/take :input {:clause 1}}]}`)
 	assert.NotContains(t, got, "CHECK-049 [:nodes 0 :input :clause]")
@@ -72,7 +72,8 @@ func TestMisspeltInputKeys(t *testing.T) {
 		`{:nodes [{:op :tool :tool/id :flow/taker :effects {:allowed #{:none}} :input {:clause 1}}]}`), "a tool")
 }
 
-// BUD-007, CHECK-046: where a node or the policy of its intent limits money, a candidate without price is a warning.
+// BUD-007, CHECK-046: where a node or the policy of its intent limits money, a
+// candidate without a price is a warning.
 func TestUnknownPrices(t *testing.T) {
 	free := func(c *contract.Capability) { c.Cost.USD = edn.MustRead("0M") }
 	perToken := func(c *contract.Capability) {

@@ -11,8 +11,9 @@ import (
 // maxKnown bounds the items of a map that are followed as the values of its item slot.
 const maxKnown = 64
 
-// known returns the values that a frame slot can have if the plan says them: the value of a let, a binding of a
-// nested plan, or the items of a map over such a value. Without a value nothing is known.
+// known returns the values that a frame slot can have if the plan itself
+// contains them: the value of a let, a binding of a nested plan, or the items
+// of a map over such a value. It returns nil if they are unknown.
 func (c *checker) known(pl *place, slot int) []edn.Value {
 	k := slot - len(pl.p.Nodes)
 	if k < 0 {
@@ -59,21 +60,23 @@ func (c *checker) items(pl *place, n *Node) []edn.Value {
 	return nil
 }
 
-// readable returns what a template slot can be filled with if the plan says it.
+// readable returns the values that can fill a template slot, if the plan
+// contains them.
 func (c *checker) readable(pl *place, r *slotRef) []edn.Value {
 	all := c.known(pl, r.slot)
 	out := make([]edn.Value, 0, len(all))
 	for _, v := range all {
 		x, ok := r.find(ValueSlot(v), viewInside)
 		if !ok {
-			return nil // a default may stand in
+			return nil // a default may be used
 		}
 		out = append(out, x)
 	}
 	return out
 }
 
-// knownFits reports a slot in an input none of whose known values its place accepts.
+// knownFits reports an input slot whose known values all fail the schema of its
+// place.
 func (c *checker) knownFits(pl *place, r *read) {
 	reader := &pl.p.Nodes[r.node]
 	values := c.readable(pl, r.ref)
@@ -91,7 +94,7 @@ func (c *checker) knownFits(pl *place, r *read) {
 	}
 	for i, v := range values {
 		if reader.Fn && !v.IsMap() {
-			v = edn.MustMap(kValue, v) // as the run wraps it
+			v = edn.MustMap(kValue, v) // wrapped as at run time
 			values[i] = v
 		}
 		if slices.ContainsFunc(wanted, func(s *schema.Schema) bool { return s.Valid(v) }) {
@@ -115,12 +118,13 @@ func (c *checker) knownFits(pl *place, r *read) {
 	}, false)
 }
 
-// slotCandidates reports slots among the candidates of a call that hold something other than a known capability, as far
-// as the plan says what they hold. It returns the candidates if the plan says all of them, else nil.
+// slotCandidates reports slots among the candidates of a call whose known value
+// is not a known capability. It returns the candidates if the plan contains all
+// of them, else nil.
 func (c *checker) slotCandidates(pl *place, n *Node) (ids []string, ok bool) {
 	t := n.Candidates
 	if t.Constant() {
-		return nil, true // there is none, or it was refused when it was read
+		return nil, true // absent, or rejected by Parse
 	}
 	list, said, ok := t.root.kind == partSlot, true, true
 	given := make([]edn.Value, len(t.slots))
@@ -155,7 +159,8 @@ func (c *checker) slotCandidates(pl *place, n *Node) (ids []string, ok bool) {
 	return ids, true
 }
 
-// isCandidate reports whether a value is a known capability, or a list of some.
+// isCandidate reports whether a value is a known capability or a list of known
+// capabilities.
 func (c *checker) isCandidate(v edn.Value, list bool) bool {
 	if !list {
 		id, isRef := capRef(v)
@@ -173,7 +178,8 @@ func (c *checker) isCandidate(v edn.Value, list bool) bool {
 	return true
 }
 
-// wrongCandidate reports what a slot among the candidates holds. The handle of a let is reported there.
+// wrongCandidate reports a slot among the candidates with a wrong value. A
+// wrong handle of a let is reported at the let.
 func (c *checker) wrongCandidate(pl *place, n *Node, r *slotRef, v edn.Value, list bool) {
 	path := pl.p.path(n.Index, kFn)
 	if !n.Fn {
@@ -194,17 +200,19 @@ func (c *checker) wrongCandidate(pl *place, n *Node, r *slotRef, v edn.Value, li
 	isRef = isRef && (!list || isElement)
 	switch w := pl.writer(r.slot); {
 	case !isRef:
-		c.bad(checkType, path, edn.Nil(), "wanted %s, got %s from the slot :%s, in %s", wanted, show(v), r.name, showPath(path))
+		c.bad(checkType, path, edn.Nil(), "wanted %s, got %s from the slot :%s, in %s", wanted, show(v), r.name,
+			showPath(path))
 	case w != nil && w.Op == OpLet && edn.Equal(w.Value.Source(), v) && v.IsMap():
 	default:
 		c.capability(path, id, "capability")
 	}
 }
 
-// hasItems reports whether a map node can go over a value.
+// hasItems reports whether a map node can run over a value.
 func hasItems(v edn.Value) bool { return isCollection(v) || v.Kind() == edn.KindMap }
 
-// writer returns the node whose result a frame slot holds, here or around the plan; nil if another source fills it.
+// writer returns the node whose result a frame slot holds, in this plan or an
+// outer one; nil if the slot has another source.
 func (pl *place) writer(slot int) *Node {
 	k := slot - len(pl.p.Nodes)
 	switch {
@@ -216,8 +224,9 @@ func (pl *place) writer(slot int) *Node {
 	return pl.up.writer(pl.node.Capture[k].Slot)
 }
 
-// neverWritten reports a read that needs a slot whose writer never runs (SLOT-003). A reader with a condition may be
-// skipped for the same reason; conditional warns of it.
+// neverWritten reports a required read of a slot whose writer never runs
+// (SLOT-003). A reader with a condition may be skipped for the same reason;
+// conditional warns of it.
 func (c *checker) neverWritten(pl *place, r *read) bool {
 	if r.optional || r.kind == readWhen || r.kind == readCapture {
 		return false

@@ -44,8 +44,8 @@ func (c *checker) call(pl *place, n *Node, in *wanted) {
 	c.parallel(p, n, l)
 }
 
-// parallel reports candidates that may not be asked side by side: an effect
-// must not happen twice. Those that only the run knows are not asked so then.
+// parallel reports candidates that must not run in parallel: an effect must not
+// happen twice. Candidates known only at run time are checked there.
 func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	strategy := c.env.base(n.Intent).Strategy
 	path := p.path(n.Index, kIntent)
@@ -58,7 +58,7 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 		return
 	}
 	if c.env.base(n.Intent).Stream.V == policy.FirstToken && s != policy.Hedge {
-		c.warn(checkRaceStream, path, "with the strategy :%s nobody can be heard before the gates, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
+		c.warn(checkRaceStream, path, "with the strategy :%s no text streams before the gates pass, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
 	}
 	if n.Candidates != nil {
 		return
@@ -67,7 +67,9 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	for _, id := range demand.Bind().Accepted {
 		capability, ok := c.env.Registry.Capability(id)
 		if ok && capability.StrictestRecovery() != contract.RecoveryNone {
-			c.bad(checkParallel, path, edn.Nil(), "the strategy :%s asks several candidates at once, and :%s has effects that must not happen twice, in %s", strategy.V, id, showPath(path))
+			c.bad(checkParallel, path, edn.Nil(),
+				"the strategy :%s calls several candidates at once, and :%s has effects that must not happen twice, in %s",
+				strategy.V, id, showPath(path))
 			return
 		}
 	}
@@ -82,7 +84,8 @@ func (c *checker) intent(p *Plan, n *Node) bool {
 		return true
 	}
 	path := p.path(n.Index, kIntent)
-	c.bad(checkIntent, path, keywordOr(c.env.Registry.NearestIntent(n.Intent)), "unknown intent :%s in %s", n.Intent, showPath(path))
+	c.bad(checkIntent, path, keywordOr(c.env.Registry.NearestIntent(n.Intent)), "unknown intent :%s in %s", n.Intent,
+		showPath(path))
 	return false
 }
 
@@ -91,7 +94,8 @@ func (c *checker) capability(path []edn.Value, id, what string) bool {
 	if c.env.Registry.Known(id) {
 		return true
 	}
-	c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestCapability(id)), "unknown %s :%s in %s", what, id, showPath(path))
+	c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestCapability(id)), "unknown %s :%s in %s", what, id,
+		showPath(path))
 	return false
 }
 
@@ -115,7 +119,8 @@ func (c *checker) capabilities(p *Plan, n *Node) bool {
 	return ok
 }
 
-// excluded warns of a capability that a node excludes and that nothing provides: it excludes nothing.
+// excluded warns of an excluded capability that nothing provides: the exclusion
+// has no effect.
 func (c *checker) excluded(p *Plan, n *Node) {
 	exclude, _ := p.nodeValue(n.Index).GetIn(kDispatch, kExclude)
 	i := 0
@@ -152,7 +157,7 @@ func (c *checker) handle(p *Plan, n *Node) {
 	}
 }
 
-// role reports a role that no prompt, capability or intent has (RTE-003).
+// role reports a role that no prompt, capability or intent declares (RTE-003).
 func (c *checker) role(p *Plan, n *Node) {
 	if n.Layer == nil || !n.Layer.Role.Set || c.env.Prompts == nil {
 		return
@@ -187,7 +192,8 @@ func (c *checker) schemas(p *Plan, n *Node) (known bool) {
 			}
 		}
 		known = false
-		c.bad(checkSchema, path, keywordOr(c.env.Registry.NearestSchema(v.V)), "unknown schema :%s in %s", v.V, showPath(path))
+		c.bad(checkSchema, path, keywordOr(c.env.Registry.NearestSchema(v.V)), "unknown schema :%s in %s", v.V,
+			showPath(path))
 	}
 	check(n.Layer.Requires.InSchema, []edn.Value{kRequires, edn.K("in-schema")})
 	check(n.Layer.Requires.OutSchema, []edn.Value{kOutput, kSchema}, []edn.Value{kRequires, edn.K("out-schema")})
@@ -217,7 +223,8 @@ func (c *checker) checks(p *Plan, n *Node) {
 				continue
 			}
 			path := p.path(n.Index, where...)
-			c.bad(checkCheck, path, keywordOr(c.env.Registry.NearestCheck(name)), "unknown check :%s in %s", name, showPath(path))
+			c.bad(checkCheck, path, keywordOr(c.env.Registry.NearestCheck(name)), "unknown check :%s in %s", name,
+				showPath(path))
 		}
 	}
 	look(l.Must, kDone, kMust)
@@ -227,7 +234,7 @@ func (c *checker) checks(p *Plan, n *Node) {
 	look(l.Soft, kDispatch, kChecksSoft)
 }
 
-// retries warns of limits whose set nobody wrote.
+// retries warns of retry limits without a :switch-on set.
 func (c *checker) retries(p *Plan, n *Node) {
 	if n.Layer == nil || n.Layer.SameCapMax.V+n.Layer.FallbackMax.V == 0 {
 		return
@@ -236,11 +243,13 @@ func (c *checker) retries(p *Plan, n *Node) {
 		return
 	}
 	path := p.path(n.Index, kDispatch, kRetry)
-	c.warn(checkNoSwitchOn, path, "retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in %s", showPath(path))
+	c.warn(checkNoSwitchOn, path,
+		"retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in %s",
+		showPath(path))
 }
 
-// bindable reports a call that no candidate can serve. An absent candidate is not
-// a mistake of the plan: whether candidates are ready is asked when it runs.
+// bindable reports a call that no candidate can serve. An absent candidate is
+// not a mistake of the plan: readiness is checked at run time.
 func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	d := c.env.Demand(n, l)
 	d.Permits = c.permits(n, l)
@@ -283,21 +292,23 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		}
 		reasons = append(reasons, fmt.Sprintf(":%s is %s", r.Cap, r.Reason))
 	}
-	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path), strings.Join(reasons, ", "))
+	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path),
+		strings.Join(reasons, ", "))
 }
 
-// narrowKey is a key of a node that narrows its candidates.
+// narrowKey is a node key that narrows the candidates of the node.
 type narrowKey struct {
 	written []edn.Value
-	// undo takes the key out of a demand; base is what the weaker layers say.
+	// undo removes the key from a demand; base is the merged weaker layers.
 	undo func(d *policy.Demand, base *policy.Layer)
 }
 
-// narrowing returns the key of a node without which a candidate would be left, or the first of several that leave none
-// only together. It is nil if the node is not the reason.
+// narrowing returns the key of a node whose removal would leave a candidate, or
+// the first of several that exclude all only together. It is nil if the node is
+// not the cause.
 func (c *checker) narrowing(p *Plan, n *Node, d policy.Demand) *narrowKey {
 	if n.Fn {
-		return nil // its keys are those of the map
+		return nil // the keys are those of the map
 	}
 	base := c.env.base(n.Intent)
 	keys := p.narrowKeys(n)
@@ -352,16 +363,16 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	return out
 }
 
-// effectsOnly reports a call whose candidates are all left out for effects that
-// are not allowed, and for nothing else, as that. Effects that only :requires
-// leaves out are a matter of the candidates.
+// effectsOnly reports a call as an effect error if its candidates are rejected
+// for disallowed effects alone. Effects excluded by :requires alone count as a
+// mismatch of the candidates.
 func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {
 			return false
 		}
 	}
-	// What a request can change comes first.
+	// Prefer an effect that the request can allow.
 	first := slices.IndexFunc(rejected, func(r policy.Rejection) bool { return r.Denied == nil && c.refused(n, r.Cap) == nil })
 	r := rejected[max(0, first)]
 	if r.Denied != nil {
@@ -376,11 +387,12 @@ func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []poli
 }
 
 // uncovered reports an effect that is needed and not allowed, at the node's own
-// list if that leaves it out.
+// list if that list omits it.
 func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) {
 	if n.Layer != nil && n.Layer.Effects.Set {
 		if _, ok := n.Layer.AllowsEffects([]string{effect}); !ok {
-			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(p.path(n.Index, kEffects, kAllowed)))
+			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by,
+				showPath(p.path(n.Index, kEffects, kAllowed)))
 			return
 		}
 	}
@@ -395,8 +407,8 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 	}, false)
 }
 
-// refused is the error of a capability whose effects the caller may not have even if the request allows them; nil if
-// the caller may have them.
+// refused returns the error of a capability whose effects the caller may not
+// have even if the request allows them; nil if the caller may have them.
 func (c *checker) refused(n *Node, by string) *contract.Error {
 	capability, known := c.env.Registry.Capability(by)
 	if !known {
@@ -411,15 +423,15 @@ func (c *checker) refused(n *Node, by string) *contract.Error {
 	return err
 }
 
-// forbidden reports an effect that the configuration keeps from the caller.
+// forbidden reports an effect that the configuration denies to the caller.
 func (c *checker) forbidden(path []edn.Value, err *contract.Error) {
 	c.report(Finding{
 		Check: checkEffects, Path: path, Hint: err.Hint, Message: fmt.Sprintf("%s, in %s", err.Message, showPath(path)),
 	}, false)
 }
 
-// denied reports a candidate that the grant of the caller denies: at the input
-// if another input would be permitted, else at the key that names what is called.
+// denied reports a candidate that the caller's grant denies: at the input if
+// another input would be permitted, else at the key that names the callee.
 func (c *checker) denied(p *Plan, n *Node, l *policy.Layer, r *policy.Rejection, key edn.Value) {
 	if capability, ok := c.env.Registry.Capability(r.Cap); ok {
 		if _, err := c.env.Grant.Decide(policy.Need{Capability: capability, Layer: l}); err == nil {
@@ -429,8 +441,8 @@ func (c *checker) denied(p *Plan, n *Node, l *policy.Layer, r *policy.Rejection,
 	c.forbidden(p.path(n.Index, key), r.Denied)
 }
 
-// permits asks the grant of the caller about the effects of a node (FX-002), as
-// the run does before it calls; nil without a grant.
+// permits returns the grant check for the effects of a node (FX-002), the same
+// as at run time; nil without a grant.
 func (c *checker) permits(n *Node, l *policy.Layer) func(*registry.Capability) *contract.Error {
 	if c.env.Grant == nil {
 		return nil
@@ -441,8 +453,8 @@ func (c *checker) permits(n *Node, l *policy.Layer) func(*registry.Capability) *
 	}
 }
 
-// knownInput is the input of a node as far as a scope can be asked about it
-// before the run; nil if it is not known or does not fit its schema.
+// knownInput returns the input of a node as far as a scope can be checked
+// against it before the run; nil if it is unknown or does not fit its schema.
 func (c *checker) knownInput(n *Node) edn.Value {
 	if !n.Input.Constant() {
 		return edn.Nil()
@@ -450,12 +462,13 @@ func (c *checker) knownInput(n *Node) edn.Value {
 	return c.env.decidable(n, n.Input.Source())
 }
 
-// decidable is an input as far as a scope can be asked about it before the run;
-// nil if it depends on the directory of the run or does not fit its schema.
+// decidable returns an input as far as a scope can be checked against it before
+// the run; nil if it depends on the directory of the run or does not fit its
+// schema.
 func (e *Env) decidable(n *Node, input edn.Value) edn.Value {
 	for _, key := range []string{"root", "cwd"} {
 		if dir, ok := input.Key(key).AsString(); ok && !strings.HasPrefix(dir, "/") {
-			return edn.Nil() // it is relative to the directory of the run
+			return edn.Nil() // relative to the directory of the run
 		}
 	}
 	if s, ok := e.Registry.Schema(e.inSchema(n)); ok && !s.Valid(input) {
@@ -464,7 +477,7 @@ func (e *Env) decidable(n *Node, input edn.Value) edn.Value {
 	return input
 }
 
-// tool checks a tool node: its id and the effects that it needs.
+// tool checks the id of a tool node and the effects that it needs.
 func (c *checker) tool(p *Plan, n *Node, in *wanted) {
 	c.checks(p, n)
 	if n.ToolID == "" {
@@ -473,14 +486,15 @@ func (c *checker) tool(p *Plan, n *Node, in *wanted) {
 	capability, ok := c.env.Registry.Tool(n.ToolID)
 	if !ok {
 		path := p.path(n.Index, kToolID)
-		c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestTool(n.ToolID)), "unknown tool :%s in %s", n.ToolID, showPath(path))
+		c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestTool(n.ToolID)), "unknown tool :%s in %s", n.ToolID,
+			showPath(path))
 		return
 	}
 	l := c.merged(p, n)
 	c.literal(p, n, in)
 	c.affordable(p, n, l)
 	c.gates(p, n, l)
-	// A node without :effects is refused for that alone.
+	// A node without :effects is rejected for that alone.
 	if n.Layer == nil || !n.Layer.Effects.Set {
 		return
 	}

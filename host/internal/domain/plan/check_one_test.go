@@ -11,7 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CHECK-001: one mistake gives one finding, at its place, with the name that was meant.
+// CHECK-001: one mistake gives one finding, at its place, with the intended
+// name.
 func TestOneMistake(t *testing.T) {
 	const respond = `{:op :call :intent :text/respond :input {:prompt "p"} :as :r `
 	const emit = `} {:op :emit :input :r}`
@@ -19,13 +20,13 @@ func TestOneMistake(t *testing.T) {
 	const voice = `:fn {:cap/ref :llm/voice} `
 	const write = `{:op :tool :as :r :tool/id :fs/write :input {:path "p" :content "c"} `
 	for _, tt := range []struct{ nodes, want string }{
-		// A capability that nothing provides excludes nothing.
+		// Excluding a capability that nothing provides has no effect.
 		{respond + `:dispatch {:exclude [:llm/meta :llm/solvr]}` + emit, "warning CHECK-012 [:nodes 0 :dispatch :exclude 1] :llm/solver"},
 		{respond + `:dispatch {:exclude #{:no/such}}` + emit, "warning CHECK-012 [:nodes 0 :dispatch :exclude :no/such]"},
 		{respond + `:dispatch {:exclude #{:llm/solver}}` + emit, ""},
 		{read + voice + `:dispatch {:exclude [:llm/solvr]}` + emit, "warning CHECK-012 [:nodes 0 :dispatch :exclude 0] :llm/solver"},
 
-		// Candidates that come by a slot whose value the plan says.
+		// Candidates from a slot whose value the plan contains.
 		{`{:op :let :value :llm/voic :as :c} ` + respond + `:dispatch {:candidates [{:slot/id :c}]}` + emit,
 			"error CHECK-012 [:nodes 1 :dispatch :candidates 0] :llm/voice"},
 		{`{:op :let :value "llm/voice" :as :c} ` + respond + `:dispatch {:candidates [{:slot/id :c}]}` + emit,
@@ -49,7 +50,7 @@ func TestOneMistake(t *testing.T) {
 		{`{:op :let :value 5 :as :c} ` + read + `:fn {:slot/id :c} :intent :text/respond` + emit, "error CHECK-015 [:nodes 1 :fn]"},
 		{`{:op :let :value :llm/voice :as :c} ` + read + `:fn {:slot/id :c} :intent :text/respond` + emit, ""},
 
-		// What belongs to the call of a :fn stands beside it.
+		// Call keys of a :fn belong beside it.
 		{read + `:fn {:cap/ref :llm/voic}` + emit, "error CHECK-012 [:nodes 0 :fn] :llm/voice"},
 		{read + voice + `:intent :text/respnd` + emit, "error CHECK-011 [:nodes 0 :intent] :text/respond"},
 		{read + voice + `:done {:must #{:json-vaild}}` + emit, "error CHECK-014 [:nodes 0 :done :must] :json-valid"},
@@ -65,7 +66,7 @@ func TestOneMistake(t *testing.T) {
 			"error CHECK-020 [:nodes 1 :plan :nodes 0 :input :prompt]"},
 		{`{:op :let :value 1 :as :x} {:op :emit :input {:slot/id :x :default 2}}`, "warning CHECK-044 [:nodes 1 :input]"},
 
-		// The name that was meant.
+		// The intended name.
 		{respond + `:deadline 5` + emit, "error CHECK-010 [:nodes 0 :deadline] :deadline-ms"},
 		{respond + `:dispatch {:strategy :tournment}` + emit, "error CHECK-015 [:nodes 0 :dispatch :strategy] :tournament"},
 		{respond + `:dispatch {:policy :cost-frist}` + emit, "error CHECK-015 [:nodes 0 :dispatch :policy] :cost-first"},

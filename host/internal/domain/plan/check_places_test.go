@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// CHECK-001, CHECK-003: which checks find something in a plan, and where.
+// CHECK-001, CHECK-003: the checks with findings in a plan, and their places.
 func TestPlacesOfFindings(t *testing.T) {
 	const respond = `{:op :call :intent :text/respond :input {:prompt "p"}`
 	const write = `{:op :call :intent :fs/write :input {:path "a" :content "b"} :effects {:allowed #{:fs/write}}`
@@ -47,7 +47,8 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :map :over [1] :body [{:op :emit :input 1} {:op :let :value 1 :as :x}]}`, []string{
 			"CHECK-040 [:nodes 0 :body 1 :as]"}},
 
-		// Two nodes that write one slot are one mistake, whatever their conditions are.
+		// Two nodes that write one slot are one mistake, whatever their
+		// conditions.
 		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when :x :as :y} {:op :let :value 1 :when :x :as :y} ` +
 			`{:op :emit :input :y}`,
 			[]string{"CHECK-016 [:nodes 2 :as]"}},
@@ -67,7 +68,8 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :dispatch {:candidates [:llm/voise :llm/voice]}}`, []string{
 			"CHECK-012 [:nodes 0 :dispatch :candidates 0]"}},
 		{respond + ` :dispatch {:candidates [:chess/rules]}}`, []string{"CHECK-025 [:nodes 0 :dispatch :candidates]"}},
-		// One that no plugin gives now may be named: whether it is ready is asked when the plan runs.
+		// An absent capability may be named: its readiness is checked at run
+		// time.
 		{respond + ` :dispatch {:candidates [:llm/absent]}}`, []string{}},
 		{respond + ` :dispatch {:candidates [:llm/absent :chess/rules]}}`, []string{}},
 		{`{:op :call :intent :text/respond :input {:prompt "a"} :cap/id :llm/absent}`, []string{}},
@@ -81,7 +83,7 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :dispatch {:retry {:same-cap-max 1 :fallback-max 1}}}`, []string{
 			"CHECK-043 [:nodes 0 :dispatch :retry]"}},
 
-		// The key without which a candidate would be left.
+		// The key whose removal would leave a candidate.
 		{respond + ` :requires {:out-schema :res/code}}`, []string{"CHECK-025 [:nodes 0 :requires :out-schema]"}},
 		{respond + ` :requires {:in-schema :req/code}}`, []string{"CHECK-025 [:nodes 0 :requires :in-schema]"}},
 		{respond + ` :requires {:result/type :plan}}`, []string{"CHECK-025 [:nodes 0 :requires :result/type]"}},
@@ -94,7 +96,7 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :cap/id :llm/meta}`, []string{"CHECK-025 [:nodes 0 :cap/id]"}},
 		{respond + ` :requires {:cap/kind :tool :cap/tags #{:fast}}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/kind]"}},
 
-		// Tools are held against the same checks.
+		// Tools pass the same checks.
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :done {:must [:legal-mov]}}`, []string{
 			"CHECK-014 [:nodes 0 :done :must]"}},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :budget {:max-attempts 0}}`, []string{
@@ -122,7 +124,7 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:slot/path [:x :mny]}}`, []string{
 			"CHECK-049 [:nodes 1 :input]"}},
 
-		// Slots that a later node fills, also around the plan that reads them.
+		// Slots that a later node fills, also in an outer plan.
 		{`{:op :emit :input :x} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :input]"}},
 		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
 			"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
@@ -139,8 +141,8 @@ func TestPlacesOfFindings(t *testing.T) {
 	}
 }
 
-// CHECK-017: the nearest name is one that a node or a binding fills, here or around. Names of fewer than three letters
-// are all alike and have none.
+// CHECK-017: the nearest name is one that a node or a binding fills, in this
+// plan or an outer one. Names of fewer than three letters have no nearest name.
 func TestNearestSlots(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{:nodes [{:op :let :value 1 :as :title} {:op :emit :input :titel}]}`, ":title"},
@@ -183,7 +185,8 @@ func TestSeveralCapabilities(t *testing.T) {
 	assert.Empty(t, places(t, env, `{:nodes [{:op :map :over [{:n 1}] :fn {:cap/ref :num/both} :intent :num/add}]}`))
 }
 
-// CHECK-019: a cycle is shown from its first node in program order, also if a node before it waits for it.
+// CHECK-019: a cycle is shown from its first node in program order, even if an
+// earlier node waits for it.
 func TestCycleBehindAnotherNode(t *testing.T) {
 	p, _ := readPlan(t, `{:nodes [{:op :let :id "a" :value 1 :needs ["c"]} {:op :let :id "b" :value 1 :needs ["c"]} {:op :let :id "c" :value 1 :needs ["b"]}]}`)
 	require.NotNil(t, p)
@@ -192,7 +195,7 @@ func TestCycleBehindAnotherNode(t *testing.T) {
 	assert.Contains(t, fs[0].Message, "b -> c -> b")
 }
 
-// CHECK-026: of a plan that is too large nothing else is said.
+// CHECK-026: a plan that is too large has no other findings.
 func TestTooManyNodes(t *testing.T) {
 	many := "[" + strings.Repeat("{:op :cal}\n", plan.DefaultLimits().Nodes+1) + "]"
 	assert.Equal(t, []string{"CHECK-026 [:nodes]"}, places(t, testEnv(t), "{:nodes "+many+"}"))

@@ -30,8 +30,9 @@ func (c *checker) fills(pl *place, k int) bool {
 	return true
 }
 
-// nearestSlot is the name most like one that nothing fills, of those that nodes and bindings here or around fill.
-// Short names are all alike, so they have none.
+// nearestSlot returns the filled name most similar to an unfilled one, among
+// the names that nodes and bindings of this and outer plans fill. Short names
+// are too similar to each other and have none.
 func (pl *place) nearestSlot(name string) edn.Value {
 	const least = 3
 	if len(name) < least {
@@ -55,8 +56,8 @@ func (pl *place) nearestSlot(name string) edn.Value {
 	return nearest(name, slices.DeleteFunc(known, func(k string) bool { return len(k) < least }))
 }
 
-// later finds the node that writes a name at or behind node at, in the plan or
-// around it.
+// later finds the node at or after node at that writes a name, in the plan or
+// an outer one.
 func (pl *place) later(name string, at int) (*place, int, bool) {
 	for ; pl != nil; pl = pl.up {
 		if w, ok := pl.p.writers[name]; ok && w >= at {
@@ -69,7 +70,8 @@ func (pl *place) later(name string, at int) (*place, int, bool) {
 	return nil, 0, false
 }
 
-// indexIn returns the index of the node of a plan around pl that holds node i of pl.
+// indexIn returns the index of the node of the outer plan that contains node i
+// of pl.
 func (pl *place) indexIn(around *place, i int) int {
 	for ; pl != around; pl = pl.up {
 		i = pl.node.Index
@@ -102,7 +104,7 @@ func (c *checker) read(pl *place, r *read, in *wanted) {
 	c.misspelt(pl.p, r)
 }
 
-// unfilled reports a slot that no execution can fill, or only a later node.
+// unfilled reports a slot that nothing, or only a later node, can fill.
 func (c *checker) unfilled(pl *place, r *read) {
 	p := pl.p
 	path := p.path(r.node, r.where...)
@@ -117,7 +119,8 @@ func (c *checker) unfilled(pl *place, r *read) {
 		return
 	}
 	if !isLater {
-		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s", r.name, showPath(path))
+		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s",
+			r.name, showPath(path))
 		return
 	}
 	if writer := &where.p.Nodes[w]; w == pl.indexIn(where, r.node) {
@@ -151,7 +154,9 @@ func (c *checker) conditional(pl *place, r *read) {
 		return
 	}
 	path := p.path(r.node, r.where...)
-	c.warn(checkMaybeUnfilled, path, "slot :%s may be unfilled because node %s has a condition; use :slot/default or :when in %s", r.name, writer.ID, showPath(path))
+	c.warn(checkMaybeUnfilled, path,
+		"slot :%s may be unfilled because node %s has a condition; use :slot/default or :when in %s",
+		r.name, writer.ID, showPath(path))
 }
 
 // asks reports whether the condition of a node reads a slot.
@@ -165,8 +170,8 @@ func (p *Plan) asks(node, slot int) bool {
 	return false
 }
 
-// compatible reports a slot whose producer can surely never give what the place
-// of its consumer wants (SCH-011).
+// compatible reports a slot whose producer can never return what the consumer's
+// schema requires (SCH-011).
 func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 	below, ok := r.ref.below()
 	if !ok {
@@ -189,14 +194,15 @@ func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 			is = specOf(g) + " at " + paths[0]
 		}
 	}
-	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s", r.ref.path(),
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s",
+		r.ref.path(),
 		pair.producer, is, pair.consumer, want, showPath(path))
 }
 
 // fitPair names the schemas at both ends of a slot.
 type fitPair struct{ producer, consumer string }
 
-// fit is the decision for one way out of the one and into the other.
+// fit is the decision for one pair of producer path and consumer path.
 type fit struct {
 	from  []step
 	whole bool
@@ -204,11 +210,11 @@ type fit struct {
 	fits  bool
 }
 
-// maxFits bounds the decisions that are remembered for a pair of schemas: plans
-// repeat a few, and looking through many would cost more than deciding again.
+// maxFits bounds the cached decisions for a pair of schemas: plans repeat a
+// few, and searching many would cost more than deciding again.
 const maxFits = 32
 
-// mayFit remembers the decisions of decideFit.
+// mayFit caches the decisions of decideFit.
 func (c *checker) mayFit(pair fitPair, from []step, ref *slotRef) bool {
 	whole := len(ref.steps) == 0
 	for _, f := range c.fits[pair] {
@@ -226,7 +232,8 @@ func (c *checker) mayFit(pair fitPair, from []step, ref *slotRef) bool {
 	return fits
 }
 
-// outSchema names the schema of what a node puts under :out, "" if none.
+// outSchema returns the schema name of the value that a node puts under :out,
+// "" if none.
 func (e *Env) outSchema(n *Node) string {
 	switch n.Op {
 	case OpTool:
@@ -245,8 +252,9 @@ func (e *Env) outSchema(n *Node) string {
 
 var mapSchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.K("map")) })
 
-// decideFit is false only if every schema that the producer can have at its path
-// surely misses every schema that the consumer can want at its own.
+// decideFit returns false only if every schema that the producer can have at
+// its path certainly misses every schema that the consumer can have at its
+// path.
 func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool {
 	given, wanted := c.ends(pair, from, to, whole)
 	for _, g := range given {
@@ -259,8 +267,8 @@ func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool
 	return len(given) == 0
 }
 
-// ends returns the schemas that the producer can have at its path and those that the consumer can want at its own; none
-// if some of them are not known.
+// ends returns the schemas that the producer can have at its path and those
+// that the consumer can have at its path; none if some of them are unknown.
 func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, wanted []*schema.Schema) {
 	in, ok := c.env.Registry.Schema(pair.consumer)
 	if !ok {
@@ -272,7 +280,7 @@ func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, w
 		return nil, nil
 	case whole && wantsText(in.Branches(to...)):
 		return nil, nil
-	case whole: // a map, but for text positions, where its text goes
+	case whole: // a map; in text positions, the field that holds its text
 		return []*schema.Schema{mapSchema()}, wanted
 	}
 	out, ok := c.env.Registry.Schema(pair.producer)
@@ -285,8 +293,9 @@ func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, w
 	return given, wanted
 }
 
-// unfit follows two schemas of maps to the first required part of the wanted one that the given one never has. The
-// given part is nil if the given schema has none; the path is empty if the schemas are not both of maps.
+// unfit follows two map schemas to the first required part of the wanted one
+// that the given one never has. The given part is nil if the given schema lacks
+// it; the path is empty if the schemas are not both of maps.
 func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
 	g, w = given.Deref(), wanted.Deref()
 	for g.Kind() == schema.KindMap && w.Kind() == schema.KindMap {
@@ -308,8 +317,9 @@ func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
 	return at, g, w
 }
 
-// unfitAll is unfit for alternatives. It returns the one part at which all pairs of them fail, or all parts that the
-// given ones never have; no path if the pairs fail in different ways.
+// unfitAll is unfit for alternatives. It returns the one part at which all
+// pairs of them fail, or all parts that the given ones never have; no path if
+// the pairs fail in different ways.
 func unfitAll(given, wanted []*schema.Schema) (at [][]edn.Value, gs, ws []*schema.Schema) {
 	for i, have := range given {
 		for j, want := range wanted {
@@ -330,7 +340,7 @@ func unfitAll(given, wanted []*schema.Schema) (at [][]edn.Value, gs, ws []*schem
 	return at, gs, ws
 }
 
-// specOf shows alternative schemas in a message.
+// specOf formats alternative schemas for a message.
 func specOf(list []*schema.Schema) string {
 	const longest = 40
 	var specs []string
@@ -351,7 +361,7 @@ func specOf(list []*schema.Schema) string {
 	return anyOf(specs)
 }
 
-// anyOf joins alternatives in a message.
+// anyOf joins alternatives for a message.
 func anyOf(words []string) string {
 	const most = 3
 	last := len(words) - 1
@@ -364,13 +374,13 @@ func anyOf(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// maxBranches bounds how many alternatives are followed; beyond it nothing is
-// sure any more.
+// maxBranches bounds the number of alternatives that are followed; beyond it
+// every value counts as possible.
 const maxBranches = 64
 
-// reach follows a path through schemas and returns what may stand at its end.
-// all is false if some alternative leaves the place open. Without open, a map that
-// is open but does not name a key counts as one that does not have it.
+// reach follows a path through schemas and returns the schemas at its end. all
+// is false if some alternative leaves the place unspecified. Without open, an
+// open map counts as lacking the keys that it does not name.
 func reach(list []*schema.Schema, path []edn.Value, open bool) (out []*schema.Schema, all bool) {
 	list, all = alternatives(list, nil, 0)
 	for _, key := range path {
@@ -390,8 +400,8 @@ func reach(list []*schema.Schema, path []edn.Value, open bool) (out []*schema.Sc
 	return list, all
 }
 
-// alternatives opens references, :maybe and :or; what constrains less than that
-// (:and, :not, :any) makes nothing sure.
+// alternatives expands references, :maybe and :or. Schemas that constrain less
+// than that (:and, :not, :any) decide nothing.
 func alternatives(list, out []*schema.Schema, depth int) ([]*schema.Schema, bool) {
 	all := true
 	for _, s := range list {
@@ -412,8 +422,8 @@ func alternatives(list, out []*schema.Schema, depth int) ([]*schema.Schema, bool
 	return out, all
 }
 
-// inside returns the schemas under one key; known is false if the schema leaves
-// the key open.
+// inside returns the schemas under one key; known is false if the schema does
+// not specify the key.
 func inside(s *schema.Schema, key edn.Value) (kids []*schema.Schema, known bool) {
 	switch s.Kind() {
 	case schema.KindMap:

@@ -14,9 +14,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// TestCheckTable: CHECK-001, CHECK-003, every row of the table that this build
-// has, with position and nearest name. Nodes stand on one line behind "{:nodes [",
-// so column 10 is where the first begins.
+// TestCheckTable: CHECK-001, CHECK-003, every implemented row of the table,
+// with position and nearest name. Nodes are on one line behind "{:nodes [", so
+// the first begins at column 10.
 func TestCheckTable(t *testing.T) {
 	const respond = `{:op :call :intent :text/respond :input {:prompt "p"}`
 	for _, row := range []struct {
@@ -28,7 +28,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :emit :inputt 1}`, []string{`1:21: error CHECK-010 unknown key :inputt in [:nodes 0]; nearest is :input`}},
 		{`{:op :emit :input 1 "op" 2}`, []string{`1:30: error CHECK-010 unknown key "op" in [:nodes 0]; nearest is :op`}},
 		{`{:op :let :value 1 :intent :x/y}`, []string{`1:29: error CHECK-010 unknown key :intent in [:nodes 0]`}},
-		// The input that the misspelt key holds is not missed as well.
+		// The input under the misspelt key is not reported as missing too.
 		{`{:op :call :intent :text/respond :inputs {:prompt "p"}}`, []string{
 			`1:43: error CHECK-010 unknown key :inputs in [:nodes 0]; nearest is :input`}},
 		{respond + ` :deadline-ms "30s"}`, []string{
@@ -41,7 +41,7 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :done {:most #{}}}`, []string{`1:71: error CHECK-010 unknown key :most in [:nodes 0 :done]; nearest is :must`}},
 		{respond + ` :effects {:allow #{}}}`, []string{`1:74: error CHECK-010 unknown key :allow in [:nodes 0 :effects]; nearest is :allowed`}},
 
-		// CHECK-010 and CHECK-015: features that this build does not have.
+		// CHECK-010 and CHECK-015: unsupported features.
 		{respond + ` :dispatch {:repair {:max 8}}}`, nil},
 		{respond + ` :dispatch {:strategy :race :race {:width 3} :hedge {:after-ms 0 :max 2} :tournament {:width 16}}}`, nil},
 		{respond + ` :dispatch {:strategy :run}}`, []string{`1:85: error CHECK-015 wanted :cascade or :race or :hedge or :tournament, got :run, in [:nodes 0 :dispatch :strategy]`}},
@@ -49,17 +49,17 @@ func TestCheckTable(t *testing.T) {
 			`1:89: error CHECK-015 wanted an integer from 2 to 16, got 1, in [:nodes 0 :dispatch :race :width]`,
 			`1:105: error CHECK-015 wanted an integer from 1 to 8, got 0, in [:nodes 0 :dispatch :hedge :max]`}},
 
-		// CHECK-023: a budget in which no call fits.
+		// CHECK-023: a budget that permits no call.
 		{`{:op :call :intent :num/add :input {:n 1} :budget {:max-attempts 0} :as :x} {:op :emit :input :x}`,
 			[]string{`1:75: error CHECK-023 every call takes one attempt and one roundtrip, and the budget allows 0, in [:nodes 0 :budget :max-attempts]`}},
 
-		// CHECK-024: candidates with effects are not asked at once.
-		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race} :input {:path "a" :content "b"}}`, []string{`1:93: error CHECK-024 the strategy :race asks several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
+		// CHECK-024: candidates with effects must not run in parallel.
+		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race} :input {:path "a" :content "b"}}`, []string{`1:93: error CHECK-024 the strategy :race calls several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
 		{respond + ` :dispatch {:policy :quality-aware}}`, nil},
 		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: error CHECK-015 this build does not have :learned, write :declared or :quality-aware or :cost-first or :latency-first or :availability in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
 		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared or :quality-aware or :cost-first or :latency-first or :availability, got :fast, in [:nodes 0 :dispatch :policy]`}},
-		// ENV-016, IR-003: what a node may spend.
+		// ENV-016, IR-003: the budget of a node.
 		{respond + ` :budget {:max-tokens 5 :max-usd 0.05M :max-attempts 2 :temperature 0.5}}`, []string{
 			`1:96: warning CHECK-046 :llm/voice has no known price and is not called under :max-usd, in [:nodes 0 :budget :max-usd]`}},
 		{respond + ` :budget {:max-tokns 5}}`, []string{`1:73: error CHECK-010 unknown key :max-tokns in [:nodes 0 :budget]; nearest is :max-tokens`}},
@@ -76,7 +76,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respnd}`, []string{`1:64: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
 		{`{:op :map :over [1] :fn :llm/voice}`, []string{`1:34: error CHECK-015 wanted a handle such as {:cap/ref :ns/name}, or a slot that holds one, got :llm/voice, in [:nodes 0 :fn]`}},
 		{`{:op :map :over [1] :fn {:slot/id :best}}`, []string{`1:34: error CHECK-027 which intent a handle from a slot serves is not known before the run: write :intent beside :fn in [:nodes 0 :fn]`}},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :dispatch {:candidates [:llm/voice]}}`, []string{`1:79: error CHECK-027 the :fn of a map says who is asked, remove :candidates in [:nodes 0 :dispatch :candidates]`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :dispatch {:candidates [:llm/voice]}}`, []string{`1:79: error CHECK-027 the :fn of a map is its only candidate, remove :candidates in [:nodes 0 :dispatch :candidates]`}},
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :body [{:op :emit :input :item}]}`, []string{`1:10: error CHECK-027 a map needs :over and exactly one of :body and :fn in [:nodes 0]`}},
 		{`{:op :map :over [1] :intent :text/respond :body [{:op :emit :input :item}]}`, []string{`1:30: error CHECK-010 unknown key :intent in [:nodes 0]`}},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read} :scope {}}}`, nil},
@@ -90,7 +90,8 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :dispatch {:candidates [:fs/read] :allow-failure? true}}`, []string{
 			`1:82: error CHECK-010 a tool is its own only candidate: remove :candidates in [:nodes 0 :dispatch]`}},
 
-		// CHECK-010, CHECK-015: the mark of a slot for a system prompt (PRM-002).
+		// CHECK-010, CHECK-015: the mark of a slot for a system prompt
+		// (PRM-002).
 		{respond + ` :system {:slot/id :b :slot/system? 1}}`, []string{
 			`1:72: error CHECK-017 slot :b is filled by no node, binding or default in [:nodes 0 :system]`,
 			`1:99: error CHECK-015 wanted a boolean, got 1, in [:nodes 0 :system :slot/system?]`}},
@@ -251,7 +252,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :n]} :lst [1]} :as :y} {:op :emit :input :y}`, []string{`1:125: error CHECK-020 the :input of :num/add: unknown key; did you mean :list?, got [1], in [:nodes 1 :input :lst]`}},
 		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path 7 :content {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`, []string{`1:87: error CHECK-020 the :input of :fs/write: should be a string, got 7, in [:nodes 0 :input :path]`,
 			`1:98: error CHECK-017 slot :x is filled by no node, binding or default in [:nodes 0 :input :content]`}},
-		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is no collection, in [:nodes 1 :over]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is not a collection, in [:nodes 1 :over]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :out :many]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, nil},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
 			`{:op :call :intent :num/add :input {:n {:slot/path [:x :n]}}} ` +
@@ -263,7 +264,7 @@ func TestCheckTable(t *testing.T) {
 				`1:78: error CHECK-020 :s is "1", which can never fit :req/number: should be an integer, in [:nodes 1 :input :n]`,
 				`1:98: error CHECK-020 :s is "1", which can never fit :req/number: should be a vector, in [:nodes 1 :input :list]`}},
 
-		// CHECK-049: a slot path leads to what is not described.
+		// CHECK-049: a slot path leads to a key that the schema does not name.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:a {:slot/path [:x :mny 0]} :b {:slot/path [:x :out :other]}}}`, []string{`1:82: warning CHECK-049 [:x :mny 0] leads to :mny, which :res/number does not name, in [:nodes 1 :input :a]; nearest is :many`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :error :type]}} :as :y} {:op :emit :input :y}`, nil},
 
@@ -344,7 +345,7 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :dispatch {:retry {:fallback-max 1} :switch-on #{}}}`, nil},
 		{respond + ` :dispatch {:retry {:fallback-max 0}}}`, nil},
 
-		// CHECK-044: looks like a slot, is data.
+		// CHECK-044: data that looks like a slot.
 		{`{:op :let :value 1 :as :x} {:op :emit :input [{:slot/id :x :note 1} {:slot/id :x}]}`, []string{
 			`1:56: warning CHECK-044 {:note 1 :slot/id :x} is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default and :slot/system? beside it, in [:nodes 1 :input 0]`}},
 		{`{:op :let :value 1 :as :x} {:op :emit :input {:answer :x :y {:slot/id :x}}}`, []string{
@@ -379,7 +380,7 @@ func emptyIsNil(list []string) []string {
 	return list
 }
 
-// TestCheckPlanKeys: IR-001, what stands beside :nodes.
+// TestCheckPlanKeys: IR-001, the keys beside :nodes.
 func TestCheckPlanKeys(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{`5`, `1:1: error CHECK-015 wanted a map with :nodes, got 5, in the plan`},
@@ -424,7 +425,7 @@ func TestDefaults(t *testing.T) {
 	assert.True(t, v.IsNil())
 }
 
-// TestIdentity: IR-007, the same plan has the same hash however it is written.
+// TestIdentity: IR-007, equal plans have the same hash in every notation.
 func TestIdentity(t *testing.T) {
 	a, _ := plan.Parse(edn.MustRead(`{:id "p" :nodes [{:op :emit :input {:b 1 :a 2}}]}`), nil)
 	b, _ := plan.Parse(edn.MustRead(`{:nodes [{:input {:a 2, :b 1} :op :emit}] ; the same
@@ -435,8 +436,8 @@ func TestIdentity(t *testing.T) {
 	assert.True(t, strings.HasPrefix(a.Hash(), "b3:"))
 }
 
-// TestSurroundings: CHECK-021, CHECK-022, CHECK-025, what request, policy and
-// parent say counts too.
+// TestSurroundings: CHECK-021, CHECK-022, CHECK-025, request, policy and parent
+// count too.
 func TestSurroundings(t *testing.T) {
 	env := testEnv(t)
 	request := policy.Origin{Source: policy.SourceRequest}
@@ -476,7 +477,8 @@ func TestSurroundings(t *testing.T) {
 	assert.Empty(t, lines(t, `{:bindings {:own 1} :nodes [{:op :emit :input :own}]}`, env))
 }
 
-// TestPositionsInsideAText: a plan inside a request has its place there.
+// TestPositionsInsideAText: the findings of a plan inside a request have their
+// position in the request's text.
 func TestPositionsInsideAText(t *testing.T) {
 	v, pos, err := edn.ReadWithPositions([]byte("{:input\n {:plan {:nodes [{:op :emt}]}}}"))
 	require.NoError(t, err)
@@ -487,8 +489,8 @@ func TestPositionsInsideAText(t *testing.T) {
 	assert.Equal(t, "req.edn:2:23: error CHECK-010 unknown op :emt in [:input :plan :nodes 0 :op]; nearest is :emit", fs[0].Render("req.edn"))
 }
 
-// TestAllFindingsAtOnce: CHECK-003, at most 200, by position, and errors are
-// never cut for warnings.
+// TestAllFindingsAtOnce: CHECK-003, at most 200, by position; errors take
+// precedence over warnings.
 func TestAllFindingsAtOnce(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("{:nodes [\n")
@@ -520,7 +522,7 @@ func TestAllFindingsAtOnce(t *testing.T) {
 	assert.True(t, plan.HasErrors(fs))
 }
 
-// TestFindingsError: a refused plan is one typed error with all findings.
+// TestFindingsError: a rejected plan is one typed error with all findings.
 func TestFindingsError(t *testing.T) {
 	p, _ := readPlan(t, testdata(t, "bad.edn"))
 	fs := plan.Check(p, testEnv(t))
@@ -537,8 +539,8 @@ func TestFindingsError(t *testing.T) {
 	assert.Nil(t, plan.FindingsError([]plan.Finding{{Severity: plan.Warning}}, 1))
 }
 
-// CHECK-001: whoever has the text of a plan finds the places of findings that
-// were made without it.
+// CHECK-001: with the text of a plan, findings that were made without it get
+// positions.
 func TestFindingsOf(t *testing.T) {
 	for _, text := range []string{
 		testdata(t, "bad.edn"),
@@ -567,7 +569,7 @@ func TestFindingsOf(t *testing.T) {
 	assert.Nil(t, plan.FindingsOf(contract.Errorf("timeout/hard", "late"), nil))
 }
 
-// TestRefusedLink: a cycle has no graph.
+// TestRefusedLink: a plan with a cycle has no graph.
 func TestRefusedLink(t *testing.T) {
 	p, _ := readPlan(t, `{:nodes [{:op :plan :plan {:nodes [{:op :emit :id "a" :input 1 :needs ["b"]} {:op :emit :id "b" :input 1 :needs ["a"]}]}}]}`)
 	_, err := plan.Link(p, testEnv(t))
@@ -575,7 +577,8 @@ func TestRefusedLink(t *testing.T) {
 	assert.Equal(t, "plan/invalid", err.Type)
 }
 
-// TestNextSteps: a time with a unit and a misspelt slot have what to write instead (CHECK-001).
+// TestNextSteps: a time with a unit and a misspelt slot have a hint with the
+// correct form (CHECK-001).
 func TestNextSteps(t *testing.T) {
 	found := func(text string) plan.Finding {
 		_, findings := plan.Parse(edn.MustRead(text), nil)

@@ -8,9 +8,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// whole holds the input of a node against its schema with everything that is known of its slots. The checks of the
-// single slots do not see what the rest of the input excludes: which alternatives of the schema are left. An input that
-// fits only if a producer answers with a key that its schema does not name is a warning.
+// whole checks the input of a node against its schema with everything known
+// about its slots. Checks of single slots do not see which alternatives of the
+// schema the rest of the input excludes. An input that fits only if a producer
+// returns a key that its schema does not name is a warning.
 func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	s := in.schema
 	if s == nil || in.fits || n.Input.Slots() == 0 || n.Fn {
@@ -50,15 +51,16 @@ func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	}
 }
 
-// fitter decides about the input of a node with what is known of its slots. Open producers may answer with keys that
-// their schemas do not name.
+// fitter returns the fitter for the input of a node with everything known about
+// its slots. With open, producers may return keys that their schemas do not
+// name.
 func (c *checker) fitter(pl *place, n *Node, in *schema.Schema, open bool) *fitter {
 	return &fitter{slot: func(i int, want *schema.Schema) bool {
 		return c.slotMayFit(pl, &n.Input.slots[i], in, want, open)
 	}}
 }
 
-// slotPair is the producer of a slot, and the schema that its place wants.
+// slotPair is the producer of a slot and the schema of the consumer's place.
 type slotPair struct {
 	producer string
 	want     *schema.Schema

@@ -17,14 +17,14 @@ const (
 type Cond struct {
 	kind  condKind
 	value bool
-	// slot is the frame slot for truthy, failed and present.
+	// slot is the frame slot of a truthy, failed or present condition.
 	slot int
 	ref  *slotRef
 	kids []Cond
 }
 
-// Eval decides the condition from a frame. It has no failure: what is unfilled
-// is false (IR-002, SLOT-010).
+// Eval evaluates the condition in a frame. It never fails: unfilled slots are
+// false (IR-002, SLOT-010).
 func (c *Cond) Eval(f *Frame) bool {
 	if c == nil {
 		return true
@@ -63,7 +63,7 @@ func (c *Cond) Eval(f *Frame) bool {
 	}
 }
 
-// truthy of a slot: results are maps and so are true.
+// truthy reports whether a slot is true; results are maps and therefore true.
 func truthy(s Slot) bool {
 	if s.res != nil {
 		return true
@@ -71,7 +71,8 @@ func truthy(s Slot) bool {
 	return s.value.Truthy()
 }
 
-// constant reports whether the condition has one value whatever the slots hold.
+// constant reports whether the condition has the same value whatever the slots
+// hold.
 func (c *Cond) constant() (value, ok bool) {
 	if c == nil {
 		return true, true

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// TestDispatchKeys: IR-004, each key of :dispatch is read and means something
-// to who serves the node.
+// TestDispatchKeys: IR-004, each key of :dispatch is parsed into the layer of
+// the node.
 func TestDispatchKeys(t *testing.T) {
 	for _, row := range []struct {
 		dispatch string
@@ -50,9 +50,9 @@ func TestDispatchKeys(t *testing.T) {
 	assert.True(t, kept.Plan.Nodes[0].AllowFailure)
 }
 
-// TestDispatchKeysRefuse: IR-004, CHECK-015, CHECK-026, what a key of :dispatch
-// cannot be is said where it stands.
-func TestDispatchKeysRefuse(t *testing.T) {
+// TestInvalidDispatchKeys: IR-004, CHECK-015, CHECK-026, an invalid :dispatch
+// key is reported at its place.
+func TestInvalidDispatchKeys(t *testing.T) {
 	for dispatch, want := range map[string]string{
 		`{:retry {:same-cap-max -1}}`:         `1:76: error CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 0 :dispatch :retry :same-cap-max]`,
 		`{:retry {:fallback-max 33}}`:         `1:76: error CHECK-026 wanted an integer from 0 to 32, got 33, in [:nodes 0 :dispatch :retry :fallback-max]`,
@@ -74,9 +74,9 @@ func TestDispatchKeysRefuse(t *testing.T) {
 	}
 }
 
-// TestRaceDoesNotStreamAtOnce: CHECK-047, where an intent streams from the first
-// token and several are asked at once, who writes the plan is told that nobody
-// is heard before the gates; of a hedge, and of other intents, that is not true.
+// TestRaceDoesNotStreamAtOnce: CHECK-047, a race of an intent that streams from
+// the first token is a warning: nothing streams before the gates. Hedges and
+// other intents have no warning.
 func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 	streams := func(strategy, stream string) plan.Env {
 		env := testEnv(t)
@@ -88,7 +88,7 @@ func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 		env.Policies = &policy.Book{Intents: map[string]policy.Layer{"text/respond": l}}
 		return env
 	}
-	const warns = "warning CHECK-047 with the strategy :%s nobody can be heard before the gates, so the answers of :text/respond do not stream from their first token, in %s"
+	const warns = "warning CHECK-047 with the strategy :%s no text streams before the gates pass, so the answers of :text/respond do not stream from their first token, in %s"
 	for _, row := range []struct{ node, intent, stream, want string }{
 		{node: ":dispatch {:strategy :race}", stream: policy.FirstToken, want: "1:64: " + fmt.Sprintf(warns, "race", "[:nodes 0 :dispatch :strategy]")},
 		{node: ":dispatch {:strategy :tournament}", stream: policy.FirstToken, want: "1:64: " + fmt.Sprintf(warns, "tournament", "[:nodes 0 :dispatch :strategy]")},

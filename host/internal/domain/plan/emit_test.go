@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// TestEmit: IR-005 and IR-009, what an emit shows and what stays inside.
+// TestEmit: IR-005 and IR-009, which parts of a result an emit exposes.
 func TestEmit(t *testing.T) {
 	for _, row := range []struct{ name, input, want string }{
 		{"a whole keyword names a slot and shows its :out", ":a", `{:result "r" :text "t"}`},

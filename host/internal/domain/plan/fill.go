@@ -6,18 +6,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// TextMask says for each slot of a template whether it stands where the schema
-// wants text (SLOT-008). Nil means nowhere.
+// TextMask holds for each slot of a template whether the schema requires text
+// in its place (SLOT-008). Nil means none.
 type TextMask []bool
 
-// Fill materialises a template from a frame. A slot that is unfilled and has
-// no default is a *contract.Error of type slot/unresolved whose cause is the
-// failure that the slot keeps, if it keeps one; the other slots are not looked
-// at then. A value beyond the reader's limits is plan/too-deep or
-// plan/too-large. coerced lists, as path vectors inside the template, where the text
-// of a call or tool slot was taken; it is nil in the ordinary case.
+// Fill fills a template from a frame. An unfilled slot without default is a
+// *contract.Error of type slot/unresolved whose cause is the failure in the
+// slot, if any; the remaining slots are not filled then. A value beyond the
+// reader's limits is plan/too-deep or plan/too-large. coerced lists, as path
+// vectors inside the template, the places where a call or tool slot was
+// replaced by its text; it is usually nil.
 //
-// Filling costs time linear in the parts that hold slots, and filled values are
+// Filling takes time linear in the parts that hold slots; filled values are
 // shared, not copied.
 func (t *Template) Fill(f *Frame, text TextMask) (v edn.Value, coerced []edn.Value, err *contract.Error) {
 	if t == nil {
@@ -36,7 +36,7 @@ func (t *Template) Fill(f *Frame, text TextMask) (v edn.Value, coerced []edn.Val
 	return v, fl.coerced, nil
 }
 
-// filler carries one filling; it lives on the stack.
+// filler is the state of one Fill; it lives on the stack.
 type filler struct {
 	t       *Template
 	f       *Frame
@@ -47,8 +47,9 @@ type filler struct {
 	err     *contract.Error
 }
 
-// fill fills the whole template. The weight is a bound that counts all of a
-// slot for a path into it; only if that is too much is the value weighed.
+// fill fills the whole template. The weight is an upper bound that counts a
+// whole slot for each path into it; only if the bound exceeds the limit is the
+// value itself weighed.
 func (fl *filler) fill() edn.Value {
 	v := fl.part(fl.t.root)
 	if fl.err != nil {
@@ -72,8 +73,8 @@ func (fl *filler) part(p *part) edn.Value {
 	return p.value
 }
 
-// inner copies one collection with the parts that hold slots replaced; keys and
-// order are known to stay, so nothing is looked up or sorted.
+// inner copies one collection with the parts that hold slots replaced. Keys and
+// order do not change, so no lookup or sorting is needed.
 func (fl *filler) inner(p *part) edn.Value {
 	i, next := int32(0), 0
 	return p.value.MapValues(func(v edn.Value) edn.Value {
@@ -97,7 +98,8 @@ func (fl *filler) slot(i int) edn.Value {
 		}
 	} else if v, ok := r.find(s, fl.as); ok {
 		if v.Depth()+len(r.where) > maxFilledDepth {
-			fl.err = contract.Errorf("plan/too-deep", "slot %s at %s nests deeper than %d levels", r.path(), showPath(r.where), maxFilledDepth)
+			fl.err = contract.Errorf("plan/too-deep", "slot %s at %s nests deeper than %d levels", r.path(), showPath(r.where),
+				maxFilledDepth)
 			return edn.Nil()
 		}
 		fl.weight += s.weight
@@ -110,7 +112,7 @@ func (fl *filler) slot(i int) edn.Value {
 	return edn.Nil()
 }
 
-// unresolved is the error of a slot without value at run time.
+// unresolved returns the run-time error of a slot without value.
 func (r *slotRef) unresolved(s Slot) *contract.Error {
 	e := contract.Errorf("slot/unresolved", "slot %s has no value at %s", r.path(), showPath(r.where)).
 		WithDetail("slot", edn.K(r.name)).
@@ -121,7 +123,7 @@ func (r *slotRef) unresolved(s Slot) *contract.Error {
 	return e
 }
 
-// path is how messages name what the slot reads.
+// path formats the slot and its path for messages.
 func (r *slotRef) path() string {
 	if len(r.steps) == 0 {
 		return ":" + r.name
@@ -156,7 +158,7 @@ func (n *Node) FillLet(f *Frame) (Slot, *contract.Error) {
 	return s, nil
 }
 
-// weighed is ValueSlot for a value whose weight is known.
+// weighed is ValueSlot for a value of known weight.
 func weighed(v edn.Value, weight int) Slot {
 	if v.IsNil() {
 		return Slot{}
@@ -171,8 +173,8 @@ func (t *Template) constantWeight() int {
 	return t.weight
 }
 
-// holdsWhole reports whether a whole slot that shows less outside than inside
-// goes into the template.
+// holdsWhole reports whether the template contains a whole slot whose exposed
+// value differs from its inner value.
 func (t *Template) holdsWhole(f *Frame) bool {
 	for i := range t.slots {
 		s := &f.slots[t.slots[i].slot]

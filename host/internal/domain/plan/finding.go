@@ -14,7 +14,7 @@ import (
 // Severity of a finding.
 type Severity uint8
 
-// An error keeps the plan from running, a warning does not.
+// An error prevents the plan from running, a warning does not.
 const (
 	Error Severity = iota
 	Warning
@@ -28,37 +28,40 @@ func (s Severity) String() string {
 	return "warning"
 }
 
-// Finding is one thing that a static check has to say about a plan.
+// Finding is one result of a static check.
 type Finding struct {
 	// Check is the id, such as "CHECK-011".
 	Check    string
 	Severity Severity
-	// Path leads from the root of the text to what the finding is about.
+	// Path leads from the root of the text to the subject of the finding.
 	Path []edn.Value
-	// Line and Column count from 1; both are 0 for a plan without text. EndLine and EndColumn are behind the last
-	// code point of what the finding is about.
+	// Line and Column count from 1; both are 0 for a plan without text. EndLine
+	// and EndColumn are behind the last code point of the subject.
 	Line, Column, EndLine, EndColumn int
 	// Message is one sentence without the position.
 	Message string
-	// Nearest is the known name that is most like the one that was written, or nil.
+	// Nearest is the known name most similar to the written one, or nil.
 	Nearest edn.Value
-	// Expected are the keys that may stand in the place of one that is unknown and
-	// like none of them; sorted.
+	// Expected are the valid keys in the place of an unknown key that resembles
+	// none of them; sorted.
 	Expected []string
-	// Effect is what the request would have to allow, "" if something else is wrong.
+	// Effect is the effect that the request would have to allow, "" if
+	// something else is wrong.
 	Effect string
-	// Hint is the next step, "" if the rest of the finding says it.
+	// Hint is the next step, "" if the message already contains it.
 	Hint string
 
-	// key says that the finding is about the key at the end of Path.
+	// key is true if the subject is the key at the end of Path.
 	key bool
-	// elsewhere is the path of another key that Message names the place of; nil for none.
+	// elsewhere is the path of another key whose place Message contains; nil
+	// for none.
 	elsewhere []edn.Value
-	// binding is the slot whose known value does not fit, "" for another finding.
+	// binding is the slot whose known value does not fit, "" for other
+	// findings.
 	binding string
 }
 
-// SyntaxFinding is the finding of a text that cannot be read, which has no others.
+// SyntaxFinding returns the only finding of a text that cannot be parsed.
 func SyntaxFinding(e *edn.SyntaxError) Finding {
 	typed := contract.SyntaxError("plan/invalid", e)
 	return Finding{
@@ -116,8 +119,8 @@ func HasErrors(fs []Finding) bool {
 	return slices.ContainsFunc(fs, func(f Finding) bool { return f.Severity == Error })
 }
 
-// FindingsError makes the plan/invalid error of findings with errors, nil if
-// there is none. Its details hold all findings, errors first.
+// FindingsError returns the plan/invalid error of findings with errors, nil if
+// there are none. Its details hold all findings, errors first.
 func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	var errs, warnings []edn.Value
 	var first Finding
@@ -153,8 +156,8 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	return e
 }
 
-// FindingsOf returns the findings that an error of FindingsError holds, with
-// their places in the text of the plan; nil if it holds none.
+// FindingsOf returns the findings of an error of FindingsError, with their
+// positions in the text of the plan; nil if it holds none.
 func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 	if e.Type != "plan/invalid" {
 		return nil
@@ -178,7 +181,7 @@ func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 		}
 		if f.elsewhere = slices.Collect(v.Key("elsewhere").Elems()); len(f.elsewhere) > 0 {
 			unplaced := (*locator)(nil).describe(f.elsewhere)
-			if i := strings.LastIndex(f.Message, unplaced); i >= 0 { // behind any name that the plan chose
+			if i := strings.LastIndex(f.Message, unplaced); i >= 0 { // after any name from the plan
 				f.Message = f.Message[:i] + loc.describe(f.elsewhere) + f.Message[i+len(unplaced):]
 			}
 		}
@@ -187,8 +190,8 @@ func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 	return loc.settle(fs)
 }
 
-// findings collects, of each severity at most MaxFindings: what comes later in
-// the same pass also stands later in the plan.
+// findings collects at most MaxFindings of each severity: later findings of one
+// pass also come later in the plan.
 type findings struct {
 	list             []Finding
 	errors, warnings int
@@ -213,12 +216,12 @@ func (fs *findings) add(f Finding) {
 	fs.list = append(fs.list, f)
 }
 
-// locator turns paths into positions; nil for a plan without text.
+// locator converts paths to positions; nil for a plan without text.
 type locator struct {
 	pos *edn.Positions
 }
 
-// at returns the place of the value under path, or of its nearest ancestor
+// at returns the position of the value under path, or of its nearest ancestor
 // that has one.
 func (l *locator) at(path []edn.Value, key bool) edn.Span {
 	if l == nil || l.pos == nil {
@@ -246,10 +249,10 @@ func (l *locator) describe(path []edn.Value) string {
 	return showPath(path[:len(path)-1])
 }
 
-// settle puts findings in order, cuts them to MaxFindings and gives them their
-// positions. Looking up a position costs time linear in the text, so only what
-// is shown is looked up: findings are cut in the order of their paths, and what
-// is left is ordered by position.
+// settle sorts findings, cuts them to MaxFindings and sets their positions.
+// Looking up a position takes time linear in the text, so findings are first
+// cut in path order; only the remaining ones are located and sorted by
+// position.
 func (l *locator) settle(fs []Finding) []Finding {
 	slices.SortStableFunc(fs, func(a, b Finding) int { return comparePaths(a.Path, b.Path) })
 	fs = limitFindings(fs)
@@ -287,7 +290,7 @@ func comparePaths(a, b []edn.Value) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// limitFindings cuts to MaxFindings, keeping errors before warnings, in order.
+// limitFindings cuts to MaxFindings in order, dropping warnings first.
 func limitFindings(fs []Finding) []Finding {
 	if len(fs) <= MaxFindings {
 		return fs

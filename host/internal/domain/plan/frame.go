@@ -5,7 +5,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SlotKind says what wrote a slot.
+// SlotKind is the kind of source that wrote a slot.
 type SlotKind uint8
 
 // The kinds of slot. An unfilled slot is one whose writer did not run or gave
@@ -30,14 +30,14 @@ type Result struct {
 	// the plan.
 	Envelope edn.Value
 	Out      edn.Value
-	// Error, FailureType and Recover are those of a failure that was allowed.
+	// Error, FailureType and Recover describe an allowed failure.
 	Error       edn.Value
 	FailureType string
 	Recover     bool
 	Meta        edn.Value
 	// Run is `:plan/run`.
 	Run edn.Value
-	// Failure is the typed form of Error, the cause of later errors.
+	// Failure is the typed form of Error, used as the cause of later errors.
 	Failure *contract.Error
 }
 
@@ -46,10 +46,10 @@ type Slot struct {
 	kind  SlotKind
 	value edn.Value
 	res   *Result
-	// weight bounds the size of the value, whatever part of it is read.
+	// weight is an upper bound of the size of any part of the value.
 	weight int
-	// shown is what an emit sees of a plain value that holds whole slots, nil
-	// if that is the value itself (IR-009).
+	// shown is the exposed value for emits if a plain value holds whole slots,
+	// nil if it is the value itself (IR-009).
 	shown *edn.Value
 }
 
@@ -82,10 +82,10 @@ func resultSlot(kind SlotKind, r *Result) Slot {
 //revive:disable-next-line:exported named after the op, like CallSlot and ToolSlot
 func PlanSlot(r *Result) Slot { return resultSlot(SlotPlan, r) }
 
-// Kind returns what wrote the slot.
+// Kind returns the kind of source that wrote the slot.
 func (s Slot) Kind() SlotKind { return s.kind }
 
-// Result returns the result behind the slot, nil for a plain value.
+// Result returns the result in the slot, nil for a plain value.
 func (s Slot) Result() *Result { return s.res }
 
 // Filled reports whether the slot has a value.
@@ -109,7 +109,7 @@ func (s Slot) Value() edn.Value {
 	return b.Map()
 }
 
-// Failure returns the typed failure that the slot keeps, or nil.
+// Failure returns the typed failure in the slot, or nil.
 func (s Slot) Failure() *contract.Error {
 	if s.res == nil {
 		return nil
@@ -126,8 +126,9 @@ func (s Slot) Failed() bool {
 	return r.FailureType != "" || !r.Error.IsNil() || errorResult(r.Envelope)
 }
 
-// failedValue tells a failed value: a map with :error, :failure/type, or the
-// result type :error. A nil under the key counts as absent.
+// failedValue reports whether a value is failed: a map with :error,
+// :failure/type, or the result type :error. A nil under the key counts as
+// absent.
 func failedValue(v edn.Value) bool {
 	if v.Kind() != edn.KindMap {
 		return false
@@ -150,8 +151,8 @@ func errorResult(envelope edn.Value) bool {
 	return ok && name == "error"
 }
 
-// field is one key of a slot map, known at parse time so that reading a result
-// needs no map.
+// field is one key of a slot map, resolved at parse time so that reading a
+// result needs no map.
 type field uint8
 
 const (
@@ -223,28 +224,29 @@ func (r *Result) field(kind SlotKind, f field) edn.Value {
 	return edn.Nil()
 }
 
-// Frame is the environment of one running plan. It is not synchronised: whoever
-// owns the run sets slots and asks by name (Lookup, Names, Env, Answer, Plan,
-// Item). Templates and conditions may be filled by others while the slots that
-// they read stay as they are, which the graph guarantees.
+// Frame is the environment of one running plan. It is not synchronised: only
+// the owner of the run sets slots and looks up names (Lookup, Names, Env,
+// Answer, Plan, Item). Other goroutines may fill templates and evaluate
+// conditions while the slots that they read do not change, which the graph
+// guarantees.
 type Frame struct {
 	prog  *Program
 	slots []Slot
 	up    *Frame
 	// at is the node of up that this plan runs in.
 	at int
-	// bindings are names that no node of the plan reads but a plan answer
-	// inside it may: given bindings, item and index.
+	// bindings are names that no node of the plan reads but a nested plan
+	// answer may: given bindings, item and index.
 	bindings edn.Value
 	item     Slot
 	index    int
-	// before caches the predecessors of the node asked for last.
+	// before caches the predecessors of the last queried node.
 	before   []bool
 	beforeOf int
 }
 
 // NewFrame makes the frame of a root plan. Bindings is nil or a map with
-// keyword keys; they win over the plan's own.
+// keyword keys; they take precedence over the plan's own.
 func NewFrame(prog *Program, bindings edn.Value) *Frame {
 	f := newFrame(prog)
 	f.bindings = bindings
@@ -252,8 +254,8 @@ func NewFrame(prog *Program, bindings edn.Value) *Frame {
 	return f
 }
 
-// Answer makes the frame of a plan that node at of this frame answered with: a
-// copy of this environment as the node may see it, plus bindings (SCHED-005).
+// Answer makes the frame of a plan that node at of this frame returned: a copy
+// of the environment that the node may see, plus bindings (SCHED-005).
 func (f *Frame) Answer(at int, prog *Program, bindings edn.Value) *Frame {
 	c := newFrame(prog)
 	c.up, c.at, c.bindings = f, at, bindings
@@ -302,8 +304,8 @@ func (f *Frame) fillOuter() {
 	}
 }
 
-// outside finds a name that no node of this plan writes: given bindings, then
-// the plan's own, then the parent's environment.
+// outside finds a name that no node of this plan writes: in the given bindings,
+// then the plan's own, then the parent's environment.
 func (f *Frame) outside(name string) (Slot, bool) {
 	key := edn.K(name)
 	if n := f.mapNode(); n != nil {
@@ -335,10 +337,10 @@ func (f *Frame) mapNode() *Node {
 	return &f.up.prog.Plan.Nodes[f.at]
 }
 
-// Lookup finds a name as node at of this plan may see it: what an earlier node
-// that it waits for has written, else what the plan was given. A slot of an
-// earlier node that at does not wait for is not seen at all, so the result does
-// not depend on timing.
+// Lookup finds a name visible to node at: a slot of an earlier node that it
+// waits for, else a binding or a slot of an outer plan. Slots of earlier nodes
+// that it does not wait for are invisible, so the result does not depend on
+// timing.
 func (f *Frame) Lookup(name string, at int) (Slot, bool) {
 	w, ok := f.prog.Plan.writers[name]
 	if !ok || w >= at {
@@ -357,8 +359,8 @@ func (f *Frame) waitsFor(at int) []bool {
 	return f.before
 }
 
-// Names reports whether node at of this plan may see a slot of this name,
-// filled or not; it is what Check needs to know about a plan answer.
+// Names returns a function that reports whether a slot of this name is visible
+// to node at, filled or not. Check needs it for a plan answer.
 func (f *Frame) Names(at int) func(name string) bool {
 	return func(name string) bool {
 		_, ok := f.Lookup(name, at)
@@ -376,8 +378,8 @@ func (f *Frame) Set(node int, s Slot) { f.slots[node] = s }
 // Slot returns the slot of a node.
 func (f *Frame) Slot(node int) Slot { return f.slots[node] }
 
-// Env returns the filled slots that node at sees, by name, as conditions of
-// gates read them.
+// Env returns the filled slots visible to node at, by name, as read by
+// conditions of gates.
 func (f *Frame) Env(at int) edn.Value {
 	var b edn.MapBuilder
 	if f.up != nil {
@@ -414,5 +416,5 @@ func builderOf(v edn.Value) edn.MapBuilder {
 	return b
 }
 
-// indexName is the slot of the position of an item in a map body.
+// indexName is the slot of an item's index in a map body.
 const indexName = "item/index"

@@ -59,8 +59,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// fillAll asks every condition and fills every template of a program, as an
-// evaluator in which each executor answers with a text would.
+// fillAll evaluates every condition and fills every template of a program, like
+// an evaluator whose executors all answer with a text.
 func fillAll(t *testing.T, f *plan.Frame, depth int) {
 	t.Helper()
 	prog := f.Program()

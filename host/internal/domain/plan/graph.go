@@ -1,6 +1,6 @@
 package plan
 
-// EdgeKind says why one node waits for another.
+// EdgeKind is the reason why one node waits for another.
 type EdgeKind uint8
 
 // The edges of SCHED-008, and one more: a call whose answer may be a plan waits
@@ -49,10 +49,10 @@ func (g *Graph) Succs(i int) []int32 { return g.succs[g.succAt[i]:g.succAt[i+1]]
 // Preds returns the nodes that node i waits for, ascending. It must not be changed.
 func (g *Graph) Preds(i int) []int32 { return g.preds[g.predAt[i]:g.predAt[i+1]] }
 
-// InDegree returns how many nodes node i waits for.
+// InDegree returns the number of nodes that node i waits for.
 func (g *Graph) InDegree(i int) int { return int(g.predAt[i+1] - g.predAt[i]) }
 
-// Before returns, by node index, which nodes are certainly done when node i
+// Before returns, by node index, the nodes that are certainly done when node i
 // starts.
 func (g *Graph) Before(i int) []bool {
 	seen := make([]bool, g.n)

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// edges shows the edges of a program by node ids.
+// edges formats the edges of a program by node ids.
 func edges(prog *plan.Program) []string {
 	var out []string
 	for _, e := range prog.Graph.Edges() {
@@ -61,7 +61,7 @@ func TestScheduleSample(t *testing.T) {
 	assert.Equal(t, []int32{0, 1}, prog.Graph.Preds(3))
 }
 
-// TestEdges: SCHED-002, SCHED-007, SCHED-008, which places make an edge.
+// TestEdges: SCHED-002, SCHED-007, SCHED-008, the places that make an edge.
 func TestEdges(t *testing.T) {
 	call := func(id, rest string) string {
 		return `{:op :call :id "` + id + `" :intent :text/respond :input {:prompt "p"} ` + rest + `}`
@@ -102,8 +102,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestBinding: SCHED-007, a read is served by the one earlier writer, else by a
-// binding, never by a later writer.
+// TestBinding: SCHED-007, a read gets the value of the one earlier writer, else
+// of a binding, never of a later writer.
 func TestBinding(t *testing.T) {
 	prog := load(t, `{:bindings {:x "bound"} :nodes [
 	  {:op :let :value {:slot/id :x} :as :before}
@@ -121,7 +121,7 @@ func runLets(t testing.TB, prog *plan.Program) edn.Value {
 	return v
 }
 
-// runFrame is the smallest evaluator: values and plans, no executor.
+// runFrame is a minimal evaluator for values and plans, without executors.
 func runFrame(f *plan.Frame) (edn.Value, error) {
 	out := edn.Nil()
 	prog := f.Program()
@@ -192,8 +192,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestAnswer: SCHED-005, a plan answer sees a copy of the environment as its
-// node may see it, plus bindings, and the same however much else has run.
+// TestAnswer: SCHED-005, a plan answer sees a copy of the environment of its
+// node, plus bindings, independently of how many other nodes have run.
 func TestAnswer(t *testing.T) {
 	env := testEnv(t)
 	prog := load(t, `{:bindings {:root "r"} :nodes [
@@ -228,8 +228,8 @@ func TestAnswer(t *testing.T) {
 	require.Len(t, plan.Check(hidden, env), 1)
 }
 
-// TestAnswerInsideItem: a plan answer inside a map body sees the item and what
-// is around the map.
+// TestAnswerInsideItem: a plan answer inside a map body sees the item and the
+// environment of the map.
 func TestAnswerInsideItem(t *testing.T) {
 	env := testEnv(t)
 	prog := load(t, `{:nodes [{:op :let :value 1 :as :x} {:op :map :over [5] :item :i :body [{:op :call :intent :plan/compile :input {} :as :p} {:op :emit :input :p}]}]}`, env)
@@ -247,7 +247,7 @@ func TestAnswerInsideItem(t *testing.T) {
 	assert.Equal(t, "{:i 5 :item/index 0 :x 1}", body.Env(0).String())
 }
 
-// TestFillOver: IR-011, what a map refuses to run over.
+// TestFillOver: IR-011, values that a map rejects as collection.
 func TestFillOver(t *testing.T) {
 	for _, row := range []struct{ over, value, want string }{
 		{":xs", `"text"`, "plan/invalid"},
@@ -271,7 +271,7 @@ func TestFillOver(t *testing.T) {
 }
 
 // TestFillLayer: SLOT-002, SLOT-007, candidates, context, constraints and
-// system are filled and must have their shape then.
+// system are filled and then validated.
 func TestFillLayer(t *testing.T) {
 	prog := load(t, `{:nodes [
 	  {:op :let :value {:cap/ref :llm/voice} :as :best}
@@ -345,7 +345,7 @@ func TestGraphLaws(t *testing.T) {
 	})
 }
 
-// genPlan writes a random plan that is mostly sound.
+// genPlan writes a random, mostly valid plan.
 func genPlan(t *rapid.T) string {
 	n := rapid.IntRange(1, 8).Draw(t, "n")
 	var b strings.Builder

@@ -33,7 +33,7 @@ func withEffects(list ...string) func(*contract.Capability) {
 	return func(c *contract.Capability) { c.Effects = list }
 }
 
-// testSpec is a world in which the plans of the tests make sense.
+// testSpec is a registry in which the plans of the tests are valid.
 func testSpec(t testing.TB) registry.Spec {
 	t.Helper()
 	specs := schema.Builtin()

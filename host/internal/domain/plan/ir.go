@@ -5,7 +5,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Op is what a node does.
+// Op is the operation of a node.
 type Op uint8
 
 // The ops of IR-001. OpInvalid marks a node whose op is unknown; such a plan
@@ -25,7 +25,7 @@ var opNames = [...]string{"invalid", "let", "call", "tool", "emit", "plan", "map
 // String returns the op as plans write it, without colon.
 func (o Op) String() string { return opNames[o] }
 
-// Mode says how eagerly nodes run.
+// Mode decides how eagerly nodes run.
 type Mode uint8
 
 // The modes of SCHED-001.
@@ -52,12 +52,12 @@ type Plan struct {
 	// or names of the parent's environment. Outer name k is frame slot
 	// len(Nodes)+k.
 	Outer []string
-	// Source is the plan as it was written.
+	// Source is the plan as written.
 	Source edn.Value
 
 	// reads are all places that read a name, in program order.
 	reads []read
-	// writers are the first nodes that write a name.
+	// writers maps a name to the first node that writes it.
 	writers map[string]int
 	// duplicates are names that more than one node writes.
 	duplicates map[string]bool
@@ -65,10 +65,10 @@ type Plan struct {
 	at         *locator
 	// nodesPath is the path of the nodes in the text.
 	nodesPath []edn.Value
-	// fn is set if the plan is the call that the :fn of a map stands for.
+	// fn is set if the plan is the call made from the :fn of a map.
 	fn    *fnPlace
 	depth int
-	// truncated is true if the nodes were too many to be read.
+	// truncated is true if there were too many nodes to parse.
 	truncated bool
 }
 
@@ -87,7 +87,7 @@ type Node struct {
 	// written.
 	When       *Cond
 	WhenSource edn.Value
-	// Needs are indices of nodes that must be done before.
+	// Needs are the indices of nodes that must be done before.
 	Needs []int
 
 	// Intent and CapID belong to a call, ToolID to a tool.
@@ -98,36 +98,36 @@ type Node struct {
 	Input, Value, Over           *Template
 	Context, Constraints, System *Template
 	// Candidates is set if the list holds slots and must be filled first;
-	// without slots the list stands in Layer.
+	// without slots the list is in Layer.
 	Candidates *Template
 
-	// Fn marks the call that the :fn of a map stands for: an item that is no map
-	// is its input under :value.
+	// Fn marks the call made from the :fn of a map: an item that is not a map
+	// becomes its input under :value.
 	Fn bool
 
-	// Layer is what the node writes about its policy, nil if nothing.
+	// Layer holds the policy values of the node, nil if it has none.
 	Layer *policy.Layer
-	// AllowFailure keeps a failure as the value of the slot.
+	// AllowFailure stores a failure as the value of the slot.
 	AllowFailure bool
 
 	// Sub is the body of a plan or map node. Capture has one entry for each of
 	// its outer names.
 	Sub     *Plan
 	Capture []Capture
-	// SubBindings are the constants that a plan node gives its plan.
+	// SubBindings are the constant bindings of a plan node.
 	SubBindings edn.Value
 
 	// Item names the slot of the current element of a map.
 	Item string
-	// KeepItemErrors is `:on-item-error :keep`.
+	// KeepItemErrors is true for `:on-item-error :keep`.
 	KeepItemErrors bool
-	// MaxParallel bounds the items of a map that run at once.
+	// MaxParallel bounds the number of items of a map that run at once.
 	MaxParallel int
 
-	misspelt bool // a key that nobody reads is most like :input
+	misspelt bool // an unknown key resembles :input
 }
 
-// CaptureFrom says where an outer name of a nested plan gets its value.
+// CaptureFrom is the source of an outer name of a nested plan.
 type CaptureFrom uint8
 
 // The sources of a captured name.
@@ -138,7 +138,8 @@ const (
 	FromIndex
 )
 
-// Capture is one outer name of a nested plan, as seen from the node around it.
+// Capture is one outer name of a nested plan, as seen from the surrounding
+// node.
 type Capture struct {
 	From CaptureFrom
 	// Slot is the frame slot of the surrounding plan, for FromSlot.
@@ -147,7 +148,7 @@ type Capture struct {
 	Value edn.Value
 }
 
-// readKind says what sort of reading a read is.
+// readKind is the kind of a read.
 type readKind uint8
 
 const (
@@ -171,7 +172,7 @@ type read struct {
 	ref *slotRef
 	// input is true for a slot inside the :input of the node.
 	input bool
-	// final is true for a keyword under :final, which is data if nothing
-	// fills it.
+	// final is true for a keyword under :final, which is data if nothing fills
+	// it.
 	final bool
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // letPlan is a random plan of lets, maps and plans whose result is that of its
-// last emit. name gives the slots their names.
+// last emit. name returns the names of the slots.
 type letPlan struct {
 	nodes []string
 	emit  string
@@ -70,9 +70,10 @@ func evalText(t *rapid.T, text string, env plan.Env) string {
 	return v.String()
 }
 
-// TestPlanLaws: the pure part of EVAL-070. Renaming slots, an unread let, and
-// wrapping the whole in a plan change nothing; a skipped node whose slot nobody
-// reads is as good as removed; the last executed emit wins (IR-005).
+// TestPlanLaws: the pure part of EVAL-070. Renaming slots, adding an unread
+// let, and wrapping the whole in a plan change nothing; skipping a node whose
+// slot is unread equals removing it; the last executed emit gives the result
+// (IR-005).
 func TestPlanLaws(t *testing.T) {
 	env := testEnv(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,22 +2,23 @@ package plan
 
 // Limits bounds plans (evaluation.md section 15).
 type Limits struct {
-	// Nodes of one plan, and of a run with everything nested in it.
+	// Nodes bounds one plan, RunNodes a run including everything nested in it.
 	Nodes, RunNodes int
-	// Levels of plans, maps and host calls inside each other.
+	// Levels bounds the nesting of plans, maps and host calls.
 	Levels      int
 	MaxParallel int
-	// MapItems is the longest collection of a map.
+	// MapItems bounds the length of a map's collection.
 	MapItems   int
 	Candidates int
 	Checks     int
 	Retries    int
 	Fallbacks  int
 	Repairs    int
-	// Width is how many candidates of a race or tournament start together,
-	// Hedges how many may join a silent one.
+	// Width bounds the candidates of a race or tournament that start together,
+	// Hedges the hedges of a slow one.
 	Width, Hedges int
-	// PathSteps bounds a slot path; the reader's depth makes more useless.
+	// PathSteps bounds a slot path; values are not deeper than the reader's
+	// limit.
 	PathSteps int
 }
 
@@ -29,7 +30,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// MaxFindings is how many findings a check reports at most (CHECK-003).
+// MaxFindings is the maximum number of findings that a check reports
+// (CHECK-003).
 const MaxFindings = 200
 
 const (

@@ -5,8 +5,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Link fixes the graph, the text positions and the same for nested plans. The
-// error is plan/invalid for a plan that Check refuses for its shape; a plan
+// Link computes the graph and the text positions of a plan and its nested
+// plans. The error is plan/invalid for a plan whose shape Check rejects; a plan
 // with other errors links, but must not run.
 func Link(p *Plan, env Env) (*Program, *contract.Error) {
 	if env.Registry != nil {
@@ -19,7 +19,7 @@ func Link(p *Plan, env Env) (*Program, *contract.Error) {
 	return prog, nil
 }
 
-// link returns the program, or the way of a cycle.
+// link returns the program, or the nodes of a cycle.
 func link(p *Plan, env *Env) (prog *Program, loop string) {
 	n := len(p.Nodes)
 	prog = &Program{Plan: p, Answer: p.answer(), Effectful: make([]bool, n), Text: make([]TextMask, n)}
@@ -47,7 +47,7 @@ func link(p *Plan, env *Env) (prog *Program, loop string) {
 	return prog, ""
 }
 
-// textMask finds the slots in the :input of a node that want text.
+// textMask finds the slots in the :input of a node that require text.
 func (e *Env) textMask(n *Node) TextMask {
 	if (n.Op != OpCall && n.Op != OpTool) || n.Input.Slots() == 0 || e.Registry == nil {
 		return nil
@@ -59,7 +59,7 @@ func (e *Env) textMask(n *Node) TextMask {
 	return TextPositions(n.Input, s)
 }
 
-// inSchema names the effective in-schema of a node.
+// inSchema returns the name of the effective in-schema of a node.
 func (e *Env) inSchema(n *Node) string {
 	if n.Op == OpTool {
 		if c, ok := e.Registry.Tool(n.ToolID); ok {
@@ -74,9 +74,9 @@ func (e *Env) inSchema(n *Node) string {
 	return e.Registry.InSchema(n.Intent, required.V)
 }
 
-// TextPositions tells for each slot of a template whether every branch of the
-// schema that knows its place wants a string there (SLOT-008). Slots with a
-// path behind the name never do: they say themselves what they read.
+// TextPositions reports for each slot of a template whether every branch of the
+// schema that specifies its place requires a string there (SLOT-008). Slots
+// with a path after the name never do, as the path selects the value.
 func TextPositions(t *Template, s *schema.Schema) TextMask {
 	if t.Constant() || s == nil {
 		return nil
@@ -106,7 +106,7 @@ func wantsText(list []*schema.Schema) bool {
 	return len(list) > 0
 }
 
-// maxSchemaDepth ends the descent into schemas that refer to themselves.
+// maxSchemaDepth ends the descent into recursive schemas.
 const maxSchemaDepth = 32
 
 func textOnly(s *schema.Schema, depth int) bool {

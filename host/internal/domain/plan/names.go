@@ -42,10 +42,10 @@ const (
 	checkUnnamed       = "CHECK-049"
 )
 
-// slotSystem is the key by which a plan lets a slot fill a part of a system prompt.
+// slotSystem is the key with which a plan permits a slot in a system prompt.
 const slotSystem = "slot/system?"
 
-// Keywords that paths and lookups use; values are immutable.
+// Keywords used in paths and lookups; values are immutable.
 var (
 	kNodes       = edn.K("nodes")
 	kID          = edn.K("id")
@@ -95,7 +95,7 @@ var (
 // planKeyNames are the keys of a plan map.
 var planKeyNames = []string{"bindings", "id", "max-parallel", "mode", "nodes"}
 
-// show prints a value for a message, cut to what one line bears.
+// show formats a value for a message, cut to a readable length.
 func show(v edn.Value) string {
 	const most = 40
 	switch v.Kind() {
@@ -118,7 +118,7 @@ func showPath(path []edn.Value) string {
 	return edn.Vector(path...).String()
 }
 
-// suggest is the tail of a message that has a nearest name.
+// suggest returns the end of a message that has a nearest name.
 func suggest(near edn.Value) string {
 	if near.IsNil() {
 		return ""
@@ -126,8 +126,9 @@ func suggest(near edn.Value) string {
 	return "; nearest is " + near.String()
 }
 
-// nearestName is the known name that is spelled most like the written one, else the only one that begins with it, as
-// :deadline-ms with :deadline; "" for none.
+// nearestName returns the known name with the most similar spelling, else the
+// only known name that begins with the written one, as :deadline-ms for
+// :deadline; "" for none.
 func nearestName(name string, known []string) string {
 	if near := contract.Nearest(name, known); near != "" || name == "" {
 		return near
@@ -146,12 +147,13 @@ func nearestName(name string, known []string) string {
 	return near
 }
 
-// nearest is the known name most like the written one, as a keyword, or nil.
+// nearest returns the known name most similar to the written one as a keyword,
+// or nil.
 func nearest(name string, known []string) edn.Value {
 	return keywordOr(nearestName(name, known))
 }
 
-// keywordOr is the keyword of a name, or nil for none.
+// keywordOr returns the keyword of a name, or nil for none.
 func keywordOr(name string) edn.Value {
 	if name == "" {
 		return edn.Nil()

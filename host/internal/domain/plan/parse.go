@@ -11,24 +11,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Option changes how Parse reads.
+// Option configures Parse.
 type Option func(*parser)
 
 // WithLimits replaces DefaultLimits.
 func WithLimits(l Limits) Option { return func(ps *parser) { ps.limits = l } }
 
-// At says where in the text the plan stands, for a plan inside a request.
+// At sets the path of the plan in its text, for a plan inside a request.
 func At(path ...edn.Value) Option {
 	return func(ps *parser) { ps.cur = slices.Clone(path) }
 }
 
-// Depth says how many levels of plans, maps and host calls are around the plan.
+// Depth sets the number of levels of plans, maps and host calls around the
+// plan.
 func Depth(levels int) Option { return func(ps *parser) { ps.depth = levels } }
 
-// Parse reads a plan value. Positions may be nil. The findings are complete for
-// everything that the value alone shows; Check returns them again with its own.
-// The plan is nil only if the value is no plan at all, and is not fit to run if
-// any finding is an error.
+// Parse parses a plan value. Positions may be nil. The findings cover
+// everything that the value alone shows; Check includes them in its own. The
+// plan is nil only if the value is not a plan at all, and must not run if any
+// finding is an error.
 func Parse(v edn.Value, pos *edn.Positions, opts ...Option) (*Plan, []Finding) {
 	ps := &parser{limits: DefaultLimits()}
 	for _, o := range opts {
@@ -51,20 +52,21 @@ type parser struct {
 	at     *locator
 	limits Limits
 	depth  int
-	// nodes counts over all nested plans.
+	// nodes counts the nodes of all nested plans.
 	nodes int
-	// cur is the path from the root of the text to what is being read.
+	// cur is the path from the root of the text to the value being parsed.
 	cur []edn.Value
 }
 
-// in reads what is one step further down.
+// in runs read one path step further down.
 func (ps *parser) in(step edn.Value, read func()) {
 	ps.cur = append(ps.cur, step)
 	read()
 	ps.cur = ps.cur[:len(ps.cur)-1]
 }
 
-// noNodes reports a plan without nodes, at the key that was meant to hold them if there is one.
+// noNodes reports a plan without nodes, at the key that resembles :nodes if
+// there is one.
 func (ps *parser) noNodes(v edn.Value) {
 	for key := range v.Entries() {
 		if name, _ := asKeyword(key).AsKeyword(); nearestName(name, []string{"nodes"}) != "" {
@@ -75,7 +77,7 @@ func (ps *parser) noNodes(v edn.Value) {
 	ps.bad(checkType, ":nodes is missing in %s", showPath(ps.cur))
 }
 
-// plan reads a plan map; nil if the value is none.
+// plan parses a plan map; nil if v is not one.
 func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	if v.Kind() != edn.KindMap {
 		ps.bad(checkType, "wanted a map with :nodes, got %s, in %s", show(v), showPath(ps.cur))
@@ -101,7 +103,7 @@ func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	return p
 }
 
-// planKey reads one entry of a plan map; the nodes are read apart.
+// planKey parses one entry of a plan map, except the nodes.
 func (ps *parser) planKey(p *Plan, key, v edn.Value) {
 	name, _ := key.AsKeyword()
 	switch name {
@@ -131,7 +133,7 @@ func (ps *parser) planKey(p *Plan, key, v edn.Value) {
 	}
 }
 
-// planID accepts what people write as ids.
+// planID accepts the types that are used as ids.
 func planID(v edn.Value) (string, bool) {
 	if s, ok := v.AsString(); ok && s != "" {
 		return s, true
@@ -168,7 +170,8 @@ func (ps *parser) bindings(v edn.Value) bool {
 	return true
 }
 
-// body reads the nodes of a plan or of a map; the current path is theirs.
+// body parses the nodes of a plan or of a map; the current path is that of the
+// nodes.
 func (ps *parser) body(p *Plan, nodes edn.Value) {
 	sc := ps.begin(p, nodes.Len())
 	if sc == nil {
@@ -186,7 +189,7 @@ func (ps *parser) body(p *Plan, nodes edn.Value) {
 	}
 }
 
-// begin makes room for n nodes; nil if they are too many.
+// begin allocates n nodes; nil if they are too many.
 func (ps *parser) begin(p *Plan, n int) *scope {
 	p.nodesPath = slices.Clone(ps.cur)
 	if limit := min(ps.limits.Nodes, ps.limits.RunNodes-ps.nodes); n > limit {
@@ -202,7 +205,7 @@ func (ps *parser) begin(p *Plan, n int) *scope {
 	return &scope{parser: ps, plan: p, ids: ids}
 }
 
-// resolveNeeds turns the ids that node i waits for into indices.
+// resolveNeeds converts the ids that node i waits for to indices.
 func (sc *scope) resolveNeeds(i int, v edn.Value) {
 	n := &sc.plan.Nodes[i]
 	j := 0
@@ -215,7 +218,7 @@ func (sc *scope) resolveNeeds(i int, v edn.Value) {
 			}
 			k, ok := sc.ids[id]
 			if !ok && sc.unreadID {
-				return // it may be the id that was not understood
+				return // the invalid id may be the one meant
 			}
 			if !ok {
 				near := nearestID(id, sc.ids)
@@ -237,7 +240,7 @@ func nearestID(id string, ids map[string]int) edn.Value {
 	return edn.Nil()
 }
 
-// path returns the path of node i in the text, with more steps behind it.
+// path returns the path of node i in the text, extended by more steps.
 func (p *Plan) path(i int, more ...edn.Value) []edn.Value {
 	if p.fn != nil {
 		i = p.fn.node
@@ -256,10 +259,15 @@ func (ps *parser) bad(check, format string, args ...any) {
 	ps.badNear(check, edn.Nil(), format, args...)
 }
 
-// badNear is bad with a known name that is like the written one.
+// badNear is bad with a known name that resembles the written one.
 func (ps *parser) badNear(check string, near edn.Value, format string, args ...any) {
 	if !ps.full(Error) {
-		ps.add(Finding{Check: check, Path: slices.Clone(ps.cur), Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)})
+		ps.add(Finding{
+			Check:   check,
+			Path:    slices.Clone(ps.cur),
+			Nearest: near,
+			Message: fmt.Sprintf(format, args...) + suggest(near),
+		})
 	}
 }
 
@@ -299,8 +307,8 @@ func (ps *parser) badAgain(first []edn.Value, format string, args ...any) {
 	}
 }
 
-// unknownKey reports the key at the end of the current path, which nobody reads, and
-// returns the known one that it is most like, nil for none.
+// unknownKey reports the unknown key at the end of the current path and returns
+// the known key that it resembles most, nil for none.
 func (ps *parser) unknownKey(key edn.Value, known []string) (near edn.Value) {
 	name, ok := key.AsKeyword()
 	if !ok {
@@ -322,7 +330,8 @@ func (ps *parser) tooMany(n, limit int, what string) {
 	ps.bad(checkLimit, "%d %s are more than the limit of %d in %s", n, what, limit, showPath(ps.cur))
 }
 
-// integer reads an int within a range; above it is reported under the check.
+// integer parses an int within a range; a value above it is reported under the
+// check.
 func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 	n, ok := v.AsInt()
 	if !ok {
@@ -340,7 +349,8 @@ func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 	return int(n), true
 }
 
-// inMilliseconds adds to the last finding how a time with a unit is written.
+// inMilliseconds adds to the last finding the value in milliseconds of a time
+// with a unit.
 func (ps *parser) inMilliseconds(v edn.Value) {
 	text, _ := v.AsString()
 	last := ps.cur[len(ps.cur)-1].String()
@@ -350,7 +360,7 @@ func (ps *parser) inMilliseconds(v edn.Value) {
 	}
 }
 
-// keyword reads a keyword.
+// keyword parses a keyword.
 func (ps *parser) keyword(v edn.Value) (string, bool) {
 	name, ok := v.AsKeyword()
 	if !ok {
@@ -359,7 +369,8 @@ func (ps *parser) keyword(v edn.Value) (string, bool) {
 	return name, ok
 }
 
-// asKeyword returns the keyword that a keyword, a string or a symbol names, nil if there is none.
+// asKeyword returns the keyword that a keyword, a string or a symbol names, nil
+// for other values.
 func asKeyword(v edn.Value) edn.Value {
 	name, ok := v.AsString()
 	if !ok {
@@ -375,7 +386,7 @@ func asKeyword(v edn.Value) edn.Value {
 	return k
 }
 
-// keywords reads a set, vector or list of keywords.
+// keywords parses a set, vector or list of keywords.
 func (ps *parser) keywords(v edn.Value) ([]string, bool) {
 	if !isCollection(v) {
 		near := edn.Nil()

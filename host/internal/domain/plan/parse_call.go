@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// eachKey reads the entries of a map with known keys.
+// eachKey parses the entries of a map with known keys.
 func (np *nodeParser) eachKey(v edn.Value, known []string, read func(name string, val edn.Value)) {
 	if v.Kind() != edn.KindMap {
 		np.wrong(v, "a map")
@@ -61,7 +61,7 @@ func (np *nodeParser) deadline(v edn.Value) {
 	}
 }
 
-// budget reads the limits of the node, which are those of a request.
+// budget parses the limits of the node, which have the form of a request's.
 func (np *nodeParser) budget(v edn.Value) {
 	if v.Kind() != edn.KindMap {
 		np.wrong(v, "a map")
@@ -131,8 +131,8 @@ func (np *nodeParser) requires(v edn.Value) {
 	})
 }
 
-// require merges a demand into those that the node has stated already; two
-// spellings of one demand must agree.
+// require merges a requirement into those of the node; two spellings of one
+// requirement must agree.
 func (np *nodeParser) require(r policy.Requires) {
 	l := np.layer()
 	merged := policy.Merge(policy.Layer{Requires: l.Requires}, policy.Layer{Requires: r})
@@ -188,7 +188,7 @@ func (np *nodeParser) done(v edn.Value) {
 	})
 }
 
-// checkNames reads a collection of checks within its limit.
+// checkNames parses a collection of checks within its limit.
 func (np *nodeParser) checkNames(v edn.Value) ([]string, bool) {
 	list, ok := np.keywords(v)
 	if ok && len(list) > np.limits.Checks {
@@ -230,13 +230,13 @@ func (np *nodeParser) allowed(v edn.Value) {
 		}
 	}
 	if !ok {
-		return // what the node allows is not known
+		return // the allowed effects of the node are unknown
 	}
 	slices.Sort(list)
 	np.layer().Effects = policy.Of(slices.Compact(list), np.origin())
 }
 
-// scopes reads how the node narrows its effects (FX-001).
+// scopes parses the scopes that narrow the effects of the node (FX-001).
 func (np *nodeParser) scopes(v edn.Value) {
 	np.eachKey(v, contract.ScopedEffects(), func(effect string, val edn.Value) {
 		s, problems := contract.ParseScope(effect, val)
@@ -255,7 +255,7 @@ func (np *nodeParser) scopes(v edn.Value) {
 	})
 }
 
-// inside goes down a path, one key after the other.
+// inside descends a path key by key.
 func (np *nodeParser) inside(path []edn.Value, then func()) {
 	if len(path) == 0 {
 		then()
@@ -267,7 +267,7 @@ func (np *nodeParser) inside(path []edn.Value, then func()) {
 // effectNames are the effects of FX-001.
 var effectNames = []string{"db/read", "db/write", "fs/read", "fs/write", "net/http", "none", "process/run"}
 
-// dispatchKeys maps the keys of `:dispatch` to how they are read.
+// dispatchKeys maps the keys of `:dispatch` to their parsers.
 var dispatchKeys = map[string]func(np *nodeParser, v edn.Value){
 	"candidates":        (*nodeParser).candidates,
 	"policy":            (*nodeParser).ordering,
@@ -300,7 +300,8 @@ func (np *nodeParser) dispatch(v edn.Value) {
 		np.in(key, func() {
 			switch read, known := dispatchKeys[name]; {
 			case known && np.n.Op == OpTool && toolCannot.has(name):
-				np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name, showPath(np.cur[:len(np.cur)-1]))
+				np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name,
+					showPath(np.cur[:len(np.cur)-1]))
 			case known:
 				read(np, val)
 			default:
@@ -407,7 +408,7 @@ func (np *nodeParser) retry(v edn.Value) {
 	})
 }
 
-// switchSet reads a set of failure types (ATT-009).
+// switchSet parses a set of failure types (ATT-009).
 func (np *nodeParser) switchSet(v edn.Value) (policy.Val[policy.Names], bool) {
 	list, ok := np.keywords(v)
 	if !ok {
@@ -435,7 +436,7 @@ func (np *nodeParser) switchOnReplace(v edn.Value) {
 
 func (np *nodeParser) checks(v edn.Value) {
 	list, ok := np.checkNames(v)
-	// A written hard list stands alone (GATE-001).
+	// A written hard list replaces :checks (GATE-001).
 	if !ok || np.v.Key("dispatch").Has(kChecksHard) {
 		return
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// fnKeys of a map are those of the call that its :fn stands for (IR-012).
+// fnKeys are keys of a map that belong to the call made from its :fn (IR-012).
 var fnKeys = keySet{"intent", "dispatch", "done", "budget"}
 
-// fnIntent stands where the intent follows from the capability.
+// fnIntent is a placeholder for an intent that follows from the capability.
 const fnIntent = "ferment/only-intent"
 
-// mapFn reads a map over a handle: its body is one call of that capability, with
-// the item as input.
+// mapFn parses a map over a handle: its body is one call of that capability,
+// with the item as input.
 func (np *nodeParser) mapFn() {
 	fn, _ := np.v.Get(kFn)
 	isSlot, _ := slotShape(fn)
@@ -26,13 +26,15 @@ func (np *nodeParser) mapFn() {
 		return
 	case isSlot && !hasIntent:
 		np.in(kFn, func() {
-			np.bad(checkMap, "which intent a handle from a slot serves is not known before the run: write :intent beside :fn in %s", showPath(np.cur))
+			np.bad(checkMap,
+				"which intent a handle from a slot serves is not known before the run: write :intent beside :fn in %s",
+				showPath(np.cur))
 		})
 		return
 	case dispatch.Has(kCandidates):
 		np.in(kDispatch, func() {
 			np.in(kCandidates, func() {
-				np.bad(checkMap, "the :fn of a map says who is asked, remove :candidates in %s", showPath(np.cur))
+				np.bad(checkMap, "the :fn of a map is its only candidate, remove :candidates in %s", showPath(np.cur))
 			})
 		})
 		return
@@ -43,7 +45,7 @@ func (np *nodeParser) mapFn() {
 	if !hasIntent {
 		intent = edn.K(fnIntent)
 	}
-	// :over and :fn are read by fnInput and fnCandidate.
+	// fnInput and fnCandidate parse :over and :fn.
 	call := []edn.Value{
 		kOp, edn.K("call"),
 		kID, edn.Text("fn"),
@@ -72,7 +74,8 @@ func (np *nodeParser) mapFn() {
 	np.in(kFn, func() { np.adopt(p) })
 }
 
-// fnPlace says where the call of a :fn stands in the text: its keys are those of the map.
+// fnPlace is the place of the call of a :fn in the text: its keys are those of
+// the map.
 type fnPlace struct {
 	// node is the index of the map.
 	node int
@@ -80,7 +83,7 @@ type fnPlace struct {
 	intent bool
 }
 
-// fnCandidate reads the only candidate of the call of a :fn.
+// fnCandidate parses the only candidate of the call of a :fn.
 func (np *nodeParser) fnCandidate(v edn.Value) {
 	if id, ok := capRef(v); ok {
 		np.layer().Candidates = policy.Of([]string{id}, np.origin())
@@ -94,14 +97,14 @@ func (np *nodeParser) fnCandidate(v edn.Value) {
 	np.n.Candidates = t
 }
 
-// fnInput reads the input of the call of a :fn.
+// fnInput parses the input of the call of a :fn.
 func (np *nodeParser) fnInput(v edn.Value) {
 	np.n.Input = np.template(v, readSlot)
 	np.markInput()
 }
 
-// handlesOf gives the calls of maps over handles the only intent that their
-// capability serves. It does the same each time.
+// handlesOf sets the intent of calls of maps over handles to the only intent
+// that their capability serves. It is idempotent.
 func (p *Plan) handlesOf(reg *registry.Registry, report func(p *Plan, n *Node, served int)) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]

@@ -8,7 +8,7 @@ import (
 
 func ratInt(n int64) *big.Rat { return big.NewRat(n, 1) }
 
-// subPlan reads the inline plan of a plan node.
+// subPlan parses the inline plan of a plan node.
 func (np *nodeParser) subPlan() {
 	v, ok := np.v.Get(kPlan)
 	if !ok {
@@ -22,7 +22,7 @@ func (np *nodeParser) subPlan() {
 	})
 }
 
-// mapBody reads the body of a map node.
+// mapBody parses the body of a map node.
 func (np *nodeParser) mapBody() {
 	n := np.n
 	n.Item = "item"
@@ -57,7 +57,7 @@ func (np *nodeParser) mapBody() {
 	})
 }
 
-// inner reads the nodes of a body.
+// inner parses the nodes of a body.
 func (np *nodeParser) inner(body edn.Value) {
 	p := np.innerPlan(body)
 	np.body(p, body)
@@ -68,7 +68,7 @@ func (np *nodeParser) innerPlan(body edn.Value) *Plan {
 	return &Plan{Mode: np.plan.Mode, MaxParallel: np.plan.MaxParallel, Source: body, depth: np.plan.depth + 1}
 }
 
-// enter checks the nesting before anything deeper is read.
+// enter checks the nesting before a nested plan is parsed.
 func (np *nodeParser) enter() bool {
 	if np.plan.depth+1 < np.limits.Levels {
 		return true
@@ -77,7 +77,7 @@ func (np *nodeParser) enter() bool {
 	return false
 }
 
-// adopt binds the outer names of a nested plan at the place of its node. A read
+// adopt binds the outer names of a nested plan in the plan of its node. A read
 // of the nested plan is a read of the node.
 func (np *nodeParser) adopt(sub *Plan) {
 	if sub == nil {
@@ -92,7 +92,7 @@ func (np *nodeParser) adopt(sub *Plan) {
 	}
 }
 
-// hardReads tells by outer name whether some read of it needs a value.
+// hardReads reports by outer name whether any read of it needs a value.
 func (p *Plan) hardReads() []bool {
 	hard := make([]bool, len(p.Outer))
 	for i := range p.reads {

@@ -28,8 +28,8 @@ var (
 	writing  = ops(OpLet, OpCall, OpTool, OpPlan, OpMap)
 )
 
-// nodeKey says which ops know a key and how it is read. Keys that need the
-// whole node (op, body, plan) are read apart.
+// nodeKey lists the ops that have a key and its parser. Keys that need the
+// whole node (op, body, plan) are parsed separately.
 type nodeKey struct {
 	ops  opSet
 	read func(np *nodeParser, v edn.Value)
@@ -76,7 +76,7 @@ var nodeKeys = sync.OnceValue(func() map[string]nodeKey {
 	}
 })
 
-// keyNames returns the keys that an op knows, sorted.
+// keyNames returns the keys of an op, sorted.
 func keyNames(o Op) []string {
 	var out []string
 	for name, k := range nodeKeys() {
@@ -88,14 +88,14 @@ func keyNames(o Op) []string {
 	return out
 }
 
-// nodeParser is the state of reading one node.
+// nodeParser is the state of parsing one node.
 type nodeParser struct {
 	*scope
 	n *Node
 	v edn.Value
 }
 
-// readNode reads node i of the plan; the current path is its own.
+// readNode parses node i of the plan; the current path is that of the node.
 func (sc *scope) readNode(i int, v edn.Value) {
 	n := &sc.plan.Nodes[i]
 	n.Index = i
@@ -122,7 +122,7 @@ func (sc *scope) readNode(i int, v edn.Value) {
 	}
 }
 
-// key reads one entry of a node.
+// key parses one entry of a node.
 func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value) {
 	op := np.n.Op
 	switch k, known := keys[name]; {
@@ -133,7 +133,7 @@ func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value
 	case known && (op == OpInvalid || k.ops.has(op)):
 		k.read(np, v)
 	case op == OpMap && np.v.Has(kFn) && fnKeys.has(name) && keys[name].read != nil:
-		// read with the call that :fn stands for
+		// parsed with the call of the :fn
 	case reservedNodeKey(name, op):
 		np.reserved(name)
 	case op != OpInvalid:
@@ -141,7 +141,7 @@ func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value
 	}
 }
 
-// register notes the id of the node, written or not.
+// register records the id of the node, written or generated.
 func (np *nodeParser) register() {
 	n := np.n
 	first, dup := np.ids[n.ID]
@@ -178,7 +178,7 @@ func (np *nodeParser) op() {
 	})
 }
 
-// missing reports a key that the op needs.
+// missing reports a missing key of the op.
 func (np *nodeParser) missing(key string) {
 	what := "a node"
 	if np.n.Op != OpInvalid {
@@ -187,8 +187,8 @@ func (np *nodeParser) missing(key string) {
 	np.bad(checkType, "%s needs :%s in %s", what, key, showPath(np.cur))
 }
 
-// complete checks what an op needs and reads nested plans, which need the rest
-// of the node first.
+// complete checks the required keys of an op and parses nested plans, which
+// need the rest of the node first.
 func (np *nodeParser) complete() {
 	n := np.n
 	switch n.Op {
@@ -223,7 +223,7 @@ func (np *nodeParser) complete() {
 // emptyInput is the default of IR-008.
 var emptyInput = &Template{source: edn.MustMap()}
 
-// write registers the slot of the node.
+// write registers the slot that the node writes.
 func (np *nodeParser) write() {
 	p, n := np.plan, np.n
 	first, dup := p.writers[n.As]
@@ -248,7 +248,7 @@ func (np *nodeParser) layer() *policy.Layer {
 	return np.n.Layer
 }
 
-// origin says that the node wrote a value.
+// origin returns the node as the origin of a value.
 func (np *nodeParser) origin() policy.Origin {
 	return policy.Origin{Source: policy.SourceNode, Where: np.n.ID}
 }
@@ -288,7 +288,8 @@ func (np *nodeParser) input(v edn.Value) {
 	case OpEmit:
 		np.n.Input = np.emitTemplate(v)
 	case OpInvalid:
-		// Which input it is depends on the op, which is reported already.
+		// The op that decides the kind of input is invalid and already
+		// reported.
 		np.n.Input = np.template(v, readSlot)
 	default:
 		np.n.Input = np.mapTemplate(v)
@@ -308,7 +309,7 @@ func (np *nodeParser) capID(v edn.Value) {
 	np.n.CapID = id
 }
 
-// capRef reads a capability id or a handle (ENV-018).
+// capRef parses a capability id or a handle (ENV-018).
 func capRef(v edn.Value) (string, bool) {
 	if v.Kind() == edn.KindMap && v.Len() == 1 {
 		ref, _ := v.Get(kCapRef)
@@ -364,7 +365,7 @@ func (np *nodeParser) constraint(key, v edn.Value) {
 	}
 }
 
-// mapTemplate reads a template that must give a map.
+// mapTemplate parses a template that must give a map.
 func (np *nodeParser) mapTemplate(v edn.Value) *Template {
 	t := np.template(v, readSlot)
 	if t.Constant() && v.Kind() != edn.KindMap {

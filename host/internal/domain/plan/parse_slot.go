@@ -7,23 +7,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// scope binds names while the nodes of one plan are read in program order.
+// scope binds names while the nodes of one plan are parsed in program order.
 type scope struct {
 	*parser
 	plan  *Plan
 	outer map[string]int
 	node  int
-	// ids are the nodes read so far by id.
+	// ids maps ids to the nodes parsed so far.
 	ids map[string]int
-	// unreadID is true if the id of some node was not understood.
+	// unreadID is true if some node has an invalid id.
 	unreadID bool
 	// needed holds `:needs` as written until all ids are known.
 	needed map[int]edn.Value
 }
 
-// bind returns the frame slot that a name means at this place of the plan: the
-// earlier node that writes it, else an outer name (SCHED-007). Nodes register
-// their slot only after they are read, so a node never reads itself.
+// bind returns the frame slot of a name at this place of the plan: that of the
+// earlier node that writes it, else of an outer name (SCHED-007). Nodes
+// register their slot after they are parsed, so a node never reads itself.
 func (sc *scope) bind(name string) int {
 	if w, ok := sc.plan.writers[name]; ok {
 		return w
@@ -45,8 +45,8 @@ func (sc *scope) read(r read) {
 	sc.plan.reads = append(sc.plan.reads, r)
 }
 
-// slotShape tells whether a value is a slot map, or a map that only looks like
-// one and is data (SLOT-001).
+// slotShape reports whether a value is a slot map, and whether it is data that
+// only resembles one (SLOT-001).
 func slotShape(v edn.Value) (slot, like bool) {
 	if v.Kind() != edn.KindMap {
 		return false, false
@@ -65,8 +65,8 @@ func slotShape(v edn.Value) (slot, like bool) {
 	return slot, !slot
 }
 
-// misspeltSlot returns the known key that a key of a map in the namespace of slots is most
-// like, nil if there is no such key.
+// misspeltSlot returns the known slot key that a key of a map resembles most,
+// nil if there is none.
 func misspeltSlot(v edn.Value) edn.Value {
 	for key := range v.Entries() {
 		if name, _ := key.AsKeyword(); strings.HasPrefix(name, "slot/") && !edn.Equal(key, kSlotDefault) {
@@ -76,8 +76,8 @@ func misspeltSlot(v edn.Value) edn.Value {
 	return edn.Nil()
 }
 
-// compiler compiles one template. The current path of the parser is that of
-// the part being compiled, and base the length of the template's own.
+// compiler compiles one template. The parser's current path is that of the part
+// being compiled; base is the length of the template's own path.
 type compiler struct {
 	*nodeParser
 	t    *Template
@@ -100,18 +100,19 @@ func (c *compiler) finish(v edn.Value) *Template {
 	c.t.root = &root
 	for i := range c.t.slots {
 		r := &c.t.slots[i]
-		c.read(read{slot: r.slot, name: r.name, kind: c.kind, optional: r.hasDefault, where: c.inNode(r.where...), ref: r, final: r.final})
+		c.read(read{slot: r.slot, name: r.name, kind: c.kind, optional: r.hasDefault, where: c.inNode(r.where...), ref: r,
+			final: r.final})
 	}
 	return c.t
 }
 
-// inNode returns the current path as seen from the node, with more behind it.
+// inNode returns the current path relative to the node, extended by more steps.
 func (np *nodeParser) inNode(more ...edn.Value) []edn.Value {
 	own := np.cur[len(np.plan.nodesPath)+1:]
 	return append(slices.Clone(own), more...)
 }
 
-// markInput says of the reads of the input just compiled that they are that.
+// markInput marks the reads of the input just compiled as input reads.
 func (np *nodeParser) markInput() {
 	reads := np.plan.reads
 	for i := len(reads) - np.n.Input.Slots(); i < len(reads); i++ {
@@ -167,14 +168,14 @@ func (c *compiler) elements(v edn.Value) part {
 	return p
 }
 
-// inSlotPath reports whether the current element stands directly in a
-// :slot/path that is data.
+// inSlotPath reports whether the current element is directly in a :slot/path
+// that is data.
 func (c *compiler) inSlotPath() bool {
 	n := len(c.cur)
 	return n >= 2 && (edn.Equal(c.cur[n-2], kSlotPath) || edn.Equal(c.cur[n-2], kSlotID))
 }
 
-// adopt keeps a kid that holds slots.
+// adopt appends a child that holds slots.
 func (p *part) adopt(kid part, at int32) {
 	if kid.kind == partStatic {
 		return
@@ -184,7 +185,7 @@ func (p *part) adopt(kid part, at int32) {
 	p.at = append(p.at, at)
 }
 
-// mayHoldSlot sorts out scalars before any work is done for them.
+// mayHoldSlot excludes scalars cheaply.
 func mayHoldSlot(v edn.Value) bool {
 	return v.Kind() == edn.KindMap || isCollection(v)
 }
@@ -197,14 +198,14 @@ func (c *compiler) slot(v edn.Value) part {
 	return c.addSlot(ref)
 }
 
-// addSlot keeps a slot that stands under the current path.
+// addSlot appends the slot under the current path.
 func (c *compiler) addSlot(ref slotRef) part {
 	ref.where = slices.Clone(c.cur[c.base:])
 	c.t.slots = append(c.t.slots, ref)
 	return part{kind: partSlot, slot: len(c.t.slots) - 1}
 }
 
-// slotMap reads the slot map under the current path.
+// slotMap parses the slot map under the current path.
 func (np *nodeParser) slotMap(v edn.Value) (slotRef, bool) {
 	var ref slotRef
 	target, isID := v.Get(kSlotID)
@@ -253,8 +254,9 @@ func (np *nodeParser) slotMap(v edn.Value) (slotRef, bool) {
 	return ref, true
 }
 
-// systemMark reads the key by which a plan lets a slot fill a part of a system prompt (PRM-002). It stands where the
-// text enters the call, not where the text was made.
+// systemMark parses the key with which a plan permits a slot in a system prompt
+// (PRM-002). It belongs where the text enters the call, not where the text was
+// made.
 func (np *nodeParser) systemMark(v edn.Value) bool {
 	mark, ok := v.AsBool()
 	np.in(kSlotSystem, func() {
@@ -271,7 +273,7 @@ func (np *nodeParser) systemMark(v edn.Value) bool {
 	return mark
 }
 
-// wholeSlot compiles a keyword that stands for a slot.
+// wholeSlot compiles a keyword that names a slot.
 func (np *nodeParser) wholeSlot(v edn.Value, name string, kind readKind) *Template {
 	c := compiler{nodeParser: np, t: &Template{source: v, emit: kind == readEmit}, kind: kind, base: len(np.cur)}
 	root := c.addSlot(slotRef{name: name, slot: np.bind(name)})
@@ -281,7 +283,7 @@ func (np *nodeParser) wholeSlot(v edn.Value, name string, kind readKind) *Templa
 }
 
 // emitTemplate compiles the input of an emit: a keyword that is the whole input
-// names a slot, one under :final may (IR-005).
+// names a slot; a keyword under :final names one if the slot exists (IR-005).
 func (np *nodeParser) emitTemplate(v edn.Value) *Template {
 	if name, ok := v.AsKeyword(); ok {
 		return np.wholeSlot(v, name, readEmit)
@@ -290,16 +292,16 @@ func (np *nodeParser) emitTemplate(v edn.Value) *Template {
 	return c.finish(v)
 }
 
-// mapValue compiles a map value of a template; in an emit a keyword directly
-// under :final that names a slot is that slot. A name that nothing fills stays
-// the keyword that it is.
+// mapValue compiles a map value of a template. In an emit, a keyword directly
+// under :final that names a slot is replaced by it; a name that nothing fills
+// stays a keyword.
 func (c *compiler) mapValue(key, val edn.Value) part {
 	name, isKeyword := val.AsKeyword()
 	if c.kind != readEmit || !isKeyword {
 		return c.part(val)
 	}
 	if len(c.cur) != c.base+1 || !edn.Equal(key, kFinal) {
-		// What looks like a slot has been reported as a whole.
+		// Data that resembles a slot was reported as a whole.
 		if !edn.Equal(key, kSlotID) {
 			c.warnKeyword(val)
 		}
@@ -330,7 +332,7 @@ func (c *compiler) warnKeyword(v edn.Value) {
 	}
 }
 
-// condition compiles a `:when` (IR-002). A nil result always runs.
+// condition compiles a `:when` (IR-002). A node with a nil result always runs.
 func (np *nodeParser) condition(v edn.Value) *Cond {
 	if v.IsNil() {
 		return nil
@@ -372,7 +374,8 @@ func (np *nodeParser) cond(v edn.Value) (c Cond, ok bool) {
 	return c, ok
 }
 
-// nearestCondition is the word of a condition most like the only key of a map. Short words are all alike.
+// nearestCondition returns the condition word that the only key of a map
+// resembles most. Short words are too similar to each other and have none.
 func nearestCondition(v edn.Value) edn.Value {
 	const least = 3
 	if !v.IsMap() || v.Len() != 1 {
@@ -396,7 +399,8 @@ func (np *nodeParser) condName(kind condKind, name string) Cond {
 	return Cond{kind: kind, slot: slot}
 }
 
-// condForm compiles the forms that are maps; known is false for any other word.
+// condForm compiles conditions that are maps; known is false for an unknown
+// word.
 func (np *nodeParser) condForm(key, val edn.Value) (c Cond, known, ok bool) {
 	word, _ := key.AsKeyword()
 	switch word {
@@ -411,7 +415,7 @@ func (np *nodeParser) condForm(key, val edn.Value) (c Cond, known, ok bool) {
 		}
 		return np.condName(kind, name), true, true
 	case "not":
-		// Nil always runs, so its negation never does.
+		// A nil condition is true, so its negation is false.
 		kid := Cond{kind: condConst, value: true}
 		if !val.IsNil() {
 			if kid, ok = np.cond(val); !ok {

@@ -6,24 +6,23 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Env is what surrounds a plan when it is checked and linked. A copy is taken
-// by Check and Link; the parts are only read.
+// Env is the context in which a plan is checked and linked. Check and Link take
+// a copy; the parts are only read.
 type Env struct {
-	// Registry says what exists; it must not be nil.
+	// Registry holds everything that a plan can name; it must not be nil.
 	Registry *registry.Registry
 	// Policies are the layers below the request; nil means none.
 	Policies *policy.Book
 	// Request is the layer that nodes inherit from the request. Its zero value
 	// restricts nothing.
 	Request policy.Layer
-	// Grant is what roles and configuration permit to the caller; nil: that is
-	// not asked.
+	// Grant holds the permissions of the caller by roles and configuration;
+	// nil: grants are not checked.
 	Grant *policy.Grant
-	// Outer tells whether a binding or the parent's environment gives the
-	// name; nil means that nothing does. See Frame.Names.
+	// Outer reports whether a binding or the parent's environment provides the
+	// name; nil means that there are none. See Frame.Names.
 	Outer func(name string) bool
-	// Budgets are what the configuration allows around a run; nil means
-	// everything.
+	// Budgets are the configured budgets of a run; nil means no limit.
 	Budgets *policy.Budgets
 	// Prompts are the layers of the prompts; nil: the roles of nodes are not
 	// checked.
@@ -33,14 +32,14 @@ type Env struct {
 
 	// bases caches the merged layers below the nodes of one intent.
 	bases map[string]*policy.Layer
-	// traits caches what is known of the nodes of each plan.
+	// traits caches the traits of the nodes of each plan.
 	traits map[*Plan][]traits
-	// scratch holds the merged layer that is looked at.
+	// scratch is reused for merged layers.
 	scratch *policy.Layer
 }
 
-// Program is a plan made ready to run. It is immutable and may be run by many
-// frames at once.
+// Program is a linked plan, ready to run. It is immutable; any number of frames
+// may run it concurrently.
 type Program struct {
 	Plan  *Plan
 	Graph *Graph
@@ -50,17 +49,17 @@ type Program struct {
 	// Text holds the text positions of the :input of each node, by node
 	// index; an entry is nil if there are none.
 	Text []TextMask
-	// Effectful tells by node index which nodes keep program order.
+	// Effectful reports by node index which nodes keep program order.
 	Effectful []bool
-	// Answer is the node whose answer is all that the plan emits.
+	// Answer is the node whose answer is the whole result of the plan.
 	Answer Answer
 }
 
-// Answer names a call or inline plan that answers for its plan.
+// Answer names the call or inline plan whose answer is the result of its plan.
 type Answer struct {
 	// Node is its index, -1 if no node does.
 	Node int
-	// Key is the one under which its answer has the text that is emitted; empty
-	// if all of the answer is.
+	// Key is the key of the text in the node's answer that the plan emits;
+	// empty if it emits the whole answer.
 	Key string
 }

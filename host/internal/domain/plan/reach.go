@@ -10,11 +10,11 @@ import (
 )
 
 // Reach returns the ids of the capabilities that a run of the plan may call,
-// sorted: the candidates of its calls, its tools, those that gates and judges
-// ask, and the substitutes of candidates that are swapped. Conditions are taken
-// as true. The plan must have no errors. What a plugin asks of its host and the
-// calls of an answer that is a plan are not known before the run; they may call
-// other capabilities.
+// sorted: the candidates of its calls, its tools, those called by gates and
+// judges, and the substitutes of swapped candidates. Conditions are taken as
+// true. The plan must have no errors. Host calls of plugins and the calls of an
+// answer that is a plan are not known before the run; they may call other
+// capabilities.
 func Reach(p *Plan, env Env) []string {
 	r := &reachWalk{env: &env, ids: map[string]bool{}}
 	r.plan(p)
@@ -39,7 +39,8 @@ func Unread(p *Plan, env Env, bindings edn.Value) []string {
 	return unread
 }
 
-// NearestBinding returns the name most like another among those that a binding can fill, "" for none.
+// NearestBinding returns the most similar name that a binding can fill, "" for
+// none.
 func (p *Plan) NearestBinding(name string) string { return nearestName(name, p.bindingNames()) }
 
 // bindingNames returns the names that a binding can fill.
@@ -53,7 +54,8 @@ func (p *Plan) bindingNames() []string {
 	return names
 }
 
-// mayGrow reports whether a node of the plan or of a plan inside may answer with a plan.
+// mayGrow reports whether a node of the plan or of a nested plan may answer
+// with a plan.
 func (p *Plan) mayGrow(env *Env) bool {
 	if env.Registry == nil {
 		return slices.ContainsFunc(p.Nodes, func(n Node) bool {
@@ -82,11 +84,11 @@ func (r *reachWalk) plan(p *Plan) {
 
 func (r *reachWalk) call(n *Node, intent, capID string) {
 	l := r.env.Written(intent, n.Layer)
-	// The error is about the set of failures that may switch, which is not read.
+	// The error concerns only SwitchOn, which is not used here.
 	pol, _ := l.Resolve()
 	candidates := r.env.reachable(n, intent, capID, &pol.Layer)
 	if len(candidates) == 0 {
-		return // there is no answer to judge
+		return // without candidates there is no answer to judge
 	}
 	for _, id := range candidates {
 		r.add(id, intent)
@@ -101,7 +103,8 @@ func (r *reachWalk) call(n *Node, intent, capID string) {
 	}
 }
 
-// ask adds those that may serve an intent that the host asks for itself.
+// ask adds the capabilities that may serve an intent that the host itself
+// calls.
 func (r *reachWalk) ask(intent, capID string) {
 	d := policy.Demand{Registry: r.env.Registry, Intent: intent, CapID: capID, Layer: &policy.Layer{}}
 	for _, id := range d.Bind().Accepted {
@@ -109,7 +112,7 @@ func (r *reachWalk) ask(intent, capID string) {
 	}
 }
 
-// add adds a capability, its substitute, and the models that a judge asks.
+// add adds a capability, its substitute, and the models that a judge calls.
 func (r *reachWalk) add(id, intent string) {
 	c, ok := r.env.Registry.Capability(id)
 	if !ok || r.ids[id] {
@@ -131,8 +134,8 @@ func (r *reachWalk) add(id, intent string) {
 // judgeKind is the kind of capabilities that grade answers.
 const judgeKind = "judge"
 
-// asks returns the intent of a call or tool node, and the capability that is
-// pinned; ok is false for other nodes and unknown tools.
+// asks returns the intent and the pinned capability of a call or tool node; ok
+// is false for other nodes and unknown tools.
 func (n *Node) asks(reg *registry.Registry) (intent, capID string, ok bool) {
 	switch n.Op {
 	case OpCall:
@@ -148,7 +151,8 @@ func (n *Node) asks(reg *registry.Registry) (intent, capID string, ok bool) {
 }
 
 // reachable returns the capabilities that may serve a call under the merged
-// layers l. A list of candidates with slots may name any that serves the intent.
+// layers l. A candidate list with slots may name any capability that serves the
+// intent.
 func (e *Env) reachable(n *Node, intent, capID string, l *policy.Layer) []string {
 	if n.Candidates != nil {
 		return e.Registry.Serving(intent)

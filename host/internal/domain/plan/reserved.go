@@ -13,12 +13,13 @@ type keySet []string
 
 func (s keySet) has(name string) bool { return slices.Contains(s, name) }
 
-// What plans may say by the language but this build cannot do. Every entry is
-// refused, never ignored; whoever adds a feature deletes its entry here.
+// Keys and values of the plan language that are not implemented. They are
+// rejected, never ignored; remove an entry when its feature is added.
 var (
 	reservedCallKeys = keySet{"session?"}
-	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst, policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
-	strategies       = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
+	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst,
+		policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
+	strategies = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
 
 func reservedNodeKey(name string, op Op) bool {
@@ -29,15 +30,16 @@ func reservedNodeKey(name string, op Op) bool {
 	return false
 }
 
-// reserved refuses a key of a feature that this build does not have.
+// reserved rejects the key of an unimplemented feature.
 func (np *nodeParser) reserved(name string) {
-	np.badKey(checkUnknownKey, edn.Nil(), "this build does not have :%s, remove it in %s", name, showPath(np.cur[:len(np.cur)-1]))
+	np.badKey(checkUnknownKey, edn.Nil(), "this build does not have :%s, remove it in %s", name,
+		showPath(np.cur[:len(np.cur)-1]))
 }
 
-// choices are the values of a key, some of which this build does not have.
+// choices are the values of a key; reserved ones are not implemented.
 type choices struct{ known, reserved []string }
 
-// choice reads one of a few keywords.
+// choice parses one of a few keywords.
 func (np *nodeParser) choice(v edn.Value, c choices, accept func(name string)) {
 	name, _ := v.AsKeyword()
 	switch {

@@ -15,8 +15,8 @@ import (
 )
 
 // truthEnv is the environment of the truth table of section 2: :a is a call, :f
-// a failed one that was allowed, :v a let, :s was skipped, :b is a binding. The
-// value under test is that of the last node.
+// an allowed failed call, :v a let, :s a skipped node, :b a binding. The last
+// node holds the value under test.
 func truthEnv(t testing.TB, value string) (*plan.Program, *plan.Frame) {
 	t.Helper()
 	prog := load(t, `{:bindings {:b "x"} :nodes [
@@ -141,7 +141,7 @@ func TestInjectedIsNotWalkedAgain(t *testing.T) {
 }
 
 // TestDeepValuesEnd: SLOT-009, values that grow from slot to slot end in a
-// typed error and not in the value type.
+// typed error before they exceed the value type.
 func TestDeepValuesEnd(t *testing.T) {
 	prog := load(t, `{:nodes [{:op :let :value 1 :as :a} {:op :let :value [[[[{:slot/id :a}]]]] :as :b} {:op :emit :input :b}]}`, testEnv(t))
 	f := plan.NewFrame(prog, edn.Nil())
@@ -159,8 +159,8 @@ func TestDeepValuesEnd(t *testing.T) {
 	t.Fatal("the value grew for ever")
 }
 
-// TestFilledLimits: SLOT-009, a filled value exactly at a limit is accepted, one
-// more level or byte is refused. A value weighs 16 bytes besides its text.
+// TestFilledLimits: SLOT-009, a filled value exactly at a limit is accepted;
+// one more level or byte is rejected. A value weighs 16 bytes besides its text.
 func TestFilledLimits(t *testing.T) {
 	nested := func(depth int) edn.Value {
 		v := edn.Int(1)
@@ -206,8 +206,8 @@ func TestFilledLimits(t *testing.T) {
 }
 
 // TestWideValuesEnd: SLOT-009, values that double from slot to slot share their
-// parts, so they cost nothing until somebody writes them down; they end in a
-// typed error before.
+// parts and cost nothing until they are serialised; they end in a typed error
+// before.
 func TestWideValuesEnd(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{:nodes [{:op :let :value ["seed"] :as :s0}`)
@@ -222,7 +222,7 @@ func TestWideValuesEnd(t *testing.T) {
 }
 
 // TestSmallPartsOfLargeValues: the bound counts a whole slot for each path into
-// it, and what is really small still fills.
+// it; a value that is in fact small still fills.
 func TestSmallPartsOfLargeValues(t *testing.T) {
 	prog := load(t, `{:nodes [{:op :let :value 0 :as :x} {:op :let :value [{:slot/path [:x :n]} {:slot/path [:x :n]} {:slot/path [:x :n]}] :as :y} {:op :let :value [{:slot/path [:x :s]} {:slot/path [:x :s]} {:slot/path [:x :s]}] :as :z} {:op :emit :input [{:slot/id :y} {:slot/id :z}]}]}`, testEnv(t))
 	f := plan.NewFrame(prog, edn.Nil())
@@ -235,7 +235,7 @@ func TestSmallPartsOfLargeValues(t *testing.T) {
 	assert.Equal(t, "plan/too-large", err.Type)
 }
 
-// TestTextPositions: SLOT-008, where the text of a slot is taken and where not.
+// TestTextPositions: SLOT-008, the places where a slot is replaced by its text.
 func TestTextPositions(t *testing.T) {
 	for _, row := range []struct{ name, intent, input, want, coerced string }{
 		{"every branch that knows the key wants text", "text/respond", `{:prompt {:slot/id :a}}`, `{:prompt "t"}`, "[[:prompt]]"},
@@ -306,7 +306,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestFailedValues: IR-002, what counts as failed in plain values and results.
+// TestFailedValues: IR-002, the plain values and results that count as failed.
 func TestFailedValues(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{:error {:type :x}}`: true, `{:error nil}`: false, `{:failure/type :x}`: true,
@@ -321,7 +321,7 @@ func TestFailedValues(t *testing.T) {
 	assert.False(t, plan.ValueSlot(edn.Nil()).Filled(), "SLOT-010")
 }
 
-// TestNilIsUnfilled: SLOT-010, a binding or let of nil is as if it were not.
+// TestNilIsUnfilled: SLOT-010, a binding or let of nil counts as absent.
 func TestNilIsUnfilled(t *testing.T) {
 	prog := load(t, `{:nodes [{:op :let :value nil :as :n} {:op :let :value {:slot/id :n :slot/default 3} :when {:not {:present? :n}} :as :m} {:op :emit :input :m}]}`, testEnv(t))
 	f := plan.NewFrame(prog, edn.Nil())

@@ -6,9 +6,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// FillLayer returns what the node writes about its policy with the slots in
-// candidates, context and constraints filled. Without such slots it is the
-// node's own layer, shared, which may be nil.
+// FillLayer returns the policy layer of the node with the slots in candidates,
+// context and constraints filled. Without such slots it is the node's own
+// layer, shared, which may be nil.
 func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 	if n.Candidates == nil && n.Context.Constant() && n.Constraints.Constant() {
 		return n.Layer, nil
@@ -50,8 +50,9 @@ func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 	return l, nil
 }
 
-// hostOnly refuses a filled :context with a key that only the host writes: a language model would read it as its prompt
-// (PRM-002). CHECK-028 reports what the plan writes itself.
+// hostOnly rejects a filled :context with a key that only the host may write: a
+// language model would read it as its prompt (PRM-002). CHECK-028 reports such
+// keys written in the plan.
 func (n *Node) hostOnly(context edn.Value) *contract.Error {
 	for _, key := range hostOnlyContext {
 		if context.Has(key) {
@@ -64,7 +65,7 @@ func (n *Node) hostOnly(context edn.Value) *contract.Error {
 	return nil
 }
 
-// fillCandidates reads capability ids and handles after filling (SLOT-007).
+// fillCandidates parses capability ids and handles after filling (SLOT-007).
 func (n *Node) fillCandidates(f *Frame) ([]string, *contract.Error) {
 	v, _, err := n.Candidates.Fill(f, nil)
 	if err != nil {
@@ -112,12 +113,13 @@ func (n *Node) FillOver(f *Frame, limits Limits) (Items, *contract.Error) {
 		return nil, err
 	}
 	if s, ok := n.Over.wholeSlot(f); ok && s.res != nil {
-		// A whole result means its value: a map over its keys would run over
-		// the host's bookkeeping.
+		// Use only the :out of a whole result: a map over its keys would
+		// iterate the host's metadata.
 		v = s.res.Out
 	}
 	if v.Len() > limits.MapItems {
-		return nil, contract.Errorf("plan/too-large", "map %s runs over %d items, the limit is %d", n.ID, v.Len(), limits.MapItems)
+		return nil, contract.Errorf("plan/too-large", "map %s runs over %d items, the limit is %d", n.ID, v.Len(),
+			limits.MapItems)
 	}
 	var items Items
 	switch v.Kind() {
@@ -139,7 +141,7 @@ func (n *Node) FillOver(f *Frame, limits Limits) (Items, *contract.Error) {
 	return items, nil
 }
 
-// wholeSlot returns the slot if the template is nothing but a whole slot.
+// wholeSlot returns the slot if the template is exactly one whole slot.
 func (t *Template) wholeSlot(f *Frame) (Slot, bool) {
 	if t.Constant() || t.root.kind != partSlot || len(t.slots[0].steps) > 0 {
 		return Slot{}, false
@@ -147,7 +149,7 @@ func (t *Template) wholeSlot(f *Frame) (Slot, bool) {
 	return f.slots[t.slots[0].slot], true
 }
 
-// misfilled is the error of a position whose filled value has the wrong shape.
+// misfilled is the error of a key whose filled value has the wrong type.
 func (n *Node) misfilled(key, wanted string, got edn.Value) *contract.Error {
 	return contract.Errorf("plan/invalid", "node %s: :%s must be %s after filling, not %s", n.ID, key, wanted, show(got)).
 		WithHint("have the slot that fills :"+key+" hold "+wanted).

@@ -10,23 +10,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// unmarkedHint is the next step for a slot that leads into a system prompt without its mark.
+// unmarkedHint is the next step for an unmarked slot that leads into a system
+// prompt.
 const unmarkedHint = "move the text to :prompt or to a message of the role :user; " +
 	"if it may give the model instructions, write :slot/system? true in the slot map of this :system or :input"
 
-// origin follows slots back to what the plan itself writes. Bindings of the root plan belong to its caller, whose right
-// to set a system prompt is decided by the operation prompt/override (PRM-003); they count as written.
+// origin traces slots back to the values written in the plan. Bindings of the
+// root plan belong to its caller and count as written; whether he may set a
+// system prompt is decided by the operation prompt/override (PRM-003).
 type origin struct {
 	plan *Plan
 	// node is the plan or map node of up.plan that holds the plan; both are nil for a root plan.
 	node *Node
 	up   *origin
-	// frame holds the values of a run, nil before it. Only the slots that a filled template reads are looked at.
+	// frame holds the values of a run, nil before it. Only the slots that a
+	// filled template reads are read.
 	frame *Frame
 	// answered is true for a plan that a capability answered with: the author of its bindings and marks may not set a
 	// system prompt.
 	answered bool
-	// left bounds the slots that are followed by their path; beyond it any slot inside a let counts. Shared by all.
+	// left is the remaining number of slots that may be followed by their path;
+	// beyond it any slot inside a let counts. It is shared by all origins of
+	// one trace.
 	left *int
 	// inside caches by frame slot whether any part of it is a result.
 	inside map[int]bool
@@ -62,8 +67,8 @@ func originIn(f *Frame, answered bool) *origin {
 	return o
 }
 
-// unmarked returns the first slot of a template without a mark that puts a result at a path, nil if there is none. An
-// empty path means anywhere in the template.
+// unmarked returns the first unmarked slot of a template that puts a result at
+// a path, nil if there is none. An empty path means anywhere in the template.
 func (o *origin) unmarked(t *Template, path []edn.Value) *slotRef {
 	if t.Constant() {
 		return nil
@@ -96,7 +101,8 @@ func (o *origin) unmarkedIn(t *Template, p *part, path []edn.Value) *slotRef {
 	return nil
 }
 
-// kid returns the part that a step of a path leads to, if it holds slots. It finds a key as walk does.
+// kid returns the part that a path step leads to, if it holds slots. It
+// resolves keys like walk.
 func (p *part) kid(key edn.Value) (*part, bool) {
 	s, ok := newStep(key)
 	if !ok {
@@ -124,7 +130,8 @@ func (p *part) kid(key edn.Value) (*part, bool) {
 	return &p.kids[i], true
 }
 
-// result reports whether a path inside what fills a slot may lead to the result of a capability.
+// result reports whether a path inside the value of a slot may lead to the
+// result of a capability.
 func (o *origin) result(r *slotRef, path []edn.Value) bool {
 	if o.frame != nil && r.hasDefault {
 		if _, filled := r.find(o.frame.slots[r.slot], viewInside); !filled {
@@ -175,12 +182,14 @@ func (o *origin) resultInside(slot int) bool {
 	return is
 }
 
-// below returns the origin of the nodes of a plan or map node. The frames of its runs are gone.
+// below returns the origin of the nodes of a plan or map node. The frames of
+// its runs no longer exist.
 func (o *origin) below(n *Node) *origin {
 	return &origin{plan: n.Sub, node: n, up: o, answered: o.answered, left: o.left}
 }
 
-// gives reports whether a nested plan may give the result of a capability to its node.
+// gives reports whether a nested plan may return the result of a capability to
+// its node.
 func (o *origin) gives(op Op) bool {
 	emits := false
 	for i := range o.plan.Nodes {
@@ -209,8 +218,9 @@ func (o *origin) outerResult(k int, path []edn.Value) bool {
 	return false
 }
 
-// system reports slots without a mark that put the result of a capability into the system prompt of a call, as far as
-// the plan shows where its input has one (PRM-002). The run finds the others.
+// system reports unmarked slots that put the result of a capability into the
+// system prompt of a call, as far as the plan shows it (PRM-002). The others
+// are found at run time.
 func (c *checker) system(pl *place, n *Node) {
 	var places [][]edn.Value
 	if !n.Input.Constant() {
@@ -229,7 +239,8 @@ func (c *checker) system(pl *place, n *Node) {
 	}
 }
 
-// unmarked reports a slot of the template under a key of a node, if there is one.
+// unmarked reports a slot of the template under a key of a node, if it is not
+// nil.
 func (c *checker) unmarked(p *Plan, n *Node, r *slotRef, key edn.Value) {
 	if r == nil {
 		return
@@ -242,7 +253,7 @@ func (c *checker) unmarked(p *Plan, n *Node, r *slotRef, key edn.Value) {
 	}, false)
 }
 
-// intentOf returns the intent that a call or a tool is asked for.
+// intentOf returns the intent of a call or a tool.
 func (c *checker) intentOf(n *Node) string {
 	if n.Op == OpTool {
 		if capability, ok := c.env.Registry.Tool(n.ToolID); ok {
@@ -265,9 +276,10 @@ func (c *checker) asksModel(n *Node) bool {
 	})
 }
 
-// UnmarkedSystem returns why the filled :system of a call must not be sent: a slot without a mark puts the result of a
-// capability there (PRM-002). Answered says that a capability wrote the plan, whose marks do not count. Nil: it may be
-// sent.
+// UnmarkedSystem returns an error if the filled :system of a call must not be
+// sent because an unmarked slot puts the result of a capability there
+// (PRM-002), nil if it may be sent. Answered means that a capability wrote the
+// plan; its marks do not count.
 func (n *Node) UnmarkedSystem(f *Frame, answered bool) *contract.Error {
 	if n.System.Constant() {
 		return nil

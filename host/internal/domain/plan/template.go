@@ -6,20 +6,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Template is a value with slots in it, compiled. Parts without slots are kept
-// as they are and shared by every filling.
+// Template is a compiled value with slots. Parts without slots are shared by
+// all fillings.
 type Template struct {
 	source edn.Value
 	// root is nil if the template holds no slot.
 	root  *part
 	slots []slotRef
-	// emit makes whole slots show their :out only (IR-009).
+	// emit limits whole slots to their :out (IR-009).
 	emit bool
-	// weight is that of the source.
+	// weight is the weight of the source.
 	weight int
 }
 
-// Source returns the template as it was written.
+// Source returns the template as written.
 func (t *Template) Source() edn.Value {
 	if t == nil {
 		return edn.Nil()
@@ -27,7 +27,7 @@ func (t *Template) Source() edn.Value {
 	return t.source
 }
 
-// Constant reports whether the template holds no slot; then every filling is
+// Constant reports whether the template has no slots, so that every filling is
 // the source itself.
 func (t *Template) Constant() bool { return t == nil || t.root == nil }
 
@@ -54,8 +54,8 @@ type part struct {
 	value edn.Value
 	// slot is the index into Template.slots of a partSlot.
 	slot int
-	// kids are the values or elements of an inner part that hold slots, and
-	// at their places in the order of the collection, ascending.
+	// kids are the values or elements of an inner part that hold slots; at
+	// holds their indices in the collection, ascending.
 	kids []part
 	at   []int32
 }
@@ -65,11 +65,11 @@ type slotRef struct {
 	name string
 	// slot is the index into Frame.slots.
 	slot int
-	// steps are the path behind the name; empty for a whole slot.
+	// steps are the path after the name; empty for a whole slot.
 	steps      []step
 	fallback   edn.Value
 	hasDefault bool
-	// system is true if the plan lets the slot fill a part of a system prompt.
+	// system is true if the plan permits the slot in a system prompt.
 	system bool
 	// final marks a keyword under :final of an emit.
 	final bool
@@ -77,7 +77,7 @@ type slotRef struct {
 	where []edn.Value
 }
 
-// step is one element of a slot path with everything that can be known before.
+// step is one element of a slot path, precomputed.
 type step struct {
 	key edn.Value
 	// text is the key as a string, tried second (JSON answers).
@@ -107,10 +107,10 @@ func newStep(v edn.Value) (step, bool) {
 	return s, true
 }
 
-// maxIndex is beyond any collection that the reader accepts.
+// maxIndex exceeds the length of any collection that the reader accepts.
 const maxIndex = 1 << 30
 
-// walk takes the steps from a value; absent and nil are both "not there".
+// walk follows the steps from a value; absent and nil values both return false.
 func walk(v edn.Value, steps []step) (edn.Value, bool) {
 	for i := range steps {
 		s := &steps[i]
@@ -144,19 +144,19 @@ func getKey(m edn.Value, s *step) (edn.Value, bool) {
 	return edn.Nil(), false
 }
 
-// view says how much of a slot a reader sees.
+// view determines how much of a slot a reader sees.
 type view uint8
 
 const (
 	// viewInside sees whole slots, as nodes of the plan do.
 	viewInside view = iota
-	// viewShown sees of whole slots what an emit shows.
+	// viewShown sees only the exposed value of whole slots, as an emit does.
 	viewShown
-	// viewEmit does too, and cannot reach internal fields by a path either.
+	// viewEmit is viewShown and cannot reach internal fields by a path either.
 	viewEmit
 )
 
-// find resolves the path in a slot: the path itself, then behind :out
+// find resolves the path in a slot: the path itself, then the path below :out
 // (SLOT-001).
 func (r *slotRef) find(s Slot, as view) (edn.Value, bool) {
 	if s.kind == SlotUnfilled {
@@ -189,8 +189,9 @@ func (r *slotRef) find(s Slot, as view) (edn.Value, bool) {
 	return walk(s.res.Out, r.steps)
 }
 
-// Emitted returns what a whole slot shows outside: the value of a plain slot,
-// the :out of a result, a failure as {:error e :failure/type k} (IR-009).
+// Emitted returns the value that a whole slot exposes outside the plan: the
+// value of a plain slot, the :out of a result, a failure as {:error e
+// :failure/type k} (IR-009).
 func (s Slot) Emitted() edn.Value {
 	switch {
 	case s.shown != nil:

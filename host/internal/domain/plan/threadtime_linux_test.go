@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// threadTime is the processor time of the calling thread, which other work on
-// the machine does not lengthen.
+// threadTime returns the processor time of the calling thread, which is
+// independent of other load.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	return processorTime(t, syscall.RUSAGE_THREAD)

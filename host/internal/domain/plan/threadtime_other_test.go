@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// threadTime is the processor time of the process: the system tells none of
-// threads.
+// threadTime returns the processor time of the process, as the system does not
+// report that of threads.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	return processorTime(t, syscall.RUSAGE_SELF)

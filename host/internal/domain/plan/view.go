@@ -9,11 +9,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// FromJSON returns the plan of which v is the JSON view (VAL-006). A string becomes a keyword where a node, a slot, a
-// condition or a handle has one; the input of a call or a tool is coerced by the schema of its intent. Everything else
-// is a value and stays: the input of an emit that is one string is that text; a slot is {"slot/id": "name"} there, or
-// ":name". Elements of a slot path become keywords, which also find the string keys of an answer in JSON. A value that
-// is not a plan stays as it is, for Parse to report.
+// FromJSON converts the JSON view v to its plan (VAL-006). A string becomes a
+// keyword where a node, a slot, a condition or a handle has one; the input of a
+// call or a tool is coerced by the schema of its intent. All other values are
+// kept: the input of an emit that is one string is that text; a slot is
+// {"slot/id": "name"} there, or ":name". Elements of a slot path become
+// keywords, which also match the string keys of a JSON answer. A value that is
+// not a plan is returned unchanged, for Parse to report.
 func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() {
 		return v
@@ -24,7 +26,8 @@ func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 
 type viewer struct{ env Env }
 
-// planView and nodeView type the parts of plans that are keywords, sets and decimals in EDN.
+// planView and nodeView give types to the parts of plans that are keywords,
+// sets and decimals in EDN.
 var planView = viewForm(`[:map [:mode :keyword]]`)
 
 var nodeView = viewForm(`
@@ -48,7 +51,7 @@ func viewForm(form string) func() *schema.Schema {
 	return sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.MustRead(form)) })
 }
 
-// templatesOfView are the keys of a node under which slots and handles may stand.
+// templatesOfView are the keys of a node that may contain slots and handles.
 var templatesOfView = [...]edn.Value{
 	kInput, kValue, kSystem, kOver, kFn, kDispatch, edn.K("context"), edn.K("constraints"),
 }
@@ -60,7 +63,7 @@ func (w *viewer) plan(v edn.Value) edn.Value {
 	return with(planView().CoerceJSON(v), kNodes, w.nodes)
 }
 
-// with replaces the value under a key that is there.
+// with replaces the value under a key if the key exists.
 func with(m, key edn.Value, f func(edn.Value) edn.Value) edn.Value {
 	v, ok := m.Get(key)
 	if !ok {
@@ -116,7 +119,8 @@ func (w *viewer) inputSchema(v edn.Value) *schema.Schema {
 	return s
 }
 
-// coerceAround coerces a template. Its slots are put aside: a schema would take them for maps of its own.
+// coerceAround coerces a template. Its slots are set aside first, as a schema
+// would treat them as ordinary maps.
 func coerceAround(s *schema.Schema, template edn.Value) edn.Value {
 	var slots []edn.Value
 	aside := replaceParts(template, func(v edn.Value) (edn.Value, bool) {
@@ -148,7 +152,7 @@ func replaceParts(v edn.Value, f func(edn.Value) (edn.Value, bool)) edn.Value {
 	return v.MapValues(func(v edn.Value) edn.Value { return replaceParts(v, f) })
 }
 
-// slotsOfView gives the slots and handles in a template their keywords.
+// slotsOfView converts the slots and handles in a template to keywords.
 func slotsOfView(v edn.Value) edn.Value {
 	return replaceParts(v, func(v edn.Value) (edn.Value, bool) {
 		if isSlot, _ := slotShape(v); isSlot {
@@ -189,7 +193,7 @@ func emitOfView(v edn.Value) edn.Value {
 	return v
 }
 
-// condOfView gives a condition its keywords.
+// condOfView converts a condition to keywords.
 func condOfView(v edn.Value) edn.Value {
 	if isSlot, _ := slotShape(v); isSlot {
 		return slotOfView(v)
@@ -205,7 +209,7 @@ func condOfView(v edn.Value) edn.Value {
 	})
 }
 
-// wordOfView returns the keyword that a string stands for.
+// wordOfView returns the keyword that a string names.
 func wordOfView(v edn.Value) edn.Value {
 	text, ok := v.AsString()
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// viewOf is a value as JSON has it.
+// viewOf returns a value after a round trip through JSON.
 func viewOf(t testing.TB, v edn.Value) edn.Value {
 	t.Helper()
 	text, err := edn.WriteJSON(v)
@@ -24,7 +24,7 @@ func viewOf(t testing.TB, v edn.Value) edn.Value {
 	return view
 }
 
-// VAL-006: a plan in JSON is the plan that it is the view of.
+// VAL-006: converting the JSON view of a plan gives the plan.
 func TestPlanFromJSON(t *testing.T) {
 	spec := testSpec(t)
 	spec.Intents = append(spec.Intents, registry.Intent{ID: "model/chat", In: "req/chat", Out: "res/chat"})
@@ -65,7 +65,7 @@ func TestPlanFromJSON(t *testing.T) {
 	}
 }
 
-// VAL-006: the seed plans mean the same in both forms.
+// VAL-006: the seed plans are equal in both forms.
 func TestSeedPlansFromJSON(t *testing.T) {
 	env := testEnv(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "seeds", "*.edn"))
@@ -74,7 +74,7 @@ func TestSeedPlansFromJSON(t *testing.T) {
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
-		// In JSON a keyword is no text: an emit names its slot in a map.
+		// In JSON a keyword is a string: an emit names its slot in a map.
 		want := edn.MustRead(regexp.MustCompile(`(:final|:op :emit :input) (:\w+)`).ReplaceAllString(string(text), "$1 {:slot/id $2}"))
 		checks := func(v edn.Value) (out []string) {
 			p, findings := plan.Parse(v, nil)

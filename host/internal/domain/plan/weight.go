@@ -2,19 +2,19 @@ package plan
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// Bounds of a filled value (SLOT-009): what the reader would accept on the wire.
-// Values are shared when they are filled in, so a few slots that hold each other
-// twice would otherwise stand for more than any machine can write down.
+// Bounds of a filled value (SLOT-009), equal to the reader's limits on the
+// wire. Filled values are shared, so a few slots that hold each other twice
+// could otherwise represent more data than can be serialised.
 const (
 	maxFilledDepth  = 128
 	maxFilledWeight = 16 << 20
-	// nodeWeight is what one value weighs apart from its text; at the limit
-	// of nodes it comes to the limit of bytes.
+	// nodeWeight is the weight of a value apart from its text. At the limit of
+	// nodes it adds up to the limit of bytes.
 	nodeWeight = 16
 )
 
-// weigh returns about how many bytes the text of a value has; it stops behind
-// limit, so its cost is bounded for any value.
+// weigh returns the approximate number of bytes of a value's text. It stops
+// above limit, so its cost is bounded for any value.
 func weigh(v edn.Value, limit int) int {
 	s := scale{left: limit}
 	s.put(v)
@@ -23,7 +23,7 @@ func weigh(v edn.Value, limit int) int {
 
 type scale struct{ left int }
 
-// put takes the weight of a value off what is left; false ends the weighing.
+// put subtracts the weight of a value from the rest; false stops weighing.
 func (s *scale) put(v edn.Value) bool {
 	s.left -= nodeWeight
 	switch v.Kind() {

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Authorization decides, before a call runs, whether its effects leave it a
-// candidate. It is immutable and serves every act with the same plan.
+// Authorization decides before a call runs whether its effects leave it any
+// candidate. It is immutable and may be shared by all acts with the same plan.
 type Authorization struct {
 	node     *Node
 	layer    policy.Layer
@@ -28,11 +28,11 @@ func Authorize(p *Plan, env Env) *Authorization {
 	return a
 }
 
-// Harmless reports whether a candidate without effects fits, so that there is
-// nothing to decide.
+// Harmless reports whether a candidate without effects matches, so that no
+// check is needed.
 func (a *Authorization) Harmless() bool { return a.harmless }
 
-// Withheld returns the binding of the call if every candidate is left out for
+// Withheld returns the binding of the call if every candidate is rejected for
 // effects that the caller may not use, which readiness cannot change.
 func (a *Authorization) Withheld(env Env, input edn.Value) (policy.Binding, bool) {
 	if a.harmless {

@@ -14,33 +14,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Worst is the most that a plan can spend (BUD-008): an upper bound that no run
-// passes whose capabilities keep their own. Conditions are taken as true.
+// Worst is the maximum cost of a plan (BUD-008): an upper bound for every run
+// whose capabilities keep their declared limits. Conditions are taken as true.
 type Worst struct {
-	// Amounts are the sums; those of unbounded dimensions are what is known.
+	// Amounts are the sums; for unbounded dimensions they hold the known part.
 	Amounts policy.Amounts
-	// Open says, by dimension, what has no bound, and why.
+	// Open maps each dimension without bound to the reason.
 	Open map[policy.Dimension]Gap
-	// Wall is the longest way through the plan, 0 if nothing bounds it.
+	// Wall is the duration of the longest path through the plan, 0 if
+	// unbounded.
 	Wall time.Duration
-	// Depth is how deep plans and maps nest as far as the plan says.
+	// Depth is the nesting depth of plans and maps visible in the plan.
 	Depth int
-	// Grows tells that a capability may answer with a plan, so that it may nest
+	// Grows is true if a capability may answer with a plan, which may nest
 	// deeper.
 	Grows bool
 }
 
-// Gap is why a dimension has no bound.
+// Gap is the reason why a dimension has no bound.
 type Gap struct {
 	// Path leads to the node.
 	Path []edn.Value
 	Why  string
-	// Unpriced tells that it is a price that nobody said.
+	// Unpriced is true if the reason is an unknown price.
 	Unpriced bool
 }
 
-// Value is the sums, as records and reports have them. The sum of a dimension
-// without bound is left out.
+// Value returns the sums as records and reports hold them. Dimensions without
+// bound are omitted.
 func (w *Worst) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, d := range policy.Dimensions() {
@@ -57,7 +58,7 @@ func (w *Worst) Value() edn.Value {
 	return b.Map()
 }
 
-// String is the sums in a line for people; empty if nothing is spent.
+// String returns the sums as one readable line; empty if nothing is spent.
 func (w *Worst) String() string {
 	var parts []string
 	for _, d := range policy.Dimensions() {
@@ -77,12 +78,13 @@ func (w *Worst) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// OpenValue lists what has no bound, with the place and the reason.
+// OpenValue lists the dimensions without bound, with place and reason.
 func (w *Worst) OpenValue() edn.Value {
 	var out []edn.Value
 	for _, d := range policy.Dimensions() {
 		if gap, open := w.Open[d]; open {
-			out = append(out, edn.MustMap(edn.K("dimension"), edn.K(d.String()), edn.K("path"), edn.Vector(gap.Path...), edn.K("why"), edn.Text(gap.Why)))
+			out = append(out, edn.MustMap(edn.K("dimension"), edn.K(d.String()), edn.K("path"), edn.Vector(gap.Path...),
+				edn.K("why"), edn.Text(gap.Why)))
 		}
 	}
 	return edn.Vector(out...)
@@ -97,7 +99,7 @@ func (w *Worst) gap(d policy.Dimension, g Gap) {
 	}
 }
 
-// plus adds what is spent besides.
+// plus adds another cost.
 func (w *Worst) plus(o *Worst) {
 	w.Amounts = w.Amounts.Plus(o.Amounts)
 	for d, g := range o.Open {
@@ -110,7 +112,7 @@ func (w *Worst) times(n int64) {
 	w.Amounts = w.Amounts.Times(n)
 }
 
-// within takes a limit of its own into account: what is limited has a bound.
+// within applies limits: a limited dimension has a bound.
 func (w *Worst) within(l policy.Limits) {
 	for _, d := range policy.Dimensions() {
 		if !l.Bounds(d) {
@@ -124,11 +126,11 @@ func (w *Worst) within(l policy.Limits) {
 	}
 }
 
-// WorstCase computes the most that a plan can spend. The plan must have no
-// errors. It asks no plugin.
+// WorstCase computes the maximum cost of a plan. The plan must have no errors.
+// It calls no plugin.
 func WorstCase(p *Plan, env Env) Worst {
-	// The budget of the request is around the plan and no bound of its nodes, but
-	// for what it says about each call. Its wall time ends the whole run.
+	// The budget of the request limits the whole run, not its nodes, except for
+	// its limits per call. Its wall time ends the whole run.
 	walls := []time.Duration{wallOf(env.Request.Budget.Value()), env.Budgets.Wall()}
 	env.Request.Budget = perCall(env.Request.Budget)
 	env.bases, env.scratch = nil, nil
@@ -140,7 +142,7 @@ func WorstCase(p *Plan, env Env) Worst {
 	return w
 }
 
-// wallOf returns the wall time that a budget allows, 0 if it does not limit it.
+// wallOf returns the wall time of a budget, 0 if it has no such limit.
 func wallOf(limits edn.Value) time.Duration {
 	b, err := contract.ParseBudget(limits)
 	if err != nil {
@@ -158,7 +160,7 @@ func (w *Worst) endsWithin(limits ...time.Duration) {
 	}
 }
 
-// perCall keeps what a budget says about every call by itself.
+// perCall keeps the limits of a budget that apply to each call.
 func perCall(f policy.Fields) policy.Fields {
 	return slices.DeleteFunc(slices.Clone(f), func(f policy.Field) bool {
 		name, _ := f.Key.AsKeyword()
@@ -194,7 +196,8 @@ func (c *worst) plan(p *Plan) Worst {
 
 func takesTime(n *Node) bool { return n.Op != OpLet && n.Op != OpEmit }
 
-// wall is the longest way through a plan; a way of -1 has no end.
+// wall returns the duration of the longest path through a plan; -1 is
+// unbounded.
 func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 	if slices.Contains(walls, -1) {
 		return 0
@@ -233,7 +236,7 @@ func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 	return total
 }
 
-// addWalls adds wall times; a sum above the range of a duration is its maximum.
+// addWalls adds wall times and saturates at the largest duration.
 func addWalls(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -241,7 +244,7 @@ func addWalls(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// multiplyWall is a wall time n times; a product above the range of a duration is its maximum.
+// multiplyWall multiplies a wall time and saturates at the largest duration.
 func multiplyWall(d time.Duration, n int64) time.Duration {
 	if n > 0 && int64(d) > math.MaxInt64/n {
 		return math.MaxInt64
@@ -270,7 +273,7 @@ func (c *worst) node(p *Plan, n *Node) Worst {
 	return Worst{}
 }
 
-// items is how many items a map has at most.
+// items returns the maximum number of items of a map.
 func (c *worst) items(n *Node) int64 {
 	if n.Over.Constant() && n.Over != nil {
 		return int64(n.Over.Source().Len())
@@ -278,7 +281,7 @@ func (c *worst) items(n *Node) int64 {
 	return int64(DefaultLimits().MapItems)
 }
 
-// call is the worst case of one call with all its candidates.
+// call returns the worst case of one call with all its candidates.
 func (c *worst) call(p *Plan, n *Node) Worst {
 	intent, capID, ok := n.asks(c.env.Registry)
 	if !ok {
@@ -327,8 +330,9 @@ func limitsOf(pol *policy.Policy) policy.Limits {
 	return l
 }
 
-// dearest is the sum of as many candidates as may be tried, of each dimension
-// the dearest: who is not ready is passed over, so any of them may be asked.
+// dearest sums, for each dimension, the most expensive candidates, as many as
+// may be tried: candidates that are not ready are skipped, so any of them may
+// be tried.
 func dearest(each []Worst, tried int) Worst {
 	var out Worst
 	for _, d := range policy.Dimensions() {
@@ -370,8 +374,10 @@ func dearest(each []Worst, tried int) Worst {
 	return out
 }
 
-// candidate is the worst case of all attempts of one candidate.
-func (c *worst) candidate(n *Node, capability *registry.Capability, pol *policy.Policy, checks *Worst, path []edn.Value) Worst {
+// candidate returns the worst case of all attempts of one candidate.
+func (c *worst) candidate(
+	n *Node, capability *registry.Capability, pol *policy.Policy, checks *Worst, path []edn.Value,
+) Worst {
 	tries := int64(1 + max(pol.SameCapMax, pol.Retries("schema/invalid")))
 	repairs := int64(0)
 	if capability.Repairs {
@@ -395,7 +401,7 @@ func (c *worst) candidate(n *Node, capability *registry.Capability, pol *policy.
 	return one
 }
 
-// longestWait is the longest wait before another try.
+// longestWait returns the longest delay before a retry.
 func longestWait(pol *policy.Policy) time.Duration {
 	if pol.Backoff == 0 {
 		return 0
@@ -403,11 +409,11 @@ func longestWait(pol *policy.Policy) time.Duration {
 	return pol.MaxBackoff + pol.MaxBackoff/5
 }
 
-// toldTokens is what a request grows by in a repair, at most: the answer before
-// and its findings.
+// toldTokens is the maximum growth of a request by a repair: the previous
+// answer and its findings.
 const toldTokens = (2*64<<10 + 8<<10) / 3
 
-// size is how many tokens a call takes and gives at most.
+// size returns the maximum number of tokens that a call reads and produces.
 func (c *worst) size(n *Node, capability *registry.Capability, pol *policy.Policy, repairs bool) policy.Size {
 	var s policy.Size
 	if c.constant(n) {
@@ -420,7 +426,7 @@ func (c *worst) size(n *Node, capability *registry.Capability, pol *policy.Polic
 		s.In, s.InKnown = most, true
 	}
 	if most := int64(capability.Limits.MaxInputBytes); most > 0 && !s.InKnown {
-		s.In, s.InKnown = most, true // a token has a byte at least
+		s.In, s.InKnown = most, true // a token has at least one byte
 	}
 	if most := int64(capability.Limits.MaxTokens); most > 0 {
 		s.Out, s.OutKnown = most, true
@@ -431,7 +437,7 @@ func (c *worst) size(n *Node, capability *registry.Capability, pol *policy.Polic
 	return s
 }
 
-// constant tells whether the whole request is known before the run.
+// constant reports whether the whole request is known before the run.
 func (c *worst) constant(n *Node) bool {
 	return n.Input.Constant() && n.Context.Constant() && n.Constraints.Constant() && n.System.Constant()
 }
@@ -443,7 +449,7 @@ func source(t *Template) edn.Value {
 	return t.Source()
 }
 
-// price is what one call takes of tokens and money.
+// price returns the maximum tokens and money of one call.
 func (c *worst) price(capability *registry.Capability, size policy.Size, path []edn.Value) Worst {
 	var w Worst
 	if policy.CountsTokens(capability) {
@@ -455,21 +461,22 @@ func (c *worst) price(capability *registry.Capability, size policy.Size, path []
 			if side.known {
 				w.Amounts = w.Amounts.Plus(policy.Count(side.d, side.n))
 			} else {
-				w.gap(side.d, Gap{Path: path, Why: fmt.Sprintf("nothing bounds the %s of :%s", side.d, capability.ID)})
+				w.gap(side.d, Gap{Path: path, Why: fmt.Sprintf("the %s of :%s are unbounded", side.d, capability.ID)})
 			}
 		}
 	}
 	price, err := policy.Price(capability, size)
 	if err != nil {
-		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err), Unpriced: errors.Is(err, policy.ErrNoPrice)})
+		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err),
+			Unpriced: errors.Is(err, policy.ErrNoPrice)})
 	}
 	w.Amounts = w.Amounts.Plus(price)
 	return w
 }
 
-// checks is what judging one answer takes: each check is asked once more if the
-// first time gave no verdict, and anybody who serves it may be the one. A Wall
-// below 0 has no bound.
+// checks returns the worst case of judging one answer: each check is called
+// twice if the first call gives no verdict, and any capability that serves it
+// may be called. A Wall below 0 has no bound.
 func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
 	var sum Worst
 	for _, name := range append(slices.Clone(pol.Must), pol.Should...) {
@@ -495,8 +502,9 @@ func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
 	return sum
 }
 
-// judge is what grading one answer takes: anybody may grade first and fail, and
-// one of them is asked for all the other votes. A Wall below 0 has no bound.
+// judge returns the worst case of grading one answer: any judge may be called
+// first and fail, and one of them is called for all other votes. A Wall below 0
+// has no bound.
 func (c *worst) judge(pol *policy.Policy, intent string, author *registry.Capability, path []edn.Value) Worst {
 	j, ok := c.env.Registry.Judge(pol.Judge)
 	if pol.Judge == "" || !ok || !j.Enabled || j.Intent == intent {
@@ -533,8 +541,8 @@ func (c *worst) judge(pol *policy.Policy, intent string, author *registry.Capabi
 	return after(first, more)
 }
 
-// after is what one thing after another takes; who has no bound in time makes
-// both have none.
+// after adds the costs of sequential steps; if one has no bound in time, the
+// sum has none.
 func after(a, b Worst) Worst {
 	wall := a.Wall + b.Wall
 	if a.Wall < 0 || b.Wall <= 0 {
@@ -545,7 +553,7 @@ func after(a, b Worst) Worst {
 	return a
 }
 
-// sizeOf is how many tokens a call that nobody knows yet takes at most.
+// sizeOf returns the maximum number of tokens of a call with unknown input.
 func sizeOf(capability *registry.Capability) policy.Size {
 	var size policy.Size
 	if n := int64(capability.Limits.ContextTokens); n > 0 {
@@ -559,7 +567,7 @@ func sizeOf(capability *registry.Capability) policy.Size {
 	return size
 }
 
-// policy is the effective policy of a node, nil if it cannot be resolved.
+// policy returns the effective policy of a node, nil if it cannot be resolved.
 func (c *worst) policy(intent string, layer *policy.Layer) *policy.Policy {
 	key := worstKey{intent, layer}
 	if p, ok := c.policies[key]; ok {
@@ -574,10 +582,10 @@ func (c *worst) policy(intent string, layer *policy.Layer) *policy.Policy {
 	return &p
 }
 
-// WithinBudget holds the worst case of a plan against what is around it: the
-// findings CHECK-023, an error if budgets refuse what may not fit, and CHECK-046
-// for what has no bound or no price where it is limited. Each limit is named
-// once.
+// WithinBudget compares the worst case of a plan with the limits around it. It
+// returns CHECK-023 findings, errors if budgets reject by the worst case, and
+// CHECK-046 for limited dimensions without bound or price. Each limit is
+// reported once.
 func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 	limits := env.Budgets.Around(env.Request.Budget)
 	if limits.IsZero() {
@@ -594,7 +602,12 @@ func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 			continue
 		}
 		if gap, open := w.Open[d]; open {
-			f := Finding{Check: checkUnbounded, Severity: Warning, Path: gap.Path, Message: fmt.Sprintf("the worst case has no bound in %s: %s, in %s", d, gap.Why, showPath(gap.Path))}
+			f := Finding{
+				Check:    checkUnbounded,
+				Severity: Warning,
+				Path:     gap.Path,
+				Message:  fmt.Sprintf("the worst case has no bound in %s: %s, in %s", d, gap.Why, showPath(gap.Path)),
+			}
 			if severity == Error {
 				f.Check, f.Severity = checkWorst, Error
 			}
@@ -603,7 +616,8 @@ func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 		}
 		if w.Amounts.Exceeds(limits.Amounts(), d) {
 			out = append(out, Finding{Check: checkWorst, Severity: severity, Path: root,
-				Message: fmt.Sprintf("the worst case takes %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d, plainNumber(limits.Max(d)))})
+				Message: fmt.Sprintf("the worst case takes %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d,
+					plainNumber(limits.Max(d)))})
 		}
 	}
 	if positions != nil {

@@ -25,8 +25,8 @@ func priced(usd string, more ...func(*contract.Capability)) func(*contract.Capab
 	}
 }
 
-// pricedEnv is a world with prices: :t/a costs a cent, :t/b, which repairs, 0.4
-// cents, the check 0.15 cents.
+// pricedEnv is an environment with prices: :t/a costs a cent, :t/b, which
+// repairs, 0.4 cents, the check 0.15 cents.
 func pricedEnv(t testing.TB) plan.Env {
 	checks, err := quality.NewSet(quality.Check{Check: registry.Check{Name: "judged", Kind: registry.CheckCapability, Intent: "t/judge", Timeout: time.Second}})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestWorstCase(t *testing.T) {
 			env := pricedEnv(t)
 			p, _ := plan.Parse(edn.MustRead("{:nodes ["+row.nodes+"]}"), nil)
 			require.NotNil(t, p)
-			findings := plan.Check(p, env) // those of Parse included
+			findings := plan.Check(p, env) // includes those of Parse
 			require.False(t, plan.HasErrors(findings), "%v", findings)
 			w := plan.WorstCase(p, env)
 			assert.Equal(t, row.worst, w.Value().String())
@@ -111,10 +111,11 @@ func TestWorstCase(t *testing.T) {
 	}
 }
 
-// BUD-001, BUD-008: the wall budgets of the request and of the configuration end the run, so they bound its worst case.
+// BUD-001, BUD-008: the wall budgets of the request and of the configuration
+// end the run and bound its worst case.
 func TestWorstCaseWithinWallBudgets(t *testing.T) {
 	const (
-		ask  = `{:op :call :intent :t/ask :input {:q 1} :as :x}` // takes 2 s at most
+		ask  = `{:op :call :intent :t/ask :input {:q 1} :as :x}` // takes at most 2 s
 		free = `{:op :call :intent :t/free :input {:q 1} :as :x}`
 		long = `{:op :let :value [1] :as :l} {:op :map :over :l :as :m :body [{:op :map :over :l :as :k :body [` +
 			`{:op :call :intent :t/free :input {} :as :x :budget {:max-wall-ms 9000000000000}}]}]}`
@@ -147,7 +148,8 @@ func TestWorstCaseWithinWallBudgets(t *testing.T) {
 	}
 }
 
-// BUD-008: the example below it, with a judge of three votes, and other judges.
+// BUD-008: the example of the requirement, with a judge of three votes, and
+// other judges.
 func TestWorstCaseOfJudges(t *testing.T) {
 	ask := `{:op :call :intent :t/ask :input {:q 1} :as :x :dispatch {:candidates [:t/a :t/b] :retry {:same-cap-max 1 :fallback-max 1} :repair {:max 1}}}`
 	for judge, want := range map[string]string{
@@ -176,7 +178,7 @@ func TestWorstCaseOfJudges(t *testing.T) {
 	assert.Equal(t, "the worst case takes 0.047 usd, and the budget allows 0.04", findings[0].Message)
 }
 
-// CHECK-023, CHECK-046: a plan against the budgets around it.
+// CHECK-023, CHECK-046: a plan and the budgets that limit it.
 func TestWithinBudget(t *testing.T) {
 	block := func(limits string, refuse bool) policy.ScopeBudget {
 		l, err := policy.LimitsOf(edn.MustRead(limits))
@@ -195,7 +197,7 @@ func TestWithinBudget(t *testing.T) {
 		{"above, refused", dear, "{}", block("{:max-usd 0.039M}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case takes 0.04 usd, and the budget allows 0.039"}},
 		{"the request is tighter", dear, "{:max-attempts 2}", block("{:max-usd 1M :max-attempts 9}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case takes 4 attempts, and the budget allows 2"}},
 		{"no bound", `{:op :call :intent :t/plan :input {:q 1} :as :x}`, "{:max-attempts 2}", policy.ScopeBudget{}, []string{"plan.edn:1:10: warning CHECK-046 the worst case has no bound in attempts: :t/planner may answer with a plan, in [:nodes 0]"}},
-		{"no price, refused", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{}", block("{:max-usd 1}", true), []string{"plan.edn:1:10: error CHECK-023 the worst case has no bound in usd: what a call to :t/secret costs is unknown: its price is not known: a capability block with cost { usd = .. } says it, in [:nodes 0]"}},
+		{"no price, refused", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{}", block("{:max-usd 1}", true), []string{"plan.edn:1:10: error CHECK-023 the worst case has no bound in usd: what a call to :t/secret costs is unknown: its price is unknown: set cost { usd = .. } in its capability block, in [:nodes 0]"}},
 		{"no price where money is not limited", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{:max-attempts 1}", policy.ScopeBudget{}, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {

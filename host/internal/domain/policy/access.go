@@ -10,7 +10,7 @@ import (
 
 // Roles that every installation has. Role names are qualified, without colon.
 const (
-	RoleAny       = "role/any" // everybody, named in rules only
+	RoleAny       = "role/any" // every caller; used in rules only
 	RoleAnonymous = "role/anonymous"
 	RoleUser      = "role/user"
 	RoleOperator  = "role/operator"
@@ -22,15 +22,17 @@ func BuiltinRoles() []string {
 	return []string{RoleAdmin, RoleAnonymous, RoleAny, RoleOperator, RoleUser}
 }
 
-// Rule says who may do a thing. A forbidden role denies. With Any, one hit or
-// all of All permits; All alone must be held whole. The empty rule denies.
+// Rule decides which roles may have an effect or do an operation. A forbidden
+// role denies. Otherwise one role of Any permits, or all roles of All together.
+// The empty rule denies.
 type Rule struct {
 	Any, All, Forbidden []string
-	// Where is the place in the configuration, empty for a shipped rule.
+	// Where is the place in the configuration, empty for a builtin rule.
 	Where string
 }
 
-// Permits decides for somebody with these roles; why names the deciding part.
+// Permits reports whether a caller with these roles is permitted; why names the
+// deciding part of the rule.
 func (r *Rule) Permits(roles []string) (ok bool, why string) {
 	has := func(role string) bool { return role == RoleAny || slices.Contains(roles, role) }
 	all := len(r.All) > 0 && !slices.ContainsFunc(r.All, func(x string) bool { return !has(x) })
@@ -49,7 +51,7 @@ func (r *Rule) Permits(roles []string) (ok bool, why string) {
 	return false, "empty"
 }
 
-// Value is the rule as data.
+// Value returns the rule as data.
 func (r *Rule) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, part := range []struct {
@@ -63,11 +65,11 @@ func (r *Rule) Value() edn.Value {
 	return b.Map()
 }
 
-// Rules are rules by the name of what they are about. A name ns/* stands for
-// its namespace; an exact name wins over it.
+// Rules maps the name of an effect or operation to its rule. A name ns/*
+// matches the whole namespace; an exact name takes precedence.
 type Rules map[string]Rule
 
-// For returns the rule for a name. Without one everybody is denied.
+// For returns the rule for a name. If it returns false, access is denied.
 func (r Rules) For(name string) (Rule, bool) {
 	if rule, ok := r[name]; ok {
 		return rule, true
@@ -77,8 +79,8 @@ func (r Rules) For(name string) (Rule, bool) {
 	return rule, ok
 }
 
-// ShippedEffectRules say who may have which effect where the configuration says
-// nothing else.
+// ShippedEffectRules returns the default rules for effects, used where the
+// configuration has none.
 func ShippedEffectRules() Rules {
 	look := Rule{Any: []string{RoleAdmin, RoleOperator}}
 	change := Rule{All: []string{RoleAdmin}}
@@ -89,17 +91,18 @@ func ShippedEffectRules() Rules {
 	}
 }
 
-// OverridePrompt is the operation of speaking to a model with the voice of the
-// operator: a system prompt of the caller's own (PRM-003).
+// OverridePrompt is the operation of sending a caller's own system prompt to a
+// model (PRM-003).
 const OverridePrompt = "prompt/override"
 
-// ShippedOperationRules say who may do what beside asking, where the
-// configuration says nothing else.
+// ShippedOperationRules returns the default rules for operations, used where
+// the configuration has none.
 func ShippedOperationRules() Rules {
 	return Rules{OverridePrompt: {Any: []string{RoleAdmin, RoleOperator}}}
 }
 
-// Denied is why somebody with these roles may not do an operation; nil: he may.
+// Denied returns the error if a caller with these roles may not do an
+// operation, nil if it may.
 func (r Rules) Denied(operation string, roles []string) *contract.Error {
 	rule, found := r.For(operation)
 	ok, why := rule.Permits(roles)

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// AUTH-010: forbidden denies; any hit, or all held; all alone is a subset;
-// nothing written denies.
+// AUTH-010: a forbidden role denies; one role of any permits, or all roles of
+// all together; the empty rule denies.
 func TestRuleTruthTable(t *testing.T) {
 	a, b, c := "role/a", "role/b", "role/c"
 	list := func(s ...string) []string { return s }
@@ -43,7 +43,7 @@ func TestRuleTruthTable(t *testing.T) {
 	}
 }
 
-// A further role never takes a right away unless it is forbidden.
+// An additional role never removes a permission unless it is forbidden.
 func TestRuleMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		roles := rapid.SliceOfN(rapid.SampledFrom([]string{"role/a", "role/b", "role/c", "role/d"}), 0, 3)
@@ -67,7 +67,7 @@ func TestRulesByName(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// AUTH-010: an operation is refused with the rule that refused it, as data.
+// AUTH-010: a denied operation returns the rule that denied it, as data.
 func TestDeniedOperation(t *testing.T) {
 	rules := policy.Rules{
 		"prompt/override": {Any: []string{"role/a"}, Forbidden: []string{"role/c", "role/b"}},
@@ -101,7 +101,7 @@ func TestDeniedOperation(t *testing.T) {
 	assert.Equal(t, []string{policy.RoleAdmin, policy.RoleAnonymous, policy.RoleAny, policy.RoleOperator, policy.RoleUser}, policy.BuiltinRoles())
 }
 
-// decide asks for a capability with the effect under a configuration.
+// decide decides a call to a capability with the effect under a configuration.
 func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, asked, input string, confines bool) (string, *contract.Error) {
 	t.Helper()
 	tool, _ := contract.ToolNamed(effect)
@@ -118,7 +118,7 @@ func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, as
 	return s.Value().String(), err
 }
 
-// FX-002: each stage refuses before the next is asked, with its own type.
+// FX-002: each stage rejects before the next one runs, with its own type.
 func TestDecideInOrder(t *testing.T) {
 	admin := []string{policy.RoleAdmin}
 	conf := &policy.Effects{Rules: policy.ShippedEffectRules(), Host: policy.ScopesOf(
@@ -164,8 +164,9 @@ func TestDecideInOrder(t *testing.T) {
 	}
 }
 
-// FX-001, FX-002: a capability with several effects needs all of them, and its own
-// scopes in the configuration bind it beside those of the host and of roles.
+// FX-001, FX-002: a capability with several effects needs all of them. Its own
+// scopes in the configuration apply in addition to those of the host and of
+// roles.
 func TestDecideOfManyEffects(t *testing.T) {
 	admin := []string{policy.RoleAdmin}
 	both := func(own string) *policy.Effects {
@@ -185,7 +186,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	require.Nil(t, err)
 	assert.Equal(t, `{:fs/read {:allow ["."] :enabled true :roots ["/srv"]} :fs/write {:allow ["."] :enabled true :max-bytes 100 :roots ["/srv"]}}`, granted.Value().String())
 
-	// The scope of the capability is a standing one: its process is held to it.
+	// The scope of the capability is permanent: its process is confined to it.
 	granted, err = both(`{:max-bytes 7}`).Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.Nil(t, err)
 	own, _ := granted.Of("fs/write")
@@ -195,7 +196,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	require.NotNil(t, err)
 	assert.Equal(t, ":fs/write", err.Details.Key("effect").String(), "each effect is asked for")
 
-	looks := []string{policy.RoleOperator} // may read and not write
+	looks := []string{policy.RoleOperator} // may read, not write
 	_, err = both("").Grant(looks).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.NotNil(t, err)
 	assert.Equal(t, "auth/forbidden-effect", err.Type)
@@ -212,7 +213,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	require.NotNil(t, err)
 	assert.Equal(t, ":no-rule", err.Details.Key("reason").String())
 
-	// A tool of another effect is not held to the input of this one.
+	// A tool of another effect is not checked against the input of this one.
 	tool := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{"fs/read"}}, Advertised: "fs/write-file", Confines: true}
 	_, err = both("").Grant(admin).Decide(policy.Need{Capability: tool, Layer: layer("fs/read"), Input: edn.MustRead(`{:path "/etc/passwd"}`)})
 	assert.Nil(t, err)
@@ -229,8 +230,8 @@ func TestDecideWithoutEffects(t *testing.T) {
 	assert.Empty(t, granted)
 }
 
-// FX-002: without a configuration of effects nothing is permitted but to
-// compute; no effect beside others needs no rule.
+// FX-002: without a configuration of effects only pure computation is
+// permitted; the effect none needs no rule when declared beside others.
 func TestDecideAtTheEdges(t *testing.T) {
 	call := func(effects ...string) policy.Need {
 		c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: effects}}

@@ -8,11 +8,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Dimension is something that is counted.
+// Dimension is a counted quantity of a budget.
 type Dimension int
 
-// The dimensions. Time and depth are not among them: they are limits on a
-// moment and not sums.
+// The dimensions. Time and depth are limits on a single value, not sums, and
+// are therefore absent.
 const (
 	TokensIn Dimension = iota
 	TokensOut
@@ -23,7 +23,7 @@ const (
 	dimensions
 )
 
-// Dimensions are all of them, in the order in which they are checked.
+// Dimensions returns all dimensions in the order in which they are checked.
 func Dimensions() []Dimension {
 	out := make([]Dimension, dimensions)
 	for i := range out {
@@ -32,7 +32,7 @@ func Dimensions() []Dimension {
 	return out
 }
 
-// String is the bare name, as records and reports have it.
+// String returns the bare name used in records and reports.
 func (d Dimension) String() string {
 	switch d {
 	case TokensIn:
@@ -51,7 +51,7 @@ func (d Dimension) String() string {
 	return fmt.Sprintf("dimension %d", int(d))
 }
 
-// dimensionOf finds a dimension by its bare name or by that of its limit.
+// dimensionOf finds a dimension by its bare name or by the name of its limit.
 func dimensionOf(name string) (Dimension, bool) {
 	name = strings.TrimPrefix(name, "max-")
 	for _, d := range Dimensions() {
@@ -62,14 +62,14 @@ func dimensionOf(name string) (Dimension, bool) {
 	return 0, false
 }
 
-// Amounts is how much of each dimension. The zero value is nothing. It is
-// immutable and never negative.
+// Amounts holds an amount for each dimension. The zero value is zero in every
+// dimension. It is immutable and never negative.
 type Amounts struct {
 	n   [USD]int64
 	usd money
 }
 
-// Count is an amount of one dimension other than USD; a negative n is 0.
+// Count returns an amount of one dimension other than USD; a negative n is 0.
 func Count(d Dimension, n int64) Amounts {
 	var a Amounts
 	if d < USD {
@@ -78,8 +78,8 @@ func Count(d Dimension, n int64) Amounts {
 	return a
 }
 
-// Money is an amount of USD: an integer or a decimal that is not negative.
-// Floats are refused, because their digits are not what somebody wrote.
+// Money returns an amount of USD from a non-negative integer or decimal. Floats
+// are rejected because their digits are not exact.
 func Money(v edn.Value) (Amounts, error) {
 	r, err := number(v)
 	if err != nil {
@@ -99,7 +99,7 @@ func number(v edn.Value) (*big.Rat, error) {
 	return r, nil
 }
 
-// Plus is the sum.
+// Plus returns the sum.
 func (a Amounts) Plus(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = saturate(a.n[i], b.n[i])
@@ -108,7 +108,7 @@ func (a Amounts) Plus(b Amounts) Amounts {
 	return a
 }
 
-// saturate adds without running over: an absurd amount stays absurd.
+// saturate adds and returns the largest int64 on overflow.
 func saturate(a, b int64) int64 {
 	if s := a + b; s >= a {
 		return s
@@ -116,7 +116,7 @@ func saturate(a, b int64) int64 {
 	return 1<<63 - 1
 }
 
-// Minus is the difference, 0 where b is more.
+// Minus returns the difference, 0 where b is larger.
 func (a Amounts) Minus(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = max(0, a.n[i]-b.n[i])
@@ -125,7 +125,7 @@ func (a Amounts) Minus(b Amounts) Amounts {
 	return a
 }
 
-// Max has the larger amount of each dimension.
+// Max returns the larger amount of each dimension.
 func (a Amounts) Max(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = max(a.n[i], b.n[i])
@@ -136,13 +136,13 @@ func (a Amounts) Max(b Amounts) Amounts {
 	return a
 }
 
-// IsZero tells whether there is nothing of any dimension.
+// IsZero reports whether every dimension is zero.
 func (a Amounts) IsZero() bool { return a.n == [USD]int64{} && a.usd.sign() == 0 }
 
-// Equal tells whether both are the same amounts.
+// Equal reports whether a and b hold the same amounts.
 func (a Amounts) Equal(b Amounts) bool { return a.n == b.n && a.usd.cmp(b.usd) == 0 }
 
-// Of is the amount of one dimension, an integer or a decimal.
+// Of returns the amount of one dimension, an integer or a decimal.
 func (a Amounts) Of(d Dimension) edn.Value {
 	if d < USD {
 		return edn.Int(a.n[d])
@@ -164,7 +164,7 @@ func (a Amounts) has(d Dimension) bool {
 	return a.usd.sign() != 0
 }
 
-// exceeds tells whether a is more than b in one dimension.
+// exceeds reports whether a is larger than b in one dimension.
 func (a Amounts) exceeds(b Amounts, d Dimension) bool {
 	if d < USD {
 		return a.n[d] > b.n[d]
@@ -172,7 +172,7 @@ func (a Amounts) exceeds(b Amounts, d Dimension) bool {
 	return a.usd.cmp(b.usd) > 0
 }
 
-// Times is n such amounts; a negative n is 0.
+// Times returns a multiplied by n; a negative n is 0.
 func (a Amounts) Times(n int64) Amounts {
 	n = max(0, n)
 	for i := range a.n {
@@ -182,7 +182,7 @@ func (a Amounts) Times(n int64) Amounts {
 	return a
 }
 
-// product multiplies without running over.
+// product multiplies and returns the largest int64 on overflow.
 func product(a, b int64) int64 {
 	if b != 0 && a > (1<<63-1)/b {
 		return 1<<63 - 1
@@ -190,22 +190,22 @@ func product(a, b int64) int64 {
 	return a * b
 }
 
-// Only is the amount of one dimension alone.
+// Only returns the amount of one dimension alone.
 func (a Amounts) Only(d Dimension) Amounts {
 	var one Amounts
 	return one.replace(d, a)
 }
 
-// With is a with the amount of one dimension taken from b.
+// With returns a with the amount of one dimension taken from b.
 func (a Amounts) With(d Dimension, b Amounts) Amounts { return a.replace(d, b) }
 
-// Exceeds tells whether there is more of a dimension in a than in b.
+// Exceeds reports whether a is larger than b in one dimension.
 func (a Amounts) Exceeds(b Amounts, d Dimension) bool { return a.exceeds(b, d) }
 
-// Has tells whether there is anything of a dimension.
+// Has reports whether the amount of a dimension is not zero.
 func (a Amounts) Has(d Dimension) bool { return a.has(d) }
 
-// Count is the amount of a dimension other than USD.
+// Count returns the amount of a dimension other than USD.
 func (a Amounts) Count(d Dimension) int64 {
 	if d < USD {
 		return a.n[d]
@@ -213,7 +213,7 @@ func (a Amounts) Count(d Dimension) int64 {
 	return 0
 }
 
-// Value is a map from bare dimension to number, without those that are 0.
+// Value returns a map from bare dimension to number, without zeros.
 func (a Amounts) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, d := range Dimensions() {

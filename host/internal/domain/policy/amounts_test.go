@@ -23,7 +23,7 @@ func money(t require.TestingT, text string) policy.Amounts {
 	return a
 }
 
-// usd is the exact amount of money in a.
+// usd returns the exact amount of money in a.
 func usd(t require.TestingT, a policy.Amounts) *big.Rat {
 	v := a.Of(policy.USD)
 	if text, ok := v.AsString(); ok {
@@ -36,7 +36,8 @@ func usd(t require.TestingT, a policy.Amounts) *big.Rat {
 	return r
 }
 
-// sums are sums of money at and beyond what a count of picodollars holds.
+// sums are amounts of money around and above what an int64 of picodollars
+// holds.
 var sums = []string{
 	"0", "1", "0.01M", "0.000000000001M", "1E-13M", "2E-13M", "0.0000000000015M", "4611686.018427387904M",
 	"9223372.036854775807M", "9223372.036854775808M", "9223372", "1E30M", "1E-30M", "1E900M", "1E-900M",
@@ -79,7 +80,7 @@ func TestMoneyIsExact(t *testing.T) {
 	}
 }
 
-// BUD-001: counts saturate instead of running over and are never negative.
+// BUD-001: counts saturate instead of overflowing and are never negative.
 func TestCounts(t *testing.T) {
 	const most = math.MaxInt64
 	values := []int64{0, 1, 2, 7, 1 << 32, most/2 + 1, most - 1, most}
@@ -124,8 +125,8 @@ func TestCounts(t *testing.T) {
 	assert.Equal(t, "{:attempts 1 :usd 0.01M}", both.Value().String())
 }
 
-// BUD-001: the smaller limit of each dimension holds; a limit that is not
-// written has no value.
+// BUD-001: the smaller limit of each dimension applies; an unset limit has no
+// value.
 func TestLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		budget := func(name string) edn.Value {
@@ -178,8 +179,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// BUD-007, BUD-008: the price of a call is what it costs at most; one that is
-// said in part, or whose tokens nothing bounds, is not known.
+// BUD-007, BUD-008: the price of a call is its maximum cost. An incomplete
+// price, or one whose tokens are unbounded, is unknown.
 func TestPrice(t *testing.T) {
 	size := policy.Size{In: 2_000_000, Out: 500_000, InKnown: true, OutKnown: true}
 	read := func(text string) edn.Value {
@@ -228,7 +229,8 @@ func TestPrice(t *testing.T) {
 	}
 }
 
-// BUD-008: tokens are reserved for what works on tokens, by any sign of it.
+// BUD-008: tokens are reserved for every capability that declares a sign of
+// using tokens.
 func TestCountsTokens(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*contract.Capability)
@@ -249,8 +251,8 @@ func TestCountsTokens(t *testing.T) {
 	}
 }
 
-// LLM-022: the estimate is at least a token for each character that is not
-// ASCII, one for each three bytes of the rest, and the frames of messages.
+// LLM-022: the estimate is at least one token per non-ASCII character, one per
+// three bytes of the rest, and the frames of messages.
 func TestCountTokens(t *testing.T) {
 	const frame = 8
 	for text, want := range map[string]int64{

@@ -23,7 +23,7 @@ const (
 	ReasonBudget      = "budget/would-exceed"
 )
 
-// Rejection says why one candidate is left out.
+// Rejection gives the reason why one candidate was rejected.
 type Rejection struct {
 	Cap    string
 	Reason string
@@ -31,7 +31,8 @@ type Rejection struct {
 	Why *contract.Error
 	// Detail is what the filter compared (missing effect, schema, tag).
 	Detail string
-	// Denied is the error of Permits, nil if another filter left it out.
+	// Denied is the error of Permits, nil if another filter rejected the
+	// candidate.
 	Denied *contract.Error
 }
 
@@ -46,15 +47,15 @@ func (r Rejection) Value() edn.Value {
 	return b.Map()
 }
 
-// Unavailable says why a capability that fits cannot be used now. The zero
-// value means that it can.
+// Unavailable gives the reason why a matching capability cannot be used now.
+// The zero value means that it is available.
 type Unavailable struct {
 	// Reason is one of the last four filter reasons, "" if available.
 	Reason string
 	Why    *contract.Error
 }
 
-// Demand is what a call wants bound.
+// Demand describes the call for which candidates are bound.
 type Demand struct {
 	Registry *registry.Registry
 	Intent   string
@@ -64,32 +65,34 @@ type Demand struct {
 	Routing []string
 	// Layer holds the merged layers of the call; of a Policy, its Layer.
 	Layer *Layer
-	// Permits returns why a capability with effects may not be called under the
-	// grant of the caller, nil if it may; a nil function permits everything.
+	// Permits returns the error if the caller's grant does not permit a
+	// capability with effects, nil if it does; a nil function permits
+	// everything.
 	Permits func(c *registry.Capability) *contract.Error
-	// State answers whether a capability can be used now; nil means that all
-	// can, which gives the static view of the checks.
+	// State returns the availability of a capability. Nil means that all are
+	// available, which gives the static view of the checks.
 	State func(capID string) Unavailable
-	// StandIn gives the capability that serves in the place of one that is out
-	// of service; empty, or no function: nobody does.
+	// StandIn returns the capability that replaces one that is out of service,
+	// "" if none does. It may be nil.
 	StandIn func(capID string) string
 }
 
-// Binding is the outcome: who may serve, in order, and who may not and why.
+// Binding is the result of Bind: accepted candidates in order, and rejected
+// ones with reasons.
 type Binding struct {
 	// List is the whole list before filtering.
 	List []string
 	// Accepted passed every filter, in order.
 	Accepted []string
-	// Tried is the part of Accepted that may be dispatched (BIND-004).
+	// Tried is the part of Accepted that may be dispatched to (BIND-004).
 	Tried []string
-	// Rejected are the others in list order.
+	// Rejected are the other candidates in list order.
 	Rejected []Rejection
 }
 
 // List returns the candidates of BIND-001 before any filter: base list, then
-// fallbacks, without duplicates and without excluded ones. Who stands in for
-// one of them comes right behind it.
+// fallbacks, without duplicates and without excluded ones. The stand-in of a
+// candidate follows directly after it.
 func (d *Demand) List() []string {
 	var base []string
 	switch {
@@ -109,7 +112,7 @@ func (d *Demand) List() []string {
 			out = append(out, id)
 		}
 		if d.StandIn == nil || id == d.CapID {
-			return // who is pinned is served by nobody else
+			return // a pinned capability has no stand-in
 		}
 		if other := d.StandIn(id); other != "" && !slices.Contains(out, other) && !d.Layer.Exclude.Has(other) {
 			out = append(out, other)
@@ -124,7 +127,8 @@ func (d *Demand) List() []string {
 	return out
 }
 
-// Bind filters the list (BIND-002) and cuts it to what may be tried (BIND-004).
+// Bind filters the list (BIND-002) and cuts it to the candidates that may be
+// tried (BIND-004).
 func (d *Demand) Bind() Binding {
 	b := Binding{List: d.List()}
 	for _, id := range b.List {
@@ -138,7 +142,7 @@ func (d *Demand) Bind() Binding {
 	return b
 }
 
-// reject runs the filters in order; the first that fails gives the reason.
+// reject runs the filters in order; the first that rejects gives the reason.
 func (d *Demand) reject(id string) (Rejection, bool) {
 	rej := Rejection{Cap: id}
 	c, ok := d.Registry.Capability(id)
@@ -167,7 +171,7 @@ func (d *Demand) reject(id string) (Rejection, bool) {
 	return rej, u.Reason != ""
 }
 
-// misfit runs the filters that look at metadata only.
+// misfit runs the filters that read metadata only.
 func (d *Demand) misfit(c *registry.Capability) (reason, detail string) {
 	if !c.Serves(d.Intent) {
 		return ReasonIntent, d.Intent
@@ -205,12 +209,12 @@ func (d *Demand) typeFits(c *registry.Capability) bool {
 	if t := d.Layer.Requires.ResultType; t.Set {
 		return c.Produces(t.V)
 	}
-	in, _ := d.Registry.Intent(d.Intent) // what a capability serves is in the registry
+	in, _ := d.Registry.Intent(d.Intent) // the registry declares every intent that a capability serves
 	return slices.ContainsFunc(in.Types(), c.Produces)
 }
 
-// AnyFits reports whether some candidate passes the filters, without recording
-// why others do not.
+// AnyFits reports whether any candidate passes the filters, without recording
+// rejections.
 func (d *Demand) AnyFits() bool {
 	for _, id := range d.List() {
 		if _, rejected := d.reject(id); !rejected {
@@ -223,8 +227,9 @@ func (d *Demand) AnyFits() bool {
 // CheckEffects are the effects that a check or a judge may have.
 var CheckEffects = []string{registry.NoEffect, "fs/read", "db/read"}
 
-// CheckLayer is the policy of the call that a capability check or a judge is (GATE-009): it only reads, and is not
-// served by the capability that it judges, nor by any other that the check may not ask.
+// CheckLayer is the policy of a call to a capability check or a judge
+// (GATE-009): it only reads. It is not served by the capability that it judges,
+// nor by any other that the check excludes.
 func CheckLayer(r *registry.Registry, check *registry.Check, author string) Layer {
 	excluded := []string{author}
 	for _, id := range r.Serving(check.Intent) {

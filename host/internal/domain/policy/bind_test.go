@@ -45,7 +45,7 @@ func reasons(b policy.Binding) map[string]string {
 	return out
 }
 
-// TestBaseList: BIND-001, where the list comes from.
+// TestBaseList: BIND-001, the source of the list.
 func TestBaseList(t *testing.T) {
 	r, err := registry.New(registry.Spec{
 		Capabilities: []registry.Capability{capability("x/a"), capability("x/b"), capability("x/c")},
@@ -86,7 +86,8 @@ func TestFiltersInOrder(t *testing.T) {
 			CapTags:    policy.Of([]string{"fast", "local"}, byNode),
 		},
 	}
-	// Each row breaks one rule more than the next, from the first rule on.
+	// Each row breaks one rule less than the row before, from the first rule
+	// on.
 	tags := func(c *contract.Capability) { c.Tags = []string{"fast", "local", "spare"} }
 	noTags := func(c *contract.Capability) { c.Tags = []string{"fast"} }
 	kind := func(c *contract.Capability) { c.Kind = "solver" }
@@ -142,8 +143,9 @@ func TestFiltersInOrder(t *testing.T) {
 	assert.Len(t, static.Bind().Accepted, 6, "without state readiness is not asked")
 }
 
-// EMB-002, BIND-009: a capability whose plugin is disabled is not ready, with why,
-// also where nothing else is asked about readiness; any other name is not found.
+// EMB-002, BIND-009: a capability whose plugin is disabled is not ready and
+// names the cause, also where readiness is not queried; any other name is not
+// found.
 func TestAbsentCapability(t *testing.T) {
 	why := contract.Errorf("provider/not-configured", "the plugin is disabled").WithHint("set A_KEY")
 	r, err := registry.New(registry.Spec{
@@ -187,7 +189,7 @@ func TestRequiredEffects(t *testing.T) {
 }
 
 // TestWorkedExample holds the steps of the worked example of section 6 up to
-// the order, which in this build is the declared one.
+// the order, which is the declared one here.
 func TestWorkedExample(t *testing.T) {
 	patch := func(c *contract.Capability) {
 		c.Intents = []string{"code/patch"}
@@ -221,8 +223,8 @@ func TestWorkedExample(t *testing.T) {
 	assert.Nil(t, b.Err("code/patch"))
 }
 
-// TestNobody: BIND-004, BIND-008, the error of a binding without candidates.
-func TestNobody(t *testing.T) {
+// TestNoCandidate: BIND-004, BIND-008, the error of a binding without candidates.
+func TestNoCandidate(t *testing.T) {
 	r := newRegistry(t, capability("x/a"), capability("x/b"), capability("x/other", func(c *contract.Capability) { c.Intents = []string{"x/y"} }))
 	l := policy.Layer{Candidates: policy.Of([]string{"x/a", "x/b", "x/other"}, byNode)}
 	notReady := policy.Unavailable{Reason: policy.ReasonNotReady, Why: contract.Errorf("provider/not-configured", "no key for x/a")}
@@ -265,7 +267,7 @@ func TestNobody(t *testing.T) {
 	}}
 	err := many.Err("x/do")
 	assert.ErrorIs(t, err, notReady.Why, "the first error behind a rejection is the cause")
-	assert.Equal(t, "nobody can serve :x/do: :x/a is intent/not-supported, :x/b is requires/cap-tags-mismatch,"+
+	assert.Equal(t, "no capability can serve :x/do: :x/a is intent/not-supported, :x/b is requires/cap-tags-mismatch,"+
 		" :x/c is runtime/not-ready, :x/d is requires/cap-kind-mismatch", err.Message)
 	many.Rejected = append(many.Rejected, policy.Rejection{Cap: "x/e", Reason: policy.ReasonKind}, policy.Rejection{Cap: "x/f", Reason: policy.ReasonKind})
 	assert.True(t, strings.HasSuffix(many.Err("x/do").Message, ":x/d is requires/cap-kind-mismatch, and 2 more"))
@@ -285,7 +287,7 @@ func TestNobody(t *testing.T) {
 		assert.True(t, alone.Err("x/do").Retryable, "%s passes by itself", reason)
 	}
 	empty := policy.Binding{}
-	assert.Equal(t, "nobody serves :x/nope", empty.Err("x/nope").Message)
+	assert.Equal(t, "no capability serves :x/nope", empty.Err("x/nope").Message)
 }
 
 func mustNth(v edn.Value, i int) edn.Value {
@@ -322,7 +324,7 @@ func TestNarrowerEffectsNeverAdd(t *testing.T) {
 	})
 }
 
-// BIND-001, BRK-010: who stands in for a candidate follows it, once, unless it is
+// BIND-001, BRK-010: the stand-in of a candidate follows it, once, unless it is
 // excluded or the candidate is pinned.
 func TestStandIns(t *testing.T) {
 	r := openRegistry(t)
@@ -335,8 +337,8 @@ func TestStandIns(t *testing.T) {
 	assert.Equal(t, []string{"x/a"}, d.List())
 }
 
-// BIND-002, FX-002: a candidate that may not have its effects here is passed over
-// with the reason, and the error of it is kept; one without effects is not asked.
+// BIND-002, FX-002: a candidate whose effects are not permitted is rejected
+// with the reason and its error; one without effects is not checked.
 func TestPermitsFilters(t *testing.T) {
 	writes := func(c *contract.Capability) { c.Effects = []string{"fs/write"} }
 	r := newRegistry(t, capability("x/a", writes), capability("x/b"))

@@ -8,12 +8,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Err is the error of a binding that accepted nobody, nil if it accepted
-// anyone (BIND-004, BIND-008). The details hold every rejection.
+// Err returns the error of a binding without accepted candidates, nil if there
+// are any (BIND-004, BIND-008). The details hold every rejection.
 //
-// The type is unsupported/intent, retryable if readiness alone kept somebody
-// out; it is breaker/open or budget/exceeded if every candidate that fits
-// otherwise lacks just that.
+// The type is unsupported/intent, retryable if some candidate was rejected for
+// readiness alone. It is breaker/open or budget/exceeded if every candidate
+// that matches otherwise was rejected for that reason.
 func (b *Binding) Err(intent string) *contract.Error {
 	if len(b.Accepted) > 0 {
 		return nil
@@ -52,10 +52,10 @@ func (b *Binding) Err(intent string) *contract.Error {
 	return e
 }
 
-// Sentence says in one line which candidates were rejected, and why.
+// Sentence describes in one line which candidates were rejected, and why.
 func (b *Binding) Sentence(intent string) string {
 	if len(b.Rejected) == 0 {
-		return fmt.Sprintf("nobody serves :%s", intent)
+		return fmt.Sprintf("no capability serves :%s", intent)
 	}
 	const most = 4
 	var parts []string
@@ -70,10 +70,10 @@ func (b *Binding) Sentence(intent string) string {
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("nobody can serve :%s: %s", intent, strings.Join(parts, ", "))
+	return fmt.Sprintf("no capability can serve :%s: %s", intent, strings.Join(parts, ", "))
 }
 
-// cause is the error behind the first rejection that has one.
+// cause returns the error behind the first rejection that has one.
 func (b *Binding) cause() *contract.Error {
 	for _, r := range b.Rejected {
 		if r.Why != nil {
@@ -93,9 +93,9 @@ func RejectionsValue(list []Rejection) edn.Value {
 	return edn.Vector(vs...)
 }
 
-// Degraded returns `:why` of a degraded answer: the candidates ahead of the one
-// that served which could not be used although they fit, each as [cap why]
-// (BIND-009). It is nil if there is none.
+// Degraded returns `:why` of a degraded answer: the matching candidates ahead
+// of the serving one that were unavailable, each as [cap why] (BIND-009). It is
+// nil if there are none.
 func (b *Binding) Degraded(served string) edn.Value {
 	ahead := make(map[string]bool, len(b.List))
 	for _, id := range b.List {

@@ -9,41 +9,43 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Budgets are what a configuration allows to everybody together, to each caller
-// and to each run. The zero value limits nothing.
+// Budgets are the budgets of a configuration for the whole host, for each
+// caller and for each run. The zero value limits nothing.
 type Budgets struct {
-	// Tenant is the whole host: this build knows one tenant.
+	// Tenant is the whole host: there is one tenant.
 	Tenant, User, Run ScopeBudget
 }
 
 // ScopeBudget is one budget block.
 type ScopeBudget struct {
-	// Written tells that there is such a block, or a default of the profile.
+	// Written reports whether the configuration or the profile defines this
+	// block.
 	Written bool
-	// Limits are the sums that it limits.
+	// Limits are the limits on sums.
 	Limits Limits
-	// Calls bounds each call in the scope: the tokens of one answer.
+	// Calls bounds each call in the scope, such as the tokens of one answer.
 	Calls Fields
-	// Wall and Depth bound every run in the scope; 0: they do not.
+	// Wall and Depth bound every run in the scope; 0 means no bound.
 	Wall  time.Duration
 	Depth int
-	// Per is total, day or month.
+	// Per is the period: total, day or month.
 	Per string
-	// Soft is the share of a limit from which on responses warn.
+	// Soft is the share of a limit at which responses start to warn.
 	Soft edn.Value
-	// AtLeast lets calls through whose price is not known, at the highest price
-	// that is.
+	// AtLeast permits calls of unknown price and reserves the highest known
+	// price for them.
 	AtLeast bool
-	// RefuseWorst refuses what could take more than is left before it begins.
+	// RefuseWorst rejects a run whose worst case exceeds the remaining budget
+	// before it starts.
 	RefuseWorst bool
 	Where       string
 }
 
-// DefaultSoft is the share of a limit from which on responses warn.
+// DefaultSoft is the default of ScopeBudget.Soft.
 var DefaultSoft = edn.MustRead("0.8")
 
-// AtLeast tells whether calls of unknown price are let through: every block
-// that limits money has to agree.
+// AtLeast reports whether calls of unknown price are permitted: every block
+// that limits money must permit them.
 func (b *Budgets) AtLeast() bool {
 	if b == nil {
 		return false
@@ -60,17 +62,17 @@ func (b *Budgets) AtLeast() bool {
 	return written
 }
 
-// RefuseWorst tells whether any block refuses by the worst case.
+// RefuseWorst reports whether any block rejects by the worst case.
 func (b *Budgets) RefuseWorst() bool {
 	return b != nil && (b.Tenant.RefuseWorst || b.User.RefuseWorst || b.Run.RefuseWorst)
 }
 
-// Any tells whether there is any block.
+// Any reports whether there is any block.
 func (b *Budgets) Any() bool {
 	return b != nil && (b.Tenant.Written || b.User.Written || b.Run.Written)
 }
 
-// Wall is the shortest time that a run may take, 0 if none is limited.
+// Wall returns the shortest time that a run may take, 0 if it is not limited.
 func (b *Budgets) Wall() time.Duration {
 	if b == nil {
 		return 0
@@ -78,7 +80,7 @@ func (b *Budgets) Wall() time.Duration {
 	return least(b.Tenant.Wall, b.User.Wall, b.Run.Wall)
 }
 
-// Depth is the least nesting that a run may have, 0 if none is limited.
+// Depth returns the smallest nesting limit of a run, 0 if it is not limited.
 func (b *Budgets) Depth() int {
 	if b == nil {
 		return 0
@@ -86,8 +88,8 @@ func (b *Budgets) Depth() int {
 	return least(b.Tenant.Depth, b.User.Depth, b.Run.Depth)
 }
 
-// WallLimit is the duration of a limit in milliseconds: 0 without a limit, and a nanosecond for a limit of 0, so that
-// both remain distinct.
+// WallLimit converts a limit in milliseconds to a duration. No limit is 0; a
+// limit of 0 is one nanosecond, so that the two remain distinct.
 func WallLimit(limit contract.Limit) time.Duration {
 	switch {
 	case !limit.Set:
@@ -101,7 +103,7 @@ func WallLimit(limit contract.Limit) time.Duration {
 // maxWallMS keeps milliseconds within the range of a duration.
 const maxWallMS = 1 << 43
 
-// least is the smallest of the values that are above 0, 0 if none is.
+// least returns the smallest value above 0, 0 if there is none.
 func least[T int | time.Duration](all ...T) T {
 	set := slices.DeleteFunc(all, func(v T) bool { return v <= 0 })
 	if len(set) == 0 {
@@ -110,7 +112,7 @@ func least[T int | time.Duration](all ...T) T {
 	return slices.Min(set)
 }
 
-// CallLayer is what the blocks say about every call.
+// CallLayer returns the layer that the blocks add to every call.
 func (b *Budgets) CallLayer() Layer {
 	var l Layer
 	if b != nil {
@@ -121,7 +123,8 @@ func (b *Budgets) CallLayer() Layer {
 	return l
 }
 
-// Of is the block of a scope by its name; one that nobody wrote for any other.
+// Of returns the block of a scope by its name, an unwritten block for any other
+// name.
 func (b *Budgets) Of(scope string) *ScopeBudget {
 	if b != nil {
 		switch scope {
@@ -136,8 +139,8 @@ func (b *Budgets) Of(scope string) *ScopeBudget {
 	return &ScopeBudget{}
 }
 
-// Raised are the budgets with so much more for everybody together and for one
-// caller.
+// Raised returns the budgets with the limits of tenant and user raised by these
+// amounts.
 func (b *Budgets) Raised(tenant, user Amounts) *Budgets {
 	if b == nil || tenant.IsZero() && user.IsZero() {
 		return b
@@ -148,8 +151,8 @@ func (b *Budgets) Raised(tenant, user Amounts) *Budgets {
 	return &out
 }
 
-// Reached tells whether used is at or above the soft share of any of the limits
-// in force, and of which.
+// Reached reports whether used is at or above the soft share of a limit in
+// force, and returns the first such dimension.
 func (s *ScopeBudget) Reached(limits Limits, used Amounts) (Dimension, bool) {
 	share, ok := s.Soft.AsNumber()
 	if !ok {
@@ -166,17 +169,18 @@ func (s *ScopeBudget) Reached(limits Limits, used Amounts) (Dimension, bool) {
 	return 0, false
 }
 
-// Around is the tightest of what the blocks and the budget of a request allow to
-// one run.
+// Around returns the tightest limits that the blocks and the budget of a
+// request set for one run.
 func (b *Budgets) Around(request Fields) Limits {
-	l, _ := LimitsOf(request.Value()) // a request is refused for an error before anything is asked
+	l, _ := LimitsOf(request.Value()) // the request's budget was validated before
 	if b != nil {
 		l = l.Tighter(b.Tenant.Limits).Tighter(b.User.Limits).Tighter(b.Run.Limits)
 	}
 	return l
 }
 
-// Explain lists the limits of the blocks with their places.
+// Explain lists the limits of the blocks with their places in the
+// configuration.
 func (b *Budgets) Explain() []Row {
 	if b == nil {
 		return nil

@@ -40,7 +40,7 @@ func TestNoBudgets(t *testing.T) {
 	assert.Nil(t, none.Raised(policy.Count(policy.Attempts, 1), policy.Amounts{}))
 }
 
-// BUD-001: each block counts by itself, and the tightest of them holds.
+// BUD-001: each block limits independently, and the tightest applies.
 func TestBudgetsTogether(t *testing.T) {
 	blocks := func() (*policy.Budgets, []*policy.ScopeBudget) {
 		b := &policy.Budgets{}
@@ -89,8 +89,8 @@ func TestBudgetsTogether(t *testing.T) {
 	}
 }
 
-// BUD-007: calls of unknown price go through if every block agrees that limits
-// money.
+// BUD-007: calls of unknown price are permitted if every block that limits
+// money permits them.
 func TestAtLeast(t *testing.T) {
 	const no, yes = false, true
 	money := limits(t, "{:max-usd 1}")
@@ -110,8 +110,8 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// LED-006: what an operator grants is on top of the limits of its scope, and the
-// budgets that it was made of stay as they are.
+// LED-006: an operator's grant raises the limits of its scope; the original
+// budgets stay unchanged.
 func TestRaised(t *testing.T) {
 	b := &policy.Budgets{
 		Tenant: policy.ScopeBudget{Limits: limits(t, "{:max-attempts 5}")},
@@ -127,8 +127,8 @@ func TestRaised(t *testing.T) {
 	assert.Equal(t, "{:max-usd 1.5M}", b.Raised(policy.Amounts{}, money(t, "0.5M")).User.Limits.Value().String())
 }
 
-// LED-006: from the soft share of a limit on it is reached, in the first of the
-// dimensions.
+// LED-006: a limit is reached from its soft share on; the first such dimension
+// is returned.
 func TestReached(t *testing.T) {
 	soft := &policy.ScopeBudget{Soft: policy.DefaultSoft}
 	l := limits(t, "{:max-attempts 10 :max-usd 1}")
@@ -153,7 +153,7 @@ func TestReached(t *testing.T) {
 		}
 		assert.Equal(t, tt.want, got, name)
 	}
-	odd := limits(t, "{:max-usd 1E900M}").Plus(money(t, "1E-900M")) // no decimal has its digits
+	odd := limits(t, "{:max-usd 1E900M}").Plus(money(t, "1E-900M")) // too many digits for a decimal
 	_, reached := soft.Reached(odd, money(t, "1E900M"))
 	assert.True(t, reached)
 	_, reached = soft.Reached(odd, money(t, "1"))
@@ -166,7 +166,7 @@ func TestReached(t *testing.T) {
 	assert.True(t, reached)
 }
 
-// BUD-001: a wall time of zero allows no time. It does not mean that there is no limit.
+// BUD-001: a wall time limit of zero allows no time and differs from no limit.
 func TestWallLimit(t *testing.T) {
 	for _, tt := range []struct {
 		limit contract.Limit

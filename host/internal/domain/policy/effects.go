@@ -8,34 +8,37 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Effects are what a configuration says about effects: who may have them and
-// within which bounds. The zero value permits none. It is immutable and safe for
+// Effects is the effect configuration: which roles may have which effects, and
+// their scopes. The zero value permits none. It is immutable and safe for
 // concurrent use.
 type Effects struct {
 	Rules Rules
-	// Host are the scopes of the configuration. An effect without an enabled
-	// one is off.
+	// Host holds the scopes of the configuration. An effect without an enabled
+	// scope is off.
 	Host Scopes
-	// Roles are narrower scopes by role; they bind everybody who has the role.
+	// Roles maps a role to narrower scopes; they apply to every caller with the
+	// role.
 	Roles map[string]Scopes
-	// Capabilities are narrower scopes by capability id.
+	// Capabilities maps a capability id to narrower scopes.
 	Capabilities map[string]Scopes
 }
 
-// AllowHint says how a request allows an effect.
+// AllowHint returns the hint that shows how a request allows an effect.
 func AllowHint(effect string) string {
-	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect + " on the command line"
+	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect +
+		" on the command line"
 }
 
-// Grant is what somebody with certain roles may do under Effects. The zero value
-// permits nothing but to compute.
+// Grant holds the permissions that Effects give to a set of roles. The zero
+// value permits pure computation only.
 type Grant struct {
 	effects *Effects
 	roles   []string
-	scopes  Scopes // of the roles
+	scopes  Scopes // merged from the roles
 }
 
-// Grant works out what the roles permit. It is worth keeping for a whole run.
+// Grant computes the permissions of the roles. The result can be reused for a
+// whole run.
 func (e *Effects) Grant(roles []string) *Grant {
 	g := &Grant{effects: e, roles: roles}
 	if e == nil {
@@ -47,14 +50,15 @@ func (e *Effects) Grant(roles []string) *Grant {
 	return g
 }
 
-// Need is a call that has effects.
+// Need describes a call with effects.
 type Need struct {
 	Capability *registry.Capability
-	// Layer holds what request and node allow and how they narrow it.
+	// Layer holds the effects that request and node allow, and their narrower
+	// scopes.
 	Layer *Layer
-	// Input is the filled input; it is judged if the capability is a tool of
-	// the contract and holds itself to its scope. Nil: it is not known yet, and
-	// only what holds for every input is decided.
+	// Input is the filled input. It is checked if the capability is a tool of
+	// the contract and enforces its scope itself. If it is nil, the input is
+	// not known yet, and only checks that hold for every input run.
 	Input edn.Value
 }
 
@@ -66,16 +70,17 @@ func (n *Need) tool(effect string) (contract.Tool, bool) {
 	return t, ok && t.Effect == effect
 }
 
-// Decide gives the scopes under which a call may be made, in the order of
-// FX-002: the effects are declared, the roles may have them, every scope allows
-// it, and something holds the call to it. The error is typed; without effects
-// there is nothing to decide.
+// Decide returns the scopes under which a call may be made. It checks in the
+// order of FX-002: the effects are declared, the roles may have them, every
+// scope allows them, and the capability can be confined to its scope. The error
+// is typed. A call without effects always succeeds.
 func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 	if !n.Capability.Effectful() {
 		return nil, nil
 	}
 	if missing, ok := n.Layer.AllowsEffects(n.Capability.Effects); !ok {
-		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here", n.Capability.ID, missing).
+		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here",
+			n.Capability.ID, missing).
 			WithDetail("effect", edn.K(missing)).WithDetail("allowed", edn.Keywords(n.Layer.Effects.V...))
 	}
 	for _, effect := range n.Capability.Effects {
@@ -100,7 +105,7 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 	return out, nil
 }
 
-// access asks the rule of one effect.
+// access checks the access rule of one effect.
 func (g *Grant) access(effect, by string) *contract.Error {
 	rule, why, ok := g.rule(effect)
 	if ok {
@@ -127,9 +132,9 @@ func (g *Grant) rule(effect string) (r Rule, why string, ok bool) {
 	return r, why, ok
 }
 
-// scope is the effective scope of one effect of a call.
+// scope returns the effective scope of one effect of a call.
 func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
-	standing, known := g.effects.Host.Of(effect) // access saw that there are effects
+	standing, known := g.effects.Host.Of(effect) // access has verified that the effect is configured
 	if own, ok := g.effects.Capabilities[n.Capability.ID].Of(effect); ok {
 		standing = Meet(standing, own)
 	}
@@ -149,7 +154,8 @@ func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
 		}
 	}
 	if !n.Capability.Confines && !edn.Equal(s.Value(effect), standing.Value(effect)) {
-		return s, contract.Errorf("effects/not-enforceable", ":%s cannot be held to a narrower scope of :%s for one call: its process serves many", n.Capability.ID, effect).
+		return s, contract.Errorf("effects/not-enforceable",
+			":%s cannot be held to a narrower scope of :%s for one call: its process serves many", n.Capability.ID, effect).
 			WithDetail("effect", edn.K(effect)).WithDetail("scope", s.Value(effect)).
 			WithHint("call one of the shipped tools, or take the scope away from the request, the node or the role")
 	}
@@ -162,7 +168,7 @@ func disabled(effect, by string) *contract.Error {
 		WithHint("enable it with effects { scope \"" + effect + "\" { enabled = true } } in ferment.hcl")
 }
 
-// Roles are those that the grant was made for.
+// Roles returns the roles that the grant was made for.
 func (g *Grant) Roles() []string {
 	if g == nil {
 		return nil
@@ -170,9 +176,9 @@ func (g *Grant) Roles() []string {
 	return g.roles
 }
 
-// Overlap returns the first of the reached directories that holds a forbidden
-// path or lies in one, and that path; "" means none. All of them are absolute and
-// clean.
+// Overlap returns the first of the reached directories that contains or lies
+// below a forbidden path, and that path; "" means none. All paths must be
+// absolute and clean.
 func Overlap(reached, forbidden []string) (dir, path string) {
 	for _, dir := range reached {
 		for _, f := range forbidden {
@@ -184,7 +190,7 @@ func Overlap(reached, forbidden []string) (dir, path string) {
 	return "", ""
 }
 
-// Reach are the absolute directories that a scope reaches.
+// Reach returns the absolute directories that a scope reaches.
 func Reach(s *contract.Scope) []string {
 	var out []string
 	for _, root := range s.Roots.V {

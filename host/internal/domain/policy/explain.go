@@ -6,7 +6,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Row is one value of an effective policy and where it comes from.
+// Row is one value of an effective policy with its origin.
 type Row struct {
 	// Field is the plan key, such as ":switch-on", with the member's key
 	// behind it for maps (":constraints :language").
@@ -52,7 +52,8 @@ func (p *Policy) Explain() []Row {
 	rows.fields(":budget", l.Budget)
 	rows.val(":effects :allowed", keywordsVal(l.Effects))
 	for _, s := range l.Scopes {
-		rows = append(rows, Row{Field: ":effects :scope " + edn.K(s.Effect).String(), Value: s.Scope.Value(s.Effect), Origin: l.Effects.Origin})
+		rows = append(rows, Row{Field: ":effects :scope " + edn.K(s.Effect).String(), Value: s.Scope.Value(s.Effect),
+			Origin: l.Effects.Origin})
 	}
 	rows.val(":requires :in-schema", keywordVal(l.Requires.InSchema))
 	rows.val(":requires :out-schema", keywordVal(l.Requires.OutSchema))
@@ -79,8 +80,8 @@ func (e *explained) names(field string, list Names) {
 	}
 }
 
-// additive lists the members; a set that is written and empty has a row too,
-// because it changes what happens.
+// additive lists the members. A set that is written and empty has a row too,
+// because it changes the behavior.
 func (e *explained) additive(field string, a Additive) {
 	members := a.Names()
 	if len(members) == 0 && a.Written() {

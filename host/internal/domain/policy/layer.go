@@ -32,7 +32,7 @@ func (s Source) String() string {
 	return "unknown"
 }
 
-// Origin says which layer wrote a value, and where that stands.
+// Origin is the layer that wrote a value and the place where it is written.
 type Origin struct {
 	Source Source
 	// Where is "file:line:column" or a node path, empty if there is no text.
@@ -129,7 +129,7 @@ func union(weak, strong Names) Names {
 }
 
 // Additive is a list that stronger layers add to or replace. Base, if written,
-// stands for everything that weaker layers gave; Add comes on top of it.
+// replaces the members of all weaker layers; Add extends it.
 type Additive struct {
 	// Base is written by a replacing key (`:switch-on/replace`, `:checks/hard`).
 	Base Val[Names]
@@ -158,8 +158,8 @@ func mergeAdditive(weak, strong Additive) Additive {
 	return out
 }
 
-// Requires is what a caller demands of the capability (contracts.md ENV-003).
-// Two different values for one key are a contradiction.
+// Requires holds the requirements of a caller on the capability (contracts.md
+// ENV-003). Two different values for one key are a contradiction.
 type Requires struct {
 	InSchema   Val[string]
 	OutSchema  Val[string]
@@ -169,30 +169,29 @@ type Requires struct {
 	Effects    Val[[]string]
 }
 
-// Layer is what one place wrote about a call. Absent values are the zero
-// value; the zero Layer is the identity of Merge.
+// Layer holds the policy values written in one place. Unwritten values are the
+// zero value; the zero Layer is the identity of Merge.
 type Layer struct {
 	// Candidates are capability ids in order; the nearest layer wins.
 	Candidates Val[[]string]
 	// Fallbacks are appended to whatever candidates are used.
 	Fallbacks Names
-	// Exclude removes capabilities, last of all.
+	// Exclude removes capabilities; it is applied last.
 	Exclude Names
 
 	// SameCapMax and FallbackMax bound retries of one candidate and switches.
 	SameCapMax  Val[int]
 	FallbackMax Val[int]
-	// Backoff and MaxBackoff shape the wait between tries of one candidate.
+	// Backoff and MaxBackoff bound the delay between attempts of one candidate.
 	Backoff    Val[time.Duration]
 	MaxBackoff Val[time.Duration]
-	// InvalidRetryMax bounds retries of one candidate whose answer broke its
-	// contract, apart from SameCapMax; a node's `:max-attempts` writes it
-	// (IR-008).
+	// InvalidRetryMax bounds retries of one candidate whose answer was invalid,
+	// separately from SameCapMax; a node's `:max-attempts` writes it (IR-008).
 	InvalidRetryMax Val[int]
 
 	SwitchOn Additive
 
-	// Checks join must; Soft joins should.
+	// Checks are added to Must, Soft to Should.
 	Checks Additive
 	Soft   Names
 	Must   Names
@@ -200,20 +199,20 @@ type Layer struct {
 	// ScoreMin is a number 0..1.
 	ScoreMin Val[edn.Value]
 
-	// Judge names who grades the answers, JudgeSeverity what a grade below
-	// ScoreMin costs.
+	// Judge names the judge that grades answers. JudgeSeverity is the effect of
+	// a grade below ScoreMin.
 	Judge         Val[string]
 	JudgeSeverity Val[string]
 
-	// RepairMax bounds how often one candidate is told what was wrong.
+	// RepairMax bounds the number of repair attempts of one candidate.
 	RepairMax Val[int]
 
 	Strategy Val[string]
-	// Stream says when text of an answer is shown to who waits for it.
+	// Stream decides when text of an answer is streamed to the caller.
 	Stream Val[string]
-	// RaceWidth and TournamentWidth are how many candidates start together;
-	// HedgeMax how many join the first one, each after HedgeAfter of silence
-	// (0: as long as a call usually takes).
+	// RaceWidth and TournamentWidth are the number of candidates that start
+	// together. HedgeMax is the number of hedges; each starts after HedgeAfter
+	// without an answer (0: the usual latency of the call).
 	RaceWidth       Val[int]
 	TournamentWidth Val[int]
 	HedgeMax        Val[int]
@@ -232,9 +231,9 @@ type Layer struct {
 	// Budget holds one limit per key (`:max-usd`); the smallest wins.
 	Budget Fields
 
-	// Effects are the allowed effects; layers intersect.
+	// Effects are the allowed effects; the sets of all layers intersect.
 	Effects Val[[]string]
-	// Scopes narrow those effects; layers meet.
+	// Scopes narrow these effects; the scopes of all layers meet.
 	Scopes   Scopes
 	Requires Requires
 	// Conflicts are the keys of Requires to which layers gave different
@@ -243,7 +242,7 @@ type Layer struct {
 
 	// Deadline bounds the node; the smallest wins.
 	Deadline Val[time.Duration]
-	// Extend is the extension that a soft timeout may get.
+	// Extend is the extension of the deadline that a soft timeout may get.
 	Extend Val[time.Duration]
 }
 
@@ -257,8 +256,8 @@ type Field struct {
 // Fields is a map as a list of entries with their origins; keys are distinct.
 type Fields []Field
 
-// FieldsOf makes the fields that one layer wrote. A value that is no map gives
-// none.
+// FieldsOf makes the fields that one layer wrote. It returns nil if v is not a
+// map.
 func FieldsOf(v edn.Value, from Origin) Fields {
 	out := slices.Grow(Fields(nil), v.Len())
 	for k, x := range v.Entries() {
@@ -269,8 +268,8 @@ func FieldsOf(v edn.Value, from Origin) Fields {
 
 var kTemperature = edn.K("temperature")
 
-// SetBudget takes over a budget as it is written. The temperature that may travel
-// with the limits is an option: of it, the nearest wins and not the smallest.
+// SetBudget sets a budget as written. The temperature in it is an option, not a
+// limit: the nearest value wins, not the smallest.
 func (l *Layer) SetBudget(v edn.Value, from Origin) {
 	if t, ok := v.Get(kTemperature); ok {
 		l.Temperature = Of(t, from)
@@ -292,7 +291,7 @@ func (f Fields) index(key edn.Value) int {
 	return slices.IndexFunc(f, func(x Field) bool { return edn.Equal(x.Key, key) })
 }
 
-// mergeFields lets pick decide about keys that both operands have.
+// mergeFields merges two maps; pick decides keys that both have.
 func mergeFields(weak, strong Fields, pick func(weak, strong Field) Field) Fields {
 	if len(weak) == 0 {
 		return strong

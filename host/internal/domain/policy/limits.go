@@ -6,15 +6,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits bound some dimensions. The zero value bounds none.
+// Limits holds a limit for some dimensions. The zero value limits none.
 type Limits struct {
 	set [dimensions]bool
 	max Amounts
 }
 
 // LimitsOf reads the limits of a budget: a map with keys such as :max-usd or
-// :usd. Keys that are no sums (:max-tokens, :max-wall-ms, :max-depth,
-// :temperature) are left alone. The error names the key.
+// :usd. Keys that are not sums (:max-tokens, :max-wall-ms, :max-depth,
+// :temperature) are ignored. The error names the key.
 func LimitsOf(budget edn.Value) (Limits, error) {
 	var l Limits
 	for k, v := range budget.Entries() {
@@ -60,13 +60,13 @@ func only(d Dimension) (set [dimensions]bool) {
 	return set
 }
 
-// Bounds tells whether a dimension is limited.
+// Bounds reports whether a dimension is limited.
 func (l Limits) Bounds(d Dimension) bool { return l.set[d] }
 
-// IsZero tells whether nothing is limited.
+// IsZero reports whether no dimension is limited.
 func (l Limits) IsZero() bool { return l.set == [dimensions]bool{} }
 
-// Max is the limit of a dimension, nil if there is none.
+// Max returns the limit of a dimension, nil if it is not limited.
 func (l Limits) Max(d Dimension) edn.Value {
 	if !l.set[d] {
 		return edn.Nil()
@@ -74,7 +74,7 @@ func (l Limits) Max(d Dimension) edn.Value {
 	return l.max.Of(d)
 }
 
-// Tighter has the smaller limit of each dimension.
+// Tighter returns the smaller limit of each dimension.
 func (l Limits) Tighter(o Limits) Limits {
 	for _, d := range Dimensions() {
 		if o.set[d] && (!l.set[d] || l.max.exceeds(o.max, d)) {
@@ -94,19 +94,19 @@ func (a Amounts) replace(d Dimension, by Amounts) Amounts {
 	return a
 }
 
-// Less is what is left of the limits when so much is spent.
+// Less returns the limits reduced by the spent amounts.
 func (l Limits) Less(spent Amounts) Limits {
 	l.max = l.max.Minus(spent)
 	return l
 }
 
-// Plus has room for so much more in every dimension that is limited.
+// Plus returns the limits raised by more in every limited dimension.
 func (l Limits) Plus(more Amounts) Limits {
 	l.max = l.max.Plus(more)
 	return l
 }
 
-// Amounts is the limits as amounts; what is not limited is 0.
+// Amounts returns the limits as amounts; an unlimited dimension is 0.
 func (l Limits) Amounts() Amounts {
 	var out Amounts
 	for _, d := range Dimensions() {
@@ -117,14 +117,14 @@ func (l Limits) Amounts() Amounts {
 	return out
 }
 
-// Bound limits one dimension to its amount in a, if it is not limited to less.
+// Bound limits one dimension to its amount in a, unless its limit is already
+// lower.
 func (l Limits) Bound(d Dimension, a Amounts) Limits {
 	return l.Tighter(Limits{set: only(d), max: a.Only(d)})
 }
 
-// Exceeded finds the first dimension in which wanting so much more than was
-// spent would be above the limits. What nothing is wanted of cannot be exceeded
-// anew.
+// Exceeded returns the first dimension whose limit spent + want exceeds. A
+// dimension with a zero want is never exceeded.
 func (l Limits) Exceeded(spent, want Amounts) (Dimension, bool) {
 	sum := spent.Plus(want)
 	for _, d := range Dimensions() {
@@ -135,7 +135,7 @@ func (l Limits) Exceeded(spent, want Amounts) (Dimension, bool) {
 	return 0, false
 }
 
-// Value is a map from :max-dimension to number.
+// Value returns a map from :max-dimension to number.
 func (l Limits) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, d := range Dimensions() {

@@ -61,8 +61,8 @@ func MergeAll(layers ...Layer) Layer {
 
 func strongerField(_, strong Field) Field { return strong }
 
-// smallerField keeps the lower limit. A value that is no number is never
-// lower, so a malformed limit cannot lift a sound one.
+// smallerField keeps the lower limit. A value that is not a number is never
+// lower, so a malformed limit cannot lift a valid one.
 func smallerField(weak, strong Field) Field {
 	s, ok := strong.Value.AsNumber()
 	if !ok {
@@ -84,8 +84,8 @@ func smallest(weak, strong Val[time.Duration]) Val[time.Duration] {
 	return weak
 }
 
-// intersect narrows: nothing that one side leaves out comes back. The origin
-// is the strongest layer that wrote.
+// intersect returns the members of both lists. The origin is the strongest
+// layer that wrote.
 func intersect(weak, strong Val[[]string]) Val[[]string] {
 	switch {
 	case !strong.Set:
@@ -139,10 +139,10 @@ func mergeConflicts(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-// MergeChoice merges into dst only what decides who may serve: candidates,
-// fallbacks, exclusions, the number of fallbacks, effects and demands. It is
-// what binding reads, at a fraction of the cost of Merge. The operands stay
-// untouched and must not be dst.
+// MergeChoice merges into dst only the values that binding reads: candidates,
+// fallbacks, exclusions, the number of fallbacks, effects and requirements, at
+// a fraction of the cost of Merge. The operands stay unchanged and must not be
+// dst.
 func MergeChoice(dst, weak, strong *Layer) {
 	dst.Candidates = nearest(weak.Candidates, strong.Candidates)
 	dst.Fallbacks = union(weak.Fallbacks, strong.Fallbacks)

@@ -34,8 +34,8 @@ func resolve(t *testing.T, layers ...policy.Layer) policy.Policy {
 	return p
 }
 
-// TestMergeTable holds the rows of the table of POL-001: what the default, the
-// intent and the node write, and what is effective.
+// TestMergeTable holds the rows of the table of POL-001: the values of the
+// default, the intent and the node, and the effective value.
 func TestMergeTable(t *testing.T) {
 	t.Run("candidates: nearest wins, fallbacks appended", func(t *testing.T) {
 		p := resolve(t,
@@ -178,7 +178,8 @@ func checks(from policy.Origin, list ...string) policy.Layer {
 	return policy.Layer{Checks: policy.Additive{Add: written(from, list...)}}
 }
 
-// TestMaxAttempts: IR-008, `:max-attempts` bounds only retries of broken answers.
+// TestMaxAttempts: IR-008, `:max-attempts` bounds only retries of invalid
+// answers.
 func TestMaxAttempts(t *testing.T) {
 	p := resolve(t, policy.Layer{SameCapMax: policy.Of(1, byIntent)}, policy.Layer{InvalidRetryMax: policy.Of(3, byNode)})
 	assert.Equal(t, 3, p.Retries("runtime/invalid-result"))
@@ -192,7 +193,7 @@ func TestUnknownSwitchOnMember(t *testing.T) {
 	assert.Contains(t, err.Error(), "runtime/crashed")
 }
 
-// dump prints everything that merging may change.
+// dump prints every value that merging may change.
 func dump(l policy.Layer) string {
 	var b strings.Builder
 	p := policy.Policy{Layer: l}
@@ -219,7 +220,7 @@ func TestMergeLaws(t *testing.T) {
 	})
 }
 
-// TestMergeChoice: what binding reads is merged as by Merge.
+// TestMergeChoice: MergeChoice merges the values that binding reads like Merge.
 func TestMergeChoice(t *testing.T) {
 	choice := func(l policy.Layer) string {
 		return dump(policy.Layer{
@@ -347,7 +348,7 @@ func TestExplainNamesLayers(t *testing.T) {
 	}, lines)
 }
 
-// POL-001: every value that a layer may write is listed, with the layer.
+// POL-001: every value that a layer may write is listed with its layer.
 func TestExplainListsEverything(t *testing.T) {
 	text := func(s string) policy.Val[string] { return policy.Of(s, byNode) }
 	texts := func(s ...string) policy.Val[[]string] { return policy.Of(s, byNode) }
@@ -460,8 +461,8 @@ func TestExplainListsEverything(t *testing.T) {
 	assert.Equal(t, "unknown", (policy.SourceNode + 1).String())
 }
 
-// POL-001: what no layer writes has its default, and gates are sorted
-// and named once.
+// POL-001: unwritten values get their defaults; gates are sorted and without
+// duplicates.
 func TestResolveDefaults(t *testing.T) {
 	p := resolve(t)
 	assert.Equal(t, 2, p.RaceWidth)
@@ -489,8 +490,8 @@ func TestResolveDefaults(t *testing.T) {
 	assert.Equal(t, []string{"s/a", "s/b", "s/z"}, gates.Should)
 }
 
-// POL-001, ENV-016: the temperature in a budget is an option and no limit: the
-// nearest layer wins, be it higher or lower than the others.
+// POL-001, ENV-016: the temperature in a budget is an option, not a limit: the
+// nearest layer wins, whether it is higher or lower than the others.
 func TestTemperatureOfABudget(t *testing.T) {
 	byRequest := policy.Origin{Source: policy.SourceRequest}
 	intent := policy.Layer{Temperature: policy.Of(edn.MustRead("0.7"), byIntent)}
@@ -508,8 +509,8 @@ func TestTemperatureOfABudget(t *testing.T) {
 	assert.Equal(t, "0.7", resolve(t, intent, silent).Temperature.String())
 }
 
-// POL-001: where two layers write the same limit or the same time, the weaker
-// one is named; a limit that is no number never lifts one that is.
+// POL-001: where two layers write the same limit or time, the weaker one is
+// named; a limit that is not a number never lifts one that is.
 func TestMergeOfEqualValues(t *testing.T) {
 	budget := func(weak, strong string) policy.Field {
 		m := policy.Merge(

@@ -8,10 +8,10 @@ import (
 )
 
 // money is an exact, non-negative sum of USD: a count of picodollars while that
-// fits, which it nearly always does, and a fraction otherwise. Immutable.
+// fits, a fraction otherwise. Immutable.
 type money struct {
 	pico  int64
-	exact *big.Rat // nil: pico is the sum
+	exact *big.Rat // if nil, pico is the sum
 }
 
 const (
@@ -57,7 +57,7 @@ func (m money) plus(o money) money {
 	return moneyOf(new(big.Rat).Add(m.rat(), o.rat()))
 }
 
-// minus is 0 where o is more.
+// minus returns 0 where o is larger.
 func (m money) minus(o money) money {
 	if m.exact == nil && o.exact == nil {
 		return money{pico: max(0, m.pico-o.pico)}
@@ -75,8 +75,8 @@ func (m money) times(n int64) money {
 	return moneyOf(new(big.Rat).Mul(m.rat(), new(big.Rat).SetInt64(n)))
 }
 
-// value is the sum as a decimal, or as the text of a fraction where its digits
-// are more than a decimal may have.
+// value returns the sum as a decimal, or as the text of a fraction if a decimal
+// cannot hold its digits.
 func (m money) value() edn.Value {
 	v, err := edn.Decimal(big.NewInt(m.pico), picoPlaces)
 	if m.exact != nil {

@@ -26,20 +26,21 @@ const (
 	Availability = "availability"
 )
 
-// When text of an answer is shown before the answer is accepted (GATE-005).
+// The times at which text of an answer is streamed relative to its acceptance
+// (GATE-005).
 const (
-	GatePassed  = "gate-passed" // not before
-	FirstToken  = "first-token" // as it comes, and then nobody else is asked
-	Provisional = "provisional" // as it comes, to be taken back if it fails
+	GatePassed  = "gate-passed" // after acceptance
+	FirstToken  = "first-token" // at once; no other candidate is tried afterwards
+	Provisional = "provisional" // at once; retracted if the answer fails
 )
 
-// Defaults that stand where no layer writes anything.
+// Defaults for values that no layer writes.
 const (
 	DefaultStrategy   = Cascade
 	DefaultOrdering   = Declared
 	DefaultStream     = GatePassed
 	DefaultMaxBackoff = 10 * time.Second
-	DefaultWidth      = 2 // of a race and of a tournament
+	DefaultWidth      = 2 // candidates of a race or a tournament
 	DefaultHedges     = 1
 )
 
@@ -65,7 +66,8 @@ type Policy struct {
 	// Layer holds every written value with its origin, for explain.
 	Layer Layer
 
-	// Candidates is the written list; CandidatesSet tells an empty one from none.
+	// Candidates is the written list; CandidatesSet distinguishes an empty list
+	// from an unwritten one.
 	Candidates    []string
 	CandidatesSet bool
 	Fallbacks     []string
@@ -76,8 +78,8 @@ type Policy struct {
 	Backoff     time.Duration
 	MaxBackoff  time.Duration
 
-	// SwitchOn is the set that decides whether a failure may go on. If no
-	// layer wrote one it is the full set (ATT-009).
+	// SwitchOn is the set of failures after which the next candidate may be
+	// tried. If no layer wrote one it is the full set (ATT-009).
 	SwitchOn contract.SwitchSet
 	// SwitchOnNames is the written set, nil if none was written.
 	SwitchOnNames []string
@@ -86,14 +88,14 @@ type Policy struct {
 	Must, Should []string
 	// ScoreMin is a number 0..1; 0 by default.
 	ScoreMin edn.Value
-	// Judge is the name of who grades the answers, empty if nobody does. With
-	// JudgeMust a grade below ScoreMin refuses the answer by itself.
+	// Judge is the name of the judge that grades the answers, empty if there is
+	// none. With JudgeMust, a grade below ScoreMin alone rejects the answer.
 	Judge     string
 	JudgeMust bool
 
 	Strategy, Ordering, Stream string
-	// RepairMax is 0 if nothing is repaired; RepairAsked tells that the node
-	// itself wants it.
+	// RepairMax is 0 if answers are not repaired. RepairAsked reports whether
+	// the node itself requested repair.
 	RepairMax   int
 	RepairAsked bool
 	// RaceWidth and TournamentWidth are at least 2, HedgeMax at least 1.
@@ -120,8 +122,8 @@ type Policy struct {
 	invalidRetry Val[int]
 }
 
-// Resolve fills in the defaults. The error is that of an unusable `:switch-on`
-// member; everything else was checked where it was written.
+// Resolve fills in the defaults. The error is that of an invalid `:switch-on`
+// member; all other values were validated where they were written.
 func (l Layer) Resolve() (Policy, error) {
 	p := Policy{
 		Layer:           l,
@@ -174,8 +176,8 @@ func (l Layer) Resolve() (Policy, error) {
 	return p, err
 }
 
-// gates joins the lists of GATE-001: checks are musts, soft checks shoulds, and
-// a name in both is must.
+// gates joins the lists of GATE-001: checks are must, soft checks are should,
+// and a name in both is must.
 func (l Layer) gates() (must, should []string) {
 	must = append(l.Must.Strings(), l.Checks.Names().Strings()...)
 	slices.Sort(must)
@@ -189,8 +191,8 @@ func (l Layer) gates() (must, should []string) {
 	return must, slices.Compact(should)
 }
 
-// Retries returns how often one candidate may be asked again after a failure
-// of this type.
+// Retries returns the number of retries of one candidate after a failure of
+// this type.
 func (p *Policy) Retries(failureType string) int {
 	if p.invalidRetry.Set && (failureType == "runtime/invalid-result" || failureType == "schema/invalid") {
 		return p.invalidRetry.V
@@ -198,8 +200,8 @@ func (p *Policy) Retries(failureType string) int {
 	return p.SameCapMax
 }
 
-// AllowsEffects reports whether every effect is within the allowed set, and the
-// first that is not. None needs no permission.
+// AllowsEffects reports whether every effect is within the allowed set, and
+// returns the first that is not. The effect none needs no permission.
 func (l *Layer) AllowsEffects(effects []string) (missing string, ok bool) {
 	if !l.Effects.Set {
 		return "", true
@@ -214,14 +216,14 @@ func (l *Layer) AllowsEffects(effects []string) (missing string, ok bool) {
 
 // Book holds the policy layers of one configuration.
 type Book struct {
-	// Builtin and Default lie below every intent.
+	// Builtin and Default are merged below every intent.
 	Builtin, Default Layer
-	// Intents holds the layer of each declared intent, its dispatch block
-	// already merged below it.
+	// Intents holds the layer of each declared intent, merged with its dispatch
+	// block.
 	Intents map[string]Layer
 }
 
-// For returns the merged layers that lie below the request for an intent.
+// For returns the merged layers below the request for an intent.
 func (b *Book) For(intent string) Layer {
 	base := Merge(b.Builtin, b.Default)
 	if l, ok := b.Intents[intent]; ok {

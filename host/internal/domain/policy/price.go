@@ -10,33 +10,33 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Size is how many tokens a call takes and gives at most.
+// Size is the maximum number of tokens that a call reads and produces.
 type Size struct {
 	In, Out int64
-	// InKnown and OutKnown are false if nothing bounds them.
+	// InKnown and OutKnown are false if the count has no bound.
 	InKnown, OutKnown bool
 }
 
-// Why a call has no price.
+// Reasons why a call has no price.
 var (
-	// ErrNoPrice means that nobody says what a call costs, which is not the same
-	// as nothing.
-	ErrNoPrice = errors.New("its price is not known: a capability block with cost { usd = .. } says it")
-	// ErrNoBound means that there is a price per token and nothing bounds the
-	// tokens.
-	ErrNoBound = errors.New("nothing bounds its tokens: :max-tokens in the budget does")
+	// ErrNoPrice means that the price of a call is unknown, as opposed to zero.
+	ErrNoPrice = errors.New("its price is unknown: set cost { usd = .. } in its capability block")
+	// ErrNoBound means that the price is per token and the number of tokens has
+	// no bound.
+	ErrNoBound = errors.New("its tokens are unbounded: set :max-tokens in the budget")
 )
 
-// noPrice is ErrNoPrice with what is to be written for a capability.
+// noPrice returns ErrNoPrice with the configuration that would set the price.
 func noPrice(c *registry.Capability) error {
 	if c.Model != "" {
-		return fmt.Errorf("%w, or price { input = .., output = .. } in the block of model %q in the config of its plugin", ErrNoPrice, c.Model)
+		return fmt.Errorf("%w, or price { input = .., output = .. } in the block of model %q in the config of its plugin",
+			ErrNoPrice, c.Model)
 	}
 	return ErrNoPrice
 }
 
-// CountsTokens tells whether a capability works on tokens at all: a chess engine
-// does not, and nothing is reserved for it.
+// CountsTokens reports whether a capability uses tokens. A chess engine, for
+// example, does not, and no tokens are reserved for it.
 func CountsTokens(c *registry.Capability) bool {
 	return pricedByToken(c) || c.Limits.MaxTokens > 0 || c.Limits.ContextTokens > 0 || c.Model != "" || c.Kind == "llm"
 }
@@ -45,8 +45,8 @@ func pricedByToken(c *registry.Capability) bool {
 	return !c.Cost.USDInPerMTok.IsNil() || !c.Cost.USDOutPerMTok.IsNil()
 }
 
-// Price is what one call to a capability costs at most (BUD-007, BUD-008). A
-// price that is only said in part is not known.
+// Price returns the maximum cost of one call to a capability (BUD-007,
+// BUD-008). A partly configured price is unknown.
 func Price(c *registry.Capability, size Size) (Amounts, error) {
 	var total Amounts
 	if !c.Cost.USD.IsNil() {
@@ -78,11 +78,11 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 	return total, nil
 }
 
-// messageTokens is what the frame of one message takes.
+// messageTokens is the number of tokens of the frame of one message.
 const messageTokens = 8
 
-// CountTokens is about how many tokens values have at most, as long as nobody
-// counts them exactly (LLM-022).
+// CountTokens estimates an upper bound of the number of tokens of values, used
+// until exact counts are known (LLM-022).
 func CountTokens(values ...edn.Value) int64 {
 	var total int64
 	for _, v := range values {

@@ -8,10 +8,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Meet gives what both scopes of one effect permit. It is commutative,
-// associative and idempotent, and never wider than an operand: a field that one
-// of them leaves unwritten is the other's, an empty list permits nothing, and
-// enabled = false wins.
+// Meet returns the scope that both scopes of one effect permit. It is
+// commutative, associative and idempotent, and never wider than an operand: an
+// unwritten field takes the value of the other operand, an empty list permits
+// nothing, and enabled = false wins.
 func Meet(a, b contract.Scope) contract.Scope {
 	return contract.Scope{
 		Enabled: meetFlag(a.Enabled, b.Enabled),
@@ -65,7 +65,7 @@ func meetBound(a, b contract.Bound) contract.Bound {
 	return contract.Bound{N: min(a.N, b.N), Set: true}
 }
 
-// meetWord: two different words leave none.
+// meetWord returns the empty word for two different words.
 func meetWord(a, b contract.Word) contract.Word {
 	switch {
 	case !a.Set:
@@ -76,7 +76,7 @@ func meetWord(a, b contract.Word) contract.Word {
 	return contract.Word{Set: true}
 }
 
-// meetNames keeps of each pair of members the one that the other covers.
+// meetNames keeps from each pair of members the one that the other covers.
 func meetNames(kind contract.ScopeKind, a, b contract.List[string]) contract.List[string] {
 	switch {
 	case !a.Set:
@@ -113,8 +113,8 @@ func meetPorts(a, b contract.List[int]) contract.List[int] {
 	return contract.List[int]{V: out, Set: true}
 }
 
-// meetRules lets the rules of both sides hold: a command that one of them does
-// not name has the other's.
+// meetRules applies the rules of both sides. A command that one side does not
+// name keeps the rules of the other.
 func meetRules(a, b contract.List[contract.ArgumentRule]) contract.List[contract.ArgumentRule] {
 	switch {
 	case !a.Set:
@@ -144,11 +144,11 @@ type Scoped struct {
 	Scope  contract.Scope
 }
 
-// Scopes are the scopes of some effects, sorted by effect. An effect that is not
-// among them is not narrowed. Scopes are immutable.
+// Scopes are scopes by effect, sorted by effect. An effect without a scope is
+// not narrowed. Scopes are immutable.
 type Scopes []Scoped
 
-// ScopesOf makes scopes; several of one effect meet.
+// ScopesOf makes scopes; several scopes of one effect meet.
 func ScopesOf(list ...Scoped) Scopes {
 	var out Scopes
 	for _, s := range list {
@@ -167,7 +167,7 @@ func (s Scopes) Of(effect string) (contract.Scope, bool) {
 	return contract.Scope{}, false
 }
 
-// Value is the map from effect to scope that plans and the wire have.
+// Value returns the map from effect to scope used in plans and on the wire.
 func (s Scopes) Value() edn.Value {
 	var b edn.MapBuilder
 	for i := range s {
@@ -176,7 +176,8 @@ func (s Scopes) Value() edn.Value {
 	return b.Map()
 }
 
-// MeetAll is Meet for each effect; one that only one side has stays as it is.
+// MeetAll applies Meet to each effect. An effect that only one side has keeps
+// its scope.
 func MeetAll(a, b Scopes) Scopes {
 	if len(a) == 0 {
 		return b

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// members that nest, collide and miss each other.
+// Members that nest, collide and miss each other.
 var scopeMembers = map[contract.ScopeKind][]string{
 	contract.ScopeNames:    {"A", "B", "GET", "https", "POST"},
 	contract.ScopeFiles:    {"/srv", "/srv/data", "/opt", "/bin/ls"},
@@ -21,7 +21,7 @@ var scopeMembers = map[contract.ScopeKind][]string{
 	contract.ScopeHosts:    {"a.example.com", "*.example.com", "*.x.example.com", "b.x.example.com", "example.com", "10.0.0.1", "::1"},
 }
 
-// drawScope writes any subset of the fields of an effect as data and reads it.
+// drawScope draws any subset of the fields of an effect as data and parses it.
 func drawScope(t *rapid.T, effect string) contract.Scope {
 	var b edn.MapBuilder
 	for _, f := range contract.ScopeFields(effect) {
@@ -66,8 +66,8 @@ func drawField(t *rapid.T, f contract.ScopeField) edn.Value {
 	return texts(scopeMembers[f.Kind])
 }
 
-// notWider tells whether everything that narrow permits in a field, wide permits
-// too.
+// notWider reports whether wide permits everything in a field that narrow
+// permits.
 func notWider(f contract.ScopeField, narrow, wide *contract.Scope) bool {
 	switch {
 	case f.FlagOf(wide) != nil:
@@ -102,7 +102,7 @@ func notWider(f contract.ScopeField, narrow, wide *contract.Scope) bool {
 }
 
 // FX-001: meet is commutative, associative and idempotent, and never wider than
-// an operand; what is absent inherits, what is empty permits nothing, and
+// an operand; an absent field inherits, an empty list permits nothing, and
 // enabled = false wins.
 func TestMeetLaws(t *testing.T) {
 	for _, effect := range contract.ScopedEffects() {
@@ -125,8 +125,7 @@ func TestMeetLaws(t *testing.T) {
 	}
 }
 
-// What both operands permit of a tool's inputs is what their meet permits, and
-// nothing else.
+// The meet permits exactly those inputs of a tool that both operands permit.
 func TestMeetDecidesLikeBoth(t *testing.T) {
 	file, _ := contract.ToolNamed("fs/read-file")
 	request, _ := contract.ToolNamed("net/http-request")
@@ -140,7 +139,7 @@ func TestMeetDecidesLikeBoth(t *testing.T) {
 	for _, tool := range []contract.Tool{file, request, run} {
 		t.Run(tool.ID, rapid.MakeCheck(func(t *rapid.T) {
 			a, b := drawScope(t, tool.Effect), drawScope(t, tool.Effect)
-			// Only written lists decide; an unwritten one would inherit.
+			// Only written lists decide; an unwritten one inherits.
 			for _, f := range contract.ScopeFields(tool.Effect) {
 				for _, s := range []*contract.Scope{&a, &b} {
 					if n := f.NamesOf(s); n != nil {
@@ -174,8 +173,7 @@ func TestScopesMeetByEffect(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// FX-003: where both sides have rules for arguments, both hold, by command in
-// one order.
+// FX-003: where both sides have argument rules, both apply, sorted by command.
 func TestMeetOfArgumentRules(t *testing.T) {
 	rules := func(list ...contract.ArgumentRule) contract.Scope {
 		return contract.Scope{Arguments: contract.List[contract.ArgumentRule]{V: list, Set: true}}
@@ -197,8 +195,8 @@ func scope(t testing.TB, effect, text string) contract.Scope {
 	return s
 }
 
-// FX-012: a scope that reaches a forbidden path, from above or from within, is
-// seen.
+// FX-012: a scope that overlaps a forbidden path, from above or from within, is
+// detected.
 func TestOverlap(t *testing.T) {
 	forbidden := []string{"/home/x/var"}
 	for text, want := range map[string]string{

@@ -7,22 +7,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// Book holds the layers of one configuration. The zero value, and nil, compose
-// prompts without any. It must not be changed once it is in use.
+// Book holds the prompt layers of one configuration. The zero value and nil
+// have no layers. It must not be changed once it is in use.
 type Book struct {
 	Default *Layer
-	// Roles are by role, without colon; the others by intent.
+	// Roles maps a role without colon to its layer; the other maps are by
+	// intent.
 	Roles   map[string]*Layer
 	Intents map[string]*Layer
-	System  map[string]*Layer // instead of all other layers
+	System  map[string]*Layer // replaces all other layers
 	Addenda map[string]*Layer
-	Allowed map[string][]string // output keys by role; none: any
-	// Languages are those that {language} has names for; nil: those that ship.
+	Allowed map[string][]string // permitted output keys by role; none: any
+	// Languages are the languages that {language} can name; nil: the built-in
+	// ones.
 	Languages *text.Packs
 }
 
-// Layers are those of an intent and a role, in their order, absent ones left
-// out (PRM-001).
+// Layers returns the layers of an intent and a role, in order, without absent
+// ones (PRM-001).
 func (b *Book) Layers(intent, role string) []*Layer {
 	if b == nil {
 		return nil
@@ -33,7 +35,7 @@ func (b *Book) Layers(intent, role string) []*Layer {
 	return slices.DeleteFunc([]*Layer{b.Default, b.Roles[role], b.Intents[intent], b.Addenda[intent]}, func(l *Layer) bool { return l == nil })
 }
 
-// RoleNames are the roles that have a layer, sorted.
+// RoleNames returns the roles that have a layer, sorted.
 func (b *Book) RoleNames() []string {
 	if b == nil {
 		return nil
@@ -46,7 +48,7 @@ func (b *Book) RoleNames() []string {
 	return out
 }
 
-// The rules by which a role is found, strongest first (RTE-003).
+// The rules that determine a role, strongest first (RTE-003).
 const (
 	RuleCall       = "call" // request or node
 	RuleCapability = "capability"
@@ -55,17 +57,17 @@ const (
 	RuleDefault    = "default"
 )
 
-// DefaultRole is that of an intent that nobody gave one.
+// DefaultRole is the role of an intent without a configured or builtin role.
 const DefaultRole = "voice"
 
-// builtinRoles are the values of builtinRole.
+// builtinRoles are the results of builtinRole.
 var builtinRoles = []string{"coder", "judge", "router", "solver", DefaultRole}
 
 // IsBuiltinRole reports whether a role belongs to a built-in intent.
 func IsBuiltinRole(role string) bool { return slices.Contains(builtinRoles, role) }
 
-// KnownRoles are the roles that a call may name, sorted: those with a layer, those that are built in, and those of
-// capabilities and intents.
+// KnownRoles returns the roles that a call may name, sorted: those with a
+// layer, the built-in ones, and those of capabilities and intents.
 func (b *Book) KnownRoles(r *registry.Registry) []string {
 	roles := append(b.RoleNames(), builtinRoles...)
 	for _, id := range r.Capabilities() {
@@ -82,7 +84,7 @@ func (b *Book) KnownRoles(r *registry.Registry) []string {
 	return slices.Compact(roles)
 }
 
-// builtinRole is the role of the intents that every installation knows.
+// builtinRole returns the role of a built-in intent.
 func builtinRole(intent string) (string, bool) {
 	switch intent {
 	case "text/respond", "text/render":
@@ -99,8 +101,9 @@ func builtinRole(intent string) (string, bool) {
 	return "", false
 }
 
-// RoleOf says under which role a capability serves an intent, and the rule that
-// decided. Asked is what request and node say; capability and intent may be nil.
+// RoleOf returns the role under which a capability serves an intent, and the
+// rule that determined it. Asked is the role of request or node; capability and
+// intent may be nil.
 func RoleOf(asked, intent string, c *registry.Capability, in *registry.Intent) (role, rule string) {
 	switch {
 	case asked != "":

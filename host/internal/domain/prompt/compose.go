@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// The intents whose input the model reads as it is: ChatIntent takes the
-// conversation itself, EmbedIntent the texts to make vectors of.
+// Intents whose input the model reads unchanged: ChatIntent takes the
+// conversation itself, EmbedIntent the texts to embed.
 const (
 	ChatIntent  = registry.IntentChat
 	EmbedIntent = "model/embed"
@@ -19,18 +19,18 @@ const (
 // Composes reports whether prompts are composed for an intent (LM-009).
 func Composes(intent string) bool { return intent != ChatIntent && intent != EmbedIntent }
 
-// Setting is what all calls of one kind have in common.
+// Setting holds the values that all calls of one kind share.
 type Setting struct {
 	Intent, Role string
 	Constraints  edn.Value // nil or a map
 	Context      edn.Value // nil or a map
-	// Schema is that of the answer, nil if there is none. Lookup finds the
-	// schemas that it refers to; nil: only the built-in ones are known.
+	// Schema is the schema of the answer, nil if there is none. Lookup finds
+	// the schemas that it refers to; nil: only the built-in ones are known.
 	Schema     *schema.Schema
 	SchemaName string
 	Lookup     func(name string) (*schema.Schema, bool)
-	// Options are what the model is asked for beside the text, such as
-	// :temperature and :max-tokens; nil or a map. They count in the hash.
+	// Options are model options such as :temperature and :max-tokens; nil or a
+	// map. They are part of the hash.
 	Options edn.Value
 }
 
@@ -42,17 +42,17 @@ type Prepared struct {
 	layers  edn.Value
 	output  edn.Value // nil without a schema
 	options edn.Value
-	context []edn.Value // a message, or none
-	basis   string      // hash of what is above, without the context
+	context []edn.Value // at most one message
+	basis   string      // hash of the fields above except context
 }
 
-// Call is what one call brings.
+// Call holds the values of one call.
 type Call struct {
-	// System replaces the layers, if it is not empty. Whether the caller may do
-	// that was decided before.
+	// System replaces the layers if it is not empty. The caller's permission
+	// was checked before.
 	System string
 	Input  edn.Value
-	// Repair is :context :repair, nil unless the call is one.
+	// Repair is :context :repair, nil unless the call is a repair.
 	Repair edn.Value
 }
 
@@ -60,10 +60,10 @@ type Call struct {
 type Composed struct {
 	// Value is {:system :messages :hash :layers :output}.
 	Value edn.Value
-	// System is what it holds under :system.
+	// System is the value under :system.
 	System string
-	// Hash names what is asked: messages, schema and options, not who is asked
-	// nor what was answered before.
+	// Hash identifies the request: messages, schema and options, but neither
+	// the model nor earlier answers.
 	Hash string
 }
 
@@ -90,8 +90,8 @@ func (b *Book) Prepare(s Setting) *Prepared {
 	return p
 }
 
-// Hash names what all prompts of this kind share: the layers, the form of the answer
-// and the options.
+// Hash identifies the shared part: the layers, the form of the answer and the
+// options.
 func (p *Prepared) Hash() string { return p.basis }
 
 func (p *Prepared) basisOf(system string) string {
@@ -101,7 +101,7 @@ func (p *Prepared) basisOf(system string) string {
 
 var callerLayer = edn.Vector(edn.MustMap(edn.K("name"), edn.Text("call")))
 
-// Compose makes the prompt of one call.
+// Compose returns the prompt of one call.
 func (p *Prepared) Compose(c Call) Composed {
 	system, layers, basis := p.System, p.layers, p.basis
 	if c.System != "" {
@@ -126,8 +126,8 @@ func (p *Prepared) Compose(c Call) Composed {
 	return Composed{Value: b.Map(), System: system, Hash: hash}
 }
 
-// System is what the caller wants as the system prompt: the call's own before
-// that of the input.
+// System returns the system prompt of the caller: that of the call, else that
+// of the input.
 func System(call string, input edn.Value) string {
 	if strings.TrimSpace(call) != "" {
 		return call
@@ -139,15 +139,15 @@ func System(call string, input edn.Value) string {
 	return s
 }
 
-// Overrides reports whether a call of an intent brings text that replaces the
-// system prompt of the configuration, and where: that needs the operation
+// Overrides reports whether a call of an intent contains a text that replaces
+// the configured system prompt, and where. This needs the operation
 // prompt/override (PRM-003).
 func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 	switch {
 	case strings.TrimSpace(call) != "":
 		return ":system", true
 	case intent == ChatIntent:
-		return "", false // its messages are the conversation, there is no prompt to replace
+		return "", false // its messages are the conversation; no prompt is replaced
 	case System("", input) != "":
 		return ":input :system", true
 	}
@@ -158,9 +158,9 @@ func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 }
 
 // SystemPlaces returns the paths of the parts of an input that a language model
-// reads in its system prompt: the :system, the text of each message of that role
-// and, in a conversation, the form of the answer, which providers without
-// schemas of their own are told there.
+// reads in its system prompt: :system, the text of each message with that role
+// and, in a conversation, the form of the answer, which is sent in the system
+// prompt to providers without schema support.
 func SystemPlaces(intent string, input edn.Value) [][]edn.Value {
 	if !input.Has(keySystem) && !input.Has(keyMessages) && !input.Has(keyOutput) {
 		return nil // most inputs
@@ -196,8 +196,8 @@ func systemMessages(input edn.Value) iter.Seq[int] {
 	}
 }
 
-// name is a keyword or a text as a name: callers without EDN write names as
-// texts, with or without a colon.
+// name returns a keyword or a string as a name: callers without EDN write names
+// as strings, with or without a colon.
 func name(v edn.Value) string {
 	if s, ok := v.AsKeyword(); ok {
 		return s

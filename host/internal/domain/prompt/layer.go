@@ -11,38 +11,40 @@ import (
 // MaxLayer bounds the text of one layer, in bytes (HCL-042).
 const MaxLayer = 16 << 10
 
-// Variables are the names that stand in braces in a layer.
+// Variables returns the names of the variables of a layer.
 func Variables() []string { return []string{"language", "style", "max_chars", "schema"} }
 
 // Layer is one text of the operator, ready to be joined with others.
 type Layer struct {
-	// Name says which one, such as prompts.roles.voice.
+	// Name identifies the layer, such as prompts.roles.voice.
 	Name string
 	// Where is the place in the configuration, as "file:line:column".
 	Where string
-	// Hash is that of the text as it is written, variables and all.
+	// Hash is the hash of the text as written, including variables.
 	Hash string
 
 	fragments []fragment
 }
 
-// fragment is a text with variables. One that lacks a value of any of them is
-// left out as a whole: half a sentence is worse than none.
+// fragment is a text with variables. It is omitted as a whole if any of its
+// variables has no value.
 type fragment []piece
 
 // piece is a text, or a variable if name is not empty.
 type piece struct{ text, name string }
 
-// Problem is what is wrong with a layer.
+// Problem is a mistake in a layer.
 type Problem struct {
-	// Fragment is the index of the text that is wrong, -1 for the whole layer.
+	// Fragment is the index of the invalid text, -1 for the whole layer.
 	Fragment int
 	Message  string
-	// Found and Nearest name an unknown variable and what may be meant.
+	// Found and Nearest name an unknown variable and the most similar known
+	// one.
 	Found, Nearest string
 }
 
-// NewLayer reads the fragments of a layer. With problems the layer is of no use.
+// NewLayer parses the fragments of a layer. If it returns problems, the layer
+// must not be used.
 func NewLayer(name, where string, texts []string) (*Layer, []Problem) {
 	l := &Layer{Name: name, Where: where}
 	var problems []Problem
@@ -54,7 +56,12 @@ func NewLayer(name, where string, texts []string) (*Layer, []Problem) {
 		values = append(values, edn.Text(text))
 		f, unknown := parse(text)
 		for _, name := range unknown {
-			problems = append(problems, Problem{Fragment: i, Message: "names the unknown variable {" + name + "}", Found: name, Nearest: contract.Nearest(name, Variables())})
+			problems = append(problems, Problem{
+				Fragment: i,
+				Message:  "names the unknown variable {" + name + "}",
+				Found:    name,
+				Nearest:  contract.Nearest(name, Variables()),
+			})
 		}
 		if len(f) > 0 {
 			l.fragments = append(l.fragments, f)
@@ -67,8 +74,8 @@ func NewLayer(name, where string, texts []string) (*Layer, []Problem) {
 	return l, problems
 }
 
-// parse splits a text at its variables. A name in doubled braces stands for
-// itself in single ones; braces around anything but a name are text.
+// parse splits a text at its variables. A name in double braces becomes the
+// name in single braces; braces around anything but a name are text.
 func parse(text string) (f fragment, unknown []string) {
 	var plain strings.Builder
 	flush := func() {
@@ -108,7 +115,7 @@ func parse(text string) (f fragment, unknown []string) {
 	return f, unknown
 }
 
-// named is the name in braces that a text begins with.
+// named returns the name in braces that a text begins with.
 func named(text string) (string, bool) {
 	if !strings.HasPrefix(text, "{") {
 		return "", false
@@ -120,7 +127,7 @@ func named(text string) (string, bool) {
 	return text[1 : 1+end], true
 }
 
-// fill is the text of the layer under the values of variables.
+// fill returns the text of the layer with these values of variables.
 func (l *Layer) fill(values map[string]string) string {
 	var b strings.Builder
 	for _, f := range l.fragments {
@@ -150,7 +157,7 @@ func (f fragment) filled(values map[string]string) bool {
 	return true
 }
 
-// value names the layer without its text.
+// value returns the name and hash of the layer, without its text.
 func (l *Layer) value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("name", edn.Text(l.Name))
@@ -161,7 +168,7 @@ func (l *Layer) value() edn.Value {
 	return b.Map()
 }
 
-// Source is the layer as it is written, for whoever looks at it.
+// Source returns the layer as written, for display.
 func (l *Layer) Source() string {
 	parts := make([]string, 0, len(l.fragments))
 	for _, f := range l.fragments {

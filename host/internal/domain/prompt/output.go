@@ -7,12 +7,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// maxNesting bounds how deep schemas are put into each other; one that refers
-// to itself does not end.
+// maxNesting bounds the inlining of schemas; a recursive schema would not end.
 const maxNesting = 32
 
-// output is the form of the answer: {:name :schema :json-schema}. The schema
-// stands alone: it refers to no schema that only this host knows.
+// output returns the form of the answer: {:name :schema :json-schema}. The
+// schema is self-contained: it refers to no schema of this host.
 func output(s Setting) edn.Value {
 	if s.Schema == nil {
 		return edn.Nil()
@@ -29,8 +28,8 @@ func output(s Setting) edn.Value {
 	return b.Map()
 }
 
-// alone puts referred schemas in the place of references, except for built-in
-// ones, which everybody knows. ok is false if that does not end.
+// alone inlines referenced schemas, except for the built-in ones, which are
+// known everywhere. ok is false if the nesting exceeds maxNesting.
 func alone(form edn.Value, lookup func(string) (*schema.Schema, bool), depth int) (edn.Value, bool) {
 	if !form.IsVector() {
 		return form, true
@@ -59,7 +58,7 @@ func alone(form edn.Value, lookup func(string) (*schema.Schema, bool), depth int
 	return edn.Vector(items...), true
 }
 
-// referred is the name in [:ref :name].
+// referred returns the name in [:ref :name].
 func referred(form edn.Value) (string, bool) {
 	if head, _ := form.Nth(0); name(head) != "ref" || !head.IsKeyword() {
 		return "", false
@@ -68,10 +67,11 @@ func referred(form edn.Value) (string, bool) {
 	return last.AsKeyword()
 }
 
-// wanted is the part of a schema that a model is asked for. Of alternatives it
-// is the first one if that is a text alone: a model does better at one thing
-// than at a choice, and at a text than at a text in JSON. Prose goes under :text
-// where the schema takes that, because it is what is cleaned and cut.
+// wanted returns the part of a schema that a model is asked to produce. Of
+// alternatives it is the first if that is a string alone: models handle one
+// form better than a choice, and plain text better than text in JSON. If the
+// schema accepts prose under :text, it goes there, because that text is cleaned
+// and cut.
 func wanted(s *schema.Schema) *schema.Schema {
 	alternatives := s.Deref()
 	if alternatives.Kind() != schema.KindOr {
@@ -92,7 +92,7 @@ func wanted(s *schema.Schema) *schema.Schema {
 	return first
 }
 
-// textKey is the key of a map that has one text and nothing else.
+// textKey returns the key of a map that has one string and nothing else.
 func textKey(s *schema.Schema) string {
 	entries := s.Deref().Entries()
 	if s.Deref().Kind() != schema.KindMap || len(entries) != 1 || entries[0].Optional {

@@ -37,7 +37,7 @@ func setting(intent, role string) prompt.Setting {
 	return prompt.Setting{Intent: intent, Role: role, Schema: s, SchemaName: name}
 }
 
-// PRM-001: the order of the layers, with absent ones left out.
+// PRM-001: the order of the layers, without absent ones.
 func TestLayersAreJoinedInTheirOrder(t *testing.T) {
 	s := setting("text/respond", "voice")
 	s.Constraints = edn.MustRead(`{:language :pl :max-chars 500}`)
@@ -93,7 +93,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// PRM-007: what a layer may not hold.
+// PRM-007: invalid layers.
 func TestProblemsOfLayers(t *testing.T) {
 	_, problems := prompt.NewLayer("d", "", []string{"fine", "In {langage} and {style} and {nothing_like_it}."})
 	require.Len(t, problems, 2)
@@ -106,7 +106,7 @@ func TestProblemsOfLayers(t *testing.T) {
 	assert.Equal(t, -1, problems[0].Fragment)
 }
 
-// PRM-004: context as fenced data, then what is asked, repair last.
+// PRM-004: context as fenced data, then the request, repair last.
 func TestMessages(t *testing.T) {
 	s := setting("text/respond", "voice")
 	s.Context = edn.MustRead("{:summary \"They spoke of ```fences```.\" :mode :x :agent/id \"a\" :repair {:a 1} :prompt \"not mine\" :n 3}")
@@ -134,8 +134,8 @@ func TestMessages(t *testing.T) {
 	assert.Zero(t, book(t).Prepare(setting("text/respond", "voice")).Compose(prompt.Call{Input: edn.MustMap()}).Value.Key("messages").Len())
 }
 
-// LLM-023, LLM-044: what was answered before does not change what is asked, and
-// what is asked, of whom, and with which options does.
+// LLM-023, LLM-044: earlier answers do not change the hash; request and options
+// do.
 func TestHash(t *testing.T) {
 	b := book(t)
 	base := setting("text/respond", "voice")
@@ -160,7 +160,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// LM-009: the form of the answer stands alone, whatever the host calls its parts.
+// LM-009: the form of the answer is self-contained, whatever the host's schemas
+// are called.
 func TestOutputStandsAlone(t *testing.T) {
 	forms := schema.Builtin()
 	forms["own/point"] = edn.MustRead(`[:map [:x :int]]`)
@@ -177,8 +178,8 @@ func TestOutputStandsAlone(t *testing.T) {
 	}
 }
 
-// LLM-042: of alternatives a model is asked for one text.
-func TestWhatIsAskedForOfAlternatives(t *testing.T) {
+// LLM-042: of alternatives, a model is asked for one text.
+func TestWantedAlternative(t *testing.T) {
 	all, err := schema.NewRegistry(schema.Builtin())
 	require.NoError(t, err)
 	for name, want := range map[string]string{
@@ -217,7 +218,7 @@ func TestRoleOf(t *testing.T) {
 	}
 }
 
-// PRM-003: who speaks with the voice of the operator.
+// PRM-003: calls that override the system prompt of the operator.
 func TestOverrides(t *testing.T) {
 	for _, tc := range []struct{ intent, call, input, where string }{
 		{"text/respond", "Mine.", `{:prompt "x"}`, ":system"},
@@ -235,8 +236,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// PRM-002, PRM-004 (property): whatever a caller writes, the system prompt is
-// made of the words of the operator, and data cannot close its fence.
+// PRM-002, PRM-004 (property): whatever a caller writes, the system prompt
+// contains only the operator's text, and data cannot close its fence.
 func TestTextOfACallerStaysOutOfTheSystemPrompt(t *testing.T) {
 	const mark = "Zq7"
 	text := rapid.Custom(func(r *rapid.T) string {
@@ -266,7 +267,7 @@ func TestTextOfACallerStaysOutOfTheSystemPrompt(t *testing.T) {
 	})
 }
 
-// Any text is a layer or has a problem; what is filled in has no variable left.
+// Every text is a layer or has a problem; a filled layer has no variables left.
 func FuzzLayer(f *testing.F) {
 	for _, s := range []string{"{language}", "{{language}}", "{", "{{", "{}", "{{{style}}}", "{max_chars} {x", "a {schema} b"} {
 		f.Add(s)

@@ -8,18 +8,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// What a variable may take from the constraints. They are words of the caller,
-// so they are held to what a language tag and a name of a style look like:
-// instructions do not fit in.
+// Patterns of the words that variables may take from the constraints. The words
+// come from the caller, so they must look like a language tag or the name of a
+// style, which leaves no room for instructions.
 var (
 	languageTag = regexp.MustCompile(`^[a-z]{2,3}(-[a-z0-9]{2,8}){0,2}$`)
 	styleName   = regexp.MustCompile(`^[a-z]{1,16}(-[a-z]{1,16})?$`)
 )
 
-// maxChars is the upper end of :max-chars.
+// maxChars is the upper bound of :max-chars.
 const maxChars = 12_000
 
-// languages are those whose names are known; nil are those that ship.
+// languages returns the languages with known names; nil are the built-in ones.
 func (b *Book) languages() *text.Packs {
 	if b == nil {
 		return nil
@@ -27,7 +27,7 @@ func (b *Book) languages() *text.Packs {
 	return b.Languages
 }
 
-// variables are the values of the variables that have one.
+// variables returns the values of the variables that have one.
 func (b *Book) variables(s Setting) map[string]string {
 	values := map[string]string{}
 	if tag, ok := s.Constraints.Key("language").AsKeyword(); ok && languageTag.MatchString(tag) {

@@ -10,12 +10,12 @@ import (
 )
 
 // hallucinated is the type, and the violation, with which an answer declares
-// itself that it made something up.
+// that it contains invented APIs.
 const hallucinated = "hallucinated/api"
 
-// checkAPIs looks for packages and names that do not exist: those of Go's
-// standard library, and those of the packages that `:context :api/index` lists,
-// a map from paths to names.
+// checkAPIs reports packages and names that do not exist, in Go's standard
+// library and in the packages that `:context :api/index` lists, a map from
+// paths to names.
 func checkAPIs(s Subject) Outcome {
 	intent, _ := s.Request.Key("intent").AsKeyword()
 	if !about(intent, respond, solve, explain, review, generate, patch) {
@@ -43,9 +43,9 @@ func checkAPIs(s Subject) Outcome {
 	return Passed()
 }
 
-// declared tells of an answer that admits to have made something up.
+// declared returns the finding of an answer that declares itself hallucinated.
 func declared(out edn.Value) (Finding, bool) {
-	said := Finding{Message: "the answer says itself that it uses what does not exist", Fix: "use what exists"}
+	said := Finding{Message: "the answer declares that it uses an API that does not exist", Fix: "use what exists"}
 	for _, v := range [...]edn.Value{out.Key("error").Key("type"), out.Key("error/type"), out.Key("type")} {
 		if word, _ := v.AsKeyword(); word == hallucinated {
 			return said, true
@@ -98,8 +98,8 @@ func plainWord(v edn.Value) string {
 // program is a piece of code in an answer.
 type program struct {
 	key   string
-	whole string // the text that it stands in
-	at    int    // where
+	whole string // the text that contains it
+	at    int    // its offset in whole
 	code  string
 	isGo  bool
 }
@@ -126,8 +126,8 @@ func (p program) check(index goapi.Index) []Finding {
 	return fs
 }
 
-// unknownNames finds names behind a point that an index does not list for what
-// stands before it.
+// unknownNames finds selectors that an index does not list for their package or
+// type.
 func unknownNames(code string, index goapi.Index) []goapi.Unknown {
 	modules := map[string]string{}
 	for p := range index {
@@ -146,8 +146,8 @@ func unknownNames(code string, index goapi.Index) []goapi.Unknown {
 	return out
 }
 
-// programs are the code of an answer: what stands under :code, the lines that a
-// patch adds, and the fences of a text.
+// programs returns the code of an answer: the values under :code, the lines
+// that a patch adds, and the fenced blocks of a text.
 func programs(s Subject) []program {
 	var out []program
 	language, _ := s.Request.Key("input").Key("language").AsString()
@@ -161,7 +161,8 @@ func programs(s Subject) []program {
 		}
 		switch key {
 		case "patch":
-			out = append(out, program{key, whole, 0, added(whole), strings.Contains(whole, ".go\n") || strings.Contains(whole, ".go\t")})
+			out = append(out, program{key, whole, 0, added(whole),
+				strings.Contains(whole, ".go\n") || strings.Contains(whole, ".go\t")})
 			continue
 		case "code":
 			if !strings.Contains(whole, "```") {
@@ -198,13 +199,14 @@ func isGo(language, code string) bool {
 	case "go", "golang":
 		return true
 	case "":
-		return strings.HasPrefix(strings.TrimSpace(code), "package ") && !strings.Contains(code, ";\n") || strings.Contains(code, "func ") && strings.Contains(code, ":=")
+		return strings.HasPrefix(strings.TrimSpace(code), "package ") && !strings.Contains(code, ";\n") ||
+			strings.Contains(code, "func ") && strings.Contains(code, ":=")
 	}
 	return false
 }
 
-// added keeps the lines that a patch adds, with blanks for the rest, so that
-// places stay what they are.
+// added keeps the lines that a patch adds and blanks the rest, so that
+// positions stay the same.
 func added(patch string) string {
 	b := []byte(patch)
 	begin := 0

@@ -17,8 +17,8 @@ const (
 	JSONValid = "json-valid"
 )
 
-// Builtins returns the checks that need no configuration but the languages that
-// they judge texts in; nil are those that ship.
+// Builtins returns the built-in checks. They judge texts in the given
+// languages; nil are the built-in ones.
 func Builtins(languages *text.Packs) []Check {
 	maxChars := builtin(MaxChars, checkMaxChars)
 	maxChars.ParamsSchema = edn.MustRead("[:map {:closed true} [:max {:optional true} [:int {:min 0}]]]")
@@ -50,11 +50,10 @@ func checkSchemaValid(s Subject) Outcome {
 	return Failed(fs...)
 }
 
-// checkComplete fails an answer whose model stopped at its limit of tokens,
+// checkComplete fails an answer whose model stopped at its token limit,
 // whatever the intent. The finish reason is read from `:invoke/meta :finish`,
 // else from `:finish` of the answer, as in :res/chat. An answer that the host
-// shortened afterwards (`:text/cut?`) passes: what was cut off is the unfinished
-// part.
+// shortened afterwards (`:text/cut?`) passes: the unfinished part was cut off.
 func checkComplete(s Subject) Outcome {
 	finish, cut := finishOf(s)
 	switch {
@@ -69,7 +68,7 @@ func checkComplete(s Subject) Outcome {
 	return Passed()
 }
 
-// finishLength is the finish reason of a model that reached its limit of tokens.
+// finishLength is the finish reason of a model that reached its token limit.
 const finishLength = "length"
 
 // finishOf returns the finish reason of an answer, empty if it has none, and
@@ -107,7 +106,7 @@ func checkMaxChars(s Subject) Outcome {
 	return Passed()
 }
 
-// checkJSONValid wants the answer's text to be one JSON document.
+// checkJSONValid requires the answer's text to be one JSON document.
 func checkJSONValid(s Subject) Outcome {
 	key, said, ok := Text(s.Result)
 	if !ok {
@@ -126,7 +125,7 @@ func textPath(key string) []edn.Value {
 	return []edn.Value{edn.K(key)}
 }
 
-// textKeys are looked at in this order (SLOT-008).
+// textKeys are tried in this order (SLOT-008).
 var textKeys = func() (ks [7]struct {
 	name string
 	key  edn.Value
@@ -137,9 +136,9 @@ var textKeys = func() (ks [7]struct {
 	return ks
 }()
 
-// Text returns the text of an answer: the first non-blank string under the
-// text keys, with the key it stood under; or the answer itself if it is a
-// non-blank string, with no key.
+// Text returns the text of an answer: the first non-blank string under the text
+// keys, with its key; or the answer itself if it is a non-blank string, without
+// a key.
 func Text(out edn.Value) (key, text string, ok bool) {
 	if s, isString := out.AsString(); isString {
 		return "", s, strings.TrimSpace(s) != ""

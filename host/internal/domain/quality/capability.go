@@ -5,12 +5,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// verdictKeys are asked in this order; the first present one decides (GATE-009).
+// verdictKeys are tried in this order; the first present one decides
+// (GATE-009).
 var verdictKeys = [...]string{"ok?", "accepted?", "pass?", "legal?", "valid?", "applies?", "tests/pass?"}
 
-// CapabilityInput returns the `:input` of the child call that a capability
-// check is: the request's input, the answer and the check's parameters merged
-// in this order, plus the two wholes under their own keys.
+// CapabilityInput returns the `:input` of the call of a capability check: the
+// request's input, the answer and the check's parameters merged in this order,
+// plus the whole input and answer under their own keys.
 func CapabilityInput(c *Check, s Subject) edn.Value {
 	var b edn.MapBuilder
 	for _, part := range [...]edn.Value{s.Request.Key("input"), s.Result, c.Params} {
@@ -26,7 +27,7 @@ func CapabilityInput(c *Check, s Subject) edn.Value {
 	return b.Map()
 }
 
-// Interpret reads the answer (`:out`) of a capability check: a boolean, a
+// Interpret parses the answer (`:out`) of a capability check: a boolean, a
 // collection of findings, or a map whose first present verdict key decides.
 // Anything else is a check/error finding.
 func Interpret(c *Check, out edn.Value, s Subject) Outcome {
@@ -37,7 +38,8 @@ func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 	return c.verdict(o, s)
 }
 
-// InterpretError reads the failure of a capability check, a timeout included.
+// InterpretError converts the failure of a capability check, including a
+// timeout.
 func InterpretError(c *Check, err error, s Subject) Outcome {
 	return c.finish(Errored("check :"+c.Name+" could not be asked: "+err.Error()), s)
 }
@@ -60,7 +62,7 @@ func interpretFindings(out edn.Value) Outcome {
 	for v := range out.Elems() {
 		f, ok := readFinding(v)
 		if !ok {
-			return Errored("the answer holds something that is no finding")
+			return Errored("the answer holds a value that is not a finding")
 		}
 		fs = append(fs, f)
 	}
@@ -75,7 +77,7 @@ func interpretMap(out edn.Value) Outcome {
 		}
 		pass, isBool := v.AsBool()
 		if !isBool {
-			return Errored("the answer has :" + key + " that is no boolean")
+			return Errored("the answer has :" + key + " that is not a boolean")
 		}
 		o := Outcome{Pass: pass}
 		if fs := interpretFindings(out.Key("findings")); out.HasKey("findings") && isSequence(out.Key("findings")) {
@@ -97,8 +99,8 @@ func isSequence(v edn.Value) bool {
 	return false
 }
 
-// readFinding reads a finding that a capability sent: a map with a message, or
-// plain text.
+// readFinding parses a finding of a capability: a map with a message, or plain
+// text.
 func readFinding(v edn.Value) (Finding, bool) {
 	if text, ok := v.AsString(); ok {
 		return Finding{Message: text}, true

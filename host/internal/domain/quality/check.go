@@ -11,13 +11,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// SchemaValid is the check that is always a must when a schema is effective.
+// SchemaValid is the check that is always a must if the call has an out-schema.
 const SchemaValid = "schema-valid"
 
-// CheckError is the finding of a check that could not judge (GATE-009, 010).
+// CheckError is the finding of a check that could not run (GATE-009, 010).
 const CheckError = "check/error"
 
-// Severity says what a failed check costs.
+// Severity is the consequence of a failed check.
 type Severity uint8
 
 // The severities: a failed must fails the answer, a failed should lowers its
@@ -47,9 +47,9 @@ const (
 	TierJudge
 )
 
-// Subject is what a check looks at.
+// Subject is the input of a check.
 type Subject struct {
-	// Result is the `:out` under judgement.
+	// Result is the judged `:out`.
 	Result edn.Value
 	// Request holds :intent :input :context :constraints :done :budget :role.
 	Request edn.Value
@@ -68,7 +68,7 @@ type Subject struct {
 	Params edn.Value
 }
 
-// Finding is one thing that a check has to say about an answer.
+// Finding is one objection of a check to an answer.
 type Finding struct {
 	// Gate and Severity are filled in by Gate.Run and Gate.Conclude.
 	Gate     string
@@ -77,13 +77,14 @@ type Finding struct {
 	Code    string
 	Path    []edn.Value
 	Message string
-	// Range is where in the text at Path, in code points; both 0 if nowhere.
+	// Range is the range in the text at Path, in code points; both are 0 if
+	// unknown.
 	Range [2]int
 	// Fix is an optional next step.
 	Fix string
 }
 
-// Value returns the finding as records and repair requests show it.
+// Value returns the finding as used in records and repair requests.
 func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("gate", edn.K(f.Gate))
@@ -111,10 +112,10 @@ func FindingsValue(fs []Finding) edn.Value {
 	return edn.Vector(vs...)
 }
 
-// Outcome is the answer of one check.
+// Outcome is the result of one check.
 type Outcome struct {
 	Pass bool
-	// NotApplicable takes the check out of the score (TXT-007).
+	// NotApplicable excludes the check from the score (TXT-007).
 	NotApplicable bool
 	Findings      []Finding
 }
@@ -122,8 +123,8 @@ type Outcome struct {
 // Passed is the outcome of a check without objections.
 func Passed() Outcome { return Outcome{Pass: true} }
 
-// NotApplicable is the outcome of a check that has nothing to say about the
-// subject; note says why.
+// NotApplicable is the outcome of a check that does not apply to the subject;
+// note is the reason.
 func NotApplicable(note string) Outcome {
 	return Outcome{Pass: true, NotApplicable: true, Findings: []Finding{{Message: note}}}
 }
@@ -131,7 +132,7 @@ func NotApplicable(note string) Outcome {
 // Failed is the outcome of a check that objects.
 func Failed(fs ...Finding) Outcome { return Outcome{Findings: fs} }
 
-// Errored is the outcome of a check that could not judge.
+// Errored is the outcome of a check that could not run.
 func Errored(message string) Outcome {
 	return Failed(Finding{Code: CheckError, Message: message})
 }
@@ -144,16 +145,16 @@ type Func func(Subject) Outcome
 type Check struct {
 	registry.Check
 
-	// Judge is the function of a built-in or a condition; nil for a
-	// capability check, which dispatch asks.
+	// Judge is the function of a built-in or a condition; nil for a capability
+	// check, which dispatch calls.
 	Judge Func
 	// ParamsSchema is the form of the parameters of a built-in: a closed map.
 	ParamsSchema edn.Value
-	// Applies says whether the check is about this subject; nil means always. A
-	// finding says why that cannot be known; the check applies then.
+	// Applies reports whether the check applies to this subject; nil means
+	// always. A finding means that this is unknown; the check applies then.
 	Applies func(Subject) (bool, *Finding)
-	// Message makes the text of a failure that gives no finding of its own;
-	// nil means a generated one.
+	// Message returns the text of a failure without findings; nil means a
+	// generated one.
 	Message func(Subject) string
 }
 
@@ -168,7 +169,7 @@ func (c *Check) Tier() Tier {
 	return TierCapability
 }
 
-// Applicable reports whether the check is about the subject.
+// Applicable reports whether the check applies to the subject.
 func (c *Check) Applicable(s Subject) bool {
 	if c.Applies == nil {
 		return true
@@ -177,8 +178,8 @@ func (c *Check) Applicable(s Subject) bool {
 	return yes || unknown != nil
 }
 
-// Run judges with a built-in or a condition. For a capability check ask
-// CapabilityInput and Interpret instead; Run then reports an error finding.
+// Run runs a built-in or a condition. A capability check uses CapabilityInput
+// and Interpret instead; for it Run returns an error finding.
 func (c *Check) Run(s Subject) (out Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -195,8 +196,8 @@ func (c *Check) Run(s Subject) (out Outcome) {
 	return c.verdict(c.Judge(s), s)
 }
 
-// verdict is what the check found: a failure also says if it is not known
-// whether the check was about the subject.
+// verdict returns the outcome. If it is unknown whether the check applies, a
+// failure also contains that finding.
 func (c *Check) verdict(o Outcome, s Subject) Outcome {
 	o = c.finish(o, s)
 	if !o.Pass && c.Applies != nil {
@@ -208,7 +209,8 @@ func (c *Check) verdict(o Outcome, s Subject) Outcome {
 	return o
 }
 
-// finish names the check in its findings and gives a failure at least one.
+// finish sets the gate name in the findings and adds one to a failure without
+// findings.
 func (c *Check) finish(o Outcome, s Subject) Outcome {
 	if !o.Pass && len(o.Findings) == 0 {
 		message := "check :" + c.Name + " failed"
@@ -223,18 +225,18 @@ func (c *Check) finish(o Outcome, s Subject) Outcome {
 	return o
 }
 
-// Set is every check of one configuration by name.
+// Set holds every check of one configuration by name.
 type Set struct {
 	byName    map[string]*Check
 	languages *text.Packs
 }
 
-// NewSet is NewSetIn with the languages that ship.
+// NewSet is NewSetIn with the built-in languages.
 func NewSet(checks ...Check) (*Set, error) { return NewSetIn(nil, checks...) }
 
-// NewSetIn joins the built-in checks, which judge texts in the languages (nil:
-// those that ship), with those of a configuration; one of the same name replaces
-// a built-in. A check given twice is an error.
+// NewSetIn joins the built-in checks with those of a configuration, which
+// replace built-ins of the same name. The built-in checks judge texts in the
+// given languages (nil: the built-in ones). A duplicate check is an error.
 func NewSetIn(languages *text.Packs, checks ...Check) (*Set, error) {
 	s := &Set{byName: make(map[string]*Check), languages: languages}
 	for _, c := range Builtins(languages) {
@@ -262,7 +264,8 @@ func NewSetIn(languages *text.Packs, checks ...Check) (*Set, error) {
 	return s, nil
 }
 
-// Languages are those that texts are judged, and cut, in; nil are those that ship.
+// Languages returns the languages in which texts are judged and cut; nil are
+// the built-in ones.
 func (s *Set) Languages() *text.Packs {
 	if s == nil {
 		return nil
@@ -276,7 +279,8 @@ func (s *Set) Check(name string) (*Check, bool) {
 	return c, ok
 }
 
-// Declarations returns what the registry needs to know, sorted by name.
+// Declarations returns the checks as the registry declares them, sorted by
+// name.
 func (s *Set) Declarations() []registry.Check {
 	out := make([]registry.Check, 0, len(s.byName))
 	for _, c := range s.byName {
@@ -288,22 +292,22 @@ func (s *Set) Declarations() []registry.Check {
 	return out
 }
 
-// Gate is one check that a call has to face. Check is nil if no check has the
-// name, which always fails, and for a judge.
+// Gate is one check of a call. Check is nil for a judge and for an unknown
+// name, which always fails.
 type Gate struct {
 	Name     string
 	Severity Severity
 	Check    *Check
-	// Judge is the name of the judge that the gate is, empty for a check.
+	// Judge is the name of the judge, empty for a check.
 	Judge string
 }
 
-// JudgeGate is the gate of a judge. No check can have its name.
+// JudgeGate returns the gate of a judge. No check can have its name.
 func JudgeGate(name string, severity Severity) Gate {
 	return Gate{Name: "judge/" + name, Severity: severity, Judge: name}
 }
 
-// Tier returns the cost tier; an unknown check is found out at once.
+// Tier returns the cost tier; an unknown check is in the first.
 func (g *Gate) Tier() Tier {
 	if g.Judge != "" {
 		return TierJudge
@@ -314,9 +318,9 @@ func (g *Gate) Tier() Tier {
 	return g.Check.Tier()
 }
 
-// Gates lists the checks of a call in the order in which they run: by tier,
+// Gates returns the checks of a call in the order in which they run: by tier,
 // musts before shoulds, by name. A name in both lists is must. With an
-// effective out-schema schema-valid is always a must (GATE-007).
+// out-schema, schema-valid is always a must (GATE-007).
 func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
 	gates := make([]Gate, 0, len(must)+len(should)+1)
 	add := func(name string, sev Severity) {
@@ -342,7 +346,7 @@ func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
 	return gates
 }
 
-// Run judges with a built-in or a condition and names the gate in the findings.
+// Run runs a built-in or a condition and sets the gate in the findings.
 func (g Gate) Run(s Subject) Result {
 	if g.Check == nil {
 		return Unknown(g)
@@ -350,7 +354,7 @@ func (g Gate) Run(s Subject) Result {
 	return g.Conclude(g.Check.Run(s))
 }
 
-// Named has the findings of a result name its gate.
+// Named sets the gate in the findings of a result.
 func (r Result) Named() Result {
 	for i := range r.Findings {
 		r.Findings[i].Gate = r.Gate.Name
@@ -359,8 +363,8 @@ func (r Result) Named() Result {
 	return r
 }
 
-// Conclude makes the result of an outcome that was come by elsewhere, such as
-// the answer of a capability check.
+// Conclude returns the result for an outcome obtained elsewhere, such as the
+// answer of a capability check.
 func (g Gate) Conclude(o Outcome) Result {
 	return Result{Gate: g, Outcome: o}.Named()
 }

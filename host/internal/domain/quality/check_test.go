@@ -24,8 +24,8 @@ func byCapability(name string) quality.Check {
 }
 
 // TestGatesOrder: GATE-003 and EVAL-040, cheap first, musts before shoulds, by
-// name; a name in both lists is must; schema-valid is always there with an
-// effective schema (GATE-007).
+// name; a name in both lists is must; schema-valid is always present with an
+// out-schema (GATE-007).
 func TestGatesOrder(t *testing.T) {
 	set, err := quality.NewSet(condition("cond", nil), byCapability("cap-a"), byCapability("cap-b"))
 	require.NoError(t, err)
@@ -51,8 +51,8 @@ func TestUnknownCheckFails(t *testing.T) {
 	assert.Equal(t, quality.TierBuiltin, g.Tier())
 }
 
-// TestConditions: GATE-010, a condition is a function; what it does wrong is a
-// finding, and applies false makes it not applicable.
+// TestConditions: GATE-010, a condition is a function; its errors are findings,
+// and applies false makes it not applicable.
 func TestConditions(t *testing.T) {
 	long := condition("long", func(s quality.Subject) quality.Outcome {
 		text, _ := s.Result.Key("text").AsString()
@@ -87,8 +87,8 @@ func TestConditions(t *testing.T) {
 	assert.Equal(t, quality.CheckError, empty.Run(quality.Subject{}).Findings[0].Code)
 }
 
-// TestRebinding: GATE-002, a configured check of a built-in's name replaces it,
-// and another name may be bound to a built-in.
+// TestRebinding: GATE-002, a configured check with a built-in's name replaces
+// it, and another name may be bound to a built-in.
 func TestRebinding(t *testing.T) {
 	set, err := quality.NewSet(
 		byCapability("schema-valid"),
@@ -116,7 +116,7 @@ func TestRebinding(t *testing.T) {
 	assert.ErrorContains(t, err, "no name")
 }
 
-// TestBuiltins: GATE-002, what the built-in checks accept and refuse.
+// TestBuiltins: GATE-002, the answers that the built-in checks pass and fail.
 func TestBuiltins(t *testing.T) {
 	set, err := quality.NewSet()
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestBuiltins(t *testing.T) {
 	assert.Len(t, all.Findings, 2, "all mismatches, not the first")
 }
 
-// TestInterpret: GATE-009, how the answer of a capability check is read.
+// TestInterpret: GATE-009, how the answer of a capability check is parsed.
 func TestInterpret(t *testing.T) {
 	c := byCapability("legal-move")
 	for _, row := range []struct {
@@ -175,7 +175,7 @@ func TestInterpret(t *testing.T) {
 		{`[{:message "a"} {:message "b" :fix "c" :path [:x 0]}]`, false, "", "a"},
 		{`["plain words"]`, false, "", "plain words"},
 		{`[{:rule 7}]`, false, "", "{:rule 7}"},
-		{"[1]", false, quality.CheckError, "no finding"},
+		{"[1]", false, quality.CheckError, "not a finding"},
 		{"{:ok? true}", true, "", ""},
 		{"{:accepted? false}", false, "", "check :legal-move failed"},
 		{"{:pass? true}", true, "", ""},
@@ -185,7 +185,7 @@ func TestInterpret(t *testing.T) {
 		{"{:tests/pass? true}", true, "", ""},
 		{"{:tests/pass? nil :ok? nil}", false, quality.CheckError, "none of"},
 		{"{:ok? nil :tests/pass? true}", true, "", ""},
-		{"{:ok? 1}", false, quality.CheckError, "no boolean"},
+		{"{:ok? 1}", false, quality.CheckError, "not a boolean"},
 		{`{:findings ["x"]}`, false, "", "x"},
 		{"{:findings []}", true, "", ""},
 		{"{}", false, quality.CheckError, "none of"},
@@ -214,7 +214,7 @@ func TestInterpret(t *testing.T) {
 	assert.Equal(t, `{:fix "c" :gate :legal-move :message "b" :path [:x 0] :severity :should}`, r.Findings[0].Value().String())
 }
 
-// TestInterpretNeverPanics: any value is an outcome.
+// TestInterpretNeverPanics: every value gives an outcome.
 func TestInterpretNeverPanics(t *testing.T) {
 	c := byCapability("x")
 	rapid.Check(t, func(t *rapid.T) {
@@ -230,7 +230,8 @@ func TestInterpretNeverPanics(t *testing.T) {
 	})
 }
 
-// TestCapabilityInput: GATE-009, later parts win and both wholes are there.
+// TestCapabilityInput: GATE-009, later parts take precedence, and whole input
+// and answer are included.
 func TestCapabilityInput(t *testing.T) {
 	c := byCapability("x")
 	c.Params = edn.MustRead("{:depth 3}")

@@ -1,14 +1,14 @@
-// Package quality judges answers: it knows the checks, runs those that need
-// nothing but values, reads the answers of those that a capability gives, and
-// does the arithmetic that turns outcomes into a verdict.
+// Package quality judges answers with checks and computes a verdict from their
+// outcomes.
 //
-// It judges and never decides what happens next; that is dispatch. A Set holds
-// every Check of one configuration. Gates lists the checks that one call must
-// and should pass, in the order in which they run. Decide turns their results
-// into a Verdict with exact arithmetic: scores are thousandths, rounded half to
-// even once, so every machine gives the same verdict.
+// It runs the checks that need only values, parses the answers of capability
+// checks, and does the arithmetic of the verdict. What happens next is decided
+// by dispatch. A Set holds every Check of one configuration. Gates lists the
+// checks that one call must and should pass, in the order in which they run.
+// Decide turns their results into a Verdict with exact arithmetic: scores are
+// thousandths, rounded half to even once, so every machine computes the same
+// verdict.
 //
-// Everything here is a value or a pure function and safe for concurrent use. A
-// check that panics or misbehaves is not tolerated silently: it fails with a
-// finding.
+// All types are values and all functions are pure and safe for concurrent use.
+// A check that panics or misbehaves fails with a finding.
 package quality

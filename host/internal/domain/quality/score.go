@@ -9,10 +9,10 @@ import (
 // Score is a number of thousandths; 1000 is the best score.
 type Score int64
 
-// Perfect is the score of an answer that nothing objects to.
+// Perfect is the best score.
 const Perfect Score = 1000
 
-// Value returns the score as the decimal that records hold.
+// Value returns the score as the decimal used in records.
 func (s Score) Value() edn.Value {
 	v, err := edn.Decimal(big.NewInt(int64(s)), -3)
 	if err != nil {
@@ -35,7 +35,7 @@ func RoundScore(r *big.Rat) Score {
 	return Score(q.Int64())
 }
 
-// ScoreOf reads a number (float by its shortest decimal) and rounds it.
+// ScoreOf parses a number (a float by its shortest decimal) and rounds it.
 func ScoreOf(v edn.Value) (Score, bool) {
 	r, ok := v.AsNumber()
 	if !ok {
@@ -44,8 +44,8 @@ func ScoreOf(v edn.Value) (Score, bool) {
 	return RoundScore(r), true
 }
 
-// ratio rounds passed/total without big numbers: the way of every call without
-// a judge.
+// ratio rounds passed/total without big numbers, the common case without a
+// judge.
 func ratio(passed, total int) Score {
 	if total == 0 {
 		return Perfect

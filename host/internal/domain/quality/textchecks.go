@@ -25,7 +25,7 @@ const (
 	NoSecret           = "no-secret"
 )
 
-// Intents of the shipped configuration, by what is asked of their texts.
+// Intents of the default configuration, by the kind of text that they ask for.
 const (
 	respond   = "text/respond"
 	summarize = "context/summarize"
@@ -36,11 +36,12 @@ const (
 	patch     = "code/patch"
 )
 
-// structured are shipped intents whose answers are no texts for people.
+// structured are default intents whose answers are not texts for people.
 var structured = []string{"eval/grade", "route/classify", "route/decide", "chess/best-move", "sat/solve", "text/render"}
 
-// about tells whether a check that is meant for some of the shipped intents is
-// about an intent. What an operator invents and gates with it is.
+// about reports whether a check that is meant for some of the default intents
+// applies to an intent. It applies to every intent that an operator defines and
+// gates with it.
 func about(intent string, meant ...string) bool {
 	if slices.Contains(meant, intent) {
 		return true
@@ -59,7 +60,7 @@ func textChecks(languages *text.Packs) []Check {
 	return []Check{
 		t.check(NoTruncatedEnding, []string{respond, summarize, solve, explain}, checkEnding),
 		t.check(NoListExpansion, []string{respond, summarize}, func(c *said) []text.Remark { return c.languages.CheckList(c.text, c.request(), c.language()) }),
-		// What is blank has no text, and no detail.
+		// A blank answer has no text and no detail.
 		builtin(SufficientDetail, t.checkDetail),
 		builtin(NoHallucinatedAPIs, checkAPIs),
 		t.check(LanguageMatch, prose, checkLanguage),
@@ -86,12 +87,12 @@ var noParams = edn.MustRead("[:map {:closed true}]")
 // texts judges texts in its languages.
 type texts struct{ languages *text.Packs }
 
-// said is the text of an answer with what it answers.
+// said is the text of an answer with its request.
 type said struct {
 	Subject
 	texts
 	key, text string
-	none      string // why the check does not apply, once it is known
+	none      string // reason why the check does not apply, once known
 }
 
 // check makes a check of the text of an answer.
@@ -131,7 +132,7 @@ func characters(s string, span text.Span) [2]int {
 	return [2]int{begin, begin + utf8.RuneCountInString(span.In(s))}
 }
 
-// language is that which the request names, else that of the text.
+// language returns the language that the request names, else that of the text.
 func (c *said) language() string {
 	if want := c.wanted(); want != "" {
 		return want
@@ -140,7 +141,7 @@ func (c *said) language() string {
 	return found
 }
 
-// wanted is the language that the request names.
+// wanted returns the language that the request names.
 func (c *said) wanted() string {
 	v := c.Request.Key("constraints").Key("language")
 	if word, ok := v.AsKeyword(); ok {
@@ -150,7 +151,7 @@ func (c *said) wanted() string {
 	return word
 }
 
-// request is what was asked, in words.
+// request returns the texts of the request.
 func (c *said) request() string {
 	input := c.Request.Key("input")
 	if s, ok := input.AsString(); ok {
@@ -170,7 +171,7 @@ func (c *said) request() string {
 	return last
 }
 
-// source is every text that the request gives.
+// source returns every text in the request.
 func (c *said) source() string {
 	var b strings.Builder
 	gather(&b, c.Request.Key("input"), 0)
@@ -178,7 +179,7 @@ func (c *said) source() string {
 	return b.String()
 }
 
-// deepest bounds how deep texts are looked for.
+// deepest bounds the depth of the search for texts.
 const deepest = 32
 
 func gather(b *strings.Builder, v edn.Value, depth int) {
@@ -205,16 +206,18 @@ func gather(b *strings.Builder, v edn.Value, depth int) {
 	}
 }
 
-// checkEnding: the host may cut what is too long (TXT-005), and then says so; a
-// text without its last sentence is none that a provider cut short.
+// checkEnding passes texts that the host cut because they were too long
+// (TXT-005) and marked as cut: it cuts at a sentence, unlike a provider.
 func checkEnding(c *said) []text.Remark {
 	end := len(c.text)
 	finish, cut := finishOf(c.Subject)
 	switch {
 	case finish == finishLength && !cut:
-		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens", Fix: "answer more briefly"}}
+		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens",
+			Fix: "answer more briefly"}}
 	case cut && strings.HasSuffix(c.text, "…"):
-		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end}, Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
+		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end},
+			Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
 	}
 	return c.languages.CheckEnding(c.text, c.language())
 }
@@ -274,14 +277,14 @@ func checkPrompt(c *said) []text.Remark {
 	return out
 }
 
-// checkSecrets looks at every text of an answer.
+// checkSecrets examines every text of an answer.
 func checkSecrets(s Subject) Outcome {
 	var b strings.Builder
 	gather(&b, s.Result, 0)
 	if b.Len() == 0 {
 		return NotApplicable("the answer has no text")
 	}
-	// In the text itself a finding has a place.
+	// A finding in the text itself has a range.
 	if key, found, ok := Text(s.Result); ok {
 		if remarks := text.CheckSecrets(found); len(remarks) > 0 {
 			c := said{Subject: s, key: key, text: found}

@@ -14,7 +14,7 @@ import (
 )
 
 // TXT-007: every check is known by its name, is not applicable where the table
-// says so, and passes and fails where it is.
+// says so, and otherwise passes and fails.
 func TestTextChecks(t *testing.T) {
 	set, err := quality.NewSet()
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestTextChecks(t *testing.T) {
 	}
 }
 
-// TXT-008: a finding says where, in characters, and what to do.
+// TXT-008: a finding has a range in characters and a next step.
 func TestTextFindings(t *testing.T) {
 	set, err := quality.NewSet()
 	require.NoError(t, err)
@@ -108,8 +108,8 @@ func TestTextFindings(t *testing.T) {
 	assert.Equal(t, `{:fix "leave the reasoning out" :gate :no-think-leak :message "a tag of hidden reasoning is left" :path [:text] :range [5 13] :severity :must}`, o.Findings[0].Value().String())
 }
 
-// TXT-007: tests pass only if one was run.
-func TestTestsPassWantsTests(t *testing.T) {
+// TXT-007: tests-pass passes only if at least one test was run.
+func TestTestsPassRequiresTests(t *testing.T) {
 	c := &quality.Check{}
 	c.Name = registry.TestsPass
 	assert.False(t, quality.Interpret(c, edn.MustRead(`{:tests/pass? true :passed 0}`), quality.Subject{}).Pass)
@@ -117,7 +117,7 @@ func TestTestsPassWantsTests(t *testing.T) {
 	assert.True(t, quality.Interpret(c, edn.MustRead(`{:ok? true}`), quality.Subject{}).Pass)
 }
 
-// TXT-008: what no check was made for is judged all the same.
+// TXT-008: texts that no check was made for are judged too.
 func TestBadTexts(t *testing.T) {
 	for _, text := range []string{strings.Repeat("🎉", 1000), strings.Repeat("a", 1<<20), strings.Repeat("1. ", 1<<17), strings.Repeat("\"", 1<<17), strings.Repeat("password=", 1<<15), strings.Repeat("{\"", 1<<17), strings.Repeat("`", 1<<17), strings.Repeat("a: ", 1<<17), strings.Repeat("<", 1<<17), strings.Repeat("9,", 1<<17)} {
 		for _, c := range quality.Builtins(nil) {
@@ -129,7 +129,7 @@ func TestBadTexts(t *testing.T) {
 	}
 }
 
-// TXT-009: precision and recall of the check of names.
+// TXT-009: precision and recall of the check of API names.
 func TestLabelledAPIs(t *testing.T) {
 	raw, err := os.ReadFile("testdata/apis.txt")
 	require.NoError(t, err)

@@ -17,13 +17,13 @@ const (
 type Result struct {
 	Gate Gate
 	Outcome
-	// Grade is the score that a judge gave; nil for any other gate, and for a
-	// judge that failed.
+	// Grade is the score of a judge; nil for other gates and for a failed
+	// judge.
 	Grade *big.Rat
 }
 
-// Failed reports whether the gate counts as failed: a check that does not
-// apply fails only as a must that is marked evidence (TXT-007).
+// Failed reports whether the gate failed. A check that does not apply fails
+// only as a must that is marked evidence (TXT-007).
 func (r *Result) Failed() bool {
 	if r.NotApplicable {
 		return r.Gate.Severity == Must && r.Gate.Check != nil && r.Gate.Check.Evidence
@@ -43,7 +43,8 @@ func (r *Result) Value() edn.Value {
 	if len(r.Findings) > 0 {
 		findings = FindingsValue(r.Findings)
 	}
-	return resultLayout.Present(edn.K(r.Gate.Name), edn.K(r.Gate.Severity.String()), edn.Bool(!r.Failed()), score, applicable, findings)
+	return resultLayout.Present(edn.K(r.Gate.Name), edn.K(r.Gate.Severity.String()), edn.Bool(!r.Failed()), score,
+		applicable, findings)
 }
 
 var (
@@ -51,14 +52,14 @@ var (
 	verdictLayout = edn.NewLayout("must-pass?", "score", "checks")
 )
 
-// Unknown is the result of a gate that no check has the name of.
+// Unknown is the result of a gate without a check.
 func Unknown(g Gate) Result {
 	return Result{Gate: g, Outcome: Failed(Finding{
 		Gate: g.Name, Severity: g.Severity, Code: CheckError, Message: "no check is named :" + g.Name,
 	})}
 }
 
-// Verdict is what the gates say together.
+// Verdict is the combined result of the gates.
 type Verdict struct {
 	Pass     bool
 	MustPass bool
@@ -69,7 +70,7 @@ type Verdict struct {
 	Results     []Result
 }
 
-// Findings returns what failed gates found, musts first.
+// Findings returns the findings of failed gates, musts first.
 func (v *Verdict) Findings() []Finding {
 	var out []Finding
 	for _, sev := range []Severity{Must, Should} {
@@ -92,11 +93,11 @@ func (v *Verdict) Value() edn.Value {
 	return verdictLayout.Map(edn.Bool(v.MustPass), v.Score.Value(), edn.Vector(checks...))
 }
 
-// Decide does the arithmetic of GATE-004 and GATE-007. Gates that were not run
-// (a cheaper tier failed) are simply absent from results. A judge score enters
-// the mean; nil means that there is none. A judge among the results that gave a
-// grade is a must at most and no should besides; one that failed counts like a
-// check that failed (JDG-005). scoreMin is rounded like the score.
+// Decide computes the verdict (GATE-004, GATE-007). Gates that did not run (a
+// cheaper tier failed) are absent from results. A judge score enters the mean;
+// nil means that there is none. A judge among the results that gave a grade
+// counts as a must, never as a should; a failed judge counts like a failed
+// check (JDG-005). scoreMin is rounded like the score.
 func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
 	v := Verdict{MustPass: true, Results: results}
 	v.ScoreMin, _ = ScoreOf(scoreMin)
@@ -133,15 +134,15 @@ func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
 	return v
 }
 
-// JudgeMatters tells whether it is worth asking a judge after the gates that are
-// cheaper: none that must pass has failed, and the best score that a judge can
-// give would be enough (GATE-008).
+// JudgeMatters reports whether a judge can change the verdict after the cheaper
+// gates: no must has failed, and the best score of a judge would suffice
+// (GATE-008).
 func JudgeMatters(results []Result, scoreMin edn.Value) bool {
 	best := Decide(results, scoreMin, big.NewRat(1, 1))
 	return best.Pass
 }
 
-// small bounds numbers whose products fit.
+// small bounds numbers whose products do not overflow.
 const small = 1 << 20
 
 func mean(passed, total int, judge *big.Rat) Score {
@@ -163,8 +164,8 @@ func mean(passed, total int, judge *big.Rat) Score {
 	return RoundScore(should.Quo(should, big.NewRat(2, 1)))
 }
 
-// MustFailed reports whether any must gate of the results failed, which ends
-// the walk over the tiers.
+// MustFailed reports whether any must gate failed, which ends the walk over the
+// tiers.
 func MustFailed(results []Result) bool {
 	for i := range results {
 		if results[i].Gate.Severity == Must && results[i].Failed() {

@@ -69,8 +69,8 @@ func TestVerdictTable(t *testing.T) {
 	}
 }
 
-// TestJudgeMatters: GATE-008, the arithmetic of whether a judge is asked; the
-// rows of GATE-007 say of each whether it ran.
+// TestJudgeMatters: GATE-008, when a judge is called; each row of GATE-007
+// states whether it ran.
 func TestJudgeMatters(t *testing.T) {
 	ok := result("m", quality.Must, true)
 	for _, row := range []struct {
@@ -91,7 +91,7 @@ func TestJudgeMatters(t *testing.T) {
 	} {
 		assert.Equal(t, row.want, quality.JudgeMatters(row.results, edn.MustRead(row.scoreMin)), row.name)
 	}
-	rapid.Check(t, func(t *rapid.T) { // nobody is asked whose answer cannot change anything
+	rapid.Check(t, func(t *rapid.T) { // a judge that cannot change the verdict is not called
 		results := shoulds(rapid.IntRange(0, 5).Draw(t, "passed"), 5)
 		least := quality.Score(rapid.Int64Range(0, 1000).Draw(t, "least")).Value()
 		judge := big.NewRat(rapid.Int64Range(0, 1000).Draw(t, "judge"), 1000)
@@ -120,7 +120,7 @@ func TestRounding(t *testing.T) {
 	assert.Equal(t, "1M", quality.Perfect.Value().String())
 }
 
-// TestRatioAgreesWithRationals: the short way without a judge gives the same
+// TestRatioAgreesWithRationals: the fast path without a judge gives the same
 // score as exact arithmetic.
 func TestRatioAgreesWithRationals(t *testing.T) {
 	for total := 1; total <= 64; total++ {
@@ -131,8 +131,8 @@ func TestRatioAgreesWithRationals(t *testing.T) {
 	}
 }
 
-// TestNotApplicable: TXT-007, outside the score, passing as a must unless the
-// check is marked evidence.
+// TestNotApplicable: TXT-007, excluded from the score, passing as a must unless
+// the check is marked evidence.
 func TestNotApplicable(t *testing.T) {
 	na := func(sev quality.Severity, evidence bool) quality.Result {
 		return quality.Result{

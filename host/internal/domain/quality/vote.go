@@ -10,30 +10,30 @@ import (
 // JudgeFailed is the finding of a judge that gave no grade (JDG-005).
 const JudgeFailed = "judge/failed"
 
-// LowGrade is the finding of a judge whose grade is not enough.
+// LowGrade is the finding of a judge whose grade is too low.
 const LowGrade = "judge/low-score"
 
-// Ballot collects the grades that one answer gets from one judge (JDG-008). A
-// first grade that is enough stands; after one that is not, more are asked for
-// until most of them agree. The zero Ballot asks for one grade.
+// Ballot collects the grades of one judge for one answer (JDG-008). A
+// sufficient first grade is final; after an insufficient one, more grades are
+// requested until a majority agrees. The zero Ballot requests one grade.
 type Ballot struct {
-	// Most is how many grades there may be, an odd number.
+	// Most is the maximum number of grades, odd.
 	Most int
-	// Least is the score that is enough.
+	// Least is the lowest sufficient score.
 	Least Score
 
 	scores []*big.Rat
 	passes int
 }
 
-// NewBallot is a ballot of at most so many grades; scoreMin is rounded like the
-// grades (JDG-004).
+// NewBallot returns a ballot of at most most grades; scoreMin is rounded like
+// the grades (JDG-004).
 func NewBallot(most int, scoreMin edn.Value) *Ballot {
 	least, _ := ScoreOf(scoreMin)
 	return &Ballot{Most: most, Least: least}
 }
 
-// Passes tells whether a grade is enough.
+// Passes reports whether a grade is sufficient.
 func (b *Ballot) Passes(score *big.Rat) bool { return RoundScore(score) >= b.Least }
 
 // Add counts a grade.
@@ -44,10 +44,10 @@ func (b *Ballot) Add(score *big.Rat) {
 	}
 }
 
-// Scores are the grades in the order in which they were given.
+// Scores returns the grades in the order in which they were given.
 func (b *Ballot) Scores() []*big.Rat { return b.scores }
 
-// Settled tells whether further grades could not change what most of them say.
+// Settled reports whether further grades cannot change the majority.
 func (b *Ballot) Settled() bool {
 	n, most := len(b.scores), max(1, b.Most)
 	if n == 0 {
@@ -59,8 +59,8 @@ func (b *Ballot) Settled() bool {
 	return 2*b.passes > most || 2*(n-b.passes) > most
 }
 
-// Score is the median of the grades. As long as the ballot is not settled the
-// first grade stands. It is nil without any.
+// Score returns the median of the grades. Until the ballot is settled it is the
+// first grade. It is nil without grades.
 func (b *Ballot) Score() *big.Rat {
 	if len(b.scores) == 0 {
 		return nil
@@ -71,8 +71,8 @@ func (b *Ballot) Score() *big.Rat {
 	return Median(b.scores)
 }
 
-// Median is the middle one of the numbers, of an even count the mean of both in
-// the middle; nil without any.
+// Median returns the median of the numbers, for an even count the mean of the
+// middle two; nil without numbers.
 func Median(numbers []*big.Rat) *big.Rat {
 	n := len(numbers)
 	if n == 0 {

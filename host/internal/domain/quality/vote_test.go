@@ -16,13 +16,13 @@ func grade(s string) *big.Rat {
 	return r
 }
 
-// JDG-004, JDG-008: how many grades are asked for, and which of them counts.
+// JDG-004, JDG-008: the number of requested grades and the resulting score.
 func TestBallot(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		most   int
 		least  string
-		grades []string // as many as may be asked for
+		grades []string // all grades that may be requested
 		asked  int
 		score  string
 	}{
@@ -55,8 +55,8 @@ func TestBallot(t *testing.T) {
 	assert.Zero(t, grade("0.5").Cmp(b.Score()), "without a majority the first stands")
 }
 
-// JDG-008: the median says what the majority says; the majority is that of all
-// grades that could have been asked for; the order of the others is no matter.
+// JDG-008: the median agrees with the majority, which is that of all grades
+// that could have been requested; the order of the later ones does not matter.
 func TestBallotLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := 1 + 2*rapid.IntRange(0, 4).Draw(t, "half")

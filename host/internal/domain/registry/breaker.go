@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Breaker is what an operator wrote about the breaker of a capability, or of the
-// calls of a policy. Zero fields are not written.
+// Breaker holds the breaker settings of a capability, or of the calls of a
+// policy. Zero fields are unset.
 type Breaker struct {
 	Window, MinSamples int
 	Threshold          float64
@@ -15,7 +15,7 @@ type Breaker struct {
 	Ramp               []int
 }
 
-// Over lays what b says over what a weaker place says.
+// Over returns b with unset fields taken from weak.
 func (b Breaker) Over(weak Breaker) Breaker {
 	if b.Window != 0 {
 		weak.Window = b.Window
@@ -41,8 +41,9 @@ func (b Breaker) Over(weak Breaker) Breaker {
 	return weak
 }
 
-// Equal tells whether both say the same.
+// Equal reports whether both are the same settings.
 func (b Breaker) Equal(o Breaker) bool {
-	return slices.Equal(b.Ramp, o.Ramp) && b.Window == o.Window && b.MinSamples == o.MinSamples && b.Threshold == o.Threshold &&
+	return slices.Equal(b.Ramp, o.Ramp) && b.Window == o.Window && b.MinSamples == o.MinSamples &&
+		b.Threshold == o.Threshold &&
 		b.Base == o.Base && b.Ceiling == o.Ceiling && b.Factor == o.Factor
 }

@@ -6,32 +6,31 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// NoEffect is the effect word for "only computes an answer".
+// NoEffect is the effect of a pure computation.
 const NoEffect = "none"
 
-// ModelKind is the kind of capability that a language model is.
+// ModelKind is the kind of language model capabilities.
 const ModelKind = "llm"
 
-// Capability is one executor as the host knows it: the advertised metadata
-// after the operator's overrides, under the id that plans use.
+// Capability is one executor: the advertised metadata after the operator's
+// overrides, under the id used in plans.
 type Capability struct {
 	contract.Capability
 
 	// Plugin is the name of the plugin block whose process serves it.
 	Plugin string
-	// Advertised is the id under which the plugin itself knows the
-	// capability. It differs from ID after a rename and is what crosses the
-	// wire.
+	// Advertised is the id in the plugin and on the wire. It differs from ID
+	// after a rename.
 	Advertised string
-	// Confines tells that the plugin makes each call in a process of its own
-	// that the kernel holds to exactly the scope of that call.
+	// Confines is true if the plugin runs each call in its own process, which
+	// the kernel confines to exactly the scope of the call.
 	Confines bool
-	// Breaker lies over that of the policy of a call.
+	// Breaker overrides the breaker settings of a call's policy.
 	Breaker Breaker
-	// Quality lies below that of the intent.
+	// Quality is overridden by the quality settings of the intent.
 	Quality Quality
-	// Where is the place in the configuration that named it, as
-	// "file:line:column", empty for an advertised one that no block names.
+	// Where is the place in the configuration that names it, as
+	// "file:line:column"; empty if no block does.
 	Where string
 }
 
@@ -67,7 +66,7 @@ func (c *Capability) HasTags(tags []string) bool {
 	return true
 }
 
-// ToolIntent returns the intent under which the capability is asked as a tool:
+// ToolIntent returns the intent with which the capability is called as a tool:
 // its own id if it serves that, else the first intent that it names.
 func (c *Capability) ToolIntent() string {
 	if len(c.Intents) == 0 || slices.Contains(c.Intents, c.ID) {

@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Intent is one thing that callers may ask for. What a caller gets beyond the
-// schemas (retries, gates, constraints) is a policy.Layer beside it.
+// Intent is one kind of request. Its settings beyond the schemas (retries,
+// gates, constraints) are in a policy.Layer.
 type Intent struct {
 	// ID is the qualified name without colon.
 	ID string
@@ -16,17 +16,18 @@ type Intent struct {
 	// Candidates are the configured capability ids in order; nil means those
 	// that serve the intent (see Registry.Candidates).
 	Candidates []string
-	// Effects bounds what an act of this intent may do when its request says
-	// nothing; nil means none.
+	// Effects are the effects that an act of this intent may have if its
+	// request names none; nil means no effects.
 	Effects []string
 	// ResultTypes are the accepted result types; nil means value only.
 	ResultTypes []string
-	// Role is that of the prompts of its calls, empty if it has none of its own.
+	// Role is the role of the prompts of its calls, empty if it has none of its
+	// own.
 	Role string
-	// Quality is what the answers have to be, over what their capabilities say.
+	// Quality overrides the quality settings of the capabilities.
 	Quality Quality
-	// Implied is true when no block declares the intent and it stands on the
-	// metadata of a capability alone.
+	// Implied is true if no block declares the intent and only a capability
+	// advertises it.
 	Implied bool
 	// Where is the place in the configuration, empty for an implied intent.
 	Where string
@@ -40,7 +41,7 @@ func (i *Intent) Types() []string {
 	return i.ResultTypes
 }
 
-// CheckKind says who judges.
+// CheckKind is the kind of implementation of a check.
 type CheckKind string
 
 // The kinds of check, in the order in which gates run them.
@@ -50,18 +51,18 @@ const (
 	CheckCapability CheckKind = "capability"
 )
 
-// Check declares a named gate. The function behind a built-in or a condition
-// is not data and lives in quality.Check.
+// Check declares a named gate. The function of a built-in or a condition is in
+// quality.Check.
 type Check struct {
 	// Name is how plans and policies name the check.
 	Name string
 	Kind CheckKind
-	// Builtin is the name of the built-in behind it, for CheckBuiltin. It
-	// differs from Name when a block binds another name to a built-in.
+	// Builtin is the name of the implementing built-in, for CheckBuiltin. It
+	// differs from Name if a block binds another name to a built-in.
 	Builtin string
-	// Intent is asked by a capability check.
+	// Intent is called by a capability check.
 	Intent string
-	// Params are given to a built-in or merged into the input of a capability
+	// Params are passed to a built-in or merged into the input of a capability
 	// check; nil or a map.
 	Params edn.Value
 	// Timeout bounds one run of a capability check; zero means DefaultCheckTimeout.
@@ -74,11 +75,13 @@ type Check struct {
 	Where string
 }
 
-// TestsPass is the check that wants all tests to pass, and at least one of them to have been run.
+// TestsPass is the check that requires all tests to pass and at least one to
+// have been run.
 const TestsPass = "tests-pass"
 
-// MayAsk reports whether a capability may answer the check. A model cannot say whether tests pass, it did not run them.
+// MayAsk reports whether a capability may answer the check. A model may not
+// answer tests-pass, because it did not run the tests.
 func (c *Check) MayAsk(by *Capability) bool { return c.Name != TestsPass || by.Kind != ModelKind }
 
-// DefaultCheckTimeout bounds a capability check that names no timeout.
+// DefaultCheckTimeout is the timeout of a capability check without one.
 const DefaultCheckTimeout = 10 * time.Second

@@ -7,38 +7,37 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Judge declares who grades answers, by which rubric, and how far the grade is
-// believed. It runs last among the gates of the intents that use it.
+// Judge declares who grades answers, by which rubric, and how far the grades
+// are trusted. It runs last among the gates of the intents that use it.
 type Judge struct {
 	// Name is how intents name the judge.
 	Name string
-	// Intent is asked for a grade; Capability, if set, is who is asked first.
+	// Intent is called for a grade; Capability, if set, is the first candidate.
 	Intent, Capability string
-	// Enabled is false if nobody is asked.
+	// Enabled is false if the judge is not called.
 	Enabled bool
-	// Rubric is what the judge grades by, nil if it has one of its own.
+	// Rubric holds the grading criteria, nil if the capability has its own.
 	Rubric edn.Value
 	// ScorePath leads to the score in the answer of the judge.
 	ScorePath []string
-	// MaxAttempts is how often one capability is asked for one grade.
+	// MaxAttempts is the number of attempts of one capability for one grade.
 	MaxAttempts int
-	// Votes is the most grades that an answer gets that fails by the first one;
-	// an odd number.
+	// Votes is the maximum number of grades of an answer whose first grade
+	// fails it; odd.
 	Votes int
-	// IgnoreErrors takes a judge that fails for one that was not there.
+	// IgnoreErrors treats a failed judge as absent.
 	IgnoreErrors bool
-	// AllowSameFamily lets a model judge what a model of its family wrote.
+	// AllowSameFamily permits a model to judge answers of its own model family.
 	AllowSameFamily bool
-	// Memo has equal answers to equal tasks graded once.
+	// Memo caches grades of equal answers to equal tasks.
 	Memo bool
 	// MinKappa is the agreement with labelled answers below which the judge
-	// refuses nothing by itself, Drift by how much it may fall before the judge
-	// is not asked any more, and Recheck how long a calibration holds.
+	// alone rejects no answer. Drift is the loss of agreement at which the
+	// judge is no longer called. Recheck is the lifetime of a calibration.
 	MinKappa, Drift float64
 	Recheck         time.Duration
-	// Plain tells that the judge only ever counts in scores, and by rules that always
-	// say the same: it refuses nothing by itself and cannot change, so that there is
-	// nothing to measure it for.
+	// Plain is true if the judge only affects scores and is deterministic: it
+	// rejects nothing by itself and cannot change, so it needs no calibration.
 	Plain bool
 	// Anchors is the file of labelled answers, empty if there is none.
 	Anchors string
@@ -46,24 +45,24 @@ type Judge struct {
 	Where string
 }
 
-// Scale is that of the rubric, nil if there is no rubric.
+// Scale returns the scale of the rubric, nil if there is no rubric.
 func (j *Judge) Scale() edn.Value { return j.Rubric.Key("scale") }
 
-// Task is what a judge is asked about: all but Sample, Seed and AllowSameFamily
-// are maps, or nil where there is nothing to say.
+// Task is the subject of a judge: all fields but Sample, Seed and
+// AllowSameFamily are maps or nil.
 type Task struct {
-	// Call is the request, Result what came of it, Done and Env what goes with
-	// the request. With Other the question is which of two results is better.
+	// Call is the request, Result its result, Done and Env belong to the
+	// request. If Other is set, the judge compares the two results.
 	Call, Result, Done, Env, Other edn.Value
-	// Author says who made the result.
+	// Author describes the author of the result.
 	Author edn.Value
-	// Sample tells several questions about one task apart.
+	// Sample distinguishes several questions about one task.
 	Sample, Seed int64
-	// AllowSameFamily lets a model judge what a model of its family wrote.
+	// AllowSameFamily permits a model to judge answers of its own model family.
 	AllowSameFamily bool
 }
 
-// Question is the input of the intent of the judge (JDG-001).
+// Question returns the input of the judge's intent (JDG-001).
 func (j *Judge) Question(t Task) edn.Value {
 	var m, about edn.MapBuilder
 	for _, part := range []struct {
@@ -99,8 +98,8 @@ func (j *Judge) Question(t Task) edn.Value {
 	return m.Map()
 }
 
-// ScoreRules say how an answer of a capability to a judge is read. A score that
-// its schema has from 0 to 1 is on no scale any more.
+// ScoreRules returns the rules for reading the score from a capability's answer
+// to a judge. A score whose schema bounds it to 0..1 has no other scale.
 func (r *Registry) ScoreRules(j *Judge, c *Capability) contract.ScoreRules {
 	rules := contract.ScoreRules{Path: j.ScorePath, Scale: j.Scale()}
 	out := c.OutSchema.For(j.Intent)
@@ -113,8 +112,8 @@ func (r *Registry) ScoreRules(j *Judge, c *Capability) contract.ScoreRules {
 	return rules
 }
 
-// IntentGrade is asked by judges that name no other intent, IntentChat by judges
-// that ask a model.
+// IntentGrade is called by judges that name no other intent, IntentChat by
+// judges that call a model.
 const (
 	IntentGrade = "eval/grade"
 	IntentChat  = "model/chat"

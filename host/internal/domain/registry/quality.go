@@ -1,39 +1,39 @@
 package registry
 
-// What is done about a capability whose answers are not good enough.
+// The actions on a capability whose answers fail too often.
 const (
-	ActionSwap       = "swap"       // another edition, or another capability, takes its place
-	ActionRestart    = "restart"    // its processes are started anew
-	ActionQuarantine = "quarantine" // it is left out
+	ActionSwap       = "swap"       // another edition or capability replaces it
+	ActionRestart    = "restart"    // its processes are restarted
+	ActionQuarantine = "quarantine" // it gets no calls
 )
 
-// Quality is what an operator wrote about the answers of a capability, or of
-// those who serve an intent. Zero fields are not written.
+// Quality holds the quality settings of a capability, or of those that serve an
+// intent. Zero fields are unset.
 type Quality struct {
 	Window, MinSamples int
-	// MinPassRate is the least share of answers that pass their gates; 0 asks
-	// for nothing. The share has to be Hysteresis above it to be good again.
+	// MinPassRate is the minimum share of answers that pass their gates; 0
+	// means no minimum. To recover, the share must exceed it by Hysteresis.
 	MinPassRate, Hysteresis Share
 	// Action is one of the actions.
 	Action string
-	// SwapTo is the capability that takes the place of one that is swapped;
-	// empty: the next edition of its plugin.
+	// SwapTo is the capability that replaces a swapped one; empty: the next
+	// edition of its plugin.
 	SwapTo string
-	// MaxEjected is the most of the candidates of an intent that may be left out
-	// at once.
+	// MaxEjected is the maximum share of an intent's candidates that may be
+	// ejected at once.
 	MaxEjected Share
 }
 
-// Share is a number from 0 to 1 that may not be written.
+// Share is a number from 0 to 1, or unset.
 type Share struct {
 	V   float64
 	Set bool
 }
 
-// ShareOf is a share that is written.
+// ShareOf returns a set share.
 func ShareOf(v float64) Share { return Share{V: v, Set: true} }
 
-// Over lays what q says over what a weaker place says.
+// Over returns q with unset fields taken from weak.
 func (q Quality) Over(weak Quality) Quality {
 	if q.Window != 0 {
 		weak.Window = q.Window

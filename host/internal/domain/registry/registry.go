@@ -8,12 +8,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Spec is what a Registry is made of. Order matters where it is said so.
+// Spec is the input of New. Order matters where stated.
 type Spec struct {
 	// Capabilities in the order of their declaration, which is the order of
 	// candidates for an intent that names none.
 	Capabilities []Capability
-	// Absent are capabilities that have a name and no plugin that gives them.
+	// Absent are capabilities that have a name and no plugin that provides
+	// them.
 	Absent []Absent
 	// Intents that blocks declare.
 	Intents []Intent
@@ -156,7 +157,7 @@ func (r *Registry) EffectsOf(ids []string) []string {
 }
 
 // Tool returns the capability that a plan names as a tool: the one with this
-// id, else the one that this is the alias of.
+// id, else the one with this alias.
 func (r *Registry) Tool(id string) (*Capability, bool) {
 	if c, ok := r.caps[id]; ok {
 		return c, true

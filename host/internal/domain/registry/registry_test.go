@@ -71,8 +71,8 @@ func TestLookups(t *testing.T) {
 	assert.NotNil(t, r.Schemas())
 }
 
-// TestImpliedIntent: SCH-015, an advertised intent that nobody declares has the
-// schemas of the first capability that serves it.
+// TestImpliedIntent: SCH-015, an undeclared, advertised intent has the schemas
+// of the first capability that serves it.
 func TestImpliedIntent(t *testing.T) {
 	r := build(t)
 	in, ok := r.Intent("x/code")
@@ -87,8 +87,8 @@ func TestImpliedIntent(t *testing.T) {
 	assert.Equal(t, []string{"plan"}, fixed.Types())
 }
 
-// TestCandidates: BIND-001, configured ones, else those that serve it in the
-// order of declaration, unrestricted ones last.
+// TestCandidates: BIND-001, configured candidates, else the capabilities that
+// serve the intent in the order of declaration, unrestricted ones last.
 func TestCandidates(t *testing.T) {
 	r := build(t)
 	assert.Equal(t, []string{"x/b", "x/a", "x/open"}, r.Candidates("x/do"))

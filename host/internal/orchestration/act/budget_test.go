@@ -475,7 +475,7 @@ func TestTokens(t *testing.T) {
 		{"too many", "model", "{:max-tokens-out 99}", "", "", "", "99 of 99 tokens-out left, and 100 would be needed"},
 		{"the question is too long", "model", "{:max-tokens-in 10}", "", "", "", "10 of 10 tokens-in left"},
 		{"all that is left", "open", "{:max-tokens-out 7 :max-usd 1}", "{:tokens-in 1 :tokens-out 3}", "{:attempts 1 :roundtrips 1 :tokens-in 40 :tokens-out 7 :usd 0.00011M}", "{:attempts 1 :roundtrips 1 :tokens-in 1 :tokens-out 3 :usd 0.000031M}", ""},
-		{"no bound, no price", "open", "{:max-usd 1}", "", "", "", "nothing bounds its tokens"},
+		{"no bound, no price", "open", "{:max-usd 1}", "", "", "", "its tokens are unbounded"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := w.Again()

@@ -112,7 +112,7 @@ func TestPluginCannotWidenEffects(t *testing.T) {
 	h := start(t)
 	_, err := ask(h, "t/greedy")
 	require.NotNil(t, err)
-	assert.Contains(t, err.Value().String(), "nobody can serve :t/writer", "%v", err)
+	assert.Contains(t, err.Value().String(), "no capability can serve :t/writer", "%v", err)
 }
 
 // A required plugin that cannot start fails the start, and the error names it.

@@ -19,7 +19,7 @@ var (
 	knight   = [][2]int{{1, 2}, {2, 1}, {-1, 2}, {-2, 1}, {1, -2}, {2, -1}, {-1, -2}, {-2, -1}}
 )
 
-// attacked tells whether a piece of the given side attacks the square.
+// attacked reports whether a piece of the given side attacks the square.
 func (g *grid) attacked(sq int, white bool) bool {
 	piece := func(lower byte) byte {
 		if white {

@@ -1,10 +1,10 @@
-// Package board reads chess positions and refuses those that cannot be.
+// Package board parses chess positions and rejects impossible ones.
 //
 // The rules library accepts boards without a king, castling rights without a
-// rook and en passant squares without a pawn, and then answers nonsense for
-// them. Parse therefore checks a FEN text field by field before the library
-// sees it, and names the field that is at fault.
+// rook and en passant squares without a pawn, and returns nonsense for them.
+// Parse therefore validates a FEN text field by field before the library parses
+// it, and names the invalid field.
 //
-// All functions are safe for concurrent use; positions are never changed after
+// All functions are safe for concurrent use; positions are not changed after
 // Parse has returned them.
 package board

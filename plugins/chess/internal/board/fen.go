@@ -9,11 +9,10 @@ import (
 	"github.com/corentings/chess/v2"
 )
 
-// MaxFEN is the longest FEN text that is read, in bytes. The longest legal one
-// is below 100.
+// MaxFEN bounds a FEN text, in bytes. The longest legal one is below 100.
 const MaxFEN = 128
 
-// FieldError says which of the six FEN fields is at fault and why.
+// FieldError names the invalid FEN field and the reason.
 type FieldError struct {
 	Field    string // "fen", "placement", "turn", "castling", "en-passant", "halfmove-clock", "move-number"
 	Expected string
@@ -21,7 +20,7 @@ type FieldError struct {
 	Message  string
 }
 
-// Error is one line: the field, what is wrong with it, what it held.
+// Error returns one line: the field, the error, the value.
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("fen: %s: %s (expected %s, got %q)", e.Field, e.Message, e.Expected, e.Got)
 }
@@ -30,16 +29,26 @@ func (e *FieldError) Error() string {
 // callers.
 var reading sync.Mutex
 
-// Parse reads a FEN text strictly. The position it returns has both kings, a
-// side to move that could have got there, and only rights that can be used.
-// The error is always a *FieldError.
+// Parse parses a FEN text strictly. The returned position has both kings, a
+// reachable side to move, and only usable rights. The error is always a
+// *FieldError.
 func Parse(fen string) (*chess.Position, error) {
 	if len(fen) > MaxFEN {
-		return nil, &FieldError{Field: "fen", Expected: fmt.Sprintf("at most %d bytes", MaxFEN), Got: clip(fen), Message: "text is too long"}
+		return nil, &FieldError{
+			Field:    "fen",
+			Expected: fmt.Sprintf("at most %d bytes", MaxFEN),
+			Got:      clip(fen),
+			Message:  "text is too long",
+		}
 	}
 	parts := strings.Split(strings.TrimSpace(fen), " ")
 	if len(parts) != 6 {
-		return nil, &FieldError{Field: "fen", Expected: "6 fields parted by single blanks", Got: clip(fen), Message: fmt.Sprintf("%d fields", len(parts))}
+		return nil, &FieldError{
+			Field:    "fen",
+			Expected: "6 fields parted by single blanks",
+			Got:      clip(fen),
+			Message:  fmt.Sprintf("%d fields", len(parts)),
+		}
 	}
 	grid, err := readPlacement(parts[0])
 	if err != nil {
@@ -65,15 +74,25 @@ func Parse(fen string) (*chess.Position, error) {
 	uerr := pos.UnmarshalText([]byte(strings.Join(parts, " ")))
 	reading.Unlock()
 	if uerr != nil {
-		return nil, &FieldError{Field: "fen", Expected: "a position", Got: clip(fen), Message: strings.TrimPrefix(uerr.Error(), "chess: ")}
+		return nil, &FieldError{
+			Field:    "fen",
+			Expected: "a position",
+			Got:      clip(fen),
+			Message:  strings.TrimPrefix(uerr.Error(), "chess: "),
+		}
 	}
 	if grid.attacked(grid.king(!white), white) {
-		return nil, &FieldError{Field: "turn", Expected: "a side to move whose opponent is not in check", Got: parts[1], Message: "the side that has just moved left its king in check"}
+		return nil, &FieldError{
+			Field:    "turn",
+			Expected: "a side to move whose opponent is not in check",
+			Got:      parts[1],
+			Message:  "the side that has just moved left its king in check",
+		}
 	}
 	return pos, nil
 }
 
-// clip shortens what is quoted in a message.
+// clip shortens a quoted value.
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {
@@ -87,7 +106,12 @@ type grid [64]byte
 
 func readPlacement(text string) (*grid, error) {
 	fault := func(format string, args ...any) error {
-		return &FieldError{Field: "placement", Expected: "8 ranks of 8 squares, pieces KQRBNPkqrbnp", Got: clip(text), Message: fmt.Sprintf(format, args...)}
+		return &FieldError{
+			Field:    "placement",
+			Expected: "8 ranks of 8 squares, pieces KQRBNPkqrbnp",
+			Got:      clip(text),
+			Message:  fmt.Sprintf(format, args...),
+		}
 	}
 	ranks := strings.Split(text, "/")
 	if len(ranks) != 8 {
@@ -148,7 +172,8 @@ func checkMaterial(text string, g *grid) *FieldError {
 			}
 		}
 		if promoted > 8-pawns {
-			return fault("no more promoted pieces than missing pawns", "%s has %d promoted pieces and %d pawns", side.name, promoted, pawns)
+			return fault("no more promoted pieces than missing pawns", "%s has %d promoted pieces and %d pawns", side.name,
+				promoted, pawns)
 		}
 	}
 	return nil
@@ -156,7 +181,12 @@ func checkMaterial(text string, g *grid) *FieldError {
 
 func checkCastling(text string, g *grid) *FieldError {
 	fault := func(format string, args ...any) *FieldError {
-		return &FieldError{Field: "castling", Expected: `"-" or some of KQkq in this order`, Got: clip(text), Message: fmt.Sprintf(format, args...)}
+		return &FieldError{
+			Field:    "castling",
+			Expected: `"-" or some of KQkq in this order`,
+			Got:      clip(text),
+			Message:  fmt.Sprintf(format, args...),
+		}
 	}
 	if text == "-" {
 		return nil
@@ -189,7 +219,12 @@ func checkCastling(text string, g *grid) *FieldError {
 
 func checkEnPassant(text string, g *grid, white bool) *FieldError {
 	fault := func(format string, args ...any) *FieldError {
-		return &FieldError{Field: "en-passant", Expected: `"-" or the square behind a pawn that has just moved two squares`, Got: clip(text), Message: fmt.Sprintf(format, args...)}
+		return &FieldError{
+			Field:    "en-passant",
+			Expected: `"-" or the square behind a pawn that has just moved two squares`,
+			Got:      clip(text),
+			Message:  fmt.Sprintf(format, args...),
+		}
 	}
 	if text == "-" {
 		return nil
@@ -208,7 +243,7 @@ func checkEnPassant(text string, g *grid, white bool) *FieldError {
 	case g[sq] != 0 || g[sq-step] != 0:
 		return fault("the pawn could not have passed here")
 	case g[sq+step] != pawn:
-		return fault("no pawn stands in front of it")
+		return fault("no pawn is in front of it")
 	}
 	return nil
 }
@@ -216,7 +251,12 @@ func checkEnPassant(text string, g *grid, white bool) *FieldError {
 func checkNumber(field, text string, low, high int) *FieldError {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high || strings.HasPrefix(text, "+") {
-		return &FieldError{Field: field, Expected: fmt.Sprintf("an integer from %d to %d", low, high), Got: clip(text), Message: "not such a number"}
+		return &FieldError{
+			Field:    field,
+			Expected: fmt.Sprintf("an integer from %d to %d", low, high),
+			Got:      clip(text),
+			Message:  "not such a number",
+		}
 	}
 	return nil
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/corentings/chess/v2"
 )
 
-// Result tells how a finished game ended.
+// Result is the result of a finished game.
 type Result struct {
 	Score  string // "1-0", "0-1" or "1/2-1/2"
 	Reason string // "checkmate" or "stalemate"
 }
 
-// Finished tells whether the side to move has no move. A dead position
-// (material that can mate nobody) still has moves and is not finished.
+// Finished reports whether the side to move has no move. A dead position
+// (insufficient material) still has moves and is not finished.
 func Finished(pos *chess.Position) (Result, bool) {
 	switch pos.Status() {
 	case chess.Checkmate:
@@ -28,10 +28,11 @@ func Finished(pos *chess.Position) (Result, bool) {
 	return Result{}, false
 }
 
-// InCheck tells whether the king of the side to move is attacked.
+// InCheck reports whether the king of the side to move is attacked.
 func InCheck(pos *chess.Position) bool {
 	var g grid
-	letters := map[chess.PieceType]byte{chess.King: 'k', chess.Queen: 'q', chess.Rook: 'r', chess.Bishop: 'b', chess.Knight: 'n', chess.Pawn: 'p'}
+	letters := map[chess.PieceType]byte{chess.King: 'k', chess.Queen: 'q', chess.Rook: 'r', chess.Bishop: 'b',
+		chess.Knight: 'n', chess.Pawn: 'p'}
 	for sq := range g {
 		p := pos.Board().Piece(chess.Square(sq))
 		if letter := letters[p.Type()]; p.Color() == chess.White {
@@ -44,15 +45,15 @@ func InCheck(pos *chess.Position) bool {
 	return g.attacked(g.king(white), !white)
 }
 
-// UCI spells a move as squares from and to, with a lower-case promotion piece.
+// UCI returns a move as squares from and to, with a lower-case promotion piece.
 func UCI(m *chess.Move) string { return chess.UCINotation{}.Encode(nil, m) }
 
-// SAN spells a legal move of the position in algebraic notation.
+// SAN returns a legal move of the position in algebraic notation.
 func SAN(pos *chess.Position, m *chess.Move) string { return chess.AlgebraicNotation{}.Encode(pos, m) }
 
-// Find looks a move up among the legal ones, in UCI or in algebraic spelling
-// (check and mate signs may be left out). The error is one sentence that says
-// why the move cannot be played.
+// Find finds a move among the legal ones, in UCI or algebraic notation (check
+// and mate signs are optional). The error explains in one sentence why the move
+// cannot be played.
 func Find(pos *chess.Position, text string) (*chess.Move, error) {
 	moves := pos.ValidMoves()
 	trimmed := strings.TrimRight(strings.TrimSpace(text), "+#!?")
@@ -81,10 +82,10 @@ func Find(pos *chess.Position, text string) (*chess.Move, error) {
 			return nil, fmt.Errorf("the %s on %s has no legal move %s", pieceName(p), trimmed[:2], trimmed)
 		}
 	}
-	return nil, fmt.Errorf("%q is no legal move of this position", clip(text))
+	return nil, fmt.Errorf("%q is not a legal move of this position", clip(text))
 }
 
-// squareOf reads the first square of a move in UCI spelling.
+// squareOf parses the first square of a move in UCI notation.
 func squareOf(text string) (chess.Square, bool) {
 	if len(text) != 4 && len(text) != 5 {
 		return 0, false

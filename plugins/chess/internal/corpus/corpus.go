@@ -58,8 +58,9 @@ func Walk(seed uint64, n int) []string {
 	return out
 }
 
-// Forced tells whether the side to move mates in at most n moves whatever the
-// defence: plain search over all moves, shared with no engine.
+// Forced reports whether the side to move mates in at most n moves against
+// every defense, by a plain search over all moves that shares no code with any
+// engine.
 func Forced(pos *chess.Position, n int) bool {
 	for _, m := range pos.ValidMoves() {
 		if n == 1 && !m.HasTag(chess.Check) {
@@ -72,8 +73,8 @@ func Forced(pos *chess.Position, n int) bool {
 	return false
 }
 
-// Mated tells whether the side to move is mated now, or within n further moves
-// of the other side whatever it does.
+// Mated reports whether the side to move is mated now, or within n further
+// moves of the other side against every defense.
 func Mated(pos *chess.Position, n int) bool {
 	replies := pos.ValidMoves()
 	if len(replies) == 0 {

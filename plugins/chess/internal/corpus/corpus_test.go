@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "make the list of mates again")
 
-// The list holds 200 different positions, each with the shortest mate that it
-// says, proved by the plain search.
+// The list holds 200 different positions, each with its shortest mate, proved
+// by the plain search.
 func TestMatesAreProved(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile("mates.txt", []byte(generate(20, map[int]int{1: 67, 2: 67, 3: 66})), 0o644))
@@ -43,8 +43,8 @@ func TestMatesAreProved(t *testing.T) {
 }
 
 // generate plays random games and keeps positions with a mate of each length.
-// Positions with much material are left out for mates in three, where the
-// proof would take minutes.
+// For mates in three it skips positions with much material, whose proof would
+// take minutes.
 func generate(seed uint64, want map[int]int) string {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var out strings.Builder
@@ -74,7 +74,7 @@ func generate(seed uint64, want map[int]int) string {
 				}
 			}
 			pick := rng.IntN(len(moves))
-			for range 2 { // captures make the boards lighter
+			for range 2 { // prefer captures to reduce the material
 				if !moves[pick].HasTag(chess.Capture) {
 					pick = rng.IntN(len(moves))
 				}

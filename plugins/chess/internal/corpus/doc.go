@@ -1,4 +1,4 @@
-// Package corpus holds the positions that the chess capabilities are measured
-// on: mates in one to three with their length, and positions from random play.
-// Both come from a seeded generator, so they can be made again.
+// Package corpus holds the positions that measure the chess capabilities: mates
+// in one to three with their length, and positions from random play. Both come
+// from a seeded generator and are reproducible.
 package corpus

@@ -3,7 +3,7 @@
 // short mates that runs first.
 //
 // It is built on the rules library, so it is exact about the rules and modest
-// in speed. Given a depth and no time limit the answer is a function of the
+// in speed. With a depth and no time limit, the result is a function of the
 // position alone. A Search stops within a few milliseconds when its context
 // ends and then returns the best move of the last finished depth.
 //

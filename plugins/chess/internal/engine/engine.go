@@ -16,43 +16,43 @@ const MateScore = 100000
 // mateBound separates mate scores from evaluations.
 const mateBound = MateScore - 1000
 
-// MaxDepth is the deepest search in plies that can be asked for.
+// MaxDepth bounds the depth of a search in plies.
 const MaxDepth = 64
 
-// ErrFinished is returned for a position in which no move can be played.
+// ErrFinished is returned for a position without legal moves.
 var ErrFinished = errors.New("engine: the game is over")
 
-// Limits bound one search. Zero values take the engine's defaults.
+// Limits bound one search. Zero values mean the engine's defaults.
 type Limits struct {
 	Depth    int           // plies, 1..MaxDepth
-	MoveTime time.Duration // wall time after which the deepest finished result is taken
+	MoveTime time.Duration // wall time after which the deepest finished result is returned
 }
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
 	Best  *chess.Move
-	PV    []*chess.Move // starts with Best; every move is legal where it stands
+	PV    []*chess.Move // starts with Best; every move is legal in its position
 	Score int           // centipawns for the side to move, see the package comment
 	Mate  int           // mate in moves: positive wins, negative loses, 0 none
 	Depth int           // the deepest finished depth in plies
 	Nodes int64
 }
 
-// Options set what stays the same from search to search.
+// Options are the settings of all searches.
 type Options struct {
 	Depth     int   // default depth in plies
 	MateMoves int   // mates up to this many moves are searched for first
-	MateNodes int64 // at most this many nodes for that
+	MateNodes int64 // node limit of the mate search
 	Now       func() time.Time
 }
 
-// DefaultOptions are those of the shipped plugin.
+// DefaultOptions returns the options of the shipped plugin.
 func DefaultOptions() Options {
 	return Options{Depth: 4, MateMoves: 3, MateNodes: 60_000, Now: time.Now}
 }
 
-// Search looks for the best move. It returns ErrFinished where there is none,
-// and the context's error only if it ended before depth 1 was finished.
+// Search searches for the best move. It returns ErrFinished if there is no
+// move, and the context's error only if it ended before depth 1 was finished.
 func Search(ctx context.Context, pos *chess.Position, limits Limits, opt Options) (Result, error) {
 	if _, over := board.Finished(pos); over {
 		return Result{}, ErrFinished
@@ -81,8 +81,8 @@ func Search(ctx context.Context, pos *chess.Position, limits Limits, opt Options
 	return s.deepen(pos, depth)
 }
 
-// firstShare is the moment at which the search for short mates must leave the
-// rest of the time to the search for a move: a quarter of what there is.
+// firstShare returns the time when the search for short mates must stop: it
+// gets a quarter of the available time.
 func firstShare(ctx context.Context, until, now time.Time) time.Time {
 	if end, ok := ctx.Deadline(); ok && (until.IsZero() || end.Before(until)) {
 		until = end
@@ -98,14 +98,14 @@ type search struct {
 	now     func() time.Time
 	until   time.Time // zero: no limit
 	nodes   int64
-	budget  int64 // mate search only: nodes at which it gives up, 0 none
+	budget  int64 // node limit of the mate search, 0 for none
 	aborted bool
 	table   map[uint64]entry
 	killers [MaxDepth + 64][2]uint16
 	history [4096]int
 }
 
-// tick counts a node and notices, every 64 nodes, that the search has to end.
+// tick counts a node and checks, every 64 nodes, whether the search must end.
 func (s *search) tick() bool {
 	s.nodes++
 	if s.nodes&63 == 0 {
@@ -129,13 +129,13 @@ func (s *search) deepen(pos *chess.Position, depth int) (Result, error) {
 		}
 		best = Result{Best: line[0], PV: line, Score: score, Mate: mateIn(score), Depth: d, Nodes: s.nodes}
 		if best.Mate != 0 && d >= MateScore-abs(score) {
-			break // a mate is proved and nothing shorter is left
+			break // a mate is proved, and no shorter one exists
 		}
 	}
 	best.Nodes = s.nodes
 	if best.Best == nil {
-		// Stopped before the first depth was finished: any legal move is
-		// better than none if only the clock ran out.
+		// Stopped before the first depth was finished: return any legal move if
+		// only the clock ran out.
 		if err := s.ctx.Err(); err != nil {
 			return Result{}, err
 		}

@@ -21,7 +21,8 @@ func position(t *testing.T, fen string) *chess.Position {
 }
 
 // At least 190 of 200 mates in one to three are found: the move keeps a mate of
-// that length by the plain search, the line is legal, the score says the mate.
+// that length by the plain search, the line is legal, and the score reports the
+// mate.
 func TestSearchFindsMates(t *testing.T) {
 	all, err := corpus.Mates()
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func TestSearchPlaysChess(t *testing.T) {
 }
 
 func TestSearchBeingMated(t *testing.T) {
-	// Black is mated whatever it plays: the score says so and the line is long.
+	// Black is mated by every line: the score reports it and the line is long.
 	r, err := Search(context.Background(), position(t, "7k/8/5KQ1/8/8/8/8/8 b - - 0 1"), Limits{Depth: 4}, DefaultOptions())
 	require.ErrorIs(t, err, ErrFinished)
 	assert.Nil(t, r.Best)
@@ -82,7 +83,7 @@ func TestSearchBeingMated(t *testing.T) {
 	assert.True(t, over)
 }
 
-// Equal searches give equal answers: no clock and no map order enters.
+// Equal searches give equal results: they depend on no clock and no map order.
 func TestSearchIsAFunctionOfThePosition(t *testing.T) {
 	for _, fen := range corpus.Walk(11, 12) {
 		var first Result
@@ -110,7 +111,7 @@ func TestSearchAnswersAnyPosition(t *testing.T) {
 	}
 }
 
-// ending is a context that ends after a number of looks at it, so that the test
+// ending is a context that ends after a number of Err calls, so that the test
 // does not depend on the speed of the machine.
 type ending struct {
 	context.Context
@@ -134,7 +135,7 @@ func TestSearchStops(t *testing.T) {
 	assert.Equal(t, -1, ctx.looks, "the search ends at the first look that finds the end")
 
 	opt, clock, looks := DefaultOptions(), time.Unix(0, 0), 0
-	opt.Now = func() time.Time { // each look at the clock takes a millisecond
+	opt.Now = func() time.Time { // each reading of the clock takes a millisecond
 		looks++
 		clock = clock.Add(time.Millisecond)
 		return clock

@@ -4,7 +4,7 @@ import (
 	"github.com/corentings/chess/v2"
 )
 
-// value is the worth of a piece in centipawns.
+// value returns the value of a piece in centipawns.
 func value(t chess.PieceType) int {
 	switch t {
 	case chess.Pawn:
@@ -73,8 +73,8 @@ func evaluate(pos *chess.Position) int {
 	return score + 8
 }
 
-// placed is what the square adds to the piece on it. Squares are seen from the
-// owner: rank 0 is his first.
+// placed returns the bonus of a piece for its square. Ranks are counted from
+// the owner's side.
 func placed(t chess.PieceType, sq, side int, endgame bool) int {
 	file, rank := sq%8, sq/8
 	if side == 1 {
@@ -114,14 +114,14 @@ func placed(t chess.PieceType, sq, side int, endgame bool) int {
 	return 0
 }
 
-// edge grows from 0 in the middle to 6 in a corner.
+// edge is 0 in the middle and grows to 6 in a corner.
 func edge(sq int) int { return (abs(2*(sq%8)-7)+abs(2*(sq/8)-7))/2 - 1 }
 
 func distance(a, b int) int { return abs(a%8-b%8) + abs(a/8-b/8) }
 
-// hash names a position for the tables of one search: pieces, side to move,
+// hash identifies a position in the tables of one search: pieces, side to move,
 // castling rights, en passant square. FNV-1a over them; a collision of 64 bits
-// within one search is less likely than a memory fault.
+// within one search is less likely than a memory error.
 func hash(pos *chess.Position) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)

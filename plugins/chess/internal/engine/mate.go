@@ -4,9 +4,9 @@ import (
 	"github.com/corentings/chess/v2"
 )
 
-// shortMate looks for a forced mate in 1, then 2, up to the given number of
-// moves: a pure and-or search without evaluation, checks first. It is exact,
-// so what it finds is the shortest mate; it gives up at its node budget.
+// shortMate searches for a forced mate in 1, then 2, up to the given number of
+// moves: a pure and-or search without evaluation, checks first. It is exact, so
+// its result is the shortest mate; it stops at its node budget.
 func (s *search) shortMate(pos *chess.Position, moves int, budget int64) (Result, bool) {
 	if moves <= 0 || budget <= 0 {
 		return Result{}, false
@@ -26,7 +26,7 @@ func (s *search) shortMate(pos *chess.Position, moves int, budget int64) (Result
 	return Result{}, false
 }
 
-// force returns a line that mates in at most n moves against every defence, the
+// force returns a line that mates in at most n moves against every defense, the
 // longest of them, or nil.
 func (s *search) force(pos *chess.Position, n int, refuted map[uint64]bool) []*chess.Move {
 	key := hash(pos)
@@ -36,7 +36,7 @@ func (s *search) force(pos *chess.Position, n int, refuted map[uint64]bool) []*c
 	moves := pos.ValidMoves()
 	for _, checks := range []bool{true, false} {
 		if !checks && n == 1 {
-			break // mate is a check
+			break // a mate gives check
 		}
 		for i := range moves {
 			m := &moves[i]
@@ -60,8 +60,8 @@ func (s *search) force(pos *chess.Position, n int, refuted map[uint64]bool) []*c
 	return nil
 }
 
-// defend tells whether every reply is mated in n-1 further moves, with the line
-// against the most stubborn one.
+// defend reports whether every reply is mated in n-1 further moves, with the
+// longest line.
 func (s *search) defend(pos *chess.Position, n int, refuted map[uint64]bool) ([]*chess.Move, bool) {
 	replies := pos.ValidMoves()
 	if len(replies) == 0 {

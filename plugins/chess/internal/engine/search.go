@@ -23,7 +23,7 @@ func code(m *chess.Move) uint16 {
 }
 
 // alphaBeta returns the score of the position and, in line, the best play from
-// it. The line is left as it is when the search has been aborted.
+// it. If the search is aborted, line is unchanged.
 func (s *search) alphaBeta(pos *chess.Position, depth, ply, alpha, beta int, line *[]*chess.Move) int {
 	if !s.tick() {
 		return 0
@@ -50,7 +50,8 @@ func (s *search) alphaBeta(pos *chess.Position, depth, ply, alpha, beta int, lin
 	if e, ok := s.table[key]; ok {
 		hint = e.move
 		score := fromTable(int(e.score), ply)
-		if ply > 0 && int(e.depth) >= depth && (e.bound == 0 || (e.bound > 0 && score >= beta) || (e.bound < 0 && score <= alpha)) {
+		if ply > 0 && int(e.depth) >= depth && (e.bound == 0 || (e.bound > 0 && score >= beta) ||
+			(e.bound < 0 && score <= alpha)) {
 			*line = nil
 			return score
 		}
@@ -72,7 +73,7 @@ func (s *search) alphaBeta(pos *chess.Position, depth, ply, alpha, beta int, lin
 		case i == 0:
 			score = -s.alphaBeta(child, depth-1+extend, ply+1, -beta, -alpha, &below)
 		default:
-			// A null window proves cheaply that a later move is no better.
+			// A null window proves cheaply that a later move is not better.
 			score = -s.alphaBeta(child, depth-1+extend, ply+1, -alpha-1, -alpha, &below)
 			if score > alpha && score < beta && !s.aborted {
 				score = -s.alphaBeta(child, depth-1+extend, ply+1, -beta, -alpha, &below)
@@ -121,7 +122,7 @@ func (s *search) quiesce(pos *chess.Position, moves []chess.Move, ply, alpha, be
 	for i := range forcing {
 		m := &forcing[i]
 		if gain := value(pos.Board().Piece(m.S2()).Type()); stand+gain+200 < alpha && m.Promo() == chess.NoPieceType {
-			continue // even for nothing the piece would not be enough
+			continue // even winning the piece would not raise alpha
 		}
 		child := pos.Update(m)
 		if !s.tick() {
@@ -148,8 +149,8 @@ func (s *search) quiesce(pos *chess.Position, moves []chess.Move, ply, alpha, be
 	return alpha
 }
 
-// order sorts moves so that those that cut come first. The order is a function
-// of position and search history only, so equal searches give equal answers.
+// order sorts moves so that likely cutoffs come first. The order is a function
+// of position and search history only, so equal searches give equal results.
 func (s *search) order(pos *chess.Position, moves []chess.Move, hint uint16, ply int) {
 	rank := func(m *chess.Move) int {
 		c := code(m)
@@ -182,7 +183,7 @@ func (s *search) order(pos *chess.Position, moves []chess.Move, hint uint16, ply
 	}
 }
 
-// reward remembers a quiet move that cut.
+// reward records a quiet move that caused a cutoff.
 func (s *search) reward(m *chess.Move, depth, ply int) {
 	if m.HasTag(chess.Capture) {
 		return

@@ -15,7 +15,7 @@ type Position struct {
 	enPassant string
 }
 
-// Parse reads the first four fields of a FEN.
+// Parse parses the first four fields of a FEN.
 func Parse(fen string) (Position, error) {
 	var p Position
 	fields := strings.Fields(fen)
@@ -49,7 +49,7 @@ func lower(piece byte) byte   { return piece | 0x20 }
 
 func name(rank, file int) string { return string([]byte{byte('a' + file), byte('1' + rank)}) }
 
-// at is the piece on a square; ok is false beside the board.
+// at returns the piece on a square; ok is false outside the board.
 func (p *Position) at(rank, file int) (piece byte, ok bool) {
 	if rank < 0 || rank > 7 || file < 0 || file > 7 {
 		return 0, false
@@ -64,7 +64,7 @@ var (
 	jumps    = [][2]int{{1, 2}, {2, 1}, {-1, 2}, {-2, 1}, {1, -2}, {2, -1}, {-1, -2}, {-2, -1}}
 )
 
-// steps are the directions of a piece, and whether it goes on in them.
+// steps returns the directions of a piece, and whether it slides.
 func steps(piece byte) (directions [][2]int, slides bool) {
 	switch lower(piece) {
 	case 'r':
@@ -136,7 +136,7 @@ func (p *Position) check(black bool) bool {
 // Check reports whether the side to move is in check.
 func (p Position) Check() bool { return p.check(p.black) }
 
-// Moves lists the legal moves in UCI spelling, sorted.
+// Moves returns the legal moves in UCI notation, sorted.
 func (p Position) Moves() []string {
 	var out []string
 	try := func(move string) {
@@ -206,8 +206,8 @@ func (p *Position) pawn(r, f int, try func(string)) {
 	}
 }
 
-// castle tries both sides: king and rook in place, nothing between them, and the
-// king neither in check nor passing a square that is attacked.
+// castle tries both sides: king and rook in place, no piece between them, and
+// the king neither in check nor passing an attacked square.
 func (p *Position) castle(try func(string)) {
 	rank, king, rook, rights := 0, byte('K'), byte('R'), "KQ"
 	if p.black {
@@ -217,15 +217,17 @@ func (p *Position) castle(try func(string)) {
 	if row[4] != king || p.attacked(rank, 4, !p.black) {
 		return
 	}
-	if strings.Contains(p.castling, rights[:1]) && row[7] == rook && row[5] == 0 && row[6] == 0 && !p.attacked(rank, 5, !p.black) {
+	if strings.Contains(p.castling, rights[:1]) && row[7] == rook && row[5] == 0 && row[6] == 0 &&
+		!p.attacked(rank, 5, !p.black) {
 		try(name(rank, 4) + name(rank, 6))
 	}
-	if strings.Contains(p.castling, rights[1:]) && row[0] == rook && row[1] == 0 && row[2] == 0 && row[3] == 0 && !p.attacked(rank, 3, !p.black) {
+	if strings.Contains(p.castling, rights[1:]) && row[0] == rook && row[1] == 0 && row[2] == 0 && row[3] == 0 &&
+		!p.attacked(rank, 3, !p.black) {
 		try(name(rank, 4) + name(rank, 2))
 	}
 }
 
-// Play is the position after a move of Moves.
+// Play returns the position after a move of Moves.
 func (p Position) Play(move string) Position {
 	fromFile, fromRank := int(move[0]-'a'), int(move[1]-'1')
 	toFile, toRank := int(move[2]-'a'), int(move[3]-'1')

@@ -23,8 +23,8 @@ func perft(p movegen.Position, depth int) int {
 	return n
 }
 
-// The generator counts the well-known numbers itself: castling, pins, captures
-// en passant and promotions are in these positions.
+// The generator reproduces the well-known perft counts: castling, pins,
+// captures en passant and promotions occur in these positions.
 func TestPerft(t *testing.T) {
 	for fen, want := range map[string][]int{
 		"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1":             {20, 400, 8902},
@@ -41,9 +41,9 @@ func TestPerft(t *testing.T) {
 	}
 }
 
-// The rules that the plugin plays by are those of the generator: the same legal
-// moves and the same checks in 1,000 positions of random games and in every
-// position with a forced mate.
+// The plugin's library and the generator agree: the same legal moves and the
+// same checks in 1,000 positions of random games and in every position with a
+// forced mate.
 func TestRulesOfThePlugin(t *testing.T) {
 	fens := corpus.Walk(11, 1000)
 	mates, err := corpus.Mates()

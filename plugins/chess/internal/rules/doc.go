@@ -1,3 +1,3 @@
-// Package rules answers questions that the rules of chess decide alone: is a
-// move legal, and how many positions does a tree of moves have.
+// Package rules answers questions that depend on the rules of chess alone:
+// whether a move is legal, and how many leaves a tree of moves has.
 package rules

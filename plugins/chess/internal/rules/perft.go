@@ -6,7 +6,7 @@ import (
 	"github.com/corentings/chess/v2"
 )
 
-// MaxPerft is the deepest count that Perft makes, in plies.
+// MaxPerft bounds the depth of Perft, in plies.
 const MaxPerft = 6
 
 // Perft counts the leaves of the tree of legal moves to the given depth. It

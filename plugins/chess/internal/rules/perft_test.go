@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/chess/internal/board"
 )
 
-// The counts are the well-known ones that every move generator is held to.
+// The counts are the well-known reference values for move generators.
 func TestPerftKnownCounts(t *testing.T) {
 	for _, c := range []struct {
 		name, fen string

@@ -20,7 +20,7 @@ type Limits struct {
 	MoveTime time.Duration
 }
 
-// Result is what the engine found. Score is in centipawns for the side to
+// Result is the result of the engine. Score is in centipawns for the side to
 // move, 100000 less the plies for a mate; Mate counts moves.
 type Result struct {
 	Best  *chess.Move
@@ -37,7 +37,7 @@ const (
 	mateScore = 100000
 )
 
-// Engine is a UCI engine by configuration. The zero value is of no use; call New.
+// Engine is a configured UCI engine. Use New; the zero value is not usable.
 type Engine struct {
 	path    string
 	args    []string
@@ -49,15 +49,15 @@ type Engine struct {
 	name string
 }
 
-// New describes an engine; nothing is started yet. Options are sent with
-// setoption in the order of their names.
+// New returns an engine without starting it. Options are sent with setoption in
+// the order of their names.
 func New(path string, args []string, options map[string]string) *Engine {
 	e := &Engine{path: path, args: args, options: options, turn: make(chan struct{}, 1)}
 	e.turn <- struct{}{}
 	return e
 }
 
-// Name is what the engine calls itself, empty before it has been started.
+// Name returns the name that the engine reports, empty before its first start.
 func (e *Engine) Name() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,8 +71,8 @@ func (e *Engine) Close() {
 	e.drop()
 }
 
-// Search asks for the best move. When the context ends the engine is told to
-// stop and the context's error is returned.
+// Search searches for the best move. When the context ends, the engine gets
+// "stop" and the context's error is returned.
 func (e *Engine) Search(ctx context.Context, pos *chess.Position, limits Limits) (Result, error) {
 	select {
 	case <-e.turn:
@@ -94,7 +94,7 @@ func (e *Engine) Search(ctx context.Context, pos *chess.Position, limits Limits)
 	return r, err
 }
 
-// errStopped says that the context ended and the engine obeyed.
+// errStopped means that the context ended and the engine stopped.
 var errStopped = errors.New("uci: stopped")
 
 func (e *Engine) drop() {
@@ -104,8 +104,7 @@ func (e *Engine) drop() {
 	}
 }
 
-// ready starts the engine if needed and brings it to the point where it takes
-// a position.
+// ready starts the engine if needed and waits until it accepts a position.
 func (e *Engine) ready(ctx context.Context) error {
 	if e.proc == nil {
 		p, err := start(e.path, e.args)
@@ -180,7 +179,7 @@ func (e *Engine) search(ctx context.Context, pos *chess.Position, limits Limits)
 	return last.result(pos, line)
 }
 
-// result checks what the engine said against the rules.
+// result checks the engine's output against the rules.
 func (i info) result(pos *chess.Position, bestmove string) (Result, error) {
 	fields := strings.Fields(bestmove)
 	if len(fields) < 2 {
@@ -198,7 +197,7 @@ func (i info) result(pos *chess.Position, bestmove string) (Result, error) {
 	for _, text := range i.pv[1:] {
 		m, err := board.Find(at, text)
 		if err != nil {
-			break // the rest of the line is the engine's mistake, the move is not
+			break // the rest of the line is invalid, the move is not
 		}
 		r.PV = append(r.PV, m)
 		at = at.Update(m)

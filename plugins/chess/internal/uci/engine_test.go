@@ -20,8 +20,8 @@ import (
 
 const start4 = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
-// The test binary plays an engine when it is told to: a real process that
-// speaks the real protocol, well or badly.
+// The test binary plays an engine on demand: a real process that speaks the
+// real protocol, well or badly.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "engine=") {
 		linger()
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // without a timer that runs, the runtime ends such a process as deadlocked.
 func linger() { time.AfterFunc(1<<63-1, func() {}) }
 
-// play answers like an engine of the named temper.
+// play answers like an engine with the named behavior.
 func play(temper string) {
 	in := bufio.NewScanner(os.Stdin)
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
@@ -88,7 +88,7 @@ func play(temper string) {
 		}
 	}
 	if temper == "stubborn" {
-		select {} // not even the end of its input moves it
+		select {} // ignores even the end of its input
 	}
 }
 
@@ -105,7 +105,7 @@ func engine(t *testing.T, temper string) (*Engine, *chess.Position) {
 
 func TestSearchTakesTheMainLine(t *testing.T) {
 	e, pos := engine(t, "plain")
-	for range 3 { // one process serves one search after the other
+	for range 3 { // one process serves all searches
 		r, err := e.Search(context.Background(), pos, Limits{Depth: 2})
 		require.NoError(t, err)
 		assert.Equal(t, "e2e4", board.UCI(r.Best))
@@ -126,7 +126,7 @@ func TestSearchMateAndBadLine(t *testing.T) {
 	assert.Len(t, r.PV, 2, "the line ends before the move that cannot be")
 }
 
-// Each bad engine costs one error, within its deadline, and no process.
+// Each bad engine costs one error, within its deadline, and leaves no process.
 func TestSearchSurvivesBadEngines(t *testing.T) {
 	for temper, says := range map[string]string{
 		"dies":   "engine ended: exit status 3",
@@ -157,7 +157,7 @@ func TestSearchObeysItsContext(t *testing.T) {
 	}
 }
 
-// A waiting caller gives up its place with its context.
+// A waiting call leaves the queue when its context ends.
 func TestSearchWaitsForItsTurn(t *testing.T) {
 	e, pos := engine(t, "mute")
 	first, stop := context.WithCancel(context.Background())
@@ -187,7 +187,7 @@ func TestLocate(t *testing.T) {
 	_, err = Locate("plain")
 	require.ErrorContains(t, err, "no executable")
 	_, err = Locate(plain)
-	require.ErrorContains(t, err, "no executable file")
+	require.ErrorContains(t, err, "not an executable file")
 	_, err = Locate(dir + "/absent")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

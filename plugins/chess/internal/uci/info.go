@@ -15,8 +15,8 @@ type info struct {
 	pv    []string
 }
 
-// parseInfo reads a line of the main variation. Lines without a score, of a
-// second variation or with a bound instead of a score are not taken.
+// parseInfo parses a line of the main variation. Lines without a score, of a
+// second variation or with a bound instead of a score are ignored.
 func parseInfo(line string) (info, bool) {
 	f := strings.Fields(line)
 	if len(f) == 0 || f[0] != "info" {

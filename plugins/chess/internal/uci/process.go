@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// maxLine bounds a line of the engine, in bytes; longer ones end the process.
+// maxLine bounds a line of the engine, in bytes; a longer one ends the process.
 const maxLine = 64 << 10
 
-// extraDirs are searched for a bare name after PATH: Debian keeps games there.
+// extraDirs are searched for a bare name after PATH: Debian installs games
+// there.
 var extraDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/games", "/usr/local/games", "/opt/homebrew/bin"}
 
-// Locate turns the configured path or bare name of an engine into the absolute
+// Locate resolves the configured path or bare name of an engine to the absolute
 // path of an executable file.
 func Locate(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
@@ -39,7 +40,7 @@ func executable(path string) (string, error) {
 		return "", fmt.Errorf("uci: engine: %w", err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("uci: engine %s is no executable file", path)
+		return "", fmt.Errorf("uci: engine %s is not an executable file", path)
 	}
 	return filepath.Abs(path)
 }
@@ -73,14 +74,14 @@ func start(path string, args []string) (*process, error) {
 	return p, nil
 }
 
-// read hands lines on until the process closes its output, then waits for it.
+// read passes on lines until the process closes its output, then waits for it.
 func (p *process) read(stdout io.Reader) {
 	scan := bufio.NewScanner(stdout)
 	scan.Buffer(make([]byte, 4096), maxLine)
 	for scan.Scan() {
 		p.lines <- strings.TrimSpace(scan.Text())
 	}
-	p.kill() // a line that is too long leaves it running
+	p.kill() // after a line that is too long it still runs
 	werr := p.cmd.Wait()
 	switch {
 	case scan.Err() != nil:
@@ -96,7 +97,7 @@ func (p *process) read(stdout io.Reader) {
 
 func (p *process) kill() { p.once.Do(func() { _ = p.cmd.Process.Kill() }) }
 
-// stop ends the process and waits until nothing of it is left.
+// stop ends the process and waits until it has ended.
 func (p *process) stop() {
 	_, _ = io.WriteString(p.stdin, "quit\n")
 	_ = p.stdin.Close()
@@ -114,8 +115,8 @@ func (p *process) send(format string, args ...any) error {
 	return nil
 }
 
-// until reads lines up to one that starts with the given word. Other lines go
-// to visit if it is not nil.
+// until reads lines up to one that starts with the given word. Other lines are
+// passed to visit if it is not nil.
 func (p *process) until(ctx context.Context, word string, visit func(line string)) (string, error) {
 	for {
 		select {

@@ -17,9 +17,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answer answers a call of an intent. Pieces of the answer go to out as they
-// arrive. The result is a whole response envelope: a value, or an error with
-// what it took all the same. An error beside it means that nothing was asked.
+// Answer answers a call of an intent. Pieces of the answer are sent to out as
+// they arrive. The result is a whole response envelope: a value, or an error
+// with the usage up to it. A separate error means that no request was made.
 func (p *Provider) Answer(
 	ctx context.Context, m *Model, intent string, request edn.Value, out Sink,
 ) (edn.Value, *contract.Error) {
@@ -54,7 +54,7 @@ func (p *Provider) Answer(
 	return c.envelope(value, err), nil
 }
 
-// begin sends the request when it is its turn. leave ends the exchange.
+// begin sends the request when its turn comes. leave ends the exchange.
 func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error) {
 	body, failed := c.encode()
 	if failed != nil {
@@ -63,7 +63,7 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 	return c.post(ctx, c.model.Preset.Path, body)
 }
 
-// post sends a body when it is its turn.
+// post sends a body when its turn comes.
 func (c *call) post(ctx context.Context, path string, body []byte) (leave func(), failed *contract.Error) {
 	if err := c.provider.Gate.Enter(ctx); err != nil {
 		if errors.Is(err, transport.ErrFull) {
@@ -86,7 +86,7 @@ func waiting(err error) transport.Kind {
 	return transport.Canceled
 }
 
-// call is one call on its way.
+// call is the state of one call.
 type call struct {
 	provider *Provider
 	model    *Model
@@ -102,12 +102,12 @@ type call struct {
 	head     transport.Head
 	answer   *chat.Answer
 
-	begun      bool // a piece was shown
+	begun      bool // a piece was sent to the sink
 	firstToken time.Duration
 	skipped    int
 	inARow     int
-	foreign    bool // a frame was no answer of this format
-	known      bool // a frame was
+	foreign    bool // a frame was not an answer of this format
+	known      bool // a frame was one
 	cut        bool // the answer did not end by itself
 	how        string
 	pending    chat.Piece // merged with what follows in the same read
@@ -120,7 +120,7 @@ type call struct {
 	by    ways
 }
 
-// fail makes the error of a row with all that is known.
+// fail makes the error of a row with all known facts.
 func (c *call) fail(row failure.Row, format string, args ...any) *contract.Error {
 	return c.provider.Report.Error(row, c.knownFacts(), format, args...)
 }
@@ -142,7 +142,8 @@ func (c *call) requestID() string {
 	return c.answer.RequestID
 }
 
-// encode makes the body of the request, or refuses what cannot be asked.
+// encode returns the body of the request, or an error if it cannot be
+// expressed.
 func (c *call) encode() ([]byte, *contract.Error) {
 	q, m := c.question, c.model
 	if len(q.Tools) > 0 && !m.Preset.Tools {
@@ -189,7 +190,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	return encoded.Body, nil
 }
 
-// instructed puts an instruction to the end of the system message.
+// instructed appends an instruction to the system message.
 func instructed(messages []chat.Message, text string) []chat.Message {
 	messages = slices.Clone(messages)
 	for i, m := range messages {
@@ -201,7 +202,7 @@ func instructed(messages []chat.Message, text string) []chat.Message {
 	return slices.Insert(messages, 0, chat.Message{Role: chat.System, Content: text})
 }
 
-// run follows the exchange to its end.
+// run reads the exchange to its end.
 func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
 	if err := c.fetch(ctx); err != nil {
 		return edn.Nil(), err
@@ -209,7 +210,7 @@ func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
 	return c.conclude()
 }
 
-// fetch follows the exchange to its end, whatever the answer is.
+// fetch reads the exchange to its end, whatever the answer is.
 func (c *call) fetch(ctx context.Context) *contract.Error {
 	head, fault := c.exchange.Head(ctx)
 	if fault != nil {
@@ -226,7 +227,7 @@ func (c *call) fetch(ctx context.Context) *contract.Error {
 	return nil
 }
 
-// fault is the error of a broken exchange.
+// fault converts the error of a broken exchange.
 func (c *call) fault(f *transport.Fault) *contract.Error {
 	return c.fail(map[transport.Kind]failure.Row{
 		transport.NoConnection: failure.Unavailable,
@@ -242,7 +243,7 @@ func (c *call) fault(f *transport.Fault) *contract.Error {
 	}[f.Kind], "%s", f.Text)
 }
 
-// refused reads the body of an error.
+// refused converts an error response.
 func (c *call) refused(ctx context.Context) *contract.Error {
 	body, fault := c.exchange.All(ctx, failure.MaxBody)
 	if fault != nil && (fault.Kind == transport.Deadline || fault.Kind == transport.Canceled) {
@@ -258,7 +259,7 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 	if row == failure.RequestInvalid {
 		field := dialect.Refused(known.Report.Param, known.Report.Message, c.fields)
 		if field != "" && c.model.Learned.refuse(field) {
-			// The next attempt is another request: it goes without the field.
+			// The next attempt is another request, without the field.
 			return c.provider.Report.Error(failure.ProviderError, known,
 				"the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).
 				WithDetail("options/refused", edn.K(field))

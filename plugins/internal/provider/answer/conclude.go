@@ -14,12 +14,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// conclude makes the output of a complete answer, or says why it is none.
+// conclude returns the output of a complete answer, or the reason why it has
+// none.
 func (c *call) conclude() (edn.Value, *contract.Error) {
 	a, q := c.answer, c.question
 	text := a.Text.String()
 	if len(a.Calls) > 0 && a.Finish == chat.Stop {
-		a.Finish = chat.ToolCalls // some servers end calls as they end texts
+		a.Finish = chat.ToolCalls // some servers use the same finish reason for calls and texts
 	}
 	structured := q.Shape != nil || len(q.Tools) > 0
 	switch {
@@ -48,8 +49,8 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	return c.output(text, calls)
 }
 
-// empty is the error of an answer without text. One that was used up by
-// reasoning is not asked for again unchanged: later requests leave more room.
+// empty is the error of an answer without text. If reasoning used up the limit,
+// a repeated request would end alike; later requests leave more room.
 func (c *call) empty() *contract.Error {
 	if c.answer.Finish != chat.Length {
 		return c.fail(failure.Empty, "the answer has no text")
@@ -70,14 +71,14 @@ func (c *call) empty() *contract.Error {
 	return e
 }
 
-// What an answer may have lost, as its metadata says it.
+// The losses of an answer, as named in its metadata.
 const (
 	lostEnd    = "finish/assumed"
 	lostEvents = "stream/skipped"
 	lostText   = "text/damaged"
 )
 
-// losses are the reasons for which the answer may not be what the model said.
+// losses returns the reasons why the answer may differ from the model's output.
 func (c *call) losses() []string {
 	var all []string
 	if c.answer.Assumed {
@@ -92,9 +93,9 @@ func (c *call) losses() []string {
 	return all
 }
 
-// tolerated reports whether the answer is accepted with its losses. The end of
-// the body may be taken for that of the answer where the terminator says so. An
-// answer of a certain form has no part that it can lose.
+// tolerated reports whether the answer is accepted despite its losses. The end
+// of the body counts as the end of the answer if the terminator permits it. An
+// answer with a schema must be complete.
 func (c *call) tolerated(structured bool) bool {
 	for _, loss := range c.losses() {
 		switch {
@@ -107,7 +108,7 @@ func (c *call) tolerated(structured bool) bool {
 	return true
 }
 
-// output is the value that the intent asks for.
+// output returns the value that the intent requires.
 func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Error) {
 	q := c.question
 	var out edn.MapBuilder
@@ -116,7 +117,7 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 	}
 	switch {
 	case q.Intent == question.Chat:
-		if q.Shape != nil && len(calls) == 0 { // the text stays, but holds what was asked for
+		if q.Shape != nil && len(calls) == 0 { // the text is kept, but must contain the value
 			if _, err := c.shaped(text); err != nil {
 				return edn.Nil(), err
 			}
@@ -143,7 +144,7 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 	return out.Map(), nil
 }
 
-// shaped reads the value that was asked for out of a text.
+// shaped parses the requested value from a text.
 func (c *call) shaped(text string) (edn.Value, *contract.Error) {
 	v, how, problem := c.question.Shape.Read(text)
 	name := c.question.Shape.Name
@@ -158,13 +159,13 @@ func (c *call) shaped(text string) (edn.Value, *contract.Error) {
 	return edn.Nil(), c.raw(e.WithDetail("findings", schema.Findings(problem.Findings)))
 }
 
-// raw adds what the model wrote, so that it can be told what was wrong with it.
+// raw adds the model's text, for a repair request.
 func (c *call) raw(e *contract.Error) *contract.Error {
 	text := edn.Text(c.provider.Report.Scrub.Clean(c.answer.Text.String()))
 	return e.WithDetail("raw", text).WithDetail("output/hash", edn.Text(edn.Hash(text)))
 }
 
-// calls are the calls of tools, checked and in order.
+// calls returns the validated tool calls in order.
 func (c *call) calls() ([]edn.Value, *contract.Error) {
 	q := c.question
 	var all []edn.Value
@@ -206,10 +207,10 @@ func (c *call) invalidCall(raw *chat.RawCall, what string) *contract.Error {
 	return e.WithDetail("raw", said).WithDetail("output/hash", edn.Text(edn.Hash(said)))
 }
 
-// parts are all parts of an answer that reasons or has texts of a phase. Sent back as the :content of its
-// message they give the provider what it needs to go on. They are none where the
-// text and the calls say everything, and where a part may be lost: what is not whole
-// cannot be given back unchanged.
+// parts returns all parts of an answer with reasoning or with texts of several
+// phases. Sent back as the :content of its message they let the provider
+// continue. They are omitted if text and calls contain everything, or if a part
+// may be lost: incomplete parts cannot be sent back unchanged.
 func (c *call) parts() []edn.Value {
 	reasons := func(b *chat.Block) bool { return b.Kind == chat.ThinkingPart || b.Kind == chat.RedactedPart }
 	needed := func(b *chat.Block) bool { return reasons(b) || b.Field != "" }
@@ -245,8 +246,8 @@ func (c *call) parts() []edn.Value {
 	return all
 }
 
-// emptied tells whether a text has nothing for its reader: it is blank, or all
-// of it is a block of reasoning.
+// emptied reports whether a text has no content for its reader: it is blank, or
+// all of it is a block of reasoning.
 func emptied(text string) bool {
 	rest := strings.TrimSpace(text)
 	for _, tag := range []string{"think", "thinking", "reasoning"} {

@@ -16,20 +16,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Count is the intent that says how many tokens a request would take, without
-// making it. Of is the key of its context that names the intent of that request.
+// Count is the intent that counts the tokens of a request without making it. Of
+// is the key of its context that names the intent of that request.
 const (
 	Count = "model/count"
 	Of    = "count/of"
 )
 
-// smallWindow is a window that every server has: shorter requests are not weighed
-// where none is configured.
+// smallWindow is a context window that every server has: shorter requests are
+// not counted if no window is configured.
 const smallWindow = 2048
 
-// weigh refuses, before anything is spent, a question that the model cannot read.
-// It is counted only if its length leaves a doubt. An estimate may be wrong by a
-// factor of two, and refuses only what is longer than that.
+// weigh rejects a request that exceeds the model's context window before
+// anything is spent. It counts tokens only if the length leaves a doubt. An
+// estimate may be off by a factor of two and rejects only above that.
 func (c *call) weigh(ctx context.Context) *contract.Error {
 	most := pricing.Most(c.request)
 	window := c.model.Context
@@ -49,8 +49,8 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 		WithDetail(countedBy, edn.K(string(way)))
 }
 
-// loadedWindow is how many tokens the loaded model reads, as its server says; 0
-// where it does not, or not in time.
+// loadedWindow returns the context window of the loaded model in tokens, as its
+// server reports it; 0 if it does not, or not in time.
 func (c *call) loadedWindow(ctx context.Context) int64 {
 	m, client := c.model, c.provider.Client
 	window, stale := m.Learned.Window(client.Clock().Now())
@@ -68,10 +68,10 @@ func (c *call) loadedWindow(ctx context.Context) int64 {
 	return window
 }
 
-// countedBy is the key that says how tokens were counted.
+// countedBy is the key that names how tokens were counted.
 const countedBy = "tokens/counted-by"
 
-// countOnce counts the question of a call, once.
+// countOnce counts the tokens of a call's request, once.
 func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 	if c.countedIn.way == "" {
 		c.countedIn.n, c.countedIn.way = c.model.Counting.Request(ctx, c.model.at(c.provider), c.request, ask)
@@ -79,9 +79,9 @@ func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 	return c.countedIn.n, c.countedIn.way
 }
 
-// settle works out what the call took: as the provider stated it, and as it is
-// counted here where that says nothing or cannot be. Nobody is asked whether what
-// he stated is right.
+// settle computes the usage of the call: the provider's figures, replaced by
+// counted ones where they are missing or implausible. No request is made to
+// verify stated figures.
 func (c *call) settle(ctx context.Context) {
 	ratio := &c.model.Counting.Ratio
 	guessed := c.request.Images() > 0 && c.answer.Usage.In >= 0
@@ -89,7 +89,7 @@ func (c *call) settle(ctx context.Context) {
 		In:  ratio.Apply(pricing.EstimateRequest(c.request)),
 		Out: ratio.Apply(pricing.EstimateAnswer(c.answer)),
 	}
-	if guessed { // an image takes what the provider says
+	if guessed { // the tokens of an image are known only to the provider
 		estimated.In = c.answer.Usage.In
 	}
 	best := estimated
@@ -102,15 +102,15 @@ func (c *call) settle(ctx context.Context) {
 	}
 	c.spent = pricing.Settle(c.answer.Usage, best, c.cut)
 	if c.spent.Mark == pricing.Exact {
-		c.by.in, c.by.out = "", "" // the provider was right
+		c.by.in, c.by.out = "", "" // the provider's figures are plausible
 		if !guessed {
 			ratio.Learn(c.spent.In, pricing.EstimateRequest(c.request))
 		}
 	}
 }
 
-// ways are how the figures of a call were counted that nobody stated, or that
-// were doubted; empty for those that were taken as they were.
+// ways are the counting methods of figures that were missing or doubted; empty
+// for stated figures.
 type ways struct{ in, out pricing.Way }
 
 func (w ways) value() edn.Value {
@@ -124,8 +124,8 @@ func (w ways) value() edn.Value {
 	return b.Map()
 }
 
-// countQuestion answers how many tokens a request would take. The request is the
-// one that would be made, but for its intent, which stands in its context.
+// countQuestion returns the number of tokens of a request. The request is the
+// one that would be made, except for its intent, which is in its context.
 func (p *Provider) countQuestion(
 	ctx context.Context, m *Model, request edn.Value, to Sink,
 ) (edn.Value, *contract.Error) {
@@ -138,7 +138,7 @@ func (p *Provider) countQuestion(
 	return p.counted(m, n, way, p.Client.Clock().Now().Sub(begun), to)
 }
 
-// Guess answers the same without asking anybody.
+// Guess is countQuestion without a request to the server.
 func (p *Provider) Guess(m *Model, request edn.Value, to Sink) (edn.Value, *contract.Error) {
 	c, err := p.unsent(m, request)
 	if err != nil {
@@ -147,7 +147,7 @@ func (p *Provider) Guess(m *Model, request edn.Value, to Sink) (edn.Value, *cont
 	return p.counted(m, m.Counting.Ratio.Apply(pricing.EstimateRequest(c.request)), pricing.Estimate, 0, to)
 }
 
-// unsent is a call whose request is written and stays here.
+// unsent returns a call whose request is encoded but not sent.
 func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) {
 	intent := question.Word(request.Key("context").Key(Of))
 	if intent == "" || intent == Count {
@@ -164,9 +164,8 @@ func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) 
 	return c, nil
 }
 
-// counted is the response to a question for a count: for programs, and as a
-// sentence, which is streamed as everything is that a model says. Counting takes
-// no tokens.
+// counted is the response to a count: as data, and as a sentence, which is
+// streamed like the text of a model. Counting has no usage.
 func (p *Provider) counted(
 	m *Model, n int64, way pricing.Way, took time.Duration, to Sink,
 ) (edn.Value, *contract.Error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// embed answers such a call: one request, and one answer in one piece.
+// embed executes an embedding call: one request, and one answer in one piece.
 func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out Sink) (edn.Value, *contract.Error) {
 	q, texts, dims, err := question.ReadEmbed(request)
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 	return c.envelope(value, err), nil
 }
 
-// vectors reads the answer.
+// vectors parses the answer.
 func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Error) {
 	head, fault := c.exchange.Head(ctx)
 	if fault != nil {
@@ -64,7 +64,7 @@ func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Err
 	for _, v := range said.Vectors {
 		numbers := make([]edn.Value, len(v))
 		for i, f := range v {
-			numbers[i], _ = edn.Float(f) // JSON has no number that EDN lacks
+			numbers[i], _ = edn.Float(f) // EDN has every JSON number
 		}
 		all = append(all, edn.Vector(numbers...))
 	}

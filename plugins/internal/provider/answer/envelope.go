@@ -10,8 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// respond is a response: the value or the error, what it took, and how it came
-// about.
+// respond returns a response: value or error, usage and metadata.
 func respond(out edn.Value, err *contract.Error, usage, meta edn.Value) edn.Value {
 	var result edn.MapBuilder
 	if err != nil {
@@ -27,7 +26,7 @@ func respond(out edn.Value, err *contract.Error, usage, meta edn.Value) edn.Valu
 	return edn.MustMap(edn.K("result"), result.Map(), edn.K("invoke/meta"), meta)
 }
 
-// usage says what something took.
+// usage returns the usage of a call.
 func (m *Model) usage(mode string, took time.Duration, tokens pricing.Tokens) edn.Value {
 	var u edn.MapBuilder
 	u.Key("mode", edn.K(mode))
@@ -43,20 +42,20 @@ func (m *Model) usage(mode string, took time.Duration, tokens pricing.Tokens) ed
 	return u.Map()
 }
 
-// meta is that of a response that no answer of the model is behind.
+// meta returns the metadata of a response without an answer of the model.
 func (m *Model) meta() edn.Value {
 	return edn.MustMap(edn.K("model"), edn.Text(m.Name), edn.K("finish"), edn.K(string(chat.Stop)))
 }
 
-// envelope is the response: the value or the error, and what it took.
+// envelope returns the response: value or error, and usage.
 func (c *call) envelope(value edn.Value, err *contract.Error) edn.Value {
 	return respond(value, err, c.usage(err), c.meta())
 }
 
-// usage is what the call took. What is not known is left to the host, which has
-// reserved for it. A request that was declined took nothing, so that the next
-// candidate has all of the budget; a server that failed on the way may have asked a
-// model before.
+// usage returns the usage of the call. Unknown figures are left to the host,
+// which has made a reservation. A declined request has no usage, so that the
+// next candidate has the whole budget; a server that failed later may have used
+// tokens.
 func (c *call) usage(err *contract.Error) edn.Value {
 	switch {
 	case err != nil && c.declined():
@@ -71,7 +70,7 @@ func (c *call) usage(err *contract.Error) edn.Value {
 	return c.account(c.spent, c.exchange.Elapsed())
 }
 
-// account writes tokens and their price down.
+// account writes tokens and their price into a usage.
 func (c *call) account(tokens pricing.Tokens, took time.Duration) edn.Value {
 	u := c.model.usage("live", took, tokens).
 		AssocKey("tokens-cached", edn.Int(tokens.Cached)).
@@ -85,12 +84,12 @@ func (c *call) account(tokens pricing.Tokens, took time.Duration) edn.Value {
 	return u
 }
 
-// declined tells whether a status stood in the place of an answer.
+// declined reports whether the server rejected the request with a status.
 func (c *call) declined() bool {
 	return c.head.Status != 0 && (c.head.Status < 200 || c.head.Status > 299)
 }
 
-// meta says how the answer came about.
+// meta returns the metadata of the answer.
 func (c *call) meta() edn.Value {
 	clean := c.provider.Report.Scrub.Clean
 	var provider, m edn.MapBuilder

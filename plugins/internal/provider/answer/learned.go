@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// maxHeadroom is the most tokens that a request leaves for reasoning, unless the
-// configuration says more.
+// maxHeadroom bounds the tokens that a request leaves for reasoning, unless the
+// configuration sets more.
 const maxHeadroom = 16 << 10
 
-// Learned is what the answers of a model have shown of it since the process
-// began. It is safe for concurrent use.
+// Learned holds facts about a model learned from its answers since the process
+// started. It is safe for concurrent use.
 type Learned struct {
 	mu       sync.Mutex
 	refused  []string
 	headroom int64
 	window   int64
-	asked    time.Time // when the server was asked for the window
+	asked    time.Time // time of the last request for the window
 }
 
-// windowAgain is how long the window that a server stated is believed: a server
-// may load its model again with another one.
+// windowAgain is the lifetime of the window stated by a server: it may reload
+// its model with another one.
 const windowAgain = time.Minute
 
-// Window is the number of tokens that the loaded model reads, 0 where that is not
-// known. It is stale after a while.
+// Window returns the context window of the loaded model in tokens, 0 if
+// unknown. It becomes stale after windowAgain.
 func (l *Learned) Window(now time.Time) (n int64, stale bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,15 +38,15 @@ func (l *Learned) reads(n int64, now time.Time) {
 	l.window, l.asked = n, now
 }
 
-// Refused are the fields of a request that the server refused.
+// Refused returns the request fields that the server rejected.
 func (l *Learned) Refused() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.refused)
 }
 
-// refuse notes a field that the server refused. It is false for one that it
-// refused before.
+// refuse records a rejected field. It returns false if the field was recorded
+// before.
 func (l *Learned) refuse(field string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,14 +57,15 @@ func (l *Learned) refuse(field string) bool {
 	return true
 }
 
-// room is the number of tokens to leave for reasoning, at least the given one.
+// room returns the number of tokens to leave for reasoning, at least the given
+// one.
 func (l *Learned) room(least int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.headroom, least)
 }
 
-// widen leaves more room after a request with a limit was used up by reasoning.
+// widen leaves more room after reasoning used up a request's limit.
 func (l *Learned) widen(limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

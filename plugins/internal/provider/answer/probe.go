@@ -19,8 +19,8 @@ import (
 // Probe is the intent that compares a live server with its quirks.
 const Probe = "model/probe"
 
-// What a probe asks. The limits leave room for models that think before they
-// answer; the last one is there to be reached.
+// The requests of a probe. The limits leave room for models that reason before
+// they answer; the last one is meant to be reached.
 const (
 	probeTokens = 256
 	probeLimit  = 16
@@ -30,19 +30,20 @@ const (
 	askCount    = "Write the numbers from one to two hundred as words, without a break."
 )
 
-// check is one request of a probe and what it showed.
+// check is one request of a probe and its results.
 type check struct {
 	name string
 	call *call
 	err  *contract.Error
 	took time.Duration
-	// found is what was seen, differs where that is not what is declared.
+	// found holds the observations, differs those that contradict the
+	// declaration.
 	found, differs []edn.Value
 }
 
 func (k *check) saw(name string, v edn.Value) { k.found = append(k.found, edn.K(name), v) }
 
-// compare notes a quirk of which the server shows something else.
+// compare records a quirk that differs from the declared one.
 func (k *check) compare(quirk string, declared, found edn.Value) {
 	if edn.Equal(declared, found) {
 		return
@@ -51,18 +52,18 @@ func (k *check) compare(quirk string, declared, found edn.Value) {
 		edn.K("quirk"), edn.K(quirk), edn.K("declared"), declared, edn.K("found"), found))
 }
 
-// probeServer asks the server of a model five small things and tells where it
-// differs from its preset and quirks: a value with its usage, a stream with its
-// end and its usage, a value of a schema, a call of a tool, and an answer that
-// is cut at its limit. What a server refuses is a finding; an error is that it
-// cannot be asked at all. progress is called before each request.
+// probeServer sends five small requests to the server of a model and reports
+// differences from its preset and quirks: a value with its usage, a stream with
+// its end and its usage, a value of a schema, a tool call, and an answer cut at
+// its limit. A rejected request is a finding; an error means that the server
+// cannot be called at all. progress is called before each request.
 func (p *Provider) probeServer(
 	ctx context.Context, m *Model, progress func(name string) error,
 ) (edn.Value, *contract.Error) {
 	var all []*check
 	for _, one := range []struct {
 		name string
-		ask  func(*question.Question, *Model) // what the request has besides
+		ask  func(*question.Question, *Model) // sets the rest of the request
 		look func(*check, *Model)
 	}{
 		{"value", askWhole, lookAtValue},
@@ -85,8 +86,8 @@ func (p *Provider) probeServer(
 	return told(m, all, p.compareCount(ctx, m, all[0])), nil
 }
 
-// compareCount counts the first question and says how, beside what the server
-// said that it had. Nil without a question.
+// compareCount counts the first question and reports the method beside the
+// count that the server stated. It returns nil without a question.
 func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Value {
 	if k.call.request == nil {
 		return edn.Nil()
@@ -101,20 +102,20 @@ func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Val
 	return b.Map()
 }
 
-// hopeless tells the errors after which every further request would end alike.
+// hopeless reports whether every further request would fail alike.
 func hopeless(e *contract.Error, first bool) bool {
 	switch e.Type {
 	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited",
 		"provider/overloaded", "timeout/hard", "runtime/overloaded", "canceled":
 		return true
 	case "provider/model-not-found", "provider/timeout", "provider/request-failed":
-		return first // later it is about what was asked for
+		return first // later it concerns the particular request
 	}
 	return false
 }
 
-// probe makes one request. It takes every end of a stream for its end, so that
-// what came can be looked at.
+// probe makes one request. It accepts every end of a stream, so that the answer
+// can be examined.
 func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*question.Question, *Model)) *check {
 	q := question.New(question.Chat, m.Options)
 	q.Options.MaxTokens = probeTokens
@@ -125,7 +126,7 @@ func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*q
 	tried.StrictOptions, tried.Structured = false, "auto"
 	tried.Preset.Terminator = dialect.EOF
 	ask(q, &tried)
-	k := &check{name: name, call: &call{provider: p, model: &tried, question: q, out: unheard{}, answer: chat.NewAnswer()}}
+	k := &check{name: name, call: &call{provider: p, model: &tried, question: q, out: discard{}, answer: chat.NewAnswer()}}
 	leave, err := k.call.begin(ctx)
 	if err != nil {
 		k.err = err
@@ -140,14 +141,14 @@ func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*q
 	return k
 }
 
-// askWhole has a system message, which nothing else has, so that a server that
-// refuses its role can be told.
+// askWhole is the only request with a system message, so that a server that
+// rejects this role is detected.
 func askWhole(q *question.Question, _ *Model) {
 	q.Whole = true
 	q.Messages = append([]chat.Message{{Role: chat.System, Content: "Answer in English."}}, q.Messages...)
 }
 
-// lookAtRole finds a server that refuses system messages and nothing else.
+// lookAtRole detects a server that rejects only system messages.
 func lookAtRole(value, stream *check, m *Model) {
 	if value.err != nil && value.err.Type == "provider/request-invalid" && stream.err == nil {
 		value.compare("system-role", edn.Text(m.Preset.SystemRole), edn.Text("refused"))
@@ -164,7 +165,7 @@ func stated(a *chat.Answer) bool { return a.Usage.In >= 0 && a.Usage.Out >= 0 }
 
 func askForStream(_ *question.Question, m *Model) {
 	if m.Preset.Dialect.AsksUsage() {
-		m.Preset.UsageInStream = true // also where it is declared to be absent
+		m.Preset.UsageInStream = true // even if it is declared absent
 	}
 }
 
@@ -195,9 +196,9 @@ func lookAtStream(k *check, m *Model) {
 	}
 }
 
-// ends tells whether a declared terminator is right for what was found. That
-// a stream has a stricter end than is asked for is no fault, except that nobody
-// has to take any end of a body for the end of an answer.
+// ends reports whether a declared terminator is right for the observed end. A
+// stream with a stricter end than declared agrees, except that EOF is wrong for
+// a stream with any other end.
 func ends(declared dialect.Terminator, found string) bool {
 	switch declared {
 	case dialect.Strict:
@@ -218,9 +219,9 @@ func formatOf(p dialect.Preset) string {
 	return "none"
 }
 
-// askForShape asks in the form that is declared, or for a schema where none is.
-// The question does not speak of the form: who is not made to take it has no
-// reason to. Servers that enforce JSON alone want it to be said.
+// askForShape asks in the declared form, or with a schema if none is declared.
+// The prompt does not mention the form, so that only enforcement produces it.
+// Servers that enforce plain JSON require the prompt to mention it.
 func askForShape(q *question.Question, m *Model) {
 	if formatOf(m.Preset) == "none" {
 		m.Preset.Native = true
@@ -270,14 +271,14 @@ func lookAtTool(k *check, m *Model) {
 	k.saw("called?", edn.Bool(called))
 	k.saw("streamed?", edn.Bool(m.Preset.ToolsStream))
 	if k.err == nil && !called && m.Preset.Tools && m.Preset.ToolsStream && k.call.answer.Finish == chat.ToolCalls {
-		k.compare("tools-stream", edn.Bool(true), edn.Bool(false)) // it says that it called
+		k.compare("tools-stream", edn.Bool(true), edn.Bool(false)) // the finish reason announces a call
 		return
 	}
 	k.compare("tools", edn.Bool(m.Preset.Tools), edn.Bool(called))
 }
 
-// lookAtLimit cannot tell an answer that is short from one that was kept short,
-// but one that is far too long was not kept at all.
+// lookAtLimit cannot distinguish a short answer from a cut one, but an answer
+// far over the limit shows that the limit is ignored.
 func lookAtLimit(k *check, m *Model) {
 	if k.err != nil {
 		return
@@ -290,7 +291,7 @@ func lookAtLimit(k *check, m *Model) {
 	}
 }
 
-// told is the output of a probe with all requests.
+// told returns the output of a probe with all requests.
 func told(m *Model, all []*check, count edn.Value) edn.Value {
 	var checks, differences []edn.Value
 	sum := pricing.Tokens{Mark: pricing.Exact}
@@ -331,7 +332,7 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 	return respond(out.Map(), nil, (&call{model: m}).account(sum, took), m.meta())
 }
 
-// agreed tells the refusals that were to be expected: of what is declared to be
+// agreed reports whether a rejection was expected: of a feature declared
 // absent.
 func agreed(k *check) bool {
 	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") &&
@@ -347,10 +348,10 @@ func allAgree(all []*check) bool {
 	return true
 }
 
-// unheard takes the pieces of an answer that nobody listens to.
-type unheard struct{}
+// discard is a Sink that discards all pieces.
+type discard struct{}
 
-func (unheard) Text(string) error        { return nil }
-func (unheard) Reasoning(string) error   { return nil }
-func (unheard) Delta(edn.Value) error    { return nil }
-func (unheard) Progress(edn.Value) error { return nil }
+func (discard) Text(string) error        { return nil }
+func (discard) Reasoning(string) error   { return nil }
+func (discard) Delta(edn.Value) error    { return nil }
+func (discard) Progress(edn.Value) error { return nil }

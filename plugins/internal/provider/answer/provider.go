@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MaxRequest is the most bytes that a request may have on the wire. Beyond it
-// nothing is sent.
+// MaxRequest is the maximum size of a request on the wire, in bytes. A larger
+// one is not sent.
 const MaxRequest = 16 << 20
 
 // Provider is one account.
@@ -22,42 +22,42 @@ type Provider struct {
 	Client *transport.Client
 	Gate   *transport.Gate
 	Report *failure.Reporter
-	// Tolerant accepts answers that may have lost a part; their metadata says so.
+	// Tolerant accepts answers that may be incomplete; their metadata says so.
 	Tolerant bool
-	// Missing says what is not configured; with it no request is made.
+	// Missing names what is not configured; if it is set, no request is made.
 	Missing string
 }
 
-// Model is one model of a provider as it is configured.
+// Model is one configured model of a provider.
 type Model struct {
 	Name string // at the provider
-	// Wire is the name in requests where that is another one; empty: Name.
+	// Wire is the name in requests if it is another one; empty: Name.
 	Wire   string
 	Preset dialect.Preset
-	// Options hold unless the call says otherwise.
+	// Options are the defaults for calls.
 	Options       chat.Options
 	StrictOptions bool
 	Structured    string // auto, native, json or prompt
 	Context       int64
 	Price         pricing.Price
-	// Headroom is how many tokens a request leaves for reasoning.
+	// Headroom is the number of tokens that a request leaves for reasoning.
 	Headroom int64
 	Traits   dialect.Traits
 	Learned  *Learned
-	// Counting is how its tokens are counted.
+	// Counting counts the tokens of the model.
 	Counting *counting.Counting
 }
 
-// wire is the name in requests.
+// wire returns the name in requests.
 func (m *Model) wire() string { return cmp.Or(m.Wire, m.Name) }
 
-// at is the server of the model.
+// at returns the server of the model.
 func (m *Model) at(p *Provider) counting.Server {
 	return counting.Server{Client: p.Client, Preset: m.Preset, Model: m.wire()}
 }
 
-// Sink takes the pieces of an answer while it arrives. Its methods may wait for
-// whoever reads them.
+// Sink receives the pieces of an answer as they arrive. Its methods may block
+// on a slow reader.
 type Sink interface {
 	Text(text string) error
 	Reasoning(text string) error

@@ -15,29 +15,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// How many events of a stream may be unreadable, and how long pieces may grow
-// that are merged.
+// The number of unreadable events tolerated in a stream, and the maximum size
+// of merged pieces.
 const (
 	maxSkipped = 2
 	maxMerged  = 4 << 10
 )
 
-// afterEnd is how long the end of the body is waited for behind the formal end:
-// without it the connection cannot be used again. afterFinish is how long a
-// tolerant provider waits for more behind a finish reason.
+// afterEnd is the wait for the end of the body after the formal end: only then
+// can the connection be reused. afterFinish is the wait of a tolerant provider
+// for more data after a finish reason.
 const (
 	afterFinish = 2 * time.Second
 	afterEnd    = 100 * time.Millisecond
 )
 
-// errGone says that whoever read the pieces is gone.
+// errGone means that the reader of the pieces is gone.
 var errGone = errors.New("the caller is gone")
 
 // receive reads the answer until it is complete.
 func (c *call) receive(ctx context.Context) *contract.Error {
 	splitter := dialect.Splitter(c.model.Preset, c.head.Media)
 	if splitter == nil {
-		return c.fail(failure.Foreign, "the body is of type %s, which is no answer of a model", c.head.Media)
+		return c.fail(failure.Foreign, "the body is of type %s, which is not an answer of a model", c.head.Media)
 	}
 	_, whole := splitter.(*frame.Whole)
 	decoder := dialect.NewDecoder(c.model.Preset)
@@ -70,10 +70,9 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 	}
 }
 
-// endsWell reports whether the answer counts although the body broke off: it has
-// its formal end, or a finish reason and nothing is to come on a connection that
-// is closed. A server that keeps the connection open after a finish reason may
-// have more to say.
+// endsWell reports whether the answer counts although the body broke off: it
+// has its formal end, or it has a finish reason and the connection is closed. A
+// server that keeps the connection open after a finish reason may send more.
 func (c *call) endsWell(kind transport.Kind) bool {
 	switch kind {
 	case transport.Deadline, transport.Canceled, transport.TooLarge:
@@ -84,13 +83,14 @@ func (c *call) endsWell(kind transport.Kind) bool {
 	return c.answer.Ended || c.provider.Tolerant && c.complete()
 }
 
-// complete reports whether the answer has its end although the body is not over.
+// complete reports whether the answer has its end although the body has not
+// ended.
 func (c *call) complete() bool {
 	a := c.answer
 	return a.Ended || c.model.Preset.Terminator != dialect.Strict && a.Finish != chat.Unfinished && !a.Resumed
 }
 
-// ended deals with the end of the body.
+// ended handles the end of the body.
 func (c *call) ended(
 	ctx context.Context, splitter frame.Splitter, decoder dialect.Decoder, whole bool,
 ) *contract.Error {
@@ -107,17 +107,17 @@ func (c *call) ended(
 	case err != nil:
 		return c.broken(ctx, err, whole)
 	case !c.known && (c.foreign || whole):
-		return c.fail(failure.Foreign, "the body is no answer of a model")
+		return c.fail(failure.Foreign, "the body is not an answer of a model")
 	case c.model.Preset.Close(c.answer) && (c.known || c.answer.Ended):
 		return nil
 	}
 	return c.fail(failure.Truncated, "the stream ended before the answer did")
 }
 
-// errSkipped is what too many unreadable events come to.
+// errSkipped is returned after too many unreadable events.
 var errSkipped = errors.New("too many events cannot be read")
 
-// broken is the error of what came instead of an answer.
+// broken returns the error of a body that is not an answer.
 func (c *call) broken(ctx context.Context, err error, whole bool) *contract.Error {
 	var inBand *dialect.InBand
 	switch {
@@ -131,7 +131,7 @@ func (c *call) broken(ctx context.Context, err error, whole bool) *contract.Erro
 		}
 		return c.fail(failure.Canceled, "the caller went away")
 	case errors.Is(err, dialect.ErrForeign):
-		return c.fail(failure.Foreign, "the body is no answer of a model")
+		return c.fail(failure.Foreign, "the body is not an answer of a model")
 	case errors.Is(err, frame.ErrTooLarge):
 		return c.fail(failure.Malformed, "%s", err)
 	case whole:
@@ -147,9 +147,9 @@ func (c *call) whyGone(ctx context.Context) *transport.Fault {
 	return nil
 }
 
-// frame reads one frame and shows what came with it. What follows the formal
-// end is no part of the answer. An event that cannot be read behind the finish
-// reason is usage, not text.
+// frame decodes one frame and sends its pieces. Data after the formal end is
+// not part of the answer. An unreadable event after the finish reason is usage,
+// not text.
 func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
 	if f.Quiet || c.answer.Ended {
 		return nil
@@ -196,8 +196,8 @@ func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
 	return nil
 }
 
-// show forwards a piece. The first one goes out at once; later ones are merged
-// with their neighbours of the same read.
+// show sends a piece to the sink. The first one is sent at once; later ones are
+// merged with their neighbors of the same read.
 func (c *call) show(p chat.Piece) error {
 	if !c.begun {
 		c.begun, c.firstToken = true, c.exchange.Payload()

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Tool is a tool that a model may ask for.
+// Tool is a tool that a model may call.
 type Tool struct {
 	Name        string // wire name
 	Description string
 	Schema      json.RawMessage // JSON Schema of the arguments
 }
 
-// ChoiceMode says how free a model is in its use of tools.
+// ChoiceMode restricts the use of tools.
 type ChoiceMode string
 
 // The modes. An empty one leaves the choice to the provider.
@@ -23,14 +23,15 @@ const (
 	OneTool  ChoiceMode = "tool"
 )
 
-// Choice says whether a model may call a tool, or must.
+// Choice tells whether a model may call tools, must, or must call a certain
+// one.
 type Choice struct {
 	Mode ChoiceMode
 	Tool string // wire name, of OneTool
 }
 
-// Disobeyed says in which way the calls of an answer are not those that were
-// chosen, "" if they are.
+// Disobeyed describes how the calls of an answer violate the choice, "" if they
+// do not.
 func (c Choice) Disobeyed(calls []*RawCall) string {
 	switch {
 	case c.Mode == NoTool && len(calls) > 0:
@@ -46,7 +47,7 @@ func (c Choice) Disobeyed(calls []*RawCall) string {
 	return ""
 }
 
-// Options are how a model should answer. Numbers are kept as written; an empty
+// Options are the options of a request. Numbers are kept as written; an empty
 // one is left to the provider.
 type Options struct {
 	Temperature, TopP                 json.Number
@@ -54,33 +55,33 @@ type Options struct {
 	MaxTokens                         int64 // 0: unbounded
 	Seed                              *int64
 	Stop                              []string
-	// Effort is how much a model should reason, "" for its default; Budget is how
-	// many tokens that may take, 0 for no figure.
+	// Effort is the reasoning effort, "" for the default; Budget is the token
+	// budget for reasoning, 0 for none.
 	Effort string
 	Budget int64
 	// Extra is merged into the body of the request.
 	Extra map[string]json.RawMessage
 }
 
-// Form is the way in which an answer of a certain shape is asked for.
+// Form is the way in which an answer with a schema is requested.
 type Form string
 
 // The forms, from the strictest to none at all.
 const (
 	Native Form = "native" // the provider enforces a schema
 	JSON   Form = "json"   // the provider enforces JSON
-	Prompt Form = "prompt" // the schema stands in the system message
+	Prompt Form = "prompt" // the schema is in the system message
 	Plain  Form = ""       // free text
 )
 
-// Output is the shape that an answer should have.
+// Output is the requested form of the answer.
 type Output struct {
 	Form   Form
 	Name   string          // of the schema, in letters that providers accept
 	Schema json.RawMessage // lowered, for Native
 }
 
-// Request is one question to a model.
+// Request is one request to a model.
 type Request struct {
 	Model    string
 	Messages []Message
@@ -88,12 +89,12 @@ type Request struct {
 	Choice   Choice
 	Options  Options
 	Output   Output
-	// Context is the size of the context window to ask for, where a provider
-	// can be asked; 0: its default.
+	// Context is the context window to request, if the provider supports it; 0:
+	// its default.
 	Context int64
-	// Whole asks for the answer in one piece.
+	// Whole requests the answer in one piece.
 	Whole bool
-	// Without are fields of the body that the server does not take.
+	// Without lists body fields that the server rejects.
 	Without []string
 }
 
@@ -110,10 +111,10 @@ func (r *Request) Images() int {
 	return n
 }
 
-// Finish says why a model stopped.
+// Finish is the reason why a model stopped.
 type Finish string
 
-// The reasons that are known; Failed stands for all others.
+// The known reasons; Failed stands for all others.
 const (
 	Unfinished Finish = ""
 	Stop       Finish = "stop"
@@ -123,18 +124,17 @@ const (
 	Failed     Finish = "error"
 )
 
-// Usage is what a provider says that an answer took. A negative count was not
-// stated.
+// Usage is the usage stated by a provider. A negative count was not stated.
 type Usage struct {
 	In, Out, Cached, Reasoning int64
 	// Written counts input tokens that were put into the provider's cache.
 	Written int64
 }
 
-// Unstated is the usage of a provider that says nothing.
+// Unstated is the usage if the provider states none.
 func Unstated() Usage { return Usage{In: -1, Out: -1} }
 
-// RawCall is a call of a tool as far as it has arrived.
+// RawCall is the received part of a tool call.
 type RawCall struct {
 	Index    int
 	ID, Name string
@@ -153,7 +153,7 @@ type Block struct {
 	Call                   *RawCall
 }
 
-// Answer is what has arrived of an answer.
+// Answer is the received part of an answer.
 type Answer struct {
 	Text, Reasoning strings.Builder
 	text, reasoning Seam
@@ -162,38 +162,38 @@ type Answer struct {
 	Blocks          []*Block
 	Finish          Finish
 	FinishWord      string // as the provider wrote it
-	Category        string // of a refusal, where it was named
-	Assumed         bool   // the finish was concluded, not stated
-	// Ended says that the formal end of the stream was seen, Resumed that text
-	// came after a finish reason, which was not the end then.
+	Category        string // of a refusal, if named
+	Assumed         bool   // the finish was inferred, not stated
+	// Ended means that the formal end of the stream was seen. Resumed means
+	// that text came after a finish reason, which was then not the end.
 	Ended, Resumed bool
-	// Damaged counts the parts of the texts that are no characters.
+	// Damaged counts invalid characters in the texts.
 	Damaged   int
 	Usage     Usage
-	Model     string // that served
+	Model     string // of the serving model
 	RequestID string
 }
 
-// NewAnswer is an answer of which nothing has arrived.
+// NewAnswer returns an empty answer.
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
 
 // AddText appends a piece of the text, in the block with the index, and returns
-// what can be shown of it.
+// the complete characters.
 func (a *Answer) AddText(index int, piece string) string {
 	shown := a.add(&a.Text, &a.text, piece)
 	a.Block(TextPart, index).Text.WriteString(shown)
 	return shown
 }
 
-// AddReasoning appends a piece of the text before the answer, in the block with
-// the index, and returns what can be shown of it.
+// AddReasoning appends a piece of the reasoning, in the block with the index,
+// and returns the complete characters.
 func (a *Answer) AddReasoning(index int, piece string) string {
 	shown := a.add(&a.Reasoning, &a.reasoning, piece)
 	a.Block(ThinkingPart, index).Text.WriteString(shown)
 	return shown
 }
 
-// Block gives the block of a kind with the index, which is made if it is new.
+// Block returns the block of a kind with the index, creating it if it is new.
 func (a *Answer) Block(kind PartKind, index int) *Block {
 	for _, b := range a.Blocks {
 		if b.Kind == kind && b.Index == index {
@@ -205,8 +205,8 @@ func (a *Answer) Block(kind PartKind, index int) *Block {
 	return b
 }
 
-// AddArgs appends a piece of the arguments of a call and returns what can be
-// shown of it.
+// AddArgs appends a piece of a call's arguments and returns the complete
+// characters.
 func (a *Answer) AddArgs(c *RawCall, piece string) string { return a.add(&c.Args, &c.seam, piece) }
 
 func (a *Answer) add(to *strings.Builder, seam *Seam, piece string) string {
@@ -216,8 +216,8 @@ func (a *Answer) add(to *strings.Builder, seam *Seam, piece string) string {
 	return text
 }
 
-// Torn counts the parts of the texts that are no characters. A text that ends
-// inside a character has one more.
+// Torn counts the invalid characters in the texts, including incomplete ones at
+// the ends.
 func (a *Answer) Torn() int {
 	n := a.Damaged
 	for _, s := range a.seams() {
@@ -236,7 +236,7 @@ func (a *Answer) seams() []*Seam {
 	return all
 }
 
-// Call gives the call with the index, which is made if it is new.
+// Call returns the call with the index, creating it if it is new.
 func (a *Answer) Call(index int) (call *RawCall, isNew bool) {
 	for _, c := range a.Calls {
 		if c.Index == index {

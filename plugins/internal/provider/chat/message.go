@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Role says who speaks.
+// Role is the author of a message.
 type Role string
 
 // The roles of a conversation.
@@ -17,19 +17,19 @@ const (
 	ToolRole  Role = "tool"
 )
 
-// Message is one turn.
+// Message is one message of a conversation.
 type Message struct {
 	Role    Role
 	Content string // plain text
-	Parts   []Part // in the place of plain text
+	Parts   []Part // instead of plain text
 	Calls   []Call // of an assistant
 	CallID  string // the call that a tool message answers
 	Tool    string // wire name of the tool that a tool message is from
-	// Cache marks the end of a beginning that other requests share.
+	// Cache marks the end of a prefix that other requests share.
 	Cache bool
 }
 
-// PartKind says what a part of a message is.
+// PartKind is the kind of a message part.
 type PartKind string
 
 // The kinds of parts.
@@ -45,21 +45,20 @@ const (
 type Part struct {
 	Kind PartKind
 	Text string
-	// An image is either Data in base64 with its media type, or stands at a URL.
+	// An image has either Data in base64 with its media type, or a URL.
 	Media, Data, URL string
-	// Reasoning is what a provider wants back: the text with its Signature or the
-	// Field of the message in which it came, or the Data that is not for readers. The
-	// Field of a text is the phase of the answer that it is of.
-	// Model is the model that it is of.
+	// Reasoning is sent back to its provider: the text with its Signature or
+	// the message Field in which it came, or the encrypted Data. The Field of a
+	// text is the phase of the answer. Model is the model that wrote it.
 	Signature, Field, Model string
 	Call                    string // id of a call
-	Cache                   bool   // as that of a Message
+	Cache                   bool   // as in Message
 }
 
 // Reasons reports whether a part is reasoning.
 func (p Part) Reasons() bool { return p.Kind == ThinkingPart || p.Kind == RedactedPart }
 
-// Each are the parts of a message; plain text is one part.
+// Each returns the parts of a message; plain text is one part.
 func (m Message) Each() []Part {
 	if m.Parts == nil && m.Content != "" {
 		return []Part{{Kind: TextPart, Text: m.Content}}
@@ -67,8 +66,8 @@ func (m Message) Each() []Part {
 	return m.Parts
 }
 
-// Flow yields the parts of a message with its calls in their places, and the calls
-// that have none at the end.
+// Flow yields the parts of a message with its calls in their places, and calls
+// without a place at the end.
 func (m Message) Flow() iter.Seq2[Part, *Call] {
 	return func(yield func(Part, *Call) bool) {
 		calls := slices.Clone(m.Calls)
@@ -95,7 +94,7 @@ func (m Message) Flow() iter.Seq2[Part, *Call] {
 	}
 }
 
-// Address is the URL of an image, one that holds the data where it has no other.
+// Address returns the URL of an image, a data URL if it has no other.
 func (p Part) Address() string {
 	if p.URL != "" {
 		return p.URL
@@ -103,12 +102,12 @@ func (p Part) Address() string {
 	return "data:" + p.Media + ";base64," + p.Data
 }
 
-// Marked reports whether a message or a part of it has a mark.
+// Marked reports whether a message or a part of it has a cache mark.
 func (m Message) Marked() bool {
 	return m.Cache || slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Cache })
 }
 
-// With is the message with a text added at its end, apart from what is there.
+// With returns the message with a text appended as a separate part.
 func (m Message) With(text string) Message {
 	if m.Parts == nil {
 		m.Content += "\n\n" + text
@@ -118,7 +117,7 @@ func (m Message) With(text string) Message {
 	return m
 }
 
-// Call is a call of a tool in the words of the provider.
+// Call is a tool call in the provider's terms.
 type Call struct {
 	ID   string
 	Name string          // wire name

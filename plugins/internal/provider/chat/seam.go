@@ -8,13 +8,13 @@ import (
 
 // Seam joins the pieces of one text. A server may end a piece inside a
 // character: between the bytes of its UTF-8 form, or between the two surrogates
-// of a JSON escape. A surrogate on its own is a piece of three bytes, the form
-// that UTF-8 would have for it. The zero Seam is ready for use.
+// of a JSON escape. A lone surrogate is represented by three bytes, its
+// generalized UTF-8 form. The zero Seam is ready for use.
 type Seam struct{ tail string }
 
-// Join returns what can be shown after a piece has arrived; it is valid UTF-8.
-// The begin of a character waits for the next piece. Each part that is no
-// character and cannot become one is replaced by U+FFFD and counted.
+// Join returns the complete characters after a piece has arrived; the text is
+// valid UTF-8. The beginning of a character waits for the next piece. Each
+// invalid part that cannot be completed is replaced by U+FFFD and counted.
 func (s *Seam) Join(piece string) (text string, damaged int) {
 	rest := s.tail + piece
 	s.tail = ""
@@ -54,7 +54,7 @@ func (s *Seam) Join(piece string) (text string, damaged int) {
 // End reports whether the text ended inside a character.
 func (s *Seam) End() bool { return s.tail != "" }
 
-// surrogate is the surrogate that a text begins with, 0 for none.
+// surrogate returns the surrogate that a text begins with, 0 for none.
 func surrogate(s string) rune {
 	if len(s) < 3 || s[0] != 0xED || s[1] < 0xA0 || s[1] > 0xBF || s[2] < 0x80 || s[2] > 0xBF {
 		return 0
@@ -62,7 +62,8 @@ func surrogate(s string) rune {
 	return 0xD000 | rune(s[1]&0x3F)<<6 | rune(s[2]&0x3F)
 }
 
-// begins reports whether all of s is the begin of a character or a surrogate.
+// begins reports whether all of s is the beginning of a character or a
+// surrogate.
 func begins(s string) bool {
 	return !utf8.FullRuneInString(s) || len(s) == 2 && s[0] == 0xED && s[1] >= 0xA0 && s[1] <= 0xBF
 }

@@ -50,7 +50,7 @@ func TestSeamJoinsAnySplitting(t *testing.T) {
 	})
 }
 
-// What no further piece can mend is counted, and what is shown is UTF-8.
+// Invalid characters are counted, and the returned text is valid UTF-8.
 func TestSeamCountsDamage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pieces  []string

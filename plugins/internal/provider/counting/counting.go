@@ -12,38 +12,36 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
-// Limit is how long counting may take in one way. What is not counted by
-// then is counted in the next one.
+// Limit is the timeout of one counting method. After it the next method counts.
 const Limit = 250 * time.Millisecond
 
-// loadLimit is how long a table may take that is used for the first time.
+// loadLimit is the timeout for the first use of a table.
 const loadLimit = time.Second
 
-// countAgain is how long an endpoint is left alone that did not count.
+// countAgain is the pause after an endpoint failed to count.
 const countAgain = time.Minute
 
-// Server is where the model of a Counting is.
+// Server is the server of the model of a Counting.
 type Server struct {
 	Client *transport.Client
 	Preset dialect.Preset
 	Model  string // its name in requests
 }
 
-// Counting is how the tokens of one model are counted. It is safe for concurrent
-// use.
+// Counting counts the tokens of one model. It is safe for concurrent use.
 type Counting struct {
-	// Endpoint says that the server is asked. Table, if there is one, is asked
-	// where that does not count; the estimate always does.
+	// Endpoint means that the server counts first. Table, if not nil, counts if
+	// the server does not; the estimate always works.
 	Endpoint bool
 	Table    pricing.Table
-	// Ratio is what was learned about the estimate.
+	// Ratio corrects the estimate.
 	Ratio pricing.Ratio
 
 	mu    sync.Mutex
-	after time.Time // until then the server is not asked
+	after time.Time // the server is not asked before
 }
 
-// asks tells whether the server is asked now.
+// asks reports whether the server is asked now.
 func (k *Counting) asks(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,8 +54,8 @@ func (k *Counting) rest(now time.Time) {
 	k.after = now.Add(countAgain)
 }
 
-// Request counts the tokens of a question, by the estimate if nothing else counts.
-// The server is asked only if ask says so.
+// Request counts the tokens of a request, by the estimate if nothing else
+// counts. The server is asked only if ask is true.
 func (k *Counting) Request(ctx context.Context, on Server, r *chat.Request, ask bool) (int64, pricing.Way) {
 	if ask && (on.Preset.CountField == "" || r.Images() == 0) && k.asks(on.Client.Clock().Now()) {
 		if body, around, err := dialect.EncodeCount(on.Preset, r); err == nil {
@@ -67,7 +65,7 @@ func (k *Counting) Request(ctx context.Context, on Server, r *chat.Request, ask 
 		}
 	}
 	texts, around := pricing.Texts(r)
-	if r.Images() > 0 { // which no table of texts knows
+	if r.Images() > 0 { // no text table counts images
 		return k.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
 	}
 	if n, ok := k.byTable(ctx, on.Client.Clock(), texts); ok {
@@ -76,7 +74,7 @@ func (k *Counting) Request(ctx context.Context, on Server, r *chat.Request, ask 
 	return k.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
 }
 
-// Answer counts the tokens of what has arrived.
+// Answer counts the tokens received so far.
 func (k *Counting) Answer(ctx context.Context, on Server, a *chat.Answer, ask bool) (int64, pricing.Way) {
 	texts := pricing.AnswerTexts(a)
 	if ask && on.Preset.CountField != "" && k.asks(on.Client.Clock().Now()) {
@@ -115,8 +113,8 @@ func (k *Counting) byTable(ctx context.Context, clock transport.Clock, texts []s
 	return sum, true
 }
 
-// askCount has the server count. One that does not, or not in time, is not asked
-// again for a while, so that nobody waits for it call by call.
+// askCount asks the server to count. After an error or a timeout it is not
+// asked again for countAgain, so that calls do not wait for it each time.
 func (k *Counting) askCount(ctx context.Context, on Server, body []byte) (int64, bool) {
 	ctx, cancel := transport.Within(ctx, on.Client.Clock(), Limit)
 	defer cancel()
@@ -131,7 +129,7 @@ func (k *Counting) askCount(ctx context.Context, on Server, body []byte) (int64,
 	if ok && counted {
 		return n, true
 	}
-	if ctx.Err() == nil || context.Cause(ctx) == context.DeadlineExceeded { // and nobody went away
+	if ctx.Err() == nil || context.Cause(ctx) == context.DeadlineExceeded { // the caller has not canceled
 		k.rest(on.Client.Clock().Now())
 	}
 	return 0, false

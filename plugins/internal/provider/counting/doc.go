@@ -1,7 +1,7 @@
-// Package counting counts the tokens of one model: by its server, which is one
-// request, by a table, or by length.
+// Package counting counts the tokens of one model: by its server, which takes
+// one request, by a table, or by length.
 //
-// A Counting is safe for concurrent use. What does not count in time is not waited
-// for: the next way counts, and a server that did not answer is left alone for a
-// minute.
+// A Counting is safe for concurrent use. A method that does not count in time
+// is replaced by the next one, and a server that did not answer is not asked
+// for a minute.
 package counting

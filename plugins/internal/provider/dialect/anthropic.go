@@ -63,8 +63,8 @@ type anthropicTurn struct {
 	Content []map[string]any `json:"content"`
 }
 
-// anthropicMessages puts system messages to the top, results of tools into user
-// turns, and neighbours of one role into one turn.
+// anthropicMessages moves system messages to the top, puts results of tools
+// into user turns, and joins neighbors of one role into one turn.
 func anthropicMessages(messages []chat.Message, e *encoding) (any, []anthropicTurn) {
 	var system []map[string]any
 	var turns []anthropicTurn
@@ -99,7 +99,8 @@ func anthropicMessages(messages []chat.Message, e *encoding) (any, []anthropicTu
 	return anthropicSystem(system), turns
 }
 
-// anthropicSystem is the system prompt: a text where no block has a mark.
+// anthropicSystem returns the system prompt: a string unless a block has a
+// mark.
 func anthropicSystem(blocks []map[string]any) any {
 	var texts []string
 	for _, b := range blocks {
@@ -115,11 +116,11 @@ func anthropicSystem(blocks []map[string]any) any {
 	return strings.Join(texts, "\n\n")
 }
 
-// mostMarks is how many marks for the cache a request may have (Anthropic, prompt
-// caching guide, 2026-11-25).
+// mostMarks is the maximum number of cache marks in a request (Anthropic,
+// prompt caching guide, 2026-11-25).
 const mostMarks = 4
 
-// mark marks a block as the end of what is kept in the cache (anthropic-sdk-python,
+// mark marks a block as the end of a cached prefix (anthropic-sdk-python,
 // types/cache_control_ephemeral_param.py, 2026-08-07).
 func (e *encoding) mark(block map[string]any) {
 	if block["cache_control"] == nil {
@@ -128,8 +129,8 @@ func (e *encoding) mark(block map[string]any) {
 	}
 }
 
-// fewerMarks keeps the first mark, after what all requests share, and the last ones,
-// which the next turn continues.
+// fewerMarks keeps the first mark, after the part that all requests share, and
+// the last ones, which the next turn continues.
 func (e *encoding) fewerMarks() {
 	if len(e.marked) <= mostMarks {
 		return
@@ -140,13 +141,14 @@ func (e *encoding) fewerMarks() {
 	e.drop(lostMark)
 }
 
-// anthropicBlocks are the parts of a message and its calls, those that have no
-// place among the parts at the end (anthropic-sdk-python, types/image_block_param.py,
-// thinking_block_param.py and redacted_thinking_block_param.py, 2026-08-07).
+// anthropicBlocks returns the parts of a message and its calls; calls without a
+// place among the parts come last (anthropic-sdk-python,
+// types/image_block_param.py, thinking_block_param.py and
+// redacted_thinking_block_param.py, 2026-08-07).
 func anthropicBlocks(m chat.Message, e *encoding) []map[string]any {
 	blocks := anthropicParts(m, e)
 	for _, block := range slices.Backward(blocks) {
-		if m.Cache && block["type"] != "thinking" && block["type"] != "redacted_thinking" { // which take no mark
+		if m.Cache && block["type"] != "thinking" && block["type"] != "redacted_thinking" { // these take no mark
 			e.mark(block)
 			break
 		}
@@ -171,7 +173,7 @@ func anthropicParts(m chat.Message, e *encoding) []map[string]any {
 	return blocks
 }
 
-// anthropicPart is nil for reasoning of another format.
+// anthropicPart returns nil for reasoning of another format.
 func anthropicPart(p chat.Part, call *chat.Call) map[string]any {
 	switch {
 	case call != nil:
@@ -191,14 +193,14 @@ func anthropicPart(p chat.Part, call *chat.Call) map[string]any {
 	return map[string]any{"type": "image", "source": source}
 }
 
-// leastBudget is the least number of tokens that extended thinking may have.
+// leastBudget is the minimum token budget of extended thinking.
 const leastBudget = 1024
 
-// anthropicThinking says how much the model reasons. Thinking goes with neither a
-// temperature nor a choice that demands a call, and a result of a tool is answered
-// with it only if the call came with reasoning (Anthropic, extended thinking and
-// effort guides, 2026-11-25; anthropic-sdk-python, types/thinking_config_param.py
-// and output_config_param.py, 2026-08-07).
+// anthropicThinking sets the reasoning effort. Thinking excludes a temperature
+// and a choice that demands a call, and after a tool result it is enabled only
+// if the call came with reasoning (Anthropic, extended thinking and effort
+// guides, 2026-11-25; anthropic-sdk-python, types/thinking_config_param.py and
+// output_config_param.py, 2026-08-07).
 func (e *encoding) anthropicThinking(r *chat.Request) {
 	o, lacks := r.Options, TraitsOf(r.Model).Lacks
 	forced := r.Choice.Mode == chat.MustCall || r.Choice.Mode == chat.OneTool
@@ -312,8 +314,8 @@ type anthropicUsage struct {
 	} `json:"output_tokens_details"`
 }
 
-// anthropicDecoder keeps the parts of the input that are counted apart: an event
-// may state some of them again, and the sum has to stay right.
+// anthropicDecoder keeps the separately counted parts of the input: an event
+// may state some of them again, and the sum must stay correct.
 type anthropicDecoder struct{ fresh, read, written int64 }
 
 func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
@@ -329,7 +331,7 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 			return nil, ErrMalformed
 		}
 		pieces := d.message(e.Message, e.Message.Counts, into)
-		into.Usage.Out = -1 // what it states here is the begin: the whole is in message_delta
+		into.Usage.Out = -1 // this count is partial: the total is in message_delta
 		return pieces, nil
 	case "message": // not streamed
 		into.Ended = true
@@ -349,10 +351,10 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 		}
 		return nil, ErrForeign
 	}
-	return nil, nil // ping, content_block_stop and what later versions add
+	return nil, nil // ping, content_block_stop and events of later versions
 }
 
-// unreadable reports whether the event holds text that is no text.
+// unreadable reports whether the event has a text field that cannot be read.
 func (e *anthropicEvent) unreadable() bool {
 	blocks := append(e.Content, e.Block)
 	if e.Message != nil {
@@ -376,8 +378,8 @@ func (d *anthropicDecoder) message(m *anthropicMessage, usage json.RawMessage, i
 	return pieces
 }
 
-// pieces are what a block begins with; in an answer that is not streamed, all
-// of it.
+// pieces returns the initial content of a block; in an answer that is not
+// streamed, all of it.
 func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 	switch b.Type {
 	case "text":
@@ -413,7 +415,7 @@ func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {
 	return nil
 }
 
-// count adds up the input: what was read anew, from the cache and into it.
+// count sums the input tokens: new ones, read from the cache and written to it.
 func (d *anthropicDecoder) count(raw json.RawMessage, into *chat.Answer) {
 	u, ok := loose[anthropicUsage](raw)
 	if !ok {

@@ -8,9 +8,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
 )
 
-// EncodeCount writes the question how many tokens a request has, for the
-// endpoint of a preset, and gives the tokens that have to be added to what that
-// says.
+// EncodeCount writes the request for the number of tokens of a request, for the
+// endpoint of a preset, and returns the tokens to add to the result.
 func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err error) {
 	if p.CountField != "" {
 		texts, around := pricing.Texts(r)
@@ -21,7 +20,7 @@ func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err erro
 	for _, name := range []string{"stream", "max_tokens", "temperature", "top_p", "stop_sequences"} {
 		delete(fields, name)
 	}
-	for _, name := range []string{"thinking", "cache_control"} { // what else is counted
+	for _, name := range []string{"thinking", "cache_control"} { // other counted fields
 		if v, ok := r.Options.Extra[name]; ok {
 			fields[name] = v
 		}
@@ -30,13 +29,13 @@ func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err erro
 	return body, 0, err
 }
 
-// EncodeCountText writes the question how many tokens a text has, for an endpoint
-// with a CountField.
+// EncodeCountText writes the request for the number of tokens of a text, for an
+// endpoint with a CountField.
 func EncodeCountText(p Preset, model, text string) ([]byte, error) {
 	return marshal(map[string]any{"model": model, p.CountField: text})
 }
 
-// ReadCount reads the answer to it; false if it is none.
+// ReadCount parses the answer; false if it is not one.
 func ReadCount(body []byte) (int64, bool) {
 	var said struct {
 		Input  *int64            `json:"input_tokens"`

@@ -26,8 +26,8 @@ func presets(t testing.TB) []Preset {
 	return all
 }
 
-// read reads a body that arrives in pieces; events are the pieces of the answer
-// as they came out, joined where their kind is equal.
+// read decodes a body that arrives in pieces; events are the pieces of the
+// answer in order, joined where their kind is equal.
 func read(p Preset, media, body string, sizes ...int) (a *chat.Answer, events []string, skipped int, err error) {
 	a = chat.NewAnswer()
 	d, s := NewDecoder(p), Splitter(p, media)
@@ -72,12 +72,12 @@ func media(tr wiretest.Transcript) string {
 	return m
 }
 
-// LLM-013, LLM-014, LLM-024: what every transcript says.
+// LLM-013, LLM-014, LLM-024: the decoded contents of every transcript.
 func TestTranscripts(t *testing.T) {
 	for _, p := range presets(t) {
 		for _, tr := range wiretest.Load(t, wires, string(p.Dialect)) {
 			if tr.Want.Error != "" {
-				continue // for the tests of the plugin
+				continue // tested with the plugin
 			}
 			t.Run(string(p.Dialect)+"/"+tr.Name, func(t *testing.T) {
 				a, _, skipped, err := read(p, media(tr), tr.Whole(), 4096)
@@ -112,8 +112,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// LLM-056: any splitting of a stream gives the same events, and any part of it
-// without its end is no answer.
+// LLM-056: any splitting of a stream gives the same events, and any prefix
+// without its end is not an answer.
 func TestSplittingAndPrefixes(t *testing.T) {
 	for _, p := range presets(t) {
 		all := wiretest.Load(t, wires, string(p.Dialect))
@@ -139,7 +139,7 @@ func TestSplittingAndPrefixes(t *testing.T) {
 	}
 }
 
-// LLM-014: what counts as the end is the choice of the operator.
+// LLM-014: the operator chooses the terminator.
 func TestTerminators(t *testing.T) {
 	finished := func() *chat.Answer { a := chat.NewAnswer(); a.Finish = chat.Stop; return a }
 	ended := func() *chat.Answer { a := chat.NewAnswer(); a.Ended = true; return a }

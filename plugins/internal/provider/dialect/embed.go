@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// EncodeEmbed asks for the vectors of texts. dims is their length, 0 for that of
-// the model.
+// EncodeEmbed writes the request for the vectors of texts. dims is their
+// length, 0 for that of the model.
 func EncodeEmbed(n Name, model string, texts []string, dims int64) ([]byte, error) {
 	body := maps.Clone(n.format().embedFields)
 	body["model"], body["input"] = model, texts
@@ -24,7 +24,7 @@ func EncodeEmbed(n Name, model string, texts []string, dims int64) ([]byte, erro
 // Vector is the vector of one text.
 type Vector []float64
 
-// UnmarshalJSON refuses null among the numbers, which would be read as 0.
+// UnmarshalJSON rejects null among the numbers, which would be read as 0.
 func (v *Vector) UnmarshalJSON(b []byte) error {
 	if bytes.Contains(b, []byte("null")) {
 		return ErrForeign
@@ -32,16 +32,16 @@ func (v *Vector) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]float64)(v))
 }
 
-// Embedded are vectors, in the order of the texts.
+// Embedded holds vectors in the order of the texts.
 type Embedded struct {
 	Vectors []Vector
 	Model   string
 	Usage   chat.Usage
 }
 
-// ReadEmbed reads the answer. The error is ErrMalformed for one that is cut, an
-// *InBand for an error in its place, and ErrForeign if it does not have that many
-// vectors of one length.
+// ReadEmbed parses the answer. The error is ErrMalformed for a cut answer, an
+// *InBand for an error in its place, and ErrForeign if it does not have that
+// many vectors of one length.
 func ReadEmbed(body []byte, texts int) (Embedded, error) {
 	var said struct {
 		Error json.RawMessage `json:"error"`

@@ -11,52 +11,53 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// ErrMalformed says that a frame cannot be read.
+// ErrMalformed means that a frame cannot be read.
 var ErrMalformed = errors.New("the event cannot be read")
 
-// ErrForeign says that what arrived is no answer of this format at all.
-var ErrForeign = errors.New("the body is no answer of a model")
+// ErrForeign means that the body is not an answer of this format at all.
+var ErrForeign = errors.New("the body is not an answer of a model")
 
-// InBand is an error that a provider sends where an answer is expected.
+// InBand is an error that a provider sends in place of an answer.
 type InBand struct{ Body []byte }
 
 func (e *InBand) Error() string { return "the provider sent an error instead of an answer" }
 
-// Unsayable says that a format has no form for a part of a request that cannot
-// be left out: the request would mean something else.
+// Unsayable means that a format cannot express a part of a request that must
+// not be dropped, because the request would mean something else.
 type Unsayable struct{ What string }
 
 func (e *Unsayable) Error() string { return e.What }
 
-// encoding is a request on its way into a format.
+// encoding is a request being encoded.
 type encoding struct {
 	body    map[string]any
 	dropped []string
 	refused string
-	marked  []map[string]any // what has a mark for the cache
+	marked  []map[string]any // blocks with a cache mark
 }
 
-// drop notes options that the format cannot say.
+// drop records options that the format cannot express.
 func (e *encoding) drop(names ...string) { e.dropped = append(e.dropped, names...) }
 
-// refuse notes why the request cannot be said.
+// refuse records why the request cannot be expressed.
 func (e *encoding) refuse(format string, args ...any) { e.refused = fmt.Sprintf(format, args...) }
 
-// defaultMaxTokens is the limit where a format demands one and nobody gave it.
+// defaultMaxTokens is the limit if the format requires one and the request has
+// none.
 const defaultMaxTokens = 4096
 
-// Encoded is a request as it goes over the wire.
+// Encoded is a request as sent over the wire.
 type Encoded struct {
 	Body []byte
-	// Fields are those of the body.
+	// Fields are the fields of the body.
 	Fields map[string]any
-	// Dropped are options that the format cannot say or the model does not take,
-	// sorted.
+	// Dropped are options that the format cannot express or the model does not
+	// accept, sorted.
 	Dropped []string
 }
 
-// Encode writes a question. The error is an *Unsayable if the format cannot say
-// it.
+// Encode encodes a request. The error is an *Unsayable if the format cannot
+// express it.
 func Encode(p Preset, r *chat.Request) (Encoded, error) {
 	e := compose(p, r)
 	if e.refused != "" {
@@ -78,8 +79,8 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped)}, nil
 }
 
-// compose writes a question without what the caller adds. The reasoning of another
-// model is no use to this one, and may be refused.
+// compose encodes a request without the caller's extra fields. Reasoning of
+// another model is dropped: it is of no use to this one, which may reject it.
 func compose(p Preset, r *chat.Request) *encoding {
 	foreign := func(p chat.Part) bool { return p.Reasons() && p.Model != "" && p.Model != r.Model }
 	own := *r
@@ -101,10 +102,10 @@ func compose(p Preset, r *chat.Request) *encoding {
 	return e
 }
 
-// lostMark is what is dropped with a mark for a cache.
+// lostMark is the name of a dropped cache mark.
 const lostMark = "cache"
 
-// lostReasoning is what is dropped with reasoning that cannot be sent back.
+// lostReasoning is the name of dropped reasoning.
 const lostReasoning = "reasoning"
 
 // marshal writes JSON with sorted keys and without escapes for HTML.
@@ -120,13 +121,13 @@ func marshal(v any) ([]byte, error) {
 
 // Decoder reads the frames of an answer.
 type Decoder interface {
-	// Frame reads one frame into the answer and gives the pieces that came with
-	// it. The error is ErrMalformed, ErrForeign or an *InBand; what the frame
-	// held is not in the answer then.
+	// Frame decodes one frame into the answer and returns its pieces. The error
+	// is ErrMalformed, ErrForeign or an *InBand; the answer then lacks the
+	// contents of the frame.
 	Frame(data []byte, into *chat.Answer) ([]chat.Piece, error)
 }
 
-// complete tells whether the answer has the end that the preset asks for.
+// complete reports whether the answer has the end that the preset requires.
 func (p Preset) complete(a *chat.Answer) bool {
 	switch p.Terminator {
 	case Strict:
@@ -137,8 +138,8 @@ func (p Preset) complete(a *chat.Answer) bool {
 	return a.Ended || a.Finish != chat.Unfinished && !a.Resumed
 }
 
-// Close concludes how an answer ended whose body is over. It is false if the
-// stream was cut.
+// Close sets the finish of an answer whose body has ended. It returns false if
+// the stream was cut.
 func (p Preset) Close(a *chat.Answer) bool {
 	if !p.complete(a) {
 		return false

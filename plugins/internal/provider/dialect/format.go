@@ -5,21 +5,21 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/frame"
 )
 
-// format is everything that depends on the wire format of a server.
+// format holds everything that depends on the wire format of a server.
 type format struct {
 	encode  func(Preset, *chat.Request) *encoding
 	decoder func(Preset) Decoder
-	// splitter cuts a stream whose media type does not say how, media is the type
-	// of its streams.
+	// splitter splits a stream with an unspecific media type; media is the type
+	// of the format's streams.
 	splitter func() frame.Splitter
 	media    string
-	// embedPath makes vectors of texts, with embedFields in its request; "" for a
-	// format without vectors.
+	// embedPath is the path of the embedding endpoint, with embedFields in its
+	// request; "" if the format has none.
 	embedPath   string
 	embedFields map[string]any
-	// asksUsage says that a request for a stream has to ask for its usage.
+	// asksUsage means that a streaming request must ask for usage.
 	asksUsage bool
-	// also is another format of the same vendor, which its models speak too.
+	// also is another format of the same vendor that its models support.
 	also Name
 }
 
@@ -56,31 +56,30 @@ func formats() map[Name]format {
 			decoder:  func(Preset) Decoder { return &ollamaDecoder{} },
 			splitter: lines, media: "application/x-ndjson",
 			embedPath:   "/api/embed",
-			embedFields: map[string]any{"truncate": false}, // a server must not cut a text in silence
+			embedFields: map[string]any{"truncate": false}, // otherwise the server cuts long texts silently
 		},
 	}
 }
 
 func (n Name) format() format { return formats()[n] }
 
-// Accept is the header of a request for answers in the format.
+// Accept returns the Accept header of a request in the format.
 func (n Name) Accept() string { return n.format().media + ", application/json" }
 
-// AsksUsage reports whether a request for a stream has to ask for its usage.
+// AsksUsage reports whether a streaming request must ask for usage.
 func (n Name) AsksUsage() bool { return n.format().asksUsage }
 
-// Speaks reports whether a server of format n may be asked in format other.
+// Speaks reports whether a server of format n also accepts format other.
 func (n Name) Speaks(other Name) bool { return n == other || other == n.format().also }
 
-// EmbedPath is the endpoint that makes vectors of texts, "" for none.
+// EmbedPath returns the path of the embedding endpoint, "" for none.
 func (n Name) EmbedPath() string { return n.format().embedPath }
 
-// NewDecoder makes the decoder of a preset.
+// NewDecoder returns the decoder of a preset.
 func NewDecoder(p Preset) Decoder { return p.Dialect.format().decoder(p) }
 
-// Splitter chooses how a body is cut, by its media type; without one that is
-// known, by what the format uses for streams. It is nil for a media type that no
-// answer has.
+// Splitter returns the splitter for a media type; if it is unknown, that of the
+// format's streams. It is nil for a media type that no answer has.
 func Splitter(p Preset, media string) frame.Splitter {
 	f := p.Dialect.format()
 	switch media {

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// text is a string beside the answer, such as an id; nothing where a provider
-// writes null or another kind.
+// text is a string outside the answer text, such as an id; empty if the
+// provider writes null or another type.
 type text string
 
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -22,10 +22,10 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// spoken is a piece of what a model says. It may begin or end inside a
-// character, see chat.Seam. Lists of parts are joined, which some servers send
-// for plain text. A piece of another kind cannot be read: without it the text
-// would have a hole.
+// spoken is a piece of a model's text. It may begin or end inside a character,
+// see chat.Seam. Lists of parts, which some servers send for plain text, are
+// joined. A piece of another type is unreadable: without it the text would have
+// a gap.
 type spoken struct {
 	text       string
 	unreadable bool
@@ -62,12 +62,12 @@ func unreadable(pieces ...spoken) bool {
 }
 
 // unquote decodes a JSON string. Unlike encoding/json it keeps bytes that are
-// not UTF-8, and it writes a surrogate without its other half as three bytes:
-// the next piece may complete them.
+// not UTF-8, and it writes a lone surrogate as three bytes: the next piece may
+// complete it.
 func unquote(b []byte) string {
 	if utf8.Valid(b) && !bytes.Contains(b, []byte(`\u`)) {
 		var s string
-		_ = json.Unmarshal(b, &s) // the decoder has found it to be a string
+		_ = json.Unmarshal(b, &s) // the decoder has verified that it is a string
 		return s
 	}
 	var out strings.Builder
@@ -96,7 +96,7 @@ func unquote(b []byte) string {
 	return out.String()
 }
 
-// count is a number of tokens, -1 where a provider writes another kind.
+// count is a number of tokens, -1 if the provider writes another type.
 type count int64
 
 func (c *count) UnmarshalJSON(b []byte) error {
@@ -107,15 +107,15 @@ func (c *count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// set takes a count over if it was stated.
+// set stores a count if it was stated.
 func (c *count) set(to *int64) {
 	if c != nil && *c >= 0 {
 		*to = int64(*c)
 	}
 }
 
-// loose is an object whose fields of an unexpected kind are left out, or nothing
-// where another kind stands.
+// loose decodes an object without its fields of unexpected types; ok is false
+// if raw is not an object.
 func loose[T any](raw json.RawMessage) (v T, ok bool) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return v, false
@@ -127,7 +127,7 @@ func loose[T any](raw json.RawMessage) (v T, ok bool) {
 
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// reported reports whether a field for an error holds one.
+// reported reports whether an error field contains an error.
 func reported(raw json.RawMessage) bool {
 	switch string(bytes.TrimSpace(raw)) {
 	case "", "null", `""`, "{}", "[]", "false", "0":
@@ -136,7 +136,7 @@ func reported(raw json.RawMessage) bool {
 	return true
 }
 
-// said adds a piece of the text in the block with the index.
+// said appends a piece of the text in the block with the index.
 func said(index int, s spoken, into *chat.Answer) []chat.Piece {
 	if s.text == "" {
 		return nil
@@ -144,7 +144,7 @@ func said(index int, s spoken, into *chat.Answer) []chat.Piece {
 	return piece(chat.TextPiece, into.AddText(index, s.text))
 }
 
-// thought adds a piece of the reasoning in the block with the index.
+// thought appends a piece of the reasoning in the block with the index.
 func thought(index int, s string, into *chat.Answer) []chat.Piece {
 	if s == "" {
 		return nil
@@ -159,13 +159,13 @@ func piece(kind chat.Kind, text string) []chat.Piece {
 	return []chat.Piece{{Kind: kind, Text: text}}
 }
 
-// called adds a piece of the arguments of a call. A call is shown from its begin on,
-// also without arguments.
+// called appends a piece of a call's arguments. A call is reported from its
+// beginning on, even without arguments.
 func called(call *chat.RawCall, args string, into *chat.Answer) []chat.Piece {
 	return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, args), Call: call}}
 }
 
-// calledOn adds a piece of the arguments of the call with the index.
+// calledOn appends a piece of the arguments of the call with the index.
 func calledOn(index int, args string, into *chat.Answer) []chat.Piece {
 	if args == "" {
 		return nil
@@ -174,10 +174,10 @@ func calledOn(index int, args string, into *chat.Answer) []chat.Piece {
 	return called(call, args, into)
 }
 
-// finishes are the words of a format for why a model stopped.
+// finishes maps the finish reasons of a format.
 type finishes map[string]chat.Finish
 
-// finish notes a word; one that is not known is a failure.
+// finish records a finish reason; an unknown one is a failure.
 func (f finishes) finish(word text, into *chat.Answer) {
 	into.FinishWord, into.Finish = string(word), chat.Failed
 	if is, known := f[string(word)]; known {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// maxToolName is the longest name of a tool that all providers accept.
+// maxToolName is the maximum length of a tool name that all providers accept.
 const maxToolName = 64
 
 // Names maps the ids of tools to names that providers accept, and back. It
 // belongs to one request.
 type Names struct{ wire, ids map[string]string }
 
-// NewNames names the tools with these ids. The same ids in the same order get
-// the same names.
+// NewNames assigns names to the tools with these ids. The same ids in the same
+// order get the same names.
 func NewNames(ids []string) *Names {
 	n := &Names{wire: map[string]string{}, ids: map[string]string{}}
 	for _, id := range ids {
@@ -23,7 +23,7 @@ func NewNames(ids []string) *Names {
 	return n
 }
 
-// Wire is the name of a tool. A tool that was not named before is named now.
+// Wire returns the wire name of a tool, assigning one if it is new.
 func (n *Names) Wire(id string) string {
 	if name, ok := n.wire[id]; ok {
 		return name
@@ -38,14 +38,14 @@ func (n *Names) Wire(id string) string {
 	return name
 }
 
-// ID is the tool with a name.
+// ID returns the tool with a wire name.
 func (n *Names) ID(name string) (string, bool) {
 	id, ok := n.ids[name]
 	return id, ok
 }
 
-// plainName keeps letters, digits, - and _, writes two underscores for a slash
-// and one for anything else.
+// plainName keeps letters, digits, - and _, and writes two underscores for a
+// slash and one for anything else.
 func plainName(id string) string {
 	var b strings.Builder
 	for _, r := range strings.TrimPrefix(id, ":") {

@@ -19,7 +19,8 @@ func encodeOllama(r *chat.Request) *encoding {
 	if r.Context > 0 {
 		options["num_ctx"] = r.Context
 	}
-	// A server that may cut the prompt or shift the context does so in silence.
+	// Without these options a server may cut the prompt or shift the context
+	// silently.
 	body := map[string]any{
 		"model": r.Model, "messages": ollamaMessages(r.Messages, e), "stream": !r.Whole, "truncate": false, "shift": false,
 	}
@@ -34,7 +35,7 @@ func encodeOllama(r *chat.Request) *encoding {
 	if len(options) > 0 {
 		body["options"] = options
 	}
-	// The interface has no choice of tools (ollama, ChatRequest of api/types.go,
+	// The interface has no tool choice (ollama, ChatRequest of api/types.go,
 	// 2026-08-21). A model without tools calls none.
 	switch r.Choice.Mode {
 	case chat.MustCall, chat.OneTool:
@@ -54,9 +55,9 @@ func encodeOllama(r *chat.Request) *encoding {
 	return e
 }
 
-// ollamaMessages name the tool of a result, since calls have no ids here. The
-// images of a message stand beside its text (ollama, Message of api/types.go,
-// 2026-08-21), so their place in it is lost.
+// ollamaMessages names the tool of a result, since calls have no ids here. The
+// images of a message are separate from its text (ollama, Message of
+// api/types.go, 2026-08-21), so their place in it is lost.
 func ollamaMessages(messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
@@ -160,7 +161,7 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 
 var ollamaWords = finishes{"": chat.Stop, "stop": chat.Stop, "length": chat.Length}
 
-// ollamaEnd reads why the model stopped; older servers do not say.
+// ollamaEnd sets the finish reason; older servers do not state one.
 func ollamaEnd(word text, into *chat.Answer) {
 	ollamaWords.finish(word, into)
 	into.Assumed = word == ""

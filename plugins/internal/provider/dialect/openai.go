@@ -63,8 +63,8 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 	return all
 }
 
-// openAIContent is what a message says without its reasoning (openai-python,
-// types/chat/chat_completion_content_part_image_param.py and
+// openAIContent returns the content of a message without its reasoning
+// (openai-python, types/chat/chat_completion_content_part_image_param.py and
 // chat_completion_tool_message_param.py, 2026-08-21).
 func openAIContent(m chat.Message, e *encoding) any {
 	beside := func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart }
@@ -77,9 +77,10 @@ func openAIContent(m chat.Message, e *encoding) any {
 	})
 }
 
-// openAIReasoning are the fields with the reasoning of a message. The interface of
-// OpenAI has none; servers that state theirs want it back in the field where it was
-// (DeepSeek, thinking mode: reasoning_content of turns with calls, 2026-11-25).
+// openAIReasoning returns the fields with the reasoning of a message. OpenAI's
+// interface has none; servers that return reasoning require it back in the same
+// field (DeepSeek, thinking mode: reasoning_content of turns with calls,
+// 2026-11-25).
 func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]string {
 	fields := map[string]string{}
 	for _, part := range m.Parts {
@@ -106,17 +107,17 @@ type openAIChunk struct {
 	Choices json.RawMessage `json:"choices"`
 	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
-	// Code is where FastChat writes an error, beside its text.
+	// Code holds an error of FastChat, beside its text.
 	Code json.RawMessage `json:"error_code"`
 }
 
-// failed reports whether a server sent an error in the place of a chunk: as
-// error, or in the forms of FastChat and of vLLM without a wrapper.
+// failed reports whether the server sent an error instead of a chunk: as error,
+// or in the forms of FastChat and of vLLM without a wrapper.
 func (c openAIChunk) failed() bool {
 	return reported(c.Error) || reported(c.Code) || c.Object == "error"
 }
 
-// foreign reports whether an object has nothing that a chunk has.
+// foreign reports whether an object has no field of a chunk.
 func (c openAIChunk) foreign() bool {
 	return c.Choices == nil && !present(c.Usage) && c.ID == "" && c.Object == "" && c.Model == ""
 }
@@ -161,7 +162,7 @@ type openAIUsage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// openAIDecoder knows whether the answer comes in deltas: some servers repeat
+// openAIDecoder records whether the answer comes in deltas: some servers repeat
 // all of it as a message in the last chunk.
 type openAIDecoder struct {
 	reasoning []string
@@ -222,7 +223,7 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 		}
 		if i == 1 && d.deltas {
 			if m.Content.text != "" && m.Content.text != into.Text.String() {
-				return nil, ErrMalformed // the deltas had not all of it
+				return nil, ErrMalformed // the deltas were incomplete
 			}
 			continue
 		}
@@ -246,7 +247,7 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 	return pieces, nil
 }
 
-// thought is the first reasoning field that has a text.
+// thought returns the first reasoning field with a text.
 func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 	for _, field := range d.reasoning {
 		if !bytes.Contains(raw, []byte(`"`+field+`"`)) {
@@ -264,8 +265,8 @@ func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 	return "", ""
 }
 
-// add appends a fragment of a call. Servers that give no index begin a new call
-// with each id that is not the last one's.
+// add appends a fragment of a call. For servers that send no index, a new id
+// begins a new call.
 func (c openAICall) add(into *chat.Answer, position int) []chat.Piece {
 	index := position
 	if c.Index != nil {

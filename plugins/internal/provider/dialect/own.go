@@ -8,11 +8,10 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// OwnFields are the fields of a request body that this package sets for some
-// request, which extra fields must not hide: those of a request that uses
-// everything. The fields for the effort of reasoning are among them if the
-// configuration names one; without it, extra fields may say more about reasoning
-// than an effort does.
+// OwnFields returns the request body fields that this package may set, which
+// extra fields must not override: those of a request that uses every feature.
+// The reasoning fields are among them only if the configuration sets an effort;
+// otherwise extra fields may configure reasoning in more detail.
 func OwnFields(p Preset, effort string) []string {
 	number, seed := json.Number("0.5"), int64(1)
 	r := &chat.Request{
@@ -26,8 +25,8 @@ func OwnFields(p Preset, effort string) []string {
 			MaxTokens: 1, Seed: &seed, Stop: []string{"x"},
 		},
 	}
-	p.UsageInStream = true          // a quirk may say so
-	own := map[string]any{"n": nil} // one answer is read
+	p.UsageInStream = true          // a quirk may set it
+	own := map[string]any{"n": nil} // only one answer is read
 	for _, r.Options.Effort = range []string{"", effort} {
 		body := compose(p, r).body
 		maps.Copy(own, body)

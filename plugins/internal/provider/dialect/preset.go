@@ -18,70 +18,70 @@ const (
 	Responses Name = "openai-responses"
 )
 
-// Terminator says what makes a stream complete.
+// Terminator is the condition for a complete stream.
 type Terminator string
 
 // The ends of a stream.
 const (
 	Either Terminator = "either" // a finish reason, or the formal end
 	Strict Terminator = "strict" // the formal end
-	EOF    Terminator = "eof"    // the end of the body will do
+	EOF    Terminator = "eof"    // the end of the body suffices
 )
 
-// Preset is what servers of one kind can do.
+// Preset describes the features of one kind of server.
 type Preset struct {
 	Name    string
 	Dialect Name
-	// Path of the endpoint, below the base URL. {model} stands for the name of the
-	// model and {version} for that of the interface.
+	// Path is the endpoint, below the base URL. {model} and {version} stand for
+	// the model name and the interface version.
 	Path string
-	// Version of the interface where requests name one, "" for none.
+	// Version is the interface version in requests, "" for none.
 	Version string
-	// Base is the URL that holds if none is configured, "" for none.
+	// Base is the default base URL, "" for none.
 	Base string
-	// Auth is the header of the key, and Scheme what stands before the key in it.
+	// Auth is the header of the key, and Scheme the prefix of its value.
 	Auth, Scheme string
-	// Headers are further headers of each request.
+	// Headers are additional headers of each request.
 	Headers map[string]string
-	// Keyed says that no request is made without a key.
+	// Keyed means that a key is required.
 	Keyed bool
 	// LimitField is the name of the limit of output tokens.
 	LimitField string
-	// Renames are fields of a request that the server calls otherwise, and Refuses
-	// those that it does not take.
+	// Renames are request fields with another name on this server, and Refuses
+	// those that it rejects.
 	Renames map[string]string
 	Refuses []string
-	// Native says that the server enforces a JSON Schema, JSONMode that it
+	// Native means that the server enforces a JSON Schema, JSONMode that it
 	// enforces JSON.
 	Native, JSONMode bool
 	Tools            bool
-	// ToolsStream says that calls of tools arrive in streams too.
+	// ToolsStream means that tool calls arrive in streams too.
 	ToolsStream bool
 	Terminator  Terminator
-	// UsageInStream says that usage has to be asked for and can be.
+	// UsageInStream means that a streaming request can and must ask for usage.
 	UsageInStream bool
-	// UsageUnder is the field of an event under which usage may stand too, and
-	// UsageTotal says that what reasoning took is only in the total.
+	// UsageUnder is another event field that may hold usage. UsageTotal means
+	// that reasoning tokens are included only in the total.
 	UsageUnder string
 	UsageTotal bool
 	SystemRole string
-	// ReasoningFields are where the text before the answer stands.
+	// ReasoningFields are the fields that may hold reasoning text.
 	ReasoningFields []string
-	// Tables says that the models are those whose tables are known.
+	// Tables means that the tokenizer tables apply to the models.
 	Tables bool
 	// CountPath is an endpoint that counts tokens, "" for none. One with a
-	// CountField takes a text in that field and gives its tokens; it lies beside
-	// the version of the interface, not below it. Counts says that it is asked
-	// unless the configuration says otherwise.
+	// CountField takes a text in that field and returns its tokens; it is
+	// beside the version path, not below it. Counts means that it is used by
+	// default.
 	CountPath, CountField string
 	Counts                bool
-	// WindowPath is an endpoint, beside the version of the interface, that says how
-	// many tokens the loaded model reads, "" for none.
+	// WindowPath is an endpoint, beside the version path, that returns the
+	// context window of the loaded model in tokens, "" for none.
 	WindowPath string
-	// Caches is where it was read that the server keeps the beginning of a prompt for
-	// the next one by itself, so that a mark would change nothing; "" if it does not.
+	// Caches is the source for the fact that the server caches prompt prefixes
+	// by itself, so that a mark changes nothing; "" if it does not.
 	Caches string
-	// Source is where the rest was read, Date when.
+	// Source is the documentation of the rest, Date when it was read.
 	Source, Date string
 }
 
@@ -94,7 +94,7 @@ func Presets() []Preset {
 	return rows
 }
 
-// rows is the table: what is special about each kind of server.
+// rows is the table of the differences between kinds of servers.
 func rows() []Preset {
 	const read = "2026-11-25"
 	return []Preset{
@@ -126,7 +126,7 @@ func rows() []Preset {
 		},
 		{
 			Name: "mistral", Base: "https://api.mistral.ai/v1", Keyed: true,
-			Native: true, JSONMode: true, Tools: true, // usage comes unasked, and asking is refused
+			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking for it is rejected
 			Renames: map[string]string{"seed": "random_seed"},
 			Source:  "posit-dev/chatlas#145; status 422 for the fields: editor-code-assistant/eca#231, Vali-98/ChatterUI#143",
 			Date:    read,
@@ -139,7 +139,7 @@ func rows() []Preset {
 		},
 		{
 			Name: "openrouter", Base: "https://openrouter.ai/api/v1", Keyed: true,
-			Native: true, JSONMode: true, Tools: true, // usage always comes, asking has no effect
+			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking has no effect
 			Source: "OpenRouter, streaming, usage accounting and errors", Date: read,
 		},
 		{
@@ -184,7 +184,7 @@ func rows() []Preset {
 	}
 }
 
-// fill sets what a row does not say: most servers copy chat completions.
+// fill sets the defaults of a row: most servers copy chat completions.
 func (p *Preset) fill() {
 	if p.Dialect == "" {
 		p.Dialect = OpenAI
@@ -200,8 +200,8 @@ func (p *Preset) fill() {
 	}
 }
 
-// At is the preset for one model: its path is whole. An empty version is that of
-// the preset.
+// At returns the preset for one model with its path completed. An empty version
+// is that of the preset.
 func (p Preset) At(model, version string) Preset {
 	version = url.QueryEscape(cmp.Or(version, p.Version))
 	p.Path = strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version).Replace(p.Path)
@@ -218,7 +218,7 @@ func PresetNamed(name string) (Preset, bool) {
 	return all[i], true
 }
 
-// PresetNames are the names of all presets.
+// PresetNames returns the names of all presets.
 func PresetNames() []string {
 	var names []string
 	for _, p := range Presets() {
@@ -227,8 +227,8 @@ func PresetNames() []string {
 	return names
 }
 
-// Quirks correct a preset for one model, as the configuration has them. What is
-// unset stays.
+// Quirks correct a preset for one model, from the configuration. Unset fields
+// keep the preset's values.
 type Quirks struct {
 	ResponseFormat  string     `edn:"response-format,omitempty" enum:"json_schema,json_object,none"`
 	Tools           *bool      `edn:"tools,omitempty"`
@@ -239,7 +239,7 @@ type Quirks struct {
 	ReasoningFields []string   `edn:"reasoning-fields,omitempty"`
 }
 
-// With is the preset as corrected.
+// With returns the corrected preset.
 func (p Preset) With(q Quirks) Preset {
 	switch q.ResponseFormat {
 	case "json_schema":

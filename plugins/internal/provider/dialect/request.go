@@ -2,11 +2,11 @@ package dialect
 
 import "github.com/fermenthq/ferment/plugins/internal/provider/chat"
 
-// elsewhere is the field of an option that a format writes in a form of its own.
+// elsewhere marks an option that a format writes in a form of its own.
 const elsewhere = ""
 
-// options writes the options of a request into the fields that a format has for
-// them, and notes those for which it has none.
+// options writes the options of a request into the fields of the format, and
+// records those without a field.
 func (e *encoding) options(to map[string]any, o chat.Options, fields map[string]string) {
 	for _, option := range []struct {
 		name  string
@@ -34,7 +34,7 @@ func (e *encoding) options(to map[string]any, o chat.Options, fields map[string]
 	}
 }
 
-// tool is a tool with its schema in the named field.
+// tool encodes a tool with its schema in the named field.
 func tool(t chat.Tool, schema string) map[string]any {
 	out := map[string]any{"name": t.Name, schema: t.Schema}
 	if t.Description != "" {
@@ -43,7 +43,7 @@ func tool(t chat.Tool, schema string) map[string]any {
 	return out
 }
 
-// each writes every element of a list.
+// each encodes every element of a list.
 func each[T any](list []T, write func(T) map[string]any) []map[string]any {
 	var all []map[string]any
 	for _, v := range list {
@@ -52,12 +52,12 @@ func each[T any](list []T, write func(T) map[string]any) []map[string]any {
 	return all
 }
 
-// function is a tool as two of the formats have it.
+// function encodes a tool in the form that two of the formats share.
 func function(t chat.Tool) map[string]any {
 	return map[string]any{"type": "function", "function": tool(t, "parameters")}
 }
 
-// choose writes the choice of tools as OpenAI has it; one is the form that names a
+// choose encodes the tool choice in OpenAI's form; one is the form that names a
 // tool.
 func choose(body map[string]any, c chat.Choice, one map[string]any) {
 	switch c.Mode {
@@ -69,8 +69,8 @@ func choose(body map[string]any, c chat.Choice, one map[string]any) {
 	}
 }
 
-// content is the text of a message, or a list where it has more than one part: not
-// all servers take lists.
+// content encodes the content of a message as a string, or as a list if it has
+// more than one part: not all servers accept lists.
 func content(parts []chat.Part, text string, image func(url string) map[string]any) any {
 	switch {
 	case len(parts) == 0:

@@ -9,9 +9,10 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// encodeResponses writes a question for the Responses API of OpenAI (openai-python,
-// types/responses/response_create_params.py, 2026-08-21). The server stores nothing:
-// the reasoning comes encrypted and goes back with the conversation.
+// encodeResponses encodes a request for the Responses API of OpenAI
+// (openai-python, types/responses/response_create_params.py, 2026-08-21). The
+// server stores nothing: reasoning is returned encrypted and sent back with the
+// conversation.
 func encodeResponses(p Preset, r *chat.Request) *encoding {
 	e := &encoding{}
 	body := map[string]any{
@@ -45,16 +46,16 @@ func encodeResponses(p Preset, r *chat.Request) *encoding {
 	return e
 }
 
-// responsesTool sets strict, which is a required field: a strict tool takes only
-// schemas of a certain form, and those of tools are sent as they are (openai-python,
-// types/responses/function_tool_param.py, 2026-08-21).
+// responsesTool sets the required field strict to false: a strict tool accepts
+// only schemas of a certain form, and tool schemas are sent unchanged
+// (openai-python, types/responses/function_tool_param.py, 2026-08-21).
 func responsesTool(t chat.Tool) map[string]any {
 	out := tool(t, "parameters")
 	out["type"], out["strict"] = "function", false
 	return out
 }
 
-// responsesInput writes messages as items. Each system message stays in its place
+// responsesInput encodes messages as items. System messages keep their places
 // (openai-python, types/responses/response_input_item_param.py, 2026-08-21).
 func responsesInput(p Preset, messages []chat.Message, e *encoding) []any {
 	var all []any
@@ -80,8 +81,8 @@ func responsesContent(parts []chat.Part) any {
 	})
 }
 
-// responsesTurn writes a turn of the model: an item for each part, in their order,
-// and for the calls that have no place among the parts at the end.
+// responsesTurn encodes a turn of the model: an item for each part in order,
+// then the calls without a place among the parts.
 func responsesTurn(m chat.Message, e *encoding) []any {
 	var items []any
 	for p, c := range m.Flow() {
@@ -105,14 +106,14 @@ func responsesTurn(m chat.Message, e *encoding) []any {
 	return items
 }
 
-// reasoningItem reports whether the signature of a part is an item of the Responses
-// API: the API wants all of it back as it was.
+// reasoningItem reports whether the signature of a part is an item of the
+// Responses API: the API requires the whole item back unchanged.
 func reasoningItem(p chat.Part) bool {
 	var item responsesItem
 	return p.Kind == chat.ThinkingPart && json.Unmarshal([]byte(p.Signature), &item) == nil && item.Type == "reasoning"
 }
 
-// responsesEvent has the fields of all events that are read (openai-python,
+// responsesEvent has the fields of all decoded events (openai-python,
 // types/responses/response_stream_event.py, 2026-08-21).
 type responsesEvent struct {
 	Type     string          `json:"type"`
@@ -175,8 +176,8 @@ type responsesUsage struct {
 	} `json:"output_tokens_details"`
 }
 
-// responsesDecoder knows the ids of the items, which give their order where a
-// server leaves out output_index (llama.cpp, issue 20607, 2026-11-25).
+// responsesDecoder records the ids of the items, which determine their order
+// where a server omits output_index (llama.cpp, issue 20607, 2026-11-25).
 type responsesDecoder struct{ ids []string }
 
 func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
@@ -213,8 +214,8 @@ func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	return d.delta(e, into), nil
 }
 
-// delta reads the events with a part of an item. The item is repeated whole in
-// output_item.done, so that the other events named done add nothing.
+// delta decodes the events with a part of an item. output_item.done repeats the
+// whole item, so the other done events are ignored.
 func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Piece {
 	index := d.index(e.Index, e.ItemID)
 	switch e.Type {
@@ -231,7 +232,7 @@ func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Pie
 	case "response.function_call_arguments.delta":
 		return calledOn(index, e.Delta.text, into)
 	}
-	return nil // tools of the server, annotations and what later versions add
+	return nil // server-side tools, annotations and events of later versions
 }
 
 const betweenSummaries = "\n\n"
@@ -248,7 +249,7 @@ func (d *responsesDecoder) index(stated *int, id text) int {
 	return i
 }
 
-// add reads an item: what its deltas did not have of it, all of it where there
+// add adds the parts of an item that its deltas lacked, or all of it if there
 // were none.
 func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piece {
 	switch i.Type {
@@ -282,7 +283,7 @@ func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piec
 	return nil
 }
 
-// text is the text of the parts of an item.
+// text returns the joined texts of the parts of an item.
 func (i *responsesItem) text(between string) string {
 	var all []string
 	for _, p := range slices.Concat(i.Summary, i.Content) {
@@ -298,8 +299,8 @@ func (i *responsesItem) unreadable() bool {
 	return slices.ContainsFunc(i.Summary, bad) || slices.ContainsFunc(i.Content, bad)
 }
 
-// missing is what has to be added to a text that came in deltas, when all of it is
-// stated. It marks the answer as damaged if the two contradict each other.
+// missing returns the rest of a stated text after its deltas. It marks the
+// answer as damaged if the two contradict each other.
 func missing(have, whole string, into *chat.Answer) string {
 	switch {
 	case have == "":
@@ -314,8 +315,8 @@ func (r *responsesBody) identify(into *chat.Answer) {
 	into.Model, into.RequestID = first(string(r.Model), into.Model), first(string(r.ID), into.RequestID)
 }
 
-// response reads the end of a stream, or an answer that is not streamed. Where
-// events came before, the output that it repeats is only compared with them.
+// response decodes the end of a stream, or an answer that is not streamed. If
+// events came before, the repeated output is only compared with them.
 func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat.Answer) ([]chat.Piece, error) {
 	r, ok := loose[responsesBody](raw)
 	if !ok || slices.ContainsFunc(r.Output, func(i responsesItem) bool { return i.unreadable() }) {
@@ -344,7 +345,7 @@ func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat
 	return pieces, nil
 }
 
-// compare marks an answer as damaged that does not have all of the output.
+// compare marks an answer as damaged if it lacks a part of the output.
 func (r *responsesBody) compare(into *chat.Answer) {
 	said, calls := "", 0
 	for _, item := range r.Output {
@@ -362,10 +363,9 @@ func (r *responsesBody) compare(into *chat.Answer) {
 
 var responsesWords = finishes{"max_output_tokens": chat.Length, "content_filter": chat.Refused}
 
-// end reads why the model stopped. An answer that is still in progress has no end.
-// Ollama 0.17.4 says completed also of an answer that was cut at its limit
-// (openai/responses.go, processCompletion, 2026-11-25): one that took all of its
-// limit counts as cut.
+// end sets the finish reason. An answer in progress has no end. Ollama 0.17.4 also
+// reports completed for an answer that was cut at its limit (openai/responses.go,
+// processCompletion, 2026-11-25), so an answer that used its whole limit counts as cut.
 func (r *responsesBody) end(status string, into *chat.Answer) {
 	switch status {
 	case "completed":

@@ -5,25 +5,26 @@ import (
 	"strings"
 )
 
-// Traits are what is known of a model beside its server.
+// Traits are known properties of a model apart from its server.
 type Traits struct {
-	// Begins are how the names of the models begin.
+	// Begins are prefixes of model names.
 	Begins []string
-	// Without are the fields of a request that the models refuse. They accept
-	// them if Sampling is the effort of reasoning.
+	// Without are request fields that the models reject. They accept them if
+	// Sampling is the reasoning effort.
 	Without  []string
 	Sampling string
-	// Headroom is how many tokens the models may take for reasoning, beside the
-	// limit of the answer: the limit of a request counts both.
+	// Headroom is the number of tokens that the models may use for reasoning,
+	// in addition to the limit of the answer: the limit of a request counts
+	// both.
 	Headroom int64
-	// Lacks is what the models do not take of what their format has: an effort,
-	// adaptive thinking, a budget, none for no reasoning, or a demand for a call.
+	// Lacks lists unsupported features of the format: an effort, adaptive
+	// thinking, a budget, none for no reasoning, or a demand for a call.
 	Lacks []string
-	// Source is where this was read, Date when.
+	// Source is the documentation, Date when it was read.
 	Source, Date string
 }
 
-// table is read from the top; the first row with the begin of a name counts.
+// table is searched in order; the first row with a matching prefix applies.
 func table() []Traits {
 	sampling := []string{"temperature", "top_p", "presence_penalty", "frequency_penalty"}
 	claude := []string{"temperature", "top_p"}
@@ -94,8 +95,8 @@ func table() []Traits {
 	}
 }
 
-// TraitsOf are the traits of a model, the zero value for one that is not known.
-// A name may have the name of its maker before it, as gateways write it.
+// TraitsOf returns the traits of a model, the zero value if it is unknown. A
+// name may be prefixed with that of its maker, as gateways write it.
 func TraitsOf(model string) Traits {
 	model = strings.ToLower(model[strings.LastIndex(model, "/")+1:])
 	for _, row := range table() {
@@ -106,7 +107,7 @@ func TraitsOf(model string) Traits {
 	return Traits{}
 }
 
-// Refuses are the fields that a request of this effort must not have.
+// Refuses returns the fields that a request with this effort must not have.
 func (t Traits) Refuses(effort string) []string {
 	if t.Sampling != "" && effort == t.Sampling {
 		return nil
@@ -114,7 +115,7 @@ func (t Traits) Refuses(effort string) []string {
 	return t.Without
 }
 
-// droppable are the fields that a request can do without.
+// droppable returns the fields that a request can omit.
 func droppable() []string {
 	return []string{
 		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed",
@@ -123,14 +124,14 @@ func droppable() []string {
 	}
 }
 
-// otherLimit is the other name of a limit of the output.
+// otherLimit returns the other name of the output limit.
 func otherLimit(name string) string {
 	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
 }
 
-// without takes fields out of a body and returns the options that are lost. A
-// limit is not lost, it gets its other name; and where reasoning does not come
-// encrypted, the model does not reason.
+// without removes fields from a body and returns the lost options. A limit is
+// not lost, it gets its other name; if encrypted reasoning is rejected,
+// reasoning is disabled.
 func without(body map[string]any, fields []string) []string {
 	var lost []string
 	for _, name := range fields {
@@ -152,7 +153,7 @@ func without(body map[string]any, fields []string) []string {
 	return lost
 }
 
-// rename gives fields of a body the names that the server has for them.
+// rename renames fields of a body to the server's names.
 func rename(body map[string]any, names map[string]string) {
 	for name, other := range names {
 		if v, set := body[name]; set {
@@ -162,8 +163,8 @@ func rename(body map[string]any, names map[string]string) {
 	}
 }
 
-// Refused is the field of a request that a server says it does not take, "" for
-// none: the parameter that it names, or the one that its message quotes.
+// Refused returns the request field that the server rejected, "" for none: the
+// parameter that it names, or the one quoted in its message.
 func Refused(param, message string, body map[string]any) string {
 	message = strings.ToLower(message)
 	complaints := []string{

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Each row says where it was read, and no name is hidden by a row before it.
+// Each row names its source, and no row is hidden by an earlier one.
 func TestTraitsHaveSources(t *testing.T) {
 	for _, row := range table() {
 		assert.True(t, row.Source != "" && row.Date != "", row.Begins)

@@ -6,13 +6,13 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// usageReader reads the usage of an event.
+// usageReader decodes the usage of an event.
 type usageReader struct {
-	under string // a field under which it may stand too, "" for none
-	total bool   // what reasoning took is only in the total
+	under string // another field that may hold usage, "" for none
+	total bool   // reasoning tokens are included only in the total
 }
 
-// read adds what an event states to the usage before it.
+// read adds the usage stated in an event to the previous one.
 func (r usageReader) read(event []byte, usage json.RawMessage, before chat.Usage) chat.Usage {
 	if !present(usage) && r.under != "" {
 		usage = within(event, r.under)
@@ -29,7 +29,7 @@ func (r usageReader) read(event []byte, usage json.RawMessage, before chat.Usage
 	return after
 }
 
-// within is the usage in a field of an event, nil if it has none.
+// within returns the usage in a field of an event, nil if it has none.
 func within(event []byte, field string) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(event, &fields) != nil || !present(fields[field]) {

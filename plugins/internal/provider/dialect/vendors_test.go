@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each row of the table is whole and says where it was read.
+// Each row of the table is complete and names its source.
 func TestPresetRows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range Presets() {
@@ -34,8 +34,8 @@ func TestPresetRows(t *testing.T) {
 	assert.Equal(t, "/openai/deployments/a%2Fb%20c/chat/completions?api-version=v%26x", azure.At("a/b c", "v&x").Path)
 }
 
-// Vendors and wire formats are told apart by the tables alone: outside of these no
-// code of the provider rooms names one.
+// Only the tables distinguish vendors and wire formats: no other code of the
+// provider packages names one.
 func TestNoVendorOutsideOfTheTables(t *testing.T) {
 	vendors := slices.DeleteFunc(PresetNames(), func(n string) bool { return n == "generic" })
 	names := []string{"OpenAI", "Responses", "Anthropic", "Ollama"}

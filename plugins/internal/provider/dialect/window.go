@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// ReadWindow reads how many tokens the loaded model reads, out of the answer of a
+// ReadWindow parses the context window of the loaded model from the answer of a
 // WindowPath: /props of llama-server, /v1/models of vLLM, /api/ps of Ollama or
-// /api/v0/models of LM Studio. It is 0 where the answer does not say it.
+// /api/v0/models of LM Studio. It returns 0 if the answer does not contain it.
 func ReadWindow(model string, body []byte) int64 {
 	type loaded struct {
 		ID     text  `json:"id"`

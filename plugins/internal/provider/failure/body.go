@@ -9,24 +9,24 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBody is how much of an error body is read.
+// MaxBody bounds the part of an error body that is read.
 const MaxBody = 64 << 10
 
-// Report is what the body of an error says.
+// Report is the parsed body of an error.
 type Report struct {
 	Code    string // the most precise word, in lower case
 	Words   string // all words together, in lower case
 	Message string
-	Param   string // the field of the request that was refused, where it is named
-	// Prompt and Window are the tokens of the request and those that the model
-	// reads, 0 where they are not stated.
+	Param   string // the rejected request field, if named
+	// Prompt and Window are the tokens of the request and the context window, 0
+	// if not stated.
 	Prompt, Window int64
 }
 
 var title = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
-// ReadBody reads an error body of any shape that providers send: an object or a
-// text under "error", either of them in a list, a page, or nothing.
+// ReadBody parses an error body in any form that providers send: an object or a
+// text under "error", either of them in a list, an HTML page, or empty.
 func ReadBody(body []byte) Report {
 	body = bytes.TrimSpace(body[:min(len(body), MaxBody)])
 	if len(body) == 0 {
@@ -84,7 +84,7 @@ func readObject(body []byte) (Report, bool) {
 	}
 	r.Words = strings.Join(words, " ")
 	r.Param = word(inner["param"])
-	_ = json.Unmarshal(inner["n_prompt_tokens"], &r.Prompt) // 0 where it is not there
+	_ = json.Unmarshal(inner["n_prompt_tokens"], &r.Prompt) // 0 if absent
 	_ = json.Unmarshal(inner["n_ctx"], &r.Window)
 	for _, raw := range []json.RawMessage{outer["detail"], inner["detail"], inner["message"]} {
 		if fault, ok := firstFault(raw); ok {
@@ -96,17 +96,18 @@ func readObject(body []byte) (Report, bool) {
 	return r, true
 }
 
-// fieldFault is what is wrong with one field of a request, as servers in FastAPI
-// list it under "detail" with status 422 (FastAPI, handling errors; Mistral, API
-// reference, HTTPValidationError; 2026-11-25).
+// fieldFault is an error in one request field, as FastAPI servers list it under
+// "detail" with status 422 (FastAPI, handling errors; Mistral, API reference,
+// HTTPValidationError; 2026-11-25).
 type fieldFault struct {
 	Where []any  `json:"loc"`
 	What  string `json:"msg"`
 }
 
-// firstFault is the first fault of a list, which may also stand under "detail" or
-// in a text: Mistral has had all of these forms (mistralai/platform-docs-public,
-// issue 7; editor-code-assistant/eca, issue 231; Gitlawb/openclaude, issue 739).
+// firstFault returns the first fault of a list, which may also be under
+// "detail" or in a text: Mistral has had all of these forms
+// (mistralai/platform-docs-public, issue 7; editor-code-assistant/eca, issue
+// 231; Gitlawb/openclaude, issue 739).
 func firstFault(raw json.RawMessage) (fieldFault, bool) {
 	var list []fieldFault
 	var in struct {
@@ -125,7 +126,7 @@ func firstFault(raw json.RawMessage) (fieldFault, bool) {
 	return list[0], true
 }
 
-// field is the path of the field below the part of the request in which it stands.
+// field returns the path of the field without the name of the request part.
 func (f fieldFault) field() string {
 	var names []string
 	for i, part := range f.Where {
@@ -143,7 +144,7 @@ func (f fieldFault) String() string {
 	return f.What
 }
 
-// word is a text, or the digits of a number.
+// word returns a text, or the digits of a number.
 func word(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || raw[0] == 'n' {
@@ -160,7 +161,7 @@ func word(raw json.RawMessage) string {
 
 func plain(message string) Report { return Report{Message: short(message)} }
 
-// short is a message in one line that fits into an error.
+// short returns a message as one line of limited length.
 func short(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
 	const most = 300

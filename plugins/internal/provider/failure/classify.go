@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Of is the failure that a response with this status and body stands for.
+// Of returns the failure for a response with this status and body.
 func Of(status int, r Report) Row {
 	switch {
 	case status >= 300 && status < 400:
@@ -37,9 +37,9 @@ func Of(status int, r Report) Row {
 	return RequestInvalid
 }
 
-// InBand is the failure that an error in the place of an answer stands for:
-// what was accepted with status 200 failed later. Only what says where else to
-// go, or that nothing else would help, is told apart.
+// InBand returns the failure for an error in place of an answer: a request
+// accepted with status 200 that failed later. It distinguishes only errors that
+// affect where to retry or whether to.
 func InBand(r Report) Row {
 	switch {
 	case r.quota():
@@ -60,7 +60,7 @@ func InBand(r Report) Row {
 	return ProviderError
 }
 
-// badInput is told by the codes of a response that failed for what was asked
+// badInput reports whether the codes of a response blame the request
 // (openai-python, types/responses/response_error.py, 2026-08-21).
 func (r Report) badInput() bool {
 	return r.Words != "" && r.has("invalid_prompt", "_image", "image_")
@@ -78,7 +78,7 @@ func (r Report) filtered() bool {
 	return r.has("content_filter", "content_policy", "responsibleaipolicyviolation", "bio_policy")
 }
 
-// tooLong is told by codes, and by the sentences of servers that have none.
+// tooLong checks codes, and the messages of servers without codes.
 func (r Report) tooLong() bool {
 	return r.has("context_length", "exceed_context_size", "request_too_large", "string_above_max_length") ||
 		r.says("context window", "prompt is too long", "exceeds the available context", "context length", "context size")
@@ -97,8 +97,7 @@ func (r Report) noModel() bool {
 			"is not available", "try pulling")
 }
 
-// has looks for words in the codes; those of what has no code stand in the
-// message.
+// has searches the codes for words, or the message if there are no codes.
 func (r Report) has(words ...string) bool {
 	text := r.Words
 	if text == "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// LLM-031, 1.4: what a status and a body stand for, in every shape of body that
-// providers send.
+// LLM-031, 1.4: the failure for each status and body, in every form of body
+// that providers send.
 func TestOf(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -105,8 +105,8 @@ func TestReadBody(t *testing.T) {
 	assert.Equal(t, "b_code a_type", r.Words)
 }
 
-// LLM-030: seconds, dates and milliseconds; what cannot be read does not count,
-// and nothing is believed beyond a day.
+// LLM-030: seconds, dates and milliseconds; invalid values are ignored, and
+// waits are capped at one day.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
@@ -133,7 +133,7 @@ func TestRetryAfter(t *testing.T) {
 	assert.Equal(t, 1500*time.Millisecond, RetryAfter(both, now))
 }
 
-// LM-004: no run of 8 bytes of a secret is left.
+// LM-004: no run of 8 bytes of a secret remains.
 func TestScrub(t *testing.T) {
 	const secret = "sk-CANARY-0123456789abcdef"
 	s := NewScrubber(secret, "", "short")
@@ -181,8 +181,8 @@ func TestRows(t *testing.T) {
 	assert.Equal(t, contract.ClassStop, contract.ErrorFromValue(e.Value(), contract.SourcePlugin).Class)
 }
 
-// A secret with characters that writers escape leaves nothing of itself behind
-// in an escaped text.
+// A secret with characters that encoders escape leaves no part of itself in an
+// escaped text.
 func TestCleanTakesOutEscapedSecrets(t *testing.T) {
 	secret := `MaRkZq7"<&>\secret-tail0123456789`
 	quoted, err := json.Marshal(secret)

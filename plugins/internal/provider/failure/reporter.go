@@ -8,14 +8,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Known is what is known about a call when it fails.
+// Known holds the known facts about a failed call.
 type Known struct {
 	Status     int
 	RequestID  string
 	RetryAfter time.Duration
-	// Sent says that some byte of the request may have left.
+	// Sent is true if a byte of the request may have left.
 	Sent bool
-	// Begun says that the caller has seen a piece of the answer.
+	// Begun is true if a piece of the answer was sent to the caller.
 	Begun  bool
 	Report Report
 }
@@ -24,13 +24,13 @@ type Known struct {
 type Reporter struct {
 	Provider string
 	Scrub    *Scrubber
-	// RefusalStops ends a node at a refusal instead of asking the next
+	// RefusalStops ends a node at a refusal instead of trying the next
 	// candidate.
 	RefusalStops bool
 }
 
-// Error makes the error of a row. The message is one sentence about what
-// happened; what the provider said is added to it.
+// Error makes the error of a row. The message is one sentence; the provider's
+// message is appended.
 func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.Error {
 	row := rows()[is]
 	message := r.Provider + ": " + fmt.Sprintf(format, args...)

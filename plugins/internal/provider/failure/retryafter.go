@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// MaxRetryAfter is the longest wait that is believed.
+// MaxRetryAfter caps the wait that a provider may request.
 const MaxRetryAfter = 24 * time.Hour
 
-// RetryAfter is how long a provider asks to wait, 0 if it does not say or if it
-// cannot be read: retry-after-ms, else seconds or a date in Retry-After.
+// RetryAfter returns the wait that a provider requests, 0 if there is none or
+// it is invalid: retry-after-ms, else seconds or a date in Retry-After.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if d := amount(h.Get("Retry-After-Ms"), time.Millisecond); d > 0 {
 		return d
@@ -28,7 +28,7 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 
 func amount(s string, unit time.Duration) time.Duration {
 	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	if err != nil || !(n > 0) { // not a number is not above 0 either
+	if err != nil || !(n > 0) { // also rejects NaN
 		return 0
 	}
 	if n > float64(MaxRetryAfter/unit) {

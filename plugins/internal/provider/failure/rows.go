@@ -11,7 +11,7 @@ type Row int
 const (
 	NotConfigured   Row = iota + 1 // no key, provider not set up
 	Unavailable                    // refused, DNS, TLS, reset before headers
-	Foreign                        // redirect, 404 without a model code, a body that is no answer
+	Foreign                        // redirect, 404 without a model code, a body that is not an answer
 	RequestInvalid                 // 400, 422
 	ContextExceeded                // context-length codes, 413
 	AuthFailed                     // 401, 403
@@ -28,7 +28,7 @@ const (
 	Refused                        // refusal, content filter
 	OutputTruncated                // length stop with schema or tools
 	Empty                          // no text and no tool call
-	ToolCallInvalid                // arguments cut or no object, unknown tool
+	ToolCallInvalid                // arguments cut or not an object, unknown tool
 	FormatDrift                    // schema asked: cannot be parsed
 	QueueFull                      // own queue full
 	SchemaInvalid                  // schema asked: parsed and invalid
@@ -36,7 +36,7 @@ const (
 	Unsayable                      // this model or its format cannot express the request
 )
 
-// Family is one of three words for all failures of a provider.
+// Family is one of three error types that cover all failures of a provider.
 type family string
 
 const (
@@ -51,7 +51,7 @@ type row struct {
 	family family
 }
 
-// Said is what a status of the row says, for people.
+// Said describes a status of the row for people.
 func (r Row) Said(model string) string {
 	said, known := map[Row]string{
 		Foreign:         "no model answers at this address",
@@ -95,8 +95,8 @@ func rows() map[Row]row {
 		ToolCallInvalid: {"provider/tool-call-invalid", down, providerError},
 		FormatDrift:     {"format/drift", down, providerError},
 		SchemaInvalid:   {"schema/invalid", down, providerError},
-		// A host takes source host from a plugin for its own; what waits here
-		// waits for the provider.
+		// A host treats source host from a plugin as its own; calls that wait
+		// here wait for the provider.
 		QueueFull: {"runtime/overloaded", down, providerError},
 		Canceled:  {"canceled", request, providerError},
 		Unsayable: {"provider/request-invalid", request, providerError},

@@ -7,20 +7,20 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// run is the shortest part of a secret that gives it away.
+// run is the shortest part of a secret that is removed.
 const run = 8
 
-// mask stands in the place of what was taken out.
+// mask replaces removed text.
 const mask = "[secret]"
 
-// Scrubber takes secrets out of texts.
+// Scrubber removes secrets from texts.
 type Scrubber struct {
 	forms   *words.Secrets // whole secrets, also escaped or encoded
 	whole   []string       // secrets shorter than a run
 	windows map[string]bool
 }
 
-// NewScrubber makes a scrubber of the secrets. Empty ones are left out.
+// NewScrubber makes a scrubber of the secrets. Empty ones are ignored.
 func NewScrubber(secrets ...string) *Scrubber {
 	s := &Scrubber{windows: map[string]bool{}}
 	masked := map[string]string{}
@@ -39,14 +39,14 @@ func NewScrubber(secrets ...string) *Scrubber {
 	return s
 }
 
-// Clean is the text without the secrets in any of the forms that [words.Secrets]
+// Clean returns the text without the secrets in any form that [words.Secrets]
 // knows, and without any run of 8 bytes of one. A nil Scrubber changes nothing.
 func (s *Scrubber) Clean(text string) string {
 	if s == nil || len(text) == 0 {
 		return text
 	}
-	// Whole secrets go first: of an escaped one, the runs would leave what stands
-	// between its escapes.
+	// Whole secrets are removed first: for an escaped one, removing runs would
+	// leave the bytes between its escapes.
 	text = s.forms.Replace(text)
 	for _, w := range s.whole {
 		text = strings.ReplaceAll(text, w, mask)

@@ -1,8 +1,7 @@
-// Package frame cuts the body of a streamed response into frames: events of a
+// Package frame splits the body of a streamed response into frames: events of a
 // text/event-stream, lines of JSON, or the body as a whole.
 //
-// A Splitter is fed with pieces of any size and gives the same frames however
-// the body was cut. It keeps at most MaxFrame bytes of an unfinished frame. It
-// does not look into what a frame holds, does no I/O and belongs to one
-// goroutine.
+// A Splitter accepts pieces of any size and returns the same frames however the
+// body was split. It keeps at most MaxFrame bytes of an unfinished frame. It
+// does not interpret frames, does no I/O and belongs to one goroutine.
 package frame

@@ -5,32 +5,32 @@ import (
 	"errors"
 )
 
-// MaxFrame is the most bytes that one frame may have.
+// MaxFrame is the maximum size of a frame in bytes.
 const MaxFrame = 1 << 20
 
-// ErrTooLarge says that a frame is over MaxFrame.
+// ErrTooLarge means that a frame exceeds MaxFrame.
 var ErrTooLarge = errors.New("an event is over 1 MiB")
 
 // Frame is one part of a stream.
 type Frame struct {
-	// Data is what the frame carries. It is valid until the next call of the
+	// Data is the content of the frame. It is valid until the next call of the
 	// splitter.
 	Data []byte
-	// Quiet says that the frame carries nothing: a comment or an event called
+	// Quiet is true if the frame has no content: a comment or an event called
 	// ping that keeps the connection alive.
 	Quiet bool
-	// Failed says that the server named the frame an error: an event called
-	// error, or the field error that older llama.cpp servers write in place of
-	// data.
+	// Failed is true if the server marked the frame as an error: an event
+	// called error, or the field error that older llama.cpp servers write in
+	// place of data.
 	Failed bool
 }
 
-// Splitter cuts a body into frames.
+// Splitter splits a body into frames.
 type Splitter interface {
-	// Push takes a piece and calls each for the frames that it completes. It
-	// ends with the first error, of each or ErrTooLarge.
+	// Push accepts a piece and calls each for the frames that it completes. It
+	// stops at the first error, of each or ErrTooLarge.
 	Push(piece []byte, each func(Frame) error) error
-	// End says that the body is over. A last frame without an end is given too.
+	// End ends the body. A last unterminated frame is returned too.
 	End(each func(Frame) error) error
 }
 
@@ -81,8 +81,8 @@ func giveLine(line []byte, each func(Frame) error) error {
 	return each(Frame{Data: line})
 }
 
-// Whole takes the body as one frame of up to 8 MiB, the most that a response
-// may have.
+// Whole returns the body as one frame of up to 8 MiB, the maximum of a
+// response.
 type Whole struct{ body []byte }
 
 // Push implements Splitter.

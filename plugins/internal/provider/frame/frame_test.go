@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// shown are the frames of a body that is pushed in pieces of the given sizes,
-// the last of which repeats.
+// shown returns the frames of a body that is pushed in pieces of the given
+// sizes, the last of which repeats.
 func shown(s Splitter, body string, sizes ...int) ([]string, error) {
 	var all []string
 	each := func(f Frame) error {
@@ -32,8 +32,8 @@ func shown(s Splitter, body string, sizes ...int) ([]string, error) {
 	return all, s.End(each)
 }
 
-// LLM-013: line ends, byte order mark, comments, several data lines, fields
-// that nobody needs, an end without an empty line.
+// LLM-013: line ends, byte order mark, comments, several data lines, unknown
+// fields, an end without an empty line.
 func TestEvents(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"line feeds", "data: a\n\ndata: b\n\n", "a|b"},
@@ -90,7 +90,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 	})
 }
 
-// Row 16: a frame without an end is refused before it takes memory.
+// Row 16: an unterminated frame is rejected before it takes memory.
 func TestFramesAreBounded(t *testing.T) {
 	for name, s := range map[string]Splitter{"events": &Events{}, "lines": &Lines{}} {
 		_, err := shown(s, "data: "+strings.Repeat("x", MaxFrame), 4096)
@@ -102,7 +102,7 @@ func TestFramesAreBounded(t *testing.T) {
 	require.ErrorIs(t, (&Events{}).Push([]byte("data: a\n\n"), func(Frame) error { return stop }), stop)
 }
 
-// LLM-051: no body makes a splitter panic, and no frame is over the limit.
+// LLM-051: no body makes a splitter panic, and no frame exceeds the limit.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("data: a\r\n\r\n: x\n\ndata: b"), 3)
 	f.Add([]byte("{}\n{\"a\":1}\n"), 1)

@@ -5,17 +5,17 @@ import "bytes"
 var bom = []byte("\xef\xbb\xbf")
 
 // Events splits a text/event-stream: lines end with LF, CR or both, an empty
-// line ends an event, several data lines of one event are joined by LF. An event
-// named error has failed, one named ping is quiet; other names and ids are not
-// kept, since the data of all dialects says itself what it is.
+// line ends an event, several data lines of one event are joined by LF. An
+// event named error has failed, one named ping is quiet; other names and ids
+// are dropped, since the data of all dialects identifies itself.
 type Events struct {
 	line    []byte // unfinished line
 	data    []byte // of the event so far
 	hasData bool
 	failed  bool // the event is an error
 	ping    bool // the event keeps the connection alive
-	afterCR bool // an LF now belongs to the line end before it
-	begun   bool // the place of a byte order mark is behind us
+	afterCR bool // a following LF belongs to the previous line end
+	begun   bool // past the position of a byte order mark
 }
 
 // Push implements Splitter.
@@ -62,7 +62,7 @@ func end(i, n int) int {
 	return i
 }
 
-// take reads one line.
+// take handles one line.
 func (s *Events) take(line []byte, each func(Frame) error) error {
 	if !s.begun {
 		line, s.begun = bytes.TrimPrefix(line, bom), true
@@ -105,8 +105,8 @@ func (s *Events) give(each func(Frame) error) error {
 	return each(Frame{Data: data, Quiet: ping && !failed || len(bytes.TrimSpace(data)) == 0, Failed: failed})
 }
 
-// End implements Splitter. The event that no empty line ended is given too: if
-// it is whole it counts, and if not its reader will say so.
+// End implements Splitter. A last event without an empty line is returned too;
+// its reader detects whether it is complete.
 func (s *Events) End(each func(Frame) error) error {
 	if len(s.line) > 0 {
 		line := s.line

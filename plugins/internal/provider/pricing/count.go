@@ -8,33 +8,32 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// Way is how tokens were counted that nobody stated.
+// Way is the method by which tokens were counted.
 type Way string
 
-// The ways, from the best to the one that always works.
+// The ways, best first; the last one always works.
 const (
 	Endpoint Way = "endpoint" // the server counted
-	Local    Way = "local"    // by the table of the model, here
+	Local    Way = "local"    // by the local table of the model
 	Estimate Way = "estimate" // by the length of the text
 )
 
-// Table counts the tokens of texts as a model does. It is safe for concurrent
-// use. Both methods are false when ctx ended before they were done.
+// Table counts the tokens of texts like a model. It is safe for concurrent use.
+// Both methods return false if ctx ended first.
 type Table interface {
-	// Load waits until the table is in memory. Only the first one does.
+	// Load waits until the table is in memory. Only the first call loads it.
 	Load(ctx context.Context) bool
 	Count(ctx context.Context, text string) (int64, bool)
 }
 
-// Counted are the tokens of a question and its answer, as far as they can be
-// told here.
+// Counted are the locally counted tokens of a request and its answer.
 type Counted struct{ In, Out int64 }
 
-// perMessage is what a message takes besides its text.
+// perMessage is the number of tokens of a message besides its text.
 const perMessage = 8
 
-// EstimateText counts the tokens of a text without knowing the model: a third of
-// its bytes, and not less than its runes outside of ASCII.
+// EstimateText estimates the tokens of a text independently of the model: a
+// third of its bytes, but at least its non-ASCII runes.
 func EstimateText(text string) int64 {
 	wide := int64(0)
 	for i := 0; i < len(text); {
@@ -49,22 +48,23 @@ func EstimateText(text string) int64 {
 	return max(int64(len(text)+2)/3, wide)
 }
 
-// An image takes tokens by its size and by the model, so its count is a guess:
-// about 1,600 for one that Claude does not scale down (Anthropic, vision guide:
-// width x height / 750), and at most 48,200 (OpenAI, vision guide: 2,833 and 5,667
-// for each of 8 tiles with gpt-4o-mini). Both as of 2026-11-25.
+// The tokens of an image depend on its size and the model, so this is a rough
+// estimate: about 1,600 for one that Claude does not scale down (Anthropic,
+// vision guide: width x height / 750), and at most 48,200 (OpenAI, vision
+// guide: 2,833 and 5,667 for each of 8 tiles with gpt-4o-mini). Both as of
+// 2026-11-25.
 const (
 	imageTokens     = 1_600
 	mostImageTokens = 48_200
 )
 
-// EstimateRequest counts the tokens of a question.
+// EstimateRequest estimates the tokens of a request.
 func EstimateRequest(r *chat.Request) int64 {
 	texts, _ := Texts(r)
 	return estimate(texts) + int64(len(r.Messages)+len(r.Tools))*perMessage + int64(r.Images())*imageTokens
 }
 
-// EstimateAnswer counts the tokens of what has arrived.
+// EstimateAnswer estimates the tokens received so far.
 func EstimateAnswer(a *chat.Answer) int64 { return estimate(AnswerTexts(a)) }
 
 func estimate(texts []string) int64 {
@@ -75,17 +75,17 @@ func estimate(texts []string) int64 {
 	return n
 }
 
-// What stands between the texts of a question where they are counted by table or
-// by the server's own tokenizer: the marks around each message with its role, the
-// begin of the answer, and what surrounds a tool or a call of one. The first two
-// are those of the models of OpenAI, whose chats are counted exactly so.
+// Tokens between the texts of a request when they are counted by a table or the
+// server's tokenizer: the markers of each message with its role, the beginning
+// of the answer, and the frame of a tool or a call. The first two are exact for
+// the models of OpenAI.
 const (
 	frameTokens = 4
 	beginTokens = 3
 	toolTokens  = 8
 )
 
-// Texts are the texts of a question, one by one, and the tokens that stand
+// Texts returns the texts of a request one by one, and the number of tokens
 // around them.
 func Texts(r *chat.Request) (texts []string, around int64) {
 	add := func(all ...string) {
@@ -114,7 +114,7 @@ func Texts(r *chat.Request) (texts []string, around int64) {
 	return texts, around + int64(r.Images())*imageTokens
 }
 
-// AnswerTexts are the texts of what has arrived.
+// AnswerTexts returns the texts received so far.
 func AnswerTexts(a *chat.Answer) []string {
 	texts := []string{a.Text.String(), a.Reasoning.String()}
 	for _, c := range a.Calls {
@@ -123,7 +123,8 @@ func AnswerTexts(a *chat.Answer) []string {
 	return texts
 }
 
-// Most is more tokens than a question can have: no token is shorter than a byte.
+// Most is an upper bound of the tokens of a request: no token is shorter than a
+// byte.
 func Most(r *chat.Request) int64 {
 	texts, around := Texts(r)
 	n := 2*around + int64(r.Images())*mostImageTokens
@@ -133,21 +134,21 @@ func Most(r *chat.Request) int64 {
 	return n
 }
 
-// Bounds of a Ratio, and the weight of a new figure in it.
+// Bounds of a Ratio, and the weight of a new count in it.
 const (
 	leastRatio = 0.5
 	mostRatio  = 2.0
 	weight     = 0.2
 )
 
-// Ratio follows how the actual counts of one model compare with the estimate.
-// The zero Ratio is 1.
+// Ratio tracks the ratio of actual counts of one model to the estimates. The
+// zero Ratio is 1.
 type Ratio struct {
 	mu   sync.Mutex
 	have float64
 }
 
-// Learn takes in an actual count.
+// Learn adds an actual count.
 func (r *Ratio) Learn(actual, estimated int64) {
 	if actual <= 0 || estimated <= 0 {
 		return

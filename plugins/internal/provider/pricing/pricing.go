@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Mark says how well a figure is known.
+// Mark is the reliability of a figure.
 type Mark string
 
 // The marks, from the strongest to the weakest.
@@ -20,7 +20,7 @@ const (
 
 var order = map[Mark]int{Exact: 0, Estimated: 1, AtLeast: 2, Unknown: 3}
 
-// Weakest is the weaker of two marks.
+// Weakest returns the weaker of two marks.
 func Weakest(a, b Mark) Mark {
 	if order[a] >= order[b] {
 		return a
@@ -34,7 +34,7 @@ type Tokens struct {
 	Mark                                Mark
 }
 
-// Plus are the tokens of both; the weaker mark holds.
+// Plus returns the sum, with the weaker mark.
 func (t Tokens) Plus(u Tokens) Tokens {
 	return Tokens{
 		In: t.In + u.In, Out: t.Out + u.Out, Cached: t.Cached + u.Cached,
@@ -42,16 +42,16 @@ func (t Tokens) Plus(u Tokens) Tokens {
 	}
 }
 
-// most is by how much the counts of a provider may differ from what was
-// counted here before they are doubted, and slack what small answers may differ
-// in any case.
+// most is the factor by which the counts of a provider may differ from the
+// local count before they are doubted, slack an absolute difference that is
+// always accepted.
 const (
 	most  = 4
 	slack = 64
 )
 
-// Settle puts together what the provider stated and what was counted here. cut
-// says that the answer did not end by itself.
+// Settle combines the provider's figures with the local count. cut means that
+// the answer did not end by itself.
 func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
 	t := Tokens{
 		In: stated.In, Out: stated.Out,
@@ -73,8 +73,8 @@ func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
 	if doubtful(t.In, counted.In) {
 		t.In, t.Mark = max(t.In, counted.In), AtLeast
 	}
-	// What the model thought is billed and need not be shown, so more than was
-	// seen is no contradiction where it is reported as such.
+	// Reasoning is billed and may be hidden, so a higher count than seen is
+	// plausible if the difference is reported as reasoning.
 	if shown := t.Out - t.Reasoning; doubtful(shown, counted.Out) && doubtful(t.Out, counted.Out) {
 		t.Out, t.Mark = max(t.Out, counted.Out), AtLeast
 	}
@@ -88,9 +88,9 @@ func doubtful(stated, counted int64) bool { return apart(stated, counted, most) 
 
 func apart(a, b, times int64) bool { return max(a, b) > times*min(a, b)+slack }
 
-// Doubts tells which figures a better count than the estimate is worth the time
-// for: what was not stated, and what is so far from the estimate that the best
-// count might contradict it although the estimate does not.
+// Doubts reports for which figures a better count than the estimate is worth
+// its time: those not stated, and those so far from the estimate that the best
+// count might contradict them although the estimate does not.
 func Doubts(stated chat.Usage, estimated Counted, cut bool) (in, out bool) {
 	const unsure = most / mostRatio
 	in = stated.In < 0 || apart(stated.In, estimated.In, unsure)
@@ -99,28 +99,28 @@ func Doubts(stated chat.Usage, estimated Counted, cut bool) (in, out bool) {
 	return in, out
 }
 
-// Price is what a million tokens cost. Nil is not known.
+// Price holds prices per million tokens. Nil is unknown.
 type Price struct {
 	Input, CachedInput, CacheWrite, Output edn.Value
-	// UpTo is the longest input for which the price holds; 0: any.
+	// UpTo is the longest input to which the price applies; 0: any.
 	UpTo int64
-	// Listed is the entry of the list of prices that this price was taken from,
-	// VENDOR/MODEL; empty if somebody wrote the price for this account.
+	// Listed is the entry of the price list that this price was taken from,
+	// VENDOR/MODEL; empty if the configuration sets the price.
 	Listed string
-	// Source is where the price was read, Date when.
+	// Source is the source of the price, Date when it was read.
 	Source, Date string
 }
 
-// Free is the price of servers that take no money.
+// Free is the price of free servers.
 func Free() Price {
 	zero := edn.MustDecimal("0")
 	return Price{Input: zero, Output: zero}
 }
 
-// Known says that input and output have prices.
+// Known reports whether input and output have prices.
 func (p Price) Known() bool { return !p.Input.IsNil() && !p.Output.IsNil() }
 
-// Value says which price was used: nil if none is known.
+// Value returns the price as data, nil if it is unknown.
 func (p Price) Value() edn.Value {
 	if !p.Known() {
 		return edn.Nil()
@@ -139,9 +139,9 @@ func (p Price) Value() edn.Value {
 	return b.Map()
 }
 
-// Cost is the price of tokens, an exact decimal, and how well it is known. It
-// is nil and Unknown without a price. A list price is an estimate of what the
-// account pays.
+// Cost returns the price of tokens, an exact decimal, and its mark. It is nil
+// and Unknown without a price. A list price is an estimate of the account's
+// price.
 func (p Price) Cost(t Tokens) (edn.Value, Mark) {
 	if !p.Known() {
 		return edn.Nil(), Unknown
@@ -165,7 +165,7 @@ func (p Price) Cost(t Tokens) (edn.Value, Mark) {
 	sum.Add(sum, part(p.CacheWrite, p.Input, t.Written))
 	sum.Add(sum, part(p.Output, p.Output, t.Out))
 	cost, err := edn.RatDecimal(sum)
-	if err != nil { // a price with more digits than a decimal may have
+	if err != nil { // more digits than a decimal may have
 		return edn.Nil(), Unknown
 	}
 	return cost, mark

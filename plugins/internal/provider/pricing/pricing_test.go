@@ -21,7 +21,7 @@ func price(in, cached, write, out string) Price {
 }
 
 // LLM-020: cost is exact, cached input has its own price, reasoning is output,
-// and what is unknown is never 0.
+// and unknown figures are never 0.
 func TestCost(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -110,8 +110,8 @@ func TestEstimate(t *testing.T) {
 	assert.EqualValues(t, 50, ratio.Apply(100))
 }
 
-// LLM-020, MLX-009: an answer pays for the requests that broke before it, and
-// says that they may have taken more.
+// LLM-020, MLX-009: the usage of an answer includes broken requests before it,
+// marked as a lower bound.
 func TestTogether(t *testing.T) {
 	for _, tt := range []struct {
 		name, usage string
@@ -141,8 +141,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// LLM-020: a list price is an estimate, and one for short inputs is the least
-// that a long one costs. The price that was used is named.
+// LLM-020: a list price is an estimate, and one for short inputs is a lower
+// bound for a long one. The price used is named.
 func TestListPrice(t *testing.T) {
 	listed := price("1", "", "", "2")
 	listed.Listed, listed.Source, listed.Date, listed.UpTo = "vendor/model", "the vendor's page", "2026-01-31", 100

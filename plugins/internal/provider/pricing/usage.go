@@ -6,10 +6,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Together is the usage of an answer for which requests that broke were made
-// before: tokens and cost are sums. Nil stands for a request that told nothing;
-// one that broke may have taken more than it told, so what is known of the sums
-// is known at least.
+// Together returns the usage of an answer that was preceded by broken requests:
+// tokens and cost are sums. Nil stands for a request without usage; a broken
+// request may have used more than it reported, so the sums are lower bounds.
 func Together(usage edn.Value, broken ...edn.Value) edn.Value {
 	for _, b := range broken {
 		switch {
@@ -55,7 +54,7 @@ func sum(usage, b edn.Value) edn.Value {
 	return usage
 }
 
-// markOf is the mark of a usage; one that is missing says nothing.
+// markOf returns the mark of a usage; a missing one means unknown.
 func markOf(usage edn.Value, key string) Mark {
 	mark, ok := usage.Key(key).AsKeyword()
 	if !ok {

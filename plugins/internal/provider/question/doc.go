@@ -1,7 +1,7 @@
-// Package question reads what a call asks out of its request envelope: messages,
-// tools, options, and the form that the answer should have.
+// Package question parses the request envelope of a call: messages, tools,
+// options, and the form of the answer.
 //
-// Read and ReadEmbed are pure functions. Their errors are those of the request:
-// :input/invalid with the path of what is wrong, or :provider/request-invalid
-// beyond a limit.
+// Read and ReadEmbed are pure functions. Their errors blame the request:
+// :input/invalid with the path of the mistake, or :provider/request-invalid
+// above a limit.
 package question

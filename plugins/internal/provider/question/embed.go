@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReadEmbed reads the texts to make vectors of, which are also the messages of the
+// ReadEmbed parses the texts to embed, which are also the messages of the
 // question, and the length of the vectors, 0 for that of the model.
 func ReadEmbed(request edn.Value) (q *Question, texts []string, dims int64, failed *contract.Error) {
 	if texts, dims, failed = toEmbed(request.Key("input")); failed != nil {
@@ -22,7 +22,7 @@ func ReadEmbed(request edn.Value) (q *Question, texts []string, dims int64, fail
 	return q, texts, dims, nil
 }
 
-// toEmbed reads what vectors are made of.
+// toEmbed parses the texts to embed.
 func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Error) {
 	list, at := input.Key("texts"), edn.K("texts")
 	if !list.IsVector() && !list.IsList() || list.Len() == 0 {

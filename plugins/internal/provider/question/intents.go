@@ -1,6 +1,6 @@
 package question
 
-// The intents that have a form of their own.
+// The intents with special forms.
 const (
 	Chat  = "model/chat"  // whose answer is a message instead of a value
 	Embed = "model/embed" // which makes vectors of texts
@@ -24,8 +24,8 @@ func intentSchemas() map[string][2]string {
 	}
 }
 
-// InSchema names the schema of the input of an intent, req/any for intents that
-// have none of their own.
+// InSchema returns the input schema of an intent, req/any for intents without
+// their own.
 func InSchema(intent string) string {
 	if s, ok := intentSchemas()[intent]; ok {
 		return s[0]
@@ -33,6 +33,6 @@ func InSchema(intent string) string {
 	return "req/any"
 }
 
-// OutSchema names the schema of the output of an intent, "" for intents that
-// have none of their own.
+// OutSchema returns the output schema of an intent, "" for intents without
+// their own.
 func OutSchema(intent string) string { return intentSchemas()[intent][1] }

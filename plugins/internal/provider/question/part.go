@@ -12,12 +12,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// media are the types of images that both vendors take that name theirs
-// (anthropic-sdk-python, types/base64_image_source_param.py, 2026-08-07; OpenAI,
-// vision guide, 2026-11-25).
+// media are the image types that both vendors with published lists accept
+// (anthropic-sdk-python, types/base64_image_source_param.py, 2026-08-07;
+// OpenAI, vision guide, 2026-11-25).
 var media = [...]string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// content reads what a message says: a text, or parts.
+// content parses the content of a message: a text, or parts.
 func (q *Question) content(m *chat.Message, v edn.Value, at []edn.Value) *contract.Error {
 	switch {
 	case v.IsNil() || v.IsString():
@@ -35,7 +35,7 @@ func (q *Question) content(m *chat.Message, v edn.Value, at []edn.Value) *contra
 		}
 		i++
 		if p.Kind == chat.TextPart && p.Text == "" {
-			continue // providers refuse it, and it says nothing
+			continue // empty; providers reject it
 		}
 		m.Parts = append(m.Parts, p)
 	}
@@ -62,14 +62,14 @@ func (q *Question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 		return p, nil
 	case chat.ImagePart:
 		if role != chat.User && role != chat.ToolRole {
-			return p, invalid(at, "an image stands in a :user or :tool message, not in one of :%s", role)
+			return p, invalid(at, "an image belongs in a :user or :tool message, not in one of :%s", role)
 		}
 		p, err = q.image(v, at)
 		p.Cache = cache
 		return p, err
 	case chat.ThinkingPart, chat.RedactedPart, chat.CallPart:
 		if role != chat.Assistant {
-			return p, invalid(at, "a :%s part stands in an :assistant message, not in one of :%s", p.Kind, role)
+			return p, invalid(at, "a :%s part belongs in an :assistant message, not in one of :%s", p.Kind, role)
 		}
 		return givenBack(p, v, at)
 	}
@@ -77,7 +77,7 @@ func (q *Question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 		"should be :text, :image, :thinking, :redacted-thinking or :tool-call, got %s", v.Key("type"))
 }
 
-// marked reads the mark of a message or a part for the cache.
+// marked parses the cache mark of a message or a part.
 func marked(v edn.Value, at []edn.Value) (bool, *contract.Error) {
 	mark := v.Key("cache?")
 	is, ok := mark.AsBool()
@@ -87,7 +87,7 @@ func marked(v edn.Value, at []edn.Value) (bool, *contract.Error) {
 	return is, nil
 }
 
-// givenBack reads what an answer had among its :parts.
+// givenBack parses a part from the :parts of an earlier answer.
 func givenBack(p chat.Part, v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
 	for key, to := range map[string]*string{
 		"data": &p.Data, "signature": &p.Signature, "field": &p.Field, "model": &p.Model, "id": &p.Call,
@@ -106,8 +106,8 @@ func givenBack(p chat.Part, v edn.Value, at []edn.Value) (chat.Part, *contract.E
 	return p, nil
 }
 
-// image reads an image, which is not decoded: whether it can be read is for the
-// model to say.
+// image parses an image without decoding it: whether it is valid is checked by
+// the provider.
 func (q *Question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
 	p := chat.Part{Kind: chat.ImagePart, Media: Word(v.Key("media-type"))}
 	var hasData, hasURL bool
@@ -139,7 +139,7 @@ func (q *Question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 	return p, nil
 }
 
-// partsHash stands for parts in the hash of a question.
+// partsHash represents parts in the hash of a question.
 func partsHash(parts []chat.Part) edn.Value {
 	var all []edn.Value
 	for _, p := range parts {

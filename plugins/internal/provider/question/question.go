@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Limits of one request. Beyond them nothing is sent.
+// Limits of one request. A request above them is not sent.
 const (
 	maxMessages = 4096
 	maxTools    = 128
@@ -26,7 +26,7 @@ const (
 	maxBudget   = 1 << 20 // tokens of reasoning
 )
 
-// Question is what a call asks.
+// Question is the parsed request of a call.
 type Question struct {
 	Intent   string
 	Messages []chat.Message
@@ -35,23 +35,23 @@ type Question struct {
 	Names    *dialect.Names
 	Args     map[string]*schema.Schema // by id of the tool
 	Shape    *shape.Shape              // nil: free text
-	TextKey  string                    // under which a text is answered
+	TextKey  string                    // the answer's key for its text
 	Options  chat.Options
 	Agent    edn.Value
 	Hash     string
-	Whole    bool // asked for in one piece
+	Whole    bool // answer requested in one piece
 	images   int
 }
 
-// New is a question without anything in it.
+// New returns an empty question.
 func New(intent string, options chat.Options) *Question {
 	return &Question{
 		Intent: intent, TextKey: "text", Names: dialect.NewNames(nil), Args: map[string]*schema.Schema{}, Options: options,
 	}
 }
 
-// Read reads the question out of a request envelope. The options hold unless the
-// request says otherwise.
+// Read parses the question of a request envelope. The options are defaults for
+// the request.
 func Read(intent string, request edn.Value, options chat.Options) (*Question, *contract.Error) {
 	q := New(intent, options)
 	input, context := request.Key("input"), request.Key("context")
@@ -60,7 +60,7 @@ func Read(intent string, request edn.Value, options chat.Options) (*Question, *c
 		prompt = edn.Nil()
 	}
 	output := prompt.Key("output")
-	if intent == Chat { // who sends messages says what form the answer has
+	if intent == Chat { // the sender of messages sets the form of the answer
 		output = input.Key("output")
 	}
 	for _, read := range []func() *contract.Error{
@@ -94,10 +94,9 @@ func Read(intent string, request edn.Value, options chat.Options) (*Question, *c
 	return q, nil
 }
 
-// composed tells whether the host wrote the whole conversation, what was wrong
-// with an earlier answer included (LM-009). Nothing is added to it. A request
-// without it, which a host of another kind or a test may send, is asked in its
-// own words.
+// composed reports whether the host composed the whole conversation, including
+// repair messages (LM-009). Nothing is added to it. Otherwise, as from another
+// kind of host or a test, the request is converted here.
 func composed(prompt edn.Value) bool { return prompt.HasKey("messages") }
 
 func invalid(path []edn.Value, format string, args ...any) *contract.Error {
@@ -106,14 +105,14 @@ func invalid(path []edn.Value, format string, args ...any) *contract.Error {
 		WithDetail("path", edn.Vector(where...))
 }
 
-// Beyond is the error of a request that is over a limit.
+// Beyond is the error of a request above a limit.
 func Beyond(format string, args ...any) *contract.Error {
 	return contract.Errorf("provider/request-invalid", format, args...).WithSource(contract.SourceRequest).
 		WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }
 
-// texts are the keys of an input that may hold its text, the first present one
-// counts.
+// texts are the keys of an input that may hold its text; the first present one
+// is used.
 var texts = [...]string{"prompt", "text", "content", "problem", "question", "task", "spec", "code", "summary"}
 
 func (q *Question) readMessages(request, input, prompt edn.Value) *contract.Error {
@@ -150,7 +149,7 @@ func (q *Question) readMessages(request, input, prompt edn.Value) *contract.Erro
 	if list.Len() > maxMessages {
 		return Beyond("the request has %d messages, the limit is %d", list.Len(), maxMessages)
 	}
-	calls := map[string]string{} // id of each call that was made to the wire name of its tool
+	calls := map[string]string{} // id of each earlier call to the wire name of its tool
 	i := 0
 	for v := range list.Elems() {
 		m, err := q.message(v, append(at, edn.Int(int64(i))), calls)
@@ -218,7 +217,7 @@ func (q *Question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	return m, nil
 }
 
-// madeCall is a call that a model made earlier.
+// madeCall parses an earlier call of the model.
 func (q *Question) madeCall(v edn.Value, at []edn.Value) (chat.Call, *contract.Error) {
 	id, tool := Word(v.Key("id")), Word(v.Key("tool/id"))
 	if id == "" || tool == "" {
@@ -266,11 +265,11 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 		}
 		form, err := schema.ReadForm(form)
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "is not a schema: %s", err)
 		}
 		compiled, err := schema.Compile(form)
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "is not a schema: %s", err)
 		}
 		text, err := edn.WriteJSON(compiled.JSONSchema())
 		if err != nil {
@@ -283,8 +282,8 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 	return nil
 }
 
-// readChoice finds what is said of the use of tools. The words of the modes hold
-// before a tool of that name.
+// readChoice parses the tool choice. The mode words take precedence over a tool
+// with that name.
 func (q *Question) readChoice(v edn.Value) *contract.Error {
 	if v.IsNil() {
 		return nil
@@ -306,11 +305,11 @@ func (q *Question) readChoice(v edn.Value) *contract.Error {
 	return nil
 }
 
-// efforts are the words for how much a model reasons.
+// efforts are the words for the reasoning effort.
 var efforts = [...]string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
-// readReasoning finds how much the model should reason: a word, or a number of
-// tokens. It takes the place of what is configured.
+// readReasoning parses the reasoning effort: a word, or a number of tokens. It
+// replaces the configured one.
 func (q *Question) readReasoning(v edn.Value) *contract.Error {
 	if v.IsNil() || q.Intent != Chat {
 		return nil
@@ -327,9 +326,9 @@ func (q *Question) readReasoning(v edn.Value) *contract.Error {
 		strings.Join(efforts[:], ", :"), v)
 }
 
-// readShape finds the form that the answer must have: what the host asks for, or
-// the sender of messages, else the built-in schema of the intent where text alone
-// would not do.
+// readShape determines the required form of the answer: that of the host or of
+// the sender of messages, else the built-in schema of the intent if plain text
+// does not suffice.
 func (q *Question) readShape(intent string, output edn.Value) *contract.Error {
 	name, form := Word(output.Key("name")), output.Key("schema")
 	asked := !form.IsNil()
@@ -358,7 +357,7 @@ func (q *Question) readShape(intent string, output edn.Value) *contract.Error {
 	return nil
 }
 
-// promptHash names what was asked, whoever is asked.
+// promptHash identifies the request independently of the model.
 func (q *Question) promptHash() string {
 	var messages []edn.Value
 	for _, m := range q.Messages {
@@ -400,7 +399,7 @@ func (q *Question) promptHash() string {
 	return edn.Hash(edn.Vector(edn.Vector(messages...), edn.Text(form), options))
 }
 
-// repair adds what was wrong with the answer before. Earlier ones are not
+// repair adds the findings on the previous answer. Earlier ones are not
 // repeated, so the request does not grow from attempt to attempt.
 func (q *Question) repair(told edn.Value) {
 	if !told.IsMap() {
@@ -441,7 +440,7 @@ func (q *Question) previous(v edn.Value) string {
 	return v.String()
 }
 
-// value is an edn.Value with a text of its own.
+// value adds a text conversion to an edn.Value.
 type value struct{ edn.Value }
 
 func (v value) text() string {
@@ -451,7 +450,7 @@ func (v value) text() string {
 	return v.String()
 }
 
-// first is the first value that is there.
+// first returns the first value that is not nil.
 func first(all ...edn.Value) value {
 	for _, v := range all {
 		if !v.IsNil() {
@@ -461,8 +460,8 @@ func first(all ...edn.Value) value {
 	return value{}
 }
 
-// Word is the name of a keyword or a string without a leading colon: callers
-// without EDN write names as strings.
+// Word returns the name of a keyword, or a string without a leading colon:
+// callers without EDN write names as strings.
 func Word(v edn.Value) string {
 	if s, ok := v.AsKeyword(); ok {
 		return s
@@ -471,7 +470,7 @@ func Word(v edn.Value) string {
 	return strings.TrimPrefix(s, ":")
 }
 
-// jsonNumber writes a number for a request body, "" for none.
+// jsonNumber formats a number for a request body, "" for none.
 func jsonNumber(v edn.Value) string {
 	if n, ok := v.AsInt(); ok {
 		return strconv.FormatInt(n, 10)

@@ -20,14 +20,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// agent is how requests name who makes them.
+// agent is the User-Agent of requests.
 const agent = "ferment"
 
-// Tables finds the table by which the tokens of a model are counted.
+// Tables returns the table that counts the tokens of a model.
 type Tables func(model string) pricing.Table
 
 // Build makes the provider and its models, by label. Check must have passed.
-// Without tables none is counted by. The error is a problem of a setting.
+// Without tables, local counting is unavailable. The error is a problem of a
+// setting.
 func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider, map[string]*answer.Model, error) {
 	base, err := parseURL(s.base())
 	if err != nil {
@@ -83,8 +84,8 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 	}
 }
 
-// counting is how tokens are counted: as is written, else as well as the preset
-// can, and in each case by what is left where that fails.
+// counting returns the configured counting method, else the best that the
+// preset supports, each with the remaining ones as fallbacks.
 func (m Model) counting(p dialect.Preset, tables Tables) *counting.Counting {
 	how := cmp.Or(m.Count, CountAuto)
 	k := &counting.Counting{Endpoint: how == CountEndpoint || how == CountAuto && p.Counts}
@@ -94,7 +95,7 @@ func (m Model) counting(p dialect.Preset, tables Tables) *counting.Counting {
 	return k
 }
 
-// Amounts are the prices of a model, nil where they are not known.
+// Amounts returns the prices of a model, nil if unknown.
 func (p Price) Amounts() pricing.Price {
 	if p.Free {
 		return pricing.Free()
@@ -131,7 +132,7 @@ func (s Settings) header() http.Header {
 	return h
 }
 
-// Network says what the process needs: the kind of connection and its port.
+// Network returns the required kind of connection and its port.
 func (s Settings) Network() (need string, at uint16, ok bool) {
 	target := s.base()
 	if s.Proxy != "" {

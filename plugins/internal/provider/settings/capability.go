@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Capability is what a model is for a host: of says whose model it is, for
+// Capability returns the capability of a model: of names its provider for
 // people, and ask answers its calls.
 func (m Model) Capability(
 	id, of string, ask func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error),

@@ -17,12 +17,12 @@ import (
 
 const maxStop = 16
 
-// readable is the problem of a key that would travel unprotected.
+// readable is the problem of a key that would be sent unencrypted.
 const readable = "is http to another machine, and the key would be readable on the way: " +
 	"use https, or set allow_plaintext = true"
 
-// Check reports everything that the form of the settings cannot say, without
-// looking at a key, a server or the network.
+// Check reports every mistake that the schema of the settings does not cover,
+// without access to keys, servers or the network.
 func (s Settings) Check() error {
 	var all []error
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
@@ -58,8 +58,8 @@ func (s Settings) Check() error {
 	return errors.Join(append(all, s.CheckModels("model")...)...)
 }
 
-// CheckModels reports what is wrong with the models; block is the name of the
-// blocks in which they are written.
+// CheckModels reports the mistakes in the models; block is the name of their
+// blocks.
 func (s Settings) CheckModels(block string) []error {
 	var all []error
 	for _, label := range slices.Sorted(maps.Keys(s.Models)) {
@@ -68,7 +68,7 @@ func (s Settings) CheckModels(block string) []error {
 	return all
 }
 
-// CheckSecrets reports what only shows when the key and the files are there.
+// CheckSecrets reports mistakes that only show with the key and the files.
 func (s Settings) CheckSecrets() error {
 	var unread error
 	if s.CAFile != "" {
@@ -90,7 +90,8 @@ func (s Settings) checkKey() error {
 	return nil
 }
 
-// presetsOf are the presets that a provider may have: those whose dialect it speaks.
+// presetsOf returns the presets that a provider may have: those with its
+// dialect.
 func presetsOf(provider string) []string {
 	own, ok := dialect.PresetNamed(provider)
 	if !ok {
@@ -115,7 +116,7 @@ func (s Settings) base() string {
 	return s.PresetOf().Base
 }
 
-// bare tells whether a key would travel unprotected.
+// bare reports whether a key would be sent unencrypted.
 func (s Settings) bare(u *url.URL) bool {
 	return u.Scheme == "http" && !loopback(u.Hostname()) && !s.AllowPlaintext
 }
@@ -128,13 +129,13 @@ func loopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// parseURL reads an address that says everything itself. A scheme is never
-// guessed: https would break servers of one's own, http would give keys away.
+// parseURL parses an absolute address. The scheme is never guessed: https would
+// break local servers, http would expose keys.
 func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return nil, errors.New("is no URL")
+		return nil, errors.New("is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("should begin with https:// or http://")
 	case u.Hostname() == "":
@@ -168,13 +169,13 @@ func headerProblem(name, value string) string {
 	switch {
 	case name == "" || strings.ContainsAny(name, "()<>@,;:\\\"/[]?={}") ||
 		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return "is no name of a header"
+		return "is not a header name"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return "holds what no header can carry"
 	}
 	switch strings.ToLower(name) {
 	case "authorization", "x-api-key", "api-key", "cookie", "proxy-authorization":
-		return "is a header for keys, and what stands here is no secret: use api_key"
+		return "is a header for keys, and this value is not a secret: use api_key"
 	case "host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "te", "trailer", "upgrade":
 		return "is set by the request itself"
 	}
@@ -193,21 +194,21 @@ func (m Model) check(s Settings, label, block string) []error {
 	}
 	k, err := edn.Keyword(s.Provider + "/" + label)
 	if err != nil || strings.Contains(label, "/") || k.Namespace() == "" {
-		add("is no label: use letters, digits and -")
+		add("is not a label: use letters, digits and -")
 	}
 	if m.Name == "" {
 		add("is missing: name the model here, or all models of the account by model_name", "name")
 	}
 	for _, intent := range m.Intents {
 		if k, err := edn.Keyword(intent); err != nil || k.Namespace() == "" {
-			add(fmt.Sprintf("%q is no intent such as text/respond", intent), "intents")
+			add(fmt.Sprintf("%q is not an intent such as text/respond", intent), "intents")
 		}
 	}
 	switch p := s.PresetOf(); {
 	case m.Count == CountEndpoint && p.CountPath == "":
 		names := strings.Join(counters(), ", ")
 		add(fmt.Sprintf("preset %s has no endpoint that counts tokens: leave count out, or use %s", p.Name, names), "count")
-	case m.Count == CountLocal && p.Counts && p.CountField == "": // it counts whole requests
+	case m.Count == CountLocal && p.Counts && p.CountField == "": // this endpoint counts whole requests only
 		add("the tables are those of OpenAI's models: leave count out, and the provider counts", "count")
 	}
 	if m.Options.TopP != nil && *m.Options.TopP == 0 {
@@ -228,7 +229,7 @@ func (m Model) check(s Settings, label, block string) []error {
 	return append(all, m.Price.check(at)...)
 }
 
-// counters are the presets with an endpoint that counts.
+// counters returns the presets with a counting endpoint.
 func counters() []string {
 	var names []string
 	for _, p := range dialect.Presets() {
@@ -266,8 +267,8 @@ func (p Price) check(at []edn.Value) []error {
 	return all
 }
 
-// amount reads an amount that was written as a number or as a text. A float is
-// none: its digits are not those that were typed.
+// amount parses an amount written as a number or as a text. Floats are
+// rejected: their digits may differ from those typed.
 func amount(v edn.Value) edn.Value {
 	if s, ok := v.AsString(); ok {
 		d, err := edn.ParseDecimal(s)

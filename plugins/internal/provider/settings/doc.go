@@ -1,5 +1,5 @@
-// Package settings is the configuration of the plugin: its form, what is wrong
-// with one, and the provider that follows from it.
+// Package settings defines the configuration of the plugin: its schema and
+// validation, and the provider built from it.
 //
 // Check reports every problem at once, each at its setting. Build makes the
 // client, which opens no connection.

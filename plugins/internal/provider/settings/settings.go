@@ -12,17 +12,17 @@ import (
 
 // Settings are the config block: one account at one provider.
 type Settings struct {
-	Provider       string            `edn:"provider" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,compatible" doc:"who is asked; compatible for any other server with a chat/completions endpoint"`
+	Provider       string            `edn:"provider" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,compatible" doc:"the provider; compatible for any other server with a chat/completions endpoint"`
 	APIKey         string            `edn:"api-key,omitempty" secret:"true" doc:"the key of the account"`
 	BaseURL        string            `edn:"base-url,omitempty" doc:"address of the server with its scheme, if it is not the provider's own"`
-	Preset         string            `edn:"preset,omitempty" enum:"openai,openai-responses,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
+	Preset         string            `edn:"preset,omitempty" enum:"openai,openai-responses,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"features of the server; default: the provider's name, or generic for a compatible one"`
 	APIVersion     string            `edn:"api-version,omitempty" doc:"version of the interface where requests name one; the preset's own unless written"`
-	Headers        map[string]string `edn:"headers,omitempty" doc:"headers of every request; a key belongs into api_key"`
+	Headers        map[string]string `edn:"headers,omitempty" doc:"headers of every request; a key belongs in api_key"`
 	CAFile         string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that are trusted besides those of the system"`
 	Proxy          string            `edn:"proxy,omitempty" doc:"HTTP proxy; none is taken from the environment"`
 	AllowPlaintext bool              `edn:"allow-plaintext,omitempty" doc:"send the key over http to another machine"`
-	OnRefusal      string            `edn:"on-refusal,omitempty" enum:"switch,stop" doc:"whether the next candidate is asked when a model refuses; it is unless this says stop"`
-	Tolerant       bool              `edn:"tolerant,omitempty" doc:"accept an answer that may have lost a part, and say so in its metadata; else it fails as stream/truncated"`
+	OnRefusal      string            `edn:"on-refusal,omitempty" enum:"switch,stop" doc:"after a refusal by the model: switch, the default, tries the next candidate; stop ends the call"`
+	Tolerant       bool              `edn:"tolerant,omitempty" doc:"accept an answer that may be incomplete, marked in its metadata; else it fails as stream/truncated"`
 	MaxInFlight    int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once"`
 	Queue          int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for their turn"`
 	Timeouts       Timeouts          `edn:"timeouts" doc:"timers of a request"`
@@ -42,46 +42,46 @@ type Timeouts struct {
 // Model is one capability.
 type Model struct {
 	Name          string         `edn:"name,omitempty" doc:"name of the model at the provider; model_name unless written"`
-	Family        string         `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
-	Intents       []string       `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
+	Family        string         `edn:"family,omitempty" doc:"family of the model; a judge of the same family may not judge its answers"`
+	Intents       []string       `edn:"intents,omitempty" doc:"intents that it serves, without colon; default model/chat"`
 	Context       int64          `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
-	Count         string         `edn:"count,omitempty" enum:"auto,endpoint,local,estimate" doc:"how tokens are counted before and beside a call: by the server, by the tables of OpenAI's models, by length; auto takes the best that the preset has"`
-	Structured    string         `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
-	StrictOptions bool           `edn:"strict-options,omitempty" doc:"refuse a call whose options the provider cannot express, instead of leaving them out"`
-	Options       Options        `edn:"options" doc:"how the model answers unless a call says otherwise"`
+	Count         string         `edn:"count,omitempty" enum:"auto,endpoint,local,estimate" doc:"how tokens are counted: by the server, by the tables of OpenAI's models, by length; auto uses the best method of the preset"`
+	Structured    string         `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is requested; auto uses the strictest form that works"`
+	StrictOptions bool           `edn:"strict-options,omitempty" doc:"reject a call whose options the provider cannot express, instead of dropping them"`
+	Options       Options        `edn:"options" doc:"default options of calls"`
 	Price         Price          `edn:"price" doc:"decimals per million tokens"`
 	Quirks        dialect.Quirks `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
-// Options are those of requests.
+// Options are the default options of requests.
 type Options struct {
 	Temperature      *float64             `edn:"temperature,omitempty" min:"0" max:"2"`
 	TopP             *float64             `edn:"top-p,omitempty" min:"0" max:"1" doc:"above 0"`
 	MaxTokens        int64                `edn:"max-tokens,omitempty" min:"1"`
 	Stop             []string             `edn:"stop,omitempty" doc:"at most 16"`
 	Seed             *int64               `edn:"seed,omitempty"`
-	ReasoningEffort  string               `edn:"reasoning-effort,omitempty" enum:"none,minimal,low,medium,high,xhigh" doc:"how much a model reasons, where it takes that"`
-	Headroom         *int64               `edn:"headroom,omitempty" min:"0" max:"262144" doc:"tokens that a request leaves for reasoning beside its limit; for known reasoning models 2048 unless written"`
+	ReasoningEffort  string               `edn:"reasoning-effort,omitempty" enum:"none,minimal,low,medium,high,xhigh" doc:"reasoning effort, where the model supports it"`
+	Headroom         *int64               `edn:"headroom,omitempty" min:"0" max:"262144" doc:"tokens that a request leaves for reasoning in addition to its limit; default 2048 for known reasoning models"`
 	PresencePenalty  *float64             `edn:"presence-penalty,omitempty" min:"-2" max:"2"`
 	FrequencyPenalty *float64             `edn:"frequency-penalty,omitempty" min:"-2" max:"2"`
 	Extra            map[string]edn.Value `edn:"extra,omitempty" doc:"further fields of the request body"`
 }
 
-// Price is what a model costs. Amounts are decimals. The host puts a list price
-// into a block without amounts, with its source and date.
+// Price is the price of a model. Amounts are decimals. The host puts a list
+// price into a block without amounts, with its source and date.
 type Price struct {
 	Input       edn.Value `edn:"input,omitempty" unit:"decimal"`
 	CachedInput edn.Value `edn:"cached-input,omitempty" unit:"decimal"`
 	CacheWrite  edn.Value `edn:"cache-write,omitempty" unit:"decimal"`
 	Output      edn.Value `edn:"output,omitempty" unit:"decimal"`
-	Free        bool      `edn:"free,omitempty" doc:"it costs nothing, as a server of one's own"`
-	UpTo        int64     `edn:"up-to,omitempty" min:"1" doc:"longest input, in tokens, for which the amounts hold; the cost of a longer one is known at least"`
-	Listed      string    `edn:"listed,omitempty" doc:"VENDOR/MODEL of the list of prices, where the name of the model does not say it, as that of a deployment"`
+	Free        bool      `edn:"free,omitempty" doc:"the model is free, as on a local server"`
+	UpTo        int64     `edn:"up-to,omitempty" min:"1" doc:"longest input, in tokens, to which the amounts apply; the cost of a longer one is a lower bound"`
+	Listed      string    `edn:"listed,omitempty" doc:"VENDOR/MODEL in the price list, if the model has another name here, as for a deployment"`
 	Source      string    `edn:"source,omitempty" doc:"where the amounts were read"`
 	Date        string    `edn:"date,omitempty" doc:"day on which they were read, such as 2026-01-31"`
 }
 
-// How tokens are counted.
+// The counting methods.
 const (
 	CountAuto     = "auto"
 	CountEndpoint = "endpoint"
@@ -89,7 +89,7 @@ const (
 	CountEstimate = "estimate"
 )
 
-// Defaults hold where the configuration is silent.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		MaxInFlight: 8, Queue: 32,
@@ -97,7 +97,7 @@ func Defaults() Settings {
 	}
 }
 
-// Named gives each model the name that it is asked by.
+// Named sets the default name of each model.
 func (s Settings) Named() Settings {
 	models := make(map[string]Model, len(s.Models))
 	for label, m := range s.Models {
@@ -108,7 +108,7 @@ func (s Settings) Named() Settings {
 	return s
 }
 
-// PresetOf is the preset of the provider, with the given name or its own.
+// PresetOf returns the preset of the provider, with the given name or its own.
 func (s Settings) PresetOf() dialect.Preset {
 	p, ok := dialect.PresetNamed(cmp.Or(s.Preset, s.Provider))
 	if !ok {
@@ -117,10 +117,10 @@ func (s Settings) PresetOf() dialect.Preset {
 	return p
 }
 
-// plainest is the preset of servers of which nothing is known.
+// plainest is the preset of unknown servers.
 const plainest = "generic"
 
-// IntentsOf are the intents of a model.
+// IntentsOf returns the intents of a model.
 func (m Model) IntentsOf() []string {
 	if len(m.Intents) == 0 {
 		return []string{"model/chat"}
@@ -150,8 +150,8 @@ func (o Options) options() chat.Options {
 	return out
 }
 
-// extra writes a value of the configuration as JSON. Decimals are numbers here:
-// a model server knows no others.
+// extra encodes a configuration value as JSON. Decimals become numbers, the
+// only kind that JSON has.
 func extra(v edn.Value) json.RawMessage {
 	text, _ := json.Marshal(plain(v))
 	return text

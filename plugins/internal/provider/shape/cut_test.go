@@ -11,7 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// nested are documents each of which holds objects or arrays that are complete before it is.
+// nested are documents that contain complete objects or arrays before their own
+// end.
 func nested() []string {
 	docs := []string{
 		`{"kind":"a","inner":{"kind":"b"}}`,
@@ -48,7 +49,8 @@ func nested() []string {
 	return docs
 }
 
-// LLM-043: a text that is cut in its outermost object or array has no answer, whatever complete ones are inside it.
+// LLM-043: a text that is cut in its outermost object or array has no answer,
+// whatever complete ones it contains.
 func TestCutTextsHaveNoAnswer(t *testing.T) {
 	require.Len(t, nested(), 30)
 	for _, doc := range nested() {
@@ -77,7 +79,7 @@ func TestCutTextsHaveNoAnswer(t *testing.T) {
 	}
 }
 
-// LLM-043: the same for EDN, and for what is broken before its end.
+// LLM-043: the same for EDN, and for texts that are malformed before their end.
 func TestBrokenTextsHaveNoAnswer(t *testing.T) {
 	for _, text := range []string{
 		`{:a {:kind :b}`,

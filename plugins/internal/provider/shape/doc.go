@@ -1,11 +1,10 @@
-// Package shape deals with answers that must have a form: it lowers a schema to
-// what providers can enforce, finds the value in what a model wrote, and checks
-// it.
+// Package shape handles answers with a schema: it lowers the schema to the
+// subset that providers enforce, finds the value in a model's text, and
+// validates it.
 //
-// Lower works on JSON Schema, since that is what goes over the wire. What it
-// leaves out is left out of the wire copy only: Shape.Read always checks the
-// whole schema. Nothing is repaired by guessing; a text that holds no value is
-// reported as such.
+// Lower works on JSON Schema, the form on the wire. Omissions affect the wire
+// copy only: Shape.Read always validates the whole schema. Nothing is repaired
+// by guessing; a text without a value is reported as such.
 //
 // Everything is pure and safe for concurrent use.
 package shape

@@ -8,23 +8,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// The places in which a value can stand in a text.
+// The places in which a value can be found in a text.
 const (
-	foundJSON   = "" // the whole text, as asked
+	foundJSON   = "" // the whole text, as requested
 	foundEDN    = "edn"
 	foundFence  = "fenced"
 	foundInside = "embedded"
 )
 
-// found is a value and how it was written.
+// found is a value and its place.
 type found struct {
 	value edn.Value
 	how   string
 	json  bool
 }
 
-// find looks for a map or a vector: the whole text as JSON or as EDN, the last
-// fenced block, the first object or array that stands in the text (LLM-043).
+// find finds a map or a vector: the whole text as JSON or as EDN, the last
+// fenced block, or the first object or array in the text (LLM-043).
 func find(text string) (found, bool) {
 	trimmed := strings.TrimSpace(text)
 	if v, ok := readJSON(trimmed); ok {
@@ -60,7 +60,7 @@ func readEDN(s string) (edn.Value, bool) {
 	return v, err == nil
 }
 
-// lastFence is the inside of the last fenced block that is closed.
+// lastFence returns the content of the last closed fenced block.
 func lastFence(text string) (string, bool) {
 	const fence = "```"
 	var begun, inner string
@@ -79,9 +79,9 @@ func lastFence(text string) (string, bool) {
 	return strings.TrimSpace(inner), ok
 }
 
-// Program is the program text of an answer: the inside of the one fenced block
-// in it, where there is one, else all of it. Reasoning is no part of either. How
-// says which, as for a value.
+// Program returns the program text of an answer: the content of its only fenced
+// block, else all of it, in both cases without reasoning. How names the place,
+// as for a value.
 func Program(answer string) (program, how string) {
 	answer = text.WithoutReasoning(answer)
 	fences := 0
@@ -106,12 +106,12 @@ func Program(answer string) (program, how string) {
 	return b.String(), foundFence
 }
 
-// maxStarts bounds how often the search inside a text begins again, so that it
-// stays linear.
+// maxStarts bounds the restarts of the search inside a text, so that it stays
+// linear.
 const maxStarts = 64
 
-// embedded finds the first object or array in a text. One that is cut or broken is
-// never entered: what it holds is a part of the answer, not the answer.
+// embedded finds the first object or array in a text. A cut or malformed one is
+// never searched: a value in it is a part of the answer, not the answer.
 func embedded(text string) (found, bool) {
 	for range maxStarts {
 		start := strings.IndexAny(text, "{[")
@@ -141,14 +141,14 @@ func embedded(text string) (found, bool) {
 }
 
 var (
-	// beginsData matches what begins as an object or an array of JSON or EDN does.
+	// beginsData matches the beginning of an object or an array of JSON or EDN.
 	beginsData = regexp.MustCompile(`^(?:\{[\s,]*(?:["':}#]|$)|\[[\s,]*(?:["{\[:#\]-]|[0-9]|(?:true|false|null|nil)\b|$))`)
-	// beginsNumber matches an array of numbers, which in prose is an interval where
+	// beginsNumber matches an array of numbers; in prose it is an interval if
 	// its brackets do not match.
 	beginsNumber = regexp.MustCompile(`^\[[\s,]*[0-9-]`)
 )
 
-// ending says how a bracketed text ends.
+// ending is the way in which a bracketed text ends.
 type ending uint8
 
 const (
@@ -159,8 +159,8 @@ const (
 	mismatched
 )
 
-// balanced is the length of the bracketed text that s begins with, up to its end or
-// to the bracket that does not match.
+// balanced returns the length of the bracketed text at the beginning of s, up
+// to its end or to the mismatched bracket.
 func balanced(s string) (int, ending) {
 	var open []byte
 	quoted := false
@@ -173,7 +173,7 @@ func balanced(s string) (int, ending) {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			open = append(open, c+2) // the closing one is two further in ASCII
+			open = append(open, c+2) // the closing bracket is two further in ASCII
 		case c == '(':
 			open = append(open, ')')
 		case c == '}' || c == ']' || c == ')':

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Bounds of what is lowered.
+// Bounds of the lowering.
 const (
 	maxDepth      = 8
 	maxProperties = 1000
 )
 
-// Lower turns a JSON Schema into the part of it that providers enforce: closed
-// objects all of whose keys are required, optional ones allowing null. A value
-// that fits the schema fits the lowered form once missing keys are null and
-// keys that the schema does not name are gone. It is false for what has no such
-// form: open maps, any value, recursion, alternatives at the root.
+// Lower converts a JSON Schema to the subset that providers enforce: closed
+// objects with all keys required, optional ones allowing null. A value that
+// fits the schema fits the lowered form once missing keys are null and unnamed
+// keys are removed. It returns false for schemas without such a form: open
+// maps, any value, recursion, alternatives at the root.
 func Lower(schema []byte) (json.RawMessage, bool) {
 	var root map[string]any
 	if json.Unmarshal(schema, &root) != nil {
@@ -35,8 +35,8 @@ func Lower(schema []byte) (json.RawMessage, bool) {
 
 type lowering struct {
 	defs map[string]any
-	open []string // references that are being followed
-	left int      // properties
+	open []string // references being followed
+	left int      // remaining properties
 }
 
 func (l *lowering) node(v any, depth int) (map[string]any, bool) {
@@ -105,8 +105,8 @@ func (l *lowering) branches(v any, depth int) (map[string]any, bool) {
 	return map[string]any{"anyOf": out}, len(out) > 0
 }
 
-// all lowers a conjunction to its one branch that has a form; what only
-// restricts it further is checked afterwards.
+// all lowers a conjunction to its one branch that has a form; further
+// restrictions are validated afterwards.
 func (l *lowering) all(v any, depth int) (map[string]any, bool) {
 	list, _ := v.([]any)
 	var found map[string]any
@@ -133,7 +133,7 @@ func (l *lowering) object(n map[string]any, depth int) (map[string]any, bool) {
 		return nil, false // an open map
 	}
 	if extra, is := n["additionalProperties"].(map[string]any); is && len(extra) > 0 {
-		return nil, false // values of a kind under any key
+		return nil, false // values of a schema under any key
 	}
 	if l.left -= len(properties); l.left < 0 {
 		return nil, false
@@ -171,7 +171,7 @@ func (l *lowering) array(n map[string]any, depth int) (map[string]any, bool) {
 	return map[string]any{"type": "array", "items": low}, ok
 }
 
-// nullable allows null beside what the node allows.
+// nullable allows null in addition to the node's values.
 func nullable(n map[string]any) map[string]any {
 	null := map[string]any{"type": "null"}
 	if list, is := n["anyOf"].([]any); is {

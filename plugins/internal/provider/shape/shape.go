@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Shape is the form that an answer must have.
+// Shape is the required form of an answer.
 type Shape struct {
 	Name   string // of the schema
 	schema *schema.Schema
@@ -18,9 +18,9 @@ type Shape struct {
 	text   string // key of the text, if the answer is nothing else
 }
 
-// New compiles a schema in any spelling that schema.ReadForm reads. json, if not
-// nil, is what goes over the wire in its place. Names are looked up among the
-// built-in schemas.
+// New compiles a schema in any form that schema.ReadForm accepts. json, if not
+// nil, is sent over the wire instead. Names are looked up among the built-in
+// schemas.
 func New(name string, form, json edn.Value) (*Shape, error) {
 	form, err := schema.ReadForm(form)
 	if err != nil {
@@ -40,11 +40,11 @@ func New(name string, form, json edn.Value) (*Shape, error) {
 	return &Shape{Name: name, schema: compiled, wire: wire, text: textKey(compiled)}, nil
 }
 
-// TextKey is the key of the one text that the answer consists of; "" if it has
-// more to it. Such an answer is asked for as plain text.
+// TextKey returns the key of the text if the answer consists of one text, else
+// "". Such an answer is requested as plain text.
 func (s *Shape) TextKey() string { return s.text }
 
-// Takes tells whether a value fits.
+// Takes reports whether a value fits.
 func (s *Shape) Takes(v edn.Value) bool { return s.schema.Valid(v) }
 
 func textKey(s *schema.Schema) string {
@@ -78,8 +78,8 @@ func isText(s *schema.Schema) bool {
 	return kind == schema.KindString || kind == schema.KindRe
 }
 
-// Ask is how the answer is asked for. mode is auto, native, json or prompt; ok
-// is false if the mode was demanded and cannot be had.
+// Ask returns the form in which the answer is requested. mode is auto, native,
+// json or prompt; ok is false if the mode is required and unavailable.
 func (s *Shape) Ask(mode string, p dialect.Preset) (out chat.Output, ok bool) {
 	out.Name = wireName(s.Name)
 	lowered, lowerable := []byte(nil), false
@@ -101,7 +101,7 @@ func (s *Shape) Ask(mode string, p dialect.Preset) (out chat.Output, ok bool) {
 	return out, true
 }
 
-// Instruction is what a model is told about the form of its answer.
+// Instruction returns the instruction to a model about the form of its answer.
 func (s *Shape) Instruction() string {
 	return "Answer with one JSON value and nothing else. It has to fit this JSON Schema:\n" + string(s.wire)
 }
@@ -111,15 +111,15 @@ func wireName(name string) string {
 	return strings.Trim(name, "_")
 }
 
-// Problem says why a text is no answer of the shape.
+// Problem is the reason why a text is not an answer of the shape.
 type Problem struct {
-	// Parsed says that there was a value, which does not fit.
+	// Parsed is true if there was a value that does not fit.
 	Parsed   bool
 	Findings []schema.Finding
 }
 
-// Read finds the value in a text and checks it. how says where it was found,
-// "" for the whole text as JSON.
+// Read finds the value in a text and validates it. how names its place, "" for
+// the whole text as JSON.
 func (s *Shape) Read(text string) (v edn.Value, how string, problem *Problem) {
 	f, ok := find(text)
 	if !ok {
@@ -135,7 +135,7 @@ func (s *Shape) Read(text string) (v edn.Value, how string, problem *Problem) {
 	return v, f.how, nil
 }
 
-// withoutNulls takes out the nulls that stand for keys that are missing.
+// withoutNulls removes the nulls that stand for missing keys.
 func withoutNulls(s *schema.Schema, v edn.Value) edn.Value {
 	s = s.Deref()
 	switch s.Kind() {

@@ -30,7 +30,7 @@ func preset(t testing.TB, name string) dialect.Preset {
 	return p
 }
 
-// LLM-042: what is one text is asked for as text.
+// LLM-042: a schema of one text is requested as text.
 func TestTextKey(t *testing.T) {
 	builtin := schema.Builtin()
 	for name, want := range map[string]string{
@@ -46,7 +46,7 @@ func TestTextKey(t *testing.T) {
 	assert.Empty(t, made(t, `[:map [:title {:optional true} :string]]`).TextKey())
 }
 
-// LLM-041: what is lowered and to what, and what falls to the next form.
+// LLM-041: lowered schemas, and schemas that fall back to the next form.
 func TestLower(t *testing.T) {
 	for _, tt := range []struct{ form, want string }{
 		{`[:map [:a :int]]`, `{"additionalProperties":false,"properties":{"a":{"type":"integer"}},"required":["a"],"type":"object"}`},
@@ -79,7 +79,7 @@ func TestLower(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// LLM-040: the first form that can be had, and what was demanded or nothing.
+// LLM-040: the first available form, or exactly the required one.
 func TestAsk(t *testing.T) {
 	closed, open := made(t, `[:map [:a :int]]`), made(t, `[:map [:a :map]]`)
 	for _, tt := range []struct {
@@ -109,7 +109,7 @@ func TestAsk(t *testing.T) {
 	assert.Contains(t, closed.Instruction(), `"integer"`)
 }
 
-// LLM-043: where values are found, and that nothing is guessed.
+// LLM-043: the places where values are found; nothing is guessed.
 func TestRead(t *testing.T) {
 	s := made(t, `[:map [:kind :keyword] [:n {:optional true} :int]]`)
 	for _, tt := range []struct{ name, text, want, how string }{
@@ -286,7 +286,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// LLM-043: a program is taken out of the one fence that it stands in.
+// LLM-043: a program is taken out of its only fenced block.
 func TestProgram(t *testing.T) {
 	for _, tt := range []struct{ answer, program, how string }{
 		{"package a\n", "package a\n", ""},

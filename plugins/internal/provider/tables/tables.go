@@ -11,21 +11,20 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
 )
 
-// The tables: of gpt-4o and what came after it, and of gpt-4 and gpt-3.5.
+// The tables: of gpt-4o and later models, and of gpt-4 and gpt-3.5.
 const (
 	newer = "o200k_base"
 	older = "cl100k_base"
 )
 
-// olders are how the names begin of models with the older table, unless they
-// begin with one of newers as well.
+// olders are name prefixes of models with the older table, unless a prefix of
+// newers matches too.
 var (
 	olders = [...]string{"gpt-4", "gpt-3.5", "gpt-35"}
 	newers = [...]string{"gpt-4o", "gpt-4."}
 )
 
-// NameFor is the name of the table of a model. What the name does not tell has
-// the newer one.
+// NameFor returns the name of the table of a model, by default the newer one.
 func NameFor(model string) string {
 	model = strings.ToLower(model)
 	model = model[strings.LastIndex(model, "/")+1:]
@@ -44,21 +43,21 @@ func NameFor(model string) string {
 	return newer
 }
 
-// For is the table of a model.
+// For returns the table of a model.
 func For(model string) pricing.Table { return &table{name: NameFor(model)} }
 
 type table struct {
 	name string
 	once sync.Once
-	// loaded is closed when codec is there.
+	// loaded is closed when codec is set.
 	loaded chan struct{}
 	codec  *codec.Codec
 }
 
 var _ pricing.Table = (*table)(nil)
 
-// Load implements pricing.Table. The table goes on being loaded, which takes some
-// tens of milliseconds and cannot be broken off, when nobody waits any more.
+// Load implements pricing.Table. Loading takes some tens of milliseconds and
+// continues in the background if ctx ends.
 func (t *table) Load(ctx context.Context) bool {
 	t.once.Do(func() {
 		t.loaded = make(chan struct{})
@@ -79,12 +78,12 @@ func (t *table) Load(ctx context.Context) bool {
 	}
 }
 
-// part is how much is counted at once. The time for one text grows with its
-// square in the worst case, so it is short.
+// part is the size of the parts that are counted at once. The time for one text
+// is quadratic in the worst case, so parts are short.
 const part = 4 << 10
 
-// Count implements pricing.Table. A text that is counted in parts may come to a
-// token or two more for each 4 KiB than it would as a whole.
+// Count implements pricing.Table. A text that is counted in parts may have one
+// or two tokens more per 4 KiB than as a whole.
 func (t *table) Count(ctx context.Context, text string) (int64, bool) {
 	if !t.Load(ctx) {
 		return 0, false
@@ -105,8 +104,8 @@ func (t *table) Count(ctx context.Context, text string) (int64, bool) {
 	return sum, true
 }
 
-// cutAt is where the first part of a text ends: before a blank after a word,
-// where a token begins anyway, else at any rune.
+// cutAt returns the end of the first part of a text: before a blank after a
+// word, where a token begins anyway, else at any rune.
 func cutAt(text string) int {
 	if len(text) <= part {
 		return len(text)

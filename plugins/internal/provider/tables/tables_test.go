@@ -22,7 +22,7 @@ func TestCount(t *testing.T) {
 	for _, tt := range []struct {
 		name, text   string
 		newer, older int64
-		slack        int64 // of a text that is counted in parts
+		slack        int64 // tolerance for a text that is counted in parts
 	}{
 		{"nothing", "", 0, 0, 0},
 		{"two words", "hello world", 2, 2, 0},
@@ -68,8 +68,8 @@ func TestNameFor(t *testing.T) {
 	}
 }
 
-// LLM-022: any text has a count that no text of its length exceeds, whatever is
-// in it, and nobody is held who does not wait any more.
+// LLM-022: every text has a count of at most its length, and counting stops
+// soon after ctx ends.
 func TestAnyText(t *testing.T) {
 	table := tables.For("gpt-4o")
 	for _, text := range []string{"\x00\xff\xfe", "\xf0\x9f", strings.Repeat("\xbf", 9000), strings.Repeat("\n ", 2200), strings.Repeat("語", 3000), strings.Repeat("a ", 4096), strings.Repeat("!", 4097)} {
@@ -86,7 +86,7 @@ func TestAnyText(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// One table serves many at once.
+// One table serves concurrent calls.
 func TestAtOnce(t *testing.T) {
 	table := tables.For("gpt-4o")
 	var all sync.WaitGroup

@@ -14,7 +14,8 @@ func isCertificate(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &host)
 }
 
-// isPlain tells that the server spoke first, or answered a hello, without TLS.
+// isPlain reports whether the server spoke first, or answered a hello, without
+// TLS.
 func isPlain(err error) bool {
 	var record tls.RecordHeaderError
 	return errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch)

@@ -12,7 +12,7 @@ import (
 // Timeouts are the timers of an exchange.
 type Timeouts struct{ Connect, First, Silence, Stall, Total time.Duration }
 
-// DefaultTimeouts are those of the contract.
+// DefaultTimeouts returns the timeouts of the contract.
 func DefaultTimeouts() Timeouts {
 	return Timeouts{
 		Connect: 5 * time.Second, First: 120 * time.Second, Silence: 30 * time.Second,
@@ -20,7 +20,7 @@ func DefaultTimeouts() Timeouts {
 	}
 }
 
-// Settings are what a client needs to know.
+// Settings configure a client.
 type Settings struct {
 	Base     *url.URL
 	Header   http.Header // of every request; it may hold a key
@@ -37,10 +37,10 @@ type Client struct {
 	transport *http.Transport
 }
 
-// idle is how long a connection is kept without use.
+// idle is the lifetime of an unused connection.
 const idle = 30 * time.Second
 
-// NewClient makes a client. Close it when it is no longer needed.
+// NewClient makes a client. The caller must close it.
 func NewClient(s Settings) *Client {
 	if s.Clock == nil {
 		s.Clock = System()
@@ -61,8 +61,8 @@ func NewClient(s Settings) *Client {
 	return &Client{set: s, transport: t}
 }
 
-// Clock is the clock of the client.
+// Clock returns the clock of the client.
 func (c *Client) Clock() Clock { return c.set.Clock }
 
-// Close gives up the connections that are kept.
+// Close closes the idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Clock is where time comes from.
+// Clock is a source of time.
 type Clock interface {
 	Now() time.Time
-	// NewTimer gives a timer that fires once.
+	// NewTimer returns a timer that fires once.
 	NewTimer(d time.Duration) Timer
 }
 
@@ -32,8 +32,8 @@ type systemTimer struct{ t *time.Timer }
 func (s systemTimer) C() <-chan time.Time { return s.t.C }
 func (s systemTimer) Stop()               { s.t.Stop() }
 
-// Within is ctx that also ends when d has passed on the clock; its cause is
-// context.DeadlineExceeded then. It has to be cancelled.
+// Within returns ctx limited to d on the clock; its cause is then
+// context.DeadlineExceeded. The caller must call the cancel function.
 func Within(ctx context.Context, clock Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := clock.NewTimer(d)

@@ -14,43 +14,43 @@ import (
 	"time"
 )
 
-// Ahead is how many pieces are read before the caller takes them, Piece how
-// long they are at most: together 256 KiB.
+// Ahead is the number of pieces that are read ahead of the caller, Piece their
+// maximum size: together 256 KiB.
 const (
 	Ahead = 64
 	Piece = 4 << 10
 )
 
-// MaxResponse is the longest body that is read.
+// MaxResponse is the maximum size of a body.
 const MaxResponse = 8 << 20
 
-// Kind says what went wrong.
+// Kind is the kind of a Fault.
 type Kind int
 
-// What can go wrong with an exchange.
+// The kinds of faults of an exchange.
 const (
 	NoConnection Kind = iota + 1 // refused, DNS, TLS, reset before headers
 	Broken                       // the body broke off
-	Silent                       // nothing came for too long
+	Silent                       // nothing arrived for too long
 	Late                         // the first payload did not come
-	Stalled                      // no payload any more
-	TooLong                      // the total time is over
+	Stalled                      // no further payload
+	TooLong                      // the total time expired
 	TooLarge                     // the body is over MaxResponse
-	Lingered                     // what may come behind the answer did not
+	Lingered                     // nothing more came after the answer within the grace period
 	Deadline                     // the caller's deadline passed
-	Canceled                     // the caller went away
+	Canceled                     // canceled by the caller
 )
 
-// Fault is what went wrong.
+// Fault is the error of an exchange.
 type Fault struct {
 	Kind Kind
-	// Text says more, without address or header.
+	// Text describes the cause, without address or header.
 	Text string
 }
 
 func (f *Fault) Error() string { return f.Text }
 
-// Head is how a response begins.
+// Head is the head of a response.
 type Head struct {
 	Status int
 	Header http.Header
@@ -72,8 +72,8 @@ type Exchange struct {
 	// What follows belongs to the goroutine of the caller.
 	now      func() time.Time
 	begun    time.Time
-	last     time.Time // a byte of the body
-	paid     time.Time // a payload; zero: none yet
+	last     time.Time // of the last byte of the body
+	paid     time.Time // of the last payload; zero: none yet
 	held     time.Duration
 	grace    time.Time // zero: none
 	opened   bool
@@ -91,18 +91,18 @@ type piece struct {
 	err   error // io.EOF at the end
 }
 
-// Post begins an exchange. The returned Exchange must be closed.
+// Post starts an exchange. The returned Exchange must be closed.
 func (c *Client) Post(path string, body []byte) *Exchange {
 	return c.ask(http.MethodPost, strings.TrimSuffix(c.set.Base.String(), "/")+path, body)
 }
 
-// PostBeside is Post to a path that lies beside the version of the interface
-// instead of below it, as servers have it that offer more than that interface.
+// PostBeside is Post to a path beside the interface's version path instead of
+// below it, for servers with more than one interface.
 func (c *Client) PostBeside(path string, body []byte) *Exchange {
 	return c.ask(http.MethodPost, c.beside(path), body)
 }
 
-// GetBeside asks for what lies beside the version of the interface.
+// GetBeside gets a path beside the interface's version path.
 func (c *Client) GetBeside(path string) *Exchange {
 	return c.ask(http.MethodGet, c.beside(path), nil)
 }
@@ -123,8 +123,8 @@ func (c *Client) ask(method, target string, body []byte) *Exchange {
 	return x
 }
 
-// run makes the request and reads the body. It ends when the body does or when
-// the exchange is closed.
+// run makes the request and reads the body. It ends with the body or when the
+// exchange is closed.
 func (x *Exchange) run(ctx context.Context, method, target string, body []byte) {
 	defer close(x.joined)
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -137,7 +137,7 @@ func (x *Exchange) run(ctx context.Context, method, target string, body []byte) 
 		x.headers <- headOrError{err: errors.New("the request cannot be made")}
 		return
 	}
-	// Without a way to get the body again nothing that was sent is sent twice.
+	// Without GetBody, net/http cannot send a request again.
 	request.GetBody = nil
 	request.Header = x.client.set.Header.Clone()
 	response, err := x.client.transport.RoundTrip(request)
@@ -162,8 +162,8 @@ func (x *Exchange) run(ctx context.Context, method, target string, body []byte) 
 	}
 }
 
-// gotConn may be called more than once if a connection turns out to be dead
-// before anything was written.
+// gotConn may be called more than once if a connection proves dead before
+// anything was written.
 func (x *Exchange) gotConn() {
 	select {
 	case <-x.connected:
@@ -190,7 +190,7 @@ func (x *Exchange) buffer() []byte {
 	}
 }
 
-// Recycle gives a piece back that is no longer needed.
+// Recycle returns a piece that is no longer needed.
 func (x *Exchange) Recycle(b []byte) {
 	if cap(b) < Piece {
 		return
@@ -201,36 +201,35 @@ func (x *Exchange) Recycle(b []byte) {
 	}
 }
 
-// Close gives up the connection unless the body was read to its end, and waits
+// Close closes the connection unless the body was read to its end, and waits
 // for the goroutine of the exchange.
 func (x *Exchange) Close() {
 	x.cancel()
 	<-x.joined
 }
 
-// Sent says that some byte of the request may have left.
+// Sent reports whether a byte of the request may have left.
 func (x *Exchange) Sent() bool { return x.sent.Load() }
 
-// Payload notes that something of the answer has arrived. It gives the time
-// since the begin.
+// Payload records that payload has arrived and returns the time since the
+// start.
 func (x *Exchange) Payload() time.Duration {
 	x.paid = x.now()
 	return x.paid.Sub(x.begun)
 }
 
-// Grace bounds the wait for what may come behind a whole answer. Next gives a
-// Fault of kind Lingered when it is over. Of several calls the one that ends
-// first counts.
+// Grace limits the wait for data after a whole answer. Next returns a Fault of
+// kind Lingered when it expires. Of several calls the earliest limit applies.
 func (x *Exchange) Grace(d time.Duration) {
 	if until := x.now().Add(d); x.grace.IsZero() || until.Before(x.grace) {
 		x.grace = until
 	}
 }
 
-// Elapsed is the time since the begin.
+// Elapsed returns the time since the start.
 func (x *Exchange) Elapsed() time.Duration { return x.now().Sub(x.begun) }
 
-// Blocked runs f, which may wait for whoever reads the answer, and stops all
+// Blocked runs f, which may block on the reader of the answer, and stops all
 // timers meanwhile.
 func (x *Exchange) Blocked(f func() error) error {
 	before := x.now()
@@ -243,7 +242,7 @@ func (x *Exchange) Blocked(f func() error) error {
 	return err
 }
 
-// Head waits for the begin of the response.
+// Head waits for the head of the response.
 func (x *Exchange) Head(ctx context.Context) (Head, *Fault) {
 	connected := x.connected
 	for {
@@ -268,14 +267,14 @@ func (x *Exchange) Head(ctx context.Context) (Head, *Fault) {
 	}
 }
 
-// Next waits for the next piece of the body. It is io.EOF at a clean end.
+// Next waits for the next piece of the body. It returns io.EOF at a clean end.
 func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx), nil
 	}
 	var p piece
 	select {
-	case p = <-x.pieces: // no timer for what is there
+	case p = <-x.pieces: // no timer for pieces already read
 	default:
 		timer, kind := x.timer()
 		select {
@@ -301,8 +300,8 @@ func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	return p.bytes, nil, nil
 }
 
-// All waits for the whole body, or for the piece with which it reaches most bytes.
-// With a Fault it is what came before.
+// All waits for the whole body, or for the piece with which it reaches most
+// bytes. With a Fault it returns the bytes before it.
 func (x *Exchange) All(ctx context.Context, most int) ([]byte, *Fault) {
 	var body []byte
 	for len(body) < most {
@@ -316,7 +315,7 @@ func (x *Exchange) All(ctx context.Context, most int) ([]byte, *Fault) {
 	return body, nil
 }
 
-// Whole is the body of an exchange that went well.
+// Whole returns the body of a successful exchange.
 func (x *Exchange) Whole(ctx context.Context) ([]byte, bool) {
 	head, fault := x.Head(ctx)
 	if fault != nil || head.Status != http.StatusOK {
@@ -326,7 +325,7 @@ func (x *Exchange) Whole(ctx context.Context) ([]byte, bool) {
 	return body, fault == nil
 }
 
-// timer is the one that fires first, and what it means.
+// timer returns the timer that fires first, and its kind.
 func (x *Exchange) timer() (Timer, Kind) {
 	t := x.client.set.Timeouts
 	at, kind := x.begun.Add(t.Total+x.held), TooLong
@@ -370,8 +369,8 @@ func ended(ctx context.Context) *Fault {
 	return &Fault{Canceled, "the caller went away"}
 }
 
-// explain names the kind of an error: its text may hold the address, and with
-// it what an operator put there.
+// explain returns the kind of an error: its text may hold the address and, with
+// it, secrets.
 func explain(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -385,7 +384,7 @@ func explain(err error) string {
 	case saysOf(err, `malformed HTTP response "\x15\x03`):
 		return "it wants TLS: base_url may have to begin with https://"
 	case saysOf(err, "malformed HTTP"), saysOf(err, "malformed MIME header"):
-		return "what it answers is no HTTP"
+		return "its answer is not HTTP"
 	case saysOf(err, "server response headers exceeded"):
 		return "the headers of its answer are too long"
 	case errors.As(err, &op) && op.Op == "dial":
@@ -398,5 +397,5 @@ func explain(err error) string {
 	return "the connection failed"
 }
 
-// saysOf looks for words of net/http, whose errors have no types.
+// saysOf searches for phrases of net/http, whose errors have no types.
 func saysOf(err error, words string) bool { return strings.Contains(err.Error(), words) }

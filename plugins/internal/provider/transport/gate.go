@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// ErrFull says that as many wait as may.
+// ErrFull means that the queue is full.
 var ErrFull = errors.New("the queue is full")
 
-// Gate lets a number of calls through at once and lets others wait in order.
+// Gate admits a number of concurrent calls and queues others in order.
 type Gate struct {
 	mu      sync.Mutex
 	free    int
-	most    int // who may wait
+	most    int // maximum length of the queue
 	waiting []chan struct{}
 }
 
@@ -40,13 +40,13 @@ func (g *Gate) Enter(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		if !g.forget(turn) {
-			g.Leave() // the place was given at the same moment
+			g.Leave() // the place was assigned at the same moment
 		}
 		return ctx.Err()
 	}
 }
 
-// forget takes a place in the queue back; false if it is not there any more.
+// forget removes an entry from the queue; false if it is no longer there.
 func (g *Gate) forget(turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,7 @@ func (g *Gate) forget(turn chan struct{}) bool {
 	return false
 }
 
-// Leave gives a place back.
+// Leave returns a place.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
-// clocks are what reads or waits for the time of the machine, by package; a *
-// stands for everything that a package offers.
+// clocks are names that read the machine's time or wait on it, by package; a *
+// stands for all names of a package.
 var clocks = map[string][]string{
 	"time":         {"Now", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Since", "Until"},
 	"context":      {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
@@ -30,13 +30,13 @@ var clocks = map[string][]string{
 	"crypto/rand":  {"*"},
 }
 
-// sources are the only places where time and chance come from: the clock of the
-// machine, and the program of the judge, which hands its source in.
+// sources are the only files that access time and randomness: the machine's
+// clock, and the judge's main function, which passes in its source.
 var sources = []string{"internal/provider/transport/clock.go", "judge/main.go"}
 
-// LM-006: clocks, timers and randomness are injected: nothing of the plugins
-// that talk to models looks at the clock of the machine or draws a number on its
-// own. Servers that stand in for real ones in tests are no part of the plugins.
+// LM-006: clocks, timers and randomness are injected: no code of the plugins
+// that call models reads the machine's clock or draws random numbers directly.
+// Test servers are exempt.
 func TestTimeAndChanceAreInjected(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	seen, used := 0, map[string]bool{}
@@ -67,7 +67,7 @@ func TestTimeAndChanceAreInjected(t *testing.T) {
 	assert.Len(t, used, len(sources), "each exception is one")
 }
 
-// clockUses are the names in a file that clocks has.
+// clockUses returns the names in a file that are listed in clocks.
 func clockUses(t *testing.T, path string) []string {
 	t.Helper()
 	files := token.NewFileSet()
@@ -102,7 +102,7 @@ func clockUses(t *testing.T, path string) []string {
 	return uses
 }
 
-// LM-006: a bound of time runs on the clock that is given.
+// LM-006: a time limit runs on the given clock.
 func TestWithin(t *testing.T) {
 	clock := wiretest.NewClock()
 	ctx, cancel := transport.Within(t.Context(), clock, time.Hour)

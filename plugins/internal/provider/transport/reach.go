@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// reachLimit bounds the look whether a server is there.
+// reachLimit is the timeout of Reach.
 const reachLimit = 2 * time.Second
 
-// Reach tells whether a connection to the server, or to its proxy, can be had:
-// TCP, and TLS where the address says so. No request is made, so it costs
-// nothing and shows no key.
+// Reach checks whether a connection to the server, or to its proxy, can be
+// established: TCP, and TLS if the address requires it. It makes no request, so
+// it costs nothing and sends no key.
 func (c *Client) Reach(ctx context.Context) *Fault {
 	ctx, cancel := Within(ctx, c.set.Clock, min(reachLimit, c.set.Timeouts.Connect))
 	defer cancel()

@@ -39,8 +39,8 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// LLM-008: nothing is asked twice and no redirect is followed; a connection is
-// used again after an answer that was read to its end.
+// LLM-008: no request is repeated and no redirect is followed; a connection is
+// reused after an answer that was read to its end.
 func TestOneRequest(t *testing.T) {
 	var asked atomic.Int64
 	var mu sync.Mutex
@@ -68,7 +68,7 @@ func TestOneRequest(t *testing.T) {
 	assert.Len(t, from, 1, "one connection")
 }
 
-// LLM-016: the way to a connection has a timer of its own.
+// LLM-016: connecting has its own timer.
 func TestConnectTimer(t *testing.T) {
 	// A listener that never accepts, and a TLS client that waits for its hello.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,7 +85,7 @@ func TestConnectTimer(t *testing.T) {
 	assert.False(t, x.Sent())
 }
 
-// LLM-016: no answer takes longer than the total, however lively it is.
+// LLM-016: no answer takes longer than the total, however active it is.
 func TestTotalTimer(t *testing.T) {
 	more := make(chan struct{})
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func TestTotalTimer(t *testing.T) {
 			return
 		}
 		x.Payload()
-		if passed == 280*time.Second { // 20 s are left, of the stall it would be 30
+		if passed == 280*time.Second { // 20 s of the total are left; the stall timer would be 30
 			go clock.Fire(t, 20*time.Second)
 			continue
 		}
@@ -121,8 +121,8 @@ func TestTotalTimer(t *testing.T) {
 	}
 }
 
-// LLM-016, LLM-017: while the caller is held back no timer runs, and the server
-// is held back too: at most 64 pieces wait.
+// LLM-016, LLM-017: while the caller is blocked no timer runs, and the server
+// is blocked too: at most 64 pieces wait.
 func TestBackpressure(t *testing.T) {
 	var written atomic.Int64
 	full := make(chan struct{}, 1)
@@ -159,7 +159,7 @@ func TestBackpressure(t *testing.T) {
 	err := x.Blocked(func() error {
 		select {
 		case <-full:
-		case <-time.After(5 * time.Second): // the buffers of this machine take it all
+		case <-time.After(5 * time.Second): // the socket buffers of this machine hold all of it
 		}
 		clock.Advance(time.Hour)
 		return nil
@@ -175,7 +175,7 @@ func TestBackpressure(t *testing.T) {
 	assert.EqualValues(t, 7<<20, written.Load())
 }
 
-// LLM-017: cancelling gives the connection up at once.
+// LLM-017: cancelling closes the connection at once.
 func TestCancel(t *testing.T) {
 	gone := make(chan struct{})
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,7 @@ func TestResponseLimit(t *testing.T) {
 	assert.Equal(t, transport.TooLarge, fault.Kind)
 }
 
-// Row 2: what is said of a connection that fails holds no address.
+// Row 2: the error of a failed connection holds no address.
 func TestUntrusted(t *testing.T) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	s.Config.ErrorLog = nil
@@ -227,8 +227,8 @@ func TestUntrusted(t *testing.T) {
 	assert.Equal(t, "its certificate is not trusted", fault.Text)
 }
 
-// Row 2: an operator learns what answers in the place of a model server. Nothing
-// of what it said, and no address, is in the message.
+// Row 2: the error says what kind of server answered instead of a model server.
+// Its message holds neither the server's text nor an address.
 func TestNoServerOfModels(t *testing.T) {
 	speaks := func(t *testing.T, answer string) string {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -250,8 +250,8 @@ func TestNoServerOfModels(t *testing.T) {
 	for name, row := range map[string]struct{ url, want string }{
 		"plain HTTP behind https": {"https://" + strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) {}), "http://"), "it answers without TLS: base_url may have to begin with http://"},
 		"TLS behind http":         {"http://" + speaks(t, "\x15\x03\x01\x00\x02\x02\x46"), "it wants TLS: base_url may have to begin with https://"},
-		"another protocol":        {"http://" + speaks(t, "SSH-2.0-secret\r\n\r\n"), "what it answers is no HTTP"},
-		"other headers":           {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nsecret\r\n\r\n"), "what it answers is no HTTP"},
+		"another protocol":        {"http://" + speaks(t, "SSH-2.0-secret\r\n\r\n"), "its answer is not HTTP"},
+		"other headers":           {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nsecret\r\n\r\n"), "its answer is not HTTP"},
 		"long headers":            {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("y", 2<<20)+"\r\n\r\n"), "the headers of its answer are too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +265,8 @@ func TestNoServerOfModels(t *testing.T) {
 	}
 }
 
-// LLM-016: a whole answer waits for what may follow it, and no longer once its
-// formal end has come.
+// LLM-016: after a whole answer, Next waits for trailing data only until the
+// formal end or the grace period.
 func TestGrace(t *testing.T) {
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
@@ -287,7 +287,7 @@ func TestGrace(t *testing.T) {
 	assert.Equal(t, transport.Lingered, fault.Kind)
 }
 
-// Row 22: places are given in order, and come back when nobody waits any more.
+// Row 22: places are assigned in order, and returned when a call stops waiting.
 func TestGate(t *testing.T) {
 	g := transport.NewGate(1, 1)
 	require.NoError(t, g.Enter(t.Context()))
@@ -295,7 +295,7 @@ func TestGate(t *testing.T) {
 	waits := make(chan error)
 	go func() {
 		err := g.Enter(ctx)
-		for err == transport.ErrFull { // who asks below has the place for a moment
+		for err == transport.ErrFull { // the call below holds the place for a moment
 			err = g.Enter(ctx)
 		}
 		waits <- err

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
-// Clock stands still until a test moves it.
+// Clock advances only when a test moves it.
 type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -20,7 +20,8 @@ var _ transport.Clock = (*Clock)(nil)
 
 // NewClock makes a clock.
 func NewClock() *Clock {
-	return &Clock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), timers: map[*timer]struct{}{}, armed: make(chan struct{})}
+	return &Clock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), timers: map[*timer]struct{}{},
+		armed: make(chan struct{})}
 }
 
 type timer struct {
@@ -58,7 +59,7 @@ func (t *timer) Stop() {
 	delete(t.clock.timers, t)
 }
 
-// fire gives the timers that are due their time.
+// fire fires the timers that are due.
 func (c *Clock) fire() {
 	for t := range c.timers {
 		if !t.at.After(c.now) {
@@ -76,25 +77,25 @@ func (c *Clock) Advance(d time.Duration) {
 	c.fire()
 }
 
-// Armed is the number of timers that run.
+// Armed returns the number of running timers.
 func (c *Clock) Armed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.timers)
 }
 
-// patience is how long a test waits for what must happen.
+// patience is the timeout of waits.
 const patience = 20 * time.Second
 
-// Fire waits until a timer runs that has exactly d to go, and moves the clock
-// to its end. As long as nobody else moves the clock, such a timer is one that
-// began with d.
+// Fire waits until a timer with exactly d left is running, and advances the
+// clock to its end. As long as only Fire moves the clock, such a timer started
+// with d.
 func (c *Clock) Fire(t testing.TB, d time.Duration) {
 	t.Helper()
 	c.wait(t, d, true)
 }
 
-// Wait waits until a timer runs that has exactly d to go.
+// Wait waits until a timer with exactly d left is running.
 func (c *Clock) Wait(t testing.TB, d time.Duration) {
 	t.Helper()
 	c.wait(t, d, false)

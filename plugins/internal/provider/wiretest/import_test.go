@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LLM-053: the servers of tests are in no program.
+// LLM-053: no program links the test servers.
 func TestOnlyTestsImportTheServer(t *testing.T) {
 	seen := 0
 	require.NoError(t, filepath.WalkDir("../../../..", func(path string, d os.DirEntry, err error) error {
@@ -37,7 +37,7 @@ func TestOnlyTestsImportTheServer(t *testing.T) {
 	assert.Greater(t, seen, 100, "the walk found the programs")
 }
 
-// LLM-003: the wire code is our own: no vendor's client is in a program.
+// LLM-003: no program links a vendor's client.
 func TestNoClientOfAVendorIsRequired(t *testing.T) {
 	text, err := os.ReadFile("../../../../go.mod")
 	require.NoError(t, err)

@@ -17,29 +17,29 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 )
 
-// Pauses shorter than this are not worth a line.
+// shortestPause is the shortest pause that is recorded.
 const shortestPause = 20 * time.Millisecond
 
-// Recording says what is recorded.
+// Recording configures a Recorder.
 type Recording struct {
-	// Upstream is the base URL of the server that is recorded, with its scheme.
+	// Upstream is the base URL of the recorded server, with its scheme.
 	Upstream string
-	// Source says in words which server that is, Date when it was asked.
+	// Source describes the server, Date is the date of recording.
 	Source, Date string
-	// Secrets are taken out of everything.
+	// Secrets are removed from the transcripts.
 	Secrets []string
 	// Transport makes the requests; nil for http.DefaultTransport.
 	Transport http.RoundTripper
-	// Now gives the time; nil for that of the machine.
+	// Now returns the time; nil for the machine's clock.
 	Now func() time.Time
 }
 
-// Recorder stands between a client and a model server and writes down what the
-// server says, piece by piece as it arrives: the same form that Server plays.
-// What a client sends is not kept but for the lines that say which request it
-// was, and of the headers only those that mean something to an adapter.
+// Recorder is a proxy between a client and a model server that records the
+// answers piece by piece in the form that Server plays. Of requests it keeps
+// only the lines that identify them, and of headers only those that adapters
+// read.
 type Recorder struct {
-	// URL is what the client takes for the server.
+	// URL is the address for the client.
 	URL string
 
 	set   Recording
@@ -72,8 +72,8 @@ func Record(t testing.TB, set Recording) *Recorder {
 	return r
 }
 
-// Texts are the transcripts so far, in the order in which the answers ended.
-// The error is one that could not be written without a secret.
+// Texts returns the transcripts so far, in the order in which the answers
+// ended. The error is that of a transcript that would contain a secret.
 func (r *Recorder) Texts() ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,13 +93,14 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	if err != nil {
 		return
 	}
-	out, err := http.NewRequestWithContext(in.Context(), in.Method, strings.TrimSuffix(r.set.Upstream, "/")+in.URL.RequestURI(), bytes.NewReader(body))
+	out, err := http.NewRequestWithContext(in.Context(), in.Method,
+		strings.TrimSuffix(r.set.Upstream, "/")+in.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
 	out.Header = in.Header.Clone()
-	out.Header.Set("Accept-Encoding", "identity") // pieces as they are read by the adapter
+	out.Header.Set("Accept-Encoding", "identity") // same pieces as the adapter reads
 	tape := &tape{began: r.set.Now(), now: r.set.Now}
 	response, err := r.set.Transport.RoundTrip(out)
 	if err != nil {
@@ -122,11 +123,11 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	case tape.do == "reset":
 		reset(w)
 	case err != nil:
-		panic(http.ErrAbortHandler) // as it came, so it goes on
+		panic(http.ErrAbortHandler) // reproduce the broken end
 	}
 }
 
-// keep writes a transcript of what was on the tape.
+// keep writes the transcript of a tape.
 func (r *Recorder) keep(in *http.Request, body []byte, status int, header http.Header, t *tape) {
 	text, err := r.write(in, body, status, header, t)
 	r.mu.Lock()
@@ -134,7 +135,7 @@ func (r *Recorder) keep(in *http.Request, body []byte, status int, header http.H
 	r.done = append(r.done, recorded{text, err})
 }
 
-// keptHeaders are those that an adapter reads.
+// keptHeaders are the headers that an adapter reads.
 var keptHeaders = []string{"Content-Type", "Retry-After", "Retry-After-Ms", "Request-Id", "X-Request-Id"}
 
 func (r *Recorder) write(in *http.Request, body []byte, status int, header http.Header, t *tape) (string, error) {
@@ -168,14 +169,14 @@ func (r *Recorder) write(in *http.Request, body []byte, status int, header http.
 	if t.do != "" {
 		b.WriteString(t.do + "\n")
 	}
-	// A secret that is split over two pieces survives the cleaning of each.
+	// A secret that is split over two pieces is not removed from either.
 	if cleaned := t.cleaned(r.scrub); r.scrub.Clean(cleaned) != cleaned {
 		return "", errors.New("a secret is split over two pieces of the answer: the recording cannot be kept")
 	}
 	return b.String(), nil
 }
 
-// told are the parts of a request that say which one it was.
+// told returns the parts of a request that identify it.
 func told(body []byte) []string {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(body, &m) != nil {
@@ -190,7 +191,7 @@ func told(body []byte) []string {
 	return parts
 }
 
-// lines writes a piece in the form that Parse reads.
+// lines encodes a piece in the form that Parse reads.
 func lines(piece string) string {
 	var b strings.Builder
 	for piece != "" {
@@ -220,10 +221,10 @@ type tape struct {
 
 type taped struct {
 	text  string
-	after time.Duration // since the piece before, or the request
+	after time.Duration // since the previous piece, or the request
 }
 
-// copy hands each piece on when it has come.
+// copy forwards each piece as it arrives.
 func (t *tape) copy(w http.ResponseWriter, from io.Reader) error {
 	buffer := make([]byte, 64<<10)
 	last := t.began
@@ -234,7 +235,7 @@ func (t *tape) copy(w http.ResponseWriter, from io.Reader) error {
 			t.pieces = append(t.pieces, taped{string(buffer[:n]), at.Sub(last)})
 			last = at
 			if _, err := w.Write(buffer[:n]); err != nil {
-				t.do = "stall" // the client went away: what would have come is not known
+				t.do = "stall" // the client has gone: the rest is unknown
 				return err
 			}
 			_ = http.NewResponseController(w).Flush()
@@ -256,7 +257,7 @@ func (t *tape) copy(w http.ResponseWriter, from io.Reader) error {
 	}
 }
 
-// cleaned is the whole answer after each of its pieces was cleaned.
+// cleaned returns the whole answer after each of its pieces was cleaned.
 func (t *tape) cleaned(s *failure.Scrubber) string {
 	var b strings.Builder
 	for _, p := range t.pieces {

@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// Request is one request as it arrived.
+// Request is one received request.
 type Request struct {
 	Method, Path string
 	Escaped      string // the path as it was sent, with the query
 	Header       http.Header
 	Body         string
-	// Gone is closed when the client has given the connection up, or when the
-	// answer is over.
+	// Gone is closed when the client has closed the connection, or when the
+	// answer is complete.
 	Gone <-chan struct{}
 }
 
-// Server plays transcripts in the order in which it was given them; the last
-// one repeats.
+// Server plays transcripts in the given order; the last one repeats.
 type Server struct {
 	URL string
-	// Pace waits as long as a recorded server took, or until done; nil for not
-	// at all. It is set before the first request.
+	// Pace waits for the recorded pause d, or until done; nil for no pauses. It
+	// must be set before the first request.
 	Pace func(d time.Duration, done <-chan struct{})
 
 	t    testing.TB
@@ -36,7 +35,7 @@ type Server struct {
 	list []Transcript
 	seen []Request
 	news chan struct{}
-	// What is asked beside, by the end of its path.
+	// Answers of side requests, by the end of their path.
 	beside map[string]Transcript
 	others []Request
 }
@@ -51,15 +50,15 @@ func Serve(t testing.TB, list ...Transcript) *Server {
 	return s
 }
 
-// Then replaces what is played from now on.
+// Then replaces the remaining transcripts.
 func (s *Server) Then(list ...Transcript) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = list
 }
 
-// Beside has requests whose path ends with that of a transcript answered by it,
-// however often and in whatever order. They are not among Requests.
+// Beside answers requests whose path ends with that of a transcript with it,
+// any number of times and in any order. They are not part of Requests.
 func (s *Server) Beside(list ...Transcript) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,28 +68,29 @@ func (s *Server) Beside(list ...Transcript) {
 	}
 }
 
-// Besides are the requests so far that were answered by what Beside gave.
+// Besides returns the requests so far that were answered by transcripts of
+// Beside.
 func (s *Server) Besides() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.others)
 }
 
-// Requests are all other requests so far.
+// Requests returns all other requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.seen)
 }
 
-// Arrived gives a channel that is closed with the next request.
+// Arrived returns a channel that is closed at the next request.
 func (s *Server) Arrived() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.news
 }
 
-// next takes the transcript of a request.
+// next returns the transcript for a request.
 func (s *Server) next(r Request) (Transcript, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Header: r.Header.Clone(), Body: string(body), Gone: r.Context().Done(),
 	})
 	if !ok {
-		s.t.Errorf("a request that nobody expected: %s %s", r.Method, r.URL.Path)
+		s.t.Errorf("unexpected request: %s %s", r.Method, r.URL.Path)
 		w.WriteHeader(http.StatusTeapot)
 		return
 	}
@@ -186,7 +186,7 @@ func play(w http.ResponseWriter, r *http.Request, step Step) bool {
 	return true
 }
 
-// reset ends a connection without a goodbye.
+// reset closes a connection with a TCP reset.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

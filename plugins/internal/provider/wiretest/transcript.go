@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Step is one thing that the server does.
+// Step is one action of the server.
 type Step struct {
-	// Wait is how long a recorded server took before it. A Server plays it
-	// only if it has a Pace.
+	// Wait is the recorded pause before it. A Server plays it only if it has a
+	// Pace.
 	Wait time.Duration
 	Send string // bytes that are sent at once
 	// Do is cut (a clean end), abort (the connection closes inside the body),
-	// reset (it is reset), stall (nothing more comes), or empty.
+	// reset (TCP reset), stall (nothing more is sent), or empty.
 	Do string
-	// Until, if set, is waited for before the next step.
+	// Until, if not nil, must be closed before the next step.
 	Until <-chan struct{}
 }
 
@@ -30,8 +30,8 @@ type Want struct {
 	In, Out, Cached, Thought int64
 	Written                  int64    // into a cache
 	Calls                    []string // "id name args"
-	Sealed                   []string // what only the provider can read of its reasoning
-	Error                    string   // type of the error; then nothing else counts
+	Sealed                   []string // encrypted reasoning
+	Error                    string   // type of the error; then the rest is not compared
 	Assumed                  bool
 	Skipped                  int64
 }
@@ -45,7 +45,7 @@ type Transcript struct {
 	Header                     http.Header
 	Steps                      []Step
 	Want                       Want
-	// WellFormed says that the official clients of the vendor read it too.
+	// WellFormed means that the official clients of the vendor read it too.
 	WellFormed bool
 }
 
@@ -71,7 +71,7 @@ func Load(t testing.TB, root, dialect string) []Transcript {
 	return all
 }
 
-// Parse reads a transcript.
+// Parse parses a transcript.
 func Parse(name, text string) (Transcript, error) {
 	tr := Transcript{Name: name, Status: http.StatusOK, Header: http.Header{}, WellFormed: true}
 	head, rest, found := strings.Cut(text, "\n\n")
@@ -189,7 +189,7 @@ func (tr *Transcript) steps(text string) error {
 	return nil
 }
 
-// Whole is everything that the transcript sends.
+// Whole returns all text that the transcript sends.
 func (tr Transcript) Whole() string {
 	var b strings.Builder
 	for _, s := range tr.Steps {

@@ -7,9 +7,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// cut shortens a text to about most bytes by leaving out its middle, whole
-// sentences of it. note is what stands there; left is how many bytes were left
-// out.
+// cut shortens a text to about most bytes by omitting whole sentences in its
+// middle. note returns the text that replaces them; left is the number of
+// omitted bytes.
 func cut(s string, most int, note func(bytes int) string) (short string, left int) {
 	if len(s) <= most {
 		return s, 0

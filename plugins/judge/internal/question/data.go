@@ -10,11 +10,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// hostKeys say how an answer came about, which is not for the judge.
-var hostKeys = []string{"invoke/meta", "usage", "trace", "cap/id", "agent/id", "models/used", "plan/run", "run/id", "request/id"}
+// hostKeys describe how an answer was produced; a judge must not see them.
+var hostKeys = []string{"invoke/meta", "usage", "trace", "cap/id", "agent/id", "models/used", "plan/run", "run/id",
+	"request/id"}
 
-// Content is what of a result its reader sees: the text or the value under :out,
-// without what the host says about it.
+// Content returns the part of a result meant for its reader: the text or the
+// value under :out, without the host's metadata.
 func Content(v edn.Value) edn.Value {
 	for _, path := range [][]edn.Value{{edn.K("result"), edn.K("out")}, {edn.K("out")}} {
 		if at, ok := v.GetIn(path...); ok && !at.IsNil() {
@@ -25,8 +26,8 @@ func Content(v edn.Value) edn.Value {
 	return v
 }
 
-// Text writes a value as a judge reads it: a text as it is, the texts of a map
-// under their names, anything else as EDN.
+// Text formats a value for a judge: a text unchanged, the texts of a map under
+// their names, anything else as EDN.
 func Text(v edn.Value) string {
 	if s, ok := v.AsString(); ok {
 		return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
@@ -64,14 +65,14 @@ func Text(v edn.Value) string {
 	return strings.Join(parts, "\n")
 }
 
-// Blind takes names out of texts.
+// Blind removes names from texts.
 type Blind struct{ pattern *regexp.Regexp }
 
-// removed stands where a name was.
+// removed replaces a name.
 const removed = "[name]"
 
-// NewBlind makes a Blind for names. Case does not matter, and a name counts only
-// where no letter or digit is next to it.
+// NewBlind makes a Blind for names. Case does not matter, and a name matches
+// only without an adjacent letter or digit.
 func NewBlind(names []string) Blind {
 	var quoted []string
 	for _, n := range names {
@@ -82,11 +83,11 @@ func NewBlind(names []string) Blind {
 	if len(quoted) == 0 {
 		return Blind{}
 	}
-	slices.SortFunc(quoted, func(a, b string) int { return len(b) - len(a) }) // the longer name first
+	slices.SortFunc(quoted, func(a, b string) int { return len(b) - len(a) }) // longest first
 	return Blind{regexp.MustCompile("(?i)" + strings.Join(quoted, "|"))}
 }
 
-// Without is a text without the names.
+// Without returns a text without the names.
 func (b Blind) Without(s string) string {
 	if b.pattern == nil {
 		return s

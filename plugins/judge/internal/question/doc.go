@@ -1,18 +1,19 @@
-// Package question puts answers before a model that judges them, and reads what
-// the model says.
+// Package question composes questions to judging models and parses their
+// answers.
 //
-// What a model is shown of a task and an answer was written by others, and some
-// of them write for the judge. So the names of who wrote it are taken out
-// (Blind), everything stands between lines with a Mark that its author cannot
-// know, and what is to be done stands outside, behind it. A text that is too long
-// is cut in its middle, at ends of sentences.
+// The task and answer shown to a model were written by others, possibly to
+// influence the judge. So the names of the authors are removed (Blind), all
+// data is between lines with a Mark that its author cannot know, and the
+// instructions follow outside of them. The middle of a text that is too long is
+// omitted, at ends of sentences.
 //
-// A verdict counts only if it is the whole answer of the model in the form that was
-// asked for, carries the Code of this question, and answers a control question
-// whose answer is known: a verdict that the model quotes or repeats from the data,
-// and one that it gives because the data says so, is an error.
+// A verdict counts only if it is the whole answer of the model in the requested
+// form, contains the Code of this question, and answers a control question
+// correctly. A verdict that the model quotes or repeats from the data, or gives
+// because the data demands it, is an error.
 //
-// Composer.Grade asks for a score for each criterion of a rubric, and ReadGrades
-// reads the scores; Composer.Compare asks which of two answers is better by each
-// criterion, and ReadChoices reads that. Everything is pure; mark and code are given.
+// Composer.Grade asks for a score for each criterion of a rubric, and
+// ReadGrades parses the scores; Composer.Compare asks which of two answers is
+// better by each criterion, and ReadChoices parses the choices. Everything is
+// pure; mark and code are passed in.
 package question

@@ -10,16 +10,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Grades are what a model gave an answer.
+// Grades are the scores of an answer.
 type Grades struct {
-	// Total is the score of the whole, from 0 to 1.
+	// Total is the overall score, from 0 to 1.
 	Total *big.Rat
-	// Scores and Reasons are those of the criteria.
+	// Scores and Reasons are by criterion.
 	Scores  map[string]*big.Rat
 	Reasons map[string]string
 }
 
-// ReadGrades reads the answer to Grade: a score for each criterion.
+// ReadGrades parses the answer to Grade: a score for each criterion.
 func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 	criteria, err := c.criteriaIn(out)
 	if err != nil {
@@ -46,22 +46,23 @@ func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 	return g, nil
 }
 
-// astray is the error for a wrong answer to the control question.
+// astray returns the error for a wrong answer to the control question.
 func (c Composer) astray(got edn.Value, want string) *contract.Error {
-	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for", score.Excerpt(got.String()), want).
+	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for",
+		score.Excerpt(got.String()), want).
 		WithHint("the model does not follow the questions; it may have obeyed what it judged")
 }
 
-// Choices are whom a model preferred, by criterion: 1 for the first, -1 for the
+// Choices are the preferences by criterion: 1 for the first answer, -1 for the
 // second, 0 for neither.
 type Choices struct {
 	Of      map[string]int
 	Reasons map[string]string
-	// Whole is the choice that the weighted criteria come to.
+	// Whole is the weighted overall choice.
 	Whole int
 }
 
-// ReadChoices reads the answer to Compare in the same order.
+// ReadChoices parses the answer to Compare in the same order.
 func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 	criteria, err := c.criteriaIn(out)
 	if err != nil {
@@ -72,7 +73,8 @@ func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 		said := under(criteria, name)
 		choice, ok := choiceOf(said)
 		if !ok {
-			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", name, score.Excerpt(said.String()))
+			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", name,
+				score.Excerpt(said.String()))
 		}
 		if e := exactly(said, "reason", "better"); e != nil {
 			return Choices{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message)
@@ -106,12 +108,12 @@ func choiceOf(said edn.Value) (int, bool) {
 	return 0, false
 }
 
-// criteriaIn returns the criteria of a verdict. The whole of what a model said
-// must be one verdict in the form that Composer asked for, with the code of this
-// question. A model may repeat or quote the data that it judges, and the data may
-// hold verdicts, but the author of the data does not know the code. A verdict with
-// text around it is rejected too, because the reader cannot tell which part of
-// such an answer is the model's own.
+// criteriaIn returns the criteria of a verdict. The whole answer of the model
+// must be one verdict in the form that Composer requested, with the code of
+// this question. A model may repeat or quote the data that it judges, and the
+// data may hold verdicts, but the author of the data does not know the code. A
+// verdict with text around it is rejected too, because it is unclear which part
+// of such an answer is the model's own.
 func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 	v, err := spoken(out)
 	if err == nil {
@@ -121,7 +123,8 @@ func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 		return edn.Nil(), err.WithDetail("output/hash", edn.Text(edn.Hash(out)))
 	}
 	if said, ok := under(v, "verdict").AsString(); !ok || said != c.Code {
-		return edn.Nil(), contract.Errorf("judge/no-score", "the verdict does not carry the code of this question, found %s", score.Excerpt(under(v, "verdict").String())).
+		return edn.Nil(), contract.Errorf("judge/no-score", "the verdict does not carry the code of this question, found %s",
+			score.Excerpt(under(v, "verdict").String())).
 			WithDetail("output/hash", edn.Text(edn.Hash(out))).
 			WithHint("the model repeated a verdict from what it judged, or does not follow the form that it is asked for")
 	}
@@ -132,7 +135,7 @@ func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 	return criteria, nil
 }
 
-// spoken returns the value that a model said: its whole text is one.
+// spoken returns the EDN or JSON value that is the whole text of the model.
 func spoken(out edn.Value) (edn.Value, *contract.Error) {
 	said, ok := out.AsString()
 	if text := under(out, "text"); !ok && !text.IsNil() {
@@ -145,17 +148,20 @@ func spoken(out edn.Value) (edn.Value, *contract.Error) {
 		return v, nil
 	}
 	if len(contract.ValuesIn(said)) > 1 {
-		return edn.Nil(), contract.Errorf("judge/ambiguous-score", "the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
+		return edn.Nil(), contract.Errorf("judge/ambiguous-score",
+			"the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
 	}
-	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s", score.Excerpt(said)).
+	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s",
+		score.Excerpt(said)).
 		WithHint("a verdict counts only if it is the whole answer")
 }
 
-// exactly reports as an error that a value is not a map with these keys and no
-// others. A reason may be absent.
+// exactly returns an error if a value is not a map with exactly these keys. A
+// reason may be absent.
 func exactly(v edn.Value, keys ...string) *contract.Error {
 	if !v.IsMap() {
-		return contract.Errorf("judge/no-score", "expected an object with %s, found %s", strings.Join(keys, " and "), score.Excerpt(v.String()))
+		return contract.Errorf("judge/no-score", "expected an object with %s, found %s", strings.Join(keys, " and "),
+			score.Excerpt(v.String()))
 	}
 	for key := range v.Entries() {
 		name, ok := key.AsString()
@@ -163,7 +169,8 @@ func exactly(v edn.Value, keys ...string) *contract.Error {
 			name, _ = key.AsKeyword()
 		}
 		if !slices.Contains(keys, name) {
-			return contract.Errorf("judge/no-score", "unexpected key %s, expected %s", score.Excerpt(key.String()), strings.Join(keys, " and "))
+			return contract.Errorf("judge/no-score", "unexpected key %s, expected %s", score.Excerpt(key.String()),
+				strings.Join(keys, " and "))
 		}
 	}
 	for _, name := range keys {
@@ -174,7 +181,7 @@ func exactly(v edn.Value, keys ...string) *contract.Error {
 	return nil
 }
 
-// under is what stands under a name, which may be a keyword or a string.
+// under returns the value under a name, which may be a keyword or a string.
 func under(v edn.Value, name string) edn.Value {
 	if at, ok := v.Get(edn.K(name)); ok {
 		return at

@@ -1,8 +1,8 @@
-// Package rubric reads rubrics: what an answer is judged by, with which weights
-// and on which scale.
+// Package rubric parses rubrics: the criteria for judging an answer, with
+// weights and scale.
 //
-// Parse checks a rubric and lists every problem with its path as a
-// :judge/rubric-invalid. A Rubric never changes and is safe for concurrent use;
-// Rotated gives the criteria in another order for another sample, and Mean the
-// score that the scores of the criteria come to.
+// Parse validates a rubric and lists every problem with its path as a
+// :judge/rubric-invalid. A Rubric is immutable and safe for concurrent use.
+// Rotated returns the criteria in another order for another sample, and Mean
+// the weighted mean of the criteria's scores.
 package rubric

@@ -18,14 +18,14 @@ const (
 	maxAsk      = 2000 // code points
 )
 
-// Rubric is what an answer is judged by.
+// Rubric holds the criteria for judging an answer.
 type Rubric struct {
 	ID       string
 	Scale    score.Scale
 	Criteria []Criterion
-	// Rules are those of judge/rules, unread; nil for none.
+	// Rules are the unparsed rules of judge/rules; nil for none.
 	Rules edn.Value
-	// Canonical is what of the rubric decides a verdict.
+	// Canonical is the part of the rubric that affects a verdict.
 	Canonical edn.Value
 }
 
@@ -36,7 +36,7 @@ type Criterion struct {
 	Weight *big.Rat
 }
 
-// fallback is the question where nobody has another.
+// fallback is the default question.
 const fallback = "Does the answer do what the request asks for, correctly and completely?"
 
 var (
@@ -44,8 +44,8 @@ var (
 	criterionKeys = []string{"id", "weight", "ask"}
 )
 
-// Parse reads a rubric. Nil is one with a single criterion, whether the answer
-// does what was asked. scale, if not nil, is used instead of the rubric's.
+// Parse parses a rubric. Nil gives a rubric with one criterion, whether the
+// answer fulfils the request. scale, if not nil, replaces the rubric's scale.
 func Parse(v, scale edn.Value) (Rubric, error) {
 	if v.IsNil() {
 		v = edn.MustMap(edn.K("id"), edn.K("rubric/default"), edn.K("criteria"),
@@ -84,7 +84,8 @@ func Parse(v, scale edn.Value) (Rubric, error) {
 	if len(p.list) > 0 {
 		return Rubric{}, p.err()
 	}
-	out.Canonical = edn.MustMap(edn.K("scale"), out.Scale.Value(), edn.K("criteria"), v.Key("criteria"), edn.K("rules"), out.Rules,
+	out.Canonical = edn.MustMap(edn.K("scale"), out.Scale.Value(), edn.K("criteria"), v.Key("criteria"),
+		edn.K("rules"), out.Rules,
 		edn.K("id"), v.Key("id"), edn.K("version"), v.Key("version"))
 	return out, nil
 }
@@ -114,7 +115,8 @@ func (p *problems) criteria(list edn.Value) []Criterion {
 		if w := v.Key("weight"); !w.IsNil() {
 			n, ok := w.AsNumber()
 			if !ok || n.Sign() < 0 {
-				p.add(fmt.Sprintf("expected a number of 0 or more, found %s", score.Excerpt(w.String())), append(slices.Clone(at), edn.K("weight"))...)
+				p.add(fmt.Sprintf("expected a number of 0 or more, found %s", score.Excerpt(w.String())),
+					append(slices.Clone(at), edn.K("weight"))...)
 			} else {
 				c.Weight = n
 			}
@@ -132,7 +134,7 @@ func (p *problems) criteria(list edn.Value) []Criterion {
 	return out
 }
 
-// name reads a keyword or a string that could be one.
+// name parses a keyword or a string that could be one.
 func (p *problems) name(v edn.Value, at ...edn.Value) string {
 	s, ok := v.AsKeyword()
 	if !ok {
@@ -145,14 +147,15 @@ func (p *problems) name(v edn.Value, at ...edn.Value) string {
 	return s
 }
 
-// Asks says that there are no criteria to ask a model about as an error. A rubric
-// that has rules is one for another judge, to whom dispatch then goes on.
+// Asks returns an error if there are no criteria to ask a model about. A rubric
+// with rules only is for judge/rules, to which dispatch then switches.
 func (r Rubric) Asks() error {
 	if len(r.Criteria) > 0 {
 		return nil
 	}
 	if !r.Rules.IsNil() {
-		return contract.Errorf("runtime/not-ready", "the rubric has rules and no criteria, so there is nothing to ask a model").
+		return contract.Errorf("runtime/not-ready",
+			"the rubric has rules and no criteria, so there is nothing to ask a model").
 			WithSource(contract.SourceHost).WithHint("let judge/rules judge, or add criteria")
 	}
 	p := &problems{}
@@ -160,7 +163,8 @@ func (r Rubric) Asks() error {
 	return p.err()
 }
 
-// Rotated gives the criteria of a sample: another one is first in each.
+// Rotated returns the criteria for a sample: each sample starts with another
+// one.
 func (r Rubric) Rotated(sample int64) []Criterion {
 	n := int64(len(r.Criteria))
 	if n == 0 {
@@ -170,7 +174,7 @@ func (r Rubric) Rotated(sample int64) []Criterion {
 	return append(slices.Clone(r.Criteria[from:]), r.Criteria[:from]...)
 }
 
-// Mean weighs the scores of the criteria, which are all there.
+// Mean returns the weighted mean of the scores of all criteria.
 func (r Rubric) Mean(scores map[string]*big.Rat) *big.Rat {
 	sum, weights := new(big.Rat), new(big.Rat)
 	for _, c := range r.Criteria {
@@ -180,7 +184,7 @@ func (r Rubric) Mean(scores map[string]*big.Rat) *big.Rat {
 	return sum.Quo(sum, weights)
 }
 
-// problems collects what is wrong with a rubric.
+// problems collects the mistakes in a rubric.
 type problems struct{ list []edn.Value }
 
 func (p *problems) add(message string, at ...edn.Value) {
@@ -206,7 +210,8 @@ func (p *problems) known(m edn.Value, names []string, at ...edn.Value) {
 
 func (p *problems) err() error { return Invalid(p.list) }
 
-// Invalid is the error for problems of a rubric: maps of :path and :message.
+// Invalid returns the error for problems of a rubric: maps of :path and
+// :message.
 func Invalid(list []edn.Value) error {
 	first, _ := list[0].Key("message").AsString()
 	at := list[0].Key("path")

@@ -37,7 +37,8 @@ func TestParse(t *testing.T) {
 	assert.Len(t, none.Criteria, 1)
 }
 
-// JDG-012, JDG-013: each fault is a :judge/rubric-invalid that names its place.
+// JDG-012, JDG-013: each mistake is a :judge/rubric-invalid that names its
+// place.
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`[]`:                                  "expected a map with :criteria",

@@ -17,7 +17,7 @@ import (
 
 func full() *big.Rat { return big.NewRat(1, 1) }
 
-// part is n of all; full if there is nothing to count.
+// part is n of all; full if all is 0.
 func part(n, all int) *big.Rat {
 	if all <= 0 {
 		return full()
@@ -25,8 +25,8 @@ func part(n, all int) *big.Rat {
 	return big.NewRat(int64(min(max(n, 0), all)), int64(all))
 }
 
-// folded are the words of a text in lower case with single blanks between and
-// around them, so that a phrase is found as a whole.
+// folded returns the words of a text in lower case with single blanks between
+// and around them, so that a phrase is found as a whole.
 func folded(s string) string {
 	var b strings.Builder
 	b.Grow(len(s) + 2)
@@ -38,8 +38,8 @@ func folded(s string) string {
 	return b.String()
 }
 
-// phrase is a term as it stands in a folded text; a term without words is looked
-// for as it is.
+// phrase is a term with its folded form; a term without words is searched
+// verbatim.
 type phrase struct{ said, folded string }
 
 func phrases(terms []string) []phrase {
@@ -57,7 +57,7 @@ func (p phrase) in(s, fold string) bool {
 	return strings.Contains(fold, p.folded)
 }
 
-// terms wants phrases; a vector within the vector holds alternatives.
+// terms requires phrases; a vector within the vector holds alternatives.
 func terms(f *form) check {
 	var wanted [][]phrase
 	v := f.v.Key("all")
@@ -136,7 +136,7 @@ func length(f *form) check {
 	}
 }
 
-// count reads a number of things, -1 if there is none.
+// count parses a count, -1 if there is none.
 func (f *form) count(key string) int {
 	if !f.v.HasKey(key) {
 		return -1
@@ -170,15 +170,15 @@ func sections(f *form) check {
 	}
 }
 
-// title is a line without what makes a heading of it: marks, numbers in front,
-// a colon behind.
+// title removes the marks of a heading from a line: markup, leading numbers, a
+// trailing colon.
 func title(line string) string {
 	line = strings.TrimFunc(line, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("#*_=:", r) })
 	line = strings.TrimLeftFunc(line, func(r rune) bool { return unicode.IsDigit(r) || unicode.IsSpace(r) || r == '.' || r == ')' })
 	return strings.ToLower(line)
 }
 
-// sourced reads where a rule takes its source from.
+// sourced parses where a rule takes its source from.
 func sourced(f *form, literal string) func(Subject) string {
 	given, path := f.text(literal), f.path("from")
 	return func(x Subject) string {
@@ -200,7 +200,7 @@ func plain(v edn.Value) string {
 	return question.Text(v)
 }
 
-// usual is the source of a task where no rule says where it is.
+// usual returns the source of a task for rules that name none.
 func usual(input edn.Value) string {
 	call := input.Key("task/call")
 	in := call.Key("input")
@@ -248,7 +248,8 @@ func quotes(f *form) check {
 	}
 }
 
-// held is the share of all that a source bears out. The findings cite the text.
+// held is the share of claims that the source supports. The findings cite the
+// text.
 func held(remarks []text.Remark, all int, cited string) Outcome {
 	o := Outcome{Score: part(all-len(remarks), max(all, len(remarks)))}
 	for _, r := range remarks {
@@ -289,11 +290,12 @@ func repetition(f *form) check {
 		}
 		over := new(big.Rat).Sub(share, most)
 		over.Quo(over, new(big.Rat).Sub(full(), most))
-		return Outcome{over.Sub(full(), over), []string{fmt.Sprintf("%d of %d runs of %d words occur twice", again, all, size)}}
+		return Outcome{over.Sub(full(), over),
+			[]string{fmt.Sprintf("%d of %d runs of %d words occur twice", again, all, size)}}
 	}
 }
 
-// repeated counts the runs of size words that occurred before.
+// repeated counts the runs of size words, and those that occurred before.
 func repeated(ids []int32, size int) (again, all int) {
 	all = len(ids) - size + 1
 	if all < 1 {
@@ -372,7 +374,7 @@ func (f *form) patterns(key string) []*regexp.Regexp {
 		}
 		re, err := regexp.Compile(s)
 		if err != nil {
-			f.bad(key, fmt.Sprintf("%q is no regular expression (RE2): %v", s, err))
+			f.bad(key, fmt.Sprintf("%q is not a regular expression (RE2): %v", s, err))
 			continue
 		}
 		out = append(out, re)

@@ -8,12 +8,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// mostWords bounds what is compared of a text: the work grows with the product
-// of both.
+// mostWords bounds the compared part of a text: the work grows with the product
+// of both lengths.
 const mostWords = 8_000
 
-// identities numbers the words of a text in lower case: equal words have one
-// number in all texts that share the map.
+// identities numbers the words of a text in lower case: equal words have the
+// same number in all texts that share the map.
 func identities(known map[string]int32, s string) []int32 {
 	words := text.Words(s)
 	if len(words) > mostWords {
@@ -32,8 +32,8 @@ func identities(known map[string]int32, s string) []int32 {
 	return out
 }
 
-// rougeL is the harmonic mean of the shares that the longest common subsequence
-// of words has of the text and of the reference.
+// rougeL is the harmonic mean of the shares of the longest common subsequence
+// of words in the text and in the reference.
 func rougeL(s, reference string) *big.Rat {
 	known := map[string]int32{}
 	a, b := identities(known, s), identities(known, reference)
@@ -44,15 +44,15 @@ func rougeL(s, reference string) *big.Rat {
 	return big.NewRat(2*int64(subsequence(a, b, len(known))), int64(len(a)+len(b)))
 }
 
-// subsequence is the length of the longest common subsequence of a and b, whose
-// words are below most. It keeps a row of the usual table as bits and goes from
-// row to row with an addition.
+// subsequence returns the length of the longest common subsequence of a and b,
+// whose words are below most. It keeps a row of the dynamic programming table
+// as bits and computes the next row with an addition.
 func subsequence(a, b []int32, most int) int {
 	if len(a) == 0 || len(b) == 0 {
 		return 0
 	}
 	width := (len(a) + 63) / 64
-	places := make([][]uint64, most) // where in a each word stands
+	places := make([][]uint64, most) // positions of each word in a
 	for i, id := range a {
 		if places[id] == nil {
 			places[id] = make([]uint64, width)

@@ -13,28 +13,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// Subject is a text under judgement.
+// Subject is the text to judge.
 type Subject struct {
 	Text string
 	// Input is the whole input of the judge: rules take sources from it.
 	Input edn.Value
-	// Language is what the text should be in, "" if nobody says.
+	// Language is the expected language, "" if unknown.
 	Language string
-	// Languages are those that are known; nil: those that ship.
+	// Languages are the known languages; nil: the built-in ones.
 	Languages *text.Packs
 }
 
-// Outcome is what one rule found.
+// Outcome is the result of one rule.
 type Outcome struct {
-	// Score is from 0 to 1; nil if the rule had nothing to judge by.
+	// Score is from 0 to 1; nil if the rule had nothing to judge.
 	Score    *big.Rat
 	Findings []string
 }
 
-// mostFindings bounds what one rule says.
+// mostFindings bounds the findings of one rule.
 const mostFindings = 5
 
-// check is the work of a rule.
+// check is the implementation of a rule.
 type check func(Subject) Outcome
 
 // Rule is one rule of a set.
@@ -47,12 +47,13 @@ type Rule struct {
 // Set is a checked list of rules.
 type Set struct{ Rules []Rule }
 
-// Verdict is what a set says of a text.
+// Verdict is the result of a set for a text.
 type Verdict struct {
-	// Score is the weighted mean; nil if no rule had anything to judge by.
+	// Score is the weighted mean; nil if no rule had anything to judge.
 	Score    *big.Rat
 	Outcomes map[string]Outcome
-	// Weight is that of all rules, Judged that of those that had something to judge by.
+	// Weight is the total weight of all rules, Judged that of the rules that
+	// had something to judge.
 	Weight, Judged *big.Rat
 }
 
@@ -82,7 +83,7 @@ func (s Set) Judge(x Subject) Verdict {
 // maxRules bounds a list.
 const maxRules = 100
 
-// makers make the check of each kind of rule from its form.
+// makers maps each kind of rule to the constructor of its check.
 func makers() map[string]func(*form) check {
 	return map[string]func(*form) check{
 		"terms":      terms,
@@ -98,8 +99,8 @@ func makers() map[string]func(*form) check {
 	}
 }
 
-// Parse reads a vector of rules. The error is a
-// :judge/rubric-invalid with every problem.
+// Parse parses a vector of rules. The error is a :judge/rubric-invalid with
+// every problem.
 func Parse(v edn.Value) (Set, error) {
 	p := &problems{}
 	if !v.IsVector() && !v.IsList() || v.Len() == 0 || v.Len() > maxRules {
@@ -138,7 +139,7 @@ func (p *problems) add(message string, at ...edn.Value) {
 	p.list = append(p.list, edn.MustMap(edn.K("path"), edn.Vector(at...), edn.K("message"), edn.Text(message)))
 }
 
-// form is a rule that is being read.
+// form is a rule being parsed.
 type form struct {
 	v  edn.Value
 	at []edn.Value
@@ -172,7 +173,8 @@ func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 			if near := contract.Nearest(name, keys); near != "" {
 				hint = ", did you mean :" + near + "?"
 			}
-			f.add(fmt.Sprintf("unknown key %s in a rule :%s%s", score.Excerpt(key.String()), kind, hint), append(slices.Clone(f.at), key)...)
+			f.add(fmt.Sprintf("unknown key %s in a rule :%s%s", score.Excerpt(key.String()), kind, hint),
+				append(slices.Clone(f.at), key)...)
 		}
 	}
 	r := Rule{ID: kind, Weight: big.NewRat(1, 1)}
@@ -195,7 +197,7 @@ func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 	return r, len(f.list) == before
 }
 
-// texts reads a list of texts; a single text is a list of one.
+// texts parses a list of texts; a single text is a list of one.
 func (f *form) texts(key string) []string {
 	v := f.v.Key(key)
 	if s, ok := v.AsString(); ok && strings.TrimSpace(s) != "" {
@@ -216,7 +218,7 @@ func (f *form) texts(key string) []string {
 	return out
 }
 
-// path reads a path in the input of the judge.
+// path parses a path in the input of the judge.
 func (f *form) path(key string) []edn.Value {
 	v := f.v.Key(key)
 	if v.IsNil() {

@@ -16,8 +16,7 @@ import (
 
 const article = "The bridge was built in 1932. It is 503 metres long. The engineer said: \"It will stand for a hundred years.\" Nobody believed him at first."
 
-// JDG-002: what each kind of rule sees, with its score; "skip" where it has
-// nothing to judge by.
+// JDG-002: the score of each kind of rule; "skip" if it has nothing to judge.
 func TestRules(t *testing.T) {
 	for _, c := range []struct{ rule, text, want, says string }{
 		{`{:rule :terms :all ["bridge" ["car" "automobile"] "1932"]}`, "A Bridge of 1932, for automobiles? An AUTOMOBILE.", "1M", ""},
@@ -65,7 +64,7 @@ func TestRules(t *testing.T) {
 }
 
 // JDG-002: the score is the weighted mean of the rules that had something to
-// judge by.
+// judge.
 func TestJudgeWeighs(t *testing.T) {
 	s, err := Parse(edn.MustRead(`[{:rule :terms :id :a :all ["x"] :weight 3} {:rule :terms :id :b :all ["y"] :weight 1} {:rule :numbers :weight 100}]`))
 	require.NoError(t, err)
@@ -94,8 +93,8 @@ func TestParseRefuses(t *testing.T) {
 		`[{:rule :terms}]`:                   "[:rules 0 :all]",
 		`[{:rule :terms :all [1]}]`:          "[:rules 0 :all]",
 		`[{:rule :forbidden :any []}]`:       "[:rules 0 :any]",
-		`[{:rule :pattern :match "("}]`:      "no regular expression (RE2)",
-		`[{:rule :pattern :match "(?=a)"}]`:  "no regular expression (RE2)",
+		`[{:rule :pattern :match "("}]`:      "not a regular expression (RE2)",
+		`[{:rule :pattern :match "(?=a)"}]`:  "not a regular expression (RE2)",
 		`[{:rule :rouge-l}]`:                 "[:rules 0 :reference]",
 		`[{:rule :numbers :from :source}]`:   "expected a path",
 		`[{:rule :repetition :most 1}]`:      "[:rules 0 :most]",
@@ -108,7 +107,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The bits give what the usual table gives.
+// The bit algorithm agrees with the plain table.
 func TestSubsequenceIsThatOfTheTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.Int32Range(0, 5)
@@ -129,7 +128,7 @@ func TestSubsequenceIsThatOfTheTable(t *testing.T) {
 	})
 }
 
-// Whatever the text, scores are from 0 to 1.
+// For every text, scores are from 0 to 1.
 func TestScoresStayInRange(t *testing.T) {
 	s, err := Parse(edn.MustRead(`[{:rule :terms :all ["a"]} {:rule :length :min 3 :max 10} {:rule :numbers :source "1 2"} {:rule :quotes :source "q"}
 	 {:rule :repetition :words 1 :most 0} {:rule :language :is :en} {:rule :rouge-l :reference "a b c"} {:rule :pattern :refuse "a"}]`))

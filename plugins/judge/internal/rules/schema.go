@@ -9,7 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SchemaName is the name under which the plugin publishes Schema: a host checks the rules of a configuration by it.
+// SchemaName is the name under which the plugin publishes Schema; the host
+// validates configured rules against it.
 const SchemaName = "rubric/rules"
 
 const (
@@ -60,9 +61,10 @@ var known = sync.OnceValue(func() map[string][]string {
 	return out
 })
 
-// Schema is the schema of a list of rules: maps, one form for each kind, with keywords for words. [Parse] refuses all
-// that it refuses but texts for words, and besides what a schema cannot say, such as a regular expression that does
-// not compile.
+// Schema is the schema of a list of rules: maps, one form for each kind, with
+// keywords for words. [Parse] rejects everything that it rejects, except
+// strings for keywords, and also mistakes that a schema cannot express, such as
+// an invalid regular expression.
 func Schema() edn.Value {
 	kinds := []edn.Value{edn.K("or")}
 	for _, kind := range slices.Sorted(maps.Keys(entries)) {

@@ -10,7 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// JDG-002: what the schema refuses Parse refuses too, and what Parse takes the schema takes.
+// JDG-002: Parse rejects everything that the schema rejects, and the schema
+// accepts everything that Parse accepts.
 func TestSchemaAgrees(t *testing.T) {
 	form, err := schema.Compile(Schema())
 	require.NoError(t, err)

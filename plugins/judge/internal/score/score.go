@@ -11,10 +11,10 @@ import (
 // Scale is the range of a judge's scores; its ends become 0 and 1.
 type Scale struct{ Low, High *big.Rat }
 
-// Unit is the scale of who names none.
+// Unit is the default scale.
 func Unit() Scale { return Scale{new(big.Rat), big.NewRat(1, 1)} }
 
-// ReadScale reads [low high].
+// ReadScale parses [low high].
 func ReadScale(v edn.Value) (Scale, error) {
 	if v.IsVector() || v.IsList() {
 		if v.Len() == 2 {
@@ -30,7 +30,7 @@ func ReadScale(v edn.Value) (Scale, error) {
 	return Scale{}, fmt.Errorf("expected two numbers, the lower one first, such as [0 10], found %s", Excerpt(v.String()))
 }
 
-// Value is the scale as ReadScale takes it.
+// Value returns the scale in the form of ReadScale.
 func (s Scale) Value() edn.Value { return edn.Vector(exact(s.Low), exact(s.High)) }
 
 func exact(r *big.Rat) edn.Value {
@@ -44,8 +44,8 @@ func exact(r *big.Rat) edn.Value {
 	return v
 }
 
-// Rounded is a score in thousandths, rounded half to even: the form in which
-// scores are compared and written.
+// Rounded rounds a score to thousandths, half to even: the form in which scores
+// are compared and written.
 func Rounded(r *big.Rat) edn.Value {
 	num := new(big.Int).Mul(r.Num(), big.NewInt(1000))
 	q, rest := new(big.Int).QuoRem(num, r.Denom(), new(big.Int))
@@ -54,13 +54,13 @@ func Rounded(r *big.Rat) edn.Value {
 		q.Add(q, big.NewInt(int64(r.Sign())))
 	}
 	v, err := edn.Decimal(q, -3)
-	if err != nil { // thousandths of something in 0..1 have four digits
+	if err != nil { // thousandths in 0..1 have four digits
 		return edn.Nil()
 	}
 	return v
 }
 
-// Excerpt is the beginning of a text on one line, for messages.
+// Excerpt returns the beginning of a text on one line, for messages.
 func Excerpt(s string) string {
 	const most = 80
 	s = strings.Join(strings.Fields(s), " ")

@@ -31,7 +31,7 @@ func TestRounded(t *testing.T) {
 	}
 }
 
-// JDG-015: a score that was written is the score that is read.
+// JDG-015: parsing a written score returns it.
 func TestWrittenScoresAreReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := score.Rounded(big.NewRat(rapid.Int64Range(0, 1<<40).Draw(t, "part"), 1<<40))

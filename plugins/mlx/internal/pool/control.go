@@ -14,17 +14,17 @@ type Event struct {
 	worker.Transition
 }
 
-// maxEvents is how many transitions are kept, maxFrozen how many sessions may be
-// frozen one by one.
+// maxEvents is the number of transitions kept, maxFrozen the number of sessions
+// that may be frozen individually.
 const (
 	maxEvents = 64
 	maxFrozen = 1024
 )
 
-// note keeps a transition. It needs p.mu.
+// note stores a transition. The caller must hold p.mu.
 func (p *Pool[S]) note(session string, t worker.Transition) {
 	begun, ended := t.To == worker.Busy, t.From == worker.Busy && t.To == worker.Ready
-	p.changed = p.changed || !begun // the end of a call too: what was said during it holds no longer
+	p.changed = p.changed || !begun // the end of a call changes the status too
 	if !begun && !ended {
 		if len(p.events) == maxEvents {
 			p.events = slices.Delete(p.events, 0, 1)
@@ -44,7 +44,7 @@ func (p *Pool[S]) Warm(session, cause string) {
 			return
 		}
 		if freeing := 1; (s == nil || !s.machine.Alive()) && !p.room(now, &freeing) {
-			return // nobody is stopped for it
+			return // no other server is stopped for it
 		}
 		if s == nil {
 			s = &slot[S]{session: session, machine: worker.New(p.record, now), used: now}
@@ -54,7 +54,7 @@ func (p *Pool[S]) Warm(session, cause string) {
 	})
 }
 
-// Freeze stops the server of a session, or of all with all, until it is thawed.
+// Freeze stops the server of a session, or of all sessions, until Thaw.
 func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 	p.step(func(now time.Time) {
 		p.changed = true
@@ -72,7 +72,8 @@ func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 		s := p.slots[session]
 		if s == nil {
 			if len(p.slots) >= maxFrozen {
-				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen one by one, which is as many as may", maxFrozen).WithSource(contract.SourceDownstream)
+				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen individually, the maximum",
+					maxFrozen).WithSource(contract.SourceDownstream)
 				return
 			}
 			s = &slot[S]{session: session, machine: worker.New(p.record, now), used: now}
@@ -98,9 +99,9 @@ func (p *Pool[S]) Thaw(session string, all bool) {
 	})
 }
 
-// Quit stops the server of a session, or all; the next call starts another one.
-// What keeps servers from being started is forgotten. It gives how many were
-// running.
+// Quit stops the server of a session, or of all; the next call starts another
+// one. Crash loops and other blocks are cleared. It returns the number of
+// servers that were running.
 func (p *Pool[S]) Quit(session string, all bool) (n int) {
 	p.step(func(now time.Time) {
 		p.changed = true
@@ -117,7 +118,7 @@ func (p *Pool[S]) Quit(session string, all bool) (n int) {
 	return n
 }
 
-// Worker is how one worker is.
+// Worker is the status of one worker.
 type Worker struct {
 	Session string
 	State   worker.State
@@ -125,25 +126,25 @@ type Worker struct {
 	PID     int
 	Port    uint16
 	Calls   int
-	Idle    time.Duration // since it was last asked
+	Idle    time.Duration // since the last call
 	Died    *contract.Error
 }
 
-// Status is how a pool is.
+// Status is the status of a pool.
 type Status struct {
 	Workers []Worker
-	// Blocked is why no server may be started now.
+	// Blocked is the reason why no server may be started now.
 	Blocked              *contract.Error
 	Frozen               bool // all sessions
 	Deaths, DeathsOfLate int
 	Starts, Waiting      int
 	LastStart            time.Duration
-	FirstToken           time.Duration // moving mean; 0: not known
+	FirstToken           time.Duration // moving average; 0: unknown
 	TokensPerSecond      float64
 	Events               []Event
 }
 
-// Status says how the pool is.
+// Status returns the status of the pool.
 func (p *Pool[S]) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +156,15 @@ func (p *Pool[S]) Status() Status {
 	st.Deaths, st.DeathsOfLate = p.record.Deaths(now)
 	for _, s := range p.slots {
 		state, since := s.machine.State()
-		w := Worker{Session: s.session, State: state, Since: now.Sub(since), PID: s.machine.PID(), Calls: s.machine.Calls(), Idle: now.Sub(s.used), Died: s.machine.Died()}
+		w := Worker{
+			Session: s.session,
+			State:   state,
+			Since:   now.Sub(since),
+			PID:     s.machine.PID(),
+			Calls:   s.machine.Calls(),
+			Idle:    now.Sub(s.used),
+			Died:    s.machine.Died(),
+		}
 		if s.run != nil {
 			w.Port = s.run.port
 		}
@@ -170,14 +179,14 @@ func (p *Pool[S]) Status() Status {
 	return st
 }
 
-// speed is how fast answers come.
+// speed holds the moving averages of latency and rate.
 type speed struct {
 	first time.Duration
 	rate  float64
 }
 
-// Observe notes how an answer came: when its first token did, and how many
-// tokens a second.
+// Observe records the time to the first token and the tokens per second of an
+// answer.
 func (p *Pool[S]) Observe(first time.Duration, rate float64) {
 	const weight = 0.2
 	p.mu.Lock()

@@ -1,13 +1,13 @@
-// Package pool gives calls a model server each: one for all, or one for each
-// session up to a number.
+// Package pool assigns model servers to calls: one server for all, or one per
+// session up to a limit.
 //
-// Acquire waits in order for a server that runs and has room, and starts one if
-// that is what it takes; where there are as many as may be, the one that was
-// idle for the longest is stopped. A Lease is the right to ask a server until
-// Release. Freeze, Thaw and Quit are for operators, Status says how things are.
+// Acquire waits in order for a running server with room, and starts one if
+// needed; at the limit, the server that was idle longest is stopped. A Lease
+// permits calls to a server until Release. Freeze, Thaw and Quit are for
+// operators; Status describes the pool.
 //
-// What follows from what is decided by worker.Machine; the pool brings it
-// together with processes and calls, under one lock and without waiting under
-// it. One goroutine stays with each process. Close stops all of them and leaves
-// none behind. Everything may be called from many goroutines.
+// The state transitions are decided by worker.Machine; the pool applies them to
+// processes and calls under one lock, under which it never blocks. One
+// goroutine follows each process. Close stops all processes and returns when
+// none is left. All functions are safe for concurrent use.
 package pool

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Lease is the right to ask a server.
+// Lease permits calls to a server until Release.
 type Lease[S Server] struct {
 	Server S
 	pool   *Pool[S]
@@ -17,21 +17,22 @@ type Lease[S Server] struct {
 	run    *run[S]
 }
 
-// patience is how often a call that waits says so.
+// patience is the interval at which a waiting call reports that it waits.
 const patience = 10 * time.Second
 
-// Acquire waits for a server for a session. While it does it calls waiting now
-// and then.
+// Acquire waits for a server for a session. While it waits, it calls waiting
+// every patience.
 func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (*Lease[S], *contract.Error) {
 	if !p.set.PerSession {
 		session = ""
 	}
-	t := &ticket[S]{session: session, done: make(chan struct{})}
+	t := &waiter[S]{session: session, done: make(chan struct{})}
 	p.step(func(now time.Time) {
 		p.waiting = append(p.waiting, t)
 		p.follow(now)
 		if len(p.waiting) > p.set.Queue+p.loadable() && p.drop(t) {
-			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, which is as many as may", len(p.waiting)).WithSource(contract.SourceDownstream)
+			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, the maximum",
+				len(p.waiting)).WithSource(contract.SourceDownstream)
 			close(t.done)
 		}
 	})
@@ -49,7 +50,7 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 		case <-ctx.Done():
 			timer.Stop()
 			p.step(func(time.Time) { p.drop(t) })
-			if t.lease != nil { // it came at the same moment
+			if t.lease != nil { // assigned at the same moment
 				t.lease.Release()
 			}
 			return nil, gaveUp(ctx)
@@ -57,8 +58,8 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 	}
 }
 
-// Up is the server of a session if it answers calls now. Nothing is started for
-// it, and it may end at any time.
+// Up returns the server of a session if it is ready. It starts none, and the
+// server may end at any time.
 func (p *Pool[S]) Up(session string) (server S, ok bool) {
 	if !p.set.PerSession {
 		session = ""
@@ -72,8 +73,8 @@ func (p *Pool[S]) Up(session string) (server S, ok bool) {
 	return s.run.server, true
 }
 
-// loadable is how many of those that wait do not stand in the queue, because a
-// server that starts will take them at once. It needs p.mu.
+// loadable returns the number of waiting calls that do not count as queued,
+// because a starting server will serve them at once. The caller must hold p.mu.
 func (p *Pool[S]) loadable() int {
 	n := 0
 	for _, s := range p.slots {
@@ -84,9 +85,9 @@ func (p *Pool[S]) loadable() int {
 	return n
 }
 
-// drop takes a call out of those that wait; false if it does not wait any more.
-// It needs p.mu.
-func (p *Pool[S]) drop(t *ticket[S]) bool {
+// drop removes a call from the queue; false if it no longer waits. The caller
+// must hold p.mu.
+func (p *Pool[S]) drop(t *waiter[S]) bool {
 	for i, w := range p.waiting {
 		if w == t {
 			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
@@ -98,29 +99,33 @@ func (p *Pool[S]) drop(t *ticket[S]) bool {
 
 func gaveUp(ctx context.Context) *contract.Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return contract.Errorf("timeout/hard", "the deadline of the call passed while it waited for a model server").WithSource(contract.SourceDownstream)
+		return contract.Errorf("timeout/hard", "the deadline of the call passed while it waited for a model server").
+			WithSource(contract.SourceDownstream)
 	}
-	return contract.Errorf("canceled", "the caller went away while the call waited for a model server").WithSource(contract.SourceRequest)
+	return contract.Errorf("canceled", "the caller canceled the call while it waited for a model server").
+		WithSource(contract.SourceRequest)
 }
 
-// loading is the error of calls that do not wait for a server that starts.
+// loading is the error of calls that do not wait for a starting server.
 func (p *Pool[S]) loading(since time.Duration) *contract.Error {
 	left := 5 * time.Second
 	if p.start > 0 {
 		left = max(p.start-since, time.Second)
 	}
-	return contract.Errorf("model/not-ready", "the model server is loading").WithDetail("retry-after-ms", edn.Int(left.Milliseconds()))
+	return contract.Errorf("model/not-ready", "the model server is loading").
+		WithDetail("retry-after-ms", edn.Int(left.Milliseconds()))
 }
 
-// Context is ctx until the server dies. It has to be cancelled.
+// Context returns ctx, canceled when the server dies. The caller must call the
+// cancel function.
 func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.run.dead, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Died says what the server died of, nil if it lives. within is how long a death
-// may take to be noticed; the end of ctx ends the wait for one.
+// Died returns the error of a dead server, nil if it is alive. It waits up to
+// within, or until ctx ends, for a death to be noticed.
 func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
 	timer := l.pool.set.Clock.NewTimer(within)
 	defer timer.Stop()
@@ -135,11 +140,11 @@ func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Err
 			return nil
 		}
 	}
-	<-l.run.over // what is left of it is killed, so this comes soon
+	<-l.run.over // remaining processes are being killed, so this is soon
 	return l.run.err
 }
 
-// Release gives the server back.
+// Release returns the lease.
 func (l *Lease[S]) Release() {
 	l.pool.step(func(now time.Time) {
 		l.slot.used = now
@@ -149,8 +154,8 @@ func (l *Lease[S]) Release() {
 	})
 }
 
-// Suspect has a server looked at that did not go on: one that says nothing at
-// all is given up. It returns at once.
+// Suspect starts a check of a server that stalled; a server that does not
+// respond is killed. It does not block.
 func (l *Lease[S]) Suspect() {
 	p := l.pool
 	p.mu.Lock()

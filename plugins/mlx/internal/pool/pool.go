@@ -12,50 +12,52 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Server is a process that answers.
+// Server is a process that answers calls.
 type Server interface {
-	// Done is closed when the process has ended. Gone waits until all of it
-	// has, and Died then says of what.
+	// Done is closed when the process has ended. Gone waits until its whole
+	// session has; Died then returns the cause.
 	Done() <-chan struct{}
 	Gone()
 	Died() *contract.Error
-	// Stop ends it by a ladder, Kill at once; see package server.
+	// Stop ends it step by step, Kill at once; see package server.
 	Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult
 	Kill()
-	// Responds tells whether it says anything at all.
+	// Responds reports whether it responds to any request.
 	Responds(ctx context.Context) bool
 }
 
-// Settings are what a pool needs to know.
+// Settings configure a pool.
 type Settings[S Server] struct {
-	// PerSession gives each session a server, at most Most at once; else there
-	// is one for all.
+	// PerSession gives each session its own server, at most Most at once;
+	// otherwise all share one.
 	PerSession bool
 	Most       int
-	// InFlight is how many calls one server takes, Queue how many may wait.
+	// InFlight is the number of concurrent calls per server, Queue the number
+	// of waiting calls.
 	InFlight, Queue int
-	// Waits has calls wait for a server that starts; else they are refused.
+	// Waits makes calls wait for a starting server; otherwise they are
+	// rejected.
 	Waits   bool
 	IdleTTL time.Duration // 0: an idle server is kept
 	Limits  worker.Limits
 	Clock   transport.Clock
-	// Start starts a server. It asks taken before it uses a port, and tells each
-	// process. When it gives an error no process is left.
+	// Start starts a server. It must call taken before it uses a port, and
+	// spawned for each process. If it returns an error, no process is left.
 	Start func(ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16)) (S, *contract.Error)
-	// Check looks whether a server can run here, without starting one.
+	// Check checks whether a server can run here, without starting one.
 	Check func() *contract.Error
-	// Event gets every transition, Changed is called when Status has changed in
-	// more than that calls came and went without waiting. They must not block, nor
-	// call the pool.
+	// Event receives every transition. Changed is called when Status has
+	// changed in more than the number of calls in flight. They must not block
+	// or call the pool.
 	Event   func(session string, t worker.Transition)
 	Changed func()
 }
 
-// Pool gives out servers.
+// Pool assigns servers to calls.
 type Pool[S Server] struct {
 	set    Settings[S]
 	record *worker.Record
-	hurry  context.Context // ends when there is no time for ladders any more
+	hurry  context.Context // canceled when Close runs out of time
 	now    func() time.Time
 	rush   context.CancelFunc
 	work   sync.WaitGroup
@@ -65,13 +67,13 @@ type Pool[S Server] struct {
 	mu      sync.Mutex
 	slots   map[string]*slot[S]
 	ports   map[uint16]*run[S]
-	waiting []*ticket[S]
-	queued  int  // of which somebody was told
+	waiting []*waiter[S]
+	queued  int  // waiting calls that were reported as queued
 	frozen  bool // all sessions
 	closed  bool
 	changed bool
 	starts  int
-	start   time.Duration // how long the last start took
+	start   time.Duration // duration of the last start
 	speed   speed
 	events  []Event
 }
@@ -80,32 +82,33 @@ type Pool[S Server] struct {
 type slot[S Server] struct {
 	session string
 	machine *worker.Machine
-	run     *run[S] // under way, else nil
+	run     *run[S] // current run, or nil
 	used    time.Time
 }
 
-// run is one process from its order to its end.
+// run is one process from its start to its end.
 type run[S Server] struct {
 	id     uint64
 	server S
-	up     bool // it has answered
+	up     bool // it is ready
 	gone   bool // the process has ended
 	port   uint16
 	begun  time.Time
-	cancel context.CancelFunc // of the start
-	// dead ends with the process, over is closed when err says of what.
+	cancel context.CancelFunc // cancels the start
+	// dead is canceled when the process ends; over is closed when err holds the
+	// cause.
 	dead context.Context
 	die  context.CancelFunc
 	over chan struct{}
 	err  *contract.Error
-	idle chan struct{} // of a run that drains: closed when no call is left
-	// ending says that its end was ordered, suspect that it was because it had
-	// stopped answering.
+	idle chan struct{} // of a draining run: closed when no call is left
+	// ending is true if a stop was ordered, suspect if the reason was that it
+	// had stopped responding.
 	ending, suspect bool
 }
 
-// ticket is a call that waits.
-type ticket[S Server] struct {
+// waiter is a waiting call.
+type waiter[S Server] struct {
 	session string
 	waited  uint64 // the run that it waits for
 	lease   *Lease[S]
@@ -113,7 +116,7 @@ type ticket[S Server] struct {
 	done    chan struct{}
 }
 
-// New makes a pool without a process. It has to be closed.
+// New returns a pool without processes. It must be closed.
 func New[S Server](s Settings[S]) *Pool[S] {
 	p := &Pool[S]{
 		set: s, record: worker.NewRecord(s.Limits), now: s.Clock.Now, wake: make(chan struct{}, 1), over: make(chan struct{}),
@@ -127,7 +130,7 @@ func New[S Server](s Settings[S]) *Pool[S] {
 	return p
 }
 
-// step changes something and does what follows.
+// step applies a change and its consequences.
 func (p *Pool[S]) step(change func(now time.Time)) {
 	p.mu.Lock()
 	now := p.now()
@@ -145,8 +148,8 @@ func (p *Pool[S]) step(change func(now time.Time)) {
 	}
 }
 
-// follow carries out what machines order and serves who waits, until nothing
-// more follows. It needs p.mu.
+// follow executes the actions of machines and serves waiting calls until
+// neither is left. The caller must hold p.mu.
 func (p *Pool[S]) follow(now time.Time) {
 	for {
 		p.flush(now)
@@ -183,7 +186,7 @@ func (p *Pool[S]) pending() bool {
 	return false
 }
 
-// obey carries out one order of a machine. It needs p.mu.
+// obey executes one action of a machine. The caller must hold p.mu.
 func (p *Pool[S]) obey(s *slot[S], a worker.Action, now time.Time) {
 	if a.Do == worker.Spawn {
 		r := &run[S]{id: a.Run, begun: now, over: make(chan struct{})}
@@ -201,7 +204,7 @@ func (p *Pool[S]) obey(s *slot[S], a worker.Action, now time.Time) {
 	r.ending = true
 	r.cancel()
 	if !r.up {
-		return // the start ends, and its process with it
+		return // the start ends together with its process
 	}
 	if a.Do == worker.Kill {
 		r.server.Kill()
@@ -215,7 +218,7 @@ func (p *Pool[S]) obey(s *slot[S], a worker.Action, now time.Time) {
 	p.work.Go(func() { r.server.Stop(p.hurry, idle) })
 }
 
-// live stays with a run from its start to its end.
+// live follows a run from its start to its end.
 func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
 	defer r.cancel()
 	server, err := p.set.Start(ctx, func(port uint16) bool { return p.reserve(port, r) }, func(pid int, port uint16) {
@@ -231,7 +234,7 @@ func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
 	p.step(func(now time.Time) {
 		r.server, r.up, p.start = server, true, now.Sub(r.begun)
 		s.used = now
-		if r.ending { // it was to end before it had begun
+		if r.ending { // stopped before it was ready
 			server.Kill()
 		}
 		s.machine.Answers(now, r.id)
@@ -243,7 +246,7 @@ func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
 	p.end(s, r, server.Died(), s.machine.Gone)
 }
 
-// end tells the end of a run.
+// end records the end of a run.
 func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error, tell func(time.Time, uint64, *contract.Error)) {
 	p.step(func(now time.Time) {
 		s.run = nil
@@ -267,7 +270,7 @@ func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error, tell func(time
 	close(r.over)
 }
 
-// reserve gives a port to a run unless another one has it.
+// reserve reserves a port for a run unless another run has it.
 func (p *Pool[S]) reserve(port uint16, r *run[S]) (taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,15 +281,16 @@ func (p *Pool[S]) reserve(port uint16, r *run[S]) (taken bool) {
 	return false
 }
 
-// serve gives each call that waits what there is for it now. It needs p.mu.
+// serve assigns servers to waiting calls as far as possible. The caller must
+// hold p.mu.
 func (p *Pool[S]) serve(now time.Time) {
-	freeing := 0 // places that come free by themselves
+	freeing := 0 // places that become free without further action
 	for _, s := range p.slots {
 		if state, _ := s.machine.State(); state == worker.Draining {
 			freeing++
 		}
 	}
-	p.waiting = slices.DeleteFunc(p.waiting, func(t *ticket[S]) bool {
+	p.waiting = slices.DeleteFunc(p.waiting, func(t *waiter[S]) bool {
 		settled := p.place(t, now, &freeing)
 		if settled {
 			close(t.done)
@@ -295,9 +299,9 @@ func (p *Pool[S]) serve(now time.Time) {
 	})
 }
 
-// place finds a server for a call. It is true if the call has one, or an error.
-// It needs p.mu.
-func (p *Pool[S]) place(t *ticket[S], now time.Time, freeing *int) (settled bool) {
+// place finds a server for a call. It returns true if the call has one, or an
+// error. The caller must hold p.mu.
+func (p *Pool[S]) place(t *waiter[S], now time.Time, freeing *int) (settled bool) {
 	if p.closed {
 		t.err = ending()
 		return true
@@ -305,7 +309,7 @@ func (p *Pool[S]) place(t *ticket[S], now time.Time, freeing *int) (settled bool
 	s := p.slots[t.session]
 	if s == nil {
 		if p.frozen {
-			t.err = contract.Errorf("model/frozen", "the model servers of all sessions were frozen by hand")
+			t.err = contract.Errorf("model/frozen", "the model servers of all sessions were frozen by an operator")
 			return true
 		}
 		if t.err = p.record.Blocked(now); t.err != nil {
@@ -344,17 +348,17 @@ func (p *Pool[S]) place(t *ticket[S], now time.Time, freeing *int) (settled bool
 	return true
 }
 
-// mayStart is false if a worker would start a process for which there is no
-// room yet. It needs p.mu.
-func (p *Pool[S]) mayStart(s *slot[S], t *ticket[S], now time.Time, freeing *int) bool {
+// mayStart returns false if a worker would start a process for which there is
+// no room yet. The caller must hold p.mu.
+func (p *Pool[S]) mayStart(s *slot[S], t *waiter[S], now time.Time, freeing *int) bool {
 	state, _ := s.machine.State()
 	starts := state == worker.Cold || state == worker.Failed && s.machine.Run() != t.waited
 	return !starts || p.record.Blocked(now) != nil || p.room(now, freeing)
 }
 
-// room tells whether one more process may be started. If not it has the one
-// stopped that was idle for the longest, unless a place comes free anyway. It
-// needs p.mu.
+// room reports whether one more process may be started. If not, it stops the
+// one that was idle longest, unless a place becomes free anyway. The caller
+// must hold p.mu.
 func (p *Pool[S]) room(now time.Time, freeing *int) bool {
 	alive := 0
 	var oldest *slot[S]
@@ -380,11 +384,11 @@ func (p *Pool[S]) room(now time.Time, freeing *int) bool {
 }
 
 func ending() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").WithSource(contract.SourceDownstream)
+	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
+		WithSource(contract.SourceDownstream)
 }
 
-// keep looks after what time brings: servers that nobody asks, and the end of
-// pauses.
+// keep handles timeouts: idle servers and the end of pauses.
 func (p *Pool[S]) keep() {
 	var next time.Time
 	for {
@@ -412,7 +416,7 @@ func (p *Pool[S]) keep() {
 	}
 }
 
-// next is when something will have to be looked at. It needs p.mu.
+// next returns the time of the next timeout. The caller must hold p.mu.
 func (p *Pool[S]) next(now time.Time) time.Time {
 	next := p.record.Until(now)
 	for _, s := range p.slots {
@@ -426,8 +430,8 @@ func (p *Pool[S]) next(now time.Time) time.Time {
 	return next
 }
 
-// tick stops servers that were idle for too long, and looks again whether what
-// could not run can.
+// tick stops servers that were idle too long, and checks again whether a
+// blocked server can run.
 func (p *Pool[S]) tick() {
 	missing := p.set.Check()
 	p.step(func(now time.Time) {
@@ -447,7 +451,7 @@ func (p *Pool[S]) tick() {
 	})
 }
 
-// Close stops everything: servers get until ctx ends, then they are killed. It
+// Close stops all servers; when ctx ends, the remaining ones are killed. It
 // returns when no process is left.
 func (p *Pool[S]) Close(ctx context.Context) {
 	p.step(func(now time.Time) {

@@ -20,13 +20,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stub is a server without a process. Servers with one are tested with the
-// plugin; here time stands still until a test moves it.
+// stub is a server without a process. Servers with processes are tested with
+// the plugin; here the clock moves only when a test advances it.
 type stub struct {
-	house *house
-	once  sync.Once
-	done  chan struct{}
-	port  uint16
+	factory *factory
+	once    sync.Once
+	done    chan struct{}
+	port    uint16
 }
 
 func (s *stub) Done() <-chan struct{}         { return s.done }
@@ -46,23 +46,23 @@ func (s *stub) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResu
 
 func (s *stub) end() {
 	s.once.Do(func() {
-		s.house.mu.Lock()
-		s.house.live--
-		s.house.mu.Unlock()
+		s.factory.mu.Lock()
+		s.factory.live--
+		s.factory.mu.Unlock()
 		close(s.done)
 	})
 }
 
-// house counts servers.
-type house struct {
+// factory starts and counts stubs.
+type factory struct {
 	mu         sync.Mutex
 	live, most int
-	fail       *contract.Error // of starts
-	missing    *contract.Error // of looks
+	fail       *contract.Error // returned by starts
+	missing    *contract.Error // returned by checks
 	gate       chan struct{}   // starts wait for it, unless nil
 }
 
-func (h *house) start(ctx context.Context, taken func(uint16) bool, spawned func(int, uint16)) (*stub, *contract.Error) {
+func (h *factory) start(ctx context.Context, taken func(uint16) bool, spawned func(int, uint16)) (*stub, *contract.Error) {
 	port := uint16(1000)
 	for taken(port) {
 		port++
@@ -77,7 +77,7 @@ func (h *house) start(ctx context.Context, taken func(uint16) bool, spawned func
 	if fail != nil {
 		return nil, fail
 	}
-	s := &stub{house: h, done: make(chan struct{}), port: port}
+	s := &stub{factory: h, done: make(chan struct{}), port: port}
 	spawned(1, port)
 	if gate != nil {
 		select {
@@ -90,13 +90,13 @@ func (h *house) start(ctx context.Context, taken func(uint16) bool, spawned func
 	return s, nil
 }
 
-func (h *house) check() *contract.Error {
+func (h *factory) check() *contract.Error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.missing
 }
 
-func (h *house) set(change func()) {
+func (h *factory) set(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
@@ -104,29 +104,29 @@ func (h *house) set(change func()) {
 
 type rig struct {
 	*Pool[*stub]
-	t     testing.TB
-	house *house
-	clock *wiretest.Clock
+	t       testing.TB
+	factory *factory
+	clock   *wiretest.Clock
 }
 
 const ttl = 15 * time.Minute
 
-func newRig(t testing.TB, change func(*Settings[*stub], *house)) *rig {
-	r := &rig{t: t, house: &house{}, clock: wiretest.NewClock()}
+func newRig(t testing.TB, change func(*Settings[*stub], *factory)) *rig {
+	r := &rig{t: t, factory: &factory{}, clock: wiretest.NewClock()}
 	s := Settings[*stub]{
 		PerSession: true, Most: 2, InFlight: 1, Queue: 4, Waits: true, IdleTTL: ttl, Limits: worker.DefaultLimits(5 * time.Minute), Clock: r.clock,
-		Start: r.house.start, Check: r.house.check,
+		Start: r.factory.start, Check: r.factory.check,
 	}
 	if change != nil {
-		change(&s, r.house)
+		change(&s, r.factory)
 	}
 	r.Pool = New(s)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit) // a failed test may keep its lease
 		defer cancel()
 		r.Close(ctx)
-		assert.Zero(t, r.house.live, "a server is left")
-		assert.LessOrEqual(t, r.house.most, s.Most)
+		assert.Zero(t, r.factory.live, "a server is left")
+		assert.LessOrEqual(t, r.factory.most, s.Most)
 	})
 	return r
 }
@@ -148,8 +148,7 @@ func (r *rig) states() map[string]worker.State {
 
 const limit = 20 * time.Second
 
-// MLX-010: a server that nobody asks is stopped after its time; each use gives
-// it that time anew.
+// MLX-010: an idle server is stopped after its TTL; each call restarts the TTL.
 func TestIdleTTL(t *testing.T) {
 	r := newRig(t, nil)
 	r.get("a").Release()
@@ -172,10 +171,10 @@ func TestIdleTTL(t *testing.T) {
 	held.Release()
 }
 
-// MLX-012: what cannot run here is looked for again when its time comes; if it
-// is there then, calls start it.
+// MLX-012: a server that cannot run here is checked again when its time comes;
+// if it can run then, calls start it.
 func TestRecheck(t *testing.T) {
-	r := newRig(t, func(_ *Settings[*stub], h *house) { h.missing = contract.Errorf("model/unavailable", "not here") })
+	r := newRig(t, func(_ *Settings[*stub], h *factory) { h.missing = contract.Errorf("model/unavailable", "not here") })
 	fails := func() {
 		_, err := r.Acquire(t.Context(), "a", func() {})
 		require.NotNil(t, err)
@@ -183,16 +182,16 @@ func TestRecheck(t *testing.T) {
 	}
 	fails()
 	r.clock.Fire(t, 5*time.Minute)
-	r.clock.Wait(t, 5*time.Minute) // it was looked for, and will be again
+	r.clock.Wait(t, 5*time.Minute) // checked once, and scheduled again
 	fails()
-	r.house.set(func() { r.house.missing = nil })
+	r.factory.set(func() { r.factory.missing = nil })
 	r.clock.Fire(t, 5*time.Minute)
 	require.Eventually(t, func() bool { return r.Status().Blocked == nil }, limit, time.Millisecond)
 	r.get("a").Release()
 	assert.Equal(t, 1, r.Status().Starts)
 }
 
-// crowded is a clock whose first timer ends while the pool is woken as well.
+// crowded is a clock whose first timer fires while the pool is woken too.
 type crowded struct {
 	*wiretest.Clock
 	once sync.Once
@@ -208,8 +207,8 @@ func (c *crowded) NewTimer(d time.Duration) transport.Timer {
 	return t
 }
 
-// MLX-012: what is due is done also if a call comes at the same moment. Which
-// of the two is seen first is chance, hence the rounds.
+// MLX-012: an expired timeout is handled even if a call comes at the same
+// moment. Which of the two is seen first is random, hence the rounds.
 func TestRecheckBesideCall(t *testing.T) {
 	for range 30 {
 		var p *Pool[*stub]
@@ -220,7 +219,7 @@ func TestRecheckBesideCall(t *testing.T) {
 			p.wake <- struct{}{}
 		}
 		looks := make(chan struct{}, 8)
-		r := newRig(t, func(s *Settings[*stub], _ *house) {
+		r := newRig(t, func(s *Settings[*stub], _ *factory) {
 			s.Clock = clock
 			s.Check = func() *contract.Error {
 				looks <- struct{}{}
@@ -239,10 +238,10 @@ func TestRecheckBesideCall(t *testing.T) {
 	}
 }
 
-// A call that waits long says so now and then, and gives up with its caller.
+// A call that waits long reports it, and gives up with its caller.
 func TestWaiting(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, func(_ *Settings[*stub], h *house) { h.gate = gate })
+	r := newRig(t, func(_ *Settings[*stub], h *factory) { h.gate = gate })
 	ctx, cancel := context.WithCancel(t.Context())
 	said := make(chan struct{})
 	over := make(chan *contract.Error)
@@ -259,8 +258,8 @@ func TestWaiting(t *testing.T) {
 	r.get("a").Release()
 }
 
-// MLX-009: a death is waited for as long as it was said, and no longer than the
-// call; one that is known needs no wait.
+// MLX-009: Died waits no longer than within and than the call; a known death
+// needs no wait.
 func TestDeathIsAwaited(t *testing.T) {
 	r := newRig(t, nil)
 	l := r.get("a")
@@ -281,9 +280,10 @@ func TestDeathIsAwaited(t *testing.T) {
 	assert.Equal(t, "model/died", l.Died(ended, 0).Type)
 }
 
-// All calls that wait for a start fail with it: it is not tried once for each.
+// All calls that wait for a start fail with it; the start is not retried for
+// each.
 func TestAllFailWithTheStart(t *testing.T) {
-	r := newRig(t, func(s *Settings[*stub], h *house) {
+	r := newRig(t, func(s *Settings[*stub], h *factory) {
 		s.PerSession, s.Most, s.Queue = false, 1, 100
 		h.fail = contract.Errorf("model/start-failed", "no")
 	})
@@ -298,12 +298,12 @@ func TestAllFailWithTheStart(t *testing.T) {
 	assert.LessOrEqual(t, r.Status().Starts, 3, "then it is a crash loop")
 }
 
-// MLX-010, MLX-023: whatever sessions, operators and deaths there are, never are
-// there more servers than may be, each call gets a server or an error, and none
-// is left after the end.
+// MLX-010, MLX-023: for any sequence of calls, commands and deaths, the number
+// of servers never exceeds the limit, each call gets a server or an error, and
+// no server is left after Close.
 func TestAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		h, clock := &house{}, wiretest.NewClock()
+		h, clock := &factory{}, wiretest.NewClock()
 		p := New(Settings[*stub]{
 			PerSession: true, Most: 2, InFlight: 2, Queue: 3, Waits: true, IdleTTL: ttl, Limits: worker.DefaultLimits(5 * time.Minute), Clock: clock,
 			Start: h.start, Check: h.check,
@@ -370,7 +370,7 @@ func TestAnyOrder(t *testing.T) {
 			cancel()
 		}
 		closing, stop := context.WithCancel(context.Background())
-		stop() // servers that are busy get no time
+		stop() // busy servers get no time
 		p.Close(closing)
 		calls.Wait()
 		cancel()

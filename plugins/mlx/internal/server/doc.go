@@ -1,14 +1,15 @@
-// Package server starts one model server, waits until it answers, and stops it.
+// Package server starts one model server, waits until it is ready, and stops
+// it.
 //
-// A Plan says what is started. Start chooses a port, starts the process, asks it
-// until it has completed one token, and gives a Server; or it gives the typed
-// error of what came instead, and then no process is left. A server that ends
-// later is noticed by waiting for its process; Died says of what.
+// A Plan describes the server. Start chooses a port, starts the process, waits
+// until it has completed one token, and returns a Server; on failure it returns
+// a typed error and leaves no process. The end of a server is noticed by
+// waiting for its process; Died returns the cause.
 //
-// The process runs in a session of its own, which is killed as a whole when it
-// ends, and which a second process (launch.Reaper) kills should this one die
-// without stopping it. Its output is kept up to a bound. Timers run on the clock
-// of the plan, except for those of the ladder by which a server is stopped.
+// The process runs in its own session, which is killed as a whole when the
+// process ends. A second process (launch.Reaper) kills it if this one dies
+// first. A bounded part of its output is kept. Timers use the clock of the
+// plan, except for those of the stop steps.
 //
-// All methods may be called from many goroutines.
+// All methods are safe for concurrent use.
 package server

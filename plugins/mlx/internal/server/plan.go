@@ -18,19 +18,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Plan is what is started.
+// Plan describes the server to start.
 type Plan struct {
-	// Command is the program and its arguments on a port. A bare name is looked
-	// up in the PATH of Env.
+	// Command returns the program and its arguments for a port. A bare name is
+	// looked up in the PATH of Env.
 	Command func(port uint16) []string
 	Env     []string
 	Dir     string
-	// Ports are tried in order. Fixed says that somebody wrote them: if they are
-	// taken that is an error at once, and no reason to try others.
+	// Ports are tried in order. If Fixed is set, they come from the
+	// configuration, and a port in use is an error at once.
 	Ports []uint16
 	Fixed bool
-	// ReadyPath answers 200 when the server has loaded; Path takes Question, for
-	// which an answer of one token shows that it has.
+	// ReadyPath returns 200 when the server has loaded. Path takes Question; an
+	// answer of one token shows that the server is ready.
 	ReadyPath, Path string
 	Question        []byte
 	Startup         time.Duration
@@ -42,28 +42,30 @@ type Plan struct {
 	Clock           transport.Clock
 	// Log gets each line of output. It must not block. May be nil.
 	Log func(launch.Line)
-	// Hint is what to do if the program is not there.
+	// Hint is the hint of the error if the program is missing.
 	Hint string
 }
 
-// Rungs are the limits of the steps in which a server is stopped.
+// Rungs are the time limits of the steps that stop a server.
 type Rungs struct{ Quit, Interrupt, Terminate, Kill time.Duration }
 
-// DefaultRungs are those of the contract.
+// DefaultRungs returns the limits of the contract.
 func DefaultRungs() Rungs {
 	return Rungs{Quit: 2 * time.Second, Interrupt: 2 * time.Second, Terminate: 2 * time.Second, Kill: 2 * time.Second}
 }
 
-// races is how often a port is chosen again because somebody else was faster.
+// races is the number of retries after another process took the chosen port.
 const races = 3
 
-// errLost says that the port was taken between the look and the start.
+// errLost means that the port was taken between check and start.
 var errLost = errors.New("the port was taken meanwhile")
 
-// Start starts a server. taken tells ports that others of this process have;
-// spawned is told each process that is started. When ctx ends, so does the
-// start.
-func (p *Plan) Start(ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16)) (*Server, *contract.Error) {
+// Start starts a server. taken reports ports used by other servers of this
+// process; spawned is called for each started process. When ctx ends, so does
+// the start.
+func (p *Plan) Start(
+	ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16),
+) (*Server, *contract.Error) {
 	program, missing := p.Locate()
 	if missing != nil {
 		return nil, missing
@@ -82,7 +84,8 @@ func (p *Plan) Start(ctx context.Context, taken func(uint16) bool, spawned func(
 	}
 }
 
-// Locate finds the program. The error is model/unavailable; it costs no process.
+// Locate finds the program without starting a process. The error is
+// model/unavailable.
 func (p *Plan) Locate() (string, *contract.Error) {
 	name := p.Command(0)[0]
 	if strings.ContainsRune(name, filepath.Separator) {
@@ -140,14 +143,15 @@ func executable(path string) error {
 }
 
 func (p *Plan) unavailable(format string, args ...any) *contract.Error {
-	e := contract.Errorf("model/unavailable", "the model server cannot run here: "+format, args...).WithDetail("command", edn.Text(p.Command(0)[0]))
+	e := contract.Errorf("model/unavailable", "the model server cannot run here: "+format, args...).
+		WithDetail("command", edn.Text(p.Command(0)[0]))
 	if p.Hint != "" {
 		e = e.WithHint(p.Hint)
 	}
 	return e
 }
 
-// choose finds a port that nobody has.
+// choose returns a free port.
 func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *contract.Error) {
 	var busy []uint16
 	var why error
@@ -165,7 +169,8 @@ func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *co
 	}
 	switch {
 	case len(busy) == 0:
-		return 0, contract.Errorf("model/port-in-use", "all %d ports for model servers are used by others of this plugin", len(p.Ports))
+		return 0, contract.Errorf("model/port-in-use", "all %d ports for model servers are used by others of this plugin",
+			len(p.Ports))
 	case denied(why):
 		return 0, p.unavailable("nothing lets it listen on port %d of 127.0.0.1", busy[0]).
 			WithHint("grant it with isolation { network = \"loopback\" }, without ports or with those of this server")
@@ -175,9 +180,9 @@ func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *co
 	return 0, inUse(busy...)
 }
 
-// free tells whether nobody has a port. A process that this one is just about to
-// start may hold sockets of this one for a moment, those of an earlier look
-// among them: nobody answers there, so it is looked again.
+// free checks whether a port is free. A process that is just being started may
+// briefly hold a socket of an earlier check; nothing answers there, so the
+// check is repeated.
 func (p *Plan) free(ctx context.Context, port uint16) error {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	for n := 1; ; n++ {
@@ -194,7 +199,7 @@ func (p *Plan) free(ctx context.Context, port uint16) error {
 	}
 }
 
-// answers tells whether somebody takes a connection.
+// answers reports whether a connection to the address succeeds.
 func answers(ctx context.Context, clock transport.Clock, address string, limit time.Duration) bool {
 	ctx, cancel := transport.Within(ctx, clock, limit)
 	defer cancel()
@@ -206,7 +211,7 @@ func answers(ctx context.Context, clock transport.Clock, address string, limit t
 	return true
 }
 
-// wait lets time pass; false if ctx ended first.
+// wait waits for d; false if ctx ended first.
 func wait(ctx context.Context, clock transport.Clock, d time.Duration) bool {
 	timer := clock.NewTimer(d)
 	defer timer.Stop()
@@ -218,7 +223,7 @@ func wait(ctx context.Context, clock transport.Clock, d time.Duration) bool {
 	}
 }
 
-// looks is how often a port is looked at that is taken by nobody who answers.
+// looks is the number of checks of a used port on which nothing answers.
 const (
 	looks   = 4
 	between = 5 * time.Millisecond
@@ -228,7 +233,7 @@ func denied(err error) bool {
 	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 }
 
-// bare is the cause of a network error without its addresses.
+// bare returns the cause of a network error without its addresses.
 func bare(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -237,8 +242,8 @@ func bare(err error) error {
 	return err
 }
 
-// inUse is the error of ports that others have, with these as far as the system
-// tells.
+// inUse is the error of used ports, with the processes that use them if the
+// system reports them.
 func inUse(ports ...uint16) *contract.Error {
 	var pids, numbers []edn.Value
 	for _, port := range ports {

@@ -19,22 +19,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// How often a server that starts is asked: soon at first, then each second.
+// The poll intervals of a starting server: short at first, then one second.
 const (
 	firstProbe  = 100 * time.Millisecond
 	lastProbe   = time.Second
-	otherPath   = "/v1/models" // where there is no ready path
+	otherPath   = "/v1/models" // used if there is no ready path
 	maxAnswered = 64 << 10
 )
 
-// answer is what a server said to a probe.
+// answer is the response of a server to a probe.
 type answer struct {
 	status int
 	body   []byte
 	err    error
 }
 
-// ask makes one request, unless the context ends.
+// ask sends one request, unless the context ends.
 func (s *Server) ask(ctx context.Context, method, path string, body []byte) answer {
 	target := "http://" + s.address() + path
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
@@ -60,8 +60,8 @@ func (s *Server) address() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.port)))
 }
 
-// await waits until the server answers a question. The error says what came
-// instead; the process may then still be there.
+// await waits until the server answers a question. On error the process may
+// still be running.
 func (s *Server) await(ctx context.Context) *contract.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,9 +96,11 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 		case loaded && a.status == http.StatusOK:
 			return s.first(a)
 		case memoryText(string(a.body)):
-			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).WithDetail("output", s.output())
+			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).
+				WithDetail("output", s.output())
 		case loaded && a.status >= 400 && a.status < 500 && a.status != http.StatusRequestTimeout && a.status != http.StatusTooManyRequests && a.status != http.StatusTooEarly:
-			return contract.Errorf("model/start-failed", "the model server refuses a question of one token (status %d): %s", a.status, short(a.body)).
+			return contract.Errorf("model/start-failed", "the model server rejects a request of one token (status %d): %s",
+				a.status, short(a.body)).
 				WithDetail("http/status", edn.Int(int64(a.status))).WithDetail("output", s.output())
 		default:
 			asked := path
@@ -124,8 +126,8 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 	}
 }
 
-// look asks whether the server has loaded; one that takes the connection and
-// says nothing is asked again.
+// look asks whether the server has loaded; one that accepts the connection and
+// does not respond is asked again.
 func (s *Server) look(ctx context.Context, path string) answer {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,18 +150,19 @@ func stopped() *contract.Error {
 }
 
 func (s *Server) late(heard string) *contract.Error {
-	return contract.Errorf("model/start-timeout", "the model server did not answer within %s; the last that it said is %s", s.plan.Startup, heard).
+	return contract.Errorf("model/start-timeout", "the model server did not answer within %s; its last response was %s",
+		s.plan.Startup, heard).
 		WithDetail("pid", edn.Int(int64(s.PID()))).WithDetail("output", s.output())
 }
 
-// first looks at the first answer: whether it is one, and whether it came from
-// this server.
+// first validates the first answer and checks that it came from this server.
 func (s *Server) first(a answer) *contract.Error {
 	var body struct {
 		Choices []json.RawMessage `json:"choices"`
 	}
 	if json.Unmarshal(a.body, &body) != nil || len(body.Choices) == 0 {
-		return contract.Errorf("model/start-failed", "what answers on port %d is no model server: %s", s.port, short(a.body)).WithDetail("output", s.output())
+		return contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port,
+			short(a.body)).WithDetail("output", s.output())
 	}
 	ours, others, open := 0, 0, ""
 	for _, l := range launch.Listeners(s.port) {
@@ -178,7 +181,8 @@ func (s *Server) first(a answer) *contract.Error {
 	case ours == 0 && others > 0:
 		return lost(inUse(s.port))
 	case open != "":
-		return contract.Errorf("model/start-failed", "the model server listens on %s: it has no protection of its own, so it has to listen on 127.0.0.1 alone", open).
+		return contract.Errorf("model/start-failed",
+			"the model server listens on %s: it has no access control, so it must listen on 127.0.0.1 only", open).
 			WithHint("write --host 127.0.0.1, or what this server calls it, into command")
 	}
 	return nil
@@ -189,7 +193,7 @@ func lost(e *contract.Error) *contract.Error {
 	return e
 }
 
-// failed says why the process ended while it started.
+// failed returns the reason why the process ended during its start.
 func (s *Server) failed() *contract.Error {
 	s.Gone()
 	exit, last := s.proc.Exit(), s.last(lines)
@@ -201,7 +205,8 @@ func (s *Server) failed() *contract.Error {
 	case s.foreign():
 		return lost(inUse(s.port))
 	case s.memory(exit, last):
-		return s.facts(contract.Errorf("model/out-of-memory", "the model server ran out of memory while it started (%s)", exit))
+		return s.facts(contract.Errorf("model/out-of-memory",
+			"the model server ran out of memory while it started (%s)", exit))
 	case exit.Signal == 0 && (exit.Code == 126 || exit.Code == 127), impossible(exit, last):
 		line := cannot(last)
 		if line == "" {
@@ -209,15 +214,16 @@ func (s *Server) failed() *contract.Error {
 		}
 		return s.hinted(s.facts(s.plan.unavailable("%s", line)), last)
 	}
-	e := s.hinted(s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s", message)), last)
+	e := s.hinted(s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s",
+		message)), last)
 	if taken(last) {
 		e.Err = errLost
 	}
 	return e
 }
 
-// hinted says what to do about a server that was kept from something: it works
-// under the isolation of its plugin.
+// hinted adds a hint about permissions: the server runs under the isolation of
+// its plugin.
 func (s *Server) hinted(e *contract.Error, last []string) *contract.Error {
 	if slices.ContainsFunc(last, func(line string) bool {
 		return holds(line, []string{"permission denied", "operation not permitted", "eacces"})
@@ -227,13 +233,13 @@ func (s *Server) hinted(e *contract.Error, last []string) *contract.Error {
 	return e
 }
 
-// foreign tells whether somebody else answers on the port now that this server
+// foreign reports whether another process answers on the port after this server
 // has ended.
 func (s *Server) foreign() bool {
 	return answers(context.Background(), s.plan.Clock, s.address(), probeLimit)
 }
 
-// short is the begin of a body in one line.
+// short returns the beginning of a body on one line.
 func short(body []byte) string {
 	return launch.Clip(printable(strings.Join(strings.Fields(string(body)), " ")), 200)
 }

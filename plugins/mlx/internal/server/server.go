@@ -17,42 +17,45 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Server is a process that was started as a model server.
+// Server is the process of a model server.
 type Server struct {
 	plan *Plan
 	port uint16
 	proc *launch.Process
 	tail launch.Tail
-	// drained is closed when everything was read that the process wrote.
+	// drained is closed when all output of the process was read.
 	drained chan struct{}
 	client  *http.Client
-	// killed counts the processes that memory had cost when this one began.
+	// killed is the system's count of out-of-memory kills when this process
+	// started.
 	killed    uint64
 	killsTold bool
 }
 
-// PID is the process, Port where it listens.
+// PID returns the process id.
 func (s *Server) PID() int { return s.proc.PID() }
 
-// Port is the port that the server was told.
+// Port returns the port passed to the server.
 func (s *Server) Port() uint16 { return s.port }
 
-// Done is closed when the process has ended, Gone when the rest of its session
-// has and all its output was read.
+// Done is closed when the process has ended.
 func (s *Server) Done() <-chan struct{} { return s.proc.Done() }
 
-// Gone waits for the end of everything that the server was.
+// Gone waits until all processes of the server have ended and their output was
+// read.
 func (s *Server) Gone() {
 	<-s.proc.Done()
 	<-s.proc.Settled()
 	<-s.drained
 }
 
-// Lines are the last lines of output, oldest first.
+// Lines returns the last lines of output, oldest first.
 func (s *Server) Lines() []string { return s.tail.Lines() }
 
-// once starts the server on a port and waits until it answers.
-func (p *Plan) once(ctx context.Context, program string, port uint16, spawned func(int, uint16)) (*Server, *contract.Error) {
+// once starts the server on a port and waits until it is ready.
+func (p *Plan) once(
+	ctx context.Context, program string, port uint16, spawned func(int, uint16),
+) (*Server, *contract.Error) {
 	s := &Server{plan: p, port: port, drained: make(chan struct{}), client: &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -80,7 +83,7 @@ func (p *Plan) once(ctx context.Context, program string, port uint16, spawned fu
 	return s, nil
 }
 
-// notStarted is the error of a program that the system would not start.
+// notStarted is the error of a program that the system could not start.
 func (p *Plan) notStarted(err error) *contract.Error {
 	var why error = err
 	var path *fs.PathError
@@ -114,7 +117,7 @@ func (s *Server) read(stream launch.Stream, from io.ReadCloser) {
 	_ = from.Close()
 }
 
-// Died says what the server ended of, if nobody had asked it to end. Call it
+// Died returns the cause of an end that was not ordered, else nil. Call it
 // after Gone.
 func (s *Server) Died() *contract.Error {
 	exit := s.proc.Exit()
@@ -124,7 +127,7 @@ func (s *Server) Died() *contract.Error {
 	return s.facts(contract.Errorf("model/died", "the model server died: %s", exit))
 }
 
-// facts adds what is known of an end.
+// facts adds the known details of an end.
 func (s *Server) facts(e *contract.Error) *contract.Error {
 	exit := s.proc.Exit()
 	e = e.WithDetail("pid", edn.Int(int64(s.PID())))
@@ -136,7 +139,7 @@ func (s *Server) facts(e *contract.Error) *contract.Error {
 	return e.WithDetail("output", s.output())
 }
 
-// lines are how many lines of output an error holds.
+// lines is the number of output lines in an error.
 const lines = 50
 
 func (s *Server) output() edn.Value {
@@ -152,8 +155,8 @@ func (s *Server) last(n int) []string {
 	return all[max(0, len(all)-n):]
 }
 
-// Stop ends the server: it may finish what it answers (until idle is closed),
-// then it is asked, then it gets signals, each step with a limit. When ctx ends
+// Stop ends the server: it may finish its calls (until idle is closed), then it
+// gets the quit request, then signals, each step with a limit. When ctx ends,
 // the process is killed. Stop returns when the process has ended or cannot be
 // ended.
 func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult {
@@ -187,7 +190,7 @@ func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepRe
 	return launch.Stop(ctx, s.proc.Done(), steps)
 }
 
-// Kill ends the server at once.
+// Kill kills the server at once.
 func (s *Server) Kill() {
 	_ = s.proc.Kill()
 }
@@ -211,11 +214,11 @@ func (s *Server) quit(ctx context.Context) error {
 	return nil
 }
 
-// probeLimit is how long a server may take to say that it is there.
+// probeLimit is the timeout of Responds.
 const probeLimit = 2 * time.Second
 
-// Responds tells whether the server says anything at all within two seconds of
-// the plan's clock.
+// Responds reports whether the server responds to any request within two
+// seconds of the plan's clock.
 func (s *Server) Responds(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

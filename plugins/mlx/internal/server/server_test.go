@@ -31,30 +31,29 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for what must happen.
+// patience is the timeout of a test's expectations.
 const patience = 30 * time.Second
 
-// rig is a plan for one scripted server, and what came of it.
+// rig is a plan for one scripted server, and its results.
 type rig struct {
 	*Plan
 	t    testing.TB
 	pids []int
 }
 
-// lastPort is the port that a test of this process got last. They lie below
-// those that the system gives to whoever asks for any, tests beside this one
-// among them.
+// lastPort is the last port used by a test of this process. The ports lie below
+// the ephemeral range, from which parallel tests get theirs.
 var lastPort atomic.Uint32
 
-// freePorts are ports that nobody has now.
+// freePorts returns free ports.
 func freePorts(t testing.TB, n int) []uint16 {
 	t.Helper()
 	lastPort.CompareAndSwap(0, uint32(10_000+os.Getpid()%90*100))
 	var ports []uint16
 	for len(ports) < n {
 		port := uint16(lastPort.Add(1))
-		// A process that a test beside this one is starting would hold the socket
-		// until it has become its program.
+		// A process that a parallel test is starting would hold the socket
+		// until its exec.
 		syscall.ForkLock.RLock()
 		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 		if err == nil {
@@ -89,7 +88,7 @@ func (r *rig) start() (*Server, *contract.Error) {
 	return r.Start(r.t.Context(), func(uint16) bool { return false }, func(pid int, _ uint16) { r.pids = append(r.pids, pid) })
 }
 
-// up starts a server that comes up, and ends it with the test.
+// up starts a server that becomes ready, and stops it with the test.
 func (r *rig) up() *Server {
 	r.t.Helper()
 	s, err := r.start()
@@ -117,14 +116,14 @@ func alive(pid int) bool {
 	return err != nil || !strings.Contains(string(stat), ") Z ")
 }
 
-// MLX-004, MLX-021, MLX-003: what becomes of a start, however the server
-// behaves, and that no process is left of one that failed.
+// MLX-004, MLX-021, MLX-003: the result of a start for every behavior of a
+// server; no process is left of a failed one.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		words   []string
 		change  func(*rig)
-		typ     string // "": it comes up
+		typ     string // "": it becomes ready
 		message string
 		spawns  int // -1: none
 	}{
@@ -134,7 +133,7 @@ func TestStart(t *testing.T) {
 		"has not loaded weights yet": {words: []string{"first=503:loading"}},
 		"fails the first question":   {words: []string{"first=500:not yet"}},
 		"refuses the question":       {words: []string{`first=404:{"error":"no such model"}`}, typ: "model/start-failed", message: "no such model"},
-		"is no model server":         {words: []string{"first=200:<html>"}, typ: "model/start-failed", message: "no model server"},
+		"is no model server":         {words: []string{"first=200:<html>"}, typ: "model/start-failed", message: "not a model server"},
 		"ends":                       {words: []string{"say=it is broken", "exit=3"}, typ: "model/start-failed", message: "exit status 3: it is broken"},
 		"ends cleanly":               {words: []string{"exit=0"}, typ: "model/start-failed", message: "exit status 0"},
 		"has no library":             {words: []string{"say=ModuleNotFoundError: No module named 'mlx'", "exit=1"}, typ: "model/unavailable", message: "No module named 'mlx'"},
@@ -185,11 +184,11 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// MLX-006: a server that listens on more than loopback is not kept.
+// MLX-006: a server that listens on more than loopback is stopped.
 func TestOpenServer(t *testing.T) {
 	t.Parallel()
 	if len(launch.Listeners(mine(t))) == 0 {
-		return // a system that does not tell
+		return // the system does not report listeners
 	}
 	r := newRig(t, "open")
 	_, err := r.start()
@@ -199,7 +198,7 @@ func TestOpenServer(t *testing.T) {
 	r.gone()
 }
 
-// mine is a port on which this process listens.
+// mine returns a port on which this process listens.
 func mine(t testing.TB) uint16 {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -207,8 +206,8 @@ func mine(t testing.TB) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
-// MLX-003: a fixed port that is taken is an error at once, with the process
-// that has it, and nothing is started; of others a free one is found.
+// MLX-003: a used fixed port is an error at once that names the process using
+// it, and no process is started; of several ports a free one is found.
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -227,8 +226,8 @@ func TestPortInUse(t *testing.T) {
 	assert.Equal(t, r.Ports[1], r.up().Port())
 }
 
-// MLX-003: somebody takes the port between the look and the start. A fixed port
-// is in use then, out of others the next one is taken, three times.
+// MLX-003: another process takes the port between check and start. A fixed port
+// is then in use; of several ports the next is tried, three times.
 func TestPortRace(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -262,8 +261,8 @@ func TestPortRace(t *testing.T) {
 	}
 }
 
-// occupy listens on a port. Processes that other tests are about to start may
-// hold the socket with which the port was looked at for a moment.
+// occupy listens on a port. Processes that other tests are starting may briefly
+// hold the socket that checked the port.
 func occupy(t testing.TB, port uint16) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -275,7 +274,7 @@ func occupy(t testing.TB, port uint16) {
 	}, patience, time.Millisecond)
 }
 
-// A start that nobody wants any more ends at once, and its process with it.
+// A canceled start ends at once, together with its process.
 func TestStartIsCancelled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "never", "deaf")
@@ -288,17 +287,17 @@ func TestStartIsCancelled(t *testing.T) {
 	r.gone()
 }
 
-// MLX-008: what the contract gives each rung.
+// MLX-008: the limits of the contract.
 func TestRungsOfTheContract(t *testing.T) {
 	const two = 2 * time.Second
 	assert.Equal(t, Rungs{Quit: two, Interrupt: two, Terminate: two, Kill: two}, DefaultRungs())
 }
 
-// MLX-008: each rung is tried in turn, the last one is SIGKILL to all.
+// MLX-008: each step is tried in turn; the last is SIGKILL to all.
 func TestStopLadder(t *testing.T) {
 	t.Parallel()
-	// Only what a server does not listen to is waited for in vain, so only that is
-	// short.
+	// Only steps that the server ignores are waited for in full, so only these
+	// limits are short.
 	patient := Rungs{Quit: patience, Interrupt: patience, Terminate: patience, Kill: patience}
 	unread, deaf := patient, patient
 	unread.Quit = 300 * time.Millisecond
@@ -366,7 +365,8 @@ func without(all []string, word string) []string {
 	return kept
 }
 
-// marks are the processes that a server noted, and what it heard.
+// marks returns the processes that a server recorded, and the signals it
+// received.
 func marks(t testing.TB, file string) (pids []int, heard string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -384,8 +384,8 @@ func marks(t testing.TB, file string) (pids []int, heard string) {
 	return pids, strings.Join(words, " ")
 }
 
-// MLX-021: a server that the kernel stopped says nothing, and is killed all the
-// same.
+// MLX-021: a server stopped by SIGSTOP does not respond and is killed
+// nevertheless.
 func TestStoppedServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -403,7 +403,7 @@ func TestStoppedServer(t *testing.T) {
 	r.gone()
 }
 
-// MLX-009: what a server died of.
+// MLX-009: the causes of a server's death.
 func TestDied(t *testing.T) {
 	t.Parallel()
 	s := newRig(t).up()
@@ -416,8 +416,8 @@ func TestDied(t *testing.T) {
 	assert.Less(t, time.Since(begin), patience)
 }
 
-// MLX-007: when this process is killed, a second one kills the server and all
-// that belongs to it. The rest is tested with the plugin's own process.
+// MLX-007: when this process is killed, a second one kills the server and its
+// whole session. The plugin's own tests cover the rest.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")

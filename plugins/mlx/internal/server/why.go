@@ -9,16 +9,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// What servers write when they end. Words are in lower case.
+// Phrases in the last output of servers, in lower case.
 
-// memoryWords tell that memory ran out.
+// memoryWords indicate that memory ran out.
 var memoryWords = []string{
 	"out of memory", "outofmemory", "memoryerror", "cannot allocate memory", "insufficient memory", "std::bad_alloc",
 	"failed to allocate", "unable to allocate", "not enough memory",
 }
 
-// machineWords tell that the server cannot run on this machine as it is:
-// a library is missing, or the machine is of another kind.
+// machineWords indicate that the server cannot run on this machine: a library
+// is missing, or the architecture is wrong.
 var machineWords = []string{
 	"modulenotfounderror", "importerror", "no module named", "cannot import name", "library not loaded",
 	"error while loading shared libraries", "symbol not found", "exec format error", "bad cpu type", "wrong elf class",
@@ -28,7 +28,7 @@ var machineWords = []string{
 
 var portWords = []string{"address already in use", "eaddrinuse", "only one usage of each socket address"}
 
-// Memory tells whether a text says that memory ran out.
+// Memory reports whether a text indicates that memory ran out.
 func Memory(text string) bool { return memoryText(text) }
 
 func memoryText(text string) bool { return holds(text, memoryWords) }
@@ -38,8 +38,8 @@ func holds(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-// memory tells whether a process ended because memory ran out: it said so, or
-// the kernel killed it and counts one more that it killed for memory.
+// memory reports whether a process ended because memory ran out: its output
+// says so, or the kernel killed it and counts one more out-of-memory kill.
 func (s *Server) memory(exit launch.Exit, last []string) bool {
 	if !exit.Clean() && slices.ContainsFunc(last, memoryText) {
 		return true
@@ -51,12 +51,12 @@ func (s *Server) memory(exit launch.Exit, last []string) bool {
 	return ok && now > s.killed
 }
 
-// impossible tells whether a process ended because it cannot run here at all.
+// impossible reports whether a process ended because it cannot run here at all.
 func impossible(exit launch.Exit, last []string) bool {
 	return exit.Signal == syscall.SIGILL || !exit.Clean() && cannot(last) != ""
 }
 
-// cannot is the last line that says why a server cannot run here.
+// cannot returns the last line that explains why a server cannot run here.
 func cannot(last []string) string {
 	for _, line := range slices.Backward(last) {
 		if holds(line, machineWords) {
@@ -70,7 +70,7 @@ func taken(last []string) bool {
 	return slices.ContainsFunc(last, func(line string) bool { return holds(line, portWords) })
 }
 
-// printable is a text without what controls a terminal, and valid.
+// printable returns a valid text without terminal control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\t' {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No program of the repository is linked with the scripted server.
+// No program of the repository links the scripted server.
 func TestOnlyTestsImportThis(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "github.com/fermenthq/ferment/plugins/mlx").Output()
 	require.NoError(t, err)

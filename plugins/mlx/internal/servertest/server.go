@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// word is the first argument of a process that is a server.
+// word is the first argument of a server process.
 const word = "scripted-model-server"
 
-// Command is the command of a server that behaves as the words say.
+// Command returns the command of a server with the behavior that the words
+// describe.
 func Command(words ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -29,7 +30,7 @@ func Command(words ...string) []string {
 	return append([]string{self, word, "{port}"}, words...)
 }
 
-// Main runs the server if this process is one. It belongs to TestMain.
+// Main runs the server if this process is one. TestMain must call it.
 func Main(args []string) {
 	if len(args) < 3 || args[1] != word {
 		return
@@ -170,7 +171,7 @@ func (s *script) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprint(w, `{"status": "ok"}`)
 }
 
-// tokenize has a token for each word.
+// tokenize counts one token per word.
 func tokenize(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Content string `json:"content"`
@@ -214,7 +215,8 @@ func (s *script) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !q.Stream {
-		whole := q.packet("chat.completion", choice{"finish_reason": "length", "message": choice{"role": "assistant", "content": "x"}})
+		whole := q.packet("chat.completion", choice{"finish_reason": "length",
+			"message": choice{"role": "assistant", "content": "x"}})
 		whole["usage"] = usage(9, 1)
 		_ = json.NewEncoder(w).Encode(whole)
 		return
@@ -242,7 +244,7 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 		}
 	case "exit":
 		os.Exit(3)
-	case "hang-up": // a process that takes a while to end after its connections broke
+	case "hang-up": // the process ends a while after its connections broke
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			_ = conn.Close()
 		}
@@ -250,7 +252,7 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 		os.Exit(3)
 	case "freeze":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(time.Second) // it takes a moment
+		time.Sleep(time.Second) // delays the end
 	case "hold":
 		s.note("hold")
 		for !exists(file) && r.Context().Err() == nil {
@@ -286,7 +288,7 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 
 type choice map[string]any
 
-// packet is what mlx_lm.server sends in one piece.
+// packet returns one packet in the form of mlx_lm.server.
 func (q request) packet(object string, choices ...choice) map[string]any {
 	for i := range choices {
 		choices[i]["index"] = i
@@ -297,8 +299,8 @@ func (q request) packet(object string, choices ...choice) map[string]any {
 	}
 }
 
-// delta is a piece of a stream. Each one names the role, and has no content where
-// there is no text.
+// delta returns a piece of a stream. Each one names the role, and has no
+// content where there is no text.
 func (q request) delta(text string, finish any) map[string]any {
 	said := choice{"role": "assistant"}
 	if text != "" {

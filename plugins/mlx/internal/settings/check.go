@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Check reports everything that the form of the settings cannot say.
+// Check reports every mistake that the schema of the settings does not cover.
 func (s Settings) Check() error {
 	all := s.checkCommand()
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
@@ -25,7 +25,8 @@ func (s Settings) Check() error {
 		add("holds a NUL character", edn.K("model"))
 	}
 	if last := s.Port + s.Most() - 1; s.Port > 0 && last > 65535 {
-		add(fmt.Sprintf("with %d workers the ports go up to %d, and the last one there is is 65535", s.Most(), last), edn.K("port"))
+		add(fmt.Sprintf("with %d workers the ports go up to %d, and the last one there is is 65535", s.Most(), last),
+			edn.K("port"))
 	}
 	for _, p := range []struct{ key, path string }{{"ready-path", s.ReadyPath}, {"quit", s.Quit.Path}} {
 		at := []edn.Value{edn.K(p.key)}
@@ -67,13 +68,13 @@ func (s Settings) Check() error {
 	return errors.Join(append(all, s.provider(1).CheckModels("serve")...)...)
 }
 
-// Allows says that the server may be asked for a model of this name.
+// Allows reports whether requests may name this model.
 func (s Settings) Allows(name string) bool {
 	return name == "" || name == s.Model || slices.Contains(s.AllowModels, name)
 }
 
-// placeholder is what looks like one; other braces, such as those of JSON, are
-// the server's.
+// placeholder matches placeholders; other braces, such as those of JSON, are
+// passed to the server.
 var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
 func (s Settings) checkCommand() []error {
@@ -88,14 +89,15 @@ func (s Settings) checkCommand() []error {
 				add(i, fmt.Sprintf("%s is not known: there are {port} and {model}", found))
 			}
 		}
-		told = told || strings.Contains(part, "{port}") || s.Port > 0 && !s.PerSession() && strings.Contains(part, strconv.Itoa(s.Port))
+		told = told || strings.Contains(part, "{port}") || s.Port > 0 && !s.PerSession() &&
+			strings.Contains(part, strconv.Itoa(s.Port))
 		switch {
 		case i == 0 && strings.TrimSpace(part) == "":
 			add(i, "names no program")
 		case strings.ContainsRune(part, 0):
 			add(i, "holds a NUL character")
 		case i > 0 && open(s.Command[i-1], part):
-			add(i, "opens the server to other machines: it has no protection of its own, so it listens on 127.0.0.1 alone")
+			add(i, "opens the server to other machines: it has no access control, so it must listen on 127.0.0.1 only")
 		}
 	}
 	if len(s.Command) > 0 && !told {
@@ -104,8 +106,8 @@ func (s Settings) checkCommand() []error {
 	return all
 }
 
-// open tells whether an argument has the server listen on more than loopback.
-// Only addresses are told: a name says what it is when it is looked up.
+// open reports whether an argument makes the server listen on more than
+// loopback. Only literal addresses are checked; names are not resolved.
 func open(before, part string) bool {
 	name, value, joined := strings.Cut(part, "=")
 	if !joined {

@@ -17,7 +17,7 @@ import (
 type Settings struct {
 	Model       string            `edn:"model" min:"1" doc:"path or name of the model that the server runs"`
 	Command     []string          `edn:"command" min:"1" doc:"the server and its arguments; {port} and {model} stand for the port and the model"`
-	Preset      string            `edn:"preset" enum:"mlx,llama-server,lmstudio,vllm,generic" doc:"what the server can do"`
+	Preset      string            `edn:"preset" enum:"mlx,llama-server,lmstudio,vllm,generic" doc:"features of the server"`
 	Port        int               `edn:"port,omitempty" min:"0" max:"65535" doc:"the server's port on 127.0.0.1, the first of max_workers with workers = \"per-session\"; 0: a free one out of 16 that follow from model and command"`
 	Start       string            `edn:"start" enum:"lazy,eager" doc:"whether the server starts with the first call or with the plugin"`
 	Cold        string            `edn:"cold" enum:"wait,switch" doc:"whether a call waits while the server loads, or goes to the next candidate"`
@@ -25,21 +25,21 @@ type Settings struct {
 	Serve       map[string]Serve  `edn:"serve" doc:"each is one capability, mlx/LABEL"`
 	Env         map[string]string `edn:"env,omitempty" doc:"environment of the server, over that of the plugin"`
 	Workdir     string            `edn:"workdir,omitempty" unit:"path" doc:"working directory of the server; the plugin's own directory if empty"`
-	ReadyPath   string            `edn:"ready-path" min:"1" doc:"asked until it answers 200; where it is not there, /v1/models is"`
+	ReadyPath   string            `edn:"ready-path" min:"1" doc:"polled until it returns 200; if it does not exist, /v1/models is"`
 	Startup     int64             `edn:"startup-timeout" unit:"ms" min:"100" max:"86400000" doc:"until the server has answered a first question"`
-	IdleTTL     int64             `edn:"idle-ttl" unit:"ms" min:"0" max:"2592000000" doc:"after which a server that nobody asks is stopped; 0: never"`
+	IdleTTL     int64             `edn:"idle-ttl" unit:"ms" min:"0" max:"2592000000" doc:"time after which an idle server is stopped; 0: never"`
 	MaxWorkers  int               `edn:"max-workers" min:"1" max:"64" doc:"servers at once with workers = \"per-session\""`
 	MaxInFlight int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once to one server"`
 	Queue       int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for a server or for their turn"`
-	Drain       int64             `edn:"drain" unit:"ms" min:"0" max:"3600000" doc:"how long a server that is stopped may finish what it answers"`
-	Quit        Quit              `edn:"quit" doc:"how the server is asked to end before it gets a signal"`
+	Drain       int64             `edn:"drain" unit:"ms" min:"0" max:"3600000" doc:"time for a stopping server to finish its calls"`
+	Quit        Quit              `edn:"quit" doc:"graceful shutdown of the server before it gets a signal"`
 	Offline     bool              `edn:"offline" doc:"tell the server's libraries not to download anything"`
-	AllowModels []string          `edn:"allow-models,omitempty" doc:"further names that requests and serve blocks may ask the server for"`
-	Recheck     int64             `edn:"recheck" unit:"ms" min:"1000" max:"86400000" doc:"how often a server that cannot run here is looked for again"`
+	AllowModels []string          `edn:"allow-models,omitempty" doc:"further model names that requests and serve blocks may use"`
+	Recheck     int64             `edn:"recheck" unit:"ms" min:"1000" max:"86400000" doc:"interval of checks for a server that cannot run here"`
 	Timeouts    provider.Timeouts `edn:"timeouts" doc:"timers of a request"`
 }
 
-// Quit is how a server is asked to end.
+// Quit configures the quit request to a server.
 type Quit struct {
 	Path  string `edn:"path,omitempty" doc:"gets an empty POST"`
 	Stdin string `edn:"stdin,omitempty" doc:"line for its standard input"`
@@ -47,33 +47,32 @@ type Quit struct {
 
 // Serve is one capability.
 type Serve struct {
-	Name          string           `edn:"name,omitempty" doc:"model that the server is asked for, if not the one that it was started with; has to be in allow_models"`
-	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
-	Intents       []string         `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
+	Name          string           `edn:"name,omitempty" doc:"model name in requests, if not the started model; must be in allow_models"`
+	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same family may not judge its answers"`
+	Intents       []string         `edn:"intents,omitempty" doc:"intents that it serves, without colon; default model/chat"`
 	Context       int64            `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
-	Count         string           `edn:"count,omitempty" enum:"auto,endpoint,estimate" doc:"how tokens are counted before and beside a call: by the server or by length; auto takes the best that the preset has"`
-	Structured    string           `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
-	StrictOptions bool             `edn:"strict-options,omitempty" doc:"refuse a call whose options the server cannot express, instead of leaving them out"`
-	Options       provider.Options `edn:"options" doc:"how the model answers unless a call says otherwise"`
+	Count         string           `edn:"count,omitempty" enum:"auto,endpoint,estimate" doc:"how tokens are counted: by the server or by length; auto uses the best method of the preset"`
+	Structured    string           `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is requested; auto uses the strictest form that works"`
+	StrictOptions bool             `edn:"strict-options,omitempty" doc:"reject a call whose options the server cannot express, instead of dropping them"`
+	Options       provider.Options `edn:"options" doc:"default options of calls"`
 	Price         provider.Price   `edn:"price" doc:"decimals per million tokens; free unless written"`
 	Quirks        dialect.Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
-// Name is the first part of the ids of the capabilities, and whose errors
-// these are.
+// Name is the first part of the capability ids and the source of errors.
 const Name = "mlx"
 
-// Control is the label of the capability that operators use.
+// Control is the label of the operators' capability.
 const Control = "server"
 
 const (
 	perSession = "per-session"
-	// maxTokens bounds an answer for which nobody gave a bound: servers have
-	// bounds of their own, some of them too low to be of use.
+	// maxTokens bounds an answer without another bound: the servers' own
+	// defaults may be too low to be useful.
 	maxTokens = 4096
 )
 
-// Defaults hold where the configuration is silent.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		Command: []string{"mlx_lm.server", "--host", "127.0.0.1", "--port", "{port}", "--model", "{model}"},
@@ -83,16 +82,16 @@ func Defaults() Settings {
 	}
 }
 
-// PerSession says that each session has a server of its own.
+// PerSession reports whether each session has its own server.
 func (s Settings) PerSession() bool { return s.Workers == perSession }
 
-// Eager says that the server starts with the plugin.
+// Eager reports whether the server starts with the plugin.
 func (s Settings) Eager() bool { return s.Start == "eager" }
 
-// Waits says that calls wait while a server loads.
+// Waits reports whether calls wait while a server loads.
 func (s Settings) Waits() bool { return s.Cold == "wait" }
 
-// Most is how many servers may run at once.
+// Most returns the maximum number of concurrent servers.
 func (s Settings) Most() int {
 	if s.PerSession() {
 		return s.MaxWorkers
@@ -100,13 +99,12 @@ func (s Settings) Most() int {
 	return 1
 }
 
-// Places are how many calls are answered at once, by as many servers as may run.
+// Places returns the number of calls that all servers together answer at once.
 func (s Settings) Places() int { return s.Most() * s.MaxInFlight }
 
-// Ports are those that servers may get, in the order in which they are tried.
-// Those of port 0 follow from the command, so that they can be granted before
-// anything runs and another model needs no other grant; they lie below the ports
-// that systems give to whoever asks for any.
+// Ports returns the ports of servers in the order in which they are tried. For
+// port 0 they are derived from the command, so that they can be granted before
+// the start and do not depend on the model; they lie below the ephemeral range.
 func (s Settings) Ports() []uint16 {
 	first, n := s.Port, s.Most()
 	if s.Port == 0 {
@@ -130,7 +128,7 @@ const (
 	blocks = 750
 )
 
-// Fill writes port and model into the command.
+// Fill substitutes port and model in the command.
 func (s Settings) Fill(port uint16) []string {
 	replace := strings.NewReplacer("{port}", strconv.Itoa(int(port)), "{model}", s.Model)
 	filled := make([]string, len(s.Command))
@@ -140,10 +138,10 @@ func (s Settings) Fill(port uint16) []string {
 	return filled
 }
 
-// Base is where the interface of a server on a port begins.
+// Base returns the base URL of a server on a port.
 func Base(port uint16) string { return "http://127.0.0.1:" + strconv.Itoa(int(port)) }
 
-// provider are the settings of the provider that a server on a port is.
+// provider returns the provider settings for a server on a port.
 func (s Settings) provider(port uint16) provider.Settings {
 	p := provider.Defaults()
 	p.Provider, p.Preset, p.BaseURL = Name, s.Preset, Base(port)+"/v1"
@@ -173,10 +171,10 @@ func (v Serve) model(s Settings) provider.Model {
 	return m
 }
 
-// Models are the capabilities as models of a provider, by label.
+// Models returns the capabilities as provider models, by label.
 func (s Settings) Models() map[string]provider.Model { return s.provider(1).Models }
 
-// Build makes the provider that a server on a port is, and its models.
+// Build returns the provider for a server on a port, and its models.
 func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, map[string]*answer.Model, error) {
 	p, models, err := s.provider(port).Build(clock, nil)
 	if err != nil {
@@ -188,9 +186,9 @@ func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, m
 	return p, models, nil
 }
 
-// Wire is the name by which requests call a model, "" standing for the one that
-// was started. Servers of the preset mlx load, and may download, whatever a
-// request names, but for one word.
+// Wire returns the name of a model in requests; "" means the started one.
+// Servers of the preset mlx load, and may download, any model that a request
+// names, except for one reserved name.
 func (s Settings) Wire(name string) string {
 	switch {
 	case name != "" && name != s.Model:
@@ -201,13 +199,14 @@ func (s Settings) Wire(name string) string {
 	return s.Model
 }
 
-// PresetOf is the preset of the server.
+// PresetOf returns the preset of the server.
 func (s Settings) PresetOf() dialect.Preset {
 	p, _ := dialect.PresetNamed(s.Preset)
 	return p
 }
 
-// Environment are the variables that the settings give the server.
+// Environment returns the environment variables that the settings define for
+// the server.
 func (s Settings) Environment() map[string]string {
 	env := map[string]string{"PYTHONUNBUFFERED": "1"}
 	if s.Offline {
@@ -221,5 +220,5 @@ func (s Settings) Environment() map[string]string {
 	return env
 }
 
-// Duration is a number of milliseconds.
+// Duration converts milliseconds.
 func Duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -17,7 +17,7 @@ func some(change func(*Settings)) Settings {
 	return s
 }
 
-// LM-005, MLX-006, MLX-021: everything that is wrong, at its setting.
+// LM-005, MLX-006, MLX-021: every mistake is reported at its setting.
 func TestCheck(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Settings)
@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// MLX-003: the ports follow from the settings alone.
+// MLX-003: the ports depend on the settings alone.
 func TestPorts(t *testing.T) {
 	one := some(func(*Settings) {})
 	assert.Equal(t, one.Ports(), some(func(*Settings) {}).Ports())
@@ -72,7 +72,8 @@ func TestPorts(t *testing.T) {
 	assert.Len(t, some(func(s *Settings) { s.Workers, s.MaxWorkers = "per-session", 64 }).Ports(), 128)
 }
 
-// MLX-005: what requests call the model, and what the libraries are told.
+// MLX-005: the name of the model in requests, and the environment of the
+// server.
 func TestNames(t *testing.T) {
 	s := some(func(s *Settings) {
 		s.Serve = map[string]Serve{"voice": {}, "other": {Name: "adapter"}}

@@ -1,15 +1,16 @@
-// Package worker is what is known about one model server and what follows from
-// it: its states, when it may be started again, and what has to be done next.
+// Package worker is the state machine of one model server: its states, when it
+// may be restarted, and the actions to take.
 //
-// A Machine is told what happened (a call wants the server, the process said
-// something, it ended, somebody froze it) and answers with transitions, which
-// are events for people and logs, and with actions, which are orders for whoever
-// has processes. A Record counts the deaths of all servers of one model and says
-// until when none is started.
+// A Machine receives events (a call wants the server, the process became ready
+// or ended, an operator froze it) and returns transitions, which are reported
+// to people and logs, and actions, which the owner of the processes executes. A
+// Record counts the deaths of all servers of one model and blocks starts for a
+// time after too many.
 //
 //	cold -> starting -> ready <-> busy -> draining -> cold | frozen | stopped | failed
 //	        starting -> failed(reason, until)          frozen -> cold
 //
-// Everything here is pure: no process, no clock, no goroutine. Times come in as
-// values. A Machine and its Record belong to one goroutine or one lock.
+// Everything is pure: no process, no clock, no goroutine. Times are passed in
+// as values. A Machine and its Record must be used by one goroutine or under
+// one lock.
 package worker

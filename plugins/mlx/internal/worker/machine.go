@@ -6,7 +6,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// State is where a worker stands.
+// State is the state of a worker.
 type State string
 
 // The states.
@@ -18,10 +18,10 @@ const (
 	Draining State = "draining" // no new calls, the process is being stopped
 	Stopped  State = "stopped"  // for good
 	Failed   State = "failed"
-	Frozen   State = "frozen" // stopped by hand, until it is thawed
+	Frozen   State = "frozen" // stopped by an operator, until Thaw
 )
 
-// Why a worker is stopped.
+// The reasons for stopping a worker.
 const (
 	MaxPerModel  = "session/max-per-model"
 	TTLExpired   = "session/ttl-expired"
@@ -34,27 +34,27 @@ type Transition struct {
 	From, To State
 	Cause    string
 	At       time.Time
-	// Took is how long the state lasted that ended.
+	// Took is the duration of the state that ended.
 	Took time.Duration
-	PID  int // of the process that it is about; 0: none yet
+	PID  int // process of the run; 0: none yet
 	Run  uint64
 }
 
-// Do is what has to be done.
+// Do is the kind of an action.
 type Do string
 
-// The orders.
+// The kinds of action.
 const (
-	// Spawn starts a process for the run and tells Spawned, then Answers, Failed
-	// or Gone.
+	// Spawn starts a process for the run; the owner reports Spawned, then
+	// Answers, Failed or Gone.
 	Spawn Do = "spawn"
-	// Stop ends the process of the run, by the ladder; Kill at once. Gone or
+	// Stop ends the process of the run step by step, Kill at once. Gone or
 	// Failed follows.
 	Stop Do = "stop"
 	Kill Do = "kill"
 )
 
-// Action is one order. It is about the run that it names and no other.
+// Action is one action for the run that it names.
 type Action struct {
 	Do    Do
 	Run   uint64
@@ -66,56 +66,63 @@ type Machine struct {
 	record *Record
 	state  State
 	since  time.Time
-	ready  time.Time // since when the process of the run answers
+	ready  time.Time // when the process of the run became ready
 	run    uint64
 	pid    int
-	alive  bool // a process was ordered, and its end is not known
+	alive  bool // a process was ordered, and its end is unknown
 	calls  int
-	after  State // what follows draining
+	after  State // the state after draining
 	err    *contract.Error
-	last   *contract.Error // what the last run died of
+	last   *contract.Error // the cause of the last run's death
 
 	transitions []Transition
 	actions     []Action
 }
 
-// New is a cold worker.
+// New returns a cold worker.
 func New(record *Record, now time.Time) *Machine {
 	return &Machine{record: record, state: Cold, since: now}
 }
 
-// State is where the worker stands, and since when.
+// State returns the state of the worker, and since when.
 func (m *Machine) State() (State, time.Time) { return m.state, m.since }
 
-// Run is the number of the last run, PID its process (0: none), Calls how many
-// calls it answers.
+// Run returns the number of the last run.
 func (m *Machine) Run() uint64 { return m.run }
 
-// PID is the process of the run that is under way; 0: there is none.
+// PID returns the process of the current run; 0: there is none.
 func (m *Machine) PID() int { return m.pid }
 
-// Calls are how many calls are being answered.
+// Calls returns the number of calls in flight.
 func (m *Machine) Calls() int { return m.calls }
 
-// Alive tells whether there may be a process.
+// Alive reports whether there may be a process.
 func (m *Machine) Alive() bool { return m.alive }
 
-// Died is what the last run ended of, if nobody had asked it to end and none has
-// answered since.
+// Died returns the cause of the last unordered end, nil once a later run became
+// ready.
 func (m *Machine) Died() *contract.Error { return m.last }
 
-// Take gives what has happened and what has to be done since the last Take.
+// Take returns the transitions and actions since the last Take.
 func (m *Machine) Take() ([]Transition, []Action) {
 	t, a := m.transitions, m.actions
 	m.transitions, m.actions = nil, nil
 	return t, a
 }
 
-// Pending tells whether Take would give something.
+// Pending reports whether Take would return anything.
 func (m *Machine) Pending() bool { return len(m.transitions)+len(m.actions) > 0 }
 
 func (m *Machine) to(now time.Time, next State, cause string) {
-	m.transitions = append(m.transitions, Transition{From: m.state, To: next, Cause: cause, At: now, Took: now.Sub(m.since), PID: m.pid, Run: m.run})
+	m.transitions = append(m.transitions, Transition{
+		From:  m.state,
+		To:    next,
+		Cause: cause,
+		At:    now,
+		Took:  now.Sub(m.since),
+		PID:   m.pid,
+		Run:   m.run,
+	})
 	m.state, m.since = next, now
 }
 
@@ -123,19 +130,19 @@ func (m *Machine) order(do Do, cause string) {
 	m.actions = append(m.actions, Action{do, m.run, cause})
 }
 
-// Verdict is what a call may do.
+// Verdict is the result of Want.
 type Verdict int
 
 // The verdicts.
 const (
-	Go     Verdict = iota + 1 // ask the server
-	Wait                      // until something changes
-	Refuse                    // take the error
+	Go     Verdict = iota + 1 // call the server
+	Wait                      // until the state changes
+	Refuse                    // return the error
 )
 
-// Want says what a call may do that needs the server, and starts one if that is
-// what it takes. waited is the run that the call has waited for, 0 if none: if
-// that one failed, the call fails, and does not start the next.
+// Want decides about a call that needs the server, and starts one if necessary.
+// waited is the run that the call has waited for, 0 if none: if that run
+// failed, the call fails and does not start the next.
 func (m *Machine) Want(now time.Time, waited uint64, cause string) (Verdict, *contract.Error) {
 	switch m.state {
 	case Ready, Busy:
@@ -170,21 +177,22 @@ func (m *Machine) Want(now time.Time, waited uint64, cause string) (Verdict, *co
 }
 
 func frozen() *contract.Error {
-	return contract.Errorf("model/frozen", "the model server was frozen by hand")
+	return contract.Errorf("model/frozen", "the model server was frozen by an operator")
 }
 
 func ending() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").WithSource(contract.SourceDownstream)
+	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
+		WithSource(contract.SourceDownstream)
 }
 
-// Spawned notes the process of a run.
+// Spawned records the process of a run.
 func (m *Machine) Spawned(run uint64, pid int) {
 	if run == m.run && m.alive {
 		m.pid = pid
 	}
 }
 
-// Answers notes that the process of a run answers.
+// Answers records that the process of a run is ready.
 func (m *Machine) Answers(now time.Time, run uint64) {
 	if run == m.run && m.state == Starting {
 		m.ready, m.last = now, nil
@@ -192,7 +200,7 @@ func (m *Machine) Answers(now time.Time, run uint64) {
 	}
 }
 
-// Begin and End count a call of a run. Begin is false if it may not begin.
+// Begin counts a call of a run. It returns false if the call may not begin.
 func (m *Machine) Begin(now time.Time, run uint64) bool {
 	if run != m.run || m.state != Ready && m.state != Busy {
 		return false
@@ -203,7 +211,7 @@ func (m *Machine) Begin(now time.Time, run uint64) bool {
 	return true
 }
 
-// End notes the end of a call. It is true if the last one of a run has ended.
+// End counts the end of a call. It returns true if no call of the run is left.
 func (m *Machine) End(now time.Time, run uint64) bool {
 	if run != m.run || m.calls == 0 {
 		return false
@@ -217,8 +225,9 @@ func (m *Machine) End(now time.Time, run uint64) bool {
 	return true
 }
 
-// Failed notes that a run came to nothing: no process of it is left. What
-// cannot run here, and what another process keeps from running, is no death.
+// Failed records that the start of a run failed and no process of it is left.
+// It does not count as a death if the server cannot run here or another process
+// prevents it.
 func (m *Machine) Failed(now time.Time, run uint64, err *contract.Error) {
 	if run != m.run || !m.alive {
 		return
@@ -240,8 +249,8 @@ func (m *Machine) Failed(now time.Time, run uint64, err *contract.Error) {
 	m.pid = 0
 }
 
-// Gone notes that the process of a run has ended, and of what if nobody had
-// asked for it.
+// Gone records that the process of a run has ended, with the cause if the end
+// was not ordered.
 func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 	if run != m.run || !m.alive {
 		return
@@ -259,7 +268,7 @@ func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 	m.land(now, err.Type)
 }
 
-// death counts what a process that answered died of.
+// death counts the death of a process that was ready.
 func (m *Machine) death(now time.Time, err *contract.Error) {
 	looping := false
 	if m.last, looping = m.record.died(now, err, now.Sub(m.ready)); looping {
@@ -267,10 +276,10 @@ func (m *Machine) death(now time.Time, err *contract.Error) {
 	}
 }
 
-// land is where a worker gets whose process ended by itself.
+// land sets the state of a worker whose process ended unordered.
 func (m *Machine) land(now time.Time, cause string) {
 	next := Cold
-	if err := m.record.Blocked(now); err != nil { // perhaps by the deaths of others
+	if err := m.record.Blocked(now); err != nil { // possibly by deaths of other servers
 		next, m.err = Failed, err
 	}
 	m.to(now, next, cause)
@@ -287,7 +296,8 @@ func (m *Machine) drained(now time.Time) {
 	m.pid = 0
 }
 
-// Suspect gives a process up that lives and does not answer. It counts as dead.
+// Suspect kills a process that is alive and does not respond. It counts as a
+// death.
 func (m *Machine) Suspect(now time.Time, run uint64, err *contract.Error) {
 	if run != m.run || m.state != Ready && m.state != Busy {
 		return
@@ -296,7 +306,7 @@ func (m *Machine) Suspect(now time.Time, run uint64, err *contract.Error) {
 	m.drain(now, Cold, err.Type, Kill)
 }
 
-// drain stops the process; next follows.
+// drain stops the process; next is the state after it.
 func (m *Machine) drain(now time.Time, next State, cause string, how Do) {
 	m.after = next
 	m.to(now, Draining, cause)
@@ -304,7 +314,7 @@ func (m *Machine) drain(now time.Time, next State, cause string, how Do) {
 }
 
 // Quit stops the process, if there is one; the next call starts another. A
-// worker that failed gets a new chance.
+// failed worker may start again.
 func (m *Machine) Quit(now time.Time, cause string) {
 	switch m.state {
 	case Starting, Ready, Busy:
@@ -315,7 +325,7 @@ func (m *Machine) Quit(now time.Time, cause string) {
 	}
 }
 
-// Freeze stops the process and keeps others from being started until Thaw.
+// Freeze stops the process and prevents starts until Thaw.
 func (m *Machine) Freeze(now time.Time) {
 	switch m.state {
 	case Starting, Ready, Busy:
@@ -340,7 +350,7 @@ func (m *Machine) Thaw(now time.Time) {
 	}
 }
 
-// Close stops the worker for good.
+// Close stops the worker permanently.
 func (m *Machine) Close(now time.Time) {
 	switch m.state {
 	case Stopped:

@@ -17,8 +17,8 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func death(typ string) *contract.Error { return contract.Errorf(typ, "it ended") }
 
-// rig is a machine that is told what happens one minute after the other unless
-// a test says otherwise.
+// rig is a machine that receives one event per minute unless a test advances
+// the time.
 type rig struct {
 	*Machine
 	record *Record
@@ -35,7 +35,7 @@ func newRig() *rig {
 
 func (r *rig) after(d time.Duration) *rig { r.now = r.now.Add(d); return r }
 
-// take notes what has happened.
+// take records the transitions and actions.
 func (r *rig) take() {
 	transitions, actions := r.Take()
 	for _, t := range transitions {
@@ -51,7 +51,7 @@ func (r *rig) said() string {
 	return s
 }
 
-// up brings a server up.
+// up makes the server ready.
 func (r *rig) up(t *testing.T) {
 	t.Helper()
 	verdict, err := r.Want(r.now, 0, "call")
@@ -63,7 +63,7 @@ func (r *rig) up(t *testing.T) {
 	r.take()
 }
 
-// MLX-002: each way through the states, with cause, duration and pid.
+// MLX-002: each path through the states, with cause, duration and pid.
 func TestTransitions(t *testing.T) {
 	r := newRig()
 	verdict, _ := r.Want(r.now, 0, "call")
@@ -92,9 +92,9 @@ func TestTransitions(t *testing.T) {
 	assert.Zero(t, total, "who was asked to end has not died")
 }
 
-// MLX-002: the ways into failed and stopped, with cause, duration and pid. Each row
-// begins with a worker that is ready, as process 1001, but for those that need
-// another state.
+// MLX-002: the transitions to failed and stopped, with cause, duration and pid.
+// Each row begins with a ready worker, process 1001, unless it needs another
+// state.
 func TestTransitionsToTheEnd(t *testing.T) {
 	start := func(r *rig) { _, _ = r.Want(r.now, 0, "call"); r.Spawned(r.Run(), 7) }
 	died := func(r *rig) { r.Gone(r.after(time.Second).now, r.Run(), death("model/died")) }
@@ -184,8 +184,8 @@ func TestTransitionsToTheEnd(t *testing.T) {
 	}
 }
 
-// MLX-009: three deaths in five minutes are a crash loop; the next try comes
-// after 1, 2, 4 .. 30 minutes; one that worked for long starts anew.
+// MLX-009: three deaths in five minutes are a crash loop; the next start is
+// after 1, 2, 4 .. 30 minutes; a long run resets the pause.
 func TestCrashLoop(t *testing.T) {
 	r := newRig()
 	pauses := []time.Duration{1, 2, 4, 8, 16, 30, 30}
@@ -228,8 +228,8 @@ func TestCrashLoop(t *testing.T) {
 	assert.Equal(t, time.Minute.Milliseconds(), ms, "it had worked for longer than the window")
 }
 
-// A start that fails: who waited for it fails with it, the next call tries
-// again, and three in a row are a loop too.
+// A failed start fails the calls that waited for it; the next call starts
+// again, and three failures in a row are a crash loop too.
 func TestStartFails(t *testing.T) {
 	r := newRig()
 	for i := range 2 {
@@ -252,8 +252,8 @@ func TestStartFails(t *testing.T) {
 	assert.Equal(t, Wait, verdict, "an operator has it tried again")
 }
 
-// MLX-012: what cannot run here is not started until it is looked for again.
-// MLX-003: a port that is taken holds nobody up.
+// MLX-012: a server that cannot run here is not started until the recheck.
+// MLX-003: a used port blocks no later start.
 func TestCannotRun(t *testing.T) {
 	r := newRig()
 	_, _ = r.Want(r.now, 0, "call")
@@ -273,7 +273,7 @@ func TestCannotRun(t *testing.T) {
 	assert.Zero(t, total)
 }
 
-// MLX-011: freeze and thaw, also in the middle of something else.
+// MLX-011: freeze and thaw, also during other transitions.
 func TestFreeze(t *testing.T) {
 	r := newRig()
 	r.up(t)
@@ -300,7 +300,7 @@ func TestFreeze(t *testing.T) {
 	assert.Equal(t, "runtime/not-ready", err.Type)
 }
 
-// What is told about a run that is over changes nothing.
+// Events of an earlier run change nothing.
 func TestOldNews(t *testing.T) {
 	r := newRig()
 	r.up(t)
@@ -316,7 +316,7 @@ func TestOldNews(t *testing.T) {
 	assert.Empty(t, r.said())
 }
 
-// world carries out the orders of a machine, in any order and at any time.
+// world executes the actions of a machine, in any order and at any time.
 type world struct {
 	r        *rig
 	live     map[uint64]bool // processes
@@ -353,13 +353,13 @@ func (w *world) obey(t *rapid.T) {
 	}
 }
 
-// one gives one of the processes that there are, or have been.
+// one returns a current or earlier process.
 func (w *world) one(t *rapid.T) uint64 {
 	return rapid.Uint64Range(0, w.r.Run()).Draw(t, "run")
 }
 
-// MLX-023: whatever happens in whatever order, there is at most one process for
-// a worker, and none after the end.
+// MLX-023: for any sequence of events there is at most one process per worker,
+// and none after the end.
 func TestAnyOrderOfEvents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{r: newRig(), live: map[uint64]bool{}, stopping: map[uint64]bool{}}

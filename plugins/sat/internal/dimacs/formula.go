@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Bounds of a formula. They keep a hostile input below some 200 MiB.
+// Bounds of a formula. They keep the memory of any input below some 200 MiB.
 const (
 	MaxBytes    = 16 << 20
 	MaxVars     = 1_000_000
@@ -21,15 +21,15 @@ type Formula struct {
 	Clauses [][]int
 }
 
-// Error is a fault in the text of a formula.
+// Error is a mistake in the text of a formula.
 type Error struct {
-	Line, Column int // from 1; 0 where the input was no text
-	Clause       int // from 1; 0 where the fault is in no clause
+	Line, Column int // from 1; 0 if the input was not text
+	Clause       int // from 1; 0 if no clause is concerned
 	Message      string
 	Expected     string
 }
 
-// Error is one line with the position.
+// Error returns one line with the position.
 func (e *Error) Error() string {
 	at := ""
 	switch {
@@ -55,7 +55,8 @@ func FromClauses(clauses [][]int) (*Formula, error) {
 	for i, clause := range clauses {
 		literals += len(clause)
 		if literals > MaxLiterals {
-			return nil, &Error{Clause: i + 1, Message: "too many literals", Expected: fmt.Sprintf("at most %d in all", MaxLiterals)}
+			return nil, &Error{Clause: i + 1, Message: "too many literals",
+				Expected: fmt.Sprintf("at most %d in all", MaxLiterals)}
 		}
 		for _, lit := range clause {
 			if lit == 0 {
@@ -63,7 +64,8 @@ func FromClauses(clauses [][]int) (*Formula, error) {
 			}
 			v := max(lit, -lit)
 			if v > MaxVars || v < 0 {
-				return nil, &Error{Clause: i + 1, Message: fmt.Sprintf("literal %d", lit), Expected: fmt.Sprintf("variables 1..%d", MaxVars)}
+				return nil, &Error{Clause: i + 1, Message: fmt.Sprintf("literal %d", lit),
+					Expected: fmt.Sprintf("variables 1..%d", MaxVars)}
 			}
 			f.Vars = max(f.Vars, v)
 		}
@@ -71,7 +73,7 @@ func FromClauses(clauses [][]int) (*Formula, error) {
 	return f, nil
 }
 
-// Text writes the formula as DIMACS.
+// Text formats the formula as DIMACS.
 func (f *Formula) Text() []byte {
 	out := fmt.Appendf(nil, "p cnf %d %d\n", f.Vars, len(f.Clauses))
 	for _, clause := range f.Clauses {
@@ -84,8 +86,8 @@ func (f *Formula) Text() []byte {
 	return out
 }
 
-// Normal is the formula without repeated literals and without clauses that are
-// always true. Its second result is the number of the first empty clause, or 0.
+// Normal returns the formula without repeated literals and tautologies. Its
+// second result is the number of the first empty clause, or 0.
 func (f *Formula) Normal() (*Formula, int) {
 	out := &Formula{Vars: f.Vars, Clauses: make([][]int, 0, len(f.Clauses))}
 	for i, clause := range f.Clauses {
@@ -102,7 +104,7 @@ func (f *Formula) Normal() (*Formula, int) {
 	return out, 0
 }
 
-// tautology looks for v and -v in a sorted clause.
+// tautology reports whether a sorted clause contains v and -v.
 func tautology(sorted []int) bool {
 	for _, lit := range sorted {
 		if lit >= 0 {
@@ -115,13 +117,13 @@ func tautology(sorted []int) bool {
 	return false
 }
 
-// Check evaluates the formula under a model. It returns the number of the
-// first clause that is not satisfied, 0 if all are. A variable that the model
-// does not name satisfies nothing. The error says what is wrong with a model
-// that is none.
+// Check evaluates the formula under a model. It returns the number of the first
+// unsatisfied clause, 0 if all are satisfied. A variable that the model does
+// not name satisfies no clause. The error describes an invalid model.
 func (f *Formula) Check(model []int) (int, error) {
 	if len(model) > MaxVars {
-		return 0, &Error{Message: fmt.Sprintf("the model has %d literals", len(model)), Expected: fmt.Sprintf("at most %d", f.Vars)}
+		return 0, &Error{Message: fmt.Sprintf("the model has %d literals", len(model)),
+			Expected: fmt.Sprintf("at most %d", f.Vars)}
 	}
 	value := make([]int8, f.Vars+1)
 	for _, lit := range model {

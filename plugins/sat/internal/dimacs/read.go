@@ -4,13 +4,14 @@ import (
 	"fmt"
 )
 
-// Read reads DIMACS CNF text: comment lines that begin with c, one header
-// "p cnf VARIABLES CLAUSES", then exactly that many clauses, each a list of
-// literals closed by 0, over as many lines as they need. The error is always
-// an *Error.
+// Read parses DIMACS CNF text: comment lines that begin with c, one header "p
+// cnf VARIABLES CLAUSES", then exactly that many clauses, each a list of
+// literals closed by 0, over any number of lines. The error is always an
+// *Error.
 func Read(text string) (*Formula, error) {
 	if len(text) > MaxBytes {
-		return nil, &Error{Message: fmt.Sprintf("the text has %d bytes", len(text)), Expected: fmt.Sprintf("at most %d", MaxBytes)}
+		return nil, &Error{Message: fmt.Sprintf("the text has %d bytes", len(text)),
+			Expected: fmt.Sprintf("at most %d", MaxBytes)}
 	}
 	r := &reader{text: text, line: 1, column: 1}
 	vars, clauses, err := r.header()
@@ -27,9 +28,11 @@ func Read(text string) (*Formula, error) {
 		}
 		if len(f.Clauses) == clauses {
 			if word == "%" {
-				return nil, at.fault("a trailer after the last clause", "the end of the text: remove the line with % and what follows")
+				return nil, at.fault("a trailer after the last clause",
+					"the end of the text: remove the line with % and what follows")
 			}
-			return nil, at.fault(fmt.Sprintf("%q after the last clause", clip(word)), fmt.Sprintf("%d clauses, as the header says", clauses))
+			return nil, at.fault(fmt.Sprintf("%q after the last clause", clip(word)),
+				fmt.Sprintf("%d clauses, as the header says", clauses))
 		}
 		lit, fault := literal(word, vars)
 		if fault != "" {
@@ -50,7 +53,8 @@ func Read(text string) (*Formula, error) {
 		return nil, end.fault("the last clause is not closed", "0 at its end")
 	}
 	if len(f.Clauses) != clauses {
-		return nil, end.fault(fmt.Sprintf("%d clauses", len(f.Clauses)), fmt.Sprintf("%d clauses, as the header says", clauses))
+		return nil, end.fault(fmt.Sprintf("%d clauses", len(f.Clauses)),
+			fmt.Sprintf("%d clauses, as the header says", clauses))
 	}
 	return f, nil
 }
@@ -64,7 +68,7 @@ func (p position) fault(message, expected string) *Error {
 type reader struct {
 	text         string
 	line, column int
-	fresh        bool // something but blanks stands before on this line
+	fresh        bool // only blanks so far on this line
 }
 
 // word skips blanks and comment lines and returns the next word.
@@ -115,7 +119,7 @@ func (r *reader) header() (vars, clauses int, err error) {
 		}
 		n, valid := number(word)
 		if !valid || n > most {
-			return 0, at.fault(fmt.Sprintf("%q is no number of %s", clip(word), what), fmt.Sprintf("0..%d", most))
+			return 0, at.fault(fmt.Sprintf("%q is not a number of %s", clip(word), what), fmt.Sprintf("0..%d", most))
 		}
 		return n, nil
 	}
@@ -130,7 +134,7 @@ func (r *reader) header() (vars, clauses int, err error) {
 	return vars, clauses, nil
 }
 
-// literal reads a literal; the second result says what is wrong with it.
+// literal parses a literal; the second result is the error text.
 func literal(word string, vars int) (int, string) {
 	digits, negative := word, false
 	if word[0] == '-' {
@@ -139,18 +143,18 @@ func literal(word string, vars int) (int, string) {
 	n, ok := number(digits)
 	switch {
 	case !ok:
-		return 0, fmt.Sprintf("%q is no literal", clip(word))
+		return 0, fmt.Sprintf("%q is not a literal", clip(word))
 	case n > vars:
 		return 0, fmt.Sprintf("literal %s names a variable that the header does not declare", clip(word))
 	case n == 0 && negative:
-		return 0, "-0 is no literal"
+		return 0, "-0 is not a literal"
 	case negative:
 		return -n, ""
 	}
 	return n, ""
 }
 
-// number reads digits without sign; ok is false for anything else, for leading
+// number parses digits without sign; ok is false for anything else, for leading
 // zeros and beyond nine digits.
 func number(word string) (int, bool) {
 	if word == "" || len(word) > 9 || (word[0] == '0' && len(word) > 1) {

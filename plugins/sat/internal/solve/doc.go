@@ -1,14 +1,13 @@
-// Package solve decides formulas with gophersat in a process of its own, or with
-// a program of the machine ([External]).
+// Package solve decides formulas with gophersat in a worker process, or with an
+// external program ([External]).
 //
-// The library cannot be interrupted and may take memory without bound, so the
-// plugin runs its own binary again as a worker for each formula: a call that
-// is cancelled kills the worker, and no processor time is burned after that.
-// The worker also ends by itself when the plugin is gone.
+// The library cannot be interrupted and its memory is unbounded, so the plugin
+// runs its own binary again as a worker for each formula: canceling a call
+// kills the worker. The worker also ends when the plugin dies.
 //
-// A program is not trusted: its exit code, its claim and its model have to agree
-// with each other and with the formula, and what it may write is bounded. It runs
-// in a session of its own, of which nothing is left when a call returns.
+// An external program is not trusted: its exit code, status and model must
+// agree with each other and with the formula, and its output is bounded. It
+// runs in its own session, which is gone when a call returns.
 //
-// Run may be called from several goroutines.
+// Run is safe for concurrent use.
 package solve

@@ -19,29 +19,30 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Style is how a program is told its formula and how it answers.
+// Style is the interface of a program: how it gets its formula and how it
+// answers.
 type Style string
 
 // The styles.
 const (
 	// Competition programs get the name of a file and write "s" and "v" lines,
-	// as those of the SAT competitions do: cadical, picosat, kissat.
+	// as in the SAT competitions: cadical, picosat, kissat.
 	Competition Style = "competition"
 	// MiniSat gets the names of two files and writes its answer into the second.
 	MiniSat Style = "minisat"
 )
 
-// Exit codes by which solvers say what they found.
+// Exit codes of solvers.
 const (
 	exitUnknown = 0
 	exitSat     = 10
 	exitUnsat   = 20
 )
 
-// maxOutput bounds what is read of a program, in bytes.
+// maxOutput bounds the parsed output of a program, in bytes.
 const maxOutput = 64 << 20
 
-// killWait is how long a program may take to be gone after SIGKILL.
+// killWait is the time that a program may take to end after SIGKILL.
 const killWait = time.Second
 
 // External is a program that decides formulas.
@@ -49,7 +50,7 @@ type External struct {
 	Path  string // absolute
 	Args  []string
 	Style Style
-	// Dir is where the files of calls are put; each call has its own below it.
+	// Dir holds the files of calls; each call has its own directory below it.
 	Dir string
 }
 
@@ -57,8 +58,8 @@ type External struct {
 // its block passes it.
 var usualDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"}
 
-// Locate turns the path or the bare name of a program into the absolute path of
-// an executable file.
+// Locate resolves the path or bare name of a program to the absolute path of an
+// executable file.
 func Locate(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		if err := executable(name); err != nil {
@@ -77,17 +78,17 @@ func Locate(name string) (string, error) {
 func executable(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
-		err = fmt.Errorf("%s is no executable file", path)
+		err = fmt.Errorf("%s is not an executable file", path)
 	}
 	return err
 }
 
-// Run decides the formula with the program. The context cancels it: the program
-// and what it started are killed then. Beyond the timeout (0: none) the answer
-// is Unknown. Nothing that the program says is believed before it is checked:
-// the exit code must agree with the answer, and a model must satisfy the
-// formula. An error is typed: provider/error for a program that fails or writes
-// something else than an answer, runtime/invalid-result for a wrong model.
+// Run decides the formula with the program. When the context ends, the program
+// and its children are killed. After the timeout (0: none) the answer is
+// Unknown. The output is verified: the exit code must agree with the answer,
+// and a model must satisfy the formula. The error is typed: provider/error for
+// a program that fails or writes an invalid answer, runtime/invalid-result for
+// a wrong model.
 func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (Answer, error) {
 	normal, a, ok := trivial(f)
 	if ok {
@@ -129,12 +130,12 @@ func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Durat
 	return e.checked(f, a)
 }
 
-// fault is the error for a program that does not do what it should.
+// fault is the error for a misbehaving program.
 func (e External) fault(format string, args ...any) error {
 	return contract.Errorf("provider/error", "%s: %w", filepath.Base(e.Path), fmt.Errorf(format, args...))
 }
 
-// checked completes a model and puts it into the formula.
+// checked completes a model and evaluates the formula under it.
 func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 	if a.Status != Sat {
 		return a, nil
@@ -152,7 +153,7 @@ func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 	}
 	model := make([]int, f.Vars)
 	for i := range model {
-		// A solver may leave out what does not matter.
+		// A solver may omit variables that do not matter.
 		if model[i] = value[i+1]; model[i] == 0 {
 			model[i] = i + 1
 		}
@@ -169,11 +170,12 @@ func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 }
 
 func (e External) wrong(format string, args ...any) error {
-	return contract.Errorf("runtime/invalid-result", "the model of %s is wrong: %w", filepath.Base(e.Path), fmt.Errorf(format, args...))
+	return contract.Errorf("runtime/invalid-result", "the model of %s is wrong: %w", filepath.Base(e.Path),
+		fmt.Errorf(format, args...))
 }
 
-// execute runs the program to its end and gives its exit code and output. When
-// ctx ends the program is gone within killWait.
+// execute runs the program to its end and returns its exit code and output.
+// When ctx ends, the program has ended within killWait.
 func (e External) execute(ctx context.Context, args []string, dir string) (int, []byte, error) {
 	p, err := launch.Start(launch.Command{Path: e.Path, Args: args, Dir: dir, Env: []string{"LANG=C", "TMPDIR=" + dir}})
 	if err != nil {
@@ -186,7 +188,7 @@ func (e External) execute(ctx context.Context, args []string, dir string) (int, 
 	readers.Go(func() {
 		if !out.fill(p.Stdout()) {
 			close(over)
-			_, _ = io.Copy(io.Discard, p.Stdout()) // so that its end can be seen
+			_, _ = io.Copy(io.Discard, p.Stdout()) // drain, so that its end is noticed
 		}
 	})
 	readers.Go(func() {
@@ -201,7 +203,7 @@ func (e External) execute(ctx context.Context, args []string, dir string) (int, 
 	case <-over:
 		tooMuch = true
 	}
-	_ = p.Kill() // also what it may have started
+	_ = p.Kill() // including its children
 	timer := time.NewTimer(killWait)
 	defer timer.Stop()
 	select {
@@ -223,12 +225,13 @@ func (e External) execute(ctx context.Context, args []string, dir string) (int, 
 	case tooMuch:
 		return 0, nil, e.fault("it wrote more than %d bytes", maxOutput)
 	case exit.Signal != 0, exit.Code != exitUnknown && exit.Code != exitSat && exit.Code != exitUnsat:
-		return 0, nil, e.fault("it ended with %s: %s", exit, strings.TrimSpace(launch.Clip(problems.String()+" "+firstProblem(out.Bytes()), 300)))
+		return 0, nil, e.fault("it ended with %s: %s", exit,
+			strings.TrimSpace(launch.Clip(problems.String()+" "+firstProblem(out.Bytes()), 300)))
 	}
 	return exit.Code, out.Bytes(), nil
 }
 
-// firstProblem is what a program may have said on standard output.
+// firstProblem returns the first problem in the standard output of a program.
 func firstProblem(out []byte) string {
 	for line := range bytes.Lines(out) {
 		if text := strings.TrimSpace(string(line)); text != "" && !strings.HasPrefix(text, "c ") && text != "c" {
@@ -244,13 +247,13 @@ type bounded struct {
 	left int64
 }
 
-// fill reads to the end of the stream, or tells that it is too long.
+// fill reads to the end of the stream; false if it is too long.
 func (b *bounded) fill(r io.Reader) bool {
-	n, _ := io.Copy(&b.Buffer, io.LimitReader(r, b.left+1)) // a stream that breaks ends
+	n, _ := io.Copy(&b.Buffer, io.LimitReader(r, b.left+1)) // a broken stream counts as ended
 	return n <= b.left
 }
 
-// status checks that the word and the exit code of a program say the same.
+// status checks that the status word and the exit code of a program agree.
 func status(word Status, code int) error {
 	want := map[Status]int{Sat: exitSat, Unsat: exitUnsat, Unknown: exitUnknown}[word]
 	if code != want {
@@ -259,8 +262,8 @@ func status(word Status, code int) error {
 	return nil
 }
 
-// competitionAnswer reads the output of a program strictly: comments, one status
-// line, and value lines that end with 0.
+// competitionAnswer parses the output of a program strictly: comments, one
+// status line, and value lines that end with 0.
 func competitionAnswer(out []byte, code int) (Answer, error) {
 	var a Answer
 	closed := false
@@ -288,7 +291,8 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 				return Answer{}, fmt.Errorf("line %d: %w", n, err)
 			}
 		default:
-			return Answer{}, fmt.Errorf("line %d is no line of an answer: %q", n, launch.Clip(strings.ToValidUTF8(line, "?"), 60))
+			return Answer{}, fmt.Errorf("line %d is not a line of an answer: %q", n,
+				launch.Clip(strings.ToValidUTF8(line, "?"), 60))
 		}
 	}
 	return finish(a, closed, code)
@@ -297,7 +301,7 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 func finish(a Answer, closed bool, code int) (Answer, error) {
 	switch {
 	case a.Status == "" && code == exitUnknown:
-		a.Status = Unknown // cadical gives up without a word
+		a.Status = Unknown // cadical writes no status when it gives up
 	case a.Status == "":
 		return Answer{}, errors.New("it gave no status line")
 	case a.Status != Sat && (len(a.Model) > 0 || closed):
@@ -314,7 +318,8 @@ func finish(a Answer, closed bool, code int) (Answer, error) {
 	return a, nil
 }
 
-// literals reads the words of a model and tells whether its end was among them.
+// literals parses the words of a model and reports whether its end was among
+// them.
 func literals(model []int, text string) ([]int, bool, error) {
 	closed := false
 	for word := range strings.FieldsSeq(text) {
@@ -323,7 +328,7 @@ func literals(model []int, text string) ([]int, bool, error) {
 		}
 		lit, err := strconv.Atoi(word)
 		if err != nil || lit == -lit && lit != 0 {
-			return nil, false, fmt.Errorf("%q is no literal", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
+			return nil, false, fmt.Errorf("%q is not a literal", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
 		}
 		if lit == 0 {
 			closed = true
@@ -334,7 +339,7 @@ func literals(model []int, text string) ([]int, bool, error) {
 	return model, closed, nil
 }
 
-// minisatAnswer reads the file that MiniSat writes: a word, and after SAT one
+// minisatAnswer parses the file that MiniSat writes: a word, and after SAT one
 // line with the model.
 func minisatAnswer(path string, code int) (Answer, error) {
 	f, err := os.Open(path)
@@ -346,7 +351,7 @@ func minisatAnswer(path string, code int) (Answer, error) {
 	}
 	defer func() { _ = f.Close() }()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Answer{}, errors.New("its answer is no file")
+		return Answer{}, errors.New("its answer is not a file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxOutput+1))
 	switch {

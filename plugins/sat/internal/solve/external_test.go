@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// played makes a program of a shell script; $1 is the formula, $2 the answer of
-// MiniSat's form.
+// played makes a program from a shell script; $1 is the formula, $2 the answer
+// file for MiniSat style.
 func played(t *testing.T, style Style, script string) External {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "solver")
@@ -28,7 +28,7 @@ func played(t *testing.T, style Style, script string) External {
 // small has models, all of which set 2.
 var small = &dimacs.Formula{Vars: 3, Clauses: [][]int{{1, 2}, {-1, 2}}}
 
-// What a program answers is believed only if all of it agrees.
+// An answer is accepted only if all of its parts agree.
 func TestExternalAnswers(t *testing.T) {
 	const wrongModel, bad = "runtime/invalid-result", "provider/error"
 	tests := []struct {
@@ -61,15 +61,15 @@ func TestExternalAnswers(t *testing.T) {
 		{"two claims", Competition, "echo s SATISFIABLE; echo s UNSATISFIABLE; exit 10", "", bad, "second status"},
 		{"unknown claim", Competition, "echo s MAYBE; exit 10", "", bad, "unknown status"},
 		{"no claim", Competition, "echo v 2 0; exit 10", "", bad, "no status line"},
-		{"words", Competition, "echo s SATISFIABLE; echo v 1 two 0; exit 10", "", bad, `"two" is no literal`},
-		{"huge number", Competition, "echo s SATISFIABLE; echo v 99999999999999999999 0; exit 10", "", bad, "no literal"},
-		{"garbage", Competition, "echo hello; exit 10", "", bad, "no line of an answer"},
-		{"bytes", Competition, `printf '\377\376\n'; exit 10`, "", bad, "no line of an answer"},
+		{"words", Competition, "echo s SATISFIABLE; echo v 1 two 0; exit 10", "", bad, `"two" is not a literal`},
+		{"huge number", Competition, "echo s SATISFIABLE; echo v 99999999999999999999 0; exit 10", "", bad, "not a literal"},
+		{"garbage", Competition, "echo hello; exit 10", "", bad, "not a line of an answer"},
+		{"bytes", Competition, `printf '\377\376\n'; exit 10`, "", bad, "not a line of an answer"},
 		{"code and claim differ", Competition, "echo s SATISFIABLE; echo v 2 0; exit 20", "", bad, "ends with code 20 instead of 10"},
 		{"refuted with a good exit", Competition, "echo s UNSATISFIABLE; exit 0", "", bad, "instead of 20"},
 		{"minisat code and claim differ", MiniSat, "echo UNSAT > $2; exit 10", "", bad, "instead of 20"},
 		{"minisat garbage", MiniSat, "echo hello > $2; exit 10", "", bad, "begins with"},
-		{"minisat directory", MiniSat, "mkdir $2; exit 10", "", bad, "no file"},
+		{"minisat directory", MiniSat, "mkdir $2; exit 10", "", bad, "not a file"},
 		{"error", Competition, "echo cannot read >&2; exit 1", "", bad, "cannot read"},
 		{"signal", Competition, "kill -9 $$", "", bad, "ended with"},
 		{"crash behind an answer", Competition, "echo s UNSATISFIABLE; kill -11 $$", "", bad, "ended with"},
@@ -99,7 +99,7 @@ func TestExternalAnswers(t *testing.T) {
 	}
 }
 
-// A program that writes without end is stopped.
+// A program with endless output is stopped.
 func TestExternalThatFloods(t *testing.T) {
 	for _, script := range []string{"n=$(head -c 8000 /dev/zero | tr '\\0' n); while :; do echo c $n; done", "yes c noise", "yes | tr -d '\\n'"} {
 		_, err := played(t, Competition, script).Run(context.Background(), small, 10*time.Minute)
@@ -108,8 +108,8 @@ func TestExternalThatFloods(t *testing.T) {
 	}
 }
 
-// A program that hangs, and what it started, is gone when the call returns: by
-// the timeout as an unknown answer, by the caller as a cancelled call.
+// A hanging program and its children have ended when the call returns: after
+// the timeout with an unknown answer, after cancellation with an error.
 func TestExternalThatHangs(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "pids")
 	script := fmt.Sprintf("trap '' TERM INT HUP; sleep 300 & echo $$ $! > %s.new; mv %s.new %s; wait", trace, trace, trace)
@@ -142,7 +142,7 @@ func TestExternalThatHangs(t *testing.T) {
 	ended()
 }
 
-// lives tells whether a process has neither ended nor become a zombie.
+// lives reports whether a process has neither ended nor become a zombie.
 func lives(pid string) bool {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -163,7 +163,7 @@ func TestExternalThatIsNoProgram(t *testing.T) {
 	assert.Equal(t, Unsat, got.Status, "what needs no search starts nothing")
 }
 
-// Any output is an answer or an error.
+// Every output gives an answer or an error.
 func FuzzAnswer(f *testing.F) {
 	f.Add("c x\ns SATISFIABLE\nv 1 -2\nv 0\n", 10)
 	f.Add("s UNSATISFIABLE\n", 20)

@@ -21,14 +21,14 @@ import (
 // Status is the outcome of a solver.
 type Status string
 
-// The three outcomes: a model was found, none exists, or neither is known.
+// The outcomes: a model was found, none exists, or neither is known.
 const (
 	Sat     Status = "sat"
 	Unsat   Status = "unsat"
 	Unknown Status = "unknown"
 )
 
-// Answer is what a solver found. Model names every variable of the formula
+// Answer is the answer of a solver. Model names every variable of the formula
 // once, in order; it is set for Sat only. Reason is set for Unknown only.
 type Answer struct {
 	Status Status
@@ -39,9 +39,9 @@ type Answer struct {
 // WorkerArg is the argument that makes a binary a worker: see WorkerMain.
 const WorkerArg = "sat-worker"
 
-// Run decides the formula in a worker process. The context cancels it; beyond
-// the timeout (0: none) the answer is Unknown. The model that a worker reports
-// is checked here before it is believed.
+// Run decides the formula in a worker process. When the context ends, the
+// worker is killed; after the timeout (0: none) the answer is Unknown. The
+// model of a worker is verified before it is returned.
 func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Duration) (Answer, error) {
 	normal, answer, ok := trivial(f)
 	if ok {
@@ -74,8 +74,8 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 	return answer, nil
 }
 
-// within bounds what a solver does: over says that it took longer than the
-// timeout (0: none), whatever came of it then. The end of ctx is an error.
+// within limits the time of a solver: over means that it took longer than the
+// timeout (0: none), whatever its result. The end of ctx is an error.
 func within(ctx context.Context, timeout time.Duration, do func(ctx context.Context) error) (over bool, err error) {
 	bounded := ctx
 	if timeout > 0 {
@@ -97,15 +97,15 @@ func tooLong(timeout time.Duration) Answer {
 	return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}
 }
 
-// work gives the formula to a worker and returns its output. The end of ctx
-// kills the worker; it may also come before there is one.
+// work sends the formula to a worker and returns its output. The end of ctx
+// kills the worker; ctx may also end before the worker exists.
 func work(ctx context.Context, self string, formula []byte) (string, error) {
 	cmd := exec.CommandContext(ctx, self, WorkerArg)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.SysProcAttr = workerAttributes()
 	cmd.WaitDelay = time.Second
-	// The pipe stays open until the worker has answered: its end tells the
-	// worker that the plugin is gone.
+	// The pipe stays open until the worker has answered: its end means that the
+	// plugin has died.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return "", fmt.Errorf("sat: start worker: %w", err)
@@ -127,8 +127,7 @@ func work(ctx context.Context, self string, formula []byte) (string, error) {
 	return out.String(), nil
 }
 
-// trivial brings a formula into the form that solvers get, or decides one that
-// needs no search.
+// trivial normalizes a formula, or decides one that needs no search.
 func trivial(f *dimacs.Formula) (*dimacs.Formula, Answer, bool) {
 	normal, empty := f.Normal()
 	if empty > 0 {
@@ -163,7 +162,7 @@ func WorkerMain(in io.Reader, out, problems io.Writer) int {
 			return 2
 		}
 	}
-	go func() { // nothing more is ever sent: the end of input means that the plugin is gone
+	go func() { // no more input follows: its end means that the plugin has died
 		_, _ = io.Copy(io.Discard, buffered)
 		os.Exit(3)
 	}()
@@ -195,7 +194,7 @@ func WorkerMain(in io.Reader, out, problems io.Writer) int {
 	return 0
 }
 
-// parseAnswer reads the output of a solver in the form of the SAT competitions.
+// parseAnswer parses the output of a solver in SAT competition form.
 func parseAnswer(text string) (Answer, error) {
 	var a Answer
 	closed := false

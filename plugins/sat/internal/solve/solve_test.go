@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/sat/internal/dimacs"
 )
 
-// The test binary is its own worker, as the plugin is.
+// The test binary is its own worker, like the plugin.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == WorkerArg {
 		os.Exit(WorkerMain(os.Stdin, os.Stdout, os.Stderr))
@@ -33,7 +33,7 @@ func self(t *testing.T) string {
 	return path
 }
 
-// pigeonhole says that n+1 pigeons fit into n holes with one each: false, and
+// pigeonhole states that n+1 pigeons fit into n holes with one each: false, and
 // hard to refute.
 func pigeonhole(n int) *dimacs.Formula {
 	f := &dimacs.Formula{Vars: (n + 1) * n}
@@ -80,7 +80,7 @@ func TestRunDecides(t *testing.T) {
 	}
 }
 
-// The verdict is that of trying every assignment.
+// The verdict equals that of enumerating all assignments.
 func TestRunAgreesWithEnumeration(t *testing.T) {
 	path := self(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +112,7 @@ func TestRunTimeoutIsUnknown(t *testing.T) {
 	assert.Contains(t, got.Reason, "300ms")
 }
 
-// A time that is over before there is a worker is one that is over.
+// A timeout that ends before the worker exists counts as a timeout.
 func TestRunWithoutTime(t *testing.T) {
 	got, err := Run(context.Background(), self(t), pigeonhole(4), time.Nanosecond)
 	require.NoError(t, err)
@@ -124,8 +124,8 @@ func TestRunWithoutTime(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 }
 
-// A cancelled solve is gone within one second: Run waits for its worker, so
-// returning is the proof.
+// A canceled solve ends within one second: Run waits for its worker, so its
+// return is the proof.
 func TestRunCancelStopsBurning(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(200*time.Millisecond, cancel)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// workerAttributes is empty where the kernel knows no death signal: the worker
+// workerAttributes is empty where the kernel has no death signal: the worker
 // watches its input.
 func workerAttributes() *syscall.SysProcAttr { return nil }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// Change is what a patch did to one file.
+// Change is the change of a patch to one file.
 type Change struct {
 	Path    string
 	From    string // the old path of a rename or copy
@@ -36,8 +36,8 @@ const (
 	Copied   Status = "copied"
 )
 
-// Apply changes the tree at dir, or leaves it as it is and returns a *Refusal.
-// Any other error is one of the file system, after which the tree is undefined.
+// Apply changes the tree at dir, or leaves it unchanged and returns a *Refusal.
+// Any other error is a file system error, after which the tree is undefined.
 func (p *Patch) Apply(ctx context.Context, dir string) ([]Change, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -62,8 +62,8 @@ func (p *Patch) Apply(ctx context.Context, dir string) ([]Change, error) {
 	return changes, nil
 }
 
-// stage holds the new state of every file that the patch touches until all of
-// it is known to apply.
+// stage holds the new state of every file that the patch touches until the
+// whole patch is known to apply.
 type stage struct {
 	root  *os.Root
 	files map[string]*file
@@ -136,7 +136,7 @@ func (s *stage) put(name string, f *file) {
 	s.files[name] = f
 }
 
-// existing is the current state of a file that the patch needs.
+// existing returns the current state of a file that the patch needs.
 func (s *stage) existing(name string) (*file, error) {
 	f, err := s.load(name)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *stage) read(name string) (*file, error) {
 	}
 	info, err := s.root.Lstat(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // a file that the patch removes may be on the way
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // the patch may remove a file in the path
 		return &file{}, nil
 	case err != nil:
 		return nil, &Refusal{File: name, Reason: "the file cannot be read: " + reason(err)}
@@ -200,7 +200,7 @@ func (s *stage) read(name string) (*file, error) {
 	return &file{content: content, mode: info.Mode().Perm(), exists: true}, nil
 }
 
-// realPath refuses directories on the way that are links or files.
+// realPath rejects paths through links or files.
 func (s *stage) realPath(name string) error {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		if f, ok := s.files[at]; ok && f.touched {
@@ -212,7 +212,7 @@ func (s *stage) realPath(name string) error {
 		info, err := s.root.Lstat(at)
 		switch {
 		case err != nil:
-			continue // a missing directory is made; a missing file is refused later
+			continue // a missing directory is created; a missing file is rejected later
 		case info.Mode()&fs.ModeSymlink != 0:
 			return &Refusal{File: name, Reason: "the path goes through the symbolic link " + at}
 		case !info.IsDir():
@@ -222,8 +222,8 @@ func (s *stage) realPath(name string) error {
 	return nil
 }
 
-// reason is the innermost text of a file system error, without paths of this
-// machine.
+// reason returns the innermost text of a file system error, without local
+// paths.
 func reason(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -250,7 +250,8 @@ func patched(content []byte, f *gitdiff.File) ([]byte, error) {
 			return nil, &Refusal{File: shown, Hunk: i + 1, Reason: why(err, frag, content)}
 		}
 		if out.Len() > maxFileSize {
-			return nil, &Refusal{File: shown, Hunk: i + 1, Reason: fmt.Sprintf("the file would be larger than %d bytes", maxFileSize)}
+			return nil, &Refusal{File: shown, Hunk: i + 1, Reason: fmt.Sprintf("the file would be larger than %d bytes",
+				maxFileSize)}
 		}
 	}
 	if err := applier.Close(); err != nil && !errors.Is(err, io.EOF) {
@@ -271,10 +272,11 @@ func applyFragment(a *gitdiff.TextApplier, frag *gitdiff.TextFragment) (err erro
 	return a.ApplyFragment(frag)
 }
 
-// why explains a conflict with the line of the file and what stands there.
+// why explains a conflict with the line number and the actual line.
 func why(err error, frag *gitdiff.TextFragment, content []byte) string {
 	var ae *gitdiff.ApplyError
-	if !errors.As(err, &ae) || !errors.Is(err, &gitdiff.Conflict{}) || ae.FragmentLine == 0 || ae.FragmentLine > len(frag.Lines) {
+	if !errors.As(err, &ae) || !errors.Is(err, &gitdiff.Conflict{}) || ae.FragmentLine == 0 ||
+		ae.FragmentLine > len(frag.Lines) {
 		return strings.TrimPrefix(err.Error(), "conflict: ")
 	}
 	want := frag.Lines[ae.FragmentLine-1].Line
@@ -301,7 +303,7 @@ func lineAt(content []byte, n int64) (string, bool) {
 	return "", false
 }
 
-// maxQuoted is how much of a line a reason shows.
+// maxQuoted bounds the part of a line in a reason.
 const maxQuoted = 80
 
 func quote(line string) string {
@@ -312,8 +314,8 @@ func quote(line string) string {
 	return fmt.Sprintf("%q", line)
 }
 
-// write puts the new state into the tree: removals first, so that a file may
-// become a directory.
+// write writes the new state into the tree: removals first, so that a directory
+// may replace a file.
 func (s *stage) write() error {
 	for _, name := range s.order {
 		if s.files[name].exists {

@@ -1,15 +1,15 @@
-// Package patch reads unified diffs and applies them strictly to a tree.
+// Package patch parses unified diffs and applies them strictly to a tree.
 //
-// [Parse] takes a diff apart and refuses what is malformed, leads out of the
-// tree or is binary, before any file is touched. [Patch.Apply] changes a tree:
+// [Parse] parses a diff and rejects malformed ones, paths out of the tree and
+// binary changes before any file is touched. [Patch.Apply] changes a tree:
 // every hunk must fit exactly where its header says, or nothing is written. A
-// [Refusal] says which file and hunk, and why; it is an answer about the patch,
-// not a failure of the caller.
+// [Refusal] names file, hunk and reason; it is an answer about the patch, not
+// an error of the caller.
 //
-// Strict means more than the library underneath: text that follows a hunk but
-// belongs to none, two names that disagree, and a hunk of a file that is
-// reached through a symbolic link are refused too, because a patch that says
-// something else than its author meant must not pass a gate.
+// Parsing is stricter than that of the underlying library: text after a hunk
+// that belongs to none, two names that disagree, and a file reached through a
+// symbolic link are rejected too, because a patch with another effect than its
+// author intended must not pass a gate.
 //
 // Values of this package are not safe for concurrent use, except that several
 // goroutines may apply one Patch to different trees.

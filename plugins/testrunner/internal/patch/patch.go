@@ -12,13 +12,13 @@ import (
 const (
 	// MaxSize is the largest text of a patch in bytes.
 	MaxSize = 8 << 20
-	// MaxFiles is how many files one patch may change.
+	// MaxFiles is the maximum number of files that one patch may change.
 	MaxFiles = 1000
 	// maxFileSize bounds the files that are read and written.
 	maxFileSize = 64 << 20
 )
 
-// Refusal says why a patch is refused.
+// Refusal is the reason why a patch is rejected.
 type Refusal struct {
 	File   string // as named in the patch, "" if no file is concerned
 	Hunk   int    // from 1, 0 if no hunk is concerned
@@ -39,13 +39,13 @@ func (r *Refusal) Error() string {
 	return b.String()
 }
 
-// Patch is a diff that is well formed and stays inside its tree.
+// Patch is a well-formed diff that stays inside its tree.
 type Patch struct {
 	files []*gitdiff.File
 }
 
-// Parse reads a unified diff, by Git or another tool. strip is the number of
-// leading directories that names lose, as for patch -p.
+// Parse parses a unified diff, by Git or another tool. strip is the number of
+// leading directories to remove from names, as for patch -p.
 func Parse(text string, strip int) (*Patch, *Refusal) {
 	if len(text) > MaxSize {
 		return nil, &Refusal{Reason: fmt.Sprintf("the patch is larger than %d bytes", MaxSize)}
@@ -75,7 +75,7 @@ func Parse(text string, strip int) (*Patch, *Refusal) {
 	return &Patch{files: files}, nil
 }
 
-// parse calls the library, whose defects must not end the process.
+// parse calls the library and recovers from its panics.
 func parse(text string) (files []*gitdiff.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -86,7 +86,7 @@ func parse(text string) (files []*gitdiff.File, err error) {
 	return files, err
 }
 
-// check completes the names of one file and refuses what is not supported.
+// check completes the names of one file and rejects unsupported changes.
 func check(f *gitdiff.File, strip int) *Refusal {
 	shown := f.NewName
 	if f.IsDelete || shown == "" {
@@ -122,8 +122,8 @@ func unsupportedMode(mode uint32) bool {
 	return mode != 0 && mode&typeBits != regular
 }
 
-// cleanName takes the directories from a name that the scan did not, and checks
-// it; the reason is empty if it is good.
+// cleanName removes the remaining leading directories from a name and validates
+// it; the reason is empty if it is valid.
 func cleanName(name string, strip int) (clean, reason string) {
 	if path.IsAbs(name) {
 		return "", "the path is absolute"

@@ -65,7 +65,7 @@ const change = `--- a/f.txt
  line 4
 `
 
-// plugins.md 7.0, row :code/apply-patch: what applies.
+// plugins.md 7.0, row :code/apply-patch: patches that apply.
 func TestApply(t *testing.T) {
 	for name, c := range map[string]struct {
 		before  map[string]string
@@ -180,8 +180,8 @@ func TestApplySetsModes(t *testing.T) {
 	assert.Equal(t, fs.FileMode(0o755), info.Mode().Perm())
 }
 
-// plugins.md 7.0: each row is refused with the file and, where one is
-// concerned, the hunk; the tree stays as it was.
+// plugins.md 7.0: each row is rejected with the file and, where one is
+// concerned, the hunk; the tree stays unchanged.
 func TestRefusals(t *testing.T) {
 	add := func(name string) string { return "--- /dev/null\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+a\n" }
 	for name, c := range map[string]struct {
@@ -285,7 +285,7 @@ func TestApplyStopsWhenCanceled(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// What Git writes, we apply: random trees, their differences by the real tool.
+// Patches written by Git apply: random trees, diffed by the real tool.
 func TestAgreesWithGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	require.NoError(t, err)
@@ -305,7 +305,7 @@ func TestAgreesWithGit(t *testing.T) {
 		cmd := exec.Command(git, "diff", "--no-index", "--find-renames", "-U2", "old", "new")
 		cmd.Dir = dir
 		cmd.Env = []string{"HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "PATH=" + os.Getenv("PATH")}
-		text, _ := cmd.Output() // status 1 says that there are differences
+		text, _ := cmd.Output() // status 1 means that there are differences
 		if len(text) == 0 {
 			require.Equal(t, trees[0], trees[1])
 			continue

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// scan walks the lines of a diff the way the library will, for two reasons. It
-// refuses what the library would skip in silence: lines after a hunk that
-// belong to no hunk, headers without a hunk, header lines with CRLF ends. And
-// it makes names alike: the library takes one directory from names in Git
-// headers and none from others; the result has names of which every kind has
-// lost one if strip is positive, and none if it is 0.
+// scan walks the lines of a diff like the library, for two reasons. It rejects
+// what the library would skip silently: lines after a hunk that belong to no
+// hunk, headers without a hunk, header lines with CRLF ends. And it makes names
+// uniform: the library removes one directory from names in Git headers and none
+// from others; in the result, all names have lost one if strip is positive, and
+// none if it is 0.
 func scan(text string, strip int) (string, *Refusal) {
 	s := scanner{strip: strip, lines: strings.SplitAfter(text, "\n")}
 	for s.at = 0; s.at < len(s.lines); s.at++ {
@@ -35,9 +35,9 @@ type scanner struct {
 	out              strings.Builder
 	file             string
 	hunk             int
-	oldLeft, newLeft int64 // lines that the current hunk still lacks
-	afterHunk        bool  // the line before ended a hunk or followed one
-	inGit            bool  // in the header that a "diff --git" line began
+	oldLeft, newLeft int64 // missing lines of the current hunk
+	afterHunk        bool  // the previous line ended a hunk or followed one
+	inGit            bool  // in the header begun by a "diff --git" line
 }
 
 func (s *scanner) inHunk() bool { return s.oldLeft > 0 || s.newLeft > 0 }
@@ -87,7 +87,8 @@ func (s *scanner) begin(file string) {
 	s.file, s.hunk, s.afterHunk, s.inGit = file, 0, false, false
 }
 
-// leftover refuses a line right behind a hunk that looks like one of its lines.
+// leftover rejects a line directly after a hunk that looks like one of its
+// lines.
 func (s *scanner) leftover(line string) *Refusal {
 	if !s.afterHunk || strings.HasPrefix(line, "@@ -") || strings.HasPrefix(line, `\ `) {
 		return nil
@@ -127,8 +128,8 @@ func (s *scanner) refuse(reason string) *Refusal {
 	return &Refusal{File: s.file, Hunk: s.hunk, Line: s.at + 1, Reason: "the hunk " + reason}
 }
 
-// gitHeader notes the name of the file and, without strip, gives names the
-// directory that the library will take away.
+// gitHeader records the name of the file and, without strip, prefixes names
+// with the directory that the library will remove.
 func (s *scanner) gitHeader(line string) string {
 	if !strings.HasPrefix(line, "--- ") && !strings.HasPrefix(line, "+++ ") {
 		return line
@@ -197,8 +198,8 @@ func isGitHeader(line string) bool {
 	return false
 }
 
-// counts reads the two lengths of a hunk header; what it cannot read counts as
-// nothing and is left for the library to refuse.
+// counts parses the two lengths of a hunk header; invalid ones count as zero,
+// and the library rejects them.
 func counts(header string) (oldLines, newLines int64) {
 	fields := strings.Fields(header)
 	if len(fields) < 3 {
@@ -219,13 +220,15 @@ func length(span string) int64 {
 	return i
 }
 
-// nameIn is the file name of a "--- " or "+++ " line without its time stamp.
+// nameIn returns the file name of a "--- " or "+++ " line without its time
+// stamp.
 func nameIn(line string) string {
 	name, _, _ := strings.Cut(strings.TrimRight(line[4:], "\r\n"), "\t")
 	return name
 }
 
-// withoutFirst is a name for people: without the directory that strip takes.
+// withoutFirst returns a name for display: without the directory that strip
+// removes.
 func withoutFirst(name string, strip int) string {
 	if _, rest, ok := strings.Cut(name, "/"); ok && strip > 0 {
 		return rest
@@ -233,7 +236,7 @@ func withoutFirst(name string, strip int) string {
 	return name
 }
 
-// commonName is the name on both sides of a "diff --git" line, without the
+// commonName returns the name on both sides of a "diff --git" line, without the
 // first directory; "" if they differ.
 func commonName(line string) string {
 	rest := strings.TrimSuffix(strings.TrimPrefix(line, "diff --git "), "\n")
@@ -249,7 +252,7 @@ func commonName(line string) string {
 }
 
 // prefixBoth prefixes the two names of a "diff --git" line if they are equal;
-// where they are not, the rename lines name both files.
+// otherwise the rename lines name both files.
 func prefixBoth(line string) string {
 	rest := strings.TrimSuffix(strings.TrimPrefix(line, "diff --git "), "\n")
 	half := len(rest) / 2

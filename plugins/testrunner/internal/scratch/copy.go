@@ -31,7 +31,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// LimitError says that a tree is too large to copy.
+// LimitError means that a tree is too large to copy.
 type LimitError struct {
 	Dir  string
 	What string // "files" or "bytes"
@@ -42,7 +42,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("copy %s: more than %d %s", e.Dir, e.Max, e.What)
 }
 
-// TreeError says that a tree cannot be read.
+// TreeError means that a tree cannot be read.
 type TreeError struct {
 	Dir  string
 	Path string // inside the tree
@@ -55,8 +55,8 @@ func (e *TreeError) Unwrap() error { return e.Err }
 // Copied is a copy of a tree.
 type Copied struct {
 	Dir string
-	// LeftOut names what was not copied: links out of the tree, devices,
-	// sockets, pipes. At most 100 paths.
+	// LeftOut names the entries that were not copied: links out of the tree,
+	// devices, sockets, pipes. At most 100 paths.
 	LeftOut []string
 }
 
@@ -76,8 +76,8 @@ func (s *Store) Copy(ctx context.Context, run, dir string) (Copied, error) {
 	return c.out, nil
 }
 
-// copier reads and writes through os.Root, so that nothing in the tree, also
-// not what changes while it is copied, leads out of it.
+// copier reads and writes through os.Root, so that nothing in the tree, even if
+// it changes while it is copied, leads out of it.
 type copier struct {
 	ctx      context.Context
 	dir      string
@@ -150,7 +150,8 @@ func (c *copier) link(path string) error {
 	if err != nil {
 		return &TreeError{Dir: c.dir, Path: path, Err: err}
 	}
-	if filepath.IsAbs(target) || !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) || c.crossesLink(path, target) {
+	if filepath.IsAbs(target) || !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) ||
+		c.crossesLink(path, target) {
 		c.leaveOut(path)
 		return nil
 	}
@@ -176,7 +177,7 @@ func (c *copier) crossesLink(path, target string) bool {
 }
 
 func (c *copier) file(path string) error {
-	// Not to hang on a pipe that took the place of a file since it was listed.
+	// Avoid blocking on a pipe that has replaced the file since it was listed.
 	src, err := c.from.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return &TreeError{Dir: c.dir, Path: path, Err: err}
@@ -190,7 +191,7 @@ func (c *copier) file(path string) error {
 		c.leaveOut(path)
 		return nil
 	}
-	// Owners must be able to change their files in the copy.
+	// The owner must be able to change files in the copy.
 	mode := info.Mode().Perm() | 0o600
 	dst, err := c.to.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {

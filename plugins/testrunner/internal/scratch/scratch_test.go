@@ -30,7 +30,7 @@ func write(t testing.TB, dir, name, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// listing is every path of a tree with what it holds.
+// listing returns every path of a tree with its content.
 func listing(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
@@ -55,7 +55,7 @@ func listing(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// plugins.md 7.0: a copy has what is inside the tree and nothing that leads out.
+// plugins.md 7.0: a copy has the contents of a tree and nothing that leads out.
 func TestCopy(t *testing.T) {
 	src := t.TempDir()
 	write(t, src, "a.txt", "a")
@@ -130,7 +130,7 @@ func writeFile(t testing.TB) string {
 	return filepath.Join(dir, "file")
 }
 
-// plugins.md 7.0: a scratch copy lives until its run ends.
+// plugins.md 7.0: a scratch copy exists until its run ends.
 func TestLifetime(t *testing.T) {
 	src := t.TempDir()
 	write(t, src, "a", "a")
@@ -157,15 +157,15 @@ func TestLifetime(t *testing.T) {
 	assert.ErrorContains(t, err, "shutting down")
 }
 
-// A process that was killed leaves its space; the next one removes it and
-// spares the living.
+// The directory of a killed process is removed by the next one; those of live
+// processes are kept.
 func TestAbandonedSpacesAreRemoved(t *testing.T) {
 	base := t.TempDir()
 	living := open(t, base, Limits{})
 	dead, err := Open(base, Limits{})
 	require.NoError(t, err)
 	write(t, dead.dir, "tree-1/x", "x")
-	require.NoError(t, dead.lock.Close()) // what the kernel does with a dead process
+	require.NoError(t, dead.lock.Close()) // as the kernel does for a dead process
 	require.NoError(t, os.Mkdir(filepath.Join(base, "other"), 0o755))
 
 	open(t, base, Limits{})

@@ -27,8 +27,8 @@ const (
 	lockName  = ".lock"
 )
 
-// Open makes the space of this process below base and removes the spaces of
-// processes that died.
+// Open creates the directory of this process below base and removes the
+// directories of dead processes.
 func Open(base string, limits Limits) (*Store, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, fmt.Errorf("open scratch space: %w", err)
@@ -48,8 +48,8 @@ func Open(base string, limits Limits) (*Store, error) {
 	return &Store{dir: dir, lock: lock, limits: limits.withDefaults(), runs: make(map[string][]string)}, nil
 }
 
-// removeAbandoned clears the spaces whose lock nobody holds. What cannot be
-// removed stays for the next time.
+// removeAbandoned removes the directories whose lock is free. Those that cannot
+// be removed are retried the next time.
 func removeAbandoned(base string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -62,7 +62,7 @@ func removeAbandoned(base string) {
 		dir := filepath.Join(base, e.Name())
 		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 		if err != nil {
-			continue // being made, or not ours
+			continue // being created, or not ours
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			_ = removeTree(dir)
@@ -71,7 +71,7 @@ func removeAbandoned(base string) {
 	}
 }
 
-// Dir is an empty directory for the run, removed by End.
+// Dir returns an empty directory for the run, removed by End.
 func (s *Store) Dir(run, purpose string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Store) Drop(run, dir string) error {
 	return removeTree(dir)
 }
 
-// End removes every directory of a run. Ending a run twice is no error.
+// End removes every directory of a run. Ending a run twice is not an error.
 func (s *Store) End(run string) error {
 	s.mu.Lock()
 	dirs := s.runs[run]
@@ -128,8 +128,8 @@ func (s *Store) Close() error {
 	return errors.Join(removeTree(s.dir), s.lock.Close())
 }
 
-// removeTree is os.RemoveAll for trees whose directories tests made read-only,
-// as Go's module cache does.
+// removeTree is os.RemoveAll for trees with directories that tests made
+// read-only, like Go's module cache.
 func removeTree(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ReportVariable tells a command where it may put a JUnit report, for those
-// that do not write it to standard output.
+// ReportVariable is the environment variable with the path for a JUnit report,
+// for commands that do not write it to standard output.
 const ReportVariable = "FERMENT_TEST_REPORT"
 
 var python = regexp.MustCompile(`^python[0-9.]*$`)
@@ -22,7 +22,8 @@ func isPytest(command []string) bool {
 	return python.MatchString(name) && len(command) >= 3 && command[1] == "-m" && command[2] == "pytest"
 }
 
-// nodeTest gives the place of --test in a command of node, 0 if it is none.
+// nodeTest returns the index of --test in a command of node, 0 if it is not
+// one.
 func nodeTest(command []string) int {
 	if filepath.Base(command[0]) != "node" {
 		return 0
@@ -32,16 +33,15 @@ func nodeTest(command []string) int {
 		case arg == "--test":
 			return i + 1
 		case !strings.HasPrefix(arg, "-"):
-			return 0 // what follows belongs to the script
+			return 0 // the rest belongs to the script
 		}
 	}
 	return 0
 }
 
-// Detect says how the output of a command is read if the request leaves that
-// open, and completes commands of runners that are known, so that they write it.
-// report is where a JUnit report may be put. The slice that it gets is not
-// changed.
+// Detect returns the output format of a command if the request sets none, and
+// adds the flags that make known runners write it. report is the path for a
+// JUnit report. The argument slice is not changed.
 func Detect(command []string, format Format, report string) ([]string, Format) {
 	switch at := nodeTest(command); {
 	case at > 0 && (format == "" || format == TAP || format == JUnit):

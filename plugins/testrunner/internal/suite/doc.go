@@ -1,15 +1,15 @@
-// Package suite runs the test suite of a source tree and says what happened as
+// Package suite runs the test suite of a source tree and returns the results as
 // data.
 //
-// [Run] starts the command in a session of its own, bounds its time, its memory
-// and the output that is kept, and kills whatever the tests leave behind. How
-// the tests go is always a [Result]: a crash, a hang, an exhausted memory limit
-// or a build that fails are results that did not pass. An error means that the
-// command could not be started or that the caller gave up.
+// [Run] starts the command in its own session, limits its time, memory and kept
+// output, and kills leftover processes. Every outcome of the tests is a
+// [Result]: a crash, a hang, an exhausted memory limit or a failed build are
+// results that did not pass. An error means that the command could not be
+// started or that the call was canceled.
 //
-// The events of `go test -json` are read as they come, so that a suite that is
-// killed still says which tests passed and which one hung. [ExitCode] judges any
-// other command by its exit status alone.
+// The events of `go test -json` are parsed as they arrive, so that the result
+// of a killed suite still has the tests that passed and the one that hung.
+// [ExitCode] judges any other command by its exit status alone.
 //
-// Run holds no state; it may be called from many goroutines.
+// Run is stateless and safe for concurrent use.
 package suite

@@ -6,20 +6,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// passed are the variables that building and testing need and that say where
-// things are on this machine. Nothing else of the environment reaches tests.
+// passed are the variables that building and testing need and that describe
+// paths on this machine. Tests get no other variables of the environment.
 var passed = []string{
 	"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GOCACHE", "GOENV", "GOEXPERIMENT", "GOFLAGS", "GOINSECURE", "GOMODCACHE", "GONOPROXY", "GONOSUMDB", "GOPATH", "GOPRIVATE",
 	"GOPROXY", "GOROOT", "GOSUMDB", "GOTOOLCHAIN", "GOWORK", "CC", "CXX", "CGO_ENABLED",
 }
 
-// defaultPath is where programs are if nobody says so.
+// defaultPath is the PATH if none is set.
 const defaultPath = "/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin"
 
-// Environment is the environment of tests: what the configuration sets, what it
-// passes on by name, and the variables that building needs. base is a directory
-// for the caches of a machine without a home.
+// Environment returns the environment of tests: the variables that the
+// configuration sets, those that it passes on by name, and those that building
+// needs. base is a directory for caches if there is no home directory.
 func Environment(set map[string]string, pass []string, lookup func(string) (string, bool), base string) []string {
 	vars := make(map[string]string)
 	for name, v := range map[string]string{

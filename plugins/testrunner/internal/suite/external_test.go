@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program finds a program that the machine must have for these tests.
+// program finds a program that these tests require.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -22,7 +22,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// node --test writes what is read here, in both forms.
+// node --test writes both forms that this package parses.
 func TestNode(t *testing.T) {
 	node := program(t, "node")
 	dir := t.TempDir()
@@ -49,9 +49,9 @@ describe('group', () => { it('works', () => {}); it('breaks', () => { throw new 
 	}
 }
 
-// So does pytest, into a file.
+// pytest writes a report file that this package parses.
 func TestPytest(t *testing.T) {
-	pytest := program(t, "pytest") // of the system, whichever python comes first in PATH
+	pytest := program(t, "pytest") // the system's, independent of the python in PATH
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "test_a.py"), []byte(`
 import pytest

@@ -41,7 +41,7 @@ type goTest struct {
 type goPackage struct {
 	output excerpt
 	failed bool
-	tests  int // that failed
+	tests  int // failed tests
 	built  bool
 }
 
@@ -71,14 +71,14 @@ func (g *goEvents) line(text string) {
 	}
 }
 
-// other takes what is no event: the standard error of the go command, or the
-// output of something that is no go command at all.
+// other takes lines that are not events: the standard error of the go command,
+// or the output of another program.
 func (g *goEvents) other(text string) {
 	g.noise.line(text)
 	g.memory = g.memory || saysOutOfMemory(text)
 }
 
-// maxTracked bounds the tests of one run that are known by name.
+// maxTracked bounds the number of tests of one run that are tracked by name.
 const maxTracked = 100_000
 
 func (g *goEvents) test(e *event) *goTest {
@@ -140,7 +140,7 @@ func (g *goEvents) end(e *event) {
 	t.output = excerpt{}
 }
 
-// keep is the output of a failed test while there is room for more.
+// keep returns the output of a failed test while there is room for more.
 func (g *goEvents) keep(e *excerpt) string {
 	text := e.String()
 	if g.kept+len(text) > totalSize {
@@ -150,7 +150,7 @@ func (g *goEvents) keep(e *excerpt) string {
 	return text
 }
 
-// Names of the entries that stand for a package that failed outside its tests.
+// Names of the entries for a package that failed outside its tests.
 const (
 	packageEntry = "(package)"
 	buildEntry   = "(build)"
@@ -158,7 +158,7 @@ const (
 
 func (g *goEvents) outOfMemory() bool { return g.memory }
 
-// fill writes what was seen into a result.
+// fill writes the collected events into a result.
 func (g *goEvents) fill(r *Result, _ string) {
 	for _, t := range g.order {
 		if !t.done {
@@ -179,8 +179,8 @@ func (g *goEvents) fill(r *Result, _ string) {
 		}
 		r.add(entry)
 	}
-	// A go command that fails before any package is a build that failed: no
-	// module, a broken go.mod, unknown flags.
+	// A go command that fails before any package is a failed build: no module,
+	// a broken go.mod, unknown flags.
 	r.BuildFailed = g.failed || r.Exit > 0 && len(g.names) == 0
 	r.Output = g.build.String() + g.noise.String()
 }

@@ -25,7 +25,7 @@ func HasGoModule(dir string) bool {
 }
 
 // LookPath finds a program in the PATH of an environment, not of this process.
-// A name with a slash is taken relative to dir.
+// A name with a slash is relative to dir.
 func LookPath(name, dir string, env []string) (string, bool) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -63,8 +63,8 @@ func IsGoTest(command []string) bool {
 	return len(command) >= 2 && filepath.Base(command[0]) == "go" && command[1] == "test"
 }
 
-// GoTest completes a `go test` command: with -json, and with packages in the
-// place of the package patterns that it has, if any are given.
+// GoTest completes a `go test` command: with -json, and with its package
+// patterns replaced by packages, if any are given.
 func GoTest(command, packages []string) []string {
 	out := append([]string(nil), command[:2]...)
 	rest := command[2:]
@@ -85,7 +85,7 @@ func GoTest(command, packages []string) []string {
 }
 
 // isPattern recognises package patterns that start with a dot; others cannot be
-// told from the values of flags.
+// distinguished from the values of flags.
 func isPattern(arg string) bool {
 	return arg == "." || arg == ".." || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../")
 }

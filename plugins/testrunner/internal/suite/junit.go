@@ -15,20 +15,20 @@ import (
 // Limits on a JUnit report.
 const (
 	maxReport      = 32 << 20 // bytes
-	maxReportDepth = 64       // elements in each other
+	maxReportDepth = 64       // nested elements
 )
 
 // junitReader keeps the standard output of a command until it is known whether
-// the report came another way.
+// there is a report file.
 type junitReader struct {
 	stdout  bytes.Buffer
 	dropped int64
 	noise   excerpt
 	memory  bool
-	path    string // where the command may have put its report
+	path    string // possible path of the report
 }
 
-// Write takes standard output; what is beyond the limit is counted only.
+// Write takes standard output; bytes beyond the limit are only counted.
 func (r *junitReader) Write(b []byte) (int, error) {
 	n := min(len(b), maxReport+1-r.stdout.Len())
 	r.stdout.Write(b[:n])
@@ -60,9 +60,9 @@ func (r *junitReader) fill(result *Result, _ string) {
 	result.Output += r.noise.String()
 }
 
-// report finds the report: in the file that the command was told, else on its
-// standard output. What stands before a report there, and all of an output
-// without one, is output.
+// report finds the report: in the file passed to the command, else on its
+// standard output. Text before a report there, and all output without one, is
+// ordinary output.
 func (r *junitReader) report() ([]byte, bool, error) {
 	if r.path != "" {
 		report, err := readReport(r.path)
@@ -88,7 +88,8 @@ func (r *junitReader) report() ([]byte, bool, error) {
 	return out[at:], true, nil
 }
 
-// reportStart is where a line begins with a report, -1 if none does.
+// reportStart returns the index of the line that starts a report, -1 if none
+// does.
 func reportStart(out []byte) int {
 	for at := 0; at < len(out); {
 		rest := out[at:]
@@ -107,7 +108,8 @@ func reportStart(out []byte) int {
 }
 
 func readReport(path string) ([]byte, error) {
-	// The suite wrote the file: it may be anything, a pipe that nobody feeds too.
+	// The suite wrote the file: it may be anything, even a pipe without a
+	// writer.
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func readReport(path string) ([]byte, error) {
 	return report, err
 }
 
-// junitParse is one run over a report.
+// junitParse is the state of parsing one report.
 type junitParse struct {
 	tests  []Test
 	suites []string // names of the open suites
@@ -138,9 +140,9 @@ type junitParse struct {
 	kept   int
 }
 
-// readJUnit reads the XML that JUnit and its descendants write. Document types
-// are refused, so there are no entities but those of XML itself. With an error
-// the tests up to it are returned too.
+// readJUnit parses the XML of JUnit and compatible tools. Document types are
+// rejected, so the only entities are those of XML itself. On error it also
+// returns the tests parsed so far.
 func readJUnit(r io.Reader) ([]Test, error) {
 	d := xml.NewDecoder(r)
 	d.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
@@ -170,7 +172,7 @@ func readJUnit(r io.Reader) ([]Test, error) {
 	}
 }
 
-// errEndOfReport ends the reading: what follows is not the report's.
+// errEndOfReport ends parsing: the rest does not belong to the report.
 var errEndOfReport = errors.New("end of the report")
 
 func (p *junitParse) done() bool { return len(p.open) == 0 && p.took }
@@ -208,7 +210,12 @@ func (p *junitParse) start(t xml.StartElement) error {
 		if len(p.tests) >= maxTracked {
 			return fmt.Errorf("more than %d tests", maxTracked)
 		}
-		p.test = &Test{Name: clipName(attribute(t.Attr, "name")), Package: clipName(attribute(t.Attr, "classname")), Status: Pass, Took: seconds(attribute(t.Attr, "time"))}
+		p.test = &Test{
+			Name:    clipName(attribute(t.Attr, "name")),
+			Package: clipName(attribute(t.Attr, "classname")),
+			Status:  Pass,
+			Took:    seconds(attribute(t.Attr, "time")),
+		}
 		if p.test.Package == "" && len(p.suites) > 0 {
 			p.test.Package = p.suites[len(p.suites)-1]
 		}
@@ -216,8 +223,8 @@ func (p *junitParse) start(t xml.StartElement) error {
 	return nil
 }
 
-// inside takes an element of a testcase. A test that failed has failed, whatever
-// else is said of it.
+// inside handles an element of a testcase. A failed test stays failed, whatever
+// other elements follow.
 func (p *junitParse) inside(name string, attrs []xml.Attr) {
 	switch name {
 	case "failure", "error":
@@ -257,7 +264,7 @@ func (p *junitParse) end(name string) error {
 	return nil
 }
 
-// inTestcase tells whether a testcase is open: some tools nest them.
+// inTestcase reports whether a testcase is open: some tools nest them.
 func inTestcase(open []string) bool {
 	for _, name := range open {
 		if name == "testcase" {
@@ -276,8 +283,7 @@ func attribute(attrs []xml.Attr, name string) string {
 	return ""
 }
 
-// seconds reads a time as these reports have it, with thousands separated by
-// commas.
+// seconds parses a time of these reports, with commas as thousands separators.
 func seconds(text string) time.Duration {
 	s, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	if err != nil || s < 0 || s > 1e7 || s != s {

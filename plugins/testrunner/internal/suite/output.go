@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Sizes of the output that is kept.
+// Sizes of the kept output.
 const (
 	headSize  = 4 << 10
 	tailSize  = 12 << 10
 	totalSize = 1 << 20
 )
 
-// excerpt keeps the beginning and the end of a text that may be endless.
+// excerpt keeps the beginning and the end of a text of any length.
 type excerpt struct {
 	head, tail []byte
 	dropped    int64
@@ -50,8 +50,9 @@ func (e *excerpt) String() string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// outOfMemory are the words of runtimes and kernels that got no more memory.
-var outOfMemory = []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError", "std::bad_alloc"}
+// outOfMemory are messages of runtimes and kernels without memory.
+var outOfMemory = []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError",
+	"std::bad_alloc"}
 
 func saysOutOfMemory(text string) bool {
 	for _, words := range outOfMemory {

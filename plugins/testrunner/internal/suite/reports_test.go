@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// words writes a result down: "pass a/b, fail c".
+// words formats a result: "pass a/b, fail c".
 func words(tests []Test) string {
 	var all []string
 	for _, t := range tests {
@@ -85,7 +85,7 @@ func TestTAP(t *testing.T) {
 	assert.Contains(t, readTAP("hello\n", 0).Output, "hello")
 }
 
-// A stream without an end costs bounded memory, and what is left out is told.
+// A stream without an end costs bounded memory, and omissions are reported.
 func TestTAPWithoutEnd(t *testing.T) {
 	r := newTAPReader()
 	for range maxTracked + 10 {
@@ -121,7 +121,7 @@ const suites = `<?xml version="1.0" encoding="utf-8"?>
 </testsuite></testsuites>
 `
 
-// JUnit reports of several tools, and what is done with bad ones.
+// JUnit reports of several tools, and invalid ones.
 func TestJUnit(t *testing.T) {
 	tests, err := readJUnit(strings.NewReader(suites))
 	require.NoError(t, err)
@@ -172,8 +172,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// Where a report comes from: a file goes before standard output; what is no
-// report is output; a report that cannot be read is a test that failed.
+// Sources of a report: a file takes precedence over standard output; text that
+// is not a report is output; an invalid report is a failed test.
 func TestJUnitSources(t *testing.T) {
 	result := func(r *junitReader) Result {
 		var out Result

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Status is how one test ended.
+// Status is the outcome of one test.
 type Status string
 
-// The three ends of a test. A test that never ended has failed.
+// The outcomes of a test. A test that never ended has failed.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
@@ -21,18 +21,18 @@ type Test struct {
 	Package string
 	Status  Status
 	Took    time.Duration
-	// Output is kept for tests that failed, shortened in the middle.
+	// Output is kept for failed tests, shortened in the middle.
 	Output string
 }
 
-// Result is what a run of a suite showed.
+// Result is the result of a run of a suite.
 type Result struct {
-	// OK says that at least one test ran and passed and nothing failed.
+	// OK is true if at least one test passed and none failed.
 	OK bool
-	// Reason says why a result is not OK.
+	// Reason is the reason why a result is not OK.
 	Reason string
-	// Tests are in the order in which they began. Of very many the passed ones
-	// are left out first; Omitted counts those.
+	// Tests are in the order in which they began. Above maxTests, passed ones
+	// are omitted first; Omitted counts them.
 	Tests   []Test
 	Omitted int
 
@@ -40,11 +40,11 @@ type Result struct {
 
 	BuildFailed bool
 	TimedOut    bool
-	// Exit is the status of the command, -1 if a signal ended it; Ended says it
-	// in words.
+	// Exit is the status of the command, -1 if a signal ended it; Ended
+	// describes it.
 	Exit  int
 	Ended string
-	// Output is the end of what the command wrote beside the tests.
+	// Output is the end of the output outside the tests.
 	Output string
 	Took   time.Duration
 }
@@ -62,10 +62,10 @@ func (r *Result) add(t Test) {
 	}
 }
 
-// maxTests is how many tests a result lists.
+// maxTests is the maximum number of tests in a result.
 const maxTests = 5000
 
-// judge fills OK and Reason once everything else is known.
+// judge sets OK and Reason once all other fields are set.
 func (r *Result) judge(limit time.Duration, memory bool) {
 	none := r.Passed+r.Failed == 0
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Format is how the output of a command is read.
+// Format is the output format of a command.
 type Format string
 
 // The formats.
@@ -25,7 +25,7 @@ const (
 	ExitCode Format = "exit-code"
 )
 
-// Formats are all formats that Run reads.
+// Formats are all formats that Run parses.
 var Formats = []Format{GoJSON, JUnit, TAP, ExitCode}
 
 // Spec is one run of a suite.
@@ -38,23 +38,24 @@ type Spec struct {
 	// Env is the whole environment.
 	Env    []string
 	Format Format
-	// Report is where the command may put its JUnit report; empty, or no file
-	// there: it is read from standard output.
+	// Report is the path for the command's JUnit report; if it is empty or
+	// there is no file, the report is read from standard output.
 	Report string
 	// Timeout ends the run; it must be positive.
 	Timeout time.Duration
-	// Memory is the limit for the data of each process in bytes, 0 for none.
+	// Memory limits the data segment of each process in bytes; 0 means no
+	// limit.
 	Memory int64
-	// Reaper ends the suite if this process is killed; nil: nobody does.
+	// Reaper kills the suite if this process is killed; may be nil.
 	Reaper *launch.Reaper
 }
 
-// Name is the command as a person would write it.
+// Name returns the command as a person would write it.
 func (s *Spec) Name() string {
 	return strings.Join(append([]string{filepath.Base(s.Path)}, s.Args...), " ")
 }
 
-// StartError says that the command could not be started.
+// StartError means that the command could not be started.
 type StartError struct {
 	Command string
 	Err     error
@@ -64,7 +65,7 @@ func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Comma
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Run runs the suite. The error is a *StartError, or the error of ctx if that
-// ended first; then nothing of the run is left.
+// ended first; then no process of the run is left.
 func Run(ctx context.Context, s Spec) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, fmt.Errorf("run %s: %w", s.Name(), err)
@@ -75,7 +76,7 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	if err != nil {
 		return Result{}, &StartError{Command: s.Name(), Err: err}
 	}
-	_ = p.CloseStdin() // tests read nothing
+	_ = p.CloseStdin() // tests get no input
 
 	c := collector{reader: readerOf(s)}
 	var readers sync.WaitGroup
@@ -117,12 +118,13 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	return r, nil
 }
 
-// reader makes tests of what a command writes. It is used by one goroutine at
-// a time.
+// reader parses test results from the output of a command. It is used by one
+// goroutine at a time.
 type reader interface {
 	line(text string)  // of standard output
 	other(text string) // of standard error
-	// fill writes what was seen into a result, when the command has ended.
+	// fill writes the collected results into a result when the command has
+	// ended.
 	fill(r *Result, command string)
 	outOfMemory() bool
 }
@@ -139,14 +141,14 @@ func readerOf(s Spec) reader {
 	return &exitReader{}
 }
 
-// collector takes the two streams of a command.
+// collector reads the two streams of a command.
 type collector struct {
 	mu     sync.Mutex
 	reader reader
 }
 
-// read hands on lines until the stream ends. What a line has beyond the limit
-// of the launcher is dropped there.
+// read passes on lines until the stream ends. The rest of a line beyond the
+// limit of the launcher is dropped.
 func (c *collector) read(r io.Reader, take func(string)) {
 	w := launch.NewLineWriter(launch.Stdout, func(l launch.Line) {
 		c.mu.Lock()
@@ -157,7 +159,7 @@ func (c *collector) read(r io.Reader, take func(string)) {
 	_ = w.Close()
 }
 
-// copy hands on bytes until the stream ends.
+// copy passes on bytes until the stream ends.
 func (c *collector) copy(w io.Writer, r io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -171,7 +173,7 @@ func (c *collector) copy(w io.Writer, r io.Reader) {
 	}
 }
 
-// exitReader takes a command for one test.
+// exitReader treats a command as one test.
 type exitReader struct {
 	output excerpt
 	memory bool
@@ -199,9 +201,9 @@ const shell = "/bin/sh"
 
 // limited wraps a command so that it and its children have at most memory bytes
 // of data each. Only a process can lower its own limits without a moment in
-// which it runs without them, so a shell does it and becomes the command. The
+// which it runs without them, so a shell lowers them and execs the command. The
 // limit is the one for data, because Go reserves far more address space than it
-// uses. Where there is no shell the command runs without a limit.
+// uses. Without a shell the command runs without a limit.
 func limited(path string, args []string, memory int64) (string, []string) {
 	if _, err := os.Stat(shell); err != nil || memory <= 0 {
 		return path, args

@@ -24,7 +24,7 @@ func module(t testing.TB, name string) string {
 }
 
 func environment() []string {
-	// As "make test" compiles, so that the standard library is in the cache.
+	// As in "make test", so that the standard library is in the build cache.
 	env := []string{"GOFLAGS=-trimpath", "CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOWORK=off"}
 	for _, name := range []string{"PATH", "HOME", "GOCACHE", "GOMODCACHE", "GOPATH", "GOROOT"} {
 		if v, ok := os.LookupEnv(name); ok {
@@ -57,7 +57,7 @@ func statuses(r Result) map[string]Status {
 	return out
 }
 
-// plugins.md 7.0, row :code/test: what real suites show.
+// plugins.md 7.0, row :code/test: the results of real suites.
 func TestGoSuites(t *testing.T) {
 	for name, c := range map[string]struct {
 		ok                      bool
@@ -113,8 +113,8 @@ func TestGoSuites(t *testing.T) {
 	}
 }
 
-// A suite that hangs is a failed result: what ran is known, the test that hung
-// is named, and no process is left.
+// A hanging suite is a failed result with the tests that ran and the name of
+// the one that hung, and no process is left.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	runGo(t, "hangs", nil, "-run", "TestFirst") // fills the build cache
@@ -135,8 +135,7 @@ func TestHang(t *testing.T) {
 	assertGone(t, pid)
 }
 
-// assertGone holds that no process of this number runs; one that nobody has
-// reaped yet does not run.
+// assertGone asserts that no process with this pid runs; a zombie does not run.
 func assertGone(t *testing.T, pid int) {
 	t.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -148,17 +147,17 @@ func assertGone(t *testing.T, pid int) {
 	assert.Equal(t, "Z", state[:1], "process %d is alive: %s", pid, stat)
 }
 
-// A suite that wants too much memory is a failed result.
+// A suite that exceeds its memory limit is a failed result.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
-	runGo(t, "hungry", nil, "-run", "xxx") // building needs more than testing may have
+	runGo(t, "hungry", nil, "-run", "xxx") // building needs more memory than the limit
 	r := runGo(t, "hungry", func(s *Spec) { s.Memory = 512 << 20 })
 	assert.False(t, r.OK)
 	assert.Equal(t, 1, r.Failed)
 	assert.Contains(t, r.Reason, "out of memory")
 }
 
-// Output without end costs no memory, and its ends are kept.
+// Endless output costs bounded memory, and its beginning and end are kept.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	r := runGo(t, "flood", nil)
@@ -205,7 +204,7 @@ func TestExitCode(t *testing.T) {
 	assert.Equal(t, "words\n", r.Tests[0].Output)
 }
 
-// What the command leaves behind does not keep the run from ending.
+// Processes that the command leaves behind do not delay the end of the run.
 func TestLeftoversAreKilled(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -292,7 +291,7 @@ func TestLookPath(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// Of very many tests the passed ones are left out first.
+// Above the limit, passed tests are omitted first.
 func TestManyTests(t *testing.T) {
 	g := newGoEvents()
 	for i := range maxTests + 10 {
@@ -315,7 +314,7 @@ func TestManyTests(t *testing.T) {
 	assert.Equal(t, 500*time.Millisecond, last.Took)
 }
 
-// Lines that are no events, and events in an odd order, do no harm.
+// Lines that are not events, and events in an odd order, do no harm.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"Action":"run","Package":"p","Test":"T"}` + "\n" + `{"Action":"output","Package":"p","Test":"T","Output":"x\n"}`))
 	f.Add([]byte(`{"Action":"fail","Package":"p","FailedBuild":"p"}`))

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Limits on what is read of a TAP stream.
+// Limits of a parsed TAP stream.
 const (
-	maxNesting = 32        // subtests in each other
+	maxNesting = 32        // nested subtests
 	maxPlan    = 1_000_000 // tests that a plan may announce
 )
 
-// tapReader reads the Test Anything Protocol, versions 12 to 14. The tests of a
-// result are the leaves: a point that sums up subtests counts only if it failed
-// and none of these did.
+// tapReader parses the Test Anything Protocol, versions 12 to 14. The tests of
+// a result are the leaves: a point that summarizes subtests counts only if it
+// failed and none of them did.
 type tapReader struct {
 	noise  excerpt
-	seen   bool // anything of the protocol
+	seen   bool // whether any line of the protocol was seen
 	memory bool
 	tests  []tapTest
 	kept   int
@@ -37,9 +37,9 @@ type tapTest struct {
 
 // tapLevel is one depth of subtests.
 type tapLevel struct {
-	name    string // of the subtest that was announced here last
+	name    string // name of the last subtest announced here
 	points  int
-	failed  int // leaves and parents that failed since the last point above
+	failed  int // failed leaves and parents since the last point above
 	planned int
 	plans   int
 	skipped string // reason of a plan that skips everything
@@ -49,7 +49,7 @@ type tapLevel struct {
 type tapYAML struct {
 	indent string
 	open   bool
-	test   int // index, -1 for a point that is no test of its own
+	test   int // index, -1 for a point that is not a test of its own
 }
 
 var (
@@ -81,7 +81,7 @@ func (r *tapReader) line(raw string) {
 	r.seen = true
 }
 
-// entry takes a line of the protocol and tells whether it was one.
+// entry handles a line of the protocol and reports whether it was one.
 func (r *tapReader) entry(body string, depth int) bool {
 	switch {
 	case strings.HasPrefix(body, "TAP version "), strings.HasPrefix(body, "pragma "):
@@ -132,7 +132,7 @@ func (r *tapReader) point(m []string, depth int) {
 	}
 	name := m[3]
 	if at := tapWord.FindStringSubmatchIndex(unescaped(name)); at != nil {
-		// A test that is to be done may fail; one that is skipped did not run.
+		// A TODO test may fail; a skipped test did not run.
 		if word := strings.ToLower(name[at[2]:at[3]]); word == "skip" || t.Status == Fail {
 			t.Status = Skip
 		}
@@ -154,8 +154,8 @@ func (r *tapReader) point(m []string, depth int) {
 	r.yaml = &tapYAML{indent: strings.Repeat(" ", 4*depth+2), test: at}
 }
 
-// below takes what was seen one level deeper since the last point here. Its plan
-// must hold too.
+// below returns the results one level deeper since the last point here. Its
+// plan is checked too.
 func (r *tapReader) below(depth int) tapLevel {
 	if len(r.levels) <= depth+1 {
 		return tapLevel{}
@@ -182,7 +182,7 @@ func (r *tapReader) path(depth int) string {
 	return strings.Join(names, " > ")
 }
 
-// problem is what is wrong with the plan of a level.
+// problem returns the violation of a level's plan, "" if there is none.
 func (l *tapLevel) problem() string {
 	switch {
 	case l.plans == 0:
@@ -195,7 +195,7 @@ func (l *tapLevel) problem() string {
 	return ""
 }
 
-// details takes the lines of a YAML block.
+// details handles the lines of a YAML block.
 func (r *tapReader) details(text string) bool {
 	y := r.yaml
 	if y == nil {
@@ -206,7 +206,7 @@ func (r *tapReader) details(text string) bool {
 	case !y.open && indented && inside == "---":
 		y.open = true
 		return true
-	case !y.open, !indented && text != "": // there is none, or it was never closed
+	case !y.open, !indented && text != "": // there is no block, or it was never closed
 		r.yaml = nil
 		return false
 	case inside == "..." && indented:
@@ -234,13 +234,14 @@ func milliseconds(text string) time.Duration {
 	return time.Duration(ms * float64(time.Millisecond))
 }
 
-// unescaped hides what is escaped, so that it is not taken for a directive.
+// unescaped removes escaped characters, so that they are not taken for a
+// directive.
 func unescaped(s string) string {
 	return strings.NewReplacer(`\\`, "__", `\#`, "__").Replace(s)
 }
 
-// plainName is a description without escapes; a point without one is called by
-// its number.
+// plainName returns a description without escapes; a point without one is named
+// by its number.
 func plainName(s, number string) string {
 	s = strings.TrimSpace(strings.NewReplacer(`\\`, `\`, `\#`, `#`).Replace(s))
 	if s == "" {
@@ -265,7 +266,7 @@ func (r *tapReader) other(line string) {
 
 func (r *tapReader) outOfMemory() bool { return r.memory }
 
-// Names of the entries that stand for a report that is not as it should be.
+// Names of the entries for an invalid report.
 const (
 	planEntry   = "(plan)"
 	bailEntry   = "(bail out)"
@@ -288,7 +289,12 @@ func (r *tapReader) fill(result *Result, _ string) {
 		result.add(Test{Name: planEntry, Status: Fail, Output: problem})
 	}
 	if len(r.levels) > 1 && r.levels[1].points > 0 {
-		result.add(Test{Name: planEntry, Package: r.path(1), Status: Fail, Output: "the subtests have no result: the run was cut"})
+		result.add(Test{
+			Name:    planEntry,
+			Package: r.path(1),
+			Status:  Fail,
+			Output:  "the subtests have no result: the run was cut",
+		})
 	}
 	if r.over > 0 {
 		result.add(Test{Name: reportEntry, Status: Fail, Output: fmt.Sprintf("more than %d tests", maxTracked)})
@@ -299,7 +305,7 @@ func (r *tapReader) fill(result *Result, _ string) {
 	}
 }
 
-// keepOutput is the output of a failed test while there is room for more.
+// keepOutput returns the output of a failed test while there is room for more.
 func keepOutput(kept *int, e *excerpt) string {
 	text := e.String()
 	if *kept+len(text) > totalSize {

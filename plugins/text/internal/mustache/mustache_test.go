@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// What is particular to EDN data; the rules of Mustache are in spec_test.go.
+// Rules specific to EDN data; the rules of Mustache are in spec_test.go.
 func TestRenderData(t *testing.T) {
 	for _, c := range []struct{ name, template, data, want string }{
 		{"keyword key", "{{name}}", `{:name "Ada"}`, "Ada"},
@@ -43,8 +43,8 @@ func TestRenderData(t *testing.T) {
 	}
 }
 
-// EMB-005: bad templates and missing values are typed errors with their place;
-// whatever a template says, it ends.
+// EMB-005: invalid templates and missing values are typed errors with their
+// place; rendering always ends.
 func TestRenderRefuses(t *testing.T) {
 	partials := map[string]string{"self": "x{{>self}}", "named": "a\n\n{{x}}"}
 	for i := range 9 {
@@ -61,8 +61,8 @@ func TestRenderRefuses(t *testing.T) {
 		{"crossed", "{{#a}}\n{{#b}}{{/a}}", "{}", "line 2: {{/a}} closes section {{#b}} of line 2"},
 		{"delimiters", "{{=<% %>=}}", "{}", "delimiters"},
 		{"empty name", "{{ }}", "{}", "without a name"},
-		{"two words", "{{a b}}", "{}", "is no name"},
-		{"empty part", "{{a..b}}", "{}", "is no name"},
+		{"two words", "{{a b}}", "{}", "is not a name"},
+		{"empty part", "{{a..b}}", "{}", "is not a name"},
 		{"recursion", "{{>self}}", "{}", "contains itself"},
 		{"deep sections", strings.Repeat("{{#a}}", 100), "{}", "nested deeper"},
 		{"output", "{{#xs}}{{#xs}}{{#xs}}{{#xs}}{{s}}{{/xs}}{{/xs}}{{/xs}}{{/xs}}", `{:xs [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20] :s "0123456789"}`, "output exceeds"},
@@ -78,7 +78,7 @@ func TestRenderRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "at most")
 }
 
-// Indentation multiplies: a deep indent before each of many lines is refused
+// Indentation multiplies: a deep indent before each of many lines is rejected
 // before it is written.
 func TestRenderBoundsIndentation(t *testing.T) {
 	_, err := Render(strings.Repeat(" ", 1<<19)+"{{>p}}\n", edn.MustMap(), Options{Partials: map[string]string{"p": strings.Repeat("x\n", 1<<18)}})
@@ -87,8 +87,8 @@ func TestRenderBoundsIndentation(t *testing.T) {
 	assert.Equal(t, "p", large.Template)
 }
 
-// A megabyte on one line is read in one pass: the time for it grows with its
-// length, not with its square, which would be minutes.
+// A megabyte on one line is parsed in one pass: the time grows linearly with
+// its length.
 func TestParseIsLinear(t *testing.T) {
 	started := proof.Spent()
 	for _, piece := range []string{"a {{! }}", " {{! }}", "{{#a}}{{/a}}", " {{a}}", "{{^a}} x {{/a}}"} {

@@ -15,14 +15,14 @@ const (
 	MaxSections = 64
 )
 
-// SyntaxError is a fault of a template, with its line from 1.
+// SyntaxError is a mistake in a template, with its line from 1.
 type SyntaxError struct {
 	Template string // name of the partial, empty for the template itself
 	Line     int
 	Message  string
 }
 
-// Error is one line with the position.
+// Error returns one line with the position.
 func (e *SyntaxError) Error() string { return at(e.Template, e.Line) + e.Message }
 
 func at(template string, line int) string {
@@ -40,7 +40,7 @@ const (
 	section
 	inverted
 	partial
-	lineStart // where a line of the template begins with a tag: the place of indentation
+	lineStart // a template line that begins with a tag: where to indent
 )
 
 type node struct {
@@ -48,13 +48,13 @@ type node struct {
 	text   string // text, or the name of a partial
 	path   []step // of a variable or section; empty is the item itself
 	raw    bool   // not escaped
-	fresh  bool   // of a text: it begins a line of the template
+	fresh  bool   // of a text: it begins a template line
 	line   int
 	indent string // of a standalone partial
 	inner  []node
 }
 
-// step is one part of a dotted name, as the keys that it may be in a map.
+// step is one part of a dotted name, in the forms that a map key may have.
 type step struct {
 	name    string
 	keyword edn.Value // nil if the name cannot be a keyword
@@ -67,7 +67,7 @@ type Template struct {
 	nodes []node
 }
 
-// Parse reads a template; name is that of a partial or "".
+// Parse parses a template; name is that of a partial or "".
 func Parse(name, source string) (*Template, error) {
 	if len(source) > MaxTemplate {
 		return nil, &SyntaxError{name, 1, fmt.Sprintf("%d bytes, at most %d", len(source), MaxTemplate)}
@@ -84,15 +84,15 @@ type parser struct {
 	name string
 	rest string
 	line int
-	last string // text between the last line break and here, if only blanks
-	mid  bool   // something else stands on this line already
+	last string // text since the last line break, if only blanks
+	mid  bool   // other text precedes on this line
 }
 
 func (p *parser) fault(line int, format string, args ...any) error {
 	return &SyntaxError{p.name, line, fmt.Sprintf(format, args...)}
 }
 
-// nodes reads up to the end of the section with the given name, or to the end
+// nodes parses up to the end of the section with the given name, or to the end
 // of the template for "".
 func (p *parser) nodes(open string, depth, openLine int) ([]node, error) {
 	if depth > MaxSections {
@@ -100,7 +100,7 @@ func (p *parser) nodes(open string, depth, openLine int) ([]node, error) {
 	}
 	var out []node
 	if depth == 0 {
-		out = make([]node, 0, min(2*strings.Count(p.rest, "{{")+1, 256)) // most templates fit
+		out = make([]node, 0, min(2*strings.Count(p.rest, "{{")+1, 256)) // fits most templates
 	}
 	for {
 		begin := strings.Index(p.rest, "{{")
@@ -166,7 +166,7 @@ func (p *parser) nodes(open string, depth, openLine int) ([]node, error) {
 	}
 }
 
-// text adds a text node and keeps track of the current line.
+// text adds a text node and tracks the current line.
 func (p *parser) text(out []node, s string) []node {
 	if s == "" {
 		return out
@@ -184,7 +184,7 @@ func (p *parser) text(out []node, s string) []node {
 	return append(out, n)
 }
 
-// lineBegins tells whether nothing of the current line has been read.
+// lineBegins reports whether nothing of the current line has been read.
 func (p *parser) lineBegins() bool { return !p.mid && p.last == "" }
 
 type tag struct {
@@ -219,8 +219,8 @@ func (p *parser) tag() (tag, error) {
 	return t, nil
 }
 
-// standalone tells whether the tag is alone on its line, which then vanishes
-// with its line break. It gives the blanks before the tag.
+// standalone reports whether the tag is alone on its line, which is then
+// removed with its line break, and returns the blanks before the tag.
 func (p *parser) standalone(t tag) (string, bool) {
 	if t.sigil == 0 || t.sigil == '&' || t.sigil == '{' || p.mid {
 		p.mid = true
@@ -242,7 +242,8 @@ func (p *parser) standalone(t tag) (string, bool) {
 	return indent, true
 }
 
-// trimIndent takes the blanks before a standalone tag off the text before it.
+// trimIndent removes the blanks before a standalone tag from the preceding
+// text.
 func trimIndent(out []node, indent string) []node {
 	if indent == "" || len(out) == 0 {
 		return out
@@ -262,7 +263,7 @@ func (p *parser) path(t tag) ([]step, error) {
 	var path []step
 	for name := range strings.SplitSeq(t.content, ".") {
 		if name == "" || strings.ContainsAny(name, " \t\n\r{}") {
-			return nil, p.fault(t.line, "%q is no name", t.content)
+			return nil, p.fault(t.line, "%q is not a name", t.content)
 		}
 		s := step{name: name, text: edn.Text(name)}
 		if keyword, err := edn.Keyword(name); err == nil {

@@ -13,28 +13,28 @@ import (
 // Options say how to render.
 type Options struct {
 	HTML         bool              // escape plain variables for HTML
-	AllowMissing bool              // a missing value is empty text
+	AllowMissing bool              // a missing value is rendered as empty text
 	Partials     map[string]string // by name
 }
 
-// MissingError is a name that has no value.
+// MissingError is a name without a value.
 type MissingError struct {
 	Template string
 	Line     int
 	Path     string
 }
 
-// Error is one line with the position.
+// Error returns one line with the position.
 func (e *MissingError) Error() string { return at(e.Template, e.Line) + "no value for " + e.Path }
 
-// TooLargeError says that the output would exceed MaxOutput, or that there are
-// more parts to it than could ever fill it.
+// TooLargeError means that the output would exceed MaxOutput, or that rendering
+// exceeds its step limit.
 type TooLargeError struct {
 	Template string
 	Line     int
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *TooLargeError) Error() string {
 	return at(e.Template, e.Line) + fmt.Sprintf("output exceeds %d bytes", MaxOutput)
 }
@@ -58,12 +58,12 @@ func Render(source string, data edn.Value, o Options) (string, error) {
 type renderer struct {
 	options Options
 	parsed  map[string]*Template
-	open    []string // partials that are being rendered
+	open    []string // partials being rendered
 	out     strings.Builder
 	steps   int
 }
 
-// maxSteps bounds the nodes that are visited, also where they print nothing.
+// maxSteps bounds the visited nodes, including those without output.
 const maxSteps = 1_000_000
 
 func (r *renderer) nodes(t *Template, nodes []node, stack []edn.Value, indent string) error {
@@ -92,7 +92,7 @@ func (r *renderer) nodes(t *Template, nodes []node, stack []edn.Value, indent st
 	return nil
 }
 
-// write is the only way to the output, so that it stays in bounds.
+// write is the only writer of the output; it enforces the bound.
 func (r *renderer) write(t *Template, n *node, s string) error {
 	if r.out.Len()+len(s) > MaxOutput {
 		return &TooLargeError{t.name, n.line}
@@ -101,8 +101,8 @@ func (r *renderer) write(t *Template, n *node, s string) error {
 	return nil
 }
 
-// text writes a piece of template. Each line of the template is indented as
-// the partial is, except blank ones; the lines of values are not.
+// text writes a text node. Each template line is indented like the partial,
+// except blank ones; the lines of values are not.
 func (r *renderer) text(t *Template, n *node, indent string) error {
 	if indent == "" {
 		return r.write(t, n, n.text)
@@ -137,11 +137,12 @@ func (r *renderer) variable(t *Template, n *node, stack []edn.Value) error {
 	return r.write(t, n, s)
 }
 
-// forHTML makes a text safe between tags and inside quoted attributes.
+// forHTML escapes text for use between tags and inside quoted attributes.
 var forHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
-// section renders its inside for a truthy value, once for each element of a
-// collection; an inverted one if there is nothing. A missing value is nothing.
+// section renders its content for a truthy value, once for each element of a
+// collection; an inverted section renders it for a falsy or empty value. A
+// missing value is falsy.
 func (r *renderer) section(t *Template, n *node, stack []edn.Value, indent string) error {
 	v, _ := lookup(stack, n.path)
 	many := collection(v)
@@ -165,8 +166,8 @@ func (r *renderer) section(t *Template, n *node, stack []edn.Value, indent strin
 	return nil
 }
 
-// item renders the inside of a section with v as the innermost item. It is a
-// step of its own: a section without content must end too.
+// item renders the content of a section with v as the innermost item. It counts
+// as a step, so that sections without content end too.
 func (r *renderer) item(t *Template, n *node, stack []edn.Value, v edn.Value, indent string) error {
 	if r.steps++; r.steps > maxSteps {
 		return &TooLargeError{t.name, n.line}
@@ -211,7 +212,7 @@ func (r *renderer) partial(t *Template, n *node, stack []edn.Value, indent strin
 }
 
 // lookup resolves a dotted name: the first part from the innermost item
-// outwards, the rest inside what it gave.
+// outwards, the rest within its value.
 func lookup(stack []edn.Value, path []step) (edn.Value, bool) {
 	if len(path) == 0 {
 		return stack[len(stack)-1], true
@@ -243,7 +244,7 @@ func member(v edn.Value, s step) (edn.Value, bool) {
 	return v.Get(s.text)
 }
 
-// Text is how a value is inserted: strings and characters as they are,
+// Text converts a value to inserted text: strings and characters unchanged,
 // keywords and symbols by name, numbers by digits, anything else as EDN.
 func Text(v edn.Value) string {
 	switch v.Kind() {

@@ -9,12 +9,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// specCase is one rule of the public Mustache specification, as a template,
-// its data and what must come out. HTML escaping is on, as it is there.
+// specCase is one rule of the public Mustache specification: a template, its
+// data and the expected output. HTML escaping is on, as in the specification.
 type specCase struct {
 	rule, template, data, want string
 	partials                   map[string]string
-	missing                    bool // the rule is about missing values, which here must be allowed
+	missing                    bool // the rule is about missing values, which must be permitted here
 }
 
 func runSpec(t *testing.T, cases []specCase) {
@@ -167,7 +167,7 @@ func TestSpecInverted(t *testing.T) {
 	})
 }
 
-// EMB-005: the module on partials; recursion is refused instead, see
+// EMB-005: the module on partials; recursion is rejected instead, see
 // TestRenderRefuses.
 func TestSpecPartials(t *testing.T) {
 	runSpec(t, []specCase{

@@ -13,10 +13,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// document is one of testdata, see the head of each file for the notation.
+// document is one document of testdata, see the head of each file for the
+// notation.
 type document struct {
 	id, language, genre string
-	unseen              bool // not looked at while the method was tuned
+	unseen              bool // not used while the method was tuned
 	source              string
 	sentences           []string
 	key                 map[int]bool
@@ -24,7 +25,7 @@ type document struct {
 
 const keysPerDocument = 3
 
-// corpus reads the documents of all languages, in order.
+// corpus parses the documents of all languages, in order.
 func corpus(t testing.TB) []document {
 	t.Helper()
 	var out []document
@@ -64,9 +65,9 @@ func parseDocument(t testing.TB, language, part string) document {
 	return d
 }
 
-// EMB-004: the documents are what the measure needs: eight in each language,
-// half of them unseen, three key sentences each, in several genres; and the
-// splitter and the detector agree with their author (TXT-006).
+// EMB-004: the documents meet the requirements of the measurement: eight in
+// each language, half of them unseen, three key sentences each, in several
+// genres; the splitter and the detector agree with their annotations (TXT-006).
 func TestCorpus(t *testing.T) {
 	documents := corpus(t)
 	require.Len(t, documents, 40)

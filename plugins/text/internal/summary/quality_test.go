@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the measured table into the README of the plugin")
 
-// measure adds up the overlap with the key sentences, as shares of them.
+// measure sums the overlap with the key sentences, as shares of them.
 type measure struct {
 	documents              int
 	extract, lead3, random float64
@@ -29,13 +29,13 @@ func (m *measure) add(o measure) {
 	m.random += o.random
 }
 
-// mean gives the averages over the documents.
+// mean returns the averages over the documents.
 func (m measure) mean() (extract, lead3, random float64) {
 	n := float64(m.documents)
 	return m.extract / n, m.lead3 / n, m.random / n
 }
 
-// gain is the distance to random-3.
+// gain is the difference to random-3.
 func (m measure) gain() float64 {
 	extract, _, random := m.mean()
 	return extract - random
@@ -64,14 +64,14 @@ func measureOne(t *testing.T, d document) measure {
 		extract:   float64(hits) / keys,
 		lead3:     float64(lead) / keys,
 		// Each key sentence is among three drawn of n with probability 3/n, so
-		// this is the expected share of them, not a sample.
+		// this is the expected share, not a sample.
 		random: keys / float64(len(d.sentences)),
 	}
 }
 
-// EMB-004: over all documents the overlap with the key sentences beats that of
-// three random sentences by 0.15, also in the half on which nothing was tuned.
-// Lead-3 is reported beside it.
+// EMB-004: over all documents the overlap with the key sentences exceeds that
+// of three random sentences by 0.15, also in the half that was not used for
+// tuning. Lead-3 is reported beside it.
 func TestQuality(t *testing.T) {
 	const wanted = 0.15
 	var all, tuned, unseen measure
@@ -115,7 +115,7 @@ func TestQuality(t *testing.T) {
 
 var names = map[string]string{"en": "English", "pl": "Polish", "de": "German", "fr": "French", "es": "Spanish"}
 
-// keepCurrent compares the marked part of a document with what was measured,
+// keepCurrent compares the marked part of a document with the measured table,
 // or writes it.
 func keepCurrent(t *testing.T, file, want string) {
 	t.Helper()

@@ -12,18 +12,19 @@ const (
 	tolerance = 1e-9
 	rounds    = 200
 
-	// A sentence of few terms says little, however many others are like it;
-	// one of more than enough terms says no more for it.
+	// The number of terms above which a sentence gets no more weight: a
+	// sentence of few terms contains little information, however many others
+	// are similar to it.
 	enough = 12
 
-	// Beyond large sentences the graph would grow too wide: blocks of
-	// blockSize are ranked first, and then the winners of each.
+	// Above large sentences the graph would be too large: blocks of blockSize
+	// are ranked first, and then the winners of each.
 	large     = 1500
 	blockSize = 500
 	winners   = 60
 )
 
-// candidates are the sentences that take part in the last ranking, in order.
+// candidates returns the sentences of the last ranking, in order.
 func candidates(vectors []vector) []int {
 	pool := make([]int, len(vectors))
 	for i := range pool {
@@ -44,7 +45,7 @@ func candidates(vectors []vector) []int {
 	return pool
 }
 
-// byScore lists positions by falling score, ties by position.
+// byScore returns positions by falling score, ties by position.
 func byScore(scores []float64) []int {
 	order := make([]int, len(scores))
 	for i := range order {
@@ -54,8 +55,8 @@ func byScore(scores []float64) []int {
 	return order
 }
 
-// score is the rank of each sentence of the pool, weighed by how much the
-// sentence says. Scores add up to 1.
+// score returns the rank of each sentence of the pool, weighted by its number
+// of terms. Scores add up to 1.
 func score(vectors []vector, pool []int) []float64 {
 	out := pageRank(vectors, pool)
 	total := 0.0
@@ -75,7 +76,7 @@ type edge struct {
 	weight float64
 }
 
-// pageRank ranks the sentences of the pool by how much the others are like
+// pageRank ranks the sentences of the pool by the similarity of the others to
 // them. Ranks add up to 1.
 func pageRank(vectors []vector, pool []int) []float64 {
 	n := len(pool)
@@ -96,7 +97,7 @@ func pageRank(vectors []vector, pool []int) []float64 {
 		rank[i] = 1 / float64(n)
 	}
 	for range rounds {
-		loose := 0.0 // rank of sentences that are like no other goes to all
+		loose := 0.0 // the rank of isolated sentences is spread over all
 		for i := range n {
 			if out[i] == 0 {
 				loose += rank[i]

@@ -13,7 +13,7 @@ import (
 // ErrNothing is returned for a text without a sentence.
 var ErrNothing = errors.New("summary: the text has no sentence")
 
-// ErrTooTight is returned if not one sentence fits into the limit.
+// ErrTooTight is returned if no sentence fits into the limit.
 var ErrTooTight = errors.New("summary: no sentence is as short as that")
 
 // Limits bound a summary; zero means no limit.
@@ -22,21 +22,22 @@ type Limits struct {
 	Chars     int // code points of the joined summary
 }
 
-// Sentence is one that was picked.
+// Sentence is one selected sentence.
 type Sentence struct {
 	Index int     // among all sentences, from 0
-	Score float64 // share of the weight of all that were ranked, 0..1, rounded to 4 places
+	Score float64 // share of the total score of all ranked sentences, 0..1, rounded to 4 places
 	Start int     // in code points of the source
 	End   int
 	Text  string
 }
 
-// Extract is ExtractIn with the languages that ship.
+// Extract is ExtractIn with the built-in languages.
 func Extract(source, language string, limits Limits) ([]Sentence, error) {
 	return ExtractIn(nil, source, language, limits)
 }
 
-// ExtractIn picks sentences of source. The language is a code or "" to detect it.
+// ExtractIn selects sentences of source. The language is a code or "" to detect
+// it.
 func ExtractIn(languages *text.Packs, source, language string, limits Limits) ([]Sentence, error) {
 	if language == "" {
 		if found, _ := languages.Detect(source); found != text.Undetermined {
@@ -70,8 +71,8 @@ func ExtractIn(languages *text.Packs, source, language string, limits Limits) ([
 	return out, nil
 }
 
-// Join puts picked sentences together: with a blank, or with a line break
-// where they hold line breaks themselves, as code and tables do.
+// Join joins selected sentences with a blank, or with a line break if they
+// contain line breaks themselves, as code and tables do.
 func Join(sentences []Sentence) string {
 	var b strings.Builder
 	for i, s := range sentences {
@@ -87,8 +88,8 @@ func Join(sentences []Sentence) string {
 	return b.String()
 }
 
-// pick takes sentences greedily, by score and by what they add to those already
-// picked. It gives positions in the pool.
+// pick selects sentences greedily, by score and novelty. It returns positions
+// in the pool.
 func pick(source string, spans []text.Span, vectors []vector, pool []int, scores []float64, limits Limits) []int {
 	most := len(pool)
 	if limits.Sentences > 0 {
@@ -114,7 +115,7 @@ func pick(source string, spans []text.Span, vectors []vector, pool []int, scores
 		taken[best] = true
 		length := utf8.RuneCountInString(spans[pool[best]].In(source))
 		if len(picked) > 0 {
-			length += 2 // what may stand between two
+			length += 2 // the maximum length of a separator
 		}
 		if limits.Chars > 0 && chars+length > limits.Chars {
 			continue
@@ -128,17 +129,17 @@ func pick(source string, spans []text.Span, vectors []vector, pool []int, scores
 	return picked
 }
 
-// novelty is the factor for a sentence whose similarity to the nearest one that
-// was picked is given. The third power hardly touches sentences on the same
-// topic and all but removes restatements; a difference instead of a product
-// would prefer what has nothing to do with the topic.
+// novelty returns the factor for a sentence with the given similarity to the
+// nearest selected one. The third power hardly affects sentences on the same
+// topic and almost removes restatements; a difference instead of a product
+// would prefer sentences unrelated to the topic.
 func novelty(similarity float64) float64 {
 	rest := max(0, 1-similarity)
 	return rest * rest * rest
 }
 
-// offsets turns byte offsets into code points without walking the text anew
-// for each.
+// offsets converts byte offsets to code points without rescanning the text for
+// each.
 type offsets struct {
 	source string
 	byteAt int
@@ -147,7 +148,7 @@ type offsets struct {
 
 func codePoints(source string) *offsets { return &offsets{source: source} }
 
-// offset must be asked in rising order.
+// offset must be called with ascending offsets.
 func (o *offsets) offset(at int) int {
 	o.count += utf8.RuneCountInString(o.source[o.byteAt:at])
 	o.byteAt = at

@@ -50,8 +50,8 @@ func TestExtractLimits(t *testing.T) {
 	require.ErrorIs(t, err, ErrNothing)
 }
 
-// EMB-003: every sentence is the slice of the source that its range says, in
-// order, whatever the text.
+// EMB-003: for every text, each sentence is the slice of the source in its
+// range, in order.
 func TestExtractIsSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SampledFrom([]string{"bee", "żółć", "sun", "angle", "hive", "über", "dance", "l'eau", "。", "\n\n", "```\n", "| a | b |\n", "- ", "# ", "z.B.", "3.", "\r\n", "🙂", "e\u0301", "."})
@@ -85,8 +85,8 @@ func TestExtractIsSlices(t *testing.T) {
 	})
 }
 
-// EMB-003: a listing and a table come whole or not at all, and the join keeps
-// them apart from prose.
+// EMB-003: a listing and a table are selected whole or not at all, and the join
+// separates them from prose.
 func TestExtractKeepsCodeAndTablesWhole(t *testing.T) {
 	const code = "```go\nfunc drain(tank Tank) {\n\tvalve.Open(). // the valve. Opens.\n\n\ttank.Empty()\n}\n```"
 	const table = "| valve | tank |\n|---|---|\n| open. Now | empties. Then |"
@@ -101,7 +101,7 @@ func TestExtractKeepsCodeAndTablesWhole(t *testing.T) {
 	assert.Equal(t, source, Join(got))
 }
 
-// EMB-003: sentences end where the language ends them, given or detected.
+// EMB-003: sentence ends follow the rules of the language, given or detected.
 func TestExtractKnowsTheLanguage(t *testing.T) {
 	for _, c := range []struct{ language, source, first string }{
 		{"de", "Am 3. Mai kam z.B. Dr. Ohm mit der Bahn an. Er blieb bis zum Abend und fuhr dann wieder.", "Am 3. Mai kam z.B. Dr. Ohm mit der Bahn an."},
@@ -119,8 +119,9 @@ func TestExtractKnowsTheLanguage(t *testing.T) {
 	}
 }
 
-// EMB-001, EMB-003: sums run in one order, so picks and scores are equal bytes
-// in each run and on each platform; the golden file holds those of the corpus.
+// EMB-001, EMB-003: sums run in one order, so selections and scores are
+// byte-equal in each run and on each platform; the golden file holds those of
+// the corpus.
 func TestExtractIsSteady(t *testing.T) {
 	var b strings.Builder
 	for _, d := range corpus(t) {
@@ -141,7 +142,7 @@ func TestExtractIsSteady(t *testing.T) {
 	assert.Equal(t, string(want), b.String())
 }
 
-// essay is a text of n sentences on a few topics.
+// essay returns a text of n sentences on a few topics.
 func essay(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -150,8 +151,8 @@ func essay(n int) string {
 	return b.String()
 }
 
-// EMB-003: beyond 1,500 sentences blocks of 500 are ranked and then their
-// winners, as often as it takes.
+// EMB-003: above 1,500 sentences, blocks of 500 are ranked and then their
+// winners, repeatedly.
 func TestExtractLongTextsInBlocks(t *testing.T) {
 	for _, n := range []int{large, large + 1, 15000} {
 		vectors := make([]vector, n)
@@ -170,8 +171,8 @@ func TestExtractLongTextsInBlocks(t *testing.T) {
 	assert.Len(t, got, 5)
 }
 
-// EMB-008: 2,000 sentences within 2 s and 128 MiB. Memory is all that was ever
-// allocated, which is more than was held at once.
+// EMB-008: 2,000 sentences within 2 s and 128 MiB. Memory is the total
+// allocation, which exceeds the peak.
 func TestExtractBounds(t *testing.T) {
 	source := essay(2000)
 	best := time.Hour
@@ -188,8 +189,8 @@ func TestExtractBounds(t *testing.T) {
 	assert.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, uint64(128<<20))
 }
 
-// A listing of a megabyte, words in rising and in falling order, and a text
-// without one letter cost no more than their length.
+// A listing of a megabyte, words in ascending and descending order, and a text
+// without letters take time linear in their length.
 func TestExtractHostileTexts(t *testing.T) {
 	var rising, falling strings.Builder
 	for i := range 100_000 {

@@ -9,21 +9,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// maxWords bounds how much of one sentence is compared: a listing of a
-// thousand lines is one sentence, and must not cost more than it says.
+// maxWords bounds the compared part of one sentence: a listing of a thousand
+// lines is one sentence.
 const maxWords = 400
 
-// vector is a sparse TF-IDF vector of unit length: terms rise.
+// vector is a sparse TF-IDF vector of unit length; terms ascend.
 type vector struct {
 	terms   []int
 	weights []float64
 }
 
 // vectorise makes a vector of each sentence. Terms are numbered by their first
-// appearance and stand in rising order, so every later sum has one order.
+// appearance and ascend, so every later sum has a fixed order.
 func vectorise(languages *text.Packs, source string, spans []text.Span, language string) []vector {
 	numbers := map[string]int{}
-	var documents []int // sentences that have the term
+	var documents []int // number of sentences with the term
 	out := make([]vector, len(spans))
 	var said []int // terms of one sentence, with repetitions
 	for i, s := range spans {
@@ -72,9 +72,9 @@ func vectorise(languages *text.Packs, source string, spans []text.Span, language
 	return out
 }
 
-// steady rounds what the mathematics library gives, whose last digit differs
-// between processors. For the same reason products are converted before they
-// are summed: the conversion forbids a fused multiply-add.
+// steady rounds results of the math library, whose last digit differs between
+// processors. For the same reason products are converted before they are
+// summed: the conversion prevents a fused multiply-add.
 func steady(x float64) float64 { return math.Round(x*1e9) / 1e9 }
 
 // cosine is the similarity of two unit vectors.
@@ -94,7 +94,7 @@ func cosine(a, b vector) float64 {
 	return sum
 }
 
-// endings that are cut off words, by language, longer ones first.
+// endings that are removed from words, by language, longer ones first.
 var endings = map[string][]string{
 	"en": {"ations", "ation", "ings", "edly", "ing", "ies", "ed", "es", "ly", "s"},
 	"de": {"ungen", "ung", "en", "er", "es", "em", "e", "n", "s"},
@@ -106,8 +106,8 @@ var endings = map[string][]string{
 // Words up to this length are not stemmed, and no stem is shorter.
 const shortest = 4
 
-// stem drops stop words and cuts common endings, enough to bring together the
-// forms of one word.
+// stem drops stop words and removes common endings, enough to unify the forms
+// of one word.
 func stem(languages *text.Packs, word, language string) string {
 	word = bare(languages, word, language)
 	if languages.Stopword(word, language) {
@@ -124,8 +124,8 @@ func stem(languages *text.Packs, word, language string) string {
 	return word
 }
 
-// bare takes off what an apostrophe binds to a word: the elided article of
-// "l'eau", the ending of "the bridge's".
+// bare removes parts joined by an apostrophe: the elided article of "l'eau",
+// the ending of "the bridge's".
 func bare(languages *text.Packs, word, language string) string {
 	at := strings.IndexAny(word, "'’")
 	if at < 0 {

@@ -14,19 +14,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Base is the directory of an allowed prefix and a path below it.
+// Base is an open directory of an allowed prefix and a path below it.
 type Base struct {
 	tool contract.Tool
 	fd   int
 	// rest is clean and relative to the directory; "." is the directory itself.
 	rest string
-	// fixed means that the prefix names one file, which then is rest.
+	// fixed means that the prefix names one file, which is then rest.
 	fixed bool
 	shown string // the path as the caller wrote it
 }
 
-// Open finds the directory that a place lies in. A prefix that is not there yet
-// is made if makeDirs says so. The caller closes the Base.
+// Open opens the directory that contains a place. With makeDirs it creates a
+// missing prefix. The caller must close the Base.
 func Open(t contract.Tool, p contract.Place, makeDirs bool) (*Base, *contract.Error) {
 	if !norm.NFC.IsNormalString(p.Path) {
 		return nil, contract.InvalidToolInput("path/not-normal", t, "the path %q is not in Unicode normal form C", p.Path)
@@ -43,7 +43,7 @@ func Open(t contract.Tool, p contract.Place, makeDirs bool) (*Base, *contract.Er
 	defer func() { _ = unix.Close(root) }()
 	fd, err := b.directory(root, p.Allow, makeDirs, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ENOTDIR) && p.Path == p.Allow || errors.Is(err, unix.ENOENT) && p.Path == p.Allow {
-		// The prefix is one file: its directory holds it, under its name alone.
+		// The prefix is one file: open its directory, with its name as rest.
 		dir, name := slashpath.Split(p.Allow)
 		fd, err = b.directory(root, slashpath.Clean("./"+dir), makeDirs, unix.RESOLVE_NO_SYMLINKS)
 		b.rest, b.fixed = name, true
@@ -61,17 +61,17 @@ func Open(t contract.Tool, p contract.Place, makeDirs bool) (*Base, *contract.Er
 	return b, nil
 }
 
-// Close gives up the directory.
+// Close closes the directory.
 func (b *Base) Close() { _ = unix.Close(b.fd) }
 
-// Path names the very directory that is open, for the confinement of this
-// process.
+// Path returns a path of exactly the open directory, for the confinement of
+// this process.
 func (b *Base) Path() string { return fmt.Sprintf("/proc/self/fd/%d", b.fd) }
 
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// open resolves a path beneath a directory. A concurrent rename can make the
-// kernel unsure; then it is asked again.
+// open resolves a path beneath a directory. A concurrent rename makes the
+// kernel return EAGAIN; the call is then retried.
 func open(dir int, path string, flags int, mode uint32, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: beneath | resolve}
 	for try := 0; ; try++ {
@@ -83,7 +83,8 @@ func open(dir int, path string, flags int, mode uint32, resolve uint64) (int, er
 	}
 }
 
-// directory opens a directory beneath another, and makes what is missing of it.
+// directory opens a directory beneath another, creating missing parts with
+// makeDirs.
 func (b *Base) directory(dir int, path string, makeDirs bool, resolve uint64) (int, error) {
 	fd, err := open(dir, path, unix.O_RDONLY|unix.O_DIRECTORY, 0, resolve)
 	if !makeDirs || err != unix.ENOENT {
@@ -104,7 +105,7 @@ func (b *Base) directory(dir int, path string, makeDirs bool, resolve uint64) (i
 	return open(up, name, unix.O_RDONLY|unix.O_DIRECTORY, 0, resolve|unix.RESOLVE_NO_SYMLINKS)
 }
 
-// links forbids links in a path that is one file of its own.
+// links forbids links in a path whose prefix is one file.
 func (b *Base) links() uint64 {
 	if b.fixed {
 		return unix.RESOLVE_NO_SYMLINKS
@@ -112,7 +113,7 @@ func (b *Base) links() uint64 {
 	return 0
 }
 
-// explain turns an error of the kernel into the refusal that it stands for.
+// explain converts an error of the kernel to the corresponding refusal.
 func (b *Base) explain(doing string, err error) *contract.Error {
 	t := b.tool
 	switch {
@@ -136,16 +137,16 @@ func (b *Base) explain(doing string, err error) *contract.Error {
 	return contract.Errorf("effects/runtime-failed", ":%s: %s %q: %w", t.ID, doing, b.shown, err)
 }
 
-// across resolves the path with mounts allowed, to tell one refusal from
-// another. What it opens is not used.
+// across resolves the path with mounts allowed, to distinguish the causes of an
+// error. The result is not used.
 func (b *Base) across() (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	return unix.Openat2(b.fd, b.rest, &how)
 }
 
-// regular opens a regular file for reading. What it is is looked at before
-// anything is opened, since opening a device can do something, and after, since
-// it may have been exchanged.
+// regular opens a regular file for reading. Its type is checked before opening,
+// because opening a device can have effects, and after, because the file may
+// have been replaced.
 func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
 	var st unix.Stat_t
 	seen, err := open(b.fd, b.rest, unix.O_PATH, 0, b.links())
@@ -180,34 +181,35 @@ func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
 	return f, st, nil
 }
 
-// kind refuses everything but regular files with one name. A second name is one
-// that no scope was asked about.
+// kind rejects everything but regular files with one name: no scope was checked
+// for a second name.
 func (b *Base) kind(st *unix.Stat_t) *contract.Error {
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return contract.Denied("symlink", b.tool, "%q is a link", b.shown)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+		return contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	case st.Nlink > 1:
 		return contract.Denied("not-regular", b.tool, "%q has %d names (hard links)", b.shown, st.Nlink)
 	}
 	return nil
 }
 
-// pseudo tells files that the kernel makes up when they are read.
+// pseudo reports whether the kernel generates the files of this file system
+// when they are read.
 func pseudo(fd int) bool {
 	var fs unix.Statfs_t
 	if unix.Fstatfs(fd, &fs) != nil {
 		return true
 	}
-	switch int64(fs.Type) { // its size differs between machines
+	switch int64(fs.Type) { // the field's size differs between machines
 	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC:
 		return true
 	}
 	return false
 }
 
-// out begins the answer of a file tool.
+// out starts the answer of a file tool.
 func (b *Base) out(p contract.Place) *edn.MapBuilder {
 	m := &edn.MapBuilder{}
 	m.Key("tool/id", edn.K(b.tool.ID))

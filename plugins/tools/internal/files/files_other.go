@@ -9,12 +9,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Base is the directory of an allowed prefix and a path below it.
+// Base is a directory of an allowed prefix and a path below it.
 type Base struct{}
 
-// Open fails: on this system nothing holds a path to its directory.
+// Open fails: this system cannot confine a path to its directory.
 func Open(t contract.Tool, _ contract.Place, _ bool) (*Base, *contract.Error) {
-	return nil, contract.Errorf("effects/not-enforceable", ":%s: nothing on %s holds a call to its directory", t.ID, runtime.GOOS)
+	return nil, contract.Errorf("effects/not-enforceable", ":%s: nothing on %s holds a call to its directory", t.ID,
+		runtime.GOOS)
 }
 
 // Close does nothing.

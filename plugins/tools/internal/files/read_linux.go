@@ -13,14 +13,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MaxEncoded is the longest text that an answer may hold.
+// MaxEncoded is the maximum length of the text in an answer.
 const MaxEncoded = 8 << 20
 
-// MaxEntries are the most entries of one listing.
+// MaxEntries is the maximum number of entries of one listing.
 const MaxEntries = 10_000
 
-// Read gives the content of a file: text, or base64 where the caller asks for
-// it.
+// Read returns the content of a file as text, or as base64 if the caller
+// requests it.
 func (b *Base) Read(p contract.Place, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
 	f, st, refused := b.regular()
 	if refused != nil {
@@ -43,13 +43,14 @@ func (b *Base) Read(p contract.Place, input edn.Value, s *contract.Scope) (edn.V
 		return m.Map(), nil
 	}
 	if !utf8.Valid(data) {
-		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool, "%q is no UTF-8 text; ask for :encoding :base64", b.shown)
+		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool,
+			"%q is not UTF-8 text; request :encoding :base64", b.shown)
 	}
 	m.Key("content", edn.Text(string(data)))
 	return m.Map(), nil
 }
 
-// whole reads a file up to a limit; one that is or grows longer is refused.
+// whole reads a file up to a limit; a file that is or grows longer is rejected.
 func (b *Base) whole(f *os.File, size, limit int64) ([]byte, *contract.Error) {
 	limit = min(limit, MaxEncoded)
 	if size <= limit {
@@ -65,11 +66,11 @@ func (b *Base) whole(f *os.File, size, limit int64) ([]byte, *contract.Error) {
 	return nil, contract.Denied("max-bytes", b.tool, "%q has %d bytes, %d are the most", b.shown, size, limit)
 }
 
-// List gives the entries of a directory, sorted by name.
+// List returns the entries of a directory, sorted by name.
 func (b *Base) List(p contract.Place) (edn.Value, *contract.Error) {
 	fd, err := open(b.fd, b.rest, unix.O_RDONLY|unix.O_DIRECTORY, 0, b.links())
 	if err == unix.ENOTDIR {
-		return edn.Nil(), contract.InvalidToolInput("path/not-directory", b.tool, "%q is no directory", b.shown)
+		return edn.Nil(), contract.InvalidToolInput("path/not-directory", b.tool, "%q is not a directory", b.shown)
 	}
 	if err != nil {
 		return edn.Nil(), b.explain("list", err)
@@ -99,7 +100,7 @@ func (b *Base) List(p contract.Place) (edn.Value, *contract.Error) {
 	m.Key("entries", edn.Vector(entries...))
 	m.Key("truncated?", edn.Bool(truncated))
 	if unnamed > 0 {
-		m.Key("unnamed", edn.Int(unnamed)) // names that are no text
+		m.Key("unnamed", edn.Int(unnamed)) // names that are not UTF-8
 	}
 	return m.Map(), nil
 }

@@ -19,9 +19,8 @@ func hashOf(data []byte) string {
 	return "b3:" + hex.EncodeToString(sum[:])
 }
 
-// Write puts a file in place of the one that is there. The name of the new file
-// until then follows from key, so that a repeated call finds what a killed one
-// left.
+// Write replaces a file. The name of the temporary file is derived from key, so
+// that a repeated call finds the file that a killed one left.
 func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key string) (edn.Value, *contract.Error) {
 	content, refused := b.tool.Content(input)
 	if refused != nil {
@@ -34,7 +33,7 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 	defer func() { _ = unix.Close(dir) }()
 	appends := input.Key("append?").Truthy()
 	if appends {
-		// Two appends to one file must not lose each other.
+		// Concurrent appends to one file must not lose each other.
 		if err := unix.Flock(dir, unix.LOCK_EX); err != nil {
 			return edn.Nil(), b.explain("lock", err)
 		}
@@ -49,7 +48,8 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 		whole = append(old.data, content...)
 	}
 	if int64(len(whole)) > limit {
-		return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown, len(whole), limit)
+		return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown,
+			len(whole), limit)
 	}
 	if err := replace(dir, name, temporary(key), whole, old.mode); err != nil {
 		return edn.Nil(), b.explain("write", err)
@@ -82,15 +82,15 @@ func (b *Base) parent(makeDirs bool) (fd int, name string, refused *contract.Err
 	return fd, name, nil
 }
 
-// existing is what a write finds.
+// existing describes the file before a write.
 type existing struct {
 	hash string
-	data []byte // only if it is appended to
+	data []byte // only for an append
 	mode uint32
 }
 
-// before looks at the file that is there, if any: a link is refused, so is
-// everything that is no regular file.
+// before examines the existing file, if any: a link is rejected, and so is
+// everything that is not a regular file.
 func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *contract.Error) {
 	old := existing{mode: 0o644}
 	var st unix.Stat_t
@@ -106,12 +106,12 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	case unix.S_IFLNK:
 		return old, contract.Denied("symlink", b.tool, "%q is a link", b.shown)
 	default:
-		return old, contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+		return old, contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}
 	old.mode = st.Mode & 0o777
 	fd, err := open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err == unix.EACCES && !keep {
-		return old, nil // it may be replaced by whom may not read it
+		return old, nil // it may be replaced without permission to read it
 	}
 	if err != nil {
 		return old, b.explain("read", err)
@@ -119,7 +119,7 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return old, contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+		return old, contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}
 	if keep {
 		if st.Nlink > 1 {
@@ -140,20 +140,19 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	return old, nil
 }
 
-// temporary is the name of a file until it is whole.
+// temporary returns the name of the file until it is complete.
 func temporary(key string) string {
 	sum := blake3.Sum256([]byte(key))
 	return ".ferment-" + hex.EncodeToString(sum[:8]) + ".part"
 }
 
-// replace writes a new file and renames it over the old one; both the file and
-// the directory are on the disk when it returns. The file has its mode from the
-// start, as far as the mask of the process lets it: a confined process may not
-// change modes.
+// replace writes a new file and renames it over the old one; file and directory
+// are synced to disk when it returns. The file has its final mode from the
+// start, within the process's umask: a confined process may not change modes.
 func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 	fd, err := open(dir, part, flags, mode, unix.RESOLVE_NO_SYMLINKS)
-	if errors.Is(err, unix.EEXIST) { // of a call that was killed
+	if errors.Is(err, unix.EEXIST) { // left by a killed call
 		if err = unix.Unlinkat(dir, part, 0); err == nil {
 			fd, err = open(dir, part, flags, mode, unix.RESOLVE_NO_SYMLINKS)
 		}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// crowdEvery is how often the processes of a program are counted. The kernel
-// holds their number too, but not for root.
-const crowdEvery = 50 * time.Millisecond
+// countEvery is the interval at which the processes of a program are counted.
+// The kernel limits their number too, but not for root.
+const countEvery = 50 * time.Millisecond
 
-// crowdOf counts the processes and threads of a session.
-func crowdOf(session int) int64 {
+// countProcesses counts the processes and threads of a session.
+func countProcesses(session int) int64 {
 	var n int64
 	eachProcess(func(fields [][]byte) {
 		if len(fields) > 17 && string(fields[3]) == strconv.Itoa(session) {
@@ -23,8 +23,8 @@ func crowdOf(session int) int64 {
 	return n
 }
 
-// processLimit is what the kernel is told: it counts all processes of the user,
-// so those that are there come on top.
+// processLimit returns the kernel's limit for at most most further processes:
+// the kernel counts all processes of the user, so the existing ones are added.
 func processLimit(most int64) uint64 {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -44,8 +44,8 @@ func processLimit(most int64) uint64 {
 	return uint64(most + n)
 }
 
-// eachProcess gives the fields of /proc/PID/stat behind the name: state, parent,
-// group, session and so on.
+// eachProcess passes the fields of /proc/PID/stat after the name: state,
+// parent, group, session and so on.
 func eachProcess(each func(fields [][]byte)) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

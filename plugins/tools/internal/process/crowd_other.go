@@ -4,10 +4,10 @@ package process
 
 import "time"
 
-// crowdEvery is how often the processes of a program would be counted.
-const crowdEvery = time.Hour
+// countEvery is long, because nothing is counted on this system.
+const countEvery = time.Hour
 
-// crowdOf counts nothing on this system.
-func crowdOf(int) int64 { return 0 }
+// countProcesses returns 0 on this system.
+func countProcesses(int) int64 { return 0 }
 
 func processLimit(most int64) uint64 { return uint64(most) }

@@ -1,12 +1,11 @@
 // Package process runs one program within a scope.
 //
-// The program is started through the trampoline of package confine and so held
-// by the kernel to its working directory, the allowed programs and its limits.
-// Its output is kept up to a bound; what goes beyond is read and dropped, so
-// that a flood stops nobody. When its time is up it is asked to end, and two
-// seconds later killed with everything in its session, which nothing that it
-// starts can leave.
+// The program is started through the trampoline of package confine, so that the
+// kernel confines it to its working directory, the allowed programs and its
+// limits. A bounded part of its output is kept; the rest is read and dropped,
+// so that the program never blocks on output. At its timeout it gets SIGTERM,
+// and two seconds later its whole session is killed, which no child can leave.
 //
-// Run may be called from many goroutines. Failure: every error is a
-// *contract.Error; one after the start says that the outcome is unknown.
+// Run is safe for concurrent use. Every error is a *contract.Error; an error
+// after the start says that the outcome is unknown.
 package process

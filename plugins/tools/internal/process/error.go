@@ -9,7 +9,8 @@ import (
 
 func as(err error, into **confine.Error) bool { return errors.As(err, into) }
 
-// cause is an error of the system without the path that the message has.
+// cause returns a system error without the path, which the message already
+// contains.
 func cause(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -19,18 +19,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// grace is how long a program may take to end after it was asked to.
+// grace is the time that a program has to end after SIGTERM.
 const grace = 2 * time.Second
 
 // Runner runs programs.
 type Runner struct {
 	Tool contract.Tool
-	// Strict refuses to run what the kernel cannot hold.
+	// Strict rejects programs that the kernel cannot confine.
 	Strict bool
-	// Reaper learns of each session, so that it dies with this process; may be
-	// nil.
+	// Reaper is told of each session, so that it is killed if this process
+	// dies; may be nil.
 	Reaper *launch.Reaper
-	// Env looks up the variables that programs may have.
+	// Env looks up the environment variables that programs may have.
 	Env func(string) (string, bool)
 }
 
@@ -51,8 +51,8 @@ func (r *Runner) Run(ctx context.Context, input edn.Value, s *contract.Scope) (e
 	return r.watch(ctx, process, &p, input, s)
 }
 
-// command resolves what is to run, now: links in its path and in that of the
-// directory are looked through, and what they lead to must be allowed too.
+// command resolves the program now: links in its path and in that of the
+// directory are followed, and their targets must be allowed too.
 func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command, *contract.Error) {
 	var c launch.Command
 	program, err := filepath.EvalSymlinks(p.Command)
@@ -60,7 +60,7 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 		return c, contract.Errorf("effects/runtime-missing", ":%s: the program %s: %s", r.Tool.ID, p.Command, cause(err))
 	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
-		return c, contract.Denied("command-not-allowed", r.Tool, "%s is no regular file", p.Command)
+		return c, contract.Denied("command-not-allowed", r.Tool, "%s is not a regular file", p.Command)
 	}
 	dir, refused := r.directory(p)
 	if refused != nil {
@@ -70,19 +70,27 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 		Memory:    uint64(s.Memory.Or(contract.DefaultProcessMemory)),
 		OpenFiles: 1024, FileSize: 1 << 30, CPUTime: uint64(p.Timeout/time.Second)*2 + 2,
 	}
-	if confine.Probe().Processes { // else they are counted, see await
+	if confine.Probe().Processes { // otherwise await counts them
 		limits.Processes = processLimit(s.Processes.Or(contract.DefaultProcesses))
 	}
 	policy := &confine.Policy{
 		Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), KeepSession: true, Limits: limits,
-		// Editors set the modes of what they write. Root could do that to the
-		// files of the system, which all programs may read.
+		// Editors set the modes of the files that they write. Root could change
+		// the modes of system files, which all programs may read.
 		OpenAttributes: os.Getuid() != 0,
 	}
-	return launch.Command{Path: program, Args: p.Args, Env: r.environment(p, s), Dir: dir, Policy: policy, Reaper: r.Reaper}, nil
+	return launch.Command{
+		Path:   program,
+		Args:   p.Args,
+		Env:    r.environment(p, s),
+		Dir:    dir,
+		Policy: policy,
+		Reaper: r.Reaper,
+	}, nil
 }
 
-// programs are the allowed ones that exist, and what they are links to.
+// programs returns the allowed programs that exist, and the targets of links to
+// them.
 func programs(s *contract.Scope) []string {
 	var out []string
 	for _, c := range s.AllowCommands.V {
@@ -103,10 +111,11 @@ func (r *Runner) directory(p *contract.Program) (string, *contract.Error) {
 		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Dir, cause(err))
 	}
 	if !contract.Covers(contract.ScopeDirs, within, dir) {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link", p.Dir, p.Within)
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link",
+			p.Dir, p.Within)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is no directory", p.Dir)
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is not a directory", p.Dir)
 	}
 	return dir, nil
 }
@@ -131,10 +140,11 @@ func (r *Runner) notStarted(p *contract.Program, err error) *contract.Error {
 	if as(err, &held) && held.Layer != confine.LayerProgram {
 		return worker.Unheld(r.Tool, err)
 	}
-	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).WithSource(contract.SourceDownstream)
+	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).
+		WithSource(contract.SourceDownstream)
 }
 
-// kept is what is kept of one stream.
+// kept is the kept part of one stream.
 type kept struct {
 	mu    sync.Mutex
 	data  []byte
@@ -142,7 +152,7 @@ type kept struct {
 	more  bool
 }
 
-// drain reads a stream to its end and keeps its beginning.
+// drain reads a stream to its end and keeps the beginning.
 func (k *kept) drain(from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -167,8 +177,10 @@ func (k *kept) text() edn.Value {
 	return edn.Text(strings.ToValidUTF8(string(k.data), "\uFFFD"))
 }
 
-// watch waits for the end of a program, or brings it about.
-func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
+// watch waits for the end of a program, or stops it.
+func (r *Runner) watch(
+	ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope,
+) (edn.Value, *contract.Error) {
 	limit := s.MaxOutput.Or(contract.DefaultProcessOutput)
 	stdout, stderr := &kept{limit: limit}, &kept{limit: limit}
 	var pipes sync.WaitGroup
@@ -190,17 +202,20 @@ func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract
 		return edn.Nil(), why.WithDetail("out", out).WithDetail("effect/state", edn.K("unknown"))
 	}
 	if input.Key("fail-on-nonzero?").Truthy() && !p.Exit().Clean() {
-		return edn.Nil(), contract.Errorf("effects/process-failed", ":%s: %s ended with %s", r.Tool.ID, program.Command, p.Exit()).WithDetail("out", out)
+		return edn.Nil(), contract.Errorf("effects/process-failed", ":%s: %s ended with %s", r.Tool.ID, program.Command,
+			p.Exit()).WithDetail("out", out)
 	}
 	return out, nil
 }
 
-// await returns when the program has ended by itself (nil), or was ended, with
-// the reason.
-func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope) *contract.Error {
+// await returns nil when the program has ended by itself, or the reason to stop
+// it.
+func (r *Runner) await(
+	ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope,
+) *contract.Error {
 	timeout := time.NewTimer(program.Timeout)
 	defer timeout.Stop()
-	crowd := time.NewTicker(crowdEvery)
+	crowd := time.NewTicker(countEvery)
 	defer crowd.Stop()
 	most := s.Processes.Or(contract.DefaultProcesses)
 	for {
@@ -208,9 +223,10 @@ func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract
 		case <-p.Done():
 			return nil
 		case <-crowd.C:
-			if n := crowdOf(p.PID()); n > most {
+			if n := countProcesses(p.PID()); n > most {
 				_ = p.Kill()
-				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most", r.Tool.ID, program.Command, n, most).
+				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most",
+					r.Tool.ID, program.Command, n, most).
 					WithDetail("reason", edn.K("processes"))
 			}
 		case <-timeout.C:
@@ -223,7 +239,7 @@ func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract
 	}
 }
 
-// stop asks the program to end and kills it if it does not.
+// stop sends SIGTERM and kills the program if it does not end.
 func stop(p *launch.Process) {
 	_ = p.Signal(syscall.SIGTERM)
 	wait := time.NewTimer(grace)

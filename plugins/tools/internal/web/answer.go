@@ -14,7 +14,9 @@ import (
 )
 
 // answer reads the response.
-func (c *Client) answer(ctx context.Context, target contract.Target, response *http.Response, way []edn.Value) (edn.Value, *contract.Error) {
+func (c *Client) answer(
+	ctx context.Context, target contract.Target, response *http.Response, way []edn.Value,
+) (edn.Value, *contract.Error) {
 	defer func() { _ = response.Body.Close() }()
 	limit := c.Scope.MaxBytes.Or(contract.DefaultHTTPBytes)
 	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
@@ -50,7 +52,7 @@ func (c *Client) answer(ctx context.Context, target contract.Target, response *h
 	return m.Map(), nil
 }
 
-// wholeRunes drops the beginning of a character that was cut at the end.
+// wholeRunes drops an incomplete character at the end.
 func wholeRunes(data []byte) []byte {
 	for cut := 0; cut < utf8.UTFMax && cut < len(data); cut++ {
 		if r, size := utf8.DecodeLastRune(data[:len(data)-cut]); r != utf8.RuneError || size > 1 {
@@ -72,7 +74,7 @@ func (c *Client) headers(h http.Header) edn.Value {
 	return m.Map()
 }
 
-// shown is a URL without its query, which may hold what nobody else should see.
+// shown returns a URL without its query, which may hold secrets.
 func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

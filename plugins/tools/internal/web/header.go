@@ -11,14 +11,14 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Secret is a value that goes to some hosts only.
+// Secret is a value that may be sent to certain hosts only.
 type Secret struct {
 	Value  string
 	Hosts  []string
-	Header string // the only header that it may stand in; empty: any
+	Header string // the only header that may contain it; empty: any
 }
 
-// SecretFrom reads a secret from a map of :value, :hosts and :header.
+// SecretFrom parses a secret from a map of :value, :hosts and :header.
 func SecretFrom(v edn.Value) Secret {
 	var s Secret
 	s.Value, _ = v.Key("value").AsString()
@@ -33,21 +33,22 @@ func SecretFrom(v edn.Value) Secret {
 // secretTag marks a secret in an input.
 const secretTag = "ferment/secret"
 
-// notTheirs are headers that the client writes itself.
-var notTheirs = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
+// notTheirs are headers that only the client itself sets.
+var notTheirs = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer",
+	"Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
 
-// credentials are words in the names of headers that stay behind when the host
-// changes: there is no list of all headers that hold a key.
+// credentials are words in the names of headers that are dropped when the host
+// changes: there is no complete list of headers that hold credentials.
 var credentials = []string{"auth", "cookie", "credential", "csrf", "key", "password", "secret", "session", "signature", "token"}
 
-// credential tells whether a header may hold what lets its sender in somewhere.
+// credential reports whether a header may hold credentials.
 func credential(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(credentials, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// header makes the headers of a request to a host. home tells that scheme, host
-// and port are those that the call names.
+// header returns the headers of a request to a host. home is true if scheme,
+// host and port are those of the original call.
 func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *contract.Error) {
 	out := http.Header{"User-Agent": {"ferment"}}
 	v := input.Key("headers")
@@ -57,7 +58,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 	for key, val := range v.Entries() {
 		name := http.CanonicalHeaderKey(word(key))
 		if !fieldName(name) || slices.Contains(notTheirs, name) {
-			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "%q is no header that a call may set", name)
+			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "%q is not a header that a call may set", name)
 		}
 		text, secret, err := c.value(name, host, home, val)
 		if err != nil {
@@ -67,7 +68,8 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 			continue
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "the value of the header %q holds a control character", name)
+			return nil, contract.InvalidToolInput("header/invalid", c.Tool,
+				"the value of the header %q holds a control character", name)
 		}
 		out.Set(name, text)
 	}
@@ -77,7 +79,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 	return out, nil
 }
 
-// fieldName tells whether a text is a token of HTTP.
+// fieldName reports whether a text is an HTTP token.
 func fieldName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
@@ -92,7 +94,7 @@ func word(v edn.Value) string {
 	return s
 }
 
-// parts are the pieces of a header's value.
+// parts returns the pieces of a header's value.
 func parts(v edn.Value) []edn.Value {
 	if v.Kind() == edn.KindVector || v.Kind() == edn.KindList {
 		return slices.Collect(v.Elems())
@@ -100,7 +102,8 @@ func parts(v edn.Value) []edn.Value {
 	return []edn.Value{v}
 }
 
-// value is the text of a header: a text, a secret, or a vector of both.
+// value returns the text of a header from a text, a secret, or a vector of
+// both.
 func (c *Client) value(header, host string, home bool, v edn.Value) (text string, secret bool, err *contract.Error) {
 	var b strings.Builder
 	for _, p := range parts(v) {
@@ -110,7 +113,8 @@ func (c *Client) value(header, host string, home bool, v edn.Value) (text string
 		}
 		tag, name, ok := p.AsTagged()
 		if !ok || tag != secretTag {
-			return "", false, contract.InvalidToolInput("schema", c.Tool, "the value of the header %q is neither text nor a secret", header)
+			return "", false, contract.InvalidToolInput("schema", c.Tool,
+				"the value of the header %q is neither text nor a secret", header)
 		}
 		secret = true
 		value, err := c.secret(word(name), header, host, home)
@@ -122,7 +126,7 @@ func (c *Client) value(header, host string, home bool, v edn.Value) (text string
 	return b.String(), secret, nil
 }
 
-// secret gives the value of a secret to a host that it is bound to.
+// secret returns the value of a secret for a host that it is bound to.
 func (c *Client) secret(name, header, host string, home bool) (string, *contract.Error) {
 	s, ok := c.Secrets[name]
 	switch {
@@ -136,8 +140,8 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	return s.Value, nil
 }
 
-// hide takes the secrets of the request out of what the server answers: one that
-// repeats what it was sent must not bring them into records (FX-011).
+// hide removes the secrets of the request from the server's answer: a server
+// that repeats them must not bring them into records (FX-011).
 func (c *Client) hide(text string) string {
 	if c.hidden == nil {
 		instead := map[string]string{}
@@ -156,19 +160,19 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	}
 	text, ok := v.AsString()
 	if !ok {
-		return nil, contract.InvalidToolInput("schema", c.Tool, "the :body is no text")
+		return nil, contract.InvalidToolInput("schema", c.Tool, "the :body is not a text")
 	}
 	if word(input.Key("encoding")) == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, contract.InvalidToolInput("content/invalid", c.Tool, "the :body is no base64")
+			return nil, contract.InvalidToolInput("content/invalid", c.Tool, "the :body is not base64")
 		}
 		text = string(data)
 	}
 	return &text, nil
 }
 
-// Named lists the secrets that an input names.
+// Named returns the names of the secrets in an input.
 func Named(input edn.Value) []string {
 	var out []string
 	for _, val := range input.Key("headers").Entries() {

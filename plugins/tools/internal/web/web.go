@@ -24,18 +24,18 @@ import (
 type Client struct {
 	Tool  contract.Tool
 	Scope *contract.Scope
-	// Secrets are those that the request may name, by name.
+	// Secrets are the secrets that the request may use, by name.
 	Secrets map[string]Secret
-	// Key goes into the header that the scope names for it.
+	// Key is the idempotency key, sent in the header that the scope names.
 	Key string
-	// Roots are trusted; nil: those of the system.
+	// Roots are the trusted certificates; nil: those of the system.
 	Roots *x509.CertPool
 	// Resolve and Dial default to the system's.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
-	sent   atomic.Bool    // some byte of a request may have left
-	hidden *words.Secrets // takes the secrets out of answers; nil until asked for
+	sent   atomic.Bool    // a byte of a request may have been sent
+	hidden *words.Secrets // removes the secrets from answers; built on first use
 }
 
 // Do makes the request that the input describes.
@@ -52,7 +52,8 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || time.Duration(n) > timeout/time.Millisecond {
-			return edn.Nil(), contract.InvalidToolInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d", timeout.Milliseconds())
+			return edn.Nil(), contract.InvalidToolInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d",
+				timeout.Milliseconds())
 		}
 		timeout = time.Duration(n) * time.Millisecond
 	}
@@ -61,8 +62,10 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 	return c.follow(ctx, target, input, body)
 }
 
-// follow makes the request and those that redirects ask for.
-func (c *Client) follow(ctx context.Context, target contract.Target, input edn.Value, body *string) (edn.Value, *contract.Error) {
+// follow makes the request and follows its redirects.
+func (c *Client) follow(
+	ctx context.Context, target contract.Target, input edn.Value, body *string,
+) (edn.Value, *contract.Error) {
 	first, most := originOf(target), c.Scope.Redirects.Or(contract.DefaultHTTPRedirects)
 	var way []edn.Value
 	for {
@@ -94,8 +97,8 @@ func (c *Client) follow(ctx context.Context, target contract.Target, input edn.V
 	}
 }
 
-// origin is whom credentials are meant for: another port may be another program,
-// and another scheme may be read by others.
+// origin is the receiver of credentials: another port may be another program,
+// and another scheme may be readable by others.
 type origin struct {
 	scheme, host string
 	port         int
@@ -109,11 +112,11 @@ func redirected(status int) bool {
 	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308
 }
 
-// redirect judges where a redirect leads.
+// redirect checks the target of a redirect.
 func (c *Client) redirect(from contract.Target, status int, where string) (contract.Target, *contract.Error) {
 	u, err := url.Parse(where)
 	if err != nil {
-		return contract.Target{}, c.stray("a redirect to what is no URL")
+		return contract.Target{}, c.stray("a redirect to an invalid URL")
 	}
 	u = from.URL.ResolveReference(u)
 	if from.URL.Scheme == "https" && !strings.EqualFold(u.Scheme, "https") {
@@ -146,8 +149,10 @@ func (c *Client) unsure(e *contract.Error) *contract.Error {
 	return e
 }
 
-// once makes one request of the way.
-func (c *Client) once(ctx context.Context, target contract.Target, header http.Header, body *string) (*http.Response, *contract.Error) {
+// once makes one request of a redirect chain.
+func (c *Client) once(
+	ctx context.Context, target contract.Target, header http.Header, body *string,
+) (*http.Response, *contract.Error) {
 	u := *target.URL
 	u.Fragment = ""
 	var reader io.Reader
@@ -179,7 +184,7 @@ func (c *Client) once(ctx context.Context, target contract.Target, header http.H
 	return nil, c.failed(ctx, target, err)
 }
 
-// dial resolves the host, judges every address and connects to one of them.
+// dial resolves the host, checks every address and connects to one of them.
 func (c *Client) dial(ctx context.Context, target contract.Target) (net.Conn, error) {
 	addresses, err := c.resolve(ctx, target.Host)
 	if err != nil {
@@ -187,7 +192,8 @@ func (c *Client) dial(ctx context.Context, target contract.Target) (net.Conn, er
 	}
 	for _, a := range addresses {
 		if !contract.AddressAllowed(a, c.Scope) {
-			return nil, contract.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed", target.Host, a)
+			return nil, contract.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed",
+				target.Host, a)
 		}
 	}
 	dial := c.Dial
@@ -215,7 +221,7 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // failed explains a request without an answer. The text of the error may hold
-// the URL, so only its kind is told.
+// the URL, so only its kind is used.
 func (c *Client) failed(ctx context.Context, target contract.Target, err error) *contract.Error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return c.unsure(contract.Errorf("timeout/hard", ":%s: %s did not answer in time", c.Tool.ID, target.Host))
@@ -232,5 +238,6 @@ func (c *Client) failed(ctx context.Context, target contract.Target, err error) 
 	case errors.As(err, &op) && op.Op == "dial":
 		what = "no connection: " + op.Err.Error()
 	}
-	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: %s port %d: %s", c.Tool.ID, target.Host, target.Port, what))
+	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: %s port %d: %s", c.Tool.ID, target.Host,
+		target.Port, what))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// net is a small internet: names, their addresses, and one server behind all.
+// world is a small internet: names, their addresses, and one server behind all.
 type world struct {
 	server *httptest.Server
 	names  map[string][]string
@@ -86,7 +86,7 @@ func reasonOf(err *contract.Error) string {
 	return reason
 }
 
-// The certificate of httptest is for example.com, so that is whom all ask.
+// The certificate of httptest is for example.com, so all requests go there.
 func TestAnswer(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("X-Test", "yes")
@@ -161,8 +161,8 @@ func redirect(to string) http.HandlerFunc {
 	}
 }
 
-// Credentials stay behind when the host changes; a body is cut and marked; a
-// POST that is redirected becomes a GET.
+// Credentials are dropped when the host changes; a long body is cut and marked;
+// a redirected POST becomes a GET.
 func TestRedirectAcrossHosts(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -192,7 +192,7 @@ func TestRedirectAcrossHosts(t *testing.T) {
 }
 
 // FX-011: another port of the same host is another program, and http is not
-// https: no credential goes along, whatever its header is called.
+// https: no credential is sent along, whatever its header is called.
 func TestRedirectToAnotherOrigin(t *testing.T) {
 	for name, row := range map[string]struct{ from, to string }{
 		"port":    {"https://example.com/", "https://example.com:8443/there"},
@@ -232,8 +232,8 @@ func TestRedirectToAnotherOrigin(t *testing.T) {
 	}
 }
 
-// FX-011: a server that repeats the secret that it was sent does not bring it
-// into the answer, which is recorded.
+// FX-011: a secret that the server repeats does not reach the answer, which is
+// recorded.
 func TestRepeatedSecret(t *testing.T) {
 	const value = `canary "v" & more`
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {

@@ -38,14 +38,14 @@ func crew(t *testing.T, idle time.Duration) *Crew {
 	return c
 }
 
-// waiting is the worker that was started ahead; nil: there is none.
+// waiting returns the prestarted worker; nil: there is none.
 func (c *Crew) waiting() *hand {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spare
 }
 
-// awaitSpare waits until one is there.
+// awaitSpare waits until there is a prestarted worker.
 func awaitSpare(t *testing.T, c *Crew) *hand {
 	t.Helper()
 	var h *hand
@@ -57,8 +57,8 @@ func gone(h *hand) bool {
 	return errors.Is(syscall.Kill(h.p.PID(), 0), syscall.ESRCH)
 }
 
-// FX-004: behind a call a worker waits for the next one. It has one call like
-// any other, and none if it died, if nobody needs it or if the plugin ends.
+// FX-004: after a call, a worker is prestarted for the next one. It serves at
+// most one call; it serves none if it dies, times out or the plugin ends.
 func TestWorkerAhead(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -97,9 +97,9 @@ func TestWorkerAhead(t *testing.T) {
 	assert.Nil(t, c.waiting())
 }
 
-// FX-003, FX-004: what is told of a call before the kernel holds the worker are
-// its rules: with these alone it is held, and waits. A call about anything else
-// is refused then.
+// FX-003, FX-004: before the kernel confines the worker, only the rules of the
+// call are sent. With these alone it is confined and waits. It then rejects a
+// call that does not match them.
 func TestHeldBeforeTheCallIsRead(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -138,7 +138,7 @@ func TestHeldBeforeTheCallIsRead(t *testing.T) {
 	}
 }
 
-// linesWith are the lines of a text that begin with one of the words.
+// linesWith returns the lines of a text that begin with one of the words.
 func linesWith(text string, words ...string) []string {
 	var found []string
 	for line := range strings.Lines(text) {
@@ -151,7 +151,7 @@ func linesWith(text string, words ...string) []string {
 	return found
 }
 
-// A worker that nobody needs ends without a word.
+// A worker that is not needed ends without output.
 func TestDismissed(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -1,15 +1,14 @@
-// Package worker carries out one call of an effect tool in a process that can do
-// nothing else.
+// Package worker runs one call of an effect tool in a confined process.
 //
-// Crew.Run starts the binary again as a worker, gives it the task on standard
-// input and takes its answer. Main is the worker: it reads the rules of the call
-// (the tool, its scope, the place of a file), has the kernel hold it to them
-// (package confine), and only then reads the call itself, acts, answers and
-// ends. The worker has no descriptor but its three streams and no environment;
-// it ends when whoever started it does. One that was started ahead waits for its
-// rules and knows nothing; it serves one call like any other, or none.
+// Crew.Run starts the binary again as a worker, sends it the task on standard
+// input and reads its answer. Main is the worker: it reads the rules of the
+// call (the tool, its scope, the place of a file), has the kernel confine it to
+// them (package confine), and only then reads the call itself, acts, answers
+// and ends. The worker has no descriptors but its three streams and no
+// environment; it ends with its parent. A prestarted worker waits for its rules
+// without any data of a call, and serves at most one call.
 //
-// A Crew may be used from many goroutines. Failure: every error is a
-// *contract.Error. A worker that ends without an answer leaves open whether a
-// changing call was done, and the error says so.
+// A Crew is safe for concurrent use. Every error is a *contract.Error. If a
+// worker ends without an answer, it is unknown whether a changing call was
+// done, and the error says so.
 package worker

@@ -26,9 +26,9 @@ func tasked(t *testing.T, tool, scope, input string) *Task {
 	return &Task{Tool: known, Scope: s, Strict: true, Input: edn.MustRead(input), Key: "b3:1"}
 }
 
-// FX-003, FX-004, ERR-002: what keeps a worker from carrying out a call, each
-// with its type: a program that is not there, one that is no worker, a root
-// that is gone, certificates that are none.
+// FX-003, FX-004, ERR-002: failures of workers, each with its type: a missing
+// program, a program that is not a worker, a missing root, invalid
+// certificates.
 func TestWorkersThatCannot(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -65,9 +65,9 @@ func TestWorkersThatCannot(t *testing.T) {
 	}
 }
 
-// FX-003: a tool that no worker has is refused; so is a call that is about
-// something else than the rules that the worker was held to, and one that the
-// kernel cannot hold.
+// FX-003: an unknown tool is rejected; so is a call that does not match the
+// rules by which the worker was confined, and a call that the kernel cannot
+// confine.
 func TestWorkersThatRefuse(t *testing.T) {
 	_, err := (&Task{Tool: contract.Tool{ID: "process/run"}}).hold()
 	require.NotNil(t, err)

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeInherited gives up the descriptors that whoever started the worker left
-// open by mistake: each would be a way around the scope. Those that the runtime
-// opened itself close with a program, which inherited ones do not.
+// closeInherited closes descriptors that the parent left open by mistake, as
+// each could bypass the scope. Descriptors of the Go runtime have close-on-exec
+// set, inherited ones do not.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return // no such file system: then nothing can be told apart
+		return // no /proc/self/fd: descriptors cannot be distinguished
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
@@ -26,6 +26,6 @@ func closeInherited() {
 	}
 }
 
-// wholeModes makes new files have the modes that they are given: each is that of
-// a file which is replaced, or one that anybody would choose.
+// wholeModes clears the umask, so that new files get exactly the requested
+// mode: that of the replaced file, or the default.
 func wholeModes() { unix.Umask(0) }

@@ -2,8 +2,8 @@
 
 package worker
 
-// closeInherited has nothing to go by here: workers run on Linux.
+// closeInherited does nothing: workers run on Linux.
 func closeInherited() {}
 
-// wholeModes does nothing where no worker writes.
+// wholeModes does nothing: workers run on Linux.
 func wholeModes() {}

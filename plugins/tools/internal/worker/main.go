@@ -18,16 +18,16 @@ import (
 // Arg is the argument that makes the binary a worker: see Main.
 const Arg = "internal-worker"
 
-// Main is the worker. It returns the exit status.
+// Main runs the worker and returns the exit status.
 //
-// It learns in two steps what to do: first the rules, from which follows what
-// the kernel holds it to, then, held, the call itself.
+// It reads its task in two steps: first the rules, by which the kernel confines
+// it, then, confined, the call itself.
 func Main(in io.Reader, out io.Writer) int {
 	closeInherited()
 	wholeModes()
 	v, err := receive(in)
 	if errors.Is(err, io.EOF) {
-		return 0 // started ahead, and not needed
+		return 0 // prestarted and not needed
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "no rules:", err)
@@ -46,7 +46,7 @@ func Main(in io.Reader, out io.Writer) int {
 			_, _ = fmt.Fprintln(os.Stderr, "no call:", err)
 			return 2
 		}
-		go func() { // nothing more is sent: the end says that nobody waits
+		go func() { // no more input follows: its end means that the parent has gone
 			_, _ = io.Copy(io.Discard, in)
 			os.Exit(3)
 		}()
@@ -65,10 +65,10 @@ func Main(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// held is what a worker opened before the kernel held it.
+// held holds the resources that a worker opened before it was confined.
 type held struct {
-	base  *files.Base    // of a file tool
-	roots *x509.CertPool // of a request, besides those of the system
+	base  *files.Base    // for a file tool
+	roots *x509.CertPool // for a request, besides those of the system
 }
 
 func (h held) close() {
@@ -77,7 +77,7 @@ func (h held) close() {
 	}
 }
 
-// hold has the kernel hold this process to what the rules say.
+// hold confines this process to the rules.
 func (t *Task) hold() (held, *contract.Error) {
 	switch t.Tool.ID {
 	case "fs/read-file", "fs/list", "fs/write-file":
@@ -88,7 +88,7 @@ func (t *Task) hold() (held, *contract.Error) {
 	return held{}, contract.Errorf("effects/unsupported-tool", ":%s: no worker does this", t.Tool.ID)
 }
 
-// do carries out the call.
+// do executes the call.
 func (t *Task) do(ctx context.Context, h held) (edn.Value, *contract.Error) {
 	switch t.Tool.ID {
 	case "fs/list":
@@ -137,14 +137,14 @@ func (t *Task) holdRequest() (held, *contract.Error) {
 	for _, port := range t.Scope.Ports.V {
 		p.ConnectPorts = append(p.ConnectPorts, uint16(port))
 	}
-	p.ConnectPorts = append(p.ConnectPorts, 53) // names that do not fit a datagram
+	p.ConnectPorts = append(p.ConnectPorts, 53) // for DNS answers that do not fit a datagram
 	if err := t.confine(p); err != nil {
 		return held{}, err
 	}
 	return h, nil
 }
 
-// confine has the kernel hold this process to the call.
+// confine confines this process to the call.
 func (t *Task) confine(p confine.Policy) *contract.Error {
 	p.Level, p.BestEffort = confine.Strict, !t.Strict
 	if err := confine.Apply(p); err != nil {
@@ -153,7 +153,7 @@ func (t *Task) confine(p confine.Policy) *contract.Error {
 	return nil
 }
 
-// Unheld is the error of a call that the kernel cannot hold to its scope.
+// Unheld is the error of a call that the kernel cannot confine to its scope.
 func Unheld(t contract.Tool, err error) *contract.Error {
 	e := contract.Errorf("effects/not-enforceable", ":%s: nothing holds the call to its scope: %s", t.ID, err)
 	var fault *confine.Error

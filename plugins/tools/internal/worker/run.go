@@ -14,14 +14,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Idle is how long a worker that was started ahead waits for a call before it
-// is let go.
+// Idle is the time that a prestarted worker waits for a call.
 const Idle = 30 * time.Second
 
-// Crew has calls carried out by workers, one worker for each call. Behind a
-// call it starts one ahead for the next: a worker is a start of a whole program,
-// which takes longer than most calls. Nothing of a call is told to a worker
-// before the call is there, and none gets a second one.
+// Crew runs each call in its own worker. After a call it prestarts a worker for
+// the next one, because starting the program takes longer than most calls. A
+// worker gets no data of a call in advance, and never a second call.
 type Crew struct {
 	self string
 	idle time.Duration
@@ -29,15 +27,16 @@ type Crew struct {
 	mu     sync.Mutex
 	closed bool
 	spare  *hand
-	tired  *time.Timer    // lets the spare go
-	ending sync.WaitGroup // what goes on beside calls
+	tired  *time.Timer    // stops an idle spare
+	ending sync.WaitGroup // background work
 }
 
-// NewCrew makes a crew of workers; self is the binary that has Main behind Arg,
-// idle how long one started ahead waits for a call, and at 0 none is.
+// NewCrew returns a crew of workers. self is the binary that runs Main with
+// Arg. idle is the time that a prestarted worker waits for a call; 0 disables
+// prestarting.
 func NewCrew(self string, idle time.Duration) *Crew { return &Crew{self: self, idle: idle} }
 
-// Run carries out a task in a worker. The end of ctx kills the worker.
+// Run runs a task in a worker. The end of ctx kills the worker.
 func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
 	rules, failed := t.rules()
 	if failed != nil {
@@ -49,7 +48,7 @@ func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = h.p.Kill() })
 	sent := make(chan struct{})
-	go func() { // a worker that is gone says so below
+	go func() { // a dead worker is reported below
 		defer close(sent)
 		_ = errors.Join(send(h.p.Stdin(), rules), send(h.p.Stdin(), t.call()))
 	}()
@@ -62,9 +61,10 @@ func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
 		if ctx.Err() != nil {
 			return edn.Nil(), t.unsure(contract.AsError(context.Cause(ctx)))
 		}
-		return edn.Nil(), t.unsure(contract.Errorf("effects/runtime-failed", ":%s: the worker ended without an answer (%s): %s", t.Tool.ID, h.p.Exit(), launch.Clip(said, 300)))
+		return edn.Nil(), t.unsure(contract.Errorf("effects/runtime-failed",
+			":%s: the worker ended without an answer (%s): %s", t.Tool.ID, h.p.Exit(), launch.Clip(said, 300)))
 	}
-	// It has done what it was there for; how it ends is of no interest.
+	// The worker has answered; its exit status is irrelevant.
 	c.beside(func() {
 		_ = h.p.CloseStdin()
 		_ = h.gone()
@@ -77,8 +77,9 @@ func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
 	return reply.Key("out"), nil
 }
 
-// Close lets the worker go that was started ahead and waits until all that have
-// answered are gone. Calls that still run keep theirs; later ones are refused.
+// Close stops the prestarted worker and waits until all workers that have
+// answered have ended. Running calls keep their workers; later calls are
+// rejected.
 func (c *Crew) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -88,7 +89,7 @@ func (c *Crew) Close() {
 	c.ending.Wait()
 }
 
-// beside does something that nobody waits for but Close.
+// beside runs do in the background; Close waits for it.
 func (c *Crew) beside(do func()) {
 	c.mu.Lock()
 	late := c.closed
@@ -96,7 +97,7 @@ func (c *Crew) beside(do func()) {
 		c.ending.Add(1)
 	}
 	c.mu.Unlock()
-	if late { // nobody would wait
+	if late { // Close has stopped waiting
 		do()
 		return
 	}
@@ -108,7 +109,7 @@ func (c *Crew) beside(do func()) {
 
 var errClosed = errors.New("the plugin is going down")
 
-// take gives a worker that has had no call.
+// take returns a worker that has had no call.
 func (c *Crew) take() (*hand, error) {
 	c.mu.Lock()
 	closed, h := c.closed, c.yield()
@@ -123,7 +124,7 @@ func (c *Crew) take() (*hand, error) {
 	return hire(c.self)
 }
 
-// yield gives up the worker that waits. It needs mu.
+// yield takes the prestarted worker out of the crew. The caller must hold mu.
 func (c *Crew) yield() *hand {
 	h := c.spare
 	c.spare = nil
@@ -134,8 +135,8 @@ func (c *Crew) yield() *hand {
 	return h
 }
 
-// ahead starts a worker for the next call, unless one waits already. One that
-// cannot be started is tried again when it is needed.
+// ahead starts a worker for the next call, unless one is waiting. A failed
+// start is retried by the next call.
 func (c *Crew) ahead() {
 	c.mu.Lock()
 	wanted := c.wants()
@@ -158,7 +159,7 @@ func (c *Crew) ahead() {
 
 func (c *Crew) wants() bool { return !c.closed && c.spare == nil && c.idle > 0 }
 
-// retire lets the worker go that nobody has needed.
+// retire stops an unused prestarted worker.
 func (c *Crew) retire() {
 	c.mu.Lock()
 	h := c.yield()
@@ -169,7 +170,7 @@ func (c *Crew) retire() {
 // hand is a worker.
 type hand struct {
 	p    *launch.Process
-	said chan string // what it said on standard error, once
+	said chan string // its standard error, sent once
 }
 
 func hire(self string) (*hand, error) {
@@ -190,7 +191,7 @@ func hire(self string) (*hand, error) {
 	return h, nil
 }
 
-// there tells whether it lives.
+// there reports whether the worker is alive.
 func (h *hand) there() bool {
 	select {
 	case <-h.p.Done():
@@ -200,7 +201,7 @@ func (h *hand) there() bool {
 	}
 }
 
-// gone waits for its end, and gives what it said.
+// gone waits for its end and returns its standard error.
 func (h *hand) gone() string {
 	_ = h.p.Stdout().Close()
 	<-h.p.Done()
@@ -209,7 +210,7 @@ func (h *hand) gone() string {
 	return <-h.said
 }
 
-// dismiss ends a worker that has nothing to do; of nobody it is nothing.
+// dismiss ends an idle worker; the receiver may be nil.
 func (h *hand) dismiss() {
 	if h != nil {
 		_ = h.p.Kill()
@@ -217,7 +218,7 @@ func (h *hand) dismiss() {
 	}
 }
 
-// unsure says that the call may have been done, if it could change anything.
+// unsure adds to the error of a changing call that it may have been done.
 func (t *Task) unsure(e *contract.Error) *contract.Error {
 	if t.Tool.Effect == "fs/read" {
 		return e

@@ -18,24 +18,24 @@ type Task struct {
 	Scope contract.Scope
 	// Key is the effect key of the call.
 	Key string
-	// Strict refuses to act if the kernel cannot hold the call.
+	// Strict rejects a call that the kernel cannot confine.
 	Strict bool
-	// Secrets are those that the input names. CAFile holds certificates that are
-	// trusted besides those of the system.
+	// Secrets are the secrets that the input names. CAFile holds certificates
+	// that are trusted besides those of the system.
 	Secrets map[string]web.Secret
 	CAFile  string
 
-	// Where a file tool works, and whether it may make the directory: permit
-	// finds both.
+	// place is where a file tool works, makeDirs whether it may create the
+	// directory; permit sets both.
 	place    contract.Place
 	makeDirs bool
 }
 
-// maxTask bounds a task on its way.
+// maxTask bounds the encoded size of a task.
 const maxTask = 64 << 20
 
-// rules are what decides to what the kernel holds the worker: the tool, its
-// scope, and which place of that a file tool works at.
+// rules returns the part of the task by which the worker is confined: the tool,
+// its scope, and the place of a file tool.
 func (t *Task) rules() (edn.Value, *contract.Error) {
 	if err := t.permit(); err != nil {
 		return edn.Nil(), err
@@ -46,7 +46,7 @@ func (t *Task) rules() (edn.Value, *contract.Error) {
 		edn.K("allow"), edn.Text(t.place.Allow), edn.K("mkdirs?"), edn.Bool(t.makeDirs)), nil
 }
 
-// permit asks the scope, and finds the place of a file tool.
+// permit checks the scope and finds the place of a file tool.
 func (t *Task) permit() *contract.Error {
 	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *Task) permit() *contract.Error {
 	return err
 }
 
-// call is the rest of the task.
+// call returns the rest of the task.
 func (t *Task) call() edn.Value {
 	var secrets edn.MapBuilder
 	for name, s := range t.Secrets {
@@ -67,12 +67,13 @@ func (t *Task) call() edn.Value {
 		for i, h := range s.Hosts {
 			hosts[i] = edn.Text(h)
 		}
-		secrets.Set(edn.Text(name), edn.MustMap(edn.K("value"), edn.Text(s.Value), edn.K("header"), edn.Text(s.Header), edn.K("hosts"), edn.Vector(hosts...)))
+		secrets.Set(edn.Text(name), edn.MustMap(edn.K("value"), edn.Text(s.Value), edn.K("header"), edn.Text(s.Header),
+			edn.K("hosts"), edn.Vector(hosts...)))
 	}
 	return edn.MustMap(edn.K("input"), t.Input, edn.K("key"), edn.Text(t.Key), edn.K("secrets"), secrets.Map())
 }
 
-// taskFrom reads the rules.
+// taskFrom parses the rules.
 func taskFrom(v edn.Value) (*Task, error) {
 	t := &Task{Strict: v.Key("strict?").Truthy(), makeDirs: v.Key("mkdirs?").Truthy()}
 	name, _ := v.Key("tool").AsKeyword()
@@ -92,8 +93,8 @@ func taskFrom(v edn.Value) (*Task, error) {
 	return t, nil
 }
 
-// learn reads the call. One that is about something else than the rules were
-// about is refused, although the kernel would hold it to these.
+// learn parses the call. A call that does not match the rules is rejected,
+// although the kernel would confine it to these.
 func (t *Task) learn(v edn.Value) *contract.Error {
 	t.Input, t.Secrets = v.Key("input"), map[string]web.Secret{}
 	t.Key, _ = v.Key("key").AsString()
@@ -106,13 +107,14 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 		return err
 	}
 	if t.place != place || t.makeDirs != makeDirs {
-		return contract.Errorf("runtime/internal", ":%s: the call is about %s in %s, its rules are about %s in %s", t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
+		return contract.Errorf("runtime/internal", ":%s: the call is about %s in %s, its rules are about %s in %s",
+			t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
 	}
 	return nil
 }
 
-// send writes a value with its length in front: the stream stays open, its end
-// says that nobody waits any more.
+// send writes a value preceded by its length: the stream stays open, and its
+// end means that the other side has gone.
 func send(w io.Writer, v edn.Value) error {
 	text := edn.Write(v)
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(text)))

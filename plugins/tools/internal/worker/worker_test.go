@@ -24,7 +24,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// The test binary is the worker, and a worker that does as it likes.
+// The test binary is the worker, and a disobedient worker.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == Arg:
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// disobey confines itself as the call asks, forgets the scope and tries
+// disobey confines itself for the call, then ignores the scope and tries
 // everything else.
 func disobey(root, outside string) int {
 	tool, _ := contract.ToolNamed("fs/write-file")
@@ -81,7 +81,7 @@ func disobey(root, outside string) int {
 	return 0
 }
 
-// FX-003: a worker that ignores its scope is stopped by the kernel.
+// FX-003: the kernel stops a worker that ignores its scope.
 func TestKernelHoldsAWorkerThatDisobeys(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "in"), 0o755))
@@ -100,13 +100,13 @@ func TestKernelHoldsAWorkerThatDisobeys(t *testing.T) {
 	assert.FileExists(t, filepath.Join(root, "in", "a"))
 }
 
-// FX-004: a worker that the kernel holds has its three streams and no other
-// descriptor, also if whoever started it had one that would be inherited.
+// FX-004: a confined worker has its three streams and no other descriptor, even
+// if its parent had one that would be inherited.
 func TestWorkerHasNoOtherDescriptor(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	root := t.TempDir()
-	const size = 1 << 20 // more than a pipe holds
+	const size = 1 << 20 // more than a pipe buffer
 	require.NoError(t, os.WriteFile(filepath.Join(root, "large"), []byte(strings.Repeat("x", size)), 0o600))
 	leak, err := unix.Open(filepath.Join(root, "large"), unix.O_RDWR, 0) // without O_CLOEXEC
 	require.NoError(t, err)
@@ -127,7 +127,8 @@ func TestWorkerHasNoOtherDescriptor(t *testing.T) {
 	require.Nil(t, failed)
 	require.NoError(t, send(p.Stdin(), rules))
 	require.NoError(t, send(p.Stdin(), task.call()))
-	// Its answer has begun and does not fit: it is confined, has acted, and stands.
+	// The answer has begun and does not fit the pipe: the worker is confined,
+	// has acted, and blocks.
 	_, err = io.ReadFull(p.Stdout(), make([]byte, 4))
 	require.NoError(t, err)
 	dir := fmt.Sprintf("/proc/%d/fd", p.PID())
@@ -142,14 +143,14 @@ func TestWorkerHasNoOtherDescriptor(t *testing.T) {
 			assert.Regexp(t, `^(pipe|socket):`, to)
 			continue
 		}
-		// Those of the Go runtime: its poller, and how much processor it may have.
+		// Descriptors of the Go runtime: its poller and cgroup limits.
 		assert.Regexp(t, `^(anon_inode:\[(eventpoll|eventfd)\]|/sys/fs/cgroup/.*)$`, to, "descriptor %s", e.Name())
 	}
 	assert.Equal(t, 3, streams)
 }
 
-// Crash: a worker that is killed at any moment of a write leaves the old file or
-// the new one, never a part; the next call with its key cleans up after it.
+// A worker that is killed at any moment of a write leaves the old file or the
+// new one, never a part; the next call with its key cleans up after it.
 func TestKillInEachStepOfAWrite(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -196,7 +197,7 @@ func TestKillInEachStepOfAWrite(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// FX-002: a worker looks at its input again, and says that it does not fit.
+// FX-002: a worker validates its input again and rejects a mismatch.
 func TestInputIsLookedAtAgain(t *testing.T) {
 	tool, ok := contract.ToolNamed("net/http-request")
 	require.True(t, ok)

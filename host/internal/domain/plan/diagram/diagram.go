@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Diagram is what is drawn of one plan, or of a plan inside another.
+// Diagram is the drawing of one plan, or of a nested plan, as data.
 type Diagram struct {
 	// Plan is the id of the plan.
 	Plan  string
@@ -22,27 +22,28 @@ type Diagram struct {
 // Node is a box.
 type Node struct {
 	ID string
-	// Op is the operation without colon, Of what it is about: the intent of a
-	// call, the id of a tool, else empty.
+	// Op is the operation without colon. Of is the intent of a call or the id
+	// of a tool, else empty.
 	Op, Of string
-	// As is the slot that the node writes, When its condition as it was written
-	// and nil if it has none.
+	// As is the slot that the node writes. When is its condition as written,
+	// nil if it has none.
 	As   string
 	When edn.Value
-	// Over is what a map runs over, as it was written; nil for the other ops.
+	// Over is the collection of a map as written; nil for the other ops.
 	Over edn.Value
-	// Candidates are asked in this order; the binding may leave some to retry
-	// { fallback }, which are not listed. Filled means that a slot gives them
-	// while the plan runs.
+	// Candidates are in the order in which they are tried. Some of them may be
+	// left to retry { fallback }. Filled means that a slot provides the
+	// candidates at run time.
 	Candidates []string
 	Filled     bool
-	// Rejected counts capabilities that are passed over.
+	// Rejected is the number of rejected capabilities.
 	Rejected int
-	// Strategy is empty for one after the other.
+	// Strategy is empty for sequential candidates.
 	Strategy     string
 	Must, Should []string
 	Repair       int
-	// Effects tells that the node keeps program order among its like.
+	// Effects is true if the node keeps program order with other effectful
+	// nodes.
 	Effects bool
 	// Inside is the plan of a plan or map node.
 	Inside *Diagram
@@ -51,11 +52,11 @@ type Node struct {
 // Edge leads from a node to one that waits for it, by index.
 type Edge struct {
 	From, To int
-	// Kind is why: slot, when, needs, effects or answer.
+	// Kind is the reason: slot, when, needs, effects or answer.
 	Kind string
 }
 
-// Of makes the diagram of a program that was linked with the same Env.
+// Of makes the diagram of a program linked with the same Env.
 func Of(prog *plan.Program, env plan.Env) *Diagram {
 	d := &Diagram{Plan: prog.Plan.ID, Mode: prog.Plan.Mode.String(), Nodes: make([]Node, len(prog.Plan.Nodes))}
 	for i := range prog.Plan.Nodes {
@@ -63,9 +64,9 @@ func Of(prog *plan.Program, env plan.Env) *Diagram {
 	}
 	implied := implied(prog.Graph)
 	for _, e := range prog.Graph.Edges() {
-		// Data and conditions are shown whole. Of what only keeps an order, an
-		// edge that others imply would hide the rest: a call that may answer with
-		// a plan waits for every earlier writer.
+		// Data and condition edges are all shown. An ordering edge that others
+		// imply is omitted, as it would hide the rest: a call that may answer
+		// with a plan waits for every earlier writer.
 		if (e.Kind == plan.EdgeAnswer || e.Kind == plan.EdgeEffects) && implied(e.From, e.To) {
 			continue
 		}
@@ -74,7 +75,7 @@ func Of(prog *plan.Program, env plan.Env) *Diagram {
 	return d
 }
 
-// implied tells whether a node waits for another by way of a third.
+// implied reports whether a node also waits for another one through a third.
 func implied(g *plan.Graph) func(from, to int) bool {
 	before := make([][]bool, g.Len())
 	return func(from, to int) bool {
@@ -129,8 +130,8 @@ func (n *Node) bind(of *plan.Node, env *plan.Env) {
 	n.Candidates, n.Rejected = binding.Tried, len(binding.Rejected)
 }
 
-// judge takes over what is asked of an answer. A layer that does not resolve is
-// a finding of the checks; the diagram leaves it out.
+// judge sets the gates of a node. A layer that does not resolve is reported by
+// the checks and omitted here.
 func (n *Node) judge(l policy.Layer) {
 	p, err := l.Resolve()
 	if err != nil {
@@ -142,7 +143,7 @@ func (n *Node) judge(l policy.Layer) {
 	}
 }
 
-// Value gives the diagram as data.
+// Value returns the diagram as data.
 func (d *Diagram) Value() edn.Value {
 	nodes := make([]edn.Value, len(d.Nodes))
 	for i := range d.Nodes {
@@ -150,9 +151,11 @@ func (d *Diagram) Value() edn.Value {
 	}
 	edges := make([]edn.Value, len(d.Edges))
 	for i, e := range d.Edges {
-		edges[i] = edn.MustMap(edn.K("from"), edn.Text(d.Nodes[e.From].ID), edn.K("to"), edn.Text(d.Nodes[e.To].ID), edn.K("kind"), edn.K(e.Kind))
+		edges[i] = edn.MustMap(edn.K("from"), edn.Text(d.Nodes[e.From].ID), edn.K("to"), edn.Text(d.Nodes[e.To].ID),
+			edn.K("kind"), edn.K(e.Kind))
 	}
-	return edn.MustMap(edn.K("plan"), edn.Text(d.Plan), edn.K("mode"), edn.K(d.Mode), edn.K("nodes"), edn.Vector(nodes...), edn.K("edges"), edn.Vector(edges...))
+	return edn.MustMap(edn.K("plan"), edn.Text(d.Plan), edn.K("mode"), edn.K(d.Mode), edn.K("nodes"),
+		edn.Vector(nodes...), edn.K("edges"), edn.Vector(edges...))
 }
 
 func (n *Node) value() edn.Value {
@@ -203,7 +206,7 @@ func keywords(list []string) edn.Value {
 // widest bounds a line of a box, in characters.
 const widest = 48
 
-// lines is what stands in the box of a node, its heading first.
+// lines returns the text of a node's box, its heading first.
 func (n *Node) lines() []string {
 	head := n.ID + "  " + n.Op
 	if n.Of != "" {
@@ -250,8 +253,8 @@ func (n *Node) lines() []string {
 	return out
 }
 
-// short is one line of at most widest characters, with nothing in it that moves
-// the cursor.
+// short returns one line of at most widest characters without control
+// characters.
 func short(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError {

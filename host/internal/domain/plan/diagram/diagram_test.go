@@ -15,12 +15,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// overlap tells whether two boxes share a point.
+// overlap reports whether two boxes share a point.
 func overlap(a, b *box) bool {
 	return a.x < b.x+b.w && b.x < a.x+a.w && a.y < b.y+b.h && b.y < a.y+a.h
 }
 
-// anyDiagram draws a diagram without cycles, with plans in plans.
+// anyDiagram draws an acyclic diagram with nested plans.
 func anyDiagram(t *rapid.T, depth int) *Diagram {
 	n := rapid.IntRange(0, 12).Draw(t, "nodes")
 	d := &Diagram{Plan: rapid.String().Draw(t, "plan"), Mode: "hybrid", Nodes: make([]Node, n)}
@@ -48,7 +48,7 @@ func seq(n int) []int {
 }
 
 // CHECK-002: in a picture no two boxes overlap, each lies inside the picture,
-// and every line leads down from one box to the other.
+// and every line leads down from one box to another.
 func TestPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { sound(t, place(anyDiagram(t, 2))) })
 }
@@ -73,7 +73,7 @@ func sound(t require.TestingT, p *placed) {
 		for i := 1; i < len(route); i++ {
 			require.Greater(t, route[i].y, route[i-1].y-1, "edge %d goes up", k)
 		}
-		for i := 0; i+1 < len(route); i += 2 { // a stretch beside the boxes of a layer
+		for i := 0; i+1 < len(route); i += 2 { // a segment beside the boxes of a layer
 			for b := range p.boxes {
 				box := &p.boxes[b]
 				passes := b != e.From && route[i].x > box.x && route[i].x < box.x+box.w && box.y < route[i+1].y && route[i].y < box.y+box.h
@@ -83,8 +83,8 @@ func sound(t require.TestingT, p *placed) {
 	}
 }
 
-// CHECK-002: whatever stands in a plan, the picture is XML with the texts in it,
-// and nothing of a plan becomes markup.
+// CHECK-002: for every plan, the picture is XML that contains its texts, and no
+// text of a plan becomes markup.
 func TestSVGIsXML(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := anyDiagram(t, 2)
@@ -105,7 +105,7 @@ func TestSVGIsXML(t *testing.T) {
 	})
 }
 
-// nasty is a plan whose texts mean something to each of the languages.
+// nasty is a plan whose texts contain markup of each language.
 func nasty() *Diagram {
 	return &Diagram{Plan: `a"b\`, Mode: "hybrid", Nodes: []Node{
 		{ID: `x"]; end <b>`, Op: "call", Of: "t/a", As: "a", Candidates: []string{"t/one", "t/two"}, Must: []string{"legal-move"}, Strategy: "race", Repair: 2},
@@ -114,7 +114,7 @@ func nasty() *Diagram {
 	}, Edges: []Edge{{0, 1, "slot"}, {1, 2, "needs"}}}
 }
 
-// CHECK-002: the text forms quote what would mean something.
+// CHECK-002: the text forms escape characters that are syntax in them.
 func TestTextForms(t *testing.T) {
 	assert.Equal(t, `flowchart TB
   n0["x#34;#93;#59; end #60;b#62;  call :t/a<br/>race of<br/>1. t/one<br/>2. t/two<br/>must legal-move<br/>repair 2 times<br/>as :a"]
@@ -146,8 +146,8 @@ func TestTextForms(t *testing.T) {
 `, nasty().DOT())
 }
 
-// Section 15: the largest plan is drawn in time that does not explode, also
-// where every node waits for every earlier one.
+// Section 15: the largest plan is drawn in bounded time, even if every node
+// waits for every earlier one.
 func TestLargestPlan(t *testing.T) {
 	const n = 1000
 	d := &Diagram{Plan: "large", Nodes: make([]Node, n)}

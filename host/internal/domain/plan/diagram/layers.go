@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// maxBends bounds the places that long edges keep free on their way; what is
-// over it goes straight.
+// maxBends bounds the bends that route long edges around boxes; edges beyond it
+// are drawn straight.
 const maxBends = 4000
 
-// sweeps is how often the order and the places of all layers are improved.
+// sweeps is the number of passes that improve the order and the positions of
+// all layers.
 const sweeps = 8
 
-// item is what stands in a layer: a box, or the place where an edge passes.
+// item is an element of a layer: a box, or a bend of an edge.
 type item struct {
 	node         int // index of the box, -1 for a bend
 	w, x         int
@@ -27,7 +28,7 @@ type layout struct {
 	bends  [][]int // by edge
 }
 
-// arrange places the boxes in layers: each below all that it waits for.
+// arrange places the boxes in layers, each below all that it waits for.
 func (p *placed) arrange() {
 	l := p.layers()
 	for i := range sweeps {
@@ -41,7 +42,7 @@ func (p *placed) arrange() {
 }
 
 // layers puts each box one layer below the lowest box that it waits for, and
-// bends into the layers that an edge passes.
+// adds bends to the layers that an edge crosses.
 func (p *placed) layers() *layout {
 	n := len(p.Nodes)
 	depth := depths(n, p.Edges)
@@ -54,7 +55,7 @@ func (p *placed) layers() *layout {
 	for k, e := range p.Edges {
 		span := depth[e.To] - depth[e.From] - 1
 		if span > budget {
-			continue // neither order nor place depends on it
+			continue // affects neither order nor position
 		}
 		budget -= max(span, 0)
 		last := e.From
@@ -84,8 +85,8 @@ func (l *layout) join(upper, lower int) {
 	l.items[lower].up = append(l.items[lower].up, upper)
 }
 
-// depths is the length of the longest way to each node. The edges of a linked
-// program have no cycle.
+// depths returns the length of the longest path to each node. The edges of a
+// linked program have no cycle.
 func depths(n int, edges []Edge) []int {
 	depth, waits, next := make([]int, n), make([]int, n), make([][]int, n)
 	for _, e := range edges {
@@ -111,8 +112,8 @@ func depths(n int, edges []Edge) []int {
 	return depth
 }
 
-// walk goes over the layers in one direction; near gives the neighbours of an
-// item in the layer that was visited before.
+// walk visits the layers in one direction; near returns the neighbors of an
+// item in the previously visited layer.
 func (l *layout) walk(down bool, visit func(layer []int, near func(i int) []int)) {
 	n := len(l.layers)
 	for k := range n {
@@ -124,8 +125,8 @@ func (l *layout) walk(down bool, visit func(layer []int, near func(i int) []int)
 	}
 }
 
-// sort orders each layer by the mean order of the neighbours, so that edges
-// cross less.
+// sort orders each layer by the mean order of the neighbors, to reduce
+// crossings.
 func (l *layout) sort(down bool) {
 	l.walk(down, func(layer []int, near func(int) []int) {
 		wish := make(map[int]float64, len(layer))
@@ -158,8 +159,8 @@ func (l *layout) pack() {
 	}
 }
 
-// pull moves items towards the middle of their neighbours as far as the order
-// and the gaps allow.
+// pull moves items towards the middle of their neighbors as far as the order
+// and the gaps permit.
 func (l *layout) pull(down bool) {
 	l.walk(down, func(layer []int, near func(int) []int) {
 		wish := make([]int, len(layer))
@@ -182,18 +183,18 @@ func (l *layout) pull(down bool) {
 			l.items[i].x = x
 			shift += wish[k] - x
 		}
-		for _, i := range layer { // what was pushed to the right is shared by all
+		for _, i := range layer { // spread the shift to the right over all items
 			l.items[i].x += shift / len(layer)
 		}
 	})
 }
 
-// apart is the least distance of the middles of two neighbours.
+// apart is the minimum distance between the middles of two neighbors.
 func (l *layout) apart(a, b int) int {
 	return (l.items[a].w+1)/2 + gapAcross + (l.items[b].w+1)/2
 }
 
-// settle turns the arrangement into places and ways.
+// settle converts the arrangement to positions and routes.
 func (p *placed) settle(l *layout) {
 	left := 0
 	for i := range l.items {
@@ -224,7 +225,7 @@ func (p *placed) settle(l *layout) {
 	p.routes = make([][]point, len(p.Edges))
 	for k, e := range p.Edges {
 		from, to := &p.boxes[e.From], &p.boxes[e.To]
-		// It leaves its layer before it turns: others may be higher.
+		// The edge leaves its layer before it turns: other boxes may be higher.
 		start := &l.items[e.From]
 		route := []point{{start.x, from.y + from.h}, {start.x, tops[start.layer] + heights[start.layer]}}
 		for _, bend := range l.bends[k] {

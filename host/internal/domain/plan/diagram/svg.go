@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Measures of a drawing, in SVG user units.
+// Dimensions of a drawing, in SVG user units.
 const (
-	letterQuarters = 29 // four letters of the monospace font at its size
+	letterQuarters = 29 // width of four letters of the monospace font
 	lineHeight     = 16
 	padding        = 12
 	gapAcross      = 28
@@ -16,10 +16,10 @@ const (
 	margin         = 16
 )
 
-// fills are the colours of boxes; what is not named is white.
+// fills are the colors of boxes by op; others are white.
 var fills = map[string]string{"call": "#e8f0fe", "tool": "#fdecea", "emit": "#e6f4ea", "plan": "#f8f9fa", "map": "#f8f9fa"}
 
-// SVG draws a picture that browsers show as it is.
+// SVG returns the diagram as an SVG picture for browsers.
 func (d *Diagram) SVG() string {
 	p := place(d)
 	w, h := p.width+2*margin, p.height+2*margin
@@ -33,7 +33,7 @@ func (d *Diagram) SVG() string {
 	return b.String()
 }
 
-// placed is a plan whose boxes have places, relative to its own corner.
+// placed is a plan with positioned boxes, relative to its own corner.
 type placed struct {
 	*Diagram
 	boxes         []box
@@ -49,7 +49,7 @@ type box struct {
 
 type point struct{ x, y int }
 
-// place gives every box a size and a place, nested plans first.
+// place computes the size and position of every box, nested plans first.
 func place(d *Diagram) *placed {
 	p := &placed{Diagram: d, boxes: make([]box, len(d.Nodes))}
 	for i := range d.Nodes {
@@ -86,13 +86,15 @@ func (p *placed) draw(b *strings.Builder, dx, dy int) {
 		if !n.When.IsNil() {
 			dash = ` stroke-dasharray="5 3"`
 		}
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="#5f6368"%s/>`+"\n", x, y, box.w, box.h, fill, dash)
+		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="#5f6368"%s/>`+"\n", x, y, box.w,
+			box.h, fill, dash)
 		for k, line := range box.lines {
 			weight := ""
 			if k == 0 {
 				weight = ` font-weight="bold"`
 			}
-			fmt.Fprintf(b, `<text x="%d" y="%d" xml:space="preserve" fill="#202124"%s>%s</text>`+"\n", x+padding, y+(k+1)*lineHeight+1, weight, xmlText(line))
+			fmt.Fprintf(b, `<text x="%d" y="%d" xml:space="preserve" fill="#202124"%s>%s</text>`+"\n", x+padding,
+				y+(k+1)*lineHeight+1, weight, xmlText(line))
 		}
 		if box.inside != nil {
 			box.inside.draw(b, x+padding, y+len(box.lines)*lineHeight+padding)
@@ -100,9 +102,9 @@ func (p *placed) draw(b *strings.Builder, dx, dy int) {
 	}
 }
 
-// edge draws a smooth line through its points; between two of them the line
-// leaves and arrives upright. They come in pairs, one stretch beside the boxes
-// of a layer each, and the last is where the line ends.
+// edge draws a smooth line through its points; between two points it leaves and
+// arrives vertically. Each pair of points is one segment beside the boxes of a
+// layer; the last point is the end of the line.
 func (p *placed) edge(b *strings.Builder, e Edge, route []point, dx, dy int) {
 	fmt.Fprintf(b, `<path d="M%d %d`, route[0].x+dx, route[0].y+dy)
 	for k := 1; k < len(route); k++ {

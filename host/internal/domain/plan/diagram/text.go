@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Mermaid draws a flowchart for Mermaid, as Markdown pages show it.
+// Mermaid returns the diagram as a Mermaid flowchart for Markdown pages.
 func (d *Diagram) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart TB\n")
@@ -13,8 +13,8 @@ func (d *Diagram) Mermaid() string {
 	return b.String()
 }
 
-// mermaid writes the nodes and edges of one plan. Names in Mermaid's text are
-// positions, because an id may hold characters that mean something there.
+// mermaid writes the nodes and edges of one plan. Mermaid ids are positions,
+// because a node id may hold characters that are Mermaid syntax.
 func (d *Diagram) mermaid(b *strings.Builder, prefix, indent string) {
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
@@ -41,8 +41,8 @@ func (d *Diagram) mermaid(b *strings.Builder, prefix, indent string) {
 	}
 }
 
-// mermaidText joins lines; what Mermaid or the page around it would read as
-// markup is written as character codes.
+// mermaidText joins lines; characters that are markup in Mermaid or HTML are
+// written as character codes.
 func mermaidText(lines []string) string {
 	var b strings.Builder
 	for i, line := range lines {
@@ -61,7 +61,7 @@ func mermaidText(lines []string) string {
 	return b.String()
 }
 
-// DOT draws a directed graph for Graphviz.
+// DOT returns the diagram as a directed graph for Graphviz.
 func (d *Diagram) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n", dotText([]string{d.Plan}))
@@ -80,7 +80,8 @@ func (d *Diagram) dot(b *strings.Builder, prefix, indent string) {
 			continue
 		}
 		fmt.Fprintf(b, "%ssubgraph cluster_%s {\n%s  label=%s\n", indent, name, indent, dotText(n.lines()))
-		// Edges need a node to end at; the cluster's own is a point.
+		// An edge to a cluster needs a node as its end; each cluster has an
+		// invisible one.
 		fmt.Fprintf(b, "%s  %s [shape=point, style=invis, label=\"\"]\n", indent, name)
 		n.Inside.dot(b, name+"_", indent+"  ")
 		fmt.Fprintf(b, "%s}\n", indent)
@@ -104,7 +105,7 @@ func (d *Diagram) dot(b *strings.Builder, prefix, indent string) {
 	}
 }
 
-// dotText is a quoted string with lines aligned to the left.
+// dotText returns a quoted string with left-aligned lines.
 func dotText(lines []string) string {
 	var b strings.Builder
 	b.WriteByte('"')

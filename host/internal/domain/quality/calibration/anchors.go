@@ -10,26 +10,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// LeastAnchors is how many anchors each label needs (JDG-010).
+// LeastAnchors is the minimum number of anchors per label (JDG-010).
 const LeastAnchors = 20
 
-// MostAnchors is how many anchors a file may hold.
+// MostAnchors is the maximum number of anchors of a file.
 const MostAnchors = 5000
 
-// Anchor is an answer of which people said whether it is good.
+// Anchor is an answer that people labelled good or bad.
 type Anchor struct {
 	ID   string
 	Good bool
-	// Call, Result, Done and Env are what a judge gets of an answer under
-	// :task/call, :task/result, :task/done and :task/env. All are maps.
+	// Call, Result, Done and Env are the values that a judge gets for an answer
+	// under :task/call, :task/result, :task/done and :task/env. All are maps.
 	Call, Result, Done, Env edn.Value
-	// Family is that of the model that wrote the answer, empty if a person did
-	// or nobody knows.
+	// Family is the family of the model that wrote the answer, empty if a
+	// person wrote it or the author is unknown.
 	Family string
 }
 
-// Length is that of the answer in code points: of its text, or of what it is
-// written as.
+// Length returns the length of the answer in code points: of its text, or of
+// its EDN form.
 func (a Anchor) Length() int {
 	for _, v := range []edn.Value{a.Result.Key("out"), a.Result} {
 		if s, ok := v.Key("text").AsString(); ok {
@@ -41,18 +41,19 @@ func (a Anchor) Length() int {
 
 // Anchors is a checked set of anchors.
 type Anchors struct {
-	// ScoreMin is from which score on an answer passes.
+	// ScoreMin is the lowest score with which an answer passes.
 	ScoreMin quality.Score
 	List     []Anchor
-	// Hash names the set, whatever it is formatted like.
+	// Hash identifies the set, independent of its formatting.
 	Hash string
 }
 
-// Pair is a good and a bad answer to one question, by their places in the list.
+// Pair is a good and a bad answer to one question, by their indices in the
+// list.
 type Pair struct{ Good, Bad int }
 
-// Pairs are the anchors that can be compared: each good one with a bad answer to
-// the same question, none twice.
+// Pairs returns comparable anchors: each good one with a bad answer to the same
+// question, each anchor at most once.
 func (a Anchors) Pairs() []Pair {
 	bad := map[string][]int{}
 	for i, x := range a.List {
@@ -70,8 +71,7 @@ func (a Anchors) Pairs() []Pair {
 	return out
 }
 
-// defaultScoreMin is what passes where the anchors do not say: half of what can
-// be had.
+// defaultScoreMin is used if the anchors have none: half of the best score.
 const defaultScoreMin = quality.Perfect / 2
 
 var (
@@ -89,7 +89,8 @@ var (
 // The error is an :invalid-request that lists every problem with its path.
 func ParseAnchors(v edn.Value) (Anchors, error) {
 	if !v.IsMap() {
-		return Anchors{}, refused("anchors", []problem{{message: fmt.Sprintf("expected a map with :anchors, found %s", v.Kind())}})
+		return Anchors{}, refused("anchors", []problem{{message: fmt.Sprintf("expected a map with :anchors, found %s",
+			v.Kind())}})
 	}
 	p := &problems{}
 	p.known(v, fileKeys)
@@ -105,7 +106,8 @@ func ParseAnchors(v edn.Value) (Anchors, error) {
 	}
 	list := v.Key("anchors")
 	if !list.IsVector() && !list.IsList() || list.Len() > MostAnchors {
-		p.add(fmt.Sprintf("expected a vector of at most %d anchors, found %s", MostAnchors, described(list)), edn.K("anchors"))
+		p.add(fmt.Sprintf("expected a vector of at most %d anchors, found %s", MostAnchors, described(list)),
+			edn.K("anchors"))
 		return Anchors{}, refused("anchors", p.list)
 	}
 	out.List = p.anchors(list)
@@ -130,7 +132,12 @@ func (p *problems) anchors(list edn.Value) []Anchor {
 			continue
 		}
 		p.known(v, anchorKeys, at...)
-		a := Anchor{Call: p.part(v, "task/call", at), Result: p.part(v, "task/result", at), Done: p.part(v, "task/done", at), Env: p.part(v, "task/env", at)}
+		a := Anchor{
+			Call:   p.part(v, "task/call", at),
+			Result: p.part(v, "task/result", at),
+			Done:   p.part(v, "task/done", at),
+			Env:    p.part(v, "task/env", at),
+		}
 		if a.Result.Len() == 0 {
 			p.add("expected the answer, such as {:out {:text \"...\"}}", append(at, edn.K("task/result"))...)
 		}
@@ -176,11 +183,12 @@ func (p *problems) enough(list []Anchor) {
 		}
 	}
 	if bad := len(list) - good; good < LeastAnchors || bad < LeastAnchors {
-		p.add(fmt.Sprintf("expected at least %d anchors of each label, found %d :good and %d :bad: add what is missing", LeastAnchors, good, bad), edn.K("anchors"))
+		p.add(fmt.Sprintf("expected at least %d anchors of each label, found %d :good and %d :bad: add what is missing",
+			LeastAnchors, good, bad), edn.K("anchors"))
 	}
 }
 
-// known refuses keys that nothing reads.
+// known rejects unknown keys.
 func (p *problems) known(m edn.Value, names []string, at ...edn.Value) {
 	for key := range m.Entries() {
 		word, ok := key.AsKeyword()

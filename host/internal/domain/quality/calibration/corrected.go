@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// Estimate is a share of good answers, with the interval that holds it in 95 of
-// 100 cases.
+// Estimate is an estimated share of good answers with its 95 % interval.
 type Estimate struct{ Rate, Low, High float64 }
 
-// rounds is how often the measurements are drawn again for an interval.
+// rounds is the number of bootstrap rounds of an interval.
 const rounds = 1000
 
-// Corrected estimates which share of answers is good, of which the judge let
-// passed pass. It takes out what the judge errs by (JDG-010). The interval
-// holds the chance in the answers and in the anchors; equal arguments give equal
-// intervals. ok is false if there are no answers, or if the judge tells good
-// from bad no better than a coin: then the share that passed says nothing.
+// Corrected estimates the share of good answers if the judge passed pass of of
+// answers. It corrects for the errors of the judge (JDG-010). The interval
+// accounts for the sampling of the answers and of the anchors; equal arguments
+// give equal intervals. ok is false if there are no answers, or if the judge is
+// no better than chance: then the share that passed contains no information.
 func (r Record) Corrected(passed, of int, seed uint64) (e Estimate, ok bool) {
 	if of <= 0 || passed < 0 || passed > of || r.Good == 0 || r.Bad == 0 || r.Sensitivity+r.Specificity <= 1 {
 		return Estimate{}, false
@@ -27,7 +26,7 @@ func (r Record) Corrected(passed, of int, seed uint64) (e Estimate, ok bool) {
 	lows, highs := make([]float64, rounds), make([]float64, rounds)
 	for i := range rounds {
 		again, se, sp := d.share(of, p), d.share(r.Good, r.Sensitivity), d.share(r.Bad, r.Specificity)
-		if se+sp <= 1 { // such a judge would leave everything open
+		if se+sp <= 1 { // the estimate would be undefined
 			lows[i], highs[i] = 0, 1
 			continue
 		}
@@ -44,8 +43,8 @@ func (r Record) Corrected(passed, of int, seed uint64) (e Estimate, ok bool) {
 
 func unbiased(p, se, sp float64) float64 { return min(1, max(0, (p+sp-1)/(se+sp-1))) }
 
-// dice is the generator SplitMix64: the domain draws nothing that its caller did
-// not seed.
+// dice is the generator SplitMix64; randomness in the domain is always seeded
+// by the caller.
 type dice uint64
 
 func (d *dice) next() uint64 {
@@ -56,12 +55,12 @@ func (d *dice) next() uint64 {
 	return z ^ z>>31
 }
 
-// unit is a number in [0, 1).
+// unit returns a number in [0, 1).
 func (d *dice) unit() float64 { return float64(d.next()>>11) / (1 << 53) }
 
-// share is which share of n draws hit, each with chance p.
+// share draws n times with probability p and returns the share of hits.
 func (d *dice) share(n int, p float64) float64 {
-	const many = 5000 // from where on the normal distribution is as good
+	const many = 5000 // above this the normal approximation is accurate enough
 	if n > many {
 		// The sum of twelve draws, less six, is close to a normal deviate.
 		z := -6.0

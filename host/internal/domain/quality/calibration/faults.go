@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// Fault is a habit of a judge that its figures show.
+// Fault is a bias of a judge that its figures show.
 type Fault struct {
 	// Name is one of order, length, own-family, spread and drift.
 	Name string
-	// Message says it with the figure.
+	// Message describes the fault with its figure.
 	Message string
 }
 
-// Bounds of what an even-handed judge shows by chance. Those of correlations
-// also grow with the scatter of few observations.
+// Bounds that an unbiased judge stays within by chance. Those of correlations
+// widen with few observations.
 const (
 	mostOrder   = 0.25
 	mostLength  = 0.3
@@ -24,8 +24,8 @@ const (
 	sigmas      = 3
 )
 
-// Faults are the habits that the figures show, in the order of their names in
-// Fault. drift is by how much kappa may fall.
+// Faults returns the biases that the figures show, in the order of their names
+// in Fault. drift is the accepted loss of kappa.
 func (r Record) Faults(drift float64) []Fault {
 	var out []Fault
 	add := func(name, format string, args ...any) {

@@ -8,24 +8,25 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 )
 
-// Observation is what a judge made of one anchor.
+// Observation is the verdict of a judge on one anchor.
 type Observation struct {
 	// Good is the label.
 	Good bool
-	// Failed tells that there was no usable verdict; the rest is then empty.
+	// Failed is true if there was no usable verdict; the remaining fields are
+	// then empty.
 	Failed bool
 	Score  quality.Score
-	// Again is the score when the anchor was judged once more, Repeated tells
-	// that it was.
+	// Again is the score of a repeated judgment, Repeated whether there was
+	// one.
 	Again    quality.Score
 	Repeated bool
-	// Length is that of the answer in code points.
+	// Length is the length of the answer in code points.
 	Length int
-	// Family is that of who wrote the answer, empty if nobody knows.
+	// Family is the family of the answer's author, empty if unknown.
 	Family string
 }
 
-// Choice is whom a judge preferred when it was shown two answers in one order.
+// Choice is the preference of a judge between two answers shown in one order.
 type Choice int8
 
 // The choices.
@@ -35,8 +36,8 @@ const (
 	First
 )
 
-// Measure completes a record whose names, date, anchors and least score are
-// given with the figures that follow from what was seen.
+// Measure returns the record r completed with the figures computed from the
+// observations. Names, date, anchors and least score of r must be set.
 func Measure(r Record, seen []Observation, choices []Choice) Record {
 	var table, flips, again confusion
 	var scored []Observation
@@ -54,7 +55,8 @@ func Measure(r Record, seen []Observation, choices []Choice) Record {
 		}
 	}
 	r.Good, r.Bad = table.yes(), table.no()
-	r.Sensitivity, r.Specificity, r.Kappa = rounded(share(table.hit, r.Good)), rounded(share(table.right, r.Bad)), rounded(table.kappa())
+	r.Sensitivity, r.Specificity = rounded(share(table.hit, r.Good)), rounded(share(table.right, r.Bad))
+	r.Kappa = rounded(table.kappa())
 	if n := flips.all(); n > 0 {
 		r.Flips = Measured{rounded(share(flips.missed+flips.wrong, n)), n}
 		r.Retest = Measured{rounded(again.kappa()), n}
@@ -67,8 +69,7 @@ func Measure(r Record, seen []Observation, choices []Choice) Record {
 	return r
 }
 
-// confusion counts pairs of a yes or no that is taken for true with one that is
-// compared to it.
+// confusion counts pairs of a true and a predicted boolean.
 type confusion struct{ hit, missed, wrong, right int }
 
 func (c *confusion) add(truth, said bool) {
@@ -88,7 +89,7 @@ func (c *confusion) yes() int { return c.hit + c.missed }
 func (c *confusion) no() int  { return c.wrong + c.right }
 func (c *confusion) all() int { return c.yes() + c.no() }
 
-// kappa is Cohen's; 0 where nothing can be told from chance.
+// kappa is Cohen's kappa; 0 if it is undefined.
 func (c *confusion) kappa() float64 {
 	n := float64(c.all())
 	if n == 0 {
@@ -123,8 +124,8 @@ func deviation(seen []Observation) float64 {
 	return math.Sqrt(max(0, squares/n-(sum/n)*(sum/n)))
 }
 
-// lengths correlates scores with lengths by rank. Good answers may well be the
-// longer ones, so each label is ranked by itself.
+// lengths is the rank correlation of scores and lengths. Good answers may
+// legitimately be longer, so each label is ranked separately.
 func lengths(seen []Observation) Measured {
 	var scores, sizes []float64
 	for _, good := range []bool{true, false} {
@@ -148,14 +149,15 @@ func lengths(seen []Observation) Measured {
 	return Measured{rounded(sl / math.Sqrt(ss*ll)), len(scores)}
 }
 
-// lengthRule compares the verdicts with each rule that lets answers pass from some
-// length on, or below it, and gives the agreement with the best one.
+// lengthRule compares the verdicts with every rule that passes answers above,
+// or below, some length, and returns the agreement with the best rule.
 func lengthRule(seen []Observation, least quality.Score) Measured {
 	sorted := slices.SortedFunc(slices.Values(seen), func(a, b Observation) int { return cmp.Compare(a.Length, b.Length) })
 	if len(sorted) == 0 {
 		return Measured{}
 	}
-	// All are said to pass at first; then one after another, the shortest first, is not.
+	// Start with a rule that passes all answers, then fail one after another,
+	// the shortest first.
 	var rule confusion
 	for _, o := range sorted {
 		rule.add(o.Score >= least, true)
@@ -175,7 +177,7 @@ func lengthRule(seen []Observation, least quality.Score) Measured {
 }
 
 // ranks replaces values by their ranks, from -1 to 1 around 0; equal values
-// share one.
+// share a rank.
 func ranks(values []float64) []float64 {
 	n := len(values)
 	at := make([]int, n)
@@ -211,8 +213,8 @@ func order(choices []Choice) Measured {
 	return Measured{rounded(float64(sum) / float64(n)), n}
 }
 
-// own compares answers of the judge's family with those of others, each by its
-// distance from the mean of its label.
+// own compares scores of the judge's own family with those of others, each as
+// the distance from the mean of its label.
 func own(seen []Observation, family string) Measured {
 	if family == "" {
 		return Measured{}

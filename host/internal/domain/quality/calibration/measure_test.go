@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JDG-010, JDG-004: the figures of a table that was counted by hand; a score at
-// the threshold passes.
+// JDG-010, JDG-004: the figures of a table computed by hand; a score at the
+// threshold passes.
 func TestMeasureByHand(t *testing.T) {
 	var seen []calibration.Observation
 	add := func(n int, good bool, score, again int64, family string, length int) {
@@ -23,7 +23,7 @@ func TestMeasureByHand(t *testing.T) {
 		}
 	}
 	add(18, true, 700, 900, "alpha", 10)
-	add(2, true, 699, 900, "beta", 10) // flips
+	add(2, true, 699, 900, "beta", 10) // verdict flips
 	add(15, false, 100, 100, "alpha", 10)
 	add(5, false, 900, 900, "beta", 10)
 	seen = append(seen, calibration.Observation{Good: true, Failed: true})
@@ -42,7 +42,7 @@ func TestMeasureByHand(t *testing.T) {
 
 func TestMeasureRanksLengthsWithinALabel(t *testing.T) {
 	var seen []calibration.Observation
-	for i := range 20 { // good ones are longer and better, by label only
+	for i := range 20 { // good answers are longer and better, by label only
 		seen = append(seen,
 			calibration.Observation{Good: true, Score: 900, Length: 1000 + i},
 			calibration.Observation{Score: 100, Length: i})
@@ -82,8 +82,9 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// JDG-010: at least twenty of each label, and every fault with its place.
-func TestAnchorsThatAreRefused(t *testing.T) {
+// JDG-010: at least twenty of each label; every mistake is reported with its
+// place.
+func TestInvalidAnchors(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no map":           {`[]`, "expected a map with :anchors"},
 		"no anchors":       {`{}`, "[:anchors]: expected a vector"},

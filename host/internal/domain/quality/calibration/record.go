@@ -15,119 +15,120 @@ import (
 // Version is the version of the record's EDN form.
 const Version = 1
 
-// DriftLimit is by how much kappa may fall before a judge counts as another one,
-// where nobody says otherwise (JDG-011).
+// DriftLimit is the default loss of kappa at which a judge counts as drifted
+// (JDG-011).
 const DriftLimit = 0.15
 
-// Record is what is known about one judge (JDG-010). Shares and coefficients
-// are rounded to four decimals, so that a record that was written and read is
-// the same record.
+// Record is the calibration of one judge (JDG-010). Shares and coefficients are
+// rounded to four decimals, so that writing and reading a record returns the
+// same record.
 type Record struct {
-	// Judge is the name under which the configuration knows the judge.
+	// Judge is the name of the judge in the configuration.
 	Judge string
-	// Capability gave the verdicts, without colon.
+	// Capability is the capability that gave the verdicts, without colon.
 	Capability string
-	// Key is the judge key of the verdicts: what determines them apart from task
-	// and answer. A judge whose key differs is another judge.
+	// Key is the judge key of the verdicts: everything that determines them
+	// apart from task and answer. A different key means a different judge.
 	Key string
-	// Model is the one that answered, as its server calls it; empty if no model
-	// was asked or it was not named.
+	// Model is the answering model as its server calls it; empty if no model
+	// was called or it was not named.
 	Model string
-	// Family is that of the model, empty like Model.
+	// Family is the family of Model, empty like Model.
 	Family string
-	// Anchors is the hash of the anchors, Good and Bad how many of them are
-	// labelled so and were judged.
+	// Anchors is the hash of the anchors. Good and Bad count the judged anchors
+	// with that label.
 	Anchors   string
 	Good, Bad int
-	// Failed counts anchors without a usable verdict. They are part of no figure.
+	// Failed counts anchors without a usable verdict. They are not part of any
+	// figure.
 	Failed int
-	// At is when the judging ended, Why who or what wanted it.
+	// At is the time when judging ended, Why the reason for the calibration.
 	At  time.Time
 	Why Why
-	// Models are all that answered, if that was more than one.
+	// Models are all models that answered, if there were several.
 	Models []string
-	// Course is what was measured of the judge before, oldest first.
+	// Course holds the earlier measurements of the judge, oldest first.
 	Course []Point
-	// ScoreMin is from which score on an answer passed.
+	// ScoreMin is the lowest score with which an answer passed.
 	ScoreMin quality.Score
 
 	// Sensitivity is the share of good answers that passed, Specificity the
-	// share of bad ones that did not.
+	// share of bad answers that failed.
 	Sensitivity, Specificity float64
-	// Kappa is Cohen's: agreement with the labels beyond chance, -1 to 1.
+	// Kappa is Cohen's kappa: agreement with the labels beyond chance, -1 to 1.
 	Kappa float64
-	// Baseline is kappa when this judge was measured first with these anchors;
+	// Baseline is kappa of the judge's first calibration with these anchors;
 	// unknown in the first record. See Since.
 	Baseline Measured
-	// Flips is the share of anchors that got the other verdict when they were
-	// judged once more.
+	// Flips is the share of anchors whose verdict changed when they were judged
+	// again.
 	Flips Measured
 	// Length is the rank correlation of score and length among answers with the
 	// same label, -1 to 1.
 	Length Measured
-	// Order is the preference for what is shown first in a comparison: the share
-	// of choices of the first minus that of the second, -1 to 1.
+	// Order is the preference for the answer shown first in a comparison: the
+	// share of choices of the first minus that of the second, -1 to 1.
 	Order Measured
-	// Own is by how much answers of the judge's own family score higher than
-	// others with the same label.
+	// Own is the amount by which answers of the judge's own family score higher
+	// than others with the same label.
 	Own Measured
 	// Spread is the standard deviation of the scores.
 	Spread float64
-	// Retest is kappa of the verdicts that were given once more.
+	// Retest is kappa of the repeated verdicts.
 	Retest Measured
-	// Rule is kappa of the verdicts and the rule about length that says most of
-	// them: answers from some length on pass, or those below it.
+	// Rule is kappa of the verdicts and the length rule that predicts most of
+	// them: answers above, or below, some length pass.
 	Rule Measured
 }
 
-// Why is who or what had a judge measured.
+// Why is the reason for a calibration.
 type Why string
 
-// The reasons. A record may have none: those of a person once did not say.
+// The reasons. Records of older versions may have none.
 const (
 	ByOperator Why = "operator" // a person
-	ByAge      Why = "recheck"  // the record before was old
-	ByModel    Why = "model"    // another model answered
+	ByAge      Why = "recheck"  // the previous record was old
+	ByModel    Why = "model"    // the answering model changed
 )
 
 func (w Why) known() bool { return w == ByOperator || w == ByAge || w == ByModel }
 
-// Point is an earlier measurement of a judge, in short.
+// Point is a summary of an earlier calibration of a judge.
 type Point struct {
 	At    time.Time
 	Kappa float64
-	Model string // empty if it was not known
+	Model string // empty if unknown
 	Why   Why
-	// Fresh tells that later measurements were held against this one.
+	// Fresh is true if later calibrations were compared with this one.
 	Fresh bool
 }
 
-// MostModels is how many models a record names.
+// MostModels is the maximum number of models in a record.
 const MostModels = 16
 
-// MostPoints is how many earlier measurements a record keeps.
+// MostPoints is the maximum number of earlier measurements in a record.
 const MostPoints = 100
 
-// Measured is a figure that needs observations of a certain kind.
+// Measured is a figure with its number of observations.
 type Measured struct {
 	Value float64
-	// Of is the number of observations; 0: nothing was measured.
+	// Of is the number of observations; 0 means not measured.
 	Of int
 }
 
-// Known tells whether there is a figure.
+// Known reports whether the figure was measured.
 func (m Measured) Known() bool { return m.Of > 0 }
 
-// Hash is the identity of the record, as verdicts name it.
+// Hash identifies the record in verdicts.
 func (r Record) Hash() string { return edn.Hash(r.Value()) }
 
-// Since gives the record its place in a history: where the judge is the same and
-// the anchors are, the agreement of the first measurement is what later ones are
-// held against, so that a judge which worsens little by little is noticed too.
-// before may be nil.
+// Since links the record to the previous one. If judge and anchors are the
+// same, the kappa of the first calibration stays the baseline, so that gradual
+// drift is noticed too. before may be nil.
 func (r Record) Since(before *Record) Record {
 	r = r.Anew(before)
-	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability || before.ScoreMin != r.ScoreMin {
+	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability ||
+		before.ScoreMin != r.ScoreMin {
 		return r
 	}
 	if r.Baseline = before.Baseline; !r.Baseline.Known() {
@@ -136,26 +137,33 @@ func (r Record) Since(before *Record) Record {
 	return r
 }
 
-// Anew gives the record its place in a history in which later measurements are
-// held against this one. before may be nil.
+// Anew links the record to the previous one and makes it the new baseline.
+// before may be nil.
 func (r Record) Anew(before *Record) Record {
 	r.Baseline, r.Course = Measured{}, nil
 	if before == nil {
 		return r
 	}
-	last := Point{At: before.At, Kappa: before.Kappa, Model: before.Model, Why: before.Why, Fresh: !before.Baseline.Known()}
+	last := Point{
+		At:    before.At,
+		Kappa: before.Kappa,
+		Model: before.Model,
+		Why:   before.Why,
+		Fresh: !before.Baseline.Known(),
+	}
 	r.Course = append(slices.Clone(before.Course), last)
 	r.Course = r.Course[max(0, len(r.Course)-MostPoints):]
 	return r
 }
 
-// Knows tells whether a model was among those that answered when the judge was
-// measured. Of a record that names none nobody can say that another one answers.
+// Knows reports whether a model was among those that answered during
+// calibration. It is true if the record names no models.
 func (r Record) Knows(model string) bool {
 	return r.Model == "" || model == r.Model || slices.Contains(r.Models, model)
 }
 
-// Last is when the judge was measured last for that reason, zero if it never was.
+// Last returns the time of the last calibration for that reason, zero if there
+// was none.
 func (r Record) Last(why Why) time.Time {
 	if r.Why == why {
 		return r.At
@@ -168,14 +176,14 @@ func (r Record) Last(why Why) time.Time {
 	return time.Time{}
 }
 
-// Drifted tells whether the judge agrees so much less than at first that its
-// verdicts should not count (JDG-011): kappa fell by limit or more.
+// Drifted reports whether kappa fell from the baseline by limit or more, so
+// that the verdicts should not count (JDG-011).
 func (r Record) Drifted(limit float64) bool {
-	// All are multiples of 1/10000; the comparison must not see more.
+	// All values are multiples of 1/10000; compare at that precision.
 	return r.Baseline.Known() && math.Round((r.Baseline.Value-r.Kappa)*1e4) >= math.Round(limit*1e4)
 }
 
-// form is the EDN form of a record. Figures are decimals in it.
+// form is the EDN form of a record. Its figures are decimals.
 type form struct {
 	Version     int       `edn:"calibration/version"`
 	Judge       string    `edn:"judge"`
@@ -217,7 +225,7 @@ type point struct {
 	Fresh bool      `edn:"first?,omitempty"`
 }
 
-// value is nil for a reason that is not known.
+// value returns nil for an unknown reason.
 func (w Why) value() edn.Value {
 	if w == "" {
 		return edn.Nil()
@@ -225,7 +233,7 @@ func (w Why) value() edn.Value {
 	return edn.K(string(w))
 }
 
-// Value is the EDN form of the record. A figure that was not measured is nil.
+// Value returns the EDN form of the record. An unmeasured figure is nil.
 func (r Record) Value() edn.Value {
 	capability, err := edn.Keyword(r.Capability)
 	if err != nil {
@@ -239,7 +247,7 @@ func (r Record) Value() edn.Value {
 		Baseline: r.Baseline.value(), Flips: r.Flips.value(), Length: r.Length.value(), Order: r.Order.value(), Own: r.Own.value(),
 		Spread: decimal(r.Spread), Retest: r.Retest.value(), Rule: r.Rule.value(),
 	})
-	if err != nil { // every field is a value already
+	if err != nil { // all fields are EDN values
 		return edn.Nil()
 	}
 	return v
@@ -260,7 +268,7 @@ func (m Measured) value() edn.Value {
 	return edn.MustMap(edn.K("value"), decimal(m.Value), edn.K("of"), edn.Int(int64(m.Of)))
 }
 
-// ParseRecord reads the EDN form. The error is an :invalid-request that lists
+// ParseRecord parses the EDN form. The error is an :invalid-request that lists
 // every problem with its path.
 func ParseRecord(v edn.Value) (Record, error) {
 	var f form
@@ -285,14 +293,19 @@ func ParseRecord(v edn.Value) (Record, error) {
 	for i, x := range f.Course {
 		at := []edn.Value{edn.K("course"), edn.Int(int64(i))}
 		r.Course = append(r.Course, Point{
-			At: x.At, Kappa: p.number(x.Kappa, -1, 1, append(at, edn.K("kappa"))...), Model: x.Model, Why: p.why(x.Why, append(at, edn.K("why"))...), Fresh: x.Fresh,
+			At:    x.At,
+			Kappa: p.number(x.Kappa, -1, 1, append(at, edn.K("kappa"))...),
+			Model: x.Model,
+			Why:   p.why(x.Why, append(at, edn.K("why"))...),
+			Fresh: x.Fresh,
 		})
 	}
 	if len(f.Course) > MostPoints {
 		p.add(fmt.Sprintf("expected at most %d earlier measurements, found %d", MostPoints, len(f.Course)), edn.K("course"))
 	}
 	if f.Version != Version {
-		p.add(fmt.Sprintf("expected version %d, found %d: calibrate the judge again", Version, f.Version), edn.K("calibration/version"))
+		p.add(fmt.Sprintf("expected version %d, found %d: calibrate the judge again", Version, f.Version),
+			edn.K("calibration/version"))
 	}
 	var ok bool
 	if r.Capability, ok = f.Capability.AsKeyword(); !ok {
@@ -359,8 +372,7 @@ func (p *problems) number(v edn.Value, low, high float64, path ...edn.Value) flo
 	return rounded(f)
 }
 
-// rounded is the precision of every figure: more digits would pretend that tens
-// of anchors tell more than they do.
+// rounded rounds a figure to four decimals; tens of anchors justify no more.
 func rounded(f float64) float64 { return math.Round(f*1e4) / 1e4 }
 
 func decimal(f float64) edn.Value {
@@ -378,7 +390,7 @@ func (p *problems) add(message string, path ...edn.Value) {
 	p.list = append(p.list, problem{path, message})
 }
 
-// refused is one error with every problem.
+// refused returns one error with every problem.
 func refused(what string, list []problem) error {
 	first := list[0]
 	at := ""

@@ -24,7 +24,7 @@ func aRecord() calibration.Record {
 	}
 }
 
-// JDG-010: a record that was written and read is the same record.
+// JDG-010: writing and reading a record returns the same record.
 func TestRecordReadsBackWhatItWrote(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := func(low float64, name string) float64 {
@@ -80,9 +80,9 @@ func TestRecordNamesEveryProblemWithItsPlace(t *testing.T) {
 	}
 }
 
-// JDG-011: a judge drifted when kappa fell by 0.15 since the first measurement,
-// to the last digit, also if it fell little by little; another judge or other
-// anchors begin anew.
+// JDG-011: a judge has drifted when kappa fell by 0.15 since the first
+// calibration, to the last digit, also gradually; another judge or other
+// anchors set a new baseline.
 func TestRecordDrifts(t *testing.T) {
 	first := aRecord()
 	first.Kappa = 0.9
@@ -105,8 +105,8 @@ func TestRecordDrifts(t *testing.T) {
 
 func qualityScore(n int64) quality.Score { return quality.Score(n) }
 
-// JDG-011: the course of a judge goes with its record, is bounded, and does not begin
-// anew with the judge.
+// JDG-011: the history of a judge is kept in its record, is bounded, and
+// continues across judges.
 func TestRecordKeepsItsCourse(t *testing.T) {
 	r := aRecord()
 	for i := range calibration.MostPoints + 10 {
@@ -137,7 +137,7 @@ func TestRecordKeepsItsCourse(t *testing.T) {
 	assert.ErrorContains(t, err, "expected :operator, :recheck or :model")
 }
 
-// JDG-011: how far a judge is believed, to the last digit and second.
+// JDG-011: the standing of a judge, exact to the last digit and second.
 func TestStandings(t *testing.T) {
 	j := &registry.Judge{MinKappa: 0.4, Drift: 0.15, Recheck: 7 * 24 * time.Hour}
 	r := aRecord()

@@ -8,23 +8,22 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Standing is how far a judge may be believed, in a word.
+// Standing is the trust in a judge that follows from its calibration.
 type Standing string
 
-// The standings. A judge refuses answers by itself only if it is believed; one that
-// has drifted or is worthless is not asked, and the others count in the score
-// (JDG-011).
+// The standings. Only a believed judge rejects answers by itself. A drifted or
+// worthless one is not called; the others count in the score (JDG-011).
 const (
 	Believed     Standing = "believed"
-	Uncalibrated Standing = "uncalibrated" // nobody has measured it
-	Expired      Standing = "expired"      // that was too long ago
-	Weak         Standing = "weak"         // it agrees too little with the labels
-	Drifted      Standing = "drifted"      // it agrees less than it did
-	Worthless    Standing = "worthless"    // it agrees no better than chance or a rule about length
+	Uncalibrated Standing = "uncalibrated" // never calibrated
+	Expired      Standing = "expired"      // calibrated too long ago
+	Weak         Standing = "weak"         // agrees too little with the labels
+	Drifted      Standing = "drifted"      // agrees less than before
+	Worthless    Standing = "worthless"    // agrees no better than chance or a rule about length
 )
 
-// Standing is that of a judge with this record; the record may be nil. That a judge
-// has drifted or is worthless does not expire.
+// Standing returns the standing of a judge with this record; the record may be
+// nil. Drifted and Worthless do not expire.
 func (r *Record) Standing(j *registry.Judge, now time.Time) Standing {
 	switch {
 	case r == nil, r.Other(j):
@@ -41,22 +40,23 @@ func (r *Record) Standing(j *registry.Judge, now time.Time) Standing {
 	return Believed
 }
 
-// Bounds of what tells a judge from a coin and from a rule about length.
+// Bounds that distinguish a judge from chance and from a rule about length.
 const (
 	// chanceSigmas is the one-sided 5 % bound of a normal distribution.
 	chanceSigmas = 1.645
-	// leastRule is the agreement with a rule about length from which on the rule
-	// explains the verdicts. The best of the rules for 40 answers that are judged
-	// without regard to their lengths stays below it in 99 of 100 cases.
+	// leastRule is the agreement with a length rule at which the rule explains
+	// the verdicts. For 40 answers judged independently of their lengths, the
+	// best rule stays below it in 99 of 100 cases.
 	leastRule = 0.6
-	// moreThanLabels is by how much a rule has to agree more than the labels: the
-	// lengths of anchors agree with the labels too, more or less.
+	// moreThanLabels is the amount by which a rule must agree more than the
+	// labels: the lengths of anchors also correlate with the labels.
 	moreThanLabels = 0.04
 )
 
-// Worthless says why verdicts of the judge tell nothing about an answer: its
-// agreement with the labels is within what chance gives, or its verdicts agree more
-// with the length of an answer than with the labels. Empty if neither is known.
+// Worthless returns the reason why verdicts of the judge contain no
+// information: its agreement with the labels is within chance, or its verdicts
+// agree more with the length of an answer than with the labels. It is empty if
+// neither is known.
 func (r *Record) Worthless() string {
 	kappa, n := r.Kappa, float64(r.Good+r.Bad)
 	if n == 0 {
@@ -76,8 +76,8 @@ func (r *Record) Worthless() string {
 	return ""
 }
 
-// byChance is the standard deviation of kappa of a judge that passes as many
-// answers without looking at them.
+// byChance is the standard deviation of kappa of a judge that passes the same
+// number of answers at random.
 func (r *Record) byChance() float64 {
 	good, bad := float64(r.Good), float64(r.Bad)
 	n := good + bad
@@ -89,18 +89,19 @@ func (r *Record) byChance() float64 {
 	return math.Sqrt(chance / (n * (1 - chance)))
 }
 
-// Other tells whether the record is of another capability than the one that the judge
-// asks.
+// Other reports whether the record is of another capability than the one that
+// the judge calls.
 func (r *Record) Other(j *registry.Judge) bool {
 	return j.Capability != "" && r.Capability != j.Capability
 }
 
-// Due is when a judge is to be measured again that holds so long: before the record
-// is too old, so that there is always one, and that much earlier still, a share from 0
-// to 1, so that not all judges are measured at once.
+// Due returns the time of the next calibration of a judge whose records expire
+// after recheck: before the record expires, so that there is always a valid
+// one, and earlier by the share early, 0 to 1, so that judges are not all
+// calibrated at once.
 func (r *Record) Due(recheck time.Duration, early float64) time.Time {
 	return r.At.Add(recheck*9/10 - time.Duration(early*float64(recheck)/20))
 }
 
-// EarliestDue is the first time that Due may give.
+// EarliestDue returns the earliest time that Due may return.
 func (r *Record) EarliestDue(recheck time.Duration) time.Time { return r.Due(recheck, 1) }

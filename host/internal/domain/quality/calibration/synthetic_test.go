@@ -12,13 +12,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 )
 
-// synthetic is a judge whose habits are known because they were planted.
+// synthetic is a judge with planted biases.
 type synthetic struct {
-	length float64 // what a long answer gets on top
-	own    float64 // what one of its family gets
-	hug    float64 // how much of a distance from the middle is left out
-	first  float64 // chance to choose what is shown first, whatever it is
-	later  float64 // how much less it sees when it is asked a month later
+	length float64 // bonus of a long answer
+	own    float64 // bonus of an answer of its own family
+	hug    float64 // share of the distance from the middle that is removed
+	first  float64 // probability to choose the first answer regardless of content
+	later  float64 // loss of accuracy one month later
 }
 
 var planted = map[string]synthetic{
@@ -74,8 +74,8 @@ func (s synthetic) judge(d *rand.Rand, blind float64) calibration.Record {
 	return calibration.Measure(calibration.Record{ScoreMin: 550, Family: "beta"}, seen, choices)
 }
 
-// JDG-015: each planted habit is found in 95 of 100 runs at least, and nothing is
-// found in a judge without one in 95 of 100.
+// JDG-015: each planted bias is found in at least 95 of 100 runs, and no bias
+// is found in an unbiased judge in 95 of 100.
 func TestPlantAndRecover(t *testing.T) {
 	const seeds = 200
 	for plant, s := range planted {
@@ -102,8 +102,8 @@ func TestPlantAndRecover(t *testing.T) {
 	}
 }
 
-// JDG-010: what is good of the answers of a stream is estimated without the
-// errors of the judge, and the interval holds it nearly as often as it says.
+// JDG-010: the share of good answers in a stream is estimated without the
+// errors of the judge, and the interval contains it nearly as often as stated.
 func TestCorrectedRecoversTheRate(t *testing.T) {
 	const truth, se, sp, of, trials = 0.6, 0.9, 0.75, 400, 100
 	held, sum := 0, 0.0
@@ -137,7 +137,7 @@ func TestCorrectedRecoversTheRate(t *testing.T) {
 	assert.InDelta(t, truth, sum/trials, 0.03, "what passed without correction is %.2f", truth*se+(1-truth)*(1-sp))
 }
 
-func TestCorrectedHasNothingToSayOfACoin(t *testing.T) {
+func TestCorrectedNeedsMoreThanChance(t *testing.T) {
 	for name, r := range map[string]calibration.Record{
 		"a coin":         {Good: 30, Bad: 30, Sensitivity: 0.5, Specificity: 0.5},
 		"worse than one": {Good: 30, Bad: 30, Sensitivity: 0.2, Specificity: 0.5},

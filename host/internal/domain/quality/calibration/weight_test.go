@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// JDG-010, JDG-011: judges that do not look at what people look at get no weight, by
-// twenty anchors of each label, and sound ones do. confounded anchors are good ones
+// JDG-010, JDG-011: with twenty anchors of each label, judges that ignore the
+// content get no weight, and sound judges do. confounded anchors are good ones
 // of which three quarters are longer than most bad ones.
 func TestWeight(t *testing.T) {
 	type judge func(d *rand.Rand, good bool, length int) quality.Score

@@ -1,5 +1,5 @@
 // Package broken does not compile.
 package broken
 
-// Number is no number.
+// Number has a wrong type.
 func Number() int { return "one" }
