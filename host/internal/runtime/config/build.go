@@ -73,7 +73,7 @@ func (l *loader) build() {
 			b.places[[2]string{block, s.label()}] = s.at()
 		}
 	}
-	b.crowds()
+	b.limits()
 	b.describeAll()
 	b.capabilities()
 	b.adopted = b.adoptions()
@@ -90,8 +90,8 @@ func byLabel(blocks []*section) map[string]*section {
 	return out
 }
 
-// crowds refuses more blocks than the host is made for.
-func (b *builder) crowds() {
+// limits refuses more blocks than the host is made for.
+func (b *builder) limits() {
 	for _, x := range []struct {
 		block string
 		most  int
