@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Limits on what is read. The parser of the library recurses without a bound,
-// and a stack overflow cannot be recovered in Go, so size, tokens and nesting
-// are measured before it sees a file.
+// Limits of the input. The parser of the library recurses without a limit, and
+// Go cannot recover from a stack overflow, so size, tokens and nesting are
+// checked before a file is parsed.
 const (
 	MaxFileBytes    = 512 << 10
 	MaxTotalBytes   = 2 << 20
@@ -26,7 +26,7 @@ const (
 	MaxExponent     = 308
 )
 
-// bound is the first thing in a text that is over a limit.
+// bound is the first position in a text that exceeds a limit.
 type bound struct {
 	typ      string
 	from, to int // offsets in the text
@@ -35,7 +35,7 @@ type bound struct {
 	hint     string
 }
 
-// scanText finds bytes that are no text.
+// scanText returns the first byte that is not valid text.
 func scanText(text []byte) *bound {
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		if bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF}) {
@@ -57,8 +57,8 @@ func scanText(text []byte) *bound {
 }
 
 // frame is one open bracket, brace, parenthesis, template or the file itself.
-// Operators are counted per frame, because an element of a list is an
-// expression of its own.
+// Operators are counted per frame because each element of a list is a separate
+// expression.
 type frame struct {
 	kind         hclsyntax.TokenType
 	items        bool // commas and line ends separate expressions here
@@ -76,8 +76,8 @@ type scanner struct {
 	control    bool // the last token opened a template directive
 }
 
-// scanTokens returns the first excess over the limits of nesting, operators
-// and numbers, in the order of the text.
+// scanTokens returns the first token that exceeds a limit on nesting, operators
+// or numbers.
 func scanTokens(tokens hclsyntax.Tokens) *bound {
 	if len(tokens) > MaxTokens {
 		t := tokens[MaxTokens]
@@ -160,7 +160,7 @@ func (s *scanner) open(t hclsyntax.Token) *bound {
 			}
 		}
 	case hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
-		// The quotes do not nest by themselves; what is open inside does.
+		// Quotes do not count as nesting; brackets inside them do.
 		s.stack = append(s.stack, f)
 		s.directives = append(s.directives, 0)
 		return nil
@@ -188,8 +188,8 @@ var opener = map[hclsyntax.TokenType][]hclsyntax.TokenType{
 	hclsyntax.TokenCHeredoc:       {hclsyntax.TokenOHeredoc},
 }
 
-// close forgets the innermost frame if it fits. A closer that fits nothing is
-// left to the parser, which names it.
+// close removes the innermost frame if the closing token matches it. The parser
+// reports a closing token without a match.
 func (s *scanner) close(t hclsyntax.Token) {
 	kind := s.top().kind
 	fits := false
@@ -258,7 +258,7 @@ func binary(t hclsyntax.TokenType) bool {
 	return false
 }
 
-// number refuses literals whose value the library would round or inflate.
+// number rejects literals that the library would round or expand.
 func number(t hclsyntax.Token) *bound {
 	digits, exponent := 0, ""
 	for i, c := range t.Bytes {
@@ -286,12 +286,12 @@ func number(t hclsyntax.Token) *bound {
 	return b
 }
 
-// firstLook is how much of a file is cut into tokens at first: what is hostile
-// shows early, and half a million tokens cost time and memory.
+// firstLook is the length of the prefix that is tokenized first. Hostile input
+// usually exceeds a limit early, and half a million tokens cost time and memory.
 const firstLook = 64 << 10
 
-// parse reads one file of native syntax within the limits. The body is never
-// nil: with syntax errors it holds what could be read.
+// parse parses one file of native syntax within the limits. The body is never
+// nil; after syntax errors it holds the part that was parsed.
 func parse(s *Source, report *collector) *hclsyntax.Body {
 	if !harmless(s.text) || scanText(s.text) != nil {
 		body, _ := parseTokens(s, report)
@@ -300,7 +300,7 @@ func parse(s *Source, report *collector) *hclsyntax.Body {
 	return parseBody(s, report)
 }
 
-// parseTokens is parse with the tokens of the file, which it looks at first.
+// parseTokens is parse that also returns the tokens of the file.
 func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Tokens) {
 	if b := scanText(s.text); b != nil {
 		report.bound(s, b)

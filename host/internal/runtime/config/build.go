@@ -18,21 +18,21 @@ import (
 	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Generation is everything that acts run under. It is immutable and safe for
-// concurrent use; a run keeps the one it started with.
+// Generation is a configuration in force. It is immutable and safe for concurrent
+// use; a run uses the generation that it started with.
 type Generation struct {
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Policies *policy.Book
 	Effects  *policy.Effects
-	Budgets  *policy.Budgets // nil limits nothing
+	Budgets  *policy.Budgets // nil: no limits
 	Prompts  *prompt.Book
-	// Packs are the languages that the configuration brings; those that texts
-	// are judged in are of Checks.
+	// Packs are the language packs of the configuration; Checks holds all
+	// languages in use.
 	Packs []LanguagePack
 }
 
-// Limits on the number of things (HCL-042).
+// Limits on the number of blocks (HCL-042).
 const (
 	MaxPlugins      = 256
 	MaxCapabilities = 4096
@@ -40,17 +40,17 @@ const (
 	MaxNamed        = 4096 // checks, schemas, judges, and rubrics
 )
 
-// builder gathers the parts of a generation while the references between them
-// are checked.
+// builder collects the parts of a generation and checks the references between
+// them.
 type builder struct {
 	*loader
 	plugins  map[string]*Plugin
-	blind    bool // some plugin was not described: unknown names may be its
+	blind    bool // a plugin was not described and may define unknown names
 	caps     []registry.Capability
 	notGiven []registry.Absent
 	capPlace map[string]*Range
 	capNames map[string]bool
-	renames  map[string]*section // advertised id -> the block that renames it
+	renames  map[string]*section // advertised id -> block that renames it
 	schemas  map[string]edn.Value
 	adopted  []adoption
 	compiled *schema.Registry
@@ -61,7 +61,7 @@ type builder struct {
 	judges   map[string]*section
 	used     map[string]map[string]bool // block type -> label
 	places   map[[2]string]*Range       // block type and label -> its header
-	// languages are those of texts; nil: those that ship.
+	// languages are the language packs in use; nil: the shipped ones.
 	languages *rules.Packs
 }
 
@@ -90,7 +90,7 @@ func byLabel(blocks []*section) map[string]*section {
 	return out
 }
 
-// limits refuses more blocks than the host is made for.
+// limits rejects more blocks of a type than the host supports.
 func (b *builder) limits() {
 	for _, x := range []struct {
 		block string
@@ -104,7 +104,7 @@ func (b *builder) limits() {
 	b.similar("dispatch")
 }
 
-// similar warns of labels that differ only in - and _.
+// similar warns about labels that differ only in - and _.
 func (b *builder) similar(block string) {
 	seen := map[string]*section{}
 	for _, s := range b.all(block) {
@@ -132,8 +132,8 @@ func (b *builder) describeAll() {
 		b.identify(s, &p)
 		b.config.Plugins[i] = p
 		b.plugins[p.Name] = &b.config.Plugins[i]
-		// What an absent optional plugin would bring is known to be missing;
-		// of any other that gave no answer nothing is known.
+		// The names of an absent optional plugin are known to be missing. Any
+		// other plugin without a description may define any name.
 		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional || b.report.doubts("plugin", p.Name)) {
 			b.blind = true
 		}
@@ -145,7 +145,7 @@ func (b *builder) describeAll() {
 	}
 }
 
-// pairs checks the values of a plugin block that must be in order.
+// pairs checks pairs of values of a plugin block, such as min and max.
 func (b *builder) pairs(s *section) {
 	b.ordered(s.block("restart"), "backoff", "max_backoff", false)
 	b.ordered(s.block("health"), "timeout", "interval", true)
@@ -189,8 +189,8 @@ func otherPlace(other, here value, name string) []Related {
 	return []Related{{Range: other.rng, Message: "is " + name}}
 }
 
-// capabilities registers what plugins advertise, renamed and narrowed by the
-// capability blocks.
+// capabilities registers the advertised capabilities, renamed and narrowed by
+// the capability blocks.
 func (b *builder) capabilities() {
 	blocks := b.all("capability")
 	claimed := map[[2]string]*section{} // plugin, advertised id
@@ -209,9 +209,9 @@ func (b *builder) capabilities() {
 	b.notGiven = b.absences(claimed)
 }
 
-// claim notes that a block speaks of an advertised capability.
+// claim records that a capability block refers to an advertised capability.
 func (b *builder) claim(s *section, claimed map[[2]string]*section) {
-	b.capNames[s.label()] = true // also if nothing serves it: that is said here
+	b.capNames[s.label()] = true // also if no plugin serves it; that is reported here
 	name := s.text("plugin")
 	if name == "" {
 		return
@@ -237,7 +237,7 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 		b.renames[advertised] = s
 	}
 	if !p.Described || !p.Enabled || s.node.damaged {
-		return // a reference into it is fine, it is just not there
+		return // a reference to an absent optional plugin is valid
 	}
 	ids := make([]string, len(p.Description.Capabilities))
 	for i, c := range p.Description.Capabilities {
@@ -302,8 +302,8 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 	b.caps = append(b.caps, c)
 }
 
-// narrow applies what a capability block says. It may lower limits and take
-// effects away, never add to them.
+// narrow applies a capability block. It may lower limits and remove effects,
+// never raise or add them.
 func (b *builder) narrow(c *registry.Capability, s *section) {
 	if tags, ok := s.texts("tags"); ok {
 		c.Tags = slices.Sorted(slices.Values(tags))
@@ -345,13 +345,13 @@ func (b *builder) lower(s *section, name string, raised bool, limit string) {
 	}
 }
 
-// renamed reports a reference to an advertised id that a block gave away.
+// renamed reports a reference to an advertised id that a block renamed.
 func (b *builder) renamed(s *section, attr, id string, by *section, at *Range) {
 	b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names capability %s, which has another name here", s.node.title(), quote(id)), Range: at, Path: append(slices.Clone(s.node.path), attr),
 		Found: edn.Text(id), Nearest: by.label(), Related: []Related{{Range: by.at(), Message: "renames it to " + quote(by.label())}}})
 }
 
-// dangling reports a reference that leads nowhere.
+// dangling reports a reference to an unknown name.
 func (b *builder) dangling(s *section, attr, kind, name string, known []string, at *Range) {
 	if b.report.doubts(kind, name) {
 		return
@@ -382,7 +382,7 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 	b.report.fold("reference "+kind+" "+name, d)
 }
 
-// kindOfLabel is the type and the place of the block with a label; the place is nil if there is none.
+// kindOfLabel returns the type and the place of the block with a label; nil if there is no such block.
 func (b *builder) kindOfLabel(label string) (string, *Range) {
 	for i := range Specification().Blocks {
 		kind := Specification().Blocks[i].Name
@@ -393,8 +393,8 @@ func (b *builder) kindOfLabel(label string) (string, *Range) {
 	return "", nil
 }
 
-// disabled is the plugin that would give a name if it were enabled: the one that is called like its namespace, else
-// the only one; nil if there is none. What a disabled plugin advertises is not known.
+// disabled returns the disabled plugin that may define a name: the plugin named like its namespace, else the only
+// disabled one; nil if there is none. The names of a disabled plugin are unknown.
 func (b *builder) disabled(name string) *Plugin {
 	space, _, _ := strings.Cut(name, "/")
 	var off []*Plugin
@@ -412,7 +412,7 @@ func (b *builder) disabled(name string) *Plugin {
 	return off[0]
 }
 
-// choices are the names that may stand in a reference: all of them, or those of the namespace, if they are few.
+// choices returns the names that a reference may use: all if they are few, else those of its namespace, else a count.
 func choices(kind, name string, known []string) edn.Value {
 	const most = 16
 	space, _, _ := strings.Cut(name, "/")
@@ -455,8 +455,8 @@ func (b *builder) collectSchemas() {
 	b.compileSchemas(builtin)
 }
 
-// compileSchemas compiles all schemas together, since they may refer to each
-// other. Those that fail are reported at their owner and left out.
+// compileSchemas compiles all schemas together because they may refer to each
+// other. Schemas that fail are reported at their owner and omitted.
 func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 	compiled, err := schema.NewRegistry(b.schemas)
 	b.compiled = compiled
@@ -482,7 +482,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 				d.Hint = `a form is EDN and no text: write spec = edn("[:map ...]")`
 			}
 			if *d.Range != *spec.rng {
-				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the place says where
+				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the diagnostic shows the place
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
 			d.Range = b.place("plugin", owner.Name)
@@ -496,8 +496,8 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 }
 
 // withoutOptional reports the schemas of optional plugins that do not compile and
-// lets anything pass in their place, since these plugins are not started. It
-// reports whether there are any.
+// replaces them with a schema that accepts everything; these plugins are not
+// started. It reports whether there are any.
 func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*section) (any bool) {
 	for _, p := range problems {
 		owner := b.schemaOwner(p.Schema)
@@ -561,13 +561,14 @@ func (b *builder) declared(s *section, from map[string]string, builtin map[strin
 	b.schemas[s.label()] = formOf(spec.v)
 }
 
-// formOf returns the form of a schema that HCL writes as lists of strings. A string
-// alone stays one, for compileSchemas to report: EDN stands in edn("..").
+// formOf returns the schema form of nested lists of strings in HCL. A single
+// string is returned as it is, and compileSchemas reports it: EDN requires
+// edn("..").
 func formOf(spec edn.Value) edn.Value {
 	if !spec.IsVector() {
 		return spec
 	}
-	form, _ := schema.ReadForm(spec) // fails for a string alone
+	form, _ := schema.ReadForm(spec) // fails for a single string
 	return form
 }
 
@@ -597,7 +598,7 @@ func (b *builder) generation() {
 	b.believed(judges)
 	set, err := quality.NewSetIn(b.languages, checks...)
 	if err != nil {
-		return // reported where the check is declared
+		return // reported at the check block
 	}
 	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Absent: b.notGiven, Intents: intents, Checks: set.Declarations(), Judges: judges, Schemas: b.compiled})
 	if err != nil {
@@ -606,7 +607,7 @@ func (b *builder) generation() {
 	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets, Prompts: prompts, Packs: packs}
 }
 
-// dispatchLayer is what a dispatch block writes.
+// dispatchLayer returns the policy layer of a dispatch block.
 func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	var l policy.Layer
 	origin := func(v value) policy.Origin { return policy.Origin{Source: source, Where: v.rng.String()} }
@@ -659,7 +660,7 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	return l
 }
 
-// idleSwitches warns of members that no failure can match.
+// idleSwitches warns about members that no failure can match.
 func (b *builder) idleSwitches(s *section) {
 	for _, name := range []string{"switch_on", "switch_on_replace"} {
 		members, _ := s.texts(name)
@@ -697,7 +698,7 @@ func (b *builder) checkRefs(s *section, attr string) []string {
 	return out
 }
 
-// boundRef reports a built-in check whose intent nothing serves: it can never pass.
+// boundRef reports a built-in check whose intent has no capability: it can never pass.
 func (b *builder) boundRef(s *section, attr, name string, at *Range) {
 	intent := b.asked(name)
 	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
@@ -742,7 +743,7 @@ func (b *builder) capabilityRefs(s *section, attr string) []string {
 	return out
 }
 
-// capabilityRef is the id of one capability, empty if there is none of it.
+// capabilityRef resolves one capability id; empty if it is unknown.
 func (b *builder) capabilityRef(s *section, attr string) string {
 	if id := s.text(attr); b.isCapability(s, attr, id, s.attrs[attr].rng) {
 		return id

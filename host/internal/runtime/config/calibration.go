@@ -20,12 +20,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CalibrationFile is where the calibration of a judge is kept.
+// CalibrationFile returns the path of the calibration file of a judge.
 func CalibrationFile(dataDir, judge string) string {
 	return filepath.Join(dataDir, "calibration", judge+".edn")
 }
 
-// maxCalibration bounds such a file.
+// maxCalibration is the maximum size of a calibration file in bytes.
 const maxCalibration = 64 << 10
 
 // ReadCalibration reads the calibration of a judge; nil without an error if it
@@ -52,8 +52,7 @@ func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
 	return &r, nil
 }
 
-// KeepCalibration writes the calibration of a judge: all of it, or the one before
-// stays.
+// KeepCalibration writes the calibration of a judge atomically.
 func KeepCalibration(dataDir string, r calibration.Record) error {
 	file := CalibrationFile(dataDir, r.Judge)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -67,7 +66,7 @@ func KeepCalibration(dataDir string, r calibration.Record) error {
 	return nil
 }
 
-// ReadAnchors reads a file of labelled answers: JSON if it is called so, else EDN.
+// ReadAnchors reads a file of labelled answers: JSON if its name ends in .json, else EDN.
 func ReadAnchors(file string) (calibration.Anchors, error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > int64(edn.Body.Bytes) {
@@ -91,9 +90,9 @@ func ReadAnchors(file string) (calibration.Anchors, error) {
 	return calibration.ParseAnchors(v)
 }
 
-// plain marks the judges that always say the same and are must nowhere: their rules
-// stand in the configuration, like those of a check, and what they say cannot change
-// under it. There is nothing that a calibration would be needed for (JDG-002).
+// plain marks the deterministic judges that no intent uses with severity must.
+// Their rules are part of the configuration, like those of a check, so they need
+// no calibration (JDG-002).
 func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	for i := range judges {
 		j := &judges[i]
@@ -107,15 +106,15 @@ func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	}
 }
 
-// unseen tells whether nobody can say here what a judge asks: its plugin has not
-// been described, of which there is a warning, and a program that always says the
-// same needs no calibration.
+// unseen reports whether the capability of a judge is unknown because its plugin
+// was not described, which is reported separately. It may be deterministic and
+// then needs no calibration.
 func (b *builder) unseen(j *registry.Judge) bool {
 	return j.Capability != "" && !slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
 }
 
-// believed warns of judges in use that refuse nothing by themselves, because
-// nobody has measured them of late or they agree too little with people (JDG-011).
+// believed warns about judges in use that cannot reject an answer by themselves
+// because their calibration is missing, expired or too low (JDG-011).
 func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]
@@ -162,7 +161,7 @@ func (b *builder) believed(judges []registry.Judge) {
 	}
 }
 
-// Drifted says how the agreement of a judge has fallen.
+// Drifted returns a description of the decrease in agreement of a judge.
 func Drifted(r *calibration.Record) string {
 	return "kappa was " + figure(r.Baseline.Value) + " at first and is " + figure(r.Kappa)
 }

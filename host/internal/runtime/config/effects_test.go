@@ -16,7 +16,7 @@ import (
 
 const anyPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
 
-// FX-001, AUTH-010: what the blocks say is what a grant decides with.
+// FX-001, AUTH-010: grants are decided with the settings of the blocks.
 func TestEffectsBlock(t *testing.T) {
 	cfg, ds := load(t, anyPlugin+`
 effects {
@@ -61,7 +61,7 @@ capability "chess/engine" {
 	assert.Equal(t, []string{policy.RoleAdmin, policy.RoleOperator}, read.Any, "shipped")
 }
 
-// Nothing written: every effect is off, and the shipped rules hold.
+// Without an effects block every effect is disabled, and the shipped rules apply.
 func TestEffectsByDefault(t *testing.T) {
 	cfg, ds := load(t, anyPlugin)
 	require.Empty(t, types(ds))
@@ -69,7 +69,7 @@ func TestEffectsByDefault(t *testing.T) {
 	assert.Equal(t, policy.ShippedEffectRules(), cfg.Generation.Effects.Rules)
 }
 
-// Each row is one diagnostic at the place of the fault.
+// Each row gives one diagnostic at the place of the mistake.
 func TestEffectsProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		`effects { scope "fs/rite" {} }`:                        `config/unknown-name there is no scope "fs/rite" at 5:9`,
@@ -104,9 +104,9 @@ func TestEffectsProblems(t *testing.T) {
 	}
 }
 
-// FX-012: no scope reaches what belongs to Ferment, also not through a symbolic
-// link: data, sockets and keys under every effect, configuration, lock file and
-// programs under every effect that can change something.
+// FX-012: no scope includes files of Ferment, not even through a symbolic link: data,
+// sockets and keys for every effect, configuration, lock file and programs for every
+// effect that can write.
 func TestOwnPaths(t *testing.T) {
 	cert, key := pemPair(t, time.Hour)
 	for name, row := range map[string]struct {

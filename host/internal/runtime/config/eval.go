@@ -21,12 +21,12 @@ type local struct {
 	value cty.Value
 	ok    bool
 	used  bool
-	// touched are the environment variables that it was made from.
+	// touched are the environment variables that the value depends on.
 	touched []string
 }
 
-// evaluator turns expressions into values for one load. It is used by one
-// goroutine.
+// evaluator evaluates the expressions of one load. It is not safe for concurrent
+// use.
 type evaluator struct {
 	report *collector
 	inputs *inputs
@@ -46,7 +46,7 @@ func newEvaluator(report *collector, in *inputs) *evaluator {
 		labels: map[string][]string{}, funcs: map[*Source]map[string]function.Function{}, paid: map[hcl.Expression]bool{}}
 }
 
-// declare makes the labelled blocks of the tree known as variables.
+// declare defines the labelled blocks of the tree as variables.
 func (e *evaluator) declare(root *node) {
 	refs := map[string]map[string]cty.Value{}
 	for i := range root.spec.Blocks {
@@ -79,11 +79,11 @@ func (e *evaluator) addLocals(root *node) {
 	}
 }
 
-// value evaluates an expression of an attribute. If it cannot, it has reported
-// why and ok is false.
+// value evaluates an expression of an attribute. An error is reported, and ok is
+// false.
 func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.Value, ok bool) {
 	if v, ok := literal(expr); ok {
-		return v, v.IsKnown() // an unknown one was reported when it was read
+		return v, v.IsKnown() // an unknown value was reported when it was read
 	}
 	ctx, ok := e.context(expr, s, path)
 	if !ok {
@@ -113,12 +113,12 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 		}
 	}
 	if ok && !v.IsWhollyKnown() {
-		return v, false // it depends on something that was reported
+		return v, false // it depends on a reported error
 	}
 	return v, ok
 }
 
-// literal gives the value of an expression that is one, which most are.
+// literal returns the value of a literal expression without evaluating it.
 func literal(expr hcl.Expression) (cty.Value, bool) {
 	switch e := expr.(type) {
 	case *hclsyntax.LiteralValueExpr:
@@ -132,13 +132,13 @@ func literal(expr hcl.Expression) (cty.Value, bool) {
 	return cty.NilVal, false
 }
 
-// isNull tells whether an expression is written out as null.
+// isNull reports whether an expression is the literal null.
 func isNull(expr hcl.Expression) bool {
 	v, ok := literal(expr)
 	return ok && v.IsNull()
 }
 
-// pay instruments an expression of native syntax once.
+// pay adds the meter to an expression of native syntax once.
 func (e *evaluator) pay(expr hcl.Expression) {
 	if native, ok := expr.(hclsyntax.Expression); ok && !e.paid[expr] {
 		e.paid[expr] = true
@@ -146,12 +146,12 @@ func (e *evaluator) pay(expr hcl.Expression) {
 	}
 }
 
-// context checks the names that an expression uses and gives it their values.
+// context checks the names in an expression and returns their values.
 func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl.EvalContext, bool) {
 	ok := true
 	used := map[string]cty.Value{}
 	variables := map[string]cty.Value{}
-	named := 0 // the end of a name without quotes, whose parts are read as variables
+	named := 0 // end of an unquoted name, which is parsed as variables
 	for _, t := range expr.Variables() {
 		root, at := t.RootName(), t.SourceRange()
 		if at.Start.Byte < named {
@@ -208,7 +208,7 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 // slashName matches the rest of a name of the form NS/NAME after its first part.
 var slashName = regexp.MustCompile(`^/[a-z][a-z0-9._-]*`)
 
-// nearestVariable is the name that an unknown variable means. A word that stands alone is none: it lacks its quotes.
+// nearestVariable returns the known name nearest to an unknown variable; empty for a single word, which lacks quotes.
 func nearestVariable(t hcl.Traversal, names []string) string {
 	if len(t) == 1 {
 		return ""
@@ -216,13 +216,13 @@ func nearestVariable(t hcl.Traversal, names []string) string {
 	return nearest(t.RootName(), names)
 }
 
-// variableHint says how to write what is no variable.
+// variableHint returns the hint for an unknown variable.
 func variableHint(t hcl.Traversal, names []string) string {
 	root := t.RootName()
 	part, _ := stepName(t)
 	switch lowered := strings.ToLower(root); {
 	case nearestVariable(t, names) != "":
-		return "" // the nearest name says it
+		return "" // the nearest name is the hint
 	case len(t) == 1 && slices.Contains([]string{"true", "yes", "on"}, lowered):
 		return "write true; a text needs quotes: " + quote(root)
 	case len(t) == 1 && slices.Contains([]string{"false", "no", "off"}, lowered):
@@ -259,7 +259,7 @@ func (e *evaluator) knownLabel(t hcl.Traversal, s *Source, path []string) bool {
 	return false
 }
 
-// stepName is the first step of a traversal: local.NAME or block["LABEL"].
+// stepName returns the first step of a traversal: local.NAME or block["LABEL"].
 func stepName(t hcl.Traversal) (string, bool) {
 	if len(t) < 2 {
 		return "", false
@@ -298,8 +298,7 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 	return name, l.value, l.ok
 }
 
-// force evaluates a local. A local that needs itself is reported once, with
-// every member of the ring.
+// force evaluates a local. A cycle is reported once, with all its members.
 func (e *evaluator) force(name string, l *local) {
 	switch l.state {
 	case 2:
@@ -330,14 +329,14 @@ func (e *evaluator) force(name string, l *local) {
 	}
 }
 
-// forceAll evaluates the locals that nothing uses, for their errors.
+// forceAll evaluates the unused locals to report their errors.
 func (e *evaluator) forceAll() {
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		e.force(name, e.locals[name])
 	}
 }
 
-// unused warns of locals that no expression reads.
+// unused warns about locals that no expression reads.
 func (e *evaluator) unused() {
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		if l := e.locals[name]; !l.used && l.ok {
@@ -355,7 +354,7 @@ func (e *evaluator) unused() {
 	}
 }
 
-// localsElsewhere are the names of the locals that other files define, sorted.
+// localsElsewhere returns the sorted names of the locals of other files.
 func (e *evaluator) localsElsewhere(s *Source) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
@@ -366,8 +365,8 @@ func (e *evaluator) localsElsewhere(s *Source) []string {
 	return out
 }
 
-// knownFunctions reports calls of functions that do not exist, also where
-// try() would hide them.
+// knownFunctions reports calls of unknown functions, also inside try(), which
+// would hide them.
 func (e *evaluator) knownFunctions(expr hcl.Expression, s *Source, path []string) bool {
 	return checkCalls(expr, append(slices.Clone(gateFunctions), loadFunctions...), s, path, e.report)
 }
@@ -386,7 +385,7 @@ func checkCalls(expr hcl.Expression, names []string, s *Source, path []string, r
 		good = false
 		sorted := slices.Sorted(slices.Values(names))
 		near, hint := nearest(call.Name, sorted), ""
-		if slices.Contains(loadFunctions, call.Name) { // what is judged reads nothing from outside
+		if slices.Contains(loadFunctions, call.Name) { // gate expressions read nothing from outside
 			near, hint = "", call.Name+" is not called here: write the value itself, or read it from request"
 		}
 		report.add(Diagnostic{
@@ -404,13 +403,13 @@ func checkCalls(expr hcl.Expression, names []string, s *Source, path []string, r
 	return good
 }
 
-// Summaries of the library that are treated apart.
+// Error summaries of the library that get their own diagnostic.
 const (
 	badOperand = "Invalid operand"
 	noMember   = "Unsupported attribute"
 )
 
-// membersAt are the names of the object that a traversal has no member of, sorted; nil if it is not known.
+// membersAt returns the sorted attribute names of the object in which a traversal failed; nil if it is unknown.
 func membersAt(d *hcl.Diagnostic) []string {
 	x, ok := d.Expression.(*hclsyntax.ScopeTraversalExpr)
 	if !ok || d.EvalContext == nil || d.Subject == nil {
@@ -428,7 +427,7 @@ func membersAt(d *hcl.Diagnostic) []string {
 	return nil
 }
 
-// diagnose gives an evaluation error of the library a type of ours.
+// diagnose converts an evaluation error of the library to a Diagnostic.
 func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagnostic {
 	out := Diagnostic{Type: "config/type", Message: sentence(d), Path: path}
 	if d.Subject != nil {

@@ -17,25 +17,25 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// MaxIncludeDepth bounds files that include files (HCL-016).
+// MaxIncludeDepth is the maximum depth of nested includes (HCL-016).
 const MaxIncludeDepth = 8
 
 // gatherer finds and reads the files of a configuration in load order, each
-// once, and makes a tree of each.
+// once, and builds the tree of each.
 type gatherer struct {
 	*loader
-	real     string          // the root without symbolic links
-	seen     map[string]bool // files, by their path without symbolic links
-	visited  map[string]bool // directories whose variables were read
-	under    []string        // files whose includes are being read, by path without symbolic links
-	names    []string        // the same as they are printed
+	real     string          // root, symbolic links resolved
+	seen     map[string]bool // files by path, symbolic links resolved
+	visited  map[string]bool // directories whose .env files were read
+	under    []string        // stack of including files, symbolic links resolved
+	names    []string        // printed names of under
 	trees    []*node         // in load order
 	total    int             // bytes read
-	profiled []*Source       // files in which ferment.profile may stand
+	profiled []*Source       // files that may contain ferment.profile
 }
 
-// Find is the configuration that is read in a directory if none is named:
-// ferment.hcl, its form in JSON, or the directory config.
+// Find returns the default configuration in a directory: ferment.hcl, its JSON
+// form, or the directory config.
 func Find(dir string) string {
 	for _, name := range []string{DefaultFile, DefaultFile + ".json", DefaultDirectory} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -45,8 +45,8 @@ func Find(dir string) string {
 	return filepath.Join(dir, DefaultFile)
 }
 
-// gather reads everything that belongs to the configuration at a path and
-// merges it; nil if there is nothing to work with.
+// gather reads and merges all files of the configuration at a path; nil if no file
+// could be read.
 func (l *loader) gather(full string) *node {
 	g := &gatherer{loader: l, seen: map[string]bool{}, visited: map[string]bool{}}
 	info, err := os.Stat(full)
@@ -61,7 +61,7 @@ func (l *loader) gather(full string) *node {
 			g.load(full, nil)
 		}
 		if n := len(l.config.Files); n > 0 {
-			g.profiled = l.config.Files[n-1:] // what it includes comes before it
+			g.profiled = l.config.Files[n-1:] // included files come before it
 		}
 		l.config.Profile = l.profile(g.trees)
 	}
@@ -77,7 +77,7 @@ func (l *loader) gather(full string) *node {
 	return tree
 }
 
-// ending refuses a file whose name does not say in which form it is written (HCL-012).
+// ending rejects a file whose extension does not identify its format (HCL-012).
 func (g *gatherer) ending(full string) bool {
 	name := filepath.Base(full)
 	if strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || !isFile(full) {
@@ -105,9 +105,8 @@ func (g *gatherer) resolveRoot() {
 	g.real = real
 }
 
-// directory reads the files of a directory in the order of HCL-005. What lies
-// in ferment.hcl and common decides about the profile, and the profile about
-// the rest.
+// directory reads the files of a directory in the order of HCL-005. ferment.hcl
+// and common determine the profile, and the profile the other files.
 func (g *gatherer) directory() {
 	g.resolveRoot()
 	g.variablesOf(g.config.Root)
@@ -128,8 +127,8 @@ func (g *gatherer) directory() {
 	}
 }
 
-// unreadFiles warns of files of a configuration directory that are not read because of their names, or because of that
-// of the folder that they are in.
+// unreadFiles warns about files of a configuration directory that are not read because of their name or the name of
+// their folder.
 func (l *loader) unreadFiles() {
 	for _, name := range l.strays() {
 		l.unreadFile(name, "", "move it into common or local, or include it: include "+quote(name)+" {}")
@@ -160,8 +159,8 @@ func (l *loader) unreadFiles() {
 	}
 }
 
-// strayFolders warns of folders with configuration whose name is near to common or local, or that of a profile: those
-// of profiles lie in these two. A folder with a ferment.hcl of its own is another configuration.
+// strayFolders warns about folders with configuration whose name is similar to common or local, or that of a profile:
+// profile folders belong into these two. A folder with its own ferment.hcl is another configuration.
 func (l *loader) strayFolders() {
 	if !l.opts.Advise {
 		return
@@ -185,7 +184,7 @@ func (l *loader) strayFolders() {
 	}
 }
 
-// strays are the files of the root that look like configuration of ferment and were not read, for who wants advice.
+// strays returns the files of the root that look like Ferment configuration and were not read, if Options.Advise is set.
 func (l *loader) strays() (names []string) {
 	if !l.opts.Advise {
 		return nil
@@ -203,13 +202,13 @@ func (l *loader) strays() (names []string) {
 	return names
 }
 
-// isOurs reports whether a file holds blocks of ferment and nothing else. Other programs have files of that language,
-// too, and some share the names of locals and include.
+// isOurs reports whether a file contains only Ferment blocks. Other programs also use HCL, and some share the block
+// names locals and include.
 func isOurs(name string, raw []byte) bool {
 	var tops []string
 	if strings.HasSuffix(name, ".json") {
 		var root map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &root) // another value has no names
+		_ = json.Unmarshal(raw, &root) // other values have no names
 		tops = slices.Sorted(maps.Keys(root))
 	} else {
 		for _, m := range opening.FindAllSubmatch(raw, -1) {
@@ -222,7 +221,7 @@ func isOurs(name string, raw []byte) bool {
 		slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(shared, t) })
 }
 
-// unreadIn are the names of the files of a folder that were not read as configuration.
+// unreadIn returns the names of the files of a folder that were not read as configuration.
 func (l *loader) unreadIn(folder string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Join(l.config.Root, filepath.FromSlash(folder)))
 	for _, e := range entries {
@@ -250,8 +249,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// folder reads the files of one directory below the root, sorted by name. One
-// that is missing is no error.
+// folder reads the files of one directory below the root, sorted by name. A
+// missing directory is not an error.
 func (g *gatherer) folder(name string) {
 	dir := filepath.Join(g.config.Root, filepath.FromSlash(name))
 	names, ok := g.list(dir, name)
@@ -266,7 +265,7 @@ func (g *gatherer) folder(name string) {
 	}
 }
 
-// list gives the names in a directory, sorted bytewise.
+// list returns the names in a directory, sorted bytewise.
 func (g *gatherer) list(dir, name string) ([]string, bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -283,8 +282,8 @@ func (g *gatherer) list(dir, name string) ([]string, bool) {
 	return names, true
 }
 
-// isConfig tells whether a name is that of a file with configuration. Names
-// that begin with a dot are left to editors and version control.
+// isConfig reports whether a name is that of a configuration file. Names that
+// begin with a dot are ignored.
 func isConfig(name string) bool {
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
 }
@@ -293,7 +292,7 @@ func isEnv(name string) bool {
 	return name == ".env" || strings.HasSuffix(name, ".env") && !strings.HasPrefix(name, ".")
 }
 
-// variablesOf reads the files of variables of a directory, once.
+// variablesOf reads the .env files of a directory, once.
 func (g *gatherer) variablesOf(dir string) {
 	if g.visited[dir] {
 		return
@@ -301,7 +300,7 @@ func (g *gatherer) variablesOf(dir string) {
 	g.visited[dir] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // told where its configuration is read
+		return // reported where its configuration is read
 	}
 	for _, e := range entries { // sorted
 		if isEnv(e.Name()) && !e.IsDir() {
@@ -310,12 +309,12 @@ func (g *gatherer) variablesOf(dir string) {
 	}
 }
 
-// source reads one file, unless it was read before.
+// source reads one file unless it has been read.
 func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	name := printedName(g.config.Root, full)
 	real, err := filepath.EvalSymlinks(full)
 	if err != nil {
-		real = full // reading says why
+		real = full // reading reports the error
 	}
 	if g.seen[real] {
 		return nil, false
@@ -351,8 +350,8 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	return s, true
 }
 
-// load reads one file of configuration, after the files that it includes. The
-// range, if any, is that of the include.
+// load reads one configuration file, after the files that it includes. from is the
+// range of the include, if any.
 func (g *gatherer) load(full string, from *Range) {
 	real, err := filepath.EvalSymlinks(full)
 	if err != nil {
@@ -387,7 +386,7 @@ func (g *gatherer) load(full string, from *Range) {
 	g.config.Files = append(g.config.Files, s)
 }
 
-// includes reads what a file includes and takes the blocks out of its tree.
+// includes reads the included files and removes the include blocks from the tree.
 func (g *gatherer) includes(root *node) {
 	var rest []*node
 	for _, b := range root.blocks {
@@ -402,7 +401,7 @@ func (g *gatherer) includes(root *node) {
 	root.blocks = rest
 }
 
-// matches lists the files that an include names, sorted.
+// matches returns the sorted files that an include matches.
 func (g *gatherer) matches(b *node) []string {
 	pattern := b.labels[0]
 	fail := func(typ, message, hint string) []string {
@@ -428,10 +427,10 @@ func (g *gatherer) matches(b *node) []string {
 	}
 	globbed := strings.ContainsAny(pattern, "*?[")
 	if globbed {
-		own := printedName(g.config.Root, b.source.Path) // a pattern means the other files
+		own := printedName(g.config.Root, b.source.Path) // a pattern does not match its own file
 		found = slices.DeleteFunc(found, func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
 	} else if len(found) == 0 && exists(filepath.Join(g.config.Root, filepath.FromSlash(below))) {
-		found = []string{below} // a symbolic link that leads nowhere
+		found = []string{below} // a dangling symbolic link
 	}
 	slices.Sort(found)
 	if len(found) == 0 && !optional && !b.damaged {
@@ -461,8 +460,8 @@ func (g *gatherer) matches(b *node) []string {
 	return out
 }
 
-// optional reads the attribute of an include, which nothing may be computed
-// for: it is needed before the names are known that expressions use.
+// optional reads the attribute optional of an include. It must be a literal,
+// because it is needed before the names that expressions use are known.
 func (g *gatherer) optional(b *node) (value, ok bool) {
 	a, written := b.attrs["optional"]
 	if !written {
@@ -481,8 +480,7 @@ func (g *gatherer) optional(b *node) (value, ok bool) {
 	return out, true
 }
 
-// number gives the files their places in the load order, by which diagnostics
-// are sorted.
+// number numbers the files in load order, by which diagnostics are sorted.
 func (g *gatherer) number() {
 	for i, s := range g.config.Files {
 		s.order = i
@@ -494,8 +492,8 @@ func (g *gatherer) number() {
 	}
 }
 
-// misplacedProfile refuses ferment.profile in files that are read because of
-// the profile.
+// misplacedProfile rejects ferment.profile in files whose reading depends on the
+// profile.
 func (g *gatherer) misplacedProfile() {
 	for _, tree := range g.trees {
 		for _, f := range tree.children("ferment") {
@@ -508,8 +506,8 @@ func (g *gatherer) misplacedProfile() {
 	}
 }
 
-// Neighbour names the file beside a missing one that was probably meant; it is
-// empty if there is none, or if err is of another kind.
+// Neighbour returns the file beside a missing one that was probably meant; empty
+// if there is none or err is not a missing file.
 func Neighbour(name string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ""

@@ -11,11 +11,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// The functions here take lists in any form. The library would first convert
-// a tuple to a list, in time that is quadratic in its length.
+// The functions in this file accept lists, sets and tuples. The library would
+// convert a tuple to a list first, in time quadratic in its length.
 
-// texts reads the members of a list as texts; numbers and booleans are taken
-// as they print.
+// texts returns the elements of a list as strings; numbers and booleans are
+// formatted.
 func texts(v cty.Value) ([]string, error) {
 	items, err := elements(v)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// boundCheck is a check that has a name without any block, because an intent
-// that plugins serve stands behind it (GATE-002).
+// boundCheck is a built-in check that calls an intent (GATE-002).
 type boundCheck struct {
 	name, intent string
 	evidence     bool
@@ -27,8 +26,8 @@ var boundChecks = []boundCheck{
 	{name: "tests-pass", intent: "code/test", evidence: true},
 }
 
-// compileChecks makes the checks of the blocks and the bound ones that no
-// block rebinds.
+// compileChecks returns the checks of the check blocks and the bound checks that
+// no block overrides.
 func (b *builder) compileChecks() []quality.Check {
 	var out []quality.Check
 	for _, c := range boundChecks {
@@ -66,7 +65,7 @@ func (b *builder) check(s *section) (quality.Check, bool) {
 	return c, ok
 }
 
-// oneKind holds a check to exactly one way of judging.
+// oneKind reports a check without exactly one of builtin, condition and intent.
 func (b *builder) oneKind(s *section) bool {
 	var written []string
 	for _, name := range []string{"builtin", "condition", "intent"} {
@@ -142,7 +141,7 @@ func (b *builder) intentKnown(name string) bool {
 	return slices.Contains(b.intentNames(), name)
 }
 
-// intentNames lists declared and advertised intents.
+// intentNames returns the names of declared and advertised intents.
 func (b *builder) intentNames() []string {
 	names := append(slices.Collect(maps.Keys(b.intents)), b.advertisedIntents()...)
 	slices.Sort(names)
@@ -156,7 +155,7 @@ func (b *builder) advertisedIntents() (names []string) {
 	return names
 }
 
-// inSchema is the schema of the input of an intent, nil if it is not known.
+// inSchema returns the input schema of an intent; nil if it is unknown.
 func (b *builder) inSchema(intent string) *schema.Schema {
 	name := ""
 	if s, ok := b.intents[intent]; ok {
@@ -171,8 +170,7 @@ func (b *builder) inSchema(intent string) *schema.Schema {
 	return s
 }
 
-// intent fills a declared intent and the policy layer that lies below its
-// requests.
+// intent reads an intent block and adds its policy layer, which requests override.
 func (b *builder) intent(s *section, book *policy.Book) registry.Intent {
 	in := registry.Intent{ID: s.label(), In: s.text("in"), Out: s.text("out"), Role: s.text("role"), Where: s.where()}
 	for _, attr := range []string{"in", "out"} {
@@ -213,7 +211,7 @@ func (b *builder) schemaRef(s *section, attr string) {
 	b.dangling(s, attr, "schema", name, slices.Sorted(maps.Keys(b.schemas)), v.rng)
 }
 
-// servers checks that each candidate can give what the intent wants.
+// servers checks that each candidate serves the intent with its schemas.
 func (b *builder) servers(s *section, in registry.Intent) {
 	if b.misnamed(s, in) {
 		return
@@ -260,7 +258,7 @@ func (b *builder) servers(s *section, in registry.Intent) {
 	}
 }
 
-// disabledCandidate warns of a candidate whose block is disabled.
+// disabledCandidate warns about a candidate whose block is disabled.
 func (b *builder) disabledCandidate(s *section, id string, at *Range) {
 	for _, c := range b.all("capability") {
 		if c.label() == id && !c.flag("enabled") {
@@ -277,7 +275,7 @@ func (b *builder) disabledCandidate(s *section, id string, at *Range) {
 	}
 }
 
-// side is the schema that an intent has for its inputs or its answers.
+// side is the input or output schema of an intent.
 type side struct {
 	attr, verb, want string
 	of               func(*registry.Capability) contract.SchemaRef
@@ -294,7 +292,7 @@ func (b *builder) differ(want, have string) bool {
 	return known && have != "" && want != have
 }
 
-// implied checks an intent that leaves its candidates open: one of those that serve it must have its schemas.
+// implied checks an intent without explicit candidates: one capability that serves it must fit its schemas.
 func (b *builder) implied(s *section, in registry.Intent) {
 	serves := func(c registry.Capability) bool { return c.Serves(in.ID) }
 	all := !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return !p.Described })
@@ -312,7 +310,7 @@ func (b *builder) implied(s *section, in registry.Intent) {
 	}
 	for _, x := range sides(in) {
 		var have []string
-		best := SeverityError // the mildest one counts: one candidate that fits is enough
+		best := SeverityError // the lowest severity counts: one fitting candidate is enough
 		for i := range b.caps {
 			if c := &b.caps[i]; serves(*c) {
 				name := x.of(c).For(in.ID)
@@ -335,8 +333,8 @@ func (b *builder) implied(s *section, in registry.Intent) {
 	}
 }
 
-// misfit judges the schema of a capability for a side of an intent: an error if no value fits both, a warning if
-// none is expected to, else an information.
+// misfit compares the schema of a capability with a side of an intent: an error if no value fits both, a warning if a
+// common value is unlikely, else an information.
 func (b *builder) misfit(x side, have string) Severity {
 	from, ok := b.compiled.Lookup(x.want)
 	to, known := b.compiled.Lookup(have)
@@ -354,7 +352,7 @@ func (b *builder) misfit(x side, have string) Severity {
 	return SeverityInfo
 }
 
-// misnamed reports an intent that none of its candidates serves, while its name is like one that they do.
+// misnamed reports an intent that its candidates do not serve although they serve one with a similar name.
 func (b *builder) misnamed(s *section, in registry.Intent) bool {
 	var offered []string
 	for _, c := range b.caps {
@@ -416,7 +414,7 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 	return l
 }
 
-// twiceDone warns of a check that refuses an answer and counts in its score as well.
+// twiceDone warns about a check that is both in must and in should.
 func (b *builder) twiceDone(done *section) {
 	must, _ := done.texts("must")
 	for _, item := range done.attrs["should"].items {
@@ -436,16 +434,16 @@ func (b *builder) twiceDone(done *section) {
 	}
 }
 
-// gateRings finds intents whose gates ask each other (HCL-030).
+// gateRings reports cycles of intents through their gates (HCL-030).
 func (b *builder) gateRings() {
-	next := map[string][]string{} // intent -> intents that its checks ask
+	next := map[string][]string{} // intent -> intents that its checks call
 	for _, s := range b.all("intent") {
 		for _, name := range b.gatesOf(s) {
 			if asked := b.asked(name); asked != "" {
 				next[s.label()] = append(next[s.label()], asked)
 			}
 		}
-		// A judge does not judge its own intent, so that is no ring.
+		// A judge does not grade its own intent, so this is not a cycle.
 		if j, ok := b.judges[s.block("judge").text("use")]; ok && j.flag("enabled") && j.text("intent") != s.label() {
 			next[s.label()] = append(next[s.label()], j.text("intent"))
 		}
@@ -474,7 +472,7 @@ func (b *builder) gateRings() {
 	}
 }
 
-// gatesOf lists the checks that an intent and its own dispatch name.
+// gatesOf returns the checks that an intent and its dispatch name.
 func (b *builder) gatesOf(s *section) []string {
 	out, _ := s.texts("checks")
 	done := s.block("done")
@@ -491,7 +489,7 @@ func (b *builder) gatesOf(s *section) []string {
 	return out
 }
 
-// asked is the intent behind a check, or "".
+// asked returns the intent that a check calls, or "".
 func (b *builder) asked(check string) string {
 	if s, ok := b.checks[check]; ok {
 		return s.text("intent")
@@ -514,7 +512,7 @@ func (b *builder) ring(names []string) {
 	b.report.add(d)
 }
 
-// unusedBlocks warns of blocks that nothing names.
+// unusedBlocks warns about blocks without a reference.
 func (b *builder) unusedBlocks() {
 	for _, c := range b.caps {
 		for _, ref := range []interface{ For(string) string }{c.InSchema, c.OutSchema} {
@@ -547,7 +545,7 @@ func (b *builder) unusedBlocks() {
 	}
 }
 
-// referred marks the schemas that a form refers to.
+// referred marks the schemas that a form refers to as used.
 func (b *builder) referred(form edn.Value) {
 	if form.Kind() != edn.KindVector {
 		return

@@ -16,38 +16,37 @@ import (
 
 // HTTP holds the settings of the http block.
 type HTTP struct {
-	// Listen are addresses as host:port. A literal one is a loopback address; a
-	// name has to be resolved by whoever listens.
+	// Listen are addresses as host:port. A literal IP address is a loopback
+	// address; names are not resolved yet.
 	Listen []string
 	// AdminSocket is absolute.
 	AdminSocket string
-	// AllowedHosts are names that a Host header may have besides the addresses.
+	// AllowedHosts are names accepted in the Host header besides the addresses.
 	AllowedHosts []string
-	// TLS is nil for listeners that speak in the clear.
+	// TLS is nil if the listeners do not use TLS.
 	TLS    *TLS
 	Limits HTTPLimits
-	// Heartbeat is how often a stream that has nothing to say says so.
+	// Heartbeat is the interval of keep-alive messages on an idle stream.
 	Heartbeat time.Duration
 }
 
-// HTTPLimits bound what one caller of a listener may take (AUTH-033). Sizes
-// are in bytes.
+// HTTPLimits limit requests and connections (AUTH-033). Sizes are in bytes.
 type HTTPLimits struct {
 	ActBody, AdminBody, Headers       int
 	HeaderRead, BodyRead, Idle, Write time.Duration
-	// StreamWrite bounds one write to a client that reads a stream.
+	// StreamWrite is the time limit of one write to a stream.
 	StreamWrite             time.Duration
 	Connections, PerAddress int
-	// PrincipalSubscribers is how many streams one caller may read at once.
+	// PrincipalSubscribers is the number of concurrent streams of one caller.
 	PrincipalSubscribers int
-	// ActRate and ActBurst are for the acts of one principal, AnonymousRate is
-	// for whatever else one address asks for.
+	// ActRate and ActBurst limit the acts of one principal, AnonymousRate the
+	// other requests of one address.
 	ActRate       Rate
 	ActBurst      int
 	AnonymousRate Rate
 }
 
-// Rate is so many events in a time.
+// Rate is a number of events per period.
 type Rate struct {
 	Events int
 	Per    time.Duration
@@ -72,10 +71,10 @@ func (l *loader) http() {
 	l.config.HTTP = h
 }
 
-// MaxSocketPath is what every system has room for in the address of a socket, in bytes.
+// MaxSocketPath is the longest socket path in bytes that every system supports.
 const MaxSocketPath = 103
 
-// bindable reports addresses that no daemon could listen on.
+// bindable reports addresses on which the daemon cannot listen.
 func (l *loader) bindable(s *section, h HTTP) {
 	for i, item := range s.attrs["listen"].items {
 		first := slices.Index(h.Listen, h.Listen[i])
@@ -107,7 +106,7 @@ func (l *loader) bindable(s *section, h HTTP) {
 		Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
 		Hint:     "name a shorter path, such as one below /run",
 	}
-	if !v.written { // a warning: without a daemon no socket is needed
+	if !v.written { // a warning: only the daemon needs a socket
 		d.Severity, d.Range = SeverityWarning, l.root.block("ferment").attrs["data_dir"].rng
 		d.Message = "no daemon can start: its admin socket lies in the data directory, whose path is too long for a socket"
 		d.Hint = `write http { admin_socket = "/run/user/.../ferment.sock" }, or a shorter data_dir in ferment { ... }`
@@ -118,7 +117,7 @@ func (l *loader) bindable(s *section, h HTTP) {
 	l.report.add(d)
 }
 
-// rate reads a rate that lets something through.
+// rate reads a rate and rejects zero.
 func (l *loader) rate(s *section, name string) Rate {
 	v := s.attrs[name]
 	events, _ := v.v.Nth(0)
@@ -131,8 +130,8 @@ func (l *loader) rate(s *section, name string) Rate {
 	return Rate{Events: int(n), Per: time.Duration(ms) * time.Millisecond}
 }
 
-// readListen checks an address to listen on. This build knows no identities,
-// so everything but loopback would be open to strangers (AUTH-030).
+// readListen checks a listen address. This build has no authentication, so only
+// loopback addresses are accepted (AUTH-030).
 func readListen(s string) *problem {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jsonSample says in JSON what jsonTwin says in native syntax.
+// jsonSample is jsonTwin in JSON.
 const jsonSample = `{
   "//": "a comment, as the mapping has it",
   "locals": {"n": 3, "greeting": "hi ${upper(\"x\")}"},
@@ -112,8 +112,8 @@ intent "chess/best-move" {
 }
 `
 
-// HCL-012, HCL-036: JSON says the same as native syntax: the decoded values
-// are equal, also those that a plugin's schema decides about.
+// HCL-012, HCL-036: JSON and native syntax decode to equal values, including those
+// with the schema of a plugin.
 func TestJSONForm(t *testing.T) {
 	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": jsonTwin, "a.hcl.json": jsonSample})
 	native, ds := loadDir(t, dir+"/ferment.hcl", Options{Env: secretEnv("s")})
@@ -160,7 +160,7 @@ func TestMixedForms(t *testing.T) {
 	assert.Contains(t, text, "# A common/a.hcl:3, B local/a.hcl.json:1")
 }
 
-// HCL-010: what is wrong in JSON, each with one error and its place.
+// HCL-010: each mistake in JSON gives one error with its place.
 func TestWrongJSON(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65)
 	for _, row := range []struct{ name, text, typ, at, says string }{

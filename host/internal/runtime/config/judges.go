@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// compileJudges makes the judges of the blocks.
+// compileJudges returns the judges of the judge blocks.
 func (b *builder) compileJudges() []registry.Judge {
 	rubrics := map[string]edn.Value{}
 	for _, s := range b.all("rubric") {
@@ -27,7 +27,7 @@ func (b *builder) compileJudges() []registry.Judge {
 	return out
 }
 
-// rubricName is the full name of a rubric, however it was written.
+// rubricName returns the full name of a rubric label.
 func rubricName(label string) string {
 	if strings.HasPrefix(label, "rubric/") {
 		return label
@@ -81,7 +81,7 @@ func (b *builder) grades(s *section, j registry.Judge) {
 		Related: []Related{{Range: b.capPlace[j.Capability], Message: "gives capability " + quote(j.Capability)}}})
 }
 
-// rubric is what a judge is told to grade by.
+// rubric returns the rubric of a judge block as data.
 func (b *builder) rubric(s *section) edn.Value {
 	var m edn.MapBuilder
 	name := rubricName(s.label())
@@ -124,7 +124,7 @@ func (b *builder) rubric(s *section) edn.Value {
 	return m.Map()
 }
 
-// rulesSchema is the schema of the rules of a rubric. A judge that follows rules publishes it.
+// rulesSchema is the schema of the rules of a rubric. A plugin with a rule-based judge publishes it.
 const rulesSchema = "rubric/rules"
 
 // rules checks the rules of a rubric, if a plugin publishes their schema.
@@ -139,7 +139,7 @@ func (b *builder) rules(s *section, v value) edn.Value {
 	return out
 }
 
-// patterns reports regular expressions of pattern rules that do not compile: a schema cannot say so.
+// patterns reports regular expressions of pattern rules that do not compile, which a schema cannot check.
 func (b *builder) patterns(s *section, v value, rules edn.Value) {
 	for i := range rules.Len() {
 		rule, _ := rules.Nth(i)
@@ -174,7 +174,7 @@ func (b *builder) pattern(s *section, v value, text edn.Value, path ...edn.Value
 	}
 }
 
-// patternFault is what the library says of a pattern, without its own name and the pattern itself.
+// patternFault returns the error of a pattern without the pattern itself.
 func patternFault(err error) string {
 	var fault *syntax.Error
 	if errors.As(err, &fault) {
@@ -183,7 +183,7 @@ func patternFault(err error) string {
 	return err.Error()
 }
 
-// enumerated are the words of an [:enum ...] form.
+// enumerated returns the members of an [:enum ...] form.
 func enumerated(form edn.Value) ([]string, bool) {
 	if kind, _ := form.Nth(0); !edn.Equal(kind, edn.K("enum")) {
 		return nil, false
@@ -195,7 +195,7 @@ func enumerated(form edn.Value) ([]string, bool) {
 	return out[1:], true
 }
 
-// judging is what the judge block of an intent writes.
+// judging adds the judge block of an intent to its policy layer.
 func (b *builder) judging(l *policy.Layer, s *section) {
 	in := s.block("judge")
 	if v := in.attrs["severity"]; v.written {

@@ -10,16 +10,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/text/packfile"
 )
 
-// maxLanguagePacks bounds how many files of languages a configuration names.
+// maxLanguagePacks is the maximum number of language packs in a configuration.
 const maxLanguagePacks = 32
 
-// LanguagePack is a language that a configuration brings.
+// LanguagePack is a language pack of the configuration.
 type LanguagePack struct {
 	Language string // code
 	Name     string // in English
-	File     string // as it is printed
+	File     string // printed name
 	Hash     string // of the content
-	// Instead tells that the language ships too, and that this is used.
+	// Instead is true if the pack replaces a shipped language.
 	Instead bool
 }
 
@@ -77,13 +77,13 @@ func (b *builder) unread(item value, path []string) {
 	b.report.add(d)
 }
 
-// languagePack reads one, and tells where it names its language.
+// languagePack reads one pack and returns it with the place of its language.
 func (b *builder) languagePack(item value, path []string) (rules.Pack, *Range, bool) {
 	name, _ := item.v.AsString()
 	printed := printedName(b.config.Root, name)
 	s := newSource(printed, name, len(b.files), []byte(*item.content))
 	if known := b.files[printed]; known != nil {
-		s.order = known.order // it is named twice
+		s.order = known.order // the file is listed twice
 	}
 	b.files[printed] = s
 	p, problems := packfile.Parse(s.text)

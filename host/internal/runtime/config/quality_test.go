@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// BRK-002, BRK-008 to BRK-010: what quality blocks say reaches capability and
-// intent, and what contradicts itself is refused.
+// BRK-002, BRK-008 to BRK-010: quality blocks are applied to capability and intent,
+// and contradictory settings are rejected.
 func TestQualityBlocks(t *testing.T) {
 	const intent = `
 intent "chess/best-move" {

@@ -14,16 +14,16 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// shellVariable matches a path that begins with a variable as a shell has it.
+// shellVariable matches a path that begins with a shell variable.
 var shellVariable = regexp.MustCompile(`^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(?:/|$)`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// MaxString bounds one text of the configuration.
+// MaxString is the maximum size of one string in bytes.
 const MaxString = 64 << 10
 
-// scalar reads a computed value as the type. Nothing is converted: a text of
-// digits is no number.
+// scalar decodes a computed value as the type. Nothing is converted: a string of
+// digits is not a number.
 func (d *decoder) scalar(t Type, v cty.Value, s *Source, at *Range, path []string) (value, bool) {
 	if v.IsNull() {
 		return value{}, true
@@ -74,8 +74,8 @@ func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
 
 const textForNumber = "texts are not converted: write the number without quotes, or tonumber(...)"
 
-// mismatch says which type was found; for texts and numbers it names the
-// function that converts.
+// mismatch describes the found type; for strings and numbers it names the
+// conversion function.
 func mismatch(t Type, v cty.Value) *problem {
 	p := &problem{typ: "config/type", what: "is no " + string(t.Kind)}
 	switch {
@@ -115,8 +115,8 @@ func readNumber(t Type, v cty.Value, out *value) *problem {
 	return within64(t, v.AsBigFloat())
 }
 
-// decimalBound is an end of a range as it would be read if it were written in
-// the configuration: 0.01 is not the binary number nearest to it.
+// decimalBound returns a bound of a range as the exact decimal: the float64 nearest
+// to 0.01 is not 0.01.
 func decimalBound(x float64) *big.Float {
 	f, _, err := big.ParseFloat(strconv.FormatFloat(x, 'g', -1, 64), 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -125,7 +125,7 @@ func decimalBound(x float64) *big.Float {
 	return f
 }
 
-// within64 compares a number with the range of the type.
+// within64 reports a number outside the range of the type.
 func within64(t Type, f *big.Float) *problem {
 	if t.Min != nil && f.Cmp(decimalBound(*t.Min)) < 0 {
 		return &problem{typ: "config/range", what: "is below its minimum"}
@@ -182,8 +182,8 @@ func readMeasure(t Type, v cty.Value, out *value) *problem {
 	return within64(t, new(big.Float).SetInt64(n))
 }
 
-// respelt is a duration or a size without blanks and with units in their right case, or with the words that people have
-// for them; empty if that is none either.
+// respelt returns the valid form of a duration or size with blanks, wrong case or other unit names; empty if there is
+// none.
 func respelt(kind Kind, text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), ""))
 	words := durationWords
@@ -275,7 +275,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		}
 		out.file = true
 		out.v = edn.Text(absolute(s, out.source))
-		if t.Read { // who uses the file reports that it cannot be read
+		if t.Read { // the user of the file reports a read error
 			if content, err := d.inputs.file(filepath.Dir(out.source.Path), s); err == nil {
 				out.content = &content
 			}
@@ -314,7 +314,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 	return &problem{typ: "config/type", what: "is no " + string(t.Kind)}
 }
 
-// storePrefix marks a program that is named instead of located.
+// storePrefix marks a program in the plugin store.
 const storePrefix = "store:"
 
 func absolute(p string, s *Source) string {
@@ -324,7 +324,7 @@ func absolute(p string, s *Source) string {
 	return filepath.Join(filepath.Dir(s.Path), filepath.FromSlash(p))
 }
 
-// readSwitch checks one member of a switch set against the error catalogue.
+// readSwitch checks a member of a switch set against the error catalogue.
 func readSwitch(s string) *problem {
 	if _, err := contract.ParseSwitchSet([]string{s}); err == nil {
 		return nil
@@ -338,12 +338,12 @@ func readSwitch(s string) *problem {
 
 func switchHint(near string) string {
 	if near != "" {
-		return "" // the nearest name says it
+		return "" // the nearest name is the hint
 	}
 	return "ferment explain error TYPE prints what a type means; ns/* takes all of a namespace"
 }
 
-// version numbers of three parts; a pre-release sorts before its release.
+// versionNumber has three parts; a pre-release sorts before its release.
 type versionNumber struct {
 	parts [3]int
 	pre   string
@@ -380,7 +380,7 @@ func (v versionNumber) compare(w versionNumber) int {
 	return strings.Compare(v.pre, w.pre)
 }
 
-// constraint is a list of comparisons that must all hold.
+// constraint is a conjunction of comparisons.
 type constraint []struct {
 	op string
 	v  versionNumber

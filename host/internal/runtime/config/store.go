@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// installed puts the path of an installed program in the place of
-// store:NAME@VERSION, and tells whether the program is there.
+// installed replaces store:NAME@VERSION by the path of the installed program, and
+// reports whether the program exists.
 func (l *loader) installed(s *section, p *Plugin) bool {
 	name, version, named, err := install.ParseReference(p.Command[0])
 	if !named {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-029: an error of syntax says what to write instead of what other languages have.
+// HCL-029: a syntax error for a construct of another language suggests the HCL form.
 func TestSlips(t *testing.T) {
 	const equals = "a = alone belongs between the name of an attribute and its value"
 	block := func(line string) string { return "ferment {\n  " + line + "\n}\n" }

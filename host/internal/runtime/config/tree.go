@@ -15,20 +15,20 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// attribute is a written attribute, not evaluated yet, and the file it is
-// from, which decides what relative paths in it mean.
+// attribute is an attribute of a file before evaluation. Its source is the base of
+// relative paths.
 type attribute struct {
 	spec   *Attr // nil in an open block
 	name   string
 	expr   hcl.Expression
 	rng    hcl.Range // of the name
 	source *Source
-	// under is what this one was written over, the weakest first.
+	// under holds the overridden attributes, weakest first.
 	under []*attribute
 }
 
-// node is a block of the configuration before any expression is evaluated.
-// Files are combined on this tree, because a local of one file reaches all.
+// node is a block of the configuration before evaluation. Files are merged as
+// trees because a local of one file is visible in all.
 type node struct {
 	spec   *Block
 	path   []string // block types and labels from the root
@@ -37,30 +37,30 @@ type node struct {
 	source *Source
 	attrs  map[string]*attribute
 	blocks []*node
-	twins  map[string]*node // blocks by identity, while a file is read
-	layers []layer          // of a foreign block, the weakest first
-	also   []spot           // where else the block is written
-	// damaged blocks hold a name that was not understood: it may stand for what is missing.
+	twins  map[string]*node // blocks by identity while a file is read
+	layers []layer          // of a foreign block, weakest first
+	also   []spot           // other places of the block
+	// damaged is true if the block has an invalid name, which may be a misspelt required one.
 	damaged bool
 }
 
-// spot is one of the places where a block is written.
+// spot is one place of a block.
 type spot struct {
 	header hcl.Range
 	source *Source
 }
 
-// layer is what one file says in a block that a plugin's schema decodes.
+// layer is the body in one file of a block with the schema of a plugin.
 type layer struct {
 	spot
 	body hcl.Body
 }
 
-// title is how a diagnostic speaks of the block: plugin "chess", instances.
+// title returns the block in the form of diagnostics: plugin "chess", instances.
 func (n *node) title() string { return title(n.path) }
 
-// title prints a path of block types and labels. Labels are recognised by
-// their place: the specification gives every block none or one.
+// title formats a path of block types and labels. Labels are recognized by their
+// position: in the specification a block has at most one.
 func title(path []string) string {
 	var parts []string
 	block := Specification()
@@ -81,7 +81,7 @@ func title(path []string) string {
 
 func quote(s string) string { return strconv.Quote(s) }
 
-// specPath is the path of a block in the specification: types without labels.
+// specPath returns the path of a block in the specification: types without labels.
 func (n *node) specPath() string {
 	var parts []string
 	block := Specification()
@@ -118,7 +118,7 @@ type grower struct {
 
 func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
 
-// grow reads a body as the block n and everything below it.
+// grow adds the attributes and blocks of a body to the block n.
 func (g *grower) grow(n *node, body hcl.Body) {
 	n.attrs = map[string]*attribute{}
 	if !g.object(n, body) {
@@ -132,8 +132,7 @@ func (g *grower) grow(n *node, body hcl.Body) {
 		g.open(n, body)
 		return
 	}
-	// What the specification does not know is found below with better words
-	// than the library has.
+	// strangers reports unknown names with better messages than the library.
 	content, rest, diags := body.PartialContent(g.wanted(n.spec))
 	if native, ok := body.(*hclsyntax.Body); ok {
 		g.labels(n, native)
@@ -152,7 +151,7 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	g.strangers(n, body, rest)
 }
 
-// object refuses a body of JSON that is no object.
+// object rejects a JSON body that is not an object.
 func (g *grower) object(n *node, body hcl.Body) bool {
 	if _, ok := body.(*hclsyntax.Body); ok {
 		return true
@@ -166,7 +165,7 @@ func (g *grower) object(n *node, body hcl.Body) bool {
 	return !diags.HasErrors()
 }
 
-// labels reports blocks with too few or too many labels, which the library leaves out of the content.
+// labels reports blocks with too few or too many labels, which the library omits from the content.
 func (g *grower) labels(n *node, body *hclsyntax.Body) {
 	for _, b := range body.Blocks {
 		spec, known := n.spec.Block(b.Type)
@@ -197,7 +196,7 @@ func (g *grower) labels(n *node, body *hclsyntax.Body) {
 	}
 }
 
-// lost notes that a block inside n was not understood.
+// lost records an invalid block inside n.
 func (g *grower) lost(n *node, block, label string) {
 	if n.damaged = true; len(n.path) == 0 {
 		g.report.poison(block, label)
@@ -222,7 +221,7 @@ func (g *grower) wanted(spec *Block) *hcl.BodySchema {
 func (g *grower) open(n *node, body hcl.Body) {
 	attrs, diags := body.JustAttributes()
 	if native, ok := body.(*hclsyntax.Body); ok {
-		diags = nil // of blocks alone
+		diags = nil // they concern only blocks
 		for _, b := range native.Blocks {
 			g.lost(n, n.spec.Name, b.Type)
 			g.report.poison(n.spec.Name, b.Type)
@@ -260,7 +259,7 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 		return
 	}
 	first := parent.twins[n.identity()]
-	if first != nil && n.spec.Open { // locals may stand in several blocks
+	if first != nil && n.spec.Open { // several locals blocks are allowed
 		g.open(first, b.Body)
 		return
 	}
@@ -282,7 +281,7 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 	g.grow(n, b.Body)
 }
 
-// vary takes the variant of the block that its label stands for.
+// vary selects the variant of the block for its label, and reports an unknown label.
 func (g *grower) vary(n *node, b *hcl.Block) bool {
 	if len(n.spec.Variants) == 0 {
 		return true
@@ -300,10 +299,10 @@ func (g *grower) vary(n *node, b *hcl.Block) bool {
 	return false
 }
 
-// identity is what makes two blocks the same: type and labels.
+// identity returns the type and labels of the block, which are unique in its parent.
 func (n *node) identity() string { return n.spec.Name + " " + strings.Join(n.labels, " ") }
 
-// allowed refuses what this build does not have.
+// allowed rejects reserved names.
 func (g *grower) allowed(n *node, name string, at hcl.Range) bool {
 	r, ok := reservedAt(join(n.specPath(), name))
 	if !ok || r.partly() {
@@ -330,7 +329,7 @@ var (
 	qualifiedLabel = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
 )
 
-// Namespaces that names of an installation may not use.
+// reservedNamespaces must not be used in labels.
 var reservedNamespaces = []string{"ferment", "session", "conversation"}
 
 func (g *grower) label(n *node, b *hcl.Block) bool {
@@ -376,7 +375,7 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 	return false
 }
 
-// labelLike is the valid label that an invalid one means; empty if none is known.
+// labelLike returns the valid label nearest to an invalid one; empty if there is none.
 func (b *Block) labelLike(label string) string {
 	label = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(label)), ":")
 	form := identLabel
@@ -392,7 +391,7 @@ func (b *Block) labelLike(label string) string {
 	return ""
 }
 
-// shape is how a block of that type is written.
+// shape returns the syntax of a block of that type.
 func (b *Block) shape() string {
 	if b.Label == LabelNone {
 		return b.Name + " { ... }"
@@ -400,8 +399,8 @@ func (b *Block) shape() string {
 	return b.Name + ` "NAME" { ... }`
 }
 
-// strangers reports attributes and blocks that the specification lacks, or
-// that are written in the other form.
+// strangers reports unknown attributes and blocks, and attributes written as blocks
+// or blocks written as attributes.
 func (g *grower) strangers(n *node, body, rest hcl.Body) {
 	native, ok := body.(*hclsyntax.Body)
 	if !ok {
@@ -436,8 +435,8 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 	}
 }
 
-// stranger reports a name that a block does not have. One at the top may be a misspelt block whose labels others
-// refer to.
+// stranger reports an unknown name in a block. At the top level it may be a misspelt block type, whose label may have
+// references.
 func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Range) {
 	if _, ok := reservedAt(join(n.specPath(), name)); ok && !g.allowed(n, name, at) {
 		return
@@ -461,7 +460,7 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 		Nearest: near, Hint: hint, context: true})
 }
 
-// home says into which nested block a name belongs; empty if it is in none.
+// home returns the hint with the nested block that has the name; empty if there is none.
 func (b *Block) home(name string) string {
 	for _, inner := range b.Blocks {
 		if _, ok := inner.Attr(name); ok {
@@ -471,7 +470,7 @@ func (b *Block) home(name string) string {
 	return ""
 }
 
-// elsewhere says which blocks at the top have a name that another one lacks; empty if none has, or many have.
+// elsewhere returns the hint with the top-level blocks that have the name; empty if there are none or too many.
 func elsewhere(name string) string {
 	const most = 3
 	var homes []string
@@ -489,7 +488,7 @@ func elsewhere(name string) string {
 	return quote(name) + " stands in " + strings.Join(homes, " or ")
 }
 
-// settings says where settings stand that a plugin defines; empty if the block has no place for them.
+// settings returns the hint for settings that a plugin defines; empty if the block has no such place.
 func (b *Block) settings(kind string) string {
 	for _, inner := range b.Blocks {
 		if inner.Foreign && kind == "attribute" {
@@ -515,8 +514,8 @@ func words(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// nearest is the known name that is most like a name: the same in another case or with its words in another order, the
-// only one that it begins, one at a small edit distance, or the longest that begins it, as dev does development.
+// nearest returns the known name most similar to name, in this order: equal except for case and word order, the only
+// one that name is a prefix of, one with a small edit distance, the longest with a common prefix; empty if none.
 func nearest(name string, known []string) string {
 	const least = 3 // bytes in common
 	if same := sameWords(name, known); same != "" {
@@ -538,8 +537,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// sameWords is the known name that is a name in another case, with another mark between its words or with its words in
-// another order; a colon as in EDN does not count.
+// sameWords returns the known name that differs from name only in case, separators, word order or a colon; empty if
+// there is none.
 func sameWords(name string, known []string) string {
 	want := wordsOf(name)
 	for _, k := range known {
@@ -556,7 +555,7 @@ func wordsOf(name string) string {
 	return strings.Join(parts, " ")
 }
 
-// begunBy are the known names that begin with a name.
+// begunBy returns the known names with the prefix name.
 func begunBy(name string, known []string) []string {
 	var out []string
 	for _, k := range known {
