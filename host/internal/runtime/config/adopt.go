@@ -48,7 +48,8 @@ func (b *builder) adoptions() []adoption {
 				{derived: derivedName("res", intent), declared: block.text("out"), output: true},
 			} {
 				side.capability, side.intent = i, intent
-				if side.declared != side.derived && side.ref(c).For(intent) == side.derived && b.published(side.declared) {
+				if side.declared != side.derived && side.ref(c).For(intent) == side.derived &&
+					b.published(side.declared) {
 					out = append(out, side)
 				}
 			}
@@ -64,8 +65,9 @@ func (b *builder) unswap(s *section, c *registry.Capability) {
 		return
 	}
 	b.report.add(Diagnostic{
-		Type:     "config/type",
-		Message:  fmt.Sprintf("in and out of %s are exchanged: capability %s takes %s", s.node.title(), quote(c.ID), out),
+		Type: "config/type",
+		Message: fmt.Sprintf("in and out of %s are exchanged: capability %s takes %s", s.node.title(), quote(c.ID),
+			out),
 		Range:    s.attrs["in"].rng,
 		Path:     append(slices.Clone(s.node.path), "in"),
 		Expected: edn.Text(out),
@@ -98,7 +100,8 @@ func (b *builder) givesWay(plugin, name string) bool {
 	if slices.ContainsFunc(b.all("intent"), names) {
 		return false
 	}
-	return slices.ContainsFunc(b.adopted, func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
+	return slices.ContainsFunc(b.adopted,
+		func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
 }
 
 // adopt sets the schema names of the intents in the capabilities after the
@@ -148,7 +151,8 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 		return
 	}
 	b.defect(b.plugins[c.Plugin], Diagnostic{
-		Message:  fmt.Sprintf("what capability %s of plugin %s %s can never fit the schema %s of intent %s", quote(c.ID), quote(c.Plugin), what, a.declared, quote(a.intent)),
+		Message: fmt.Sprintf("what capability %s of plugin %s %s can never fit the schema %s of intent %s",
+			quote(c.ID), quote(c.Plugin), what, a.declared, quote(a.intent)),
 		Range:    b.capPlace[c.ID],
 		Path:     []string{"intent", a.intent},
 		Expected: declared.Spec(),

@@ -41,7 +41,13 @@ func scanText(text []byte) *bound {
 		if bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF}) {
 			return &bound{typ: "config/syntax", message: "the file is in UTF-16", hint: "save the file as UTF-8"}
 		}
-		return &bound{typ: "config/syntax", from: i, to: i + 1, message: "NUL byte in the file", hint: "remove the byte; is this a text file?"}
+		return &bound{
+			typ:     "config/syntax",
+			from:    i,
+			to:      i + 1,
+			message: "NUL byte in the file",
+			hint:    "remove the byte; is this a text file?",
+		}
 	}
 	if utf8.Valid(text) {
 		return nil
@@ -49,7 +55,13 @@ func scanText(text []byte) *bound {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && size == 1 {
-			return &bound{typ: "config/syntax", from: i, to: i + 1, message: fmt.Sprintf("byte 0x%02X is not UTF-8", text[i]), hint: "save the file as UTF-8"}
+			return &bound{
+				typ:     "config/syntax",
+				from:    i,
+				to:      i + 1,
+				message: fmt.Sprintf("byte 0x%02X is not UTF-8", text[i]),
+				hint:    "save the file as UTF-8",
+			}
 		}
 		i += size
 	}
@@ -106,9 +118,11 @@ func (s *scanner) token(t hclsyntax.Token) *bound {
 	control := s.control
 	s.control = false
 	switch t.Type {
-	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp,
+		hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
 		return s.open(t)
-	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
+		hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
 		s.close(t)
 	case hclsyntax.TokenBang, hclsyntax.TokenMinus:
 		return s.sign(t)
@@ -122,7 +136,8 @@ func (s *scanner) token(t hclsyntax.Token) *bound {
 	case hclsyntax.TokenQuestion:
 		s.top().conditionals++
 		if s.top().conditionals > MaxConditionals {
-			return over(t, fmt.Sprintf("more than %d conditionals in one expression", MaxConditionals), "use a map and lookup, or a local per step")
+			return over(t, fmt.Sprintf("more than %d conditionals in one expression", MaxConditionals),
+				"use a map and lookup, or a local per step")
 		}
 	case hclsyntax.TokenNumberLit:
 		s.unary = 0
@@ -154,7 +169,8 @@ func (s *scanner) open(t hclsyntax.Token) *bound {
 		f.block = s.top().block && s.prev != hclsyntax.TokenEqual
 	case hclsyntax.TokenOBrack:
 		switch s.prev { // an index counts as a step of the expression it follows
-		case hclsyntax.TokenIdent, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCBrace, hclsyntax.TokenStar, hclsyntax.TokenNumberLit:
+		case hclsyntax.TokenIdent, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote,
+			hclsyntax.TokenCBrace, hclsyntax.TokenStar, hclsyntax.TokenNumberLit:
 			if b := s.operator(t); b != nil {
 				return b
 			}
@@ -174,7 +190,9 @@ func (s *scanner) open(t hclsyntax.Token) *bound {
 func (s *scanner) deeper(t hclsyntax.Token, by int) *bound {
 	s.depth += by
 	if s.depth > MaxNesting {
-		return over(t, fmt.Sprintf("brackets, braces, parentheses and templates are nested more than %d deep", MaxNesting), "move the inner part into a local")
+		return over(t,
+			fmt.Sprintf("brackets, braces, parentheses and templates are nested more than %d deep", MaxNesting),
+			"move the inner part into a local")
 	}
 	return nil
 }
@@ -243,7 +261,8 @@ func (s *scanner) sign(t hclsyntax.Token) *bound {
 func (s *scanner) operator(t hclsyntax.Token) *bound {
 	s.top().operators++
 	if s.top().operators > MaxOperators {
-		return over(t, fmt.Sprintf("more than %d operators or index steps in one expression", MaxOperators), "move parts into locals")
+		return over(t, fmt.Sprintf("more than %d operators or index steps in one expression", MaxOperators),
+			"move parts into locals")
 	}
 	return nil
 }
@@ -252,7 +271,8 @@ func binary(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenPercent,
 		hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq,
-		hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenDot:
+		hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenAnd, hclsyntax.TokenOr,
+		hclsyntax.TokenDot:
 		return true
 	}
 	return false

@@ -29,7 +29,11 @@ func (b *builder) budgetFields(s *section, source policy.Source) policy.Fields {
 		if v.rng != nil {
 			where = v.rng.String()
 		}
-		out = append(out, policy.Field{Key: edn.K(k.key), Value: amount, Origin: policy.Origin{Source: source, Where: where}})
+		out = append(out, policy.Field{
+			Key:    edn.K(k.key),
+			Value:  amount,
+			Origin: policy.Origin{Source: source, Where: where},
+		})
 	}
 	return out
 }
@@ -63,13 +67,24 @@ func (b *builder) scopeBudget(s *section, out *policy.ScopeBudget) {
 	limited := slices.ContainsFunc(budgetKeys, func(k struct{ attr, key string }) bool { return s.node.attrs[k.attr] != nil })
 	if !limited {
 		b.report.add(Diagnostic{
-			Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " has no limit, so it does nothing",
-			Range: s.at(), Path: s.node.path, Hint: "write a limit in it, such as max_usd = \"1.00\", or remove the block",
+			Type:     "config/unused",
+			Severity: SeverityWarning,
+			Message:  s.node.title() + " has no limit, so it does nothing",
+			Range:    s.at(),
+			Path:     s.node.path,
+			Hint:     "write a limit in it, such as max_usd = \"1.00\", or remove the block",
 		})
 	}
 	*out = policy.ScopeBudget{
-		Written: true, Limits: limits, Wall: s.duration("max_wall"), Depth: s.integer("max_depth"),
-		Per: s.text("per"), Soft: s.attrs["soft"].v, AtLeast: s.text("unknown_price") == "at-least", RefuseWorst: s.flag("refuse_worst_case"), Where: s.where(),
+		Written:     true,
+		Limits:      limits,
+		Wall:        s.duration("max_wall"),
+		Depth:       s.integer("max_depth"),
+		Per:         s.text("per"),
+		Soft:        s.attrs["soft"].v,
+		AtLeast:     s.text("unknown_price") == "at-least",
+		RefuseWorst: s.flag("refuse_worst_case"),
+		Where:       s.where(),
 	}
 	for _, f := range fields {
 		if name, _ := f.Key.AsKeyword(); name == "max-tokens" {

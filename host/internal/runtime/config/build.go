@@ -66,8 +66,20 @@ type builder struct {
 }
 
 func (l *loader) build() {
-	b := &builder{loader: l, plugins: map[string]*Plugin{}, capPlace: map[string]*Range{}, capNames: map[string]bool{}, renames: map[string]*section{}, schemas: schema.Builtin(),
-		checks: byLabel(l.all("check")), intents: byLabel(l.all("intent")), dispatch: byLabel(l.all("dispatch")), judges: byLabel(l.all("judge")), used: map[string]map[string]bool{}, places: map[[2]string]*Range{}}
+	b := &builder{
+		loader:   l,
+		plugins:  map[string]*Plugin{},
+		capPlace: map[string]*Range{},
+		capNames: map[string]bool{},
+		renames:  map[string]*section{},
+		schemas:  schema.Builtin(),
+		checks:   byLabel(l.all("check")),
+		intents:  byLabel(l.all("intent")),
+		dispatch: byLabel(l.all("dispatch")),
+		judges:   byLabel(l.all("judge")),
+		used:     map[string]map[string]bool{},
+		places:   map[[2]string]*Range{},
+	}
 	for block, all := range l.byType {
 		for _, s := range all {
 			b.places[[2]string{block, s.label()}] = s.at()
@@ -95,9 +107,15 @@ func (b *builder) limits() {
 	for _, x := range []struct {
 		block string
 		most  int
-	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed}, {"schema", MaxNamed}, {"judge", MaxNamed}, {"rubric", MaxNamed}} {
+	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed},
+		{"schema", MaxNamed}, {"judge", MaxNamed}, {"rubric", MaxNamed}} {
 		if all := b.all(x.block); len(all) > x.most {
-			b.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("%d %s blocks, over the limit of %d", len(all), x.block, x.most), Range: all[x.most].at(), Path: all[x.most].node.path})
+			b.report.add(Diagnostic{
+				Type:    "config/limit",
+				Message: fmt.Sprintf("%d %s blocks, over the limit of %d", len(all), x.block, x.most),
+				Range:   all[x.most].at(),
+				Path:    all[x.most].node.path,
+			})
 		}
 		b.similar(x.block)
 	}
@@ -110,8 +128,15 @@ func (b *builder) similar(block string) {
 	for _, s := range b.all(block) {
 		key := strings.ReplaceAll(s.label(), "_", "-")
 		if first := seen[key]; first != nil {
-			b.report.add(Diagnostic{Type: "config/duplicate", Severity: SeverityWarning, Message: fmt.Sprintf("the labels %s and %s differ only in - and _", quote(first.label()), quote(s.label())),
-				Range: s.at(), Path: s.node.path, Related: []Related{{Range: first.at(), Message: "is the other one"}}})
+			b.report.add(Diagnostic{
+				Type:     "config/duplicate",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("the labels %s and %s differ only in - and _", quote(first.label()),
+					quote(s.label())),
+				Range:   s.at(),
+				Path:    s.node.path,
+				Related: []Related{{Range: first.at(), Message: "is the other one"}},
+			})
 			continue
 		}
 		seen[key] = s
@@ -169,8 +194,15 @@ func (b *builder) ordered(s *section, low, high string, strict bool) {
 		word = "below"
 	}
 	limit := s.attrs[high]
-	b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s in %s must be %s %s", low, s.node.title(), word, high), Range: v.rng, Path: append(slices.Clone(s.node.path), name),
-		Expected: edn.Text(fmt.Sprintf("%s %s %s", low, word, high)), Found: edn.Text(fmt.Sprintf("%s and %s", shownAs(s, low), shownAs(s, high))), Related: otherPlace(limit, v, high)})
+	b.report.add(Diagnostic{
+		Type:     "config/range",
+		Message:  fmt.Sprintf("%s in %s must be %s %s", low, s.node.title(), word, high),
+		Range:    v.rng,
+		Path:     append(slices.Clone(s.node.path), name),
+		Expected: edn.Text(fmt.Sprintf("%s %s %s", low, word, high)),
+		Found:    edn.Text(fmt.Sprintf("%s and %s", shownAs(s, low), shownAs(s, high))),
+		Related:  otherPlace(limit, v, high),
+	})
 }
 
 func shownAs(s *section, name string) string {
@@ -228,8 +260,14 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 	}
 	key := [2]string{name, advertised}
 	if first := claimed[key]; first != nil {
-		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("two blocks speak of capability %s of plugin %s", quote(advertised), quote(name)), Range: s.at(), Path: s.node.path,
-			Related: []Related{{Range: first.at(), Message: "is the first one"}}, Hint: "keep one of the two"})
+		b.report.add(Diagnostic{
+			Type:    "config/duplicate",
+			Message: fmt.Sprintf("two blocks speak of capability %s of plugin %s", quote(advertised), quote(name)),
+			Range:   s.at(),
+			Path:    s.node.path,
+			Related: []Related{{Range: first.at(), Message: "is the first one"}},
+			Hint:    "keep one of the two",
+		})
 		return
 	}
 	claimed[key] = s
@@ -278,7 +316,13 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 		b.narrow(&c, s)
 	}
 	if c.Stability == "deprecated" {
-		b.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: fmt.Sprintf("capability %s of plugin %s is deprecated by its author", quote(c.ID), quote(p.Name)), Range: at, Path: []string{"plugin", p.Name}})
+		b.report.add(Diagnostic{
+			Type:     "config/deprecated",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("capability %s of plugin %s is deprecated by its author", quote(c.ID), quote(p.Name)),
+			Range:    at,
+			Path:     []string{"plugin", p.Name},
+		})
 	}
 	if c.Stability == "experimental" && b.config.Host.MinStability == "stable" {
 		return
@@ -293,8 +337,16 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 				other = x.Plugin
 			}
 		}
-		b.report.fold("plugins "+other+" "+p.Name, Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other), quote(p.Name)), Range: at, Path: []string{"capability", c.ID},
-			Related: []Related{{Range: first, Message: "gives it first"}}, Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q", p.Name, c.Advertised)})
+		b.report.fold("plugins "+other+" "+p.Name, Diagnostic{
+			Type: "config/duplicate",
+			Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other),
+				quote(p.Name)),
+			Range:   at,
+			Path:    []string{"capability", c.ID},
+			Related: []Related{{Range: first, Message: "gives it first"}},
+			Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q",
+				p.Name, c.Advertised),
+		})
 		return
 	}
 	b.capPlace[c.ID] = at
@@ -311,8 +363,15 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 	if effects, ok := s.texts("effects"); ok {
 		for i, e := range effects {
 			if e != registry.NoEffect && !slices.Contains(c.Effects, e) {
-				b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("capability %s does not have the effect %s: a block may only narrow", quote(c.ID), quote(e)), Range: s.attrs["effects"].items[i].rng,
-					Path: append(slices.Clone(s.node.path), "effects"), Expected: words(c.Effects), Found: edn.Text(e)})
+				b.report.add(Diagnostic{
+					Type: "config/range",
+					Message: fmt.Sprintf("capability %s does not have the effect %s: a block may only narrow",
+						quote(c.ID), quote(e)),
+					Range:    s.attrs["effects"].items[i].rng,
+					Path:     append(slices.Clone(s.node.path), "effects"),
+					Expected: words(c.Effects),
+					Found:    edn.Text(e),
+				})
 			}
 		}
 		c.Effects = slices.Sorted(slices.Values(effects))
@@ -329,26 +388,41 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 		c.Cost.USD = cost.attrs["usd"].v
 	}
 	if limits.written("timeout") {
-		b.lower(limits, "timeout", c.Limits.Timeout > 0 && limits.duration("timeout") > c.Limits.Timeout, formatDuration(c.Limits.Timeout.Milliseconds()))
+		b.lower(limits, "timeout", c.Limits.Timeout > 0 && limits.duration("timeout") > c.Limits.Timeout,
+			formatDuration(c.Limits.Timeout.Milliseconds()))
 		c.Limits.Timeout = limits.duration("timeout")
 	}
 	if limits.written("max_in_flight") {
-		b.lower(limits, "max_in_flight", c.Limits.MaxInFlight > 0 && limits.integer("max_in_flight") > c.Limits.MaxInFlight, fmt.Sprint(c.Limits.MaxInFlight))
+		b.lower(limits, "max_in_flight", c.Limits.MaxInFlight > 0 &&
+			limits.integer("max_in_flight") > c.Limits.MaxInFlight, fmt.Sprint(c.Limits.MaxInFlight))
 		c.Limits.MaxInFlight = limits.integer("max_in_flight")
 	}
 }
 
 func (b *builder) lower(s *section, name string, raised bool, limit string) {
 	if raised {
-		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s in %s is above what the plugin advertises", name, s.node.title()), Range: s.attrs[name].rng, Path: append(slices.Clone(s.node.path), name),
-			Expected: edn.Text("at most " + limit), Found: edn.Text(shownAs(s, name))})
+		b.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("%s in %s is above what the plugin advertises", name, s.node.title()),
+			Range:    s.attrs[name].rng,
+			Path:     append(slices.Clone(s.node.path), name),
+			Expected: edn.Text("at most " + limit),
+			Found:    edn.Text(shownAs(s, name)),
+		})
 	}
 }
 
 // renamed reports a reference to an advertised id that a block renamed.
 func (b *builder) renamed(s *section, attr, id string, by *section, at *Range) {
-	b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names capability %s, which has another name here", s.node.title(), quote(id)), Range: at, Path: append(slices.Clone(s.node.path), attr),
-		Found: edn.Text(id), Nearest: by.label(), Related: []Related{{Range: by.at(), Message: "renames it to " + quote(by.label())}}})
+	b.report.add(Diagnostic{
+		Type:    "config/dangling-reference",
+		Message: fmt.Sprintf("%s names capability %s, which has another name here", s.node.title(), quote(id)),
+		Range:   at,
+		Path:    append(slices.Clone(s.node.path), attr),
+		Found:   edn.Text(id),
+		Nearest: by.label(),
+		Related: []Related{{Range: by.at(), Message: "renames it to " + quote(by.label())}},
+	})
 }
 
 // dangling reports a reference to an unknown name.
@@ -361,8 +435,15 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 	if place != nil && contract.Nearest(name, known) == "" {
 		near = "" // it begins like one
 	}
-	d := Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)), Range: at, Path: append(slices.Clone(s.node.path), attr),
-		Expected: choices(kind, name, known), Found: edn.Text(name), Nearest: near}
+	d := Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)),
+		Range:    at,
+		Path:     append(slices.Clone(s.node.path), attr),
+		Expected: choices(kind, name, known),
+		Found:    edn.Text(name),
+		Nearest:  near,
+	}
 	if near != "" {
 		if place := b.place(kind, near); place != nil {
 			d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, quote(near))}}
@@ -474,7 +555,12 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		if len(p.Path) > 0 {
 			message += " at " + edn.Vector(p.Path...).String()
 		}
-		d := Diagnostic{Type: "config/type", Message: fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(message)), Path: []string{"schema", p.Schema}, Hint: p.Hint}
+		d := Diagnostic{
+			Type:    "config/type",
+			Message: fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(message)),
+			Path:    []string{"schema", p.Schema},
+			Hint:    p.Hint,
+		}
 		if s, ok := blocks[p.Schema]; ok {
 			spec := s.attrs["spec"]
 			d.Range, d.Path = spec.within(p.Path), append(d.Path, "spec")
@@ -505,9 +591,11 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 			continue
 		}
 		b.defect(owner, Diagnostic{
-			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is wrong: %s", quote(owner.Name), quote(p.Schema), short(p.Message)),
-			Range:   b.place("plugin", owner.Name), Path: []string{"schema", p.Schema},
-			Hint: "this is a defect of the plugin",
+			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is wrong: %s", quote(owner.Name),
+				quote(p.Schema), short(p.Message)),
+			Range: b.place("plugin", owner.Name),
+			Path:  []string{"schema", p.Schema},
+			Hint:  "this is a defect of the plugin",
 		})
 		b.schemas[p.Schema], any = edn.K("any"), true
 	}
@@ -523,7 +611,8 @@ func (b *builder) schemaOwner(name string) *Plugin {
 	return nil
 }
 
-func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[string]string, builtin map[string]edn.Value) {
+func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[string]string,
+	builtin map[string]edn.Value) {
 	other, taken := from[name]
 	if !taken {
 		if _, ok := builtin[name]; ok {
@@ -541,8 +630,14 @@ func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[st
 	if _, overridden := byLabel(b.all("schema"))[name]; overridden {
 		return
 	}
-	b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("plugin %s and %s advertise different schemas under the name %s", quote(p.Name), other, quote(name)), Range: b.place("plugin", p.Name), Path: []string{"schema", name},
-		Hint: fmt.Sprintf("decide with a block: schema %q { spec = edn(\"...\") }", name)})
+	b.report.add(Diagnostic{
+		Type: "config/duplicate",
+		Message: fmt.Sprintf("plugin %s and %s advertise different schemas under the name %s", quote(p.Name), other,
+			quote(name)),
+		Range: b.place("plugin", p.Name),
+		Path:  []string{"schema", name},
+		Hint:  fmt.Sprintf("decide with a block: schema %q { spec = edn(\"...\") }", name),
+	})
 }
 
 func (b *builder) declared(s *section, from map[string]string, builtin map[string]edn.Value) {
@@ -556,7 +651,13 @@ func (b *builder) declared(s *section, from map[string]string, builtin map[strin
 	}
 	if who != "" {
 		b.use("schema", s.label())
-		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("schema %s is used instead of that of %s", quote(s.label()), who), Range: s.at(), Path: s.node.path})
+		b.report.add(Diagnostic{
+			Type:     "config/overridden",
+			Severity: SeverityInfo,
+			Message:  fmt.Sprintf("schema %s is used instead of that of %s", quote(s.label()), who),
+			Range:    s.at(),
+			Path:     s.node.path,
+		})
 	}
 	b.schemas[s.label()] = formOf(spec.v)
 }
@@ -600,11 +701,26 @@ func (b *builder) generation() {
 	if err != nil {
 		return // reported at the check block
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Absent: b.notGiven, Intents: intents, Checks: set.Declarations(), Judges: judges, Schemas: b.compiled})
+	reg, err := registry.New(registry.Spec{
+		Capabilities: b.caps,
+		Absent:       b.notGiven,
+		Intents:      intents,
+		Checks:       set.Declarations(),
+		Judges:       judges,
+		Schemas:      b.compiled,
+	})
 	if err != nil {
 		return
 	}
-	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets, Prompts: prompts, Packs: packs}
+	b.config.Generation = &Generation{
+		Registry: reg,
+		Checks:   set,
+		Policies: book,
+		Effects:  effects,
+		Budgets:  budgets,
+		Prompts:  prompts,
+		Packs:    packs,
+	}
 }
 
 // dispatchLayer returns the policy layer of a dispatch block.
@@ -648,7 +764,8 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	for _, side := range []struct {
 		block, attr string
 		to          *policy.Val[int]
-	}{{"repair", "max", &l.RepairMax}, {"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth}, {"hedge", "max", &l.HedgeMax}} {
+	}{{"repair", "max", &l.RepairMax}, {"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth},
+		{"hedge", "max", &l.HedgeMax}} {
 		if in := s.block(side.block); in.attrs[side.attr].written {
 			*side.to = policy.Of(in.integer(side.attr), origin(in.attrs[side.attr]))
 		}
@@ -667,8 +784,14 @@ func (b *builder) idleSwitches(s *section) {
 		for i, m := range members {
 			set, err := contract.ParseSwitchSet([]string{m})
 			if err == nil && len(set.Idle()) > 0 {
-				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s in %s never leads to another try: a failure of that type ends the call", quote(m), s.node.title()),
-					Range: s.attrs[name].items[i].rng, Path: append(slices.Clone(s.node.path), name)})
+				b.report.add(Diagnostic{
+					Type:     "config/unused",
+					Severity: SeverityWarning,
+					Message: fmt.Sprintf("%s in %s never leads to another try: a failure of that type ends the call",
+						quote(m), s.node.title()),
+					Range: s.attrs[name].items[i].rng,
+					Path:  append(slices.Clone(s.node.path), name),
+				})
 			}
 		}
 	}

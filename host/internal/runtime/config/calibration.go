@@ -39,7 +39,8 @@ func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
 	case len(text) > maxCalibration:
-		return nil, fmt.Errorf("read calibration of judge %s: the file has %d bytes, over the limit of %d", judge, len(text), maxCalibration)
+		return nil, fmt.Errorf("read calibration of judge %s: the file has %d bytes, over the limit of %d", judge,
+			len(text), maxCalibration)
 	}
 	v, err := edn.Read(text)
 	if err != nil {
@@ -110,7 +111,8 @@ func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 // was not described, which is reported separately. It may be deterministic and
 // then needs no calibration.
 func (b *builder) unseen(j *registry.Judge) bool {
-	return j.Capability != "" && !slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+	return j.Capability != "" &&
+		!slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
 }
 
 // believed warns about judges in use that cannot reject an answer by themselves
@@ -123,7 +125,12 @@ func (b *builder) believed(judges []registry.Judge) {
 			continue
 		}
 		r, err := ReadCalibration(b.config.Host.DataDir, j.Name)
-		d := Diagnostic{Severity: SeverityWarning, Range: s.at(), Path: s.node.path, Hint: "run: ferment judge calibrate " + j.Name + " --anchors FILE.edn"}
+		d := Diagnostic{
+			Severity: SeverityWarning,
+			Range:    s.at(),
+			Path:     s.node.path,
+			Hint:     "run: ferment judge calibrate " + j.Name + " --anchors FILE.edn",
+		}
 		if j.Anchors != "" {
 			d.Hint = "run: ferment judge calibrate " + j.Name
 		}
@@ -131,25 +138,35 @@ func (b *builder) believed(judges []registry.Judge) {
 		case j.Plain && st != calibration.Drifted:
 			continue
 		case err != nil:
-			d.Type, d.Message = "config/type", fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(), cause(err))
+			d.Type, d.Message = "config/type",
+				fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(),
+					cause(err))
 		case r != nil && r.Other(j):
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(), quote(r.Capability), quote(j.Capability))
+			d.Type, d.Message = "config/range",
+				fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(),
+					quote(r.Capability), quote(j.Capability))
 		case st == calibration.Uncalibrated && b.unseen(j):
 			continue
 		case st == calibration.Uncalibrated:
-			d.Type, d.Message = "config/missing", s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
+			d.Type, d.Message = "config/missing",
+				s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
 		case st == calibration.Drifted:
-			d.Type, d.Message = "judge/drift", fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(), Drifted(r))
+			d.Type, d.Message = "judge/drift",
+				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(),
+					Drifted(r))
 		case st == calibration.Expired:
 			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and refuses nothing by itself"
 			d.Path = append(slices.Clone(s.node.path), "recheck")
-			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()), edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
+			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()),
+				edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
 			if j.Anchors != "" {
 				d.Hint += ", or have \"ferment serve\" do it, which measures the judge again soon after it started"
 			}
 		case st == calibration.Worthless:
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s weighs nothing and is not asked: %s", s.node.title(), r.Worthless())
-			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"), edn.Text("kappa "+figure(r.Kappa))
+			d.Type, d.Message = "config/range",
+				fmt.Sprintf("%s weighs nothing and is not asked: %s", s.node.title(), r.Worthless())
+			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"),
+				edn.Text("kappa "+figure(r.Kappa))
 		case st == calibration.Weak:
 			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")

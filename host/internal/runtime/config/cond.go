@@ -70,7 +70,13 @@ func compile(v value, condition bool, path []string, report *collector) *program
 	if !c.bounds(expr) || !c.names(expr) {
 		return nil
 	}
-	p := &program{text: append([]byte(sourceText(v.source, expr)), '\n'), start: expr.Range().Start, file: v.source.Name, at: v.rng.String(), needs: map[string]*need{}}
+	p := &program{
+		text:  append([]byte(sourceText(v.source, expr)), '\n'),
+		start: expr.Range().Start,
+		file:  v.source.Name,
+		at:    v.rng.String(),
+		needs: map[string]*need{},
+	}
 	for _, t := range expr.Variables() {
 		p.require(t)
 	}
@@ -102,18 +108,25 @@ type gateCompiler struct {
 }
 
 func (c *gateCompiler) add(typ, message string, at hcl.Range) {
-	c.report.add(Diagnostic{Type: typ, Message: subject(c.path) + ": " + message, Range: c.source.hclRange(at), Path: c.path})
+	c.report.add(Diagnostic{
+		Type:    typ,
+		Message: subject(c.path) + ": " + message,
+		Range:   c.source.hclRange(at),
+		Path:    c.path,
+	})
 }
 
 // bounds checks the limits on the source of the expression.
 func (c *gateCompiler) bounds(expr hclsyntax.Expression) bool {
 	r := expr.Range()
 	if n := r.End.Byte - r.Start.Byte; n > MaxGateSource {
-		c.add("config/limit", fmt.Sprintf("the expression has %d bytes, over the limit of %s", n, formatBytes(MaxGateSource)), r)
+		c.add("config/limit",
+			fmt.Sprintf("the expression has %d bytes, over the limit of %s", n, formatBytes(MaxGateSource)), r)
 		return false
 	}
 	if n := operators(expr); n > MaxGateOperators {
-		c.add("config/limit", fmt.Sprintf("the expression has %d operators, over the limit of %d", n, MaxGateOperators), r)
+		c.add("config/limit", fmt.Sprintf("the expression has %d operators, over the limit of %d", n, MaxGateOperators),
+			r)
 		return false
 	}
 	w := loopWalker{}
@@ -164,18 +177,34 @@ func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 		root := t.RootName()
 		if !slices.Contains(gateVariables, root) {
 			good = false
-			c.report.add(Diagnostic{Type: "config/unknown-name", Message: subject(c.path) + ": unknown variable " + quote(root), Range: c.source.hclRange(t.SourceRange()), Path: c.path,
-				Expected: words(gateVariables), Found: edn.Text(root), Nearest: nearestVariable(t, gateVariables), Hint: gateHint(t)})
+			c.report.add(Diagnostic{
+				Type:     "config/unknown-name",
+				Message:  subject(c.path) + ": unknown variable " + quote(root),
+				Range:    c.source.hclRange(t.SourceRange()),
+				Path:     c.path,
+				Expected: words(gateVariables),
+				Found:    edn.Text(root),
+				Nearest:  nearestVariable(t, gateVariables),
+				Hint:     gateHint(t),
+			})
 			continue
 		}
 		if name, ok := stepName(t); root == "request" && ok && !slices.Contains(requestFields, name) {
 			good = false
-			c.report.add(Diagnostic{Type: "config/unknown-name", Message: subject(c.path) + ": a request has no " + quote(name), Range: c.source.hclRange(t.SourceRange()), Path: c.path,
-				Expected: words(requestFields), Found: edn.Text(name), Nearest: nearest(name, requestFields)})
+			c.report.add(Diagnostic{
+				Type:     "config/unknown-name",
+				Message:  subject(c.path) + ": a request has no " + quote(name),
+				Range:    c.source.hclRange(t.SourceRange()),
+				Path:     c.path,
+				Expected: words(requestFields),
+				Found:    edn.Text(name),
+				Nearest:  nearest(name, requestFields),
+			})
 		}
 	}
 	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
-		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && len(call.Args) > 0 && slices.Contains([]string{"matches", "regex", "regexall"}, call.Name) {
+		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && len(call.Args) > 0 &&
+			slices.Contains([]string{"matches", "regex", "regexall"}, call.Name) {
 			v, diags := call.Args[0].Value(nil)
 			if s, ok := asText(v); ok && !diags.HasErrors() {
 				if _, err := regexp.Compile(s); err != nil {
@@ -207,7 +236,8 @@ func (c *gateCompiler) check(in *instance, condition bool) bool {
 	for _, f := range requestFields {
 		request[f] = cty.DynamicVal
 	}
-	in.ctx.Variables = map[string]cty.Value{"result": cty.DynamicVal, "env": cty.DynamicVal, "meta": cty.DynamicVal, "request": cty.ObjectVal(request)}
+	in.ctx.Variables = map[string]cty.Value{"result": cty.DynamicVal, "env": cty.DynamicVal, "meta": cty.DynamicVal,
+		"request": cty.ObjectVal(request)}
 	in.meter.reset()
 	v, diags := in.expr.Value(&in.ctx)
 	if in.meter.over != nil {

@@ -34,7 +34,8 @@ func (b *builder) constraints(s *section, v value) edn.Value {
 		if len(f.Path) == 1 {
 			e, _ := form.Entry(f.Path[0])
 			name := hclName(scalarText(f.Path[0]))
-			d.Message = fmt.Sprintf("%s in constraints of %s %s", name, s.node.title(), boundary(e.Schema, f.Got, f.Message))
+			d.Message = fmt.Sprintf("%s in constraints of %s %s", name, s.node.title(),
+				boundary(e.Schema, f.Got, f.Message))
 			d.Expected = edn.Text(takes(e))
 		}
 		b.report.add(d)
@@ -49,7 +50,8 @@ func (b *builder) constraints(s *section, v value) edn.Value {
 			b.report.add(Diagnostic{
 				Type:     "config/unknown-name",
 				Severity: SeverityWarning,
-				Message:  fmt.Sprintf("%s in constraints of %s is a name that the host does not know", name, s.node.title()),
+				Message: fmt.Sprintf("%s in constraints of %s is a name that the host does not know", name,
+					s.node.title()),
 				Range:    v.within([]edn.Value{key}),
 				Path:     path,
 				Expected: words(known),

@@ -23,9 +23,17 @@ func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
 			b.parallel(s, strategy, candidates)
 		}
 		b.unnamed(in, &l)
-		if l.RepairMax.V > 0 && len(candidates) > 0 && !slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
-			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("repair does nothing for %s: no candidate can use what was wrong with its answer", s.node.title()),
-				Range: s.at(), Path: s.node.path, Hint: "remove repair, or add a candidate whose :cap/repairs? is true"})
+		if l.RepairMax.V > 0 && len(candidates) > 0 &&
+			!slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
+			b.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("repair does nothing for %s: no candidate can use what was wrong with its answer",
+					s.node.title()),
+				Range: s.at(),
+				Path:  s.node.path,
+				Hint:  "remove repair, or add a candidate whose :cap/repairs? is true",
+			})
 		}
 	}
 }
@@ -70,7 +78,8 @@ func (b *builder) unnamedIn(in registry.Intent, c *section, attr string, names [
 			b.report.add(Diagnostic{
 				Type:     "config/unknown-name",
 				Severity: SeverityWarning,
-				Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out,
+				Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(),
+					read.Name, in.Out,
 					quote(in.ID)),
 				Range:    v.source.hclRange(t.SourceRange()),
 				Path:     append(slices.Clone(c.node.path), attr),
@@ -87,7 +96,8 @@ func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	var out []registry.Capability
 	for _, c := range b.caps {
 		listed := in.Candidates == nil || slices.Contains(in.Candidates, c.ID)
-		allowed := !slices.ContainsFunc(c.Effects, func(e string) bool { return e != "none" && !slices.Contains(in.Effects, e) })
+		allowed := !slices.ContainsFunc(c.Effects,
+			func(e string) bool { return e != "none" && !slices.Contains(in.Effects, e) })
 		if listed && allowed && c.Serves(in.ID) {
 			out = append(out, c)
 		}

@@ -52,7 +52,13 @@ func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *sche
 	}
 	out, err := fromCty(v)
 	if err != nil {
-		d.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s is no data: %s", subject(path), err), Range: s.hclRange(expr.Range()), Path: path, Expected: edn.Text("edn(\"...\") or a plain value")})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  fmt.Sprintf("%s is no data: %s", subject(path), err),
+			Range:    s.hclRange(expr.Range()),
+			Path:     path,
+			Expected: edn.Text("edn(\"...\") or a plain value"),
+		})
 		return edn.Nil(), false
 	}
 	return out, true

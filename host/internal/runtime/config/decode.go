@@ -156,7 +156,12 @@ func (d *decoder) section(n *node) *section {
 		if _, reserved := reservedAt(join(specPath, b.Name)); reserved {
 			continue
 		}
-		s.blocks = append(s.blocks, d.section(&node{spec: b, path: append(slices.Clone(n.path), b.Name), source: n.source, header: n.header}))
+		s.blocks = append(s.blocks, d.section(&node{
+			spec:   b,
+			path:   append(slices.Clone(n.path), b.Name),
+			source: n.source,
+			header: n.header,
+		}))
 	}
 	return s
 }
@@ -204,7 +209,8 @@ func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
 	}
 	near := others[d.Nearest]
 	d.Hint = ""
-	d.Related = append(d.Related, Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
+	d.Related = append(d.Related,
+		Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
 	return d
 }
 
@@ -250,7 +256,8 @@ func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	r, found := reservedAt(join(n.specPath(), a.name))
 	if found && len(r.only) > 0 && !slices.Contains(r.only, plain(v.v)) {
 		diag := reservedDiagnostic(r, a.name+" = "+plain(v.v)+within(n), v.rng, path)
-		diag.Expected, diag.Found, diag.Hint = edn.Text(strings.Join(r.only, ", ")), v.v, "write "+r.only[0]+" or remove it"
+		diag.Expected, diag.Found, diag.Hint = edn.Text(strings.Join(r.only, ", ")), v.v,
+			"write "+r.only[0]+" or remove it"
 		d.report.add(diag)
 		return value{}, false
 	}
@@ -378,13 +385,24 @@ func (d *decoder) traversal(t Type, expr hcl.Expression, s *Source, path []strin
 	}
 	label, named := stepName(tr)
 	if !named || len(tr) != 2 {
-		d.report.add(Diagnostic{Type: "config/syntax", Message: subject(path) + " is no reference", Range: s.hclRange(tr.SourceRange()), Path: path,
-			Expected: edn.Text(t.Ref + ".NAME or " + t.Ref + "[\"NAME\"]")})
+		d.report.add(Diagnostic{
+			Type:     "config/syntax",
+			Message:  subject(path) + " is no reference",
+			Range:    s.hclRange(tr.SourceRange()),
+			Path:     path,
+			Expected: edn.Text(t.Ref + ".NAME or " + t.Ref + "[\"NAME\"]"),
+		})
 		return "", false, true
 	}
 	if tr.RootName() != t.Ref {
-		d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " names a " + tr.RootName(), Range: s.hclRange(tr.SourceRange()), Path: path,
-			Expected: edn.Text(t.String()), Found: edn.Text(tr.RootName() + " " + label)})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  subject(path) + " names a " + tr.RootName(),
+			Range:    s.hclRange(tr.SourceRange()),
+			Path:     path,
+			Expected: edn.Text(t.String()),
+			Found:    edn.Text(tr.RootName() + " " + label),
+		})
 		return "", false, true
 	}
 	return label, true, true
@@ -399,7 +417,10 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 			item, ok := d.decode(t.member(i), part, s, append(slices.Clone(path), strconv.Itoa(i)))
 			if ok && item.v.IsNil() {
 				ok = false
-				d.complain(&problem{typ: "config/type", what: "is null"}, t.member(i), cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
+				d.complain(&problem{
+					typ:  "config/type",
+					what: "is null",
+				}, t.member(i), cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
 			}
 			good = good && ok
 			out.items = append(out.items, item)
@@ -414,7 +435,11 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 		}
 		ty := v.Type()
 		if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
-			d.complain(&problem{typ: "config/type", what: "is no " + string(t.Kind), hint: "write it in brackets: [...]"}, t, v, at, path)
+			d.complain(&problem{
+				typ:  "config/type",
+				what: "is no " + string(t.Kind),
+				hint: "write it in brackets: [...]",
+			}, t, v, at, path)
 			return value{}, false
 		}
 		for i, x := range v.AsValueSlice() {
@@ -427,7 +452,10 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 		return value{}, false
 	}
 	if n := float64(len(out.items)); t.Min != nil && n < *t.Min || t.Max != nil && n > *t.Max {
-		d.complain(&problem{typ: "config/range", what: fmt.Sprintf("has %s", Counted(len(out.items), "member"))}, t, cty.NilVal, at, path)
+		d.complain(&problem{
+			typ:  "config/range",
+			what: fmt.Sprintf("has %s", Counted(len(out.items), "member")),
+		}, t, cty.NilVal, at, path)
 		return value{}, false
 	}
 	if t.Kind == KindSet {
@@ -461,8 +489,14 @@ func (d *decoder) badKey(t Type, key string) *problem {
 }
 
 func duplicateKey(key string, at, first *Range, path []string) Diagnostic {
-	return Diagnostic{Type: "config/duplicate", Message: "key " + quote(key) + " is written twice in " + subject(path), Range: at, Path: append(slices.Clone(path), key),
-		Related: []Related{{Range: first, Message: "is the first one"}}, Hint: "keep one of the two"}
+	return Diagnostic{
+		Type:    "config/duplicate",
+		Message: "key " + quote(key) + " is written twice in " + subject(path),
+		Range:   at,
+		Path:    append(slices.Clone(path), key),
+		Related: []Related{{Range: first, Message: "is the first one"}},
+		Hint:    "keep one of the two",
+	}
 }
 
 func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bool) {
@@ -474,7 +508,14 @@ func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bo
 		return "", false
 	}
 	if v.IsNull() || v.Type() != cty.String {
-		d.report.add(Diagnostic{Type: "config/type", Message: "a key of " + subject(path) + " is no text", Range: s.hclRange(expr.Range()), Path: path, Expected: edn.Text("string"), Found: shown(v)})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  "a key of " + subject(path) + " is no text",
+			Range:    s.hclRange(expr.Range()),
+			Path:     path,
+			Expected: edn.Text("string"),
+			Found:    shown(v),
+		})
 		return "", false
 	}
 	return v.AsString(), true

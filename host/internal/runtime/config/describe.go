@@ -187,16 +187,54 @@ func (s *section) mapping(name string) map[string]string {
 func (l *loader) plugin(s *section) Plugin {
 	restart, health := s.block("restart"), s.block("health")
 	instances, swap := s.block("instances"), s.block("swap")
-	p := Plugin{Name: s.label(), Where: s.where(), Enabled: s.flag("enabled"), Optional: s.flag("optional"), Env: s.mapping("env"), Workdir: s.text("workdir"),
-		StartTimeout: s.duration("start_timeout"), ConfigureTimeout: s.duration("configure_timeout"), StopGrace: s.duration("stop_grace"), DrainTimeout: s.duration("drain_timeout"),
-		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"), Mux: s.flag("mux"),
-		CallDepth: s.integer("call_depth"), LogLevel: s.text("log_level"), env: l.lookup,
-		Restart: Restart{Policy: restart.text("policy"), Max: restart.integer("max"), Window: restart.duration("window"), Backoff: restart.duration("backoff"),
-			MaxBackoff: restart.duration("max_backoff"), Jitter: restart.number("jitter"), ResetAfter: restart.duration("reset_after")},
-		Health: Health{Interval: health.duration("interval"), Timeout: health.duration("timeout"), Misses: health.integer("misses"), ReadyTimeout: health.duration("ready_timeout")},
-		Instances: Instances{Min: instances.integer("min"), Max: instances.integer("max"), Standby: instances.integer("standby"),
-			IdleTTL: instances.duration("idle_ttl"), MaxCalls: instances.integer("max_calls"), Pin: instances.text("pin")},
-		Swap: Swap{Mode: swap.text("mode"), Share: swap.number("share"), MinSamples: swap.integer("min_samples"), Timeout: swap.duration("timeout")},
+	p := Plugin{
+		Name:             s.label(),
+		Where:            s.where(),
+		Enabled:          s.flag("enabled"),
+		Optional:         s.flag("optional"),
+		Env:              s.mapping("env"),
+		Workdir:          s.text("workdir"),
+		StartTimeout:     s.duration("start_timeout"),
+		ConfigureTimeout: s.duration("configure_timeout"),
+		StopGrace:        s.duration("stop_grace"),
+		DrainTimeout:     s.duration("drain_timeout"),
+		MaxInFlight:      s.integer("max_in_flight"),
+		Queue:            s.integer("queue"),
+		MaxMessage:       s.integer("max_message"),
+		Encoding:         s.text("encoding"),
+		Mux:              s.flag("mux"),
+		CallDepth:        s.integer("call_depth"),
+		LogLevel:         s.text("log_level"),
+		env:              l.lookup,
+		Restart: Restart{
+			Policy:     restart.text("policy"),
+			Max:        restart.integer("max"),
+			Window:     restart.duration("window"),
+			Backoff:    restart.duration("backoff"),
+			MaxBackoff: restart.duration("max_backoff"),
+			Jitter:     restart.number("jitter"),
+			ResetAfter: restart.duration("reset_after"),
+		},
+		Health: Health{
+			Interval:     health.duration("interval"),
+			Timeout:      health.duration("timeout"),
+			Misses:       health.integer("misses"),
+			ReadyTimeout: health.duration("ready_timeout"),
+		},
+		Instances: Instances{
+			Min:      instances.integer("min"),
+			Max:      instances.integer("max"),
+			Standby:  instances.integer("standby"),
+			IdleTTL:  instances.duration("idle_ttl"),
+			MaxCalls: instances.integer("max_calls"),
+			Pin:      instances.text("pin"),
+		},
+		Swap: Swap{
+			Mode:       swap.text("mode"),
+			Share:      swap.number("share"),
+			MinSamples: swap.integer("min_samples"),
+			Timeout:    swap.duration("timeout"),
+		},
 	}
 	p.Disabled = l.whyDisabled(s)
 	p.Wanted = s.text("version")
@@ -251,14 +289,19 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	own, err := readPluginSchema(bare.ConfigSchema, by)
 	if err != nil {
-		l.defect(p, Diagnostic{Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err), Range: s.at(), Path: s.node.path,
-			Hint: "this is a defect of the plugin"})
+		l.defect(p, Diagnostic{
+			Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err),
+			Range:   s.at(),
+			Path:    s.node.path,
+			Hint:    "this is a defect of the plugin",
+		})
 		if p.Unusable != nil {
 			l.usual(p, bare, s.at())
 		}
 		return
 	}
-	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{}, inputsOf: map[string][]string{}}
+	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{},
+		inputsOf: map[string][]string{}}
 	var layers []layer
 	header := s.at()
 	if config != nil {
@@ -362,7 +405,8 @@ func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 		return d, err
 	}
 	if n := len(d.Value().Canonical()); n > MaxDescription {
-		return d, contract.Errorf("capability/invalid-metadata", "its description has %d bytes, over the limit of %s", n, formatBytes(MaxDescription))
+		return d, contract.Errorf("capability/invalid-metadata", "its description has %d bytes, over the limit of %s",
+			n, formatBytes(MaxDescription))
 	}
 	return d, nil
 }
@@ -462,7 +506,13 @@ func (l *loader) binaryHash(program string, files []string) (string, error) {
 }
 
 func (l *loader) unchecked(s *section, p *Plugin, why string) {
-	l.report.add(Diagnostic{Type: "config/plugin-unknown", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s is not checked: %s", quote(p.Name), why), Range: s.at(), Path: s.node.path})
+	l.report.add(Diagnostic{
+		Type:     "config/plugin-unknown",
+		Severity: SeverityWarning,
+		Message:  fmt.Sprintf("plugin %s is not checked: %s", quote(p.Name), why),
+		Range:    s.at(),
+		Path:     s.node.path,
+	})
 }
 
 // whole returns an error in one line, not shortened: the reason why a program does not start must be complete.
@@ -489,7 +539,9 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 			printedName(l.config.Root, p.Command[0])),
 	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
-		d.Type, d.Message, d.Hint = e.Type, fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)), "this is a defect of the plugin"
+		d.Type, d.Message, d.Hint = e.Type,
+			fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)),
+			"this is a defect of the plugin"
 	}
 	if p.Optional {
 		d.Severity = SeverityWarning
@@ -511,8 +563,13 @@ func (l *loader) refused(p *Plugin, found Findings) {
 			path = append(path, hclName(scalarText(k)))
 		}
 		name := cmp.Or(strings.TrimPrefix(partName(f.Path), "."), "it")
-		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message), Range: p.Place(f.Path), Path: path,
-			Hint: "ferment plugin inspect " + p.Name}
+		d := Diagnostic{
+			Type:    "config/plugin-schema",
+			Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message),
+			Range:   p.Place(f.Path),
+			Path:    path,
+			Hint:    "ferment plugin inspect " + p.Name,
+		}
 		if !f.Expected.IsNil() {
 			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
@@ -544,7 +601,13 @@ func (l *loader) noConfig(config *node, p *Plugin) {
 	if len(parts.attrs)+len(parts.blocks) == 0 {
 		return
 	}
-	l.report.add(Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("plugin %s takes no configuration", quote(p.Name)), Range: config.source.hclRange(config.header), Path: config.path, Hint: "remove the block"})
+	l.report.add(Diagnostic{
+		Type:    "config/plugin-schema",
+		Message: fmt.Sprintf("plugin %s takes no configuration", quote(p.Name)),
+		Range:   config.source.hclRange(config.header),
+		Path:    config.path,
+		Hint:    "remove the block",
+	})
 }
 
 // accepts compares the version of the plugin with the constraint of the block.
@@ -555,8 +618,14 @@ func (l *loader) accepts(s *section, p *Plugin) {
 	wanted, err := parseConstraint(s.text("version"))
 	have, ok := parseVersion(p.Description.Version)
 	if err == nil && (!ok || !wanted.allows(have)) {
-		l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("plugin %s has version %s", quote(p.Name), p.Description.Version), Range: s.attrs["version"].rng,
-			Path: append(slices.Clone(s.node.path), "version"), Expected: edn.Text(s.text("version")), Found: edn.Text(p.Description.Version)})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("plugin %s has version %s", quote(p.Name), p.Description.Version),
+			Range:    s.attrs["version"].rng,
+			Path:     append(slices.Clone(s.node.path), "version"),
+			Expected: edn.Text(s.text("version")),
+			Found:    edn.Text(p.Description.Version),
+		})
 	}
 }
 
@@ -581,7 +650,8 @@ func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 			d.Nearest, d.Hint = l.neighbour(s.Secret.path)
 		} else {
 			d.Nearest = nearest(s.Secret.Name, slices.Sorted(maps.Keys(l.variables)))
-			d.Hint = cmp.Or(meant(d.Nearest), "set it where the host starts, or in a file .env beside the configuration")
+			d.Hint = cmp.Or(meant(d.Nearest),
+				"set it where the host starts, or in a file .env beside the configuration")
 		}
 		if !s.needed {
 			d.Severity = SeverityWarning
@@ -603,7 +673,8 @@ func bodyText(n *node) string {
 			for _, b := range blocks {
 				native, ok := b.layers[0].body.(*hclsyntax.Body)
 				if ok && native.SrcRange.CanSliceBytes(b.source.text) {
-					lines = append(lines, strings.Join(append([]string{name}, b.labels...), " ")+" { "+sameLayout(native.SrcRange.SliceBytes(b.source.text))+" }")
+					lines = append(lines, strings.Join(append([]string{name}, b.labels...),
+						" ")+" { "+sameLayout(native.SrcRange.SliceBytes(b.source.text))+" }")
 				}
 			}
 		}

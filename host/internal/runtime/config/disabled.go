@@ -18,10 +18,12 @@ func (l *loader) whyDisabled(s *section) *contract.Error {
 	}
 	v := s.attrs["enabled"]
 	if unset := l.unset(v.inputs); len(unset) > 0 {
-		return contract.Errorf("provider/not-configured", "plugin %s is disabled: the environment variable %s is not set", quote(s.label()), alternatives(unset)).
+		return contract.Errorf("provider/not-configured",
+			"plugin %s is disabled: the environment variable %s is not set", quote(s.label()), alternatives(unset)).
 			WithHint("set " + alternatives(unset))
 	}
-	e := contract.Errorf("runtime/not-ready", "plugin %s is disabled", quote(s.label())).WithHint("set enabled = true in its block")
+	e := contract.Errorf("runtime/not-ready", "plugin %s is disabled",
+		quote(s.label())).WithHint("set enabled = true in its block")
 	if v.rng != nil {
 		e.Message += fmt.Sprintf(" (enabled, %s)", v.rng)
 	}
@@ -100,9 +102,11 @@ func (p *Plugin) absence() *contract.Error {
 // elsewhere adds to the error the environment variables that make a capability
 // block use another plugin.
 func (b *builder) elsewhere(s *section, why *contract.Error) *contract.Error {
-	others := slices.DeleteFunc(b.unset(s.attrs["plugin"].inputs), func(name string) bool { return strings.Contains(why.Hint, name) })
+	others := slices.DeleteFunc(b.unset(s.attrs["plugin"].inputs),
+		func(name string) bool { return strings.Contains(why.Hint, name) })
 	if len(others) == 0 {
 		return why
 	}
-	return why.WithHint(fmt.Sprintf("%s, or %s to choose another plugin for %s", why.Hint, alternatives(others), s.label()))
+	return why.WithHint(fmt.Sprintf("%s, or %s to choose another plugin for %s", why.Hint, alternatives(others),
+		s.label()))
 }

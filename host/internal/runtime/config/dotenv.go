@@ -56,9 +56,11 @@ func parseEnv(s *Source, report *collector) map[string]envVar {
 			add(p)
 		case key == "":
 		case twice:
-			add(&envProblem{"config/duplicate", "variable " + key + " is set twice in one file", "keep one of the two", from, end, at})
+			add(&envProblem{"config/duplicate", "variable " + key + " is set twice in one file", "keep one of the two",
+				from, end, at})
 		case len(out) >= MaxEnvKeys:
-			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys), "", from, end, -1})
+			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys), "", from,
+				end, -1})
 			return out
 		default:
 			first[key] = from
@@ -90,7 +92,8 @@ func envLine(line string) (key, value string, p *envProblem) {
 	case !ok:
 		return wrong(start, "a line of variables has no =", "write KEY=VALUE, or # before a comment")
 	case !variableName.MatchString(name):
-		return wrong(start, "the name before = is no variable name", "letters, digits and _, not beginning with a digit")
+		return wrong(start, "the name before = is no variable name",
+			"letters, digits and _, not beginning with a digit")
 	}
 	at := len(line) - len(rest)
 	value, message := envValue(strings.Trim(rest, " \t"))
@@ -214,7 +217,14 @@ func (l *loader) exposed(s Secret, path []string, at *Range) {
 		return
 	}
 	if v, ok := l.variables[s.Name]; ok && v.open {
-		l.report.add(Diagnostic{Type: "config/secret-missing", Severity: SeverityWarning, Message: fmt.Sprintf("secret env:%s comes from a file that others may read", s.Name), Range: at, Path: path,
-			Related: []Related{{Range: v.at, Message: "sets it"}}, Hint: "chmod 600 " + v.at.File})
+		l.report.add(Diagnostic{
+			Type:     "config/secret-missing",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("secret env:%s comes from a file that others may read", s.Name),
+			Range:    at,
+			Path:     path,
+			Related:  []Related{{Range: v.at, Message: "sets it"}},
+			Hint:     "chmod 600 " + v.at.File,
+		})
 	}
 }

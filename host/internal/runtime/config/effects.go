@@ -25,7 +25,11 @@ const ToolsPlugin = "tools"
 // effects reads the effects block.
 func (b *builder) effects() *policy.Effects {
 	s := b.root.block("effects")
-	out := &policy.Effects{Rules: policy.ShippedEffectRules(), Roles: map[string]policy.Scopes{}, Capabilities: map[string]policy.Scopes{}}
+	out := &policy.Effects{
+		Rules:        policy.ShippedEffectRules(),
+		Roles:        map[string]policy.Scopes{},
+		Capabilities: map[string]policy.Scopes{},
+	}
 	out.Host = b.scopes(s)
 	b.permitNothing(s)
 	for _, r := range s.each("rule") {
@@ -42,7 +46,8 @@ func (b *builder) effects() *policy.Effects {
 		}
 	}
 	b.ownPaths(s)
-	if !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return p.Described && p.Description.Name == ToolsPlugin }) {
+	if !slices.ContainsFunc(b.config.Plugins,
+		func(p Plugin) bool { return p.Described && p.Description.Name == ToolsPlugin }) {
 		for _, x := range s.each("secret") {
 			if v := x.attrs["value"]; v.secret != nil {
 				b.secretThere(SecretAt{Secret: *v.secret, At: v.rng, needed: true}, x.node.title(), x.pathOf("value"))
@@ -72,13 +77,20 @@ func (b *builder) permitNothing(s *section) {
 			continue
 		}
 		for _, attr := range map[string][]string{
-			"fs/read": {"roots", "allow"}, "fs/write": {"roots", "allow"}, "process/run": {"allow_commands", "allow_cwd"}, "net/http": {"hosts"},
+			"fs/read": {"roots", "allow"}, "fs/write": {"roots", "allow"},
+			"process/run": {"allow_commands", "allow_cwd"}, "net/http": {"hosts"},
 		}[x.label()] {
 			if len(x.attrs[attr].items) > 0 {
 				continue
 			}
-			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
-				Range: x.at(), Path: append(slices.Clone(x.node.path), attr), Hint: "name what calls may touch, or take enabled out"})
+			b.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
+				Range:    x.at(),
+				Path:     append(slices.Clone(x.node.path), attr),
+				Hint:     "name what calls may touch, or take enabled out",
+			})
 			break
 		}
 	}
@@ -284,7 +296,8 @@ func (b *builder) effectRule(s *section, rules policy.Rules) {
 			return
 		}
 		for _, w := range effectWords { // a wildcard replaces the shipped rules of its namespace
-			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.root.block("effects").each("rule"), func(x *section) bool { return x.label() == w }) {
+			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.root.block("effects").each("rule"),
+				func(x *section) bool { return x.label() == w }) {
 				delete(rules, w)
 			}
 		}
@@ -292,7 +305,12 @@ func (b *builder) effectRule(s *section, rules policy.Rules) {
 		b.dangling(s, "", "effect", name, effectWords, s.at())
 		return
 	}
-	rules[name] = policy.Rule{Any: b.roles(s, "any"), All: b.roles(s, "all"), Forbidden: b.roles(s, "forbidden"), Where: s.where()}
+	rules[name] = policy.Rule{
+		Any:       b.roles(s, "any"),
+		All:       b.roles(s, "all"),
+		Forbidden: b.roles(s, "forbidden"),
+		Where:     s.where(),
+	}
 }
 
 // roles reads a set of roles and reports unknown ones.
@@ -362,9 +380,14 @@ func (b *builder) ownPaths(s *section) {
 		if x.label() == "process/run" {
 			attr = "allow_cwd"
 		}
-		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s reaches %s, which belongs to ferment: no call may", x.node.title(), own),
-			Range: x.attrs[attr].rng, Path: append(slices.Clone(x.node.path), attr), Found: edn.Text(dir),
-			Hint: "name prefixes that leave it out, or move it with data_dir"})
+		b.report.add(Diagnostic{
+			Type:    "config/range",
+			Message: fmt.Sprintf("%s reaches %s, which belongs to ferment: no call may", x.node.title(), own),
+			Range:   x.attrs[attr].rng,
+			Path:    append(slices.Clone(x.node.path), attr),
+			Found:   edn.Text(dir),
+			Hint:    "name prefixes that leave it out, or move it with data_dir",
+		})
 	}
 }
 
@@ -497,7 +520,9 @@ func (l *loader) equip(is contract.Description, p *Plugin) {
 		m.Key("value", edn.Nil())
 		secrets.Set(edn.Text(x.label()), m.Map())
 		if v := x.attrs["value"]; v.secret != nil {
-			p.Secrets = append(p.Secrets, SecretAt{Path: []edn.Value{edn.K("secrets"), edn.Text(x.label()), edn.K("value")}, Secret: *v.secret, At: v.rng, needed: true})
+			p.Secrets = append(p.Secrets,
+				SecretAt{Path: []edn.Value{edn.K("secrets"), edn.Text(x.label()), edn.K("value")}, Secret: *v.secret,
+					At: v.rng, needed: true})
 		}
 	}
 	p.Config = p.Config.AssocKey("secrets", secrets.Map())

@@ -42,8 +42,10 @@ type evaluator struct {
 }
 
 func newEvaluator(report *collector, in *inputs) *evaluator {
-	return &evaluator{report: report, inputs: in, meter: &meter{}, locals: map[string]*local{}, blocks: map[string]cty.Value{},
-		labels: map[string][]string{}, funcs: map[*Source]map[string]function.Function{}, paid: map[hcl.Expression]bool{}}
+	return &evaluator{report: report, inputs: in, meter: &meter{}, locals: map[string]*local{},
+		blocks: map[string]cty.Value{},
+		labels: map[string][]string{}, funcs: map[*Source]map[string]function.Function{},
+		paid: map[hcl.Expression]bool{}}
 }
 
 // declare defines the labelled blocks of the tree as variables.
@@ -93,7 +95,12 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 	e.meter.reset()
 	v, diags := expr.Value(ctx)
 	if over := e.meter.over; over != nil {
-		e.report.add(Diagnostic{Type: "config/limit", Message: over.Error(), Range: s.hclRange(expr.Range()), Path: path})
+		e.report.add(Diagnostic{
+			Type:    "config/limit",
+			Message: over.Error(),
+			Range:   s.hclRange(expr.Range()),
+			Path:    path,
+		})
 		return cty.DynamicVal, false
 	}
 	seen := map[string]bool{}
@@ -254,8 +261,15 @@ func (e *evaluator) knownLabel(t hcl.Traversal, s *Source, path []string) bool {
 	if e.report.doubts(root, label) {
 		return false
 	}
-	e.report.fold("block "+root+" "+label, Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("there is no %s %s", root, quote(label)), Range: s.hclRange(t.SourceRange()), Path: path,
-		Expected: words(e.labels[root]), Found: textOrNil(label), Nearest: nearest(label, e.labels[root])})
+	e.report.fold("block "+root+" "+label, Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("there is no %s %s", root, quote(label)),
+		Range:    s.hclRange(t.SourceRange()),
+		Path:     path,
+		Expected: words(e.labels[root]),
+		Found:    textOrNil(label),
+		Nearest:  nearest(label, e.labels[root]),
+	})
 	return false
 }
 
@@ -279,7 +293,12 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 	at := s.hclRange(t.SourceRange())
 	name, ok := stepName(t)
 	if !ok {
-		e.report.add(Diagnostic{Type: "config/syntax", Message: "locals are used one by one, as local.NAME", Range: at, Path: path})
+		e.report.add(Diagnostic{
+			Type:    "config/syntax",
+			Message: "locals are used one by one, as local.NAME",
+			Range:   at,
+			Path:    path,
+		})
 		return "", cty.NilVal, false
 	}
 	l, ok := e.locals[name]
@@ -288,8 +307,15 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 			return name, cty.NilVal, false
 		}
 		names := slices.Sorted(maps.Keys(e.locals))
-		e.report.fold("local "+name, Diagnostic{Type: "config/dangling-reference", Message: "there is no local " + quote(name), Range: at, Path: path,
-			Expected: words(names), Found: textOrNil(name), Nearest: nearest(name, names)})
+		e.report.fold("local "+name, Diagnostic{
+			Type:     "config/dangling-reference",
+			Message:  "there is no local " + quote(name),
+			Range:    at,
+			Path:     path,
+			Expected: words(names),
+			Found:    textOrNil(name),
+			Nearest:  nearest(name, names),
+		})
 		return name, cty.NilVal, false
 	}
 	l.used = true
@@ -305,11 +331,17 @@ func (e *evaluator) force(name string, l *local) {
 		return
 	case 1:
 		ring := append(slices.Clone(e.stack[slices.Index(e.stack, name):]), name)
-		d := Diagnostic{Type: "config/cycle", Message: "locals need each other: " + strings.Join(ring, " -> "), Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}}
+		d := Diagnostic{
+			Type:    "config/cycle",
+			Message: "locals need each other: " + strings.Join(ring, " -> "),
+			Range:   l.attr.source.hclRange(l.attr.rng),
+			Path:    []string{"locals", name},
+		}
 		d.Hint = "let one of them do without the others"
 		for _, member := range ring[1 : len(ring)-1] {
 			a := e.locals[member].attr
-			d.Related = append(d.Related, Related{Range: a.source.hclRange(a.rng), Message: "is local " + quote(member)})
+			d.Related = append(d.Related,
+				Related{Range: a.source.hclRange(a.rng), Message: "is local " + quote(member)})
 		}
 		e.report.add(d)
 		return
@@ -324,8 +356,12 @@ func (e *evaluator) force(name string, l *local) {
 	l.state = 2
 	if l.ok && weight(l.value, MaxGateElements) > MaxGateElements {
 		l.ok = false
-		e.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("local %s has more than %d elements", quote(name), MaxGateElements),
-			Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}})
+		e.report.add(Diagnostic{
+			Type:    "config/limit",
+			Message: fmt.Sprintf("local %s has more than %d elements", quote(name), MaxGateElements),
+			Range:   l.attr.source.hclRange(l.attr.rng),
+			Path:    []string{"locals", name},
+		})
 	}
 }
 

@@ -118,12 +118,17 @@ func (g *gatherer) directory() {
 	g.folder("common")
 	g.profiled = slices.Clone(g.config.Files)
 	g.config.Profile = g.profile(g.trees)
-	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.config.Profile, "local/" + g.config.Profile} {
+	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.config.Profile,
+		"local/" + g.config.Profile} {
 		g.folder(name)
 	}
 	if len(g.config.Files) == 0 && len(g.report.list) == 0 {
-		g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))), Range: &Range{File: "."},
-			Hint: noConfiguration})
+		g.report.add(Diagnostic{
+			Type:    "config/include",
+			Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))),
+			Range:   &Range{File: "."},
+			Hint:    noConfiguration,
+		})
 	}
 }
 
@@ -147,7 +152,8 @@ func (l *loader) unreadFiles() {
 		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
 		for _, e := range entries {
 			inner := slashpath.Join(folder, e.Name())
-			if !e.IsDir() || slices.Contains(Profiles(), e.Name()) || !slices.ContainsFunc(l.unreadIn(inner), isConfig) {
+			if !e.IsDir() || slices.Contains(Profiles(), e.Name()) ||
+				!slices.ContainsFunc(l.unreadIn(inner), isConfig) {
 				continue
 			}
 			near := nearest(e.Name(), Profiles())
@@ -270,7 +276,11 @@ func (g *gatherer) list(dir, name string) ([]string, bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if !os.IsNotExist(err) {
-			g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s cannot be read: %s", quote(name), cause(err)), Range: &Range{File: name}})
+			g.report.add(Diagnostic{
+				Type:    "config/include",
+				Message: fmt.Sprintf("directory %s cannot be read: %s", quote(name), cause(err)),
+				Range:   &Range{File: name},
+			})
 		}
 		return nil, false
 	}
@@ -322,7 +332,12 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	g.seen[real] = true
 	if len(g.seen) > MaxFiles {
 		if len(g.seen) == MaxFiles+1 {
-			g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("the configuration has more than %d files", MaxFiles), Range: &Range{File: name}, Hint: "join some of them"})
+			g.report.add(Diagnostic{
+				Type:    "config/limit",
+				Message: fmt.Sprintf("the configuration has more than %d files", MaxFiles),
+				Range:   &Range{File: name},
+				Hint:    "join some of them",
+			})
 		}
 		return nil, false
 	}
@@ -341,7 +356,13 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	before := g.total
 	if g.total += len(raw); g.total > MaxTotalBytes {
 		if before <= MaxTotalBytes {
-			g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("the files of the configuration have more than %s in all, counted up to %s", formatBytes(MaxTotalBytes), quote(name)), Range: &Range{File: name}, Hint: "the limit keeps a load short: remove or split"})
+			g.report.add(Diagnostic{
+				Type: "config/limit",
+				Message: fmt.Sprintf("the files of the configuration have more than %s in all, counted up to %s",
+					formatBytes(MaxTotalBytes), quote(name)),
+				Range: &Range{File: name},
+				Hint:  "the limit keeps a load short: remove or split",
+			})
 		}
 		return nil, false
 	}
@@ -359,11 +380,22 @@ func (g *gatherer) load(full string, from *Range) {
 	}
 	if i := slices.Index(g.under, real); i >= 0 {
 		ring := append(slices.Clone(g.names[i:]), printedName(g.config.Root, full))
-		g.report.add(Diagnostic{Type: "config/cycle", Message: "files include each other: " + strings.Join(ring, " -> "), Range: from, Path: []string{"include"}, Hint: "remove one of the includes"})
+		g.report.add(Diagnostic{
+			Type:    "config/cycle",
+			Message: "files include each other: " + strings.Join(ring, " -> "),
+			Range:   from,
+			Path:    []string{"include"},
+			Hint:    "remove one of the includes",
+		})
 		return
 	}
 	if len(g.under) > MaxIncludeDepth {
-		g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("includes are nested more than %d deep", MaxIncludeDepth), Range: from, Path: []string{"include"}})
+		g.report.add(Diagnostic{
+			Type:    "config/limit",
+			Message: fmt.Sprintf("includes are nested more than %d deep", MaxIncludeDepth),
+			Range:   from,
+			Path:    []string{"include"},
+		})
 		return
 	}
 	s, ok := g.source(full, MaxFileBytes)
@@ -376,7 +408,11 @@ func (g *gatherer) load(full string, from *Range) {
 	} else {
 		body = parse(s, g.report)
 	}
-	root := &node{spec: Specification(), source: s, header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos}}
+	root := &node{
+		spec:   Specification(),
+		source: s,
+		header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos},
+	}
 	(&grower{source: s, report: g.report}).grow(root, body)
 	g.variablesOf(filepath.Dir(full))
 	g.under, g.names = append(g.under, real), append(g.names, s.Name)
@@ -406,7 +442,13 @@ func (g *gatherer) matches(b *node) []string {
 	pattern := b.labels[0]
 	fail := func(typ, message, hint string) []string {
 		g.report.poison(anyName, anyName)
-		g.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("include %s %s", quote(pattern), message), Range: b.source.hclRange(b.header), Path: []string{"include", pattern}, Hint: hint})
+		g.report.add(Diagnostic{
+			Type:    typ,
+			Message: fmt.Sprintf("include %s %s", quote(pattern), message),
+			Range:   b.source.hclRange(b.header),
+			Path:    []string{"include", pattern},
+			Hint:    hint,
+		})
 		return nil
 	}
 	optional, ok := g.optional(b)
@@ -428,14 +470,16 @@ func (g *gatherer) matches(b *node) []string {
 	globbed := strings.ContainsAny(pattern, "*?[")
 	if globbed {
 		own := printedName(g.config.Root, b.source.Path) // a pattern does not match its own file
-		found = slices.DeleteFunc(found, func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
+		found = slices.DeleteFunc(found,
+			func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
 	} else if len(found) == 0 && exists(filepath.Join(g.config.Root, filepath.FromSlash(below))) {
 		found = []string{below} // a dangling symbolic link
 	}
 	slices.Sort(found)
 	if len(found) == 0 && !optional && !b.damaged {
 		hint := "write optional = true in it if the file need not be there"
-		if near := Neighbour(filepath.Join(filepath.Dir(b.source.Path), pattern), fs.ErrNotExist); near != "" && !globbed {
+		if near := Neighbour(filepath.Join(filepath.Dir(b.source.Path), pattern), fs.ErrNotExist); near != "" &&
+			!globbed {
 			hint = meant(slashpath.Join(slashpath.Dir(pattern), filepath.Base(near)))
 		}
 		return fail("config/include", "matches no file", hint)
@@ -473,8 +517,13 @@ func (g *gatherer) optional(b *node) (value, ok bool) {
 	}
 	out, err := asBool(v)
 	if !isLiteral || err != nil {
-		g.report.add(Diagnostic{Type: "config/type", Message: subject([]string{"include", b.labels[0], "optional"}) + " is not written out", Range: a.source.hclRange(a.expr.Range()), Path: []string{"include", b.labels[0], "optional"},
-			Expected: edn.Text("true or false")})
+		g.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  subject([]string{"include", b.labels[0], "optional"}) + " is not written out",
+			Range:    a.source.hclRange(a.expr.Range()),
+			Path:     []string{"include", b.labels[0], "optional"},
+			Expected: edn.Text("true or false"),
+		})
 		return false, false
 	}
 	return out, true
@@ -499,8 +548,13 @@ func (g *gatherer) misplacedProfile() {
 		for _, f := range tree.children("ferment") {
 			a, ok := f.attrs["profile"]
 			if ok && !slices.Contains(g.profiled, a.source) {
-				g.report.add(Diagnostic{Type: "config/include", Message: "profile in ferment may stand only in " + DefaultFile + " or in common/: it decides which files are read", Range: a.at(), Path: []string{"ferment", "profile"},
-					Hint: "move it"})
+				g.report.add(Diagnostic{
+					Type:    "config/include",
+					Message: "profile in ferment may stand only in " + DefaultFile + " or in common/: it decides which files are read",
+					Range:   a.at(),
+					Path:    []string{"ferment", "profile"},
+					Hint:    "move it",
+				})
 			}
 		}
 	}

@@ -198,7 +198,8 @@ func (l *loader) fitted(s *section, attr, typ string, form *schema.Schema) edn.V
 			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
 			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
 		case f.Keys != nil:
-			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]), s.node.title())
+			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]),
+				s.node.title())
 			d.Expected, d.Found = words(hclNames(f.Keys)), edn.Text(hclName(scalarText(f.Path[len(f.Path)-1])))
 			d.Nearest = nearest(plain(d.Found), hclNames(f.Keys))
 			d.Hint = cmp.Or(meant(d.Nearest), "remove it, or correct its name")
@@ -222,7 +223,8 @@ func inWords(form edn.Value) string {
 
 // scalarKind reports whether takes describes the schema completely.
 func scalarKind(s *schema.Schema) bool {
-	return numeric(s) || slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())
+	return numeric(s) ||
+		slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())
 }
 
 func hclNames(keys []string) []string {

@@ -72,7 +72,11 @@ func formatJSON(s *Source, out Formatted) Formatted {
 	var after bytes.Buffer
 	after.Grow(len(s.text) + len(s.text)/4)
 	if err := json.Indent(&after, bytes.Trim(s.text, " \t\r\n"), "", "  "); err != nil {
-		report.add(Diagnostic{Type: "config/syntax", Message: "the text is no JSON: " + err.Error(), Range: &Range{File: s.Name}})
+		report.add(Diagnostic{
+			Type:    "config/syntax",
+			Message: "the text is no JSON: " + err.Error(),
+			Range:   &Range{File: s.Name},
+		})
 		out.Diagnostics = report.result()
 		return out
 	}
@@ -243,7 +247,8 @@ func blockEnds(s *Source, body *hclsyntax.Body) map[int]bool {
 			items = append(items, item{from: a.SrcRange.Start.Line, to: a.SrcRange.End.Line})
 		}
 		for _, inner := range b.Blocks {
-			items = append(items, item{block: true, from: inner.TypeRange.Start.Line, to: inner.CloseBraceRange.End.Line})
+			items = append(items,
+				item{block: true, from: inner.TypeRange.Start.Line, to: inner.CloseBraceRange.End.Line})
 			visit(inner.Body)
 		}
 		slices.SortFunc(items, func(x, y item) int { return x.from - y.from })
@@ -297,5 +302,6 @@ func significant(tokens hclsyntax.Tokens) hclsyntax.Tokens {
 }
 
 func endsLine(t hclsyntax.Token) bool {
-	return t.Type == hclsyntax.TokenNewline || t.Type == hclsyntax.TokenComment && bytes.HasSuffix(t.Bytes, []byte("\n"))
+	return t.Type == hclsyntax.TokenNewline || t.Type == hclsyntax.TokenComment &&
+		bytes.HasSuffix(t.Bytes, []byte("\n"))
 }

@@ -346,8 +346,14 @@ var lengthFunc = &function.Spec{
 }
 
 var coalesceFunc = &function.Spec{
-	VarParam: &function.Parameter{Name: "values", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true},
-	Type:     function.StaticReturnType(cty.DynamicPseudoType),
+	VarParam: &function.Parameter{
+		Name:             "values",
+		Type:             cty.DynamicPseudoType,
+		AllowNull:        true,
+		AllowUnknown:     true,
+		AllowDynamicType: true,
+	},
+	Type: function.StaticReturnType(cty.DynamicPseudoType),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		for _, a := range args {
 			if !a.IsKnown() {

@@ -104,8 +104,9 @@ var compactFunc = &function.Spec{
 }
 
 var zipmapFunc = &function.Spec{
-	Params: []function.Parameter{{Name: "keys", Type: cty.DynamicPseudoType}, {Name: "values", Type: cty.DynamicPseudoType}},
-	Type:   function.StaticReturnType(cty.DynamicPseudoType),
+	Params: []function.Parameter{{Name: "keys", Type: cty.DynamicPseudoType},
+		{Name: "values", Type: cty.DynamicPseudoType}},
+	Type: function.StaticReturnType(cty.DynamicPseudoType),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		keys, err := texts(args[0])
 		if err != nil {

@@ -32,7 +32,13 @@ func (b *builder) compileChecks() []quality.Check {
 	var out []quality.Check
 	for _, c := range boundChecks {
 		if _, rebound := b.checks[c.name]; !rebound {
-			out = append(out, quality.Check{Check: registry.Check{Name: c.name, Kind: registry.CheckCapability, Intent: c.intent, Evidence: c.evidence, Timeout: registry.DefaultCheckTimeout}})
+			out = append(out, quality.Check{Check: registry.Check{
+				Name:     c.name,
+				Kind:     registry.CheckCapability,
+				Intent:   c.intent,
+				Evidence: c.evidence,
+				Timeout:  registry.DefaultCheckTimeout,
+			}})
 		}
 	}
 	for _, s := range b.all("check") {
@@ -44,10 +50,22 @@ func (b *builder) compileChecks() []quality.Check {
 }
 
 func (b *builder) check(s *section) (quality.Check, bool) {
-	c := quality.Check{Check: registry.Check{Name: s.label(), Timeout: s.duration("timeout"), Evidence: s.flag("evidence"), Params: s.attrs["params"].v, Where: s.where()}}
+	c := quality.Check{Check: registry.Check{
+		Name:     s.label(),
+		Timeout:  s.duration("timeout"),
+		Evidence: s.flag("evidence"),
+		Params:   s.attrs["params"].v,
+		Where:    s.where(),
+	}}
 	if b.isBuiltinCheck(c.Name) {
 		b.use("check", c.Name)
-		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("check %s is used instead of the built-in one", quote(c.Name)), Range: s.at(), Path: s.node.path})
+		b.report.add(Diagnostic{
+			Type:     "config/overridden",
+			Severity: SeverityInfo,
+			Message:  fmt.Sprintf("check %s is used instead of the built-in one", quote(c.Name)),
+			Range:    s.at(),
+			Path:     s.node.path,
+		})
 	}
 	ok := b.oneKind(s) && b.judge(s, &c)
 	if v := s.attrs["applies"]; v.written {
@@ -87,8 +105,14 @@ func (b *builder) oneKind(s *section) bool {
 		}))
 	default:
 		a := s.node.attrs[written[1]]
-		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("%s has %s", s.node.title(), strings.Join(written, " and ")), Range: a.source.hclRange(a.rng), Path: append(slices.Clone(s.node.path), written[1]),
-			Expected: edn.Text("exactly one of builtin, condition, intent"), Hint: "keep one of them"})
+		b.report.add(Diagnostic{
+			Type:     "config/duplicate",
+			Message:  fmt.Sprintf("%s has %s", s.node.title(), strings.Join(written, " and ")),
+			Range:    a.source.hclRange(a.rng),
+			Path:     append(slices.Clone(s.node.path), written[1]),
+			Expected: edn.Text("exactly one of builtin, condition, intent"),
+			Hint:     "keep one of them",
+		})
 	}
 	return false
 }
@@ -111,8 +135,15 @@ func (b *builder) judge(s *section, c *quality.Check) bool {
 			for _, d := range b.builtins.Declarations() {
 				names = append(names, d.Name)
 			}
-			b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown built-in check %s", s.node.title(), quote(c.Builtin)), Range: s.attrs["builtin"].rng,
-				Path: append(slices.Clone(s.node.path), "builtin"), Expected: words(names), Found: edn.Text(c.Builtin), Nearest: nearest(c.Builtin, names)})
+			b.report.add(Diagnostic{
+				Type:     "config/dangling-reference",
+				Message:  fmt.Sprintf("%s names the unknown built-in check %s", s.node.title(), quote(c.Builtin)),
+				Range:    s.attrs["builtin"].rng,
+				Path:     append(slices.Clone(s.node.path), "builtin"),
+				Expected: words(names),
+				Found:    edn.Text(c.Builtin),
+				Nearest:  nearest(c.Builtin, names),
+			})
 			return false
 		}
 		c.Judge = known.Judge
@@ -218,14 +249,27 @@ func (b *builder) servers(s *section, in registry.Intent) {
 	}
 	list := s.attrs["candidates"]
 	if tuple, ok := s.node.attrs["candidates"].expr.(*hclsyntax.TupleConsExpr); ok && len(tuple.Exprs) == 0 {
-		b.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("candidates of intent %s are none, so nothing can serve it", quote(in.ID)), Range: list.rng,
-			Path: append(slices.Clone(s.node.path), "candidates"), Expected: edn.Text("at least one capability"), Hint: "leave candidates out: then all that serve the intent may"})
+		b.report.add(Diagnostic{
+			Type:     "config/range",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("candidates of intent %s are none, so nothing can serve it", quote(in.ID)),
+			Range:    list.rng,
+			Path:     append(slices.Clone(s.node.path), "candidates"),
+			Expected: edn.Text("at least one capability"),
+			Hint:     "leave candidates out: then all that serve the intent may",
+		})
 	}
 	for k, item := range list.items {
 		id, _ := item.v.AsString()
 		if slices.ContainsFunc(list.items[:k], func(before value) bool { return edn.Equal(before.v, item.v) }) {
-			b.report.add(Diagnostic{Type: "config/duplicate", Severity: SeverityWarning, Message: fmt.Sprintf("intent %s names the candidate %s twice", quote(in.ID), quote(id)), Range: item.rng,
-				Path: append(slices.Clone(s.node.path), "candidates"), Hint: "remove it: a candidate is asked once, and again as dispatch.retry says"})
+			b.report.add(Diagnostic{
+				Type:     "config/duplicate",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("intent %s names the candidate %s twice", quote(in.ID), quote(id)),
+				Range:    item.rng,
+				Path:     append(slices.Clone(s.node.path), "candidates"),
+				Hint:     "remove it: a candidate is asked once, and again as dispatch.retry says",
+			})
 			continue
 		}
 		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id })
@@ -235,10 +279,18 @@ func (b *builder) servers(s *section, in registry.Intent) {
 		}
 		c := b.caps[i]
 		path := append(slices.Clone(s.node.path), "candidates")
-		seen := []Related{{Range: b.capPlace[id], Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
+		seen := []Related{{Range: b.capPlace[id],
+			Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
 		if !c.Serves(in.ID) {
-			b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)), Range: item.rng, Path: path, Expected: edn.Text("a capability for " + in.ID),
-				Found: edn.Text("one for " + strings.Join(c.Intents, ", ")), Related: seen})
+			b.report.add(Diagnostic{
+				Type:     "config/type",
+				Message:  fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)),
+				Range:    item.rng,
+				Path:     path,
+				Expected: edn.Text("a capability for " + in.ID),
+				Found:    edn.Text("one for " + strings.Join(c.Intents, ", ")),
+				Related:  seen,
+			})
 			continue
 		}
 		for _, x := range sides(in) {
@@ -425,11 +477,12 @@ func (b *builder) twiceDone(done *section) {
 		b.report.add(Diagnostic{
 			Type:     "config/duplicate",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("check %s is in must and in should: an answer that it scores has passed it", quote(name)),
-			Range:    item.rng,
-			Path:     append(slices.Clone(done.node.path), "should"),
-			Found:    edn.Text(name),
-			Hint:     "remove it from one of the two",
+			Message: fmt.Sprintf("check %s is in must and in should: an answer that it scores has passed it",
+				quote(name)),
+			Range: item.rng,
+			Path:  append(slices.Clone(done.node.path), "should"),
+			Found: edn.Text(name),
+			Hint:  "remove it from one of the two",
 		})
 	}
 }
@@ -504,8 +557,13 @@ func (b *builder) asked(check string) string {
 
 func (b *builder) ring(names []string) {
 	first := b.intents[names[0]]
-	d := Diagnostic{Type: "config/cycle", Message: "the gates of intents ask each other: " + strings.Join(names, " -> "), Range: first.at(), Path: first.node.path,
-		Hint: "let one of the checks ask an intent without such gates"}
+	d := Diagnostic{
+		Type:    "config/cycle",
+		Message: "the gates of intents ask each other: " + strings.Join(names, " -> "),
+		Range:   first.at(),
+		Path:    first.node.path,
+		Hint:    "let one of the checks ask an intent without such gates",
+	}
 	for _, name := range names[1 : len(names)-1] {
 		d.Related = append(d.Related, Related{Range: b.intents[name].at(), Message: "is intent " + quote(name)})
 	}
@@ -529,7 +587,8 @@ func (b *builder) unusedBlocks() {
 		for _, s := range b.all(block) {
 			if !b.used[block][s.label()] {
 				hint := "remove it, or name it where it should apply"
-				if block == "dispatch" && b.dispatch["default"] == nil && nearest(s.label(), []string{"default"}) != "" {
+				if block == "dispatch" && b.dispatch["default"] == nil &&
+					nearest(s.label(), []string{"default"}) != "" {
 					hint = "did you mean \"default\", which applies to all intents?"
 				}
 				b.report.add(b.decoder.root.misnamed(s.node, Diagnostic{

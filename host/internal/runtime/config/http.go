@@ -55,12 +55,26 @@ type Rate struct {
 func (l *loader) http() {
 	s := l.root.block("http")
 	limits := s.block("limits")
-	h := HTTP{AdminSocket: s.text("admin_socket"), Heartbeat: s.duration("heartbeat"), Limits: HTTPLimits{
-		ActBody: limits.integer("act_body"), AdminBody: limits.integer("admin_body"), Headers: limits.integer("headers"),
-		HeaderRead: limits.duration("header_read"), BodyRead: limits.duration("body_read"), Idle: limits.duration("idle"), Write: limits.duration("write"), StreamWrite: limits.duration("stream_write"),
-		Connections: limits.integer("connections"), PerAddress: limits.integer("per_address"), PrincipalSubscribers: limits.integer("principal_subscribers"),
-		ActRate: l.rate(limits, "act_rate"), ActBurst: limits.integer("act_burst"), AnonymousRate: l.rate(limits, "anonymous_rate"),
-	}}
+	h := HTTP{
+		AdminSocket: s.text("admin_socket"),
+		Heartbeat:   s.duration("heartbeat"),
+		Limits: HTTPLimits{
+			ActBody:              limits.integer("act_body"),
+			AdminBody:            limits.integer("admin_body"),
+			Headers:              limits.integer("headers"),
+			HeaderRead:           limits.duration("header_read"),
+			BodyRead:             limits.duration("body_read"),
+			Idle:                 limits.duration("idle"),
+			Write:                limits.duration("write"),
+			StreamWrite:          limits.duration("stream_write"),
+			Connections:          limits.integer("connections"),
+			PerAddress:           limits.integer("per_address"),
+			PrincipalSubscribers: limits.integer("principal_subscribers"),
+			ActRate:              l.rate(limits, "act_rate"),
+			ActBurst:             limits.integer("act_burst"),
+			AnonymousRate:        l.rate(limits, "anonymous_rate"),
+		},
+	}
 	h.Listen, _ = s.texts("listen")
 	h.AllowedHosts, _ = s.texts("allowed_hosts")
 	if h.AdminSocket == "" {
@@ -125,7 +139,13 @@ func (l *loader) rate(s *section, name string) Rate {
 	n, _ := events.AsInt()
 	ms, _ := per.AsInt()
 	if n == 0 && v.written {
-		l.report.add(Diagnostic{Type: "config/range", Message: subject(s.pathOf(name)) + " lets nothing through", Range: v.rng, Path: s.pathOf(name), Expected: edn.Text("1/d or more")})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  subject(s.pathOf(name)) + " lets nothing through",
+			Range:    v.rng,
+			Path:     s.pathOf(name),
+			Expected: edn.Text("1/d or more"),
+		})
 	}
 	return Rate{Events: int(n), Per: time.Duration(ms) * time.Millisecond}
 }
@@ -140,7 +160,11 @@ func readListen(s string) *problem {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
 		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
 	}
-	insecure := &problem{typ: "http/insecure-listener", what: "is open to other machines", hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities"}
+	insecure := &problem{
+		typ:  "http/insecure-listener",
+		what: "is open to other machines",
+		hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities",
+	}
 	if host == "" {
 		return insecure
 	}
@@ -160,7 +184,11 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-
 
 func readHostName(s string) *problem {
 	if len(s) > 253 || !hostName.MatchString(s) {
-		return &problem{typ: "config/type", what: "is no host name", hint: "write the name alone, without scheme and port"}
+		return &problem{
+			typ:  "config/type",
+			what: "is no host name",
+			hint: "write the name alone, without scheme and port",
+		}
 	}
 	return nil
 }

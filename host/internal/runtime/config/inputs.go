@@ -81,7 +81,11 @@ func (in *inputs) file(dir, name string) (string, error) {
 	}
 	relative, err := filepath.Rel(in.root, full)
 	if err != nil || !filepath.IsLocal(relative) {
-		return "", &functionError{typ: "config/include", message: fmt.Sprintf("file %s is outside the root directory", quote(name)), hint: "copy it below the directory of the configuration"}
+		return "", &functionError{
+			typ:     "config/include",
+			message: fmt.Sprintf("file %s is outside the root directory", quote(name)),
+			hint:    "copy it below the directory of the configuration",
+		}
 	}
 	if text, ok := in.files[relative]; ok {
 		return text, nil
@@ -99,7 +103,10 @@ func (in *inputs) file(dir, name string) (string, error) {
 		return "", e
 	}
 	if in.total += len(text); in.total > MaxInputTotal {
-		return "", &functionError{typ: "config/limit", message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal))}
+		return "", &functionError{
+			typ:     "config/limit",
+			message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal)),
+		}
 	}
 	in.files[relative] = text
 	in.record("file", filepath.ToSlash(relative), text, true)
@@ -204,7 +211,10 @@ func (e *evaluator) envFunction() function.Function {
 			e.touched = append(e.touched, name)
 			switch {
 			case ok && !utf8.ValidString(value):
-				return cty.NilVal, &functionError{typ: "config/type", message: "the environment variable " + quote(name) + " is not UTF-8"}
+				return cty.NilVal, &functionError{
+					typ:     "config/type",
+					message: "the environment variable " + quote(name) + " is not UTF-8",
+				}
 			case ok:
 				return cty.StringVal(value), nil
 			case len(args) == 2:

@@ -16,7 +16,9 @@ import (
 // isolation reads the isolation block of a plugin (HCL-021).
 func (l *loader) isolation(s *section) plugin.Isolation {
 	i := plugin.Isolation{
-		Level: confine.Level(s.text("level")), BestEffort: s.flag("best_effort"), Network: confine.Network(s.text("network")),
+		Level:      confine.Level(s.text("level")),
+		BestEffort: s.flag("best_effort"),
+		Network:    confine.Network(s.text("network")),
 		Limits: confine.ResourceLimits{
 			Memory: uint64(s.integer("memory")), Cores: s.number("cpu"), OpenFiles: uint64(s.integer("open_files")),
 			Processes: uint64(s.integer("processes")), FileSize: uint64(s.integer("file_size")),
@@ -81,8 +83,16 @@ func (l *loader) granted(s *section, p *Plugin) {
 	l.reach(p)
 	for i, need := range p.Needs {
 		if !slices.Contains(p.Description.Needs, need) {
-			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s does not need %s: a block only narrows what the plugin says", quote(p.Name), quote(need)), Range: s.attrs["needs"].items[i].rng,
-				Path: append(slices.Clone(s.node.path), "needs"), Expected: words(p.Description.Needs), Found: edn.Text(need)})
+			l.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("plugin %s does not need %s: a block only narrows what the plugin says",
+					quote(p.Name), quote(need)),
+				Range:    s.attrs["needs"].items[i].rng,
+				Path:     append(slices.Clone(s.node.path), "needs"),
+				Expected: words(p.Description.Needs),
+				Found:    edn.Text(need),
+			})
 		}
 	}
 	severity := SeverityWarning
@@ -100,8 +110,15 @@ func (l *loader) granted(s *section, p *Plugin) {
 		for i, u := range c.Ungranted {
 			needs[i] = u.Need
 		}
-		l.report.add(Diagnostic{Type: "config/missing", Severity: severity, Message: fmt.Sprintf("plugin %s is not started: it needs %s, which its isolation does not grant", quote(p.Name), strings.Join(needs, ", ")),
-			Range: at, Path: path, Hint: plugin.GrantHint(c.Ungranted)})
+		l.report.add(Diagnostic{
+			Type:     "config/missing",
+			Severity: severity,
+			Message: fmt.Sprintf("plugin %s is not started: it needs %s, which its isolation does not grant",
+				quote(p.Name), strings.Join(needs, ", ")),
+			Range: at,
+			Path:  path,
+			Hint:  plugin.GrantHint(c.Ungranted),
+		})
 	}
 	if len(c.Gaps) > 0 && !c.BestEffort {
 		texts := make([]string, len(c.Gaps))
@@ -112,8 +129,15 @@ func (l *loader) granted(s *section, p *Plugin) {
 		if p.Isolation.Limits.Cores > 0 {
 			held = SeverityError // this build cannot enforce it anywhere
 		}
-		l.report.add(Diagnostic{Type: "config/range", Severity: held, Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name), strings.Join(texts, "; ")),
-			Range: at, Path: path, Hint: "\"ferment doctor\" shows what it can hold; best_effort = true accepts less"})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Severity: held,
+			Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name),
+				strings.Join(texts, "; ")),
+			Range: at,
+			Path:  path,
+			Hint:  "\"ferment doctor\" shows what it can hold; best_effort = true accepts less",
+		})
 	}
 	if l.root.block("effects").text("enforcement") == "strict" && p.Attached == "" {
 		l.unheld(settings, p, Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
@@ -143,7 +167,8 @@ func (l *loader) idleGrants(s *section, p *Plugin) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool {
 			return slices.Contains(plugin.Narrowed(p.Description.Needs, p.Needs), w) ||
-				slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return slices.Contains(c.Effects, w) })
+				slices.ContainsFunc(p.Description.Capabilities,
+					func(c contract.Capability) bool { return slices.Contains(c.Effects, w) })
 		})
 	}
 	i := s.block("isolation")
@@ -166,11 +191,19 @@ func (l *loader) idleGrants(s *section, p *Plugin) {
 	}{
 		{"write_paths", len(p.Isolation.WritePaths) > 0 && !has("fs/write"), "fs/write"},
 		{"exec", p.Isolation.Programs && !has("process/run"), "process/run"},
-		{"network", p.Isolation.Network != confine.Offline && p.Isolation.Network != "" && !has("net/connect", "net/loopback", "net/http"), "net/connect"},
+		{"network", p.Isolation.Network != confine.Offline && p.Isolation.Network != "" &&
+			!has("net/connect", "net/loopback", "net/http"), "net/connect"},
 	} {
 		if v := i.attrs[g.attr]; g.idle && v.written {
-			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s in %s grants nothing: plugin %s does not need %s", g.attr, i.node.title(), quote(p.Name), g.need),
-				Range: v.rng, Path: append(slices.Clone(i.node.path), g.attr), Hint: "remove it"})
+			l.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("%s in %s grants nothing: plugin %s does not need %s", g.attr, i.node.title(),
+					quote(p.Name), g.need),
+				Range: v.rng,
+				Path:  append(slices.Clone(i.node.path), g.attr),
+				Hint:  "remove it",
+			})
 		}
 	}
 }

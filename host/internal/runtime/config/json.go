@@ -46,7 +46,8 @@ func (g *grower) fromJSON(e hcl.Expression) hclsyntax.Expression {
 	if pairs, diags := hcl.ExprMap(e); !diags.HasErrors() {
 		out := &hclsyntax.ObjectConsExpr{SrcRange: e.Range(), OpenRange: e.StartRange()}
 		for _, p := range pairs {
-			out.Items = append(out.Items, hclsyntax.ObjectConsItem{KeyExpr: g.jsonKey(p.Key), ValueExpr: g.fromJSON(p.Value)})
+			out.Items = append(out.Items,
+				hclsyntax.ObjectConsItem{KeyExpr: g.jsonKey(p.Key), ValueExpr: g.fromJSON(p.Value)})
 		}
 		return out
 	}
@@ -69,7 +70,8 @@ func (g *grower) jsonKey(e hcl.Expression) hclsyntax.Expression {
 	text, _ := asText(v)
 	if hclsyntax.ValidIdentifier(text) {
 		root := hcl.TraverseRoot{Name: text, SrcRange: e.Range()}
-		return &hclsyntax.ObjectConsKeyExpr{Wrapped: &hclsyntax.ScopeTraversalExpr{Traversal: hcl.Traversal{root}, SrcRange: e.Range()}}
+		return &hclsyntax.ObjectConsKeyExpr{Wrapped: &hclsyntax.ScopeTraversalExpr{Traversal: hcl.Traversal{root},
+			SrcRange: e.Range()}}
 	}
 	return &hclsyntax.ObjectConsKeyExpr{Wrapped: g.template(text, e.Range())}
 }

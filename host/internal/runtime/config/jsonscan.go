@@ -239,7 +239,8 @@ func (s *jsonScanner) key() *bound {
 	_ = json.Unmarshal(s.text[s.from:s.to], &key) // checked by quoted
 	keys := s.stack[len(s.stack)-1].keys
 	if keys[key] {
-		return s.bound("config/syntax", "key "+quote(short(key))+" is written twice in one object", "keep one of the two")
+		return s.bound("config/syntax", "key "+quote(short(key))+" is written twice in one object",
+			"keep one of the two")
 	}
 	keys[key] = true
 	s.state = jsonColon

@@ -41,15 +41,37 @@ func (b *builder) languagePacks() []LanguagePack {
 		}
 		name, _ := item.v.AsString()
 		if first, twice := seen[p.Language]; twice {
-			b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("two language packs are of the language %s", quote(p.Language)), Range: from, Path: path, Found: edn.Text(p.Language),
-				Related: []Related{{Range: first.rng, Message: "names the other one"}, {Range: item.rng, Message: "names this one"}}, Hint: "keep one of the two"})
+			b.report.add(Diagnostic{
+				Type:    "config/duplicate",
+				Message: fmt.Sprintf("two language packs are of the language %s", quote(p.Language)),
+				Range:   from,
+				Path:    path,
+				Found:   edn.Text(p.Language),
+				Related: []Related{{Range: first.rng, Message: "names the other one"},
+					{Range: item.rng, Message: "names this one"}},
+				Hint: "keep one of the two",
+			})
 			continue
 		}
 		seen[p.Language] = item
-		pack := LanguagePack{Language: p.Language, Name: p.Name, File: printedName(b.config.Root, name), Hash: edn.Hash(edn.Text(*item.content)), Instead: slices.Contains(rules.Languages(), p.Language)}
+		pack := LanguagePack{
+			Language: p.Language,
+			Name:     p.Name,
+			File:     printedName(b.config.Root, name),
+			Hash:     edn.Hash(edn.Text(*item.content)),
+			Instead:  slices.Contains(rules.Languages(), p.Language),
+		}
 		if pack.Instead {
-			b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityWarning, Message: fmt.Sprintf("the language pack of %s is used instead of the shipped one, as a whole", quote(p.Language)), Range: from, Path: path,
-				Related: []Related{{Range: item.rng, Message: "names it"}}, Hint: "what this file lacks, such as abbreviations, is not taken from the shipped pack"})
+			b.report.add(Diagnostic{
+				Type:     "config/overridden",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("the language pack of %s is used instead of the shipped one, as a whole",
+					quote(p.Language)),
+				Range:   from,
+				Path:    path,
+				Related: []Related{{Range: item.rng, Message: "names it"}},
+				Hint:    "what this file lacks, such as abbreviations, is not taken from the shipped pack",
+			})
 		}
 		out, packs = append(out, pack), append(packs, p)
 	}
@@ -65,7 +87,12 @@ func (b *builder) languagePacks() []LanguagePack {
 // unread reports a pack that cannot be read.
 func (b *builder) unread(item value, path []string) {
 	name, _ := item.v.AsString()
-	d := Diagnostic{Type: "config/include", Range: item.rng, Path: path, Expected: edn.Text("a file with a language pack")}
+	d := Diagnostic{
+		Type:     "config/include",
+		Range:    item.rng,
+		Path:     path,
+		Expected: edn.Text("a file with a language pack"),
+	}
 	_, err := b.inputs.file(b.config.Root, printedName(b.config.Root, name))
 	var wrong *functionError
 	switch {
@@ -88,8 +115,16 @@ func (b *builder) languagePack(item value, path []string) (rules.Pack, *Range, b
 	b.files[printed] = s
 	p, problems := packfile.Parse(s.text)
 	for _, x := range problems {
-		d := Diagnostic{Type: "config/type", Message: x.Message, Range: s.span(x.Start, x.End), Path: path, Expected: textOrNil(x.Expected), Found: textOrNil(x.Found), Hint: x.Hint,
-			Related: []Related{{Range: item.rng, Message: "names the file"}}}
+		d := Diagnostic{
+			Type:     "config/type",
+			Message:  x.Message,
+			Range:    s.span(x.Start, x.End),
+			Path:     path,
+			Expected: textOrNil(x.Expected),
+			Found:    textOrNil(x.Found),
+			Hint:     x.Hint,
+			Related:  []Related{{Range: item.rng, Message: "names the file"}},
+		}
 		if x.Among != nil {
 			d.Type, d.Expected, d.Nearest = "config/unknown-name", words(x.Among), nearest(x.Found, x.Among)
 		}

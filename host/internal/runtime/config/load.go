@@ -124,7 +124,14 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{prints: map[string]string{}}, hashes: map[string]string{}, variables: map[string]envVar{}}
+	l := loader{
+		ctx:       ctx,
+		opts:      opts,
+		files:     sources{},
+		config:    &Config{prints: map[string]string{}},
+		hashes:    map[string]string{},
+		variables: map[string]envVar{},
+	}
 	l.report = newCollector(l.files)
 	l.run(path)
 	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
@@ -167,7 +174,10 @@ func (l *loader) run(path string) {
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
-		l.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err))})
+		l.report.add(Diagnostic{
+			Type:    "config/include",
+			Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err)),
+		})
 		return
 	}
 	tree := l.gather(full)
@@ -229,10 +239,23 @@ func (l *loader) all(name string) []*section { return l.byType[name] }
 
 func (l *loader) host() {
 	f := l.root.block("ferment")
-	h := Host{DataDir: f.text("data_dir"), LockFile: f.text("lock_file"), Root: f.text("root"), MaxDepth: f.integer("max_depth"), MaxNodes: f.integer("max_nodes"), MaxParallel: f.integer("max_parallel"),
-		Mode: f.text("mode"), MinStability: f.text("min_stability"), Seed: int64(f.integer("seed")),
-		DrainTimeout: f.duration("drain_timeout"), ReloadTimeout: f.duration("reload_timeout"), AutoReload: f.flag("auto_reload"),
-		MaxRuns: f.integer("max_runs"), MemoryLimit: int64(f.integer("memory_limit")), GOGC: f.integer("gogc")}
+	h := Host{
+		DataDir:       f.text("data_dir"),
+		LockFile:      f.text("lock_file"),
+		Root:          f.text("root"),
+		MaxDepth:      f.integer("max_depth"),
+		MaxNodes:      f.integer("max_nodes"),
+		MaxParallel:   f.integer("max_parallel"),
+		Mode:          f.text("mode"),
+		MinStability:  f.text("min_stability"),
+		Seed:          int64(f.integer("seed")),
+		DrainTimeout:  f.duration("drain_timeout"),
+		ReloadTimeout: f.duration("reload_timeout"),
+		AutoReload:    f.flag("auto_reload"),
+		MaxRuns:       f.integer("max_runs"),
+		MemoryLimit:   int64(f.integer("memory_limit")),
+		GOGC:          f.integer("gogc"),
+	}
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
@@ -249,14 +272,29 @@ func (l *loader) host() {
 	wanted, err := parseConstraint(f.text("requires"))
 	have, ok := parseVersion(l.opts.HostVersion)
 	if err == nil && !ok {
-		l.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: "requires is not held against this build of ferment, which has no version", Range: f.attrs["requires"].rng,
-			Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use a release of ferment where the version matters"})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Severity: SeverityWarning,
+			Message:  "requires is not held against this build of ferment, which has no version",
+			Range:    f.attrs["requires"].rng,
+			Path:     []string{"ferment", "requires"},
+			Expected: edn.Text(f.text("requires")),
+			Found:    edn.Text(l.opts.HostVersion),
+			Hint:     "use a release of ferment where the version matters",
+		})
 	}
 	if err != nil || !ok || wanted.allows(have) {
 		return
 	}
-	l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion), Range: f.attrs["requires"].rng,
-		Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use another version of ferment"})
+	l.report.add(Diagnostic{
+		Type:     "config/range",
+		Message:  fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion),
+		Range:    f.attrs["requires"].rng,
+		Path:     []string{"ferment", "requires"},
+		Expected: edn.Text(f.text("requires")),
+		Found:    edn.Text(l.opts.HostVersion),
+		Hint:     "use another version of ferment",
+	})
 }
 
 // kindOf rejects a file in place of a directory, and a directory in place of a file.
@@ -292,8 +330,9 @@ func (l *loader) there(s *section, attr string) {
 	}
 	near, hint := l.neighbour(name)
 	l.report.add(Diagnostic{
-		Type:    "config/include",
-		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)), quote(printedName(l.config.Root, name))),
+		Type: "config/include",
+		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)),
+			quote(printedName(l.config.Root, name))),
 		Range:   v.rng,
 		Path:    s.pathOf(attr),
 		Nearest: near,

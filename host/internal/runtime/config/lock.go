@@ -78,12 +78,23 @@ func (l *loader) readLock() {
 	l.locked.broken = true
 	var wrong *lock.DecodeError
 	if !errors.As(err, &wrong) {
-		l.report.add(Diagnostic{Type: "config/lock", Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(l.locked.name), cause(err)), Range: l.root.block("ferment").attrs["lock_file"].rng, Path: []string{"ferment", "lock_file"}})
+		l.report.add(Diagnostic{
+			Type:    "config/lock",
+			Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(l.locked.name), cause(err)),
+			Range:   l.root.block("ferment").attrs["lock_file"].rng,
+			Path:    []string{"ferment", "lock_file"},
+		})
 		return
 	}
 	source := l.lockSource(path)
 	for _, p := range wrong.Problems {
-		d := Diagnostic{Type: p.Type, Message: p.Message, Range: &Range{File: l.locked.name}, Nearest: p.Nearest, Hint: p.Hint}
+		d := Diagnostic{
+			Type:    p.Type,
+			Message: p.Message,
+			Range:   &Range{File: l.locked.name},
+			Nearest: p.Nearest,
+			Hint:    p.Hint,
+		}
 		if source != nil {
 			d.Range = source.span(p.From, p.To)
 		}
@@ -124,7 +135,8 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 		return
 	}
 	p.Lock = LockMatches
-	for _, d := range entry.CompareProgram(lock.Platform(), printedName(l.config.Root, p.Command[0]), p.Hashes.Program, p.Hashes.Files) {
+	for _, d := range entry.CompareProgram(lock.Platform(), printedName(l.config.Root, p.Command[0]), p.Hashes.Program,
+		p.Hashes.Files) {
 		switch {
 		case d.Level == lock.Changed:
 			p.Lock = LockChanged
@@ -181,7 +193,13 @@ func (l *loader) descriptionLocked(s *section, p *Plugin) {
 func (l *loader) differs(s *section, d lock.Difference) { l.report.add(l.lockProblem(s, d)) }
 
 func (l *loader) lockProblem(s *section, d lock.Difference) Diagnostic {
-	out := Diagnostic{Type: "config/lock", Message: d.Message(), Range: s.attrs["command"].rng, Path: s.node.path, Hint: d.Hint()}
+	out := Diagnostic{
+		Type:    "config/lock",
+		Message: d.Message(),
+		Range:   s.attrs["command"].rng,
+		Path:    s.node.path,
+		Hint:    d.Hint(),
+	}
 	if d.Level != lock.Absent {
 		out.Expected, out.Found = edn.Text(d.Locked), edn.Text(d.Found)
 	}
@@ -205,8 +223,13 @@ type Hashes struct {
 // the hash of this platform only.
 func (p Plugin) LockEntry() lock.Plugin {
 	e := lock.Plugin{
-		Name: p.Name, Version: p.Description.Version, Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
-		Needs: lockedNeeds(p), Ports: lockedPorts(p), Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}}, Files: slices.Clone(p.Hashes.Files),
+		Name:     p.Name,
+		Version:  p.Description.Version,
+		Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
+		Needs:    lockedNeeds(p),
+		Ports:    lockedPorts(p),
+		Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}},
+		Files:    slices.Clone(p.Hashes.Files),
 	}
 	for _, c := range p.Description.Capabilities {
 		e.Capabilities = append(e.Capabilities, lock.Capability{ID: c.ID, Effects: c.Effects, Intents: c.Intents})
@@ -240,7 +263,10 @@ func (l *loader) hashesOf(p *Plugin) error {
 		if err != nil {
 			return err
 		}
-		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{Path: filepath.ToSlash(printedName(l.config.Root, path)), Hash: hash})
+		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{
+			Path: filepath.ToSlash(printedName(l.config.Root, path)),
+			Hash: hash,
+		})
 	}
 	return nil
 }

@@ -147,8 +147,13 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 		here, where := append(slices.Clone(path), name), append(slices.Clone(at), e.Key)
 		if e.Props.Block {
 			if a, ok := p.attrs[name]; ok {
-				l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is a block, not an attribute", Range: a.at(), Path: here,
-					Hint: "write " + name + " { ... } without the equals sign"})
+				l.fail(Diagnostic{
+					Type:    "config/type",
+					Message: l.subject(here) + " is a block, not an attribute",
+					Range:   a.at(),
+					Path:    here,
+					Hint:    "write " + name + " { ... } without the equals sign",
+				})
 				continue
 			}
 			if v, ok := l.nested(p.blocks[name], e, here, where, header); ok {
@@ -157,8 +162,13 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 			continue
 		}
 		if blocks := p.blocks[name]; len(blocks) > 0 {
-			l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is an attribute, not a block", Range: blocks[0].at(), Path: here,
-				Hint: "write " + name + " = ..."})
+			l.fail(Diagnostic{
+				Type:    "config/type",
+				Message: l.subject(here) + " is an attribute, not a block",
+				Range:   blocks[0].at(),
+				Path:    here,
+				Hint:    "write " + name + " = ...",
+			})
 			continue
 		}
 		if v, ok := l.entry(p.attrs[name], e, here, where, header); ok {
@@ -179,8 +189,16 @@ func (l *lowering) strangers(p parts, names []string, path []string) (damaged bo
 			return
 		}
 		damaged = true
-		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)), Range: at,
-			Path: append(slices.Clone(path), name), Expected: words(names), Found: edn.Text(name), Nearest: nearest(name, names), context: true})
+		l.fail(Diagnostic{
+			Type:     "config/unknown-name",
+			Message:  fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)),
+			Range:    at,
+			Path:     append(slices.Clone(path), name),
+			Expected: words(names),
+			Found:    edn.Text(name),
+			Nearest:  nearest(name, names),
+			context:  true,
+		})
 	}
 	for name, a := range p.attrs {
 		report("attribute", name, a.at())
@@ -201,7 +219,14 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 		if e.Props.Replacement != "" {
 			hint = "use " + hclName(e.Props.Replacement)
 		}
-		l.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: l.subject(path) + " is deprecated", Range: a.at(), Path: path, Hint: hint})
+		l.report.add(Diagnostic{
+			Type:     "config/deprecated",
+			Severity: SeverityWarning,
+			Message:  l.subject(path) + " is deprecated",
+			Range:    a.at(),
+			Path:     path,
+			Hint:     hint,
+		})
 	}
 	l.rivals(a, path)
 	l.written[rangeKey(path)] = a
@@ -285,7 +310,13 @@ func (l *lowering) absent(e schema.Entry, path []string, header *Range) (edn.Val
 		return e.Props.Default, true
 	}
 	if !e.Optional && e.Props.When.IsNil() {
-		l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(path) + " is missing", Range: header, Path: path, Expected: edn.Text(l.describe(e))})
+		l.fail(Diagnostic{
+			Type:     "config/plugin-schema",
+			Message:  l.subject(path) + " is missing",
+			Range:    header,
+			Path:     path,
+			Expected: edn.Text(l.describe(e)),
+		})
 	}
 	return edn.Nil(), false
 }
@@ -419,7 +450,8 @@ func (l *lowering) place(path []string, inner []edn.Value) *Range {
 }
 
 // nested decodes the blocks of one entry.
-func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
+func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value,
+	bool) {
 	if len(blocks) == 0 {
 		return l.absent(e, path, header)
 	}
@@ -430,12 +462,24 @@ func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []e
 	for _, blk := range blocks {
 		where := blk.at()
 		if len(blk.labels) != e.Props.Labels {
-			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), Counted(e.Props.Labels, "label"), len(blk.labels)), Range: where, Path: path})
+			l.fail(Diagnostic{
+				Type: "config/syntax",
+				Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), Counted(e.Props.Labels, "label"),
+					len(blk.labels)),
+				Range: where,
+				Path:  path,
+			})
 			continue
 		}
 		here := append(slices.Clone(path), blk.labels...)
 		for _, again := range blk.twice {
-			l.fail(Diagnostic{Type: "config/duplicate", Message: l.subject(here) + " is written twice", Range: again.at(), Path: here, Related: []Related{{Range: where, Message: "is the first one"}}})
+			l.fail(Diagnostic{
+				Type:    "config/duplicate",
+				Message: l.subject(here) + " is written twice",
+				Range:   again.at(),
+				Path:    here,
+				Related: []Related{{Range: where, Message: "is the first one"}},
+			})
 		}
 		for i := len(path); i < len(here); i++ {
 			if key := rangeKey(here[:i]); l.ranges[key] == nil {
@@ -503,7 +547,12 @@ func (l *lowering) free(blk *piece, s *schema.Schema, path []string) edn.Value {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
 		blk := p.blocks[name][0]
-		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(name), title(path)), Range: blk.at(), Path: append(slices.Clone(path), name)})
+		l.fail(Diagnostic{
+			Type:    "config/unknown-name",
+			Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(name), title(path)),
+			Range:   blk.at(),
+			Path:    append(slices.Clone(path), name),
+		})
 	}
 	return b.Map()
 }
@@ -529,9 +578,20 @@ func (l *lowering) conditional(s *schema.Schema, p parts, v edn.Value, path []st
 		a, written := p.attrs[name]
 		switch {
 		case written && !holds:
-			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "), Range: a.at(), Path: here})
+			l.fail(Diagnostic{
+				Type:    "config/plugin-schema",
+				Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "),
+				Range:   a.at(),
+				Path:    here,
+			})
 		case !written && holds && !e.Optional && !e.Props.HasDefault && len(p.blocks[name]) == 0:
-			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is missing, it is needed with " + strings.Join(conds, ", "), Range: header, Path: here, Expected: edn.Text(l.describe(e))})
+			l.fail(Diagnostic{
+				Type:     "config/plugin-schema",
+				Message:  l.subject(here) + " is missing, it is needed with " + strings.Join(conds, ", "),
+				Range:    header,
+				Path:     here,
+				Expected: edn.Text(l.describe(e)),
+			})
 		case !holds:
 			out = without(out, e.Key)
 		}

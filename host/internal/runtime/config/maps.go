@@ -58,7 +58,14 @@ func (d *decoder) mapping(t Type, layers []exprIn, path []string) (value, bool) 
 	}
 	v, ok := d.dataOf(layers, path, nil)
 	if ok && !v.IsNil() && v.Kind() != edn.KindMap {
-		d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " is no map", Range: at, Path: path, Expected: edn.Text("map"), Found: edn.Text(short(v.String()))})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  subject(path) + " is no map",
+			Range:    at,
+			Path:     path,
+			Expected: edn.Text("map"),
+			Found:    edn.Text(short(v.String())),
+		})
 		return value{}, false
 	}
 	return value{v: v, rng: at, data: top.expr, source: top.source}, ok
@@ -89,7 +96,12 @@ func (d *decoder) pairs(layers []exprIn, path []string, same func(pair) string) 
 				good = false
 				continue
 			}
-			p := pair{key: key, bare: hcl.ExprAsKeyword(e.Key) != "", at: layer.source.hclRange(e.Key.Range()), value: exprIn{e.Value, layer.source}}
+			p := pair{
+				key:   key,
+				bare:  hcl.ExprAsKeyword(e.Key) != "",
+				at:    layer.source.hclRange(e.Key.Range()),
+				value: exprIn{e.Value, layer.source},
+			}
 			id := same(p)
 			if first := seen[id]; first != nil {
 				good = false
@@ -137,7 +149,11 @@ func (d *decoder) entries(t Type, layers []exprIn, path []string, at *Range) (va
 			return value{}, true
 		}
 		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			d.complain(&problem{typ: "config/type", what: "is no map", hint: "write it in braces: {...}"}, t, v, at, path)
+			d.complain(&problem{
+				typ:  "config/type",
+				what: "is no map",
+				hint: "write it in braces: {...}",
+			}, t, v, at, path)
 			return value{}, false
 		}
 		for it := v.ElementIterator(); it.Next(); {

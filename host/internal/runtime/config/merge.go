@@ -93,9 +93,15 @@ func (d *decoder) rivals(a *attribute, at []string) {
 				shared = fmt.Sprintf(" (%s)", strings.Join(keys, ", "))
 			}
 		}
-		d.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityWarning, Message: fmt.Sprintf("%s%s is written twice in one directory, and this file counts", subject(at), shared),
-			Range: later.source.hclRange(later.rng), Path: at, Related: []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is written over"}},
-			Hint: "keep one of the two, or move the stronger one into a later directory"})
+		d.report.add(Diagnostic{
+			Type:     "config/overridden",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("%s%s is written twice in one directory, and this file counts", subject(at), shared),
+			Range:    later.source.hclRange(later.rng),
+			Path:     at,
+			Related:  []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is written over"}},
+			Hint:     "keep one of the two, or move the stronger one into a later directory",
+		})
 	}
 }
 

@@ -238,7 +238,11 @@ func (d *divisor) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := d.Expression.Value(ctx)
 	if v != cty.NilVal && v.IsKnown() && !v.IsNull() && v.Type() == cty.Number && v.AsBigFloat().Sign() == 0 {
 		r := d.Range()
-		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Division by zero", Subject: &r})
+		return cty.DynamicVal, append(diags, &hcl.Diagnostic{
+			Severity: hcl.DiagError,
+			Summary:  "Division by zero",
+			Subject:  &r,
+		})
 	}
 	return v, diags
 }

@@ -26,8 +26,9 @@ func (m *meter) comparison(op *hclsyntax.Operation) *hclsyntax.Operation {
 
 func ordering(holds func(int) bool) *hclsyntax.Operation {
 	return &hclsyntax.Operation{Type: cty.Bool, Impl: function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "a", Type: cty.Number, AllowMarked: true}, {Name: "b", Type: cty.Number, AllowMarked: true}},
-		Type:   function.StaticReturnType(cty.Bool),
+		Params: []function.Parameter{{Name: "a", Type: cty.Number, AllowMarked: true},
+			{Name: "b", Type: cty.Number, AllowMarked: true}},
+		Type: function.StaticReturnType(cty.Bool),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			return cty.BoolVal(holds(args[0].AsBigFloat().Cmp(args[1].AsBigFloat()))), nil
 		},
@@ -36,7 +37,14 @@ func ordering(holds func(int) bool) *hclsyntax.Operation {
 
 func (m *meter) equality(equal bool) *hclsyntax.Operation {
 	operand := func(name string) function.Parameter {
-		return function.Parameter{Name: name, Type: cty.DynamicPseudoType, AllowUnknown: true, AllowDynamicType: true, AllowNull: true, AllowMarked: true}
+		return function.Parameter{
+			Name:             name,
+			Type:             cty.DynamicPseudoType,
+			AllowUnknown:     true,
+			AllowDynamicType: true,
+			AllowNull:        true,
+			AllowMarked:      true,
+		}
 	}
 	return &hclsyntax.Operation{Type: cty.Bool, Impl: function.New(&function.Spec{
 		Params: []function.Parameter{operand("a"), operand("b")},

@@ -81,7 +81,8 @@ func (p parts) json(l layer, s *schema.Schema, report *collector) {
 	wanted := &hcl.BodySchema{}
 	for _, e := range entriesOf(s) {
 		if e.Props.Block {
-			wanted.Blocks = append(wanted.Blocks, hcl.BlockHeaderSchema{Type: hclName(scalarText(e.Key)), LabelNames: labelNames[:e.Props.Labels]})
+			wanted.Blocks = append(wanted.Blocks,
+				hcl.BlockHeaderSchema{Type: hclName(scalarText(e.Key)), LabelNames: labelNames[:e.Props.Labels]})
 		}
 	}
 	g := &grower{source: l.source, report: report}

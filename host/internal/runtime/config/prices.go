@@ -31,9 +31,10 @@ func (m ModelPrice) Listed() bool { return m.Known() && !m.Price.Key("listed").I
 
 // written reports whether the model block sets a price.
 func (m ModelPrice) written() bool {
-	return m.Price.Key("free").Truthy() || slices.ContainsFunc([]string{"input", "cached-input", "cache-write", "output"}, func(name string) bool {
-		return !m.Price.Key(name).IsNil()
-	})
+	return m.Price.Key("free").Truthy() ||
+		slices.ContainsFunc([]string{"input", "cached-input", "cache-write", "output"}, func(name string) bool {
+			return !m.Price.Key(name).IsNil()
+		})
 }
 
 // Missing returns the hint for a model without a price.
@@ -168,11 +169,12 @@ func (l *loader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 	l.report.add(Diagnostic{
 		Type:     "config/unknown-name",
 		Severity: SeverityWarning,
-		Message:  fmt.Sprintf("the price list has no %s, so the price of model %s is not known", quote(written), quote(m.Label)),
-		Range:    p.low.place([]string{"plugin", p.Name, "config"}, path),
-		Path:     []string{"plugin", p.Name, "config", "model", m.Label, "price", "listed"},
-		Found:    edn.Text(written),
-		Nearest:  contract.Nearest(written, names),
-		Hint:     "\"ferment model prices --all\" lists what it has",
+		Message: fmt.Sprintf("the price list has no %s, so the price of model %s is not known", quote(written),
+			quote(m.Label)),
+		Range:   p.low.place([]string{"plugin", p.Name, "config"}, path),
+		Path:    []string{"plugin", p.Name, "config", "model", m.Label, "price", "listed"},
+		Found:   edn.Text(written),
+		Nearest: contract.Nearest(written, names),
+		Hint:    "\"ferment model prices --all\" lists what it has",
 	})
 }

@@ -57,7 +57,12 @@ func (l *loader) namedProfile(name, problem string) string {
 		return name
 	}
 	l.report.poison("ferment", "profile")
-	l.report.add(Diagnostic{Type: "config/range", Message: problem, Expected: edn.Text(enum(Profiles()...).String()), Nearest: nearest(name, Profiles())})
+	l.report.add(Diagnostic{
+		Type:     "config/range",
+		Message:  problem,
+		Expected: edn.Text(enum(Profiles()...).String()),
+		Nearest:  nearest(name, Profiles()),
+	})
 	return ProfileProd
 }
 
@@ -77,8 +82,13 @@ func (l *loader) writtenProfile(trees []*node) (string, bool) {
 func (l *loader) profileOf(a *attribute) (string, bool) {
 	path := []string{"ferment", "profile"}
 	if len(a.expr.Variables()) > 0 || callsOther(a.expr, "env") {
-		l.report.add(Diagnostic{Type: "config/type", Message: "profile in ferment may use literals and env() only: it decides which files are read", Range: a.source.hclRange(a.expr.Range()),
-			Path: path, Hint: "write the name, or env(\"NAME\", \"prod\")"})
+		l.report.add(Diagnostic{
+			Type:    "config/type",
+			Message: "profile in ferment may use literals and env() only: it decides which files are read",
+			Range:   a.source.hclRange(a.expr.Range()),
+			Path:    path,
+			Hint:    "write the name, or env(\"NAME\", \"prod\")",
+		})
 		return "", false
 	}
 	quiet := newEvaluator(newCollector(sources{}), newInputs(l.config.Root, l.lookup))

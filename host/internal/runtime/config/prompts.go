@@ -31,7 +31,10 @@ func (d *decoder) layer(t Type, expr hcl.Expression, s *Source, path []string) (
 		switch {
 		case ok && item.v.IsVector():
 			ok = false
-			d.complain(&problem{typ: "config/type", what: "holds a list"}, t, cty.NilVal, s.hclRange(part.Range()), path)
+			d.complain(&problem{
+				typ:  "config/type",
+				what: "holds a list",
+			}, t, cty.NilVal, s.hclRange(part.Range()), path)
 		case ok && item.v.IsNil():
 			ok = false
 			d.complain(&problem{typ: "config/type", what: "holds null"}, t, cty.NilVal, s.hclRange(part.Range()), path)
@@ -72,7 +75,10 @@ func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []stri
 			item, ok := d.layerOf(t, x, s, at, path)
 			if ok && (item.v.IsNil() || item.v.IsVector()) {
 				ok = false
-				d.complain(&problem{typ: "config/type", what: "holds neither a text nor a file nor a fragment"}, t, x, at, path)
+				d.complain(&problem{
+					typ:  "config/type",
+					what: "holds neither a text nor a file nor a fragment",
+				}, t, x, at, path)
 			}
 			good = good && ok
 			out.items, list = append(out.items, item), append(list, item.v)
@@ -119,7 +125,8 @@ func (c *Config) portableLayer(v value) edn.Value {
 
 // portableFile returns a file as data that is independent of the machine.
 func (c *Config) portableFile(path, content string) edn.Value {
-	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, path)), edn.K("hash"), edn.Text(edn.Hash(edn.Text(content))))
+	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, path)), edn.K("hash"),
+		edn.Text(edn.Hash(edn.Text(content))))
 }
 
 // spellLayer returns a layer as an HCL expression.
@@ -157,13 +164,19 @@ func (b *builder) prompts() *prompt.Book {
 		Roles: map[string]*prompt.Layer{}, Intents: map[string]*prompt.Layer{}, System: map[string]*prompt.Layer{},
 		Addenda: map[string]*prompt.Layer{}, Allowed: map[string][]string{}, Languages: b.languages,
 	}
-	w := &writer{builder: b, fragments: entriesIn(s.attrs["fragments"]), used: map[string]bool{}, meant: map[string]bool{}}
+	w := &writer{
+		builder:   b,
+		fragments: entriesIn(s.attrs["fragments"]),
+		used:      map[string]bool{},
+		meant:     map[string]bool{},
+	}
 	if v := s.attrs["default"]; v.written {
 		book.Default = w.layer("prompts.default", []string{"prompts", "default"}, v)
 	}
 	for role, v := range entriesIn(s.attrs["roles"]) {
 		if !identLabel.MatchString(role) {
-			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is no name of a role", quote(role)), "", "write lower-case letters, such as voice")
+			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is no name of a role", quote(role)),
+				"", "write lower-case letters, such as voice")
 		}
 		book.Roles[role] = w.layer("prompts.roles."+role, []string{"prompts", "roles", role}, v)
 	}
@@ -214,10 +227,25 @@ func (w *writer) intent(in *section, book *prompt.Book) {
 	book.System[id] = w.layer("intent."+id+".prompt.system", append(slices.Clone(path), "system"), system)
 	over := []Related{{Range: system.rng, Message: "stands instead of all other layers"}}
 	if addendum.written {
-		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "addendum in " + in.node.title() + " is never used: its prompt has a system of its own", Range: addendum.rng, Path: append(slices.Clone(path), "addendum"), Related: over, Hint: "put it into system"})
+		w.report.add(Diagnostic{
+			Type:    "protocol/invalid",
+			Message: "addendum in " + in.node.title() + " is never used: its prompt has a system of its own",
+			Range:   addendum.rng,
+			Path:    append(slices.Clone(path), "addendum"),
+			Related: over,
+			Hint:    "put it into system",
+		})
 	}
 	if own, ok := entriesIn(w.root.block("prompts").attrs["intents"])[id]; ok {
-		w.report.add(Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("the layer of intent %s in prompts is never used: the intent has a system of its own", quote(id)), Range: own.rng, Path: []string{"prompts", "intents", id}, Related: over, Hint: "keep one of the two"})
+		w.report.add(Diagnostic{
+			Type: "protocol/invalid",
+			Message: fmt.Sprintf("the layer of intent %s in prompts is never used: the intent has a system of its own",
+				quote(id)),
+			Range:   own.rng,
+			Path:    []string{"prompts", "intents", id},
+			Related: over,
+			Hint:    "keep one of the two",
+		})
 	}
 }
 
@@ -235,7 +263,13 @@ func (w *writer) layer(name string, path []string, v value) *prompt.Layer {
 		if p.Fragment >= 0 {
 			at = pieces[p.Fragment].at
 		}
-		d := Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("the layer %s %s", name, p.Message), Range: at, Path: path, Nearest: p.Nearest}
+		d := Diagnostic{
+			Type:    "protocol/invalid",
+			Message: fmt.Sprintf("the layer %s %s", name, p.Message),
+			Range:   at,
+			Path:    path,
+			Nearest: p.Nearest,
+		}
 		if p.Found != "" {
 			d.Expected, d.Found = words(prompt.Variables()), edn.Text(p.Found)
 			d.Hint = "braces around a name are a variable; double them to write them"
@@ -291,9 +325,15 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 	w.used[name] = true
 	if i := slices.Index(w.open, name); i >= 0 {
 		ring := append(slices.Clone(w.open[i:]), name)
-		d := Diagnostic{Type: "protocol/invalid", Message: "fragments hold each other: " + strings.Join(ring, " -> "), Range: w.fragments[ring[0]].rng, Path: []string{"prompts", "fragments", ring[0]}}
+		d := Diagnostic{
+			Type:    "protocol/invalid",
+			Message: "fragments hold each other: " + strings.Join(ring, " -> "),
+			Range:   w.fragments[ring[0]].rng,
+			Path:    []string{"prompts", "fragments", ring[0]},
+		}
 		for _, member := range ring[1 : len(ring)-1] {
-			d.Related = append(d.Related, Related{Range: w.fragments[member].rng, Message: "is fragment " + quote(member)})
+			d.Related = append(d.Related,
+				Related{Range: w.fragments[member].rng, Message: "is fragment " + quote(member)})
 		}
 		w.report.add(d)
 		return nil
@@ -321,19 +361,30 @@ func (b *builder) promptless(s *section, book *prompt.Book) {
 				if nearest(role, known) != "" {
 					hint = ""
 				}
-				b.report.fold("role "+role, Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)), Range: x.attrs["role"].rng, Path: append(slices.Clone(x.node.path), "role"),
-					Expected: words(known), Found: edn.Text(role), Nearest: nearest(role, known), Hint: hint})
+				b.report.fold("role "+role, Diagnostic{
+					Type:     "protocol/invalid",
+					Message:  fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)),
+					Range:    x.attrs["role"].rng,
+					Path:     append(slices.Clone(x.node.path), "role"),
+					Expected: words(known),
+					Found:    edn.Text(role),
+					Nearest:  nearest(role, known),
+					Hint:     hint,
+				})
 			}
 		}
 	}
 	for role, v := range entriesIn(s.attrs["allowed"]) {
 		if book.Roles[role] == nil {
-			b.protocol(v.rng, []string{"prompts", "allowed", role}, fmt.Sprintf("allowed names the role %s, which has no prompt", quote(role)), nearest(role, known), "")
+			b.protocol(v.rng, []string{"prompts", "allowed", role},
+				fmt.Sprintf("allowed names the role %s, which has no prompt", quote(role)), nearest(role, known), "")
 		}
 	}
 	for id, v := range entriesIn(s.attrs["intents"]) {
 		if !b.intentKnown(id) && !b.report.doubts("intent", id) {
-			b.protocol(v.rng, []string{"prompts", "intents", id}, fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)), nearest(id, b.intentNames()), "")
+			b.protocol(v.rng, []string{"prompts", "intents", id},
+				fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)),
+				nearest(id, b.intentNames()), "")
 		}
 	}
 }
@@ -416,7 +467,14 @@ func (b *builder) rolesNamed(s *section) map[string]int {
 }
 
 func (b *builder) protocol(at *Range, path []string, message, near, hint string) {
-	b.report.add(Diagnostic{Type: "protocol/invalid", Message: message, Range: at, Path: path, Nearest: near, Hint: hint})
+	b.report.add(Diagnostic{
+		Type:    "protocol/invalid",
+		Message: message,
+		Range:   at,
+		Path:    path,
+		Nearest: near,
+		Hint:    hint,
+	})
 }
 
 // unused rejects fragments that no layer uses.
@@ -425,7 +483,10 @@ func (w *writer) unused(s *section) {
 		if w.used[name] {
 			continue
 		}
-		w.pieces([]string{"prompts", "fragments", name}, value{v: edn.MustMap(edn.K("fragment"), edn.Text(name)), rng: v.rng}) // reports the errors inside the fragment
+		w.pieces([]string{"prompts", "fragments", name}, value{
+			v:   edn.MustMap(edn.K("fragment"), edn.Text(name)),
+			rng: v.rng,
+		}) // reports the errors inside the fragment
 	}
 	for name, v := range w.fragments {
 		if !w.reached(s, name) && !w.meant[name] {

@@ -52,7 +52,8 @@ func (l *loader) standing(p *Plugin) policy.Scopes {
 		if !scoped.Scope.Enabled.V {
 			continue
 		}
-		if slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return slices.Contains(c.Effects, scoped.Effect) }) {
+		if slices.ContainsFunc(p.Description.Capabilities,
+			func(c contract.Capability) bool { return slices.Contains(c.Effects, scoped.Effect) }) {
 			out = append(out, scoped)
 		}
 	}

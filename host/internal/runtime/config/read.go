@@ -124,7 +124,11 @@ func readStable(path string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case before.Size() > most:
-		return nil, &readError{typ: "config/limit", message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(most)), hint: "split the configuration"}
+		return nil, &readError{
+			typ:     "config/limit",
+			message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(most)),
+			hint:    "split the configuration",
+		}
 	}
 	f, err := os.Open(path)
 	if err != nil {

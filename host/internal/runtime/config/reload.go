@@ -121,7 +121,14 @@ func (c *comparison) section(path []string, a, b *section) {
 			if y := b.twin(x); y != nil {
 				c.section(here, x, y)
 			} else {
-				c.add(Change{Path: here, Change: ChangeRemoved, Action: ActionRemove, Reload: ofBlock(spec), Before: c.before.value(x), BeforeAt: c.before.seen(x.at())})
+				c.add(Change{
+					Path:     here,
+					Change:   ChangeRemoved,
+					Action:   ActionRemove,
+					Reload:   ofBlock(spec),
+					Before:   c.before.value(x),
+					BeforeAt: c.before.seen(x.at()),
+				})
 			}
 			if spec.Name == "plugin" {
 				c.plugin(here)
@@ -129,7 +136,14 @@ func (c *comparison) section(path []string, a, b *section) {
 		}
 		for _, y := range b.all(spec.Name) {
 			if a.twin(y) == nil {
-				c.add(Change{Path: y.below(path), Change: ChangeAdded, Action: ActionAdd, Reload: ofBlock(spec), After: c.after.value(y), AfterAt: c.after.seen(y.at())})
+				c.add(Change{
+					Path:    y.below(path),
+					Change:  ChangeAdded,
+					Action:  ActionAdd,
+					Reload:  ofBlock(spec),
+					After:   c.after.value(y),
+					AfterAt: c.after.seen(y.at()),
+				})
 			}
 		}
 	}
@@ -175,15 +189,25 @@ func (c *comparison) attribute(path []string, spec *Attr, a, b *section) {
 	if hadX == hasY && edn.Equal(before, after) && !rotated {
 		return
 	}
-	ch := Change{Path: append(slices.Clone(path), spec.Name), Change: changed(hadX, hasY), Reload: spec.Reload, Before: before, After: after,
-		BeforeAt: c.before.seen(x.rng), AfterAt: c.after.seen(y.rng), before: c.before.spell(spec.Type, x), after: c.after.spell(spec.Type, y)}
+	ch := Change{
+		Path:     append(slices.Clone(path), spec.Name),
+		Change:   changed(hadX, hasY),
+		Reload:   spec.Reload,
+		Before:   before,
+		After:    after,
+		BeforeAt: c.before.seen(x.rng),
+		AfterAt:  c.after.seen(y.rng),
+		before:   c.before.spell(spec.Type, x),
+		after:    c.after.spell(spec.Type, y),
+	}
 	switch {
 	case rotated && edn.Equal(before, after):
 		ch.markNew()
 	case ch.before == ch.after: // a file with an unchanged name
 		ch.after += ", with another content"
 	}
-	ch.Action = map[Reload]Action{ReloadNothing: ActionUpdate, ReloadUse: ActionUpdate, ReloadPlugin: ActionSwap, ReloadHost: ActionRestart}[spec.Reload]
+	ch.Action = map[Reload]Action{ReloadNothing: ActionUpdate, ReloadUse: ActionUpdate, ReloadPlugin: ActionSwap,
+		ReloadHost: ActionRestart}[spec.Reload]
 	c.add(ch)
 }
 
@@ -215,11 +239,28 @@ func (c *comparison) plugin(path []string) {
 	if a.low != nil && b.low != nil {
 		c.config(here, nil, a, b, a.Config, b.Config)
 	} else if x, y := c.before.configText(a.Name), c.after.configText(b.Name); x != y {
-		c.add(Change{Path: here, Change: changed(x != "", y != ""), Action: ActionSwap, Reload: ReloadPlugin, Before: textOrNil(short(x)), After: textOrNil(short(y)), before: short(x), after: short(y)})
+		c.add(Change{
+			Path:   here,
+			Change: changed(x != "", y != ""),
+			Action: ActionSwap,
+			Reload: ReloadPlugin,
+			Before: textOrNil(short(x)),
+			After:  textOrNil(short(y)),
+			before: short(x),
+			after:  short(y),
+		})
 	}
 	if a.Binary != b.Binary {
-		c.add(Change{Path: append(slices.Clone(path), "binary"), Change: changed(a.Binary != "", b.Binary != ""), Action: ActionSwap, Reload: ReloadPlugin,
-			Before: textOrNil(a.Binary), After: textOrNil(b.Binary), before: a.Binary, after: b.Binary})
+		c.add(Change{
+			Path:   append(slices.Clone(path), "binary"),
+			Change: changed(a.Binary != "", b.Binary != ""),
+			Action: ActionSwap,
+			Reload: ReloadPlugin,
+			Before: textOrNil(a.Binary),
+			After:  textOrNil(b.Binary),
+			before: a.Binary,
+			after:  b.Binary,
+		})
 	}
 }
 
@@ -232,13 +273,22 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y ed
 		}
 		for k, w := range y.Entries() {
 			if _, had := x.Get(k); !had {
-				c.config(append(slices.Clone(path), hclName(scalarText(k))), append(slices.Clone(at), k), a, b, edn.Nil(), w)
+				c.config(append(slices.Clone(path), hclName(scalarText(k))), append(slices.Clone(at), k), a, b,
+					edn.Nil(), w)
 			}
 		}
 		return
 	}
 	s, t := a.secretAt(at), b.secretAt(at)
-	ch := Change{Path: path, Action: ActionSwap, Reload: ReloadPlugin, Before: c.before.shown(a, x, s), After: c.after.shown(b, y, t), BeforeAt: c.before.seen(a.Place(at)), AfterAt: c.after.seen(b.Place(at))}
+	ch := Change{
+		Path:     path,
+		Action:   ActionSwap,
+		Reload:   ReloadPlugin,
+		Before:   c.before.shown(a, x, s),
+		After:    c.after.shown(b, y, t),
+		BeforeAt: c.before.seen(a.Place(at)),
+		AfterAt:  c.after.seen(b.Place(at)),
+	}
 	same := edn.Equal(ch.Before, ch.After)
 	inside := c.before.inside(a, x, s) == c.after.inside(b, y, t)
 	if same && inside {
@@ -375,7 +425,8 @@ func (l *loader) identify(s *section, p *Plugin) {
 	}
 	var secrets []edn.Value
 	for _, x := range p.Secrets {
-		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()), edn.Text(l.config.prints[x.Secret.handle()])))
+		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()),
+			edn.Text(l.config.prints[x.Secret.handle()])))
 	}
 	config := edn.Nil()
 	if p.low != nil {
@@ -383,7 +434,8 @@ func (l *loader) identify(s *section, p *Plugin) {
 	} else if n := configBlock(s); n != nil {
 		config = edn.Text(bodyText(n))
 	}
-	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...), edn.Text(p.Binary)))
+	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...),
+		edn.Text(p.Binary)))
 }
 
 // ofClass returns the values of a block with that reload class.
@@ -491,7 +543,8 @@ type pluginList struct {
 }
 
 func (p PluginActions) lists() []pluginList {
-	return []pluginList{{"start", p.Start}, {"replace", p.Replace}, {"update", p.Update}, {"remove", p.Remove}, {"keep", p.Keep}}
+	return []pluginList{{"start", p.Start}, {"replace", p.Replace}, {"update", p.Update}, {"remove", p.Remove},
+		{"keep", p.Keep}}
 }
 
 // Text lays the difference out for people; empty if there is none.
@@ -538,8 +591,10 @@ func (ch Change) text(b *strings.Builder) {
 		fmt.Fprintf(b, "%s %s%s\n", sign, printable(title(ch.Path)), printable(place))
 		return
 	}
-	note := map[Action]string{ActionSwap: "  (new process)", ActionRestart: "  (needs a restart of the host)"}[ch.Action]
-	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, printable(title(ch.Path)), printable(orNone(ch.before)), printable(orNone(ch.after)), note, printable(place))
+	note := map[Action]string{ActionSwap: "  (new process)",
+		ActionRestart: "  (needs a restart of the host)"}[ch.Action]
+	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, printable(title(ch.Path)), printable(orNone(ch.before)),
+		printable(orNone(ch.after)), note, printable(place))
 }
 
 func orNone(s string) string {

@@ -63,7 +63,12 @@ func (c *Config) seen(r *Range) *Range {
 }
 
 func newReport(ds Diagnostics, dropped, files, max int) Report {
-	r := Report{Errors: ds.Count(SeverityError) + dropped, Warnings: ds.Count(SeverityWarning), Omitted: dropped, Files: files}
+	r := Report{
+		Errors:   ds.Count(SeverityError) + dropped,
+		Warnings: ds.Count(SeverityWarning),
+		Omitted:  dropped,
+		Files:    files,
+	}
 	perFile := map[string]int{}
 	for _, d := range ds {
 		file := ""
@@ -88,7 +93,8 @@ func (r Report) Valid() bool { return r.Errors == 0 }
 func (r Report) Text(color bool) string {
 	var b strings.Builder
 	b.WriteString(r.Findings(color))
-	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"), Counted(r.Files, "file"))
+	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"),
+		Counted(r.Files, "file"))
 	if r.Omitted > 0 {
 		fmt.Fprintf(&b, " (%d not shown)", r.Omitted)
 	}
@@ -338,7 +344,8 @@ func rangeJSON(r *Range) *jsonRange {
 // final line end. The order of the keys is part of the format.
 func (r Report) JSON() ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"format":1,"valid?":%t,"errors":%d,"warnings":%d,"omitted":%d,"diagnostics":[`, r.Valid(), r.Errors, r.Warnings, r.Omitted)
+	fmt.Fprintf(&b, `{"format":1,"valid?":%t,"errors":%d,"warnings":%d,"omitted":%d,"diagnostics":[`, r.Valid(),
+		r.Errors, r.Warnings, r.Omitted)
 	for i, d := range r.Shown {
 		if i > 0 {
 			b.WriteByte(',')

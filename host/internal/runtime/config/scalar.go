@@ -51,7 +51,12 @@ func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
 		return readMeasure(t, v, out)
 	case KindSecret:
 		if !v.Type().Equals(secretType) {
-			return &problem{typ: "config/type", what: "is no secret", hint: "write secret(\"env:NAME\") or secret(\"file:PATH\")", found: edn.Text("a plain " + v.Type().FriendlyName())}
+			return &problem{
+				typ:   "config/type",
+				what:  "is no secret",
+				hint:  "write secret(\"env:NAME\") or secret(\"file:PATH\")",
+				found: edn.Text("a plain " + v.Type().FriendlyName()),
+			}
 		}
 		out.secret = v.EncapsulatedValue().(*Secret)
 		out.v = edn.Nil()
@@ -229,7 +234,11 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 		return mismatch(t, v)
 	}
 	if strings.Trim(digits, "+-.0123456789") != "" {
-		return &problem{typ: "config/type", what: "is no decimal", hint: "write digits with a point and nothing else, as in 2.50"}
+		return &problem{
+			typ:  "config/type",
+			what: "is no decimal",
+			hint: "write digits with a point and nothing else, as in 2.50",
+		}
 	}
 	n := len(strings.Trim(strings.ReplaceAll(strings.TrimLeft(digits, "+-"), ".", ""), "0"))
 	if n > maxDecimalDigits {
@@ -237,7 +246,11 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 	}
 	dec, err := edn.ParseDecimal(digits)
 	if err != nil {
-		return &problem{typ: "config/type", what: "is no decimal", hint: "write digits with a point and nothing else, as in 2.50"}
+		return &problem{
+			typ:  "config/type",
+			what: "is no decimal",
+			hint: "write digits with a point and nothing else, as in 2.50",
+		}
 	}
 	out.v = dec
 	r, _ := dec.AsNumber()
@@ -247,7 +260,11 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 func (d *decoder) readText(t Type, s string, out *value) *problem {
 	out.v = edn.Text(s)
 	if len(s) > MaxString {
-		return &problem{typ: "config/limit", what: "is a text over " + formatBytes(MaxString), found: edn.Text(formatBytes(int64(len(s))))}
+		return &problem{
+			typ:   "config/limit",
+			what:  "is a text over " + formatBytes(MaxString),
+			found: edn.Text(formatBytes(int64(len(s)))),
+		}
 	}
 	switch t.Kind {
 	case KindStr, KindRef, KindLayer:
@@ -256,7 +273,8 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		if s == "" || strings.ContainsRune(s, 0) {
 			return &problem{typ: "config/type", what: "is no path"}
 		}
-		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun && !strings.ContainsRune(s, '/') {
+		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun &&
+			!strings.ContainsRune(s, '/') {
 			return nil
 		}
 		if s == "~" || strings.HasPrefix(s, "~/") {
@@ -292,7 +310,11 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return nil
 	case KindVariable:
 		if !variableName.MatchString(s) {
-			p := &problem{typ: "config/type", what: "is no variable name", hint: "write letters, digits and _, not beginning with a digit"}
+			p := &problem{
+				typ:  "config/type",
+				what: "is no variable name",
+				hint: "write letters, digits and _, not beginning with a digit",
+			}
 			if bare := strings.Trim(s, "${} "); variableName.MatchString(bare) {
 				p.nearest, p.hint = bare, ""
 			}
@@ -333,7 +355,12 @@ func readSwitch(s string) *problem {
 	for _, row := range contract.Rows() {
 		names = append(names, row.Type)
 	}
-	return &problem{typ: "config/unknown-name", what: "is no failure of the catalogue", nearest: nearest(s, names), hint: switchHint(nearest(s, names))}
+	return &problem{
+		typ:     "config/unknown-name",
+		what:    "is no failure of the catalogue",
+		nearest: nearest(s, names),
+		hint:    switchHint(nearest(s, names)),
+	}
 }
 
 func switchHint(near string) string {
@@ -414,7 +441,8 @@ func parseConstraint(s string) (constraint, error) {
 func (c constraint) allows(v versionNumber) bool {
 	for _, x := range c {
 		cmp := v.compare(x.v)
-		ok := map[string]bool{">=": cmp >= 0, "<=": cmp <= 0, "!=": cmp != 0, ">": cmp > 0, "<": cmp < 0, "=": cmp == 0}[x.op]
+		ok := map[string]bool{">=": cmp >= 0, "<=": cmp <= 0, "!=": cmp != 0, ">": cmp > 0, "<": cmp < 0,
+			"=": cmp == 0}[x.op]
 		if !ok {
 			return false
 		}

@@ -25,7 +25,11 @@ func (s Secret) String() string { return "(secret " + s.Kind + ":" + s.Name + ")
 func parseSecret(ref, dir string) (Secret, error) {
 	kind, name, ok := strings.Cut(ref, ":")
 	if !ok || name == "" || kind != "env" && kind != "file" {
-		return Secret{}, &functionError{typ: "config/type", message: "a secret is named as env:VARIABLE or file:PATH", hint: secretHint(ref)}
+		return Secret{}, &functionError{
+			typ:     "config/type",
+			message: "a secret is named as env:VARIABLE or file:PATH",
+			hint:    secretHint(ref),
+		}
 	}
 	if kind == "env" && !variableName.MatchString(name) {
 		return Secret{}, &functionError{

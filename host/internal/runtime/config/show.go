@@ -330,12 +330,14 @@ func (s shower) entries(b *shownBlock, p *Plugin, m *schema.Schema, v edn.Value,
 }
 
 // blocksOf converts the blocks of an entry, one level of labels at a time.
-func (s shower) blocksOf(b *shownBlock, p *Plugin, e schema.Entry, m *schema.Schema, v edn.Value, path []string, at []edn.Value, labels []string) {
+func (s shower) blocksOf(b *shownBlock, p *Plugin, e schema.Entry, m *schema.Schema, v edn.Value, path []string,
+	at []edn.Value, labels []string) {
 	if len(labels) < e.Props.Labels {
 		inner := m.Deref().Children()[1]
 		for k, x := range v.Entries() {
 			label := scalarText(k)
-			s.blocksOf(b, p, e, inner, x, append(slices.Clone(path), label), append(slices.Clone(at), k), append(slices.Clone(labels), label))
+			s.blocksOf(b, p, e, inner, x, append(slices.Clone(path), label), append(slices.Clone(at), k),
+				append(slices.Clone(labels), label))
 		}
 		return
 	}
@@ -353,14 +355,20 @@ func (s shower) blocksOf(b *shownBlock, p *Plugin, e schema.Entry, m *schema.Sch
 
 // entry converts one value of a plugin's config; e is nil for an attribute of any
 // name.
-func (s shower) entry(b *shownBlock, p *Plugin, e *schema.Entry, name string, v edn.Value, path []string, at []edn.Value) {
+func (s shower) entry(b *shownBlock, p *Plugin, e *schema.Entry, name string, v edn.Value, path []string,
+	at []edn.Value) {
 	w := p.low.written[rangeKey(path)]
 	if w == nil && !s.Defaults {
 		return
 	}
 	a := shownAttr{name: name, value: s.shown(p, v, p.secretAt(at)), origin: "default"}
 	if w != nil {
-		a.origin = s.origin(value{written: true, rng: w.source.hclRange(w.expr.Range()), under: w.places(), inputs: p.low.inputsOf[rangeKey(path)]})
+		a.origin = s.origin(value{
+			written: true,
+			rng:     w.source.hclRange(w.expr.Range()),
+			under:   w.places(),
+			inputs:  p.low.inputsOf[rangeKey(path)],
+		})
 	}
 	if a.text = s.spellEntry(p, e, v, p.secretAt(at)); a.text != "" {
 		b.attrs = append(b.attrs, a)
@@ -412,7 +420,12 @@ func rawInto(b *shownBlock, layers []layer) {
 		if len(rules.CheckSecrets(name+" = "+text)) > 0 {
 			text = spellText("(secret)")
 		}
-		b.attrs = append(b.attrs, shownAttr{name: name, text: text, value: edn.Text(text), origin: line(a.at()) + ", not checked"})
+		b.attrs = append(b.attrs, shownAttr{
+			name:   name,
+			text:   text,
+			value:  edn.Text(text),
+			origin: line(a.at()) + ", not checked",
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
 		for _, blk := range p.blocks[name] {
@@ -440,7 +453,8 @@ func (c *Config) Weaker() []Weakness {
 	if c.tree == nil {
 		return nil
 	}
-	d := newDecoder(newEvaluator(newCollector(sources{}), newInputs(c.Root, func(string) (string, bool) { return "", false })))
+	d := newDecoder(newEvaluator(newCollector(sources{}),
+		newInputs(c.Root, func(string) (string, bool) { return "", false })))
 	d.profile, d.base = ProfileProd, newSource("default", c.Root+"/"+DefaultFile, 0, nil)
 	var out []Weakness
 	c.weaker(d, c.tree, &out)
@@ -461,7 +475,14 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 		}
 		strict, _ := d.fallback(s.node, spec)
 		if now, prod := c.portable(v), c.portable(strict); !edn.Equal(now, prod) && !atMost(v.v, strict.v) {
-			*out = append(*out, Weakness{Path: append(slices.Clone(s.node.path), spec.Name), Value: now, Prod: prod, Written: orNone(c.spell(spec.Type, v)), ProdWritten: orNone(c.spell(spec.Type, strict)), At: c.seen(v.rng)})
+			*out = append(*out, Weakness{
+				Path:        append(slices.Clone(s.node.path), spec.Name),
+				Value:       now,
+				Prod:        prod,
+				Written:     orNone(c.spell(spec.Type, v)),
+				ProdWritten: orNone(c.spell(spec.Type, strict)),
+				At:          c.seen(v.rng),
+			})
 		}
 	}
 	for _, inner := range s.blocks {

@@ -15,10 +15,15 @@ func (l *loader) installed(s *section, p *Plugin) bool {
 	if !named {
 		return true
 	}
-	d := Diagnostic{Type: "config/plugin-unknown", Range: s.attrs["command"].rng, Path: append(slices.Clone(s.node.path), "command")}
+	d := Diagnostic{
+		Type:  "config/plugin-unknown",
+		Range: s.attrs["command"].rng,
+		Path:  append(slices.Clone(s.node.path), "command"),
+	}
 	if err == nil {
 		var found install.Installed
-		if found, err = install.Open(install.Dirs(l.config.Host.DataDir, l.opts.Env)...).Resolve(name, version); err == nil {
+		if found,
+			err = install.Open(install.Dirs(l.config.Host.DataDir, l.opts.Env)...).Resolve(name, version); err == nil {
 			p.Command = append([]string{found.Program}, p.Command[1:]...)
 			return true
 		}

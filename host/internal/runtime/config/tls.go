@@ -38,8 +38,13 @@ func (l *loader) tls(s *section) *TLS {
 	}
 	for here, other := range map[string]string{"cert_file": "key_file", "key_file": "cert_file"} {
 		if s.text(here) != "" && s.text(other) == "" {
-			l.report.add(Diagnostic{Type: "config/missing", Message: fmt.Sprintf("%s in http, tls stands without %s", here, other), Range: s.attrs[here].rng,
-				Path: s.pathOf(other), Hint: "a listener needs the certificate and its key"})
+			l.report.add(Diagnostic{
+				Type:    "config/missing",
+				Message: fmt.Sprintf("%s in http, tls stands without %s", here, other),
+				Range:   s.attrs[here].rng,
+				Path:    s.pathOf(other),
+				Hint:    "a listener needs the certificate and its key",
+			})
 			return nil
 		}
 	}
@@ -56,7 +61,11 @@ func (l *loader) tls(s *section) *TLS {
 	if s.text("min_version") == "1.3" {
 		lowest = tls.VersionTLS13
 	}
-	t.Config = &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: lowest, NextProtos: []string{"h2", "http/1.1"}}
+	t.Config = &tls.Config{
+		Certificates: []tls.Certificate{*pair},
+		MinVersion:   lowest,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}
 	return t
 }
 
@@ -73,8 +82,14 @@ func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		// The errors of the library never contain the content of the files.
-		l.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", quote(l.named(t.CertFile)), quote(l.named(t.KeyFile)), cause(err)),
-			Range: s.attrs["cert_file"].rng, Path: s.pathOf("cert_file"), Hint: "both are PEM files; the certificate of the host comes first, those that lead to its authority follow"})
+		l.report.add(Diagnostic{
+			Type: "config/type",
+			Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", quote(l.named(t.CertFile)),
+				quote(l.named(t.KeyFile)), cause(err)),
+			Range: s.attrs["cert_file"].rng,
+			Path:  s.pathOf("cert_file"),
+			Hint:  "both are PEM files; the certificate of the host comes first, those that lead to its authority follow",
+		})
 		return nil, errReported
 	}
 	l.checkTime(s, t, pair.Leaf)
@@ -93,15 +108,27 @@ func (l *loader) checkTime(s *section, t *TLS, leaf *x509.Certificate) {
 	default:
 		return
 	}
-	l.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("certificate %s %s", quote(l.named(t.CertFile)), what),
-		Range: s.attrs["cert_file"].rng, Path: s.pathOf("cert_file"), Hint: "renew it and reload"})
+	l.report.add(Diagnostic{
+		Type:     "config/range",
+		Severity: SeverityWarning,
+		Message:  fmt.Sprintf("certificate %s %s", quote(l.named(t.CertFile)), what),
+		Range:    s.attrs["cert_file"].rng,
+		Path:     s.pathOf("cert_file"),
+		Hint:     "renew it and reload",
+	})
 }
 
 // readTLSFile reads one of the two files. It follows symbolic links, which tools
 // that renew certificates use for the current one.
 func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byte, error) {
 	refuse := func(typ, what, hint string) error {
-		l.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what), Range: s.attrs[attr].rng, Path: s.pathOf(attr), Hint: hint})
+		l.report.add(Diagnostic{
+			Type:    typ,
+			Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what),
+			Range:   s.attrs[attr].rng,
+			Path:    s.pathOf(attr),
+			Hint:    hint,
+		})
 		return errReported
 	}
 	info, err := regular(os.Stat(path))
@@ -141,6 +168,14 @@ func (c *comparison) certificate() {
 	}
 	const shown = 16
 	before, after := a.Print[:shown], b.Print[:shown]
-	c.add(Change{Path: []string{"http", "tls", "certificate"}, Change: ChangeChanged, Action: ActionUpdate, Reload: ReloadUse,
-		Before: edn.Text(before), After: edn.Text(after), before: spellText(before), after: spellText(after)})
+	c.add(Change{
+		Path:   []string{"http", "tls", "certificate"},
+		Change: ChangeChanged,
+		Action: ActionUpdate,
+		Reload: ReloadUse,
+		Before: edn.Text(before),
+		After:  edn.Text(after),
+		before: spellText(before),
+		after:  spellText(after),
+	})
 }

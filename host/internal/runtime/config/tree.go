@@ -142,7 +142,13 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	for name, a := range content.Attributes {
 		spec, _ := n.spec.Attr(name)
 		if g.allowed(n, name, a.NameRange) {
-			n.attrs[name] = &attribute{spec: spec, name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
+			n.attrs[name] = &attribute{
+				spec:   spec,
+				name:   name,
+				expr:   g.native(a.Expr),
+				rng:    a.NameRange,
+				source: g.source,
+			}
 		}
 	}
 	for _, b := range content.Blocks {
@@ -239,8 +245,14 @@ func (g *grower) open(n *node, body hcl.Body) {
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[name]
 		if first := n.attrs[name]; first != nil {
-			g.report.add(Diagnostic{Type: "config/duplicate", Message: "local " + quote(name) + " is defined twice", Range: g.at(a.NameRange), Path: []string{"locals", name},
-				Related: []Related{{Range: g.at(first.rng), Message: "is the first one"}}, Hint: "keep one of the two"})
+			g.report.add(Diagnostic{
+				Type:    "config/duplicate",
+				Message: "local " + quote(name) + " is defined twice",
+				Range:   g.at(a.NameRange),
+				Path:    []string{"locals", name},
+				Related: []Related{{Range: g.at(first.rng), Message: "is the first one"}},
+				Hint:    "keep one of the two",
+			})
 			continue
 		}
 		n.attrs[name] = &attribute{name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
@@ -268,9 +280,14 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 		if n.spec.Label != LabelNone {
 			hint += ", or give one another label"
 		}
-		g.report.add(Diagnostic{Type: "config/duplicate", Message: n.title() + " is declared twice", Range: g.at(b.DefRange), Path: n.path,
+		g.report.add(Diagnostic{
+			Type:    "config/duplicate",
+			Message: n.title() + " is declared twice",
+			Range:   g.at(b.DefRange),
+			Path:    n.path,
 			Related: []Related{{Range: first.source.hclRange(first.header), Message: "is the first one"}},
-			Hint:    hint})
+			Hint:    hint,
+		})
 		return
 	}
 	parent.blocks = append(parent.blocks, n)
@@ -294,8 +311,15 @@ func (g *grower) vary(n *node, b *hcl.Block) bool {
 	for i := range n.spec.Variants {
 		known[i] = n.spec.Variants[i].Only
 	}
-	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("there is no %s %s", n.spec.Name, quote(n.labels[0])), Range: g.at(b.LabelRanges[0]), Path: n.path,
-		Expected: words(known), Found: edn.Text(n.labels[0]), Nearest: nearest(n.labels[0], known)})
+	g.report.add(Diagnostic{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("there is no %s %s", n.spec.Name, quote(n.labels[0])),
+		Range:    g.at(b.LabelRanges[0]),
+		Path:     n.path,
+		Expected: words(known),
+		Found:    edn.Text(n.labels[0]),
+		Nearest:  nearest(n.labels[0], known),
+	})
 	return false
 }
 
@@ -313,8 +337,13 @@ func (g *grower) allowed(n *node, name string, at hcl.Range) bool {
 }
 
 func reservedDiagnostic(r reserved, subject string, at *Range, path []string) Diagnostic {
-	return Diagnostic{Type: "config/reserved", Message: fmt.Sprintf("%s is not supported: %s is not part of this build", subject, r.what),
-		Range: at, Path: path, Hint: "remove it"}
+	return Diagnostic{
+		Type:    "config/reserved",
+		Message: fmt.Sprintf("%s is not supported: %s is not part of this build", subject, r.what),
+		Range:   at,
+		Path:    path,
+		Hint:    "remove it",
+	}
 }
 
 func within(n *node) string {
@@ -362,7 +391,8 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 			if !slices.Contains(reservedNamespaces, space) {
 				return true
 			}
-			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", quote(space), n.spec.Name, quote(label))
+			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", quote(space), n.spec.Name,
+				quote(label))
 			g.report.add(d)
 			return false
 		}
@@ -414,8 +444,13 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 		at := native.Attributes[name].NameRange
 		if block, isBlock := n.spec.Block(name); isBlock && g.allowed(n, name, at) {
 			g.lost(n, name, anyName)
-			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is a block, not an attribute", quote(name), within(n)),
-				Range: g.at(at), Path: append(slices.Clone(n.path), name), Hint: "write " + block.shape() + " without the equals sign"})
+			g.report.add(Diagnostic{
+				Type:    "config/type",
+				Message: fmt.Sprintf("%s%s is a block, not an attribute", quote(name), within(n)),
+				Range:   g.at(at),
+				Path:    append(slices.Clone(n.path), name),
+				Hint:    "write " + block.shape() + " without the equals sign",
+			})
 			continue
 		} else if !isBlock {
 			g.stranger(n, "attribute", name, nil, at)
@@ -426,8 +461,13 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 			continue
 		}
 		if _, isAttr := n.spec.Attr(b.Type); isAttr && g.allowed(n, b.Type, b.TypeRange) {
-			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is an attribute, not a block", quote(b.Type), within(n)),
-				Range: g.at(b.TypeRange), Path: append(slices.Clone(n.path), b.Type), Hint: "write " + b.Type + " = ..."})
+			g.report.add(Diagnostic{
+				Type:    "config/type",
+				Message: fmt.Sprintf("%s%s is an attribute, not a block", quote(b.Type), within(n)),
+				Range:   g.at(b.TypeRange),
+				Path:    append(slices.Clone(n.path), b.Type),
+				Hint:    "write " + b.Type + " = ...",
+			})
 			continue
 		} else if !isAttr {
 			g.stranger(n, "block", b.Type, b.Labels, b.TypeRange)
@@ -455,9 +495,17 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 		label = labels[0]
 	}
 	g.lost(n, cmp.Or(near, anyName), label)
-	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s%s", kind, quote(name), within(n)),
-		Range: g.at(at), Path: append(slices.Clone(n.path), name), Expected: words(names), Found: edn.Text(name),
-		Nearest: near, Hint: hint, context: true})
+	g.report.add(Diagnostic{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("unknown %s %s%s", kind, quote(name), within(n)),
+		Range:    g.at(at),
+		Path:     append(slices.Clone(n.path), name),
+		Expected: words(names),
+		Found:    edn.Text(name),
+		Nearest:  near,
+		Hint:     hint,
+		context:  true,
+	})
 }
 
 // home returns the hint with the nested block that has the name; empty if there is none.

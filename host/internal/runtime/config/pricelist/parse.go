@@ -80,7 +80,8 @@ func Parse(text []byte, now time.Time) (List, []Problem) {
 	var syntax *edn.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return List{}, []Problem{{Line: syntax.Pos.Line, Column: syntax.Pos.Column, Path: syntax.Path, Message: syntax.Message}}
+		return List{},
+			[]Problem{{Line: syntax.Pos.Line, Column: syntax.Pos.Column, Path: syntax.Path, Message: syntax.Message}}
 	case err != nil:
 		return List{}, []Problem{{Line: 1, Column: 1, Message: err.Error()}}
 	}
@@ -129,7 +130,8 @@ func (c *checker) check(l List) {
 			return append([]edn.Value{edn.K("prices"), edn.Int(int64(i))}, path...)
 		}
 		if _, ok := l.Vendors[e.Vendor]; !ok {
-			c.add(at(edn.K("vendor")), "is not among :vendors", edn.Text(strings.Join(vendors, ", ")), edn.Text(e.Vendor))
+			c.add(at(edn.K("vendor")), "is not among :vendors", edn.Text(strings.Join(vendors, ", ")),
+				edn.Text(e.Vendor))
 		}
 		for k, m := range e.Models {
 			if name := e.Vendor + "/" + m; seen[name] {

@@ -138,7 +138,8 @@ func (l List) Value() edn.Value {
 // Text returns the list as the text of a file.
 func (l List) Text() []byte {
 	var first []edn.Value
-	for _, name := range []string{"prices/version", "currency", "vendors", "vendor", "models", "input", "cached-input", "cache-write", "output"} {
+	for _, name := range []string{"prices/version", "currency", "vendors", "vendor", "models", "input", "cached-input",
+		"cache-write", "output"} {
 		first = append(first, edn.K(name))
 	}
 	return append(edn.WritePretty(l.Value(), edn.PrettyOptions{Width: 120, First: first}), '\n')
@@ -217,7 +218,8 @@ func (l List) byModel() map[string]Entry {
 
 // Amounts returns the amounts of an entry by their attribute in a price block.
 func (e Entry) Amounts() map[string]edn.Value {
-	return map[string]edn.Value{"input": e.Input, "cached-input": e.CachedInput, "cache-write": e.CacheWrite, "output": e.Output}
+	return map[string]edn.Value{"input": e.Input, "cached-input": e.CachedInput, "cache-write": e.CacheWrite,
+		"output": e.Output}
 }
 
 // same reports whether two entries have the same price: 1.5 is 1.50.
