@@ -29,8 +29,8 @@ func (l *loader) attach(s *section, p *Plugin) bool {
 	if strictProfile(l.config.Profile) {
 		l.report.add(Diagnostic{
 			Type: "config/plugin-unknown",
-			Message: fmt.Sprintf("plugin %s: a process that somebody else started is not used under the profile %s",
-				quote(p.Name), l.config.Profile),
+			Message: fmt.Sprintf("plugin %s: profile %s does not allow an attached process", quote(p.Name),
+				l.config.Profile),
 			Range: s.at(),
 			Path:  s.node.path,
 			Hint:  "use the profile dev: --profile dev, or ferment { profile = \"dev\" }",

@@ -262,7 +262,7 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 	if first := claimed[key]; first != nil {
 		b.report.add(Diagnostic{
 			Type:    "config/duplicate",
-			Message: fmt.Sprintf("two blocks speak of capability %s of plugin %s", quote(advertised), quote(name)),
+			Message: fmt.Sprintf("two blocks configure capability %s of plugin %s", quote(advertised), quote(name)),
 			Range:   s.at(),
 			Path:    s.node.path,
 			Related: []Related{{Range: first.at(), Message: "is the first one"}},
@@ -365,7 +365,7 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 			if e != registry.NoEffect && !slices.Contains(c.Effects, e) {
 				b.report.add(Diagnostic{
 					Type: "config/range",
-					Message: fmt.Sprintf("capability %s does not have the effect %s: a block may only narrow",
+					Message: fmt.Sprintf("capability %s does not have the effect %s: a block can only restrict effects",
 						quote(c.ID), quote(e)),
 					Range:    s.attrs["effects"].items[i].rng,
 					Path:     append(slices.Clone(s.node.path), "effects"),
@@ -403,7 +403,7 @@ func (b *builder) lower(s *section, name string, raised bool, limit string) {
 	if raised {
 		b.report.add(Diagnostic{
 			Type:     "config/range",
-			Message:  fmt.Sprintf("%s in %s is above what the plugin advertises", name, s.node.title()),
+			Message:  fmt.Sprintf("%s in %s exceeds the limit that the plugin advertises", name, s.node.title()),
 			Range:    s.attrs[name].rng,
 			Path:     append(slices.Clone(s.node.path), name),
 			Expected: edn.Text("at most " + limit),
@@ -557,7 +557,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		}
 		d := Diagnostic{
 			Type:    "config/type",
-			Message: fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(message)),
+			Message: fmt.Sprintf("schema %s is invalid: %s", quote(p.Schema), short(message)),
 			Path:    []string{"schema", p.Schema},
 			Hint:    p.Hint,
 		}
@@ -568,7 +568,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 				d.Hint = `a form is EDN and no text: write spec = edn("[:map ...]")`
 			}
 			if *d.Range != *spec.rng {
-				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the diagnostic shows the place
+				d.Message = fmt.Sprintf("schema %s is invalid: %s", quote(p.Schema), short(p.Message)) // the diagnostic shows the place
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
 			d.Range = b.place("plugin", owner.Name)
@@ -591,7 +591,7 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 			continue
 		}
 		b.defect(owner, Diagnostic{
-			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is wrong: %s", quote(owner.Name),
+			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is invalid: %s", quote(owner.Name),
 				quote(p.Schema), short(p.Message)),
 			Range: b.place("plugin", owner.Name),
 			Path:  []string{"schema", p.Schema},
@@ -787,7 +787,7 @@ func (b *builder) idleSwitches(s *section) {
 				b.report.add(Diagnostic{
 					Type:     "config/unused",
 					Severity: SeverityWarning,
-					Message: fmt.Sprintf("%s in %s never leads to another try: a failure of that type ends the call",
+					Message: fmt.Sprintf("%s in %s never leads to another attempt: an error of that type ends the call",
 						quote(m), s.node.title()),
 					Range: s.attrs[name].items[i].rng,
 					Path:  append(slices.Clone(s.node.path), name),

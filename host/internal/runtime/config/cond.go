@@ -209,7 +209,7 @@ func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 			if s, ok := asText(v); ok && !diags.HasErrors() {
 				if _, err := regexp.Compile(s); err != nil {
 					good = false
-					c.add("config/type", "the pattern is no RE2 expression: "+cause(err), call.Args[0].Range())
+					c.add("config/type", "the pattern is not an RE2 expression: "+cause(err), call.Args[0].Range())
 				}
 			}
 		}

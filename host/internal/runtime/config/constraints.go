@@ -50,8 +50,7 @@ func (b *builder) constraints(s *section, v value) edn.Value {
 			b.report.add(Diagnostic{
 				Type:     "config/unknown-name",
 				Severity: SeverityWarning,
-				Message: fmt.Sprintf("%s in constraints of %s is a name that the host does not know", name,
-					s.node.title()),
+				Message:  fmt.Sprintf("%s in constraints of %s is unknown to the host", name, s.node.title()),
 				Range:    v.within([]edn.Value{key}),
 				Path:     path,
 				Expected: words(known),

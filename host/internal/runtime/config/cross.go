@@ -28,11 +28,10 @@ func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
 			b.report.add(Diagnostic{
 				Type:     "config/unused",
 				Severity: SeverityWarning,
-				Message: fmt.Sprintf("repair does nothing for %s: no candidate can use what was wrong with its answer",
-					s.node.title()),
-				Range: s.at(),
-				Path:  s.node.path,
-				Hint:  "remove repair, or add a candidate whose :cap/repairs? is true",
+				Message:  fmt.Sprintf("repair has no effect for %s: no candidate supports it", s.node.title()),
+				Range:    s.at(),
+				Path:     s.node.path,
+				Hint:     "remove repair, or add a candidate whose :cap/repairs? is true",
 			})
 		}
 	}

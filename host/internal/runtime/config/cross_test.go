@@ -22,7 +22,7 @@ func TestCrossChecks(t *testing.T) {
 		change     func(*describedChess)
 		typ, says  string
 	}{
-		{"repair without a candidate for it", intent("  repair { max = 2 }\n"), nil, "config/unused", "repair does nothing"},
+		{"repair without a candidate for it", intent("  repair { max = 2 }\n"), nil, "config/unused", "repair has no effect"},
 		{"repair with one", intent("  repair { max = 2 }\n"), func(c *describedChess) { c.repairs = true }, "", ""},
 		{"race with effects", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `the strategy race`},
 		{"hedge with effects", intent("  strategy = \"hedge\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `must not happen twice`},

@@ -54,7 +54,7 @@ func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *sche
 	if err != nil {
 		d.report.add(Diagnostic{
 			Type:     "config/type",
-			Message:  fmt.Sprintf("%s is no data: %s", subject(path), err),
+			Message:  fmt.Sprintf("%s is not EDN data: %s", subject(path), err),
 			Range:    s.hclRange(expr.Range()),
 			Path:     path,
 			Expected: edn.Text("edn(\"...\") or a plain value"),
@@ -114,12 +114,12 @@ func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
 	if !errors.As(extra.FunctionCallError(), &wrapped) {
 		return nil, "", false
 	}
-	message := "the EDN text is wrong: " + wrapped.Error()
+	message := "the EDN text is invalid: " + wrapped.Error()
 	var syntax *edn.SyntaxError
 	if !errors.As(wrapped.err, &syntax) {
 		return nil, message, true
 	}
-	message = "the EDN text is wrong: " + syntax.Message
+	message = "the EDN text is invalid: " + syntax.Message
 	call, ok := d.Expression.(*hclsyntax.FunctionCallExpr)
 	if !ok || len(call.Args) != 1 {
 		return nil, message, true

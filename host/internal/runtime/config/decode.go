@@ -387,7 +387,7 @@ func (d *decoder) traversal(t Type, expr hcl.Expression, s *Source, path []strin
 	if !named || len(tr) != 2 {
 		d.report.add(Diagnostic{
 			Type:     "config/syntax",
-			Message:  subject(path) + " is no reference",
+			Message:  subject(path) + " is not a reference",
 			Range:    s.hclRange(tr.SourceRange()),
 			Path:     path,
 			Expected: edn.Text(t.Ref + ".NAME or " + t.Ref + "[\"NAME\"]"),
@@ -437,7 +437,7 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 		if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
 			d.complain(&problem{
 				typ:  "config/type",
-				what: "is no " + string(t.Kind),
+				what: "is not " + article(string(t.Kind)),
 				hint: "write it in brackets: [...]",
 			}, t, v, at, path)
 			return value{}, false
@@ -510,7 +510,7 @@ func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bo
 	if v.IsNull() || v.Type() != cty.String {
 		d.report.add(Diagnostic{
 			Type:     "config/type",
-			Message:  "a key of " + subject(path) + " is no text",
+			Message:  "a key of " + subject(path) + " is not a text",
 			Range:    s.hclRange(expr.Range()),
 			Path:     path,
 			Expected: edn.Text("string"),

@@ -532,7 +532,7 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 	}
 	d := Diagnostic{
 		Type:    "config/plugin-unknown",
-		Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)),
+		Message: fmt.Sprintf("plugin %s cannot be described: %s", quote(p.Name), whole(err)),
 		Range:   s.at(),
 		Path:    s.node.path,
 		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
@@ -603,7 +603,7 @@ func (l *loader) noConfig(config *node, p *Plugin) {
 	}
 	l.report.add(Diagnostic{
 		Type:    "config/plugin-schema",
-		Message: fmt.Sprintf("plugin %s takes no configuration", quote(p.Name)),
+		Message: fmt.Sprintf("plugin %s accepts no configuration", quote(p.Name)),
 		Range:   config.source.hclRange(config.header),
 		Path:    config.path,
 		Hint:    "remove the block",

@@ -92,7 +92,7 @@ func envLine(line string) (key, value string, p *envProblem) {
 	case !ok:
 		return wrong(start, "a line of variables has no =", "write KEY=VALUE, or # before a comment")
 	case !variableName.MatchString(name):
-		return wrong(start, "the name before = is no variable name",
+		return wrong(start, "the name before = is not a variable name",
 			"letters, digits and _, not beginning with a digit")
 	}
 	at := len(line) - len(rest)
@@ -220,7 +220,7 @@ func (l *loader) exposed(s Secret, path []string, at *Range) {
 		l.report.add(Diagnostic{
 			Type:     "config/secret-missing",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("secret env:%s comes from a file that others may read", s.Name),
+			Message:  fmt.Sprintf("secret env:%s comes from a file that other users may read", s.Name),
 			Range:    at,
 			Path:     path,
 			Related:  []Related{{Range: v.at, Message: "sets it"}},

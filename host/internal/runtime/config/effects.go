@@ -89,7 +89,7 @@ func (b *builder) permitNothing(s *section) {
 				Message:  fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
 				Range:    x.at(),
 				Path:     append(slices.Clone(x.node.path), attr),
-				Hint:     "name what calls may touch, or take enabled out",
+				Hint:     "list what calls may access, or remove enabled",
 			})
 			break
 		}
@@ -382,7 +382,7 @@ func (b *builder) ownPaths(s *section) {
 		}
 		b.report.add(Diagnostic{
 			Type:    "config/range",
-			Message: fmt.Sprintf("%s reaches %s, which belongs to ferment: no call may", x.node.title(), own),
+			Message: fmt.Sprintf("%s includes %s, which belongs to ferment", x.node.title(), own),
 			Range:   x.attrs[attr].rng,
 			Path:    append(slices.Clone(x.node.path), attr),
 			Found:   edn.Text(dir),

@@ -83,12 +83,12 @@ func TestEffectsProblems(t *testing.T) {
 		`effects { rule "fs/write" { any = ["admn"] } }`:                                                                  `config/dangling-reference effects, rule "fs/write" names the unknown role "admn" at 5:28`,
 		`effects { db "main" {} }`:                             `config/reserved "db" in effects is not supported: tools for databases is not part of this build at 5:3`,
 		`effects { scope "fs/write" { on_unknown = "fail" } }`: `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: resuming a run is not part of this build at 5:22`,
-		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is no secret at 5:24`,
-		`role "Big" {}`:                 `config/syntax "Big" is no label for a role block at 4:6`,
+		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is not a secret at 5:24`,
+		`role "Big" {}`:                 `config/syntax "Big" is not a valid label for a role block at 4:6`,
 		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: access control is not part of this build at 4:12`,
-		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" reaches`,
-		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" reaches`,
-		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" reaches`,
+		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" includes`,
+		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" includes`,
+		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" includes`,
 	} {
 		if inner, ok := strings.CutPrefix(text, "effects { "); ok {
 			text = "effects {\n  " + strings.TrimSuffix(inner, " }") + "\n}"

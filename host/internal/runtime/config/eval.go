@@ -333,7 +333,7 @@ func (e *evaluator) force(name string, l *local) {
 		ring := append(slices.Clone(e.stack[slices.Index(e.stack, name):]), name)
 		d := Diagnostic{
 			Type:    "config/cycle",
-			Message: "locals need each other: " + strings.Join(ring, " -> "),
+			Message: "locals refer to each other: " + strings.Join(ring, " -> "),
 			Range:   l.attr.source.hclRange(l.attr.rng),
 			Path:    []string{"locals", name},
 		}

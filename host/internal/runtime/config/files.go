@@ -461,7 +461,7 @@ func (g *gatherer) matches(b *node) []string {
 		return fail("config/include", "leads out of the root directory", "copy the file below the directory of the configuration")
 	}
 	if _, err := slashpath.Match(pattern, ""); err != nil {
-		return fail("config/syntax", "is no pattern", "a pattern knows *, ? and [a-z]")
+		return fail("config/syntax", "is not a valid pattern", "a pattern knows *, ? and [a-z]")
 	}
 	found, err := fs.Glob(os.DirFS(g.config.Root), below)
 	if err != nil {
@@ -550,7 +550,7 @@ func (g *gatherer) misplacedProfile() {
 			if ok && !slices.Contains(g.profiled, a.source) {
 				g.report.add(Diagnostic{
 					Type:    "config/include",
-					Message: "profile in ferment may stand only in " + DefaultFile + " or in common/: it decides which files are read",
+					Message: "profile in ferment is allowed only in " + DefaultFile + " or in common/: it decides which files are read",
 					Range:   a.at(),
 					Path:    []string{"ferment", "profile"},
 					Hint:    "move it",

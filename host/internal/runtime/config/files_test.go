@@ -302,7 +302,7 @@ func TestWrongInclude(t *testing.T) {
 		{"symbolic link of a directory", map[string]string{"ferment.hcl": inc("dev/*.hcl"), "dev": "-> ../../.."}, "config/include", "ferment.hcl:1:1", "matches no file"},
 		{"dangling symbolic link", map[string]string{"ferment.hcl": inc("x.hcl"), "x.hcl": "-> y.hcl"}, "config/include", "x.hcl", "no such file"},
 		{"another kind of file", map[string]string{"ferment.hcl": inc("x.txt"), "x.txt": ""}, "config/include", "ferment.hcl:1:1", "neither"},
-		{"no pattern", map[string]string{"ferment.hcl": inc("[")}, "config/syntax", "ferment.hcl:1:1", "no pattern"},
+		{"no pattern", map[string]string{"ferment.hcl": inc("[")}, "config/syntax", "ferment.hcl:1:1", "is not a valid pattern"},
 		{"empty", map[string]string{"ferment.hcl": inc("")}, "config/syntax", "ferment.hcl:1:9", "label"},
 		{"itself", map[string]string{"ferment.hcl": inc("ferment.hcl")}, "config/cycle", "ferment.hcl:1:1", "ferment.hcl -> ferment.hcl"},
 		{"ring", map[string]string{"ferment.hcl": inc("a.hcl"), "a.hcl": inc("b.hcl"), "b.hcl": inc("a.hcl")}, "config/cycle", "b.hcl:1:1", "a.hcl -> b.hcl -> a.hcl"},

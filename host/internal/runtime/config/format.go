@@ -74,7 +74,7 @@ func formatJSON(s *Source, out Formatted) Formatted {
 	if err := json.Indent(&after, bytes.Trim(s.text, " \t\r\n"), "", "  "); err != nil {
 		report.add(Diagnostic{
 			Type:    "config/syntax",
-			Message: "the text is no JSON: " + err.Error(),
+			Message: "the text is not JSON: " + err.Error(),
 			Range:   &Range{File: s.Name},
 		})
 		out.Diagnostics = report.result()

@@ -294,7 +294,7 @@ func (m *meter) matches(pattern, s string) (cty.Value, error) {
 	if !ok {
 		var err error
 		if re, err = regexp.Compile(pattern); err != nil {
-			return cty.NilVal, fmt.Errorf("the pattern is no RE2 expression: %w", err)
+			return cty.NilVal, fmt.Errorf("the pattern is not an RE2 expression: %w", err)
 		}
 		if m.patterns == nil || len(m.patterns) >= maxPatterns {
 			m.patterns = map[string]*regexp.Regexp{}
@@ -491,7 +491,7 @@ func asBool(v cty.Value) (bool, error) {
 func asMessage(v cty.Value) (string, error) {
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {
-		return "", fmt.Errorf("the message is no text")
+		return "", fmt.Errorf("the message is not a text")
 	}
 	return s.AsString(), nil
 }

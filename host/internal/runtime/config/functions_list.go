@@ -28,7 +28,7 @@ func texts(v cty.Value) ([]string, error) {
 		}
 		s, err := convert.Convert(x, cty.String)
 		if err != nil {
-			return nil, fmt.Errorf("member %d is no text", i+1)
+			return nil, fmt.Errorf("member %d is not a text", i+1)
 		}
 		out[i] = s.AsString()
 	}

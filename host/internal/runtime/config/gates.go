@@ -252,11 +252,11 @@ func (b *builder) servers(s *section, in registry.Intent) {
 		b.report.add(Diagnostic{
 			Type:     "config/range",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("candidates of intent %s are none, so nothing can serve it", quote(in.ID)),
+			Message:  fmt.Sprintf("candidates of intent %s is empty, so no capability can serve it", quote(in.ID)),
 			Range:    list.rng,
 			Path:     append(slices.Clone(s.node.path), "candidates"),
 			Expected: edn.Text("at least one capability"),
-			Hint:     "leave candidates out: then all that serve the intent may",
+			Hint:     "remove candidates to use all capabilities that serve the intent",
 		})
 	}
 	for k, item := range list.items {
@@ -268,7 +268,7 @@ func (b *builder) servers(s *section, in registry.Intent) {
 				Message:  fmt.Sprintf("intent %s names the candidate %s twice", quote(in.ID), quote(id)),
 				Range:    item.rng,
 				Path:     append(slices.Clone(s.node.path), "candidates"),
-				Hint:     "remove it: a candidate is asked once, and again as dispatch.retry says",
+				Hint:     "remove it: dispatch.retry sets the attempts per candidate",
 			})
 			continue
 		}
@@ -477,12 +477,11 @@ func (b *builder) twiceDone(done *section) {
 		b.report.add(Diagnostic{
 			Type:     "config/duplicate",
 			Severity: SeverityWarning,
-			Message: fmt.Sprintf("check %s is in must and in should: an answer that it scores has passed it",
-				quote(name)),
-			Range: item.rng,
-			Path:  append(slices.Clone(done.node.path), "should"),
-			Found: edn.Text(name),
-			Hint:  "remove it from one of the two",
+			Message:  fmt.Sprintf("check %s is both in must and in should", quote(name)),
+			Range:    item.rng,
+			Path:     append(slices.Clone(done.node.path), "should"),
+			Found:    edn.Text(name),
+			Hint:     "remove it from one of the two",
 		})
 	}
 }
@@ -559,7 +558,7 @@ func (b *builder) ring(names []string) {
 	first := b.intents[names[0]]
 	d := Diagnostic{
 		Type:    "config/cycle",
-		Message: "the gates of intents ask each other: " + strings.Join(names, " -> "),
+		Message: "the gates of intents call each other: " + strings.Join(names, " -> "),
 		Range:   first.at(),
 		Path:    first.node.path,
 		Hint:    "let one of the checks ask an intent without such gates",

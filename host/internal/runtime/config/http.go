@@ -141,7 +141,7 @@ func (l *loader) rate(s *section, name string) Rate {
 	if n == 0 && v.written {
 		l.report.add(Diagnostic{
 			Type:     "config/range",
-			Message:  subject(s.pathOf(name)) + " lets nothing through",
+			Message:  subject(s.pathOf(name)) + " allows no requests",
 			Range:    v.rng,
 			Path:     s.pathOf(name),
 			Expected: edn.Text("1/d or more"),
@@ -155,7 +155,8 @@ func (l *loader) rate(s *section, name string) Rate {
 func readListen(s string) *problem {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return &problem{typ: "config/type", what: "is no address", hint: "write host:port, such as \"127.0.0.1:7180\""}
+		return &problem{typ: "config/type", what: "is not an address",
+			hint: "write host:port, such as \"127.0.0.1:7180\""}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
 		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
@@ -175,7 +176,8 @@ func readListen(s string) *problem {
 		return nil
 	}
 	if !hostName.MatchString(host) {
-		return &problem{typ: "config/type", what: "is no address", hint: "write host:port, such as \"127.0.0.1:7180\""}
+		return &problem{typ: "config/type", what: "is not an address",
+			hint: "write host:port, such as \"127.0.0.1:7180\""}
 	}
 	return nil
 }
@@ -186,7 +188,7 @@ func readHostName(s string) *problem {
 	if len(s) > 253 || !hostName.MatchString(s) {
 		return &problem{
 			typ:  "config/type",
-			what: "is no host name",
+			what: "is not a host name",
 			hint: "write the name alone, without scheme and port",
 		}
 	}

@@ -198,7 +198,7 @@ func (e *evaluator) envFunction() function.Function {
 			if !variableName.MatchString(name) {
 				wrong := &functionError{
 					typ:     "config/type",
-					message: quote(short(name)) + " is no name of a variable",
+					message: quote(short(name)) + " is not a variable name",
 					hint:    `the name comes first: env("NAME", "default")`,
 				}
 				if bare := strings.Trim(name, "${} "); variableName.MatchString(bare) {

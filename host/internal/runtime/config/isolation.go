@@ -86,7 +86,7 @@ func (l *loader) granted(s *section, p *Plugin) {
 			l.report.add(Diagnostic{
 				Type:     "config/unused",
 				Severity: SeverityWarning,
-				Message: fmt.Sprintf("plugin %s does not need %s: a block only narrows what the plugin says",
+				Message: fmt.Sprintf("plugin %s does not need %s: a block can only restrict the needs of the plugin",
 					quote(p.Name), quote(need)),
 				Range:    s.attrs["needs"].items[i].rng,
 				Path:     append(slices.Clone(s.node.path), "needs"),

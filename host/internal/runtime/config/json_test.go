@@ -218,7 +218,7 @@ func TestWrongJSON(t *testing.T) {
 		{"unknown function", `{"ferment": {"mode": "${uper(\"x\")}"}}`, "config/unknown-name", "", `unknown function "uper"`},
 		{"unknown function in try", `{"ferment": {"mode": "${try(uper(\"x\"), \"lazy\")}"}}`, "config/unknown-name", "", "uper"},
 		{"unknown local", `{"ferment": {"mode": "${local.x}"}}`, "config/dangling-reference", "1:25", `no local "x"`},
-		{"text for a number", `{"ferment": {"seed": "1"}}`, "config/type", "1:22", "is no int"},
+		{"text for a number", `{"ferment": {"seed": "1"}}`, "config/type", "1:22", "is not an int"},
 		{"condition that is a text", `{"check": {"a": {"condition": "result.text == 1"}}}`, "config/type", "1:31", ""},
 		{"config of a plugin", `{"plugin": {"chess": {"command": ["bin/chess"], "config": {"depth": 99}}}}`, "config/plugin-schema", "1:69", "above its maximum"},
 		{"name in the config of a plugin", `{"plugin": {"chess": {"command": ["bin/chess"], "config": {"dpth": 9}}}}`, "config/unknown-name", "1:60", `"dpth"`},

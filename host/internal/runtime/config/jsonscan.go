@@ -286,7 +286,7 @@ func (s *jsonScanner) wrong() *bound {
 	b.expected = jsonExpected[s.state]
 	switch {
 	case s.state == jsonRoot:
-		b.message = "the root of a file of JSON is no object"
+		b.message = "the root of a JSON file is not an object"
 	case s.state == jsonEnd:
 		b.message, b.hint = "something stands behind the closing } of the file", "remove it"
 	case s.state == jsonColon:
@@ -318,7 +318,7 @@ func (s *jsonScanner) wrong() *bound {
 		b.message, b.hint = "a comma is missing", "write a comma behind this"
 		b.from, b.to = s.before-1, s.before
 	case s.state != jsonRoot && s.state != jsonEnd && jsonWord.MatchString(word):
-		b.message, b.hint = quote(word)+" is no value", jsonMeant(word)
+		b.message, b.hint = quote(word)+" is not a value", jsonMeant(word)
 	}
 	return b
 }

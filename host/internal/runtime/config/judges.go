@@ -57,7 +57,7 @@ func (b *builder) judgeOf(s *section, rubrics map[string]edn.Value) registry.Jud
 	if v := s.attrs["votes"]; v.written && j.Votes%2 == 0 {
 		b.report.add(Diagnostic{
 			Type:     "config/range",
-			Message:  fmt.Sprintf("votes in %s is even: half of them would decide nothing", s.node.title()),
+			Message:  fmt.Sprintf("votes in %s is even: a tie is possible", s.node.title()),
 			Range:    v.rng,
 			Path:     append(slices.Clone(s.node.path), "votes"),
 			Expected: edn.Text("an odd int 1..9"),
@@ -118,7 +118,7 @@ func (b *builder) rubric(s *section) edn.Value {
 		if z, ok := high.AsNumber(); ok && a.Cmp(z) >= 0 {
 			b.report.add(Diagnostic{
 				Type:     "judge/rubric-invalid",
-				Message:  fmt.Sprintf("scale in %s does not rise", s.node.title()),
+				Message:  fmt.Sprintf("scale in %s is not ascending", s.node.title()),
 				Range:    s.attrs["scale"].rng,
 				Path:     append(slices.Clone(s.node.path), "scale"),
 				Expected: edn.Text("[worst, best] with worst below best"),
@@ -131,7 +131,7 @@ func (b *builder) rubric(s *section) edn.Value {
 		if strings.TrimSpace(c.text("ask")) == "" && c.written("ask") {
 			b.report.add(Diagnostic{
 				Type:     "judge/rubric-invalid",
-				Message:  fmt.Sprintf("criterion %s in %s asks nothing", quote(c.label()), s.node.title()),
+				Message:  fmt.Sprintf("criterion %s in %s has no question", quote(c.label()), s.node.title()),
 				Range:    c.attrs["ask"].rng,
 				Path:     append(slices.Clone(c.node.path), "ask"),
 				Expected: edn.Text("a question to the judge"),
@@ -200,7 +200,7 @@ func (b *builder) pattern(s *section, v value, text edn.Value, path ...edn.Value
 	if _, err := regexp.Compile(pattern); err != nil {
 		b.report.add(Diagnostic{
 			Type: "judge/rubric-invalid",
-			Message: fmt.Sprintf("rules%s in %s is no regular expression: %s", partName(path), s.node.title(),
+			Message: fmt.Sprintf("rules%s in %s is not a regular expression: %s", partName(path), s.node.title(),
 				patternFault(err)),
 			Range:    v.within(path),
 			Path:     append(slices.Clone(s.node.path), "rules"),
@@ -266,7 +266,7 @@ func (b *builder) judging(l *policy.Layer, s *section) {
 		(!j.written("capability") || b.capNames[j.text("capability")]) {
 		b.report.add(Diagnostic{
 			Type:    "config/dangling-reference",
-			Message: fmt.Sprintf("nobody serves intent %s, which %s asks", quote(asked), j.node.title()),
+			Message: fmt.Sprintf("no capability serves intent %s, which %s calls", quote(asked), j.node.title()),
 			Range:   v.rng,
 			Path:    append(slices.Clone(in.node.path), "use"),
 			Related: []Related{{Range: j.at(), Message: "is judge " + quote(name)}},

@@ -121,9 +121,9 @@ func TestJudgeProblems(t *testing.T) {
 		{"no such capability", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/grade\"\n}\n", "config/dangling-reference", `unknown capability "chess/grade"`},
 		{"a capability for something else", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/engine\"\n}\n", "config/type", "does not serve intent \"eval/grade\""},
 		{"even", judgedIntent + "\njudge \"moves\" {\n  votes = 4\n}\n", "config/range", "is even"},
-		{"scale that falls", judgedIntent + rubric + "\njudge \"moves\" {}\n\nrubric \"b\" {\n  scale = [10, 0]\n  rules = {}\n}\n", "judge/rubric-invalid", "does not rise"},
+		{"scale that falls", judgedIntent + rubric + "\njudge \"moves\" {}\n\nrubric \"b\" {\n  scale = [10, 0]\n  rules = {}\n}\n", "judge/rubric-invalid", "is not ascending"},
 		{"nothing asked", "\nrubric \"b\" {}\n", "judge/rubric-invalid", "asks nothing"},
-		{"an empty question", "\nrubric \"b\" {\n  criterion \"c\" {\n    ask = \" \"\n  }\n}\n", "judge/rubric-invalid", "asks nothing"},
+		{"an empty question", "\nrubric \"b\" {\n  criterion \"c\" {\n    ask = \" \"\n  }\n}\n", "judge/rubric-invalid", "has no question"},
 		{"a ring", onePlugin + "\nintent \"chess/best-move\" {\n  in  = \"req/chess.position\"\n  out = \"res/chess.move+pv+eval\"\n\n  judge {\n    use = \"a\"\n  }\n}\n\nintent \"eval/grade\" {\n  in  = \"req/eval\"\n  out = \"res/eval\"\n\n  judge {\n    use = \"b\"\n  }\n}\n\njudge \"a\" {}\n\njudge \"b\" {\n  intent = \"chess/best-move\"\n}\n",
 			"config/cycle", "chess/best-move -> eval/grade -> chess/best-move"},
 	} {
@@ -144,7 +144,7 @@ func TestJudgeProblems(t *testing.T) {
 	// No capability serves the default intent of the judge: an error only if the judge is used.
 	c, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {}\n", describer{"chess": chess()}, nil)
 	require.Equal(t, []string{"config/dangling-reference"}, types(ds), c.Report(0).Text(false))
-	assert.Equal(t, `nobody serves intent "eval/grade", which judge "moves" asks`, ds[0].Message)
+	assert.Equal(t, `no capability serves intent "eval/grade", which judge "moves" calls`, ds[0].Message)
 	assert.Equal(t, []string{"intent", "chess/best-move", "judge", "use"}, ds[0].Path)
 	_, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {\n  enabled = false\n}\n", describer{"chess": chess()}, nil)
 	assert.Empty(t, types(ds))

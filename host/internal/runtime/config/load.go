@@ -275,7 +275,7 @@ func (l *loader) host() {
 		l.report.add(Diagnostic{
 			Type:     "config/range",
 			Severity: SeverityWarning,
-			Message:  "requires is not held against this build of ferment, which has no version",
+			Message:  "requires is not checked: this build of ferment has no version",
 			Range:    f.attrs["requires"].rng,
 			Path:     []string{"ferment", "requires"},
 			Expected: edn.Text(f.text("requires")),

@@ -148,8 +148,8 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && l.unlockedMayStart()
 }
 
-// unlockedMayStart reports whether unapproved programs may be started: only in
-// non-strict profiles.
+// unlockedMayStart reports whether unapproved programs may be started: in
+// non-strict profiles, unless the options require an entry.
 func (l *loader) unlockedMayStart() bool {
 	return !l.opts.OnlyLocked && !strictProfile(l.config.Profile) && l.opts.Locking != LockReadonly
 }

@@ -39,7 +39,7 @@ func readPluginSchema(form edn.Value, by string) (*pluginSchema, error) {
 		return nil, err
 	}
 	if root.Kind() != schema.KindMap {
-		return nil, fmt.Errorf("its configuration schema is no :map")
+		return nil, fmt.Errorf("its configuration schema is not a :map")
 	}
 	entries := 0
 	if err := checkEntries(root, 1, &entries); err != nil {
@@ -76,7 +76,7 @@ func checkEntries(s *schema.Schema, depth int, entries *int) error {
 		inner := e.Schema.Deref()
 		for range e.Props.Labels {
 			if inner.Kind() != schema.KindMapOf {
-				return fmt.Errorf("entry %s of its configuration schema has labels, but is no :map-of", e.Key)
+				return fmt.Errorf("entry %s of its configuration schema has labels, but is not a :map-of", e.Key)
 			}
 			inner = inner.Children()[1].Deref()
 		}

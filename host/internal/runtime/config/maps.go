@@ -60,7 +60,7 @@ func (d *decoder) mapping(t Type, layers []exprIn, path []string) (value, bool) 
 	if ok && !v.IsNil() && v.Kind() != edn.KindMap {
 		d.report.add(Diagnostic{
 			Type:     "config/type",
-			Message:  subject(path) + " is no map",
+			Message:  subject(path) + " is not a map",
 			Range:    at,
 			Path:     path,
 			Expected: edn.Text("map"),
@@ -151,7 +151,7 @@ func (d *decoder) entries(t Type, layers []exprIn, path []string, at *Range) (va
 		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
 			d.complain(&problem{
 				typ:  "config/type",
-				what: "is no map",
+				what: "is not a map",
 				hint: "write it in braces: {...}",
 			}, t, v, at, path)
 			return value{}, false

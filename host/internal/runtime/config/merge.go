@@ -96,7 +96,7 @@ func (d *decoder) rivals(a *attribute, at []string) {
 		d.report.add(Diagnostic{
 			Type:     "config/overridden",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("%s%s is written twice in one directory, and this file counts", subject(at), shared),
+			Message:  fmt.Sprintf("%s%s is set twice in one directory; this file takes effect", subject(at), shared),
 			Range:    later.source.hclRange(later.rng),
 			Path:     at,
 			Related:  []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is written over"}},

@@ -255,10 +255,10 @@ func TestOverridden(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		`x in locals is written twice in one directory, and this file counts common/b.hcl:2:3 common/a.hcl:2:3`,
-		`queue in plugin "chess" is written twice in one directory, and this file counts common/b.hcl:6:3 common/a.hcl:7:3`,
-		`env in plugin "chess" (B) is written twice in one directory, and this file counts common/b.hcl:7:3 common/a.hcl:8:3`,
-		`depth in plugin "chess", config is written twice in one directory, and this file counts common/b.hcl:10:5 common/a.hcl:11:5`,
+		`x in locals is set twice in one directory; this file takes effect common/b.hcl:2:3 common/a.hcl:2:3`,
+		`queue in plugin "chess" is set twice in one directory; this file takes effect common/b.hcl:6:3 common/a.hcl:7:3`,
+		`env in plugin "chess" (B) is set twice in one directory; this file takes effect common/b.hcl:7:3 common/a.hcl:8:3`,
+		`depth in plugin "chess", config is set twice in one directory; this file takes effect common/b.hcl:10:5 common/a.hcl:11:5`,
 	}, got)
 	assert.Equal(t, 6, c.Plugins[0].Queue)
 	assert.Equal(t, map[string]string{"A": "1", "B": "3", "C": "4"}, c.Plugins[0].Env)
@@ -277,7 +277,7 @@ func TestChecksAcrossFiles(t *testing.T) {
 	c, ds := loadDir(t, dir, Options{})
 	text := c.Report(0).Text(false)
 	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, types(ds), text)
-	assert.Contains(t, text, "error: locals need each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
+	assert.Contains(t, text, "error: locals refer to each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
 	assert.Contains(t, text, "see: local/20-loc.hcl:2:3 is local \"b\"")
 	assert.Contains(t, text, "see: common/20-plug.hcl:5:1 declares capability \"chess/deep\"\n  next: did you mean \"chess/deep\"?")
 	assert.NotContains(t, text, "is not used", "dispatch \"idle\" may be what the wrong name means")

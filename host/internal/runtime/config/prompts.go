@@ -98,7 +98,7 @@ func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []stri
 			}
 		}
 	}
-	d.complain(&problem{typ: "config/type", what: "is no layer"}, t, v, at, path)
+	d.complain(&problem{typ: "config/type", what: "is not a layer"}, t, v, at, path)
 	return value{}, false
 }
 
@@ -175,8 +175,8 @@ func (b *builder) prompts() *prompt.Book {
 	}
 	for role, v := range entriesIn(s.attrs["roles"]) {
 		if !identLabel.MatchString(role) {
-			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is no name of a role", quote(role)),
-				"", "write lower-case letters, such as voice")
+			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is not a role name", quote(role)), "",
+				"write lower-case letters, such as voice")
 		}
 		book.Roles[role] = w.layer("prompts.roles."+role, []string{"prompts", "roles", role}, v)
 	}
@@ -327,7 +327,7 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 		ring := append(slices.Clone(w.open[i:]), name)
 		d := Diagnostic{
 			Type:    "protocol/invalid",
-			Message: "fragments hold each other: " + strings.Join(ring, " -> "),
+			Message: "fragments include each other: " + strings.Join(ring, " -> "),
 			Range:   w.fragments[ring[0]].rng,
 			Path:    []string{"prompts", "fragments", ring[0]},
 		}

@@ -78,7 +78,7 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 		b.report.add(Diagnostic{
 			Type:     "config/unused",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("swap_to in %s is of no use: its action is %s", in.node.title(), in.text("action")),
+			Message:  fmt.Sprintf("swap_to in %s has no effect: its action is %s", in.node.title(), in.text("action")),
 			Range:    v.rng,
 			Path:     append(slices.Clone(in.node.path), "swap_to"),
 		})

@@ -73,7 +73,7 @@ intent "chess/best-move" {
 	for text, want := range map[string][2]string{
 		"window = 5\n    min_samples = 6":                      {"config/range", "min_samples in intent \"chess/best-move\", quality must be at most window"},
 		`swap_to = "chess/engin"`:                              {"config/dangling-reference", "names the unknown capability \"chess/engin\""},
-		"action = \"restart\"\n    swap_to = \"chess/engine\"": {"config/unused", "swap_to in intent \"chess/best-move\", quality is of no use: its action is restart"},
+		"action = \"restart\"\n    swap_to = \"chess/engine\"": {"config/unused", "swap_to in intent \"chess/best-move\", quality has no effect: its action is restart"},
 		`action = "eject"`:                                     {"config/range", ""},
 	} {
 		_, ds := load(t, onePlugin+fmt.Sprintf(intent, text))

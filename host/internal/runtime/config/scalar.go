@@ -53,7 +53,7 @@ func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
 		if !v.Type().Equals(secretType) {
 			return &problem{
 				typ:   "config/type",
-				what:  "is no secret",
+				what:  "is not a secret",
 				hint:  "write secret(\"env:NAME\") or secret(\"file:PATH\")",
 				found: edn.Text("a plain " + v.Type().FriendlyName()),
 			}
@@ -82,7 +82,7 @@ const textForNumber = "texts are not converted: write the number without quotes,
 // mismatch describes the found type; for strings and numbers it names the
 // conversion function.
 func mismatch(t Type, v cty.Value) *problem {
-	p := &problem{typ: "config/type", what: "is no " + string(t.Kind)}
+	p := &problem{typ: "config/type", what: "is not " + article(string(t.Kind))}
 	switch {
 	case v.Type() == cty.String && (t.Kind == KindInt || t.Kind == KindNum):
 		p.hint = textForNumber
@@ -114,7 +114,7 @@ func readNumber(t Type, v cty.Value, out *value) *problem {
 		return &problem{typ: "config/range", what: "is not finite"}
 	}
 	if t.Kind == KindInt && n.Kind() != edn.KindInt {
-		return &problem{typ: "config/type", what: "is no whole number"}
+		return &problem{typ: "config/type", what: "is not a whole number"}
 	}
 	out.v = n
 	return within64(t, v.AsBigFloat())
@@ -170,14 +170,14 @@ func readMeasure(t Type, v cty.Value, out *value) *problem {
 	case t.Kind == KindRate:
 		events, period, err := parseRate(v.AsString())
 		if err != nil {
-			return &problem{typ: "config/type", what: "is no rate", hint: err.Error()}
+			return &problem{typ: "config/type", what: "is not a rate", hint: err.Error()}
 		}
 		out.v = edn.Vector(edn.Int(events), edn.Int(period))
 		return nil
 	}
 	if err != nil {
 		word := map[Kind]string{KindDur: "duration", KindBytes: "size"}[t.Kind]
-		p := &problem{typ: "config/type", what: "is no " + word, hint: err.Error()}
+		p := &problem{typ: "config/type", what: "is not " + article(word), hint: err.Error()}
 		if near := respelt(t.Kind, v.AsString()); near != "" {
 			p.nearest, p.hint = near, ""
 		}
@@ -236,7 +236,7 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 	if strings.Trim(digits, "+-.0123456789") != "" {
 		return &problem{
 			typ:  "config/type",
-			what: "is no decimal",
+			what: "is not a decimal",
 			hint: "write digits with a point and nothing else, as in 2.50",
 		}
 	}
@@ -248,7 +248,7 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 	if err != nil {
 		return &problem{
 			typ:  "config/type",
-			what: "is no decimal",
+			what: "is not a decimal",
 			hint: "write digits with a point and nothing else, as in 2.50",
 		}
 	}
@@ -271,7 +271,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return nil
 	case KindPath, KindProgram, KindRun:
 		if s == "" || strings.ContainsRune(s, 0) {
-			return &problem{typ: "config/type", what: "is no path"}
+			return &problem{typ: "config/type", what: "is not a path"}
 		}
 		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun &&
 			!strings.ContainsRune(s, '/') {
@@ -312,7 +312,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		if !variableName.MatchString(s) {
 			p := &problem{
 				typ:  "config/type",
-				what: "is no variable name",
+				what: "is not a variable name",
 				hint: "write letters, digits and _, not beginning with a digit",
 			}
 			if bare := strings.Trim(s, "${} "); variableName.MatchString(bare) {
@@ -323,7 +323,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return nil
 	case KindVersion:
 		if _, err := parseConstraint(s); err != nil {
-			return &problem{typ: "config/type", what: "is no version constraint", hint: err.Error()}
+			return &problem{typ: "config/type", what: "is not a version constraint", hint: err.Error()}
 		}
 		return nil
 	case KindListen:
@@ -333,7 +333,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 	case KindSwitch:
 		return readSwitch(s)
 	}
-	return &problem{typ: "config/type", what: "is no " + string(t.Kind)}
+	return &problem{typ: "config/type", what: "is not " + article(string(t.Kind))}
 }
 
 // storePrefix marks a program in the plugin store.
@@ -357,7 +357,7 @@ func readSwitch(s string) *problem {
 	}
 	return &problem{
 		typ:     "config/unknown-name",
-		what:    "is no failure of the catalogue",
+		what:    "is not an error type of the catalogue",
 		nearest: nearest(s, names),
 		hint:    switchHint(nearest(s, names)),
 	}

@@ -34,7 +34,7 @@ func parseSecret(ref, dir string) (Secret, error) {
 	if kind == "env" && !variableName.MatchString(name) {
 		return Secret{}, &functionError{
 			typ:     "config/type",
-			message: quote(short(name)) + " is no name of a variable",
+			message: quote(short(name)) + " is not a variable name",
 			hint:    secretHint(strings.Trim(name, "${} ")),
 		}
 	}

@@ -207,7 +207,7 @@ var grammar = map[string]production{
 	"Missing attribute value":     {expected: "NAME = VALUE"},
 	"Missing newline after argument": {
 		expected: newLine,
-		message:  "something stands behind a value that is complete",
+		message:  "unexpected text after a complete value",
 	},
 	"Missing newline after block definition": {expected: "a new line after the closing brace"},
 	"Unexpected comma after argument":        {expected: newLine, message: "a comma stands behind a value"},
@@ -239,7 +239,7 @@ var grammar = map[string]production{
 	"Missing argument separator":                      {expected: "a comma between two arguments, or the closing )"},
 	"Unterminated tuple constructor expression":       {expected: "a closing ] for every ["},
 	"Unterminated object constructor expression":      {expected: aClosing},
-	noObject:                  {expected: jsonBlock, message: "a block is no object"},
+	noObject:                  {expected: jsonBlock, message: "a block is not an object"},
 	noLabel:                   {expected: jsonBlock, message: "a block has no label"},
 	"Invalid escape sequence": {expected: `one of \n \t \" \\ \uXXXX`},
 }

@@ -398,7 +398,7 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 		}
 		d.Expected = edn.Text("namespace/name in lower case, at most 128 bytes")
 	}
-	d.Message = fmt.Sprintf("%s is no label for %s block", quote(label), article(n.spec.Name))
+	d.Message = fmt.Sprintf("%s is not a valid label for %s block", quote(label), article(n.spec.Name))
 	d.Nearest = n.spec.labelLike(label)
 	g.report.add(d)
 	g.report.poison(n.spec.Name, anyName)

@@ -88,7 +88,7 @@ func parseBytes(s string) (int64, error) {
 			return 0, fmt.Errorf("size %s is too large", quote(short(s)))
 		}
 		if total != math.Trunc(total) {
-			return 0, fmt.Errorf("size %s is no whole number of bytes", quote(short(s)))
+			return 0, fmt.Errorf("size %s is not a whole number of bytes", quote(short(s)))
 		}
 		return int64(total), nil
 	}
