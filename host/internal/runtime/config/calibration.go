@@ -149,13 +149,13 @@ func (b *builder) believed(judges []registry.Judge) {
 			continue
 		case st == calibration.Uncalibrated:
 			d.Type, d.Message = "config/missing",
-				s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
+				s.node.title()+" was not calibrated: it only counts in the score, and cannot reject an answer by itself"
 		case st == calibration.Drifted:
 			d.Type, d.Message = "judge/drift",
 				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(),
 					Drifted(r))
 		case st == calibration.Expired:
-			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and refuses nothing by itself"
+			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and cannot reject an answer by itself"
 			d.Path = append(slices.Clone(s.node.path), "recheck")
 			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()),
 				edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
@@ -168,7 +168,7 @@ func (b *builder) believed(judges []registry.Judge) {
 			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"),
 				edn.Text("kappa "+figure(r.Kappa))
 		case st == calibration.Weak:
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
+			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and cannot reject an answer by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")
 			d.Expected, d.Found = edn.Text("kappa of at least "+figure(j.MinKappa)), edn.Text(figure(r.Kappa))
 		default:

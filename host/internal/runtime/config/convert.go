@@ -148,9 +148,9 @@ func fromCty(v cty.Value) (edn.Value, error) {
 	case t.Equals(ednType):
 		return *v.EncapsulatedValue().(*edn.Value), nil
 	case t.Equals(secretType):
-		return edn.Nil(), fmt.Errorf("a secret may stand only where a secret is wanted")
+		return edn.Nil(), fmt.Errorf("a secret is allowed only in a secret attribute")
 	case t.Equals(refType):
-		return edn.Nil(), fmt.Errorf("a reference may stand only where a name is wanted")
+		return edn.Nil(), fmt.Errorf("a reference is allowed only in place of a name")
 	case t == cty.String:
 		return edn.String(v.AsString())
 	case t == cty.Bool:

@@ -267,7 +267,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	l.programLocked(s, p)
 	if l.opts.Describer == nil {
-		l.unchecked(s, p, "it was not asked")
+		l.unchecked(s, p, "it was not described")
 		return
 	}
 	bare, err := l.ask(*p, edn.Nil())

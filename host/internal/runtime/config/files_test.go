@@ -157,7 +157,7 @@ func TestReportsNameFilesFromHere(t *testing.T) {
 		text := c.Report(0).Text(false)
 		assert.Contains(t, text, "--> "+ahead+"common/a.hcl:2:3\n")
 		assert.Contains(t, text, "--> "+ahead+"common/c.hcl:2:3\n")
-		assert.Contains(t, text, "see: "+ahead+"common/b.hcl:2:3 is written over\n")
+		assert.Contains(t, text, "see: "+ahead+"common/b.hcl:2:3 is overridden\n")
 		assert.NotContains(t, text, dir)
 		_, err := os.Stat(filepath.Join(dir, from, ahead+"common/a.hcl"))
 		require.NoError(t, err)

@@ -256,7 +256,7 @@ func (s *jsonScanner) quoted() *bound {
 		return nil
 	case len(text) > 1 && end < ' ' && end != '\n' && end != '\r':
 		s.from = s.to - 1
-		b := s.bound("config/syntax", fmt.Sprintf("the character %U stands inside a text", end), `write \t for a tab`)
+		b := s.bound("config/syntax", fmt.Sprintf("unexpected character %U in a text", end), `write \t for a tab`)
 		b.expected = fmt.Sprintf(`an escape such as \u%04x`, end)
 		return b
 	case len(text) == 1 || end != '"':
@@ -288,7 +288,7 @@ func (s *jsonScanner) wrong() *bound {
 	case s.state == jsonRoot:
 		b.message = "the root of a JSON file is not an object"
 	case s.state == jsonEnd:
-		b.message, b.hint = "something stands behind the closing } of the file", "remove it"
+		b.message, b.hint = "unexpected text after the closing } of the file", "remove it"
 	case s.state == jsonColon:
 		b.message, b.hint = "a colon is missing", "write a colon behind the name"
 	default:
@@ -301,19 +301,19 @@ func (s *jsonScanner) wrong() *bound {
 	case s.state == jsonRoot && hclsyntax.ValidIdentifier(word) && !json.Valid([]byte(word)):
 		b.hint = "the name of a file of native syntax ends in .hcl alone"
 	case word == "'" || word == "“" || word == "”":
-		b.message, b.hint = "only double quotes enclose a text", `write " before and behind it`
+		b.message, b.hint = "a text must be enclosed in double quotes", `enclose it in "`
 	case (s.state == jsonKey || s.state == jsonMember) && closes:
 		b.from, b.to = s.before-1, s.before
-		b.message, b.hint = "a comma stands before the closing "+word, "remove the comma"
+		b.message, b.hint = "unexpected comma before the closing "+word, "remove the comma"
 	case closes && len(s.stack) > 0:
 		b.message = "this " + word + " does not close the bracket before it"
 		b.hint = "write the other closing bracket first"
 	case s.state == jsonColon && word == "=":
-		b.message, b.hint = "a = stands between a name and its value", "write a colon"
+		b.message, b.hint = "unexpected = between a name and its value", "write a colon"
 	case (s.state == jsonFirst || s.state == jsonKey) && jsonWord.MatchString(word):
 		b.message, b.hint = "a name has no quotes", "write "+quote(word)
 	case word == ";":
-		b.message, b.hint = "a ; stands behind a value", "write a comma, or nothing before a closing bracket"
+		b.message, b.hint = "unexpected ; after a value", "write a comma, or nothing before a closing bracket"
 	case s.state == jsonNext || s.state == jsonMore:
 		b.message, b.hint = "a comma is missing", "write a comma behind this"
 		b.from, b.to = s.before-1, s.before

@@ -549,7 +549,7 @@ func (l *lowering) free(blk *piece, s *schema.Schema, path []string) edn.Value {
 		blk := p.blocks[name][0]
 		l.fail(Diagnostic{
 			Type:    "config/unknown-name",
-			Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(name), title(path)),
+			Message: fmt.Sprintf("unknown block %s in %s: only attributes are allowed here", quote(name), title(path)),
 			Range:   blk.at(),
 			Path:    append(slices.Clone(path), name),
 		})

@@ -99,7 +99,7 @@ func (d *decoder) rivals(a *attribute, at []string) {
 			Message:  fmt.Sprintf("%s%s is set twice in one directory; this file takes effect", subject(at), shared),
 			Range:    later.source.hclRange(later.rng),
 			Path:     at,
-			Related:  []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is written over"}},
+			Related:  []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is overridden"}},
 			Hint:     "keep one of the two, or move the stronger one into a later directory",
 		})
 	}

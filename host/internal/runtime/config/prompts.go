@@ -225,7 +225,7 @@ func (w *writer) intent(in *section, book *prompt.Book) {
 		return
 	}
 	book.System[id] = w.layer("intent."+id+".prompt.system", append(slices.Clone(path), "system"), system)
-	over := []Related{{Range: system.rng, Message: "stands instead of all other layers"}}
+	over := []Related{{Range: system.rng, Message: "replaces all other layers"}}
 	if addendum.written {
 		w.report.add(Diagnostic{
 			Type:    "protocol/invalid",

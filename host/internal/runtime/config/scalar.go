@@ -97,7 +97,7 @@ func mismatch(t Type, v cty.Value) *problem {
 	case t.Kind == KindStr && v.Type().IsPrimitiveType():
 		p.hint = "values are not converted: write it in quotes, or tostring(...)"
 	case v.Type().Equals(secretType):
-		p.what, p.hint = "takes no secret", "a secret goes only where the reference says secret"
+		p.what, p.hint = "does not accept a secret", "a secret goes only where the reference says secret"
 		p.found = edn.Text("secret(...)")
 	case !v.Type().IsPrimitiveType():
 		p.found = edn.Text(v.Type().FriendlyName())

@@ -83,8 +83,8 @@ type slip struct {
 // slips is initialized at the first syntax error.
 var slips = sync.OnceValue(func() []slip {
 	return []slip{
-		{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `write " before and behind it`},
-		{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `write " before and behind it`},
+		{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `enclose it in "`},
+		{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `enclose it in "`},
 		{
 			begins:   regexp.MustCompile(`^}`),
 			expected: anItem,
@@ -113,21 +113,21 @@ var slips = sync.OnceValue(func() []slip {
 		{regexp.MustCompile(`^[\w-]+([ \t]+"[^"\n]*")*[ \t]*\n\s*{`), anItem, "", "write the { on the line of the name"},
 		{regexp.MustCompile(`^{`), anItem, "", "the name of a file of JSON ends in .hcl.json"},
 		{regexp.MustCompile(`^\[`), anItem, "", `write a block, such as plugin "NAME" { ... }`},
-		{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
-		{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
+		{regexp.MustCompile(`^\$`), aValue, "${ } is allowed only inside a text", `env("NAME") reads a variable of the environment`},
+		{regexp.MustCompile(`^;`), aValue, "unexpected ; after a value", "remove it"},
 		{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
 		{regexp.MustCompile(`^x[0-9a-fA-F]+\b`), newLine, "", "write a number with decimal digits"},
 		{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
 		{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
 		{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
 		{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
-		{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: write " before and behind it`},
+		{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: enclose it in "`},
 		{regexp.MustCompile(`^:\w`), newLine, "", "a text needs quotes"},
 	}
 })
 
 const (
-	mergeMarks  = "the marks of a merge conflict stand in the file"
+	mergeMarks  = "the file contains merge conflict markers"
 	keepOneSide = "keep one of the two sides and remove the lines of marks"
 )
 
@@ -197,7 +197,7 @@ var grammar = map[string]production{
 	"Invalid block definition": {expected: "NAME { ... } with the brace on the line of the name, or NAME = VALUE"},
 	"Invalid single-argument block definition": {
 		expected: "one attribute on the line of the braces",
-		message:  "more than one attribute stands on the line of the braces",
+		message:  "more than one attribute on the line of the braces",
 		hint:     "write one attribute per line: a {, x = 1, y = 2 and } on lines of their own",
 	},
 	"Invalid character":           {expected: aValue},
@@ -210,7 +210,7 @@ var grammar = map[string]production{
 		message:  "unexpected text after a complete value",
 	},
 	"Missing newline after block definition": {expected: "a new line after the closing brace"},
-	"Unexpected comma after argument":        {expected: newLine, message: "a comma stands behind a value"},
+	"Unexpected comma after argument":        {expected: newLine, message: "unexpected comma after a value"},
 	unclosedBlock: {
 		expected: aClosing,
 		message:  "this block is not closed before the next one begins or the file ends",
@@ -229,7 +229,7 @@ var grammar = map[string]production{
 		hint:     "%{ begins a directive: write %%{ for the characters themselves",
 	},
 	"Invalid string literal": {
-		expected: `a label as it stands, such as "chess"`,
+		expected: `a literal label, such as "chess"`,
 		hint:     "write the label without ${ }",
 	},
 	"Unclosed template interpolation sequence":        {expected: "a closing } for every ${"},

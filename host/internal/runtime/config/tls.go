@@ -40,7 +40,7 @@ func (l *loader) tls(s *section) *TLS {
 		if s.text(here) != "" && s.text(other) == "" {
 			l.report.add(Diagnostic{
 				Type:    "config/missing",
-				Message: fmt.Sprintf("%s in http, tls stands without %s", here, other),
+				Message: fmt.Sprintf("%s in http, tls requires %s", here, other),
 				Range:   s.attrs[here].rng,
 				Path:    s.pathOf(other),
 				Hint:    "a listener needs the certificate and its key",

@@ -45,8 +45,8 @@ func TestTLSFiles(t *testing.T) {
 	}{
 		"fits":                {text: both, cert: cert, key: key},
 		"readable by a group": {text: both, cert: cert, key: key, mode: 0o640},
-		"no key named":        {text: "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n  }\n}\n", cert: cert, typ: "config/missing", say: "without key_file"},
-		"no certificate":      {text: "http {\n  tls {\n    key_file = \"pki/key.pem\"\n  }\n}\n", key: key, typ: "config/missing", say: "without cert_file"},
+		"no key named":        {text: "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n  }\n}\n", cert: cert, typ: "config/missing", say: "requires key_file"},
+		"no certificate":      {text: "http {\n  tls {\n    key_file = \"pki/key.pem\"\n  }\n}\n", key: key, typ: "config/missing", say: "requires cert_file"},
 		"not there":           {text: both, cert: cert, typ: "config/missing", say: "pki/key.pem"},
 		"another key":         {text: both, cert: cert, key: otherKey, typ: "config/type", say: "does not match"},
 		"no PEM":              {text: both, cert: "hello", key: key, typ: "config/type", say: "PEM"},

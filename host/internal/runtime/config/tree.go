@@ -533,14 +533,14 @@ func elsewhere(name string) string {
 	if len(homes) == 0 || len(homes) > most {
 		return ""
 	}
-	return quote(name) + " stands in " + strings.Join(homes, " or ")
+	return quote(name) + " belongs in " + strings.Join(homes, " or ")
 }
 
 // settings returns the hint for settings that a plugin defines; empty if the block has no such place.
 func (b *Block) settings(kind string) string {
 	for _, inner := range b.Blocks {
 		if inner.Foreign && kind == "attribute" {
-			return "a setting that the plugin defines stands in " + inner.Name + " { ... }"
+			return "settings of the plugin belong in " + inner.Name + " { ... }"
 		}
 	}
 	return ""
