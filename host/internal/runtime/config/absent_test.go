@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-002: a path that is to be opened and is not there is a warning at the item
-// that names it. One that is there, or of a scope that is off, is none.
+// HCL-002: a missing path in an enabled scope is a warning at its item. An existing
+// path, or one in a disabled scope, is not.
 func TestPathsThatAreNotThere(t *testing.T) {
 	for text, want := range map[string]string{
 		`effects {

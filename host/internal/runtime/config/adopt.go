@@ -13,25 +13,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// adoption is a schema that a capability has only because every capability
-// needs one (SCH-005): the SDK derives it from a Go type and publishes it under
-// the name that follows from the intent. Where an intent block names another
-// schema, the capability takes over that name, if the two can agree at all.
+// adoption replaces a schema that the SDK derived from a Go type and published
+// under a name derived from the intent (SCH-005). If the intent block names
+// another schema, the capability adopts that one, provided that a value can fit
+// both.
 type adoption struct {
 	capability int // in builder.caps
 	intent     string
 	output     bool
-	derived    string // its own name
-	declared   string // the name that the intent has
+	derived    string // name of the derived schema
+	declared   string // name in the intent block
 }
 
-// derivedName is the name of a schema that nobody named.
+// derivedName returns the name that the SDK gives to a derived schema.
 func derivedName(prefix, intent string) string {
 	return prefix + "/" + strings.ReplaceAll(intent, "/", ".")
 }
 
-// adoptions finds the schemas that give way to those of intent blocks. They are
-// not published, so two plugins may serve one intent with types of their own.
+// adoptions returns the derived schemas that the schemas of intent blocks
+// replace. They are not published, so two plugins may serve one intent with
+// their own types.
 func (b *builder) adoptions() []adoption {
 	var out []adoption
 	for i := range b.caps {
@@ -47,7 +48,8 @@ func (b *builder) adoptions() []adoption {
 				{derived: derivedName("res", intent), declared: block.text("out"), output: true},
 			} {
 				side.capability, side.intent = i, intent
-				if side.declared != side.derived && side.ref(c).For(intent) == side.derived && b.published(side.declared) {
+				if side.declared != side.derived && side.ref(c).For(intent) == side.derived &&
+					b.published(side.declared) {
 					out = append(out, side)
 				}
 			}
@@ -56,15 +58,16 @@ func (b *builder) adoptions() []adoption {
 	return out
 }
 
-// unswap reports schemas of an intent block that a capability has the other way round, and reads on as it was meant.
+// unswap reports an intent block with in and out exchanged, and swaps them back to avoid further diagnostics.
 func (b *builder) unswap(s *section, c *registry.Capability) {
 	in, out := s.text("in"), s.text("out")
 	if in == out || c.InSchema.For(s.label()) != out || c.OutSchema.For(s.label()) != in {
 		return
 	}
 	b.report.add(Diagnostic{
-		Type:     "config/type",
-		Message:  fmt.Sprintf("in and out of %s are exchanged: capability %s takes %s", s.node.title(), quote(c.ID), out),
+		Type: "config/type",
+		Message: fmt.Sprintf("in and out of %s are exchanged: capability %s takes %s", s.node.title(), quote(c.ID),
+			out),
 		Range:    s.attrs["in"].rng,
 		Path:     append(slices.Clone(s.node.path), "in"),
 		Expected: edn.Text(out),
@@ -74,7 +77,7 @@ func (b *builder) unswap(s *section, c *registry.Capability) {
 	s.attrs["in"], s.attrs["out"] = s.attrs["out"], s.attrs["in"]
 }
 
-// published reports whether there is a schema of that name: the host's, that of a block, or of a plugin.
+// published reports whether a schema with that name exists in the host, in a block or in a plugin.
 func (b *builder) published(name string) bool {
 	_, builtin := b.schemas[name] // the others are collected later
 	return builtin || b.place("schema", name) != nil || slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool {
@@ -90,18 +93,19 @@ func (a adoption) ref(c *registry.Capability) *contract.SchemaRef {
 	return &c.InSchema
 }
 
-// givesWay reports whether a schema of a plugin is left unpublished: its own intent names another one, and no other
-// intent names it.
+// givesWay reports whether a schema of a plugin is not published because the block of its intent names another schema
+// and no other intent refers to it.
 func (b *builder) givesWay(plugin, name string) bool {
 	names := func(s *section) bool { return s.text("in") == name || s.text("out") == name }
 	if slices.ContainsFunc(b.all("intent"), names) {
 		return false
 	}
-	return slices.ContainsFunc(b.adopted, func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
+	return slices.ContainsFunc(b.adopted,
+		func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
 }
 
-// adopt puts the names of the intents into the capabilities, after the test of
-// SCH-011: only a sure no is an error.
+// adopt sets the schema names of the intents in the capabilities after the
+// compatibility test of SCH-011; only a definite mismatch is an error.
 func (b *builder) adopt() {
 	for _, a := range b.adopted {
 		c := &b.caps[a.capability]
@@ -120,11 +124,11 @@ func (b *builder) adopt() {
 	}
 }
 
-// agree reports schemas of which no value fits both.
+// agree reports two schemas if no value fits both.
 func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, declared *schema.Schema) {
 	derived, err := schema.Compile(spec, schema.WithRegistry(b.compiled))
 	if err != nil {
-		return // reported where the schemas are compiled
+		return // compileSchemas reports it
 	}
 	what, from, to := "takes", declared, derived
 	if a.output {
@@ -147,7 +151,8 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 		return
 	}
 	b.defect(b.plugins[c.Plugin], Diagnostic{
-		Message:  fmt.Sprintf("what capability %s of plugin %s %s can never fit the schema %s of intent %s", quote(c.ID), quote(c.Plugin), what, a.declared, quote(a.intent)),
+		Message: fmt.Sprintf("what capability %s of plugin %s %s can never fit the schema %s of intent %s",
+			quote(c.ID), quote(c.Plugin), what, a.declared, quote(a.intent)),
 		Range:    b.capPlace[c.ID],
 		Path:     []string{"intent", a.intent},
 		Expected: declared.Spec(),
@@ -156,8 +161,8 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 	})
 }
 
-// apart says why maps of the first schema are not expected to fit the second although open maps may; empty if there
-// is a pair of alternatives that agrees.
+// apart returns why maps of the first schema are unlikely to fit the second, although open maps may; empty if a pair of
+// alternatives agrees.
 func apart(from, to *schema.Schema) string {
 	why := ""
 	for _, given := range mapsOf(from) {
@@ -176,7 +181,7 @@ func apart(from, to *schema.Schema) string {
 	return why
 }
 
-// mapsOf are the alternatives of a schema, nil if one of them is not a map with named keys.
+// mapsOf returns the alternatives of a schema; nil if one of them is not a map with named keys.
 func mapsOf(s *schema.Schema) []*schema.Schema {
 	switch s = s.Deref(); s.Kind() {
 	case schema.KindMap:
@@ -195,8 +200,8 @@ func mapsOf(s *schema.Schema) []*schema.Schema {
 	return nil
 }
 
-// unpromised is a key that maps of the second schema must have and the first does
-// not name; empty if there is none, or if the first names no key at all.
+// unpromised returns a key that the second schema requires and the first does not
+// name; empty if there is no such key or the first names no keys.
 func unpromised(from, to *schema.Schema) string {
 	if len(from.Entries()) == 0 && !from.Closed() {
 		return ""
@@ -209,7 +214,7 @@ func unpromised(from, to *schema.Schema) string {
 	return ""
 }
 
-// strangers reports whether two maps name keys of which none is in both.
+// strangers reports whether both maps name keys and have none in common.
 func strangers(from, to *schema.Schema) bool {
 	if len(to.Entries()) == 0 || len(from.Entries()) == 0 && !from.Closed() {
 		return false

@@ -11,8 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// unnamed is a plugin whose schemas are those of its Go types, as the SDK
-// publishes them.
+// unnamed describes a plugin with schemas that the SDK derived from Go types.
 func unnamed(t *testing.T, id, in, out string) contract.Description {
 	t.Helper()
 	d, err := contract.ParseDescription(edn.MustRead(`{:plugin/name "p" :plugin/version "1.0.0"
@@ -27,8 +26,8 @@ const (
 	respond    = "\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/text\"\n  candidates = [\"a/one\", \"b/two\"]\n}\n"
 )
 
-// SCH-005: an unnamed schema adopts the name that the intent has, so plugins
-// with types of their own may serve one intent.
+// SCH-005: a derived schema adopts the name in the intent block, so plugins with
+// their own types may serve one intent.
 func TestUnnamedSchemasAdoptTheIntent(t *testing.T) {
 	d := describer{
 		"a": unnamed(t, "a/one", `[:map [:text :string]]`, `[:map [:text :string]]`),
@@ -46,7 +45,7 @@ func TestUnnamedSchemasAdoptTheIntent(t *testing.T) {
 	assert.False(t, published)
 }
 
-// A sure no is an error that shows both schemas.
+// A definite mismatch is an error that shows both schemas.
 func TestUnnamedSchemasThatNeverFit(t *testing.T) {
 	d := describer{
 		"a": unnamed(t, "a/one", `[:map [:text :string]]`, `[:map [:text :int]]`),
@@ -59,7 +58,7 @@ func TestUnnamedSchemasThatNeverFit(t *testing.T) {
 	assert.Equal(t, `[:map [:text :string]]`, ds[0].Expected.String())
 }
 
-// HCL-029: an intent that leaves its candidates open names schemas that fit those of one of them.
+// HCL-029: the schemas of an intent without explicit candidates must fit one capability that serves it.
 func TestSchemasOfOpenCandidates(t *testing.T) {
 	for spec, want := range map[string]Diagnostics{
 		"[:map [:fen :string]]":  nil,
@@ -78,7 +77,7 @@ func TestSchemasOfOpenCandidates(t *testing.T) {
 	}
 }
 
-// SCH-006, VAL-006: a schema that HCL writes as lists of strings is the one of edn().
+// SCH-006, VAL-006: a schema as nested lists of strings equals the one in edn().
 func TestSchemaAsLists(t *testing.T) {
 	text := func(spec string) string {
 		return onePlugin + "\nschema \"req/mine\" {\n  spec = " + spec + "\n}\n" +
@@ -102,7 +101,7 @@ func TestSchemaAsLists(t *testing.T) {
 	assert.Contains(t, ds[0].Hint, ":string")
 }
 
-// HCL-029: an intent without candidates that nothing serves is a warning with the nearest intent of a plugin.
+// HCL-029: an intent that no capability serves is a warning with the nearest intent of a plugin.
 func TestOpenIntentThatNothingServes(t *testing.T) {
 	text := onePlugin + "\nintent \"chess/best-mov\" {\n  in  = \"req/text\"\n  out = \"res/text\"\n}\n"
 	_, ds := loadWith(t, text, describer{"chess": chess()}, nil)
@@ -111,8 +110,8 @@ func TestOpenIntentThatNothingServes(t *testing.T) {
 	assert.Equal(t, "chess/best-move", ds[0].Nearest)
 }
 
-// SCH-014, SCH-015: without an intent block the names stay, and two contents
-// under one name are an error that names both plugins.
+// SCH-014, SCH-015: without an intent block the names are kept, and different
+// schemas under one name are an error that names both plugins.
 func TestUnnamedSchemasOfImpliedIntents(t *testing.T) {
 	d := describer{
 		"a": unnamed(t, "a/one", `[:map [:text :string]]`, `[:map [:text :string]]`),
@@ -123,9 +122,9 @@ func TestUnnamedSchemasOfImpliedIntents(t *testing.T) {
 	assert.Contains(t, ds[0].Message, "req/text.respond")
 }
 
-// OPS-001, SCH-014: a schema of an optional plugin that is wrong, or never fits,
-// is reported and does not keep the configuration from being used. Its
-// capabilities are known, with the reason why it is not started.
+// OPS-001, SCH-014: an invalid or mismatched schema of an optional plugin is
+// reported, and the configuration remains usable. Its capabilities are registered
+// with the reason why the plugin is not started.
 func TestDefectOfAnOptionalPlugin(t *testing.T) {
 	optional := strings.Replace(onePlugin, "\n}", "\n  optional = true\n}", 1)
 	intent := "\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/line\"\n  candidates = [\"chess/engine\"]\n}\n" +

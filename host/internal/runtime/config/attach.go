@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Attachment is how a plugin is reached that somebody else started.
+// Attachment identifies a running plugin that the host did not start.
 type Attachment struct {
-	// File is where that was read: it is another one for each start of the
-	// plugin, so what one start said of itself is not taken for the next.
+	// File is the file that describes the running process. Each start of the
+	// plugin writes a new file, so cached descriptions are not reused.
 	File string
-	// Command stands for the plugin.
+	// Command replaces the command of the plugin block.
 	Command []string
 }
 
-// attachedWait is what every wait for a plugin under a debugger comes to: it may
-// stand at a breakpoint for as long as somebody looks at it.
+// attachedWait replaces all timeouts of a plugin under a debugger, which may stop
+// at a breakpoint for a long time.
 const attachedWait = 24 * time.Hour
 
-// attach puts a plugin that runs already in the place of what the block would
-// start. It reports a profile that does not allow it.
+// attach uses a running plugin instead of starting the command of the block. It
+// reports a profile that does not allow this.
 func (l *loader) attach(s *section, p *Plugin) bool {
 	a, ok := l.opts.Attached[p.Name]
 	if !ok {
@@ -28,9 +28,12 @@ func (l *loader) attach(s *section, p *Plugin) bool {
 	}
 	if strictProfile(l.config.Profile) {
 		l.report.add(Diagnostic{
-			Type:    "config/plugin-unknown",
-			Message: fmt.Sprintf("plugin %s: a process that somebody else started is not used under the profile %s", quote(p.Name), l.config.Profile),
-			Range:   s.at(), Path: s.node.path, Hint: "use the profile dev: --profile dev, or ferment { profile = \"dev\" }",
+			Type: "config/plugin-unknown",
+			Message: fmt.Sprintf("plugin %s: profile %s does not allow an attached process", quote(p.Name),
+				l.config.Profile),
+			Range: s.at(),
+			Path:  s.node.path,
+			Hint:  "use the profile dev: --profile dev, or ferment { profile = \"dev\" }",
 		})
 		return false
 	}

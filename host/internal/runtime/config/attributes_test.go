@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written is an attribute of the specification with the blocks around it.
+// written is an attribute of the specification with its enclosing blocks.
 type written struct {
 	path  string // with dots
 	chain []*Block
 	attr  *Attr
 }
 
-// everyAttribute walks the specification.
+// everyAttribute returns all attributes of the specification.
 func everyAttribute() []written {
 	var out []written
 	var walk func(b *Block, path string, chain []*Block)
@@ -40,7 +40,7 @@ func everyAttribute() []written {
 	return out
 }
 
-// specPath is the path without the label of a variant.
+// specPath returns the path without the label of a variant.
 func (w written) specPath() string {
 	block, rest, ok := strings.Cut(w.path, " ")
 	if !ok {
@@ -50,7 +50,7 @@ func (w written) specPath() string {
 	return join(block, attr)
 }
 
-// labels and required attributes of a file in which any attribute may stand.
+// Labels and required attributes of the files that TestEveryAttribute writes.
 var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move",
 	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a"}
 
@@ -60,7 +60,7 @@ var required = map[string][]string{
 	"rubric": {`criterion "b" { ask = "is it true?" }`}, "criterion": {`ask = "is it short?"`},
 }
 
-// file puts the attribute with a value into the smallest file that may hold it.
+// file returns the smallest file with the attribute set to a value.
 func (w written) file(value string) string {
 	var b strings.Builder
 	top := w.chain[0]
@@ -89,7 +89,7 @@ func (w written) file(value string) string {
 	return b.String()
 }
 
-// values gives what is at the ends of a type's range, beyond them, and of
+// values returns values at the bounds of a type's range, beyond them, and of
 // another type.
 func (t Type) values() (good, beyond, other []string) {
 	num := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
@@ -184,19 +184,19 @@ func (t Type) values() (good, beyond, other []string) {
 // HCL-044, HCL-019: each attribute at, below and above its range, and of
 // another type.
 func TestEveryAttribute(t *testing.T) {
-	// Values that are in range and still wrong for another reason.
+	// Attributes whose values in range are invalid for another reason.
 	elsewhere := map[string]bool{
-		"plugin.command": true, "plugin.files": true, "plugin.workdir": true, // paths that are not there
+		"plugin.command": true, "plugin.files": true, "plugin.workdir": true, // missing paths
 		"ferment.root": true, "judge.anchors": true, "effects.secret.hosts": true, "effects.secret.header": true, // and a secret
-		"plugin.isolation.cpu": true,                                                    // no machine can hold it
-		"check.builtin":        true, "check.intent": true, "capability.provides": true, // names that nothing has, and checks that judge nothing
-		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file
-		"rubric.scale":    true,                                                                                                                          // rises
-		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that need each other
+		"plugin.isolation.cpu": true,                                                    // not enforceable
+		"check.builtin":        true, "check.intent": true, "capability.provides": true, // unknown names, and checks without a kind
+		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // missing files
+		"rubric.scale":    true,                                                                                                                          // must be ascending
+		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that refer to each other
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,
-		// keys that are programs, prefixes and hosts of their own grammar
+		// keys that are programs, and prefixes and hosts with their own grammar
 		"effects.scope process/run.arguments": true, "capability.scope process/run.arguments": true, "role.scope process/run.arguments": true,
 		"dispatch.breaker.window": true, "dispatch.breaker.min_samples": true, "dispatch.breaker.base": true, "dispatch.breaker.ceiling": true, "dispatch.breaker.ramp": true,
 		"capability.breaker.window": true, "capability.breaker.min_samples": true, "capability.breaker.base": true, "capability.breaker.ceiling": true, "capability.breaker.ramp": true,
@@ -241,8 +241,8 @@ func TestEveryAttribute(t *testing.T) {
 	}
 }
 
-// HCL-001: every attribute has a type, a reload effect and the requirement
-// that it serves; every default is a value of its type.
+// HCL-001: every attribute has a type, a reload effect and a requirement; every
+// default is a value of its type.
 func TestSpecificationIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range everyAttribute() {
@@ -264,8 +264,7 @@ func TestSpecificationIsComplete(t *testing.T) {
 	}
 }
 
-// Each reserved row stands for something that may be written, and is refused
-// with a sentence and a range.
+// Each reserved name is rejected with a message and a range.
 func TestReserved(t *testing.T) {
 	known := map[string]bool{}
 	var walk func(b *Block, path string)

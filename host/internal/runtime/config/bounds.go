@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Limits on what is read. The parser of the library recurses without a bound,
-// and a stack overflow cannot be recovered in Go, so size, tokens and nesting
-// are measured before it sees a file.
+// Limits of the input. The parser of the library recurses without a limit, and
+// Go cannot recover from a stack overflow, so size, tokens and nesting are
+// checked before a file is parsed.
 const (
 	MaxFileBytes    = 512 << 10
 	MaxTotalBytes   = 2 << 20
@@ -26,7 +26,7 @@ const (
 	MaxExponent     = 308
 )
 
-// bound is the first thing in a text that is over a limit.
+// bound is the first position in a text that exceeds a limit.
 type bound struct {
 	typ      string
 	from, to int // offsets in the text
@@ -35,13 +35,19 @@ type bound struct {
 	hint     string
 }
 
-// scanText finds bytes that are no text.
+// scanText returns the first byte that is not valid text.
 func scanText(text []byte) *bound {
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		if bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF}) {
 			return &bound{typ: "config/syntax", message: "the file is in UTF-16", hint: "save the file as UTF-8"}
 		}
-		return &bound{typ: "config/syntax", from: i, to: i + 1, message: "NUL byte in the file", hint: "remove the byte; is this a text file?"}
+		return &bound{
+			typ:     "config/syntax",
+			from:    i,
+			to:      i + 1,
+			message: "NUL byte in the file",
+			hint:    "remove the byte; is this a text file?",
+		}
 	}
 	if utf8.Valid(text) {
 		return nil
@@ -49,7 +55,13 @@ func scanText(text []byte) *bound {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && size == 1 {
-			return &bound{typ: "config/syntax", from: i, to: i + 1, message: fmt.Sprintf("byte 0x%02X is not UTF-8", text[i]), hint: "save the file as UTF-8"}
+			return &bound{
+				typ:     "config/syntax",
+				from:    i,
+				to:      i + 1,
+				message: fmt.Sprintf("byte 0x%02X is not UTF-8", text[i]),
+				hint:    "save the file as UTF-8",
+			}
 		}
 		i += size
 	}
@@ -57,8 +69,8 @@ func scanText(text []byte) *bound {
 }
 
 // frame is one open bracket, brace, parenthesis, template or the file itself.
-// Operators are counted per frame, because an element of a list is an
-// expression of its own.
+// Operators are counted per frame because each element of a list is a separate
+// expression.
 type frame struct {
 	kind         hclsyntax.TokenType
 	items        bool // commas and line ends separate expressions here
@@ -76,8 +88,8 @@ type scanner struct {
 	control    bool // the last token opened a template directive
 }
 
-// scanTokens returns the first excess over the limits of nesting, operators
-// and numbers, in the order of the text.
+// scanTokens returns the first token that exceeds a limit on nesting, operators
+// or numbers.
 func scanTokens(tokens hclsyntax.Tokens) *bound {
 	if len(tokens) > MaxTokens {
 		t := tokens[MaxTokens]
@@ -106,9 +118,11 @@ func (s *scanner) token(t hclsyntax.Token) *bound {
 	control := s.control
 	s.control = false
 	switch t.Type {
-	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp,
+		hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
 		return s.open(t)
-	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
+		hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
 		s.close(t)
 	case hclsyntax.TokenBang, hclsyntax.TokenMinus:
 		return s.sign(t)
@@ -122,7 +136,8 @@ func (s *scanner) token(t hclsyntax.Token) *bound {
 	case hclsyntax.TokenQuestion:
 		s.top().conditionals++
 		if s.top().conditionals > MaxConditionals {
-			return over(t, fmt.Sprintf("more than %d conditionals in one expression", MaxConditionals), "use a map and lookup, or a local per step")
+			return over(t, fmt.Sprintf("more than %d conditionals in one expression", MaxConditionals),
+				"use a map and lookup, or a local per step")
 		}
 	case hclsyntax.TokenNumberLit:
 		s.unary = 0
@@ -154,13 +169,14 @@ func (s *scanner) open(t hclsyntax.Token) *bound {
 		f.block = s.top().block && s.prev != hclsyntax.TokenEqual
 	case hclsyntax.TokenOBrack:
 		switch s.prev { // an index counts as a step of the expression it follows
-		case hclsyntax.TokenIdent, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCBrace, hclsyntax.TokenStar, hclsyntax.TokenNumberLit:
+		case hclsyntax.TokenIdent, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote,
+			hclsyntax.TokenCBrace, hclsyntax.TokenStar, hclsyntax.TokenNumberLit:
 			if b := s.operator(t); b != nil {
 				return b
 			}
 		}
 	case hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
-		// The quotes do not nest by themselves; what is open inside does.
+		// Quotes do not count as nesting; brackets inside them do.
 		s.stack = append(s.stack, f)
 		s.directives = append(s.directives, 0)
 		return nil
@@ -174,7 +190,9 @@ func (s *scanner) open(t hclsyntax.Token) *bound {
 func (s *scanner) deeper(t hclsyntax.Token, by int) *bound {
 	s.depth += by
 	if s.depth > MaxNesting {
-		return over(t, fmt.Sprintf("brackets, braces, parentheses and templates are nested more than %d deep", MaxNesting), "move the inner part into a local")
+		return over(t,
+			fmt.Sprintf("brackets, braces, parentheses and templates are nested more than %d deep", MaxNesting),
+			"move the inner part into a local")
 	}
 	return nil
 }
@@ -188,8 +206,8 @@ var opener = map[hclsyntax.TokenType][]hclsyntax.TokenType{
 	hclsyntax.TokenCHeredoc:       {hclsyntax.TokenOHeredoc},
 }
 
-// close forgets the innermost frame if it fits. A closer that fits nothing is
-// left to the parser, which names it.
+// close removes the innermost frame if the closing token matches it. The parser
+// reports a closing token without a match.
 func (s *scanner) close(t hclsyntax.Token) {
 	kind := s.top().kind
 	fits := false
@@ -243,7 +261,8 @@ func (s *scanner) sign(t hclsyntax.Token) *bound {
 func (s *scanner) operator(t hclsyntax.Token) *bound {
 	s.top().operators++
 	if s.top().operators > MaxOperators {
-		return over(t, fmt.Sprintf("more than %d operators or index steps in one expression", MaxOperators), "move parts into locals")
+		return over(t, fmt.Sprintf("more than %d operators or index steps in one expression", MaxOperators),
+			"move parts into locals")
 	}
 	return nil
 }
@@ -252,13 +271,14 @@ func binary(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenPercent,
 		hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq,
-		hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenDot:
+		hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenAnd, hclsyntax.TokenOr,
+		hclsyntax.TokenDot:
 		return true
 	}
 	return false
 }
 
-// number refuses literals whose value the library would round or inflate.
+// number rejects literals that the library would round or expand.
 func number(t hclsyntax.Token) *bound {
 	digits, exponent := 0, ""
 	for i, c := range t.Bytes {
@@ -286,12 +306,12 @@ func number(t hclsyntax.Token) *bound {
 	return b
 }
 
-// firstLook is how much of a file is cut into tokens at first: what is hostile
-// shows early, and half a million tokens cost time and memory.
+// firstLook is the length of the prefix that is tokenized first. Hostile input
+// usually exceeds a limit early, and half a million tokens cost time and memory.
 const firstLook = 64 << 10
 
-// parse reads one file of native syntax within the limits. The body is never
-// nil: with syntax errors it holds what could be read.
+// parse parses one file of native syntax within the limits. The body is never
+// nil; after syntax errors it holds the part that was parsed.
 func parse(s *Source, report *collector) *hclsyntax.Body {
 	if !harmless(s.text) || scanText(s.text) != nil {
 		body, _ := parseTokens(s, report)
@@ -300,7 +320,7 @@ func parse(s *Source, report *collector) *hclsyntax.Body {
 	return parseBody(s, report)
 }
 
-// parseTokens is parse with the tokens of the file, which it looks at first.
+// parseTokens is parse that also returns the tokens of the file.
 func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Tokens) {
 	if b := scanText(s.text); b != nil {
 		report.bound(s, b)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// types lists the types of the errors among diagnostics.
+// types returns the types of the errors.
 func types(ds Diagnostics) []string {
 	var out []string
 	for _, d := range ds {
@@ -28,7 +28,7 @@ func types(ds Diagnostics) []string {
 // HCL-010: each row gives one clear error within a second and no panic.
 func TestBadInput(t *testing.T) {
 	repeat := strings.Repeat
-	mib := 500 << 10 // what a file may hold
+	mib := 500 << 10 // below the limit of a file
 	rows := []struct {
 		name, text string
 		typ        string
@@ -91,7 +91,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// doubling makes each local twice the one before.
+// doubling defines locals, each twice as large as the previous one.
 func doubling(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -100,7 +100,7 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// HCL-010: at the limits nothing is refused.
+// HCL-010: input at the limits is accepted.
 func TestWithinBounds(t *testing.T) {
 	repeat := strings.Repeat
 	for name, expr := range map[string]string{
@@ -121,7 +121,7 @@ func TestWithinBounds(t *testing.T) {
 	}
 }
 
-// HCL-010: files that are no files, and files over the size.
+// HCL-010: paths that are not regular files, and files above the size limit.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -159,8 +159,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// HCL-010: 10,000 blocks of one kind are within the limits of a file, and
-// checked in time.
+// HCL-010: 10,000 blocks of one kind are within the limits of a file and are
+// checked within the time limit.
 func TestManyBlocks(t *testing.T) {
 	var b strings.Builder
 	for i := range 10_000 {
@@ -172,7 +172,7 @@ func TestManyBlocks(t *testing.T) {
 	assert.Contains(t, types(ds), "config/missing")
 }
 
-// HCL-010: 100 times the same file is read once; 16 MiB in all.
+// HCL-010: a file that is used 100 times is read once; the total limit is 16 MiB.
 func TestFileInputs(t *testing.T) {
 	path := write(t, "locals {\n  a = file(\"big.txt\")\n  b = [for i in range(100) : length(file(\"big.txt\"))]\n}\n\n"+
 		chessWith("  config {\n    extra {\n      a = length(local.a)\n      b = local.b\n    }\n  }"))
@@ -204,7 +204,7 @@ func TestLineEnds(t *testing.T) {
 	assert.Equal(t, Position{Line: 3, Column: 3, Byte: 3 + 11 + 17 + 2}, r.Start)
 }
 
-// HCL-032: columns count code points, tabs print as they are.
+// HCL-032: columns count code points, tabs are printed unchanged.
 func TestColumns(t *testing.T) {
 	_, ds := load(t, "ferment {\n\tmode = \"żółw\" + x\n}\n")
 	require.NotEmpty(t, ds)

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// BRK-001, BRK-006: what breaker blocks say reaches policy and capability, and
-// what contradicts itself is refused.
+// BRK-001, BRK-006: breaker blocks are applied to policy and capability, and
+// contradictory settings are rejected.
 func TestBreakerBlocks(t *testing.T) {
 	c, ds := load(t, onePlugin+`
 dispatch "default" {

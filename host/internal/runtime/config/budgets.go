@@ -7,13 +7,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// budgetKeys are the keys of a budget by the attributes of its block.
+// budgetKeys maps the attributes of a budget block to keys of the contract.
 var budgetKeys = []struct{ attr, key string }{
 	{"max_tokens", "max-tokens"}, {"max_tokens_in", "max-tokens-in"}, {"max_tokens_out", "max-tokens-out"}, {"max_usd", "max-usd"},
 	{"max_wall", "max-wall-ms"}, {"max_roundtrips", "max-roundtrips"}, {"max_attempts", "max-attempts"}, {"max_judge_calls", "max-judge-calls"}, {"max_depth", "max-depth"},
 }
 
-// budgetFields are the limits of a budget block in the words of the contract.
+// budgetFields returns the limits of a budget block as fields of the contract.
 func (b *builder) budgetFields(s *section, source policy.Source) policy.Fields {
 	var out policy.Fields
 	for _, k := range budgetKeys {
@@ -29,13 +29,17 @@ func (b *builder) budgetFields(s *section, source policy.Source) policy.Fields {
 		if v.rng != nil {
 			where = v.rng.String()
 		}
-		out = append(out, policy.Field{Key: edn.K(k.key), Value: amount, Origin: policy.Origin{Source: source, Where: where}})
+		out = append(out, policy.Field{
+			Key:    edn.K(k.key),
+			Value:  amount,
+			Origin: policy.Origin{Source: source, Where: where},
+		})
 	}
 	return out
 }
 
-// budgets reads the budget blocks. What they say about each call lies below
-// every policy.
+// budgets reads the budget blocks. Their limits per call are the lowest policy
+// layer.
 func (b *builder) budgets(book *policy.Book) *policy.Budgets {
 	out := &policy.Budgets{}
 	to := map[string]*policy.ScopeBudget{"tenant": &out.Tenant, "user": &out.User, "run": &out.Run}
@@ -58,18 +62,29 @@ func (b *builder) scopeBudget(s *section, out *policy.ScopeBudget) {
 	fields := b.budgetFields(s, policy.SourceDefault)
 	limits, err := policy.LimitsOf(fields.Value())
 	if err != nil {
-		return // its attributes were reported
+		return // already reported
 	}
 	limited := slices.ContainsFunc(budgetKeys, func(k struct{ attr, key string }) bool { return s.node.attrs[k.attr] != nil })
 	if !limited {
 		b.report.add(Diagnostic{
-			Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " has no limit, so it does nothing",
-			Range: s.at(), Path: s.node.path, Hint: "write a limit in it, such as max_usd = \"1.00\", or remove the block",
+			Type:     "config/unused",
+			Severity: SeverityWarning,
+			Message:  s.node.title() + " has no limit, so it does nothing",
+			Range:    s.at(),
+			Path:     s.node.path,
+			Hint:     "write a limit in it, such as max_usd = \"1.00\", or remove the block",
 		})
 	}
 	*out = policy.ScopeBudget{
-		Written: true, Limits: limits, Wall: s.duration("max_wall"), Depth: s.integer("max_depth"),
-		Per: s.text("per"), Soft: s.attrs["soft"].v, AtLeast: s.text("unknown_price") == "at-least", RefuseWorst: s.flag("refuse_worst_case"), Where: s.where(),
+		Written:     true,
+		Limits:      limits,
+		Wall:        s.duration("max_wall"),
+		Depth:       s.integer("max_depth"),
+		Per:         s.text("per"),
+		Soft:        s.attrs["soft"].v,
+		AtLeast:     s.text("unknown_price") == "at-least",
+		RefuseWorst: s.flag("refuse_worst_case"),
+		Where:       s.where(),
 	}
 	for _, f := range fields {
 		if name, _ := f.Key.AsKeyword(); name == "max-tokens" {
@@ -78,7 +93,7 @@ func (b *builder) scopeBudget(s *section, out *policy.ScopeBudget) {
 	}
 }
 
-// testLiveRun is what a run may spend in profile test-live, where nobody says.
+// testLiveRun is the default budget of a run in profile test-live.
 func testLiveRun() policy.ScopeBudget {
 	limits, _ := policy.LimitsOf(edn.MustRead("{:max-usd 0.05M}"))
 	return policy.ScopeBudget{Written: true, Limits: limits, Wall: 60 * 1e9, Soft: policy.DefaultSoft, Per: "total"}

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// BUD-001, LED-004, LED-006, BUD-004, PRM-006: what budget blocks come to.
+// BUD-001, LED-004, LED-006, BUD-004, PRM-006: budget blocks are converted to budgets.
 func TestBudgets(t *testing.T) {
 	c, ds := loadWith(t, onePlugin+`
 budget "tenant" {
@@ -66,7 +66,7 @@ intent "chess/best-move" {
 	assert.Nil(t, c.Generation.Budgets)
 
 	for text, want := range map[string]string{
-		`budget "session" {}`:               "config/unknown-name", // there are no sessions, so nobody would keep to it
+		`budget "session" {}`:               "config/unknown-name", // this build has no sessions
 		`budget "run" { per = "day" }`:      "config/unknown-name",
 		`budget "user" { per = "week" }`:    "config/range",
 		`budget "user" { soft = 2 }`:        "config/range",
@@ -83,8 +83,8 @@ intent "chess/best-move" {
 	}
 }
 
-// HCL-018: in profile test-live every run has a budget, whether or not a block
-// speaks of it; what the block says goes before.
+// HCL-018: in profile test-live every run has a default budget, which a block
+// overrides.
 func TestBudgetOfTestLive(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "{:max-usd 0.05M} 1m0s",

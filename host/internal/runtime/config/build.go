@@ -18,21 +18,21 @@ import (
 	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Generation is everything that acts run under. It is immutable and safe for
-// concurrent use; a run keeps the one it started with.
+// Generation is a configuration in force. It is immutable and safe for concurrent
+// use; a run uses the generation that it started with.
 type Generation struct {
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Policies *policy.Book
 	Effects  *policy.Effects
-	Budgets  *policy.Budgets // nil limits nothing
+	Budgets  *policy.Budgets // nil: no limits
 	Prompts  *prompt.Book
-	// Packs are the languages that the configuration brings; those that texts
-	// are judged in are of Checks.
+	// Packs are the language packs of the configuration; Checks holds all
+	// languages in use.
 	Packs []LanguagePack
 }
 
-// Limits on the number of things (HCL-042).
+// Limits on the number of blocks (HCL-042).
 const (
 	MaxPlugins      = 256
 	MaxCapabilities = 4096
@@ -40,17 +40,17 @@ const (
 	MaxNamed        = 4096 // checks, schemas, judges, and rubrics
 )
 
-// builder gathers the parts of a generation while the references between them
-// are checked.
+// builder collects the parts of a generation and checks the references between
+// them.
 type builder struct {
 	*loader
 	plugins  map[string]*Plugin
-	blind    bool // some plugin was not described: unknown names may be its
+	blind    bool // a plugin was not described and may define unknown names
 	caps     []registry.Capability
 	notGiven []registry.Absent
 	capPlace map[string]*Range
 	capNames map[string]bool
-	renames  map[string]*section // advertised id -> the block that renames it
+	renames  map[string]*section // advertised id -> block that renames it
 	schemas  map[string]edn.Value
 	adopted  []adoption
 	compiled *schema.Registry
@@ -61,19 +61,31 @@ type builder struct {
 	judges   map[string]*section
 	used     map[string]map[string]bool // block type -> label
 	places   map[[2]string]*Range       // block type and label -> its header
-	// languages are those of texts; nil: those that ship.
+	// languages are the language packs in use; nil: the shipped ones.
 	languages *rules.Packs
 }
 
 func (l *loader) build() {
-	b := &builder{loader: l, plugins: map[string]*Plugin{}, capPlace: map[string]*Range{}, capNames: map[string]bool{}, renames: map[string]*section{}, schemas: schema.Builtin(),
-		checks: byLabel(l.all("check")), intents: byLabel(l.all("intent")), dispatch: byLabel(l.all("dispatch")), judges: byLabel(l.all("judge")), used: map[string]map[string]bool{}, places: map[[2]string]*Range{}}
+	b := &builder{
+		loader:   l,
+		plugins:  map[string]*Plugin{},
+		capPlace: map[string]*Range{},
+		capNames: map[string]bool{},
+		renames:  map[string]*section{},
+		schemas:  schema.Builtin(),
+		checks:   byLabel(l.all("check")),
+		intents:  byLabel(l.all("intent")),
+		dispatch: byLabel(l.all("dispatch")),
+		judges:   byLabel(l.all("judge")),
+		used:     map[string]map[string]bool{},
+		places:   map[[2]string]*Range{},
+	}
 	for block, all := range l.byType {
 		for _, s := range all {
 			b.places[[2]string{block, s.label()}] = s.at()
 		}
 	}
-	b.crowds()
+	b.limits()
 	b.describeAll()
 	b.capabilities()
 	b.adopted = b.adoptions()
@@ -90,28 +102,41 @@ func byLabel(blocks []*section) map[string]*section {
 	return out
 }
 
-// crowds refuses more blocks than the host is made for.
-func (b *builder) crowds() {
+// limits rejects more blocks of a type than the host supports.
+func (b *builder) limits() {
 	for _, x := range []struct {
 		block string
 		most  int
-	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed}, {"schema", MaxNamed}, {"judge", MaxNamed}, {"rubric", MaxNamed}} {
+	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed},
+		{"schema", MaxNamed}, {"judge", MaxNamed}, {"rubric", MaxNamed}} {
 		if all := b.all(x.block); len(all) > x.most {
-			b.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("%d %s blocks, over the limit of %d", len(all), x.block, x.most), Range: all[x.most].at(), Path: all[x.most].node.path})
+			b.report.add(Diagnostic{
+				Type:    "config/limit",
+				Message: fmt.Sprintf("%d %s blocks, over the limit of %d", len(all), x.block, x.most),
+				Range:   all[x.most].at(),
+				Path:    all[x.most].node.path,
+			})
 		}
 		b.similar(x.block)
 	}
 	b.similar("dispatch")
 }
 
-// similar warns of labels that differ only in - and _.
+// similar warns about labels that differ only in - and _.
 func (b *builder) similar(block string) {
 	seen := map[string]*section{}
 	for _, s := range b.all(block) {
 		key := strings.ReplaceAll(s.label(), "_", "-")
 		if first := seen[key]; first != nil {
-			b.report.add(Diagnostic{Type: "config/duplicate", Severity: SeverityWarning, Message: fmt.Sprintf("the labels %s and %s differ only in - and _", quote(first.label()), quote(s.label())),
-				Range: s.at(), Path: s.node.path, Related: []Related{{Range: first.at(), Message: "is the other one"}}})
+			b.report.add(Diagnostic{
+				Type:     "config/duplicate",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("the labels %s and %s differ only in - and _", quote(first.label()),
+					quote(s.label())),
+				Range:   s.at(),
+				Path:    s.node.path,
+				Related: []Related{{Range: first.at(), Message: "is the other one"}},
+			})
 			continue
 		}
 		seen[key] = s
@@ -132,8 +157,8 @@ func (b *builder) describeAll() {
 		b.identify(s, &p)
 		b.config.Plugins[i] = p
 		b.plugins[p.Name] = &b.config.Plugins[i]
-		// What an absent optional plugin would bring is known to be missing;
-		// of any other that gave no answer nothing is known.
+		// The names of an absent optional plugin are known to be missing. Any
+		// other plugin without a description may define any name.
 		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional || b.report.doubts("plugin", p.Name)) {
 			b.blind = true
 		}
@@ -145,7 +170,7 @@ func (b *builder) describeAll() {
 	}
 }
 
-// pairs checks the values of a plugin block that must be in order.
+// pairs checks pairs of values of a plugin block, such as min and max.
 func (b *builder) pairs(s *section) {
 	b.ordered(s.block("restart"), "backoff", "max_backoff", false)
 	b.ordered(s.block("health"), "timeout", "interval", true)
@@ -169,8 +194,15 @@ func (b *builder) ordered(s *section, low, high string, strict bool) {
 		word = "below"
 	}
 	limit := s.attrs[high]
-	b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s in %s must be %s %s", low, s.node.title(), word, high), Range: v.rng, Path: append(slices.Clone(s.node.path), name),
-		Expected: edn.Text(fmt.Sprintf("%s %s %s", low, word, high)), Found: edn.Text(fmt.Sprintf("%s and %s", shownAs(s, low), shownAs(s, high))), Related: otherPlace(limit, v, high)})
+	b.report.add(Diagnostic{
+		Type:     "config/range",
+		Message:  fmt.Sprintf("%s in %s must be %s %s", low, s.node.title(), word, high),
+		Range:    v.rng,
+		Path:     append(slices.Clone(s.node.path), name),
+		Expected: edn.Text(fmt.Sprintf("%s %s %s", low, word, high)),
+		Found:    edn.Text(fmt.Sprintf("%s and %s", shownAs(s, low), shownAs(s, high))),
+		Related:  otherPlace(limit, v, high),
+	})
 }
 
 func shownAs(s *section, name string) string {
@@ -189,8 +221,8 @@ func otherPlace(other, here value, name string) []Related {
 	return []Related{{Range: other.rng, Message: "is " + name}}
 }
 
-// capabilities registers what plugins advertise, renamed and narrowed by the
-// capability blocks.
+// capabilities registers the advertised capabilities, renamed and narrowed by
+// the capability blocks.
 func (b *builder) capabilities() {
 	blocks := b.all("capability")
 	claimed := map[[2]string]*section{} // plugin, advertised id
@@ -209,9 +241,9 @@ func (b *builder) capabilities() {
 	b.notGiven = b.absences(claimed)
 }
 
-// claim notes that a block speaks of an advertised capability.
+// claim records that a capability block refers to an advertised capability.
 func (b *builder) claim(s *section, claimed map[[2]string]*section) {
-	b.capNames[s.label()] = true // also if nothing serves it: that is said here
+	b.capNames[s.label()] = true // also if no plugin serves it; that is reported here
 	name := s.text("plugin")
 	if name == "" {
 		return
@@ -228,8 +260,14 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 	}
 	key := [2]string{name, advertised}
 	if first := claimed[key]; first != nil {
-		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("two blocks speak of capability %s of plugin %s", quote(advertised), quote(name)), Range: s.at(), Path: s.node.path,
-			Related: []Related{{Range: first.at(), Message: "is the first one"}}, Hint: "keep one of the two"})
+		b.report.add(Diagnostic{
+			Type:    "config/duplicate",
+			Message: fmt.Sprintf("two blocks configure capability %s of plugin %s", quote(advertised), quote(name)),
+			Range:   s.at(),
+			Path:    s.node.path,
+			Related: []Related{{Range: first.at(), Message: "is the first one"}},
+			Hint:    "keep one of the two",
+		})
 		return
 	}
 	claimed[key] = s
@@ -237,7 +275,7 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 		b.renames[advertised] = s
 	}
 	if !p.Described || !p.Enabled || s.node.damaged {
-		return // a reference into it is fine, it is just not there
+		return // a reference to an absent optional plugin is valid
 	}
 	ids := make([]string, len(p.Description.Capabilities))
 	for i, c := range p.Description.Capabilities {
@@ -278,7 +316,13 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 		b.narrow(&c, s)
 	}
 	if c.Stability == "deprecated" {
-		b.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: fmt.Sprintf("capability %s of plugin %s is deprecated by its author", quote(c.ID), quote(p.Name)), Range: at, Path: []string{"plugin", p.Name}})
+		b.report.add(Diagnostic{
+			Type:     "config/deprecated",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("capability %s of plugin %s is deprecated by its author", quote(c.ID), quote(p.Name)),
+			Range:    at,
+			Path:     []string{"plugin", p.Name},
+		})
 	}
 	if c.Stability == "experimental" && b.config.Host.MinStability == "stable" {
 		return
@@ -293,8 +337,16 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 				other = x.Plugin
 			}
 		}
-		b.report.fold("plugins "+other+" "+p.Name, Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other), quote(p.Name)), Range: at, Path: []string{"capability", c.ID},
-			Related: []Related{{Range: first, Message: "gives it first"}}, Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q", p.Name, c.Advertised)})
+		b.report.fold("plugins "+other+" "+p.Name, Diagnostic{
+			Type: "config/duplicate",
+			Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other),
+				quote(p.Name)),
+			Range:   at,
+			Path:    []string{"capability", c.ID},
+			Related: []Related{{Range: first, Message: "gives it first"}},
+			Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q",
+				p.Name, c.Advertised),
+		})
 		return
 	}
 	b.capPlace[c.ID] = at
@@ -302,8 +354,8 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 	b.caps = append(b.caps, c)
 }
 
-// narrow applies what a capability block says. It may lower limits and take
-// effects away, never add to them.
+// narrow applies a capability block. It may lower limits and remove effects,
+// never raise or add them.
 func (b *builder) narrow(c *registry.Capability, s *section) {
 	if tags, ok := s.texts("tags"); ok {
 		c.Tags = slices.Sorted(slices.Values(tags))
@@ -311,8 +363,15 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 	if effects, ok := s.texts("effects"); ok {
 		for i, e := range effects {
 			if e != registry.NoEffect && !slices.Contains(c.Effects, e) {
-				b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("capability %s does not have the effect %s: a block may only narrow", quote(c.ID), quote(e)), Range: s.attrs["effects"].items[i].rng,
-					Path: append(slices.Clone(s.node.path), "effects"), Expected: words(c.Effects), Found: edn.Text(e)})
+				b.report.add(Diagnostic{
+					Type: "config/range",
+					Message: fmt.Sprintf("capability %s does not have the effect %s: a block can only restrict effects",
+						quote(c.ID), quote(e)),
+					Range:    s.attrs["effects"].items[i].rng,
+					Path:     append(slices.Clone(s.node.path), "effects"),
+					Expected: words(c.Effects),
+					Found:    edn.Text(e),
+				})
 			}
 		}
 		c.Effects = slices.Sorted(slices.Values(effects))
@@ -329,29 +388,44 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 		c.Cost.USD = cost.attrs["usd"].v
 	}
 	if limits.written("timeout") {
-		b.lower(limits, "timeout", c.Limits.Timeout > 0 && limits.duration("timeout") > c.Limits.Timeout, formatDuration(c.Limits.Timeout.Milliseconds()))
+		b.lower(limits, "timeout", c.Limits.Timeout > 0 && limits.duration("timeout") > c.Limits.Timeout,
+			formatDuration(c.Limits.Timeout.Milliseconds()))
 		c.Limits.Timeout = limits.duration("timeout")
 	}
 	if limits.written("max_in_flight") {
-		b.lower(limits, "max_in_flight", c.Limits.MaxInFlight > 0 && limits.integer("max_in_flight") > c.Limits.MaxInFlight, fmt.Sprint(c.Limits.MaxInFlight))
+		b.lower(limits, "max_in_flight", c.Limits.MaxInFlight > 0 &&
+			limits.integer("max_in_flight") > c.Limits.MaxInFlight, fmt.Sprint(c.Limits.MaxInFlight))
 		c.Limits.MaxInFlight = limits.integer("max_in_flight")
 	}
 }
 
 func (b *builder) lower(s *section, name string, raised bool, limit string) {
 	if raised {
-		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s in %s is above what the plugin advertises", name, s.node.title()), Range: s.attrs[name].rng, Path: append(slices.Clone(s.node.path), name),
-			Expected: edn.Text("at most " + limit), Found: edn.Text(shownAs(s, name))})
+		b.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("%s in %s exceeds the limit that the plugin advertises", name, s.node.title()),
+			Range:    s.attrs[name].rng,
+			Path:     append(slices.Clone(s.node.path), name),
+			Expected: edn.Text("at most " + limit),
+			Found:    edn.Text(shownAs(s, name)),
+		})
 	}
 }
 
-// renamed reports a reference to an advertised id that a block gave away.
+// renamed reports a reference to an advertised id that a block renamed.
 func (b *builder) renamed(s *section, attr, id string, by *section, at *Range) {
-	b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names capability %s, which has another name here", s.node.title(), quote(id)), Range: at, Path: append(slices.Clone(s.node.path), attr),
-		Found: edn.Text(id), Nearest: by.label(), Related: []Related{{Range: by.at(), Message: "renames it to " + quote(by.label())}}})
+	b.report.add(Diagnostic{
+		Type:    "config/dangling-reference",
+		Message: fmt.Sprintf("%s names capability %s, which has another name here", s.node.title(), quote(id)),
+		Range:   at,
+		Path:    append(slices.Clone(s.node.path), attr),
+		Found:   edn.Text(id),
+		Nearest: by.label(),
+		Related: []Related{{Range: by.at(), Message: "renames it to " + quote(by.label())}},
+	})
 }
 
-// dangling reports a reference that leads nowhere.
+// dangling reports a reference to an unknown name.
 func (b *builder) dangling(s *section, attr, kind, name string, known []string, at *Range) {
 	if b.report.doubts(kind, name) {
 		return
@@ -361,8 +435,15 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 	if place != nil && contract.Nearest(name, known) == "" {
 		near = "" // it begins like one
 	}
-	d := Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)), Range: at, Path: append(slices.Clone(s.node.path), attr),
-		Expected: choices(kind, name, known), Found: edn.Text(name), Nearest: near}
+	d := Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)),
+		Range:    at,
+		Path:     append(slices.Clone(s.node.path), attr),
+		Expected: choices(kind, name, known),
+		Found:    edn.Text(name),
+		Nearest:  near,
+	}
 	if near != "" {
 		if place := b.place(kind, near); place != nil {
 			d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, quote(near))}}
@@ -382,7 +463,7 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 	b.report.fold("reference "+kind+" "+name, d)
 }
 
-// kindOfLabel is the type and the place of the block with a label; the place is nil if there is none.
+// kindOfLabel returns the type and the place of the block with a label; nil if there is no such block.
 func (b *builder) kindOfLabel(label string) (string, *Range) {
 	for i := range Specification().Blocks {
 		kind := Specification().Blocks[i].Name
@@ -393,8 +474,8 @@ func (b *builder) kindOfLabel(label string) (string, *Range) {
 	return "", nil
 }
 
-// disabled is the plugin that would give a name if it were enabled: the one that is called like its namespace, else
-// the only one; nil if there is none. What a disabled plugin advertises is not known.
+// disabled returns the disabled plugin that may define a name: the plugin named like its namespace, else the only
+// disabled one; nil if there is none. The names of a disabled plugin are unknown.
 func (b *builder) disabled(name string) *Plugin {
 	space, _, _ := strings.Cut(name, "/")
 	var off []*Plugin
@@ -412,7 +493,7 @@ func (b *builder) disabled(name string) *Plugin {
 	return off[0]
 }
 
-// choices are the names that may stand in a reference: all of them, or those of the namespace, if they are few.
+// choices returns the names that a reference may use: all if they are few, else those of its namespace, else a count.
 func choices(kind, name string, known []string) edn.Value {
 	const most = 16
 	space, _, _ := strings.Cut(name, "/")
@@ -455,8 +536,8 @@ func (b *builder) collectSchemas() {
 	b.compileSchemas(builtin)
 }
 
-// compileSchemas compiles all schemas together, since they may refer to each
-// other. Those that fail are reported at their owner and left out.
+// compileSchemas compiles all schemas together because they may refer to each
+// other. Schemas that fail are reported at their owner and omitted.
 func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 	compiled, err := schema.NewRegistry(b.schemas)
 	b.compiled = compiled
@@ -474,7 +555,12 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		if len(p.Path) > 0 {
 			message += " at " + edn.Vector(p.Path...).String()
 		}
-		d := Diagnostic{Type: "config/type", Message: fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(message)), Path: []string{"schema", p.Schema}, Hint: p.Hint}
+		d := Diagnostic{
+			Type:    "config/type",
+			Message: fmt.Sprintf("schema %s is invalid: %s", quote(p.Schema), short(message)),
+			Path:    []string{"schema", p.Schema},
+			Hint:    p.Hint,
+		}
 		if s, ok := blocks[p.Schema]; ok {
 			spec := s.attrs["spec"]
 			d.Range, d.Path = spec.within(p.Path), append(d.Path, "spec")
@@ -482,7 +568,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 				d.Hint = `a form is EDN and no text: write spec = edn("[:map ...]")`
 			}
 			if *d.Range != *spec.rng {
-				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the place says where
+				d.Message = fmt.Sprintf("schema %s is invalid: %s", quote(p.Schema), short(p.Message)) // the diagnostic shows the place
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
 			d.Range = b.place("plugin", owner.Name)
@@ -496,8 +582,8 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 }
 
 // withoutOptional reports the schemas of optional plugins that do not compile and
-// lets anything pass in their place, since these plugins are not started. It
-// reports whether there are any.
+// replaces them with a schema that accepts everything; these plugins are not
+// started. It reports whether there are any.
 func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*section) (any bool) {
 	for _, p := range problems {
 		owner := b.schemaOwner(p.Schema)
@@ -505,9 +591,11 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 			continue
 		}
 		b.defect(owner, Diagnostic{
-			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is wrong: %s", quote(owner.Name), quote(p.Schema), short(p.Message)),
-			Range:   b.place("plugin", owner.Name), Path: []string{"schema", p.Schema},
-			Hint: "this is a defect of the plugin",
+			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is invalid: %s", quote(owner.Name),
+				quote(p.Schema), short(p.Message)),
+			Range: b.place("plugin", owner.Name),
+			Path:  []string{"schema", p.Schema},
+			Hint:  "this is a defect of the plugin",
 		})
 		b.schemas[p.Schema], any = edn.K("any"), true
 	}
@@ -523,7 +611,8 @@ func (b *builder) schemaOwner(name string) *Plugin {
 	return nil
 }
 
-func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[string]string, builtin map[string]edn.Value) {
+func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[string]string,
+	builtin map[string]edn.Value) {
 	other, taken := from[name]
 	if !taken {
 		if _, ok := builtin[name]; ok {
@@ -541,8 +630,14 @@ func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[st
 	if _, overridden := byLabel(b.all("schema"))[name]; overridden {
 		return
 	}
-	b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("plugin %s and %s advertise different schemas under the name %s", quote(p.Name), other, quote(name)), Range: b.place("plugin", p.Name), Path: []string{"schema", name},
-		Hint: fmt.Sprintf("decide with a block: schema %q { spec = edn(\"...\") }", name)})
+	b.report.add(Diagnostic{
+		Type: "config/duplicate",
+		Message: fmt.Sprintf("plugin %s and %s advertise different schemas under the name %s", quote(p.Name), other,
+			quote(name)),
+		Range: b.place("plugin", p.Name),
+		Path:  []string{"schema", name},
+		Hint:  fmt.Sprintf("decide with a block: schema %q { spec = edn(\"...\") }", name),
+	})
 }
 
 func (b *builder) declared(s *section, from map[string]string, builtin map[string]edn.Value) {
@@ -556,18 +651,25 @@ func (b *builder) declared(s *section, from map[string]string, builtin map[strin
 	}
 	if who != "" {
 		b.use("schema", s.label())
-		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("schema %s is used instead of that of %s", quote(s.label()), who), Range: s.at(), Path: s.node.path})
+		b.report.add(Diagnostic{
+			Type:     "config/overridden",
+			Severity: SeverityInfo,
+			Message:  fmt.Sprintf("schema %s is used instead of that of %s", quote(s.label()), who),
+			Range:    s.at(),
+			Path:     s.node.path,
+		})
 	}
 	b.schemas[s.label()] = formOf(spec.v)
 }
 
-// formOf returns the form of a schema that HCL writes as lists of strings. A string
-// alone stays one, for compileSchemas to report: EDN stands in edn("..").
+// formOf returns the schema form of nested lists of strings in HCL. A single
+// string is returned as it is, and compileSchemas reports it: EDN requires
+// edn("..").
 func formOf(spec edn.Value) edn.Value {
 	if !spec.IsVector() {
 		return spec
 	}
-	form, _ := schema.ReadForm(spec) // fails for a string alone
+	form, _ := schema.ReadForm(spec) // fails for a single string
 	return form
 }
 
@@ -597,16 +699,31 @@ func (b *builder) generation() {
 	b.believed(judges)
 	set, err := quality.NewSetIn(b.languages, checks...)
 	if err != nil {
-		return // reported where the check is declared
+		return // reported at the check block
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Absent: b.notGiven, Intents: intents, Checks: set.Declarations(), Judges: judges, Schemas: b.compiled})
+	reg, err := registry.New(registry.Spec{
+		Capabilities: b.caps,
+		Absent:       b.notGiven,
+		Intents:      intents,
+		Checks:       set.Declarations(),
+		Judges:       judges,
+		Schemas:      b.compiled,
+	})
 	if err != nil {
 		return
 	}
-	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets, Prompts: prompts, Packs: packs}
+	b.config.Generation = &Generation{
+		Registry: reg,
+		Checks:   set,
+		Policies: book,
+		Effects:  effects,
+		Budgets:  budgets,
+		Prompts:  prompts,
+		Packs:    packs,
+	}
 }
 
-// dispatchLayer is what a dispatch block writes.
+// dispatchLayer returns the policy layer of a dispatch block.
 func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	var l policy.Layer
 	origin := func(v value) policy.Origin { return policy.Origin{Source: source, Where: v.rng.String()} }
@@ -647,7 +764,8 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	for _, side := range []struct {
 		block, attr string
 		to          *policy.Val[int]
-	}{{"repair", "max", &l.RepairMax}, {"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth}, {"hedge", "max", &l.HedgeMax}} {
+	}{{"repair", "max", &l.RepairMax}, {"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth},
+		{"hedge", "max", &l.HedgeMax}} {
 		if in := s.block(side.block); in.attrs[side.attr].written {
 			*side.to = policy.Of(in.integer(side.attr), origin(in.attrs[side.attr]))
 		}
@@ -659,15 +777,21 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	return l
 }
 
-// idleSwitches warns of members that no failure can match.
+// idleSwitches warns about members that no failure can match.
 func (b *builder) idleSwitches(s *section) {
 	for _, name := range []string{"switch_on", "switch_on_replace"} {
 		members, _ := s.texts(name)
 		for i, m := range members {
 			set, err := contract.ParseSwitchSet([]string{m})
 			if err == nil && len(set.Idle()) > 0 {
-				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s in %s never leads to another try: a failure of that type ends the call", quote(m), s.node.title()),
-					Range: s.attrs[name].items[i].rng, Path: append(slices.Clone(s.node.path), name)})
+				b.report.add(Diagnostic{
+					Type:     "config/unused",
+					Severity: SeverityWarning,
+					Message: fmt.Sprintf("%s in %s never leads to another attempt: an error of that type ends the call",
+						quote(m), s.node.title()),
+					Range: s.attrs[name].items[i].rng,
+					Path:  append(slices.Clone(s.node.path), name),
+				})
 			}
 		}
 	}
@@ -697,7 +821,7 @@ func (b *builder) checkRefs(s *section, attr string) []string {
 	return out
 }
 
-// boundRef reports a built-in check whose intent nothing serves: it can never pass.
+// boundRef reports a built-in check whose intent has no capability: it can never pass.
 func (b *builder) boundRef(s *section, attr, name string, at *Range) {
 	intent := b.asked(name)
 	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
@@ -742,7 +866,7 @@ func (b *builder) capabilityRefs(s *section, attr string) []string {
 	return out
 }
 
-// capabilityRef is the id of one capability, empty if there is none of it.
+// capabilityRef resolves one capability id; empty if it is unknown.
 func (b *builder) capabilityRef(s *section, attr string) string {
 	if id := s.text(attr); b.isCapability(s, attr, id, s.attrs[attr].rng) {
 		return id

@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked is a describer that answers by functions and remembers what it was
-// asked.
+// asked is a describer that answers with functions and records its calls.
 type asked struct {
 	answer func(p Plugin, config edn.Value) (contract.Description, error)
 	calls  []string
@@ -41,8 +40,8 @@ func loadWith(t *testing.T, text string, d Describer, env map[string]string) (*C
 
 const onePlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
 
-// ENV-017, HCL-028: an id that two blocks give is an error that names both,
-// and a rename or a disabled capability mends it.
+// ENV-017, HCL-028: an id defined by two blocks is an error that names both; a
+// rename or a disabled capability resolves it.
 func TestRename(t *testing.T) {
 	two := onePlugin + "\nplugin \"second\" {\n  command = [\"bin/chess\"]\n}\n"
 	d := describer{"chess": chess(), "second": chess()}
@@ -104,8 +103,8 @@ capability "chess/engine" {
 	}
 }
 
-// SCH-014: equal schemas merge, different ones name both plugins, a block
-// decides; SCH-006: a block overrides a built-in schema.
+// SCH-014: equal schemas merge, different ones are an error that names both
+// plugins, and a block overrides both; SCH-006: a block overrides a built-in schema.
 func TestAdvertisedSchemas(t *testing.T) {
 	two := onePlugin + "\nplugin \"second\" {\n  command = [\"bin/chess\"]\n}\n\ncapability \"other/engine\" {\n  plugin   = \"second\"\n  provides = \"chess/engine\"\n}\n"
 	other := chess()
@@ -140,7 +139,7 @@ func TestImpliedIntent(t *testing.T) {
 	assert.Equal(t, []string{quality.SchemaValid}, p.Must)
 }
 
-// HCL-029: what a candidate gives must be what the intent wants.
+// HCL-029: the schemas of a candidate must fit the intent.
 func TestKindMismatch(t *testing.T) {
 	_, ds := loadWith(t, onePlugin+"\nintent \"chess/best-move\" {\n  in         = \"req/any\"\n  out        = \"res/text\"\n  candidates = [\"chess/engine\"]\n}\n\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/text\"\n  candidates = [\"chess/engine\"]\n}\n", describer{"chess": chess()}, nil)
 	assert.Equal(t, []string{"config/type", "config/type", "config/type"}, types(ds))
@@ -165,8 +164,8 @@ func TestAbsentPlugin(t *testing.T) {
 	assert.False(t, c.Plugins[0].Enabled)
 }
 
-// HCL-003, HCL-037: Describe is asked without and then with the finished
-// configuration, every secret nil; one that was not started is unchecked.
+// HCL-003, HCL-037: Describe is called without and then with the resolved
+// configuration, every secret nil; a plugin that was not started is not checked.
 func TestDescribe(t *testing.T) {
 	d := &asked{answer: func(Plugin, edn.Value) (contract.Description, error) { return chess(), nil }}
 	c, ds := loadWith(t, "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n    api_key = secret(\"env:KEY\")\n    engine  = \"uci\"\n    path    = \"data/engine\"\n\n    model \"a\" {\n      name = \"x\"\n    }\n\n    extra {\n      x_y = [1, 0.5, { \"k\" = true }]\n    }\n  }\n}\n", d, map[string]string{"KEY": "canary"})
@@ -201,7 +200,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// HCL-036: what only the plugin sees is printed with the place in the file.
+// HCL-036: findings of the plugin itself are printed with the place in the file.
 func TestPluginFindings(t *testing.T) {
 	d := &asked{answer: func(_ Plugin, config edn.Value) (contract.Description, error) {
 		if config.IsNil() {
@@ -217,8 +216,8 @@ func TestPluginFindings(t *testing.T) {
 	assert.Equal(t, 5, ds[1].Range.Start.Line)
 }
 
-// HCL-010: a plugin that never answers, that answers with too much, or with
-// schemas that are none: one diagnostic each, and the others are checked.
+// HCL-010: a plugin that never answers, or answers with too much data or invalid
+// schemas, gives one diagnostic, and the others are checked.
 func TestHostilePlugins(t *testing.T) {
 	for name, answer := range map[string]func(ctx context.Context) contract.Description{
 		"never": func(ctx context.Context) contract.Description { <-ctx.Done(); return contract.Description{} },
@@ -285,7 +284,7 @@ func (f describeFunc) Describe(ctx context.Context, p Plugin, _ edn.Value) (cont
 	return f(ctx, p)
 }
 
-// GATE-002: built-in names with an intent behind them, and checks that rebind.
+// GATE-002: built-in checks that call an intent, and check blocks that rebind them.
 func TestChecks(t *testing.T) {
 	c, ds := loadWith(t, `check "tests-pass" {
   intent = "chess/best-move"
@@ -331,8 +330,8 @@ dispatch "default" {
 	assert.False(t, tiny.Run(quality.Subject{Result: edn.MustRead(`{:text "abc"}`)}).Pass)
 }
 
-// POL-001, ATT-009: layers with their places; a written switch set, also an
-// empty one, displaces the full one.
+// POL-001, ATT-009: layers with their places; a configured switch set, even an
+// empty one, replaces the default one.
 func TestPolicies(t *testing.T) {
 	c, ds := loadWith(t, `dispatch "default" {
   switch_on = ["runtime/crashed"]
@@ -391,7 +390,7 @@ intent "chess/best-move" {
 	assert.Equal(t, []string{"config/type", "config/type"}, types(ds))
 }
 
-// HCL-006: the smallest useful file (HCL-011), without knowing the plugin.
+// HCL-006: the smallest useful file (HCL-011), without a plugin description.
 func TestSmallestFile(t *testing.T) {
 	text := "plugin \"mock\" {\n  command = [\"bin/chess\"]\n  config {\n    script = \"script.edn\"\n  }\n}\n\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/text\"\n  candidates = [\"llm/voice-a\"]\n}\n"
 	mock := chess()
@@ -414,8 +413,8 @@ func TestSmallestFile(t *testing.T) {
 	assert.Equal(t, SeverityWarning, ds[0].Severity)
 }
 
-// HCL-026: a secret is in no output, in no hash by value, and only where one is
-// wanted.
+// HCL-026: no output contains a secret, no hash contains its plain value, and only
+// secret attributes accept it.
 func TestSecrets(t *testing.T) {
 	const canary = "canary-7f3a"
 	text := "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n    api_key = secret(\"file:key\")\n    depth   = 99\n    extra {\n      a = secret(\"env:KEY\")\n    }\n  }\n}\n\nlocals {\n  s = secret(\"env:KEY\")\n  t = \"${local.s}\"\n}\n\nferment {\n  mode = local.s\n}\n"
@@ -444,9 +443,9 @@ func TestSecrets(t *testing.T) {
 	assert.Equal(t, []string{"config/secret-missing"}, types(ds), "a secret that others may read")
 }
 
-// HCL-026: what is written where a secret belongs is refused and not quoted,
-// neither at its own line nor beside that of another error; nor is the password
-// of a URL. What only says where a secret is stays.
+// HCL-026: a literal in the place of a secret is rejected and never quoted, neither
+// in its own diagnostic nor in the excerpt of another one; nor is the password of a
+// URL. A reference to a secret is quoted.
 func TestPlainSecretsAreNotQuoted(t *testing.T) {
 	const canary = "canary-7f3a"
 	config := func(body string) string {
@@ -477,13 +476,13 @@ func TestPlainSecretsAreNotQuoted(t *testing.T) {
 	}
 }
 
-// HCL-023: keys as they are written, and kinds that the schema asks for.
+// HCL-023: keys are kept, and values are converted to the kinds of the schema.
 func TestFit(t *testing.T) {
 	s := schema.MustCompile(edn.MustRead(`[:map [:kw :keyword] [:set [:set :keyword]] [:f :double] [:d :decimal] [:e [:enum :a "b"]] [:m [:map-of :string :int]] [:mk [:map-of :keyword :any]] [:or [:or [:set :int] :string]] [:t [:tuple :keyword :double]] [:maybe [:maybe :keyword]] [:id :uuid] [:at :inst] [:l [:list :int]] [:n :number]]`))
 	got := fit(s, edn.MustRead(`{:kw "a/b" :set ["x" "y"] :f 1 :d 2 :e "a" :m {:x 1} :mk {"y" "z"} :or [1 2] :t ["k" 1.5M] :maybe "m" :id "f81d4fae-7dec-11d0-a765-00a0c91e6bf6" :at "2026-11-20T10:00:00Z" :l [1] :n 1.5M}`))
 	assert.Empty(t, s.Validate(got), got.String())
 	assert.Equal(t, `{:at #inst "2026-11-20T10:00:00.000Z" :d 2M :e :a :f 1.0 :id #uuid "f81d4fae-7dec-11d0-a765-00a0c91e6bf6" :kw :a/b :l (1) :m {"x" 1} :maybe :m :mk {:y "z"} :n 1.5M :or #{1 2} :set #{:x :y} :t [:k 1.5]}`, got.String())
-	// A text is never a number.
+	// A string never becomes a number.
 	ints := schema.MustCompile(edn.MustRead(`[:map [:a :int] [:b :double] [:c :boolean]]`))
 	assert.Equal(t, `{:a "6" :b "1.5" :c "true"}`, fit(ints, edn.MustRead(`{:a "6" :b "1.5" :c "true"}`)).String())
 }
@@ -502,7 +501,7 @@ func TestHash(t *testing.T) {
 	assert.NotEqual(t, hash(a), hash(a+"\ndispatch \"default\" {\n  deadline = env(\"D\")\n}\n"))
 }
 
-// HCL-002: a plugin whose block is wrong still says its names, so other errors are reported in the same load.
+// HCL-002: the names of a plugin with an invalid block are still known, so other errors are reported in the same load.
 func TestErrorsBesideAWrongPlugin(t *testing.T) {
 	intent := "\nintent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n" +
 		"  out        = \"res/chess.move+pv+eval\"\n  candidates = [\"chess/engin\"]\n}\n"

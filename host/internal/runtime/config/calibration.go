@@ -20,12 +20,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CalibrationFile is where the calibration of a judge is kept.
+// CalibrationFile returns the path of the calibration file of a judge.
 func CalibrationFile(dataDir, judge string) string {
 	return filepath.Join(dataDir, "calibration", judge+".edn")
 }
 
-// maxCalibration bounds such a file.
+// maxCalibration is the maximum size of a calibration file in bytes.
 const maxCalibration = 64 << 10
 
 // ReadCalibration reads the calibration of a judge; nil without an error if it
@@ -39,7 +39,8 @@ func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
 	case len(text) > maxCalibration:
-		return nil, fmt.Errorf("read calibration of judge %s: the file has %d bytes, over the limit of %d", judge, len(text), maxCalibration)
+		return nil, fmt.Errorf("read calibration of judge %s: the file has %d bytes, over the limit of %d", judge,
+			len(text), maxCalibration)
 	}
 	v, err := edn.Read(text)
 	if err != nil {
@@ -52,8 +53,7 @@ func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
 	return &r, nil
 }
 
-// KeepCalibration writes the calibration of a judge: all of it, or the one before
-// stays.
+// KeepCalibration writes the calibration of a judge atomically.
 func KeepCalibration(dataDir string, r calibration.Record) error {
 	file := CalibrationFile(dataDir, r.Judge)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -67,7 +67,7 @@ func KeepCalibration(dataDir string, r calibration.Record) error {
 	return nil
 }
 
-// ReadAnchors reads a file of labelled answers: JSON if it is called so, else EDN.
+// ReadAnchors reads a file of labelled answers: JSON if its name ends in .json, else EDN.
 func ReadAnchors(file string) (calibration.Anchors, error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > int64(edn.Body.Bytes) {
@@ -91,9 +91,9 @@ func ReadAnchors(file string) (calibration.Anchors, error) {
 	return calibration.ParseAnchors(v)
 }
 
-// plain marks the judges that always say the same and are must nowhere: their rules
-// stand in the configuration, like those of a check, and what they say cannot change
-// under it. There is nothing that a calibration would be needed for (JDG-002).
+// plain marks the deterministic judges that no intent uses with severity must.
+// Their rules are part of the configuration, like those of a check, so they need
+// no calibration (JDG-002).
 func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	for i := range judges {
 		j := &judges[i]
@@ -107,15 +107,16 @@ func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	}
 }
 
-// unseen tells whether nobody can say here what a judge asks: its plugin has not
-// been described, of which there is a warning, and a program that always says the
-// same needs no calibration.
+// unseen reports whether the capability of a judge is unknown because its plugin
+// was not described, which is reported separately. It may be deterministic and
+// then needs no calibration.
 func (b *builder) unseen(j *registry.Judge) bool {
-	return j.Capability != "" && !slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+	return j.Capability != "" &&
+		!slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
 }
 
-// believed warns of judges in use that refuse nothing by themselves, because
-// nobody has measured them of late or they agree too little with people (JDG-011).
+// believed warns about judges in use that cannot reject an answer by themselves
+// because their calibration is missing, expired or too low (JDG-011).
 func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]
@@ -124,7 +125,12 @@ func (b *builder) believed(judges []registry.Judge) {
 			continue
 		}
 		r, err := ReadCalibration(b.config.Host.DataDir, j.Name)
-		d := Diagnostic{Severity: SeverityWarning, Range: s.at(), Path: s.node.path, Hint: "run: ferment judge calibrate " + j.Name + " --anchors FILE.edn"}
+		d := Diagnostic{
+			Severity: SeverityWarning,
+			Range:    s.at(),
+			Path:     s.node.path,
+			Hint:     "run: ferment judge calibrate " + j.Name + " --anchors FILE.edn",
+		}
 		if j.Anchors != "" {
 			d.Hint = "run: ferment judge calibrate " + j.Name
 		}
@@ -132,27 +138,37 @@ func (b *builder) believed(judges []registry.Judge) {
 		case j.Plain && st != calibration.Drifted:
 			continue
 		case err != nil:
-			d.Type, d.Message = "config/type", fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(), cause(err))
+			d.Type, d.Message = "config/type",
+				fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(),
+					cause(err))
 		case r != nil && r.Other(j):
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(), quote(r.Capability), quote(j.Capability))
+			d.Type, d.Message = "config/range",
+				fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(),
+					quote(r.Capability), quote(j.Capability))
 		case st == calibration.Uncalibrated && b.unseen(j):
 			continue
 		case st == calibration.Uncalibrated:
-			d.Type, d.Message = "config/missing", s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
+			d.Type, d.Message = "config/missing",
+				s.node.title()+" was not calibrated: it only counts in the score, and cannot reject an answer by itself"
 		case st == calibration.Drifted:
-			d.Type, d.Message = "judge/drift", fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(), Drifted(r))
+			d.Type, d.Message = "judge/drift",
+				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(),
+					Drifted(r))
 		case st == calibration.Expired:
-			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and refuses nothing by itself"
+			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and cannot reject an answer by itself"
 			d.Path = append(slices.Clone(s.node.path), "recheck")
-			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()), edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
+			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()),
+				edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
 			if j.Anchors != "" {
 				d.Hint += ", or have \"ferment serve\" do it, which measures the judge again soon after it started"
 			}
 		case st == calibration.Worthless:
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s weighs nothing and is not asked: %s", s.node.title(), r.Worthless())
-			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"), edn.Text("kappa "+figure(r.Kappa))
+			d.Type, d.Message = "config/range",
+				fmt.Sprintf("%s weighs nothing and is not asked: %s", s.node.title(), r.Worthless())
+			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"),
+				edn.Text("kappa "+figure(r.Kappa))
 		case st == calibration.Weak:
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
+			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and cannot reject an answer by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")
 			d.Expected, d.Found = edn.Text("kappa of at least "+figure(j.MinKappa)), edn.Text(figure(r.Kappa))
 		default:
@@ -162,7 +178,7 @@ func (b *builder) believed(judges []registry.Judge) {
 	}
 }
 
-// Drifted says how the agreement of a judge has fallen.
+// Drifted returns a description of the decrease in agreement of a judge.
 func Drifted(r *calibration.Record) string {
 	return "kappa was " + figure(r.Baseline.Value) + " at first and is " + figure(r.Kappa)
 }

@@ -22,18 +22,18 @@ const (
 	MaxGateOperators = 512
 )
 
-// gateVariables is what gate expressions see.
+// gateVariables are the variables of gate expressions.
 var gateVariables = []string{"result", "request", "env", "meta"}
 
-// requestFields are the parts of a request that gate expressions see.
+// requestFields are the fields of the variable request.
 var requestFields = []string{"intent", "input", "context", "constraints", "done", "budget", "role"}
 
-// CheckLimit is the code of the finding of a gate expression that took too
-// much work.
+// CheckLimit is the code of the finding of a gate expression that exceeded its
+// step limit or a size limit.
 const CheckLimit = "check/limit"
 
-// program is a gate expression, ready to be evaluated by any number of
-// goroutines. Each evaluation borrows an instance of its own.
+// program is a compiled gate expression. It is safe for concurrent use: each
+// evaluation takes its own instance from a pool.
 type program struct {
 	text  []byte
 	start hcl.Pos
@@ -44,7 +44,7 @@ type program struct {
 	pool  sync.Pool
 }
 
-// need is the part of a variable that an expression reads. Only that part is
+// need is the part of a variable that an expression reads; only that part is
 // converted.
 type need struct {
 	all    bool
@@ -58,9 +58,9 @@ type instance struct {
 	ctx   hcl.EvalContext
 }
 
-// compile checks a gate expression as far as that is possible without values
-// and returns what evaluates it, or nil after reporting why not. A condition
-// must give true or false, a message a text.
+// compile checks a gate expression without values and returns the program; nil
+// after an error, which is reported. A condition must return a bool, a message a
+// string.
 func compile(v value, condition bool, path []string, report *collector) *program {
 	expr, ok := v.expr.(hclsyntax.Expression)
 	if !ok {
@@ -70,7 +70,13 @@ func compile(v value, condition bool, path []string, report *collector) *program
 	if !c.bounds(expr) || !c.names(expr) {
 		return nil
 	}
-	p := &program{text: append([]byte(sourceText(v.source, expr)), '\n'), start: expr.Range().Start, file: v.source.Name, at: v.rng.String(), needs: map[string]*need{}}
+	p := &program{
+		text:  append([]byte(sourceText(v.source, expr)), '\n'),
+		start: expr.Range().Start,
+		file:  v.source.Name,
+		at:    v.rng.String(),
+		needs: map[string]*need{},
+	}
 	for _, t := range expr.Variables() {
 		p.require(t)
 	}
@@ -102,18 +108,25 @@ type gateCompiler struct {
 }
 
 func (c *gateCompiler) add(typ, message string, at hcl.Range) {
-	c.report.add(Diagnostic{Type: typ, Message: subject(c.path) + ": " + message, Range: c.source.hclRange(at), Path: c.path})
+	c.report.add(Diagnostic{
+		Type:    typ,
+		Message: subject(c.path) + ": " + message,
+		Range:   c.source.hclRange(at),
+		Path:    c.path,
+	})
 }
 
-// bounds measures the source of the expression.
+// bounds checks the limits on the source of the expression.
 func (c *gateCompiler) bounds(expr hclsyntax.Expression) bool {
 	r := expr.Range()
 	if n := r.End.Byte - r.Start.Byte; n > MaxGateSource {
-		c.add("config/limit", fmt.Sprintf("the expression has %d bytes, over the limit of %s", n, formatBytes(MaxGateSource)), r)
+		c.add("config/limit",
+			fmt.Sprintf("the expression has %d bytes, over the limit of %s", n, formatBytes(MaxGateSource)), r)
 		return false
 	}
 	if n := operators(expr); n > MaxGateOperators {
-		c.add("config/limit", fmt.Sprintf("the expression has %d operators, over the limit of %d", n, MaxGateOperators), r)
+		c.add("config/limit", fmt.Sprintf("the expression has %d operators, over the limit of %d", n, MaxGateOperators),
+			r)
 		return false
 	}
 	w := loopWalker{}
@@ -125,7 +138,7 @@ func (c *gateCompiler) bounds(expr hclsyntax.Expression) bool {
 	return true
 }
 
-// loopWalker finds a loop inside a loop.
+// loopWalker finds nested loops.
 type loopWalker struct {
 	depth int
 	inner *hcl.Range
@@ -156,31 +169,47 @@ func (w *loopWalker) Exit(n hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// names refuses variables and functions that a gate does not have, and
-// patterns that are no patterns.
+// names rejects unknown variables and functions, and invalid regular
+// expressions.
 func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 	good := checkCalls(expr, gateFunctions, c.source, c.path, c.report)
 	for _, t := range expr.Variables() {
 		root := t.RootName()
 		if !slices.Contains(gateVariables, root) {
 			good = false
-			c.report.add(Diagnostic{Type: "config/unknown-name", Message: subject(c.path) + ": unknown variable " + quote(root), Range: c.source.hclRange(t.SourceRange()), Path: c.path,
-				Expected: words(gateVariables), Found: edn.Text(root), Nearest: nearestVariable(t, gateVariables), Hint: gateHint(t)})
+			c.report.add(Diagnostic{
+				Type:     "config/unknown-name",
+				Message:  subject(c.path) + ": unknown variable " + quote(root),
+				Range:    c.source.hclRange(t.SourceRange()),
+				Path:     c.path,
+				Expected: words(gateVariables),
+				Found:    edn.Text(root),
+				Nearest:  nearestVariable(t, gateVariables),
+				Hint:     gateHint(t),
+			})
 			continue
 		}
 		if name, ok := stepName(t); root == "request" && ok && !slices.Contains(requestFields, name) {
 			good = false
-			c.report.add(Diagnostic{Type: "config/unknown-name", Message: subject(c.path) + ": a request has no " + quote(name), Range: c.source.hclRange(t.SourceRange()), Path: c.path,
-				Expected: words(requestFields), Found: edn.Text(name), Nearest: nearest(name, requestFields)})
+			c.report.add(Diagnostic{
+				Type:     "config/unknown-name",
+				Message:  subject(c.path) + ": a request has no " + quote(name),
+				Range:    c.source.hclRange(t.SourceRange()),
+				Path:     c.path,
+				Expected: words(requestFields),
+				Found:    edn.Text(name),
+				Nearest:  nearest(name, requestFields),
+			})
 		}
 	}
 	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
-		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && len(call.Args) > 0 && slices.Contains([]string{"matches", "regex", "regexall"}, call.Name) {
+		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && len(call.Args) > 0 &&
+			slices.Contains([]string{"matches", "regex", "regexall"}, call.Name) {
 			v, diags := call.Args[0].Value(nil)
 			if s, ok := asText(v); ok && !diags.HasErrors() {
 				if _, err := regexp.Compile(s); err != nil {
 					good = false
-					c.add("config/type", "the pattern is no RE2 expression: "+cause(err), call.Args[0].Range())
+					c.add("config/type", "the pattern is not an RE2 expression: "+cause(err), call.Args[0].Range())
 				}
 			}
 		}
@@ -201,13 +230,14 @@ func gateHint(t hcl.Traversal) string {
 	return "a text needs quotes: " + quote(t.RootName())
 }
 
-// check evaluates with unknown values, which finds errors of type.
+// check evaluates the expression with unknown values to find type errors.
 func (c *gateCompiler) check(in *instance, condition bool) bool {
 	request := map[string]cty.Value{}
 	for _, f := range requestFields {
 		request[f] = cty.DynamicVal
 	}
-	in.ctx.Variables = map[string]cty.Value{"result": cty.DynamicVal, "env": cty.DynamicVal, "meta": cty.DynamicVal, "request": cty.ObjectVal(request)}
+	in.ctx.Variables = map[string]cty.Value{"result": cty.DynamicVal, "env": cty.DynamicVal, "meta": cty.DynamicVal,
+		"request": cty.ObjectVal(request)}
 	in.meter.reset()
 	v, diags := in.expr.Value(&in.ctx)
 	if in.meter.over != nil {
@@ -246,8 +276,8 @@ func (c *gateCompiler) check(in *instance, condition bool) bool {
 	return good
 }
 
-// givenBy names what an expression gives whatever its operands are, if that is
-// never true or false; else it is empty.
+// givenBy returns the type of an expression if it never is a bool, whatever its
+// operands are; else it is empty.
 func givenBy(expr hclsyntax.Expression) string {
 	switch e := expr.(type) {
 	case *hclsyntax.ParenthesesExpr:
@@ -310,7 +340,7 @@ func (p *program) instance() *instance {
 	return in
 }
 
-// evaluate gives the value of the expression over a subject.
+// evaluate returns the value of the expression for a subject.
 func (p *program) evaluate(s quality.Subject) (cty.Value, error) {
 	variables := make(map[string]cty.Value, len(p.needs))
 	for name, n := range p.needs {
@@ -341,7 +371,7 @@ func (p *program) evaluate(s quality.Subject) (cty.Value, error) {
 	return v, nil
 }
 
-// evalError is a failed evaluation with the place where it failed.
+// evalError is an evaluation error with its place.
 type evalError struct{ at, message string }
 
 func (e *evalError) Error() string { return e.message }
@@ -379,8 +409,8 @@ func (n *need) variable(name string, s quality.Subject) (cty.Value, error) {
 	return n.convert(v)
 }
 
-// convert gives the needed part of a value. A map keeps only the keys that the
-// expression names, so a missing key is missing there too.
+// convert converts the needed part of a value. A map keeps only the keys that the
+// expression names.
 func (n *need) convert(v edn.Value) (cty.Value, error) {
 	if n.all || v.Kind() != edn.KindMap {
 		return toCty(v)
@@ -403,7 +433,7 @@ func (n *need) convert(v edn.Value) (cty.Value, error) {
 	return cty.ObjectVal(fields), nil
 }
 
-// field finds the entry of a map whose key reads name.
+// field returns the entry of a map whose key prints as name.
 func field(v edn.Value, name string) (edn.Value, bool, error) {
 	var out edn.Value
 	n := 0
@@ -428,8 +458,8 @@ func field(v edn.Value, name string) (edn.Value, bool, error) {
 	return out, n == 1, nil
 }
 
-// judge makes the check function of a condition: failing without a finding of
-// its own where it gives false, so that the message of the check is used.
+// judge returns the check function of a condition. If the condition is false, it
+// fails without a finding, so that the message of the check is used.
 func (p *program) judge() quality.Func {
 	return func(s quality.Subject) quality.Outcome {
 		v, err := p.evaluate(s)
@@ -456,8 +486,8 @@ func (p *program) finding(err error) quality.Finding {
 	return f
 }
 
-// applies makes the function that says whether a check is about a subject. An
-// expression that cannot be evaluated does not take the check away.
+// applies returns the function that reports whether a check applies to a subject.
+// If the expression fails, the check applies.
 func (p *program) applies() func(quality.Subject) (bool, *quality.Finding) {
 	return func(s quality.Subject) (bool, *quality.Finding) {
 		var yes bool
@@ -474,7 +504,7 @@ func (p *program) applies() func(quality.Subject) (bool, *quality.Finding) {
 	}
 }
 
-// message makes the function that words a failure.
+// message returns the function that renders the message of a failed check.
 func (p *program) message(name string) func(quality.Subject) string {
 	return func(s quality.Subject) string {
 		v, err := p.evaluate(s)

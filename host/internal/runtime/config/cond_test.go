@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// program compiles a condition or gives its diagnostics.
+// conditionOf compiles a condition and returns its diagnostics.
 func conditionOf(text string, condition bool) (*program, Diagnostics) {
 	s := newSource("ferment.hcl", "/ferment.hcl", 0, []byte(text))
 	report := newCollector(sources{s.Name: s})
@@ -48,7 +48,7 @@ func subjectOf(result string) quality.Subject {
 		Meta: edn.MustRead(`{:cap/id :llm/voice :finish :stop}`), Env: func() edn.Value { return edn.MustRead(`{:summary {:out {:text "s"}}}`) }}
 }
 
-// HCL-022, HCL-024: conditions over a result; what errors is a finding.
+// HCL-022, HCL-024: conditions over a result; an evaluation error is a finding.
 func TestConditions(t *testing.T) {
 	result := `{:text "Grüße" :n 3 :dec 1.10M :ok true :nil nil :list [1 2 3] :set #{:b :a} :kw :a/b :nested {:a {:b [10 20]}} "str key" 7 :cap/id :x/y :f 0.1 :sure? true}`
 	pass, fail, broken := "pass", "fail", quality.CheckError
@@ -104,7 +104,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// HCL-024: applies that errors counts as true; messages are templates.
+// HCL-024: if applies fails, the check applies; messages are templates.
 func TestAppliesAndMessage(t *testing.T) {
 	p := mustCondition(t, `result.lang == "en"`)
 	for input, want := range map[string]struct{ applies, unknown bool }{
@@ -127,7 +127,7 @@ func TestAppliesAndMessage(t *testing.T) {
 	assert.Contains(t, m.message("short")(subjectOf(`{}`)), "its message cannot be made")
 }
 
-// HCL-025: bounds that hold at load.
+// HCL-025: limits at load.
 func TestGateBoundsAtLoad(t *testing.T) {
 	for name, text := range map[string]string{
 		"source":         `"` + strings.Repeat("x", MaxGateSource) + `" == "x"`,
@@ -139,8 +139,7 @@ func TestGateBoundsAtLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, ds := conditionOf(text, true)
 			if name == "loop in splat?" {
-				// The inner loop is evaluated once, but a reader cannot be
-				// asked to see the difference.
+				// Nested loops are rejected even if the inner loop runs once.
 				assert.Nil(t, p)
 			}
 			require.Nil(t, p)
@@ -151,8 +150,8 @@ func TestGateBoundsAtLoad(t *testing.T) {
 	assert.NotNil(t, p, "%v", ds)
 }
 
-// HCL-025: bounds that hold while a condition is evaluated; time and memory
-// stay small whatever the expression tries.
+// HCL-025: limits during evaluation; time and memory are bounded for every
+// expression.
 func TestGateBoundsAtRun(t *testing.T) {
 	mib := strings.Repeat("x", 1<<20-100)
 	list := make([]edn.Value, 20_000)
@@ -204,7 +203,7 @@ func TestGateBoundsAtRun(t *testing.T) {
 				require.Len(t, o.Findings, 1)
 				assert.Equal(t, quality.CheckError, o.Findings[0].Code)
 			case "distinct", "format of many":
-				// within the limits, or over them: only the time matters
+				// only the time is checked
 			case "replace":
 				require.Equal(t, CheckLimit, o.Findings[0].Code)
 				small := edn.MustMap(edn.K("text"), edn.Text("x"))
@@ -217,7 +216,7 @@ func TestGateBoundsAtRun(t *testing.T) {
 	}
 }
 
-// A program may be used by many goroutines (HCL-022).
+// A program is safe for concurrent use (HCL-022).
 func TestConditionConcurrent(t *testing.T) {
 	p := mustCondition(t, `length(result.text) == result.n && alltrue([for x in result.list : x > 0])`)
 	judge := p.judge()
@@ -233,7 +232,7 @@ func TestConditionConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// HCL-023: two keys that read alike, tagged values, instants.
+// HCL-023: two keys with the same text, tagged values, instants.
 func TestToCty(t *testing.T) {
 	p := mustCondition(t, `result.a == 1`)
 	o := p.judge()(quality.Subject{Result: edn.MustMap(edn.K("a"), edn.Int(1), edn.Text("a"), edn.Int(2))})
@@ -253,7 +252,7 @@ func TestToCty(t *testing.T) {
 	}
 }
 
-// values that have an HCL form of their own: texts, numbers, lists, maps.
+// plainValues generates values with an HCL literal: strings, numbers, lists, maps.
 func plainValues() *rapid.Generator[edn.Value] {
 	leaf := rapid.OneOf(
 		rapid.Just(edn.Nil()),
@@ -291,8 +290,8 @@ func plainValues() *rapid.Generator[edn.Value] {
 	return value(4)
 }
 
-// HCL-023, HCL-044: EDN to HCL and back is exact for what HCL can say, and
-// always exact inside edn().
+// HCL-023, HCL-044: the conversion from EDN to HCL and back is exact for values with
+// an HCL literal, and always exact inside edn().
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := plainValues().Draw(t, "v")
@@ -317,7 +316,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// The part of a value that a condition is given behaves like the whole.
+// A condition gives the same result for the needed part of a value as for the whole.
 func TestNeedsAreEnough(t *testing.T) {
 	whole := &need{all: true}
 	v := edn.MustRead(`{:a {:b {:c [1 {:d 2}]} :e 5} :f "x"}`)

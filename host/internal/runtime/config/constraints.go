@@ -10,15 +10,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// constraintsForm is the schema of the constraints that the envelope knows. Others are for plugins.
+// constraintsForm is the schema of the constraints of the request envelope. Other constraints are for plugins.
 var constraintsForm = sync.OnceValue(func() *schema.Schema {
 	return schema.MustCompile(edn.MustRead(`[:map [:language {:optional true} :keyword]
 		[:style {:optional true} :keyword] [:max-chars {:optional true} [:int {:min 1 :max 12000}]]
 		[:no-web {:optional true} :boolean]]`))
 })
 
-// constraints checks the constraints of an intent. A name that the host does not know is a warning if it is near to
-// one that it knows.
+// constraints checks the constraints of an intent. An unknown name that is similar to a known one is a warning.
 func (b *builder) constraints(s *section, v value) edn.Value {
 	form := constraintsForm()
 	out := fit(form, v.v)
@@ -35,7 +34,8 @@ func (b *builder) constraints(s *section, v value) edn.Value {
 		if len(f.Path) == 1 {
 			e, _ := form.Entry(f.Path[0])
 			name := hclName(scalarText(f.Path[0]))
-			d.Message = fmt.Sprintf("%s in constraints of %s %s", name, s.node.title(), boundary(e.Schema, f.Got, f.Message))
+			d.Message = fmt.Sprintf("%s in constraints of %s %s", name, s.node.title(),
+				boundary(e.Schema, f.Got, f.Message))
 			d.Expected = edn.Text(takes(e))
 		}
 		b.report.add(d)
@@ -50,7 +50,7 @@ func (b *builder) constraints(s *section, v value) edn.Value {
 			b.report.add(Diagnostic{
 				Type:     "config/unknown-name",
 				Severity: SeverityWarning,
-				Message:  fmt.Sprintf("%s in constraints of %s is a name that the host does not know", name, s.node.title()),
+				Message:  fmt.Sprintf("%s in constraints of %s is unknown to the host", name, s.node.title()),
 				Range:    v.within([]edn.Value{key}),
 				Path:     path,
 				Expected: words(known),

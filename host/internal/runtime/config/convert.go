@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Values that the expression language can pass on but not look into.
+// Opaque values of the expression language.
 var (
 	ednType    = cty.Capsule("edn", reflect.TypeFor[edn.Value]())
 	secretType = cty.Capsule("secret", reflect.TypeFor[Secret]())
@@ -26,12 +26,12 @@ type reference struct {
 
 func ednCapsule(v edn.Value) cty.Value { return cty.CapsuleVal(ednType, &v) }
 
-// limitError says that a value or a computation is larger than allowed.
+// limitError reports a value or a computation above a limit.
 type limitError struct{ message string }
 
 func (e *limitError) Error() string { return e.message }
 
-// Limits of a value that a gate expression reads or gives (HCL-025).
+// Limits of a value that a gate expression reads or returns (HCL-025).
 const (
 	MaxGateBytes    = 1 << 20
 	MaxGateElements = 100_000
@@ -39,9 +39,9 @@ const (
 	MaxGateSteps    = 1_000_000
 )
 
-// toCty gives the value that expressions see (HCL-023). It loses the kind of
-// names and sets on purpose, never a number. The error is about two map keys
-// that print alike.
+// toCty converts a value for expressions (HCL-023). Keywords become strings and
+// sets become tuples; numbers stay exact. It fails if two map keys have the same
+// text.
 func toCty(v edn.Value) (cty.Value, error) {
 	switch v.Kind() {
 	case edn.KindNil:
@@ -91,7 +91,7 @@ func mapToCty(v edn.Value) (cty.Value, error) {
 	return cty.ObjectVal(fields), nil
 }
 
-// scalarText is the text under which a name, a string or a map key is seen.
+// scalarText returns the text of a name, a string or a map key in expressions.
 func scalarText(v edn.Value) string {
 	switch v.Kind() {
 	case edn.KindString:
@@ -134,9 +134,8 @@ func numberToCty(v edn.Value) (cty.Value, error) {
 	return cty.ParseNumberVal(coef.String() + "e" + strconv.Itoa(exp))
 }
 
-// fromCty gives the EDN form of a computed value: whole numbers are integers,
-// others decimals, keys that are identifiers keywords. Secrets and references
-// have no EDN form.
+// fromCty converts a computed value to EDN: whole numbers become integers, other
+// numbers decimals, identifier keys keywords. It fails for secrets and references.
 func fromCty(v cty.Value) (edn.Value, error) {
 	if v.IsNull() {
 		return edn.Nil(), nil
@@ -149,9 +148,9 @@ func fromCty(v cty.Value) (edn.Value, error) {
 	case t.Equals(ednType):
 		return *v.EncapsulatedValue().(*edn.Value), nil
 	case t.Equals(secretType):
-		return edn.Nil(), fmt.Errorf("a secret may stand only where a secret is wanted")
+		return edn.Nil(), fmt.Errorf("a secret is allowed only in a secret attribute")
 	case t.Equals(refType):
-		return edn.Nil(), fmt.Errorf("a reference may stand only where a name is wanted")
+		return edn.Nil(), fmt.Errorf("a reference is allowed only in place of a name")
 	case t == cty.String:
 		return edn.String(v.AsString())
 	case t == cty.Bool:
@@ -188,7 +187,7 @@ func objectFromCty(v cty.Value) (edn.Value, error) {
 	return b.Map(), nil
 }
 
-// computedKey decides about a key whose spelling in the file is unknown.
+// computedKey returns the EDN key for a computed name.
 func computedKey(name string) edn.Value {
 	if identifier(name) {
 		return identifierKey(name)
@@ -206,7 +205,7 @@ func identifier(s string) bool {
 	return s != ""
 }
 
-// identifierKey is the EDN name of an HCL name: a_b is :a-b.
+// identifierKey returns the EDN key of an HCL name: a_b is :a-b.
 func identifierKey(name string) edn.Value {
 	k, err := edn.Keyword(strings.ReplaceAll(name, "_", "-"))
 	if err != nil {
@@ -215,7 +214,7 @@ func identifierKey(name string) edn.Value {
 	return k
 }
 
-// partName names a part of a value as an expression does: .limits[0].max, empty for the whole.
+// partName returns a path in expression syntax, such as .limits[0].max; empty for the whole value.
 func partName(path []edn.Value) string {
 	var b strings.Builder
 	for _, step := range path {
@@ -228,7 +227,7 @@ func partName(path []edn.Value) string {
 	return b.String()
 }
 
-// hclName is the reverse of identifierKey for the name of a keyword.
+// hclName is the inverse of identifierKey for the name of a keyword.
 func hclName(keyword string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")
 }
@@ -249,10 +248,10 @@ func numberFromCty(v cty.Value) (edn.Value, error) {
 	return d, nil
 }
 
-// decimalText is the shortest decimal that is read as the number. Few decimals
-// need more digits than a float64 tells apart, and for these the way of the big
-// package, which takes apart hundreds of digits, is not needed: two decimals of
-// so few digits are never read as the same number.
+// decimalText returns the shortest decimal text that parses as the number. A number
+// with at most as many digits as a float64 distinguishes does not need the slow
+// shortest conversion of math/big: two decimals of that length never parse as the
+// same number.
 func decimalText(f *big.Float) string {
 	x, _ := f.Float64()
 	short := strconv.FormatFloat(x, 'f', -1, 64)
@@ -262,8 +261,8 @@ func decimalText(f *big.Float) string {
 	return f.Text('f', -1)
 }
 
-// measure refuses values that are too large for an expression, before any of
-// them is converted.
+// measure rejects values that are too large for an expression, before any part is
+// converted.
 func measure(v edn.Value) error {
 	m := measurer{bytes: MaxGateBytes, elements: MaxGateElements}
 	if m.walk(v) {

@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// cross warns of what an intent and its dispatch want of candidates that cannot
-// do it (HCL-031). Plans may still choose otherwise, so these are warnings.
+// cross warns about settings of an intent and its dispatch that its candidates do
+// not support (HCL-031). These are warnings because a plan may override them.
 func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
 	if b.blind {
-		return // unknown candidates may be able to
+		return // unknown candidates may support it
 	}
 	for i, in := range intents {
 		s, candidates, l := b.all("intent")[i], b.mayServe(in), book.For(in.ID)
@@ -23,16 +23,23 @@ func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
 			b.parallel(s, strategy, candidates)
 		}
 		b.unnamed(in, &l)
-		if l.RepairMax.V > 0 && len(candidates) > 0 && !slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
-			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("repair does nothing for %s: no candidate can use what was wrong with its answer", s.node.title()),
-				Range: s.at(), Path: s.node.path, Hint: "remove repair, or add a candidate whose :cap/repairs? is true"})
+		if l.RepairMax.V > 0 && len(candidates) > 0 &&
+			!slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
+			b.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("repair has no effect for %s: no candidate supports it", s.node.title()),
+				Range:    s.at(),
+				Path:     s.node.path,
+				Hint:     "remove repair, or add a candidate whose :cap/repairs? is true",
+			})
 		}
 	}
 }
 
-// unnamed warns of conditions that read of the answers to an intent what their
-// schema does not name where it names something much like it: schemas of maps are
-// open, so it may be there for all that.
+// unnamed warns about conditions that read a key of the answer that its schema
+// does not name if the schema names a similar key. Map schemas are open, so the key
+// may exist nevertheless.
 func (b *builder) unnamed(in registry.Intent, l *policy.Layer) {
 	out, known := b.compiled.Lookup(in.Out)
 	if !known {
@@ -70,7 +77,8 @@ func (b *builder) unnamedIn(in registry.Intent, c *section, attr string, names [
 			b.report.add(Diagnostic{
 				Type:     "config/unknown-name",
 				Severity: SeverityWarning,
-				Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out,
+				Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(),
+					read.Name, in.Out,
 					quote(in.ID)),
 				Range:    v.source.hclRange(t.SourceRange()),
 				Path:     append(slices.Clone(c.node.path), attr),
@@ -82,12 +90,13 @@ func (b *builder) unnamedIn(in registry.Intent, c *section, attr string, names [
 	}
 }
 
-// mayServe are the candidates of an intent that its effects leave.
+// mayServe returns the candidates of an intent that its effects allow.
 func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	var out []registry.Capability
 	for _, c := range b.caps {
 		listed := in.Candidates == nil || slices.Contains(in.Candidates, c.ID)
-		allowed := !slices.ContainsFunc(c.Effects, func(e string) bool { return e != "none" && !slices.Contains(in.Effects, e) })
+		allowed := !slices.ContainsFunc(c.Effects,
+			func(e string) bool { return e != "none" && !slices.Contains(in.Effects, e) })
 		if listed && allowed && c.Serves(in.ID) {
 			out = append(out, c)
 		}
@@ -95,8 +104,8 @@ func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	return out
 }
 
-// parallel warns of a strategy that asks several candidates at once where there is only one, and where one has
-// effects that must not happen twice: a plan with such a call is refused.
+// parallel warns about a parallel strategy with a single candidate, and with a candidate whose effects must not happen
+// twice: a plan with such a call is rejected.
 func (b *builder) parallel(s *section, strategy string, candidates []registry.Capability) {
 	warn := Diagnostic{
 		Severity: SeverityWarning,

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HCL-031: what a block wants and nothing can give is a warning with its place;
-// values that pair are in order.
+// HCL-031: a setting that no candidate supports is a warning with its place; paired
+// values must be in order.
 func TestCrossChecks(t *testing.T) {
 	intent := func(dispatch string) string {
 		return "dispatch \"d\" {\n" + dispatch + "}\n\nintent \"chess/best-move\" {\n  in       = \"req/chess.position\"\n  out      = \"res/chess.move+pv+eval\"\n  dispatch = \"d\"\n  effects  = [\"none\", \"fs/write\"]\n}\n\n" + onePlugin
@@ -22,7 +22,7 @@ func TestCrossChecks(t *testing.T) {
 		change     func(*describedChess)
 		typ, says  string
 	}{
-		{"repair without a candidate for it", intent("  repair { max = 2 }\n"), nil, "config/unused", "repair does nothing"},
+		{"repair without a candidate for it", intent("  repair { max = 2 }\n"), nil, "config/unused", "repair has no effect"},
 		{"repair with one", intent("  repair { max = 2 }\n"), func(c *describedChess) { c.repairs = true }, "", ""},
 		{"race with effects", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `the strategy race`},
 		{"hedge with effects", intent("  strategy = \"hedge\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `must not happen twice`},
@@ -65,8 +65,8 @@ func TestCrossChecks(t *testing.T) {
 	}
 }
 
-// HCL-031: an expression of a check that reads what the schema of its intent does
-// not name is told, if the schema names something like it.
+// HCL-031: a check expression that reads a key missing in the schema of its intent
+// is a warning if the schema has a similar key.
 func TestChecksReadWhatIsNamed(t *testing.T) {
 	const intent = `
 intent "chess/best-move" {
@@ -133,13 +133,12 @@ plugin "second" {
 }
 
 type describedChess struct {
-	second  bool // there is another engine
+	second  bool // with a second engine
 	repairs bool
 	effects []string
 }
 
-// HCL-027: what a label may be, kind by kind, and labels that are easily taken
-// for each other.
+// HCL-027: valid labels of each kind, and labels that are easily confused.
 func TestLabels(t *testing.T) {
 	long := "a123456789a123456789a123456789a123456789a123456789a123456789a123"
 	for block, labels := range map[string]struct{ good, bad []string }{
@@ -174,8 +173,8 @@ func TestLabels(t *testing.T) {
 	assert.Contains(t, ds[0].Message+ds[1].Message+ds[2].Message, "differ only in - and _")
 }
 
-// HCL-015, HCL-018: built-in default, then that of the profile, then the files;
-// no variable sets an attribute by its name.
+// HCL-015, HCL-018: files override the default of the profile, which overrides the
+// built-in default; no environment variable sets an attribute by its name.
 func TestLayersOfDefaults(t *testing.T) {
 	env := map[string]string{"FERMENT_SEED": "7", "FERMENT_AUTO_RELOAD": "true", "FERMENT_FERMENT_AUTO_RELOAD": "true", "auto_reload": "true", "TF_VAR_auto_reload": "true"}
 	for _, row := range []struct {
@@ -192,7 +191,7 @@ func TestLayersOfDefaults(t *testing.T) {
 		assert.Equal(t, row.want, c.Host.AutoReload, "%s in %s", row.text, row.profile)
 		assert.Zero(t, c.Host.Seed)
 	}
-	// The table of the profiles, as far as this build has what it is about.
+	// The table of the profiles, without features that this build lacks.
 	for profile, want := range map[string][3]string{
 		ProfileProd: {"[127.0.0.1:7180]", "false", "strict"}, ProfileDev: {"[127.0.0.1:7180]", "true", "best-effort"}, ProfileAdmin: {"[]", "false", "strict"},
 		ProfileTest: {"[127.0.0.1:0]", "false", "strict"}, ProfileTestLive: {"[127.0.0.1:7180]", "false", "strict"},
@@ -210,9 +209,9 @@ func TestLayersOfDefaults(t *testing.T) {
 	}
 }
 
-// HCL-020: a name of HCL is the EDN name with dashes and without a trailing
-// question mark; the three exceptions are kept for readers. Conditions read the
-// keys of values as they are (HCL-023).
+// HCL-020: an HCL name is the EDN name with underscores for dashes and without a
+// trailing question mark, with three exceptions. Conditions use the keys of values
+// unchanged (HCL-023).
 func TestNamesInEDN(t *testing.T) {
 	asking := chess()
 	asking.ConfigSchema = edn.MustRead(`{:config/v 1
@@ -265,8 +264,8 @@ intent "a/b" {
 	assert.Equal(t, "{:max 5}", params)
 }
 
-// HCL-004: what expressions read is recorded with a hash and never with a value,
-// and decides about the hash of the configuration; nothing else has an effect.
+// HCL-004: the inputs of expressions are recorded with a hash, never with a value,
+// and change the hash of the configuration; nothing else does.
 func TestInputsAreRecorded(t *testing.T) {
 	const text = "locals {\n  a = env(\"A\", \"x\")\n  b = trimspace(file(\"note.txt\"))\n}\n\ncheck \"c\" {\n  builtin = \"max-chars\"\n  params  = { max = length(\"${local.a}${local.b}\") }\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n"
 	one := func(a, note string) *Config {

@@ -13,12 +13,12 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// rangeKey is the name of a path in the table of places.
+// rangeKey returns the key of a path in decoder.ranges.
 func rangeKey(path []string) string { return strings.Join(path, "\x00") }
 
-// data reads an expression as an EDN value. What is written out keeps its
-// spelling: a bare key is a keyword, a quoted one a text. A schema, if given,
-// decides about the keys of the maps that it knows.
+// data converts an expression to an EDN value. In a literal a bare key becomes a
+// keyword and a quoted key a string. A schema, if given, decides about the keys of
+// the maps that it describes.
 func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *schema.Schema) (edn.Value, bool) {
 	d.ranges[rangeKey(path)] = s.hclRange(expr.Range())
 	switch e := expr.(type) {
@@ -52,7 +52,13 @@ func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *sche
 	}
 	out, err := fromCty(v)
 	if err != nil {
-		d.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s is no data: %s", subject(path), err), Range: s.hclRange(expr.Range()), Path: path, Expected: edn.Text("edn(\"...\") or a plain value")})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  fmt.Sprintf("%s is not EDN data: %s", subject(path), err),
+			Range:    s.hclRange(expr.Range()),
+			Path:     path,
+			Expected: edn.Text("edn(\"...\") or a plain value"),
+		})
 		return edn.Nil(), false
 	}
 	return out, true
@@ -67,8 +73,8 @@ func (d *decoder) plainLocal(e *hclsyntax.ScopeTraversalExpr) (*local, bool) {
 	return l, ok
 }
 
-// localData follows a local to what it was written as. The state guards
-// against a ring, which force reports.
+// localData converts the expression of a local. The state guards against a
+// cycle, which force reports.
 func (d *decoder) localData(l *local, want *schema.Schema) (edn.Value, bool) {
 	name := l.attr.name
 	d.force(name, l)
@@ -78,8 +84,7 @@ func (d *decoder) localData(l *local, want *schema.Schema) (edn.Value, bool) {
 	return d.data(l.attr.expr, l.attr.source, []string{"locals", name}, want)
 }
 
-// object reads layers of a written map. A null that takes the place of an
-// entry removes it.
+// object merges the layers of a literal map. A null removes the entry.
 func (d *decoder) object(layers []exprIn, path []string, want *schema.Schema) (edn.Value, bool) {
 	var b edn.MapBuilder
 	all, good := d.pairs(layers, path, func(p pair) string {
@@ -98,8 +103,8 @@ func (d *decoder) object(layers []exprIn, path []string, want *schema.Schema) (e
 	return b.Map(), good
 }
 
-// ednProblem recognises an error of edn() and finds its place in the file, if
-// the text is a literal there.
+// ednProblem recognizes an error of edn() and returns its place in the file if
+// the text is a literal.
 func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
 	extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
 	if !ok {
@@ -109,12 +114,12 @@ func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
 	if !errors.As(extra.FunctionCallError(), &wrapped) {
 		return nil, "", false
 	}
-	message := "the EDN text is wrong: " + wrapped.Error()
+	message := "the EDN text is invalid: " + wrapped.Error()
 	var syntax *edn.SyntaxError
 	if !errors.As(wrapped.err, &syntax) {
 		return nil, message, true
 	}
-	message = "the EDN text is wrong: " + syntax.Message
+	message = "the EDN text is invalid: " + syntax.Message
 	call, ok := d.Expression.(*hclsyntax.FunctionCallExpr)
 	if !ok || len(call.Args) != 1 {
 		return nil, message, true
@@ -122,8 +127,8 @@ func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
 	return literalPlace(s, call.Args[0].Range(), syntax.Pos), message, true
 }
 
-// within finds the place of a part of a value that is written out, or as edn("..."); of any other value it is the
-// whole.
+// within returns the place of a part of a literal or of edn("..."); for any other value it returns the place of the
+// whole value.
 func (v value) within(path []edn.Value) *Range {
 	if at := v.withinText(path); at != nil {
 		return at
@@ -141,8 +146,8 @@ func (v value) within(path []edn.Value) *Range {
 	return at
 }
 
-// memberOf is where one member of a list or an object is written, an object's with its key, and what it is; nil if
-// it is not written out.
+// memberOf returns the range and expression of one member of a literal list or object; the range of an object member
+// includes its key. The expression is nil if the value is not a literal.
 func memberOf(expr hcl.Expression, step edn.Value) (hcl.Range, hcl.Expression) {
 	if i, ok := step.AsInt(); ok {
 		if items, diags := hcl.ExprList(expr); !diags.HasErrors() && i < int64(len(items)) {
@@ -159,7 +164,7 @@ func memberOf(expr hcl.Expression, step edn.Value) (hcl.Range, hcl.Expression) {
 	return hcl.Range{}, nil
 }
 
-// withinText is within for edn("..."); nil for anything else.
+// withinText is within for edn("..."); nil for other values.
 func (v value) withinText(path []edn.Value) *Range {
 	call, ok := v.data.(*hclsyntax.FunctionCallExpr)
 	if !ok || call.Name != "edn" || len(call.Args) != 1 {
@@ -189,9 +194,8 @@ func (v value) withinText(path []edn.Value) *Range {
 	return v.rng
 }
 
-// literalPlace maps a position inside the text of a literal to the file. A
-// heredoc is found by its lines, a quoted text only if nothing in it is
-// escaped.
+// literalPlace maps a position inside a literal to the file. It supports heredocs
+// and quoted strings without escapes.
 func literalPlace(s *Source, arg hcl.Range, pos edn.Position) *Range {
 	if !arg.CanSliceBytes(s.text) {
 		return nil
@@ -218,7 +222,7 @@ func literalPlace(s *Source, arg hcl.Range, pos edn.Position) *Range {
 	return s.span(from, min(from+1, arg.End.Byte))
 }
 
-// indentOf is the blank space that a <<- heredoc removes from every line.
+// indentOf returns the number of blanks that a <<- heredoc removes from every line.
 func indentOf(raw string) int {
 	lines := strings.Split(raw, "\n")
 	least := -1

@@ -13,24 +13,23 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// value is a decoded attribute: the EDN form that the rest of the host reads,
-// and where each part of it was written.
+// value is a decoded attribute: its EDN value and the place of each part.
 type value struct {
 	v       edn.Value
-	written bool          // by the operator; otherwise it is the default
+	written bool          // false: v is the default
 	rng     *Range        // of the expression, nil for a default
-	under   []overwritten // the weakest first
-	key     *Range        // of the key, in a map
-	reset   bool          // the default, because it was written as null
-	inputs  []string      // the environment variables that it was made from
+	under   []overwritten // overridden values, weakest layer first
+	key     *Range        // of the key of a map entry
+	reset   bool          // v is the default because the attribute was set to null
+	inputs  []string      // environment variables that the value depends on
 	items   []value
-	keys    []string       // of a map, beside items
-	expr    hcl.Expression // of a condition or template, which is kept
-	data    hcl.Expression // of an edn value
+	keys    []string       // keys of a map, parallel to items
+	expr    hcl.Expression // condition or template, evaluated later
+	data    hcl.Expression // expression of an edn value
 	source  *Source
 	secret  *Secret
-	file    bool    // a path
-	content *string // of the file that a fragment of a layer names
+	file    bool    // v is a path
+	content *string // content of the file that a layer fragment names
 }
 
 // section is a decoded block with its defaults filled in.
@@ -52,8 +51,7 @@ func (s *section) where() string { return s.at().String() }
 
 func (s *section) at() *Range { return s.node.source.hclRange(s.node.header) }
 
-// block returns the nested block of that type; one that nobody wrote has the
-// defaults.
+// block returns the nested block of that type, with defaults if the file has none.
 func (s *section) block(name string) *section {
 	for _, b := range s.blocks {
 		if b.node.spec.Name == name {
@@ -65,7 +63,7 @@ func (s *section) block(name string) *section {
 
 func (s *section) written(name string) bool { return s.attrs[name].written }
 
-// unread reports whether an attribute is written whose value could not be told.
+// unread reports whether an attribute is set but its value could not be determined.
 func (s *section) unread(name string) bool {
 	_, there := s.node.attrs[name]
 	return there && !s.attrs[name].written && !s.attrs[name].reset
@@ -100,19 +98,19 @@ func (s *section) texts(name string) ([]string, bool) {
 // decoder evaluates the tree and checks every value against the specification.
 type decoder struct {
 	*evaluator
-	ranges   map[string]*Range // place of every part of a data value, by its path
+	ranges   map[string]*Range // by path: the place of every part of a data value
 	defaults map[*Attr]value
-	profile  string  // decides about defaults
-	root     *node   // of the tree that is decoded
-	base     *Source // where relative paths of defaults start
+	profile  string  // selects defaults
+	root     *node   // root of the decoded tree
+	base     *Source // base of relative paths in defaults
 }
 
 func newDecoder(e *evaluator) *decoder {
 	return &decoder{evaluator: e, ranges: map[string]*Range{}, defaults: map[*Attr]value{}}
 }
 
-// section decodes a block and the blocks in it. Nested blocks without a label
-// that nobody wrote are there with their defaults.
+// section decodes a block and its nested blocks. Missing nested blocks without a
+// label are added with their defaults.
 func (d *decoder) section(n *node) *section {
 	s := &section{node: n, attrs: make(map[string]value, len(n.spec.Attrs))}
 	var missing []*Attr
@@ -128,7 +126,7 @@ func (d *decoder) section(n *node) *section {
 				missing = append(missing, spec)
 				continue
 			case spec.Required:
-				continue // reported already
+				continue // already reported
 			}
 			if f, ok := d.fallback(n, spec); ok {
 				f.reset, f.rng, f.under = v.reset, v.rng, v.under
@@ -158,12 +156,17 @@ func (d *decoder) section(n *node) *section {
 		if _, reserved := reservedAt(join(specPath, b.Name)); reserved {
 			continue
 		}
-		s.blocks = append(s.blocks, d.section(&node{spec: b, path: append(slices.Clone(n.path), b.Name), source: n.source, header: n.header}))
+		s.blocks = append(s.blocks, d.section(&node{
+			spec:   b,
+			path:   append(slices.Clone(n.path), b.Name),
+			source: n.source,
+			header: n.header,
+		}))
 	}
 	return s
 }
 
-// missing reports the required attributes that a block lacks, all at once: it may be a block of another label.
+// missing reports all required attributes that a block lacks in one diagnostic; the label may be misspelt.
 func (d *decoder) missing(n *node, lacks []*Attr) {
 	if len(lacks) == 0 {
 		return
@@ -186,10 +189,10 @@ func (d *decoder) missing(n *node, lacks []*Attr) {
 	}))
 }
 
-// misnamed adds to a diagnostic about a block of the root the block of another file that it may be meant to change:
-// files change the blocks of others by their labels.
+// misnamed adds to a diagnostic about a top-level block the block of another file with a similar label, which it may be
+// meant to override.
 func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
-	const most = 1000 // labels to compare with
+	const most = 1000 // compared labels
 	if n == nil || len(n.also) == 0 || len(n.blocks) > most ||
 		len(block.path) != 2 || len(block.labels) == 0 || len(block.also) > 0 {
 		return d
@@ -206,12 +209,13 @@ func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
 	}
 	near := others[d.Nearest]
 	d.Hint = ""
-	d.Related = append(d.Related, Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
+	d.Related = append(d.Related,
+		Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
 	return d
 }
 
-// fallback is the default of the specification. It passes through the same
-// decoder, so a relative path and a duration are read alike.
+// fallback decodes the default of the specification with the same decoder, so
+// paths and durations are treated alike.
 func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
 	text := spec.DefaultIn(d.profile)
 	if text == "" {
@@ -232,8 +236,8 @@ func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
 	return v, ok
 }
 
-// attribute decodes a written attribute. A null is not a value: it gives ok
-// with nothing written, and the default stands.
+// attribute decodes an attribute of a file. A null returns ok with written false,
+// and the default applies.
 func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	path := append(slices.Clone(n.path), a.name)
 	d.rivals(a, path)
@@ -242,7 +246,7 @@ func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	v.inputs = slices.Sorted(slices.Values(d.touched))
 	v.under = a.places()
 	if !ok {
-		d.report.poisoned(Diagnostic{Path: path}) // also if it only depends on what was reported elsewhere
+		d.report.poisoned(Diagnostic{Path: path}) // also if the cause was reported elsewhere
 		return value{}, false
 	}
 	if v.v.IsNil() && v.expr == nil && v.secret == nil {
@@ -252,14 +256,15 @@ func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	r, found := reservedAt(join(n.specPath(), a.name))
 	if found && len(r.only) > 0 && !slices.Contains(r.only, plain(v.v)) {
 		diag := reservedDiagnostic(r, a.name+" = "+plain(v.v)+within(n), v.rng, path)
-		diag.Expected, diag.Found, diag.Hint = edn.Text(strings.Join(r.only, ", ")), v.v, "write "+r.only[0]+" or remove it"
+		diag.Expected, diag.Found, diag.Hint = edn.Text(strings.Join(r.only, ", ")), v.v,
+			"write "+r.only[0]+" or remove it"
 		d.report.add(diag)
 		return value{}, false
 	}
 	return v, true
 }
 
-// subject names an attribute in a sentence: depth in plugin "chess".
+// subject returns an attribute as the subject of a sentence: depth in plugin "chess".
 func subject(path []string) string {
 	if len(path) < 2 {
 		return strings.Join(path, "")
@@ -270,13 +275,13 @@ func subject(path []string) string {
 	return path[len(path)-1] + " in " + title(path[:len(path)-1])
 }
 
-// problem is why a value does not fit its type.
+// problem describes why a value does not fit its type.
 type problem struct {
 	typ     string
 	what    string // continues the subject: "is above its maximum"
 	hint    string
 	nearest string
-	found   edn.Value // instead of the value itself
+	found   edn.Value // shown instead of the value
 }
 
 func (d *decoder) complain(p *problem, t Type, v cty.Value, at *Range, path []string) {
@@ -288,7 +293,7 @@ func (d *decoder) complain(p *problem, t Type, v cty.Value, at *Range, path []st
 		Expected: edn.Text(t.String()), Found: found, Nearest: p.nearest, Hint: p.hint})
 }
 
-// shown is a value as a diagnostic prints it: cut, and never a secret.
+// shown returns a value as shown in a diagnostic: shortened, without secrets.
 func shown(v cty.Value) edn.Value {
 	if v == cty.NilVal || v.Type().Equals(secretType) {
 		return edn.Nil()
@@ -310,8 +315,8 @@ func shown(v cty.Value) edn.Value {
 	return e
 }
 
-// decode reads the value of an expression as the type. A null gives the zero
-// value and ok.
+// decode evaluates an expression and converts it to the type. A null returns the
+// zero value and ok.
 func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
 	at := s.hclRange(expr.Range())
 	switch t.Kind {
@@ -345,8 +350,8 @@ func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) 
 	return out, ok
 }
 
-// hide keeps what stands where a secret belongs out of excerpts, unless it says
-// only where to find it.
+// hide redacts a literal in the place of a secret from excerpts; a secret(..) call
+// is not redacted.
 func (d *decoder) hide(expr hcl.Expression, s *Source) {
 	switch expr.(type) {
 	case *hclsyntax.FunctionCallExpr, *hclsyntax.ScopeTraversalExpr:
@@ -368,8 +373,8 @@ func sourceText(s *Source, expr hcl.Expression) string {
 	return string(r.SliceBytes(s.text))
 }
 
-// traversal reads a reference that is written as dispatch.NAME or
-// capability["NS/NAME"]. done is false if the expression is something else.
+// traversal decodes a reference of the form dispatch.NAME or
+// capability["NS/NAME"]. done is false for other expressions.
 func (d *decoder) traversal(t Type, expr hcl.Expression, s *Source, path []string) (label string, ok, done bool) {
 	tr, diags := hcl.AbsTraversalForExpr(expr)
 	if diags.HasErrors() || tr.RootName() == "local" {
@@ -380,19 +385,30 @@ func (d *decoder) traversal(t Type, expr hcl.Expression, s *Source, path []strin
 	}
 	label, named := stepName(tr)
 	if !named || len(tr) != 2 {
-		d.report.add(Diagnostic{Type: "config/syntax", Message: subject(path) + " is no reference", Range: s.hclRange(tr.SourceRange()), Path: path,
-			Expected: edn.Text(t.Ref + ".NAME or " + t.Ref + "[\"NAME\"]")})
+		d.report.add(Diagnostic{
+			Type:     "config/syntax",
+			Message:  subject(path) + " is not a reference",
+			Range:    s.hclRange(tr.SourceRange()),
+			Path:     path,
+			Expected: edn.Text(t.Ref + ".NAME or " + t.Ref + "[\"NAME\"]"),
+		})
 		return "", false, true
 	}
 	if tr.RootName() != t.Ref {
-		d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " names a " + tr.RootName(), Range: s.hclRange(tr.SourceRange()), Path: path,
-			Expected: edn.Text(t.String()), Found: edn.Text(tr.RootName() + " " + label)})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  subject(path) + " names a " + tr.RootName(),
+			Range:    s.hclRange(tr.SourceRange()),
+			Path:     path,
+			Expected: edn.Text(t.String()),
+			Found:    edn.Text(tr.RootName() + " " + label),
+		})
 		return "", false, true
 	}
 	return label, true, true
 }
 
-// members decodes a list element by element, so that each keeps its range.
+// members decodes a list element by element to keep the range of each.
 func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string, at *Range) (value, bool) {
 	out := value{rng: at}
 	good := true
@@ -401,7 +417,10 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 			item, ok := d.decode(t.member(i), part, s, append(slices.Clone(path), strconv.Itoa(i)))
 			if ok && item.v.IsNil() {
 				ok = false
-				d.complain(&problem{typ: "config/type", what: "is null"}, t.member(i), cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
+				d.complain(&problem{
+					typ:  "config/type",
+					what: "is null",
+				}, t.member(i), cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
 			}
 			good = good && ok
 			out.items = append(out.items, item)
@@ -416,7 +435,11 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 		}
 		ty := v.Type()
 		if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
-			d.complain(&problem{typ: "config/type", what: "is no " + string(t.Kind), hint: "write it in brackets: [...]"}, t, v, at, path)
+			d.complain(&problem{
+				typ:  "config/type",
+				what: "is not " + article(string(t.Kind)),
+				hint: "write it in brackets: [...]",
+			}, t, v, at, path)
 			return value{}, false
 		}
 		for i, x := range v.AsValueSlice() {
@@ -429,7 +452,10 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 		return value{}, false
 	}
 	if n := float64(len(out.items)); t.Min != nil && n < *t.Min || t.Max != nil && n > *t.Max {
-		d.complain(&problem{typ: "config/range", what: fmt.Sprintf("has %s", Counted(len(out.items), "member"))}, t, cty.NilVal, at, path)
+		d.complain(&problem{
+			typ:  "config/range",
+			what: fmt.Sprintf("has %s", Counted(len(out.items), "member")),
+		}, t, cty.NilVal, at, path)
 		return value{}, false
 	}
 	if t.Kind == KindSet {
@@ -453,7 +479,7 @@ func unique(items []value) []value {
 	return out
 }
 
-// badKey is why a key may not stand in a map of that type.
+// badKey returns why a key is not allowed in a map of that type; nil if it is.
 func (d *decoder) badKey(t Type, key string) *problem {
 	if t.Key == nil {
 		return nil
@@ -463,8 +489,14 @@ func (d *decoder) badKey(t Type, key string) *problem {
 }
 
 func duplicateKey(key string, at, first *Range, path []string) Diagnostic {
-	return Diagnostic{Type: "config/duplicate", Message: "key " + quote(key) + " is written twice in " + subject(path), Range: at, Path: append(slices.Clone(path), key),
-		Related: []Related{{Range: first, Message: "is the first one"}}, Hint: "keep one of the two"}
+	return Diagnostic{
+		Type:    "config/duplicate",
+		Message: "key " + quote(key) + " is written twice in " + subject(path),
+		Range:   at,
+		Path:    append(slices.Clone(path), key),
+		Related: []Related{{Range: first, Message: "is the first one"}},
+		Hint:    "keep one of the two",
+	}
 }
 
 func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bool) {
@@ -476,7 +508,14 @@ func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bo
 		return "", false
 	}
 	if v.IsNull() || v.Type() != cty.String {
-		d.report.add(Diagnostic{Type: "config/type", Message: "a key of " + subject(path) + " is no text", Range: s.hclRange(expr.Range()), Path: path, Expected: edn.Text("string"), Found: shown(v)})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  "a key of " + subject(path) + " is not a text",
+			Range:    s.hclRange(expr.Range()),
+			Path:     path,
+			Expected: edn.Text("string"),
+			Found:    shown(v),
+		})
 		return "", false
 	}
 	return v.AsString(), true

@@ -21,21 +21,21 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Describer asks the binary of a plugin what it is. A nil config asks for what
-// holds without one, the schema of the configuration above all. It is called
-// once per plugin and configuration of a load.
+// Describer returns the description of a plugin. With a nil config the
+// description is that of the unconfigured plugin, which includes its configuration
+// schema. A load calls it once per plugin and configuration.
 type Describer interface {
 	Describe(ctx context.Context, p Plugin, config edn.Value) (contract.Description, error)
 }
 
-// Hasher is a Describer that hashes programs too, and remembers what it hashed.
-// The hash is that of plugin.HashProgram.
+// Hasher is a Describer that also hashes programs and caches the hashes, which are
+// those of plugin.HashProgram.
 type Hasher interface {
 	Hash(program string, files []string) (string, error)
 }
 
-// Findings is returned by a Describer when the plugin itself refuses its
-// configuration, beyond what its schema says. The loader finds the places.
+// Findings is returned by a Describer if the plugin rejects a configuration that
+// fits its schema. The loader adds the places.
 type Findings []schema.Finding
 
 // Error implements error.
@@ -46,70 +46,70 @@ func (f Findings) Error() string {
 	return "the plugin refuses its configuration: " + f[0].Message
 }
 
-// MaxDescription bounds what a plugin says about itself.
+// MaxDescription is the maximum size of a plugin description in bytes.
 const MaxDescription = 1 << 20
 
-// ErrNotStarted is returned by a Describer that knows no answer and may not
-// start the plugin to get one. The plugin then stays unchecked, with a warning.
+// ErrNotStarted is returned by a Describer that has no cached description and may
+// not start the plugin. The plugin is then not checked, with a warning.
 var ErrNotStarted = errors.New("the plugin was not started")
 
-// Plugin is one plugin block with its defaults, and what the plugin said about
-// itself. It is immutable.
+// Plugin is one plugin block with its defaults and the description of the plugin.
+// It is immutable.
 type Plugin struct {
 	Name    string
 	Where   string // "file:line:column" of the block
 	Command []string
 	Files   []string // absolute
 	Enabled bool
-	// Disabled is why it is not enabled, nil if it is.
+	// Disabled is the reason why the plugin is disabled; nil if it is enabled.
 	Disabled *contract.Error
 	Optional bool
 	Env      map[string]string
 	EnvPass  []string
-	Workdir  string // absolute; empty: a scratch directory of its own
+	Workdir  string // absolute; empty: a private scratch directory
 
 	StartTimeout, ConfigureTimeout time.Duration
 	StopGrace, DrainTimeout        time.Duration
-	MaxInFlight                    int // 0: what the plugin says
+	MaxInFlight                    int // 0: the advertised limit
 	Queue                          int
-	MaxMessage                     int    // bytes; 0: what the plugin says
+	MaxMessage                     int    // bytes; 0: the limit of the wire contract
 	Encoding                       string // "edn", "json" or empty
-	Mux                            bool   // calls may share a stream
+	Mux                            bool   // multiplex calls over one stream
 	CallDepth                      int
 	LogLevel                       string
 	Restart                        Restart
 	Health                         Health
 	Instances                      Instances
 	Swap                           Swap
-	Needs                          []string // that the block leaves to the plugin; nil: all
+	Needs                          []string // needs that the block allows; nil: all
 	Isolation                      plugin.Isolation
 
-	// Config is the finished configuration, with nil for every secret; nil if
-	// the plugin takes none or was not described.
+	// Config is the resolved configuration, with nil for every secret; nil if
+	// the plugin has no configuration or was not described.
 	Config  edn.Value
 	Secrets []SecretAt
-	// Reads are the files that the configuration names.
+	// Reads are the files that Config names.
 	Reads []string
 	// Binary is the hash of the program and of Files, "b3:..", empty if they
 	// cannot be read.
 	Binary string
 	Hashes Hashes
-	// Wanted is the constraint on its version; empty: any.
+	// Wanted is the version constraint; empty: any version.
 	Wanted string
-	// Lock is how it stands to the lock file, and Startable tells whether the
+	// Lock compares the program with the lock file. Startable reports whether the
 	// program may be started.
 	Lock      LockState
 	Startable bool
-	// Description is what Describe said with Config; Described is false if
-	// nobody asked or nobody answered.
+	// Description is the answer of Describe with Config; Described is false if
+	// Describe was not called or failed.
 	Description contract.Description
 	Described   bool
-	// Unusable is the defect for which an optional plugin is not started: its
-	// capabilities are known and not ready. Nil: there is none.
+	// Unusable is the defect that keeps an optional plugin from being started;
+	// its capabilities are registered but not ready. Nil: no defect.
 	Unusable *contract.Error
 
-	// Attached is the file by which the plugin was found that runs already;
-	// empty: the host starts it.
+	// Attached is the file that describes the running process of an attached
+	// plugin; empty: the host starts the plugin.
 	Attached string
 
 	env    func(string) (string, bool)
@@ -120,7 +120,7 @@ type Plugin struct {
 	hashes map[string]string // of Reads
 }
 
-// Restart is what happens when a process ends by itself (SUP-005).
+// Restart holds the restart settings of a plugin (SUP-005).
 type Restart struct {
 	Policy                      string
 	Max                         int
@@ -129,15 +129,15 @@ type Restart struct {
 	ResetAfter                  time.Duration
 }
 
-// Instances is how many processes a plugin has (SUP-007).
+// Instances holds the process pool settings of a plugin (SUP-007).
 type Instances struct {
 	Min, Max, Standby int
-	IdleTTL           time.Duration // 0: for ever
+	IdleTTL           time.Duration // 0: never stopped
 	MaxCalls          int           // 0: no limit
 	Pin               string        // "none" or "session"
 }
 
-// Swap is how another edition of a plugin takes over (SUP-006).
+// Swap holds the settings for replacing a plugin by a new version (SUP-006).
 type Swap struct {
 	Mode       string // "direct", "shadow" or "canary"
 	Share      float64
@@ -145,15 +145,15 @@ type Swap struct {
 	Timeout    time.Duration
 }
 
-// Health is how a process is watched (SUP-003).
+// Health holds the health probe settings of a plugin (SUP-003).
 type Health struct {
 	Interval, Timeout time.Duration
 	Misses            int
 	ReadyTimeout      time.Duration
 }
 
-// Place returns where a part of the configuration is written, for problems
-// that only the plugin sees; nil if it is not known.
+// Place returns the place of a part of the plugin's configuration, for problems
+// that the plugin itself reports; nil if it is unknown.
 func (p Plugin) Place(path []edn.Value) *Range {
 	if p.places == nil {
 		return nil
@@ -183,20 +183,58 @@ func (s *section) mapping(name string) map[string]string {
 	return out
 }
 
-// plugin fills the settings of one block.
+// plugin returns the settings of one plugin block.
 func (l *loader) plugin(s *section) Plugin {
 	restart, health := s.block("restart"), s.block("health")
 	instances, swap := s.block("instances"), s.block("swap")
-	p := Plugin{Name: s.label(), Where: s.where(), Enabled: s.flag("enabled"), Optional: s.flag("optional"), Env: s.mapping("env"), Workdir: s.text("workdir"),
-		StartTimeout: s.duration("start_timeout"), ConfigureTimeout: s.duration("configure_timeout"), StopGrace: s.duration("stop_grace"), DrainTimeout: s.duration("drain_timeout"),
-		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"), Mux: s.flag("mux"),
-		CallDepth: s.integer("call_depth"), LogLevel: s.text("log_level"), env: l.lookup,
-		Restart: Restart{Policy: restart.text("policy"), Max: restart.integer("max"), Window: restart.duration("window"), Backoff: restart.duration("backoff"),
-			MaxBackoff: restart.duration("max_backoff"), Jitter: restart.number("jitter"), ResetAfter: restart.duration("reset_after")},
-		Health: Health{Interval: health.duration("interval"), Timeout: health.duration("timeout"), Misses: health.integer("misses"), ReadyTimeout: health.duration("ready_timeout")},
-		Instances: Instances{Min: instances.integer("min"), Max: instances.integer("max"), Standby: instances.integer("standby"),
-			IdleTTL: instances.duration("idle_ttl"), MaxCalls: instances.integer("max_calls"), Pin: instances.text("pin")},
-		Swap: Swap{Mode: swap.text("mode"), Share: swap.number("share"), MinSamples: swap.integer("min_samples"), Timeout: swap.duration("timeout")},
+	p := Plugin{
+		Name:             s.label(),
+		Where:            s.where(),
+		Enabled:          s.flag("enabled"),
+		Optional:         s.flag("optional"),
+		Env:              s.mapping("env"),
+		Workdir:          s.text("workdir"),
+		StartTimeout:     s.duration("start_timeout"),
+		ConfigureTimeout: s.duration("configure_timeout"),
+		StopGrace:        s.duration("stop_grace"),
+		DrainTimeout:     s.duration("drain_timeout"),
+		MaxInFlight:      s.integer("max_in_flight"),
+		Queue:            s.integer("queue"),
+		MaxMessage:       s.integer("max_message"),
+		Encoding:         s.text("encoding"),
+		Mux:              s.flag("mux"),
+		CallDepth:        s.integer("call_depth"),
+		LogLevel:         s.text("log_level"),
+		env:              l.lookup,
+		Restart: Restart{
+			Policy:     restart.text("policy"),
+			Max:        restart.integer("max"),
+			Window:     restart.duration("window"),
+			Backoff:    restart.duration("backoff"),
+			MaxBackoff: restart.duration("max_backoff"),
+			Jitter:     restart.number("jitter"),
+			ResetAfter: restart.duration("reset_after"),
+		},
+		Health: Health{
+			Interval:     health.duration("interval"),
+			Timeout:      health.duration("timeout"),
+			Misses:       health.integer("misses"),
+			ReadyTimeout: health.duration("ready_timeout"),
+		},
+		Instances: Instances{
+			Min:      instances.integer("min"),
+			Max:      instances.integer("max"),
+			Standby:  instances.integer("standby"),
+			IdleTTL:  instances.duration("idle_ttl"),
+			MaxCalls: instances.integer("max_calls"),
+			Pin:      instances.text("pin"),
+		},
+		Swap: Swap{
+			Mode:       swap.text("mode"),
+			Share:      swap.number("share"),
+			MinSamples: swap.integer("min_samples"),
+			Timeout:    swap.duration("timeout"),
+		},
 	}
 	p.Disabled = l.whyDisabled(s)
 	p.Wanted = s.text("version")
@@ -208,8 +246,9 @@ func (l *loader) plugin(s *section) Plugin {
 	return p
 }
 
-// describe asks a plugin what it is and decodes its config block by the
-// answer. Of a block that is not decoded only the names are checked.
+// describe obtains the description of a plugin and decodes its config block with
+// the advertised schema. Without a description only the names in the block are
+// checked.
 func (l *loader) describe(s *section, p *Plugin) {
 	decoded := false
 	config := configBlock(s)
@@ -228,7 +267,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	l.programLocked(s, p)
 	if l.opts.Describer == nil {
-		l.unchecked(s, p, "it was not asked")
+		l.unchecked(s, p, "it was not described")
 		return
 	}
 	bare, err := l.ask(*p, edn.Nil())
@@ -250,14 +289,19 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	own, err := readPluginSchema(bare.ConfigSchema, by)
 	if err != nil {
-		l.defect(p, Diagnostic{Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err), Range: s.at(), Path: s.node.path,
-			Hint: "this is a defect of the plugin"})
+		l.defect(p, Diagnostic{
+			Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err),
+			Range:   s.at(),
+			Path:    s.node.path,
+			Hint:    "this is a defect of the plugin",
+		})
 		if p.Unusable != nil {
 			l.usual(p, bare, s.at())
 		}
 		return
 	}
-	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{}, inputsOf: map[string][]string{}}
+	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{},
+		inputsOf: map[string][]string{}}
 	var layers []layer
 	header := s.at()
 	if config != nil {
@@ -291,8 +335,8 @@ func (l *loader) describe(s *section, p *Plugin) {
 	l.granted(s, p)
 }
 
-// usual describes a plugin whose block was not understood: the names that do not depend on its configuration still
-// serve to check references.
+// usual sets the description of a plugin whose config block is invalid: the names that do not depend on the
+// configuration are still used to check references.
 func (l *loader) usual(p *Plugin, bare contract.Description, at *Range) {
 	p.Description = bare
 	own, err := readPluginSchema(bare.ConfigSchema, "")
@@ -311,11 +355,11 @@ func (l *loader) usual(p *Plugin, bare contract.Description, at *Range) {
 	p.Described = len(p.Description.Capabilities) > 0
 }
 
-// Starts reports whether the plugin is to have processes.
+// Starts reports whether the host starts processes of the plugin.
 func (p *Plugin) Starts() bool { return p.Enabled && p.Described && p.Unusable == nil }
 
-// defect reports what is wrong with the description of a plugin. An optional
-// plugin does not keep the configuration from being used: it is not started.
+// defect reports a problem with the description of a plugin. An optional plugin
+// with a defect is not started; the configuration remains usable.
 func (l *loader) defect(p *Plugin, d Diagnostic) {
 	d.Type = "capability/invalid-metadata"
 	if p.Optional {
@@ -328,8 +372,8 @@ func (l *loader) defect(p *Plugin, d Diagnostic) {
 	l.report.add(d)
 }
 
-// names reports functions, locals and other variables that do not exist in a block that is not decoded: its plugin is
-// disabled, or did not say what it takes. Nothing is evaluated, so no variable and no secret need be there.
+// names reports unknown functions, locals and variables in a config block that is not decoded because its plugin is
+// disabled or was not described. Nothing is evaluated, so environment variables and secrets may be missing.
 func (l *loader) names(layers []layer, path []string) {
 	p := partsOf(layers, nil, newCollector(sources{}))
 	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
@@ -361,13 +405,14 @@ func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 		return d, err
 	}
 	if n := len(d.Value().Canonical()); n > MaxDescription {
-		return d, contract.Errorf("capability/invalid-metadata", "its description has %d bytes, over the limit of %s", n, formatBytes(MaxDescription))
+		return d, contract.Errorf("capability/invalid-metadata", "its description has %d bytes, over the limit of %s",
+			n, formatBytes(MaxDescription))
 	}
 	return d, nil
 }
 
-// present checks that the program and its files are there and hashes them. Each
-// file that is missing is named before anything is hashed.
+// present checks that the program and its files exist and hashes them. All missing
+// files are reported before anything is hashed.
 func (l *loader) present(s *section, p *Plugin) bool {
 	good := l.fileOf(s, p, "command", p.Command[0], 0)
 	for i, name := range p.Files {
@@ -392,7 +437,7 @@ func (l *loader) present(s *section, p *Plugin) bool {
 	return true
 }
 
-// fileOf reports an item of an attribute that names no regular file.
+// fileOf reports an item of an attribute that does not name a regular file.
 func (l *loader) fileOf(s *section, p *Plugin, attr, name string, item int) bool {
 	_, err := regular(os.Stat(name))
 	if err == nil {
@@ -420,8 +465,8 @@ func (l *loader) fileOf(s *section, p *Plugin, attr, name string, item int) bool
 	return false
 }
 
-// lacks reports what of its program a plugin does not have, at the item of the
-// attribute that names it.
+// lacks reports a missing file of a program at the item of the attribute that
+// names it.
 func (l *loader) lacks(s *section, p *Plugin, attr string, item int, d Diagnostic) {
 	v := s.attrs[attr]
 	d.Type, d.Message = "config/plugin-unknown", fmt.Sprintf("plugin %s: %s", quote(p.Name), d.Message)
@@ -461,10 +506,16 @@ func (l *loader) binaryHash(program string, files []string) (string, error) {
 }
 
 func (l *loader) unchecked(s *section, p *Plugin, why string) {
-	l.report.add(Diagnostic{Type: "config/plugin-unknown", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s is not checked: %s", quote(p.Name), why), Range: s.at(), Path: s.node.path})
+	l.report.add(Diagnostic{
+		Type:     "config/plugin-unknown",
+		Severity: SeverityWarning,
+		Message:  fmt.Sprintf("plugin %s is not checked: %s", quote(p.Name), why),
+		Range:    s.at(),
+		Path:     s.node.path,
+	})
 }
 
-// whole is an error in one line; why a program does not start must not be cut.
+// whole returns an error in one line, not shortened: the reason why a program does not start must be complete.
 func whole(err error) string {
 	const most = 400
 	text := strings.Join(strings.Fields(err.Error()), " ")
@@ -481,14 +532,16 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 	}
 	d := Diagnostic{
 		Type:    "config/plugin-unknown",
-		Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)),
+		Message: fmt.Sprintf("plugin %s cannot be described: %s", quote(p.Name), whole(err)),
 		Range:   s.at(),
 		Path:    s.node.path,
 		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
 			printedName(l.config.Root, p.Command[0])),
 	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
-		d.Type, d.Message, d.Hint = e.Type, fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)), "this is a defect of the plugin"
+		d.Type, d.Message, d.Hint = e.Type,
+			fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)),
+			"this is a defect of the plugin"
 	}
 	if p.Optional {
 		d.Severity = SeverityWarning
@@ -502,7 +555,7 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 	l.report.add(d)
 }
 
-// refused reports what only the plugin itself saw, at the values it is about.
+// refused reports the findings of the plugin itself at the values that they are about.
 func (l *loader) refused(p *Plugin, found Findings) {
 	for _, f := range found {
 		path := []string{"plugin", p.Name, "config"}
@@ -510,8 +563,13 @@ func (l *loader) refused(p *Plugin, found Findings) {
 			path = append(path, hclName(scalarText(k)))
 		}
 		name := cmp.Or(strings.TrimPrefix(partName(f.Path), "."), "it")
-		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message), Range: p.Place(f.Path), Path: path,
-			Hint: "ferment plugin inspect " + p.Name}
+		d := Diagnostic{
+			Type:    "config/plugin-schema",
+			Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message),
+			Range:   p.Place(f.Path),
+			Path:    path,
+			Hint:    "ferment plugin inspect " + p.Name,
+		}
 		if !f.Expected.IsNil() {
 			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
@@ -519,8 +577,8 @@ func (l *loader) refused(p *Plugin, found Findings) {
 	}
 }
 
-// absentPath words the refusal of a path at which nothing is: a plugin does not know how the path was written, nor what
-// lies beside it.
+// absentPath rewords a plugin's diagnostic about a missing path: the plugin knows neither the original spelling nor
+// similar files nearby.
 func (l *loader) absentPath(p *Plugin, path []edn.Value, d Diagnostic) Diagnostic {
 	at, _ := p.Config.GetIn(path...)
 	name, isText := at.AsString()
@@ -543,10 +601,16 @@ func (l *loader) noConfig(config *node, p *Plugin) {
 	if len(parts.attrs)+len(parts.blocks) == 0 {
 		return
 	}
-	l.report.add(Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("plugin %s takes no configuration", quote(p.Name)), Range: config.source.hclRange(config.header), Path: config.path, Hint: "remove the block"})
+	l.report.add(Diagnostic{
+		Type:    "config/plugin-schema",
+		Message: fmt.Sprintf("plugin %s accepts no configuration", quote(p.Name)),
+		Range:   config.source.hclRange(config.header),
+		Path:    config.path,
+		Hint:    "remove the block",
+	})
 }
 
-// accepts compares the version of the plugin with what the block asks for.
+// accepts compares the version of the plugin with the constraint of the block.
 func (l *loader) accepts(s *section, p *Plugin) {
 	if !s.written("version") {
 		return
@@ -554,19 +618,25 @@ func (l *loader) accepts(s *section, p *Plugin) {
 	wanted, err := parseConstraint(s.text("version"))
 	have, ok := parseVersion(p.Description.Version)
 	if err == nil && (!ok || !wanted.allows(have)) {
-		l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("plugin %s has version %s", quote(p.Name), p.Description.Version), Range: s.attrs["version"].rng,
-			Path: append(slices.Clone(s.node.path), "version"), Expected: edn.Text(s.text("version")), Found: edn.Text(p.Description.Version)})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("plugin %s has version %s", quote(p.Name), p.Description.Version),
+			Range:    s.attrs["version"].rng,
+			Path:     append(slices.Clone(s.node.path), "version"),
+			Expected: edn.Text(s.text("version")),
+			Found:    edn.Text(p.Description.Version),
+		})
 	}
 }
 
-// secretsOf resolves the secrets of a plugin for presence only.
+// secretsOf checks that the secrets of a plugin exist, without keeping their values.
 func (l *loader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
 		l.secretThere(s, "config of plugin "+quote(p.Name), []string{"plugin", p.Name, "config"})
 	}
 }
 
-// secretThere reports a secret that is not there; the subject is what holds it.
+// secretThere reports a missing secret; subject is the attribute that refers to it.
 func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 	l.exposed(s.Secret, path, s.At)
 	text, err := s.Secret.Read(l.lookup)
@@ -580,7 +650,8 @@ func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 			d.Nearest, d.Hint = l.neighbour(s.Secret.path)
 		} else {
 			d.Nearest = nearest(s.Secret.Name, slices.Sorted(maps.Keys(l.variables)))
-			d.Hint = cmp.Or(meant(d.Nearest), "set it where the host starts, or in a file .env beside the configuration")
+			d.Hint = cmp.Or(meant(d.Nearest),
+				"set it where the host starts, or in a file .env beside the configuration")
 		}
 		if !s.needed {
 			d.Severity = SeverityWarning
@@ -589,8 +660,8 @@ func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 	l.report.add(d)
 }
 
-// bodyText is the text of a foreign block, which is decoded only when its
-// plugin has been described.
+// bodyText returns the text of a foreign block, which is decoded only if its
+// plugin is described.
 func bodyText(n *node) string {
 	var lines []string
 	for _, each := range n.layers {
@@ -602,7 +673,8 @@ func bodyText(n *node) string {
 			for _, b := range blocks {
 				native, ok := b.layers[0].body.(*hclsyntax.Body)
 				if ok && native.SrcRange.CanSliceBytes(b.source.text) {
-					lines = append(lines, strings.Join(append([]string{name}, b.labels...), " ")+" { "+sameLayout(native.SrcRange.SliceBytes(b.source.text))+" }")
+					lines = append(lines, strings.Join(append([]string{name}, b.labels...),
+						" ")+" { "+sameLayout(native.SrcRange.SliceBytes(b.source.text))+" }")
 				}
 			}
 		}
@@ -611,10 +683,10 @@ func bodyText(n *node) string {
 	return strings.Join(lines, "\n")
 }
 
-// sameLayout is a text without comments and braces around it, and with one space
-// between its tokens, so that texts which differ in their layout alone are the same.
+// sameLayout returns a text without comments and enclosing braces and with one
+// space between tokens, so texts that differ only in layout are equal.
 func sameLayout(text []byte) string {
-	tokens, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos) // it was read before
+	tokens, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos) // it has been parsed before
 	var words []string
 	for _, t := range tokens {
 		switch t.Type {
@@ -624,7 +696,7 @@ func sameLayout(text []byte) string {
 		}
 	}
 	if n := len(words); n > 1 && words[0] == "{" && words[n-1] == "}" {
-		words = words[1 : n-1] // a body on one line comes without
+		words = words[1 : n-1] // a single-line body has no braces
 	}
 	return strings.Join(words, " ")
 }

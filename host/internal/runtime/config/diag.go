@@ -8,17 +8,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Severity of a diagnostic. Only errors keep a configuration from being used.
+// Severity of a diagnostic. A configuration with an error cannot be used.
 type Severity int
 
-// The severities, the gravest first.
+// The severities, most severe first.
 const (
 	SeverityError Severity = iota
 	SeverityWarning
 	SeverityInfo
 )
 
-// String is the word that is printed.
+// String returns the printed word.
 func (s Severity) String() string {
 	switch s {
 	case SeverityError:
@@ -30,36 +30,36 @@ func (s Severity) String() string {
 	}
 }
 
-// Related is another place that belongs to a diagnostic.
+// Related is another place that concerns a diagnostic.
 type Related struct {
-	Range   *Range // nil if the place is in no file
+	Range   *Range // nil: the place is not in a file
 	Message string // continues "FILE:LINE:COLUMN "
 }
 
-// Diagnostic is one finding about a configuration. It is a value: nothing
-// changes it after the load that made it.
+// Diagnostic is one finding about a configuration. It is not modified after the
+// load.
 type Diagnostic struct {
 	Type     string // of the error catalogue, without colon: "config/unknown-name"
 	Severity Severity
 	Message  string   // one sentence, no period, no secret
-	Range    *Range   // nil if it belongs to no file
+	Range    *Range   // nil: not in a file
 	Path     []string // block types, labels and attribute
 	Expected edn.Value
 	Found    edn.Value
 	Nearest  string
 	Related  []Related
-	Hint     string // what to do next
+	Hint     string // next step
 	More     int    // further places with the same cause, folded into this one
 
 	source  *Source
-	quoted  string // lines to show instead of those of source
+	quoted  string // shown instead of lines of the source
 	context bool   // the excerpt shows the line before
 }
 
-// Diagnostics is what a load found, in the order of the files.
+// Diagnostics are the findings of a load, in the order of the files.
 type Diagnostics []Diagnostic
 
-// HasErrors tells whether the configuration may not be used.
+// HasErrors reports whether there is an error.
 func (ds Diagnostics) HasErrors() bool {
 	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == SeverityError })
 }
@@ -75,28 +75,28 @@ func (ds Diagnostics) Count(s Severity) int {
 	return n
 }
 
-// MaxKept bounds the diagnostics of one load; what is over it is counted only.
+// MaxKept is the maximum number of diagnostics of one load; further ones are only counted.
 const MaxKept = 1000
 
-// collector gathers the diagnostics of one load. It is used by one goroutine.
+// collector collects the diagnostics of one load. It is not safe for concurrent use.
 type collector struct {
 	files   sources
 	list    []Diagnostic
 	folded  map[string]int // key of a cause -> index in list
 	dropped int
-	// broken are the blocks that an error was reported in, by type and label; see poison.
+	// broken holds the blocks with a reported error, by type and label; see poison.
 	broken map[string]map[string]bool
 }
 
-// anyName stands for the names that a broken part of the configuration may declare.
+// anyName stands for the unknown names that an invalid part of the configuration may declare.
 const anyName = "*"
 
 func newCollector(files sources) *collector {
 	return &collector{files: files, folded: map[string]int{}, broken: map[string]map[string]bool{}}
 }
 
-// poison notes that the block of a type and label was not understood. What refers to it is not reported: that
-// would be the same mistake again. The label is anyName if it is not known either, and so is the type.
+// poison records that the block of a type and label is invalid. References to it are then not reported, because they
+// are consequences of the same mistake. An unknown label or type is anyName.
 func (c *collector) poison(block, label string) {
 	if c.broken[block] == nil {
 		c.broken[block] = map[string]bool{}
@@ -104,18 +104,18 @@ func (c *collector) poison(block, label string) {
 	c.broken[block][label] = true
 }
 
-// doubts reports whether a block of that type and label may be declared by a part that was not understood.
+// doubts reports whether an invalid part may declare a block of that type and label.
 func (c *collector) doubts(block, label string) bool {
 	names := c.broken[block]
 	return names[label] || names[anyName] || c.broken[anyName][label] || c.broken[anyName][anyName]
 }
 
-// doubtful reports whether any block of that type was not understood.
+// doubtful reports whether any block of that type is invalid.
 func (c *collector) doubtful(block string) bool {
 	return len(c.broken[block]) > 0 || len(c.broken[anyName]) > 0
 }
 
-// poisoned marks the block that an error is in.
+// poisoned records the block of an error as invalid.
 func (c *collector) poisoned(d Diagnostic) {
 	switch {
 	case d.Severity != SeverityError || len(d.Path) == 0:
@@ -148,7 +148,7 @@ func (c *collector) add(d Diagnostic) {
 	c.list = append(c.list, d)
 }
 
-// meant is the hint for the nearest name; empty without one.
+// meant returns the hint for the nearest name; empty if there is none.
 func meant(near string) string {
 	if near == "" {
 		return ""
@@ -169,7 +169,7 @@ func (c *collector) fold(cause string, d Diagnostic) {
 }
 
 func (c *collector) bound(s *Source, b *bound) {
-	c.poison(anyName, anyName) // the file is not read further
+	c.poison(anyName, anyName) // the rest of the file is not read
 	d := Diagnostic{Type: b.typ, Message: b.message, Range: s.span(b.from, b.to), Hint: b.hint}
 	if b.expected != "" {
 		d.Expected = edn.Text(b.expected)
@@ -178,8 +178,8 @@ func (c *collector) bound(s *Source, b *bound) {
 	c.add(d)
 }
 
-// result sorts what was found by place and drops repetitions. Whether something is unused can be said only of a
-// configuration that was understood as a whole, so errors silence these warnings.
+// result returns the diagnostics sorted by place, without duplicates. Errors suppress the warnings about unused parts,
+// which require a valid configuration.
 func (c *collector) result() Diagnostics {
 	out := slices.Clone(c.list)
 	if Diagnostics(out).HasErrors() {
@@ -201,7 +201,7 @@ func (c *collector) result() Diagnostics {
 
 func (d *Diagnostic) order() int {
 	if d.source == nil {
-		return 1 << 30 // what belongs to no file comes last
+		return 1 << 30 // diagnostics without a file come last
 	}
 	return d.source.order
 }

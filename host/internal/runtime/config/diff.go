@@ -7,7 +7,7 @@ import (
 
 const diffContext = 3
 
-// Diff is the change as a unified diff, empty if there is none.
+// Diff returns the change as a unified diff; empty if there is none.
 func (f Formatted) Diff() string {
 	if !f.Changed() {
 		return ""
@@ -68,15 +68,15 @@ func splitLines(s string) []string {
 	return lines
 }
 
-// edit keeps, drops (-) or adds (+) a line; old and now are the lines before it.
+// edit keeps, removes (-) or adds (+) a line; old and now count the lines before it.
 type edit struct {
 	op       byte
 	text     string
 	old, now int
 }
 
-// lineEdits pairs lines greedily: formatting moves nothing, so the next equal
-// line is never far away.
+// lineEdits matches lines greedily: formatting keeps the order of lines, so the
+// next equal line is close.
 func lineEdits(a, b []string) []edit {
 	var out []edit
 	i, j := 0, 0
@@ -105,7 +105,7 @@ func lineEdits(a, b []string) []edit {
 	return out
 }
 
-// resync finds the nearest pair of equal lines that are not blank.
+// resync returns the nearest pair of equal lines that are not blank.
 func resync(a, b []string) (int, int) {
 	const window = 64
 	for sum := 1; sum < 2*window; sum++ {

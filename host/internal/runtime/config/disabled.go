@@ -9,26 +9,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// whyDisabled returns why a plugin is not started, nil if its block enables it.
-// A plugin that is disabled because environment variables are not set is not
-// configured yet (LLM-005): the hint names the variables.
+// whyDisabled returns why a plugin is disabled; nil if its block enables it. If it
+// is disabled because environment variables are not set, the hint names them
+// (LLM-005).
 func (l *loader) whyDisabled(s *section) *contract.Error {
 	if s.flag("enabled") {
 		return nil
 	}
 	v := s.attrs["enabled"]
 	if unset := l.unset(v.inputs); len(unset) > 0 {
-		return contract.Errorf("provider/not-configured", "plugin %s is disabled: the environment variable %s is not set", quote(s.label()), alternatives(unset)).
+		return contract.Errorf("provider/not-configured",
+			"plugin %s is disabled: the environment variable %s is not set", quote(s.label()), alternatives(unset)).
 			WithHint("set " + alternatives(unset))
 	}
-	e := contract.Errorf("runtime/not-ready", "plugin %s is disabled", quote(s.label())).WithHint("set enabled = true in its block")
+	e := contract.Errorf("runtime/not-ready", "plugin %s is disabled",
+		quote(s.label())).WithHint("set enabled = true in its block")
 	if v.rng != nil {
 		e.Message += fmt.Sprintf(" (enabled, %s)", v.rng)
 	}
 	return e
 }
 
-// unset returns those environment variables that are not set, or empty.
+// unset returns the environment variables that are unset or empty.
 func (l *loader) unset(names []string) (out []string) {
 	for _, name := range names {
 		if value, _ := l.lookup(name); value == "" {
@@ -47,9 +49,9 @@ func alternatives(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// absences lists the capabilities whose plugin gives none, because it is disabled
-// or could not be asked what it provides (EMB-002, BIND-009). Their ids are those
-// of capability blocks, and those under which the lock file has the plugin.
+// absences lists the capabilities of plugins that are disabled or could not be
+// described (EMB-002, BIND-009). Their ids come from the capability blocks and from
+// the entry of the plugin in the lock file.
 func (b *builder) absences(claimed map[[2]string]*section) []registry.Absent {
 	var out []registry.Absent
 	seen := map[string]bool{}
@@ -84,7 +86,7 @@ func (b *builder) absences(claimed map[[2]string]*section) []registry.Absent {
 	return out
 }
 
-// absence is why the capabilities of a plugin are not known, nil if they are.
+// absence returns why the capabilities of a plugin are unknown; nil if they are known.
 func (p *Plugin) absence() *contract.Error {
 	switch {
 	case !p.Enabled:
@@ -97,12 +99,14 @@ func (p *Plugin) absence() *contract.Error {
 	return contract.Errorf("config/plugin-unknown", "plugin %s was not asked what it provides", quote(p.Name))
 }
 
-// elsewhere adds the variables by which a capability block would choose another
-// plugin.
+// elsewhere adds to the error the environment variables that make a capability
+// block use another plugin.
 func (b *builder) elsewhere(s *section, why *contract.Error) *contract.Error {
-	others := slices.DeleteFunc(b.unset(s.attrs["plugin"].inputs), func(name string) bool { return strings.Contains(why.Hint, name) })
+	others := slices.DeleteFunc(b.unset(s.attrs["plugin"].inputs),
+		func(name string) bool { return strings.Contains(why.Hint, name) })
 	if len(others) == 0 {
 		return why
 	}
-	return why.WithHint(fmt.Sprintf("%s, or %s to choose another plugin for %s", why.Hint, alternatives(others), s.label()))
+	return why.WithHint(fmt.Sprintf("%s, or %s to choose another plugin for %s", why.Hint, alternatives(others),
+		s.label()))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// envOf is an environment with these variables.
+// envOf returns an environment with these variables.
 func envOf(set map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		v, ok := set[name]
@@ -18,9 +18,9 @@ func envOf(set map[string]string) func(string) (string, bool) {
 	}
 }
 
-// EMB-002, BIND-009, LLM-005: the capabilities of a plugin that is disabled are
-// known by the ids of their blocks, and not ready. Why names
-// the variables that the block depends on.
+// EMB-002, BIND-009, LLM-005: the capabilities of a disabled plugin are registered
+// under the ids of their blocks and not ready. The reason names the environment
+// variables that the block depends on.
 func TestCapabilitiesOfDisabledPlugins(t *testing.T) {
 	const file = `locals {
   first  = env("FIRST_KEY", "") != ""
@@ -101,8 +101,8 @@ capability "off/nothing" {
 	}
 }
 
-// Every name that the shipped file has for a language model is known without one,
-// and says which variable to set.
+// Every language model name of the shipped file is known without a model, and its
+// error names the variable to set.
 func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)

@@ -1,6 +1,5 @@
-// Package config reads ferment.hcl, the one file in which an operator says
-// what runs, who serves what and which gates an answer must pass, and turns it
-// into what the rest of the host works with.
+// Package config loads ferment.hcl, the configuration of plugins, intents,
+// dispatch and gates, and builds the Generation that the host runs.
 //
 // # Files
 //
@@ -8,42 +7,43 @@
 // fixed order (files.go): ferment.hcl, then common, common/prod, local and
 // local/prod, then common and local of the profile. Merging works on
 // expressions that are not evaluated yet (merge.go), so a local or a variable
-// reaches every file; each value keeps all the places where it was written, by
-// which Show tells origins. A file may include others of the same directory,
-// which come before it, and may be written in JSON (json.go). The profile is
-// decided from the option, the environment and what is read first (profile.go),
-// and brings defaults of its own. Files of variables beside the others
-// (dotenv.go) reach env and secret only; the process environment wins over them.
+// reaches every file; each value keeps all its places, from which Show prints
+// origins. A file may include others of the same directory, which are loaded
+// before it, and may be written in JSON (json.go). The profile comes from the
+// option, the environment or the first files (profile.go) and has its own
+// defaults. The .env files (dotenv.go) are visible to env and secret only; the
+// process environment takes precedence over them.
 //
 // # Stages
 //
-// A file is bounded and parsed (bounds.go), put into a tree of blocks whose
-// expressions are not evaluated yet (tree.go), evaluated and checked against
-// the specification (eval.go, decode.go), completed by what the configured
-// plugins say about themselves (describe.go, lower.go), and built into an
-// immutable Generation (build.go, gates.go): a registry, the policy layers and
-// the checks. Conditions become plain functions on the way (cond.go), so that
-// no layer below knows HCL.
+// A file is checked against the input limits and parsed (bounds.go), converted to
+// a tree of blocks with unevaluated expressions (tree.go), evaluated and checked
+// against the specification (eval.go, decode.go), completed with the descriptions
+// of the configured plugins (describe.go, lower.go), and built into an immutable
+// Generation (build.go, gates.go): a registry, the policy layers and the checks.
+// Conditions are compiled to plain functions (cond.go), so no layer below depends
+// on HCL.
 //
 // Specification is the language as one table. It drives decoding, defaults,
-// ranges and the reference; a second table holds what a build refuses because
-// the feature behind it is not there. Nothing is accepted and ignored.
+// ranges and the reference. A second table lists what a build rejects because it
+// lacks the feature. Nothing is accepted and ignored.
 //
 // # Main types
 //
-// Load gives a Config with Diagnostics. Report renders these as text, JSON and
-// EDN. Plugin holds the settings of a plugin block. Describer is asked what a
-// plugin is; Format gives a file its canonical layout.
+// Load returns a Config with Diagnostics. Report renders these as text, JSON and
+// EDN. Plugin holds the settings of a plugin block. Describer returns the
+// description of a plugin. Format converts a file to the canonical layout.
 //
 // # Concurrency
 //
-// A load runs in one goroutine. What it returns is immutable and may be shared;
-// the functions of checks may be called by any number of goroutines.
+// A load runs in one goroutine. Its result is immutable and safe for concurrent
+// use, including the functions of checks.
 //
 // # Failure
 //
-// A load never stops at the first problem and never panics on its input: every
+// A load does not stop at the first problem and never panics on its input: every
 // problem is a Diagnostic with a type of the error catalogue, a range and a
-// next step. Input is measured before the parser of the library, which recurses
-// without a bound, sees it. A configuration with an error has no Generation.
+// next step. Input limits are checked before parsing because the parser of the
+// library recurses without a limit. A configuration with an error has no
+// Generation.
 package config

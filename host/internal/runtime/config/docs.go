@@ -11,13 +11,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Limit is a bound of what a load accepts (HCL-010, HCL-042).
+// Limit is a limit on the input of a load (HCL-010, HCL-042).
 type Limit struct {
 	Name  string
 	Value string
 }
 
-// Limits lists the bounds on the input of a load.
+// Limits returns the limits on the input of a load.
 func Limits() []Limit {
 	n := func(i int) string { return fmt.Sprint(i) }
 	size := func(i int64) string { return formatBytes(i) }
@@ -27,15 +27,15 @@ func Limits() []Limit {
 		{"files", n(MaxFiles)},
 		{"tokens of a file", n(MaxTokens)},
 		{"nesting of brackets, braces, parentheses, templates", n(MaxNesting)},
-		{"unary operators in a row", n(MaxUnaryRun)},
+		{"consecutive unary operators", n(MaxUnaryRun)},
 		{"conditionals in one expression", n(MaxConditionals)},
 		{"operators and index steps in one expression", n(MaxOperators)},
 		{"digits of a number", n(MaxNumberDigits)},
 		{"exponent of a number", "+-" + n(MaxExponent)},
 		{"size of a text", size(MaxString)},
-		{"includes in each other", n(MaxIncludeDepth)},
+		{"depth of includes", n(MaxIncludeDepth)},
 		{"size of a file of variables", size(MaxEnvBytes)},
-		{"variables of a file", n(MaxEnvKeys)},
+		{"variables in a file", n(MaxEnvKeys)},
 		{"size of a file that file() reads", size(MaxInputFile)},
 		{"size of all files that file() reads", size(MaxInputTotal)},
 		{"size of a file with a secret", size(MaxSecretFile)},
@@ -45,7 +45,7 @@ func Limits() []Limit {
 		{"intent blocks", n(MaxIntents)},
 		{"check blocks", n(MaxNamed)},
 		{"schema blocks", n(MaxNamed)},
-		{"size of what a plugin says about itself", size(MaxDescription)},
+		{"size of a plugin description", size(MaxDescription)},
 		{"labels of a block in a plugin's configuration", n(MaxSchemaLabels)},
 		{"depth of a plugin's configuration", n(MaxSchemaDepth)},
 		{"entries of a plugin's configuration", n(MaxSchemaEntries)},
@@ -53,14 +53,14 @@ func Limits() []Limit {
 		{"operators of a gate expression", n(MaxGateOperators)},
 		{"size of a value that a gate expression reads", size(MaxGateBytes)},
 		{"elements of a value that a gate expression reads", n(MaxGateElements)},
-		{"size of what a gate expression gives", size(MaxGateResult)},
+		{"size of the result of a gate expression", size(MaxGateResult)},
 		{"steps of a gate expression", n(MaxGateSteps)},
-		{"diagnostics that are kept", n(MaxKept)},
-		{"diagnostics that are shown of one file", n(MaxShownPerFile)},
+		{"diagnostics of one load", n(MaxKept)},
+		{"diagnostics shown per file", n(MaxShownPerFile)},
 	}
 }
 
-// LimitsText lists the limits for people.
+// LimitsText returns the limits as Markdown.
 func LimitsText() string {
 	var b strings.Builder
 	b.WriteString("# limits\n\n")
@@ -70,9 +70,9 @@ func LimitsText() string {
 	return b.String()
 }
 
-// Reference is the reference of the language, or of one block of it, which is
-// named by block types and dots: plugin.restart. A block of the language that
-// does not exist is an UnknownPathError.
+// Reference returns the reference of the language as Markdown, or of one block
+// given by its block types, such as plugin.restart. It returns an
+// UnknownPathError if the block does not exist.
 func Reference(block string) (string, error) {
 	at, path, err := findBlock(block)
 	if err != nil {
@@ -106,7 +106,7 @@ func findBlock(path string) (*Block, string, error) {
 	return at, here, nil
 }
 
-// BlockPaths lists the blocks of the language, with dots.
+// BlockPaths returns the paths of all blocks, such as plugin.restart.
 func BlockPaths() []string { return blockPaths(Specification(), "") }
 
 func blockPaths(b *Block, at string) []string {
@@ -123,9 +123,9 @@ func referenceHead(b *strings.Builder) {
 
 Written by "ferment config docs" from the table that decodes the files.
 
-An attribute has a type with its range, a default, and what a reload does when it changes:
-N nothing that runs changes; U it is used from the next request, call or transition on;
-P the plugin gets a new process beside the old one; H the host has to be started anew.
+An attribute has a type with its range, a default, and the effect of a reload that changes it:
+N: nothing that runs changes; U: used from the next request, call or state transition on;
+P: a new version of the plugin starts and replaces the running one; H: requires a restart of the host.
 
 `)
 }
@@ -186,12 +186,12 @@ func referenceAttr(a *Attr, block string) string {
 		text += "; " + a.Doc
 	}
 	if len(r.only) > 0 {
-		text += fmt.Sprintf("; this build takes only `%s` (not in it: %s)", strings.Join(r.only, "`, `"), r.what)
+		text += fmt.Sprintf("; this build supports only `%s` (not in it: %s)", strings.Join(r.only, "`, `"), r.what)
 	}
 	return text + " [" + a.Serves + "]"
 }
 
-// ReferenceValue is the reference as data: one map per attribute.
+// ReferenceValue returns the reference as data: one map per attribute.
 func ReferenceValue(block string) (edn.Value, error) {
 	at, path, err := findBlock(block)
 	if err != nil {
@@ -233,7 +233,7 @@ func referenceRows(block *Block, path string, rows *[]edn.Value) {
 	}
 }
 
-// LimitsValue is the limits as data.
+// LimitsValue returns the limits as data.
 func LimitsValue() edn.Value {
 	var b edn.MapBuilder
 	for _, l := range Limits() {
@@ -242,8 +242,9 @@ func LimitsValue() edn.Value {
 	return b.Map()
 }
 
-// PluginReference is the reference of the config block of a plugin, from the
-// schema that it advertises. The error says why there is none.
+// PluginReference returns the reference of the config block of a plugin, as
+// Markdown and as data, from its advertised schema. It fails if the plugin is
+// unknown, disabled or not described.
 func (c *Config) PluginReference(name string) (string, edn.Value, error) {
 	p := c.plugin(name)
 	switch {
@@ -254,16 +255,18 @@ func (c *Config) PluginReference(name string) (string, edn.Value, error) {
 		}
 		return "", edn.Nil(), &UnknownPathError{Path: "plugin." + name, Nearest: nearest(name, names)}
 	case !p.Enabled:
-		return "", edn.Nil(), contract.Errorf("config/plugin-unknown", "plugin %s is disabled: it was not asked what it takes", quote(name)).
+		return "", edn.Nil(), contract.Errorf("config/plugin-unknown",
+			"plugin %s is disabled: its configuration schema is not known", quote(name)).
 			WithHint("set enabled = true in its block")
 	case !p.Described:
-		return "", edn.Nil(), contract.Errorf("config/plugin-unknown", "plugin %s has not said what it takes", quote(name)).
-			WithHint("ferment validate says why")
+		return "", edn.Nil(), contract.Errorf("config/plugin-unknown",
+			"plugin %s was not described: its configuration schema is not known", quote(name)).
+			WithHint("run ferment validate to see why")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# config of plugin %s (%s %s)\n\n", quote(name), p.Description.Name, p.Description.Version)
 	if p.low == nil {
-		b.WriteString("It takes no configuration.\n")
+		b.WriteString("The plugin accepts no configuration.\n")
 		return b.String(), edn.Nil(), nil
 	}
 	pluginEntries(&b, p.low, p.low.schema.root, "")
@@ -294,7 +297,7 @@ func pluginEntries(b *strings.Builder, l *lowering, s *schema.Schema, at string)
 		if inner.Kind() == schema.KindMap {
 			pluginEntries(b, l, inner, name)
 		} else {
-			b.WriteString("Takes attributes of any name.\n")
+			b.WriteString("Accepts attributes of any name.\n")
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-001: the committed reference is what the table says. After a change of
-// the table: go test ./host/internal/runtime/config -run TestReference -update
+// HCL-001: the committed reference matches the specification. After a change run
+// go test ./host/internal/runtime/config -run TestReference -update
 func TestReference(t *testing.T) {
 	text, err := Reference("")
 	require.NoError(t, err)
@@ -20,11 +20,11 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// HCL-008: one block, and a block that is not there.
+// HCL-008: the reference of one block, and an unknown block.
 func TestReferenceOfBlock(t *testing.T) {
 	text, err := Reference("plugin.restart")
 	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(text, "# `plugin.restart`\n\nWhat happens when the process ends by itself.\n\n- `policy`: one of on-failure, always, never; default `\"on-failure\"`; U"), text)
+	assert.True(t, strings.HasPrefix(text, "# `plugin.restart`\n\nRestart of a process that exits by itself.\n\n- `policy`: one of on-failure, always, never; default `\"on-failure\"`; U"), text)
 	_, err = Reference("plugin.restrat")
 	var unknown *UnknownPathError
 	require.ErrorAs(t, err, &unknown)
@@ -34,7 +34,7 @@ func TestReferenceOfBlock(t *testing.T) {
 	assert.Contains(t, v.String(), `:path "plugin.restart.max"`)
 }
 
-// HCL-042: each limit that is printed is the one that holds.
+// HCL-042: the printed limits are the effective ones.
 func TestLimits(t *testing.T) {
 	seen := map[string]bool{}
 	for _, l := range Limits() {
@@ -47,7 +47,7 @@ func TestLimits(t *testing.T) {
 	assert.Contains(t, string(raw), "- plugin blocks: 256\n- capability blocks: 4096\n- intent blocks: 1024\n")
 }
 
-// The reference of a plugin is its schema in the words of the language.
+// The reference of a plugin is its schema in terms of the configuration language.
 func TestPluginReference(t *testing.T) {
 	c, ds := load(t, sample)
 	require.Empty(t, ds)
@@ -59,7 +59,7 @@ func TestPluginReference(t *testing.T) {
 		"- `path`: path; only with engine = \"uci\"\n"+
 		"- `api_key`: secret\n"+
 		"\n## `model \"NAME\"`\n\n- `name`: string; required\n"+
-		"\n## `extra`\n\nTakes attributes of any name.\n", text)
+		"\n## `extra`\n\nAccepts attributes of any name.\n", text)
 	_, _, err = c.PluginReference("chss")
 	var unknown *UnknownPathError
 	require.ErrorAs(t, err, &unknown)

@@ -18,18 +18,18 @@ const (
 type envVar struct {
 	value string
 	at    *Range
-	open  bool // the file may be read by others
+	open  bool // other users may read the file
 }
 
-// envProblem is the first thing in a file of variables that is wrong.
+// envProblem is the first mistake in a line of an .env file.
 type envProblem struct {
 	typ, message, hint string
 	from, to           int
-	other              int // offset of what it competes with, or -1
+	other              int // offset of the conflicting text, or -1
 }
 
-// parseEnv reads the lines of a file of environment variables. It expands
-// nothing and reports every wrong line; the values are never part of a report.
+// parseEnv parses an .env file, without expansion. It reports every invalid line;
+// a report never contains a value.
 func parseEnv(s *Source, report *collector) map[string]envVar {
 	out := map[string]envVar{}
 	add := func(p *envProblem) {
@@ -56,9 +56,11 @@ func parseEnv(s *Source, report *collector) map[string]envVar {
 			add(p)
 		case key == "":
 		case twice:
-			add(&envProblem{"config/duplicate", "variable " + key + " is set twice in one file", "keep one of the two", from, end, at})
+			add(&envProblem{"config/duplicate", "variable " + key + " is set twice in one file", "keep one of the two",
+				from, end, at})
 		case len(out) >= MaxEnvKeys:
-			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys), "", from, end, -1})
+			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys), "", from,
+				end, -1})
 			return out
 		default:
 			first[key] = from
@@ -69,8 +71,8 @@ func parseEnv(s *Source, report *collector) map[string]envVar {
 	return out
 }
 
-// envLine reads KEY=VALUE, with the word export before it or not; an empty key
-// is a line without a variable.
+// envLine parses KEY=VALUE with an optional export before it. The key is empty if
+// the line has no variable.
 func envLine(line string) (key, value string, p *envProblem) {
 	text := strings.TrimLeft(line, " \t")
 	if text == "" || text[0] == '#' {
@@ -90,7 +92,8 @@ func envLine(line string) (key, value string, p *envProblem) {
 	case !ok:
 		return wrong(start, "a line of variables has no =", "write KEY=VALUE, or # before a comment")
 	case !variableName.MatchString(name):
-		return wrong(start, "the name before = is no variable name", "letters, digits and _, not beginning with a digit")
+		return wrong(start, "the name before = is not a variable name",
+			"letters, digits and _, not beginning with a digit")
 	}
 	at := len(line) - len(rest)
 	value, message := envValue(strings.Trim(rest, " \t"))
@@ -101,8 +104,8 @@ func envLine(line string) (key, value string, p *envProblem) {
 	return name, value, nil
 }
 
-// envValue reads what stands behind the sign: quoted by ' it is literal, by "
-// it knows four escapes, otherwise it ends before a comment.
+// envValue parses the text after the equals sign: literal in single quotes, with
+// four escapes in double quotes, otherwise up to a comment.
 func envValue(text string) (value, problem string) {
 	if text == "" {
 		return "", ""
@@ -159,7 +162,7 @@ func doubleQuoted(text string) (value, problem string) {
 	return "", "the quote is not closed"
 }
 
-// afterQuote refuses what follows a closed quote and is no comment.
+// afterQuote rejects text other than a comment after a closing quote.
 func afterQuote(rest string) string {
 	if rest = strings.Trim(rest, " \t"); rest == "" || rest[0] == '#' {
 		return ""
@@ -167,7 +170,7 @@ func afterQuote(rest string) string {
 	return "something follows the closed quote"
 }
 
-// loadEnv reads one file of variables over those before it.
+// loadEnv reads one .env file; its variables override those of earlier files.
 func (g *gatherer) loadEnv(full string) {
 	s, ok := g.source(full, MaxEnvBytes)
 	if !ok {
@@ -182,7 +185,7 @@ func (g *gatherer) loadEnv(full string) {
 	}
 }
 
-// lookup finds a variable: the environment of the process wins over the files.
+// lookup returns a variable; the process environment takes precedence over .env files.
 func (l *loader) lookup(name string) (string, bool) {
 	if v, ok := l.opts.Env(name); ok {
 		return v, true
@@ -191,7 +194,7 @@ func (l *loader) lookup(name string) (string, bool) {
 	return v.value, ok
 }
 
-// sources remembers where the variables that were read are from.
+// sources records the origins of the variables that were read.
 func (l *loader) sources() {
 	l.config.variables = map[string]*Range{}
 	for _, in := range l.config.Inputs {
@@ -205,7 +208,7 @@ func (l *loader) sources() {
 	}
 }
 
-// exposed warns of a secret that comes from a file which others may read.
+// exposed warns about a secret from an .env file that other users may read.
 func (l *loader) exposed(s Secret, path []string, at *Range) {
 	if s.Kind != "env" {
 		return
@@ -214,7 +217,14 @@ func (l *loader) exposed(s Secret, path []string, at *Range) {
 		return
 	}
 	if v, ok := l.variables[s.Name]; ok && v.open {
-		l.report.add(Diagnostic{Type: "config/secret-missing", Severity: SeverityWarning, Message: fmt.Sprintf("secret env:%s comes from a file that others may read", s.Name), Range: at, Path: path,
-			Related: []Related{{Range: v.at, Message: "sets it"}}, Hint: "chmod 600 " + v.at.File})
+		l.report.add(Diagnostic{
+			Type:     "config/secret-missing",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("secret env:%s comes from a file that other users may read", s.Name),
+			Range:    at,
+			Path:     path,
+			Related:  []Related{{Range: v.at, Message: "sets it"}},
+			Hint:     "chmod 600 " + v.at.File,
+		})
 	}
 }

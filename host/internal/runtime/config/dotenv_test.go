@@ -20,7 +20,7 @@ func readEnv(text string) (map[string]string, Diagnostics) {
 	return got, report.result()
 }
 
-// HCL-017: what a line means.
+// HCL-017: valid lines.
 func TestEnvLines(t *testing.T) {
 	for line, want := range map[string]map[string]string{
 		"A=b":                           {"A": "b"},
@@ -53,7 +53,7 @@ func TestEnvLines(t *testing.T) {
 	}
 }
 
-// HCL-017: every wrong line, with its number, and never with its value.
+// HCL-017: every invalid line is reported with its number, never with its value.
 func TestWrongEnv(t *testing.T) {
 	for _, row := range []struct{ name, text, typ, at string }{
 		{"no =", "A=1\ncanary", "config/syntax", "2:1"},
@@ -100,8 +100,8 @@ func keysOf(n int) []string {
 	return out
 }
 
-// HCL-017: later files win, the process wins over all; expressions see them,
-// the profile too, plugins never.
+// HCL-017: later files override earlier ones, the process environment overrides
+// all; the variables are visible to expressions and the profile, never to plugins.
 func TestEnvOrder(t *testing.T) {
 	dir := lay(t, map[string]string{
 		"ferment.hcl": "ferment {\n  seed      = tonumber(env(\"SEED\"))\n  max_nodes = tonumber(env(\"NODES\"))\n  max_depth = tonumber(env(\"DEPTH\"))\n}\n",
@@ -120,7 +120,7 @@ func TestEnvOrder(t *testing.T) {
 	}
 }
 
-// HCL-017, HCL-026: a secret from a file that others may read is told.
+// HCL-017, HCL-026: a secret from a file that other users may read is a warning.
 func TestEnvSecret(t *testing.T) {
 	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": chessWith("  config {\n    api_key = secret(\"env:TOKEN\")\n  }"), "a.env": "TOKEN=canary-5\n"})
 	path := filepath.Join(dir, "a.env")

@@ -18,14 +18,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// ToolsPlugin is the name under which the plugin of the effect tools describes
-// itself. It holds each call to its scope, in a process of its own.
+// ToolsPlugin is the name of the plugin of the effect tools. It enforces the scope
+// of each call.
 const ToolsPlugin = "tools"
 
-// effects reads what the configuration says about effects.
+// effects reads the effects block.
 func (b *builder) effects() *policy.Effects {
 	s := b.root.block("effects")
-	out := &policy.Effects{Rules: policy.ShippedEffectRules(), Roles: map[string]policy.Scopes{}, Capabilities: map[string]policy.Scopes{}}
+	out := &policy.Effects{
+		Rules:        policy.ShippedEffectRules(),
+		Roles:        map[string]policy.Scopes{},
+		Capabilities: map[string]policy.Scopes{},
+	}
 	out.Host = b.scopes(s)
 	b.permitNothing(s)
 	for _, r := range s.each("rule") {
@@ -42,7 +46,8 @@ func (b *builder) effects() *policy.Effects {
 		}
 	}
 	b.ownPaths(s)
-	if !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return p.Described && p.Description.Name == ToolsPlugin }) {
+	if !slices.ContainsFunc(b.config.Plugins,
+		func(p Plugin) bool { return p.Described && p.Description.Name == ToolsPlugin }) {
 		for _, x := range s.each("secret") {
 			if v := x.attrs["value"]; v.secret != nil {
 				b.secretThere(SecretAt{Secret: *v.secret, At: v.rng, needed: true}, x.node.title(), x.pathOf("value"))
@@ -65,21 +70,27 @@ func (s *section) each(name string) []*section {
 	return out
 }
 
-// permitNothing warns of scopes that are enabled and name nothing that a call may
-// touch.
+// permitNothing warns about enabled scopes that allow no path, program or host.
 func (b *builder) permitNothing(s *section) {
 	for _, x := range s.each("scope") {
 		if !x.flag("enabled") || x.node.damaged {
 			continue
 		}
 		for _, attr := range map[string][]string{
-			"fs/read": {"roots", "allow"}, "fs/write": {"roots", "allow"}, "process/run": {"allow_commands", "allow_cwd"}, "net/http": {"hosts"},
+			"fs/read": {"roots", "allow"}, "fs/write": {"roots", "allow"},
+			"process/run": {"allow_commands", "allow_cwd"}, "net/http": {"hosts"},
 		}[x.label()] {
 			if len(x.attrs[attr].items) > 0 {
 				continue
 			}
-			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
-				Range: x.at(), Path: append(slices.Clone(x.node.path), attr), Hint: "name what calls may touch, or take enabled out"})
+			b.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
+				Range:    x.at(),
+				Path:     append(slices.Clone(x.node.path), attr),
+				Hint:     "list what calls may access, or remove enabled",
+			})
 			break
 		}
 	}
@@ -89,13 +100,13 @@ func (b *builder) permitNothing(s *section) {
 func (b *builder) scopes(s *section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.each("scope") {
-		if s.node.spec.Name != "effects" { // whose scopes count only where they are enabled
+		if s.node.spec.Name != "effects" { // its scopes apply only if enabled
 			b.scopeOnDisk(x)
 		}
 		good := b.commands(x)
 		effect := x.label()
 		scope, problems := contract.ParseScope(effect, x.scopeValue())
-		if !good { // the same mistake once more
+		if !good { // already reported
 			problems = slices.DeleteFunc(problems, func(p contract.ScopeProblem) bool {
 				return scalarText(p.Path[0]) == "arguments" && len(p.Path) == 2
 			})
@@ -110,8 +121,8 @@ func (b *builder) scopes(s *section) policy.Scopes {
 	return out
 }
 
-// scopeValue is a scope block in the words of the contract, where durations have
-// their unit in the name.
+// scopeValue returns a scope block as a value of the contract, where names of
+// durations include the unit.
 func (s *section) scopeValue() edn.Value {
 	var m edn.MapBuilder
 	for i := range s.node.spec.Attrs {
@@ -172,8 +183,8 @@ func (b *builder) scopeProblem(s *section, p contract.ScopeProblem) {
 	b.report.add(d)
 }
 
-// scopeMember is what an attribute of a scope takes beyond its type. The function gives the member that one which does
-// not fit was probably meant to be; the texts are the programs or the roots of the scope.
+// scopeMember describes the members that a scope attribute accepts beyond its type. The function suggests a correction
+// of an invalid member; its texts are the programs or the roots of the scope.
 type scopeMember struct {
 	expected string
 	meant    func(written string, of []string) string
@@ -188,7 +199,7 @@ var scopeMembers = map[string]scopeMember{
 	"allow_commands": {"the path of a program", nil},
 }
 
-// belowRoot is an absolute path as a prefix below the root that holds it.
+// belowRoot returns an absolute path as a prefix below its root.
 func belowRoot(written string, roots []string) string {
 	for _, root := range roots {
 		if rel, err := filepath.Rel(root, written); err == nil && filepath.IsLocal(rel) && filepath.IsAbs(written) {
@@ -198,7 +209,7 @@ func belowRoot(written string, roots []string) string {
 	return ""
 }
 
-// bareHost is the host of a URL, or of a host with a port or a path.
+// bareHost returns the host of a URL, or of a host with a port or a path.
 func bareHost(written string, _ []string) string {
 	if !strings.Contains(written, "//") {
 		written = "//" + written
@@ -210,7 +221,7 @@ func bareHost(written string, _ []string) string {
 	return u.Hostname()
 }
 
-// fittingArgument is the program of that name, or the pattern that fits a text which is none.
+// fittingArgument suggests the program of that name, or a pattern for a text that is not a pattern.
 func fittingArgument(written string, programs []string) string {
 	if program := ofBase(written, programs); program != "" {
 		return program
@@ -221,7 +232,7 @@ func fittingArgument(written string, programs []string) string {
 	return ""
 }
 
-// part is the part of a value that a path leads to, as far as the parts are known.
+// part returns the part of a value at a path, or its deepest known ancestor.
 func (v value) part(path []edn.Value) value {
 	for _, step := range path {
 		i, isIndex := step.AsInt()
@@ -236,8 +247,8 @@ func (v value) part(path []edn.Value) value {
 	return v
 }
 
-// commands checks what a scope of programs says of them: a pattern for a program that may not run, and a timeout that
-// no call gets.
+// commands checks a scope of programs for patterns of programs that are not allowed and for a timeout above
+// max_timeout.
 func (b *builder) commands(s *section) (good bool) {
 	if s.written("max_timeout") && s.written("timeout") {
 		b.ordered(s, "timeout", "max_timeout", false)
@@ -268,7 +279,7 @@ func (b *builder) commands(s *section) (good bool) {
 	return good
 }
 
-// ofBase is the path whose last part is a name; empty if there is none.
+// ofBase returns the path whose last element is name; empty if there is none.
 func ofBase(name string, paths []string) string {
 	i := slices.IndexFunc(paths, func(p string) bool { return filepath.Base(p) == name })
 	if i < 0 {
@@ -284,8 +295,9 @@ func (b *builder) effectRule(s *section, rules policy.Rules) {
 			b.dangling(s, "", "effect", name, effectWords, s.at())
 			return
 		}
-		for _, w := range effectWords { // it stands in for the shipped rules of its namespace
-			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.root.block("effects").each("rule"), func(x *section) bool { return x.label() == w }) {
+		for _, w := range effectWords { // a wildcard replaces the shipped rules of its namespace
+			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.root.block("effects").each("rule"),
+				func(x *section) bool { return x.label() == w }) {
 				delete(rules, w)
 			}
 		}
@@ -293,10 +305,15 @@ func (b *builder) effectRule(s *section, rules policy.Rules) {
 		b.dangling(s, "", "effect", name, effectWords, s.at())
 		return
 	}
-	rules[name] = policy.Rule{Any: b.roles(s, "any"), All: b.roles(s, "all"), Forbidden: b.roles(s, "forbidden"), Where: s.where()}
+	rules[name] = policy.Rule{
+		Any:       b.roles(s, "any"),
+		All:       b.roles(s, "all"),
+		Forbidden: b.roles(s, "forbidden"),
+		Where:     s.where(),
+	}
 }
 
-// roles reads a set of roles; unknown ones are reported.
+// roles reads a set of roles and reports unknown ones.
 func (b *builder) roles(s *section, attr string) []string {
 	names, _ := s.texts(attr)
 	known := b.roleNames()
@@ -313,7 +330,7 @@ func (b *builder) roles(s *section, attr string) []string {
 	return slices.Compact(out)
 }
 
-// roleNames are the roles that exist, in full.
+// roleNames returns the full names of all roles.
 func (b *builder) roleNames() []string {
 	out := policy.BuiltinRoles()
 	for _, r := range b.all("role") {
@@ -331,7 +348,7 @@ func shortRoles(names []string) []string {
 	return out
 }
 
-// roleName is the full name of a role, however it was written.
+// roleName returns the full name of a role label.
 func roleName(label string) string {
 	if strings.HasPrefix(label, "role/") {
 		return label
@@ -339,7 +356,7 @@ func roleName(label string) string {
 	return "role/" + label
 }
 
-// ownPaths refuses scopes that reach what belongs to Ferment itself (FX-012).
+// ownPaths rejects scopes that include files of Ferment itself (FX-012).
 func (b *builder) ownPaths(s *section) {
 	kept, guarded := b.forbidden()
 	for _, x := range s.each("scope") {
@@ -363,28 +380,33 @@ func (b *builder) ownPaths(s *section) {
 		if x.label() == "process/run" {
 			attr = "allow_cwd"
 		}
-		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s reaches %s, which belongs to ferment: no call may", x.node.title(), own),
-			Range: x.attrs[attr].rng, Path: append(slices.Clone(x.node.path), attr), Found: edn.Text(dir),
-			Hint: "name prefixes that leave it out, or move it with data_dir"})
+		b.report.add(Diagnostic{
+			Type:    "config/range",
+			Message: fmt.Sprintf("%s includes %s, which belongs to ferment", x.node.title(), own),
+			Range:   x.attrs[attr].rng,
+			Path:    append(slices.Clone(x.node.path), attr),
+			Found:   edn.Text(dir),
+			Hint:    "name prefixes that leave it out, or move it with data_dir",
+		})
 	}
 }
 
-// scopeOnDisk holds the paths that a scope names to what is there.
+// scopeOnDisk checks the paths of a scope against the file system.
 func (b *builder) scopeOnDisk(s *section) {
 	b.onDisk(s, "roots", aFolder)
 	b.onDisk(s, "allow_commands", plainFile)
 	b.onDisk(s, "allow_cwd", aFolder)
 }
 
-// What a path leads to.
+// Kinds of file.
 const (
 	anything  = ""
 	plainFile = "a file"
 	aFolder   = "a directory"
 )
 
-// onDisk refuses paths that lead to something else than what is wanted, and warns of those that lead nowhere: what is
-// looked for below them is missed only in a call.
+// onDisk rejects paths of another kind of file than wanted and warns about missing paths, which otherwise fail only in a
+// call.
 func (b *builder) onDisk(s *section, attr, wanted string) {
 	for _, item := range s.attrs[attr].items {
 		path, _ := item.v.AsString()
@@ -413,7 +435,7 @@ func (b *builder) onDisk(s *section, attr, wanted string) {
 	}
 }
 
-// kindOf is what a file is, in words.
+// kindOf returns the kind of a file in words.
 func kindOf(info fs.FileInfo) string {
 	if info.IsDir() {
 		return aFolder
@@ -421,7 +443,7 @@ func kindOf(info fs.FileInfo) string {
 	return plainFile
 }
 
-// neighbour is the file that is there and that the path of a missing one means, with a hint.
+// neighbour returns the existing file that a missing path probably means, with a hint.
 func (l *loader) neighbour(path string) (near, hint string) {
 	near = Neighbour(path, fs.ErrNotExist)
 	if near == "" {
@@ -431,8 +453,8 @@ func (l *loader) neighbour(path string) (near, hint string) {
 	return near, fmt.Sprintf("did you mean %s?", quote(near))
 }
 
-// forbidden are the paths that no scope may reach, and those that none may
-// change: whoever writes the configuration or a program decides what runs.
+// forbidden returns the paths that no scope may include, and those that no scope
+// may write: writing the configuration or a program allows to run anything.
 func (b *builder) forbidden() (kept, guarded []string) {
 	env := b.opts.Env
 	if env == nil {
@@ -460,7 +482,7 @@ func (b *builder) forbidden() (kept, guarded []string) {
 	return realPaths(kept), realPaths(guarded)
 }
 
-// realPaths resolves links, of a path that does not exist as far as it does.
+// realPaths resolves symbolic links, for a missing path in its existing ancestors.
 func realPaths(paths []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
@@ -480,7 +502,7 @@ func realPath(p string) string {
 	return filepath.Join(realPath(parent), filepath.Base(p))
 }
 
-// equip gives the plugin of the tools what the effects block says for it.
+// equip passes the settings of the effects block to the tools plugin.
 func (l *loader) equip(is contract.Description, p *Plugin) {
 	if is.Name != ToolsPlugin || p.Config.Kind() != edn.KindMap {
 		return
@@ -498,7 +520,9 @@ func (l *loader) equip(is contract.Description, p *Plugin) {
 		m.Key("value", edn.Nil())
 		secrets.Set(edn.Text(x.label()), m.Map())
 		if v := x.attrs["value"]; v.secret != nil {
-			p.Secrets = append(p.Secrets, SecretAt{Path: []edn.Value{edn.K("secrets"), edn.Text(x.label()), edn.K("value")}, Secret: *v.secret, At: v.rng, needed: true})
+			p.Secrets = append(p.Secrets,
+				SecretAt{Path: []edn.Value{edn.K("secrets"), edn.Text(x.label()), edn.K("value")}, Secret: *v.secret,
+					At: v.rng, needed: true})
 		}
 	}
 	p.Config = p.Config.AssocKey("secrets", secrets.Map())

@@ -16,7 +16,7 @@ import (
 
 const anyPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
 
-// FX-001, AUTH-010: what the blocks say is what a grant decides with.
+// FX-001, AUTH-010: grants are decided with the settings of the blocks.
 func TestEffectsBlock(t *testing.T) {
 	cfg, ds := load(t, anyPlugin+`
 effects {
@@ -61,7 +61,7 @@ capability "chess/engine" {
 	assert.Equal(t, []string{policy.RoleAdmin, policy.RoleOperator}, read.Any, "shipped")
 }
 
-// Nothing written: every effect is off, and the shipped rules hold.
+// Without an effects block every effect is disabled, and the shipped rules apply.
 func TestEffectsByDefault(t *testing.T) {
 	cfg, ds := load(t, anyPlugin)
 	require.Empty(t, types(ds))
@@ -69,7 +69,7 @@ func TestEffectsByDefault(t *testing.T) {
 	assert.Equal(t, policy.ShippedEffectRules(), cfg.Generation.Effects.Rules)
 }
 
-// Each row is one diagnostic at the place of the fault.
+// Each row gives one diagnostic at the place of the mistake.
 func TestEffectsProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		`effects { scope "fs/rite" {} }`:                        `config/unknown-name there is no scope "fs/rite" at 5:9`,
@@ -83,12 +83,12 @@ func TestEffectsProblems(t *testing.T) {
 		`effects { rule "fs/write" { any = ["admn"] } }`:                                                                  `config/dangling-reference effects, rule "fs/write" names the unknown role "admn" at 5:28`,
 		`effects { db "main" {} }`:                             `config/reserved "db" in effects is not supported: tools for databases is not part of this build at 5:3`,
 		`effects { scope "fs/write" { on_unknown = "fail" } }`: `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: resuming a run is not part of this build at 5:22`,
-		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is no secret at 5:24`,
-		`role "Big" {}`:                 `config/syntax "Big" is no label for a role block at 4:6`,
+		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is not a secret at 5:24`,
+		`role "Big" {}`:                 `config/syntax "Big" is not a valid label for a role block at 4:6`,
 		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: access control is not part of this build at 4:12`,
-		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" reaches`,
-		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" reaches`,
-		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" reaches`,
+		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" includes`,
+		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" includes`,
+		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" includes`,
 	} {
 		if inner, ok := strings.CutPrefix(text, "effects { "); ok {
 			text = "effects {\n  " + strings.TrimSuffix(inner, " }") + "\n}"
@@ -104,9 +104,9 @@ func TestEffectsProblems(t *testing.T) {
 	}
 }
 
-// FX-012: no scope reaches what belongs to Ferment, also not through a symbolic
-// link: data, sockets and keys under every effect, configuration, lock file and
-// programs under every effect that can change something.
+// FX-012: no scope includes files of Ferment, not even through a symbolic link: data,
+// sockets and keys for every effect, configuration, lock file and programs for every
+// effect that can write.
 func TestOwnPaths(t *testing.T) {
 	cert, key := pemPair(t, time.Hour)
 	for name, row := range map[string]struct {

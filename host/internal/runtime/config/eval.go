@@ -21,12 +21,12 @@ type local struct {
 	value cty.Value
 	ok    bool
 	used  bool
-	// touched are the environment variables that it was made from.
+	// touched are the environment variables that the value depends on.
 	touched []string
 }
 
-// evaluator turns expressions into values for one load. It is used by one
-// goroutine.
+// evaluator evaluates the expressions of one load. It is not safe for concurrent
+// use.
 type evaluator struct {
 	report *collector
 	inputs *inputs
@@ -42,11 +42,13 @@ type evaluator struct {
 }
 
 func newEvaluator(report *collector, in *inputs) *evaluator {
-	return &evaluator{report: report, inputs: in, meter: &meter{}, locals: map[string]*local{}, blocks: map[string]cty.Value{},
-		labels: map[string][]string{}, funcs: map[*Source]map[string]function.Function{}, paid: map[hcl.Expression]bool{}}
+	return &evaluator{report: report, inputs: in, meter: &meter{}, locals: map[string]*local{},
+		blocks: map[string]cty.Value{},
+		labels: map[string][]string{}, funcs: map[*Source]map[string]function.Function{},
+		paid: map[hcl.Expression]bool{}}
 }
 
-// declare makes the labelled blocks of the tree known as variables.
+// declare defines the labelled blocks of the tree as variables.
 func (e *evaluator) declare(root *node) {
 	refs := map[string]map[string]cty.Value{}
 	for i := range root.spec.Blocks {
@@ -79,11 +81,11 @@ func (e *evaluator) addLocals(root *node) {
 	}
 }
 
-// value evaluates an expression of an attribute. If it cannot, it has reported
-// why and ok is false.
+// value evaluates an expression of an attribute. An error is reported, and ok is
+// false.
 func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.Value, ok bool) {
 	if v, ok := literal(expr); ok {
-		return v, v.IsKnown() // an unknown one was reported when it was read
+		return v, v.IsKnown() // an unknown value was reported when it was read
 	}
 	ctx, ok := e.context(expr, s, path)
 	if !ok {
@@ -93,7 +95,12 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 	e.meter.reset()
 	v, diags := expr.Value(ctx)
 	if over := e.meter.over; over != nil {
-		e.report.add(Diagnostic{Type: "config/limit", Message: over.Error(), Range: s.hclRange(expr.Range()), Path: path})
+		e.report.add(Diagnostic{
+			Type:    "config/limit",
+			Message: over.Error(),
+			Range:   s.hclRange(expr.Range()),
+			Path:    path,
+		})
 		return cty.DynamicVal, false
 	}
 	seen := map[string]bool{}
@@ -113,12 +120,12 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 		}
 	}
 	if ok && !v.IsWhollyKnown() {
-		return v, false // it depends on something that was reported
+		return v, false // it depends on a reported error
 	}
 	return v, ok
 }
 
-// literal gives the value of an expression that is one, which most are.
+// literal returns the value of a literal expression without evaluating it.
 func literal(expr hcl.Expression) (cty.Value, bool) {
 	switch e := expr.(type) {
 	case *hclsyntax.LiteralValueExpr:
@@ -132,13 +139,13 @@ func literal(expr hcl.Expression) (cty.Value, bool) {
 	return cty.NilVal, false
 }
 
-// isNull tells whether an expression is written out as null.
+// isNull reports whether an expression is the literal null.
 func isNull(expr hcl.Expression) bool {
 	v, ok := literal(expr)
 	return ok && v.IsNull()
 }
 
-// pay instruments an expression of native syntax once.
+// pay adds the meter to an expression of native syntax once.
 func (e *evaluator) pay(expr hcl.Expression) {
 	if native, ok := expr.(hclsyntax.Expression); ok && !e.paid[expr] {
 		e.paid[expr] = true
@@ -146,12 +153,12 @@ func (e *evaluator) pay(expr hcl.Expression) {
 	}
 }
 
-// context checks the names that an expression uses and gives it their values.
+// context checks the names in an expression and returns their values.
 func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl.EvalContext, bool) {
 	ok := true
 	used := map[string]cty.Value{}
 	variables := map[string]cty.Value{}
-	named := 0 // the end of a name without quotes, whose parts are read as variables
+	named := 0 // end of an unquoted name, which is parsed as variables
 	for _, t := range expr.Variables() {
 		root, at := t.RootName(), t.SourceRange()
 		if at.Start.Byte < named {
@@ -208,7 +215,7 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 // slashName matches the rest of a name of the form NS/NAME after its first part.
 var slashName = regexp.MustCompile(`^/[a-z][a-z0-9._-]*`)
 
-// nearestVariable is the name that an unknown variable means. A word that stands alone is none: it lacks its quotes.
+// nearestVariable returns the known name nearest to an unknown variable; empty for a single word, which lacks quotes.
 func nearestVariable(t hcl.Traversal, names []string) string {
 	if len(t) == 1 {
 		return ""
@@ -216,13 +223,13 @@ func nearestVariable(t hcl.Traversal, names []string) string {
 	return nearest(t.RootName(), names)
 }
 
-// variableHint says how to write what is no variable.
+// variableHint returns the hint for an unknown variable.
 func variableHint(t hcl.Traversal, names []string) string {
 	root := t.RootName()
 	part, _ := stepName(t)
 	switch lowered := strings.ToLower(root); {
 	case nearestVariable(t, names) != "":
-		return "" // the nearest name says it
+		return "" // the nearest name is the hint
 	case len(t) == 1 && slices.Contains([]string{"true", "yes", "on"}, lowered):
 		return "write true; a text needs quotes: " + quote(root)
 	case len(t) == 1 && slices.Contains([]string{"false", "no", "off"}, lowered):
@@ -254,12 +261,19 @@ func (e *evaluator) knownLabel(t hcl.Traversal, s *Source, path []string) bool {
 	if e.report.doubts(root, label) {
 		return false
 	}
-	e.report.fold("block "+root+" "+label, Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("there is no %s %s", root, quote(label)), Range: s.hclRange(t.SourceRange()), Path: path,
-		Expected: words(e.labels[root]), Found: textOrNil(label), Nearest: nearest(label, e.labels[root])})
+	e.report.fold("block "+root+" "+label, Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("there is no %s %s", root, quote(label)),
+		Range:    s.hclRange(t.SourceRange()),
+		Path:     path,
+		Expected: words(e.labels[root]),
+		Found:    textOrNil(label),
+		Nearest:  nearest(label, e.labels[root]),
+	})
 	return false
 }
 
-// stepName is the first step of a traversal: local.NAME or block["LABEL"].
+// stepName returns the first step of a traversal: local.NAME or block["LABEL"].
 func stepName(t hcl.Traversal) (string, bool) {
 	if len(t) < 2 {
 		return "", false
@@ -279,7 +293,12 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 	at := s.hclRange(t.SourceRange())
 	name, ok := stepName(t)
 	if !ok {
-		e.report.add(Diagnostic{Type: "config/syntax", Message: "locals are used one by one, as local.NAME", Range: at, Path: path})
+		e.report.add(Diagnostic{
+			Type:    "config/syntax",
+			Message: "locals are used one by one, as local.NAME",
+			Range:   at,
+			Path:    path,
+		})
 		return "", cty.NilVal, false
 	}
 	l, ok := e.locals[name]
@@ -288,8 +307,15 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 			return name, cty.NilVal, false
 		}
 		names := slices.Sorted(maps.Keys(e.locals))
-		e.report.fold("local "+name, Diagnostic{Type: "config/dangling-reference", Message: "there is no local " + quote(name), Range: at, Path: path,
-			Expected: words(names), Found: textOrNil(name), Nearest: nearest(name, names)})
+		e.report.fold("local "+name, Diagnostic{
+			Type:     "config/dangling-reference",
+			Message:  "there is no local " + quote(name),
+			Range:    at,
+			Path:     path,
+			Expected: words(names),
+			Found:    textOrNil(name),
+			Nearest:  nearest(name, names),
+		})
 		return name, cty.NilVal, false
 	}
 	l.used = true
@@ -298,19 +324,24 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 	return name, l.value, l.ok
 }
 
-// force evaluates a local. A local that needs itself is reported once, with
-// every member of the ring.
+// force evaluates a local. A cycle is reported once, with all its members.
 func (e *evaluator) force(name string, l *local) {
 	switch l.state {
 	case 2:
 		return
 	case 1:
 		ring := append(slices.Clone(e.stack[slices.Index(e.stack, name):]), name)
-		d := Diagnostic{Type: "config/cycle", Message: "locals need each other: " + strings.Join(ring, " -> "), Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}}
+		d := Diagnostic{
+			Type:    "config/cycle",
+			Message: "locals refer to each other: " + strings.Join(ring, " -> "),
+			Range:   l.attr.source.hclRange(l.attr.rng),
+			Path:    []string{"locals", name},
+		}
 		d.Hint = "let one of them do without the others"
 		for _, member := range ring[1 : len(ring)-1] {
 			a := e.locals[member].attr
-			d.Related = append(d.Related, Related{Range: a.source.hclRange(a.rng), Message: "is local " + quote(member)})
+			d.Related = append(d.Related,
+				Related{Range: a.source.hclRange(a.rng), Message: "is local " + quote(member)})
 		}
 		e.report.add(d)
 		return
@@ -325,19 +356,23 @@ func (e *evaluator) force(name string, l *local) {
 	l.state = 2
 	if l.ok && weight(l.value, MaxGateElements) > MaxGateElements {
 		l.ok = false
-		e.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("local %s has more than %d elements", quote(name), MaxGateElements),
-			Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}})
+		e.report.add(Diagnostic{
+			Type:    "config/limit",
+			Message: fmt.Sprintf("local %s has more than %d elements", quote(name), MaxGateElements),
+			Range:   l.attr.source.hclRange(l.attr.rng),
+			Path:    []string{"locals", name},
+		})
 	}
 }
 
-// forceAll evaluates the locals that nothing uses, for their errors.
+// forceAll evaluates the unused locals to report their errors.
 func (e *evaluator) forceAll() {
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		e.force(name, e.locals[name])
 	}
 }
 
-// unused warns of locals that no expression reads.
+// unused warns about locals that no expression reads.
 func (e *evaluator) unused() {
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		if l := e.locals[name]; !l.used && l.ok {
@@ -355,7 +390,7 @@ func (e *evaluator) unused() {
 	}
 }
 
-// localsElsewhere are the names of the locals that other files define, sorted.
+// localsElsewhere returns the sorted names of the locals of other files.
 func (e *evaluator) localsElsewhere(s *Source) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
@@ -366,8 +401,8 @@ func (e *evaluator) localsElsewhere(s *Source) []string {
 	return out
 }
 
-// knownFunctions reports calls of functions that do not exist, also where
-// try() would hide them.
+// knownFunctions reports calls of unknown functions, also inside try(), which
+// would hide them.
 func (e *evaluator) knownFunctions(expr hcl.Expression, s *Source, path []string) bool {
 	return checkCalls(expr, append(slices.Clone(gateFunctions), loadFunctions...), s, path, e.report)
 }
@@ -386,7 +421,7 @@ func checkCalls(expr hcl.Expression, names []string, s *Source, path []string, r
 		good = false
 		sorted := slices.Sorted(slices.Values(names))
 		near, hint := nearest(call.Name, sorted), ""
-		if slices.Contains(loadFunctions, call.Name) { // what is judged reads nothing from outside
+		if slices.Contains(loadFunctions, call.Name) { // gate expressions read nothing from outside
 			near, hint = "", call.Name+" is not called here: write the value itself, or read it from request"
 		}
 		report.add(Diagnostic{
@@ -404,13 +439,13 @@ func checkCalls(expr hcl.Expression, names []string, s *Source, path []string, r
 	return good
 }
 
-// Summaries of the library that are treated apart.
+// Error summaries of the library that get their own diagnostic.
 const (
 	badOperand = "Invalid operand"
 	noMember   = "Unsupported attribute"
 )
 
-// membersAt are the names of the object that a traversal has no member of, sorted; nil if it is not known.
+// membersAt returns the sorted attribute names of the object in which a traversal failed; nil if it is unknown.
 func membersAt(d *hcl.Diagnostic) []string {
 	x, ok := d.Expression.(*hclsyntax.ScopeTraversalExpr)
 	if !ok || d.EvalContext == nil || d.Subject == nil {
@@ -428,7 +463,7 @@ func membersAt(d *hcl.Diagnostic) []string {
 	return nil
 }
 
-// diagnose gives an evaluation error of the library a type of ours.
+// diagnose converts an evaluation error of the library to a Diagnostic.
 func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagnostic {
 	out := Diagnostic{Type: "config/type", Message: sentence(d), Path: path}
 	if d.Subject != nil {

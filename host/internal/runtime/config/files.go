@@ -17,25 +17,25 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// MaxIncludeDepth bounds files that include files (HCL-016).
+// MaxIncludeDepth is the maximum depth of nested includes (HCL-016).
 const MaxIncludeDepth = 8
 
 // gatherer finds and reads the files of a configuration in load order, each
-// once, and makes a tree of each.
+// once, and builds the tree of each.
 type gatherer struct {
 	*loader
-	real     string          // the root without symbolic links
-	seen     map[string]bool // files, by their path without symbolic links
-	visited  map[string]bool // directories whose variables were read
-	under    []string        // files whose includes are being read, by path without symbolic links
-	names    []string        // the same as they are printed
+	real     string          // root, symbolic links resolved
+	seen     map[string]bool // files by path, symbolic links resolved
+	visited  map[string]bool // directories whose .env files were read
+	under    []string        // stack of including files, symbolic links resolved
+	names    []string        // printed names of under
 	trees    []*node         // in load order
 	total    int             // bytes read
-	profiled []*Source       // files in which ferment.profile may stand
+	profiled []*Source       // files that may contain ferment.profile
 }
 
-// Find is the configuration that is read in a directory if none is named:
-// ferment.hcl, its form in JSON, or the directory config.
+// Find returns the default configuration in a directory: ferment.hcl, its JSON
+// form, or the directory config.
 func Find(dir string) string {
 	for _, name := range []string{DefaultFile, DefaultFile + ".json", DefaultDirectory} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -45,8 +45,8 @@ func Find(dir string) string {
 	return filepath.Join(dir, DefaultFile)
 }
 
-// gather reads everything that belongs to the configuration at a path and
-// merges it; nil if there is nothing to work with.
+// gather reads and merges all files of the configuration at a path; nil if no file
+// could be read.
 func (l *loader) gather(full string) *node {
 	g := &gatherer{loader: l, seen: map[string]bool{}, visited: map[string]bool{}}
 	info, err := os.Stat(full)
@@ -61,7 +61,7 @@ func (l *loader) gather(full string) *node {
 			g.load(full, nil)
 		}
 		if n := len(l.config.Files); n > 0 {
-			g.profiled = l.config.Files[n-1:] // what it includes comes before it
+			g.profiled = l.config.Files[n-1:] // included files come before it
 		}
 		l.config.Profile = l.profile(g.trees)
 	}
@@ -77,7 +77,7 @@ func (l *loader) gather(full string) *node {
 	return tree
 }
 
-// ending refuses a file whose name does not say in which form it is written (HCL-012).
+// ending rejects a file whose extension does not identify its format (HCL-012).
 func (g *gatherer) ending(full string) bool {
 	name := filepath.Base(full)
 	if strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || !isFile(full) {
@@ -105,9 +105,8 @@ func (g *gatherer) resolveRoot() {
 	g.real = real
 }
 
-// directory reads the files of a directory in the order of HCL-005. What lies
-// in ferment.hcl and common decides about the profile, and the profile about
-// the rest.
+// directory reads the files of a directory in the order of HCL-005. ferment.hcl
+// and common determine the profile, and the profile the other files.
 func (g *gatherer) directory() {
 	g.resolveRoot()
 	g.variablesOf(g.config.Root)
@@ -119,17 +118,22 @@ func (g *gatherer) directory() {
 	g.folder("common")
 	g.profiled = slices.Clone(g.config.Files)
 	g.config.Profile = g.profile(g.trees)
-	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.config.Profile, "local/" + g.config.Profile} {
+	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.config.Profile,
+		"local/" + g.config.Profile} {
 		g.folder(name)
 	}
 	if len(g.config.Files) == 0 && len(g.report.list) == 0 {
-		g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))), Range: &Range{File: "."},
-			Hint: noConfiguration})
+		g.report.add(Diagnostic{
+			Type:    "config/include",
+			Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))),
+			Range:   &Range{File: "."},
+			Hint:    noConfiguration,
+		})
 	}
 }
 
-// unreadFiles warns of files of a configuration directory that are not read because of their names, or because of that
-// of the folder that they are in.
+// unreadFiles warns about files of a configuration directory that are not read because of their name or the name of
+// their folder.
 func (l *loader) unreadFiles() {
 	for _, name := range l.strays() {
 		l.unreadFile(name, "", "move it into common or local, or include it: include "+quote(name)+" {}")
@@ -148,7 +152,8 @@ func (l *loader) unreadFiles() {
 		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
 		for _, e := range entries {
 			inner := slashpath.Join(folder, e.Name())
-			if !e.IsDir() || slices.Contains(Profiles(), e.Name()) || !slices.ContainsFunc(l.unreadIn(inner), isConfig) {
+			if !e.IsDir() || slices.Contains(Profiles(), e.Name()) ||
+				!slices.ContainsFunc(l.unreadIn(inner), isConfig) {
 				continue
 			}
 			near := nearest(e.Name(), Profiles())
@@ -160,8 +165,8 @@ func (l *loader) unreadFiles() {
 	}
 }
 
-// strayFolders warns of folders with configuration whose name is near to common or local, or that of a profile: those
-// of profiles lie in these two. A folder with a ferment.hcl of its own is another configuration.
+// strayFolders warns about folders with configuration whose name is similar to common or local, or that of a profile:
+// profile folders belong into these two. A folder with its own ferment.hcl is another configuration.
 func (l *loader) strayFolders() {
 	if !l.opts.Advise {
 		return
@@ -185,7 +190,7 @@ func (l *loader) strayFolders() {
 	}
 }
 
-// strays are the files of the root that look like configuration of ferment and were not read, for who wants advice.
+// strays returns the files of the root that look like Ferment configuration and were not read, if Options.Advise is set.
 func (l *loader) strays() (names []string) {
 	if !l.opts.Advise {
 		return nil
@@ -203,13 +208,13 @@ func (l *loader) strays() (names []string) {
 	return names
 }
 
-// isOurs reports whether a file holds blocks of ferment and nothing else. Other programs have files of that language,
-// too, and some share the names of locals and include.
+// isOurs reports whether a file contains only Ferment blocks. Other programs also use HCL, and some share the block
+// names locals and include.
 func isOurs(name string, raw []byte) bool {
 	var tops []string
 	if strings.HasSuffix(name, ".json") {
 		var root map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &root) // another value has no names
+		_ = json.Unmarshal(raw, &root) // other values have no names
 		tops = slices.Sorted(maps.Keys(root))
 	} else {
 		for _, m := range opening.FindAllSubmatch(raw, -1) {
@@ -222,7 +227,7 @@ func isOurs(name string, raw []byte) bool {
 		slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(shared, t) })
 }
 
-// unreadIn are the names of the files of a folder that were not read as configuration.
+// unreadIn returns the names of the files of a folder that were not read as configuration.
 func (l *loader) unreadIn(folder string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Join(l.config.Root, filepath.FromSlash(folder)))
 	for _, e := range entries {
@@ -250,8 +255,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// folder reads the files of one directory below the root, sorted by name. One
-// that is missing is no error.
+// folder reads the files of one directory below the root, sorted by name. A
+// missing directory is not an error.
 func (g *gatherer) folder(name string) {
 	dir := filepath.Join(g.config.Root, filepath.FromSlash(name))
 	names, ok := g.list(dir, name)
@@ -266,12 +271,16 @@ func (g *gatherer) folder(name string) {
 	}
 }
 
-// list gives the names in a directory, sorted bytewise.
+// list returns the names in a directory, sorted bytewise.
 func (g *gatherer) list(dir, name string) ([]string, bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if !os.IsNotExist(err) {
-			g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s cannot be read: %s", quote(name), cause(err)), Range: &Range{File: name}})
+			g.report.add(Diagnostic{
+				Type:    "config/include",
+				Message: fmt.Sprintf("directory %s cannot be read: %s", quote(name), cause(err)),
+				Range:   &Range{File: name},
+			})
 		}
 		return nil, false
 	}
@@ -283,8 +292,8 @@ func (g *gatherer) list(dir, name string) ([]string, bool) {
 	return names, true
 }
 
-// isConfig tells whether a name is that of a file with configuration. Names
-// that begin with a dot are left to editors and version control.
+// isConfig reports whether a name is that of a configuration file. Names that
+// begin with a dot are ignored.
 func isConfig(name string) bool {
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
 }
@@ -293,7 +302,7 @@ func isEnv(name string) bool {
 	return name == ".env" || strings.HasSuffix(name, ".env") && !strings.HasPrefix(name, ".")
 }
 
-// variablesOf reads the files of variables of a directory, once.
+// variablesOf reads the .env files of a directory, once.
 func (g *gatherer) variablesOf(dir string) {
 	if g.visited[dir] {
 		return
@@ -301,7 +310,7 @@ func (g *gatherer) variablesOf(dir string) {
 	g.visited[dir] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // told where its configuration is read
+		return // reported where its configuration is read
 	}
 	for _, e := range entries { // sorted
 		if isEnv(e.Name()) && !e.IsDir() {
@@ -310,12 +319,12 @@ func (g *gatherer) variablesOf(dir string) {
 	}
 }
 
-// source reads one file, unless it was read before.
+// source reads one file unless it has been read.
 func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	name := printedName(g.config.Root, full)
 	real, err := filepath.EvalSymlinks(full)
 	if err != nil {
-		real = full // reading says why
+		real = full // reading reports the error
 	}
 	if g.seen[real] {
 		return nil, false
@@ -323,7 +332,12 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	g.seen[real] = true
 	if len(g.seen) > MaxFiles {
 		if len(g.seen) == MaxFiles+1 {
-			g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("the configuration has more than %d files", MaxFiles), Range: &Range{File: name}, Hint: "join some of them"})
+			g.report.add(Diagnostic{
+				Type:    "config/limit",
+				Message: fmt.Sprintf("the configuration has more than %d files", MaxFiles),
+				Range:   &Range{File: name},
+				Hint:    "join some of them",
+			})
 		}
 		return nil, false
 	}
@@ -342,7 +356,13 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	before := g.total
 	if g.total += len(raw); g.total > MaxTotalBytes {
 		if before <= MaxTotalBytes {
-			g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("the files of the configuration have more than %s in all, counted up to %s", formatBytes(MaxTotalBytes), quote(name)), Range: &Range{File: name}, Hint: "the limit keeps a load short: remove or split"})
+			g.report.add(Diagnostic{
+				Type: "config/limit",
+				Message: fmt.Sprintf("the files of the configuration have more than %s in all, counted up to %s",
+					formatBytes(MaxTotalBytes), quote(name)),
+				Range: &Range{File: name},
+				Hint:  "the limit keeps a load short: remove or split",
+			})
 		}
 		return nil, false
 	}
@@ -351,8 +371,8 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	return s, true
 }
 
-// load reads one file of configuration, after the files that it includes. The
-// range, if any, is that of the include.
+// load reads one configuration file, after the files that it includes. from is the
+// range of the include, if any.
 func (g *gatherer) load(full string, from *Range) {
 	real, err := filepath.EvalSymlinks(full)
 	if err != nil {
@@ -360,11 +380,22 @@ func (g *gatherer) load(full string, from *Range) {
 	}
 	if i := slices.Index(g.under, real); i >= 0 {
 		ring := append(slices.Clone(g.names[i:]), printedName(g.config.Root, full))
-		g.report.add(Diagnostic{Type: "config/cycle", Message: "files include each other: " + strings.Join(ring, " -> "), Range: from, Path: []string{"include"}, Hint: "remove one of the includes"})
+		g.report.add(Diagnostic{
+			Type:    "config/cycle",
+			Message: "files include each other: " + strings.Join(ring, " -> "),
+			Range:   from,
+			Path:    []string{"include"},
+			Hint:    "remove one of the includes",
+		})
 		return
 	}
 	if len(g.under) > MaxIncludeDepth {
-		g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("includes are nested more than %d deep", MaxIncludeDepth), Range: from, Path: []string{"include"}})
+		g.report.add(Diagnostic{
+			Type:    "config/limit",
+			Message: fmt.Sprintf("includes are nested more than %d deep", MaxIncludeDepth),
+			Range:   from,
+			Path:    []string{"include"},
+		})
 		return
 	}
 	s, ok := g.source(full, MaxFileBytes)
@@ -377,7 +408,11 @@ func (g *gatherer) load(full string, from *Range) {
 	} else {
 		body = parse(s, g.report)
 	}
-	root := &node{spec: Specification(), source: s, header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos}}
+	root := &node{
+		spec:   Specification(),
+		source: s,
+		header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos},
+	}
 	(&grower{source: s, report: g.report}).grow(root, body)
 	g.variablesOf(filepath.Dir(full))
 	g.under, g.names = append(g.under, real), append(g.names, s.Name)
@@ -387,7 +422,7 @@ func (g *gatherer) load(full string, from *Range) {
 	g.config.Files = append(g.config.Files, s)
 }
 
-// includes reads what a file includes and takes the blocks out of its tree.
+// includes reads the included files and removes the include blocks from the tree.
 func (g *gatherer) includes(root *node) {
 	var rest []*node
 	for _, b := range root.blocks {
@@ -402,12 +437,18 @@ func (g *gatherer) includes(root *node) {
 	root.blocks = rest
 }
 
-// matches lists the files that an include names, sorted.
+// matches returns the sorted files that an include matches.
 func (g *gatherer) matches(b *node) []string {
 	pattern := b.labels[0]
 	fail := func(typ, message, hint string) []string {
 		g.report.poison(anyName, anyName)
-		g.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("include %s %s", quote(pattern), message), Range: b.source.hclRange(b.header), Path: []string{"include", pattern}, Hint: hint})
+		g.report.add(Diagnostic{
+			Type:    typ,
+			Message: fmt.Sprintf("include %s %s", quote(pattern), message),
+			Range:   b.source.hclRange(b.header),
+			Path:    []string{"include", pattern},
+			Hint:    hint,
+		})
 		return nil
 	}
 	optional, ok := g.optional(b)
@@ -420,7 +461,7 @@ func (g *gatherer) matches(b *node) []string {
 		return fail("config/include", "leads out of the root directory", "copy the file below the directory of the configuration")
 	}
 	if _, err := slashpath.Match(pattern, ""); err != nil {
-		return fail("config/syntax", "is no pattern", "a pattern knows *, ? and [a-z]")
+		return fail("config/syntax", "is not a valid pattern", "a pattern knows *, ? and [a-z]")
 	}
 	found, err := fs.Glob(os.DirFS(g.config.Root), below)
 	if err != nil {
@@ -428,15 +469,17 @@ func (g *gatherer) matches(b *node) []string {
 	}
 	globbed := strings.ContainsAny(pattern, "*?[")
 	if globbed {
-		own := printedName(g.config.Root, b.source.Path) // a pattern means the other files
-		found = slices.DeleteFunc(found, func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
+		own := printedName(g.config.Root, b.source.Path) // a pattern does not match its own file
+		found = slices.DeleteFunc(found,
+			func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
 	} else if len(found) == 0 && exists(filepath.Join(g.config.Root, filepath.FromSlash(below))) {
-		found = []string{below} // a symbolic link that leads nowhere
+		found = []string{below} // a dangling symbolic link
 	}
 	slices.Sort(found)
 	if len(found) == 0 && !optional && !b.damaged {
 		hint := "write optional = true in it if the file need not be there"
-		if near := Neighbour(filepath.Join(filepath.Dir(b.source.Path), pattern), fs.ErrNotExist); near != "" && !globbed {
+		if near := Neighbour(filepath.Join(filepath.Dir(b.source.Path), pattern), fs.ErrNotExist); near != "" &&
+			!globbed {
 			hint = meant(slashpath.Join(slashpath.Dir(pattern), filepath.Base(near)))
 		}
 		return fail("config/include", "matches no file", hint)
@@ -461,8 +504,8 @@ func (g *gatherer) matches(b *node) []string {
 	return out
 }
 
-// optional reads the attribute of an include, which nothing may be computed
-// for: it is needed before the names are known that expressions use.
+// optional reads the attribute optional of an include. It must be a literal,
+// because it is needed before the names that expressions use are known.
 func (g *gatherer) optional(b *node) (value, ok bool) {
 	a, written := b.attrs["optional"]
 	if !written {
@@ -474,15 +517,19 @@ func (g *gatherer) optional(b *node) (value, ok bool) {
 	}
 	out, err := asBool(v)
 	if !isLiteral || err != nil {
-		g.report.add(Diagnostic{Type: "config/type", Message: subject([]string{"include", b.labels[0], "optional"}) + " is not written out", Range: a.source.hclRange(a.expr.Range()), Path: []string{"include", b.labels[0], "optional"},
-			Expected: edn.Text("true or false")})
+		g.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  subject([]string{"include", b.labels[0], "optional"}) + " is not written out",
+			Range:    a.source.hclRange(a.expr.Range()),
+			Path:     []string{"include", b.labels[0], "optional"},
+			Expected: edn.Text("true or false"),
+		})
 		return false, false
 	}
 	return out, true
 }
 
-// number gives the files their places in the load order, by which diagnostics
-// are sorted.
+// number numbers the files in load order, by which diagnostics are sorted.
 func (g *gatherer) number() {
 	for i, s := range g.config.Files {
 		s.order = i
@@ -494,22 +541,27 @@ func (g *gatherer) number() {
 	}
 }
 
-// misplacedProfile refuses ferment.profile in files that are read because of
-// the profile.
+// misplacedProfile rejects ferment.profile in files whose reading depends on the
+// profile.
 func (g *gatherer) misplacedProfile() {
 	for _, tree := range g.trees {
 		for _, f := range tree.children("ferment") {
 			a, ok := f.attrs["profile"]
 			if ok && !slices.Contains(g.profiled, a.source) {
-				g.report.add(Diagnostic{Type: "config/include", Message: "profile in ferment may stand only in " + DefaultFile + " or in common/: it decides which files are read", Range: a.at(), Path: []string{"ferment", "profile"},
-					Hint: "move it"})
+				g.report.add(Diagnostic{
+					Type:    "config/include",
+					Message: "profile in ferment is allowed only in " + DefaultFile + " or in common/: it decides which files are read",
+					Range:   a.at(),
+					Path:    []string{"ferment", "profile"},
+					Hint:    "move it",
+				})
 			}
 		}
 	}
 }
 
-// Neighbour names the file beside a missing one that was probably meant; it is
-// empty if there is none, or if err is of another kind.
+// Neighbour returns the file beside a missing one that was probably meant; empty
+// if there is none or err is not a missing file.
 func Neighbour(name string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ""

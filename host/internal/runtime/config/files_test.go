@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lay writes files below a new directory; a text is the content, one that
-// begins with -> names what a symbolic link leads to.
+// lay writes files below a new directory; a content that begins with -> is the
+// target of a symbolic link.
 func lay(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,8 +52,8 @@ func fileNames(c *Config) []string {
 
 func seedOf(n int) string { return fmt.Sprintf("ferment {\n  seed = %d\n}\n", n) }
 
-// HCL-005: the order of the directories, bytewise within each, and each
-// profile its own files.
+// HCL-005: the order of the directories, bytewise within each, and the files of each
+// profile.
 func TestLoadOrder(t *testing.T) {
 	files := map[string]string{
 		"ferment.hcl": "", "common/b.hcl": "", "common/B.hcl": "", "common/a.hcl.json": "{}", "common/a.hcl": "", "common/readme.md": "#", "common/.#a.hcl": "-> nobody@here",
@@ -72,8 +72,8 @@ func TestLoadOrder(t *testing.T) {
 	}
 }
 
-// HCL-005, HCL-014: later files win, and a file that is reached twice counts
-// where it was reached first.
+// HCL-005, HCL-014: later files override earlier ones, and a file that is reached
+// twice is loaded at its first place.
 func TestLaterWins(t *testing.T) {
 	dir := lay(t, map[string]string{"common/a.hcl": seedOf(1), "common/prod/b.hcl": seedOf(2), "local/c.hcl": seedOf(3), "local/dev/d.hcl": seedOf(4)})
 	for profile, want := range map[string]int64{"prod": 3, "dev": 4} {
@@ -88,8 +88,8 @@ func TestLaterWins(t *testing.T) {
 	assert.Equal(t, int64(2), c.Host.Seed)
 }
 
-// HCL-013: ferment.profile is read where nothing depends on it, and refused
-// elsewhere.
+// HCL-013: ferment.profile is allowed in files that do not depend on the profile,
+// and rejected in others.
 func TestProfileOfADirectory(t *testing.T) {
 	profile := "ferment {\n  profile = \"dev\"\n}\n"
 	c, ds := loadDir(t, lay(t, map[string]string{"common/a.hcl": profile, "common/dev/b.hcl": seedOf(7)}), Options{})
@@ -127,8 +127,8 @@ func TestFind(t *testing.T) {
 	assert.Equal(t, dir, c.Root)
 }
 
-// HCL-012: a relative path is against the file that holds it, the program
-// too; settings do not depend on where the load was started.
+// HCL-012: a relative path, including the program, is relative to its file;
+// settings do not depend on the working directory.
 func TestPathsOfOverlays(t *testing.T) {
 	dir := lay(t, map[string]string{
 		"bin/chess":       "program",
@@ -149,7 +149,7 @@ func TestPathsOfOverlays(t *testing.T) {
 	assert.Equal(t, p.Command, other.Plugins[0].Command)
 }
 
-// HCL-002: a report names files so that they open from the working directory.
+// HCL-002: a report names files relative to the working directory.
 func TestReportsNameFilesFromHere(t *testing.T) {
 	dir := lay(t, map[string]string{"site/common/a.hcl": "ferment {\n  sed = 1\n}\n", "site/common/b.hcl": seedOf(1), "site/common/c.hcl": seedOf(2), "deep/er/x": ""})
 	for from, ahead := range map[string]string{".": "site/", "site": "", "deep/er": "../../site/"} {
@@ -157,14 +157,14 @@ func TestReportsNameFilesFromHere(t *testing.T) {
 		text := c.Report(0).Text(false)
 		assert.Contains(t, text, "--> "+ahead+"common/a.hcl:2:3\n")
 		assert.Contains(t, text, "--> "+ahead+"common/c.hcl:2:3\n")
-		assert.Contains(t, text, "see: "+ahead+"common/b.hcl:2:3 is written over\n")
+		assert.Contains(t, text, "see: "+ahead+"common/b.hcl:2:3 is overridden\n")
 		assert.NotContains(t, text, dir)
 		_, err := os.Stat(filepath.Join(dir, from, ahead+"common/a.hcl"))
 		require.NoError(t, err)
 	}
 }
 
-// HCL-010: what is no readable file of configuration, each with one error.
+// HCL-010: each unreadable configuration file gives one error.
 func TestUnreadableFiles(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -199,8 +199,7 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
-// HCL-012: a configuration that is named and cannot be read gives one error with what is there instead, and a next
-// step.
+// HCL-012: a named configuration that cannot be read gives one error with the file that exists instead, and a hint.
 func TestNamedConfiguration(t *testing.T) {
 	dir := lay(t, map[string]string{
 		"ferment.hcl": "", "site.conf": "", "site.json": "{}", "noend": "", "conf/x": "", "dir.hcl/x": "", "link.hcl": "-> nowhere",
@@ -232,7 +231,7 @@ func TestNamedConfiguration(t *testing.T) {
 	}
 }
 
-// HCL-010: bytes and files in all.
+// HCL-010: limits on the total number of bytes and files.
 func TestTotals(t *testing.T) {
 	files := map[string]string{}
 	for i := range 5 {
@@ -253,7 +252,7 @@ func TestTotals(t *testing.T) {
 	assert.Len(t, c.Files, MaxFiles)
 }
 
-// HCL-016: includes come before what includes them, each file once, sorted.
+// HCL-016: included files are loaded before the including file, sorted, each once.
 func TestInclude(t *testing.T) {
 	dir := lay(t, map[string]string{
 		"ferment.hcl":     "include \"extra/*\" {}\n\ninclude \"none/*.hcl\" {\n  optional = true\n}\n\ninclude \"extra/a.hcl\" {}\n\n" + seedOf(1),
@@ -271,7 +270,7 @@ func TestInclude(t *testing.T) {
 	assert.Equal(t, []string{"ferment", "max_nodes"}, ds[0].Path)
 }
 
-// HCL-016: a pattern that matches the including file means the other files.
+// HCL-016: a pattern does not match the including file.
 func TestIncludeOfOwnFolder(t *testing.T) {
 	dir := lay(t, map[string]string{"ferment.hcl": "include \"*.hcl\" {}\n", "a.hcl": seedOf(1)})
 	c, ds := loadDir(t, filepath.Join(dir, "ferment.hcl"), Options{})
@@ -280,7 +279,7 @@ func TestIncludeOfOwnFolder(t *testing.T) {
 	assert.Equal(t, int64(1), c.Host.Seed)
 }
 
-// HCL-016, HCL-030: what an include may not be.
+// HCL-016, HCL-030: invalid includes.
 func TestWrongInclude(t *testing.T) {
 	chain := map[string]string{"ferment.hcl": "include \"1.hcl\" {}\n"}
 	for i := 1; i < 12; i++ {
@@ -303,7 +302,7 @@ func TestWrongInclude(t *testing.T) {
 		{"symbolic link of a directory", map[string]string{"ferment.hcl": inc("dev/*.hcl"), "dev": "-> ../../.."}, "config/include", "ferment.hcl:1:1", "matches no file"},
 		{"dangling symbolic link", map[string]string{"ferment.hcl": inc("x.hcl"), "x.hcl": "-> y.hcl"}, "config/include", "x.hcl", "no such file"},
 		{"another kind of file", map[string]string{"ferment.hcl": inc("x.txt"), "x.txt": ""}, "config/include", "ferment.hcl:1:1", "neither"},
-		{"no pattern", map[string]string{"ferment.hcl": inc("[")}, "config/syntax", "ferment.hcl:1:1", "no pattern"},
+		{"no pattern", map[string]string{"ferment.hcl": inc("[")}, "config/syntax", "ferment.hcl:1:1", "is not a valid pattern"},
 		{"empty", map[string]string{"ferment.hcl": inc("")}, "config/syntax", "ferment.hcl:1:9", "label"},
 		{"itself", map[string]string{"ferment.hcl": inc("ferment.hcl")}, "config/cycle", "ferment.hcl:1:1", "ferment.hcl -> ferment.hcl"},
 		{"ring", map[string]string{"ferment.hcl": inc("a.hcl"), "a.hcl": inc("b.hcl"), "b.hcl": inc("a.hcl")}, "config/cycle", "b.hcl:1:1", "a.hcl -> b.hcl -> a.hcl"},

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// elementSchema is the schema of a member of a list, if one is known.
+// elementSchema returns the schema of element i of a list; nil if unknown.
 func elementSchema(s *schema.Schema, i int) *schema.Schema {
 	if s == nil {
 		return nil
@@ -29,9 +29,9 @@ func elementSchema(s *schema.Schema, i int) *schema.Schema {
 	return nil
 }
 
-// keyOf is the EDN key of a map entry that is written in the file, and the
-// schema of its value. A schema with named keys takes the key of that HCL
-// name, one with text keys the text; otherwise a bare key is a keyword.
+// keyOf returns the EDN key of a map entry of a file and the schema of its value.
+// With a schema with named keys it is the key with that HCL name, with string keys
+// the text; otherwise a bare key is a keyword.
 func keyOf(s *schema.Schema, text string, bare bool) (edn.Value, *schema.Schema) {
 	if s != nil {
 		switch s = s.Deref(); s.Kind() {
@@ -60,10 +60,10 @@ func keyOf(s *schema.Schema, text string, bare bool) (edn.Value, *schema.Schema)
 	return edn.Text(text), nil
 }
 
-// fit gives the parts of a value the kinds that only a schema can ask for:
-// HCL has texts, numbers, lists and maps, EDN also keywords, sets, floats and
-// more. What does not fit stays as it is, for validation to report; a text
-// never becomes a number.
+// fit converts the parts of a value to the EDN kinds that the schema requires: HCL
+// has only strings, numbers, lists and maps, EDN also keywords, sets, floats and
+// others. A part that does not fit is unchanged, and validation reports it. A
+// string never becomes a number.
 func fit(s *schema.Schema, v edn.Value) edn.Value {
 	s = s.Deref()
 	switch s.Kind() {
@@ -102,7 +102,7 @@ func fit(s *schema.Schema, v edn.Value) edn.Value {
 	return v
 }
 
-// fitTagged fits a map that is not valid as the alternative that it names, so that only its fault remains.
+// fitTagged fits an invalid map to the alternative that it names, so that only the actual mistake is reported.
 func fitTagged(s *schema.Schema, v edn.Value) edn.Value {
 	key, ok := s.Discriminator()
 	tag, has := v.Get(key)
@@ -177,7 +177,7 @@ func fitMap(s *schema.Schema, v edn.Value) edn.Value {
 	return b.Map()
 }
 
-// fitted is the value of an attribute in the kinds that a schema asks for. It reports what does not fit.
+// fitted returns the value of an attribute, converted to the schema. It reports the parts that do not fit.
 func (l *loader) fitted(s *section, attr, typ string, form *schema.Schema) edn.Value {
 	v := s.attrs[attr]
 	if !v.written {
@@ -198,12 +198,13 @@ func (l *loader) fitted(s *section, attr, typ string, form *schema.Schema) edn.V
 			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
 			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
 		case f.Keys != nil:
-			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]), s.node.title())
+			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]),
+				s.node.title())
 			d.Expected, d.Found = words(hclNames(f.Keys)), edn.Text(hclName(scalarText(f.Path[len(f.Path)-1])))
 			d.Nearest = nearest(plain(d.Found), hclNames(f.Keys))
 			d.Hint = cmp.Or(meant(d.Nearest), "remove it, or correct its name")
 		case f.Expected.IsNil():
-			d.Hint = "correct the others first" // it counts the findings that are left out
+			d.Hint = "correct the others first" // the message counts the omitted findings
 		default:
 			d.Expected = edn.Text(inWords(f.Expected))
 		}
@@ -212,7 +213,7 @@ func (l *loader) fitted(s *section, attr, typ string, form *schema.Schema) edn.V
 	return out
 }
 
-// inWords is what a form of a schema takes, as people say it; one that is not a scalar stays a form.
+// inWords returns a scalar schema form in words; another form is returned as it is.
 func inWords(form edn.Value) string {
 	if s, err := schema.Compile(form); err == nil && scalarKind(s) {
 		return takes(schema.Entry{Schema: s})
@@ -220,9 +221,10 @@ func inWords(form edn.Value) string {
 	return form.String()
 }
 
-// scalarKind reports whether takes says all that a schema asks for.
+// scalarKind reports whether takes describes the schema completely.
 func scalarKind(s *schema.Schema) bool {
-	return numeric(s) || slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())
+	return numeric(s) ||
+		slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())
 }
 
 func hclNames(keys []string) []string {

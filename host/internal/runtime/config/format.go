@@ -17,24 +17,23 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 )
 
-// Formatted is the outcome of formatting one file.
+// Formatted is the result of formatting one file.
 type Formatted struct {
-	Name   string // as messages have it
-	Path   string // where the file lies; empty: at Name
+	Name   string // in messages
+	Path   string // path of the file; empty: Name
 	Before []byte
 	After  []byte // equal to Before if there are errors
-	// Diagnostics are the syntax errors that keep the file from being
-	// formatted.
+	// Diagnostics are the syntax errors that prevent formatting.
 	Diagnostics Diagnostics
 }
 
-// Changed tells whether the file is not in canonical layout.
+// Changed reports whether the file is not in canonical layout.
 func (f Formatted) Changed() bool { return !bytes.Equal(f.Before, f.After) }
 
-// Format gives a text the canonical layout (HCL-038): spacing, line ends and
-// blank lines change, nothing else. JSON, by its name or by its first
-// character, has two spaces for each level and its keys in the order in which
-// they stand. A text with syntax errors is left alone.
+// Format converts a text to the canonical layout (HCL-038). It changes only
+// spacing, line ends and blank lines. JSON, recognized by its name or first
+// character, is indented by two spaces per level and keeps the order of keys. A
+// text with syntax errors is not changed.
 func Format(name string, src []byte) Formatted {
 	out := Formatted{Name: name, Before: src, After: src}
 	s := newSource(name, name, 0, src)
@@ -47,19 +46,17 @@ func Format(name string, src []byte) Formatted {
 		out.Diagnostics = ds
 		return out
 	}
-	// The library changes the spaces inside lines, so line numbers stay.
+	// The library changes only spaces inside lines, so line numbers remain valid.
 	after := layout(hclwrite.Format(s.text), protected(tokens, len(s.lines)), blockEnds(s, body))
 	if !bytes.Equal(after, s.text) && !sameTokens(tokens, after) {
-		// Whatever the library made of it, the meaning of a file is worth
-		// more than its looks.
+		// The library changed the tokens: keep the file as it is.
 		return out
 	}
 	out.After = after
 	return out
 }
 
-// looksLikeJSON tells by the first character what no text of native syntax
-// begins with.
+// looksLikeJSON reports whether the first character cannot begin native syntax.
 func looksLikeJSON(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
@@ -75,7 +72,11 @@ func formatJSON(s *Source, out Formatted) Formatted {
 	var after bytes.Buffer
 	after.Grow(len(s.text) + len(s.text)/4)
 	if err := json.Indent(&after, bytes.Trim(s.text, " \t\r\n"), "", "  "); err != nil {
-		report.add(Diagnostic{Type: "config/syntax", Message: "the text is no JSON: " + err.Error(), Range: &Range{File: s.Name}})
+		report.add(Diagnostic{
+			Type:    "config/syntax",
+			Message: "the text is not JSON: " + err.Error(),
+			Range:   &Range{File: s.Name},
+		})
 		out.Diagnostics = report.result()
 		return out
 	}
@@ -84,10 +85,9 @@ func formatJSON(s *Source, out Formatted) Formatted {
 	return out
 }
 
-// Files lists the files that a directory of configuration may be read from,
-// under every profile, without those that they include: ferment.hcl, and what
-// lies in common and local and in their directories for profiles. None is an
-// error.
+// Files returns the configuration files of a directory for all profiles, without
+// included files: ferment.hcl and the files in common, local and their profile
+// directories. A directory without such files is an error.
 func Files(dir string) ([]string, error) {
 	var out []string
 	for _, name := range []string{DefaultFile, DefaultFile + ".json"} {
@@ -123,10 +123,10 @@ func Files(dir string) ([]string, error) {
 	return out, nil
 }
 
-// noConfiguration is the next step for a directory without configuration.
+// noConfiguration is the hint for a directory without configuration.
 const noConfiguration = "put a " + DefaultFile + " into it, or name another one with --config"
 
-// FormatFile formats a file. The error is that of reading it.
+// FormatFile formats a file. It returns an error only if the file cannot be read.
 func FormatFile(path string) (Formatted, error) {
 	raw, rerr := readConfig(path, path, MaxFileBytes)
 	if rerr != nil {
@@ -135,7 +135,7 @@ func FormatFile(path string) (Formatted, error) {
 	return Format(path, raw), nil
 }
 
-// FormatFileAs formats the file at a path under another name in messages.
+// FormatFileAs is FormatFile with another name of the file in messages.
 func FormatFileAs(name, path string) (Formatted, error) {
 	raw, rerr := readConfig(name, path, MaxFileBytes)
 	if rerr != nil {
@@ -146,11 +146,11 @@ func FormatFileAs(name, path string) (Formatted, error) {
 	return f, nil
 }
 
-// Report is what keeps the file from being formatted.
+// Report returns the errors that prevent formatting.
 func (f Formatted) Report() Report { return newReport(f.Diagnostics, 0, 1, 0) }
 
-// Write replaces the file by its canonical form. A reader sees the old or the
-// new content, and mode and owner stay; if it fails the old file is intact.
+// Write atomically replaces the file by its canonical form and keeps mode and
+// owner. After an error the old file is unchanged.
 func (f Formatted) Write() error {
 	path, err := filepath.EvalSymlinks(cmp.Or(f.Path, f.Name))
 	if err != nil {
@@ -179,13 +179,13 @@ func (f Formatted) Write() error {
 	return nil
 }
 
-// layout sets the blank lines of a spaced text: one between blocks, never two,
-// none at the start and at the end.
+// layout sets blank lines: one between blocks, never two in a row, none at the
+// start and end of the text.
 func layout(text []byte, keep []bool, apart map[int]bool) []byte {
 	lines := bytes.Split(text, []byte("\n"))
 	var out bytes.Buffer
 	out.Grow(len(text) + 64)
-	blank := false // wanted before the next line that has text
+	blank := false // insert one before the next line with text
 	for i, line := range lines {
 		if i >= len(keep) || !keep[i] {
 			line = bytes.TrimRight(line, " \t")
@@ -205,10 +205,10 @@ func layout(text []byte, keep []bool, apart map[int]bool) []byte {
 }
 
 // protected marks the lines (from 0) that begin inside a heredoc or a comment,
-// where white space is content.
+// where white space is significant.
 func protected(tokens hclsyntax.Tokens, n int) []bool {
 	keep := make([]bool, n+1)
-	mark := func(from, to int) { // lines from 1, without the first
+	mark := func(from, to int) { // lines from 1, excluding from
 		for i := from + 1; i <= to && i <= n; i++ {
 			keep[i-1] = true
 		}
@@ -232,7 +232,7 @@ func protected(tokens hclsyntax.Tokens, n int) []bool {
 	return keep
 }
 
-// blockEnds lists the lines (from 1) on which a block ends that another block
+// blockEnds returns the lines (from 1) on which a block ends and another block
 // follows without a blank line.
 func blockEnds(s *Source, body *hclsyntax.Body) map[int]bool {
 	out := map[int]bool{}
@@ -247,7 +247,8 @@ func blockEnds(s *Source, body *hclsyntax.Body) map[int]bool {
 			items = append(items, item{from: a.SrcRange.Start.Line, to: a.SrcRange.End.Line})
 		}
 		for _, inner := range b.Blocks {
-			items = append(items, item{block: true, from: inner.TypeRange.Start.Line, to: inner.CloseBraceRange.End.Line})
+			items = append(items,
+				item{block: true, from: inner.TypeRange.Start.Line, to: inner.CloseBraceRange.End.Line})
 			visit(inner.Body)
 		}
 		slices.SortFunc(items, func(x, y item) int { return x.from - y.from })
@@ -270,7 +271,7 @@ func blockEnds(s *Source, body *hclsyntax.Body) map[int]bool {
 	return out
 }
 
-// sameTokens tells whether two texts differ in white space only.
+// sameTokens reports whether two texts differ in white space only.
 func sameTokens(before hclsyntax.Tokens, text []byte) bool {
 	after, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos)
 	x, y := significant(before), significant(after)
@@ -279,8 +280,8 @@ func sameTokens(before hclsyntax.Tokens, text []byte) bool {
 	})
 }
 
-// significant lists the tokens without line ends that say nothing: after a line
-// end, at the start and at the end of the text.
+// significant returns the tokens without redundant line ends: after a line end, at
+// the start and at the end of the text.
 func significant(tokens hclsyntax.Tokens) hclsyntax.Tokens {
 	out := make(hclsyntax.Tokens, 0, len(tokens))
 	for _, t := range tokens {
@@ -301,5 +302,6 @@ func significant(tokens hclsyntax.Tokens) hclsyntax.Tokens {
 }
 
 func endsLine(t hclsyntax.Token) bool {
-	return t.Type == hclsyntax.TokenNewline || t.Type == hclsyntax.TokenComment && bytes.HasSuffix(t.Bytes, []byte("\n"))
+	return t.Type == hclsyntax.TokenNewline || t.Type == hclsyntax.TokenComment &&
+		bytes.HasSuffix(t.Bytes, []byte("\n"))
 }

@@ -57,7 +57,7 @@ check "a" { builtin = "max-chars" }
 `
 
 // HCL-038: canonical spacing, LF, one blank line between blocks, never two in a
-// row, comments and the order kept; formatting twice changes nothing more.
+// row; comments and order are kept; formatting is idempotent.
 func TestFormat(t *testing.T) {
 	f := Format("ferment.hcl", []byte(ugly))
 	require.Empty(t, f.Diagnostics)
@@ -99,7 +99,7 @@ func TestFormatKeepsTheValue(t *testing.T) {
 	}
 }
 
-// HCL-038: idempotent on files that are put together from pieces.
+// HCL-038: formatting is idempotent on files of random pieces.
 func TestFormatIdempotent(t *testing.T) {
 	pieces := []string{"a = 1\n", "b=[1,\n2]\n", "\n", "\n\n\n", "# c\n", "  // d\n", "/* e\n\n f */\n", "x \"l\" {\n", "}\n", "y{\n", "s = \"${ a }\"\n", "h = <<EOT\n  a\n\n${b}\nEOT\n", "h2 = <<-EOT\n    a\n\n    %{ if b }x%{ endif }\n  EOT\n", "o = {\na=1\n\n\nb = 2 }\n", "one { a=1 }\n", "t = a?b:c # x\n", "f = foo( 1,2 )\n", "\r\n", "   \n", "\t", "for = [ for x in y : x if x>1 ]\n"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -118,8 +118,8 @@ func TestFormatIdempotent(t *testing.T) {
 	})
 }
 
-// HCL-012, HCL-038: JSON has two spaces for each level, its keys in their order
-// and its texts and numbers as they were written.
+// HCL-012, HCL-038: JSON is indented by two spaces per level; the order of keys and
+// the spelling of strings and numbers are kept.
 func TestFormatJSON(t *testing.T) {
 	text := "\xef\xbb\xbf\r\n {\"//\":\"a \\u0041 \\/\",\"locals\":{\"z\":1.50,\r\n\"a\":[ ],\"o\":{ },\"n\":1e3,\"t\":[true,null,\"${ 1+1 }\"]}}\r\n\r\n"
 	want := `{
@@ -170,9 +170,10 @@ func TestFormatJSONKeepsTheValue(t *testing.T) {
 	assert.Equal(t, types(dsBefore), types(dsAfter))
 }
 
-// HCL-038: idempotent, and equal as JSON. Letters that join with what follows
-// are left out: the library's reader takes one before a quote, such as U+0600,
-// and the quote for one character, and finds no end of the string.
+// HCL-038: formatting is idempotent, and the JSON value is unchanged. Characters
+// that combine with the next one are excluded: the library treats one before a
+// quote, such as U+0600, and the quote as one character and finds no end of the
+// string.
 func TestFormatJSONIdempotent(t *testing.T) {
 	letters := rapid.SampledFrom([]rune("aZ09 \t\n\"\\/<>&{}[]:,#$%éßжא漢字😀\u0301\u2028"))
 	var value func(depth int) *rapid.Generator[any]
@@ -204,8 +205,8 @@ func TestFormatJSONIdempotent(t *testing.T) {
 	})
 }
 
-// HCL-038: files are replaced atomically and keep their mode; a link stays a
-// link; a directory that cannot be written leaves the file intact (HCL-010).
+// HCL-038: files are replaced atomically and keep their mode; a symbolic link is
+// kept; in a read-only directory the file is unchanged (HCL-010).
 func TestFormatFile(t *testing.T) {
 	path := write(t, ugly)
 	require.NoError(t, os.Chmod(path, 0o640))
@@ -274,8 +275,8 @@ func BenchmarkFormat(b *testing.B) {
 	})
 }
 
-// HCL-010: no input makes the loader or the formatter panic, and what is
-// formatted stays what it is.
+// HCL-010: no input makes the loader or the formatter panic, and formatting is
+// idempotent.
 func FuzzHCL(f *testing.F) {
 	for _, s := range []string{sample, ugly, pretty, "x = " + strings.Repeat("[", 100), "a { x = 1, y = 2 }", "locals {\n a = local.a\n}", "schema \"a/b\" {\n spec = edn(<<EOT\n[\nEOT\n)\n}", "plugin \"chess\" {\n command = [\"bin/chess\"]\n config {\n model \"a\" {}\n extra { a = 1 }\n }\n}"} {
 		f.Add(s)
@@ -322,7 +323,7 @@ func FuzzHCL(f *testing.F) {
 	})
 }
 
-// HCL-025: no gate expression and no value make an evaluation panic.
+// HCL-025: no gate expression and no value makes an evaluation panic.
 func FuzzCondition(f *testing.F) {
 	for _, s := range []string{`length(try(result.text, "")) <= 1200`, `alltrue([for x in result.list : x > 0])`, `"${result.text}%{ if result.ok }x%{ endif }" == "a"`, `result.list[*].a == [1]`, `format("%5d", result.n) == "x"`, `regexall("a+", result.text) == []`, `jsondecode(jsonencode(result)).n == 1 ? true : can(result.x)`, `substr(result.text, -1, 2) == range(1, 10, 2)[0]`, `1 / result.n > 2 && matches(result.text, "a")`} {
 		f.Add(s)

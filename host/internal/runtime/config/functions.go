@@ -15,7 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// Limits inside functions, where a short argument could make a long result.
+// Limits of functions whose result may be much longer than the arguments.
 const (
 	MaxRange        = 10_000
 	MaxPatternBytes = 4 << 10
@@ -24,9 +24,8 @@ const (
 	maxPatterns     = 16
 )
 
-// gateFunctions are the names of the functions that conditions may call, in
-// the order of the reference (HCL-022). Attributes may call them too, and
-// loadFunctions besides.
+// gateFunctions are the functions that conditions may call, in the order of the
+// reference (HCL-022). Attributes may call these and loadFunctions.
 var gateFunctions = []string{
 	"duration", "bytes", "try", "can", "coalesce", "length", "tostring", "tonumber", "tobool",
 	"upper", "lower", "trim", "trimspace", "trimprefix", "trimsuffix", "startswith", "endswith", "substr", "replace", "split", "join", "format", "chomp", "indent",
@@ -38,7 +37,7 @@ var gateFunctions = []string{
 
 var loadFunctions = []string{"env", "file", "edn", "secret"}
 
-// function returns the gate function with that name, paid for by the meter.
+// function returns the gate function with that name, with its cost charged to the meter.
 func (m *meter) function(name string) (function.Function, bool) {
 	switch name {
 	case "try":
@@ -54,7 +53,7 @@ func (m *meter) function(name string) (function.Function, bool) {
 	return function.Function{}, false
 }
 
-// signature is how a function is called: substr(str, offset, length); empty if there is none of that name.
+// signature returns the call form of a function, such as substr(str, offset, length); empty if it is unknown.
 func signature(name string, all map[string]function.Function) string {
 	f, ok := all[name]
 	if !ok {
@@ -70,7 +69,7 @@ func signature(name string, all map[string]function.Function) string {
 	return name + "(" + strings.Join(args, ", ") + ")"
 }
 
-// library holds the functions whose cost is their arguments and their result.
+// library holds the functions whose cost is the size of their arguments and result.
 var library = map[string]*function.Spec{
 	"tostring": standard(stdlib.MakeToFunc(cty.String)), "tonumber": standard(stdlib.MakeToFunc(cty.Number)), "tobool": standard(stdlib.MakeToFunc(cty.Bool)),
 	"upper": standard(stdlib.UpperFunc), "lower": standard(stdlib.LowerFunc), "trim": standard(stdlib.TrimFunc), "trimspace": standard(stdlib.TrimSpaceFunc),
@@ -90,7 +89,7 @@ var library = map[string]*function.Spec{
 	"alltrue": boolsFunc(true), "anytrue": boolsFunc(false),
 }
 
-// guards are the calls that must be refused before they are made.
+// guards returns the checks that reject a call before it is executed.
 func guards(m *meter) map[string]func(args []cty.Value) error {
 	pattern := func(args []cty.Value) error {
 		if s, ok := asText(args[0]); ok && len(s) > MaxPatternBytes {
@@ -141,7 +140,7 @@ func guards(m *meter) map[string]func(args []cty.Value) error {
 	}
 }
 
-// numberText also refuses exponents that would unfold into millions of digits.
+// numberText also rejects exponents that would expand to millions of digits.
 func numberText(digits func([]cty.Value) error) func([]cty.Value) error {
 	return func(args []cty.Value) error {
 		if err := digits(args); err != nil {
@@ -216,8 +215,8 @@ func asText(v cty.Value) (string, bool) {
 	return v.AsString(), true
 }
 
-// try gives the first argument that evaluates. Its type is decided by the
-// value alone, so that nested calls are evaluated once each.
+// try returns the first argument that evaluates without error. Its type is the
+// type of the value, so that nested calls are evaluated only once.
 func (m *meter) try() function.Function {
 	return function.New(&function.Spec{
 		VarParam: &function.Parameter{Name: "expressions", Type: customdecode.ExpressionClosureType},
@@ -289,13 +288,13 @@ func twoTexts(out cty.Type, f func(a, b string) (cty.Value, error)) *function.Sp
 	}
 }
 
-// matches keeps the last few patterns, so that a literal one is compiled once.
+// matches caches the last few patterns, so that a literal pattern is compiled once.
 func (m *meter) matches(pattern, s string) (cty.Value, error) {
 	re, ok := m.patterns[pattern]
 	if !ok {
 		var err error
 		if re, err = regexp.Compile(pattern); err != nil {
-			return cty.NilVal, fmt.Errorf("the pattern is no RE2 expression: %w", err)
+			return cty.NilVal, fmt.Errorf("the pattern is not an RE2 expression: %w", err)
 		}
 		if m.patterns == nil || len(m.patterns) >= maxPatterns {
 			m.patterns = map[string]*regexp.Regexp{}
@@ -347,8 +346,14 @@ var lengthFunc = &function.Spec{
 }
 
 var coalesceFunc = &function.Spec{
-	VarParam: &function.Parameter{Name: "values", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true},
-	Type:     function.StaticReturnType(cty.DynamicPseudoType),
+	VarParam: &function.Parameter{
+		Name:             "values",
+		Type:             cty.DynamicPseudoType,
+		AllowNull:        true,
+		AllowUnknown:     true,
+		AllowDynamicType: true,
+	},
+	Type: function.StaticReturnType(cty.DynamicPseudoType),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		for _, a := range args {
 			if !a.IsKnown() {
@@ -362,7 +367,7 @@ var coalesceFunc = &function.Spec{
 	},
 }
 
-// elements lists the members of a list, set or tuple.
+// elements returns the elements of a list, set or tuple.
 func elements(v cty.Value) ([]cty.Value, error) {
 	t := v.Type()
 	if !t.IsListType() && !t.IsSetType() && !t.IsTupleType() {
@@ -471,7 +476,7 @@ var rangeFunc = &function.Spec{
 	},
 }
 
-// asBool reads the outcome of a condition, which is never converted.
+// asBool returns the result of a condition without conversion.
 func asBool(v cty.Value) (bool, error) {
 	if v.IsNull() {
 		return false, fmt.Errorf("the condition gives null, not true or false")
@@ -482,11 +487,11 @@ func asBool(v cty.Value) (bool, error) {
 	return v.True(), nil
 }
 
-// asMessage reads the outcome of a template.
+// asMessage returns the result of a template.
 func asMessage(v cty.Value) (string, error) {
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {
-		return "", fmt.Errorf("the message is no text")
+		return "", fmt.Errorf("the message is not a text")
 	}
 	return s.AsString(), nil
 }

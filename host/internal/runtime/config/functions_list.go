@@ -11,11 +11,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// The functions here take lists in any form. The library would first convert
-// a tuple to a list, in time that is quadratic in its length.
+// The functions in this file accept lists, sets and tuples. The library would
+// convert a tuple to a list first, in time quadratic in its length.
 
-// texts reads the members of a list as texts; numbers and booleans are taken
-// as they print.
+// texts returns the elements of a list as strings; numbers and booleans are
+// formatted.
 func texts(v cty.Value) ([]string, error) {
 	items, err := elements(v)
 	if err != nil {
@@ -28,7 +28,7 @@ func texts(v cty.Value) ([]string, error) {
 		}
 		s, err := convert.Convert(x, cty.String)
 		if err != nil {
-			return nil, fmt.Errorf("member %d is no text", i+1)
+			return nil, fmt.Errorf("member %d is not a text", i+1)
 		}
 		out[i] = s.AsString()
 	}
@@ -104,8 +104,9 @@ var compactFunc = &function.Spec{
 }
 
 var zipmapFunc = &function.Spec{
-	Params: []function.Parameter{{Name: "keys", Type: cty.DynamicPseudoType}, {Name: "values", Type: cty.DynamicPseudoType}},
-	Type:   function.StaticReturnType(cty.DynamicPseudoType),
+	Params: []function.Parameter{{Name: "keys", Type: cty.DynamicPseudoType},
+		{Name: "values", Type: cty.DynamicPseudoType}},
+	Type: function.StaticReturnType(cty.DynamicPseudoType),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		keys, err := texts(args[0])
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// FuzzEnv: any text is read or refused; what is read is a variable name and
-// what is refused has a place in the file (HCL-017).
+// FuzzEnv: any text is parsed or rejected; a parsed name is a valid variable name,
+// and an error has a place in the file (HCL-017).
 func FuzzEnv(f *testing.F) {
 	for _, s := range []string{"A=b", "export A='x'\n# c\nB=\"\\n\"", "A", "=", "A=\"", "A='\n", "A=1\nA=2", "export\t A = b # c", "\xef\xbb\xbfA=\r\n", "A=\x00", "ż=1"} {
 		f.Add([]byte(s))
@@ -32,8 +32,8 @@ func FuzzEnv(f *testing.F) {
 	})
 }
 
-// FuzzJSON: any text is a body or refused, and a text that is a body decodes
-// without a panic (HCL-012).
+// FuzzJSON: any text is parsed or rejected, and a parsed body is decoded without a
+// panic (HCL-012).
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{jsonSample, `{}`, `[]`, `[{"plugin": {}}]`, `{"a": {"b": [1, "${x}", null]}}`, `{"ferment": {"seed": "${1 + }"}}`, `{"locals": {"a": "%{ if true }x%{ endif }", "b": "$${x} \\ \" \n"}}`, `{"plugin": {"chess": [{"command": "${[\"bin/chess\"]}", "config": [{"depth": 1}, {"depth": 2}]}]}}`, `{"check": {"a": {"condition": "${<<EOT\nx\nEOT\n}"}}}`, "{\"//\": 1, \"a\": \"\\u0000\"}"} {
 		f.Add([]byte(s))
@@ -53,9 +53,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzMerge: two texts of native syntax merge and decode without a panic, and
-// a third one in the middle does not change what the order of merging gives
-// (HCL-014).
+// FuzzMerge: native files merge and decode without a panic, and merging three files
+// is associative (HCL-014).
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(sample), []byte(localsFirst), []byte("ferment {\n  seed = null\n}\n"))
 	f.Add([]byte("plugin \"a\" {\n  env = { A = 1 }\n  config {\n    x = 1\n    y \"l\" {}\n  }\n}\n"), []byte("plugin \"a\" {\n  env = { (local.a) = 2 }\n}\n"), []byte("plugin \"a\" {\n  config = 3\n}\n"))
@@ -91,7 +90,7 @@ func loadText(t *testing.T, name string, raw []byte) {
 	decodeTree(grown(name, raw))
 }
 
-// decodeTree evaluates a tree without files around it.
+// decodeTree evaluates and decodes a tree without files.
 func decodeTree(root *node) {
 	var rest []*node
 	for _, b := range root.blocks {

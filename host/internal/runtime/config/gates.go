@@ -15,8 +15,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// boundCheck is a check that has a name without any block, because an intent
-// that plugins serve stands behind it (GATE-002).
+// boundCheck is a built-in check that calls an intent (GATE-002).
 type boundCheck struct {
 	name, intent string
 	evidence     bool
@@ -27,13 +26,19 @@ var boundChecks = []boundCheck{
 	{name: "tests-pass", intent: "code/test", evidence: true},
 }
 
-// compileChecks makes the checks of the blocks and the bound ones that no
-// block rebinds.
+// compileChecks returns the checks of the check blocks and the bound checks that
+// no block overrides.
 func (b *builder) compileChecks() []quality.Check {
 	var out []quality.Check
 	for _, c := range boundChecks {
 		if _, rebound := b.checks[c.name]; !rebound {
-			out = append(out, quality.Check{Check: registry.Check{Name: c.name, Kind: registry.CheckCapability, Intent: c.intent, Evidence: c.evidence, Timeout: registry.DefaultCheckTimeout}})
+			out = append(out, quality.Check{Check: registry.Check{
+				Name:     c.name,
+				Kind:     registry.CheckCapability,
+				Intent:   c.intent,
+				Evidence: c.evidence,
+				Timeout:  registry.DefaultCheckTimeout,
+			}})
 		}
 	}
 	for _, s := range b.all("check") {
@@ -45,10 +50,22 @@ func (b *builder) compileChecks() []quality.Check {
 }
 
 func (b *builder) check(s *section) (quality.Check, bool) {
-	c := quality.Check{Check: registry.Check{Name: s.label(), Timeout: s.duration("timeout"), Evidence: s.flag("evidence"), Params: s.attrs["params"].v, Where: s.where()}}
+	c := quality.Check{Check: registry.Check{
+		Name:     s.label(),
+		Timeout:  s.duration("timeout"),
+		Evidence: s.flag("evidence"),
+		Params:   s.attrs["params"].v,
+		Where:    s.where(),
+	}}
 	if b.isBuiltinCheck(c.Name) {
 		b.use("check", c.Name)
-		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("check %s is used instead of the built-in one", quote(c.Name)), Range: s.at(), Path: s.node.path})
+		b.report.add(Diagnostic{
+			Type:     "config/overridden",
+			Severity: SeverityInfo,
+			Message:  fmt.Sprintf("check %s is used instead of the built-in one", quote(c.Name)),
+			Range:    s.at(),
+			Path:     s.node.path,
+		})
 	}
 	ok := b.oneKind(s) && b.judge(s, &c)
 	if v := s.attrs["applies"]; v.written {
@@ -66,7 +83,7 @@ func (b *builder) check(s *section) (quality.Check, bool) {
 	return c, ok
 }
 
-// oneKind holds a check to exactly one way of judging.
+// oneKind reports a check without exactly one of builtin, condition and intent.
 func (b *builder) oneKind(s *section) bool {
 	var written []string
 	for _, name := range []string{"builtin", "condition", "intent"} {
@@ -88,8 +105,14 @@ func (b *builder) oneKind(s *section) bool {
 		}))
 	default:
 		a := s.node.attrs[written[1]]
-		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("%s has %s", s.node.title(), strings.Join(written, " and ")), Range: a.source.hclRange(a.rng), Path: append(slices.Clone(s.node.path), written[1]),
-			Expected: edn.Text("exactly one of builtin, condition, intent"), Hint: "keep one of them"})
+		b.report.add(Diagnostic{
+			Type:     "config/duplicate",
+			Message:  fmt.Sprintf("%s has %s", s.node.title(), strings.Join(written, " and ")),
+			Range:    a.source.hclRange(a.rng),
+			Path:     append(slices.Clone(s.node.path), written[1]),
+			Expected: edn.Text("exactly one of builtin, condition, intent"),
+			Hint:     "keep one of them",
+		})
 	}
 	return false
 }
@@ -112,8 +135,15 @@ func (b *builder) judge(s *section, c *quality.Check) bool {
 			for _, d := range b.builtins.Declarations() {
 				names = append(names, d.Name)
 			}
-			b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown built-in check %s", s.node.title(), quote(c.Builtin)), Range: s.attrs["builtin"].rng,
-				Path: append(slices.Clone(s.node.path), "builtin"), Expected: words(names), Found: edn.Text(c.Builtin), Nearest: nearest(c.Builtin, names)})
+			b.report.add(Diagnostic{
+				Type:     "config/dangling-reference",
+				Message:  fmt.Sprintf("%s names the unknown built-in check %s", s.node.title(), quote(c.Builtin)),
+				Range:    s.attrs["builtin"].rng,
+				Path:     append(slices.Clone(s.node.path), "builtin"),
+				Expected: words(names),
+				Found:    edn.Text(c.Builtin),
+				Nearest:  nearest(c.Builtin, names),
+			})
 			return false
 		}
 		c.Judge = known.Judge
@@ -142,7 +172,7 @@ func (b *builder) intentKnown(name string) bool {
 	return slices.Contains(b.intentNames(), name)
 }
 
-// intentNames lists declared and advertised intents.
+// intentNames returns the names of declared and advertised intents.
 func (b *builder) intentNames() []string {
 	names := append(slices.Collect(maps.Keys(b.intents)), b.advertisedIntents()...)
 	slices.Sort(names)
@@ -156,7 +186,7 @@ func (b *builder) advertisedIntents() (names []string) {
 	return names
 }
 
-// inSchema is the schema of the input of an intent, nil if it is not known.
+// inSchema returns the input schema of an intent; nil if it is unknown.
 func (b *builder) inSchema(intent string) *schema.Schema {
 	name := ""
 	if s, ok := b.intents[intent]; ok {
@@ -171,8 +201,7 @@ func (b *builder) inSchema(intent string) *schema.Schema {
 	return s
 }
 
-// intent fills a declared intent and the policy layer that lies below its
-// requests.
+// intent reads an intent block and adds its policy layer, which requests override.
 func (b *builder) intent(s *section, book *policy.Book) registry.Intent {
 	in := registry.Intent{ID: s.label(), In: s.text("in"), Out: s.text("out"), Role: s.text("role"), Where: s.where()}
 	for _, attr := range []string{"in", "out"} {
@@ -213,21 +242,34 @@ func (b *builder) schemaRef(s *section, attr string) {
 	b.dangling(s, attr, "schema", name, slices.Sorted(maps.Keys(b.schemas)), v.rng)
 }
 
-// servers checks that each candidate can give what the intent wants.
+// servers checks that each candidate serves the intent with its schemas.
 func (b *builder) servers(s *section, in registry.Intent) {
 	if b.misnamed(s, in) {
 		return
 	}
 	list := s.attrs["candidates"]
 	if tuple, ok := s.node.attrs["candidates"].expr.(*hclsyntax.TupleConsExpr); ok && len(tuple.Exprs) == 0 {
-		b.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("candidates of intent %s are none, so nothing can serve it", quote(in.ID)), Range: list.rng,
-			Path: append(slices.Clone(s.node.path), "candidates"), Expected: edn.Text("at least one capability"), Hint: "leave candidates out: then all that serve the intent may"})
+		b.report.add(Diagnostic{
+			Type:     "config/range",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("candidates of intent %s is empty, so no capability can serve it", quote(in.ID)),
+			Range:    list.rng,
+			Path:     append(slices.Clone(s.node.path), "candidates"),
+			Expected: edn.Text("at least one capability"),
+			Hint:     "remove candidates to use all capabilities that serve the intent",
+		})
 	}
 	for k, item := range list.items {
 		id, _ := item.v.AsString()
 		if slices.ContainsFunc(list.items[:k], func(before value) bool { return edn.Equal(before.v, item.v) }) {
-			b.report.add(Diagnostic{Type: "config/duplicate", Severity: SeverityWarning, Message: fmt.Sprintf("intent %s names the candidate %s twice", quote(in.ID), quote(id)), Range: item.rng,
-				Path: append(slices.Clone(s.node.path), "candidates"), Hint: "remove it: a candidate is asked once, and again as dispatch.retry says"})
+			b.report.add(Diagnostic{
+				Type:     "config/duplicate",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("intent %s names the candidate %s twice", quote(in.ID), quote(id)),
+				Range:    item.rng,
+				Path:     append(slices.Clone(s.node.path), "candidates"),
+				Hint:     "remove it: dispatch.retry sets the attempts per candidate",
+			})
 			continue
 		}
 		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id })
@@ -237,10 +279,18 @@ func (b *builder) servers(s *section, in registry.Intent) {
 		}
 		c := b.caps[i]
 		path := append(slices.Clone(s.node.path), "candidates")
-		seen := []Related{{Range: b.capPlace[id], Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
+		seen := []Related{{Range: b.capPlace[id],
+			Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
 		if !c.Serves(in.ID) {
-			b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)), Range: item.rng, Path: path, Expected: edn.Text("a capability for " + in.ID),
-				Found: edn.Text("one for " + strings.Join(c.Intents, ", ")), Related: seen})
+			b.report.add(Diagnostic{
+				Type:     "config/type",
+				Message:  fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)),
+				Range:    item.rng,
+				Path:     path,
+				Expected: edn.Text("a capability for " + in.ID),
+				Found:    edn.Text("one for " + strings.Join(c.Intents, ", ")),
+				Related:  seen,
+			})
 			continue
 		}
 		for _, x := range sides(in) {
@@ -260,7 +310,7 @@ func (b *builder) servers(s *section, in registry.Intent) {
 	}
 }
 
-// disabledCandidate warns of a candidate whose block is disabled.
+// disabledCandidate warns about a candidate whose block is disabled.
 func (b *builder) disabledCandidate(s *section, id string, at *Range) {
 	for _, c := range b.all("capability") {
 		if c.label() == id && !c.flag("enabled") {
@@ -277,7 +327,7 @@ func (b *builder) disabledCandidate(s *section, id string, at *Range) {
 	}
 }
 
-// side is the schema that an intent has for its inputs or its answers.
+// side is the input or output schema of an intent.
 type side struct {
 	attr, verb, want string
 	of               func(*registry.Capability) contract.SchemaRef
@@ -294,7 +344,7 @@ func (b *builder) differ(want, have string) bool {
 	return known && have != "" && want != have
 }
 
-// implied checks an intent that leaves its candidates open: one of those that serve it must have its schemas.
+// implied checks an intent without explicit candidates: one capability that serves it must fit its schemas.
 func (b *builder) implied(s *section, in registry.Intent) {
 	serves := func(c registry.Capability) bool { return c.Serves(in.ID) }
 	all := !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return !p.Described })
@@ -312,7 +362,7 @@ func (b *builder) implied(s *section, in registry.Intent) {
 	}
 	for _, x := range sides(in) {
 		var have []string
-		best := SeverityError // the mildest one counts: one candidate that fits is enough
+		best := SeverityError // the lowest severity counts: one fitting candidate is enough
 		for i := range b.caps {
 			if c := &b.caps[i]; serves(*c) {
 				name := x.of(c).For(in.ID)
@@ -335,8 +385,8 @@ func (b *builder) implied(s *section, in registry.Intent) {
 	}
 }
 
-// misfit judges the schema of a capability for a side of an intent: an error if no value fits both, a warning if
-// none is expected to, else an information.
+// misfit compares the schema of a capability with a side of an intent: an error if no value fits both, a warning if a
+// common value is unlikely, else an information.
 func (b *builder) misfit(x side, have string) Severity {
 	from, ok := b.compiled.Lookup(x.want)
 	to, known := b.compiled.Lookup(have)
@@ -354,7 +404,7 @@ func (b *builder) misfit(x side, have string) Severity {
 	return SeverityInfo
 }
 
-// misnamed reports an intent that none of its candidates serves, while its name is like one that they do.
+// misnamed reports an intent that its candidates do not serve although they serve one with a similar name.
 func (b *builder) misnamed(s *section, in registry.Intent) bool {
 	var offered []string
 	for _, c := range b.caps {
@@ -416,7 +466,7 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 	return l
 }
 
-// twiceDone warns of a check that refuses an answer and counts in its score as well.
+// twiceDone warns about a check that is both in must and in should.
 func (b *builder) twiceDone(done *section) {
 	must, _ := done.texts("must")
 	for _, item := range done.attrs["should"].items {
@@ -427,7 +477,7 @@ func (b *builder) twiceDone(done *section) {
 		b.report.add(Diagnostic{
 			Type:     "config/duplicate",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("check %s is in must and in should: an answer that it scores has passed it", quote(name)),
+			Message:  fmt.Sprintf("check %s is both in must and in should", quote(name)),
 			Range:    item.rng,
 			Path:     append(slices.Clone(done.node.path), "should"),
 			Found:    edn.Text(name),
@@ -436,16 +486,16 @@ func (b *builder) twiceDone(done *section) {
 	}
 }
 
-// gateRings finds intents whose gates ask each other (HCL-030).
+// gateRings reports cycles of intents through their gates (HCL-030).
 func (b *builder) gateRings() {
-	next := map[string][]string{} // intent -> intents that its checks ask
+	next := map[string][]string{} // intent -> intents that its checks call
 	for _, s := range b.all("intent") {
 		for _, name := range b.gatesOf(s) {
 			if asked := b.asked(name); asked != "" {
 				next[s.label()] = append(next[s.label()], asked)
 			}
 		}
-		// A judge does not judge its own intent, so that is no ring.
+		// A judge does not grade its own intent, so this is not a cycle.
 		if j, ok := b.judges[s.block("judge").text("use")]; ok && j.flag("enabled") && j.text("intent") != s.label() {
 			next[s.label()] = append(next[s.label()], j.text("intent"))
 		}
@@ -474,7 +524,7 @@ func (b *builder) gateRings() {
 	}
 }
 
-// gatesOf lists the checks that an intent and its own dispatch name.
+// gatesOf returns the checks that an intent and its dispatch name.
 func (b *builder) gatesOf(s *section) []string {
 	out, _ := s.texts("checks")
 	done := s.block("done")
@@ -491,7 +541,7 @@ func (b *builder) gatesOf(s *section) []string {
 	return out
 }
 
-// asked is the intent behind a check, or "".
+// asked returns the intent that a check calls, or "".
 func (b *builder) asked(check string) string {
 	if s, ok := b.checks[check]; ok {
 		return s.text("intent")
@@ -506,15 +556,20 @@ func (b *builder) asked(check string) string {
 
 func (b *builder) ring(names []string) {
 	first := b.intents[names[0]]
-	d := Diagnostic{Type: "config/cycle", Message: "the gates of intents ask each other: " + strings.Join(names, " -> "), Range: first.at(), Path: first.node.path,
-		Hint: "let one of the checks ask an intent without such gates"}
+	d := Diagnostic{
+		Type:    "config/cycle",
+		Message: "the gates of intents call each other: " + strings.Join(names, " -> "),
+		Range:   first.at(),
+		Path:    first.node.path,
+		Hint:    "let one of the checks ask an intent without such gates",
+	}
 	for _, name := range names[1 : len(names)-1] {
 		d.Related = append(d.Related, Related{Range: b.intents[name].at(), Message: "is intent " + quote(name)})
 	}
 	b.report.add(d)
 }
 
-// unusedBlocks warns of blocks that nothing names.
+// unusedBlocks warns about blocks without a reference.
 func (b *builder) unusedBlocks() {
 	for _, c := range b.caps {
 		for _, ref := range []interface{ For(string) string }{c.InSchema, c.OutSchema} {
@@ -531,7 +586,8 @@ func (b *builder) unusedBlocks() {
 		for _, s := range b.all(block) {
 			if !b.used[block][s.label()] {
 				hint := "remove it, or name it where it should apply"
-				if block == "dispatch" && b.dispatch["default"] == nil && nearest(s.label(), []string{"default"}) != "" {
+				if block == "dispatch" && b.dispatch["default"] == nil &&
+					nearest(s.label(), []string{"default"}) != "" {
 					hint = "did you mean \"default\", which applies to all intents?"
 				}
 				b.report.add(b.decoder.root.misnamed(s.node, Diagnostic{
@@ -547,7 +603,7 @@ func (b *builder) unusedBlocks() {
 	}
 }
 
-// referred marks the schemas that a form refers to.
+// referred marks the schemas that a form refers to as used.
 func (b *builder) referred(form edn.Value) {
 	if form.Kind() != edn.KindVector {
 		return

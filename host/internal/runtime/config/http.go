@@ -16,38 +16,37 @@ import (
 
 // HTTP holds the settings of the http block.
 type HTTP struct {
-	// Listen are addresses as host:port. A literal one is a loopback address; a
-	// name has to be resolved by whoever listens.
+	// Listen are addresses as host:port. A literal IP address is a loopback
+	// address; names are not resolved yet.
 	Listen []string
 	// AdminSocket is absolute.
 	AdminSocket string
-	// AllowedHosts are names that a Host header may have besides the addresses.
+	// AllowedHosts are names accepted in the Host header besides the addresses.
 	AllowedHosts []string
-	// TLS is nil for listeners that speak in the clear.
+	// TLS is nil if the listeners do not use TLS.
 	TLS    *TLS
 	Limits HTTPLimits
-	// Heartbeat is how often a stream that has nothing to say says so.
+	// Heartbeat is the interval of keep-alive messages on an idle stream.
 	Heartbeat time.Duration
 }
 
-// HTTPLimits bound what one caller of a listener may take (AUTH-033). Sizes
-// are in bytes.
+// HTTPLimits limit requests and connections (AUTH-033). Sizes are in bytes.
 type HTTPLimits struct {
 	ActBody, AdminBody, Headers       int
 	HeaderRead, BodyRead, Idle, Write time.Duration
-	// StreamWrite bounds one write to a client that reads a stream.
+	// StreamWrite is the time limit of one write to a stream.
 	StreamWrite             time.Duration
 	Connections, PerAddress int
-	// PrincipalSubscribers is how many streams one caller may read at once.
+	// PrincipalSubscribers is the number of concurrent streams of one caller.
 	PrincipalSubscribers int
-	// ActRate and ActBurst are for the acts of one principal, AnonymousRate is
-	// for whatever else one address asks for.
+	// ActRate and ActBurst limit the acts of one principal, AnonymousRate the
+	// other requests of one address.
 	ActRate       Rate
 	ActBurst      int
 	AnonymousRate Rate
 }
 
-// Rate is so many events in a time.
+// Rate is a number of events per period.
 type Rate struct {
 	Events int
 	Per    time.Duration
@@ -56,12 +55,26 @@ type Rate struct {
 func (l *loader) http() {
 	s := l.root.block("http")
 	limits := s.block("limits")
-	h := HTTP{AdminSocket: s.text("admin_socket"), Heartbeat: s.duration("heartbeat"), Limits: HTTPLimits{
-		ActBody: limits.integer("act_body"), AdminBody: limits.integer("admin_body"), Headers: limits.integer("headers"),
-		HeaderRead: limits.duration("header_read"), BodyRead: limits.duration("body_read"), Idle: limits.duration("idle"), Write: limits.duration("write"), StreamWrite: limits.duration("stream_write"),
-		Connections: limits.integer("connections"), PerAddress: limits.integer("per_address"), PrincipalSubscribers: limits.integer("principal_subscribers"),
-		ActRate: l.rate(limits, "act_rate"), ActBurst: limits.integer("act_burst"), AnonymousRate: l.rate(limits, "anonymous_rate"),
-	}}
+	h := HTTP{
+		AdminSocket: s.text("admin_socket"),
+		Heartbeat:   s.duration("heartbeat"),
+		Limits: HTTPLimits{
+			ActBody:              limits.integer("act_body"),
+			AdminBody:            limits.integer("admin_body"),
+			Headers:              limits.integer("headers"),
+			HeaderRead:           limits.duration("header_read"),
+			BodyRead:             limits.duration("body_read"),
+			Idle:                 limits.duration("idle"),
+			Write:                limits.duration("write"),
+			StreamWrite:          limits.duration("stream_write"),
+			Connections:          limits.integer("connections"),
+			PerAddress:           limits.integer("per_address"),
+			PrincipalSubscribers: limits.integer("principal_subscribers"),
+			ActRate:              l.rate(limits, "act_rate"),
+			ActBurst:             limits.integer("act_burst"),
+			AnonymousRate:        l.rate(limits, "anonymous_rate"),
+		},
+	}
 	h.Listen, _ = s.texts("listen")
 	h.AllowedHosts, _ = s.texts("allowed_hosts")
 	if h.AdminSocket == "" {
@@ -72,10 +85,10 @@ func (l *loader) http() {
 	l.config.HTTP = h
 }
 
-// MaxSocketPath is what every system has room for in the address of a socket, in bytes.
+// MaxSocketPath is the longest socket path in bytes that every system supports.
 const MaxSocketPath = 103
 
-// bindable reports addresses that no daemon could listen on.
+// bindable reports addresses on which the daemon cannot listen.
 func (l *loader) bindable(s *section, h HTTP) {
 	for i, item := range s.attrs["listen"].items {
 		first := slices.Index(h.Listen, h.Listen[i])
@@ -107,7 +120,7 @@ func (l *loader) bindable(s *section, h HTTP) {
 		Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
 		Hint:     "name a shorter path, such as one below /run",
 	}
-	if !v.written { // a warning: without a daemon no socket is needed
+	if !v.written { // a warning: only the daemon needs a socket
 		d.Severity, d.Range = SeverityWarning, l.root.block("ferment").attrs["data_dir"].rng
 		d.Message = "no daemon can start: its admin socket lies in the data directory, whose path is too long for a socket"
 		d.Hint = `write http { admin_socket = "/run/user/.../ferment.sock" }, or a shorter data_dir in ferment { ... }`
@@ -118,7 +131,7 @@ func (l *loader) bindable(s *section, h HTTP) {
 	l.report.add(d)
 }
 
-// rate reads a rate that lets something through.
+// rate reads a rate and rejects zero.
 func (l *loader) rate(s *section, name string) Rate {
 	v := s.attrs[name]
 	events, _ := v.v.Nth(0)
@@ -126,22 +139,33 @@ func (l *loader) rate(s *section, name string) Rate {
 	n, _ := events.AsInt()
 	ms, _ := per.AsInt()
 	if n == 0 && v.written {
-		l.report.add(Diagnostic{Type: "config/range", Message: subject(s.pathOf(name)) + " lets nothing through", Range: v.rng, Path: s.pathOf(name), Expected: edn.Text("1/d or more")})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  subject(s.pathOf(name)) + " allows no requests",
+			Range:    v.rng,
+			Path:     s.pathOf(name),
+			Expected: edn.Text("1/d or more"),
+		})
 	}
 	return Rate{Events: int(n), Per: time.Duration(ms) * time.Millisecond}
 }
 
-// readListen checks an address to listen on. This build knows no identities,
-// so everything but loopback would be open to strangers (AUTH-030).
+// readListen checks a listen address. This build has no authentication, so only
+// loopback addresses are accepted (AUTH-030).
 func readListen(s string) *problem {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return &problem{typ: "config/type", what: "is no address", hint: "write host:port, such as \"127.0.0.1:7180\""}
+		return &problem{typ: "config/type", what: "is not an address",
+			hint: "write host:port, such as \"127.0.0.1:7180\""}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
 		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
 	}
-	insecure := &problem{typ: "http/insecure-listener", what: "is open to other machines", hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities"}
+	insecure := &problem{
+		typ:  "http/insecure-listener",
+		what: "is open to other machines",
+		hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities",
+	}
 	if host == "" {
 		return insecure
 	}
@@ -152,7 +176,8 @@ func readListen(s string) *problem {
 		return nil
 	}
 	if !hostName.MatchString(host) {
-		return &problem{typ: "config/type", what: "is no address", hint: "write host:port, such as \"127.0.0.1:7180\""}
+		return &problem{typ: "config/type", what: "is not an address",
+			hint: "write host:port, such as \"127.0.0.1:7180\""}
 	}
 	return nil
 }
@@ -161,7 +186,11 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-
 
 func readHostName(s string) *problem {
 	if len(s) > 253 || !hostName.MatchString(s) {
-		return &problem{typ: "config/type", what: "is no host name", hint: "write the name alone, without scheme and port"}
+		return &problem{
+			typ:  "config/type",
+			what: "is not a host name",
+			hint: "write the name alone, without scheme and port",
+		}
 	}
 	return nil
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AUTH-033: the limits of a file that sets none. What each limit does to a
-// client is tested in httpapi. The limits of sessions, run subscribers and
-// logins are reserved: their defaults belong to parts of the host that this
-// build does not have.
+// AUTH-033: the default limits. The effect of each limit is tested in httpapi. The
+// limits of sessions, run subscribers and logins are reserved because this build
+// lacks these features.
 func TestDefaultHTTPLimits(t *testing.T) {
 	want := HTTPLimits{
 		ActBody:              4 << 20,

@@ -18,33 +18,33 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// Limits of what expressions may read.
+// Limits of files that expressions read.
 const (
 	MaxInputFile  = 1 << 20
 	MaxInputTotal = 16 << 20
 	MaxSecretFile = 64 << 10
 )
 
-// Input is something outside the files that the configuration depends on. The
-// hash tells whether it changed; the value is never kept.
+// Input is an environment variable or file that the configuration depends on. The
+// hash detects changes; the value is not stored.
 type Input struct {
 	Kind string // "env" or "file"
-	Name string // the variable, or the path relative to the root
-	Hash string // of the value; empty if it is absent
+	Name string // variable, or path relative to the root
+	Hash string // of the value; empty: absent
 }
 
 // inputs reads environment variables and files for expressions, once each, and
-// remembers which.
+// records them.
 type inputs struct {
 	root  string
 	env   func(string) (string, bool)
 	seen  map[[2]string]Input
 	files map[string]string
 	total int
-	names []string // of the variables that files set
+	names []string // variables of .env files
 }
 
-// read reports whether an expression read a file, which is named from the root.
+// read reports whether an expression read the file with that path relative to the root.
 func (in *inputs) read(name string) bool {
 	_, ok := in.files[filepath.FromSlash(name)]
 	return ok
@@ -63,7 +63,7 @@ func (in *inputs) record(kind, name, value string, present bool) {
 	in.seen[[2]string{kind, name}] = Input{Kind: kind, Name: name, Hash: hash}
 }
 
-// list returns what was read, sorted.
+// list returns the sorted inputs.
 func (in *inputs) list() []Input {
 	out := make([]Input, 0, len(in.seen))
 	for _, x := range in.seen {
@@ -73,7 +73,7 @@ func (in *inputs) list() []Input {
 	return out
 }
 
-// file reads a text below the root. A relative path starts at dir.
+// file reads a text file below the root. A relative path is relative to dir.
 func (in *inputs) file(dir, name string) (string, error) {
 	full := name
 	if !filepath.IsAbs(full) {
@@ -81,7 +81,11 @@ func (in *inputs) file(dir, name string) (string, error) {
 	}
 	relative, err := filepath.Rel(in.root, full)
 	if err != nil || !filepath.IsLocal(relative) {
-		return "", &functionError{typ: "config/include", message: fmt.Sprintf("file %s is outside the root directory", quote(name)), hint: "copy it below the directory of the configuration"}
+		return "", &functionError{
+			typ:     "config/include",
+			message: fmt.Sprintf("file %s is outside the root directory", quote(name)),
+			hint:    "copy it below the directory of the configuration",
+		}
 	}
 	if text, ok := in.files[relative]; ok {
 		return text, nil
@@ -99,15 +103,18 @@ func (in *inputs) file(dir, name string) (string, error) {
 		return "", e
 	}
 	if in.total += len(text); in.total > MaxInputTotal {
-		return "", &functionError{typ: "config/limit", message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal))}
+		return "", &functionError{
+			typ:     "config/limit",
+			message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal)),
+		}
 	}
 	in.files[relative] = text
 	in.record("file", filepath.ToSlash(relative), text, true)
 	return text, nil
 }
 
-// readBelow reads a regular file of text below a directory; symbolic links may
-// not lead out of it.
+// readBelow reads a regular text file below a directory; symbolic links must not
+// leave it.
 func readBelow(dir, name string, most int64) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -139,8 +146,7 @@ func readBelow(dir, name string, most int64) (string, error) {
 	return string(raw), nil
 }
 
-// cause is the last part of a file error, without the path that the message
-// already names.
+// cause returns a file error without its path, which the message already contains.
 func cause(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -149,8 +155,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// functions are those of a file: the gate functions and the four that read
-// from outside.
+// functions returns the functions of a file: the gate functions and loadFunctions.
 func (e *evaluator) functions(s *Source) map[string]function.Function {
 	if fs, ok := e.funcs[s]; ok {
 		return fs
@@ -193,7 +198,7 @@ func (e *evaluator) envFunction() function.Function {
 			if !variableName.MatchString(name) {
 				wrong := &functionError{
 					typ:     "config/type",
-					message: quote(short(name)) + " is no name of a variable",
+					message: quote(short(name)) + " is not a variable name",
 					hint:    `the name comes first: env("NAME", "default")`,
 				}
 				if bare := strings.Trim(name, "${} "); variableName.MatchString(bare) {
@@ -206,7 +211,10 @@ func (e *evaluator) envFunction() function.Function {
 			e.touched = append(e.touched, name)
 			switch {
 			case ok && !utf8.ValidString(value):
-				return cty.NilVal, &functionError{typ: "config/type", message: "the environment variable " + quote(name) + " is not UTF-8"}
+				return cty.NilVal, &functionError{
+					typ:     "config/type",
+					message: "the environment variable " + quote(name) + " is not UTF-8",
+				}
 			case ok:
 				return cty.StringVal(value), nil
 			case len(args) == 2:
@@ -233,8 +241,8 @@ func readEDN(text string) (cty.Value, error) {
 	return ednCapsule(v), nil
 }
 
-// ednError keeps the position inside the text, so that it can be found in the
-// file where the text is a literal.
+// ednError keeps the position inside the text, which can be mapped to the file if
+// the text is a literal.
 type ednError struct{ err error }
 
 func (e *ednError) Error() string { return e.err.Error() }

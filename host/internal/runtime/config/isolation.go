@@ -13,10 +13,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// isolation fills what the block of that name grants (HCL-021).
+// isolation reads the isolation block of a plugin (HCL-021).
 func (l *loader) isolation(s *section) plugin.Isolation {
 	i := plugin.Isolation{
-		Level: confine.Level(s.text("level")), BestEffort: s.flag("best_effort"), Network: confine.Network(s.text("network")),
+		Level:      confine.Level(s.text("level")),
+		BestEffort: s.flag("best_effort"),
+		Network:    confine.Network(s.text("network")),
 		Limits: confine.ResourceLimits{
 			Memory: uint64(s.integer("memory")), Cores: s.number("cpu"), OpenFiles: uint64(s.integer("open_files")),
 			Processes: uint64(s.integer("processes")), FileSize: uint64(s.integer("file_size")),
@@ -37,10 +39,10 @@ func (l *loader) isolation(s *section) plugin.Isolation {
 	return i
 }
 
-// executable gives what a member of exec stands for. A bare name is a program
-// in PATH, and if that lies in a directory of a toolchain, all of it: such a
-// program starts others from there. A name that is not found stands for
-// nothing: the plugin says what it misses.
+// executable returns the paths of a member of exec. A bare name is a program in
+// PATH with the directory of its toolchain, if any, because such a program starts
+// others from there. The result is empty for an unknown name; the plugin reports
+// the missing program.
 func (l *loader) executable(name string) []string {
 	if filepath.IsAbs(name) {
 		return []string{name}
@@ -61,11 +63,11 @@ func (l *loader) executable(name string) []string {
 	return nil
 }
 
-// systemPrefixes hold the programs of the whole machine: no toolchain.
+// systemPrefixes hold the programs of the whole machine and are not toolchains.
 var systemPrefixes = []string{"/", "/usr", "/usr/local"}
 
-// toolchain is the directory "x" of a program "x/bin/name", unless the whole
-// machine keeps its programs there.
+// toolchain returns the directory x of a program x/bin/name, unless x is one of
+// systemPrefixes.
 func toolchain(program string) []string {
 	dir := filepath.Dir(program)
 	if prefix := filepath.Dir(dir); filepath.Base(dir) == "bin" && !slices.Contains(systemPrefixes, prefix) {
@@ -74,15 +76,23 @@ func toolchain(program string) []string {
 	return nil
 }
 
-// granted checks a described plugin against its isolation. In profile prod it
-// is an error if it cannot be started for it, elsewhere a warning: the plugin
-// is then not ready.
+// granted checks the needs of a described plugin against its isolation. A plugin
+// that cannot be started is an error in profile prod unless it is optional,
+// otherwise a warning and the plugin is not ready.
 func (l *loader) granted(s *section, p *Plugin) {
 	l.reach(p)
 	for i, need := range p.Needs {
 		if !slices.Contains(p.Description.Needs, need) {
-			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s does not need %s: a block only narrows what the plugin says", quote(p.Name), quote(need)), Range: s.attrs["needs"].items[i].rng,
-				Path: append(slices.Clone(s.node.path), "needs"), Expected: words(p.Description.Needs), Found: edn.Text(need)})
+			l.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("plugin %s does not need %s: a block can only restrict the needs of the plugin",
+					quote(p.Name), quote(need)),
+				Range:    s.attrs["needs"].items[i].rng,
+				Path:     append(slices.Clone(s.node.path), "needs"),
+				Expected: words(p.Description.Needs),
+				Found:    edn.Text(need),
+			})
 		}
 	}
 	severity := SeverityWarning
@@ -100,8 +110,15 @@ func (l *loader) granted(s *section, p *Plugin) {
 		for i, u := range c.Ungranted {
 			needs[i] = u.Need
 		}
-		l.report.add(Diagnostic{Type: "config/missing", Severity: severity, Message: fmt.Sprintf("plugin %s is not started: it needs %s, which its isolation does not grant", quote(p.Name), strings.Join(needs, ", ")),
-			Range: at, Path: path, Hint: plugin.GrantHint(c.Ungranted)})
+		l.report.add(Diagnostic{
+			Type:     "config/missing",
+			Severity: severity,
+			Message: fmt.Sprintf("plugin %s is not started: it needs %s, which its isolation does not grant",
+				quote(p.Name), strings.Join(needs, ", ")),
+			Range: at,
+			Path:  path,
+			Hint:  plugin.GrantHint(c.Ungranted),
+		})
 	}
 	if len(c.Gaps) > 0 && !c.BestEffort {
 		texts := make([]string, len(c.Gaps))
@@ -110,10 +127,17 @@ func (l *loader) granted(s *section, p *Plugin) {
 		}
 		held := severity
 		if p.Isolation.Limits.Cores > 0 {
-			held = SeverityError // no machine can, with this build
+			held = SeverityError // this build cannot enforce it anywhere
 		}
-		l.report.add(Diagnostic{Type: "config/range", Severity: held, Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name), strings.Join(texts, "; ")),
-			Range: at, Path: path, Hint: "\"ferment doctor\" shows what it can hold; best_effort = true accepts less"})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Severity: held,
+			Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name),
+				strings.Join(texts, "; ")),
+			Range: at,
+			Path:  path,
+			Hint:  "\"ferment doctor\" shows what it can hold; best_effort = true accepts less",
+		})
 	}
 	if l.root.block("effects").text("enforcement") == "strict" && p.Attached == "" {
 		l.unheld(settings, p, Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
@@ -121,9 +145,8 @@ func (l *loader) granted(s *section, p *Plugin) {
 	l.idleGrants(s, p)
 }
 
-// unheld refuses a plugin that nothing would hold to its needs and to the
-// effects that it may have (FX-005). Effects count as far as a scope is enabled
-// for them.
+// unheld rejects a plugin whose needs and effects the machine cannot enforce
+// (FX-005). Effects without an enabled scope do not count.
 func (l *loader) unheld(settings plugin.Settings, p *Plugin, d Diagnostic) {
 	var effects []string
 	for _, scoped := range l.standing(p) {
@@ -138,13 +161,14 @@ func (l *loader) unheld(settings plugin.Settings, p *Plugin, d Diagnostic) {
 	l.report.add(d)
 }
 
-// idleGrants warns of grants that a plugin has no need for: nothing comes of
-// them, and whoever wrote them believes otherwise.
+// idleGrants warns about grants without a matching need of the plugin: they have
+// no effect.
 func (l *loader) idleGrants(s *section, p *Plugin) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool {
 			return slices.Contains(plugin.Narrowed(p.Description.Needs, p.Needs), w) ||
-				slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return slices.Contains(c.Effects, w) })
+				slices.ContainsFunc(p.Description.Capabilities,
+					func(c contract.Capability) bool { return slices.Contains(c.Effects, w) })
 		})
 	}
 	i := s.block("isolation")
@@ -167,11 +191,19 @@ func (l *loader) idleGrants(s *section, p *Plugin) {
 	}{
 		{"write_paths", len(p.Isolation.WritePaths) > 0 && !has("fs/write"), "fs/write"},
 		{"exec", p.Isolation.Programs && !has("process/run"), "process/run"},
-		{"network", p.Isolation.Network != confine.Offline && p.Isolation.Network != "" && !has("net/connect", "net/loopback", "net/http"), "net/connect"},
+		{"network", p.Isolation.Network != confine.Offline && p.Isolation.Network != "" &&
+			!has("net/connect", "net/loopback", "net/http"), "net/connect"},
 	} {
 		if v := i.attrs[g.attr]; g.idle && v.written {
-			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s in %s grants nothing: plugin %s does not need %s", g.attr, i.node.title(), quote(p.Name), g.need),
-				Range: v.rng, Path: append(slices.Clone(i.node.path), g.attr), Hint: "remove it"})
+			l.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("%s in %s grants nothing: plugin %s does not need %s", g.attr, i.node.title(),
+					quote(p.Name), g.need),
+				Range: v.rng,
+				Path:  append(slices.Clone(i.node.path), g.attr),
+				Hint:  "remove it",
+			})
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 )
 
-// FX-005, HCL-021: under effects.enforcement = "strict" a plugin is not started
-// whose needs, or whose effects with an enabled scope, nothing would hold. In
-// prod that is an error with one line, elsewhere a warning; best-effort, for all
-// or for one plugin, accepts it.
+// FX-005, HCL-021: with effects.enforcement = "strict" a plugin is not started if
+// the machine cannot enforce its needs, or its effects with an enabled scope. In
+// prod this is an error, elsewhere a warning; best-effort, for all or for one
+// plugin, accepts it.
 func TestStrictEnforcement(t *testing.T) {
 	require.Equal(t, confine.Strict, confine.Probe().Best(), "this machine cannot hold level strict")
 	const scope = "  scope \"fs/read\" {\n    enabled = true\n    roots   = [\"data\"]\n    allow   = [\"\"]\n  }\n"

@@ -11,8 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// parseJSON reads one file of JSON within the limits (HCL-012). The body is
-// never nil.
+// parseJSON parses one JSON file within the limits (HCL-012). The body is never
+// nil.
 func parseJSON(s *Source, report *collector) hcl.Body {
 	empty := hcl.EmptyBody()
 	b := scanText(s.text)
@@ -32,9 +32,9 @@ func parseJSON(s *Source, report *collector) hcl.Body {
 	return file.Body
 }
 
-// native gives an expression of JSON the form that native syntax has, so that
-// the same checks and the same meter hold for both. A text is a template, an
-// object key that is an identifier stands for itself, as without quotes.
+// native converts a JSON expression to native syntax, so that the same checks and
+// the same meter apply to both. A string is a template; an object key that is an
+// identifier is treated like an unquoted key.
 func (g *grower) native(e hcl.Expression) hcl.Expression {
 	if _, ok := e.(hclsyntax.Expression); ok {
 		return e
@@ -46,7 +46,8 @@ func (g *grower) fromJSON(e hcl.Expression) hclsyntax.Expression {
 	if pairs, diags := hcl.ExprMap(e); !diags.HasErrors() {
 		out := &hclsyntax.ObjectConsExpr{SrcRange: e.Range(), OpenRange: e.StartRange()}
 		for _, p := range pairs {
-			out.Items = append(out.Items, hclsyntax.ObjectConsItem{KeyExpr: g.jsonKey(p.Key), ValueExpr: g.fromJSON(p.Value)})
+			out.Items = append(out.Items,
+				hclsyntax.ObjectConsItem{KeyExpr: g.jsonKey(p.Key), ValueExpr: g.fromJSON(p.Value)})
 		}
 		return out
 	}
@@ -69,13 +70,14 @@ func (g *grower) jsonKey(e hcl.Expression) hclsyntax.Expression {
 	text, _ := asText(v)
 	if hclsyntax.ValidIdentifier(text) {
 		root := hcl.TraverseRoot{Name: text, SrcRange: e.Range()}
-		return &hclsyntax.ObjectConsKeyExpr{Wrapped: &hclsyntax.ScopeTraversalExpr{Traversal: hcl.Traversal{root}, SrcRange: e.Range()}}
+		return &hclsyntax.ObjectConsKeyExpr{Wrapped: &hclsyntax.ScopeTraversalExpr{Traversal: hcl.Traversal{root},
+			SrcRange: e.Range()}}
 	}
 	return &hclsyntax.ObjectConsKeyExpr{Wrapped: g.template(text, e.Range())}
 }
 
-// template parses the text of a JSON string. Positions in it are those of the
-// file as long as nothing before them is escaped.
+// template parses the text of a JSON string. Its positions are exact up to the
+// first escape.
 func (g *grower) template(text string, at hcl.Range) hclsyntax.Expression {
 	literal := &hclsyntax.LiteralValueExpr{Val: cty.StringVal(text), SrcRange: at}
 	source := nativeQuoted(text)
@@ -102,7 +104,7 @@ func (g *grower) template(text string, at hcl.Range) hclsyntax.Expression {
 	return expr
 }
 
-// nativeQuoted writes a template as a quoted text of native syntax.
+// nativeQuoted returns a template as a quoted string of native syntax.
 func nativeQuoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -116,7 +118,7 @@ func nativeQuoted(text string) string {
 			heredocs--
 		}
 		from, to := t.Range.Start.Byte, t.Range.End.Byte
-		b.WriteString(text[end:from]) // white space, which is no token
+		b.WriteString(text[end:from]) // white space has no token
 		end = to
 		if t.Type == hclsyntax.TokenStringLit && heredocs == 0 {
 			b.WriteString(escapes.Replace(text[from:to]))
@@ -137,7 +139,7 @@ func (s *Source) setPiece(at int, text string) {
 	s.pieces[at] = text
 }
 
-// piece is the text of an expression of a JSON file in native syntax.
+// piece returns the text of an expression of a JSON file in native syntax.
 func (s *Source) piece(r hcl.Range) (string, bool) {
 	for _, base := range slices.Sorted(maps.Keys(s.pieces)) {
 		text := s.pieces[base]

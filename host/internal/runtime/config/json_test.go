@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jsonSample says in JSON what jsonTwin says in native syntax.
+// jsonSample is jsonTwin in JSON.
 const jsonSample = `{
   "//": "a comment, as the mapping has it",
   "locals": {"n": 3, "greeting": "hi ${upper(\"x\")}"},
@@ -112,8 +112,8 @@ intent "chess/best-move" {
 }
 `
 
-// HCL-012, HCL-036: JSON says the same as native syntax: the decoded values
-// are equal, also those that a plugin's schema decides about.
+// HCL-012, HCL-036: JSON and native syntax decode to equal values, including those
+// with the schema of a plugin.
 func TestJSONForm(t *testing.T) {
 	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": jsonTwin, "a.hcl.json": jsonSample})
 	native, ds := loadDir(t, dir+"/ferment.hcl", Options{Env: secretEnv("s")})
@@ -160,7 +160,7 @@ func TestMixedForms(t *testing.T) {
 	assert.Contains(t, text, "# A common/a.hcl:3, B local/a.hcl.json:1")
 }
 
-// HCL-010: what is wrong in JSON, each with one error and its place.
+// HCL-010: each mistake in JSON gives one error with its place.
 func TestWrongJSON(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65)
 	for _, row := range []struct{ name, text, typ, at, says string }{
@@ -183,8 +183,8 @@ func TestWrongJSON(t *testing.T) {
 		{"object not closed", "{\n  \"ferment\": {\"seed\": 1}\n", "config/syntax", "1:1", "not closed"},
 		{"list not closed", `{"prompts": {"default": ["a"`, "config/syntax", "1:25", "not closed"},
 		{"wrong closing bracket", `{"prompts": {"default": ["a"}}`, "config/syntax", "1:29", "close"},
-		{"one brace too many", "{\"ferment\": {}}\n}", "config/syntax", "2:1", "behind"},
-		{"two objects", "{\"ferment\": {}}\n{}", "config/syntax", "2:1", "behind"},
+		{"one brace too many", "{\"ferment\": {}}\n}", "config/syntax", "2:1", "after the closing }"},
+		{"two objects", "{\"ferment\": {}}\n{}", "config/syntax", "2:1", "after the closing }"},
 		{"text not closed", "{\"ferment\": {\"mode\": \"lazy\n}}", "config/syntax", "1:22", "its line"},
 		{"tab in a text", "{\"ferment\": {\"mode\": \"la\tzy\"}}", "config/syntax", "1:25", "U+0009"},
 		{"escape", `{"ferment": {"mode": "la\xzy"}}`, "config/syntax", "1:25", "escape"},
@@ -218,7 +218,7 @@ func TestWrongJSON(t *testing.T) {
 		{"unknown function", `{"ferment": {"mode": "${uper(\"x\")}"}}`, "config/unknown-name", "", `unknown function "uper"`},
 		{"unknown function in try", `{"ferment": {"mode": "${try(uper(\"x\"), \"lazy\")}"}}`, "config/unknown-name", "", "uper"},
 		{"unknown local", `{"ferment": {"mode": "${local.x}"}}`, "config/dangling-reference", "1:25", `no local "x"`},
-		{"text for a number", `{"ferment": {"seed": "1"}}`, "config/type", "1:22", "is no int"},
+		{"text for a number", `{"ferment": {"seed": "1"}}`, "config/type", "1:22", "is not an int"},
 		{"condition that is a text", `{"check": {"a": {"condition": "result.text == 1"}}}`, "config/type", "1:31", ""},
 		{"config of a plugin", `{"plugin": {"chess": {"command": ["bin/chess"], "config": {"depth": 99}}}}`, "config/plugin-schema", "1:69", "above its maximum"},
 		{"name in the config of a plugin", `{"plugin": {"chess": {"command": ["bin/chess"], "config": {"dpth": 9}}}}`, "config/unknown-name", "1:60", `"dpth"`},

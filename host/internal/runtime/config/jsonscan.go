@@ -13,23 +13,23 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// jsonState is what the scanner of JSON accepts next.
+// jsonState is the set of tokens that the scanner accepts next.
 type jsonState int
 
 const (
-	jsonRoot   jsonState = iota // the value that a file is
+	jsonRoot   jsonState = iota // the value of the file
 	jsonFirst                   // in an object: its first key, or its end
-	jsonKey                     // in an object: a key, behind a comma
-	jsonColon                   // in an object: the colon behind a key
-	jsonValue                   // in an object: the value behind a colon
+	jsonKey                     // in an object: a key after a comma
+	jsonColon                   // in an object: the colon after a key
+	jsonValue                   // in an object: the value after a colon
 	jsonNext                    // in an object: a comma, or its end
 	jsonItem                    // in an array: its first member, or its end
-	jsonMember                  // in an array: a member, behind a comma
+	jsonMember                  // in an array: a member after a comma
 	jsonMore                    // in an array: a comma, or its end
-	jsonEnd                     // nothing more
+	jsonEnd                     // end of the file
 )
 
-// jsonExpected says what each state accepts.
+// jsonExpected describes what each state accepts.
 var jsonExpected = map[jsonState]string{
 	jsonRoot:   `one object: {"NAME": VALUE}`,
 	jsonFirst:  `"NAME": VALUE, or the closing }`,
@@ -52,7 +52,7 @@ type jsonFrame struct {
 	keys  map[string]bool
 }
 
-// jsonScanner finds the first mistake in a text that has to be an object of JSON. It is used once.
+// jsonScanner finds the first mistake in a JSON object. It is used once.
 type jsonScanner struct {
 	text     []byte
 	from, to int // of the current token
@@ -61,8 +61,8 @@ type jsonScanner struct {
 	stack    []jsonFrame
 }
 
-// scanJSON returns the first place where a text is no object of JSON, has a key twice in one object, or is over a limit.
-// The parser of the library reads on after a mistake and would report its consequences, too.
+// scanJSON returns the first place where a text is not a JSON object, repeats a key, or exceeds a limit. The parser of
+// the library continues after a mistake and would also report its consequences.
 func scanJSON(text []byte) *bound {
 	s := &jsonScanner{text: text}
 	for n := 0; ; n++ {
@@ -110,7 +110,7 @@ func (s *jsonScanner) bound(typ, message, hint string) *bound {
 	return &bound{typ: typ, from: s.from, to: s.to, message: message, hint: hint}
 }
 
-// end is what is wrong with a text that ends here.
+// end returns the error of a text that ends here; nil if it is complete.
 func (s *jsonScanner) end() *bound {
 	switch {
 	case s.state == jsonEnd:
@@ -135,7 +135,7 @@ func (s *jsonScanner) end() *bound {
 	}
 }
 
-// token takes the current token.
+// token processes the current token.
 func (s *jsonScanner) token() *bound {
 	c := s.text[s.from]
 	switch s.state {
@@ -168,7 +168,7 @@ func (s *jsonScanner) token() *bound {
 	return s.wrong()
 }
 
-// behind takes what follows a value: a comma and then next, or the closing bracket.
+// behind processes the token after a value: a comma, which leads to next, or the closing bracket.
 func (s *jsonScanner) behind(c byte, next jsonState, closing byte) *bound {
 	switch c {
 	case ',':
@@ -219,7 +219,7 @@ func (s *jsonScanner) close() *bound {
 	return nil
 }
 
-// inside sets the state behind a value that is complete.
+// inside sets the state after a complete value.
 func (s *jsonScanner) inside() {
 	switch n := len(s.stack); {
 	case n == 0:
@@ -236,17 +236,18 @@ func (s *jsonScanner) key() *bound {
 		return b
 	}
 	var key string
-	_ = json.Unmarshal(s.text[s.from:s.to], &key) // quoted has read it
+	_ = json.Unmarshal(s.text[s.from:s.to], &key) // checked by quoted
 	keys := s.stack[len(s.stack)-1].keys
 	if keys[key] {
-		return s.bound("config/syntax", "key "+quote(short(key))+" is written twice in one object", "keep one of the two")
+		return s.bound("config/syntax", "key "+quote(short(key))+" is written twice in one object",
+			"keep one of the two")
 	}
 	keys[key] = true
 	s.state = jsonColon
 	return nil
 }
 
-// quoted is what is wrong with the current text.
+// quoted returns the error in the current string; nil if it is valid.
 func (s *jsonScanner) quoted() *bound {
 	text := s.text[s.from:s.to]
 	end := text[len(text)-1]
@@ -255,7 +256,7 @@ func (s *jsonScanner) quoted() *bound {
 		return nil
 	case len(text) > 1 && end < ' ' && end != '\n' && end != '\r':
 		s.from = s.to - 1
-		b := s.bound("config/syntax", fmt.Sprintf("the character %U stands inside a text", end), `write \t for a tab`)
+		b := s.bound("config/syntax", fmt.Sprintf("unexpected character %U in a text", end), `write \t for a tab`)
 		b.expected = fmt.Sprintf(`an escape such as \u%04x`, end)
 		return b
 	case len(text) == 1 || end != '"':
@@ -275,19 +276,19 @@ func (s *jsonScanner) quoted() *bound {
 	return b
 }
 
-// jsonEscape matches an escape that JSON does not have.
+// jsonEscape matches an invalid escape.
 var jsonEscape = regexp.MustCompile(`\\(u[0-9a-fA-F]{0,3}([^0-9a-fA-F]|$)|[^"\\/bfnrtu])`)
 
-// wrong reports the current token, which the state does not accept.
+// wrong returns the error for a token that the state does not accept.
 func (s *jsonScanner) wrong() *bound {
 	word, rest := string(s.text[s.from:s.to]), s.text[s.from:]
 	b := s.bound("config/syntax", "", "")
 	b.expected = jsonExpected[s.state]
 	switch {
 	case s.state == jsonRoot:
-		b.message = "the root of a file of JSON is no object"
+		b.message = "the root of a JSON file is not an object"
 	case s.state == jsonEnd:
-		b.message, b.hint = "something stands behind the closing } of the file", "remove it"
+		b.message, b.hint = "unexpected text after the closing } of the file", "remove it"
 	case s.state == jsonColon:
 		b.message, b.hint = "a colon is missing", "write a colon behind the name"
 	default:
@@ -300,29 +301,29 @@ func (s *jsonScanner) wrong() *bound {
 	case s.state == jsonRoot && hclsyntax.ValidIdentifier(word) && !json.Valid([]byte(word)):
 		b.hint = "the name of a file of native syntax ends in .hcl alone"
 	case word == "'" || word == "“" || word == "”":
-		b.message, b.hint = "only double quotes enclose a text", `write " before and behind it`
+		b.message, b.hint = "a text must be enclosed in double quotes", `enclose it in "`
 	case (s.state == jsonKey || s.state == jsonMember) && closes:
 		b.from, b.to = s.before-1, s.before
-		b.message, b.hint = "a comma stands before the closing "+word, "remove the comma"
+		b.message, b.hint = "unexpected comma before the closing "+word, "remove the comma"
 	case closes && len(s.stack) > 0:
 		b.message = "this " + word + " does not close the bracket before it"
 		b.hint = "write the other closing bracket first"
 	case s.state == jsonColon && word == "=":
-		b.message, b.hint = "a = stands between a name and its value", "write a colon"
+		b.message, b.hint = "unexpected = between a name and its value", "write a colon"
 	case (s.state == jsonFirst || s.state == jsonKey) && jsonWord.MatchString(word):
 		b.message, b.hint = "a name has no quotes", "write "+quote(word)
 	case word == ";":
-		b.message, b.hint = "a ; stands behind a value", "write a comma, or nothing before a closing bracket"
+		b.message, b.hint = "unexpected ; after a value", "write a comma, or nothing before a closing bracket"
 	case s.state == jsonNext || s.state == jsonMore:
 		b.message, b.hint = "a comma is missing", "write a comma behind this"
 		b.from, b.to = s.before-1, s.before
 	case s.state != jsonRoot && s.state != jsonEnd && jsonWord.MatchString(word):
-		b.message, b.hint = quote(word)+" is no value", jsonMeant(word)
+		b.message, b.hint = quote(word)+" is not a value", jsonMeant(word)
 	}
 	return b
 }
 
-// jsonMeant says how to write a word that is no value.
+// jsonMeant returns the hint for a word that is not a value.
 func jsonMeant(word string) string {
 	switch strings.ToLower(word) {
 	case "true", "yes", "on":

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// compileJudges makes the judges of the blocks.
+// compileJudges returns the judges of the judge blocks.
 func (b *builder) compileJudges() []registry.Judge {
 	rubrics := map[string]edn.Value{}
 	for _, s := range b.all("rubric") {
@@ -27,7 +27,7 @@ func (b *builder) compileJudges() []registry.Judge {
 	return out
 }
 
-// rubricName is the full name of a rubric, however it was written.
+// rubricName returns the full name of a rubric label.
 func rubricName(label string) string {
 	if strings.HasPrefix(label, "rubric/") {
 		return label
@@ -37,16 +37,32 @@ func rubricName(label string) string {
 
 func (b *builder) judgeOf(s *section, rubrics map[string]edn.Value) registry.Judge {
 	j := registry.Judge{
-		Name: s.label(), Intent: s.text("intent"), Enabled: s.flag("enabled"), MaxAttempts: s.integer("max_attempts"), Votes: s.integer("votes"),
-		IgnoreErrors: s.text("on_error") == "ignore", AllowSameFamily: s.flag("allow_same_family"), Memo: s.flag("memo"),
-		MinKappa: s.number("min_kappa"), Drift: s.number("drift"), Recheck: s.duration("recheck"), Anchors: s.text("anchors"), Where: s.where(),
+		Name:            s.label(),
+		Intent:          s.text("intent"),
+		Enabled:         s.flag("enabled"),
+		MaxAttempts:     s.integer("max_attempts"),
+		Votes:           s.integer("votes"),
+		IgnoreErrors:    s.text("on_error") == "ignore",
+		AllowSameFamily: s.flag("allow_same_family"),
+		Memo:            s.flag("memo"),
+		MinKappa:        s.number("min_kappa"),
+		Drift:           s.number("drift"),
+		Recheck:         s.duration("recheck"),
+		Anchors:         s.text("anchors"),
+		Where:           s.where(),
 	}
 	j.ScorePath, _ = s.texts("score_path")
 	b.kindOf(s, "anchors", plainFile)
 	b.there(s, "anchors")
 	if v := s.attrs["votes"]; v.written && j.Votes%2 == 0 {
-		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("votes in %s is even: half of them would decide nothing", s.node.title()), Range: v.rng, Path: append(slices.Clone(s.node.path), "votes"),
-			Expected: edn.Text("an odd int 1..9"), Found: v.v})
+		b.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("votes in %s is even: a tie is possible", s.node.title()),
+			Range:    v.rng,
+			Path:     append(slices.Clone(s.node.path), "votes"),
+			Expected: edn.Text("an odd int 1..9"),
+			Found:    v.v,
+		})
 	}
 	if v := s.attrs["intent"]; v.written && !b.intentKnown(j.Intent) {
 		b.dangling(s, "intent", "intent", j.Intent, b.intentNames(), v.rng)
@@ -76,12 +92,19 @@ func (b *builder) grades(s *section, j registry.Judge) {
 	if i < 0 || b.caps[i].Serves(j.Intent) {
 		return
 	}
-	b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s, which %s asks", quote(j.Capability), quote(j.Intent), s.node.title()), Range: s.attrs["capability"].rng,
-		Path: append(slices.Clone(s.node.path), "capability"), Expected: edn.Text("a capability for " + j.Intent), Found: edn.Text("one for " + strings.Join(b.caps[i].Intents, ", ")),
-		Related: []Related{{Range: b.capPlace[j.Capability], Message: "gives capability " + quote(j.Capability)}}})
+	b.report.add(Diagnostic{
+		Type: "config/type",
+		Message: fmt.Sprintf("capability %s does not serve intent %s, which %s asks", quote(j.Capability),
+			quote(j.Intent), s.node.title()),
+		Range:    s.attrs["capability"].rng,
+		Path:     append(slices.Clone(s.node.path), "capability"),
+		Expected: edn.Text("a capability for " + j.Intent),
+		Found:    edn.Text("one for " + strings.Join(b.caps[i].Intents, ", ")),
+		Related:  []Related{{Range: b.capPlace[j.Capability], Message: "gives capability " + quote(j.Capability)}},
+	})
 }
 
-// rubric is what a judge is told to grade by.
+// rubric returns the rubric of a judge block as data.
 func (b *builder) rubric(s *section) edn.Value {
 	var m edn.MapBuilder
 	name := rubricName(s.label())
@@ -93,17 +116,29 @@ func (b *builder) rubric(s *section) edn.Value {
 	high, _ := scale.Nth(1)
 	if a, ok := low.AsNumber(); ok {
 		if z, ok := high.AsNumber(); ok && a.Cmp(z) >= 0 {
-			b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: fmt.Sprintf("scale in %s does not rise", s.node.title()), Range: s.attrs["scale"].rng, Path: append(slices.Clone(s.node.path), "scale"),
-				Expected: edn.Text("[worst, best] with worst below best"), Found: scale})
+			b.report.add(Diagnostic{
+				Type:     "judge/rubric-invalid",
+				Message:  fmt.Sprintf("scale in %s is not ascending", s.node.title()),
+				Range:    s.attrs["scale"].rng,
+				Path:     append(slices.Clone(s.node.path), "scale"),
+				Expected: edn.Text("[worst, best] with worst below best"),
+				Found:    scale,
+			})
 		}
 	}
 	var criteria []edn.Value
 	for _, c := range s.each("criterion") {
 		if strings.TrimSpace(c.text("ask")) == "" && c.written("ask") {
-			b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: fmt.Sprintf("criterion %s in %s asks nothing", quote(c.label()), s.node.title()), Range: c.attrs["ask"].rng, Path: append(slices.Clone(c.node.path), "ask"),
-				Expected: edn.Text("a question to the judge")})
+			b.report.add(Diagnostic{
+				Type:     "judge/rubric-invalid",
+				Message:  fmt.Sprintf("criterion %s in %s has no question", quote(c.label()), s.node.title()),
+				Range:    c.attrs["ask"].rng,
+				Path:     append(slices.Clone(c.node.path), "ask"),
+				Expected: edn.Text("a question to the judge"),
+			})
 		}
-		criteria = append(criteria, edn.MustMap(edn.K("id"), edn.K(c.label()), edn.K("weight"), c.attrs["weight"].v, edn.K("ask"), edn.Text(c.text("ask"))))
+		criteria = append(criteria, edn.MustMap(edn.K("id"), edn.K(c.label()), edn.K("weight"), c.attrs["weight"].v,
+			edn.K("ask"), edn.Text(c.text("ask"))))
 	}
 	if len(criteria) > 0 {
 		m.Key("criteria", edn.Vector(criteria...))
@@ -124,7 +159,7 @@ func (b *builder) rubric(s *section) edn.Value {
 	return m.Map()
 }
 
-// rulesSchema is the schema of the rules of a rubric. A judge that follows rules publishes it.
+// rulesSchema is the schema of the rules of a rubric. A plugin with a rule-based judge publishes it.
 const rulesSchema = "rubric/rules"
 
 // rules checks the rules of a rubric, if a plugin publishes their schema.
@@ -139,7 +174,7 @@ func (b *builder) rules(s *section, v value) edn.Value {
 	return out
 }
 
-// patterns reports regular expressions of pattern rules that do not compile: a schema cannot say so.
+// patterns reports regular expressions of pattern rules that do not compile, which a schema cannot check.
 func (b *builder) patterns(s *section, v value, rules edn.Value) {
 	for i := range rules.Len() {
 		rule, _ := rules.Nth(i)
@@ -164,8 +199,9 @@ func (b *builder) pattern(s *section, v value, text edn.Value, path ...edn.Value
 	pattern, _ := text.AsString()
 	if _, err := regexp.Compile(pattern); err != nil {
 		b.report.add(Diagnostic{
-			Type:     "judge/rubric-invalid",
-			Message:  fmt.Sprintf("rules%s in %s is no regular expression: %s", partName(path), s.node.title(), patternFault(err)),
+			Type: "judge/rubric-invalid",
+			Message: fmt.Sprintf("rules%s in %s is not a regular expression: %s", partName(path), s.node.title(),
+				patternFault(err)),
 			Range:    v.within(path),
 			Path:     append(slices.Clone(s.node.path), "rules"),
 			Expected: edn.Text("a regular expression (RE2)"),
@@ -174,7 +210,7 @@ func (b *builder) pattern(s *section, v value, text edn.Value, path ...edn.Value
 	}
 }
 
-// patternFault is what the library says of a pattern, without its own name and the pattern itself.
+// patternFault returns the error of a pattern without the pattern itself.
 func patternFault(err error) string {
 	var fault *syntax.Error
 	if errors.As(err, &fault) {
@@ -183,7 +219,7 @@ func patternFault(err error) string {
 	return err.Error()
 }
 
-// enumerated are the words of an [:enum ...] form.
+// enumerated returns the members of an [:enum ...] form.
 func enumerated(form edn.Value) ([]string, bool) {
 	if kind, _ := form.Nth(0); !edn.Equal(kind, edn.K("enum")) {
 		return nil, false
@@ -195,17 +231,26 @@ func enumerated(form edn.Value) ([]string, bool) {
 	return out[1:], true
 }
 
-// judging is what the judge block of an intent writes.
+// judging adds the judge block of an intent to its policy layer.
 func (b *builder) judging(l *policy.Layer, s *section) {
 	in := s.block("judge")
 	if v := in.attrs["severity"]; v.written {
-		l.JudgeSeverity = policy.Of(in.text("severity"), policy.Origin{Source: policy.SourceIntent, Where: v.rng.String()})
+		l.JudgeSeverity = policy.Of(in.text("severity"), policy.Origin{
+			Source: policy.SourceIntent,
+			Where:  v.rng.String(),
+		})
 	}
 	v := in.attrs["use"]
 	if !v.written {
 		if sev := in.attrs["severity"]; sev.written {
-			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: "severity in " + in.node.title() + " is of no use: no judge is named", Range: sev.rng, Path: append(slices.Clone(in.node.path), "severity"),
-				Hint: "add use = \"NAME\" of a judge block"})
+			b.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message:  "severity in " + in.node.title() + " is of no use: no judge is named",
+				Range:    sev.rng,
+				Path:     append(slices.Clone(in.node.path), "severity"),
+				Hint:     "add use = \"NAME\" of a judge block",
+			})
 		}
 		return
 	}
@@ -219,7 +264,13 @@ func (b *builder) judging(l *policy.Layer, s *section) {
 	l.Judge = policy.Of(name, policy.Origin{Source: policy.SourceIntent, Where: v.rng.String()})
 	if asked := j.text("intent"); j.flag("enabled") && !j.written("intent") && !b.intentKnown(asked) &&
 		(!j.written("capability") || b.capNames[j.text("capability")]) {
-		b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("nobody serves intent %s, which %s asks", quote(asked), j.node.title()), Range: v.rng, Path: append(slices.Clone(in.node.path), "use"),
-			Related: []Related{{Range: j.at(), Message: "is judge " + quote(name)}}, Hint: "add a plugin that serves it, or name another intent in the judge block"})
+		b.report.add(Diagnostic{
+			Type:    "config/dangling-reference",
+			Message: fmt.Sprintf("no capability serves intent %s, which %s calls", quote(asked), j.node.title()),
+			Range:   v.rng,
+			Path:    append(slices.Clone(in.node.path), "use"),
+			Related: []Related{{Range: j.at(), Message: "is judge " + quote(name)}},
+			Hint:    "add a plugin that serves it, or name another intent in the judge block",
+		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// grading is chess with a capability that grades.
+// grading describes the chess plugin with a grading capability.
 func grading() contract.Description {
 	d := chess()
 	grader := d.Capabilities[0]
@@ -38,8 +38,8 @@ intent "chess/best-move" {
 }
 `
 
-// JDG-001 to JDG-011: what the blocks judge, rubric and intent.judge say, and
-// their defaults.
+// JDG-001 to JDG-011: the settings and defaults of the blocks judge, rubric and
+// intent.judge.
 func TestJudges(t *testing.T) {
 	c, ds := loadWith(t, judgedIntent+`
 judge "moves" {
@@ -111,8 +111,7 @@ func allTypes(ds []Diagnostic) []string {
 	return out
 }
 
-// HCL-029 to HCL-031, HCL-034: names that nothing has, rubrics that ask nothing,
-// and gates that ask each other.
+// HCL-029 to HCL-031, HCL-034: unknown names, empty rubrics, and cycles of gates.
 func TestJudgeProblems(t *testing.T) {
 	rubric := "\nrubric \"answer\" {\n  criterion \"a\" {\n    ask = \"is it true?\"\n  }\n}\n"
 	for _, row := range []struct{ name, text, typ, says string }{
@@ -122,9 +121,9 @@ func TestJudgeProblems(t *testing.T) {
 		{"no such capability", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/grade\"\n}\n", "config/dangling-reference", `unknown capability "chess/grade"`},
 		{"a capability for something else", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/engine\"\n}\n", "config/type", "does not serve intent \"eval/grade\""},
 		{"even", judgedIntent + "\njudge \"moves\" {\n  votes = 4\n}\n", "config/range", "is even"},
-		{"scale that falls", judgedIntent + rubric + "\njudge \"moves\" {}\n\nrubric \"b\" {\n  scale = [10, 0]\n  rules = {}\n}\n", "judge/rubric-invalid", "does not rise"},
+		{"scale that falls", judgedIntent + rubric + "\njudge \"moves\" {}\n\nrubric \"b\" {\n  scale = [10, 0]\n  rules = {}\n}\n", "judge/rubric-invalid", "is not ascending"},
 		{"nothing asked", "\nrubric \"b\" {}\n", "judge/rubric-invalid", "asks nothing"},
-		{"an empty question", "\nrubric \"b\" {\n  criterion \"c\" {\n    ask = \" \"\n  }\n}\n", "judge/rubric-invalid", "asks nothing"},
+		{"an empty question", "\nrubric \"b\" {\n  criterion \"c\" {\n    ask = \" \"\n  }\n}\n", "judge/rubric-invalid", "has no question"},
 		{"a ring", onePlugin + "\nintent \"chess/best-move\" {\n  in  = \"req/chess.position\"\n  out = \"res/chess.move+pv+eval\"\n\n  judge {\n    use = \"a\"\n  }\n}\n\nintent \"eval/grade\" {\n  in  = \"req/eval\"\n  out = \"res/eval\"\n\n  judge {\n    use = \"b\"\n  }\n}\n\njudge \"a\" {}\n\njudge \"b\" {\n  intent = \"chess/best-move\"\n}\n",
 			"config/cycle", "chess/best-move -> eval/grade -> chess/best-move"},
 	} {
@@ -139,19 +138,19 @@ func TestJudgeProblems(t *testing.T) {
 			}
 		})
 	}
-	// JDG-006: a judge of its own intent is no ring, because it does not run.
+	// JDG-006: a judge does not grade its own intent, so this is not a cycle.
 	c, ds := loadWith(t, onePlugin+"\nintent \"eval/grade\" {\n  in  = \"req/eval\"\n  out = \"res/eval\"\n\n  judge {\n    use = \"a\"\n  }\n}\n\njudge \"a\" {}\n", describer{"chess": grading()}, nil)
 	assert.Empty(t, types(ds), c.Report(0).Text(false))
-	// Nobody serves what the judge asks by default: that matters where it is used.
+	// No capability serves the default intent of the judge: an error only if the judge is used.
 	c, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {}\n", describer{"chess": chess()}, nil)
 	require.Equal(t, []string{"config/dangling-reference"}, types(ds), c.Report(0).Text(false))
-	assert.Equal(t, `nobody serves intent "eval/grade", which judge "moves" asks`, ds[0].Message)
+	assert.Equal(t, `no capability serves intent "eval/grade", which judge "moves" calls`, ds[0].Message)
 	assert.Equal(t, []string{"intent", "chess/best-move", "judge", "use"}, ds[0].Path)
 	_, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {\n  enabled = false\n}\n", describer{"chess": chess()}, nil)
 	assert.Empty(t, types(ds))
 }
 
-// JDG-011, HCL-031: validate warns of a judge whose calibration says little.
+// JDG-011, HCL-031: a judge with an insufficient calibration is a warning.
 func TestBelievedJudges(t *testing.T) {
 	text := judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/grader\"\n}\n"
 	record := calibration.Record{Judge: "moves", Capability: "chess/grader", Key: "b3:aa", Anchors: "b3:bb", Good: 20, Bad: 20, At: time.Now().UTC(), Kappa: 0.4}
@@ -186,8 +185,8 @@ func TestBelievedJudges(t *testing.T) {
 	}
 }
 
-// JDG-002, JDG-011: a judge that always says the same and only counts in scores has
-// nothing to be measured for; as a must it has, and so has one that may change.
+// JDG-002, JDG-011: a deterministic judge that only counts in scores needs no
+// calibration; with severity must, or if it may change, it does.
 func TestPlainJudges(t *testing.T) {
 	for _, row := range []struct {
 		name, severity    string

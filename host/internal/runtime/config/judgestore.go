@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 )
 
-// Calibrations are those of the judges of a data directory. It is safe for
-// concurrent use.
+// Calibrations stores the calibrations of judges in a data directory. It is safe
+// for concurrent use.
 type Calibrations struct{ DataDir string }
 
 var _ rescore.Store = Calibrations{}
@@ -24,7 +24,7 @@ func (c Calibrations) Keep(r calibration.Record) error { return KeepCalibration(
 // Anchors implements rescore.Store.
 func (c Calibrations) Anchors(file string) (calibration.Anchors, error) { return ReadAnchors(file) }
 
-// JudgesInUse are the enabled judges that an intent has answers graded by, by name.
+// JudgesInUse returns the names of the enabled judges that an intent uses.
 func (g *Generation) JudgesInUse() []string {
 	var out []string
 	for _, name := range g.Registry.Judges() {

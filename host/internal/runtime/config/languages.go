@@ -10,16 +10,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/text/packfile"
 )
 
-// maxLanguagePacks bounds how many files of languages a configuration names.
+// maxLanguagePacks is the maximum number of language packs in a configuration.
 const maxLanguagePacks = 32
 
-// LanguagePack is a language that a configuration brings.
+// LanguagePack is a language pack of the configuration.
 type LanguagePack struct {
 	Language string // code
 	Name     string // in English
-	File     string // as it is printed
+	File     string // printed name
 	Hash     string // of the content
-	// Instead tells that the language ships too, and that this is used.
+	// Instead is true if the pack replaces a shipped language.
 	Instead bool
 }
 
@@ -41,15 +41,37 @@ func (b *builder) languagePacks() []LanguagePack {
 		}
 		name, _ := item.v.AsString()
 		if first, twice := seen[p.Language]; twice {
-			b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("two language packs are of the language %s", quote(p.Language)), Range: from, Path: path, Found: edn.Text(p.Language),
-				Related: []Related{{Range: first.rng, Message: "names the other one"}, {Range: item.rng, Message: "names this one"}}, Hint: "keep one of the two"})
+			b.report.add(Diagnostic{
+				Type:    "config/duplicate",
+				Message: fmt.Sprintf("two language packs are of the language %s", quote(p.Language)),
+				Range:   from,
+				Path:    path,
+				Found:   edn.Text(p.Language),
+				Related: []Related{{Range: first.rng, Message: "names the other one"},
+					{Range: item.rng, Message: "names this one"}},
+				Hint: "keep one of the two",
+			})
 			continue
 		}
 		seen[p.Language] = item
-		pack := LanguagePack{Language: p.Language, Name: p.Name, File: printedName(b.config.Root, name), Hash: edn.Hash(edn.Text(*item.content)), Instead: slices.Contains(rules.Languages(), p.Language)}
+		pack := LanguagePack{
+			Language: p.Language,
+			Name:     p.Name,
+			File:     printedName(b.config.Root, name),
+			Hash:     edn.Hash(edn.Text(*item.content)),
+			Instead:  slices.Contains(rules.Languages(), p.Language),
+		}
 		if pack.Instead {
-			b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityWarning, Message: fmt.Sprintf("the language pack of %s is used instead of the shipped one, as a whole", quote(p.Language)), Range: from, Path: path,
-				Related: []Related{{Range: item.rng, Message: "names it"}}, Hint: "what this file lacks, such as abbreviations, is not taken from the shipped pack"})
+			b.report.add(Diagnostic{
+				Type:     "config/overridden",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("the language pack of %s is used instead of the shipped one, as a whole",
+					quote(p.Language)),
+				Range:   from,
+				Path:    path,
+				Related: []Related{{Range: item.rng, Message: "names it"}},
+				Hint:    "what this file lacks, such as abbreviations, is not taken from the shipped pack",
+			})
 		}
 		out, packs = append(out, pack), append(packs, p)
 	}
@@ -65,7 +87,12 @@ func (b *builder) languagePacks() []LanguagePack {
 // unread reports a pack that cannot be read.
 func (b *builder) unread(item value, path []string) {
 	name, _ := item.v.AsString()
-	d := Diagnostic{Type: "config/include", Range: item.rng, Path: path, Expected: edn.Text("a file with a language pack")}
+	d := Diagnostic{
+		Type:     "config/include",
+		Range:    item.rng,
+		Path:     path,
+		Expected: edn.Text("a file with a language pack"),
+	}
 	_, err := b.inputs.file(b.config.Root, printedName(b.config.Root, name))
 	var wrong *functionError
 	switch {
@@ -77,19 +104,27 @@ func (b *builder) unread(item value, path []string) {
 	b.report.add(d)
 }
 
-// languagePack reads one, and tells where it names its language.
+// languagePack reads one pack and returns it with the place of its language.
 func (b *builder) languagePack(item value, path []string) (rules.Pack, *Range, bool) {
 	name, _ := item.v.AsString()
 	printed := printedName(b.config.Root, name)
 	s := newSource(printed, name, len(b.files), []byte(*item.content))
 	if known := b.files[printed]; known != nil {
-		s.order = known.order // it is named twice
+		s.order = known.order // the file is listed twice
 	}
 	b.files[printed] = s
 	p, problems := packfile.Parse(s.text)
 	for _, x := range problems {
-		d := Diagnostic{Type: "config/type", Message: x.Message, Range: s.span(x.Start, x.End), Path: path, Expected: textOrNil(x.Expected), Found: textOrNil(x.Found), Hint: x.Hint,
-			Related: []Related{{Range: item.rng, Message: "names the file"}}}
+		d := Diagnostic{
+			Type:     "config/type",
+			Message:  x.Message,
+			Range:    s.span(x.Start, x.End),
+			Path:     path,
+			Expected: textOrNil(x.Expected),
+			Found:    textOrNil(x.Found),
+			Hint:     x.Hint,
+			Related:  []Related{{Range: item.rng, Message: "names the file"}},
+		}
 		if x.Among != nil {
 			d.Type, d.Expected, d.Nearest = "config/unknown-name", words(x.Among), nearest(x.Found, x.Among)
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// italian is as much of a pack as tests need; more is added to it.
+// italian is a minimal pack that tests extend.
 const italian = "{:language \"it\"\n :name \"Italian\"\n :common \"il lo la i gli le un uno una di del della che non e ma per con si è sono anche\"\n :dangling \"e ma\"\n"
 
-// packed loads a configuration that lies beside files of packs.
+// packed loads a configuration with pack files beside it.
 func packed(t *testing.T, text string, files map[string]string) (*Config, Diagnostics) {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func packed(t *testing.T, text string, files map[string]string) (*Config, Diagno
 	return Load(t.Context(), path, Options{Env: noEnv})
 }
 
-// ends tells whether the ending of a text is one in the language.
+// ends reports whether a text has a valid ending in the language.
 func ends(t *testing.T, c *Config, text, language string) bool {
 	t.Helper()
 	require.NotNil(t, c.Generation, c.Report(0).Text(false))
@@ -44,9 +44,9 @@ func ends(t *testing.T, c *Config, text, language string) bool {
 
 const onePack = "prompts {\n  language_packs = [\"packs/it.edn\"]\n}\n"
 
-// TXT-006: the checks of a generation know the languages of its configuration,
-// those of another one do not; the file is an input of the configuration, part of
-// its hash, and a change of it is one of the attribute.
+// TXT-006: the language packs of a configuration apply only to its generation; the
+// file is part of the configuration hash, and its change is a change of the
+// attribute.
 func TestLanguagePacks(t *testing.T) {
 	c, ds := packed(t, onePack, map[string]string{"packs/it.edn": italian + "}"})
 	require.Empty(t, ds, c.Report(0).Text(false))
@@ -81,14 +81,14 @@ func TestLanguagePacks(t *testing.T) {
 	assert.Equal(t, c.Hash, again.Hash)
 }
 
-// TXT-006, HCL-012: a path starts at the file that has it.
+// TXT-006, HCL-012: a path is relative to its file.
 func TestLanguagePacksBeside(t *testing.T) {
 	c, ds := packed(t, "include \"sub/more.hcl\" {}\n", map[string]string{"sub/more.hcl": "prompts {\n  language_packs = [\"it.edn\"]\n}\n", "sub/it.edn": italian + "}"})
 	require.Empty(t, ds, c.Report(0).Text(false))
 	assert.Equal(t, "sub/it.edn", c.Generation.Packs[0].File)
 }
 
-// TXT-006: a shipped language is replaced as a whole, and the operator is told.
+// TXT-006: a pack replaces a shipped language completely, which is reported.
 func TestLanguagePackInstead(t *testing.T) {
 	c, ds := packed(t, onePack, map[string]string{"packs/it.edn": strings.Replace(italian, `"it"`, `"en"`, 1) + "}"})
 	require.Len(t, ds, 1)
@@ -100,8 +100,8 @@ func TestLanguagePackInstead(t *testing.T) {
 	assert.True(t, ends(t, c, "It is because.", "en"))
 }
 
-// TXT-006: each mistake of a pack has its place in the file, what was expected and
-// found and what to do, and keeps the configuration from being used.
+// TXT-006: each mistake in a pack is an error with its place, the expected and found
+// values and a hint.
 func TestLanguagePackMistakes(t *testing.T) {
 	for name, row := range map[string]struct{ text, pack, typ, at, says, expected, found, hint string }{
 		"unknown key":    {onePack, italian + " :stopp \"io\"}", "config/unknown-name", "packs/it.edn:5:2", "no key :stopp", "", "stopp", `did you mean "stop"?`},
@@ -132,8 +132,8 @@ func TestLanguagePackMistakes(t *testing.T) {
 	}
 }
 
-// HCL-012: paths in a list that a plugin asks for start at the file that has them,
-// the process may read the files, and it is another one when they change.
+// HCL-012: paths in a list of a plugin's configuration are relative to their file;
+// the process may read the files and is replaced when they change.
 func TestPathsInAListOfAPlugin(t *testing.T) {
 	mock := chess()
 	mock.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:packs {:optional true :unit :path} [:maybe [:vector :string]]]]}`)

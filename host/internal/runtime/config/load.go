@@ -18,44 +18,46 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Options of a load. The zero value is usable; it describes no plugin.
+// Options of a load. The zero value is usable; plugins are then not described.
 type Options struct {
-	// Describer asks plugins what they are. Without one their configuration is
-	// parsed but not checked, and names that they advertise are not known.
+	// Describer returns the descriptions of plugins. If it is nil, their
+	// configuration is parsed but not checked, and their advertised names are
+	// unknown.
 	Describer Describer
-	// DescribeTimeout bounds one description; 0 is 10 s.
+	// DescribeTimeout is the time limit of one description; 0: 10 s.
 	DescribeTimeout time.Duration
-	// Dir is what a relative path starts at, and an empty one is looked for in.
-	// Reports name files as seen from there. Empty is the working directory of
-	// the process, and files are named as seen from the root.
+	// Dir is the base of a relative path and the directory of the default
+	// configuration. Reports name files relative to it. If it is empty, it is the
+	// working directory, and reports name files relative to the root.
 	Dir string
 	// Env looks up environment variables; nil is the process environment.
 	Env func(string) (string, bool)
-	// Profile goes before what the environment variable FERMENT_PROFILE and
-	// the file say; empty leaves it to them.
+	// Profile overrides the environment variable FERMENT_PROFILE and
+	// ferment.profile; empty: not set.
 	Profile string
-	// Key keys the hashes by which a Diff sees that a secret has another value.
-	// Loads that are compared need the same; without one rotation is not seen.
+	// Key is the key of the secret hashes with which a Diff detects a changed
+	// secret. Compared loads need the same key; without one a changed secret is
+	// not detected.
 	Key []byte
-	// Locking says what is made of the lock file.
+	// Locking is the treatment of the lock file.
 	Locking Locking
-	// OnlyLocked keeps programs from being started that the lock file does not
-	// know, also in a profile that allows it.
+	// OnlyLocked prevents the start of programs without an entry in the lock file
+	// in every profile.
 	OnlyLocked bool
-	// MayStart names plugins that may be started whatever the lock file says,
-	// because their entries are being written; nil: none.
+	// MayStart reports whether a plugin may be started regardless of the lock file
+	// because its entry is being written; nil: none may.
 	MayStart func(plugin string) bool
-	// Attached are plugins that run already, under a debugger as a rule, by the
-	// label of their block; see Attachment. The profiles dev and test allow it.
+	// Attached maps labels of plugin blocks to running plugins, usually under a
+	// debugger. It is allowed in the profiles dev and test.
 	Attached map[string]Attachment
-	// HostVersion is compared with ferment.requires; one that is no version
-	// number, such as that of a build from a working tree, fits any.
+	// HostVersion is compared with ferment.requires. A text that is not a version
+	// number, such as that of a development build, satisfies every constraint.
 	HostVersion string
-	// Advise adds what concerns neither a run nor a daemon that already started, but whoever checks the files: files of
-	// a directory of configuration that nothing reads, and a data directory in which no daemon can have its socket.
+	// Advise adds warnings for ferment validate: files of a configuration directory that are not read, and a data
+	// directory in which the daemon cannot create its socket.
 	Advise bool
-	// HostOnly reads what the files say of the host itself: where its data
-	// directory is and how it is reached. No program is looked at.
+	// HostOnly reads only the settings of the host itself, such as its data
+	// directory and listeners. Programs are not checked.
 	HostOnly bool
 }
 
@@ -72,49 +74,49 @@ type Host struct {
 	Seed         int64 // 0: random
 
 	// The daemon.
-	DrainTimeout  time.Duration // for runs in flight when it goes down
-	ReloadTimeout time.Duration // for what a reload starts
+	DrainTimeout  time.Duration // for running runs at shutdown
+	ReloadTimeout time.Duration // for plugins that a reload starts
 	AutoReload    bool          // reload when a file changes
-	MaxRuns       int           // at the same time
-	MemoryLimit   int64         // bytes; 0: chosen from the machine
+	MaxRuns       int           // concurrent runs
+	MemoryLimit   int64         // bytes; 0: derived from machine and cgroup
 	GOGC          int           // percent; 0: chosen by the host
 }
 
-// Config is what a load found. It is immutable.
+// Config is the result of a load. It is immutable.
 type Config struct {
-	// Root is the directory against which names are printed.
+	// Root is the directory of the configuration; file names are printed relative to it.
 	Root string
 	// Profile is one of Profiles.
 	Profile string
 	Files   []*Source
 	Host    Host
 	HTTP    HTTP
-	// LogFormat is one of LogFormats; empty if nothing could be read.
+	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
 	Plugins   []Plugin
-	// Lock is the lock file, empty if it was not read.
+	// Lock is the lock file; empty if it was not read.
 	Lock        lock.File
 	Inputs      []Input
 	Diagnostics Diagnostics
-	// Hash identifies the values of the configuration, wherever and however
-	// they are written. Inputs count by what was made of them.
+	// Hash identifies the values of the configuration, independent of files and
+	// formatting. Inputs count through the values that depend on them.
 	Hash string
-	// Generation is what acts run under; nil if there are errors.
+	// Generation is the configuration for acts; nil if there are errors.
 	Generation *Generation
 
-	tree   *section          // decoded; nil if nothing could be read
+	tree   *section          // decoded; nil if no file could be read
 	prints map[string]string // keyed hashes of secrets, by handle
-	// variables are the environment variables that were read and set, with
-	// the place of those that a file sets.
+	// variables are the set environment variables that were read, with their place
+	// if an .env file sets them.
 	variables map[string]*Range
 	dropped   int
-	// ahead is the way from the working directory to Root.
+	// ahead is the relative path from the working directory to Root.
 	ahead string
 }
 
-// Load reads the configuration at path, a file or a directory; for an empty
-// path see Find. It reports every problem that it finds. The configuration is never nil, but has
-// a Generation only if no diagnostic is an error.
+// Load reads the configuration at path, a file or a directory; an empty path is
+// that of Find. It reports every problem that it finds. The Config is never nil;
+// its Generation is nil if a diagnostic is an error.
 func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -122,7 +124,14 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{prints: map[string]string{}}, hashes: map[string]string{}, variables: map[string]envVar{}}
+	l := loader{
+		ctx:       ctx,
+		opts:      opts,
+		files:     sources{},
+		config:    &Config{prints: map[string]string{}},
+		hashes:    map[string]string{},
+		variables: map[string]envVar{},
+	}
 	l.report = newCollector(l.files)
 	l.run(path)
 	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
@@ -132,7 +141,7 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 	return l.config, l.config.Diagnostics
 }
 
-// Unreadable tells whether the load failed because a file could not be read.
+// Unreadable reports whether the load failed because a file could not be read.
 func (c *Config) Unreadable() bool {
 	return slices.ContainsFunc(c.Diagnostics, func(d Diagnostic) bool {
 		return d.Severity == SeverityError && d.Type == "config/include" && len(d.Path) == 0
@@ -150,7 +159,7 @@ type loader struct {
 	root    *section // the decoded tree
 	byType  map[string][]*section
 	hashes  map[string]string // of programs
-	// variables are those of the files beside the configuration.
+	// variables are the variables of .env files.
 	variables map[string]envVar
 	locked    locked
 	prices    *pricelist.List // nil: not read yet
@@ -165,7 +174,10 @@ func (l *loader) run(path string) {
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
-		l.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err))})
+		l.report.add(Diagnostic{
+			Type:    "config/include",
+			Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err)),
+		})
 		return
 	}
 	tree := l.gather(full)
@@ -189,8 +201,8 @@ func (l *loader) run(path string) {
 	l.hash()
 }
 
-// wayTo is the path from the working directory, with slashes; empty if there is
-// none to speak of.
+// wayTo returns the path from the working directory to root, with slashes; empty
+// if they are equal or Options.Dir is empty.
 func (l *loader) wayTo(root string) string {
 	if l.opts.Dir == "" {
 		return ""
@@ -227,10 +239,23 @@ func (l *loader) all(name string) []*section { return l.byType[name] }
 
 func (l *loader) host() {
 	f := l.root.block("ferment")
-	h := Host{DataDir: f.text("data_dir"), LockFile: f.text("lock_file"), Root: f.text("root"), MaxDepth: f.integer("max_depth"), MaxNodes: f.integer("max_nodes"), MaxParallel: f.integer("max_parallel"),
-		Mode: f.text("mode"), MinStability: f.text("min_stability"), Seed: int64(f.integer("seed")),
-		DrainTimeout: f.duration("drain_timeout"), ReloadTimeout: f.duration("reload_timeout"), AutoReload: f.flag("auto_reload"),
-		MaxRuns: f.integer("max_runs"), MemoryLimit: int64(f.integer("memory_limit")), GOGC: f.integer("gogc")}
+	h := Host{
+		DataDir:       f.text("data_dir"),
+		LockFile:      f.text("lock_file"),
+		Root:          f.text("root"),
+		MaxDepth:      f.integer("max_depth"),
+		MaxNodes:      f.integer("max_nodes"),
+		MaxParallel:   f.integer("max_parallel"),
+		Mode:          f.text("mode"),
+		MinStability:  f.text("min_stability"),
+		Seed:          int64(f.integer("seed")),
+		DrainTimeout:  f.duration("drain_timeout"),
+		ReloadTimeout: f.duration("reload_timeout"),
+		AutoReload:    f.flag("auto_reload"),
+		MaxRuns:       f.integer("max_runs"),
+		MemoryLimit:   int64(f.integer("memory_limit")),
+		GOGC:          f.integer("gogc"),
+	}
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
@@ -247,21 +272,36 @@ func (l *loader) host() {
 	wanted, err := parseConstraint(f.text("requires"))
 	have, ok := parseVersion(l.opts.HostVersion)
 	if err == nil && !ok {
-		l.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: "requires is not held against this build of ferment, which has no version", Range: f.attrs["requires"].rng,
-			Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use a release of ferment where the version matters"})
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Severity: SeverityWarning,
+			Message:  "requires is not checked: this build of ferment has no version",
+			Range:    f.attrs["requires"].rng,
+			Path:     []string{"ferment", "requires"},
+			Expected: edn.Text(f.text("requires")),
+			Found:    edn.Text(l.opts.HostVersion),
+			Hint:     "use a release of ferment where the version matters",
+		})
 	}
 	if err != nil || !ok || wanted.allows(have) {
 		return
 	}
-	l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion), Range: f.attrs["requires"].rng,
-		Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use another version of ferment"})
+	l.report.add(Diagnostic{
+		Type:     "config/range",
+		Message:  fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion),
+		Range:    f.attrs["requires"].rng,
+		Path:     []string{"ferment", "requires"},
+		Expected: edn.Text(f.text("requires")),
+		Found:    edn.Text(l.opts.HostVersion),
+		Hint:     "use another version of ferment",
+	})
 }
 
-// kindOf refuses a file where a directory belongs, and a directory where a file belongs.
+// kindOf rejects a file in place of a directory, and a directory in place of a file.
 func (l *loader) kindOf(s *section, attr, wanted string) {
 	name := s.text(attr)
 	info, err := os.Stat(name)
-	for errors.Is(err, syscall.ENOTDIR) { // it is to lie below a file
+	for errors.Is(err, syscall.ENOTDIR) { // a parent is a file
 		name, wanted = filepath.Dir(name), aFolder
 		info, err = os.Stat(name)
 	}
@@ -279,7 +319,7 @@ func (l *loader) kindOf(s *section, attr, wanted string) {
 	})
 }
 
-// there refuses a written path at which nothing is, where ferment only reads.
+// there rejects a configured path that does not exist.
 func (l *loader) there(s *section, attr string) {
 	v, name := s.attrs[attr], s.text(attr)
 	if !v.written {
@@ -290,8 +330,9 @@ func (l *loader) there(s *section, attr string) {
 	}
 	near, hint := l.neighbour(name)
 	l.report.add(Diagnostic{
-		Type:    "config/include",
-		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)), quote(printedName(l.config.Root, name))),
+		Type: "config/include",
+		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)),
+			quote(printedName(l.config.Root, name))),
 		Range:   v.rng,
 		Path:    s.pathOf(attr),
 		Nearest: near,
@@ -299,11 +340,11 @@ func (l *loader) there(s *section, attr string) {
 	})
 }
 
-// hash identifies the decoded configuration.
+// hash sets the hash of the decoded configuration.
 func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.value(l.root)) }
 
-// value is a decoded block as data, the same on every machine: paths are
-// relative to the root and secrets are handles.
+// value returns a decoded block as data that is independent of the machine: paths
+// are relative to the root and secrets are handles.
 func (c *Config) value(s *section) edn.Value {
 	var b edn.MapBuilder
 	for name, v := range s.attrs {
@@ -311,7 +352,7 @@ func (c *Config) value(s *section) edn.Value {
 	}
 	for _, inner := range s.blocks {
 		if inner.node.spec.Open {
-			continue // it shows where it is used
+			continue // locals are included where they are used
 		}
 		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
 		b.Set(words(key), c.value(inner))
@@ -327,8 +368,8 @@ func (c *Config) value(s *section) edn.Value {
 	return b.Map()
 }
 
-// finished is the config of a plugin as data: secrets are handles, and files
-// are named from the root.
+// finished returns the config of a plugin as data: secrets are handles, and paths
+// are relative to the root.
 func (c *Config) finished(p *Plugin) edn.Value {
 	var secrets []edn.Value
 	for _, s := range p.Secrets {
@@ -336,12 +377,12 @@ func (c *Config) finished(p *Plugin) edn.Value {
 	}
 	v, err := p.Config.Walk(nil, func(v edn.Value) edn.Value { return c.shown(p, v, nil) })
 	if err != nil {
-		v = p.Config // it nests too deep to be walked
+		v = p.Config // nested too deeply to be walked
 	}
 	return edn.Vector(v, edn.Vector(secrets...))
 }
 
-// masked is the handle of a secret, with a file as seen from the root.
+// masked returns the handle of a secret, with a file path relative to the root.
 func (c *Config) masked(s Secret) string {
 	if s.Kind == "file" {
 		s.Name = printedName(c.Root, s.path)

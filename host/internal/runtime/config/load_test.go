@@ -37,7 +37,7 @@ func chess() contract.Description {
 	}
 }
 
-// write makes a directory with the file and a program for the plugins.
+// write creates a directory with the file and a program for the plugins.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ intent "chess/best-move" {
 }
 `
 
-// HCL-006, HCL-029: one file is a whole configuration.
+// HCL-006, HCL-029: one file is a complete configuration.
 func TestLoadSample(t *testing.T) {
 	c, ds := load(t, sample)
 	require.Empty(t, ds, newReport(ds, 0, 1, 0).Text(false))

@@ -12,36 +12,35 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Locking says what a load makes of the lock file.
+// Locking is the treatment of the lock file in a load.
 type Locking int
 
-// The ways. Whatever is told, a program that differs from its entry is not
-// Startable.
+// The treatments. A program that differs from its entry is never Startable.
 const (
-	// LockIgnored reads no lock file; every program may be started.
+	// LockIgnored does not read the lock file; every program may be started.
 	LockIgnored Locking = iota
-	// LockChecked reports what differs: other bytes, and effects and needs that
-	// nobody approved, as errors; a missing entry by the profile.
+	// LockChecked reports changed programs and unapproved effects and needs as
+	// errors; the severity of a missing entry depends on the profile.
 	LockChecked
-	// LockReadonly makes an error of everything that is not as the file says.
+	// LockReadonly reports every difference from the lock file as an error.
 	LockReadonly
-	// LockShown makes a warning of everything, for who wants to look at it.
+	// LockShown reports every difference as a warning.
 	LockShown
 )
 
-// LockState is how a plugin stands to its entry in the lock file.
+// LockState is the result of comparing a plugin with its lock file entry.
 type LockState string
 
 // The states.
 const (
-	LockUnknown   LockState = ""          // nobody looked
-	LockAbsent    LockState = "absent"    // there is no entry, or none for this platform
-	LockChanged   LockState = "changed"   // other bytes than those that were approved
-	LockEscalated LockState = "escalated" // effects or needs that nobody approved
+	LockUnknown   LockState = ""          // not compared
+	LockAbsent    LockState = "absent"    // no entry, or no entry for this platform
+	LockChanged   LockState = "changed"   // the program differs from the approved one
+	LockEscalated LockState = "escalated" // unapproved effects or needs
 	LockMatches   LockState = "locked"
 )
 
-// locked is the lock file as a load found it.
+// locked is the lock file of a load.
 type locked struct {
 	name   string // as printed
 	file   lock.File
@@ -49,21 +48,21 @@ type locked struct {
 	broken bool
 }
 
-// lockLenient tells whether a plugin may run that the lock file does not know.
+// lockLenient reports whether a plugin without an entry may run.
 func (l *loader) lockLenient() bool {
 	return l.opts.Locking == LockShown || l.opts.Locking == LockChecked && !strictProfile(l.config.Profile)
 }
 
-// strictProfile tells the profiles in which only what was approved is started
-// from those for working on plugins.
+// strictProfile reports whether a profile starts only approved programs; dev and
+// test do not.
 func strictProfile(profile string) bool { return profile != ProfileDev && profile != ProfileTest }
 
-// lockUnknown reports whether the settings that say which lock file holds, and how strictly, were not understood.
+// lockUnknown reports whether the settings that select the lock file or the profile are invalid.
 func (l *loader) lockUnknown() bool {
 	return l.report.doubts("ferment", "profile") || l.report.doubts("ferment", "lock_file")
 }
 
-// readLock reads the lock file and reports what is wrong with its text.
+// readLock reads the lock file and reports errors in it.
 func (l *loader) readLock() {
 	path := l.config.Host.LockFile
 	if l.opts.Locking == LockIgnored || path == "" || l.lockUnknown() {
@@ -79,12 +78,23 @@ func (l *loader) readLock() {
 	l.locked.broken = true
 	var wrong *lock.DecodeError
 	if !errors.As(err, &wrong) {
-		l.report.add(Diagnostic{Type: "config/lock", Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(l.locked.name), cause(err)), Range: l.root.block("ferment").attrs["lock_file"].rng, Path: []string{"ferment", "lock_file"}})
+		l.report.add(Diagnostic{
+			Type:    "config/lock",
+			Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(l.locked.name), cause(err)),
+			Range:   l.root.block("ferment").attrs["lock_file"].rng,
+			Path:    []string{"ferment", "lock_file"},
+		})
 		return
 	}
 	source := l.lockSource(path)
 	for _, p := range wrong.Problems {
-		d := Diagnostic{Type: p.Type, Message: p.Message, Range: &Range{File: l.locked.name}, Nearest: p.Nearest, Hint: p.Hint}
+		d := Diagnostic{
+			Type:    p.Type,
+			Message: p.Message,
+			Range:   &Range{File: l.locked.name},
+			Nearest: p.Nearest,
+			Hint:    p.Hint,
+		}
 		if source != nil {
 			d.Range = source.span(p.From, p.To)
 		}
@@ -95,7 +105,7 @@ func (l *loader) readLock() {
 	}
 }
 
-// lockSource is the lock file for excerpts; nil if it cannot be read again.
+// lockSource returns the lock file for excerpts; nil if it cannot be read.
 func (l *loader) lockSource(path string) *Source {
 	raw, err := readConfig(l.locked.name, path, MaxFileBytes)
 	if err != nil {
@@ -106,8 +116,8 @@ func (l *loader) lockSource(path string) *Source {
 	return s
 }
 
-// programLocked holds the program of a plugin against the lock file, before
-// anything of it is executed, and decides whether it may be.
+// programLocked compares the program of a plugin with the lock file before it is
+// executed, and decides whether it may be started.
 func (l *loader) programLocked(s *section, p *Plugin) {
 	p.Startable = true
 	if l.opts.Locking == LockIgnored || p.Attached != "" {
@@ -115,7 +125,7 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 	}
 	p.Startable = l.opts.MayStart != nil && l.opts.MayStart(p.Name)
 	if l.locked.broken || l.lockUnknown() {
-		return // told once, at the file
+		return // reported once, at the file
 	}
 	entry, ok := l.locked.file.Plugin(p.Name)
 	if !ok {
@@ -125,7 +135,8 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 		return
 	}
 	p.Lock = LockMatches
-	for _, d := range entry.CompareProgram(lock.Platform(), printedName(l.config.Root, p.Command[0]), p.Hashes.Program, p.Hashes.Files) {
+	for _, d := range entry.CompareProgram(lock.Platform(), printedName(l.config.Root, p.Command[0]), p.Hashes.Program,
+		p.Hashes.Files) {
 		switch {
 		case d.Level == lock.Changed:
 			p.Lock = LockChanged
@@ -137,14 +148,14 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && l.unlockedMayStart()
 }
 
-// unlockedMayStart is the rule for programs that nobody approved: they are
-// started by who works on them.
+// unlockedMayStart reports whether unapproved programs may be started: in
+// non-strict profiles, unless the options require an entry.
 func (l *loader) unlockedMayStart() bool {
 	return !l.opts.OnlyLocked && !strictProfile(l.config.Profile) && l.opts.Locking != LockReadonly
 }
 
-// unlocked reports a plugin without entry. Without any lock file that is one
-// problem and not one for each plugin.
+// unlocked reports a plugin without an entry. A missing lock file is reported
+// once, not for each plugin.
 func (l *loader) unlocked(s *section, p *Plugin) {
 	d := lock.NotLocked(p.Name)
 	out := l.lockProblem(s, d)
@@ -162,7 +173,7 @@ func (l *loader) unlocked(s *section, p *Plugin) {
 	l.report.fold("no lock file", out)
 }
 
-// descriptionLocked holds what a plugin says that it is against the lock file.
+// descriptionLocked compares the description of a plugin with the lock file.
 func (l *loader) descriptionLocked(s *section, p *Plugin) {
 	if l.opts.Locking == LockIgnored || !p.Described {
 		return
@@ -182,7 +193,13 @@ func (l *loader) descriptionLocked(s *section, p *Plugin) {
 func (l *loader) differs(s *section, d lock.Difference) { l.report.add(l.lockProblem(s, d)) }
 
 func (l *loader) lockProblem(s *section, d lock.Difference) Diagnostic {
-	out := Diagnostic{Type: "config/lock", Message: d.Message(), Range: s.attrs["command"].rng, Path: s.node.path, Hint: d.Hint()}
+	out := Diagnostic{
+		Type:    "config/lock",
+		Message: d.Message(),
+		Range:   s.attrs["command"].rng,
+		Path:    s.node.path,
+		Hint:    d.Hint(),
+	}
 	if d.Level != lock.Absent {
 		out.Expected, out.Found = edn.Text(d.Locked), edn.Text(d.Found)
 	}
@@ -196,18 +213,23 @@ func (l *loader) lockProblem(s *section, d lock.Difference) Diagnostic {
 	return out
 }
 
-// Hashes identify what a plugin block executes.
+// Hashes are the hashes of the files that a plugin block executes.
 type Hashes struct {
 	Program string        // of the first element of command, "b3:.."
 	Files   []lock.Hashed // by path relative to the root
 }
 
-// LockEntry is what the lock file would say of the plugin as it is now. It has
+// LockEntry returns the lock file entry of the plugin in its current state, with
 // the hash of this platform only.
 func (p Plugin) LockEntry() lock.Plugin {
 	e := lock.Plugin{
-		Name: p.Name, Version: p.Description.Version, Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
-		Needs: lockedNeeds(p), Ports: lockedPorts(p), Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}}, Files: slices.Clone(p.Hashes.Files),
+		Name:     p.Name,
+		Version:  p.Description.Version,
+		Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
+		Needs:    lockedNeeds(p),
+		Ports:    lockedPorts(p),
+		Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}},
+		Files:    slices.Clone(p.Hashes.Files),
 	}
 	for _, c := range p.Description.Capabilities {
 		e.Capabilities = append(e.Capabilities, lock.Capability{ID: c.ID, Effects: c.Effects, Intents: c.Intents})
@@ -216,11 +238,11 @@ func (p Plugin) LockEntry() lock.Plugin {
 	return f.Plugins[0]
 }
 
-// lockedNeeds are the needs of a plugin that an operator has to approve.
+// lockedNeeds returns the needs of a plugin that require approval.
 func lockedNeeds(p Plugin) []string { return plugin.Narrowed(p.Description.Needs, p.Needs) }
 
-// lockedPorts are the ports of a plugin's needs, as long as one that is about a
-// network is left to it.
+// lockedPorts returns the ports of a plugin's needs if a network need remains
+// after narrowing.
 func lockedPorts(p Plugin) []uint16 {
 	needs := lockedNeeds(p)
 	if slices.Contains(needs, "net/connect") || slices.Contains(needs, "net/loopback") {
@@ -229,7 +251,7 @@ func lockedPorts(p Plugin) []uint16 {
 	return nil
 }
 
-// hashesOf gives the parts of the hash of a plugin's program.
+// hashesOf sets the hashes of the files of a plugin's program.
 func (l *loader) hashesOf(p *Plugin) error {
 	program, err := l.binaryHash(p.Command[0], nil)
 	if err != nil {
@@ -241,13 +263,16 @@ func (l *loader) hashesOf(p *Plugin) error {
 		if err != nil {
 			return err
 		}
-		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{Path: filepath.ToSlash(printedName(l.config.Root, path)), Hash: hash})
+		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{
+			Path: filepath.ToSlash(printedName(l.config.Root, path)),
+			Hash: hash,
+		})
 	}
 	return nil
 }
 
-// notStarted tells that a plugin stays unchecked, unless the lock file was the
-// reason and that has been told.
+// notStarted warns that a plugin is not checked, unless the reason is a lock file
+// problem that has been reported.
 func (l *loader) notStarted(s *section, p *Plugin) {
 	if p.Startable {
 		l.unchecked(s, p, "it was not started")

@@ -19,14 +19,14 @@ const (
 	MaxSchemaEntries = 512
 )
 
-// pluginSchema is the configuration schema of a plugin, checked.
+// pluginSchema is the checked configuration schema of a plugin.
 type pluginSchema struct {
 	root *schema.Schema
 	by   string // "chess 1.0.0, binary b3:77aa0c1e"
 }
 
-// readPluginSchema takes a :config/schema from Describe. The error says what
-// is wrong with it.
+// readPluginSchema compiles the :config/schema of a description. It fails if the
+// schema is invalid or exceeds a limit.
 func readPluginSchema(form edn.Value, by string) (*pluginSchema, error) {
 	if form.Kind() == edn.KindMap {
 		if v, _ := form.Key("config/v").AsInt(); v > 1 {
@@ -39,7 +39,7 @@ func readPluginSchema(form edn.Value, by string) (*pluginSchema, error) {
 		return nil, err
 	}
 	if root.Kind() != schema.KindMap {
-		return nil, fmt.Errorf("its configuration schema is no :map")
+		return nil, fmt.Errorf("its configuration schema is not a :map")
 	}
 	entries := 0
 	if err := checkEntries(root, 1, &entries); err != nil {
@@ -48,8 +48,8 @@ func readPluginSchema(form edn.Value, by string) (*pluginSchema, error) {
 	return &pluginSchema{root: root, by: by}, nil
 }
 
-// hasDefaults reports whether a plugin may be described without any configuration. A block with labels may add names
-// to its description.
+// hasDefaults reports whether a plugin can be described without configuration. A labelled block may add names to the
+// description.
 func (p *pluginSchema) hasDefaults() bool {
 	return !slices.ContainsFunc(p.root.Entries(), func(e schema.Entry) bool {
 		return e.Props.Labels > 0 || !e.Optional && !e.Props.HasDefault
@@ -76,7 +76,7 @@ func checkEntries(s *schema.Schema, depth int, entries *int) error {
 		inner := e.Schema.Deref()
 		for range e.Props.Labels {
 			if inner.Kind() != schema.KindMapOf {
-				return fmt.Errorf("entry %s of its configuration schema has labels, but is no :map-of", e.Key)
+				return fmt.Errorf("entry %s of its configuration schema has labels, but is not a :map-of", e.Key)
 			}
 			inner = inner.Children()[1].Deref()
 		}
@@ -92,7 +92,7 @@ func checkEntries(s *schema.Schema, depth int, entries *int) error {
 	return nil
 }
 
-// SecretAt is a secret of a plugin's configuration and its place in the map.
+// SecretAt is a secret of a plugin's configuration and its path in the map.
 type SecretAt struct {
 	Path   []edn.Value
 	Secret Secret
@@ -100,22 +100,22 @@ type SecretAt struct {
 	needed bool
 }
 
-// lowering decodes one config block by the plugin's schema (HCL-036).
+// lowering decodes one config block with the schema of its plugin (HCL-036).
 type lowering struct {
 	*decoder
 	plugin  string
 	schema  *pluginSchema
 	secrets []SecretAt
-	files   []string // what :path entries name
+	files   []string // values of :path entries
 	good    bool
-	// written holds the attributes by their path, for their origins.
+	// written holds the attributes by path, for their origins.
 	written map[string]*attribute
-	// inputsOf are the environment variables of each of these.
+	// inputsOf holds the environment variables of each attribute by path.
 	inputsOf map[string][]string
 }
 
-// lower decodes what the files say in the block, which may be nothing. The
-// value has nil for every secret.
+// lower decodes the layers of the block, which may be empty. The value has nil for
+// every secret.
 func (l *lowering) lower(layers []layer, header *Range) edn.Value {
 	l.good = true
 	return l.block(layers, l.schema.root, []string{"plugin", l.plugin, "config"}, nil, header)
@@ -142,13 +142,18 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 	for _, e := range s.Entries() {
 		name := hclName(scalarText(e.Key))
 		if damaged && p.attrs[name] == nil && len(p.blocks[name]) == 0 {
-			continue // what is missing may be what was not understood
+			continue // an invalid name may be the missing one
 		}
 		here, where := append(slices.Clone(path), name), append(slices.Clone(at), e.Key)
 		if e.Props.Block {
 			if a, ok := p.attrs[name]; ok {
-				l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is a block, not an attribute", Range: a.at(), Path: here,
-					Hint: "write " + name + " { ... } without the equals sign"})
+				l.fail(Diagnostic{
+					Type:    "config/type",
+					Message: l.subject(here) + " is a block, not an attribute",
+					Range:   a.at(),
+					Path:    here,
+					Hint:    "write " + name + " { ... } without the equals sign",
+				})
 				continue
 			}
 			if v, ok := l.nested(p.blocks[name], e, here, where, header); ok {
@@ -157,8 +162,13 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 			continue
 		}
 		if blocks := p.blocks[name]; len(blocks) > 0 {
-			l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is an attribute, not a block", Range: blocks[0].at(), Path: here,
-				Hint: "write " + name + " = ..."})
+			l.fail(Diagnostic{
+				Type:    "config/type",
+				Message: l.subject(here) + " is an attribute, not a block",
+				Range:   blocks[0].at(),
+				Path:    here,
+				Hint:    "write " + name + " = ...",
+			})
 			continue
 		}
 		if v, ok := l.entry(p.attrs[name], e, here, where, header); ok {
@@ -171,7 +181,7 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 	return l.conditional(s, p, b.Map(), path, header)
 }
 
-// strangers reports names that the schema does not have, and whether there are any.
+// strangers reports names that are not in the schema, and returns whether there are any.
 func (l *lowering) strangers(p parts, names []string, path []string) (damaged bool) {
 	slices.Sort(names)
 	report := func(kind, name string, at *Range) {
@@ -179,8 +189,16 @@ func (l *lowering) strangers(p parts, names []string, path []string) (damaged bo
 			return
 		}
 		damaged = true
-		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)), Range: at,
-			Path: append(slices.Clone(path), name), Expected: words(names), Found: edn.Text(name), Nearest: nearest(name, names), context: true})
+		l.fail(Diagnostic{
+			Type:     "config/unknown-name",
+			Message:  fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)),
+			Range:    at,
+			Path:     append(slices.Clone(path), name),
+			Expected: words(names),
+			Found:    edn.Text(name),
+			Nearest:  nearest(name, names),
+			context:  true,
+		})
 	}
 	for name, a := range p.attrs {
 		report("attribute", name, a.at())
@@ -191,7 +209,7 @@ func (l *lowering) strangers(p parts, names []string, path []string) (damaged bo
 	return damaged
 }
 
-// entry decodes a scalar entry, or gives its default.
+// entry decodes a scalar entry, or returns its default.
 func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
 	if a == nil {
 		return l.absent(e, path, header)
@@ -201,7 +219,14 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 		if e.Props.Replacement != "" {
 			hint = "use " + hclName(e.Props.Replacement)
 		}
-		l.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: l.subject(path) + " is deprecated", Range: a.at(), Path: path, Hint: hint})
+		l.report.add(Diagnostic{
+			Type:     "config/deprecated",
+			Severity: SeverityWarning,
+			Message:  l.subject(path) + " is deprecated",
+			Range:    a.at(),
+			Path:     path,
+			Hint:     hint,
+		})
 	}
 	l.rivals(a, path)
 	l.written[rangeKey(path)] = a
@@ -246,7 +271,7 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 	return v, l.validate(e, v, path)
 }
 
-// unitType is the type of an entry whose number or text has a unit.
+// unitType returns the type of an entry with a unit.
 func unitType(e schema.Entry) (Type, bool) {
 	unit := e.Props.Unit
 	if unit == "" {
@@ -270,7 +295,7 @@ func unitType(e schema.Entry) (Type, bool) {
 	return Type{}, false
 }
 
-// present is the schema of what is there, where nil may stand instead.
+// present returns the schema of the non-nil value.
 func present(s *schema.Schema) *schema.Schema {
 	s = s.Deref()
 	for s.Kind() == schema.KindMaybe && len(s.Children()) == 1 {
@@ -279,13 +304,19 @@ func present(s *schema.Schema) *schema.Schema {
 	return s
 }
 
-// absent gives the default of an entry that is not written.
+// absent returns the default of a missing entry.
 func (l *lowering) absent(e schema.Entry, path []string, header *Range) (edn.Value, bool) {
 	if e.Props.HasDefault {
 		return e.Props.Default, true
 	}
 	if !e.Optional && e.Props.When.IsNil() {
-		l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(path) + " is missing", Range: header, Path: path, Expected: edn.Text(l.describe(e))})
+		l.fail(Diagnostic{
+			Type:     "config/plugin-schema",
+			Message:  l.subject(path) + " is missing",
+			Range:    header,
+			Path:     path,
+			Expected: edn.Text(l.describe(e)),
+		})
 	}
 	return edn.Nil(), false
 }
@@ -301,7 +332,7 @@ func (l *lowering) secretEntry(a *attribute, e schema.Entry, path []string, at [
 	return edn.Nil(), false
 }
 
-// validate checks a value by the schema of its entry.
+// validate checks a value against the schema of its entry.
 func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 	found := e.Schema.Validate(v)
 	for _, f := range found {
@@ -343,7 +374,7 @@ func numeric(s *schema.Schema) bool {
 	return slices.Contains([]schema.Kind{schema.KindInt, schema.KindNumber, schema.KindDouble}, present(s).Kind())
 }
 
-// boundary words the commonest finding, a number out of range.
+// boundary returns the message for a number out of range, else otherwise.
 func boundary(s *schema.Schema, v edn.Value, otherwise string) string {
 	n, ok := v.AsNumber()
 	if !ok {
@@ -359,7 +390,7 @@ func boundary(s *schema.Schema, v edn.Value, otherwise string) string {
 	return otherwise
 }
 
-// enumWords are the members of an enum as they are written in the file.
+// enumWords returns the members of an enum as written in HCL.
 func enumWords(s *schema.Schema) []string {
 	var out []string
 	for _, m := range s.Deref().Members() {
@@ -368,10 +399,10 @@ func enumWords(s *schema.Schema) []string {
 	return out
 }
 
-// describe prints what an entry takes, and who says so.
+// describe returns what an entry accepts, with the source of the schema.
 func (l *lowering) describe(e schema.Entry) string { return takes(e) + " (" + l.schema.by + ")" }
 
-// takes prints what an entry takes: int 1..64, search depth in plies.
+// takes returns what an entry accepts, such as "int 1..64, search depth in plies".
 func takes(e schema.Entry) string {
 	s := e.Schema.Deref()
 	out := s.Kind().String()
@@ -395,8 +426,8 @@ func takes(e schema.Entry) string {
 	return out
 }
 
-// place finds the range of a part of a value; of a part that is not written
-// out, that of the nearest one around it.
+// place returns the range of a part of a value, or that of its nearest ancestor
+// with a range.
 func (l *lowering) place(path []string, inner []edn.Value) *Range {
 	key := rangeKey(path)
 	at := l.ranges[key]
@@ -419,7 +450,8 @@ func (l *lowering) place(path []string, inner []edn.Value) *Range {
 }
 
 // nested decodes the blocks of one entry.
-func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
+func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value,
+	bool) {
 	if len(blocks) == 0 {
 		return l.absent(e, path, header)
 	}
@@ -430,12 +462,24 @@ func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []e
 	for _, blk := range blocks {
 		where := blk.at()
 		if len(blk.labels) != e.Props.Labels {
-			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), Counted(e.Props.Labels, "label"), len(blk.labels)), Range: where, Path: path})
+			l.fail(Diagnostic{
+				Type: "config/syntax",
+				Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), Counted(e.Props.Labels, "label"),
+					len(blk.labels)),
+				Range: where,
+				Path:  path,
+			})
 			continue
 		}
 		here := append(slices.Clone(path), blk.labels...)
 		for _, again := range blk.twice {
-			l.fail(Diagnostic{Type: "config/duplicate", Message: l.subject(here) + " is written twice", Range: again.at(), Path: here, Related: []Related{{Range: where, Message: "is the first one"}}})
+			l.fail(Diagnostic{
+				Type:    "config/duplicate",
+				Message: l.subject(here) + " is written twice",
+				Range:   again.at(),
+				Path:    here,
+				Related: []Related{{Range: where, Message: "is the first one"}},
+			})
 		}
 		for i := len(path); i < len(here); i++ {
 			if key := rangeKey(here[:i]); l.ranges[key] == nil {
@@ -461,10 +505,10 @@ func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []e
 		setIn(&b, place[len(at):], v)
 	}
 	v := b.Map()
-	return v, l.good && l.validate(e, v, path) // what is wrong inside was said there
+	return v, l.good && l.validate(e, v, path) // inner errors are already reported
 }
 
-// setIn puts a value under one or two keys.
+// setIn sets a value under one or two keys.
 func setIn(b *edn.MapBuilder, keys []edn.Value, v edn.Value) {
 	if len(keys) == 1 {
 		b.Set(keys[0], v)
@@ -479,7 +523,7 @@ func setIn(b *edn.MapBuilder, keys []edn.Value, v edn.Value) {
 	b.Set(keys[0], nb.Map())
 }
 
-// free decodes a block that takes attributes of any name.
+// free decodes a block that accepts attributes of any name.
 func (l *lowering) free(blk *piece, s *schema.Schema, path []string) edn.Value {
 	var b edn.MapBuilder
 	p := partsOf(blk.layers, nil, l.report)
@@ -503,14 +547,19 @@ func (l *lowering) free(blk *piece, s *schema.Schema, path []string) edn.Value {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
 		blk := p.blocks[name][0]
-		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(name), title(path)), Range: blk.at(), Path: append(slices.Clone(path), name)})
+		l.fail(Diagnostic{
+			Type:    "config/unknown-name",
+			Message: fmt.Sprintf("unknown block %s in %s: only attributes are allowed here", quote(name), title(path)),
+			Range:   blk.at(),
+			Path:    append(slices.Clone(path), name),
+		})
 	}
 	return b.Map()
 }
 
-// conditional holds entries with :when to it: without :optional they must be
-// there when the condition holds, and with or without it never otherwise. It
-// returns the value without the defaults of entries that are not in use.
+// conditional checks entries with :when: an entry that is not :optional is required
+// if the condition is true, and no such entry is allowed otherwise. It returns the
+// value without the defaults of entries whose condition is false.
 func (l *lowering) conditional(s *schema.Schema, p parts, v edn.Value, path []string, header *Range) edn.Value {
 	out := v
 	for _, e := range s.Entries() {
@@ -529,9 +578,20 @@ func (l *lowering) conditional(s *schema.Schema, p parts, v edn.Value, path []st
 		a, written := p.attrs[name]
 		switch {
 		case written && !holds:
-			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "), Range: a.at(), Path: here})
+			l.fail(Diagnostic{
+				Type:    "config/plugin-schema",
+				Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "),
+				Range:   a.at(),
+				Path:    here,
+			})
 		case !written && holds && !e.Optional && !e.Props.HasDefault && len(p.blocks[name]) == 0:
-			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is missing, it is needed with " + strings.Join(conds, ", "), Range: header, Path: here, Expected: edn.Text(l.describe(e))})
+			l.fail(Diagnostic{
+				Type:     "config/plugin-schema",
+				Message:  l.subject(here) + " is missing, it is needed with " + strings.Join(conds, ", "),
+				Range:    header,
+				Path:     here,
+				Expected: edn.Text(l.describe(e)),
+			})
 		case !holds:
 			out = without(out, e.Key)
 		}

@@ -10,20 +10,20 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// exprIn is an expression and the file that it is from.
+// exprIn is an expression and its file.
 type exprIn struct {
 	expr   hcl.Expression
 	source *Source
 }
 
-// asObject tells whether an expression is written out as an object.
+// asObject reports whether an expression is an object literal.
 func (w exprIn) asObject() bool {
 	_, diags := hcl.ExprMap(w.expr)
 	return !diags.HasErrors()
 }
 
-// objects is what of an attribute whose type is a map counts: objects that
-// follow each other merge by key, anything else replaces what was before.
+// objects returns the effective layers of a map attribute: consecutive object
+// literals merge by key, any other expression replaces the earlier layers.
 func (a *attribute) objects() []exprIn {
 	all := a.stack()
 	out := make([]exprIn, 0, len(all))
@@ -41,7 +41,7 @@ func (a *attribute) objects() []exprIn {
 	return out
 }
 
-// whole decodes an attribute with what it was written over.
+// whole decodes an attribute with all its layers.
 func (d *decoder) whole(a *attribute, path []string) (value, bool) {
 	if a.spec.Type.Kind == KindMap {
 		return d.mapping(a.spec.Type, a.objects(), path)
@@ -49,7 +49,7 @@ func (d *decoder) whole(a *attribute, path []string) (value, bool) {
 	return d.decode(a.spec.Type, a.expr, a.source, path)
 }
 
-// mapping decodes a map. Several layers are objects, the weakest first.
+// mapping decodes a map from its layers, weakest first; several layers are all objects.
 func (d *decoder) mapping(t Type, layers []exprIn, path []string) (value, bool) {
 	top := layers[len(layers)-1]
 	at := top.source.hclRange(top.expr.Range())
@@ -58,24 +58,31 @@ func (d *decoder) mapping(t Type, layers []exprIn, path []string) (value, bool) 
 	}
 	v, ok := d.dataOf(layers, path, nil)
 	if ok && !v.IsNil() && v.Kind() != edn.KindMap {
-		d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " is no map", Range: at, Path: path, Expected: edn.Text("map"), Found: edn.Text(short(v.String()))})
+		d.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  subject(path) + " is not a map",
+			Range:    at,
+			Path:     path,
+			Expected: edn.Text("map"),
+			Found:    edn.Text(short(v.String())),
+		})
 		return value{}, false
 	}
 	return value{v: v, rng: at, data: top.expr, source: top.source}, ok
 }
 
-// pair is one entry of a written map and what it was written over.
+// pair is one entry of a map literal and the entries that it overrides.
 type pair struct {
 	key   string
-	bare  bool // written without quotes
+	bare  bool // the key has no quotes
 	at    *Range
 	value exprIn
 	under []*Range
 }
 
-// pairs lists the entries of a written map in the order of first appearance.
-// Of several layers the last one that has a key decides about it. Keys of one
-// layer that are the same, by the function same, are an error.
+// pairs returns the entries of map literals in the order of first appearance. The
+// last layer with a key determines its value. Keys of one layer for which same
+// returns the same text are an error.
 func (d *decoder) pairs(layers []exprIn, path []string, same func(pair) string) ([]pair, bool) {
 	var out []pair
 	place := map[string]int{}
@@ -89,7 +96,12 @@ func (d *decoder) pairs(layers []exprIn, path []string, same func(pair) string) 
 				good = false
 				continue
 			}
-			p := pair{key: key, bare: hcl.ExprAsKeyword(e.Key) != "", at: layer.source.hclRange(e.Key.Range()), value: exprIn{e.Value, layer.source}}
+			p := pair{
+				key:   key,
+				bare:  hcl.ExprAsKeyword(e.Key) != "",
+				at:    layer.source.hclRange(e.Key.Range()),
+				value: exprIn{e.Value, layer.source},
+			}
 			id := same(p)
 			if first := seen[id]; first != nil {
 				good = false
@@ -110,8 +122,8 @@ func (d *decoder) pairs(layers []exprIn, path []string, same func(pair) string) 
 	return out, good
 }
 
-// entries decodes a map whose values have one type. Keys keep their text; null
-// is no entry.
+// entries decodes a map whose values have one type. Keys keep their text; an entry
+// with null is omitted.
 func (d *decoder) entries(t Type, layers []exprIn, path []string, at *Range) (value, bool) {
 	out := value{rng: at}
 	good := true
@@ -137,7 +149,11 @@ func (d *decoder) entries(t Type, layers []exprIn, path []string, at *Range) (va
 			return value{}, true
 		}
 		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			d.complain(&problem{typ: "config/type", what: "is no map", hint: "write it in braces: {...}"}, t, v, at, path)
+			d.complain(&problem{
+				typ:  "config/type",
+				what: "is not a map",
+				hint: "write it in braces: {...}",
+			}, t, v, at, path)
 			return value{}, false
 		}
 		for it := v.ElementIterator(); it.Next(); {
@@ -162,8 +178,8 @@ func (d *decoder) entries(t Type, layers []exprIn, path []string, at *Range) (va
 	return out, good
 }
 
-// dataOf reads layers of an untyped map as one value; a single layer may be
-// anything.
+// dataOf decodes the layers of an untyped map as one value; a single layer may be
+// any expression.
 func (d *decoder) dataOf(layers []exprIn, path []string, want *schema.Schema) (edn.Value, bool) {
 	top := layers[len(layers)-1]
 	if len(layers) == 1 {
@@ -173,7 +189,7 @@ func (d *decoder) dataOf(layers []exprIn, path []string, want *schema.Schema) (e
 	return d.object(layers, path, want)
 }
 
-// writtenKeys lists the keys of an object that are written out.
+// writtenKeys returns the literal keys of an object.
 func writtenKeys(w exprIn) []string {
 	entries, _ := hcl.ExprMap(w.expr)
 	var out []string
@@ -185,7 +201,7 @@ func writtenKeys(w exprIn) []string {
 	return out
 }
 
-// literalKey is the key of an object that is written out.
+// literalKey returns the literal key of an object entry.
 func literalKey(expr hcl.Expression) (string, bool) {
 	if word := hcl.ExprAsKeyword(expr); word != "" {
 		return word, true

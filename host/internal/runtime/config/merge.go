@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// merge combines two trees of one place of the configuration, the second over
-// the first (HCL-014). Neither is changed. Attributes keep what they were
-// written over, so that nothing is decided before all files are there; this
-// makes the operation associative.
+// merge combines two trees of the same block, b over a (HCL-014). Neither is
+// modified. Attributes keep the ones that they override, and conflicts are
+// resolved only after the last merge, so the operation is associative.
 func merge(a, b *node) *node {
 	out := *a
 	out.damaged = a.damaged || b.damaged
@@ -41,27 +40,27 @@ func merge(a, b *node) *node {
 	return &out
 }
 
-// over is the attribute written over an earlier one of that name.
+// over returns the attribute with an earlier one of that name below it.
 func (a *attribute) over(earlier *attribute) *attribute {
 	out := *a
 	out.under = append(earlier.stack(), a.under...)
 	return &out
 }
 
-// stack lists what is written for the attribute, the weakest first.
+// stack returns the attribute and those that it overrides, weakest first.
 func (a *attribute) stack() []*attribute {
 	bare := *a
 	bare.under = nil
 	return append(slices.Clone(a.under), &bare)
 }
 
-// overwritten is what a stronger file replaced.
+// overwritten is a value that a stronger file replaced.
 type overwritten struct {
 	at   *Range
-	text string // as it is written
+	text string // source text
 }
 
-// places are where the attribute was written before it was written over.
+// places returns the overridden values of the attribute.
 func (a *attribute) places() []overwritten {
 	var out []overwritten
 	for _, b := range a.under {
@@ -70,12 +69,12 @@ func (a *attribute) places() []overwritten {
 	return out
 }
 
-// directory is that of the file, as it is printed.
+// directory returns the printed directory of the file.
 func (s *Source) directory() string { return filepath.ToSlash(filepath.Dir(s.Name)) }
 
-// rivals warns of values that compete inside one directory, where no order of
-// layers shows which is meant. Objects of an attribute whose type is a map
-// complete each other; their keys may compete.
+// rivals warns about different values in files of one directory, where no layer
+// order shows which one is meant. Objects of a map attribute merge; only equal
+// keys conflict.
 func (d *decoder) rivals(a *attribute, at []string) {
 	all := a.stack()
 	for i := 1; i < len(all); i++ {
@@ -94,13 +93,19 @@ func (d *decoder) rivals(a *attribute, at []string) {
 				shared = fmt.Sprintf(" (%s)", strings.Join(keys, ", "))
 			}
 		}
-		d.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityWarning, Message: fmt.Sprintf("%s%s is written twice in one directory, and this file counts", subject(at), shared),
-			Range: later.source.hclRange(later.rng), Path: at, Related: []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is written over"}},
-			Hint: "keep one of the two, or move the stronger one into a later directory"})
+		d.report.add(Diagnostic{
+			Type:     "config/overridden",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("%s%s is set twice in one directory; this file takes effect", subject(at), shared),
+			Range:    later.source.hclRange(later.rng),
+			Path:     at,
+			Related:  []Related{{Range: earlier.source.hclRange(earlier.rng), Message: "is overridden"}},
+			Hint:     "keep one of the two, or move the stronger one into a later directory",
+		})
 	}
 }
 
-// rivalLocals does the same for names of expressions.
+// rivalLocals is rivals for locals.
 func (d *decoder) rivalLocals(tree *node) {
 	for _, b := range tree.blocks {
 		if !b.spec.Open {
@@ -112,8 +117,7 @@ func (d *decoder) rivalLocals(tree *node) {
 	}
 }
 
-// sharedKeys lists the keys that two objects both have, as far as they are
-// written out.
+// sharedKeys returns the literal keys that two objects have in common.
 func sharedKeys(x, y exprIn) []string {
 	known := map[string]bool{}
 	for _, key := range writtenKeys(x) {

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// aFile draws a small file of configuration: few names, so that files meet.
+// aFile generates a small configuration file with few names, so that files overlap.
 func aFile(t *rapid.T, label string) string {
 	var b strings.Builder
 	pick := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label+what) }
@@ -49,7 +49,7 @@ func aFile(t *rapid.T, label string) string {
 	return b.String()
 }
 
-// treeOf is the tree of one file.
+// treeOf returns the tree of one file.
 func treeOf(name, text string) *node {
 	report := newCollector(sources{})
 	s := newSource(name, "/"+name, 0, []byte(text))
@@ -59,7 +59,7 @@ func treeOf(name, text string) *node {
 	return root
 }
 
-// dump prints everything about a tree that decides what it means.
+// dump writes everything in a tree that determines its value.
 func dump(n *node, indent string, b *strings.Builder) {
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for k := range n.attrs {
@@ -91,8 +91,8 @@ func dumped(n *node) string {
 	return b.String()
 }
 
-// HCL-014: merge(merge(a, b), c) = merge(a, merge(b, c)), and neither operand
-// is changed.
+// HCL-014: merge(merge(a, b), c) = merge(a, merge(b, c)), and no operand is
+// modified.
 func TestMergeIsAssociative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := treeOf("a.hcl", aFile(t, "a ")), treeOf("b.hcl", aFile(t, "b ")), treeOf("c.hcl", aFile(t, "c "))
@@ -107,7 +107,7 @@ func TestMergeIsAssociative(t *testing.T) {
 	})
 }
 
-// site writes files into directories of their own, in load order.
+// site writes each file to its own directory, in load order.
 func site(t *rapid.T, dir string, files ...string) *Config {
 	places := []string{"common/f.hcl", "common/prod/f.hcl", "local/f.hcl", "local/prod/f.hcl"}
 	order := rapid.Permutation(places).Draw(t, "order of creation")
@@ -131,8 +131,8 @@ func site(t *rapid.T, dir string, files ...string) *Config {
 
 const localsFirst = "locals {\n  n = 1\n  e = { C = \"4\" }\n}\n"
 
-// HCL-014: null is the default again, whatever was before; what comes after
-// counts; the order in which files came to be does not.
+// HCL-014: null restores the default regardless of earlier values; later values
+// override it; the order in which the files are created has no effect.
 func TestNullLaws(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
@@ -159,9 +159,8 @@ func TestNullLaws(t *testing.T) {
 	})
 }
 
-// HCL-014: what files mean together does not depend on the order in which they
-// were written to the disk, nor on how they are put into directories that lie
-// next to each other in the load order.
+// HCL-014: the result does not depend on the order in which the files are created,
+// nor on their distribution over adjacent directories in load order.
 func TestMergeOfDirectories(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
@@ -218,8 +217,8 @@ func TestMergeRules(t *testing.T) {
 	}
 }
 
-// HCL-014: null takes back a condition and a template too, so that an overlay
-// may judge in another way.
+// HCL-014: null also removes a condition and a template, so an overlay may use
+// another kind of check.
 func TestNullOfACondition(t *testing.T) {
 	for _, form := range []string{"local/a.hcl", "local/a.hcl.json"} {
 		over := "check \"c\" {\n  builtin   = \"json-valid\"\n  condition = null\n  message   = null\n  applies   = null\n}\n"
@@ -239,7 +238,7 @@ func TestNullOfACondition(t *testing.T) {
 	assert.Equal(t, []string{"config/missing"}, types(ds), c.Report(0).Text(false))
 }
 
-// HCL-014: values that compete in one directory are told, with both places.
+// HCL-014: conflicting values in one directory are reported with both places.
 func TestOverridden(t *testing.T) {
 	files := map[string]string{
 		"bin/chess":    "program",
@@ -256,17 +255,17 @@ func TestOverridden(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		`x in locals is written twice in one directory, and this file counts common/b.hcl:2:3 common/a.hcl:2:3`,
-		`queue in plugin "chess" is written twice in one directory, and this file counts common/b.hcl:6:3 common/a.hcl:7:3`,
-		`env in plugin "chess" (B) is written twice in one directory, and this file counts common/b.hcl:7:3 common/a.hcl:8:3`,
-		`depth in plugin "chess", config is written twice in one directory, and this file counts common/b.hcl:10:5 common/a.hcl:11:5`,
+		`x in locals is set twice in one directory; this file takes effect common/b.hcl:2:3 common/a.hcl:2:3`,
+		`queue in plugin "chess" is set twice in one directory; this file takes effect common/b.hcl:6:3 common/a.hcl:7:3`,
+		`env in plugin "chess" (B) is set twice in one directory; this file takes effect common/b.hcl:7:3 common/a.hcl:8:3`,
+		`depth in plugin "chess", config is set twice in one directory; this file takes effect common/b.hcl:10:5 common/a.hcl:11:5`,
 	}, got)
 	assert.Equal(t, 6, c.Plugins[0].Queue)
 	assert.Equal(t, map[string]string{"A": "1", "B": "3", "C": "4"}, c.Plugins[0].Env)
 }
 
-// HCL-002, HCL-028 to HCL-030, HCL-032: checks are made over all files, and
-// what is wrong is told in the order of the files.
+// HCL-002, HCL-028 to HCL-030, HCL-032: checks cover all files, and diagnostics are
+// in the order of the files.
 func TestChecksAcrossFiles(t *testing.T) {
 	dir := lay(t, map[string]string{
 		"bin/chess":           "program",
@@ -278,7 +277,7 @@ func TestChecksAcrossFiles(t *testing.T) {
 	c, ds := loadDir(t, dir, Options{})
 	text := c.Report(0).Text(false)
 	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, types(ds), text)
-	assert.Contains(t, text, "error: locals need each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
+	assert.Contains(t, text, "error: locals refer to each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
 	assert.Contains(t, text, "see: local/20-loc.hcl:2:3 is local \"b\"")
 	assert.Contains(t, text, "see: common/20-plug.hcl:5:1 declares capability \"chess/deep\"\n  next: did you mean \"chess/deep\"?")
 	assert.NotContains(t, text, "is not used", "dispatch \"idle\" may be what the wrong name means")
@@ -290,7 +289,7 @@ func TestChecksAcrossFiles(t *testing.T) {
 	assert.True(t, slices.IsSorted(places), "load order is the order of the report: %v", places)
 }
 
-// HCL-033: 20 diagnostics of one file, 100 in all.
+// HCL-033: at most 20 diagnostics of one file and 100 in total.
 func TestReportLimitsOfFiles(t *testing.T) {
 	files := map[string]string{}
 	for i := range 7 {

@@ -10,8 +10,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// meter counts the work of one evaluation. Once it is over its limit it stays
-// so, whatever try() makes of the error. It belongs to one goroutine.
+// meter counts the work of one evaluation. Once it exceeds its limit it remains
+// exceeded, even if try() catches the error. It is not safe for concurrent use.
 type meter struct {
 	steps    int
 	over     error
@@ -38,8 +38,8 @@ func (m *meter) exceed(format string, args ...any) error {
 	return m.over
 }
 
-// weight is the number of elements of a value and of 64-byte blocks of its
-// texts; it stops counting behind most.
+// weight returns the number of elements of a value plus the 64-byte blocks of its
+// strings; it stops counting above most.
 func weight(v cty.Value, most int) int {
 	if !v.IsKnown() || v.IsNull() {
 		return 1
@@ -74,8 +74,9 @@ func (m *meter) values(vs ...cty.Value) error {
 	return m.over
 }
 
-// metered is a function whose arguments and result are paid for. The guard, if
-// any, refuses calls whose result would be out of proportion to the arguments.
+// metered returns a function whose arguments and result are charged to the meter.
+// The guard, if any, rejects calls whose result would be much larger than the
+// arguments.
 func (m *meter) metered(f *function.Spec, guard func(args []cty.Value) error) function.Function {
 	spec := *f
 	spec.Type = func(args []cty.Value) (cty.Type, error) {
@@ -102,8 +103,8 @@ func (m *meter) metered(f *function.Spec, guard func(args []cty.Value) error) fu
 	return function.New(&spec)
 }
 
-// standard is a function of the library as a specification. Values carry no
-// marks here, so nobody needs to look for them.
+// standard returns a function of the library as a specification. Values have no
+// marks here, so marks are not handled.
 func standard(f function.Function) *function.Spec {
 	params := f.Params()
 	for i := range params {
@@ -128,9 +129,8 @@ func known(args []cty.Value) bool {
 	return true
 }
 
-// instrument makes the bodies of loops and the parts of templates pay for each
-// time they are evaluated. It changes the expression, which must not be shared
-// with another meter.
+// instrument charges each evaluation of a loop body and of a template part to the
+// meter. It modifies the expression, which must not be shared with another meter.
 func (m *meter) instrument(root hclsyntax.Node) {
 	_ = hclsyntax.VisitAll(root, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch e := n.(type) {
@@ -169,8 +169,8 @@ func (m *meter) instrument(root hclsyntax.Node) {
 	})
 }
 
-// paid wraps an expression so that each evaluation costs its operators and the
-// size of its value.
+// paidExpr wraps an expression. Each evaluation costs its operators and the size
+// of its value.
 type paidExpr struct {
 	hclsyntax.Expression
 	meter     *meter
@@ -184,8 +184,8 @@ func (m *meter) paid(e hclsyntax.Expression) hclsyntax.Expression {
 	return &paidExpr{Expression: e, meter: m, operators: 1 + operators(e)}
 }
 
-// Value implements hcl.Expression. Over the limit it gives an unknown value at
-// once and without a diagnostic; whoever started the evaluation asks the meter.
+// Value implements hcl.Expression. Above the limit it returns an unknown value
+// immediately, without a diagnostic; the caller of the evaluation checks the meter.
 func (p *paidExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	if p.meter.spend(p.operators) != nil {
 		return cty.DynamicVal, nil
@@ -197,9 +197,8 @@ func (p *paidExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// branchExpr is an arm of a conditional. The library gives both arms one type,
-// in time that is quadratic in the length of a tuple or object, so that is what
-// it costs.
+// branchExpr is an arm of a conditional. The library unifies the types of both
+// arms in time quadratic in the length of a tuple or object; the cost is the same.
 type branchExpr struct {
 	hclsyntax.Expression
 	meter *meter
@@ -231,7 +230,7 @@ func (b *branchExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// divisor refuses zero, which the library turns into an infinite number.
+// divisor rejects zero, for which the library returns infinity.
 type divisor struct{ hclsyntax.Expression }
 
 // Value implements hcl.Expression.
@@ -239,18 +238,22 @@ func (d *divisor) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := d.Expression.Value(ctx)
 	if v != cty.NilVal && v.IsKnown() && !v.IsNull() && v.Type() == cty.Number && v.AsBigFloat().Sign() == 0 {
 		r := d.Range()
-		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Division by zero", Subject: &r})
+		return cty.DynamicVal, append(diags, &hcl.Diagnostic{
+			Severity: hcl.DiagError,
+			Summary:  "Division by zero",
+			Subject:  &r,
+		})
 	}
 	return v, diags
 }
 
-// partExpr is one part of a template. The parts are joined only when all are
-// there, so their length is watched before.
+// partExpr is one part of a template. The parts are joined after all have been
+// evaluated, so their total length is checked before.
 type partExpr struct {
 	hclsyntax.Expression
 	meter  *meter
 	first  bool
-	length *int // bytes of the parts so far, shared by the parts
+	length *int // bytes of the parts so far, shared
 }
 
 func (m *meter) part(e hclsyntax.Expression, i int, length *int) hclsyntax.Expression {
@@ -278,7 +281,7 @@ func (p *partExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// operators counts what HCL-025 counts in an expression.
+// operators returns the number of operators of an expression as defined in HCL-025.
 func operators(root hclsyntax.Node) int {
 	n := 0
 	_ = hclsyntax.VisitAll(root, func(x hclsyntax.Node) hcl.Diagnostics {

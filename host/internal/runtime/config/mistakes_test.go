@@ -38,16 +38,16 @@ func shippedPlugins(t *testing.T) describer {
 	return out
 }
 
-// mistake is one edit of a shipped file and the one error that it must give.
+// mistake is one edit of a shipped file and the expected error.
 type mistake struct {
 	name     string
-	file     string // from the root of the repository; empty: ferment.hcl
-	old, new string // the first old becomes new
-	typ      string // without "config/"
-	line     string // is a part of the line that the error names
+	file     string // relative to the root of the repository; empty: ferment.hcl
+	old, new string // the first old is replaced by new
+	typ      string // without the prefix "config/"
+	line     string // part of the line of the error
 	nearest  string
-	warning  bool // it may be meant
-	hint     bool // what was expected does not say what to do
+	warning  bool // a warning is expected
+	hint     bool // a hint is expected
 }
 
 const (
@@ -56,17 +56,17 @@ const (
 	effectful = "examples/effects/ferment.hcl"
 )
 
-// running is a scope of programs below the shipped scopes of effects.
+// running is a process/run scope with the shipped scopes.
 func running(attrs string) string {
 	return "effects {\n  scope \"process/run\" {\n    enabled        = true\n    allow_commands = [\"/bin/sh\"]\n" +
 		"    allow_cwd      = [\"data\"]\n" + attrs + "\n  }\n"
 }
 
 var mistakes = []mistake{
-	// What this build cannot hold (ISO-002).
+	// Limits that this build cannot enforce (ISO-002).
 	{name: "share of the processors", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 2 }", typ: "range", line: "isolation { cpu"},
 
-	// What could be meant.
+	// Suspicious but possible settings.
 	{name: "a candidate twice", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish", "chess/stockfish", "chess/embedded"`, typ: "duplicate", line: `"chess/stockfish", "chess/stockfish"`, warning: true},
 	{name: "no candidate", old: `candidates = ["chess/stockfish", "chess/embedded", "chess/reserve"]`, new: "candidates = []", typ: "range", line: "candidates = []", warning: true},
 	{name: "schema of another intent", old: `  out        = "res/sat.solve"`, new: `  out        = "res/chess.move+pv+eval"`, typ: "type", line: `intent "sat/solve" {`, warning: true},
@@ -81,7 +81,7 @@ var mistakes = []mistake{
 	{name: "constraint misspelt", old: "{ max_chars = 1200 }", new: "{ maxchars = 1200 }", typ: "unknown-name", line: "maxchars", nearest: "max_chars", warning: true},
 	{name: "check that refuses and scores", old: `done { must = ["schema-valid", "model-holds"] }`, new: "done {\n    must   = [\"schema-valid\", \"model-holds\"]\n    should = [\"model-holds\"]\n  }", typ: "duplicate", line: "should", warning: true},
 
-	// What cannot be meant.
+	// Contradictory settings.
 	{name: "in and out exchanged", old: "in         = \"req/sat.solve\"\n  out        = \"res/sat.solve\"", new: "in         = \"res/sat.solve\"\n  out        = \"req/sat.solve\"", typ: "type", line: `in         = "res/sat.solve"`},
 	{name: "layer of a misspelt role", old: "    router = \"You decide", new: "    ruoter = \"You decide", typ: "protocol/invalid", line: "ruoter", nearest: "router"},
 	{name: "layer of a misspelt own role", old: "    voice  = \"A person", new: "    vioce  = \"A person", typ: "protocol/invalid", line: "vioce", nearest: "voice"},
@@ -101,7 +101,7 @@ var mistakes = []mistake{
 	{name: "command by its name alone", old: `command = ["bin/plugins/sat"]`, new: `command = ["sh"]`, typ: "plugin-unknown", line: `["sh"]`},
 	{name: "file of a command missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  files   = [\"absent.py\"]", typ: "plugin-unknown", line: `absent.py`},
 
-	// What is written as in other places.
+	// Syntax of other configurations.
 	{name: "profile in capitals", old: `profile   = "dev"`, new: `profile   = "DEV"`, typ: "range", line: `"DEV"`, nearest: "dev"},
 	{name: "words in another order", old: `score_min = 0.85`, new: `min_score = 0.85`, typ: "unknown-name", line: `min_score`, nearest: "score_min"},
 	{name: "beginning of a function", file: streaming, old: "endswith(", new: "ends(", typ: "unknown-name", line: "ends(", nearest: "endswith"},
@@ -132,7 +132,7 @@ var mistakes = []mistake{
 	{name: "blank that is none", old: `in         = "req/sat.solve"`, new: "in         =\u00a0\"req/sat.solve\"", typ: "syntax", line: "req/sat.solve"},
 	{name: "decimal with a comma", old: "ferment {", new: "budget \"run\" {\n  max_usd = \"2,50\"\n}\n\nferment {", typ: "type", line: "2,50"},
 
-	// What no call could use.
+	// Settings without effect on any call.
 	{name: "root of inputs missing", old: `data_dir  = "var"`, new: "data_dir  = \"var\"\n  root = \"bn\"", typ: "include", line: `root = "bn"`, nearest: "bin"},
 	{name: "anchors missing", old: `  rubric     = "patch"`, new: "  rubric     = \"patch\"\n  anchors = \"models.edm\"", typ: "include", line: "models.edm", nearest: "models.edn"},
 	{name: "anchors that are a directory", old: `  rubric     = "patch"`, new: "  rubric     = \"patch\"\n  anchors = \"bin\"", typ: "type", line: `"bin"`},
@@ -153,20 +153,20 @@ var mistakes = []mistake{
 	{name: "include of a directory", old: "ferment {", new: "include \"bin\" {}\n\nferment {", typ: "include", line: `"bin"`},
 	{name: "setting of a plugin beside its config", old: "  config {\n    engine = \"builtin\"\n    depth  = 4", new: "  engine = \"builtin\"\n  config {\n    depth  = 4", typ: "unknown-name", line: "  engine"},
 
-	// What a check or a rule takes.
+	// Parameters of checks and rules.
 	{name: "parameter of a check", old: `check "legal-move" {`, new: "check \"short\" {\n  builtin = \"max-chars\"\n  params = { maximum = 10 }\n}\n\ncheck \"legal-move\" {", typ: "type", line: "maximum", nearest: "max"},
 	{name: "parameter of a check that takes none", old: `check "legal-move" {`, new: "check \"short\" {\n  builtin = \"json-valid\"\n  params = { max = 10 }\n}\n\ncheck \"legal-move\" {", typ: "type", line: "max ="},
 	{name: "value of a parameter", old: `check "legal-move" {`, new: "check \"short\" {\n  builtin = \"max-chars\"\n  params = { max = \"10\" }\n}\n\ncheck \"legal-move\" {", typ: "type", line: `"10"`},
 	{name: "weight below zero", old: `id = "whole", weight = 3`, new: `id = "whole", weight = -3`, typ: "judge/rubric-invalid", line: "-3"},
 
-	// What no daemon could start with.
+	// Settings with which the daemon cannot start.
 	{name: "address twice", old: "ferment {", new: "http { listen = [\"127.0.0.1:7180\", \"127.0.0.1:7180\"] }\n\nferment {", typ: "duplicate", line: "http {"},
 	{name: "admin socket that is a directory", old: "ferment {", new: "http { admin_socket = \"bin\" }\n\nferment {", typ: "type", line: "admin_socket"},
 	{name: "admin socket that is too long", old: "ferment {", new: "http { admin_socket = \"" + strings.Repeat("a", 104) + "\" }\n\nferment {", typ: "range", line: "admin_socket"},
 	{name: "work directory missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"absent\"", typ: "plugin-unknown", line: "absent"},
 	{name: "work directory that is a file", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"bin/plugins/sat\"", typ: "plugin-unknown", line: "workdir"},
 
-	// Marks and words of other languages.
+	// Syntax of other languages.
 	{name: "marks of a merge conflict", old: "    depth  = 4\n", new: "<<<<<<< HEAD\n    depth  = 4\n=======\n    depth  = 5\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
 	{name: "marks of a merge conflict around blocks", old: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n", new: "<<<<<<< HEAD\nplugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n=======\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
 	{name: "table of TOML", old: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n", new: "[plugin.sat]\ncommand = [\"bin/plugins/sat\"]\n", typ: "syntax", line: "[plugin.sat]"},
@@ -345,8 +345,8 @@ var mistakes = []mistake{
 	{name: "local that needs itself", old: "  openai    = env(\"OPENAI_API_KEY\", \"\") != \"\"", new: "  openai    = local.openai", typ: "cycle", line: `openai    = local.openai`},
 }
 
-// HCL-002, HCL-032: one mistake in a shipped file gives one error, at its line, with what was expected and the
-// nearest name, and no warning that only follows from it.
+// HCL-002, HCL-032: one mistake in a shipped file gives one error at its line, with the expected values and the nearest
+// name, and no consequential warning.
 func TestOneMistakeOneError(t *testing.T) {
 	shipped := shippedPlugins(t)
 	for _, m := range mistakes {
@@ -371,7 +371,7 @@ func TestOneMistakeOneError(t *testing.T) {
 	}
 }
 
-// What is not understood in the ferment block says nothing about the lock file.
+// An error in the ferment block does not cause diagnostics about the lock file.
 func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
@@ -382,7 +382,8 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	}
 }
 
-// HCL-029: what a disabled plugin would give is reported with the plugin, also where a built-in check needs it (GATE-002).
+// HCL-029: a missing name that a disabled plugin may define is reported with the plugin, also for a built-in check
+// (GATE-002).
 func TestDisabledPluginIsNamed(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
@@ -394,7 +395,7 @@ func TestDisabledPluginIsNamed(t *testing.T) {
 	}
 }
 
-// HCL-013: an unknown profile of the environment says nothing about the lock file.
+// HCL-013: an unknown profile in the environment does not cause diagnostics about the lock file.
 func TestWrongProfileOfTheEnvironment(t *testing.T) {
 	env := func(name string) (string, bool) { return "nonsense", name == ProfileVariable }
 	_, ds := Load(context.Background(), write(t, onePlugin), Options{Describer: describer{"chess": chess()}, Env: env})
@@ -413,7 +414,7 @@ func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*C
 	return Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
 }
 
-// layShipped makes a directory with a file of the repository and what the shipped files name.
+// layShipped creates a directory with a file of the repository and the files that the shipped files name.
 func layShipped(t *testing.T, file, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -455,7 +456,7 @@ var planMistakes = []mistake{
 	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep", nearest: ":keep"},
 }
 
-// CHECK-001: one mistake in a plan gives one finding, too.
+// CHECK-001: one mistake in a plan gives one finding.
 func TestOneMistakeOneFinding(t *testing.T) {
 	root := "../../../.."
 	raw, err := os.ReadFile(filepath.Join(root, "ferment.hcl"))
@@ -520,8 +521,7 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
 }
 
-// HCL-005: what lies in the directory of a configuration under a name that is not read is told, with the name that
-// would be.
+// HCL-005: a file in a configuration directory that is not read because of its name is reported with the correct name.
 func TestUnreadFiles(t *testing.T) {
 	for name, near := range map[string]string{
 		"common/10.json":             "common/10.hcl.json",
@@ -530,12 +530,12 @@ func TestUnreadFiles(t *testing.T) {
 		"common/elsewhere/a.hcl":     "",
 		"common/notes.txt":           "none",
 		"common/data.json":           "none", // an expression reads it
-		"common/test/a.hcl":          "none", // of another profile
+		"common/test/a.hcl":          "none", // file of another profile
 		"common/fragments/notes.txt": "none",
 		"site.hcl":                   "",
 		"site.hcl.json":              "",
-		"ferment.hcl.bak":            "none", // a copy
-		"terragrunt.hcl":             "none", // of another program
+		"ferment.hcl.bak":            "none", // backup copy
+		"terragrunt.hcl":             "none", // file of another program
 		"locals/a.hcl":               "local",
 		"dev/a.hcl":                  "local/dev",
 		"examples/a.hcl":             "none",
@@ -573,7 +573,7 @@ func TestUnreadFiles(t *testing.T) {
 	}
 }
 
-// HCL-017: a variable that is not set names the one of a file that is.
+// HCL-017: an unset variable is reported with a similar variable of an .env file.
 func TestNearVariable(t *testing.T) {
 	path := write(t, "locals { key = env(\"OPENAI_MODLE\") }\n")
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("OPENAI_MODEL=x\n"), 0o600))
@@ -582,7 +582,7 @@ func TestNearVariable(t *testing.T) {
 	assert.Equal(t, "OPENAI_MODEL", ds[0].Nearest)
 }
 
-// HCL-017, HCL-026: a secret of a variable that is not set names the one of a file that is.
+// HCL-017, HCL-026: a secret of an unset variable is reported with a similar variable of an .env file.
 func TestNearVariableOfSecret(t *testing.T) {
 	path := write(t, "effects {\n  secret \"key\" {\n    value = secret(\"env:SEARCH_KYE\")\n  }\n}\n")
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("SEARCH_KEY=x\n"), 0o600))
@@ -591,7 +591,7 @@ func TestNearVariableOfSecret(t *testing.T) {
 	assert.Equal(t, "SEARCH_KEY", ds[0].Nearest)
 }
 
-// HCL-017, HCL-032: a variable that is not set gives one error with its name, however many places read it.
+// HCL-017, HCL-032: an unset variable gives one error, regardless of the number of places that read it.
 func TestMissingVariableOnce(t *testing.T) {
 	_, ds := Load(t.Context(), write(t, "ferment {\n  mode     = env(\"NOPE\")\n  data_dir = \"${env(\"NOPE\")}/x\"\n  seed     = tonumber(env(\"NOPE\"))\n}\n"), Options{Env: noEnv})
 	require.Equal(t, []string{"config/env-missing"}, types(ds))
@@ -600,8 +600,8 @@ func TestMissingVariableOnce(t *testing.T) {
 	assert.Contains(t, ds[0].Hint, "NOPE")
 }
 
-// OPS-002: the admin socket lies in the data directory unless it is written. A directory that is too deep for a socket is
-// told where the configuration is checked, with what to write; an admin socket elsewhere mends it.
+// OPS-002: the default admin socket is in the data directory. A data directory whose path is too long for a socket is
+// reported with a hint; an admin_socket elsewhere resolves it.
 func TestDeepDataDirectory(t *testing.T) {
 	deep := filepath.Join(t.TempDir(), strings.Repeat("d", 60), strings.Repeat("e", 60))
 	require.NoError(t, os.MkdirAll(deep, 0o755))
@@ -626,7 +626,7 @@ func TestDeepDataDirectory(t *testing.T) {
 	}
 }
 
-// HCL-014: a block of a later file whose label is misspelt changes nothing. One finding names the block of the other
+// HCL-014: a block of a later file with a misspelt label overrides nothing. One finding names the block of the other
 // file.
 func TestMisspeltLabelOfOverlay(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
@@ -662,7 +662,7 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 	}
 }
 
-// HCL-019: a secret that is written out in the config of a disabled plugin is shown nowhere.
+// HCL-019: a literal secret in the config of a disabled plugin is never shown.
 func TestSecretOfDisabledPlugin(t *testing.T) {
 	const secret = "sk-written-out-4711"
 	raw, err := os.ReadFile("../../../../ferment.hcl")
@@ -680,7 +680,7 @@ func TestSecretOfDisabledPlugin(t *testing.T) {
 	}
 }
 
-// The shipped files themselves are without a finding, whatever their line ends.
+// The shipped files have no finding with LF and CRLF line ends.
 func TestShippedFilesAreRight(t *testing.T) {
 	shipped := shippedPlugins(t)
 	for _, file := range []string{"ferment.hcl", streaming, models, effectful} {
@@ -694,8 +694,8 @@ func TestShippedFilesAreRight(t *testing.T) {
 	}
 }
 
-// A program without a path is one beside the file; the hint says where
-// PATH has one of the name.
+// A program name is relative to the file; the hint shows the program of that name
+// in PATH.
 func TestProgramOfPath(t *testing.T) {
 	bin := t.TempDir()
 	tool := filepath.Join(bin, "tool")

@@ -6,10 +6,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// comparison replaces an operator of the library that compares numbers by their
-// decimal text, which costs microseconds for a fraction, and collections for
-// nothing. The results are the same: both sides come from decimal text or exact
-// integers. Other operators give nil.
+// comparison returns a replacement for a comparison operator of the library; nil
+// for other operators. The library compares numbers by their decimal text, which
+// costs microseconds for a fraction, and does not charge for collections. The
+// results are equal because both sides come from decimal text or exact integers.
 func (m *meter) comparison(op *hclsyntax.Operation) *hclsyntax.Operation {
 	switch op {
 	case hclsyntax.OpGreaterThanOrEqual:
@@ -26,8 +26,9 @@ func (m *meter) comparison(op *hclsyntax.Operation) *hclsyntax.Operation {
 
 func ordering(holds func(int) bool) *hclsyntax.Operation {
 	return &hclsyntax.Operation{Type: cty.Bool, Impl: function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "a", Type: cty.Number, AllowMarked: true}, {Name: "b", Type: cty.Number, AllowMarked: true}},
-		Type:   function.StaticReturnType(cty.Bool),
+		Params: []function.Parameter{{Name: "a", Type: cty.Number, AllowMarked: true},
+			{Name: "b", Type: cty.Number, AllowMarked: true}},
+		Type: function.StaticReturnType(cty.Bool),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			return cty.BoolVal(holds(args[0].AsBigFloat().Cmp(args[1].AsBigFloat()))), nil
 		},
@@ -36,7 +37,14 @@ func ordering(holds func(int) bool) *hclsyntax.Operation {
 
 func (m *meter) equality(equal bool) *hclsyntax.Operation {
 	operand := func(name string) function.Parameter {
-		return function.Parameter{Name: name, Type: cty.DynamicPseudoType, AllowUnknown: true, AllowDynamicType: true, AllowNull: true, AllowMarked: true}
+		return function.Parameter{
+			Name:             name,
+			Type:             cty.DynamicPseudoType,
+			AllowUnknown:     true,
+			AllowDynamicType: true,
+			AllowNull:        true,
+			AllowMarked:      true,
+		}
 	}
 	return &hclsyntax.Operation{Type: cty.Bool, Impl: function.New(&function.Spec{
 		Params: []function.Parameter{operand("a"), operand("b")},

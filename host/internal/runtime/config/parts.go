@@ -10,27 +10,27 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// parts are the attributes and blocks that the files have in one block whose
-// schema is a plugin's, merged (HCL-014).
+// parts are the merged attributes and blocks of a block with the schema of a
+// plugin (HCL-014).
 type parts struct {
 	attrs  map[string]*attribute
 	blocks map[string][]*piece // by type, in the order of first appearance
 }
 
-// piece is one block in such a block.
+// piece is one nested block of parts.
 type piece struct {
 	spot
 	labels []string
 	layers []layer
-	twice  []spot // where one file has it once more
+	twice  []spot // duplicates in one file
 }
 
 func (p spot) at() *Range { return p.source.hclRange(p.header) }
 
 func (a *attribute) at() *Range { return a.source.hclRange(a.rng) }
 
-// partsOf merges the layers of a block. The schema says which names of JSON
-// are blocks; without one all are attributes.
+// partsOf merges the layers of a block. The schema determines which JSON names are
+// blocks; without a schema all are attributes.
 func partsOf(layers []layer, s *schema.Schema, report *collector) parts {
 	p := parts{attrs: map[string]*attribute{}, blocks: map[string][]*piece{}}
 	for _, l := range layers {
@@ -60,7 +60,7 @@ func (p parts) set(a *attribute) {
 	p.attrs[a.name] = a
 }
 
-// add takes a block; seen are those of the same layer.
+// add adds a block; seen holds the blocks of the same layer.
 func (p parts) add(name string, labels []string, l layer, seen map[string]bool) {
 	id := name + "\x00" + strings.Join(labels, "\x00")
 	i := slices.IndexFunc(p.blocks[name], func(b *piece) bool { return slices.Equal(b.labels, labels) })
@@ -75,13 +75,14 @@ func (p parts) add(name string, labels []string, l layer, seen map[string]bool) 
 	seen[id] = true
 }
 
-// json reads a layer by the schema: in JSON an object may be a block or a
-// value (HCL-036).
+// json reads a JSON layer with the schema, because a JSON object may be a block or
+// a value (HCL-036).
 func (p parts) json(l layer, s *schema.Schema, report *collector) {
 	wanted := &hcl.BodySchema{}
 	for _, e := range entriesOf(s) {
 		if e.Props.Block {
-			wanted.Blocks = append(wanted.Blocks, hcl.BlockHeaderSchema{Type: hclName(scalarText(e.Key)), LabelNames: labelNames[:e.Props.Labels]})
+			wanted.Blocks = append(wanted.Blocks,
+				hcl.BlockHeaderSchema{Type: hclName(scalarText(e.Key)), LabelNames: labelNames[:e.Props.Labels]})
 		}
 	}
 	g := &grower{source: l.source, report: report}
@@ -101,7 +102,7 @@ func (p parts) json(l layer, s *schema.Schema, report *collector) {
 
 var labelNames = []string{"name", "name 2"}
 
-// entriesOf lists the entries of a map schema, also of an optional one.
+// entriesOf returns the entries of a map schema, which may be optional.
 func entriesOf(s *schema.Schema) []schema.Entry {
 	if s == nil {
 		return nil
@@ -109,8 +110,7 @@ func entriesOf(s *schema.Schema) []schema.Entry {
 	return s.Deref().Entries()
 }
 
-// isMap tells whether a value that is written as an object is one map for the
-// schema, whose keys merge.
+// isMap reports whether an object is a map in the schema, whose keys merge.
 func isMap(s *schema.Schema) bool {
 	s = s.Deref()
 	if s.Kind() == schema.KindMaybe {

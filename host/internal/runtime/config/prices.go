@@ -16,7 +16,7 @@ import (
 // ModelPrice is the price of one model block.
 type ModelPrice struct {
 	Plugin, Label, Model string
-	// Price is its price block: the written one, or one from the price list, which
+	// Price is the price block of the model, or the entry of the price list, which
 	// has :listed, :source and :date.
 	Price edn.Value
 }
@@ -29,20 +29,21 @@ func (m ModelPrice) Known() bool {
 // Listed reports whether the price comes from the price list.
 func (m ModelPrice) Listed() bool { return m.Known() && !m.Price.Key("listed").IsNil() }
 
-// written reports whether the block itself says anything about the price.
+// written reports whether the model block sets a price.
 func (m ModelPrice) written() bool {
-	return m.Price.Key("free").Truthy() || slices.ContainsFunc([]string{"input", "cached-input", "cache-write", "output"}, func(name string) bool {
-		return !m.Price.Key(name).IsNil()
-	})
+	return m.Price.Key("free").Truthy() ||
+		slices.ContainsFunc([]string{"input", "cached-input", "cache-write", "output"}, func(name string) bool {
+			return !m.Price.Key(name).IsNil()
+		})
 }
 
-// Missing says what to write for a model without a price.
+// Missing returns the hint for a model without a price.
 func (m ModelPrice) Missing() string {
 	return fmt.Sprintf("write price { input = \"..\", output = \"..\" } or price { free = true } in the block model %s of plugin %s", quote(m.Label), quote(m.Plugin))
 }
 
-// ModelPrices are the prices of the models of all plugins that ask accounts, in
-// the order of the plugins and by label.
+// ModelPrices returns the prices of the models of all plugins with priced models,
+// in the order of the plugins and by label.
 func (c *Config) ModelPrices() []ModelPrice {
 	var all []ModelPrice
 	for _, p := range c.Plugins {
@@ -72,9 +73,9 @@ func textAt(v edn.Value, key string) string {
 	return s
 }
 
-// price puts list prices into the model blocks that have no amounts. Plugins
-// cannot read the list, which is a file of the host; what they get this way is
-// compared, cached and shown like the rest of their configuration.
+// price adds list prices to model blocks without amounts. Plugins cannot read the
+// list, which is a file of the host; the added prices are compared, cached and
+// shown like the rest of the configuration.
 func (l *loader) price(own *pluginSchema, p *Plugin) {
 	form, ok := own.root.At(edn.K("model"), edn.Text("label"), edn.K("price"))
 	if !ok || p.Config.Kind() != edn.KindMap {
@@ -108,7 +109,7 @@ func (l *loader) price(own *pluginSchema, p *Plugin) {
 	p.Config = p.Config.AssocKey("model", models)
 }
 
-// priceList is the list in force. One that cannot be read is reported once.
+// priceList returns the price list in force. A list that cannot be read is reported once.
 func (l *loader) priceList(now time.Time) pricelist.List {
 	if l.prices == nil {
 		list, err := pricelist.InForce(l.config.Host.DataDir, now)
@@ -125,8 +126,8 @@ func (l *loader) priceList(now time.Time) pricelist.List {
 	return *l.prices
 }
 
-// vendorOf is the vendor that the configuration of a plugin asks: by the host of
-// its address, else by its preset or provider. An address of no vendor has none.
+// vendorOf returns the vendor of a plugin configuration, by the host of its address,
+// else by its preset or provider. It is empty for the address of an unknown vendor.
 func vendorOf(list pricelist.List, config edn.Value) string {
 	if base := textAt(config, "base-url"); base != "" {
 		u, err := url.Parse(base)
@@ -138,7 +139,7 @@ func vendorOf(list pricelist.List, config edn.Value) string {
 	return cmp.Or(textAt(config, "preset"), textAt(config, "provider"))
 }
 
-// listPrice is an entry as a price block.
+// listPrice returns an entry as a price block.
 func listPrice(e pricelist.Entry, name string) edn.Value {
 	var b edn.MapBuilder
 	for key, v := range e.Amounts() {
@@ -155,7 +156,7 @@ func listPrice(e pricelist.Entry, name string) edn.Value {
 	return b.Map()
 }
 
-// unlisted warns of a name that the list does not have.
+// unlisted warns about a model that is not in the list.
 func (l *loader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 	written := textAt(m.Price, "listed")
 	var names []string
@@ -168,11 +169,12 @@ func (l *loader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 	l.report.add(Diagnostic{
 		Type:     "config/unknown-name",
 		Severity: SeverityWarning,
-		Message:  fmt.Sprintf("the price list has no %s, so the price of model %s is not known", quote(written), quote(m.Label)),
-		Range:    p.low.place([]string{"plugin", p.Name, "config"}, path),
-		Path:     []string{"plugin", p.Name, "config", "model", m.Label, "price", "listed"},
-		Found:    edn.Text(written),
-		Nearest:  contract.Nearest(written, names),
-		Hint:     "\"ferment model prices --all\" lists what it has",
+		Message: fmt.Sprintf("the price list has no %s, so the price of model %s is not known", quote(written),
+			quote(m.Label)),
+		Range:   p.low.place([]string{"plugin", p.Name, "config"}, path),
+		Path:    []string{"plugin", p.Name, "config", "model", m.Label, "price", "listed"},
+		Found:   edn.Text(written),
+		Nearest: contract.Nearest(written, names),
+		Hint:    "\"ferment model prices --all\" lists what it has",
 	})
 }

@@ -52,7 +52,7 @@ const sevenModels = `plugin "chess" {
 }
 `
 
-// priced is a plugin whose models have prices, and the directory of its list.
+// priced returns a configuration and a plugin whose models have prices.
 func priced(t *testing.T, address string) (path string, d describer) {
 	t.Helper()
 	is := chess()
@@ -71,8 +71,8 @@ func priced(t *testing.T, address string) (path string, d describer) {
 	return path, describer{"chess": is}
 }
 
-// LLM-020: a written price wins, else the list answers for the exact model or a
-// dated version of it; what neither knows has no price.
+// LLM-020: a configured price takes precedence over the list price of the exact
+// model or a dated version of it; other models have no price.
 func TestListPrices(t *testing.T) {
 	big := `{:input 10M :cached-input 1M :output 20M :up-to 100 :listed "vendor/big" :source "the page" :date "2026-01-01"}`
 	dated := `{:input 10M :cached-input 1M :output 20M :up-to 100 :listed "vendor/big-2026-01-02" :source "the page" :date "2026-01-01"}`
@@ -102,8 +102,8 @@ func TestListPrices(t *testing.T) {
 	}
 }
 
-// A new list reaches the plugin by a reload, a broken one is reported and the
-// shipped one holds.
+// A reload passes a new list to the plugin; an invalid list is reported and the
+// shipped one is used.
 func TestPriceListChanges(t *testing.T) {
 	path, d := priced(t, "")
 	opts := Options{Describer: d, Env: noEnv}

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// The profiles: sets of defaults for one use of the host each (HCL-018). Prod
-// is the strictest, and what holds where nobody chooses.
+// The profiles: sets of defaults for different uses of the host (HCL-018). Prod is
+// the strictest and the default.
 const (
 	ProfileProd     = "prod"
 	ProfileDev      = "dev"
@@ -18,15 +18,15 @@ const (
 	ProfileTestLive = "test-live"
 )
 
-// ProfileVariable is the environment variable that chooses a profile.
+// ProfileVariable is the environment variable that selects the profile.
 const ProfileVariable = "FERMENT_PROFILE"
 
-// Profiles lists the names of the profiles.
+// Profiles returns the names of the profiles.
 func Profiles() []string {
 	return []string{ProfileProd, ProfileDev, ProfileAdmin, ProfileTest, ProfileTestLive}
 }
 
-// DefaultIn is the default that holds in a profile, as an HCL expression.
+// DefaultIn returns the default in a profile as an HCL expression; empty: none.
 func (a *Attr) DefaultIn(profile string) string {
 	if text, ok := a.Profiles[profile]; ok {
 		return text
@@ -34,15 +34,15 @@ func (a *Attr) DefaultIn(profile string) string {
 	return a.Default
 }
 
-// profile decides about the profile: the option, then the environment, then
-// the configuration (HCL-013).
+// profile returns the profile: from the option, else the environment, else the
+// configuration (HCL-013).
 func (l *loader) profile(trees []*node) string {
 	written, fromFile := l.writtenProfile(trees)
 	if l.opts.Profile != "" {
 		return l.namedProfile(l.opts.Profile, "there is no profile "+quote(short(l.opts.Profile)))
 	}
 	if v, ok := l.opts.Env(ProfileVariable); ok && v != "" {
-		// Like that of any variable, its value is not printed.
+		// Values of environment variables are never printed.
 		return l.namedProfile(v, "the environment variable "+ProfileVariable+" names no profile")
 	}
 	if fromFile {
@@ -51,18 +51,23 @@ func (l *loader) profile(trees []*node) string {
 	return ProfileProd
 }
 
-// namedProfile reports a name that comes from outside the files and is none.
+// namedProfile reports an invalid profile from the option or the environment.
 func (l *loader) namedProfile(name, problem string) string {
 	if slices.Contains(Profiles(), name) {
 		return name
 	}
 	l.report.poison("ferment", "profile")
-	l.report.add(Diagnostic{Type: "config/range", Message: problem, Expected: edn.Text(enum(Profiles()...).String()), Nearest: nearest(name, Profiles())})
+	l.report.add(Diagnostic{
+		Type:     "config/range",
+		Message:  problem,
+		Expected: edn.Text(enum(Profiles()...).String()),
+		Nearest:  nearest(name, Profiles()),
+	})
 	return ProfileProd
 }
 
-// writtenProfile reads ferment.profile ahead of everything else. What is wrong
-// with its value is reported where all values are decoded.
+// writtenProfile reads ferment.profile before all other values. Errors in its
+// value are reported when all values are decoded.
 func (l *loader) writtenProfile(trees []*node) (string, bool) {
 	for _, tree := range slices.Backward(trees) {
 		for _, f := range tree.children("ferment") {
@@ -77,8 +82,13 @@ func (l *loader) writtenProfile(trees []*node) (string, bool) {
 func (l *loader) profileOf(a *attribute) (string, bool) {
 	path := []string{"ferment", "profile"}
 	if len(a.expr.Variables()) > 0 || callsOther(a.expr, "env") {
-		l.report.add(Diagnostic{Type: "config/type", Message: "profile in ferment may use literals and env() only: it decides which files are read", Range: a.source.hclRange(a.expr.Range()),
-			Path: path, Hint: "write the name, or env(\"NAME\", \"prod\")"})
+		l.report.add(Diagnostic{
+			Type:    "config/type",
+			Message: "profile in ferment may use literals and env() only: it decides which files are read",
+			Range:   a.source.hclRange(a.expr.Range()),
+			Path:    path,
+			Hint:    "write the name, or env(\"NAME\", \"prod\")",
+		})
 		return "", false
 	}
 	quiet := newEvaluator(newCollector(sources{}), newInputs(l.config.Root, l.lookup))
@@ -87,7 +97,7 @@ func (l *loader) profileOf(a *attribute) (string, bool) {
 	return s, ok && isText && slices.Contains(Profiles(), s)
 }
 
-// chosenProfile puts the profile that counts in the place of the written one.
+// chosenProfile replaces the value of ferment.profile by the effective profile.
 func (l *loader) chosenProfile() {
 	f := l.root.block("ferment")
 	v := f.attrs["profile"]
@@ -97,8 +107,7 @@ func (l *loader) chosenProfile() {
 	f.attrs["profile"] = value{v: edn.Text(l.config.Profile), written: true}
 }
 
-// callsOther tells whether an expression calls another function than the named
-// one.
+// callsOther reports whether an expression calls a function other than name.
 func callsOther(expr hcl.Expression, name string) bool {
 	native, ok := expr.(hclsyntax.Node)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-013: option over environment over file over prod.
+// HCL-013: the precedence is option, environment, file, prod.
 func TestProfilePrecedence(t *testing.T) {
 	file := "ferment {\n  profile = \"dev\"\n}\n"
 	for _, row := range []struct {
@@ -33,7 +33,7 @@ func TestProfilePrecedence(t *testing.T) {
 	}
 }
 
-// HCL-013: what decides about files may not depend on them.
+// HCL-013: ferment.profile must not depend on other files.
 func TestProfileIsLiteral(t *testing.T) {
 	for expr, typ := range map[string]string{
 		`local.p`:            "config/type",
@@ -53,7 +53,7 @@ func TestProfileIsLiteral(t *testing.T) {
 	}
 }
 
-// An unknown name from outside is an error, too.
+// An unknown profile from the option or the environment is an error.
 func TestUnknownProfile(t *testing.T) {
 	_, ds := Load(context.Background(), write(t, ""), Options{Env: noEnv, Profile: "prd"})
 	require.Equal(t, []string{"config/range"}, types(ds))

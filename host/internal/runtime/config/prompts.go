@@ -15,8 +15,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// layer reads a text, or a list of fragments: texts, files and the names of
-// fragments (PRM-002). Every fragment keeps its place.
+// layer decodes a string, or a list of strings, files and fragment names
+// (PRM-002). Every part keeps its place.
 func (d *decoder) layer(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
 	at := s.hclRange(expr.Range())
 	parts, diags := hcl.ExprList(expr)
@@ -31,7 +31,10 @@ func (d *decoder) layer(t Type, expr hcl.Expression, s *Source, path []string) (
 		switch {
 		case ok && item.v.IsVector():
 			ok = false
-			d.complain(&problem{typ: "config/type", what: "holds a list"}, t, cty.NilVal, s.hclRange(part.Range()), path)
+			d.complain(&problem{
+				typ:  "config/type",
+				what: "holds a list",
+			}, t, cty.NilVal, s.hclRange(part.Range()), path)
 		case ok && item.v.IsNil():
 			ok = false
 			d.complain(&problem{typ: "config/type", what: "holds null"}, t, cty.NilVal, s.hclRange(part.Range()), path)
@@ -51,7 +54,7 @@ func (d *decoder) fragment(t Type, expr hcl.Expression, s *Source, path []string
 	return d.layerOf(t, v, s, s.hclRange(expr.Range()), path)
 }
 
-// layerOf reads a computed layer.
+// layerOf decodes a computed layer.
 func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []string) (value, bool) {
 	ty := v.Type()
 	switch {
@@ -72,7 +75,10 @@ func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []stri
 			item, ok := d.layerOf(t, x, s, at, path)
 			if ok && (item.v.IsNil() || item.v.IsVector()) {
 				ok = false
-				d.complain(&problem{typ: "config/type", what: "holds neither a text nor a file nor a fragment"}, t, x, at, path)
+				d.complain(&problem{
+					typ:  "config/type",
+					what: "holds neither a text nor a file nor a fragment",
+				}, t, x, at, path)
 			}
 			good = good && ok
 			out.items, list = append(out.items, item), append(list, item.v)
@@ -92,11 +98,11 @@ func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []stri
 			}
 		}
 	}
-	d.complain(&problem{typ: "config/type", what: "is no layer"}, t, v, at, path)
+	d.complain(&problem{typ: "config/type", what: "is not a layer"}, t, v, at, path)
 	return value{}, false
 }
 
-// layerFile reads a fragment that stands in a file.
+// layerFile reads the file of a fragment.
 func (d *decoder) layerFile(name string, s *Source, at *Range, path []string) (value, bool) {
 	text, err := d.inputs.file(filepath.Dir(s.Path), name)
 	var wrong *functionError
@@ -111,18 +117,19 @@ func (d *decoder) layerFile(name string, s *Source, at *Range, path []string) (v
 	return value{v: edn.MustMap(edn.K("file"), edn.Text(absolute(name, s))), rng: at, content: &text}, true
 }
 
-// portableLayer is a fragment of a file as data: a changed file is another one.
+// portableLayer returns a fragment of a file as data that changes with the content of the file.
 func (c *Config) portableLayer(v value) edn.Value {
 	p, _ := v.v.Key("file").AsString()
 	return c.portableFile(p, *v.content)
 }
 
-// portableFile is a file as data, on every machine the same.
+// portableFile returns a file as data that is independent of the machine.
 func (c *Config) portableFile(path, content string) edn.Value {
-	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, path)), edn.K("hash"), edn.Text(edn.Hash(edn.Text(content))))
+	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, path)), edn.K("hash"),
+		edn.Text(edn.Hash(edn.Text(content))))
 }
 
-// spellLayer writes a layer as an expression.
+// spellLayer returns a layer as an HCL expression.
 func (c *Config) spellLayer(v value) string {
 	switch {
 	case v.v.IsVector():
@@ -141,29 +148,35 @@ func (c *Config) spellLayer(v value) string {
 	return hclText(v.v)
 }
 
-// writer makes the layers of a configuration and notes which fragments are used.
+// writer compiles the layers of a configuration and records the used fragments.
 type writer struct {
 	*builder
 	fragments map[string]value
 	used      map[string]bool
-	meant     map[string]bool // fragments of which a name is misspelt
-	open      []string        // fragments that are being put in
+	meant     map[string]bool // fragments with a misspelt reference
+	open      []string        // stack of fragments being expanded
 }
 
-// prompts compiles the layers and holds them against what there is (PRM-007).
+// prompts compiles the layers and checks their names against roles, intents and fragments (PRM-007).
 func (b *builder) prompts() *prompt.Book {
 	s := b.root.block("prompts")
 	book := &prompt.Book{
 		Roles: map[string]*prompt.Layer{}, Intents: map[string]*prompt.Layer{}, System: map[string]*prompt.Layer{},
 		Addenda: map[string]*prompt.Layer{}, Allowed: map[string][]string{}, Languages: b.languages,
 	}
-	w := &writer{builder: b, fragments: entriesIn(s.attrs["fragments"]), used: map[string]bool{}, meant: map[string]bool{}}
+	w := &writer{
+		builder:   b,
+		fragments: entriesIn(s.attrs["fragments"]),
+		used:      map[string]bool{},
+		meant:     map[string]bool{},
+	}
 	if v := s.attrs["default"]; v.written {
 		book.Default = w.layer("prompts.default", []string{"prompts", "default"}, v)
 	}
 	for role, v := range entriesIn(s.attrs["roles"]) {
 		if !identLabel.MatchString(role) {
-			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is no name of a role", quote(role)), "", "write lower-case letters, such as voice")
+			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is not a role name", quote(role)), "",
+				"write lower-case letters, such as voice")
 		}
 		book.Roles[role] = w.layer("prompts.roles."+role, []string{"prompts", "roles", role}, v)
 	}
@@ -181,7 +194,7 @@ func (b *builder) prompts() *prompt.Book {
 	return book
 }
 
-// entriesIn are the entries of a map by key.
+// entriesIn returns the entries of a map by key.
 func entriesIn(v value) map[string]value {
 	out := make(map[string]value, len(v.keys))
 	for i, k := range v.keys {
@@ -199,7 +212,7 @@ func textsOf(v value) []string {
 	return out
 }
 
-// intent compiles the layers of an intent's own block.
+// intent compiles the layers of an intent block.
 func (w *writer) intent(in *section, book *prompt.Book) {
 	p := in.block("prompt")
 	id := in.label()
@@ -212,17 +225,32 @@ func (w *writer) intent(in *section, book *prompt.Book) {
 		return
 	}
 	book.System[id] = w.layer("intent."+id+".prompt.system", append(slices.Clone(path), "system"), system)
-	over := []Related{{Range: system.rng, Message: "stands instead of all other layers"}}
+	over := []Related{{Range: system.rng, Message: "replaces all other layers"}}
 	if addendum.written {
-		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "addendum in " + in.node.title() + " is never used: its prompt has a system of its own", Range: addendum.rng, Path: append(slices.Clone(path), "addendum"), Related: over, Hint: "put it into system"})
+		w.report.add(Diagnostic{
+			Type:    "protocol/invalid",
+			Message: "addendum in " + in.node.title() + " is never used: its prompt has a system of its own",
+			Range:   addendum.rng,
+			Path:    append(slices.Clone(path), "addendum"),
+			Related: over,
+			Hint:    "put it into system",
+		})
 	}
 	if own, ok := entriesIn(w.root.block("prompts").attrs["intents"])[id]; ok {
-		w.report.add(Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("the layer of intent %s in prompts is never used: the intent has a system of its own", quote(id)), Range: own.rng, Path: []string{"prompts", "intents", id}, Related: over, Hint: "keep one of the two"})
+		w.report.add(Diagnostic{
+			Type: "protocol/invalid",
+			Message: fmt.Sprintf("the layer of intent %s in prompts is never used: the intent has a system of its own",
+				quote(id)),
+			Range:   own.rng,
+			Path:    []string{"prompts", "intents", id},
+			Related: over,
+			Hint:    "keep one of the two",
+		})
 	}
 }
 
-// layer compiles one layer. What is wrong with it is reported, and the layer has
-// what is left.
+// layer compiles one layer. Errors are reported, and the layer contains the
+// remaining parts.
 func (w *writer) layer(name string, path []string, v value) *prompt.Layer {
 	pieces := w.pieces(path, v)
 	texts := make([]string, len(pieces))
@@ -235,7 +263,13 @@ func (w *writer) layer(name string, path []string, v value) *prompt.Layer {
 		if p.Fragment >= 0 {
 			at = pieces[p.Fragment].at
 		}
-		d := Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("the layer %s %s", name, p.Message), Range: at, Path: path, Nearest: p.Nearest}
+		d := Diagnostic{
+			Type:    "protocol/invalid",
+			Message: fmt.Sprintf("the layer %s %s", name, p.Message),
+			Range:   at,
+			Path:    path,
+			Nearest: p.Nearest,
+		}
 		if p.Found != "" {
 			d.Expected, d.Found = words(prompt.Variables()), edn.Text(p.Found)
 			d.Hint = "braces around a name are a variable; double them to write them"
@@ -250,13 +284,13 @@ func (w *writer) layer(name string, path []string, v value) *prompt.Layer {
 	return l
 }
 
-// fragmentText is a text of a layer and where it is from.
+// fragmentText is a text of a layer and its place.
 type fragmentText struct {
 	text string
 	at   *Range
 }
 
-// pieces puts files and fragments in their places.
+// pieces expands the files and fragments of a layer.
 func (w *writer) pieces(path []string, v value) []fragmentText {
 	if v.v.IsVector() {
 		var out []fragmentText
@@ -291,9 +325,15 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 	w.used[name] = true
 	if i := slices.Index(w.open, name); i >= 0 {
 		ring := append(slices.Clone(w.open[i:]), name)
-		d := Diagnostic{Type: "protocol/invalid", Message: "fragments hold each other: " + strings.Join(ring, " -> "), Range: w.fragments[ring[0]].rng, Path: []string{"prompts", "fragments", ring[0]}}
+		d := Diagnostic{
+			Type:    "protocol/invalid",
+			Message: "fragments include each other: " + strings.Join(ring, " -> "),
+			Range:   w.fragments[ring[0]].rng,
+			Path:    []string{"prompts", "fragments", ring[0]},
+		}
 		for _, member := range ring[1 : len(ring)-1] {
-			d.Related = append(d.Related, Related{Range: w.fragments[member].rng, Message: "is fragment " + quote(member)})
+			d.Related = append(d.Related,
+				Related{Range: w.fragments[member].rng, Message: "is fragment " + quote(member)})
 		}
 		w.report.add(d)
 		return nil
@@ -304,9 +344,8 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 	return out
 }
 
-// promptless refuses roles that have no layer, and layers of intents that there
-// are not. A role with a layer that no block names is fine: requests and nodes
-// may name it.
+// promptless rejects roles without a layer and layers of unknown intents. A layer
+// of a role that no block names is valid: requests and nodes may name it.
 func (b *builder) promptless(s *section, book *prompt.Book) {
 	if b.report.doubts("prompts", "roles") {
 		return
@@ -322,25 +361,36 @@ func (b *builder) promptless(s *section, book *prompt.Book) {
 				if nearest(role, known) != "" {
 					hint = ""
 				}
-				b.report.fold("role "+role, Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)), Range: x.attrs["role"].rng, Path: append(slices.Clone(x.node.path), "role"),
-					Expected: words(known), Found: edn.Text(role), Nearest: nearest(role, known), Hint: hint})
+				b.report.fold("role "+role, Diagnostic{
+					Type:     "protocol/invalid",
+					Message:  fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)),
+					Range:    x.attrs["role"].rng,
+					Path:     append(slices.Clone(x.node.path), "role"),
+					Expected: words(known),
+					Found:    edn.Text(role),
+					Nearest:  nearest(role, known),
+					Hint:     hint,
+				})
 			}
 		}
 	}
 	for role, v := range entriesIn(s.attrs["allowed"]) {
 		if book.Roles[role] == nil {
-			b.protocol(v.rng, []string{"prompts", "allowed", role}, fmt.Sprintf("allowed names the role %s, which has no prompt", quote(role)), nearest(role, known), "")
+			b.protocol(v.rng, []string{"prompts", "allowed", role},
+				fmt.Sprintf("allowed names the role %s, which has no prompt", quote(role)), nearest(role, known), "")
 		}
 	}
 	for id, v := range entriesIn(s.attrs["intents"]) {
 		if !b.intentKnown(id) && !b.report.doubts("intent", id) {
-			b.protocol(v.rng, []string{"prompts", "intents", id}, fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)), nearest(id, b.intentNames()), "")
+			b.protocol(v.rng, []string{"prompts", "intents", id},
+				fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)),
+				nearest(id, b.intentNames()), "")
 		}
 	}
 }
 
-// misspeltRole reports a layer of a role that nothing names, if its name is near to a role without a layer that is
-// built in or named in several places. Other misspelt roles are reported where they are named.
+// misspeltRole reports a layer of an unused role if its name is similar to a role without a layer that is built in or
+// named in several places. Other misspelt roles are reported where they are named.
 func (b *builder) misspeltRole(s *section, book *prompt.Book) bool {
 	named := b.rolesNamed(s)
 	var without []string
@@ -375,8 +425,8 @@ func (b *builder) misspeltRole(s *section, book *prompt.Book) bool {
 	return false
 }
 
-// misspeltOverlay warns of a layer of a role that nothing names, if another file has one of a near role that is named:
-// files change the layers of others by their keys.
+// misspeltOverlay warns about a layer of an unused role if another file has a layer of a used role with a similar name,
+// which it may be meant to override.
 func (b *builder) misspeltOverlay(layers value, i int, named map[string]int) {
 	at := cmp.Or(layers.items[i].key, layers.items[i].rng)
 	var elsewhere []string
@@ -400,7 +450,7 @@ func (b *builder) misspeltOverlay(layers value, i int, named map[string]int) {
 	}
 }
 
-// rolesNamed counts the places that name a role: blocks and the list of allowed layers.
+// rolesNamed counts the references to each role in blocks and in prompts.allowed.
 func (b *builder) rolesNamed(s *section) map[string]int {
 	out := map[string]int{}
 	for _, block := range []string{"intent", "capability"} {
@@ -417,16 +467,26 @@ func (b *builder) rolesNamed(s *section) map[string]int {
 }
 
 func (b *builder) protocol(at *Range, path []string, message, near, hint string) {
-	b.report.add(Diagnostic{Type: "protocol/invalid", Message: message, Range: at, Path: path, Nearest: near, Hint: hint})
+	b.report.add(Diagnostic{
+		Type:    "protocol/invalid",
+		Message: message,
+		Range:   at,
+		Path:    path,
+		Nearest: near,
+		Hint:    hint,
+	})
 }
 
-// unused refuses fragments that no layer has.
+// unused rejects fragments that no layer uses.
 func (w *writer) unused(s *section) {
 	for name, v := range w.fragments {
 		if w.used[name] {
 			continue
 		}
-		w.pieces([]string{"prompts", "fragments", name}, value{v: edn.MustMap(edn.K("fragment"), edn.Text(name)), rng: v.rng}) // for its own mistakes
+		w.pieces([]string{"prompts", "fragments", name}, value{
+			v:   edn.MustMap(edn.K("fragment"), edn.Text(name)),
+			rng: v.rng,
+		}) // reports the errors inside the fragment
 	}
 	for name, v := range w.fragments {
 		if !w.reached(s, name) && !w.meant[name] {
@@ -435,7 +495,7 @@ func (w *writer) unused(s *section) {
 	}
 }
 
-// reached tells whether a layer or a fragment names a fragment.
+// reached reports whether a layer or a fragment names a fragment.
 func (w *writer) reached(s *section, name string) bool {
 	named := func(v value) bool { return names(v, name) }
 	for _, attr := range []string{"default", "roles", "intents", "fragments"} {

@@ -58,8 +58,8 @@ func promptFile(t *testing.T, text, tone string) string {
 	return path
 }
 
-// PRM-001, PRM-002, PRM-005: layers are compiled with files and fragments in
-// their places, each knows where it is from.
+// PRM-001, PRM-002, PRM-005: layers are compiled with files and fragments expanded,
+// and each part has its place.
 func TestPrompts(t *testing.T) {
 	path := promptFile(t, promptsText, "Be calm.\n")
 	opts := Options{Env: noEnv, Describer: describer{"chess": chess()}}
@@ -81,7 +81,7 @@ func TestPrompts(t *testing.T) {
 	layer := c.Generation.Policies.For("chess/best-move")
 	assert.Equal(t, "0.2M", layer.Temperature.V.String())
 
-	// A changed file is another configuration, and the flat form loads to the same.
+	// A changed file changes the hash, and the flat form loads to the same hash.
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "tone.txt"), []byte("Be wild.\n"), 0o600))
 	other, _ := Load(t.Context(), path, opts)
 	assert.NotEqual(t, c.Hash, other.Hash)
@@ -95,8 +95,8 @@ func TestPrompts(t *testing.T) {
 	assert.Equal(t, c.Hash, again.Hash, flat)
 }
 
-// HCL-014: overlays change one role and keep the others; what is computed is a
-// layer like what is written out.
+// HCL-014: an overlay changes one role and keeps the others; a computed layer is
+// equal to a literal one.
 func TestPromptsMerge(t *testing.T) {
 	c, ds := load(t, "locals {\n  both = [\"One.\", { fragment = \"two\" }]\n}\n\nprompts {\n  default = concat(local.both, [\"Three.\"])\n  roles   = { voice = local.both }\n  fragments = { two = \"Two.\" }\n}\n")
 	require.NotNil(t, c.Generation, c.Report(0).Text(false))
@@ -105,7 +105,7 @@ func TestPromptsMerge(t *testing.T) {
 	assert.Equal(t, "One. Two.", c.Generation.Prompts.Roles["voice"].Source())
 }
 
-// PRM-007: each mistake once, at its place.
+// PRM-007: each mistake is reported once, at its place.
 func TestProtocolInvalid(t *testing.T) {
 	big := strings.Repeat("a", prompt.MaxLayer)
 	for _, row := range []struct{ name, text, typ, says string }{
@@ -117,17 +117,17 @@ func TestProtocolInvalid(t *testing.T) {
   default   = [{ fragment = "tone" }]
 }`, "protocol/invalid", `there is no fragment "tone"`},
 		{"unused fragment", `prompts { fragments = { x = "a" } }`, "protocol/invalid", `fragment "x" is not used by any layer`},
-		{"ring of fragments", "prompts {\n  default   = { fragment = \"a\" }\n  fragments = { a = { fragment = \"b\" }, b = [\"x\", { fragment = \"a\" }] }\n}", "protocol/invalid", `fragments hold each other: a -> b -> a`},
+		{"ring of fragments", "prompts {\n  default   = { fragment = \"a\" }\n  fragments = { a = { fragment = \"b\" }, b = [\"x\", { fragment = \"a\" }] }\n}", "protocol/invalid", `fragments include each other: a -> b -> a`},
 		{"layer of no intent", "prompts {\n  intents = { \"no/such\" = \"a\" }\n}", "protocol/invalid", `there is no such intent`},
 		{"allowed without a layer", `prompts { allowed = { judge = ["score"] } }`, "protocol/invalid", `allowed names the role "judge", which has no prompt`},
 		{"role without a layer", "intent \"a/b\" {\n  in   = \"req/any\"\n  out  = \"res/any\"\n  role = \"voice\"\n}", "protocol/invalid", `has the role "voice", which has no prompt`},
 		{"addendum beside system", "intent \"a/b\" {\n  in  = \"req/any\"\n  out = \"res/any\"\n\n  prompt {\n    system   = \"x\"\n    addendum = \"y\"\n  }\n}", "protocol/invalid", `addendum in intent "a/b" is never used`},
-		{"bad role", "prompts {\n  roles = { \"a b\" = \"x\" }\n}", "protocol/invalid", `"a b" is no name of a role`},
+		{"bad role", "prompts {\n  roles = { \"a b\" = \"x\" }\n}", "protocol/invalid", `"a b" is not a role name`},
 		{"file outside", `prompts { default = { file = "../x" } }`, "config/include", `outside the root`},
 		{"no file", `prompts { default = { file = "x" } }`, "config/include", `no such file`},
-		{"number", `prompts { default = 3 }`, "config/type", `default in prompts is no layer`},
+		{"number", `prompts { default = 3 }`, "config/type", `default in prompts is not a layer`},
 		{"null in it", `prompts { default = ["a", null] }`, "config/type", `default in prompts holds null`},
-		{"odd object", `prompts { default = { text = "x" } }`, "config/type", `default in prompts is no layer`},
+		{"odd object", `prompts { default = { text = "x" } }`, "config/type", `default in prompts is not a layer`},
 		{"list in a list", `prompts { default = ["a", ["b"]] }`, "config/type", `default in prompts holds a list`},
 		{"pack that is not there", `prompts { language_packs = ["x"] }`, "config/include", `file "x": no such file`},
 		{"pack outside", `prompts { language_packs = ["../x"] }`, "config/include", `outside the root`},
@@ -141,7 +141,7 @@ func TestProtocolInvalid(t *testing.T) {
 	}
 }
 
-// HCL-014: JSON spells the same prompts.
+// HCL-014: JSON defines the same prompts.
 func TestPromptsInJSON(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ferment.hcl.json")

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// breakerRules are what a breaker block writes.
+// breakerRules returns the settings of a breaker block.
 func (b *builder) breakerRules(s *section) registry.Breaker {
 	var r registry.Breaker
 	in := s.block("breaker")
@@ -36,7 +36,7 @@ func (b *builder) breakerRules(s *section) registry.Breaker {
 	return r
 }
 
-// pluginQuality gives capabilities what the block of their plugin says.
+// pluginQuality applies the quality block of a plugin to its capabilities.
 func (b *builder) pluginQuality() {
 	rules := map[string]registry.Quality{}
 	for _, s := range b.all("plugin") {
@@ -47,7 +47,7 @@ func (b *builder) pluginQuality() {
 	}
 }
 
-// qualityRules are what a quality block writes.
+// qualityRules returns the settings of a quality block.
 func (b *builder) qualityRules(s *section) registry.Quality {
 	var q registry.Quality
 	in := s.block("quality")
@@ -78,7 +78,7 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 		b.report.add(Diagnostic{
 			Type:     "config/unused",
 			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("swap_to in %s is of no use: its action is %s", in.node.title(), in.text("action")),
+			Message:  fmt.Sprintf("swap_to in %s has no effect: its action is %s", in.node.title(), in.text("action")),
 			Range:    v.rng,
 			Path:     append(slices.Clone(in.node.path), "swap_to"),
 		})
@@ -86,7 +86,7 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 	return q
 }
 
-// swapsAway refuses to swap to what is swapped: the only capability of the plugin, or the only candidate of the intent.
+// swapsAway rejects swap_to if it names the only capability of the plugin or the only candidate of the intent.
 func (b *builder) swapsAway(s, in *section, to string) {
 	swapped, _ := s.texts("candidates")
 	if s.node.spec.Name == "plugin" {
@@ -108,7 +108,7 @@ func (b *builder) swapsAway(s, in *section, to string) {
 	}
 }
 
-// ramp are shares that rise to 100.
+// ramp returns the ramp of a breaker and checks that it rises to 100.
 func (b *builder) ramp(in *section) []int {
 	v := in.attrs["ramp"]
 	shares := make([]int, 0, len(v.items))

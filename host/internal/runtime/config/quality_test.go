@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// BRK-002, BRK-008 to BRK-010: what quality blocks say reaches capability and
-// intent, and what contradicts itself is refused.
+// BRK-002, BRK-008 to BRK-010: quality blocks are applied to capability and intent,
+// and contradictory settings are rejected.
 func TestQualityBlocks(t *testing.T) {
 	const intent = `
 intent "chess/best-move" {
@@ -73,7 +73,7 @@ intent "chess/best-move" {
 	for text, want := range map[string][2]string{
 		"window = 5\n    min_samples = 6":                      {"config/range", "min_samples in intent \"chess/best-move\", quality must be at most window"},
 		`swap_to = "chess/engin"`:                              {"config/dangling-reference", "names the unknown capability \"chess/engin\""},
-		"action = \"restart\"\n    swap_to = \"chess/engine\"": {"config/unused", "swap_to in intent \"chess/best-move\", quality is of no use: its action is restart"},
+		"action = \"restart\"\n    swap_to = \"chess/engine\"": {"config/unused", "swap_to in intent \"chess/best-move\", quality has no effect: its action is restart"},
 		`action = "eject"`:                                     {"config/range", ""},
 	} {
 		_, ds := load(t, onePlugin+fmt.Sprintf(intent, text))

@@ -1,13 +1,12 @@
 package config
 
-// harmless tells whether a text is certainly within all limits of scanTokens. It
-// reads the bytes once, where cutting the text into tokens makes one for each
-// word and finds the column of each. What it cannot be sure about (templates
-// with expressions, heredocs, block comments, strings that do not end on their
-// line) it says no to, and it counts more operators than there are; then the
-// tokens decide.
+// harmless reports whether a text is certainly within all limits of scanTokens. It
+// scans the bytes once, which is much cheaper than tokenizing. It returns false for
+// constructs that it cannot judge (templates with expressions, heredocs, block
+// comments, strings that do not end on their line) and overcounts operators; the
+// caller then checks the tokens.
 func harmless(text []byte) bool {
-	if len(text) > MaxTokens { // no more tokens than bytes, and one at the end
+	if len(text) > MaxTokens { // there are at most as many tokens as bytes, and one at the end
 		return false
 	}
 	p := quickReader{text: text}
@@ -20,24 +19,23 @@ func harmless(text []byte) bool {
 	return p.depth == 0
 }
 
-// quickReader reads a text that is nothing but words, brackets, operators and
-// strings without expressions.
+// quickReader scans a text of words, brackets, operators and strings without
+// expressions.
 type quickReader struct {
 	text   []byte
 	at     int
-	signs  int // in a row
-	depth  int // the innermost of frames
+	signs  int // consecutive unary operators
+	depth  int // index of the innermost frame
 	frames [MaxNesting + 1]quickFrame
 }
 
-// quickFrame is an open bracket, with what was counted directly in it since the
-// last thing that ends an expression there.
+// quickFrame is an open bracket with the counts of its current expression.
 type quickFrame struct {
 	open                    byte
 	operators, conditionals int
 }
 
-// step reads a token or a piece of white space; false: it cannot tell.
+// step scans a token or white space; false: the result is undecided.
 func (p *quickReader) step() bool {
 	c := p.text[p.at]
 	f := &p.frames[p.depth]
@@ -52,7 +50,7 @@ func (p *quickReader) step() bool {
 		p.at++
 		return true
 	case c == '#' || c == '/' && p.next() == '/':
-		p.comment() // with its line end, which ends no expression
+		p.comment() // includes the line end, which does not end an expression
 		return true
 	case c == '!' || c == '-':
 		p.at++
@@ -65,7 +63,7 @@ func (p *quickReader) step() bool {
 	case '"':
 		return p.quoted()
 	case '{', '[', '(':
-		f.operators++ // an index is a step of an expression
+		f.operators++ // an index counts as an operator
 		if f.operators > MaxOperators || p.depth == MaxNesting {
 			return false
 		}
@@ -103,7 +101,7 @@ func (p *quickReader) next() byte {
 	return 0
 }
 
-// doubtful tells what may begin a heredoc or a comment of several lines.
+// doubtful reports whether c may begin a heredoc or a block comment.
 func (p *quickReader) doubtful(c byte) bool {
 	return c == '<' && p.next() == '<' || c == '/' && p.next() == '*'
 }
@@ -115,7 +113,7 @@ func (p *quickReader) comment() {
 	p.at = min(p.at+1, len(p.text))
 }
 
-// quoted reads a string that ends on its line and holds no expression.
+// quoted scans a string without expressions that ends on its line.
 func (p *quickReader) quoted() bool {
 	for p.at++; p.at < len(p.text); p.at++ {
 		switch p.text[p.at] {
@@ -124,7 +122,7 @@ func (p *quickReader) quoted() bool {
 			return true
 		case '\n', '\r':
 			return false
-		case '$', '%': // of an expression, or so that the library has to tell
+		case '$', '%': // an expression, or a case for the library
 			if c := p.next(); c != ' ' && !letter(c) && !digit(c) {
 				return false
 			}
@@ -138,7 +136,7 @@ func (p *quickReader) quoted() bool {
 	return false
 }
 
-// word reads a name, or a number without an exponent.
+// word scans a name, or a number without an exponent.
 func (p *quickReader) word(c byte) bool {
 	if digit(c) {
 		digits := p.digits()
@@ -146,7 +144,7 @@ func (p *quickReader) word(c byte) bool {
 			p.at++
 			digits += p.digits()
 		}
-		// What stands directly behind it may be more of it.
+		// The next character may continue the number.
 		return digits <= MaxNumberDigits && (p.at == len(p.text) || p.text[p.at] != '.' && !letter(p.text[p.at]))
 	}
 	if !letter(c) {
@@ -170,7 +168,7 @@ func digit(c byte) bool { return c >= '0' && c <= '9' }
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
 
-// openerOf is the bracket that a closing one belongs to.
+// openerOf returns the opening bracket of a closing one.
 func openerOf(c byte) byte {
 	switch c {
 	case '}':

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// certain fails if a text that is called harmless is over a limit.
+// certain fails if a text that harmless accepts exceeds a limit.
 func certain(t testing.TB, text string) bool {
 	t.Helper()
 	if !harmless([]byte(text)) || scanText([]byte(text)) != nil {
@@ -25,8 +25,7 @@ func certain(t testing.TB, text string) bool {
 	return true
 }
 
-// HCL-043: the quick look before the parser is sure of what people write, and
-// of nothing that is over a limit.
+// HCL-043: harmless accepts typical files, and no file that exceeds a limit.
 func TestHarmless(t *testing.T) {
 	t.Parallel()
 	assert.True(t, certain(t, large()), "the file of the benchmark")
@@ -40,7 +39,7 @@ func TestHarmless(t *testing.T) {
 		{"a = 1 # }}}\n// ]]]\n", true},
 		{"a = \"}\\\"}\"\n", true},
 		{"a = [1, -2, x.y[0]]\nb {\n  c = \"d\"\n}\n", true},
-		{"a = b <= 2 ? \"5%\" : \"$ 3\"\n", false}, // how strings end with these is for the library to say
+		{"a = b <= 2 ? \"5%\" : \"$ 3\"\n", false}, // left to the library
 		{"a = b <= 2 ? \"5 % of\" : \"$3\"\n", true},
 		{"a = \"${b}\"\n", false}, {"a = \"%{if b}x%{endif}\"\n", false}, {"a = <<E\n}\nE\n", false}, {"/* } */\n", false},
 		{"a = \"\n}\"\n", false}, {"a = (]\n", false}, {"a = (\n", false}, {"}\n", false}, {"é = 1\n", false}, {"a = 1e5\n", false},
@@ -57,7 +56,7 @@ func TestHarmless(t *testing.T) {
 		certain(t, row.text)
 	}
 
-	// Soups of what texts are made of, each piece now and then many times.
+	// Random texts of typical pieces, some of them repeated many times.
 	pieces := []string{
 		"{", "}", "[", "]", "(", ")", "\n", " ", ",", "=", "==", "!", "-", "+", "*", "/", "<", ">", ".", "...", "?", ":", "&&", "||", "%", "\"", "\\", "\\\"", "$", "${", "%{",
 		"%{if x}", "#", "//", "/*", "*/", "<<E\n", "\nE\n", "a", "b-c", "_", "é", "1", "0.5", "1e9", "\t", "\r\n", "\"x\"", "\"$\"", "\"%\"", "\"\\\\\"", "~", "'", ";",
@@ -84,7 +83,7 @@ func TestHarmless(t *testing.T) {
 	assert.Greater(t, sure, 3000)
 }
 
-// A decimal is shown as it was written, by the short way and by the long one.
+// A decimal is formatted as in the file, by both the fast and the slow path.
 func TestDecimalText(t *testing.T) {
 	t.Parallel()
 	dice := rand.New(rand.NewPCG(3, 4))

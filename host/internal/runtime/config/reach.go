@@ -11,9 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// reach lets the process of a plugin do what the scopes of its effects allow
-// (FX-003): the sandbox of a plugin that serves many calls is as wide as all of
-// them, and no wider. What the operator writes in isolation comes on top.
+// reach extends the isolation of a plugin by what the scopes of its effects allow
+// (FX-003): the sandbox of a process that serves many calls is the union of their
+// scopes. The grants of the isolation block are added.
 func (l *loader) reach(p *Plugin) {
 	for _, scoped := range l.standing(p) {
 		s := scoped.Scope
@@ -40,11 +40,11 @@ func (l *loader) reach(p *Plugin) {
 	}
 }
 
-// namePort is where name servers answer by TCP what a datagram has no room for.
+// namePort is the port of DNS over TCP, which is used for responses too large for a datagram.
 const namePort = 53
 
-// standing are the enabled scopes of the effects that the capabilities of a
-// plugin have, as wide as any of them.
+// standing returns the enabled scopes of the effects of a plugin's capabilities, as
+// a union over the capabilities.
 func (l *loader) standing(p *Plugin) policy.Scopes {
 	host := writtenScopes(l.root.block("effects"))
 	var out policy.Scopes
@@ -52,14 +52,15 @@ func (l *loader) standing(p *Plugin) policy.Scopes {
 		if !scoped.Scope.Enabled.V {
 			continue
 		}
-		if slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return slices.Contains(c.Effects, scoped.Effect) }) {
+		if slices.ContainsFunc(p.Description.Capabilities,
+			func(c contract.Capability) bool { return slices.Contains(c.Effects, scoped.Effect) }) {
 			out = append(out, scoped)
 		}
 	}
 	return out
 }
 
-// writtenScopes are the scopes of a block that are in order; the others are reported
+// writtenScopes returns the valid scopes of a block; invalid ones are reported
 // elsewhere.
 func writtenScopes(s *section) policy.Scopes {
 	var out policy.Scopes
@@ -71,9 +72,8 @@ func writtenScopes(s *section) policy.Scopes {
 	return out
 }
 
-// reachable are the directories and files that a scope allows. What is not there
-// yet stands for the directory that it would be made in; so does a file that may
-// be replaced.
+// reachable returns the directories and files that a scope allows. A missing path,
+// or a file that may be replaced, is represented by its directory.
 func reachable(s *contract.Scope, writes bool) []string {
 	var out []string
 	for _, root := range s.Roots.V {
@@ -112,9 +112,8 @@ func joined(a, b []string) []string {
 	return out
 }
 
-// Writable lists the directories that something of the configuration may write:
-// the effects that are enabled and what plugins were granted, sorted, each once.
-// What cannot be read of it is left out.
+// Writable returns the sorted directories that enabled effects and grants of
+// plugins allow to write. Paths that cannot be read are omitted.
 func (c *Config) Writable() []string {
 	var all []string
 	if c.tree == nil {

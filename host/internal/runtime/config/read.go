@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// What is read when nothing is named.
+// Default names of the configuration.
 const (
 	DefaultFile      = "ferment.hcl"
 	DefaultDirectory = "config"
@@ -22,16 +22,16 @@ type readError struct {
 	typ     string
 	message string
 	hint    string
-	nearest string // the name beside it that was probably meant
+	nearest string // the name of the file that was probably meant
 }
 
 func (e *readError) Error() string { return e.message }
 
-// Next is the next step.
+// Next returns the hint.
 func (e *readError) Next() string { return e.hint }
 
-// readConfig reads one configuration file within the limits. A file that
-// changes under the reader is read once more.
+// readConfig reads one configuration file of at most most bytes. A file that
+// changes during the read is read once more.
 func readConfig(name, path string, most int64) ([]byte, *readError) {
 	raw, err := readStable(path, most)
 	if errors.Is(err, errChanged) {
@@ -56,8 +56,8 @@ func readConfig(name, path string, most int64) ([]byte, *readError) {
 	return nil, re
 }
 
-// absent words that there is no file at a path: a directory of it is missing, it is a symbolic link that leads nowhere,
-// or it has another name.
+// absent sets the message for a missing file: a directory is missing, it is a dangling symbolic link, or the name is
+// misspelt.
 func (e *readError) absent(name, path string) {
 	e.hint = "name a file that exists, or begin a configuration with: ferment init"
 	if target, err := os.Readlink(path); err == nil {
@@ -91,13 +91,13 @@ func (e *readError) absent(name, path string) {
 	}
 }
 
-// irregularError says what is at a path where a regular file is wanted; it continues the name of the path.
+// irregularError describes a path that is not a regular file; the text follows the path in a message.
 type irregularError string
 
 func (e irregularError) Error() string { return string(e) }
 
-// regular passes on what os.Stat says of a path, with an irregularError for what is no regular file: opening a pipe
-// or a device would block or never end.
+// regular returns the results of os.Stat, with an irregularError if the path is not a regular file: reading a pipe or a
+// device may block or never end.
 func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	switch {
 	case err != nil || info.Mode().IsRegular():
@@ -108,7 +108,7 @@ func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	return info, irregularError("is not a regular file")
 }
 
-// isFile reports whether a path leads to a regular file.
+// isFile reports whether name is a regular file.
 func isFile(name string) bool {
 	_, err := regular(os.Stat(name))
 	return err == nil
@@ -124,7 +124,11 @@ func readStable(path string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case before.Size() > most:
-		return nil, &readError{typ: "config/limit", message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(most)), hint: "split the configuration"}
+		return nil, &readError{
+			typ:     "config/limit",
+			message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(most)),
+			hint:    "split the configuration",
+		}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -152,9 +156,9 @@ func readStable(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// printedName is how a file is shown, with slashes: relative to the root, or
-// absolute where the two share no directory or the root lies below the path, so
-// that the name does not depend on how deep the root lies.
+// printedName returns the printed name of a file, with slashes: relative to the
+// root, or absolute if they share no directory or the root is below the path, so
+// that the name does not depend on the depth of the root.
 func printedName(root, path string) string {
 	relative, err := filepath.Rel(root, path)
 	relative = filepath.ToSlash(relative)
@@ -165,7 +169,7 @@ func printedName(root, path string) string {
 	return relative
 }
 
-// outermost is the first directory of an absolute path.
+// outermost returns the first directory of an absolute path.
 func outermost(path string) string {
 	path = filepath.ToSlash(strings.TrimPrefix(path, filepath.VolumeName(path)))
 	if !strings.HasPrefix(path, "/") {

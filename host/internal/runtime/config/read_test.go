@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A name that is shown does not depend on how deep the root lies.
+// A printed name does not depend on the depth of the root.
 func TestPrintedName(t *testing.T) {
 	for _, tt := range []struct{ root, path, want string }{
 		{"/srv/site", "/srv/site/ferment.hcl", "ferment.hcl"},

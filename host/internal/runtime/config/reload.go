@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ChangeKind says what happened to a value.
+// ChangeKind is the kind of a change of a value.
 type ChangeKind string
 
 // The kinds of change.
@@ -23,30 +23,30 @@ const (
 	ChangeChanged ChangeKind = "changed"
 )
 
-// Action says what a reload does about a change (HTTP-009).
+// Action is the action of a reload for a change (HTTP-009).
 type Action string
 
 // The actions.
 const (
-	ActionUpdate  Action = "update"  // used from the next request, call or transition on
-	ActionSwap    Action = "swap"    // the plugin gets a new generation beside the old one
-	ActionRestart Action = "restart" // the reload is refused: the host has to be started anew
+	ActionUpdate  Action = "update"  // used from the next request, call or state transition on
+	ActionSwap    Action = "swap"    // a new version of the plugin starts and replaces the running one
+	ActionRestart Action = "restart" // the reload is rejected: the host must be restarted
 	ActionAdd     Action = "add"     // a whole block
 	ActionRemove  Action = "remove"
 )
 
 // Change is one difference between two configurations.
 type Change struct {
-	// Path holds block types, labels and the attribute; behind the config of a
-	// plugin the path in it. The program of a plugin is its attribute binary.
+	// Path holds block types, labels and the attribute; after the config of a
+	// plugin, the path in it. The program of a plugin is its attribute binary.
 	Path   []string
 	Change ChangeKind
 	Action Action
-	// Reload is the class of the attribute; a whole block is of class U, that
-	// of a plugin of class P.
+	// Reload is the class of the attribute; a whole block has class U, a plugin
+	// block class P.
 	Reload Reload
-	// Before and After are nil where there is nothing. Paths are relative to
-	// the root, a secret is its handle.
+	// Before and After are nil for an absent value. Paths are relative to the
+	// root; a secret is represented by its handle.
 	Before, After edn.Value
 	// BeforeAt and AfterAt are nil for a default.
 	BeforeAt, AfterAt *Range
@@ -54,29 +54,29 @@ type Change struct {
 	before, after string // as HCL
 }
 
-// PluginActions are the plugins by what a reload does about them, sorted by
-// name; each is in one list.
+// PluginActions holds the plugins by reload action, sorted by name; each plugin is
+// in one list.
 type PluginActions struct {
-	Start   []string // new, enabled now, or its program is there now
-	Replace []string // what its process was made from has changed
-	Update  []string // only what the host uses has changed: the process stays
-	Remove  []string // gone, disabled now, or its program is gone
-	Keep    []string // untouched
+	Start   []string // new, now enabled, or its program now exists
+	Replace []string // its program, config or a class P attribute changed
+	Update  []string // only class U attributes changed: the process is kept
+	Remove  []string // removed, now disabled, or its program is missing
+	Keep    []string // unchanged
 }
 
-// Diff is what a reload would do.
+// Diff is the effect of a reload.
 type Diff struct {
 	Changes []Change // in the order of the specification, then of the files
 	Plugins PluginActions
 }
 
-// Empty tells whether a reload has nothing to do.
+// Empty reports whether a reload has no effect.
 func (d Diff) Empty() bool {
 	p := d.Plugins
 	return len(d.Changes)+len(p.Start)+len(p.Replace)+len(p.Update)+len(p.Remove) == 0
 }
 
-// Restart lists the changes that a reload cannot make (OPS-003).
+// Restart returns the changes that require a restart of the host (OPS-003).
 func (d Diff) Restart() []Change {
 	var out []Change
 	for _, c := range d.Changes {
@@ -87,9 +87,9 @@ func (d Diff) Restart() []Change {
 	return out
 }
 
-// Compare says what a reload from one configuration to another would do. Only
-// values count, not how and where they are written. Of a configuration of
-// which nothing could be read there is nothing to compare. It reads no file.
+// Compare returns the effect of a reload from one configuration to another. It
+// compares values, not their place and formatting. The Diff is empty if one of the
+// configurations could not be read. Compare reads no files.
 func Compare(before, after *Config) Diff {
 	c := comparison{before: before, after: after}
 	if before.tree == nil || after.tree == nil {
@@ -106,7 +106,7 @@ type comparison struct {
 	diff          Diff
 }
 
-// section compares two blocks of one identity.
+// section compares two blocks with the same identity.
 func (c *comparison) section(path []string, a, b *section) {
 	for i := range b.node.spec.Attrs {
 		c.attribute(path, &b.node.spec.Attrs[i], a, b)
@@ -121,7 +121,14 @@ func (c *comparison) section(path []string, a, b *section) {
 			if y := b.twin(x); y != nil {
 				c.section(here, x, y)
 			} else {
-				c.add(Change{Path: here, Change: ChangeRemoved, Action: ActionRemove, Reload: ofBlock(spec), Before: c.before.value(x), BeforeAt: c.before.seen(x.at())})
+				c.add(Change{
+					Path:     here,
+					Change:   ChangeRemoved,
+					Action:   ActionRemove,
+					Reload:   ofBlock(spec),
+					Before:   c.before.value(x),
+					BeforeAt: c.before.seen(x.at()),
+				})
 			}
 			if spec.Name == "plugin" {
 				c.plugin(here)
@@ -129,7 +136,14 @@ func (c *comparison) section(path []string, a, b *section) {
 		}
 		for _, y := range b.all(spec.Name) {
 			if a.twin(y) == nil {
-				c.add(Change{Path: y.below(path), Change: ChangeAdded, Action: ActionAdd, Reload: ofBlock(spec), After: c.after.value(y), AfterAt: c.after.seen(y.at())})
+				c.add(Change{
+					Path:    y.below(path),
+					Change:  ChangeAdded,
+					Action:  ActionAdd,
+					Reload:  ofBlock(spec),
+					After:   c.after.value(y),
+					AfterAt: c.after.seen(y.at()),
+				})
 			}
 		}
 	}
@@ -153,7 +167,7 @@ func (s *section) all(name string) []*section {
 	return out
 }
 
-// twin finds the nested block with the identity of another one.
+// twin returns the nested block with the same identity as of.
 func (s *section) twin(of *section) *section {
 	for _, b := range s.blocks {
 		if b.node.identity() == of.node.identity() {
@@ -175,15 +189,25 @@ func (c *comparison) attribute(path []string, spec *Attr, a, b *section) {
 	if hadX == hasY && edn.Equal(before, after) && !rotated {
 		return
 	}
-	ch := Change{Path: append(slices.Clone(path), spec.Name), Change: changed(hadX, hasY), Reload: spec.Reload, Before: before, After: after,
-		BeforeAt: c.before.seen(x.rng), AfterAt: c.after.seen(y.rng), before: c.before.spell(spec.Type, x), after: c.after.spell(spec.Type, y)}
+	ch := Change{
+		Path:     append(slices.Clone(path), spec.Name),
+		Change:   changed(hadX, hasY),
+		Reload:   spec.Reload,
+		Before:   before,
+		After:    after,
+		BeforeAt: c.before.seen(x.rng),
+		AfterAt:  c.after.seen(y.rng),
+		before:   c.before.spell(spec.Type, x),
+		after:    c.after.spell(spec.Type, y),
+	}
 	switch {
 	case rotated && edn.Equal(before, after):
 		ch.markNew()
-	case ch.before == ch.after: // a file that is named as before
+	case ch.before == ch.after: // a file with an unchanged name
 		ch.after += ", with another content"
 	}
-	ch.Action = map[Reload]Action{ReloadNothing: ActionUpdate, ReloadUse: ActionUpdate, ReloadPlugin: ActionSwap, ReloadHost: ActionRestart}[spec.Reload]
+	ch.Action = map[Reload]Action{ReloadNothing: ActionUpdate, ReloadUse: ActionUpdate, ReloadPlugin: ActionSwap,
+		ReloadHost: ActionRestart}[spec.Reload]
 	c.add(ch)
 }
 
@@ -197,7 +221,7 @@ func changed(had, has bool) ChangeKind {
 	return ChangeChanged
 }
 
-// markNew tells two values apart that print alike.
+// markNew marks the new value if both have the same text.
 func (ch *Change) markNew() {
 	ch.After = edn.Text(plain(ch.After) + ", another value")
 	ch.after += ", another value"
@@ -205,8 +229,7 @@ func (ch *Change) markNew() {
 
 func (c *comparison) add(ch Change) { c.diff.Changes = append(c.diff.Changes, ch) }
 
-// plugin compares what two configurations make of a plugin beyond the
-// attributes of its block: its finished config and its program.
+// plugin compares the resolved config and the program of a plugin.
 func (c *comparison) plugin(path []string) {
 	a, b := c.before.plugin(path[1]), c.after.plugin(path[1])
 	if a == nil || b == nil {
@@ -216,15 +239,32 @@ func (c *comparison) plugin(path []string) {
 	if a.low != nil && b.low != nil {
 		c.config(here, nil, a, b, a.Config, b.Config)
 	} else if x, y := c.before.configText(a.Name), c.after.configText(b.Name); x != y {
-		c.add(Change{Path: here, Change: changed(x != "", y != ""), Action: ActionSwap, Reload: ReloadPlugin, Before: textOrNil(short(x)), After: textOrNil(short(y)), before: short(x), after: short(y)})
+		c.add(Change{
+			Path:   here,
+			Change: changed(x != "", y != ""),
+			Action: ActionSwap,
+			Reload: ReloadPlugin,
+			Before: textOrNil(short(x)),
+			After:  textOrNil(short(y)),
+			before: short(x),
+			after:  short(y),
+		})
 	}
 	if a.Binary != b.Binary {
-		c.add(Change{Path: append(slices.Clone(path), "binary"), Change: changed(a.Binary != "", b.Binary != ""), Action: ActionSwap, Reload: ReloadPlugin,
-			Before: textOrNil(a.Binary), After: textOrNil(b.Binary), before: a.Binary, after: b.Binary})
+		c.add(Change{
+			Path:   append(slices.Clone(path), "binary"),
+			Change: changed(a.Binary != "", b.Binary != ""),
+			Action: ActionSwap,
+			Reload: ReloadPlugin,
+			Before: textOrNil(a.Binary),
+			After:  textOrNil(b.Binary),
+			before: a.Binary,
+			after:  b.Binary,
+		})
 	}
 }
 
-// config compares two parts of a finished config.
+// config compares two parts of a resolved config.
 func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y edn.Value) {
 	if x.Kind() == edn.KindMap && y.Kind() == edn.KindMap {
 		for k, v := range x.Entries() {
@@ -233,13 +273,22 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y ed
 		}
 		for k, w := range y.Entries() {
 			if _, had := x.Get(k); !had {
-				c.config(append(slices.Clone(path), hclName(scalarText(k))), append(slices.Clone(at), k), a, b, edn.Nil(), w)
+				c.config(append(slices.Clone(path), hclName(scalarText(k))), append(slices.Clone(at), k), a, b,
+					edn.Nil(), w)
 			}
 		}
 		return
 	}
 	s, t := a.secretAt(at), b.secretAt(at)
-	ch := Change{Path: path, Action: ActionSwap, Reload: ReloadPlugin, Before: c.before.shown(a, x, s), After: c.after.shown(b, y, t), BeforeAt: c.before.seen(a.Place(at)), AfterAt: c.after.seen(b.Place(at))}
+	ch := Change{
+		Path:     path,
+		Action:   ActionSwap,
+		Reload:   ReloadPlugin,
+		Before:   c.before.shown(a, x, s),
+		After:    c.after.shown(b, y, t),
+		BeforeAt: c.before.seen(a.Place(at)),
+		AfterAt:  c.after.seen(b.Place(at)),
+	}
 	same := edn.Equal(ch.Before, ch.After)
 	inside := c.before.inside(a, x, s) == c.after.inside(b, y, t)
 	if same && inside {
@@ -253,7 +302,7 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y ed
 	c.add(ch)
 }
 
-// shown is a value of a plugin's config as a person may see it.
+// shown returns a value of a plugin's config with secrets as handles.
 func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
 	if s != nil {
 		return edn.Text(c.masked(*s))
@@ -271,8 +320,7 @@ func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
 	return v
 }
 
-// inside identifies what lies behind a value: the text of a secret or the
-// content of a file.
+// inside returns a hash of the secret text or file content that a value refers to.
 func (c *Config) inside(p *Plugin, v edn.Value, s *Secret) string {
 	if s != nil {
 		return c.prints[s.handle()]
@@ -306,7 +354,7 @@ func (c *Config) plugin(name string) *Plugin {
 	return nil
 }
 
-// configText is the config of a plugin that was not described.
+// configText returns the config text of a plugin that was not described.
 func (c *Config) configText(plugin string) string {
 	for _, s := range c.tree.all("plugin") {
 		if s.label() == plugin {
@@ -318,7 +366,7 @@ func (c *Config) configText(plugin string) string {
 	return ""
 }
 
-// plugins sorts the plugins by what has to be done about them.
+// plugins assigns the plugins to their actions.
 func (c *comparison) plugins() {
 	touched := map[string]bool{}
 	for _, ch := range c.diff.Changes {
@@ -355,19 +403,19 @@ func (c *comparison) plugins() {
 	c.diff.Plugins = out
 }
 
-// runs tells whether there is something to start.
+// runs reports whether the plugin is enabled and its program exists.
 func (p *Plugin) runs() bool { return p.Enabled && p.Binary != "" }
 
-// Key identifies what a process of the plugin is made from: the values of
-// class P, the finished config with keyed hashes of secrets and hashes of the
-// files that it names, and the program. With equal keys a process may stay.
+// Key identifies the inputs of a process of the plugin: the class P values, the
+// resolved config with keyed hashes of secrets and hashes of the files that it
+// names, and the program. A reload keeps the process if the key is unchanged.
 func (p Plugin) Key() string { return p.key }
 
-// maxReadHash bounds the files whose content identifies a config; of a larger
-// one size and time do.
+// maxReadHash is the largest file whose content is hashed; a larger file is
+// identified by size and modification time.
 const maxReadHash = 16 << 20
 
-// identify fills the key of a plugin.
+// identify sets the key of a plugin.
 func (l *loader) identify(s *section, p *Plugin) {
 	p.hashes = make(map[string]string, len(p.Reads))
 	var files []edn.Value
@@ -377,7 +425,8 @@ func (l *loader) identify(s *section, p *Plugin) {
 	}
 	var secrets []edn.Value
 	for _, x := range p.Secrets {
-		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()), edn.Text(l.config.prints[x.Secret.handle()])))
+		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()),
+			edn.Text(l.config.prints[x.Secret.handle()])))
 	}
 	config := edn.Nil()
 	if p.low != nil {
@@ -385,10 +434,11 @@ func (l *loader) identify(s *section, p *Plugin) {
 	} else if n := configBlock(s); n != nil {
 		config = edn.Text(bodyText(n))
 	}
-	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...), edn.Text(p.Binary)))
+	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...),
+		edn.Text(p.Binary)))
 }
 
-// ofClass is the part of a block whose values have one class.
+// ofClass returns the values of a block with that reload class.
 func (l *loader) ofClass(s *section, class Reload) edn.Value {
 	var b edn.MapBuilder
 	for i := range s.node.spec.Attrs {
@@ -404,7 +454,7 @@ func (l *loader) ofClass(s *section, class Reload) edn.Value {
 	return b.Map()
 }
 
-// hashRead identifies the content of a file; empty if it is none.
+// hashRead returns a hash of the content of a file; empty if it is not a regular file.
 func hashRead(name string) string {
 	info, err := regular(os.Stat(name))
 	switch {
@@ -425,7 +475,7 @@ func hashRead(name string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// handle identifies a secret of a configuration, whatever file names it.
+// handle identifies a secret independent of the file that refers to it.
 func (s Secret) handle() string {
 	if s.Kind == "file" {
 		return s.Kind + ":" + s.path
@@ -433,7 +483,7 @@ func (s Secret) handle() string {
 	return s.Kind + ":" + s.Name
 }
 
-// fingerprint remembers a keyed hash of a secret.
+// fingerprint records a keyed hash of a secret.
 func (l *loader) fingerprint(s Secret, text string) {
 	if len(l.opts.Key) == 0 {
 		return
@@ -443,7 +493,7 @@ func (l *loader) fingerprint(s Secret, text string) {
 	l.config.prints[s.handle()] = hex.EncodeToString(mac.Sum(nil))
 }
 
-// printsOf identifies the secrets in a value.
+// printsOf returns the hashes of the secrets in a value.
 func (c *Config) printsOf(v value) string {
 	if v.secret != nil {
 		return c.prints[v.secret.handle()]
@@ -455,7 +505,7 @@ func (c *Config) printsOf(v value) string {
 	return b.String()
 }
 
-// Value is the change as a row of HTTP-009.
+// Value returns the change as a row of HTTP-009.
 func (ch Change) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("path", words(ch.Path))
@@ -469,7 +519,7 @@ func (ch Change) Value() edn.Value {
 	return b.Map()
 }
 
-// Value lists the rows.
+// Value returns the changes as rows of HTTP-009.
 func (d Diff) Value() edn.Value {
 	rows := make([]edn.Value, len(d.Changes))
 	for i, c := range d.Changes {
@@ -478,7 +528,7 @@ func (d Diff) Value() edn.Value {
 	return edn.Vector(rows...)
 }
 
-// Value is the plugins by action.
+// Value returns the plugins by action.
 func (p PluginActions) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, x := range p.lists() {
@@ -493,7 +543,8 @@ type pluginList struct {
 }
 
 func (p PluginActions) lists() []pluginList {
-	return []pluginList{{"start", p.Start}, {"replace", p.Replace}, {"update", p.Update}, {"remove", p.Remove}, {"keep", p.Keep}}
+	return []pluginList{{"start", p.Start}, {"replace", p.Replace}, {"update", p.Update}, {"remove", p.Remove},
+		{"keep", p.Keep}}
 }
 
 // Text lays the difference out for people; empty if there is none.
@@ -540,8 +591,10 @@ func (ch Change) text(b *strings.Builder) {
 		fmt.Fprintf(b, "%s %s%s\n", sign, printable(title(ch.Path)), printable(place))
 		return
 	}
-	note := map[Action]string{ActionSwap: "  (new process)", ActionRestart: "  (needs a restart of the host)"}[ch.Action]
-	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, printable(title(ch.Path)), printable(orNone(ch.before)), printable(orNone(ch.after)), note, printable(place))
+	note := map[Action]string{ActionSwap: "  (new process)",
+		ActionRestart: "  (needs a restart of the host)"}[ch.Action]
+	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, printable(title(ch.Path)), printable(orNone(ch.before)),
+		printable(orNone(ch.after)), note, printable(place))
 }
 
 func orNone(s string) string {

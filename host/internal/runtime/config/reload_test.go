@@ -41,7 +41,7 @@ const chessPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n%s\n}\n"
 
 func chessWith(lines string) string { return strings.Replace(chessPlugin, "%s", lines, 1) }
 
-// HTTP-009, HCL-007: what changed, its class, and what is done about plugins.
+// HTTP-009, HCL-007: changes with their class, and the actions for plugins.
 func TestCompare(t *testing.T) {
 	for _, row := range []struct {
 		name, before, after string
@@ -123,7 +123,7 @@ func containsPrefix(all []string, prefix string) bool {
 	return false
 }
 
-// OPS-003: what needs a restart is listed; ranges name both places.
+// OPS-003: changes that require a restart are listed with both places.
 func TestCompareRestart(t *testing.T) {
 	before, after := pairOf(t, "ferment {\n  root = \"a\"\n}\n", "# moved\nferment {\n  root = \"b\"\n}\n")
 	d := Compare(before, after)
@@ -138,8 +138,8 @@ func TestCompareRestart(t *testing.T) {
 	assert.Contains(t, d.Value().String(), `:action :restart`)
 }
 
-// HCL-026, HCL-007: a rotated secret and a changed file are seen, their
-// content never shown; without a key rotation is not seen.
+// HCL-026, HCL-007: a rotated secret and a changed file are detected without showing
+// their content; without a key a rotation is not detected.
 func TestCompareSecrets(t *testing.T) {
 	dir := lay(t, map[string]string{"bin/chess": "program", "engine": "one", "ferment.hcl": chessWith("  config {\n    engine  = \"uci\"\n    path    = \"engine\"\n    api_key = secret(\"env:KEY\")\n  }")})
 	load := func(value, key string) *Config {
@@ -168,7 +168,7 @@ func TestCompareSecrets(t *testing.T) {
 	assert.Equal(t, []string{"chess"}, d.Plugins.Replace)
 }
 
-// HCL-007: of 20 plugins one changes, 19 are kept.
+// HCL-007: if one of 20 plugins changes, 19 are kept.
 func TestCompareKeeps(t *testing.T) {
 	var files strings.Builder
 	names := make([]string, 0, 19)
@@ -191,8 +191,8 @@ func TestCompareKeeps(t *testing.T) {
 	assert.Equal(t, PluginActions{Replace: []string{"k"}, Keep: names}, d.Plugins)
 }
 
-// Each attribute that differs from its default is seen with the class that the
-// table gives it (HCL-044).
+// Each changed attribute is reported with its reload class in the specification
+// (HCL-044).
 func TestCompareEveryAttribute(t *testing.T) {
 	seen := 0
 	for _, w := range everyAttribute() {

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of what is shown of a load.
+// Limits of the output of a load.
 const (
 	DefaultMaxShown = 100
 	MaxShownPerFile = 20
@@ -20,8 +20,7 @@ const (
 	shownColumns    = 100
 )
 
-// Report is the outcome of a load as it is shown: the same facts as text, JSON
-// and EDN.
+// Report is the printable result of a load, as text, JSON and EDN.
 type Report struct {
 	Errors, Warnings int
 	Omitted          int // counted above, not in Shown
@@ -29,8 +28,8 @@ type Report struct {
 	Shown            Diagnostics
 }
 
-// Report bounds what is shown: at most max diagnostics, 0 for all, and
-// MaxShownPerFile of one file unless max is 0. Counts are of all.
+// Report returns a report with at most max diagnostics and MaxShownPerFile per file;
+// 0: all. The counts include the omitted ones.
 func (c *Config) Report(max int) Report {
 	r := newReport(c.Diagnostics, c.dropped, len(c.Files), max)
 	for i := range r.Shown {
@@ -39,8 +38,8 @@ func (c *Config) Report(max int) Report {
 	return r
 }
 
-// Located names the files of a diagnostic as seen from the working directory
-// of the load, so that they open from there.
+// Located returns the diagnostic with file names relative to the working directory
+// of the load.
 func (c *Config) Located(d Diagnostic) Diagnostic {
 	if c.ahead == "" {
 		return d
@@ -64,7 +63,12 @@ func (c *Config) seen(r *Range) *Range {
 }
 
 func newReport(ds Diagnostics, dropped, files, max int) Report {
-	r := Report{Errors: ds.Count(SeverityError) + dropped, Warnings: ds.Count(SeverityWarning), Omitted: dropped, Files: files}
+	r := Report{
+		Errors:   ds.Count(SeverityError) + dropped,
+		Warnings: ds.Count(SeverityWarning),
+		Omitted:  dropped,
+		Files:    files,
+	}
 	perFile := map[string]int{}
 	for _, d := range ds {
 		file := ""
@@ -81,15 +85,16 @@ func newReport(ds Diagnostics, dropped, files, max int) Report {
 	return r
 }
 
-// Valid tells whether the load found no error.
+// Valid reports whether the load found no error.
 func (r Report) Valid() bool { return r.Errors == 0 }
 
-// Text renders for people. With color the severity is coloured by terminal
-// escape sequences; nothing else of the text depends on it.
+// Text renders the report as text. With color, the severity has terminal escape
+// sequences; the rest of the text is the same.
 func (r Report) Text(color bool) string {
 	var b strings.Builder
 	b.WriteString(r.Findings(color))
-	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"), Counted(r.Files, "file"))
+	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"),
+		Counted(r.Files, "file"))
 	if r.Omitted > 0 {
 		fmt.Fprintf(&b, " (%d not shown)", r.Omitted)
 	}
@@ -97,7 +102,7 @@ func (r Report) Text(color bool) string {
 	return b.String()
 }
 
-// Findings renders what is shown for people, with a blank line after each.
+// Findings renders the shown diagnostics as text, with a blank line after each.
 func (r Report) Findings(color bool) string {
 	var b strings.Builder
 	for _, d := range r.Shown {
@@ -107,7 +112,7 @@ func (r Report) Findings(color bool) string {
 	return b.String()
 }
 
-// Counted is a number with what it counts, a word whose plural ends in s.
+// Counted returns a number with a noun, whose plural ends in s.
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -115,7 +120,7 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Quoting lets a diagnostic of another text than a configuration show the lines of its range.
+// Quoting returns the diagnostic with an excerpt from text, which need not be a configuration file.
 func (d Diagnostic) Quoting(text string) Diagnostic {
 	if d.Range != nil {
 		d.source = newSource(d.Range.File, d.Range.File, 0, []byte(text))
@@ -123,13 +128,13 @@ func (d Diagnostic) Quoting(text string) Diagnostic {
 	return d
 }
 
-// Excerpted returns a copy that shows an excerpt of edn.SyntaxError.
+// Excerpted returns the diagnostic with the excerpt of an edn.SyntaxError.
 func (d Diagnostic) Excerpted(excerpt string) Diagnostic {
 	d.quoted = excerpt
 	return d
 }
 
-// Text renders one diagnostic for people, with a final line end.
+// Text renders one diagnostic as text, with a final line end.
 func (d Diagnostic) Text() string {
 	var b strings.Builder
 	d.text(&b, false)
@@ -168,7 +173,7 @@ func (d Diagnostic) text(b *strings.Builder, color bool) {
 	}
 }
 
-// writeWrapped writes a text after its label in lines of at most shownColumns, as far as its words allow.
+// writeWrapped writes a label and a text, wrapped at shownColumns between words.
 func writeWrapped(b *strings.Builder, label, text string) {
 	b.WriteString(label)
 	at := len(label)
@@ -192,7 +197,7 @@ func writeWrapped(b *strings.Builder, label, text string) {
 func (d Diagnostic) excerpt(b *strings.Builder) {
 	if d.quoted != "" {
 		for line := range strings.Lines(d.quoted + "\n") {
-			b.WriteString("   " + line) // its numbers have four columns
+			b.WriteString("   " + line) // line numbers have four columns
 		}
 		return
 	}
@@ -219,9 +224,9 @@ func (d Diagnostic) excerpt(b *strings.Builder) {
 	fmt.Fprintf(b, "        | %s%s\n", lead, strings.Repeat("^", carets))
 }
 
-// window cuts a long line around the columns from..to and escapes what a
-// terminal would act on. It returns the text, the blank text that leads to the
-// caret (tabs kept, so that it lines up), and the number of carets.
+// window shortens a long line around the columns from..to and escapes control
+// characters. It returns the text, the blanks before the caret (with tabs kept for
+// alignment), and the number of carets.
 func window(line string, from, to int) (text, lead string, carets int) {
 	runes := []rune(line)
 	from = min(from, len(runes))
@@ -263,7 +268,7 @@ func escaped(r rune) string {
 	return string(r)
 }
 
-// printable is text on one line without control characters.
+// printable returns text on one line without control characters.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }) {
 		return s
@@ -279,8 +284,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// plain prints an expected or found value: a list of names without brackets, a
-// text without quotes, anything else as EDN.
+// plain formats an expected or found value: a list of names without brackets, a
+// string without quotes, other values as EDN.
 func plain(v edn.Value) string {
 	if s, ok := v.AsString(); ok {
 		return s
@@ -335,11 +340,12 @@ func rangeJSON(r *Range) *jsonRange {
 		EndLine: r.End.Line, EndColumn: r.End.Column, EndByte: r.End.Byte}
 }
 
-// JSON renders for machines: one object, one line per diagnostic, with a final
-// line end. The order of the keys is part of the format.
+// JSON renders the report as one JSON object with one line per diagnostic and a
+// final line end. The order of the keys is part of the format.
 func (r Report) JSON() ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"format":1,"valid?":%t,"errors":%d,"warnings":%d,"omitted":%d,"diagnostics":[`, r.Valid(), r.Errors, r.Warnings, r.Omitted)
+	fmt.Fprintf(&b, `{"format":1,"valid?":%t,"errors":%d,"warnings":%d,"omitted":%d,"diagnostics":[`, r.Valid(),
+		r.Errors, r.Warnings, r.Omitted)
 	for i, d := range r.Shown {
 		if i > 0 {
 			b.WriteByte(',')
@@ -388,7 +394,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// Value is the report as EDN: the keys of the JSON form as keywords, types and
+// Value returns the report as EDN, with the keys of the JSON form, types and
 // severities as keywords.
 func (r Report) Value() edn.Value {
 	list := make([]edn.Value, 0, len(r.Shown))
@@ -405,7 +411,7 @@ func (r Report) Value() edn.Value {
 	return b.Map()
 }
 
-// Value is the diagnostic as EDN.
+// Value returns the diagnostic as EDN.
 func (d Diagnostic) Value() edn.Value {
 	path := make([]edn.Value, 0, len(d.Path))
 	for _, p := range d.Path {

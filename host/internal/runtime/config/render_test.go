@@ -28,7 +28,7 @@ func golden(t *testing.T, path string, got []byte) {
 	assert.Equal(t, string(want), string(got), "%s", path)
 }
 
-// place is a source whose line n has the text.
+// place returns a source whose line n has the text.
 func place(name string, n int, lines ...string) *Source {
 	return newSource(name, name, 0, []byte(strings.Repeat("\n", n-1)+strings.Join(lines, "\n")+"\n"))
 }
@@ -60,14 +60,14 @@ func TestRenderForm(t *testing.T) {
 	golden(t, "testdata/form.edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
 }
 
-// lying is a plugin whose metadata does not hold.
+// lying describes a plugin with invalid metadata.
 func lying() contract.Description {
 	d := chess()
 	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map [:a-b :int] [:a_b :int]]}`)
 	return d
 }
 
-// old is a plugin with a deprecated entry and a deprecated capability.
+// old describes a plugin with a deprecated entry and a deprecated capability.
 func old() contract.Description {
 	d := chess()
 	d.Capabilities[0].Stability = "deprecated"
@@ -109,8 +109,8 @@ func TestDiagnosticTypes(t *testing.T) {
 	assert.True(t, covered["capability/invalid-metadata"])
 }
 
-// HCL-002: unknown names at the top and in the host's own block; what may stand
-// there grows with every build, so no golden file holds it.
+// HCL-002: unknown names at the top level and in the ferment block. The known names
+// change with every build, so there is no golden file.
 func TestUnknownTopLevel(t *testing.T) {
 	_, ds := load(t, "feremnt {}\n\nferment {\n  max_dpeth = 3\n}\n")
 	require.Equal(t, []string{"config/unknown-name", "config/unknown-name"}, types(ds))
@@ -121,7 +121,7 @@ func TestUnknownTopLevel(t *testing.T) {
 	assert.True(t, edn.Equal(words(ferment.names("ferment")), ds[1].Expected))
 }
 
-// HCL-033: 100 diagnostics are shown, 20 per file, 1,000 kept; the rest is
+// HCL-033: 100 diagnostics are shown, 20 per file; 1,000 are kept, the rest is
 // counted.
 func TestReportLimits(t *testing.T) {
 	var b strings.Builder
@@ -157,8 +157,8 @@ func TestFolding(t *testing.T) {
 	assert.Contains(t, dangling[0].Text(), "and 39 more places")
 }
 
-// HCL-032: long lines are cut around the caret, control characters escaped,
-// and a file with a syntax error is checked as far as it could be read.
+// HCL-032: long lines are shortened around the caret, control characters are escaped,
+// and the valid part of a file with a syntax error is checked.
 func TestExcerpts(t *testing.T) {
 	_, ds := load(t, "ferment {\n  mode = \""+strings.Repeat("x", 200)+"\" # "+strings.Repeat("y", 200)+"\n}\n")
 	require.Len(t, ds, 1)
@@ -177,7 +177,7 @@ func TestExcerpts(t *testing.T) {
 	assert.Subset(t, types(ds), []string{"config/unknown-name", "config/syntax", "config/type"})
 }
 
-// Output of two loads of one file is the same, byte for byte (HCL-038).
+// Two loads of one file have identical output (HCL-038).
 func TestDeterministic(t *testing.T) {
 	raw, err := os.ReadFile("testdata/diag/type.hcl")
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// CLI-001: colour changes nothing but the look of the severity.
+// CLI-001: color changes only the severity.
 func TestColor(t *testing.T) {
 	c, _ := load(t, "nope {}\n")
 	plain, colored := c.Report(0).Text(false), c.Report(0).Text(true)
@@ -201,7 +201,7 @@ func TestColor(t *testing.T) {
 	assert.Equal(t, plain, strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(colored))
 }
 
-// HCL-032: a long list of what was expected is broken between its words.
+// HCL-032: a long list of expected values is wrapped between words.
 func TestExpectedFits(t *testing.T) {
 	d := Diagnostic{Type: "config/unknown-name", Message: "unknown", Expected: edn.Text(strings.TrimSuffix(strings.Repeat("twelve_words, ", 40), ", "))}
 	text := d.Text()

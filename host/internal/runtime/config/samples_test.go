@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-009, HCL-011: the configurations of this repository are in canonical
-// layout and right, as far as that can be said without building its plugins.
+// HCL-009, HCL-011: the configurations of this repository are in canonical layout
+// and valid, as far as this can be checked without building its plugins.
 func TestRepositoryFiles(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestRepositoryFiles(t *testing.T) {
 
 var fenced = regexp.MustCompile("(?s)\n```hcl\n(.*?)\n```")
 
-// HCL-011: so are the samples in documents.
+// HCL-011: the samples in documents are valid and in canonical layout.
 func TestSamplesInDocuments(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)

@@ -14,16 +14,16 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// shellVariable matches a path that begins with a variable as a shell has it.
+// shellVariable matches a path that begins with a shell variable.
 var shellVariable = regexp.MustCompile(`^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(?:/|$)`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// MaxString bounds one text of the configuration.
+// MaxString is the maximum size of one string in bytes.
 const MaxString = 64 << 10
 
-// scalar reads a computed value as the type. Nothing is converted: a text of
-// digits is no number.
+// scalar decodes a computed value as the type. Nothing is converted: a string of
+// digits is not a number.
 func (d *decoder) scalar(t Type, v cty.Value, s *Source, at *Range, path []string) (value, bool) {
 	if v.IsNull() {
 		return value{}, true
@@ -51,7 +51,12 @@ func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
 		return readMeasure(t, v, out)
 	case KindSecret:
 		if !v.Type().Equals(secretType) {
-			return &problem{typ: "config/type", what: "is no secret", hint: "write secret(\"env:NAME\") or secret(\"file:PATH\")", found: edn.Text("a plain " + v.Type().FriendlyName())}
+			return &problem{
+				typ:   "config/type",
+				what:  "is not a secret",
+				hint:  "write secret(\"env:NAME\") or secret(\"file:PATH\")",
+				found: edn.Text("a plain " + v.Type().FriendlyName()),
+			}
 		}
 		out.secret = v.EncapsulatedValue().(*Secret)
 		out.v = edn.Nil()
@@ -74,10 +79,10 @@ func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
 
 const textForNumber = "texts are not converted: write the number without quotes, or tonumber(...)"
 
-// mismatch says which type was found; for texts and numbers it names the
-// function that converts.
+// mismatch describes the found type; for strings and numbers it names the
+// conversion function.
 func mismatch(t Type, v cty.Value) *problem {
-	p := &problem{typ: "config/type", what: "is no " + string(t.Kind)}
+	p := &problem{typ: "config/type", what: "is not " + article(string(t.Kind))}
 	switch {
 	case v.Type() == cty.String && (t.Kind == KindInt || t.Kind == KindNum):
 		p.hint = textForNumber
@@ -92,7 +97,7 @@ func mismatch(t Type, v cty.Value) *problem {
 	case t.Kind == KindStr && v.Type().IsPrimitiveType():
 		p.hint = "values are not converted: write it in quotes, or tostring(...)"
 	case v.Type().Equals(secretType):
-		p.what, p.hint = "takes no secret", "a secret goes only where the reference says secret"
+		p.what, p.hint = "does not accept a secret", "a secret goes only where the reference says secret"
 		p.found = edn.Text("secret(...)")
 	case !v.Type().IsPrimitiveType():
 		p.found = edn.Text(v.Type().FriendlyName())
@@ -109,14 +114,14 @@ func readNumber(t Type, v cty.Value, out *value) *problem {
 		return &problem{typ: "config/range", what: "is not finite"}
 	}
 	if t.Kind == KindInt && n.Kind() != edn.KindInt {
-		return &problem{typ: "config/type", what: "is no whole number"}
+		return &problem{typ: "config/type", what: "is not a whole number"}
 	}
 	out.v = n
 	return within64(t, v.AsBigFloat())
 }
 
-// decimalBound is an end of a range as it would be read if it were written in
-// the configuration: 0.01 is not the binary number nearest to it.
+// decimalBound returns a bound of a range as the exact decimal: the float64 nearest
+// to 0.01 is not 0.01.
 func decimalBound(x float64) *big.Float {
 	f, _, err := big.ParseFloat(strconv.FormatFloat(x, 'g', -1, 64), 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -125,7 +130,7 @@ func decimalBound(x float64) *big.Float {
 	return f
 }
 
-// within64 compares a number with the range of the type.
+// within64 reports a number outside the range of the type.
 func within64(t Type, f *big.Float) *problem {
 	if t.Min != nil && f.Cmp(decimalBound(*t.Min)) < 0 {
 		return &problem{typ: "config/range", what: "is below its minimum"}
@@ -165,14 +170,14 @@ func readMeasure(t Type, v cty.Value, out *value) *problem {
 	case t.Kind == KindRate:
 		events, period, err := parseRate(v.AsString())
 		if err != nil {
-			return &problem{typ: "config/type", what: "is no rate", hint: err.Error()}
+			return &problem{typ: "config/type", what: "is not a rate", hint: err.Error()}
 		}
 		out.v = edn.Vector(edn.Int(events), edn.Int(period))
 		return nil
 	}
 	if err != nil {
 		word := map[Kind]string{KindDur: "duration", KindBytes: "size"}[t.Kind]
-		p := &problem{typ: "config/type", what: "is no " + word, hint: err.Error()}
+		p := &problem{typ: "config/type", what: "is not " + article(word), hint: err.Error()}
 		if near := respelt(t.Kind, v.AsString()); near != "" {
 			p.nearest, p.hint = near, ""
 		}
@@ -182,8 +187,8 @@ func readMeasure(t Type, v cty.Value, out *value) *problem {
 	return within64(t, new(big.Float).SetInt64(n))
 }
 
-// respelt is a duration or a size without blanks and with units in their right case, or with the words that people have
-// for them; empty if that is none either.
+// respelt returns the valid form of a duration or size with blanks, wrong case or other unit names; empty if there is
+// none.
 func respelt(kind Kind, text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), ""))
 	words := durationWords
@@ -229,7 +234,11 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 		return mismatch(t, v)
 	}
 	if strings.Trim(digits, "+-.0123456789") != "" {
-		return &problem{typ: "config/type", what: "is no decimal", hint: "write digits with a point and nothing else, as in 2.50"}
+		return &problem{
+			typ:  "config/type",
+			what: "is not a decimal",
+			hint: "write digits with a point and nothing else, as in 2.50",
+		}
 	}
 	n := len(strings.Trim(strings.ReplaceAll(strings.TrimLeft(digits, "+-"), ".", ""), "0"))
 	if n > maxDecimalDigits {
@@ -237,7 +246,11 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 	}
 	dec, err := edn.ParseDecimal(digits)
 	if err != nil {
-		return &problem{typ: "config/type", what: "is no decimal", hint: "write digits with a point and nothing else, as in 2.50"}
+		return &problem{
+			typ:  "config/type",
+			what: "is not a decimal",
+			hint: "write digits with a point and nothing else, as in 2.50",
+		}
 	}
 	out.v = dec
 	r, _ := dec.AsNumber()
@@ -247,16 +260,21 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 func (d *decoder) readText(t Type, s string, out *value) *problem {
 	out.v = edn.Text(s)
 	if len(s) > MaxString {
-		return &problem{typ: "config/limit", what: "is a text over " + formatBytes(MaxString), found: edn.Text(formatBytes(int64(len(s))))}
+		return &problem{
+			typ:   "config/limit",
+			what:  "is a text over " + formatBytes(MaxString),
+			found: edn.Text(formatBytes(int64(len(s)))),
+		}
 	}
 	switch t.Kind {
 	case KindStr, KindRef, KindLayer:
 		return nil
 	case KindPath, KindProgram, KindRun:
 		if s == "" || strings.ContainsRune(s, 0) {
-			return &problem{typ: "config/type", what: "is no path"}
+			return &problem{typ: "config/type", what: "is not a path"}
 		}
-		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun && !strings.ContainsRune(s, '/') {
+		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun &&
+			!strings.ContainsRune(s, '/') {
 			return nil
 		}
 		if s == "~" || strings.HasPrefix(s, "~/") {
@@ -275,7 +293,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		}
 		out.file = true
 		out.v = edn.Text(absolute(s, out.source))
-		if t.Read { // who uses the file reports that it cannot be read
+		if t.Read { // the user of the file reports a read error
 			if content, err := d.inputs.file(filepath.Dir(out.source.Path), s); err == nil {
 				out.content = &content
 			}
@@ -292,7 +310,11 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return nil
 	case KindVariable:
 		if !variableName.MatchString(s) {
-			p := &problem{typ: "config/type", what: "is no variable name", hint: "write letters, digits and _, not beginning with a digit"}
+			p := &problem{
+				typ:  "config/type",
+				what: "is not a variable name",
+				hint: "write letters, digits and _, not beginning with a digit",
+			}
 			if bare := strings.Trim(s, "${} "); variableName.MatchString(bare) {
 				p.nearest, p.hint = bare, ""
 			}
@@ -301,7 +323,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return nil
 	case KindVersion:
 		if _, err := parseConstraint(s); err != nil {
-			return &problem{typ: "config/type", what: "is no version constraint", hint: err.Error()}
+			return &problem{typ: "config/type", what: "is not a version constraint", hint: err.Error()}
 		}
 		return nil
 	case KindListen:
@@ -311,10 +333,10 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 	case KindSwitch:
 		return readSwitch(s)
 	}
-	return &problem{typ: "config/type", what: "is no " + string(t.Kind)}
+	return &problem{typ: "config/type", what: "is not " + article(string(t.Kind))}
 }
 
-// storePrefix marks a program that is named instead of located.
+// storePrefix marks a program in the plugin store.
 const storePrefix = "store:"
 
 func absolute(p string, s *Source) string {
@@ -324,7 +346,7 @@ func absolute(p string, s *Source) string {
 	return filepath.Join(filepath.Dir(s.Path), filepath.FromSlash(p))
 }
 
-// readSwitch checks one member of a switch set against the error catalogue.
+// readSwitch checks a member of a switch set against the error catalogue.
 func readSwitch(s string) *problem {
 	if _, err := contract.ParseSwitchSet([]string{s}); err == nil {
 		return nil
@@ -333,17 +355,22 @@ func readSwitch(s string) *problem {
 	for _, row := range contract.Rows() {
 		names = append(names, row.Type)
 	}
-	return &problem{typ: "config/unknown-name", what: "is no failure of the catalogue", nearest: nearest(s, names), hint: switchHint(nearest(s, names))}
+	return &problem{
+		typ:     "config/unknown-name",
+		what:    "is not an error type of the catalogue",
+		nearest: nearest(s, names),
+		hint:    switchHint(nearest(s, names)),
+	}
 }
 
 func switchHint(near string) string {
 	if near != "" {
-		return "" // the nearest name says it
+		return "" // the nearest name is the hint
 	}
 	return "ferment explain error TYPE prints what a type means; ns/* takes all of a namespace"
 }
 
-// version numbers of three parts; a pre-release sorts before its release.
+// versionNumber has three parts; a pre-release sorts before its release.
 type versionNumber struct {
 	parts [3]int
 	pre   string
@@ -380,7 +407,7 @@ func (v versionNumber) compare(w versionNumber) int {
 	return strings.Compare(v.pre, w.pre)
 }
 
-// constraint is a list of comparisons that must all hold.
+// constraint is a conjunction of comparisons.
 type constraint []struct {
 	op string
 	v  versionNumber
@@ -414,7 +441,8 @@ func parseConstraint(s string) (constraint, error) {
 func (c constraint) allows(v versionNumber) bool {
 	for _, x := range c {
 		cmp := v.compare(x.v)
-		ok := map[string]bool{">=": cmp >= 0, "<=": cmp <= 0, "!=": cmp != 0, ">": cmp > 0, "<": cmp < 0, "=": cmp == 0}[x.op]
+		ok := map[string]bool{">=": cmp >= 0, "<=": cmp <= 0, "!=": cmp != 0, ">": cmp > 0, "<": cmp < 0,
+			"=": cmp == 0}[x.op]
 		if !ok {
 			return false
 		}

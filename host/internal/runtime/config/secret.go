@@ -11,26 +11,30 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Secret is a handle to a secret: where it is, never what it is. Only the
-// attributes that want a secret take one.
+// Secret is a handle to a secret. It holds its location, never its value. Only
+// secret attributes accept it.
 type Secret struct {
 	Kind string // "env" or "file"
 	Name string // variable or path, as written
 	path string // absolute
 }
 
-// String prints the handle for people.
+// String returns the printed handle.
 func (s Secret) String() string { return "(secret " + s.Kind + ":" + s.Name + ")" }
 
 func parseSecret(ref, dir string) (Secret, error) {
 	kind, name, ok := strings.Cut(ref, ":")
 	if !ok || name == "" || kind != "env" && kind != "file" {
-		return Secret{}, &functionError{typ: "config/type", message: "a secret is named as env:VARIABLE or file:PATH", hint: secretHint(ref)}
+		return Secret{}, &functionError{
+			typ:     "config/type",
+			message: "a secret is named as env:VARIABLE or file:PATH",
+			hint:    secretHint(ref),
+		}
 	}
 	if kind == "env" && !variableName.MatchString(name) {
 		return Secret{}, &functionError{
 			typ:     "config/type",
-			message: quote(short(name)) + " is no name of a variable",
+			message: quote(short(name)) + " is not a variable name",
 			hint:    secretHint(strings.Trim(name, "${} ")),
 		}
 	}
@@ -41,7 +45,7 @@ func parseSecret(ref, dir string) (Secret, error) {
 	return s, nil
 }
 
-// secretHint shows how to name what may have been meant. Any other text may be the secret itself.
+// secretHint suggests a valid reference. It never includes other text, which may be the secret itself.
 func secretHint(ref string) string {
 	if variableName.MatchString(ref) && strings.ToUpper(ref) == ref {
 		return "write secret(" + quote("env:"+ref) + ")"
@@ -49,9 +53,9 @@ func secretHint(ref string) string {
 	return `write secret("env:NAME") or secret("file:PATH")`
 }
 
-// SecretTexts reads the secrets of the plugin: a map from the path of each in
-// the configuration, a vector, to its text. One that is not there is left out,
-// and the plugin reports what it lacks.
+// SecretTexts reads the secrets of the plugin. It returns a map from the path of
+// each secret in the configuration, a vector, to its text. Missing secrets are
+// omitted; the plugin reports them.
 func (p Plugin) SecretTexts() (edn.Value, error) {
 	var b edn.MapBuilder
 	for _, at := range p.Secrets {
@@ -67,11 +71,11 @@ func (p Plugin) SecretTexts() (edn.Value, error) {
 	return b.Map(), nil
 }
 
-// errNoSecret tells a secret that is not there from one that may not be read.
+// errNoSecret distinguishes a missing secret from an unreadable one.
 var errNoSecret = errors.New("is missing or empty")
 
-// Read returns the value. A file must not be readable by the group or by
-// others; its last line end is cut. The error never holds the value.
+// Read returns the value. A file must not be readable by the group or by others;
+// its final line end is removed. The error never contains the value.
 func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 	if s.Kind == "env" {
 		v, _ := env(s.Name)

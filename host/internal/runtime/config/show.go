@@ -11,15 +11,15 @@ import (
 	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
-// ShowOptions say what Show prints of a configuration.
+// ShowOptions select the output of Show.
 type ShowOptions struct {
-	Defaults bool   // also what nobody wrote
-	Origins  bool   // where each value is from
-	Flat     bool   // as a file that loads to the same values, if it lies in Root
+	Defaults bool   // include defaults
+	Origins  bool   // include the origin of each value
+	Flat     bool   // a file that loads to the same values if it is in Root
 	Only     string // a block or an attribute: plugin.chess, ferment.seed
 }
 
-// UnknownPathError is a path of ShowOptions that leads nowhere.
+// UnknownPathError is an unknown path of a block or attribute.
 type UnknownPathError struct {
 	Path, Nearest string
 }
@@ -29,13 +29,13 @@ func (e *UnknownPathError) Error() string {
 	return fmt.Sprintf("the configuration has no %s", quote(e.Path))
 }
 
-// shownAttr is an attribute as it is shown.
+// shownAttr is the printed form of an attribute.
 type shownAttr struct {
 	name, text, origin string
 	value              edn.Value
 }
 
-// shownBlock is a block as it is shown.
+// shownBlock is the printed form of a block.
 type shownBlock struct {
 	name   string
 	labels []string
@@ -43,8 +43,8 @@ type shownBlock struct {
 	blocks []*shownBlock
 }
 
-// Show prints the merged configuration as HCL. It holds no secret. The error is
-// an UnknownPathError.
+// Show returns the merged configuration as HCL, without secrets. The error is an
+// UnknownPathError.
 func (c *Config) Show(o ShowOptions) (string, error) {
 	top, err := c.selected(o)
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *Config) Show(o ShowOptions) (string, error) {
 	return string(Format("show", []byte(b.String())).After), nil
 }
 
-// ShowValue is what Show prints, as data: blocks and labels are keys. With
-// origins an attribute is a map of its value and its origin.
+// ShowValue returns the output of Show as data: block types and labels are keys.
+// With Origins an attribute is a map of its value and its origin.
 func (c *Config) ShowValue(o ShowOptions) (edn.Value, error) {
 	top, err := c.selected(o)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Config) selected(o ShowOptions) (*shownBlock, error) {
 	return out, nil
 }
 
-// only puts what a path leads to into another block.
+// only copies the part at a path to out, and reports whether it exists.
 func (b *shownBlock) only(path string, out *shownBlock) bool {
 	for _, a := range b.attrs {
 		if a.name == path {
@@ -111,7 +111,7 @@ func (b *shownBlock) dotted() string {
 	return strings.Join(append([]string{b.name}, b.labels...), ".")
 }
 
-// paths lists what may be named.
+// paths returns all paths below the block.
 func (b *shownBlock) paths(at string) []string {
 	var out []string
 	for _, a := range b.attrs {
@@ -172,14 +172,14 @@ func (b *shownBlock) data(o ShowOptions) edn.Value {
 	return out.Map()
 }
 
-// shower turns decoded blocks into shown ones.
+// shower converts decoded blocks to shown blocks.
 type shower struct {
 	*Config
 	ShowOptions
 }
 
-// block shows a block with what is written in it, and its defaults if they are
-// asked for. What the build refuses to read has no default to show.
+// block converts a block, with its defaults if requested. Reserved parts of the
+// specification are omitted.
 func (s shower) block(from *section) *shownBlock {
 	out := &shownBlock{name: from.node.spec.Name, labels: from.node.labels}
 	path := from.node.specPath()
@@ -216,8 +216,8 @@ func (s shower) block(from *section) *shownBlock {
 	return out
 }
 
-// wanted tells whether a value is shown. A null in an overlay is shown as the
-// default that it brings back.
+// wanted reports whether a value is shown. A null in an overlay is shown as the
+// default that it restores.
 func (s shower) wanted(v value) bool { return v.written || s.Defaults || v.reset && !s.Flat }
 
 func (s shower) attr(spec *Attr, v value) shownAttr {
@@ -228,7 +228,7 @@ func (s shower) attr(spec *Attr, v value) shownAttr {
 	return a
 }
 
-// origin says where a value is from.
+// origin returns the origin of a value.
 func (s shower) origin(v value) string {
 	was := make([]string, 0, len(v.under))
 	for _, u := range slices.Backward(v.under) {
@@ -252,7 +252,7 @@ func (s shower) origin(v value) string {
 	return line(v.rng) + s.through(v.inputs) + before
 }
 
-// originOfKeys names the place of each key of a map that is written in several.
+// originOfKeys returns the origins of the keys of a map from several places.
 func (s shower) originOfKeys(v value) string {
 	places := map[string]bool{}
 	var parts []string
@@ -269,7 +269,7 @@ func (s shower) originOfKeys(v value) string {
 	return strings.Join(parts, ", ")
 }
 
-// through names the variables that a value was made from.
+// through returns the environment variables that a value depends on.
 func (s shower) through(inputs []string) string {
 	out := ""
 	for _, name := range slices.Compact(slices.Clone(inputs)) {
@@ -294,7 +294,7 @@ func line(r *Range) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// config shows the configuration of a plugin by its schema, or as it is written
+// config converts the configuration of a plugin with its schema, or its source text
 // if the plugin was not described.
 func (s shower) config(plugin *section) *shownBlock {
 	n := configBlock(plugin)
@@ -329,13 +329,15 @@ func (s shower) entries(b *shownBlock, p *Plugin, m *schema.Schema, v edn.Value,
 	}
 }
 
-// blocksOf shows the blocks of an entry, one level of labels at a time.
-func (s shower) blocksOf(b *shownBlock, p *Plugin, e schema.Entry, m *schema.Schema, v edn.Value, path []string, at []edn.Value, labels []string) {
+// blocksOf converts the blocks of an entry, one level of labels at a time.
+func (s shower) blocksOf(b *shownBlock, p *Plugin, e schema.Entry, m *schema.Schema, v edn.Value, path []string,
+	at []edn.Value, labels []string) {
 	if len(labels) < e.Props.Labels {
 		inner := m.Deref().Children()[1]
 		for k, x := range v.Entries() {
 			label := scalarText(k)
-			s.blocksOf(b, p, e, inner, x, append(slices.Clone(path), label), append(slices.Clone(at), k), append(slices.Clone(labels), label))
+			s.blocksOf(b, p, e, inner, x, append(slices.Clone(path), label), append(slices.Clone(at), k),
+				append(slices.Clone(labels), label))
 		}
 		return
 	}
@@ -351,16 +353,22 @@ func (s shower) blocksOf(b *shownBlock, p *Plugin, e schema.Entry, m *schema.Sch
 	b.blocks = append(b.blocks, out)
 }
 
-// entry shows one value of a plugin's config; free ones have no entry in the
-// schema.
-func (s shower) entry(b *shownBlock, p *Plugin, e *schema.Entry, name string, v edn.Value, path []string, at []edn.Value) {
+// entry converts one value of a plugin's config; e is nil for an attribute of any
+// name.
+func (s shower) entry(b *shownBlock, p *Plugin, e *schema.Entry, name string, v edn.Value, path []string,
+	at []edn.Value) {
 	w := p.low.written[rangeKey(path)]
 	if w == nil && !s.Defaults {
 		return
 	}
 	a := shownAttr{name: name, value: s.shown(p, v, p.secretAt(at)), origin: "default"}
 	if w != nil {
-		a.origin = s.origin(value{written: true, rng: w.source.hclRange(w.expr.Range()), under: w.places(), inputs: p.low.inputsOf[rangeKey(path)]})
+		a.origin = s.origin(value{
+			written: true,
+			rng:     w.source.hclRange(w.expr.Range()),
+			under:   w.places(),
+			inputs:  p.low.inputsOf[rangeKey(path)],
+		})
 	}
 	if a.text = s.spellEntry(p, e, v, p.secretAt(at)); a.text != "" {
 		b.attrs = append(b.attrs, a)
@@ -396,7 +404,7 @@ func (s shower) spellEntry(p *Plugin, e *schema.Entry, v edn.Value, secret *Secr
 	return hclText(v)
 }
 
-// rawBlock is a block whose schema is not known, as it is written.
+// rawBlock returns the source text of a block with an unknown schema.
 func rawBlock(n *node) *shownBlock {
 	b := &shownBlock{name: n.spec.Name}
 	rawInto(b, n.layers)
@@ -408,11 +416,16 @@ func rawInto(b *shownBlock, layers []layer) {
 	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
 		a := p.attrs[name]
 		text := sourceText(a.source, a.expr)
-		// Which keys hold secrets is known to the schema, which is not known.
+		// Without the schema it is unknown which keys hold secrets.
 		if len(rules.CheckSecrets(name+" = "+text)) > 0 {
 			text = spellText("(secret)")
 		}
-		b.attrs = append(b.attrs, shownAttr{name: name, text: text, value: edn.Text(text), origin: line(a.at()) + ", not checked"})
+		b.attrs = append(b.attrs, shownAttr{
+			name:   name,
+			text:   text,
+			value:  edn.Text(text),
+			origin: line(a.at()) + ", not checked",
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
 		for _, blk := range p.blocks[name] {
@@ -423,32 +436,34 @@ func rawInto(b *shownBlock, layers []layer) {
 	}
 }
 
-// Weakness is a value that is weaker than the default of prod, or may be
+// Weakness is a value that is, or may be, weaker than the default of prod
 // (OPS-009).
 type Weakness struct {
 	Path        []string
 	Value, Prod edn.Value
-	// Written and ProdWritten are the values as a configuration has them.
+	// Written and ProdWritten are the values as HCL expressions.
 	Written, ProdWritten string
-	At                   *Range // nil if it is a default of the profile
+	At                   *Range // nil: a default of the profile
 }
 
-// Weaker lists the values of attributes whose default depends on the profile
-// that are not what they are in prod, in the order of the specification. A limit
-// that is lower than in prod, or that prod does not have, is not weaker.
+// Weaker returns, for the attributes with profile-specific defaults, the values that
+// differ from the default of prod, in the order of the specification. A limit that
+// is lower than in prod, or that prod does not have, is not weaker.
 func (c *Config) Weaker() []Weakness {
 	if c.tree == nil {
 		return nil
 	}
-	d := newDecoder(newEvaluator(newCollector(sources{}), newInputs(c.Root, func(string) (string, bool) { return "", false })))
+	d := newDecoder(newEvaluator(newCollector(sources{}),
+		newInputs(c.Root, func(string) (string, bool) { return "", false })))
 	d.profile, d.base = ProfileProd, newSource("default", c.Root+"/"+DefaultFile, 0, nil)
 	var out []Weakness
 	c.weaker(d, c.tree, &out)
 	return out
 }
 
-// isAddresses tells the addresses to listen on, of which none is weaker than
-// another: what is open to other machines is refused in every profile.
+// isAddresses reports whether the type is a list of listen addresses. None is
+// weaker than another: every profile rejects addresses that are open to other
+// machines.
 func isAddresses(t Type) bool { return t.Elem != nil && t.Elem.Kind == KindListen }
 
 func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
@@ -460,7 +475,14 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 		}
 		strict, _ := d.fallback(s.node, spec)
 		if now, prod := c.portable(v), c.portable(strict); !edn.Equal(now, prod) && !atMost(v.v, strict.v) {
-			*out = append(*out, Weakness{Path: append(slices.Clone(s.node.path), spec.Name), Value: now, Prod: prod, Written: orNone(c.spell(spec.Type, v)), ProdWritten: orNone(c.spell(spec.Type, strict)), At: c.seen(v.rng)})
+			*out = append(*out, Weakness{
+				Path:        append(slices.Clone(s.node.path), spec.Name),
+				Value:       now,
+				Prod:        prod,
+				Written:     orNone(c.spell(spec.Type, v)),
+				ProdWritten: orNone(c.spell(spec.Type, strict)),
+				At:          c.seen(v.rng),
+			})
 		}
 	}
 	for _, inner := range s.blocks {
@@ -470,8 +492,8 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 	}
 }
 
-// atMost reports whether a limit, a number or a rate, is not above another: it
-// allows no more. Any limit is at most none.
+// atMost reports whether limit a, a number or a rate, does not exceed limit b. Every
+// limit is at most no limit.
 func atMost(a, b edn.Value) bool {
 	if b.IsNil() {
 		return true
@@ -491,7 +513,7 @@ func atMost(a, b edn.Value) bool {
 	return first && second && x <= y
 }
 
-// Labels lists the labels of the blocks of one type at the top, in the order of
+// Labels returns the labels of the top-level blocks of one type, in the order of
 // the files.
 func (c *Config) Labels(block string) []string {
 	if c.tree == nil {

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// overlays is a configuration in three directories, with a variable.
+// overlays writes a configuration in three directories, with a variable.
 func overlays(t testing.TB) string {
 	t.Helper()
 	return lay(t, map[string]string{
@@ -85,7 +85,7 @@ func TestShowOrigins(t *testing.T) {
 	assert.Equal(t, "plugin \"chess\" {\n\n  restart {\n    max = 2 # local/here.hcl:5 (was 4 from common/plugins.hcl:10)\n  }\n}\n", strings.Replace(text, "{\n  restart", "{\n\n  restart", 1))
 }
 
-// HCL-005: parts of the configuration, and a name that is not there.
+// HCL-005: parts of the configuration, and an unknown name.
 func TestShowOnly(t *testing.T) {
 	c, ds := load(t, sample)
 	require.Empty(t, ds)
@@ -106,7 +106,7 @@ func TestShowOnly(t *testing.T) {
 	assert.Contains(t, v.String(), `"depth" {:origin "ferment.hcl:17" :value 8}`)
 }
 
-// A secret is shown as where it is, never as what it is.
+// A secret is shown as its reference, never as its value.
 func TestShowSecret(t *testing.T) {
 	dir := lay(t, map[string]string{"bin/chess": "program", "local/key": "canary-9", "local/a.hcl": strings.Replace(chessWith("  config {\n    api_key = secret(\"file:key\")\n  }"), "bin/", "../bin/", 1)})
 	c, ds := loadDir(t, dir, Options{})
@@ -123,7 +123,7 @@ func TestShowSecret(t *testing.T) {
 	}
 }
 
-// reloaded is the configuration that the flat form of another one gives.
+// reloaded loads the flat form of a configuration.
 func reloaded(t testing.TB, c *Config, opts Options) *Config {
 	t.Helper()
 	flat, err := c.Show(ShowOptions{Flat: true})
@@ -139,8 +139,8 @@ func reloaded(t testing.TB, c *Config, opts Options) *Config {
 	return back
 }
 
-// HCL-044: the flat form loads to the same hash, for every attribute at the
-// ends of its range.
+// HCL-044: the flat form loads to the same hash for every attribute at the bounds of
+// its range.
 func TestFlatReloads(t *testing.T) {
 	opts := Options{Describer: describer{"chess": chess(), "stockfish": chess()}, Env: noEnv}
 	for _, text := range []string{
@@ -151,7 +151,7 @@ func TestFlatReloads(t *testing.T) {
 		chessWith("  config {\n    engine = \"uci\"\n    path   = \"engine\"\n    extra {\n      a = { x = 1 }\n      b = [true, \"s\"]\n      c = edn(\"#{:k}\")\n    }\n    model \"A b\" {\n      name = \"n\"\n    }\n  }"),
 	} {
 		c, ds := load(t, text)
-		if ds.HasErrors() { // the condition that is none
+		if ds.HasErrors() { // the invalid condition
 			text = strings.Replace(text, "<<-EOT\n    $${result.a}\n  EOT", "result.a", 1)
 			c, ds = load(t, text)
 		}
@@ -181,7 +181,7 @@ func TestFlatReloads(t *testing.T) {
 	}
 }
 
-// Texts and data are spelled so that they read back as they are.
+// The HCL form of strings and data decodes to the same value.
 func TestSpell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := cty.NormalizeString(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a$%{}"\\\n~]*`), rapid.StringMatching(`[\r\f\x1a\x{301}]*`)).Draw(t, "text"))
@@ -205,7 +205,7 @@ func TestSpell(t *testing.T) {
 	})
 }
 
-// OPS-009: what is weaker than in prod, by profile or by hand.
+// OPS-009: values weaker than in prod, by profile or by attribute.
 func TestWeaker(t *testing.T) {
 	weaker := func(text, profile string) []string {
 		c, ds := Load(context.Background(), write(t, text), Options{Env: noEnv, Profile: profile})
@@ -234,8 +234,8 @@ func TestWeaker(t *testing.T) {
 	assert.Empty(t, weaker("http {\n  listen = [\"127.0.0.1:9\"]\n}\n", "prod"), "another address of this machine")
 }
 
-// HCL-044: the config of a plugin that is disabled, which nothing can decode, has
-// the same hash in another layout, and another one with another value.
+// HCL-044: the hash of the config of a disabled plugin, which is not decoded, changes
+// with its values but not with its layout.
 func TestLayoutOfForeignBlocks(t *testing.T) {
 	off := func(config string) *Config {
 		c, ds := load(t, "plugin \"off\" {\n  command = [\"bin/off\"]\n  enabled = false\n  config {\n"+config+"\n  }\n}\n")

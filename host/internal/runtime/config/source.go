@@ -12,20 +12,20 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Position is a place in a file as a person counts it: lines and columns from
-// one, columns in code points, and the offset in bytes from zero.
+// Position is a place in a file: line and column from one, columns in code points,
+// and the offset in bytes from zero.
 type Position struct {
 	Line, Column, Byte int
 }
 
-// Range is a half-open piece of a file. A Range without a line names the file
-// as a whole.
+// Range is a half-open range of a file. A Range without a line means the whole
+// file.
 type Range struct {
 	File       string
 	Start, End Position
 }
 
-// String prints file:line:column, or the file alone.
+// String returns file:line:column, or only the file.
 func (r Range) String() string {
 	if r.Start.Line == 0 {
 		return r.File
@@ -33,12 +33,11 @@ func (r Range) String() string {
 	return fmt.Sprintf("%s:%d:%d", r.File, r.Start.Line, r.Start.Column)
 }
 
-// Source is one file as it was read. Text is what the parser sees: without a
-// byte order mark and with LF line ends; positions are reported in the bytes of
-// the file on disk. After it was parsed only hide changes a Source, and only while
-// the load that read it goes on.
+// Source is one file. text is the input of the parser, without a byte order mark
+// and with LF line ends; reported positions are those of the file on disk. After
+// parsing, only hide modifies a Source, and only during the load that read it.
 type Source struct {
-	Name string // as printed: relative to the root, with slashes
+	Name string // printed name: relative to the root, with slashes
 	Path string // absolute
 
 	text    []byte
@@ -46,13 +45,13 @@ type Source struct {
 	lines   []int // offset in text of the first byte of each line
 	dropped []int // offsets in text before which one CR was removed
 	shift   int   // bytes of the byte order mark
-	// private files are never quoted: their lines hold secrets.
+	// private is true for a file with secrets, whose lines are never quoted.
 	private bool
-	// hidden are the pieces of the text that are never quoted, as offsets: what
-	// somebody wrote where a secret belongs.
+	// hidden holds the offsets of the ranges that are never quoted: literals in
+	// the place of a secret.
 	hidden [][2]int
-	// pieces are the texts of a JSON file that are expressions, in native
-	// syntax, by the offset where each begins.
+	// pieces holds the expressions of a JSON file in native syntax, by their start
+	// offset.
 	pieces map[int]string
 }
 
@@ -102,7 +101,7 @@ func (s *Source) withoutCarriageReturns(raw []byte) []byte {
 // position converts an offset in the parsed text.
 func (s *Source) position(offset int) Position {
 	offset = min(max(offset, 0), len(s.text))
-	line := sort.SearchInts(s.lines, offset+1) // first line that starts behind offset
+	line := sort.SearchInts(s.lines, offset+1) // first line that starts after offset
 	start := s.lines[line-1]
 	return Position{
 		Line:   line,
@@ -117,8 +116,8 @@ func (s *Source) span(from, to int) *Range {
 
 func (s *Source) hclRange(r hcl.Range) *Range { return s.span(r.Start.Byte, r.End.Byte) }
 
-// line is the text of a line without its end. What may not be quoted stands
-// there as stars, as many as it has code points.
+// line returns the text of a line without its end. Hidden ranges are replaced by
+// one asterisk per code point.
 func (s *Source) line(n int) (string, bool) {
 	if s.private || n < 1 || n > len(s.lines) {
 		return "", false
@@ -139,8 +138,8 @@ func (s *Source) line(n int) (string, bool) {
 	return withoutPasswords(b.String()), true
 }
 
-// hide keeps the texts within a piece of the file out of what is shown of it.
-// Quotes stay, so that one still sees what is written there.
+// hide redacts the strings in a range of the file from excerpts. Quotes remain
+// visible.
 func (s *Source) hide(from, to int) {
 	for i := from; i < to; {
 		end := i
@@ -157,7 +156,7 @@ func (s *Source) hide(from, to int) {
 
 var urlPassword = regexp.MustCompile(`://[^\s/"@:]*:[^\s/"@]+@`)
 
-// withoutPasswords has stars for the password of each URL.
+// withoutPasswords replaces the password of each URL by asterisks.
 func withoutPasswords(text string) string {
 	if !strings.Contains(text, "://") {
 		return text

@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// Reload says what a changed attribute touches when a running host reads its
-// configuration again.
+// Reload is the effect of a changed attribute when a running host reloads its
+// configuration.
 type Reload byte
 
 // The effects of a reload.
 const (
 	ReloadNothing Reload = 'N' // nothing running changes
 	ReloadUse     Reload = 'U' // used from the next request, call or transition on
-	ReloadPlugin  Reload = 'P' // the plugin gets a new generation beside the old one
+	ReloadPlugin  Reload = 'P' // a new version of the plugin starts and replaces the running one
 	ReloadHost    Reload = 'H' // needs a host restart
 )
 
-// Attr is the specification of one attribute: what may be written, what stands
-// in when nothing is, and where its meaning is defined.
+// Attr is the specification of one attribute.
 type Attr struct {
 	Name     string
 	Type     Type
 	Required bool
 	Default  string // as an HCL expression; empty: none
-	// Profiles holds the default of the profiles in which it is another one
-	// than Default, which is that of prod. An empty text is no default.
+	// Profiles maps a profile to its default where that differs from Default,
+	// the default of prod. An empty text means no default.
 	Profiles map[string]string
 	Reload   Reload
 	Serves   string // requirement ids
@@ -38,8 +37,8 @@ type Attr struct {
 // LabelKind is the grammar of a block's label.
 type LabelKind string
 
-// The grammars of HCL-027; a pattern names files (HCL-016). An implied one may
-// be written with the name of its block as namespace, or without.
+// The grammars of HCL-027; a pattern names files (HCL-016). The namespace of an
+// implied label is the name of its block and may be omitted.
 const (
 	LabelNone      LabelKind = ""
 	LabelIdent     LabelKind = "name"
@@ -48,25 +47,25 @@ const (
 	LabelPattern   LabelKind = "pattern"
 )
 
-// Block is the specification of a block. Blocks without a label stand at most
-// once in their parent.
+// Block is the specification of a block. A block without a label occurs at most
+// once in its parent.
 type Block struct {
 	Name   string
 	Label  LabelKind
 	Doc    string
 	Attrs  []Attr
 	Blocks []Block
-	// Open blocks take attributes of any name (locals); Foreign ones are
-	// decoded by the schema of a plugin.
+	// An Open block accepts attributes of any name (locals); a Foreign block is
+	// decoded with the schema of a plugin.
 	Open    bool
 	Foreign bool
-	// Variants are blocks of the same name that one label each stands for, in
-	// Only; their attributes hold instead. Another label is refused.
+	// Variants replace the block for one label each, the label in Only. If there
+	// are variants, other labels are rejected.
 	Variants []Block
 	Only     string
 }
 
-// variant is the block that the label stands for.
+// variant returns the block specification for a label; false: the label is not allowed.
 func (b *Block) variant(label string) (*Block, bool) {
 	i := slices.IndexFunc(b.Variants, func(v Block) bool { return v.Only == label })
 	if i < 0 {
@@ -93,8 +92,8 @@ func (b *Block) Block(name string) (*Block, bool) {
 	return &b.Blocks[i], true
 }
 
-// Names lists what may be written in the block, sorted, without what this
-// build refuses.
+// names returns the sorted names of the attributes and blocks that this build
+// accepts in the block at path.
 func (b *Block) names(path string) []string {
 	var out []string
 	for _, a := range b.Attrs {
@@ -134,8 +133,8 @@ const (
 	KindEnum     Kind = "word"
 	KindRef      Kind = "reference"
 	KindPath     Kind = "path"
-	KindProgram  Kind = "program"    // a path, or a name in the store of plugins
-	KindRun      Kind = "executable" // a path, or a name that is looked up in PATH
+	KindProgram  Kind = "program"    // a path, or a name in the plugin store
+	KindRun      Kind = "executable" // a path, or a name to look up in PATH
 	KindVersion  Kind = "version constraint"
 	KindSwitch   Kind = "failure"
 	KindVariable Kind = "variable name"
@@ -154,16 +153,16 @@ const (
 // Type is the type and range of an attribute.
 type Type struct {
 	Kind  Kind
-	Key   *Type    // of the keys of a map, if they are restricted
-	Elem  *Type    // of a list, set or map; a map without one takes any value
-	First *Type    // of the first member of a list, if it is another one
+	Key   *Type    // key type of a map; nil: any key
+	Elem  *Type    // element type of a list, set or map; nil: a map of any values
+	First *Type    // type of the first element of a list, if it differs from Elem
 	Enum  []string // words of KindEnum, in the order of the reference
-	// Means are words of other programs and the member of Enum that each stands for: what is suggested for it.
+	// Means maps words of other programs to the member of Enum that is suggested instead.
 	Means map[string]string
 	Ref   string   // block type of KindRef
-	Min   *float64 // of numbers; ms of a duration; bytes; members of a collection
+	Min   *float64 // number, milliseconds of a duration, bytes, or length of a collection
 	Max   *float64
-	Read  bool // of KindPath: the content of the file is part of the configuration
+	Read  bool // KindPath: the content of the file is part of the configuration
 }
 
 func (t Type) between(low, high float64) Type {
@@ -171,7 +170,7 @@ func (t Type) between(low, high float64) Type {
 	return t
 }
 
-// member is the type of the member of a list at a place.
+// member returns the type of element i of a list.
 func (t Type) member(i int) Type {
 	if i == 0 && t.First != nil {
 		return *t.First
@@ -218,13 +217,13 @@ func size(low, high float64) Type { return Type{Kind: KindBytes}.between(low, hi
 const (
 	day     = 24 * time.Hour
 	longest = 3650 * day
-	most    = 1_000_000_000 // upper end of counts that the reference leaves open
+	most    = 1_000_000_000 // upper bound of counts without a specified maximum
 	kib     = 1 << 10
 	mib     = 1 << 20
 	tib     = 1 << 40
 )
 
-// String prints the type with its range, as diagnostics and the reference do.
+// String returns the type with its range, as shown in diagnostics and the reference.
 func (t Type) String() string {
 	switch t.Kind {
 	case KindEnum:
@@ -271,8 +270,8 @@ func (t Type) bound(b *float64, none float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// formatDuration prints milliseconds in the units of the language, the fewest
-// that are exact.
+// formatDuration returns milliseconds exactly, in the fewest units of the
+// language.
 func formatDuration(ms int64) string {
 	if ms == 0 {
 		return "0s"
@@ -287,7 +286,7 @@ func formatDuration(ms int64) string {
 	return b.String()
 }
 
-// formatBytes prints a size in the largest binary unit that is exact.
+// formatBytes returns a size in the largest exact binary unit.
 func formatBytes(n int64) string {
 	for _, u := range []struct {
 		name string

@@ -1,18 +1,18 @@
 package config
 
-// reserved is a piece of the language that this build refuses, because what it
-// configures is not part of it. Nothing is accepted and ignored.
+// reserved is a block or attribute that this build rejects because it lacks the
+// feature behind it. Nothing is accepted and ignored.
 type reserved struct {
 	path string   // block types and attribute, with dots
 	what string   // the feature, as the subject of a sentence
-	only []string // values that do work; empty: none
+	only []string // supported values; empty: none
 }
 
-// partly tells whether some values work.
+// partly reports whether some values are supported.
 func (r reserved) partly() bool { return len(r.only) > 0 }
 
-// reservedTable is the only list of such pieces: a build that gains a feature
-// drops its rows.
+// reservedTable lists everything that this build rejects. A build that gains a
+// feature removes its rows.
 var reservedTable = []reserved{
 	{path: "cluster", what: "running on several hosts"},
 	{path: "router", what: "routing by a model"},
@@ -43,8 +43,11 @@ var reservedTable = []reserved{
 
 	{path: "capability.model_key", what: "choosing models"},
 
-	{path: "dispatch.policy", what: "learning which candidate does best", only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"}},
-	{path: "dispatch.learned", what: "ordering candidates by what was observed"},
+	{
+		path: "dispatch.policy", what: "learning the best candidate",
+		only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"},
+	},
+	{path: "dispatch.learned", what: "ordering candidates by learned results"},
 
 	{path: "intent.model_key", what: "choosing models"},
 	{path: "intent.plan", what: "the plan template"},

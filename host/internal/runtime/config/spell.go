@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// spell writes a decoded value of a type as an expression that reads back as
-// the same value; empty for none. Paths are relative to the root.
+// spell returns a decoded value as an HCL expression that decodes to the same
+// value; empty for no value. Paths are relative to the root.
 func (c *Config) spell(t Type, v value) string {
 	switch {
 	case v.secret != nil:
@@ -90,8 +90,8 @@ func spellRate(v edn.Value) string {
 	return spellText(events.String() + "/" + unit)
 }
 
-// composed is an escape of EDN with an accent behind it: HCL, which normalizes its texts, would join the accent to
-// the last letter of the escape.
+// composed matches an EDN escape followed by a combining accent. HCL normalizes strings and would combine the accent
+// with the last letter of the escape.
 var composed = regexp.MustCompile(`(\\(?:[bfnrt]|u[0-9a-fA-F]{4}))([\x{0300}-\x{036f}])`)
 
 func spellEDN(v edn.Value) string {
@@ -102,7 +102,7 @@ func spellEDN(v edn.Value) string {
 	return "edn(" + spellText(text) + ")"
 }
 
-// spellText quotes a text as native syntax has it.
+// spellText quotes a string in native syntax.
 func spellText(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -132,8 +132,8 @@ func spellText(s string) string {
 	return b.String()
 }
 
-// hclText writes data as an expression: plainly where HCL has the same value,
-// as edn("...") otherwise. Nil gives nothing.
+// hclText returns data as an HCL expression: a literal if HCL has the same value,
+// else edn("..."). Nil returns an empty string.
 func hclText(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -144,7 +144,7 @@ func hclText(v edn.Value) string {
 	return spellEDN(v)
 }
 
-// plainHCL writes what reads back as the same data without edn().
+// plainHCL returns a literal that decodes to the same data without edn().
 func plainHCL(v edn.Value) (string, bool) {
 	switch v.Kind() {
 	case edn.KindNil:
@@ -159,7 +159,7 @@ func plainHCL(v edn.Value) (string, bool) {
 	case edn.KindDecimal:
 		r, _ := v.AsNumber()
 		if r.IsInt() || len(v.String()) > MaxNumberDigits {
-			return "", false // it would read back as an integer
+			return "", false // it would decode as an integer
 		}
 		text := strings.TrimSuffix(v.String(), "M")
 		return text, !strings.ContainsAny(text, "eE") && !strings.HasSuffix(text, "0")

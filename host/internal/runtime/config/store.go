@@ -8,17 +8,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// installed puts the path of an installed program in the place of
-// store:NAME@VERSION, and tells whether the program is there.
+// installed replaces store:NAME@VERSION by the path of the installed program, and
+// reports whether the program exists.
 func (l *loader) installed(s *section, p *Plugin) bool {
 	name, version, named, err := install.ParseReference(p.Command[0])
 	if !named {
 		return true
 	}
-	d := Diagnostic{Type: "config/plugin-unknown", Range: s.attrs["command"].rng, Path: append(slices.Clone(s.node.path), "command")}
+	d := Diagnostic{
+		Type:  "config/plugin-unknown",
+		Range: s.attrs["command"].rng,
+		Path:  append(slices.Clone(s.node.path), "command"),
+	}
 	if err == nil {
 		var found install.Installed
-		if found, err = install.Open(install.Dirs(l.config.Host.DataDir, l.opts.Env)...).Resolve(name, version); err == nil {
+		if found,
+			err = install.Open(install.Dirs(l.config.Host.DataDir, l.opts.Env)...).Resolve(name, version); err == nil {
 			p.Command = append([]string{found.Program}, p.Command[1:]...)
 			return true
 		}

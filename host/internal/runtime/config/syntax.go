@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// syntax takes over what the library found. The body, if given, is used to show the first of two attributes of
+// syntax reports the diagnostics of the library. The body, if given, is used to show the first of two attributes with
 // one name.
 func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostics) {
 	for _, d := range diags {
@@ -46,7 +46,7 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 	}
 }
 
-// Summaries of the library that are treated apart.
+// Diagnostic summaries of the library with special handling.
 const (
 	redefinition  = "Attribute redefined"
 	needsBlock    = "Argument or block definition required"
@@ -57,8 +57,8 @@ const (
 	noLabel       = "Missing block label"
 )
 
-// culprit is the place of a mistake. Where a separator or a bracket is missing at the end of a line, the parser
-// stumbles over the next one; where a text is not closed, over the end of the file.
+// culprit returns the place of a mistake. The parser reports a missing separator or bracket at the end of a line on the
+// next line, and an open string at the end of the file.
 func (s *Source) culprit(d *hcl.Diagnostic) *Range {
 	from, to := d.Subject.Start.Byte, d.Subject.End.Byte
 	if d.Summary == unclosedText && d.Context != nil {
@@ -73,18 +73,18 @@ func (s *Source) culprit(d *hcl.Diagnostic) *Range {
 	return s.span(from, to)
 }
 
-// slip is a common mistake of syntax, recognised by the text where the parser gave up.
+// slip is a common syntax mistake, recognized by the text at which the parser failed.
 type slip struct {
 	begins        *regexp.Regexp
 	expected      string // what the parser expected there; empty: anything
-	message, hint string // empty: as the grammar has it
+	message, hint string // empty: those of grammar
 }
 
-// slips is made when the first file does not parse: most never need it.
+// slips is initialized at the first syntax error.
 var slips = sync.OnceValue(func() []slip {
 	return []slip{
-		{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `write " before and behind it`},
-		{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `write " before and behind it`},
+		{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `enclose it in "`},
+		{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `enclose it in "`},
 		{
 			begins:   regexp.MustCompile(`^}`),
 			expected: anItem,
@@ -113,27 +113,27 @@ var slips = sync.OnceValue(func() []slip {
 		{regexp.MustCompile(`^[\w-]+([ \t]+"[^"\n]*")*[ \t]*\n\s*{`), anItem, "", "write the { on the line of the name"},
 		{regexp.MustCompile(`^{`), anItem, "", "the name of a file of JSON ends in .hcl.json"},
 		{regexp.MustCompile(`^\[`), anItem, "", `write a block, such as plugin "NAME" { ... }`},
-		{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
-		{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
+		{regexp.MustCompile(`^\$`), aValue, "${ } is allowed only inside a text", `env("NAME") reads a variable of the environment`},
+		{regexp.MustCompile(`^;`), aValue, "unexpected ; after a value", "remove it"},
 		{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
 		{regexp.MustCompile(`^x[0-9a-fA-F]+\b`), newLine, "", "write a number with decimal digits"},
 		{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
 		{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
 		{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
 		{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
-		{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: write " before and behind it`},
+		{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: enclose it in "`},
 		{regexp.MustCompile(`^:\w`), newLine, "", "a text needs quotes"},
 	}
 })
 
 const (
-	mergeMarks  = "the marks of a merge conflict stand in the file"
+	mergeMarks  = "the file contains merge conflict markers"
 	keepOneSide = "keep one of the two sides and remove the lines of marks"
 )
 
 var mergeMark = regexp.MustCompile(`(?m)^(<{7}|>{7}) .*$`)
 
-// unmerged reports a file with the marks of a merge conflict: what else is wrong in it follows from them.
+// unmerged reports a file with merge conflict markers, which cause all other errors in it.
 func (s *Source) unmerged(report *collector) bool {
 	at := mergeMark.FindIndex(s.text)
 	if at == nil {
@@ -149,7 +149,7 @@ func (s *Source) unmerged(report *collector) bool {
 	return true
 }
 
-// slipped says more of an error where it knows what was written instead.
+// slipped improves the diagnostic of an error that matches a slip.
 func slipped(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
 	rest := s.text[d.Subject.Start.Byte:]
 	expected, _ := out.Expected.AsString()
@@ -183,21 +183,21 @@ const (
 	jsonBlock = `"BLOCK": {"NAME": {...}} for a block with a label, "BLOCK": {...} for another`
 )
 
-// production is what the parser expected at a place, and how an error there is worded.
+// production is the input that the parser expected, and the message of an error there.
 type production struct {
 	expected string
 	message  string // empty: that of the library
 	hint     string
 }
 
-// grammar is what the parser expected where it gave up, by the summary of its diagnostic.
+// grammar maps diagnostic summaries of the parser to the expected input.
 var grammar = map[string]production{
 	needsBlock:                 {expected: anItem, message: "neither an attribute nor a block begins here"},
 	"Invalid argument name":    {expected: "NAME = VALUE, with a name without quotes"},
 	"Invalid block definition": {expected: "NAME { ... } with the brace on the line of the name, or NAME = VALUE"},
 	"Invalid single-argument block definition": {
 		expected: "one attribute on the line of the braces",
-		message:  "more than one attribute stands on the line of the braces",
+		message:  "more than one attribute on the line of the braces",
 		hint:     "write one attribute per line: a {, x = 1, y = 2 and } on lines of their own",
 	},
 	"Invalid character":           {expected: aValue},
@@ -207,10 +207,10 @@ var grammar = map[string]production{
 	"Missing attribute value":     {expected: "NAME = VALUE"},
 	"Missing newline after argument": {
 		expected: newLine,
-		message:  "something stands behind a value that is complete",
+		message:  "unexpected text after a complete value",
 	},
 	"Missing newline after block definition": {expected: "a new line after the closing brace"},
-	"Unexpected comma after argument":        {expected: newLine, message: "a comma stands behind a value"},
+	"Unexpected comma after argument":        {expected: newLine, message: "unexpected comma after a value"},
 	unclosedBlock: {
 		expected: aClosing,
 		message:  "this block is not closed before the next one begins or the file ends",
@@ -229,7 +229,7 @@ var grammar = map[string]production{
 		hint:     "%{ begins a directive: write %%{ for the characters themselves",
 	},
 	"Invalid string literal": {
-		expected: `a label as it stands, such as "chess"`,
+		expected: `a literal label, such as "chess"`,
 		hint:     "write the label without ${ }",
 	},
 	"Unclosed template interpolation sequence":        {expected: "a closing } for every ${"},
@@ -239,12 +239,12 @@ var grammar = map[string]production{
 	"Missing argument separator":                      {expected: "a comma between two arguments, or the closing )"},
 	"Unterminated tuple constructor expression":       {expected: "a closing ] for every ["},
 	"Unterminated object constructor expression":      {expected: aClosing},
-	noObject:                  {expected: jsonBlock, message: "a block is no object"},
+	noObject:                  {expected: jsonBlock, message: "a block is not an object"},
 	noLabel:                   {expected: jsonBlock, message: "a block has no label"},
 	"Invalid escape sequence": {expected: `one of \n \t \" \\ \uXXXX`},
 }
 
-// parse reads a piece of the file; places are those in the file.
+// parse parses a part of the file; ranges are those of the whole file.
 func (s *Source) parse(from, to int) (*hclsyntax.Body, hcl.Diagnostics) {
 	at := s.position(from)
 	start := hcl.Pos{Line: at.Line, Column: at.Column, Byte: from}
@@ -255,7 +255,7 @@ func (s *Source) parse(from, to int) (*hclsyntax.Body, hcl.Diagnostics) {
 	return emptyBody(s), diags
 }
 
-// misread is the first diagnostic after which the tree is not what was meant; nil if there is none.
+// misread returns the first diagnostic after which the parsed tree is unreliable; nil if there is none.
 func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Summary != redefinition {
@@ -265,9 +265,9 @@ func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 	return nil
 }
 
-// recover reads a file with syntax errors block by block: a line that begins with the name of a block begins a
-// piece, and each piece that cannot be read gives one error and poisons its block. A brace that is missing
-// otherwise takes all that follows into its block.
+// recover parses a file with syntax errors block by block: a line that begins with a block type starts a piece. Each
+// invalid piece is one error and poisons its block. Otherwise a block with a missing brace would include everything
+// after it.
 func (s *Source) recover(report *collector) *hclsyntax.Body {
 	out := emptyBody(s)
 	out.SrcRange.End.Byte = len(s.text)
@@ -295,7 +295,7 @@ func (s *Source) recover(report *collector) *hclsyntax.Body {
 
 var opening = regexp.MustCompile(`(?m)^([A-Za-z_]+)(?:[ \t]+"([^"\n]*)"?)?`)
 
-// cuts are the offsets of the lines that begin a block, and the beginning of the file.
+// cuts returns the offsets of the lines that begin a block, and the start of the file.
 func (s *Source) cuts() []int {
 	out := []int{0}
 	for _, at := range opening.FindAllSubmatchIndex(s.text, -1) {
@@ -306,7 +306,7 @@ func (s *Source) cuts() []int {
 	return out
 }
 
-// topLevel is the type of block that a word at the beginning of a line means, also a misspelt one.
+// topLevel returns the block type that a word at the start of a line means, even if misspelt.
 func topLevel(word string) string {
 	names := Specification().names("")
 	if slices.Contains(names, word) {
@@ -315,7 +315,7 @@ func topLevel(word string) string {
 	return nearest(word, names)
 }
 
-// opens is the type and label of the block that a piece begins with.
+// opens returns the type and label of the block at the start of a piece.
 func (s *Source) opens(from int) (block, label string) {
 	rest := s.text[from:]
 	if m := opening.FindSubmatchIndex(rest); m != nil {
@@ -343,8 +343,8 @@ func redefined(s *Source, body *hclsyntax.Body, d *hcl.Diagnostic, out Diagnosti
 	return out
 }
 
-// attributeIn finds the attribute that the innermost body around an offset
-// has under that name.
+// attributeIn returns the attribute with that name in the innermost body around an
+// offset.
 func attributeIn(body *hclsyntax.Body, name string, offset int) *hclsyntax.Attribute {
 	for body != nil {
 		inner := (*hclsyntax.Body)(nil)
@@ -361,8 +361,8 @@ func attributeIn(body *hclsyntax.Body, name string, offset int) *hclsyntax.Attri
 	return nil
 }
 
-// sentence makes one of ours of a diagnostic of the library: lower case,
-// without a final period, the summary before the detail.
+// sentence returns a diagnostic of the library in our form: summary and detail, in
+// lower case, without a final period.
 func sentence(d *hcl.Diagnostic) string {
 	detail := strings.TrimSuffix(strings.Join(strings.Fields(d.Detail), " "), ".")
 	if detail == "" {
@@ -380,7 +380,7 @@ func lower(s string) string {
 	return s
 }
 
-// short cuts a text that is quoted in a diagnostic.
+// short shortens a text for a diagnostic.
 func short(s string) string {
 	const most = 80
 	if utf8.RuneCountInString(s) <= most {
@@ -389,8 +389,8 @@ func short(s string) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
-// functionError is an error that a function of the language gives with a type
-// of its own.
+// functionError is an error of a function of the language with its own diagnostic
+// type.
 type functionError struct {
 	typ     string
 	message string

@@ -7,21 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-029: an error of syntax says what to write instead of what other languages have.
+// HCL-029: a syntax error for a construct of another language suggests the HCL form.
 func TestSlips(t *testing.T) {
 	const equals = "a = alone belongs between the name of an attribute and its value"
 	block := func(line string) string { return "ferment {\n  " + line + "\n}\n" }
 	for _, tt := range []struct{ text, message, hint string }{
-		{block("profile = “dev”"), "curly quotes do not enclose a text", `write " before and behind it`},
-		{block("profile = 'dev'"), "single quotes do not enclose a text", `write " before and behind it`},
+		{block("profile = “dev”"), "curly quotes do not enclose a text", `enclose it in "`},
+		{block("profile = 'dev'"), "single quotes do not enclose a text", `enclose it in "`},
 		{block(`profile: "dev"`), equals, "write NAME = VALUE"},
 		{block(`profile := "dev"`), equals, "write NAME = VALUE"},
 		{block(`profile += "dev"`), equals, "write NAME = VALUE"},
-		{block("auto_reload = true and false"), "something stands behind a value that is complete", "write && for and"},
-		{block("auto_reload = true or false"), "something stands behind a value that is complete", "write || for or"},
-		{block("auto_reload = true = false"), "something stands behind a value that is complete", "write == to compare two values"},
-		{block("auto_reload = true is false"), "something stands behind a value that is complete", "write == to compare two values"},
-		{block("max_nodes = 5,"), "a comma stands behind a value", "remove it"},
+		{block("auto_reload = true and false"), "unexpected text after a complete value", "write && for and"},
+		{block("auto_reload = true or false"), "unexpected text after a complete value", "write || for or"},
+		{block("auto_reload = true = false"), "unexpected text after a complete value", "write == to compare two values"},
+		{block("auto_reload = true is false"), "unexpected text after a complete value", "write == to compare two values"},
+		{block("max_nodes = 5,"), "unexpected comma after a value", "remove it"},
 		{block(`profile = "${local.a"`), "a ${ in this text is not closed on its line", ""},
 		{block(`profile = "dev`), "this text does not end on its line", ""},
 		{"/ a comment\n", "neither an attribute nor a block begins here", "a comment begins with #"},

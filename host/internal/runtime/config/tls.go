@@ -15,22 +15,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MaxTLSFile bounds a file with certificates or a key.
+// MaxTLSFile is the maximum size of a certificate or key file in bytes.
 const MaxTLSFile = 1 << 20
 
-// TLS is what listeners show to whoever connects. The files are read with the
-// configuration, so a pair that does not fit is refused before it is used, and
-// a reload brings in a renewed one.
+// TLS is the certificate of the listeners. The files are read with the
+// configuration, so a mismatched pair is rejected before it is used, and a reload
+// loads a renewed certificate.
 type TLS struct {
 	CertFile, KeyFile string // absolute
-	// Config is for servers; it is never changed.
+	// Config is the server configuration; it must not be modified.
 	Config *tls.Config
-	// Print identifies the certificates: two of one print are the same chain.
+	// Print is a hash of the certificate chain.
 	Print string
 }
 
-// tls reads the certificate of the listeners; nil for listeners without one,
-// or with one that cannot be used, which is reported.
+// tls reads the certificate of the listeners; nil if there is none or it cannot be
+// used, which is reported.
 func (l *loader) tls(s *section) *TLS {
 	t := &TLS{CertFile: s.text("cert_file"), KeyFile: s.text("key_file")}
 	if t.CertFile == "" && t.KeyFile == "" {
@@ -38,8 +38,13 @@ func (l *loader) tls(s *section) *TLS {
 	}
 	for here, other := range map[string]string{"cert_file": "key_file", "key_file": "cert_file"} {
 		if s.text(here) != "" && s.text(other) == "" {
-			l.report.add(Diagnostic{Type: "config/missing", Message: fmt.Sprintf("%s in http, tls stands without %s", here, other), Range: s.attrs[here].rng,
-				Path: s.pathOf(other), Hint: "a listener needs the certificate and its key"})
+			l.report.add(Diagnostic{
+				Type:    "config/missing",
+				Message: fmt.Sprintf("%s in http, tls requires %s", here, other),
+				Range:   s.attrs[here].rng,
+				Path:    s.pathOf(other),
+				Hint:    "a listener needs the certificate and its key",
+			})
 			return nil
 		}
 	}
@@ -56,14 +61,18 @@ func (l *loader) tls(s *section) *TLS {
 	if s.text("min_version") == "1.3" {
 		lowest = tls.VersionTLS13
 	}
-	t.Config = &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: lowest, NextProtos: []string{"h2", "http/1.1"}}
+	t.Config = &tls.Config{
+		Certificates: []tls.Certificate{*pair},
+		MinVersion:   lowest,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}
 	return t
 }
 
-// errReported stands for a problem that has a diagnostic already.
+// errReported is returned after a diagnostic has been reported.
 var errReported = errors.New("reported")
 
-// readPair reads certificate and key and holds them against each other.
+// readPair reads certificate and key and checks that they match.
 func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
 	chain, certErr := l.readTLSFile(s, "cert_file", t.CertFile, false)
 	key, keyErr := l.readTLSFile(s, "key_file", t.KeyFile, true)
@@ -72,17 +81,23 @@ func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
-		// The library tells what is wrong by kind alone, never by content.
-		l.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", quote(l.named(t.CertFile)), quote(l.named(t.KeyFile)), cause(err)),
-			Range: s.attrs["cert_file"].rng, Path: s.pathOf("cert_file"), Hint: "both are PEM files; the certificate of the host comes first, those that lead to its authority follow"})
+		// The errors of the library never contain the content of the files.
+		l.report.add(Diagnostic{
+			Type: "config/type",
+			Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", quote(l.named(t.CertFile)),
+				quote(l.named(t.KeyFile)), cause(err)),
+			Range: s.attrs["cert_file"].rng,
+			Path:  s.pathOf("cert_file"),
+			Hint:  "both are PEM files; the certificate of the host comes first, those that lead to its authority follow",
+		})
 		return nil, errReported
 	}
 	l.checkTime(s, t, pair.Leaf)
 	return &pair, nil
 }
 
-// checkTime warns of a certificate that nobody will accept now. It is no error:
-// a clock may be wrong, and the daemon is of use on its socket.
+// checkTime warns about a certificate that is not valid at the current time. It is
+// not an error: the clock may be wrong, and the admin socket works without it.
 func (l *loader) checkTime(s *section, t *TLS, leaf *x509.Certificate) {
 	now, what := time.Now(), ""
 	switch {
@@ -93,15 +108,27 @@ func (l *loader) checkTime(s *section, t *TLS, leaf *x509.Certificate) {
 	default:
 		return
 	}
-	l.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("certificate %s %s", quote(l.named(t.CertFile)), what),
-		Range: s.attrs["cert_file"].rng, Path: s.pathOf("cert_file"), Hint: "renew it and reload"})
+	l.report.add(Diagnostic{
+		Type:     "config/range",
+		Severity: SeverityWarning,
+		Message:  fmt.Sprintf("certificate %s %s", quote(l.named(t.CertFile)), what),
+		Range:    s.attrs["cert_file"].rng,
+		Path:     s.pathOf("cert_file"),
+		Hint:     "renew it and reload",
+	})
 }
 
-// readTLSFile reads one of the two. Links are followed: authorities that renew
-// certificates by themselves put a link where the current one is.
+// readTLSFile reads one of the two files. It follows symbolic links, which tools
+// that renew certificates use for the current one.
 func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byte, error) {
 	refuse := func(typ, what, hint string) error {
-		l.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what), Range: s.attrs[attr].rng, Path: s.pathOf(attr), Hint: hint})
+		l.report.add(Diagnostic{
+			Type:    typ,
+			Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what),
+			Range:   s.attrs[attr].rng,
+			Path:    s.pathOf(attr),
+			Hint:    hint,
+		})
 		return errReported
 	}
 	info, err := regular(os.Stat(path))
@@ -127,13 +154,13 @@ func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byt
 	return text, nil
 }
 
-// named is a path as diagnostics print it.
+// named returns the printed form of a path.
 func (l *loader) named(path string) string { return printedName(l.config.Root, path) }
 
 func (s *section) pathOf(attr string) []string { return append(slices.Clone(s.node.path), attr) }
 
-// certificate compares what listeners show: a renewed certificate has the same
-// name as the old one.
+// certificate compares the certificates of the listeners: a renewed certificate has
+// the same file name as the old one.
 func (c *comparison) certificate() {
 	a, b := c.before.HTTP.TLS, c.after.HTTP.TLS
 	if a == nil || b == nil || a.Print == b.Print {
@@ -141,6 +168,14 @@ func (c *comparison) certificate() {
 	}
 	const shown = 16
 	before, after := a.Print[:shown], b.Print[:shown]
-	c.add(Change{Path: []string{"http", "tls", "certificate"}, Change: ChangeChanged, Action: ActionUpdate, Reload: ReloadUse,
-		Before: edn.Text(before), After: edn.Text(after), before: spellText(before), after: spellText(after)})
+	c.add(Change{
+		Path:   []string{"http", "tls", "certificate"},
+		Change: ChangeChanged,
+		Action: ActionUpdate,
+		Reload: ReloadUse,
+		Before: edn.Text(before),
+		After:  edn.Text(after),
+		before: spellText(before),
+		after:  spellText(after),
+	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pemPair is a certificate with its key, which ends after a time.
+// pemPair returns a certificate with the given lifetime and its key.
 func pemPair(t *testing.T, lasts time.Duration) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -31,8 +31,8 @@ func pemPair(t *testing.T, lasts time.Duration) (cert, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-// AUTH-030: what is wrong with the files of a certificate is said with the
-// file, before a listener uses it; the key itself is nowhere in what is said.
+// AUTH-030: errors in certificate files are reported with the file before a listener
+// uses them; no message contains the key.
 func TestTLSFiles(t *testing.T) {
 	cert, key := pemPair(t, time.Hour)
 	_, otherKey := pemPair(t, time.Hour)
@@ -45,8 +45,8 @@ func TestTLSFiles(t *testing.T) {
 	}{
 		"fits":                {text: both, cert: cert, key: key},
 		"readable by a group": {text: both, cert: cert, key: key, mode: 0o640},
-		"no key named":        {text: "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n  }\n}\n", cert: cert, typ: "config/missing", say: "without key_file"},
-		"no certificate":      {text: "http {\n  tls {\n    key_file = \"pki/key.pem\"\n  }\n}\n", key: key, typ: "config/missing", say: "without cert_file"},
+		"no key named":        {text: "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n  }\n}\n", cert: cert, typ: "config/missing", say: "requires key_file"},
+		"no certificate":      {text: "http {\n  tls {\n    key_file = \"pki/key.pem\"\n  }\n}\n", key: key, typ: "config/missing", say: "requires cert_file"},
 		"not there":           {text: both, cert: cert, typ: "config/missing", say: "pki/key.pem"},
 		"another key":         {text: both, cert: cert, key: otherKey, typ: "config/type", say: "does not match"},
 		"no PEM":              {text: both, cert: "hello", key: key, typ: "config/type", say: "PEM"},
@@ -84,8 +84,8 @@ func TestTLSFiles(t *testing.T) {
 	}
 }
 
-// AUTH-030, HCL-039: a renewed certificate is a change, though nothing that is
-// written has changed.
+// AUTH-030, HCL-039: a renewed certificate is a change although the attributes are
+// unchanged.
 func TestTLSRenewed(t *testing.T) {
 	text := "http {\n  tls {\n    cert_file   = \"cert.pem\"\n    key_file    = \"key.pem\"\n    min_version = \"1.3\"\n  }\n}\n"
 	cert, key := pemPair(t, time.Hour)

@@ -15,20 +15,20 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// attribute is a written attribute, not evaluated yet, and the file it is
-// from, which decides what relative paths in it mean.
+// attribute is an attribute of a file before evaluation. Its source is the base of
+// relative paths.
 type attribute struct {
 	spec   *Attr // nil in an open block
 	name   string
 	expr   hcl.Expression
 	rng    hcl.Range // of the name
 	source *Source
-	// under is what this one was written over, the weakest first.
+	// under holds the overridden attributes, weakest first.
 	under []*attribute
 }
 
-// node is a block of the configuration before any expression is evaluated.
-// Files are combined on this tree, because a local of one file reaches all.
+// node is a block of the configuration before evaluation. Files are merged as
+// trees because a local of one file is visible in all.
 type node struct {
 	spec   *Block
 	path   []string // block types and labels from the root
@@ -37,30 +37,30 @@ type node struct {
 	source *Source
 	attrs  map[string]*attribute
 	blocks []*node
-	twins  map[string]*node // blocks by identity, while a file is read
-	layers []layer          // of a foreign block, the weakest first
-	also   []spot           // where else the block is written
-	// damaged blocks hold a name that was not understood: it may stand for what is missing.
+	twins  map[string]*node // blocks by identity while a file is read
+	layers []layer          // of a foreign block, weakest first
+	also   []spot           // other places of the block
+	// damaged is true if the block has an invalid name, which may be a misspelt required one.
 	damaged bool
 }
 
-// spot is one of the places where a block is written.
+// spot is one place of a block.
 type spot struct {
 	header hcl.Range
 	source *Source
 }
 
-// layer is what one file says in a block that a plugin's schema decodes.
+// layer is the body in one file of a block with the schema of a plugin.
 type layer struct {
 	spot
 	body hcl.Body
 }
 
-// title is how a diagnostic speaks of the block: plugin "chess", instances.
+// title returns the block in the form of diagnostics: plugin "chess", instances.
 func (n *node) title() string { return title(n.path) }
 
-// title prints a path of block types and labels. Labels are recognised by
-// their place: the specification gives every block none or one.
+// title formats a path of block types and labels. Labels are recognized by their
+// position: in the specification a block has at most one.
 func title(path []string) string {
 	var parts []string
 	block := Specification()
@@ -81,7 +81,7 @@ func title(path []string) string {
 
 func quote(s string) string { return strconv.Quote(s) }
 
-// specPath is the path of a block in the specification: types without labels.
+// specPath returns the path of a block in the specification: types without labels.
 func (n *node) specPath() string {
 	var parts []string
 	block := Specification()
@@ -118,7 +118,7 @@ type grower struct {
 
 func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
 
-// grow reads a body as the block n and everything below it.
+// grow adds the attributes and blocks of a body to the block n.
 func (g *grower) grow(n *node, body hcl.Body) {
 	n.attrs = map[string]*attribute{}
 	if !g.object(n, body) {
@@ -132,8 +132,7 @@ func (g *grower) grow(n *node, body hcl.Body) {
 		g.open(n, body)
 		return
 	}
-	// What the specification does not know is found below with better words
-	// than the library has.
+	// strangers reports unknown names with better messages than the library.
 	content, rest, diags := body.PartialContent(g.wanted(n.spec))
 	if native, ok := body.(*hclsyntax.Body); ok {
 		g.labels(n, native)
@@ -143,7 +142,13 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	for name, a := range content.Attributes {
 		spec, _ := n.spec.Attr(name)
 		if g.allowed(n, name, a.NameRange) {
-			n.attrs[name] = &attribute{spec: spec, name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
+			n.attrs[name] = &attribute{
+				spec:   spec,
+				name:   name,
+				expr:   g.native(a.Expr),
+				rng:    a.NameRange,
+				source: g.source,
+			}
 		}
 	}
 	for _, b := range content.Blocks {
@@ -152,7 +157,7 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	g.strangers(n, body, rest)
 }
 
-// object refuses a body of JSON that is no object.
+// object rejects a JSON body that is not an object.
 func (g *grower) object(n *node, body hcl.Body) bool {
 	if _, ok := body.(*hclsyntax.Body); ok {
 		return true
@@ -166,7 +171,7 @@ func (g *grower) object(n *node, body hcl.Body) bool {
 	return !diags.HasErrors()
 }
 
-// labels reports blocks with too few or too many labels, which the library leaves out of the content.
+// labels reports blocks with too few or too many labels, which the library omits from the content.
 func (g *grower) labels(n *node, body *hclsyntax.Body) {
 	for _, b := range body.Blocks {
 		spec, known := n.spec.Block(b.Type)
@@ -197,7 +202,7 @@ func (g *grower) labels(n *node, body *hclsyntax.Body) {
 	}
 }
 
-// lost notes that a block inside n was not understood.
+// lost records an invalid block inside n.
 func (g *grower) lost(n *node, block, label string) {
 	if n.damaged = true; len(n.path) == 0 {
 		g.report.poison(block, label)
@@ -222,7 +227,7 @@ func (g *grower) wanted(spec *Block) *hcl.BodySchema {
 func (g *grower) open(n *node, body hcl.Body) {
 	attrs, diags := body.JustAttributes()
 	if native, ok := body.(*hclsyntax.Body); ok {
-		diags = nil // of blocks alone
+		diags = nil // they concern only blocks
 		for _, b := range native.Blocks {
 			g.lost(n, n.spec.Name, b.Type)
 			g.report.poison(n.spec.Name, b.Type)
@@ -240,8 +245,14 @@ func (g *grower) open(n *node, body hcl.Body) {
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[name]
 		if first := n.attrs[name]; first != nil {
-			g.report.add(Diagnostic{Type: "config/duplicate", Message: "local " + quote(name) + " is defined twice", Range: g.at(a.NameRange), Path: []string{"locals", name},
-				Related: []Related{{Range: g.at(first.rng), Message: "is the first one"}}, Hint: "keep one of the two"})
+			g.report.add(Diagnostic{
+				Type:    "config/duplicate",
+				Message: "local " + quote(name) + " is defined twice",
+				Range:   g.at(a.NameRange),
+				Path:    []string{"locals", name},
+				Related: []Related{{Range: g.at(first.rng), Message: "is the first one"}},
+				Hint:    "keep one of the two",
+			})
 			continue
 		}
 		n.attrs[name] = &attribute{name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
@@ -260,7 +271,7 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 		return
 	}
 	first := parent.twins[n.identity()]
-	if first != nil && n.spec.Open { // locals may stand in several blocks
+	if first != nil && n.spec.Open { // several locals blocks are allowed
 		g.open(first, b.Body)
 		return
 	}
@@ -269,9 +280,14 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 		if n.spec.Label != LabelNone {
 			hint += ", or give one another label"
 		}
-		g.report.add(Diagnostic{Type: "config/duplicate", Message: n.title() + " is declared twice", Range: g.at(b.DefRange), Path: n.path,
+		g.report.add(Diagnostic{
+			Type:    "config/duplicate",
+			Message: n.title() + " is declared twice",
+			Range:   g.at(b.DefRange),
+			Path:    n.path,
 			Related: []Related{{Range: first.source.hclRange(first.header), Message: "is the first one"}},
-			Hint:    hint})
+			Hint:    hint,
+		})
 		return
 	}
 	parent.blocks = append(parent.blocks, n)
@@ -282,7 +298,7 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 	g.grow(n, b.Body)
 }
 
-// vary takes the variant of the block that its label stands for.
+// vary selects the variant of the block for its label, and reports an unknown label.
 func (g *grower) vary(n *node, b *hcl.Block) bool {
 	if len(n.spec.Variants) == 0 {
 		return true
@@ -295,15 +311,22 @@ func (g *grower) vary(n *node, b *hcl.Block) bool {
 	for i := range n.spec.Variants {
 		known[i] = n.spec.Variants[i].Only
 	}
-	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("there is no %s %s", n.spec.Name, quote(n.labels[0])), Range: g.at(b.LabelRanges[0]), Path: n.path,
-		Expected: words(known), Found: edn.Text(n.labels[0]), Nearest: nearest(n.labels[0], known)})
+	g.report.add(Diagnostic{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("there is no %s %s", n.spec.Name, quote(n.labels[0])),
+		Range:    g.at(b.LabelRanges[0]),
+		Path:     n.path,
+		Expected: words(known),
+		Found:    edn.Text(n.labels[0]),
+		Nearest:  nearest(n.labels[0], known),
+	})
 	return false
 }
 
-// identity is what makes two blocks the same: type and labels.
+// identity returns the type and labels of the block, which are unique in its parent.
 func (n *node) identity() string { return n.spec.Name + " " + strings.Join(n.labels, " ") }
 
-// allowed refuses what this build does not have.
+// allowed rejects reserved names.
 func (g *grower) allowed(n *node, name string, at hcl.Range) bool {
 	r, ok := reservedAt(join(n.specPath(), name))
 	if !ok || r.partly() {
@@ -314,8 +337,13 @@ func (g *grower) allowed(n *node, name string, at hcl.Range) bool {
 }
 
 func reservedDiagnostic(r reserved, subject string, at *Range, path []string) Diagnostic {
-	return Diagnostic{Type: "config/reserved", Message: fmt.Sprintf("%s is not supported: %s is not part of this build", subject, r.what),
-		Range: at, Path: path, Hint: "remove it"}
+	return Diagnostic{
+		Type:    "config/reserved",
+		Message: fmt.Sprintf("%s is not supported: %s is not part of this build", subject, r.what),
+		Range:   at,
+		Path:    path,
+		Hint:    "remove it",
+	}
 }
 
 func within(n *node) string {
@@ -330,7 +358,7 @@ var (
 	qualifiedLabel = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
 )
 
-// Namespaces that names of an installation may not use.
+// reservedNamespaces must not be used in labels.
 var reservedNamespaces = []string{"ferment", "session", "conversation"}
 
 func (g *grower) label(n *node, b *hcl.Block) bool {
@@ -363,20 +391,21 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 			if !slices.Contains(reservedNamespaces, space) {
 				return true
 			}
-			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", quote(space), n.spec.Name, quote(label))
+			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", quote(space), n.spec.Name,
+				quote(label))
 			g.report.add(d)
 			return false
 		}
 		d.Expected = edn.Text("namespace/name in lower case, at most 128 bytes")
 	}
-	d.Message = fmt.Sprintf("%s is no label for %s block", quote(label), article(n.spec.Name))
+	d.Message = fmt.Sprintf("%s is not a valid label for %s block", quote(label), article(n.spec.Name))
 	d.Nearest = n.spec.labelLike(label)
 	g.report.add(d)
 	g.report.poison(n.spec.Name, anyName)
 	return false
 }
 
-// labelLike is the valid label that an invalid one means; empty if none is known.
+// labelLike returns the valid label nearest to an invalid one; empty if there is none.
 func (b *Block) labelLike(label string) string {
 	label = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(label)), ":")
 	form := identLabel
@@ -392,7 +421,7 @@ func (b *Block) labelLike(label string) string {
 	return ""
 }
 
-// shape is how a block of that type is written.
+// shape returns the syntax of a block of that type.
 func (b *Block) shape() string {
 	if b.Label == LabelNone {
 		return b.Name + " { ... }"
@@ -400,8 +429,8 @@ func (b *Block) shape() string {
 	return b.Name + ` "NAME" { ... }`
 }
 
-// strangers reports attributes and blocks that the specification lacks, or
-// that are written in the other form.
+// strangers reports unknown attributes and blocks, and attributes written as blocks
+// or blocks written as attributes.
 func (g *grower) strangers(n *node, body, rest hcl.Body) {
 	native, ok := body.(*hclsyntax.Body)
 	if !ok {
@@ -415,8 +444,13 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 		at := native.Attributes[name].NameRange
 		if block, isBlock := n.spec.Block(name); isBlock && g.allowed(n, name, at) {
 			g.lost(n, name, anyName)
-			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is a block, not an attribute", quote(name), within(n)),
-				Range: g.at(at), Path: append(slices.Clone(n.path), name), Hint: "write " + block.shape() + " without the equals sign"})
+			g.report.add(Diagnostic{
+				Type:    "config/type",
+				Message: fmt.Sprintf("%s%s is a block, not an attribute", quote(name), within(n)),
+				Range:   g.at(at),
+				Path:    append(slices.Clone(n.path), name),
+				Hint:    "write " + block.shape() + " without the equals sign",
+			})
 			continue
 		} else if !isBlock {
 			g.stranger(n, "attribute", name, nil, at)
@@ -427,8 +461,13 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 			continue
 		}
 		if _, isAttr := n.spec.Attr(b.Type); isAttr && g.allowed(n, b.Type, b.TypeRange) {
-			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is an attribute, not a block", quote(b.Type), within(n)),
-				Range: g.at(b.TypeRange), Path: append(slices.Clone(n.path), b.Type), Hint: "write " + b.Type + " = ..."})
+			g.report.add(Diagnostic{
+				Type:    "config/type",
+				Message: fmt.Sprintf("%s%s is an attribute, not a block", quote(b.Type), within(n)),
+				Range:   g.at(b.TypeRange),
+				Path:    append(slices.Clone(n.path), b.Type),
+				Hint:    "write " + b.Type + " = ...",
+			})
 			continue
 		} else if !isAttr {
 			g.stranger(n, "block", b.Type, b.Labels, b.TypeRange)
@@ -436,8 +475,8 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 	}
 }
 
-// stranger reports a name that a block does not have. One at the top may be a misspelt block whose labels others
-// refer to.
+// stranger reports an unknown name in a block. At the top level it may be a misspelt block type, whose label may have
+// references.
 func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Range) {
 	if _, ok := reservedAt(join(n.specPath(), name)); ok && !g.allowed(n, name, at) {
 		return
@@ -456,12 +495,20 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 		label = labels[0]
 	}
 	g.lost(n, cmp.Or(near, anyName), label)
-	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s%s", kind, quote(name), within(n)),
-		Range: g.at(at), Path: append(slices.Clone(n.path), name), Expected: words(names), Found: edn.Text(name),
-		Nearest: near, Hint: hint, context: true})
+	g.report.add(Diagnostic{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("unknown %s %s%s", kind, quote(name), within(n)),
+		Range:    g.at(at),
+		Path:     append(slices.Clone(n.path), name),
+		Expected: words(names),
+		Found:    edn.Text(name),
+		Nearest:  near,
+		Hint:     hint,
+		context:  true,
+	})
 }
 
-// home says into which nested block a name belongs; empty if it is in none.
+// home returns the hint with the nested block that has the name; empty if there is none.
 func (b *Block) home(name string) string {
 	for _, inner := range b.Blocks {
 		if _, ok := inner.Attr(name); ok {
@@ -471,7 +518,7 @@ func (b *Block) home(name string) string {
 	return ""
 }
 
-// elsewhere says which blocks at the top have a name that another one lacks; empty if none has, or many have.
+// elsewhere returns the hint with the top-level blocks that have the name; empty if there are none or too many.
 func elsewhere(name string) string {
 	const most = 3
 	var homes []string
@@ -486,14 +533,14 @@ func elsewhere(name string) string {
 	if len(homes) == 0 || len(homes) > most {
 		return ""
 	}
-	return quote(name) + " stands in " + strings.Join(homes, " or ")
+	return quote(name) + " belongs in " + strings.Join(homes, " or ")
 }
 
-// settings says where settings stand that a plugin defines; empty if the block has no place for them.
+// settings returns the hint for settings that a plugin defines; empty if the block has no such place.
 func (b *Block) settings(kind string) string {
 	for _, inner := range b.Blocks {
 		if inner.Foreign && kind == "attribute" {
-			return "a setting that the plugin defines stands in " + inner.Name + " { ... }"
+			return "settings of the plugin belong in " + inner.Name + " { ... }"
 		}
 	}
 	return ""
@@ -515,8 +562,8 @@ func words(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// nearest is the known name that is most like a name: the same in another case or with its words in another order, the
-// only one that it begins, one at a small edit distance, or the longest that begins it, as dev does development.
+// nearest returns the known name most similar to name, in this order: equal except for case and word order, the only
+// one that name is a prefix of, one with a small edit distance, the longest with a common prefix; empty if none.
 func nearest(name string, known []string) string {
 	const least = 3 // bytes in common
 	if same := sameWords(name, known); same != "" {
@@ -538,8 +585,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// sameWords is the known name that is a name in another case, with another mark between its words or with its words in
-// another order; a colon as in EDN does not count.
+// sameWords returns the known name that differs from name only in case, separators, word order or a colon; empty if
+// there is none.
 func sameWords(name string, known []string) string {
 	want := wordsOf(name)
 	for _, k := range known {
@@ -556,7 +603,7 @@ func wordsOf(name string) string {
 	return strings.Join(parts, " ")
 }
 
-// begunBy are the known names that begin with a name.
+// begunBy returns the known names with the prefix name.
 func begunBy(name string, known []string) []string {
 	var out []string
 	for _, k := range known {

@@ -13,11 +13,11 @@ type unit struct {
 	ms   int64
 }
 
-// durationUnits, the largest first.
+// durationUnits are the units of durations, largest first.
 var durationUnits = []unit{{"d", 86_400_000}, {"h", 3_600_000}, {"m", 60_000}, {"s", 1000}, {"ms", 1}}
 
-// parseDuration reads numbers with units, largest first or not, into
-// milliseconds: "1h30m", "250ms", "1.5s".
+// parseDuration parses numbers with units in any order, such as "1h30m", "250ms" or
+// "1.5s", and returns milliseconds.
 func parseDuration(s string) (int64, error) {
 	bad := func() (int64, error) {
 		return 0, errors.New("write a duration as numbers with the units ms, s, m, h, d, as in \"1h30m\"")
@@ -55,7 +55,7 @@ func parseDuration(s string) (int64, error) {
 	return int64(ms), nil
 }
 
-// digits splits a decimal number without sign or exponent off the front.
+// digits splits a leading decimal number without sign or exponent from the rest.
 func digits(s string) (number, rest string) {
 	i := 0
 	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.') {
@@ -69,7 +69,7 @@ var byteUnits = []struct {
 	size int64
 }{{"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
 
-// parseBytes reads a size: "512KiB", "1.5GB".
+// parseBytes parses a size such as "512KiB" or "1.5GB".
 func parseBytes(s string) (int64, error) {
 	bad := func() (int64, error) {
 		return 0, errors.New("write a size as a number with one of the units B, KB, MB, GB, KiB, MiB, GiB")
@@ -88,15 +88,15 @@ func parseBytes(s string) (int64, error) {
 			return 0, fmt.Errorf("size %s is too large", quote(short(s)))
 		}
 		if total != math.Trunc(total) {
-			return 0, fmt.Errorf("size %s is no whole number of bytes", quote(short(s)))
+			return 0, fmt.Errorf("size %s is not a whole number of bytes", quote(short(s)))
 		}
 		return int64(total), nil
 	}
 	return bad()
 }
 
-// parseRate reads "20/s" or "5/min" as events and their period in
-// milliseconds.
+// parseRate parses a rate such as "20/s" or "5/min" and returns the number of
+// events and the period in milliseconds.
 func parseRate(s string) (events, periodMS int64, err error) {
 	number, word, ok := strings.Cut(s, "/")
 	n, perr := strconv.ParseInt(number, 10, 64)

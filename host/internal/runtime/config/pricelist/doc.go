@@ -1,10 +1,9 @@
-// Package pricelist reads dated list prices of models: the list that ships with
-// the host, or the one that an operator installed in the data directory instead.
+// Package pricelist reads dated list prices of models: the shipped list, or the
+// list that an operator installed in the data directory.
 //
-// A price belongs to a vendor and to models that are named exactly; a version of
-// such a model with a day behind its name has the same price. Nothing is guessed:
-// a model that no entry names has no price.
+// A price applies to a vendor and to exact model names; a model version with a
+// date suffix has the same price. A model without an entry has no price.
 //
-// Parse returns a List, or every Problem of the text with its place. A List is a
-// value and safe for concurrent use.
+// Parse returns a List, or every Problem of the text with its place. A List is
+// immutable and safe for concurrent use.
 package pricelist

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Problem is one thing that is wrong with a list.
+// Problem is one error in a list.
 type Problem struct {
 	Line, Column    int
 	Path            []edn.Value
@@ -22,7 +22,7 @@ type Problem struct {
 	Expected, Found edn.Value
 }
 
-// String is one line for people.
+// String returns the problem as one line of text.
 func (p Problem) String() string {
 	text := fmt.Sprintf("line %d, column %d: ", p.Line, p.Column)
 	if len(p.Path) > 0 {
@@ -38,7 +38,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// Value is the problem as data.
+// Value returns the problem as data.
 func (p Problem) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("line", edn.Int(int64(p.Line)))
@@ -73,14 +73,15 @@ var form = sync.OnceValue(func() *schema.Schema {
     [:via {:optional true} :string]]]]]`))
 })
 
-// Parse reads the text of a list, of which no price may be from after now; a zero
-// now allows every day. With a problem the list is not to be used.
+// Parse parses the text of a list. Prices dated after now are a problem; a zero now
+// allows every date. The list must not be used if there is a problem.
 func Parse(text []byte, now time.Time) (List, []Problem) {
 	v, positions, err := edn.ReadWithPositions(text, edn.WithLimits(limits))
 	var syntax *edn.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return List{}, []Problem{{Line: syntax.Pos.Line, Column: syntax.Pos.Column, Path: syntax.Path, Message: syntax.Message}}
+		return List{},
+			[]Problem{{Line: syntax.Pos.Line, Column: syntax.Pos.Column, Path: syntax.Path, Message: syntax.Message}}
 	case err != nil:
 		return List{}, []Problem{{Line: 1, Column: 1, Message: err.Error()}}
 	}
@@ -108,7 +109,7 @@ type checker struct {
 	problems  []Problem
 }
 
-// add reports a problem at a path, or at the nearest form around it that is there.
+// add reports a problem at a path, or at its nearest existing ancestor.
 func (c *checker) add(path []edn.Value, message string, expected, found edn.Value) {
 	p := Problem{Line: 1, Column: 1, Path: path, Message: message, Expected: expected, Found: found}
 	for n := len(path); n >= 0; n-- {
@@ -120,7 +121,7 @@ func (c *checker) add(path []edn.Value, message string, expected, found edn.Valu
 	c.problems = append(c.problems, p)
 }
 
-// check reports what a schema cannot say.
+// check reports errors that the schema does not cover.
 func (c *checker) check(l List) {
 	seen := map[string]bool{}
 	vendors := slices.Sorted(maps.Keys(l.Vendors))
@@ -129,7 +130,8 @@ func (c *checker) check(l List) {
 			return append([]edn.Value{edn.K("prices"), edn.Int(int64(i))}, path...)
 		}
 		if _, ok := l.Vendors[e.Vendor]; !ok {
-			c.add(at(edn.K("vendor")), "is not among :vendors", edn.Text(strings.Join(vendors, ", ")), edn.Text(e.Vendor))
+			c.add(at(edn.K("vendor")), "is not among :vendors", edn.Text(strings.Join(vendors, ", ")),
+				edn.Text(e.Vendor))
 		}
 		for k, m := range e.Models {
 			if name := e.Vendor + "/" + m; seen[name] {

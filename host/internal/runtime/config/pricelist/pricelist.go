@@ -21,7 +21,7 @@ import (
 // File is the name of an installed list below the data directory.
 const File = "prices.edn"
 
-// Stale is the age from which a price should be read again.
+// Stale is the age after which a price should be checked again.
 const Stale = 180 * 24 * time.Hour
 
 // limits of a list as EDN.
@@ -30,8 +30,8 @@ var limits = edn.Limits{Bytes: 1 << 20, Depth: 8, Nodes: 100_000, String: 4 << 1
 //go:embed prices.edn
 var shipped []byte
 
-// Entry is the price of some models of a vendor, per million tokens. Amounts are
-// decimals; a nil one is not stated.
+// Entry is the price of models of a vendor per million tokens. Amounts are
+// decimals; nil: not stated.
 type Entry struct {
 	Vendor      string    `edn:"vendor"`
 	Models      []string  `edn:"models"`
@@ -39,25 +39,25 @@ type Entry struct {
 	CachedInput edn.Value `edn:"cached-input,omitempty"`
 	CacheWrite  edn.Value `edn:"cache-write,omitempty"`
 	Output      edn.Value `edn:"output"`
-	// UpTo is the longest input, in tokens, for which the price holds; 0: any.
+	// UpTo is the largest input in tokens for which the price applies; 0: any.
 	UpTo int64 `edn:"up-to,omitempty"`
-	// Until is the last day on which the price holds, empty: it is not known.
+	// Until is the last day on which the price applies; empty: unknown.
 	Until string `edn:"until,omitempty"`
-	// Date is the day on which the page of the vendor (Source) was read, and Via
-	// the record through which, empty for the page itself.
+	// Date is the day on which the page of the vendor (Source) was read. Via is the
+	// record from which it was read; empty: the page itself.
 	Date   string `edn:"date"`
 	Source string `edn:"source"`
 	Via    string `edn:"via,omitempty"`
 }
 
-// Vendor is what is known of a vendor.
+// Vendor describes a vendor.
 type Vendor struct {
-	Hosts []string `edn:"hosts"` // of its interface
+	Hosts []string `edn:"hosts"` // of its API
 }
 
 // List is a list of prices.
 type List struct {
-	// Origin is the file of an installed list, empty for the shipped one.
+	// Origin is the file of an installed list; empty for the shipped one.
 	Origin  string            `edn:"-"`
 	Version int               `edn:"prices/version"`
 	Money   string            `edn:"currency"`
@@ -65,7 +65,7 @@ type List struct {
 	Prices  []Entry           `edn:"prices"`
 }
 
-// Shipped returns the list that is part of the program.
+// Shipped returns the list embedded in the program.
 func Shipped() List {
 	l, problems := Parse(shipped, time.Time{})
 	if len(problems) > 0 {
@@ -74,9 +74,9 @@ func Shipped() List {
 	return l
 }
 
-// InForce returns the list that is installed in a data directory, or the shipped
-// one if none is. With an error, which names the file, it returns the shipped one
-// too.
+// InForce returns the list installed in a data directory, or the shipped one if
+// there is none. If the installed list cannot be read, it returns the shipped one
+// and an error that names the file.
 func InForce(dataDir string, now time.Time) (List, error) {
 	name := filepath.Join(dataDir, File)
 	l, _, err := Read(name, now)
@@ -90,7 +90,7 @@ func InForce(dataDir string, now time.Time) (List, error) {
 	return l, nil
 }
 
-// Read reads a file. With problems the error is the first of them.
+// Read reads a file. If there are problems, the error is the first of them.
 func Read(name string, now time.Time) (List, []Problem, error) {
 	info, err := os.Stat(name)
 	var failed *fs.PathError
@@ -113,8 +113,8 @@ func Read(name string, now time.Time) (List, []Problem, error) {
 	return l, nil, nil
 }
 
-// Install writes a list into a data directory, whole or not at all. It returns
-// the file.
+// Install atomically writes a list to a data directory and returns the path of the
+// file.
 func (l List) Install(dataDir string) (string, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return "", fmt.Errorf("install price list: %w", err)
@@ -126,7 +126,7 @@ func (l List) Install(dataDir string) (string, error) {
 	return name, nil
 }
 
-// Value is the list as a file has it.
+// Value returns the list as the data of a file.
 func (l List) Value() edn.Value {
 	v, err := edn.Encode(l)
 	if err != nil {
@@ -135,16 +135,17 @@ func (l List) Value() edn.Value {
 	return v
 }
 
-// Text is the text of a file with the list.
+// Text returns the list as the text of a file.
 func (l List) Text() []byte {
 	var first []edn.Value
-	for _, name := range []string{"prices/version", "currency", "vendors", "vendor", "models", "input", "cached-input", "cache-write", "output"} {
+	for _, name := range []string{"prices/version", "currency", "vendors", "vendor", "models", "input", "cached-input",
+		"cache-write", "output"} {
 		first = append(first, edn.K(name))
 	}
 	return append(edn.WritePretty(l.Value(), edn.PrettyOptions{Width: 120, First: first}), '\n')
 }
 
-// VendorAt returns the vendor whose interface is at a host, empty for none.
+// VendorAt returns the vendor whose API has that host name; empty if unknown.
 func (l List) VendorAt(host string) string {
 	for _, name := range slices.Sorted(maps.Keys(l.Vendors)) {
 		if slices.Contains(l.Vendors[name].Hosts, strings.ToLower(host)) {
@@ -154,7 +155,7 @@ func (l List) VendorAt(host string) string {
 	return ""
 }
 
-// version is what stands behind the name of a model whose versions are dated.
+// version matches the date suffix of a model version.
 var version = regexp.MustCompile(`^-(\d{4}-\d{2}-\d{2}|20\d{6})$`)
 
 // Find returns the price of a model of a vendor on a day.
@@ -177,16 +178,16 @@ func (l List) Find(vendor, model string, now time.Time) (Entry, bool) {
 	return dated, found
 }
 
-// Age is how long ago a day was; false if the text is no day.
+// Age returns the time since a day; false if the text is not a date.
 func Age(date string, now time.Time) (time.Duration, bool) {
 	day, err := time.Parse(time.DateOnly, date)
 	return now.Sub(day), err == nil
 }
 
-// Changes is how one list differs from another: the models as VENDOR/MODEL.
+// Changes is the difference between two lists, with models as VENDOR/MODEL.
 type Changes struct{ Added, Changed, Removed []string }
 
-// Compare returns how the amounts of a new list differ from those of an old one.
+// Compare returns the models whose amounts differ between two lists.
 func Compare(before, after List) Changes {
 	was, is := before.byModel(), after.byModel()
 	var c Changes
@@ -215,9 +216,10 @@ func (l List) byModel() map[string]Entry {
 	return all
 }
 
-// Amounts are the amounts of an entry by their names in a price block.
+// Amounts returns the amounts of an entry by their attribute in a price block.
 func (e Entry) Amounts() map[string]edn.Value {
-	return map[string]edn.Value{"input": e.Input, "cached-input": e.CachedInput, "cache-write": e.CacheWrite, "output": e.Output}
+	return map[string]edn.Value{"input": e.Input, "cached-input": e.CachedInput, "cache-write": e.CacheWrite,
+		"output": e.Output}
 }
 
 // same reports whether two entries have the same price: 1.5 is 1.50.

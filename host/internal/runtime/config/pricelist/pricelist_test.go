@@ -15,7 +15,7 @@ import (
 
 var today = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
-// LLM-020: every shipped price has a source and a day.
+// LLM-020: every shipped price has a source and a date.
 func TestShippedList(t *testing.T) {
 	l, problems := Parse(shipped, today)
 	require.Empty(t, problems)
@@ -40,8 +40,8 @@ func TestShippedList(t *testing.T) {
 	}
 }
 
-// LLM-020: a price holds for the exact model or a dated version of it, and never
-// for another model.
+// LLM-020: a price applies to the exact model or a dated version of it, and to no
+// other model.
 func TestFind(t *testing.T) {
 	l, problems := Parse([]byte(`{:prices/version 1 :currency "USD" :vendors {"v" {:hosts ["api.v.example"]} "w" {:hosts []}}
  :prices [{:vendor "v" :models ["m" "m-alias"] :input 1M :output 2M :date "2026-01-01" :source "s"}
@@ -66,8 +66,8 @@ func TestFind(t *testing.T) {
 	assert.Empty(t, l.VendorAt("v.example"))
 }
 
-// A wrong list is refused with the place of every problem, what was expected and
-// what was found.
+// An invalid list is rejected with the place of every problem, and the expected
+// and found values.
 func TestParseProblems(t *testing.T) {
 	type problem struct {
 		line            int
