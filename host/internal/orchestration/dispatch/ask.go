@@ -69,41 +69,41 @@ func (t *Terms) options() edn.Value {
 
 // asks composes what a language model is asked in this attempt; the zero value
 // for everybody else.
-func (s *serving) asks(c *registry.Capability) prompt.Composed {
-	if !s.w.Terms.composes(c) {
+func (o *operation) asks(c *registry.Capability) prompt.Composed {
+	if !o.w.Terms.composes(c) {
 		return prompt.Composed{}
 	}
-	return s.w.Terms.preparation(c).Compose(prompt.Call{System: prompt.System(s.w.System, s.w.Input), Input: s.w.Input, Repair: s.told})
+	return o.w.Terms.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.told})
 }
 
 // layersTokens is how many tokens the layers of a prompt add to what the call
 // brings.
-func (s *serving) layersTokens(c *registry.Capability) int64 {
-	if !s.w.Terms.composes(c) || prompt.System(s.w.System, s.w.Input) != "" {
+func (o *operation) layersTokens(c *registry.Capability) int64 {
+	if !o.w.Terms.composes(c) || prompt.System(o.w.System, o.w.Input) != "" {
 		return 0
 	}
-	return s.w.Terms.preparation(c).tokens
+	return o.w.Terms.preparation(c).tokens
 }
 
 // overriding refuses a call whose system prompt comes from a result (PRM-002) or
 // replaces that of the configuration without permission (PRM-003).
-func (s *serving) overriding() *contract.Error {
-	if s.w.Unmarked != nil && s.modelServes() {
-		return s.w.Unmarked
+func (o *operation) overriding() *contract.Error {
+	if o.w.Unmarked != nil && o.modelServes() {
+		return o.w.Unmarked
 	}
-	why := s.run.Overriding
-	if why == nil && !s.w.Foreign {
+	why := o.run.Overriding
+	if why == nil && !o.w.Foreign {
 		return nil
 	}
-	where, ok := prompt.Overrides(s.w.Intent, s.w.System, s.w.Input)
-	if !ok || where != ":system" && !s.modelServes() {
+	where, ok := prompt.Overrides(o.w.Intent, o.w.System, o.w.Input)
+	if !ok || where != ":system" && !o.modelServes() {
 		return nil
 	}
 	if why == nil {
-		return contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt, which a plan that a capability wrote may not", s.w.Node, where).
+		return contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt, which a plan that a capability wrote may not", o.w.Node, where).
 			WithDetail("operation", edn.K(policy.OverridePrompt))
 	}
-	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", s.w.Node, where, why.Message).
+	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", o.w.Node, where, why.Message).
 		WithHint("leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }")
 	for _, key := range [...]string{"operation", "rule", "reason"} {
 		e = e.WithDetail(key, why.Details.Key(key))
@@ -112,9 +112,9 @@ func (s *serving) overriding() *contract.Error {
 }
 
 // modelServes tells whether a language model is among the candidates.
-func (s *serving) modelServes() bool {
-	for _, id := range s.w.Terms.static.List {
-		if c, ok := s.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
+func (o *operation) modelServes() bool {
+	for _, id := range o.w.Terms.static.List {
+		if c, ok := o.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
 			return true
 		}
 	}

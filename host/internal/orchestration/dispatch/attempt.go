@@ -17,15 +17,15 @@ import (
 
 // attempt makes one call and judges its answer. Nil means that the answer was
 // accepted and the result is complete.
-func (s *serving) attempt(ctx context.Context, capID string) *Failure {
-	e := &s.room.entrant
-	if failure := s.begin(ctx, e, capID, ""); failure != nil || s.failed != nil {
+func (o *operation) attempt(ctx context.Context, capID string) *Failure {
+	e := &o.scratch.entrant
+	if failure := o.begin(ctx, e, capID, ""); failure != nil || o.failed != nil {
 		return failure
 	}
-	s.shadow(e)
-	e.answer, e.err = s.invoke(ctx, e)
-	e.ended = s.d.Clock.Now()
-	return s.finish(ctx, e, &s.room.tried)
+	o.shadow(e)
+	e.answer, e.err = o.invoke(ctx, e)
+	e.ended = o.d.Clock.Now()
+	return o.finish(ctx, e, &o.scratch.tried)
 }
 
 // entrant is one attempt from its start to its answer.
@@ -59,45 +59,45 @@ type entrant struct {
 
 // begin records the start of an attempt. The strategy under which it may run
 // beside others is empty for a step of a cascade.
-func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string) *Failure {
-	c, ok := s.d.Registry.Capability(capID)
+func (o *operation) begin(ctx context.Context, e *entrant, capID, strategy string) *Failure {
+	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
-		return s.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
+		return o.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", o.w.Node, capID))
 	}
-	st := s.d.Executor.State(capID)
-	scopes, err := s.scopes(c)
+	st := o.d.Executor.State(capID)
+	scopes, err := o.scopes(c)
 	if err != nil {
-		return s.failure(ctx, nil, err)
+		return o.failure(ctx, nil, err)
 	}
-	page := s.page(capID)
-	ticket, err := s.admitted(page, c)
-	for err != nil && strategy == "" && s.lastHope(ctx, page) {
-		ticket, err = s.admitted(page, c)
+	page := o.page(capID)
+	ticket, err := o.admitted(page, c)
+	for err != nil && strategy == "" && o.lastHope(ctx, page) {
+		ticket, err = o.admitted(page, c)
 	}
 	if err != nil {
-		return s.keptOut(ctx, capID, err)
+		return o.keptOut(ctx, capID, err)
 	}
-	expense, err := s.reserve(ctx, c, s.purpose(strategy), s.number+1, !s.beside)
+	expense, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.beside)
 	if err != nil {
 		if page != nil { // it was let in and does not come
-			page.report(s.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
+			page.report(o.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
 		}
-		return s.tooDear(ctx, err)
+		return o.tooDear(ctx, err)
 	}
-	s.number++
-	limits := s.limits(c)
-	asked := s.asks(c)
+	o.number++
+	limits := o.limits(c)
+	asked := o.asks(c)
 	*e = entrant{asked: asked,
-		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, s.w.Input, scopes),
-		number: s.number, limits: limits, call: s.call(c, limits.end, scopes, &expense, asked), expense: expense,
-		voice: s.w.Flow.speak(s.mode, s.number),
+		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, o.w.Input, scopes),
+		number: o.number, limits: limits, call: o.call(c, limits.end, scopes, &expense, asked), expense: expense,
+		voice: o.w.Flow.speak(o.mode, o.number),
 	}
-	if how, ok := s.w.Terms.cleaning(c); ok {
+	if how, ok := o.w.Terms.cleaning(c); ok {
 		e.voice.cleaned(how)
 	}
-	begin := s.startedRecord()
+	begin := o.startedRecord()
 	*begin = journal.AttemptStarted{
-		Attempt:     s.number,
+		Attempt:     o.number,
 		CapID:       capID,
 		CapVersion:  c.Version,
 		Request:     journal.RefTo(e.call.Request),
@@ -107,54 +107,54 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 		Binary:      st.Binary,
 		Generation:  st.Generation,
 		Enforcement: st.Enforcement,
-		Round:       s.round,
+		Round:       o.round,
 		Entrant:     strategy,
 		Budget:      expense.amount(),
-		Waited:      s.waited,
+		Waited:      o.waited,
 	}
-	s.waited = 0
-	s.record(begin)
-	if s.failed != nil {
+	o.waited = 0
+	o.record(begin)
+	if o.failed != nil {
 		return nil
 	}
-	if s.number == 1 && s.w.Begun != nil {
-		s.w.Begun()
+	if o.number == 1 && o.w.Begun != nil {
+		o.w.Begun()
 	}
-	e.started = s.d.Clock.Now()
+	e.started = o.d.Clock.Now()
 	return nil
 }
 
 // lastHope waits for the breaker of a candidate behind which nobody is left, if
 // that is in time.
-func (s *serving) lastHope(ctx context.Context, p *page) bool {
-	if _, left := s.next(); left {
+func (o *operation) lastHope(ctx context.Context, p *page) bool {
+	if _, left := o.next(); left {
 		return false
 	}
-	wait, ok := p.reopensIn(s.d.Clock.Now())
-	return ok && s.inTime(ctx, wait) && s.d.Clock.Wait(ctx, wait) == nil
+	wait, ok := p.reopensIn(o.d.Clock.Now())
+	return ok && o.inTime(ctx, wait) && o.d.Clock.Wait(ctx, wait) == nil
 }
 
 // keptOut is what happens when somebody else became the probe of a breaker in
 // this moment: nobody was asked, and the next candidate is.
-func (s *serving) keptOut(ctx context.Context, capID string, err *contract.Error) *Failure {
-	s.remember(capID, answer{})
-	f := s.failure(ctx, nil, err)
-	f.Class, f.Matched, f.Over = contract.ClassSwitch, true, s.over(ctx)
+func (o *operation) keptOut(ctx context.Context, capID string, err *contract.Error) *Failure {
+	o.remember(capID, answer{})
+	f := o.failure(ctx, nil, err)
+	f.Class, f.Matched, f.Over = contract.ClassSwitch, true, o.over(ctx)
 	return f
 }
 
 // finish makes of an answer, or of its absence, a verdict. t is room for what is
 // known on the way.
-func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
+func (o *operation) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 	e.account(t)
 	if e.err != nil {
-		s.lost(ctx, t, contract.AsError(e.err), e.limits, e.ended)
+		o.lost(ctx, t, contract.AsError(e.err), e.limits, e.ended)
 	} else {
-		s.read(t, e.answer)
+		o.read(t, e.answer)
 	}
-	failure := s.conclude(ctx, t)
-	if e.err == nil && s.failed == nil {
-		s.tell(e, t)
+	failure := o.conclude(ctx, t)
+	if e.err == nil && o.failed == nil {
+		o.tell(e, t)
 	}
 	return failure
 }
@@ -204,25 +204,25 @@ type tried struct {
 
 // conclude records how the attempt ended, walks a plan answer, asks the gates,
 // and says what went wrong, if anything did.
-func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
+func (o *operation) conclude(ctx context.Context, t *tried) *Failure {
 	if t.outcome == Unknown && t.recovery == contract.RecoveryOnce {
 		t.err = contract.Errorf("effects/outcome-unknown",
-			"node %s: whether :%s did its work is not known: %s", s.w.Node, t.capability.ID, t.err.Message).
-			WithCause(t.err).WithDetail("effect/key", edn.Text(s.effectKey()))
+			"node %s: whether :%s did its work is not known: %s", o.w.Node, t.capability.ID, t.err.Message).
+			WithCause(t.err).WithDetail("effect/key", edn.Text(o.effectKey()))
 		t.doneOnce = true
 	}
 	t.voice.pause()
-	s.recordEnd(t)
-	s.settle(&t.expense, t.ending())
-	s.count(t)
-	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
+	o.recordEnd(t)
+	o.settle(&t.expense, t.ending())
+	o.count(t)
+	o.result.DoneOnce = o.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
 	out := t.response.Key("result").Key("out")
 	if t.err == nil && t.walk != nil {
-		child := s.walked(ctx, t.walk)
+		child := o.walked(ctx, t.walk)
 		out, planRun = child.Out, child.Run
 		t.doneOnce = t.doneOnce || child.DoneOnce
-		s.result.DoneOnce = s.result.DoneOnce || child.DoneOnce
+		o.result.DoneOnce = o.result.DoneOnce || child.DoneOnce
 		if child.Err != nil {
 			t.err, t.outcome = asAttemptError(child.Err), answered(t.recovery)
 		}
@@ -230,38 +230,38 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	if t.err == nil && t.voice.contradicts(out) {
 		t.err, t.outcome = contradiction(":"+t.capability.ID), answered(t.recovery)
 	}
-	if t.err == nil && s.failed == nil {
-		s.unpaid = nil
-		verdict, judged := s.judge(ctx, t, out)
-		s.result.Verdict, s.result.Judged = verdict, judged
+	if t.err == nil && o.failed == nil {
+		o.unpaid = nil
+		verdict, judged := o.judge(ctx, t, out)
+		o.result.Verdict, o.result.Judged = verdict, judged
 		if !verdict.Pass {
 			findings = findingsValue(&verdict)
-			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
-			if s.unpaid != nil {
-				t.err = s.unpaid // nobody knows whether the answer is good
+			t.err, t.outcome = o.gateError(t, &verdict, findings), Judged
+			if o.unpaid != nil {
+				t.err = o.unpaid // nobody knows whether the answer is good
 			}
 		}
-		if judged && verdict.Pass && !s.inconclusive() {
-			s.judged(t.sample(), true, verdict.Score)
+		if judged && verdict.Pass && !o.inconclusive() {
+			o.judged(t.sample(), true, verdict.Score)
 		}
 	}
 	if t.err != nil {
-		t.err = t.voice.fail(t.err, t.outcome == Judged, t.err.Class == contract.ClassFinal || s.over(ctx))
+		t.err = t.voice.fail(t.err, t.outcome == Judged, t.err.Class == contract.ClassFinal || o.over(ctx))
 	}
-	s.list(t)
-	r := &s.result
+	o.list(t)
+	r := &o.result
 	r.voice = t.voice
 	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
 	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
 	if t.err != nil {
-		f := s.failure(ctx, t, t.err)
+		f := o.failure(ctx, t, t.err)
 		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
-		if t.outcome == Judged && !s.inconclusive() {
+		if t.outcome == Judged && !o.inconclusive() {
 			f.owed = t.sample()
 		}
 		return f
 	}
-	r.Degraded = s.degraded(t.capability.ID)
+	r.Degraded = o.degraded(t.capability.ID)
 	return nil
 }
 
@@ -275,8 +275,8 @@ func (t *tried) sample() sample {
 }
 
 // recordEnd writes how the attempt ended, before the gates judge the answer.
-func (s *serving) recordEnd(t *tried) {
-	end := s.finishedRecord()
+func (o *operation) recordEnd(t *tried) {
+	end := o.finishedRecord()
 	*end = journal.AttemptFinished{
 		Attempt:    t.attempt,
 		Outcome:    t.label,
@@ -289,22 +289,22 @@ func (s *serving) recordEnd(t *tried) {
 		Err:        t.err,
 		Extended:   t.extended,
 	}
-	s.record(end)
+	o.record(end)
 }
 
 // list adds the attempt to the account of the node.
-func (s *serving) list(t *tried) {
+func (o *operation) list(t *tried) {
 	failureType := ""
 	if t.err != nil {
 		failureType = t.err.Type
 	}
-	s.result.Attempts = append(s.result.Attempts, Attempt{
+	o.result.Attempts = append(o.result.Attempts, Attempt{
 		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
 	})
 }
 
 // count tells the book how an attempt ended.
-func (s *serving) count(t *tried) {
+func (o *operation) count(t *tried) {
 	if t.page == nil {
 		return
 	}
@@ -315,11 +315,11 @@ func (s *serving) count(t *tried) {
 	if outcome == breaker.Failure && t.crashed && t.page.crashed(t.err) {
 		outcome = breaker.Ignored
 	}
-	now := s.d.Clock.Now()
-	outcome = s.bereaved(now, t.capability.ID, t.process, t.meta, t.err, outcome)
+	now := o.d.Clock.Now()
+	outcome = o.bereaved(now, t.capability.ID, t.process, t.meta, t.err, outcome)
 	u := 0.0
 	if outcome == breaker.Failure {
-		u = Rand(s.run.Seed, s.w.Path, -s.number).Float64()
+		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()
 	}
 	if tripping(t.err) {
 		t.page.trip(now, t.edition, t.err)
@@ -333,15 +333,15 @@ func (s *serving) count(t *tried) {
 
 // inconclusive tells whether the last verdict says nothing about the answer: a
 // check or the judge could not judge, or the judge is not well itself (BRK-007).
-func (s *serving) inconclusive() bool {
-	return s.unsound || !answeredByChecks(s.result.Verdict)
+func (o *operation) inconclusive() bool {
+	return o.unsound || !answeredByChecks(o.result.Verdict)
 }
 
 // refused counts a refused answer against its capability, once, when it is
 // known that it was not repaired.
-func (s *serving) refused(f *Failure) {
+func (o *operation) refused(f *Failure) {
 	if f != nil {
-		s.judged(f.owed, false, quality.Perfect)
+		o.judged(f.owed, false, quality.Perfect)
 		f.owed = sample{}
 	}
 }
@@ -359,9 +359,9 @@ func asAttemptError(e *contract.Error) *contract.Error {
 }
 
 // failure describes a failed attempt to the attempt table.
-func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *Failure {
+func (o *operation) failure(ctx context.Context, t *tried, err *contract.Error) *Failure {
 	f := &Failure{Err: err, Class: err.Class}
-	set := s.w.Terms.SwitchOn
+	set := o.w.Terms.SwitchOn
 	f.Matched = set.Matches(err)
 	if t == nil {
 		return f
@@ -372,13 +372,13 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 	if f.Unasked = t.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {
 		f.Class, f.Matched = contract.ClassSwitch, true // as if it had not been bound (BIND-005)
 	}
-	f.DoneOnce, f.Done = t.doneOnce, s.done
-	s.done = s.done || t.outcome == Judged && t.recovery != contract.RecoveryNone
+	f.DoneOnce, f.Done = t.doneOnce, o.done
+	o.done = o.done || t.outcome == Judged && t.recovery != contract.RecoveryNone
 	f.Bound = t.voice.bound()
-	f.RepairAsked = s.w.Terms.RepairAsked
-	f.Over = s.over(ctx)
+	f.RepairAsked = o.w.Terms.RepairAsked
+	f.Over = o.over(ctx)
 	if t.crashed {
-		f.ComesBack = s.d.Executor.State(t.capability.ID).comesBack()
+		f.ComesBack = o.d.Executor.State(t.capability.ID).comesBack()
 	}
 	return f
 }
@@ -386,10 +386,10 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 // invoke makes the call under the deadline of the attempt. A call that must not
 // happen twice is not cut off because a sibling failed: it is awaited under the
 // life of the run.
-func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
+func (o *operation) invoke(ctx context.Context, e *entrant) (Answer, error) {
 	call, l := e.call, e.limits
 	if e.recovery == contract.RecoveryOnce {
-		ctx = s.run.Base
+		ctx = o.run.Base
 	}
 	if !l.end.IsZero() {
 		var cancel context.CancelFunc
@@ -409,12 +409,12 @@ func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
 			default:
 			}
 			if e.spoke.IsZero() {
-				e.spoke = s.d.Clock.Now()
+				e.spoke = o.d.Clock.Now()
 			}
 			e.voice.hear(own, piece, stop)
 		}
 	}
-	answer, err := s.d.Executor.Invoke(ctx, call)
+	answer, err := o.d.Executor.Invoke(ctx, call)
 	if broken := e.voice.broken(); broken != nil {
 		return Answer{}, broken
 	}
@@ -438,29 +438,29 @@ func awaitOwnDeadline(ctx context.Context, err error) {
 
 // lost explains a call that gave no answer. What the executor saw is overruled
 // by what the host knows: whether somebody canceled, and which limit passed.
-func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l limits, now time.Time) {
+func (o *operation) lost(ctx context.Context, t *tried, err *contract.Error, l limits, now time.Time) {
 	t.label, t.err = journal.OutcomeError, err
 	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
-	base := s.run.Base.Err()
+	base := o.run.Base.Err()
 	switch {
-	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(s.w.Deadline) && t.recovery != contract.RecoveryOnce:
-		t.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", s.w.Node, t.capability.ID)
+	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) && t.recovery != contract.RecoveryOnce:
+		t.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", o.w.Node, t.capability.ID)
 		t.label, t.outcome = journal.OutcomeCanceled, Unknown
 		return
-	case s.w.Wall && base == nil && late(s.w.Deadline):
-		t.err = s.wallSpent().WithCause(cause(err))
+	case o.w.Wall && base == nil && late(o.w.Deadline):
+		t.err = o.wallSpent().WithCause(cause(err))
 		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
 		return
-	case errors.Is(base, context.DeadlineExceeded), late(s.w.Deadline):
-		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", s.w.Node, t.capability.ID).WithCause(cause(err))
+	case errors.Is(base, context.DeadlineExceeded), late(o.w.Deadline):
+		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node, t.capability.ID).WithCause(cause(err))
 		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case late(l.end):
-		t.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", s.w.Node, t.capability.ID, l.given()).WithCause(cause(err))
+		t.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, t.capability.ID, l.given()).WithCause(cause(err))
 		t.label, t.outcome = journal.OutcomeUnknown, Unknown
 		return
 	}
-	err = s.disowned(t, err)
+	err = o.disowned(t, err)
 	t.err = err
 	if unknownOutcome(err) {
 		t.label, t.outcome = journal.OutcomeUnknown, Unknown
@@ -472,10 +472,10 @@ func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l lim
 // canceled, that the host has a defect, that a race was lost. A capability that
 // says so while the run lives on has simply failed (ATT-003). What it could not
 // spend says nothing about what another candidate needs.
-func (s *serving) disowned(t *tried, err *contract.Error) *contract.Error {
+func (o *operation) disowned(t *tried, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
-		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", s.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
+		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", o.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
 	case "budget/exceeded":
 		return err.WithClass(contract.ClassSwitch)
 	}
@@ -520,11 +520,11 @@ func answered(recovery contract.RecoveryClass) Outcome {
 }
 
 // read checks the form of an answer.
-func (s *serving) read(t *tried, a Answer) {
+func (o *operation) read(t *tried, a Answer) {
 	t.label = journal.OutcomeOK
-	response, err := contract.CheckResponse(a.Response, s.wanted(t.capability))
+	response, err := contract.CheckResponse(a.Response, o.wanted(t.capability))
 	if err != nil {
-		err = s.disowned(t, err)
+		err = o.disowned(t, err)
 		t.err, t.label = err, journal.OutcomeError
 		t.usage = mapOrNil(a.Response.Key("result").Key("usage"))
 		switch {
@@ -537,24 +537,24 @@ func (s *serving) read(t *tried, a Answer) {
 	}
 	result := response.Key("result")
 	t.usage = mapOrNil(result.Key("usage"))
-	t.meta = s.w.Terms.meta(response.Key("invoke/meta"), t.capability, &a)
+	t.meta = o.w.Terms.meta(response.Key("invoke/meta"), t.capability, &a)
 	if t.asked.Hash != "" {
 		t.meta = t.meta.AssocKey("prompt/hash", edn.Text(t.asked.Hash))
 	}
 	t.kind, _ = result.Key("type").AsKeyword()
 	switch t.kind {
 	case "plan":
-		if s.w.Around == nil {
-			t.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", s.w.Node).WithSource(contract.SourcePlugin)
+		if o.w.Around == nil {
+			t.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", o.w.Node).WithSource(contract.SourcePlugin)
 			break
 		}
-		t.walk, t.err = s.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: t.voice.flow})
+		t.walk, t.err = o.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: t.voice.flow})
 	default:
-		if response, t.err = s.clean(t, response); t.err != nil {
+		if response, t.err = o.clean(t, response); t.err != nil {
 			t.outcome, t.kind = answered(t.recovery), ""
 		} else if t.kind == "value" {
-			response = s.coerce(response, response.Key("result"))
-			if t.err = s.w.Terms.allowed(t.capability, response.Key("result").Key("out")); t.err != nil {
+			response = o.coerce(response, response.Key("result"))
+			if t.err = o.w.Terms.allowed(t.capability, response.Key("result").Key("out")); t.err != nil {
 				t.outcome = answered(t.recovery)
 			}
 		}
@@ -566,8 +566,8 @@ func (s *serving) read(t *tried, a Answer) {
 }
 
 // coerce gives an answer that came as JSON the kinds that its schema asks for.
-func (s *serving) coerce(response, result edn.Value) edn.Value {
-	sch := s.w.Terms.out
+func (o *operation) coerce(response, result edn.Value) edn.Value {
+	sch := o.w.Terms.out
 	out := result.Key("out")
 	if sch == nil || sch.Valid(out) {
 		return response

@@ -15,14 +15,14 @@ const jitterSteps = 4001
 // backoff is the wait before try+1 of one candidate: doubled from try to try,
 // bounded, with a fifth of jitter either way from the seed of the run. What the
 // other side asked for is a floor.
-func (s *serving) backoff(try int, err *contract.Error) time.Duration {
-	wait := s.w.Terms.Backoff
-	for i := 1; i < try && wait < s.w.Terms.MaxBackoff; i++ {
+func (o *operation) backoff(try int, err *contract.Error) time.Duration {
+	wait := o.w.Terms.Backoff
+	for i := 1; i < try && wait < o.w.Terms.MaxBackoff; i++ {
 		wait *= 2
 	}
-	wait = min(wait, s.w.Terms.MaxBackoff)
+	wait = min(wait, o.w.Terms.MaxBackoff)
 	if wait > 0 {
-		draw := s.draw(jitterSteps)
+		draw := o.draw(jitterSteps)
 		wait = wait * time.Duration(8000+draw) / 10000
 	}
 	return max(wait, retryAfter(err))
@@ -30,10 +30,10 @@ func (s *serving) backoff(try int, err *contract.Error) time.Duration {
 
 // draw gives a number below n from the seed of the run and records it: the
 // decision that rests on it can be repeated.
-func (s *serving) draw(n int64) int64 {
-	v := Rand(s.run.Seed, s.w.Path, s.draws).Int64N(n)
-	s.record(&journal.EnvRead{What: "random", Ordinal: s.draws, Value: edn.Int(v)})
-	s.draws++
+func (o *operation) draw(n int64) int64 {
+	v := Rand(o.run.Seed, o.w.Path, o.draws).Int64N(n)
+	o.record(&journal.EnvRead{What: "random", Ordinal: o.draws, Value: edn.Int(v)})
+	o.draws++
 	return v
 }
 

@@ -29,21 +29,21 @@ type checked struct {
 
 // askSafely turns a panic on the goroutine of a check into a failure of the
 // check: it is a defect, and nobody above could catch it.
-func (s *serving) askSafely(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
+func (o *operation) askSafely(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
 	defer func() {
 		if p := recover(); p != nil {
 			by.err = contract.Errorf("runtime/internal", "check :%s panicked: %s", c.Name, fmt.Sprint(p))
 			out = quality.InterpretError(c, by.err, subject)
 		}
 	}()
-	return s.ask(ctx, t, c, subject)
+	return o.ask(ctx, t, c, subject)
 }
 
 // ask lets a capability judge. The call has no gates of its own and may only
 // read. It is made once more if the failure asks for the same executor, or if
 // the executor was lost and is back (or another one stands in) before the time
 // of the check is up; everything else is a finding.
-func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
+func (o *operation) ask(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
 		return c.Run(subject), checked{}
@@ -56,7 +56,7 @@ func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject q
 	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 
-	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: c.Name, w: s.checkWork(t, c, subject)}
+	child := &operation{d: o.d, run: o.run, number: t.attempt, gate: c.Name, w: o.checkWork(t, c, subject)}
 	by, out := child.askOnce(ctx)
 	for tried := false; by.again(tried) && ctx.Err() == nil; {
 		tried = tried || !by.unasked()
@@ -101,70 +101,70 @@ func (by *checked) unasked() bool {
 }
 
 // checkWork is the child call that a capability check is.
-func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
-	layer := policy.CheckLayer(s.d.Registry, &c.Check, t.capability.ID)
+func (o *operation) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
+	layer := policy.CheckLayer(o.d.Registry, &c.Check, t.capability.ID)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
 	return &Work{
 		Op:     "call",
-		Node:   s.w.Node,
-		Path:   s.w.Path,
+		Node:   o.w.Node,
+		Path:   o.w.Path,
 		Intent: c.Intent,
 		// An answer is not refused because who should judge it has a breaker.
-		Terms: s.d.forgetful(p, c.Intent, ""),
+		Terms: o.d.forgetful(p, c.Intent, ""),
 		Input: quality.CapabilityInput(c, subject),
-		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
+		Stack: append(slices.Clip(o.w.Stack), t.capability.ID),
 		// A check spends what its node has.
-		Budget: s.w.Budget,
+		Budget: o.w.Budget,
 	}
 }
 
 // askOnce binds and makes one call. If everyone who may judge is only on the
 // way back, it waits for the first of them.
-func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
-	capID, err := s.checker(ctx)
+func (o *operation) askOnce(ctx context.Context) (checked, edn.Value) {
+	capID, err := o.checker(ctx)
 	if err != nil {
 		return checked{err: err}, edn.Nil()
 	}
-	c, _ := s.d.Registry.Capability(capID)
-	by, out, _ := s.askOne(ctx, c)
+	c, _ := o.d.Registry.Capability(capID)
+	by, out, _ := o.askOne(ctx, c)
 	return by, out
 }
 
 // askOne makes one call to one capability. Asked tells whether it was sent.
-func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
+func (o *operation) askOne(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
 	by = checked{capID: c.ID, version: c.Version}
-	l := s.limits(c)
+	l := o.limits(c)
 	if !l.end.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, l.end)
 		defer cancel()
 	}
 	deadline, _ := ctx.Deadline()
-	started := s.d.Clock.Now()
-	scopes, err := s.scopes(c)
+	started := o.d.Clock.Now()
+	scopes, err := o.scopes(c)
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), false
 	}
 	purpose := forCheck
-	if s.vote {
+	if o.vote {
 		purpose = forVote
 	}
-	expense, err := s.reserve(ctx, c, purpose, s.number, false)
+	expense, err := o.reserve(ctx, c, purpose, o.number, false)
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), false
 	}
-	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense, s.asks(c)))
+	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &expense, o.asks(c)))
 	awaitOwnDeadline(ctx, failed)
-	by.latency, by.edition, by.process = s.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
+	by.latency, by.edition, by.process = o.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		s.settle(&expense, ending{unknown: unknownOutcome(by.err)})
+		o.settle(&expense, ending{unknown: unknownOutcome(by.err)})
 		return by, edn.Nil(), true
 	}
-	s.settle(&expense, ending{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
-	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
+	o.settle(&expense, ending{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
+	response, err := contract.CheckResponse(answer.Response, o.wanted(c))
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), true
@@ -187,23 +187,23 @@ func ServedModel(meta, out edn.Value) string {
 }
 
 // admitted enters the breaker of a capability.
-func (s *serving) admitted(p *page, c *registry.Capability) (breaker.Ticket, *contract.Error) {
-	ticket, ok := p.enter(s.d.Clock.Now(), s.d.Executor.State(c.ID).Edition, c.Version)
+func (o *operation) admitted(p *page, c *registry.Capability) (breaker.Ticket, *contract.Error) {
+	ticket, ok := p.enter(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {
-		return ticket, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", s.w.Node, c.ID)
+		return ticket, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", o.w.Node, c.ID)
 	}
 	return ticket, nil
 }
 
-func (s *serving) checker(ctx context.Context) (string, *contract.Error) {
-	s.binding = s.bind()
-	if len(s.binding.Accepted) > 0 {
-		return s.binding.Accepted[0], nil
+func (o *operation) checker(ctx context.Context) (string, *contract.Error) {
+	o.binding = o.bind()
+	if len(o.binding.Accepted) > 0 {
+		return o.binding.Accepted[0], nil
 	}
-	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).comesBack() && s.d.Executor.Await(ctx, r.Cap) == nil {
+	for _, r := range o.binding.Rejected {
+		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).comesBack() && o.d.Executor.Await(ctx, r.Cap) == nil {
 			return r.Cap, nil
 		}
 	}
-	return "", s.unbound()
+	return "", o.unbound()
 }

@@ -47,14 +47,14 @@ func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 
 // clean takes out of an answer what a model says beside it. What is left is the
 // answer; the raw one is kept for the journal alone.
-func (s *serving) clean(t *tried, response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := s.w.Terms.cleaning(t.capability)
+func (o *operation) clean(t *tried, response edn.Value) (edn.Value, *contract.Error) {
+	how, ok := o.w.Terms.cleaning(t.capability)
 	if !ok {
 		return response, nil
 	}
 	result := response.Key("result")
 	out := result.Key("out")
-	c := cleaner{how: how, tools: s.w.Input.Key("tools"), who: ":" + t.capability.ID, node: s.w.Node}
+	c := cleaner{how: how, tools: o.w.Input.Key("tools"), who: ":" + t.capability.ID, node: o.w.Node}
 	cleaned, err := c.answer(out)
 	switch {
 	case err != nil:

@@ -32,44 +32,44 @@ const wide = 3
 // limits tokens or money, and would not bear the most that the input can have.
 // Beside is what is wanted beside it. A count that fails, or is late, leaves the
 // estimate; it is asked for once for each capability and round.
-func (s *serving) weigh(ctx context.Context, c *registry.Capability, counts, beside policy.Amounts) {
-	if !s.countable(c) {
+func (o *operation) weigh(ctx context.Context, c *registry.Capability, counts, beside policy.Amounts) {
+	if !o.countable(c) {
 		return
 	}
-	if s.countedIn != s.round {
-		s.counted, s.countedIn = nil, s.round
+	if o.countedIn != o.round {
+		o.counted, o.countedIn = nil, o.round
 	}
-	if _, known := s.counted[c.ID]; known {
+	if _, known := o.counted[c.ID]; known {
 		return
 	}
-	size := s.size(ctx, c)
+	size := o.size(ctx, c)
 	enough := func(in int64) bool {
-		want, err := s.atMost(c, counts, policy.Size{In: in, InKnown: true, Out: size.Out, OutKnown: size.OutKnown})
-		return err == nil && s.short(beside.Plus(want)) == nil
+		want, err := o.atMost(c, counts, policy.Size{In: in, InKnown: true, Out: size.Out, OutKnown: size.OutKnown})
+		return err == nil && o.short(beside.Plus(want)) == nil
 	}
 	if enough(size.In*wide) || !enough(0) {
 		return // whatever it has: there is enough for it, or there is not, or no price
 	}
-	if s.counted == nil {
-		s.counted = make(map[string]int64)
+	if o.counted == nil {
+		o.counted = make(map[string]int64)
 	}
-	s.counted[c.ID] = s.askCount(ctx, c)
+	o.counted[c.ID] = o.askCount(ctx, c)
 }
 
 // countable tells whether it is of any use to have the input of a capability
 // counted.
-func (s *serving) countable(c *registry.Capability) bool {
-	if !slices.Contains(c.Intents, countIntent) || s.w.Intent == countIntent || c.Effectful() {
+func (o *operation) countable(c *registry.Capability) bool {
+	if !slices.Contains(c.Intents, countIntent) || o.w.Intent == countIntent || c.Effectful() {
 		return false
 	}
-	return s.w.Budget.Bounds(policy.TokensIn) || s.w.Budget.Bounds(policy.USD) && !c.Cost.USDInPerMTok.IsNil()
+	return o.w.Budget.Bounds(policy.TokensIn) || o.w.Budget.Bounds(policy.USD) && !c.Cost.USDInPerMTok.IsNil()
 }
 
 // atMost is what a call of a size takes.
-func (s *serving) atMost(c *registry.Capability, counts policy.Amounts, size policy.Size) (policy.Amounts, error) {
+func (o *operation) atMost(c *registry.Capability, counts policy.Amounts, size policy.Size) (policy.Amounts, error) {
 	want := counts.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
 	price, err := policy.Price(c, size)
-	if err != nil && s.w.Budget.Bounds(policy.USD) {
+	if err != nil && o.w.Budget.Bounds(policy.USD) {
 		return want, err
 	}
 	return want.Plus(price), nil
@@ -77,19 +77,19 @@ func (s *serving) atMost(c *registry.Capability, counts policy.Amounts, size pol
 
 // askCount asks a capability how many tokens the input of the call has; 0 if it
 // does not say.
-func (s *serving) askCount(ctx context.Context, c *registry.Capability) int64 {
-	if !s.d.Executor.State(c.ID).Ready {
+func (o *operation) askCount(ctx context.Context, c *registry.Capability) int64 {
+	if !o.d.Executor.State(c.ID).Ready {
 		return 0
 	}
-	deadline := s.d.Clock.Now().Add(countLimit)
-	if d := s.w.Deadline; !d.IsZero() && d.Before(deadline) {
+	deadline := o.d.Clock.Now().Add(countLimit)
+	if d := o.w.Deadline; !d.IsZero() && d.Before(deadline) {
 		deadline = d
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	answer, err := s.d.Executor.Invoke(ctx, Call{
-		CapID: c.ID, Run: s.run.ID, Node: s.w.Node, Path: s.w.Path, Attempt: s.number, Deadline: deadline,
-		Request: s.countRequest(c), Effects: effects(c), Scope: edn.MustMap(), Stack: s.w.Stack, Trace: s.run.Trace, Shadow: true,
+	answer, err := o.d.Executor.Invoke(ctx, Call{
+		CapID: c.ID, Run: o.run.ID, Node: o.w.Node, Path: o.w.Path, Attempt: o.number, Deadline: deadline,
+		Request: o.countRequest(c), Effects: effects(c), Scope: edn.MustMap(), Stack: o.w.Stack, Trace: o.run.Trace, Shadow: true,
 	})
 	if err != nil {
 		return 0
@@ -99,12 +99,12 @@ func (s *serving) askCount(ctx context.Context, c *registry.Capability) int64 {
 }
 
 // countRequest is the request of the call, but for what is asked.
-func (s *serving) countRequest(c *registry.Capability) edn.Value {
-	v := s.request(c, s.asks(c))
+func (o *operation) countRequest(c *registry.Capability) edn.Value {
+	v := o.request(c, o.asks(c))
 	around := v.Key("context")
 	if around.IsNil() {
 		around = edn.MustMap()
 	}
 	return v.AssocKey("task", v.Key("task").AssocKey("intent", edn.K(countIntent))).
-		AssocKey("context", around.AssocKey(countOf, journal.Keyword(s.w.Intent)))
+		AssocKey("context", around.AssocKey(countOf, journal.Keyword(o.w.Intent)))
 }

@@ -72,9 +72,9 @@ func (p *page) bereaved(now time.Time, deaths uint64) {
 // bereaved takes the deaths that an answer of a process tells of, and gives what
 // is left to count of the end of its attempt: a death that ended it has been
 // counted by then.
-func (s *serving) bereaved(now time.Time, capID string, process int, meta edn.Value, err *contract.Error, outcome breaker.Outcome) breaker.Outcome {
-	c, known := s.d.Registry.Capability(capID)
-	if s.d.Book == nil || process == 0 || !known {
+func (o *operation) bereaved(now time.Time, capID string, process int, meta edn.Value, err *contract.Error, outcome breaker.Outcome) breaker.Outcome {
+	c, known := o.d.Registry.Capability(capID)
+	if o.d.Book == nil || process == 0 || !known {
 		return outcome
 	}
 	deaths, fatal := deathOf(err)
@@ -88,7 +88,7 @@ func (s *serving) bereaved(now time.Time, capID string, process int, meta edn.Va
 	if deaths <= 0 {
 		return outcome
 	}
-	s.d.Book.Died(now, Toll{CapID: capID, Plugin: c.Plugin, Generation: process, Deaths: uint64(deaths)})
+	o.d.Book.Died(now, Toll{CapID: capID, Plugin: c.Plugin, Generation: process, Deaths: uint64(deaths)})
 	if fatal && outcome == breaker.Failure {
 		return breaker.Ignored
 	}

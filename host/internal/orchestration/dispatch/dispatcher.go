@@ -32,8 +32,8 @@ type Dispatcher struct {
 	Calibrations Calibrations
 }
 
-// serving is the state of one Serve.
-type serving struct {
+// operation is the execution of one call or tool node: the state of one Serve.
+type operation struct {
 	d   *Dispatcher
 	run *Run
 	w   *Work
@@ -67,13 +67,13 @@ type serving struct {
 	beside    bool            // who is looked at would be asked beside others
 	unpaid    *contract.Error // why a check or a judge of the last answer could not be asked
 
-	room room
+	scratch scratch
 }
 
-// room is space for the usual case, one attempt that is accepted after one
+// scratch is space for the usual case, one attempt that is accepted after one
 // gate: what that leaves behind is one piece of memory. A record in it is
 // written once and then belongs to the journal.
-type room struct {
+type scratch struct {
 	entrant  entrant
 	tried    tried
 	used     [1]string
@@ -87,24 +87,24 @@ type room struct {
 	key      [192]byte
 }
 
-func (s *serving) startedRecord() *journal.AttemptStarted {
-	if s.number == 1 {
-		return &s.room.started
+func (o *operation) startedRecord() *journal.AttemptStarted {
+	if o.number == 1 {
+		return &o.scratch.started
 	}
 	return &journal.AttemptStarted{}
 }
 
-func (s *serving) finishedRecord() *journal.AttemptFinished {
-	if s.number == 1 {
-		return &s.room.finished
+func (o *operation) finishedRecord() *journal.AttemptFinished {
+	if o.number == 1 {
+		return &o.scratch.finished
 	}
 	return &journal.AttemptFinished{}
 }
 
-func (s *serving) verdictRecord() *journal.GateVerdict {
-	if !s.room.judged {
-		s.room.judged = true
-		return &s.room.verdict
+func (o *operation) verdictRecord() *journal.GateVerdict {
+	if !o.scratch.judged {
+		o.scratch.judged = true
+		return &o.scratch.verdict
 	}
 	return &journal.GateVerdict{}
 }
@@ -115,66 +115,66 @@ const anchorsGate = "judge/anchors"
 // Serve gets one node answered. It records what it does and returns when the
 // node is accepted or has failed for good; ctx cancels it.
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
-	s := &serving{d: d, run: run, w: w}
+	o := &operation{d: d, run: run, w: w}
 	if run.Grading && len(w.Stack) == 0 {
-		s.vote, s.gate = true, anchorsGate
+		o.vote, o.gate = true, anchorsGate
 	}
-	s.used, s.result.Attempts = s.room.used[:0], s.room.attempts[:0]
-	if err := s.permitted(); err != nil {
-		s.end(err)
-		return &s.result
+	o.used, o.result.Attempts = o.scratch.used[:0], o.scratch.attempts[:0]
+	if err := o.permitted(); err != nil {
+		o.end(err)
+		return &o.result
 	}
-	s.most = 1 + w.Terms.FallbackMax
-	s.binding = s.bind()
-	s.awaitRespawn(ctx)
-	s.awaitBreaker(ctx)
-	s.plan = s.strategy()
+	o.most = 1 + w.Terms.FallbackMax
+	o.binding = o.bind()
+	o.awaitRespawn(ctx)
+	o.awaitBreaker(ctx)
+	o.plan = o.strategy()
 	if w.Flow != nil {
-		s.mode = w.Flow.modeFor(w.Terms, s.plan)
+		o.mode = w.Flow.modeFor(w.Terms, o.plan)
 	}
-	s.record(s.resolved())
-	if len(s.binding.Tried) == 0 {
-		s.end(s.unbound())
+	o.record(o.resolved())
+	if len(o.binding.Tried) == 0 {
+		o.end(o.unbound())
 	} else {
-		s.walk(ctx)
+		o.walk(ctx)
 	}
-	if s.result.Err == nil {
-		s.result.voice.accept(s.result.Out)
+	if o.result.Err == nil {
+		o.result.voice.accept(o.result.Out)
 	}
-	w.Flow.close(s.result.Err)
-	return &s.result
+	w.Flow.close(o.result.Err)
+	return &o.result
 }
 
 // walk asks the candidates that the strategy wants asked together, and then the
 // others in a cascade: one after another, each with tries of its own.
-func (s *serving) walk(ctx context.Context) {
-	failure, more := s.together(ctx)
+func (o *operation) walk(ctx context.Context) {
+	failure, more := o.together(ctx)
 	for more {
 		// Availability may have changed since the table was asked.
-		capID, ok := s.awaitRespawn(ctx)
+		capID, ok := o.awaitRespawn(ctx)
 		if !ok {
 			break
 		}
-		s.used = append(s.used, capID)
-		failure = s.tryCandidate(ctx, capID)
-		more = s.goesOn(failure)
+		o.used = append(o.used, capID)
+		failure = o.tryCandidate(ctx, capID)
+		more = o.goesOn(failure)
 	}
 	switch {
-	case s.failed != nil:
-		s.result.Err = contract.AsError(s.failed)
+	case o.failed != nil:
+		o.result.Err = contract.AsError(o.failed)
 	case failure != nil:
-		if err := s.spent(failure); err != nil {
-			s.end(err)
+		if err := o.spent(failure); err != nil {
+			o.end(err)
 			return
 		}
-		s.end(failure.Err)
+		o.end(failure.Err)
 	}
 }
 
 // goesOn tells whether another candidate is asked after a failure, or after
 // none at all.
-func (s *serving) goesOn(f *Failure) bool {
-	if f == nil || s.failed != nil {
+func (o *operation) goesOn(f *Failure) bool {
+	if f == nil || o.failed != nil {
 		return false
 	}
 	action, _ := Decide(*f)
@@ -183,29 +183,29 @@ func (s *serving) goesOn(f *Failure) bool {
 
 // tryCandidate asks one candidate until it is accepted, which gives nil, or the
 // attempt table sends the node elsewhere.
-func (s *serving) tryCandidate(ctx context.Context, capID string) *Failure {
-	return s.tryAgain(ctx, capID, 1, s.attempt(ctx, capID))
+func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
+	return o.tryAgain(ctx, capID, 1, o.attempt(ctx, capID))
 }
 
 // tryAgain goes on after a try of a candidate that ended in failure.
-func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
-	told := s.repairs(capID)
-	for failure != nil && s.failed == nil {
-		if failure = s.repaired(ctx, capID, failure, told); failure == nil || s.failed != nil {
+func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
+	told := o.repairs(capID)
+	for failure != nil && o.failed == nil {
+		if failure = o.repaired(ctx, capID, failure, told); failure == nil || o.failed != nil {
 			return failure
 		}
-		s.refused(failure)
-		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type) && !s.yields(failure)
-		s.gone(capID, try, failure)
-		if !s.again(ctx, capID, try, failure) {
+		o.refused(failure)
+		failure.TriesLeft = try <= o.w.Terms.Retries(failure.Err.Type) && !o.yields(failure)
+		o.gone(capID, try, failure)
+		if !o.again(ctx, capID, try, failure) {
 			break
 		}
 		if !failure.Unasked {
 			try++
 		}
-		next := s.attempt(ctx, capID)
+		next := o.attempt(ctx, capID)
 		if next != nil && next.TooDear {
-			next = failure.brokeOff(next, s.w.Terms.SwitchOn)
+			next = failure.brokeOff(next, o.w.Terms.SwitchOn)
 		}
 		failure = next
 	}
@@ -215,48 +215,48 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 // again tells whether the same candidate is asked once more, after the waits
 // that this takes. It clears in f what turned out to be impossible, so that the
 // table gives the same answer when it is asked again.
-func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) bool {
+func (o *operation) again(ctx context.Context, capID string, try int, f *Failure) bool {
 	action, _ := Decide(*f)
 	if action != Again && action != AgainWhenReady {
 		return false
 	}
-	if wait := s.backoff(try, f.Err); wait > 0 && !f.Unasked {
-		if !s.inTime(ctx, wait) || s.d.Clock.Wait(ctx, wait) != nil {
-			f.TriesLeft, f.Over = false, s.over(ctx)
+	if wait := o.backoff(try, f.Err); wait > 0 && !f.Unasked {
+		if !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
+			f.TriesLeft, f.Over = false, o.over(ctx)
 			return false
 		}
 	}
 	switch action {
 	case AgainWhenReady:
-		begun := s.d.Clock.Now()
-		err := s.await(ctx, capID)
-		s.waited += s.d.Clock.Now().Sub(begun)
+		begun := o.d.Clock.Now()
+		err := o.await(ctx, capID)
+		o.waited += o.d.Clock.Now().Sub(begun)
 		if err == nil {
 			return true
 		}
 		f.ComesBack = false
 	default:
-		reason := s.state(capID).Reason
+		reason := o.state(capID).Reason
 		if reason == "" {
 			return true
 		}
 		if reason == policy.ReasonBudget {
-			*f = *f.brokeOff(s.tooDear(ctx, s.lacking), s.w.Terms.SwitchOn)
+			*f = *f.brokeOff(o.tooDear(ctx, o.lacking), o.w.Terms.SwitchOn)
 		}
 		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
 	}
-	f.Over = s.over(ctx)
-	s.look(f)
+	f.Over = o.over(ctx)
+	o.look(f)
 	return false
 }
 
-func (s *serving) await(ctx context.Context, capID string) error {
-	if !s.w.Deadline.IsZero() {
+func (o *operation) await(ctx context.Context, capID string) error {
+	if !o.w.Deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, s.w.Deadline)
+		ctx, cancel = context.WithDeadline(ctx, o.w.Deadline)
 		defer cancel()
 	}
-	return s.d.Executor.Await(ctx, capID)
+	return o.d.Executor.Await(ctx, capID)
 }
 
 // gone notes which candidates are left after a failure. A candidate whose
@@ -264,23 +264,23 @@ func (s *serving) await(ctx context.Context, capID string) error {
 // or, after earlier tries, it keeps those that it has left. If it comes back by
 // itself and no other one is ready, it is waited for like one that was lost
 // (ATT-008 row 6).
-func (s *serving) gone(capID string, try int, f *Failure) {
+func (o *operation) gone(capID string, try int, f *Failure) {
 	first := f.Unasked && try == 1
 	if first {
-		s.used = slices.DeleteFunc(s.used, func(id string) bool { return id == capID })
+		o.used = slices.DeleteFunc(o.used, func(id string) bool { return id == capID })
 	}
-	if s.look(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
+	if o.look(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
 		return
 	}
-	f.ComesBack = s.d.Executor.State(capID).comesBack()
+	f.ComesBack = o.d.Executor.State(capID).comesBack()
 	f.Crashed = f.ComesBack
 	f.TriesLeft = f.TriesLeft || f.Unasked
 }
 
 // inTime tells whether a wait ends before the deadline of the node.
-func (s *serving) inTime(ctx context.Context, wait time.Duration) bool {
-	until := s.d.Clock.Now().Add(wait)
-	if !s.w.Deadline.IsZero() && !until.Before(s.w.Deadline) {
+func (o *operation) inTime(ctx context.Context, wait time.Duration) bool {
+	until := o.d.Clock.Now().Add(wait)
+	if !o.w.Deadline.IsZero() && !until.Before(o.w.Deadline) {
 		return false
 	}
 	end, bounded := ctx.Deadline()
@@ -288,24 +288,24 @@ func (s *serving) inTime(ctx context.Context, wait time.Duration) bool {
 }
 
 // over tells whether the node may do nothing more.
-func (s *serving) over(ctx context.Context) bool {
+func (o *operation) over(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	return !s.w.Deadline.IsZero() && !s.d.Clock.Now().Before(s.w.Deadline)
+	return !o.w.Deadline.IsZero() && !o.d.Clock.Now().Before(o.w.Deadline)
 }
 
 // next binds again and gives the best candidate that was not tried, as long as
 // the number of candidates allows one more.
-func (s *serving) next() (string, bool) {
-	if len(s.used) >= s.most {
+func (o *operation) next() (string, bool) {
+	if len(o.used) >= o.most {
 		return "", false
 	}
-	if len(s.used) > 0 || s.number > 0 {
-		s.binding = s.bind()
+	if len(o.used) > 0 || o.number > 0 {
+		o.binding = o.bind()
 	}
-	for _, id := range s.binding.Accepted {
-		if !slices.Contains(s.used, id) {
+	for _, id := range o.binding.Accepted {
+		if !slices.Contains(o.used, id) {
 			return id, true
 		}
 	}
@@ -330,17 +330,17 @@ func unavailable(st CapState) policy.Unavailable {
 
 // unbound is the failure of a node that nobody may serve. It can be hoped for
 // again if somebody was merely not there.
-func (s *serving) unbound() *contract.Error {
-	if err := withheld(s.binding.Rejected); err != nil {
+func (o *operation) unbound() *contract.Error {
+	if err := withheld(o.binding.Rejected); err != nil {
 		return err
 	}
-	if err := s.allOpen(); err != nil {
+	if err := o.allOpen(); err != nil {
 		return err
 	}
-	if err := s.allTooDear(); err != nil {
+	if err := o.allTooDear(); err != nil {
 		return err
 	}
-	return Unbound(s.w.Node, s.w.Intent, s.binding)
+	return Unbound(o.w.Node, o.w.Intent, o.binding)
 }
 
 // Unbound is the failure of a node whose candidates were all rejected for
@@ -399,59 +399,59 @@ func firstCause(rejected []policy.Rejection) *contract.Error {
 
 // wanted are the rules for the form of an answer. Whether its value fits the
 // schema is asked by the gate schema-valid.
-func (s *serving) wanted(c *registry.Capability) contract.ResultRules {
+func (o *operation) wanted(c *registry.Capability) contract.ResultRules {
 	return contract.ResultRules{
 		CanProduce: c.CanProduce,
-		ResultType: s.w.Terms.Layer.Requires.ResultType.V,
+		ResultType: o.w.Terms.Layer.Requires.ResultType.V,
 		Kind:       c.Kind,
 	}
 }
 
-func (s *serving) resolved() *journal.NodeResolved {
-	n := &s.room.resolved
+func (o *operation) resolved() *journal.NodeResolved {
+	n := &o.scratch.resolved
 	*n = journal.NodeResolved{
-		Op:       s.w.Op,
-		Policy:   s.w.Terms.Ordering,
-		Strategy: s.plan.name,
-		Width:    s.plan.recordedWidth(),
-		Coerced:  s.w.Coerced,
+		Op:       o.w.Op,
+		Policy:   o.w.Terms.Ordering,
+		Strategy: o.plan.name,
+		Width:    o.plan.recordedWidth(),
+		Coerced:  o.w.Coerced,
 	}
-	if s.ranked != nil {
-		n.Candidates, n.Rejected = s.ranking(), rejections(s.binding.Rejected)
-	} else if len(s.binding.Accepted) == len(s.w.Terms.candidates) {
-		n.Candidates, n.Rejected = s.w.Terms.candidates, s.w.Terms.rejected
+	if o.ranked != nil {
+		n.Candidates, n.Rejected = o.ranking(), rejections(o.binding.Rejected)
+	} else if len(o.binding.Accepted) == len(o.w.Terms.candidates) {
+		n.Candidates, n.Rejected = o.w.Terms.candidates, o.w.Terms.rejected
 	} else {
-		n.Candidates, n.Rejected = candidates(s.binding.Accepted), rejections(s.binding.Rejected)
+		n.Candidates, n.Rejected = candidates(o.binding.Accepted), rejections(o.binding.Rejected)
 	}
-	if s.w.Op == "tool" {
-		n.ToolID = s.w.ToolID
+	if o.w.Op == "tool" {
+		n.ToolID = o.w.ToolID
 	} else {
-		n.Intent = s.w.Intent
+		n.Intent = o.w.Intent
 	}
-	if s.w.Flow != nil {
-		n.Stream = s.mode.String()
+	if o.w.Flow != nil {
+		n.Stream = o.mode.String()
 	}
-	if s.run.Explain {
-		s.explained(n)
+	if o.run.Explain {
+		o.explained(n)
 	}
 	return n
 }
 
-func (s *serving) record(body journal.Body) {
-	if s.failed == nil {
-		s.failed = s.run.Recorder.Record(s.w.Path, s.w.Node, body)
+func (o *operation) record(body journal.Body) {
+	if o.failed == nil {
+		o.failed = o.run.Recorder.Record(o.w.Path, o.w.Node, body)
 	}
 }
 
 // degraded are the candidates before the winner that were left out for a cause
 // of their own, such as a missing key.
-func (s *serving) degraded(winner string) []policy.Rejection {
+func (o *operation) degraded(winner string) []policy.Rejection {
 	var out []policy.Rejection
-	for _, id := range s.binding.List {
+	for _, id := range o.binding.List {
 		if id == winner {
 			break
 		}
-		for _, r := range s.binding.Rejected {
+		for _, r := range o.binding.Rejected {
 			if r.Cap == id && ownCause(r) {
 				out = append(out, r)
 			}
@@ -465,23 +465,23 @@ func (s *serving) degraded(winner string) []policy.Rejection {
 func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.Reason }
 
 // end makes err, with the whole account of the node, the failure of the node.
-func (s *serving) end(err *contract.Error) {
-	p := &s.w.Terms.Policy
+func (o *operation) end(err *contract.Error) {
+	p := &o.w.Terms.Policy
 	if err.Type == "budget/exceeded" {
 		err = err.WithClass(contract.ClassFinal) // nobody was left who costs less
 	}
-	attempts := make([]edn.Value, len(s.result.Attempts))
-	for i, a := range s.result.Attempts {
+	attempts := make([]edn.Value, len(o.result.Attempts))
+	for i, a := range o.result.Attempts {
 		attempts[i] = a.value()
 	}
-	candidates := make([]edn.Value, len(s.binding.Accepted))
-	for i, id := range s.binding.Accepted {
+	candidates := make([]edn.Value, len(o.binding.Accepted))
+	for i, id := range o.binding.Accepted {
 		candidates[i] = journal.Keyword(id)
 	}
-	s.result.Err = err.
+	o.result.Err = err.
 		WithDetail("attempts", edn.Vector(attempts...)).
 		WithDetail("candidates", edn.Vector(candidates...)).
-		WithDetail("rejected", journal.RejectionsValue(rejections(s.binding.Rejected))).
+		WithDetail("rejected", journal.RejectionsValue(rejections(o.binding.Rejected))).
 		WithDetail("retry", edn.MustMap(
 			edn.K("same-cap-max"), edn.Int(int64(p.SameCapMax)),
 			edn.K("fallback-max"), edn.Int(int64(p.FallbackMax)))).

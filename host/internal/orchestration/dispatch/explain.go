@@ -29,15 +29,15 @@ func (x Explanation) Figures(capID string) (f Figures, ok bool) {
 // while it comes.
 func (d *Dispatcher) Explain(p policy.Policy, intent, capID string, streamed bool) Explanation {
 	t := d.Terms(p, intent, capID)
-	s := &serving{d: d, w: &Work{Op: "call", Terms: t, Intent: intent}}
+	o := &operation{d: d, w: &Work{Op: "call", Terms: t, Intent: intent}}
 	if streamed {
-		s.w.Flow = &Flow{}
+		o.w.Flow = &Flow{}
 	}
 	now := d.Clock.Now()
 	demand := t.demand(d.Registry)
-	demand.State = func(id string) policy.Unavailable { return s.looks(id, now) }
-	demand.StandIn = s.standIn
-	x := Explanation{Binding: s.rank(demand.Bind()), Ordering: t.Ordering, figures: map[string]Figures{}}
+	demand.State = func(id string) policy.Unavailable { return o.looks(id, now) }
+	demand.StandIn = o.standIn
+	x := Explanation{Binding: o.rank(demand.Bind()), Ordering: t.Ordering, figures: map[string]Figures{}}
 	for i, id := range x.Binding.List {
 		if c, ok := d.Registry.Capability(id); ok {
 			x.figures[id] = d.figures(t, c, i, now)
@@ -47,13 +47,13 @@ func (d *Dispatcher) Explain(p policy.Policy, intent, capID string, streamed boo
 }
 
 // looks is state without asking: looking changes nothing.
-func (s *serving) looks(capID string, now time.Time) policy.Unavailable {
-	if s.d.Executor != nil {
-		if u := s.d.available(capID); u.Reason != "" {
+func (o *operation) looks(capID string, now time.Time) policy.Unavailable {
+	if o.d.Executor != nil {
+		if u := o.d.available(capID); u.Reason != "" {
 			return u
 		}
 	}
-	p := s.w.Terms.pages[capID]
+	p := o.w.Terms.pages[capID]
 	if p == nil || p.admits(now) {
 		return policy.Unavailable{}
 	}
@@ -78,14 +78,14 @@ func (d *Dispatcher) figures(t *Terms, c *registry.Capability, index int, now ti
 
 // explained adds the figures of all candidates to the record of a call that is
 // to be explained, whatever its order rests on.
-func (s *serving) explained(n *journal.NodeResolved) {
-	now := s.d.Clock.Now()
+func (o *operation) explained(n *journal.NodeResolved) {
+	now := o.d.Clock.Now()
 	value := func(id string) edn.Value {
-		c, ok := s.d.Registry.Capability(id)
+		c, ok := o.d.Registry.Capability(id)
 		if !ok {
 			return edn.Nil()
 		}
-		return s.d.figures(s.w.Terms, c, 0, now).Value()
+		return o.d.figures(o.w.Terms, c, 0, now).Value()
 	}
 	n.Candidates, n.Rejected = slices.Clone(n.Candidates), slices.Clone(n.Rejected)
 	for i := range n.Candidates {

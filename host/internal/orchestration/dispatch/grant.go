@@ -9,33 +9,33 @@ import (
 
 // permitted asks about the effects of a tool before anything else is done for
 // it. The candidates of other calls are asked while they are bound.
-func (s *serving) permitted() *contract.Error {
-	if err := s.overriding(); err != nil || s.w.Op != "tool" {
+func (o *operation) permitted() *contract.Error {
+	if err := o.overriding(); err != nil || o.w.Op != "tool" {
 		return err
 	}
-	c, ok := s.d.Registry.Tool(s.w.ToolID)
+	c, ok := o.d.Registry.Tool(o.w.ToolID)
 	if !ok {
-		return contract.Errorf("effects/unsupported-tool", "node %s: there is no tool :%s", s.w.Node, s.w.ToolID)
+		return contract.Errorf("effects/unsupported-tool", "node %s: there is no tool :%s", o.w.Node, o.w.ToolID)
 	}
-	_, err := s.scopes(c)
+	_, err := o.scopes(c)
 	return err
 }
 
 // scopes are those under which a capability may be called by this node.
-func (s *serving) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
+func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
 	if !c.Effectful() {
 		return nil, nil
 	}
-	scopes, err := s.run.Grant.Decide(policy.Need{Capability: c, Layer: &s.w.Terms.Layer, Input: s.w.Input})
+	scopes, err := o.run.Grant.Decide(policy.Need{Capability: c, Layer: &o.w.Terms.Layer, Input: o.w.Input})
 	if err != nil {
-		return nil, err.WithWhere("node", edn.Text(s.w.Node))
+		return nil, err.WithWhere("node", edn.Text(o.w.Node))
 	}
 	return scopes, nil
 }
 
 // forbids returns why this node may not call a capability; see policy.Demand.
-func (s *serving) forbids(c *registry.Capability) *contract.Error {
-	_, err := s.scopes(c)
+func (o *operation) forbids(c *registry.Capability) *contract.Error {
+	_, err := o.scopes(c)
 	return err
 }
 

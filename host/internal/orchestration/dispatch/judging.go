@@ -17,35 +17,35 @@ import (
 
 // graded has the judge of the call grade an answer, if that can still matter
 // (GATE-008). Ok is false if nobody was asked and nothing is to be said.
-func (s *serving) graded(ctx context.Context, t *tried, subject quality.Subject, results []quality.Result) (r quality.Result, ok bool) {
-	j := s.w.Terms.jury
-	if j == nil || s.failed != nil || !quality.JudgeMatters(results, s.w.Terms.scoreMin) || j.inside(s.d, s.w.Stack) {
+func (o *operation) graded(ctx context.Context, t *tried, subject quality.Subject, results []quality.Result) (r quality.Result, ok bool) {
+	j := o.w.Terms.jury
+	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Terms.scoreMin) || j.inside(o.d, o.w.Stack) {
 		return r, false
 	}
-	cal := s.d.calibration(j.judge.Name)
+	cal := o.d.calibration(j.judge.Name)
 	if cal.Worthless != "" && cal.Drift == "" {
-		return s.conclusion(t, &bench{j: j, cal: cal}, nil), true
+		return o.conclusion(t, &bench{j: j, cal: cal}, nil), true
 	}
-	if g := j.known(s.d, t.capability, cal, s.w.Input, subject.Result); g != nil {
-		return s.conclusion(t, &bench{j: j, cal: cal, least: s.w.Terms.scoreMin, memo: true}, g), true
+	if g := j.known(o.d, t.capability, cal, o.w.Input, subject.Result); g != nil {
+		return o.conclusion(t, &bench{j: j, cal: cal, least: o.w.Terms.scoreMin, memo: true}, g), true
 	}
 	if subject.Request.IsNil() {
-		subject.Request = s.w.Terms.subject(s.w.Input)
+		subject.Request = o.w.Terms.subject(o.w.Input)
 	}
-	b := s.bench(t, j, cal)
+	b := o.bench(t, j, cal)
 	if b.order() == nothingToDo {
 		return r, false
 	}
 	g := b.grade(ctx, subject)
-	if b.s.failed != nil && s.failed == nil {
-		s.failed = b.s.failed
+	if b.op.failed != nil && o.failed == nil {
+		o.failed = b.op.failed
 	}
-	return s.conclusion(t, b, g), true
+	return o.conclusion(t, b, g), true
 }
 
 // bench is one judgement: the child call in which votes are asked for.
 type bench struct {
-	s        *serving // of the child call
+	op       *operation // of the child call
 	t        *tried
 	j        *jury
 	cal      Calibration
@@ -60,15 +60,15 @@ type bench struct {
 	rejected *contract.Error
 }
 
-func (s *serving) bench(t *tried, j *jury, cal Calibration) *bench {
-	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: j.gate, vote: true, w: &Work{
-		Op: "call", Node: s.w.Node, Path: s.w.Path, Intent: j.judge.Intent, Terms: j.terms,
-		Input: s.w.Input, Deadline: s.w.Deadline, Wall: s.w.Wall, Deepest: s.w.Deepest,
-		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
+func (o *operation) bench(t *tried, j *jury, cal Calibration) *bench {
+	child := &operation{d: o.d, run: o.run, number: t.attempt, gate: j.gate, vote: true, w: &Work{
+		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Terms: j.terms,
+		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
+		Stack: append(slices.Clip(o.w.Stack), t.capability.ID),
 		// A judge spends what its node has.
-		Budget: s.w.Budget,
+		Budget: o.w.Budget,
 	}}
-	return &bench{s: child, t: t, j: j, cal: cal, least: s.w.Terms.scoreMin}
+	return &bench{op: child, t: t, j: j, cal: cal, least: o.w.Terms.scoreMin}
 }
 
 // outlook says whether there is anybody who could be asked, now or ever.
@@ -84,18 +84,18 @@ const (
 // because their grade may be known.
 func (b *bench) order() outlook {
 	b.drift()
-	b.s.binding = b.s.bind()
-	ids := slices.Clone(b.s.binding.Accepted)
-	for _, r := range b.s.binding.Rejected {
+	b.op.binding = b.op.bind()
+	ids := slices.Clone(b.op.binding.Accepted)
+	for _, r := range b.op.binding.Rejected {
 		if r.Reason == policy.ReasonBudget {
 			ids = append(ids, r.Cap)
 		}
 	}
 	others := false
-	for _, id := range b.s.binding.List {
+	for _, id := range b.op.binding.List {
 		others = others || id != b.t.capability.ID
 	}
-	if !others && len(b.s.binding.List) > 0 {
+	if !others && len(b.op.binding.List) > 0 {
 		return nothingToDo
 	}
 	for _, id := range ids {
@@ -108,30 +108,30 @@ func (b *bench) order() outlook {
 
 // drifted opens the breaker of a judge that is not believed any more.
 func (b *bench) drifted(c *registry.Capability) {
-	p := b.s.w.Terms.pages[c.ID]
+	p := b.op.w.Terms.pages[c.ID]
 	if p == nil {
 		return
 	}
-	now := b.s.d.Clock.Now()
+	now := b.op.d.Clock.Now()
 	p.mu.Lock()
 	defer p.unlock(now)
-	p.meet(now, b.s.d.Executor.State(c.ID).Edition, c.Version)
+	p.meet(now, b.op.d.Executor.State(c.ID).Edition, c.Version)
 	p.drifted(now, b.j.judge.Name, b.cal.Drift)
 }
 
 // drift has the breakers of the judge agree with its calibration.
 func (b *bench) drift() {
-	for id, p := range b.s.w.Terms.pages {
+	for id, p := range b.op.w.Terms.pages {
 		if b.cal.Drift != "" {
 			b.admissible(id)
 		} else if !p.quiet.Load() {
-			p.steady(b.s.d.Clock.Now(), b.j.judge.Name)
+			p.steady(b.op.d.Clock.Now(), b.j.judge.Name)
 		}
 	}
 }
 
 func (b *bench) admissible(id string) bool {
-	c, ok := b.s.d.Registry.Capability(id)
+	c, ok := b.op.d.Registry.Capability(id)
 	author := b.t.capability
 	switch {
 	case !ok || id == author.ID:
@@ -154,17 +154,17 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 		b.await(ctx)
 	}
 	for _, id := range b.ids {
-		c, ok := b.s.d.Registry.Capability(id)
+		c, ok := b.op.d.Registry.Capability(id)
 		if !ok {
 			continue
 		}
-		grades := b.s.d.Grades
+		grades := b.op.d.Grades
 		if grades == nil || !b.j.judge.Memo {
 			if g, ok := b.vote(ctx, c, subject); ok {
 				return &g
 			}
 		} else {
-			key := b.j.key(b.s.d, c, subject.Request.Key("input"), subject.Result)
+			key := b.j.key(b.op.d, c, subject.Request.Key("input"), subject.Result)
 			grades.kept.Drop(key, grades.stale)
 			g, known := grades.kept.Do(ctx, key, func() (grade, bool) {
 				g, ok := b.vote(ctx, c, subject)
@@ -175,7 +175,7 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 				return &g
 			}
 		}
-		if b.by.err == nil || b.s.failed != nil || ctx.Err() != nil || b.by.err.Type == "judge/rubric-invalid" {
+		if b.by.err == nil || b.op.failed != nil || ctx.Err() != nil || b.by.err.Type == "judge/rubric-invalid" {
 			break
 		}
 	}
@@ -183,18 +183,18 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 		b.by.err = b.rejected
 	}
 	if b.by.err == nil {
-		b.by.err = b.s.unbound()
+		b.by.err = b.op.unbound()
 	}
 	return nil
 }
 
 // await waits for a judge that is on its way back.
 func (b *bench) await(ctx context.Context) {
-	for _, r := range b.s.binding.Rejected {
-		if r.Reason != policy.ReasonNotReady || !b.admissible(r.Cap) || !b.s.d.Executor.State(r.Cap).comesBack() {
+	for _, r := range b.op.binding.Rejected {
+		if r.Reason != policy.ReasonNotReady || !b.admissible(r.Cap) || !b.op.d.Executor.State(r.Cap).comesBack() {
 			continue
 		}
-		if b.s.d.Executor.Await(ctx, r.Cap) == nil {
+		if b.op.d.Executor.Await(ctx, r.Cap) == nil {
 			b.ids = append(b.ids, r.Cap)
 			return
 		}
@@ -211,7 +211,7 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 	}
 	g = grade{ballot: quality.NewBallot(most, b.least), capID: c.ID, version: c.Version}
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
-		b.s.w.Input, b.s.tokens, b.s.counted = b.question(subject, sample), 0, nil
+		b.op.w.Input, b.op.tokens, b.op.counted = b.question(subject, sample), 0, nil
 		score, said, err := b.ask(ctx, c)
 		if err == nil {
 			g.mixed = g.mixed || sample > 0 && g.model != said.model
@@ -230,7 +230,7 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 			b.short = true
 			g.settle()
 			return g, true
-		case b.s.failed != nil || ctx.Err() != nil:
+		case b.op.failed != nil || ctx.Err() != nil:
 			// Nobody waits for the answer any more, and half a ballot is no grade.
 			b.by.err = err
 			return grade{}, false
@@ -254,12 +254,12 @@ type remarks struct {
 func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
 	for try := 1; ; try++ {
 		score, more, err = b.once(ctx, c)
-		if err == nil || try >= b.j.judge.MaxAttempts || ctx.Err() != nil || b.s.failed != nil {
+		if err == nil || try >= b.j.judge.MaxAttempts || ctx.Err() != nil || b.op.failed != nil {
 			return score, more, err
 		}
 		switch {
 		case lostExecutor(err):
-			if b.s.await(ctx, c.ID) != nil {
+			if b.op.await(ctx, c.ID) != nil {
 				return nil, more, err
 			}
 		case err.Class != contract.ClassRetry:
@@ -270,15 +270,15 @@ func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat
 
 // once makes one call to a judge. Its breaker counts how that ended.
 func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
-	page := b.s.w.Terms.pages[c.ID]
-	ticket, err := b.s.admitted(page, c)
+	page := b.op.w.Terms.pages[c.ID]
+	ticket, err := b.op.admitted(page, c)
 	if err != nil {
 		return nil, more, err
 	}
 	if page != nil && !page.quiet.Load() {
 		b.unsound = true
 	}
-	by, out, asked := b.s.askOne(ctx, c)
+	by, out, asked := b.op.askOne(ctx, c)
 	if asked {
 		b.calls++
 		b.usages = append(b.usages, by.usage)
@@ -286,28 +286,28 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 		b.by.capID, b.by.version = c.ID, c.Version
 	}
 	if by.err == nil {
-		if score, by.err = contract.ParseScore(out, b.s.d.Registry.ScoreRules(b.j.judge, c)); by.err == nil {
+		if score, by.err = contract.ParseScore(out, b.op.d.Registry.ScoreRules(b.j.judge, c)); by.err == nil {
 			more = saidBy(out)
 			more.model = by.model
 			b.witness(c, by.model)
 		}
 	}
-	b.s.reported(ctx, page, ticket, by, asked)
+	b.op.reported(ctx, page, ticket, by, asked)
 	return score, more, by.err
 }
 
 // witness tells who keeps the grades and the calibrations which model gave a grade.
 func (b *bench) witness(c *registry.Capability, model string) {
-	if b.s.d.Grades != nil {
-		b.s.d.Grades.saw(c.ID, model)
+	if b.op.d.Grades != nil {
+		b.op.d.Grades.saw(c.ID, model)
 	}
-	if w, ok := b.s.d.Calibrations.(Witness); ok && model != "" {
+	if w, ok := b.op.d.Calibrations.(Witness); ok && model != "" {
 		w.Served(b.j.judge.Name, c.ID, model)
 	}
 }
 
 // reported tells the breaker of a judge how a call ended.
-func (s *serving) reported(ctx context.Context, p *page, ticket breaker.Ticket, by checked, asked bool) {
+func (o *operation) reported(ctx context.Context, p *page, ticket breaker.Ticket, by checked, asked bool) {
 	if p == nil {
 		return
 	}
@@ -318,15 +318,15 @@ func (s *serving) reported(ctx context.Context, p *page, ticket breaker.Ticket, 
 	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && p.crashed(by.err):
 		outcome = breaker.Ignored
 	}
-	now := s.d.Clock.Now()
-	outcome = s.bereaved(now, by.capID, by.process, edn.Nil(), by.err, outcome)
+	now := o.d.Clock.Now()
+	outcome = o.bereaved(now, by.capID, by.process, edn.Nil(), by.err, outcome)
 	if tripping(by.err) {
 		p.trip(now, by.edition, by.err)
 		return
 	}
 	u := 0.0
 	if outcome == breaker.Failure {
-		u = Rand(s.run.Seed, s.w.Path, voteDraws-s.number).Float64()
+		u = Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64()
 	}
 	p.report(now, ticket, outcome, retryAfter(by.err), u)
 	if outcome == breaker.Success {
@@ -375,7 +375,7 @@ func (b *bench) question(subject quality.Subject, sample int) edn.Value {
 	}
 	return b.j.judge.Question(registry.Task{
 		Call: withoutEmpty(subject.Request), Result: result, Done: subject.Request.Key("done"), Author: b.author(subject.Meta),
-		Sample: int64(sample), Seed: Rand(b.s.run.Seed, b.s.w.Path, voteDraws-64*b.t.attempt-sample).Int64N(1 << 53),
+		Sample: int64(sample), Seed: Rand(b.op.run.Seed, b.op.w.Path, voteDraws-64*b.t.attempt-sample).Int64N(1 << 53),
 		AllowSameFamily: b.j.judge.AllowSameFamily,
 	})
 }

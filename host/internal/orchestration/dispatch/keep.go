@@ -82,16 +82,16 @@ type ward struct {
 // act does what the operator wants done about a capability whose answers fell
 // below their floor. What is done at once is recorded with the run in which it
 // showed.
-func (s *serving) act(v sample) {
-	w := ward{d: s.d, p: v.page, plugin: v.page.owner(), list: s.w.Terms.static.Accepted}
-	n, ok := w.act(s.d.Clock.Now())
+func (o *operation) act(v sample) {
+	w := ward{d: o.d, p: v.page, plugin: v.page.owner(), list: o.w.Terms.static.Accepted}
+	n, ok := w.act(o.d.Clock.Now())
 	if !ok {
 		return
 	}
-	s.record(&journal.HostEvent{
+	o.record(&journal.HostEvent{
 		Event: n.Event, CapID: n.CapID, Intent: n.Intent,
 		Details: n.Details.Merge(edn.MustMap(
-			edn.K("path"), s.w.Path, edn.K("node"), edn.Text(s.w.Node), edn.K("attempt"), edn.Int(int64(v.attempt)))),
+			edn.K("path"), o.w.Path, edn.K("node"), edn.Text(o.w.Node), edn.K("attempt"), edn.Int(int64(v.attempt)))),
 	})
 }
 

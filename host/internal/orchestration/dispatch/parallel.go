@@ -31,8 +31,8 @@ func (p strategy) recordedWidth() int {
 // strategy settles how this call is asked. Candidates that may have done
 // something are never asked side by side, and one candidate alone makes a
 // cascade.
-func (s *serving) strategy() strategy {
-	t := s.w.Terms
+func (o *operation) strategy() strategy {
+	t := o.w.Terms
 	p := strategy{name: t.Strategy}
 	switch p.name {
 	case policy.Race:
@@ -45,16 +45,16 @@ func (s *serving) strategy() strategy {
 	default:
 		return strategy{name: policy.Cascade}
 	}
-	accepted := s.binding.Accepted
-	if s.w.Op != "call" || !s.repeatable(accepted) {
+	accepted := o.binding.Accepted
+	if o.w.Op != "call" || !o.repeatable(accepted) {
 		return strategy{name: policy.Cascade}
 	}
-	s.most = max(s.most, p.width)
-	room := s.affordable(accepted[:min(p.width, len(accepted))])
+	o.most = max(o.most, p.width)
+	room := o.affordable(accepted[:min(p.width, len(accepted))])
 	p.width = min(p.width, room)
 	p.max = min(p.max, room-1)
 	if p.name == policy.Hedge && p.after == 0 && len(accepted) > 0 {
-		p.after = s.usually(accepted[0])
+		p.after = o.usually(accepted[0])
 	}
 	if p.width < 2 || p.name == policy.Hedge && p.after == 0 {
 		return strategy{name: policy.Cascade}
@@ -64,9 +64,9 @@ func (s *serving) strategy() strategy {
 
 // repeatable tells whether all candidates may be asked at once: asking them
 // changes nothing.
-func (s *serving) repeatable(ids []string) bool {
+func (o *operation) repeatable(ids []string) bool {
 	for _, id := range ids {
-		if c, ok := s.d.Registry.Capability(id); ok && c.Recovery(s.w.Input) != contract.RecoveryNone {
+		if c, ok := o.d.Registry.Capability(id); ok && c.Recovery(o.w.Input) != contract.RecoveryNone {
 			return false
 		}
 	}
@@ -75,13 +75,13 @@ func (s *serving) repeatable(ids []string) bool {
 
 // usually is how long a capability may be silent before that is unusual; 0 if
 // nobody can say.
-func (s *serving) usually(capID string) time.Duration {
-	if p := s.w.Terms.pages[capID]; p != nil {
+func (o *operation) usually(capID string) time.Duration {
+	if p := o.w.Terms.pages[capID]; p != nil {
 		if d, ok := p.percentile(0.95, fewAreNoP95); ok {
 			return max(d, time.Millisecond)
 		}
 	}
-	c, ok := s.d.Registry.Capability(capID)
+	c, ok := o.d.Registry.Capability(capID)
 	if !ok || !c.Cost.HasLatency {
 		return 0
 	}
@@ -91,19 +91,19 @@ func (s *serving) usually(capID string) time.Duration {
 // together asks candidates side by side, if the strategy says so. More tells
 // that a cascade over those that are left goes on after the failure, which is
 // nil if nobody was asked yet.
-func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
-	if s.plan.name == policy.Cascade {
+func (o *operation) together(ctx context.Context) (failure *Failure, more bool) {
+	if o.plan.name == policy.Cascade {
 		return nil, true
 	}
-	f := &field{s: s, ctx: ctx, arrivals: make(chan *entrant, s.most), failures: map[string]*Failure{}}
+	f := &field{op: o, ctx: ctx, arrivals: make(chan *entrant, o.most), failures: map[string]*Failure{}}
 	defer f.stop()
 	defer func() {
 		for _, failure := range f.failures {
-			s.refused(failure)
+			o.refused(failure)
 		}
 	}()
 	accepted := false
-	switch s.plan.name {
+	switch o.plan.name {
 	case policy.Race:
 		accepted = f.race()
 	case policy.Hedge:
@@ -112,7 +112,7 @@ func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
 		accepted = f.tournament()
 	}
 	switch {
-	case accepted, s.failed != nil:
+	case accepted, o.failed != nil:
 		return nil, false
 	case f.final != nil:
 		return f.final, false
@@ -130,7 +130,7 @@ const lossGrace = 250 * time.Millisecond
 // calls themselves happens on the goroutine that serves, so answers are judged
 // one after another in the order in which they came.
 type field struct {
-	s        *serving
+	op       *operation
 	ctx      context.Context
 	arrivals chan *entrant // has room for everybody
 	running  []*entrant
@@ -143,19 +143,19 @@ type field struct {
 
 // enter starts the next candidate, if there is one.
 func (f *field) enter() bool {
-	f.s.beside = f.entered > 0
-	defer func() { f.s.beside = false }()
-	capID, ok := f.s.next()
+	f.op.beside = f.entered > 0
+	defer func() { f.op.beside = false }()
+	capID, ok := f.op.next()
 	if !ok || f.final != nil {
 		return false
 	}
-	f.s.used = append(f.s.used, capID)
+	f.op.used = append(f.op.used, capID)
 	e := &entrant{}
-	if failure := f.s.begin(f.ctx, e, capID, f.s.plan.name); failure != nil {
+	if failure := f.op.begin(f.ctx, e, capID, f.op.plan.name); failure != nil {
 		f.fail(capID, failure)
 		return false
 	}
-	if f.s.failed != nil {
+	if f.op.failed != nil {
 		return false
 	}
 	e.rank = f.entered
@@ -173,7 +173,7 @@ func (f *field) enter() bool {
 func (f *field) call(ctx context.Context, e *entrant) {
 	defer func() {
 		e.panicked = recover()
-		e.ended = f.s.d.Clock.Now()
+		e.ended = f.op.d.Clock.Now()
 		select {
 		case <-e.stop:
 			e.lost = true
@@ -181,7 +181,7 @@ func (f *field) call(ctx context.Context, e *entrant) {
 		}
 		f.arrivals <- e
 	}()
-	e.answer, e.err = f.s.invoke(ctx, e)
+	e.answer, e.err = f.op.invoke(ctx, e)
 }
 
 // wait returns those whose answers are there, in the order of the candidates,
@@ -219,9 +219,9 @@ func byRank(a, b *entrant) int { return cmp.Compare(a.rank, b.rank) }
 
 // judge says whether the answer was accepted, and remembers why not.
 func (f *field) judge(e *entrant) bool {
-	failure := f.s.finish(f.ctx, e, new(tried))
+	failure := f.op.finish(f.ctx, e, new(tried))
 	if failure == nil {
-		return f.s.failed == nil
+		return f.op.failed == nil
 	}
 	f.fail(e.capability.ID, failure)
 	return false
@@ -237,10 +237,10 @@ func (f *field) fail(capID string, failure *Failure) {
 // race takes the first answer that is accepted. Who fails is replaced while
 // candidates are left.
 func (f *field) race() bool {
-	for range f.s.plan.width {
+	for range f.op.plan.width {
 		f.enter()
 	}
-	for len(f.running) > 0 && f.s.failed == nil {
+	for len(f.running) > 0 && f.op.failed == nil {
 		batch := f.wait(nil)
 		for i, e := range batch {
 			if f.judge(e) {
@@ -258,9 +258,9 @@ func (f *field) race() bool {
 func (f *field) hedge() bool {
 	f.enter()
 	joined := 0
-	alarm, off := f.alarm(f.s.plan.after)
+	alarm, off := f.alarm(f.op.plan.after)
 	defer func() { off() }()
-	for len(f.running) > 0 && f.s.failed == nil {
+	for len(f.running) > 0 && f.op.failed == nil {
 		batch := f.wait(alarm)
 		if batch == nil {
 			off()
@@ -268,15 +268,15 @@ func (f *field) hedge() bool {
 			if f.bound() {
 				continue
 			}
-			if joined++; f.enter() && joined < f.s.plan.max {
-				alarm, off = f.alarm(f.s.plan.after)
+			if joined++; f.enter() && joined < f.op.plan.max {
+				alarm, off = f.alarm(f.op.plan.after)
 			}
 			continue
 		}
 		bound := f.bound()
 		for i, e := range batch {
 			if bound && !e.voice.bound() {
-				f.s.outrun(e) // somebody else is heard for good
+				f.op.outrun(e) // somebody else is heard for good
 				continue
 			}
 			if f.judge(e) {
@@ -292,7 +292,7 @@ func (f *field) hedge() bool {
 }
 
 // bound tells whether one entrant was heard for good.
-func (f *field) bound() bool { return f.s.w.Flow.bound() }
+func (f *field) bound() bool { return f.op.w.Flow.bound() }
 
 // hush stops the entrants that cannot be heard any more.
 func (f *field) hush() {
@@ -312,7 +312,7 @@ func (f *field) drain(e *entrant) {
 	e.drained = true
 	close(e.stop)
 	f.graces.Go(func() {
-		if f.s.d.Clock.Wait(e.ctx, lossGrace) == nil {
+		if f.op.d.Clock.Wait(e.ctx, lossGrace) == nil {
 			e.cancel()
 		}
 	})
@@ -325,7 +325,7 @@ func (f *field) alarm(d time.Duration) (rings <-chan struct{}, off func()) {
 	ring, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		if f.s.d.Clock.Wait(ctx, d) == nil {
+		if f.op.d.Clock.Wait(ctx, d) == nil {
 			close(ring)
 		}
 	}()
@@ -334,7 +334,7 @@ func (f *field) alarm(d time.Duration) (rings <-chan struct{}, off func()) {
 
 // tournament lets everybody answer and takes the best.
 func (f *field) tournament() bool {
-	for range f.s.plan.width {
+	for range f.op.plan.width {
 		f.enter()
 	}
 	type scored struct {
@@ -342,14 +342,14 @@ func (f *field) tournament() bool {
 		rank   int
 	}
 	var accepted []scored
-	for len(f.running) > 0 && f.s.failed == nil {
+	for len(f.running) > 0 && f.op.failed == nil {
 		for _, e := range f.wait(nil) {
 			if f.judge(e) {
-				accepted = append(accepted, scored{f.s.result, e.rank})
+				accepted = append(accepted, scored{f.op.result, e.rank})
 			}
 		}
 	}
-	if len(accepted) == 0 || f.s.failed != nil {
+	if len(accepted) == 0 || f.op.failed != nil {
 		return false
 	}
 	best := slices.MinFunc(accepted, func(a, b scored) int {
@@ -358,15 +358,15 @@ func (f *field) tournament() bool {
 			compareCosts(a.result.Usage.Key("cost-usd"), b.result.Usage.Key("cost-usd")),
 			cmp.Compare(a.rank, b.rank))
 	})
-	attempts, once := f.s.result.Attempts, f.s.result.DoneOnce
-	f.s.result = best.result
-	f.s.result.Attempts, f.s.result.DoneOnce = attempts, once
+	attempts, once := f.op.result.Attempts, f.op.result.DoneOnce
+	f.op.result = best.result
+	f.op.result.Attempts, f.op.result.DoneOnce = attempts, once
 	for _, a := range accepted {
 		if a.result.Attempt != best.result.Attempt {
-			f.s.result.Outscored = append(f.s.result.Outscored, a.result.Attempt)
+			f.op.result.Outscored = append(f.op.result.Outscored, a.result.Attempt)
 		}
 	}
-	slices.Sort(f.s.result.Outscored)
+	slices.Sort(f.op.result.Outscored)
 	return true
 }
 
@@ -389,22 +389,22 @@ func compareCosts(a, b edn.Value) int {
 // exhausted is the end of a field without an accepted answer: those who may be
 // asked again are, one after the other, and then the others in a cascade.
 func (f *field) exhausted() (failure *Failure, more bool) {
-	order := slices.Clone(f.s.used)
-	if f.s.plan.name == policy.Tournament { // who was nearest first
+	order := slices.Clone(f.op.used)
+	if f.op.plan.name == policy.Tournament { // who was nearest first
 		slices.SortStableFunc(order, func(a, b string) int {
 			return -compareScores(scoreOf(f.failures[a]), scoreOf(f.failures[b]))
 		})
 	}
 	for _, capID := range order {
-		failure = f.s.tryAgain(f.ctx, capID, 1, f.failures[capID])
-		if failure == nil || f.s.failed != nil {
+		failure = f.op.tryAgain(f.ctx, capID, 1, f.failures[capID])
+		if failure == nil || f.op.failed != nil {
 			return nil, false
 		}
 		if ends(failure) {
 			return failure, false
 		}
 	}
-	return failure, f.s.goesOn(failure)
+	return failure, f.op.goesOn(failure)
 }
 
 // scoreOf is 0 for a candidate without an answer.
@@ -435,7 +435,7 @@ func (f *field) lose(late []*entrant) {
 	}
 	slices.SortFunc(late, byRank)
 	for _, e := range late {
-		f.s.outrun(e)
+		f.op.outrun(e)
 	}
 }
 
@@ -447,7 +447,7 @@ func (f *field) stop() {
 	for range f.running {
 		e := <-f.arrivals
 		usage := mapOrNil(e.answer.Response.Key("result").Key("usage"))
-		f.s.settle(&e.expense, ending{usage: usage, unknown: usage.IsNil()})
+		f.op.settle(&e.expense, ending{usage: usage, unknown: usage.IsNil()})
 	}
 	f.running = nil
 	f.graces.Wait()
@@ -456,34 +456,34 @@ func (f *field) stop() {
 // outrun accounts for an entrant that another one was faster than. An entrant
 // that failed before it was told to stop has failed; what it reports afterwards
 // counts as usage only.
-func (s *serving) outrun(e *entrant) {
+func (o *operation) outrun(e *entrant) {
 	t := new(tried)
 	e.account(t)
 	var sent edn.Value
 	switch err := contract.AsError(e.err); {
 	case err == nil:
-		response, err := contract.CheckResponse(e.answer.Response, s.wanted(e.capability))
+		response, err := contract.CheckResponse(e.answer.Response, o.wanted(e.capability))
 		if err != nil {
 			response = e.answer.Response
 			if !e.lost {
-				t.err, t.label = s.disowned(t, err), journal.OutcomeError
+				t.err, t.label = o.disowned(t, err), journal.OutcomeError
 			}
 		}
 		t.usage = mapOrNil(response.Key("result").Key("usage"))
 	case e.lost:
 		sent = err.Details.Key("sent?")
 	case err.Type != "canceled":
-		s.lost(context.Background(), t, err, e.limits, e.ended)
+		o.lost(context.Background(), t, err, e.limits, e.ended)
 	}
 	if t.err == nil {
 		t.label = journal.OutcomeCanceled
-		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", s.w.Node, e.capability.ID)
+		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node, e.capability.ID)
 		if !sent.IsNil() {
 			t.err = t.err.WithDetail("sent?", sent)
 		}
 	}
-	s.recordEnd(t)
-	s.settle(&t.expense, t.ending())
-	s.count(t)
-	s.list(t)
+	o.recordEnd(t)
+	o.settle(&t.expense, t.ending())
+	o.count(t)
+	o.list(t)
 }

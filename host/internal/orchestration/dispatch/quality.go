@@ -73,9 +73,9 @@ func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 }
 
 // judged tells the book of a verdict, and does what follows from it.
-func (s *serving) judged(v sample, pass bool, score quality.Score) {
-	if v.page != nil && v.add(s.d.Clock.Now(), pass, score) {
-		s.act(v)
+func (o *operation) judged(v sample, pass bool, score quality.Score) {
+	if v.page != nil && v.add(o.d.Clock.Now(), pass, score) {
+		o.act(v)
 	}
 }
 
@@ -108,8 +108,8 @@ func (p *page) outOfService(now time.Time) *contract.Error {
 
 // standIn is who serves in the place of a capability that was swapped for
 // another, as long as it is not wholly in again.
-func (s *serving) standIn(capID string) string {
-	p := s.page(capID)
+func (o *operation) standIn(capID string) string {
+	p := o.page(capID)
 	if p == nil || p.quiet.Load() {
 		return ""
 	}

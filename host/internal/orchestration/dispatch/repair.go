@@ -26,18 +26,18 @@ type repairs struct {
 	seen       [][]byte // sameness of every answer that was refused
 }
 
-func (s *serving) repairs(capID string) *repairs {
+func (o *operation) repairs(capID string) *repairs {
 	r := &repairs{}
-	if c, ok := s.d.Registry.Capability(capID); ok && c.Repairs {
-		r.left = s.w.Terms.RepairMax
+	if c, ok := o.d.Registry.Capability(capID); ok && c.Repairs {
+		r.left = o.w.Terms.RepairMax
 	}
 	return r
 }
 
 // repaired tells a candidate what was wrong with its answer, as long as that
 // helps. It gives nil if an answer was accepted, else the failure to go on with.
-func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
-	f.RoundsLeft = r.left > 0 && !s.yields(f)
+func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
+	f.RoundsLeft = r.left > 0 && !o.yields(f)
 	if action, _ := Decide(*f); action != Repair {
 		return f
 	}
@@ -45,14 +45,14 @@ func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *rep
 		r.left--
 		r.done++
 		r.seen = append(r.seen, sameness(f))
-		next := s.repair(ctx, capID, r.done, f)
+		next := o.repair(ctx, capID, r.done, f)
 		if next != nil && next.TooDear {
 			r.left = 0
-			return f.brokeOff(next, s.w.Terms.SwitchOn)
+			return f.brokeOff(next, o.w.Terms.SwitchOn)
 		}
 		owed := f.owed
 		f.owed = sample{} // the rounds of one candidate count once, by their end
-		if next == nil || s.failed != nil {
+		if next == nil || o.failed != nil {
 			return nil
 		}
 		if next.owed.page == nil {
@@ -68,34 +68,34 @@ func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *rep
 		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
 			break // it goes in circles
 		}
-		if s.yields(f) {
+		if o.yields(f) {
 			break
 		}
 	}
 	r.left = 0
-	return s.exhausted(f)
+	return o.exhausted(f)
 }
 
 // repair makes one round.
-func (s *serving) repair(ctx context.Context, capID string, round int, f *Failure) *Failure {
-	s.round, s.told, s.key = round, told(f, round), ""
-	defer func() { s.round, s.told, s.key = 0, edn.Nil(), "" }()
-	return s.attempt(ctx, capID)
+func (o *operation) repair(ctx context.Context, capID string, round int, f *Failure) *Failure {
+	o.round, o.told, o.key = round, told(f, round), ""
+	defer func() { o.round, o.told, o.key = 0, edn.Nil(), "" }()
+	return o.attempt(ctx, capID)
 }
 
 // exhausted is the failure of a candidate that could not repair its answer. The
 // switch set may name it or what it could not repair.
-func (s *serving) exhausted(last *Failure) *Failure {
+func (o *operation) exhausted(last *Failure) *Failure {
 	f := *last
 	last.owed = sample{}
 	f.RoundsLeft = false
-	f.Err = contract.Errorf("repair/exhausted", "node %s: told what was wrong, the candidate did not get its answer accepted: %s", s.w.Node, last.Err.Message).
+	f.Err = contract.Errorf("repair/exhausted", "node %s: told what was wrong, the candidate did not get its answer accepted: %s", o.w.Node, last.Err.Message).
 		WithCause(last.Err)
 	if !last.Findings.IsNil() {
 		f.Err = f.Err.WithDetail("findings", last.Findings)
 	}
 	f.Class = f.Err.Class
-	f.Matched = s.w.Terms.SwitchOn.Matches(f.Err)
+	f.Matched = o.w.Terms.SwitchOn.Matches(f.Err)
 	return &f
 }
 

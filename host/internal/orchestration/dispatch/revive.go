@@ -16,33 +16,33 @@ const reviveWait = 10 * time.Second
 // and the supervisor brings one back, it waits for it until the deadline of the
 // node. A candidate that came back may be gone again before it is bound, so that
 // is done more than once; the supervisor ends it with a quarantine.
-func (s *serving) awaitRespawn(ctx context.Context) (capID string, ok bool) {
-	if capID, ok = s.next(); ok || len(s.coming()) == 0 {
+func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
+	if capID, ok = o.next(); ok || len(o.coming()) == 0 {
 		return capID, ok
 	}
-	begun := s.d.Clock.Now()
-	defer func() { s.waited += s.d.Clock.Now().Sub(begun) }()
-	if s.w.Deadline.IsZero() {
+	begun := o.d.Clock.Now()
+	defer func() { o.waited += o.d.Clock.Now().Sub(begun) }()
+	if o.w.Deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, reviveWait)
 		defer cancel()
 	}
-	for !ok && !s.over(ctx) && s.revived(ctx) {
-		s.binding = s.bind()
-		capID, ok = s.next()
+	for !ok && !o.over(ctx) && o.revived(ctx) {
+		o.binding = o.bind()
+		capID, ok = o.next()
 	}
 	return capID, ok
 }
 
 // coming are the candidates that were not tried and are merely not ready: they
 // come back without an operator.
-func (s *serving) coming() []string {
-	if len(s.used) >= s.most {
+func (o *operation) coming() []string {
+	if len(o.used) >= o.most {
 		return nil
 	}
 	var ids []string
-	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && !slices.Contains(s.used, r.Cap) && s.d.Executor.State(r.Cap).comesBack() {
+	for _, r := range o.binding.Rejected {
+		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) && o.d.Executor.State(r.Cap).comesBack() {
 			ids = append(ids, r.Cap)
 		}
 	}
@@ -51,9 +51,9 @@ func (s *serving) coming() []string {
 
 // look notes in a failure whether another candidate is left, and reports whether
 // one is ready.
-func (s *serving) look(f *Failure) (ready bool) {
-	_, ready = s.next()
-	f.NextLeft = ready || len(s.coming()) > 0
+func (o *operation) look(f *Failure) (ready bool) {
+	_, ready = o.next()
+	f.NextLeft = ready || len(o.coming()) > 0
 	return ready
 }
 
@@ -63,8 +63,8 @@ func (st CapState) comesBack() bool { return st.Ready || st.Standby || st.Respaw
 
 // revived waits until one of the candidates that are coming back is ready, and
 // reports whether one is.
-func (s *serving) revived(ctx context.Context) bool {
-	coming := s.coming()
+func (o *operation) revived(ctx context.Context) bool {
+	coming := o.coming()
 	if len(coming) == 0 {
 		return false
 	}
@@ -72,7 +72,7 @@ func (s *serving) revived(ctx context.Context) bool {
 	defer cancel()
 	back := make(chan bool, len(coming))
 	for _, id := range coming {
-		go func() { back <- s.await(ctx, id) == nil }()
+		go func() { back <- o.await(ctx, id) == nil }()
 	}
 	ready := false
 	for range coming {

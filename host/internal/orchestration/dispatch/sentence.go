@@ -10,7 +10,7 @@ import (
 )
 
 // conclusion makes the result of a gate of a judgement, and records it.
-func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
+func (o *operation) conclusion(t *tried, b *bench, g *grade) quality.Result {
 	sev := b.j.severity(b.cal, g)
 	r := quality.Result{Gate: quality.Gate{Name: b.j.gate, Severity: sev, Judge: b.j.judge.Name}}
 	v := &journal.GateVerdict{
@@ -20,7 +20,7 @@ func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
 	if len(b.usages) > 0 {
 		v.Usage = journal.SumUsage(b.usages...)
 	}
-	s.unsound = b.unsound
+	o.unsound = b.unsound
 	switch {
 	case b.cal.Worthless != "" && b.cal.Drift == "":
 		r.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " weighs nothing and was not asked: " + b.cal.Worthless)
@@ -28,7 +28,7 @@ func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
 		r.Outcome = b.failure()
 		v.Err = b.by.err
 		if sev == quality.Must && r.Failed() {
-			s.unpaid = b.unjudged(s)
+			o.unpaid = b.unjudged(o)
 		}
 	default:
 		// An equal answer may have been graded for somebody who asked for less.
@@ -52,7 +52,7 @@ func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
 	if len(r.Findings) > 0 {
 		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
 	}
-	s.record(v)
+	o.record(v)
 	return r
 }
 
@@ -67,11 +67,11 @@ func (b *bench) failure() quality.Outcome {
 }
 
 // unjudged is the failure of an attempt that a judge had to judge and did not.
-func (b *bench) unjudged(s *serving) *contract.Error {
+func (b *bench) unjudged(o *operation) *contract.Error {
 	if b.by.err.Type == "budget/exceeded" {
 		return b.by.err
 	}
-	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", s.w.Node, b.j.judge.Name, b.t.capability.ID, b.by.err.FullMessage()).
+	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", o.w.Node, b.j.judge.Name, b.t.capability.ID, b.by.err.FullMessage()).
 		WithCause(b.by.err).WithDetail("judge", edn.Text(b.j.judge.Name))
 }
 

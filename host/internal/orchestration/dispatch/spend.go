@@ -36,7 +36,7 @@ type expense struct {
 }
 
 // budgeted tells whether any scope counts what the node does.
-func (s *serving) budgeted() bool { return len(s.w.Budget) > 0 }
+func (o *operation) budgeted() bool { return len(o.w.Budget) > 0 }
 
 // errUnpriced is a price that is not known where money is limited (BUD-007).
 type errUnpriced struct {
@@ -48,11 +48,11 @@ func (e *errUnpriced) Error() string { return e.why.Error() }
 
 // want is what one call to a capability takes at most. Roundtrips and attempts
 // are those of what it is for.
-func (s *serving) want(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, standing bool, err error) {
-	chain := s.w.Budget
+func (o *operation) want(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, standing bool, err error) {
+	chain := o.w.Budget
 	want = counts
 	money := chain.Bounds(policy.USD)
-	size := s.size(ctx, c)
+	size := o.size(ctx, c)
 	if policy.CountsTokens(c) {
 		want = want.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
 	}
@@ -63,8 +63,8 @@ func (s *serving) want(ctx context.Context, c *registry.Capability, counts polic
 	case !money:
 		return want, false, nil
 	}
-	if s.run.AtLeast {
-		if highest, ok := s.highest(ctx); ok {
+	if o.run.AtLeast {
+		if highest, ok := o.highest(ctx); ok {
 			return want.Plus(highest), true, nil
 		}
 	}
@@ -78,29 +78,29 @@ func (s *serving) want(ctx context.Context, c *registry.Capability, counts polic
 
 // size is how many tokens a call takes and gives at most. An answer that nothing
 // bounds may take all that is left.
-func (s *serving) size(ctx context.Context, c *registry.Capability) policy.Size {
+func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Size {
 	if !policy.CountsTokens(c) {
 		return policy.Size{InKnown: true, OutKnown: true}
 	}
-	if s.tokens == 0 {
-		s.tokens = policy.CountTokens(s.w.Input, s.w.Terms.Context, s.w.Terms.Constraints, edn.Text(s.w.System))
+	if o.tokens == 0 {
+		o.tokens = policy.CountTokens(o.w.Input, o.w.Terms.Context, o.w.Terms.Constraints, edn.Text(o.w.System))
 	}
-	size := policy.Size{In: s.tokens + s.layersTokens(c), InKnown: true}
-	if s.round > 0 {
-		size.In += policy.CountTokens(s.told)
+	size := policy.Size{In: o.tokens + o.layersTokens(c), InKnown: true}
+	if o.round > 0 {
+		size.In += policy.CountTokens(o.told)
 	}
-	if n := s.counted[c.ID]; n > 0 && s.countedIn == s.round {
+	if n := o.counted[c.ID]; n > 0 && o.countedIn == o.round {
 		size.In = n
 	}
 	if most := int64(c.Limits.ContextTokens); most > 0 {
 		size.In = min(size.In, most)
 	}
-	if n, ok := s.w.Terms.outBound(c); ok {
+	if n, ok := o.w.Terms.outBound(c); ok {
 		size.Out, size.OutKnown = n, true
 		return size
 	}
-	if s.w.Budget.Bounds(policy.TokensOut) {
-		if left, err := s.run.Account.Left(ctx, s.w.Budget); err == nil {
+	if o.w.Budget.Bounds(policy.TokensOut) {
+		if left, err := o.run.Account.Left(ctx, o.w.Budget); err == nil {
 			// With nothing left one token is too much.
 			size.Out, size.OutKnown = max(1, left.Amounts().Count(policy.TokensOut)), true
 		}
@@ -118,15 +118,15 @@ func (t *Terms) outBound(c *registry.Capability) (int64, bool) {
 }
 
 // highest is the highest price that is known of the candidates.
-func (s *serving) highest(ctx context.Context) (policy.Amounts, bool) {
+func (o *operation) highest(ctx context.Context) (policy.Amounts, bool) {
 	var most policy.Amounts
 	known := false
-	for _, id := range s.w.Terms.static.Accepted {
-		c, ok := s.d.Registry.Capability(id)
+	for _, id := range o.w.Terms.static.Accepted {
+		c, ok := o.d.Registry.Capability(id)
 		if !ok {
 			continue
 		}
-		if price, err := policy.Price(c, s.size(ctx, c)); err == nil {
+		if price, err := policy.Price(c, o.size(ctx, c)); err == nil {
 			most, known = most.Max(price), true
 		}
 	}
@@ -135,7 +135,7 @@ func (s *serving) highest(ctx context.Context) (policy.Amounts, bool) {
 
 // counts is what a call adds to the counters besides tokens and money. Those who
 // are asked side by side are waited for once.
-func (s *serving) counts(purpose string, first bool) policy.Amounts {
+func (o *operation) counts(purpose string, first bool) policy.Amounts {
 	switch purpose {
 	case forCheck:
 		return policy.Amounts{}
@@ -150,33 +150,33 @@ func (s *serving) counts(purpose string, first bool) policy.Amounts {
 }
 
 // unaffordable tells whether there is too little left to ask a capability now.
-func (s *serving) unaffordable(capID string) bool {
-	c, ok := s.d.Registry.Capability(capID)
+func (o *operation) unaffordable(capID string) bool {
+	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
 		return false
 	}
 	purpose := forAttempt
 	switch {
-	case s.vote:
+	case o.vote:
 		purpose = forVote
-	case s.gate != "":
+	case o.gate != "":
 		purpose = forCheck
 	}
-	counts := s.counts(purpose, !s.beside)
-	s.weigh(s.run.Base, c, counts, policy.Amounts{})
-	want, _, err := s.want(s.run.Base, c, counts)
+	counts := o.counts(purpose, !o.beside)
+	o.weigh(o.run.Base, c, counts, policy.Amounts{})
+	want, _, err := o.want(o.run.Base, c, counts)
 	if err == nil {
-		err = s.short(want)
+		err = o.short(want)
 	}
 	if err == nil {
 		return false
 	}
-	s.lacking = s.budgetError(c, want, err)
+	o.lacking = o.budgetError(c, want, err)
 	return true
 }
 
-func (s *serving) short(want policy.Amounts) error {
-	lack, err := s.run.Account.Short(s.run.Base, s.w.Budget, want)
+func (o *operation) short(want policy.Amounts) error {
+	lack, err := o.run.Account.Short(o.run.Base, o.w.Budget, want)
 	if err != nil {
 		return err
 	}
@@ -188,23 +188,23 @@ func (s *serving) short(want policy.Amounts) error {
 
 // affordable is how many of the candidates can be asked at once, of those that a
 // strategy would ask (ATT-011).
-func (s *serving) affordable(ids []string) int {
-	if !s.budgeted() {
+func (o *operation) affordable(ids []string) int {
+	if !o.budgeted() {
 		return len(ids)
 	}
 	var sum policy.Amounts
 	for i, id := range ids {
-		c, ok := s.d.Registry.Capability(id)
+		c, ok := o.d.Registry.Capability(id)
 		if !ok {
 			return i
 		}
-		counts := s.counts(forEntrant, i == 0)
-		s.weigh(s.run.Base, c, counts, sum)
-		want, _, err := s.want(s.run.Base, c, counts)
+		counts := o.counts(forEntrant, i == 0)
+		o.weigh(o.run.Base, c, counts, sum)
+		want, _, err := o.want(o.run.Base, c, counts)
 		if err != nil {
 			return i
 		}
-		if sum = sum.Plus(want); s.short(sum) != nil {
+		if sum = sum.Plus(want); o.short(sum) != nil {
 			return i
 		}
 	}
@@ -213,48 +213,48 @@ func (s *serving) affordable(ids []string) int {
 
 // reserve sets aside what a call may take. Without a budget there is nothing to
 // do; the error is the reason why the call must not be made.
-func (s *serving) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (expense, *contract.Error) {
-	if !s.budgeted() {
+func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (expense, *contract.Error) {
+	if !o.budgeted() {
 		return expense{}, nil
 	}
-	if err := s.run.Base.Err(); err != nil {
+	if err := o.run.Base.Err(); err != nil {
 		return expense{}, contract.AsError(err) // nothing begins any more
 	}
-	counts := s.counts(purpose, first)
-	s.weigh(ctx, c, counts, policy.Amounts{})
-	want, standing, err := s.want(ctx, c, counts)
+	counts := o.counts(purpose, first)
+	o.weigh(ctx, c, counts, policy.Amounts{})
+	want, standing, err := o.want(ctx, c, counts)
 	var hold *budget.Hold
 	if err == nil {
-		hold, err = s.run.Account.Reserve(context.WithoutCancel(ctx), s.w.Budget, want)
+		hold, err = o.run.Account.Reserve(context.WithoutCancel(ctx), o.w.Budget, want)
 	}
 	if err != nil {
-		lack := s.budgetError(c, want, err)
-		s.lacking = lack
+		lack := o.budgetError(c, want, err)
+		o.lacking = lack
 		return expense{}, lack
 	}
-	s.lacking = nil
-	e := expense{hold: hold, cap: c, standing: standing, money: s.w.Budget.Bounds(policy.USD), record: &journal.BudgetReserved{
-		For: purpose, Scopes: s.w.Budget.Kinds(), Amount: want.Value(), Attempt: number, Gate: s.gate,
+	o.lacking = nil
+	e := expense{hold: hold, cap: c, standing: standing, money: o.w.Budget.Bounds(policy.USD), record: &journal.BudgetReserved{
+		For: purpose, Scopes: o.w.Budget.Kinds(), Amount: want.Value(), Attempt: number, Gate: o.gate,
 	}}
-	s.record(e.record)
+	o.record(e.record)
 	hold.OnLoss(func(spent policy.Amounts, mark budget.Mark) {
 		// A recorder that refuses this refuses the end of the run as well.
-		_ = s.run.Recorder.Record(s.w.Path, s.w.Node, &journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
+		_ = o.run.Recorder.Record(o.w.Path, o.w.Node, &journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
 	})
 	return e, nil
 }
 
 // budgetError is what callers hear: what is left and when that changes.
-func (s *serving) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
+func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
 	var lack *budget.ExceededError
 	var unpriced *errUnpriced
 	var out *contract.Error
 	switch {
 	case errors.As(err, &lack):
-		out = lack.Contract("budget/exceeded", s.d.Clock.Now())
+		out = lack.Contract("budget/exceeded", o.d.Clock.Now())
 	case errors.As(err, &unpriced):
 		left := edn.Nil()
-		if l, err := s.run.Account.Left(s.run.Base, s.w.Budget); err == nil {
+		if l, err := o.run.Account.Left(o.run.Base, o.w.Budget); err == nil {
 			left = l.Max(policy.USD)
 		}
 		out = contract.Errorf("budget/exceeded", "the budget of %s limits money, and what a call to :%s costs is unknown: %s", unpriced.scope, c.ID, unpriced.why).
@@ -263,17 +263,17 @@ func (s *serving) budgetError(c *registry.Capability, want policy.Amounts, err e
 			WithDetail("limit", unpriced.scope.Limits.Max(policy.USD)).
 			WithDetail("left", left)
 	default:
-		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", s.w.Node, err)
+		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", o.w.Node, err)
 	}
-	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(s.w.Node))
+	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(o.w.Node))
 }
 
 // tooDear is the failure of a candidate that there is too little left for: it
 // was not asked, and another one may be cheaper.
-func (s *serving) tooDear(ctx context.Context, lack *contract.Error) *Failure {
-	f := s.failure(ctx, nil, lack)
+func (o *operation) tooDear(ctx context.Context, lack *contract.Error) *Failure {
+	f := o.failure(ctx, nil, lack)
 	f.TooDear = true
-	f.Over = s.over(ctx)
+	f.Over = o.over(ctx)
 	if lack.Type == "budget/exceeded" {
 		f.Class, f.Matched = contract.ClassSwitch, true
 	}
@@ -284,13 +284,13 @@ func (s *serving) tooDear(ctx context.Context, lack *contract.Error) *Failure {
 // rounds: they would use the round trips or attempts that the candidates which
 // were not tried yet need, and one of those can be called now. Without this rule
 // a small limit is spent on a candidate that is down (EMB-002).
-func (s *serving) yields(f *Failure) bool {
-	bounds := s.w.Budget.Bounds
+func (o *operation) yields(f *Failure) bool {
+	bounds := o.w.Budget.Bounds
 	if !bounds(policy.Roundtrips) && !bounds(policy.Attempts) {
 		return false
 	}
-	left, err := s.run.Account.Left(s.run.Base, s.w.Budget)
-	if err != nil || !s.look(f) {
+	left, err := o.run.Account.Left(o.run.Base, o.w.Budget)
+	if err != nil || !o.look(f) {
 		return false
 	}
 	next := *f
@@ -298,20 +298,20 @@ func (s *serving) yields(f *Failure) bool {
 	if action, _ := Decide(next); action != Next {
 		return false
 	}
-	need := s.untried()
+	need := o.untried()
 	return slices.ContainsFunc([]policy.Dimension{policy.Roundtrips, policy.Attempts}, func(d policy.Dimension) bool {
 		return bounds(d) && left.Amounts().Count(d) <= need
 	})
 }
 
 // untried is the number of candidates that may still be tried.
-func (s *serving) untried() (n int64) {
-	for _, id := range s.binding.Accepted {
-		if !slices.Contains(s.used, id) {
+func (o *operation) untried() (n int64) {
+	for _, id := range o.binding.Accepted {
+		if !slices.Contains(o.used, id) {
 			n++
 		}
 	}
-	return min(n, int64(s.most-len(s.used)))
+	return min(n, int64(o.most-len(o.used)))
 }
 
 // brokeOff is a failure after which the same candidate would have been asked
@@ -329,8 +329,8 @@ func (f *Failure) brokeOff(lack *Failure, set contract.SwitchSet) *Failure {
 
 // spent says, at the end of a node, that nothing but its budget kept it from
 // going on.
-func (s *serving) spent(f *Failure) *contract.Error {
-	if s.lacking == nil || f.TooDear || len(s.used) >= s.most {
+func (o *operation) spent(f *Failure) *contract.Error {
+	if o.lacking == nil || f.TooDear || len(o.used) >= o.most {
 		return nil
 	}
 	hopeful := *f
@@ -338,22 +338,22 @@ func (s *serving) spent(f *Failure) *contract.Error {
 	if action, _ := Decide(hopeful); action != Next {
 		return nil
 	}
-	return s.lacking.WithCause(f.Err)
+	return o.lacking.WithCause(f.Err)
 }
 
 // allTooDear is the failure of a node whose candidates all cost more than is
 // left, and lack nothing else.
-func (s *serving) allTooDear() *contract.Error {
-	if s.lacking == nil {
+func (o *operation) allTooDear() *contract.Error {
+	if o.lacking == nil {
 		return nil
 	}
-	for _, r := range s.binding.Rejected {
+	for _, r := range o.binding.Rejected {
 		switch r.Reason {
 		case policy.ReasonBreaker, policy.ReasonNotReady, policy.ReasonQuarantined:
 			return nil
 		}
 	}
-	return s.lacking
+	return o.lacking
 }
 
 // ending is what is known about a call when it is settled.
@@ -366,16 +366,16 @@ type ending struct {
 }
 
 // settle replaces a reservation by what was spent (LED-003).
-func (s *serving) settle(e *expense, end ending) {
+func (o *operation) settle(e *expense, end ending) {
 	if e.hold == nil {
 		return
 	}
 	spent, mark := e.actual(end)
 	// The reservation is settled also when the run is being canceled.
-	err := e.hold.Settle(context.WithoutCancel(s.run.Base), spent, mark)
-	s.record(&journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
-	if err != nil && s.failed == nil {
-		s.failed = contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w", s.w.Node, err)
+	err := e.hold.Settle(context.WithoutCancel(o.run.Base), spent, mark)
+	o.record(&journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
+	if err != nil && o.failed == nil {
+		o.failed = contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w", o.w.Node, err)
 	}
 	e.hold = nil
 }
@@ -463,12 +463,12 @@ func (t *tried) ending() ending {
 
 // slice is what a call is told that it may spend: the limits of its policy, and
 // of the sums what is left with what is reserved for it.
-func (s *serving) slice(e *expense) edn.Value {
-	own := s.w.Terms.Budget
+func (o *operation) slice(e *expense) edn.Value {
+	own := o.w.Terms.Budget
 	if e.hold == nil {
 		return own
 	}
-	left, err := s.run.Account.Left(s.run.Base, s.w.Budget)
+	left, err := o.run.Account.Left(o.run.Base, o.w.Budget)
 	if err != nil {
 		return own
 	}
@@ -488,11 +488,11 @@ func (e *expense) amount() edn.Value {
 }
 
 // purpose is what an attempt is, as records have it.
-func (s *serving) purpose(strategy string) string {
+func (o *operation) purpose(strategy string) string {
 	switch {
-	case s.vote:
+	case o.vote:
 		return forVote
-	case s.round > 0:
+	case o.round > 0:
 		return forRepair
 	case strategy != "":
 		return forEntrant
@@ -502,8 +502,8 @@ func (s *serving) purpose(strategy string) string {
 
 // free tells whether a call may be made that nobody pays for: where a budget
 // counts, only one that costs nothing.
-func (s *serving) free(c *registry.Capability) bool {
-	if !s.budgeted() {
+func (o *operation) free(c *registry.Capability) bool {
+	if !o.budgeted() {
 		return true
 	}
 	price, err := policy.Price(c, policy.Size{InKnown: true, OutKnown: true})
@@ -511,28 +511,28 @@ func (s *serving) free(c *registry.Capability) bool {
 }
 
 // wallSpent is the failure of a node whose budget gives it no more time.
-func (s *serving) wallSpent() *contract.Error {
-	limit := s.w.Terms.Wall.Milliseconds()
-	return contract.Errorf("budget/exceeded", "the budget of node %s has 0 of %d ms left", s.w.Node, limit).
+func (o *operation) wallSpent() *contract.Error {
+	limit := o.w.Terms.Wall.Milliseconds()
+	return contract.Errorf("budget/exceeded", "the budget of node %s has 0 of %d ms left", o.w.Node, limit).
 		WithDetail("scope", edn.K(budget.Node.String())).
 		WithDetail("dimension", edn.K("wall-ms")).
 		WithDetail("limit", edn.Int(limit)).
 		WithDetail("left", edn.Int(0)).
-		WithWhere("node", edn.Text(s.w.Node))
+		WithWhere("node", edn.Text(o.w.Node))
 }
 
 // walked walks a plan answer within the time of its node (BUD-006).
-func (s *serving) walked(ctx context.Context, walk func(context.Context) Child) Child {
-	if s.w.Deadline.IsZero() {
+func (o *operation) walked(ctx context.Context, walk func(context.Context) Child) Child {
+	if o.w.Deadline.IsZero() {
 		return walk(ctx)
 	}
-	within, cancel := context.WithDeadline(ctx, s.w.Deadline)
+	within, cancel := context.WithDeadline(ctx, o.w.Deadline)
 	defer cancel()
 	child := walk(within)
 	if child.Err != nil && ctx.Err() == nil && within.Err() != nil {
-		late := contract.Errorf("timeout/hard", "node %s: the deadline passed while the plan ran that it was answered with", s.w.Node)
-		if s.w.Wall {
-			late = s.wallSpent()
+		late := contract.Errorf("timeout/hard", "node %s: the deadline passed while the plan ran that it was answered with", o.w.Node)
+		if o.w.Wall {
+			late = o.wallSpent()
 		}
 		child.Err = late.WithCause(cause(child.Err))
 	}

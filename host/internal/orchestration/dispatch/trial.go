@@ -12,9 +12,9 @@ import (
 // tell lets an executor that tries editions of a plugin against each other know
 // what the gates made of an answer (SUP-006). An answer that is a plan is no
 // sample: others have answered for it.
-func (s *serving) tell(e *entrant, t *tried) {
-	trials, ok := s.d.Executor.(Trials)
-	if !ok || t.walk != nil || t.outcome == Judged && !answeredByChecks(s.result.Verdict) {
+func (o *operation) tell(e *entrant, t *tried) {
+	trials, ok := o.d.Executor.(Trials)
+	if !ok || t.walk != nil || t.outcome == Judged && !answeredByChecks(o.result.Verdict) {
 		return
 	}
 	trials.Judged(e.capability.ID, e.answer, t.err == nil)
@@ -29,26 +29,26 @@ func (s *serving) tell(e *entrant, t *tried) {
 // its own: the caller did not ask for it, and the scopes of the run may be gone by
 // then (BUD-003, BUD-005). Where the host has too little left the gates cannot be
 // asked, and the answer is no sample.
-func (s *serving) shadow(e *entrant) {
+func (o *operation) shadow(e *entrant) {
 	c, recovery, number := e.capability, e.recovery, e.number // e is used again
-	trials, ok := s.d.Executor.(Trials)
-	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() || !s.free(c) {
+	trials, ok := o.d.Executor.(Trials)
+	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() || !o.free(c) {
 		return
 	}
-	w := *s.w
-	w.Begun, w.Around, w.Flow, w.Budget = nil, nil, nil, s.run.Host
-	if s.w.Around != nil {
-		w.Around = frozen{s.w.Around.Env()}
+	w := *o.w
+	w.Begun, w.Around, w.Flow, w.Budget = nil, nil, nil, o.run.Host
+	if o.w.Around != nil {
+		w.Around = frozen{o.w.Around.Env()}
 	}
-	run := *s.run
+	run := *o.run
 	run.Recorder, run.Shadow = unrecorded{}, true
 	trials.Shadow(e.call, func(ctx context.Context, a Answer) (pass, counts bool) {
 		run.Base = ctx
-		if s.run.Account != nil {
-			run.Account = s.run.Account.Beside()
+		if o.run.Account != nil {
+			run.Account = o.run.Account.Beside()
 			defer run.Account.Close(context.WithoutCancel(ctx))
 		}
-		twin := &serving{d: s.d, run: &run, w: &w, number: number}
+		twin := &operation{d: o.d, run: &run, w: &w, number: number}
 		t := &tried{capability: c, recovery: recovery, attempt: number}
 		twin.read(t, a)
 		switch {
