@@ -15,21 +15,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// attempt makes one call and judges its answer. Nil means that the answer was
+// runAttempt makes one call and judges its answer. Nil means that the answer was
 // accepted and the result is complete.
-func (o *operation) attempt(ctx context.Context, capID string) *Failure {
-	e := &o.scratch.entrant
-	if failure := o.begin(ctx, e, capID, ""); failure != nil || o.failed != nil {
+func (o *operation) runAttempt(ctx context.Context, capID string) *Failure {
+	a := &o.scratch.attempt
+	if failure := o.begin(ctx, a, capID, ""); failure != nil || o.failed != nil {
 		return failure
 	}
-	o.shadow(e)
-	e.answer, e.err = o.invoke(ctx, e)
-	e.ended = o.d.Clock.Now()
-	return o.finish(ctx, e, &o.scratch.tried)
+	o.shadow(a)
+	a.answer, a.err = o.invoke(ctx, a)
+	a.ended = o.d.Clock.Now()
+	return o.finish(ctx, a, &o.scratch.result)
 }
 
-// entrant is one attempt from its start to its answer.
-type entrant struct {
+// attempt is one dispatch to one candidate, from its start to its answer.
+type attempt struct {
 	capability *registry.Capability
 	recovery   contract.RecoveryClass
 	number     int
@@ -59,7 +59,7 @@ type entrant struct {
 
 // begin records the start of an attempt. The strategy under which it may run
 // beside others is empty for a step of a cascade.
-func (o *operation) begin(ctx context.Context, e *entrant, capID, strategy string) *Failure {
+func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy string) *Failure {
 	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
 		return o.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", o.w.Node, capID))
@@ -87,23 +87,30 @@ func (o *operation) begin(ctx context.Context, e *entrant, capID, strategy strin
 	o.number++
 	limits := o.limits(c)
 	asked := o.asks(c)
-	*e = entrant{asked: asked,
-		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, o.w.Input, scopes),
-		number: o.number, limits: limits, call: o.call(c, limits.end, scopes, &expense, asked), expense: expense,
-		voice: o.w.Flow.speak(o.mode, o.number),
+	*a = attempt{
+		capability: c,
+		recovery:   recoveryOf(c, o.w.Input, scopes),
+		number:     o.number,
+		call:       o.call(c, limits.end, scopes, &expense, asked),
+		asked:      asked,
+		limits:     limits,
+		page:       page,
+		ticket:     ticket,
+		voice:      o.w.Flow.speak(o.mode, o.number),
+		expense:    expense,
 	}
 	if how, ok := o.w.Terms.cleaning(c); ok {
-		e.voice.cleaned(how)
+		a.voice.cleaned(how)
 	}
 	begin := o.startedRecord()
 	*begin = journal.AttemptStarted{
 		Attempt:     o.number,
 		CapID:       capID,
 		CapVersion:  c.Version,
-		Request:     journal.RefTo(e.call.Request),
+		Request:     journal.RefTo(a.call.Request),
 		Effects:     c.Effects,
-		Recovery:    e.recovery.String(),
-		EffectKey:   e.call.EffectKey,
+		Recovery:    a.recovery.String(),
+		EffectKey:   a.call.EffectKey,
 		Binary:      st.Binary,
 		Generation:  st.Generation,
 		Enforcement: st.Enforcement,
@@ -120,7 +127,7 @@ func (o *operation) begin(ctx context.Context, e *entrant, capID, strategy strin
 	if o.number == 1 && o.w.Begun != nil {
 		o.w.Begun()
 	}
-	e.started = o.d.Clock.Now()
+	a.started = o.d.Clock.Now()
 	return nil
 }
 
@@ -145,35 +152,48 @@ func (o *operation) keptOut(ctx context.Context, capID string, err *contract.Err
 
 // finish makes of an answer, or of its absence, a verdict. t is room for what is
 // known on the way.
-func (o *operation) finish(ctx context.Context, e *entrant, t *tried) *Failure {
-	e.account(t)
-	if e.err != nil {
-		o.lost(ctx, t, contract.AsError(e.err), e.limits, e.ended)
+func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *Failure {
+	a.account(r)
+	if a.err != nil {
+		o.lost(ctx, r, contract.AsError(a.err), a.limits, a.ended)
 	} else {
-		o.read(t, e.answer)
+		o.read(r, a.answer)
 	}
-	failure := o.conclude(ctx, t)
-	if e.err == nil && o.failed == nil {
-		o.tell(e, t)
+	failure := o.conclude(ctx, r)
+	if a.err == nil && o.failed == nil {
+		o.tell(a, r)
 	}
 	return failure
 }
 
-func (e *entrant) account(t *tried) {
-	*t = tried{asked: e.asked, expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, process: e.answer.Generation, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
-	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
-		t.extended = e.ended.Sub(e.limits.soft)
+func (a *attempt) account(r *attemptResult) {
+	*r = attemptResult{
+		capability: a.capability,
+		recovery:   a.recovery,
+		number:     a.number,
+		latency:    a.ended.Sub(a.started),
+		page:       a.page,
+		ticket:     a.ticket,
+		began:      a.started,
+		edition:    a.answer.Edition,
+		process:    a.answer.Generation,
+		voice:      a.voice,
+		expense:    a.expense,
+		asked:      a.asked,
 	}
-	if !e.spoke.IsZero() {
-		t.heard = max(e.spoke.Sub(e.started), 1)
+	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
+		r.extended = a.ended.Sub(a.limits.soft)
+	}
+	if !a.spoke.IsZero() {
+		r.heard = max(a.spoke.Sub(a.started), 1)
 	}
 }
 
-// tried is one attempt from its answer to its verdict.
-type tried struct {
+// attemptResult is what is known about an attempt from its answer to its verdict.
+type attemptResult struct {
 	capability *registry.Capability
 	recovery   contract.RecoveryClass
-	attempt    int
+	number     int
 	latency    time.Duration
 	extended   time.Duration
 
@@ -204,130 +224,130 @@ type tried struct {
 
 // conclude records how the attempt ended, walks a plan answer, asks the gates,
 // and says what went wrong, if anything did.
-func (o *operation) conclude(ctx context.Context, t *tried) *Failure {
-	if t.outcome == Unknown && t.recovery == contract.RecoveryOnce {
-		t.err = contract.Errorf("effects/outcome-unknown",
-			"node %s: whether :%s did its work is not known: %s", o.w.Node, t.capability.ID, t.err.Message).
-			WithCause(t.err).WithDetail("effect/key", edn.Text(o.effectKey()))
-		t.doneOnce = true
+func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
+	if r.outcome == Unknown && r.recovery == contract.RecoveryOnce {
+		r.err = contract.Errorf("effects/outcome-unknown",
+			"node %s: whether :%s did its work is not known: %s", o.w.Node, r.capability.ID, r.err.Message).
+			WithCause(r.err).WithDetail("effect/key", edn.Text(o.effectKey()))
+		r.doneOnce = true
 	}
-	t.voice.pause()
-	o.recordEnd(t)
-	o.settle(&t.expense, t.ending())
-	o.count(t)
-	o.result.DoneOnce = o.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
+	r.voice.pause()
+	o.recordEnd(r)
+	o.settle(&r.expense, r.ending())
+	o.count(r)
+	o.result.DoneOnce = o.result.DoneOnce || r.doneOnce || (r.err == nil && r.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
-	out := t.response.Key("result").Key("out")
-	if t.err == nil && t.walk != nil {
-		child := o.walked(ctx, t.walk)
+	out := r.response.Key("result").Key("out")
+	if r.err == nil && r.walk != nil {
+		child := o.walked(ctx, r.walk)
 		out, planRun = child.Out, child.Run
-		t.doneOnce = t.doneOnce || child.DoneOnce
+		r.doneOnce = r.doneOnce || child.DoneOnce
 		o.result.DoneOnce = o.result.DoneOnce || child.DoneOnce
 		if child.Err != nil {
-			t.err, t.outcome = asAttemptError(child.Err), answered(t.recovery)
+			r.err, r.outcome = asAttemptError(child.Err), answered(r.recovery)
 		}
 	}
-	if t.err == nil && t.voice.contradicts(out) {
-		t.err, t.outcome = contradiction(":"+t.capability.ID), answered(t.recovery)
+	if r.err == nil && r.voice.contradicts(out) {
+		r.err, r.outcome = contradiction(":"+r.capability.ID), answered(r.recovery)
 	}
-	if t.err == nil && o.failed == nil {
+	if r.err == nil && o.failed == nil {
 		o.unpaid = nil
-		verdict, judged := o.judge(ctx, t, out)
+		verdict, judged := o.judge(ctx, r, out)
 		o.result.Verdict, o.result.Judged = verdict, judged
 		if !verdict.Pass {
 			findings = findingsValue(&verdict)
-			t.err, t.outcome = o.gateError(t, &verdict, findings), Judged
+			r.err, r.outcome = o.gateError(r, &verdict, findings), Judged
 			if o.unpaid != nil {
-				t.err = o.unpaid // nobody knows whether the answer is good
+				r.err = o.unpaid // nobody knows whether the answer is good
 			}
 		}
 		if judged && verdict.Pass && !o.inconclusive() {
-			o.judged(t.sample(), true, verdict.Score)
+			o.judged(r.sample(), true, verdict.Score)
 		}
 	}
-	if t.err != nil {
-		t.err = t.voice.fail(t.err, t.outcome == Judged, t.err.Class == contract.ClassFinal || o.over(ctx))
+	if r.err != nil {
+		r.err = r.voice.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.over(ctx))
 	}
-	o.list(t)
-	r := &o.result
-	r.voice = t.voice
-	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
-	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
-	if t.err != nil {
-		f := o.failure(ctx, t, t.err)
-		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
-		if t.outcome == Judged && !o.inconclusive() {
-			f.owed = t.sample()
+	o.list(r)
+	result := &o.result
+	result.voice = r.voice
+	result.CapID, result.Attempt, result.Response, result.Out = r.capability.ID, r.number, r.response, out
+	result.Meta, result.Usage, result.PlanRun, result.Findings = r.meta, r.usage, planRun, findings
+	if r.err != nil {
+		f := o.failure(ctx, r, r.err)
+		f.Out, f.Findings, f.Score = out, findings, r.err.Details.Key("score")
+		if r.outcome == Judged && !o.inconclusive() {
+			f.owed = r.sample()
 		}
 		return f
 	}
-	r.Degraded = o.degraded(t.capability.ID)
+	result.Degraded = o.degraded(r.capability.ID)
 	return nil
 }
 
 // sample is the verdict on the attempt, as the book takes it.
 // An answer that is a plan is none: others have answered for it.
-func (t *tried) sample() sample {
-	if t.walk != nil {
+func (r *attemptResult) sample() sample {
+	if r.walk != nil {
 		return sample{}
 	}
-	return sample{page: t.page, edition: t.edition, began: t.began, attempt: t.attempt}
+	return sample{page: r.page, edition: r.edition, began: r.began, attempt: r.number}
 }
 
 // recordEnd writes how the attempt ended, before the gates judge the answer.
-func (o *operation) recordEnd(t *tried) {
+func (o *operation) recordEnd(r *attemptResult) {
 	end := o.finishedRecord()
 	*end = journal.AttemptFinished{
-		Attempt:    t.attempt,
-		Outcome:    t.label,
-		Latency:    t.latency,
-		Usage:      t.usage,
-		Result:     refOrNone(t.response),
-		Raw:        refOrNone(t.raw),
-		ResultType: t.kind,
-		Meta:       t.meta,
-		Err:        t.err,
-		Extended:   t.extended,
+		Attempt:    r.number,
+		Outcome:    r.label,
+		Latency:    r.latency,
+		Usage:      r.usage,
+		Result:     refOrNone(r.response),
+		Raw:        refOrNone(r.raw),
+		ResultType: r.kind,
+		Meta:       r.meta,
+		Err:        r.err,
+		Extended:   r.extended,
 	}
 	o.record(end)
 }
 
 // list adds the attempt to the account of the node.
-func (o *operation) list(t *tried) {
+func (o *operation) list(r *attemptResult) {
 	failureType := ""
-	if t.err != nil {
-		failureType = t.err.Type
+	if r.err != nil {
+		failureType = r.err.Type
 	}
 	o.result.Attempts = append(o.result.Attempts, Attempt{
-		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
+		CapID: r.capability.ID, Failure: failureType, Latency: r.latency, Cost: r.usage.Key("cost-usd"),
 	})
 }
 
 // count tells the book how an attempt ended.
-func (o *operation) count(t *tried) {
-	if t.page == nil {
+func (o *operation) count(r *attemptResult) {
+	if r.page == nil {
 		return
 	}
-	outcome := outcomeOf(t.err)
-	if t.late || t.label == journal.OutcomeCanceled {
+	outcome := outcomeOf(r.err)
+	if r.late || r.label == journal.OutcomeCanceled {
 		outcome = breaker.Ignored
 	}
-	if outcome == breaker.Failure && t.crashed && t.page.crashed(t.err) {
+	if outcome == breaker.Failure && r.crashed && r.page.crashed(r.err) {
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
-	outcome = o.bereaved(now, t.capability.ID, t.process, t.meta, t.err, outcome)
+	outcome = o.bereaved(now, r.capability.ID, r.process, r.meta, r.err, outcome)
 	u := 0.0
 	if outcome == breaker.Failure {
 		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()
 	}
-	if tripping(t.err) {
-		t.page.trip(now, t.edition, t.err)
+	if tripping(r.err) {
+		r.page.trip(now, r.edition, r.err)
 		return
 	}
-	t.page.report(now, t.ticket, outcome, retryAfter(t.err), u)
+	r.page.report(now, r.ticket, outcome, retryAfter(r.err), u)
 	if outcome == breaker.Success {
-		t.page.served(t.latency, speedOf(t.usage, t.heard), t.usage.Key("cost-usd"))
+		r.page.served(r.latency, speedOf(r.usage, r.heard), r.usage.Key("cost-usd"))
 	}
 }
 
@@ -359,26 +379,26 @@ func asAttemptError(e *contract.Error) *contract.Error {
 }
 
 // failure describes a failed attempt to the attempt table.
-func (o *operation) failure(ctx context.Context, t *tried, err *contract.Error) *Failure {
+func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract.Error) *Failure {
 	f := &Failure{Err: err, Class: err.Class}
 	set := o.w.Terms.SwitchOn
 	f.Matched = set.Matches(err)
-	if t == nil {
+	if r == nil {
 		return f
 	}
-	f.Outcome, f.Recovery = t.outcome, t.recovery
-	f.Deterministic = t.capability.Deterministic
-	f.Crashed = t.crashed
-	if f.Unasked = t.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {
+	f.Outcome, f.Recovery = r.outcome, r.recovery
+	f.Deterministic = r.capability.Deterministic
+	f.Crashed = r.crashed
+	if f.Unasked = r.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {
 		f.Class, f.Matched = contract.ClassSwitch, true // as if it had not been bound (BIND-005)
 	}
-	f.DoneOnce, f.Done = t.doneOnce, o.done
-	o.done = o.done || t.outcome == Judged && t.recovery != contract.RecoveryNone
-	f.Bound = t.voice.bound()
+	f.DoneOnce, f.Done = r.doneOnce, o.done
+	o.done = o.done || r.outcome == Judged && r.recovery != contract.RecoveryNone
+	f.Bound = r.voice.bound()
 	f.RepairAsked = o.w.Terms.RepairAsked
 	f.Over = o.over(ctx)
-	if t.crashed {
-		f.ComesBack = o.d.Executor.State(t.capability.ID).comesBack()
+	if r.crashed {
+		f.ComesBack = o.d.Executor.State(r.capability.ID).comesBack()
 	}
 	return f
 }
@@ -386,9 +406,9 @@ func (o *operation) failure(ctx context.Context, t *tried, err *contract.Error) 
 // invoke makes the call under the deadline of the attempt. A call that must not
 // happen twice is not cut off because a sibling failed: it is awaited under the
 // life of the run.
-func (o *operation) invoke(ctx context.Context, e *entrant) (Answer, error) {
-	call, l := e.call, e.limits
-	if e.recovery == contract.RecoveryOnce {
+func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
+	call, l := a.call, a.limits
+	if a.recovery == contract.RecoveryOnce {
 		ctx = o.run.Base
 	}
 	if !l.end.IsZero() {
@@ -399,23 +419,23 @@ func (o *operation) invoke(ctx context.Context, e *entrant) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, contract.AsError(err)
 	}
-	if e.voice.live() {
+	if a.voice.live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
 			select {
-			case <-e.stop:
+			case <-a.stop:
 				return // a loser is not heard any more
 			default:
 			}
-			if e.spoke.IsZero() {
-				e.spoke = o.d.Clock.Now()
+			if a.spoke.IsZero() {
+				a.spoke = o.d.Clock.Now()
 			}
-			e.voice.hear(own, piece, stop)
+			a.voice.hear(own, piece, stop)
 		}
 	}
 	answer, err := o.d.Executor.Invoke(ctx, call)
-	if broken := e.voice.broken(); broken != nil {
+	if broken := a.voice.broken(); broken != nil {
 		return Answer{}, broken
 	}
 	awaitOwnDeadline(ctx, err)
@@ -438,33 +458,33 @@ func awaitOwnDeadline(ctx context.Context, err error) {
 
 // lost explains a call that gave no answer. What the executor saw is overruled
 // by what the host knows: whether somebody canceled, and which limit passed.
-func (o *operation) lost(ctx context.Context, t *tried, err *contract.Error, l limits, now time.Time) {
-	t.label, t.err = journal.OutcomeError, err
+func (o *operation) lost(ctx context.Context, r *attemptResult, err *contract.Error, l limits, now time.Time) {
+	r.label, r.err = journal.OutcomeError, err
 	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 	base := o.run.Base.Err()
 	switch {
-	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) && t.recovery != contract.RecoveryOnce:
-		t.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", o.w.Node, t.capability.ID)
-		t.label, t.outcome = journal.OutcomeCanceled, Unknown
+	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) && r.recovery != contract.RecoveryOnce:
+		r.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", o.w.Node, r.capability.ID)
+		r.label, r.outcome = journal.OutcomeCanceled, Unknown
 		return
 	case o.w.Wall && base == nil && late(o.w.Deadline):
-		t.err = o.wallSpent().WithCause(cause(err))
-		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
+		r.err = o.wallSpent().WithCause(cause(err))
+		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case errors.Is(base, context.DeadlineExceeded), late(o.w.Deadline):
-		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node, t.capability.ID).WithCause(cause(err))
-		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
+		r.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node, r.capability.ID).WithCause(cause(err))
+		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case late(l.end):
-		t.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, t.capability.ID, l.given()).WithCause(cause(err))
-		t.label, t.outcome = journal.OutcomeUnknown, Unknown
+		r.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, r.capability.ID, l.given()).WithCause(cause(err))
+		r.label, r.outcome = journal.OutcomeUnknown, Unknown
 		return
 	}
-	err = o.disowned(t, err)
-	t.err = err
+	err = o.disowned(r, err)
+	r.err = err
 	if unknownOutcome(err) {
-		t.label, t.outcome = journal.OutcomeUnknown, Unknown
-		t.crashed = err.Type == "runtime/crashed" || err.Type == "runtime/unresponsive"
+		r.label, r.outcome = journal.OutcomeUnknown, Unknown
+		r.crashed = err.Type == "runtime/crashed" || err.Type == "runtime/unresponsive"
 	}
 }
 
@@ -472,10 +492,10 @@ func (o *operation) lost(ctx context.Context, t *tried, err *contract.Error, l l
 // canceled, that the host has a defect, that a race was lost. A capability that
 // says so while the run lives on has simply failed (ATT-003). What it could not
 // spend says nothing about what another candidate needs.
-func (o *operation) disowned(t *tried, err *contract.Error) *contract.Error {
+func (o *operation) disowned(r *attemptResult, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
-		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", o.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
+		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", o.w.Node, r.capability.ID, err.Type, err.Message).WithCause(err)
 	case "budget/exceeded":
 		return err.WithClass(contract.ClassSwitch)
 	}
@@ -520,49 +540,49 @@ func answered(recovery contract.RecoveryClass) Outcome {
 }
 
 // read checks the form of an answer.
-func (o *operation) read(t *tried, a Answer) {
-	t.label = journal.OutcomeOK
-	response, err := contract.CheckResponse(a.Response, o.wanted(t.capability))
+func (o *operation) read(r *attemptResult, a Answer) {
+	r.label = journal.OutcomeOK
+	response, err := contract.CheckResponse(a.Response, o.wanted(r.capability))
 	if err != nil {
-		err = o.disowned(t, err)
-		t.err, t.label = err, journal.OutcomeError
-		t.usage = mapOrNil(a.Response.Key("result").Key("usage"))
+		err = o.disowned(r, err)
+		r.err, r.label = err, journal.OutcomeError
+		r.usage = mapOrNil(a.Response.Key("result").Key("usage"))
 		switch {
 		case saysUnknown(err):
-			t.outcome, t.label = Unknown, journal.OutcomeUnknown
+			r.outcome, r.label = Unknown, journal.OutcomeUnknown
 		case err.Type == "runtime/invalid-result":
-			t.outcome = answered(t.recovery)
+			r.outcome = answered(r.recovery)
 		}
 		return
 	}
 	result := response.Key("result")
-	t.usage = mapOrNil(result.Key("usage"))
-	t.meta = o.w.Terms.meta(response.Key("invoke/meta"), t.capability, &a)
-	if t.asked.Hash != "" {
-		t.meta = t.meta.AssocKey("prompt/hash", edn.Text(t.asked.Hash))
+	r.usage = mapOrNil(result.Key("usage"))
+	r.meta = o.w.Terms.meta(response.Key("invoke/meta"), r.capability, &a)
+	if r.asked.Hash != "" {
+		r.meta = r.meta.AssocKey("prompt/hash", edn.Text(r.asked.Hash))
 	}
-	t.kind, _ = result.Key("type").AsKeyword()
-	switch t.kind {
+	r.kind, _ = result.Key("type").AsKeyword()
+	switch r.kind {
 	case "plan":
 		if o.w.Around == nil {
-			t.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", o.w.Node).WithSource(contract.SourcePlugin)
+			r.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", o.w.Node).WithSource(contract.SourcePlugin)
 			break
 		}
-		t.walk, t.err = o.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: t.voice.flow})
+		r.walk, r.err = o.w.Around.Plan(PlanAnswer{Attempt: r.number, CapID: r.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: r.voice.flow})
 	default:
-		if response, t.err = o.clean(t, response); t.err != nil {
-			t.outcome, t.kind = answered(t.recovery), ""
-		} else if t.kind == "value" {
+		if response, r.err = o.clean(r, response); r.err != nil {
+			r.outcome, r.kind = answered(r.recovery), ""
+		} else if r.kind == "value" {
 			response = o.coerce(response, response.Key("result"))
-			if t.err = o.w.Terms.allowed(t.capability, response.Key("result").Key("out")); t.err != nil {
-				t.outcome = answered(t.recovery)
+			if r.err = o.w.Terms.allowed(r.capability, response.Key("result").Key("out")); r.err != nil {
+				r.outcome = answered(r.recovery)
 			}
 		}
 	}
-	if t.err != nil {
-		t.label = journal.OutcomeError
+	if r.err != nil {
+		r.label = journal.OutcomeError
 	}
-	t.response = response
+	r.response = response
 }
 
 // coerce gives an answer that came as JSON the kinds that its schema asks for.

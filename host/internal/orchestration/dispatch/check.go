@@ -29,21 +29,21 @@ type checked struct {
 
 // askSafely turns a panic on the goroutine of a check into a failure of the
 // check: it is a defect, and nobody above could catch it.
-func (o *operation) askSafely(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
+func (o *operation) askSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
 	defer func() {
 		if p := recover(); p != nil {
 			by.err = contract.Errorf("runtime/internal", "check :%s panicked: %s", c.Name, fmt.Sprint(p))
 			out = quality.InterpretError(c, by.err, subject)
 		}
 	}()
-	return o.ask(ctx, t, c, subject)
+	return o.ask(ctx, r, c, subject)
 }
 
 // ask lets a capability judge. The call has no gates of its own and may only
 // read. It is made once more if the failure asks for the same executor, or if
 // the executor was lost and is back (or another one stands in) before the time
 // of the check is up; everything else is a finding.
-func (o *operation) ask(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
+func (o *operation) ask(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
 		return c.Run(subject), checked{}
@@ -56,7 +56,7 @@ func (o *operation) ask(ctx context.Context, t *tried, c *quality.Check, subject
 	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 
-	child := &operation{d: o.d, run: o.run, number: t.attempt, gate: c.Name, w: o.checkWork(t, c, subject)}
+	child := &operation{d: o.d, run: o.run, number: r.number, gate: c.Name, w: o.checkWork(r, c, subject)}
 	by, out := child.askOnce(ctx)
 	for tried := false; by.again(tried) && ctx.Err() == nil; {
 		tried = tried || !by.unasked()
@@ -101,8 +101,8 @@ func (by *checked) unasked() bool {
 }
 
 // checkWork is the child call that a capability check is.
-func (o *operation) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
-	layer := policy.CheckLayer(o.d.Registry, &c.Check, t.capability.ID)
+func (o *operation) checkWork(r *attemptResult, c *quality.Check, subject quality.Subject) *Work {
+	layer := policy.CheckLayer(o.d.Registry, &c.Check, r.capability.ID)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
 	return &Work{
 		Op:     "call",
@@ -112,7 +112,7 @@ func (o *operation) checkWork(t *tried, c *quality.Check, subject quality.Subjec
 		// An answer is not refused because who should judge it has a breaker.
 		Terms: o.d.forgetful(p, c.Intent, ""),
 		Input: quality.CapabilityInput(c, subject),
-		Stack: append(slices.Clip(o.w.Stack), t.capability.ID),
+		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
 		// A check spends what its node has.
 		Budget: o.w.Budget,
 	}

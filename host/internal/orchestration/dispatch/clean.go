@@ -47,25 +47,25 @@ func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 
 // clean takes out of an answer what a model says beside it. What is left is the
 // answer; the raw one is kept for the journal alone.
-func (o *operation) clean(t *tried, response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := o.w.Terms.cleaning(t.capability)
+func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *contract.Error) {
+	how, ok := o.w.Terms.cleaning(r.capability)
 	if !ok {
 		return response, nil
 	}
 	result := response.Key("result")
 	out := result.Key("out")
-	c := cleaner{how: how, tools: o.w.Input.Key("tools"), who: ":" + t.capability.ID, node: o.w.Node}
+	c := cleaner{how: how, tools: o.w.Input.Key("tools"), who: ":" + r.capability.ID, node: o.w.Node}
 	cleaned, err := c.answer(out)
 	switch {
 	case err != nil:
-		t.raw = response
+		r.raw = response
 		return edn.Nil(), err
 	case edn.Equal(cleaned, out):
 		return response, nil
 	}
-	t.raw = response
+	r.raw = response
 	if c.cut {
-		t.meta = t.meta.AssocKey("text/cut?", edn.Bool(true))
+		r.meta = r.meta.AssocKey("text/cut?", edn.Bool(true))
 	}
 	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
 }

@@ -74,8 +74,8 @@ type operation struct {
 // gate: what that leaves behind is one piece of memory. A record in it is
 // written once and then belongs to the journal.
 type scratch struct {
-	entrant  entrant
-	tried    tried
+	attempt  attempt
+	result   attemptResult
 	used     [1]string
 	attempts [1]Attempt
 	results  [1]quality.Result
@@ -184,7 +184,7 @@ func (o *operation) goesOn(f *Failure) bool {
 // tryCandidate asks one candidate until it is accepted, which gives nil, or the
 // attempt table sends the node elsewhere.
 func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
-	return o.tryAgain(ctx, capID, 1, o.attempt(ctx, capID))
+	return o.tryAgain(ctx, capID, 1, o.runAttempt(ctx, capID))
 }
 
 // tryAgain goes on after a try of a candidate that ended in failure.
@@ -203,7 +203,7 @@ func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure
 		if !failure.Unasked {
 			try++
 		}
-		next := o.attempt(ctx, capID)
+		next := o.runAttempt(ctx, capID)
 		if next != nil && next.TooDear {
 			next = failure.brokeOff(next, o.w.Terms.SwitchOn)
 		}

@@ -15,19 +15,19 @@ import (
 // judge runs the gates of the node over an answer, tier by tier, the judge last. The first tier
 // with a failed must is the last one that runs, but it runs whole, so that the
 // findings are complete.
-func (o *operation) judge(ctx context.Context, t *tried, out edn.Value) (quality.Verdict, bool) {
+func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) (quality.Verdict, bool) {
 	terms := o.w.Terms
 	gates := terms.gates
 	o.unsound = false
 	if len(gates) == 0 && terms.jury == nil {
 		return quality.Decide(nil, terms.scoreMin, nil), false
 	}
-	subject := quality.Subject{Result: out, Meta: t.meta, Schema: terms.out, SchemaName: terms.outName}
+	subject := quality.Subject{Result: out, Meta: r.meta, Schema: terms.out, SchemaName: terms.outName}
 	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
 		subject.Request = terms.subject(o.w.Input)
 		subject.System = o.w.System
-		if t.asked.System != "" {
-			subject.System = t.asked.System
+		if r.asked.System != "" {
+			subject.System = r.asked.System
 		}
 		if o.w.Around != nil {
 			subject.Env = o.w.Around.Env
@@ -46,16 +46,16 @@ func (o *operation) judge(ctx context.Context, t *tried, out edn.Value) (quality
 		before := len(results)
 		results = results[:before+n]
 		if tier == quality.TierCapability {
-			o.askTier(ctx, t, gates[:n], subject, results[before:])
+			o.askTier(ctx, r, gates[:n], subject, results[before:])
 		} else {
-			o.judgeTier(t, gates[:n], subject, results[before:])
+			o.judgeTier(r, gates[:n], subject, results[before:])
 		}
 		gates = gates[n:]
 		if o.failed != nil || quality.MustFailed(results) {
 			break
 		}
 	}
-	last, asked := o.graded(ctx, t, subject, results)
+	last, asked := o.graded(ctx, r, subject, results)
 	if asked {
 		results = append(results, last)
 	}
@@ -63,56 +63,56 @@ func (o *operation) judge(ctx context.Context, t *tried, out edn.Value) (quality
 }
 
 // judgeTier runs the checks of one tier that only compute.
-func (o *operation) judgeTier(t *tried, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
 	for i, g := range gates {
 		if g.Check == nil {
 			results[i] = quality.Unknown(g)
 		} else {
 			results[i] = quality.Result{Gate: g, Outcome: g.Check.Run(subject)}
 		}
-		o.verdict(t, &results[i], checked{})
+		o.verdict(r, &results[i], checked{})
 	}
 }
 
 // askTier asks the capabilities of one tier, all at once, and records their
 // verdicts in order.
-func (o *operation) askTier(ctx context.Context, t *tried, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
 	served := make([]checked, len(gates))
 	var group sync.WaitGroup
 	for i, g := range gates {
 		results[i].Gate = g
-		group.Go(func() { results[i].Outcome, served[i] = o.askSafely(ctx, t, g.Check, subject) })
+		group.Go(func() { results[i].Outcome, served[i] = o.askSafely(ctx, r, g.Check, subject) })
 	}
 	group.Wait()
 	for i := range results {
-		o.verdict(t, &results[i], served[i])
+		o.verdict(r, &results[i], served[i])
 	}
 }
 
 // verdict records the judgement of one gate.
-func (o *operation) verdict(t *tried, r *quality.Result, by checked) {
-	for k := range r.Findings {
-		r.Findings[k].Severity = r.Gate.Severity
+func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked) {
+	for k := range result.Findings {
+		result.Findings[k].Severity = result.Gate.Severity
 	}
 	v := o.verdictRecord()
 	*v = journal.GateVerdict{
-		Attempt:       t.attempt,
-		Gate:          r.Gate.Name,
-		Severity:      r.Gate.Severity.String(),
-		Tier:          int(r.Gate.Tier()),
-		Pass:          !r.Failed(),
-		NotApplicable: r.NotApplicable,
+		Attempt:       r.number,
+		Gate:          result.Gate.Name,
+		Severity:      result.Gate.Severity.String(),
+		Tier:          int(result.Gate.Tier()),
+		Pass:          !result.Failed(),
+		NotApplicable: result.NotApplicable,
 		CapID:         by.capID,
 		CapVersion:    by.version,
 		Latency:       by.latency,
 		Usage:         by.usage,
 		Err:           by.err,
 	}
-	if by.err != nil && by.err.Type == "budget/exceeded" && r.Failed() {
+	if by.err != nil && by.err.Type == "budget/exceeded" && result.Failed() {
 		o.unpaid = by.err
 	}
-	if len(r.Findings) > 0 {
-		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
+	if len(result.Findings) > 0 {
+		v.Findings = journal.RefTo(quality.FindingsValue(result.Findings))
 	}
 	o.record(v)
 }
@@ -120,10 +120,10 @@ func (o *operation) verdict(t *tried, r *quality.Result, by checked) {
 func findingsValue(v *quality.Verdict) edn.Value { return quality.FindingsValue(v.Findings()) }
 
 // gateError is the failure of an answer that its gates refused.
-func (o *operation) gateError(t *tried, v *quality.Verdict, findings edn.Value) *contract.Error {
+func (o *operation) gateError(r *attemptResult, v *quality.Verdict, findings edn.Value) *contract.Error {
 	kind, id := "", o.w.Node
-	if t.capability != nil {
-		kind, id = t.capability.Kind, ":"+t.capability.ID
+	if r.capability != nil {
+		kind, id = r.capability.Kind, ":"+r.capability.ID
 	}
 	found := v.Findings()
 	var e *contract.Error

@@ -17,36 +17,36 @@ import (
 
 // graded has the judge of the call grade an answer, if that can still matter
 // (GATE-008). Ok is false if nobody was asked and nothing is to be said.
-func (o *operation) graded(ctx context.Context, t *tried, subject quality.Subject, results []quality.Result) (r quality.Result, ok bool) {
+func (o *operation) graded(ctx context.Context, r *attemptResult, subject quality.Subject, results []quality.Result) (result quality.Result, ok bool) {
 	j := o.w.Terms.jury
 	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Terms.scoreMin) || j.inside(o.d, o.w.Stack) {
-		return r, false
+		return result, false
 	}
 	cal := o.d.calibration(j.judge.Name)
 	if cal.Worthless != "" && cal.Drift == "" {
-		return o.conclusion(t, &bench{j: j, cal: cal}, nil), true
+		return o.conclusion(r, &bench{j: j, cal: cal}, nil), true
 	}
-	if g := j.known(o.d, t.capability, cal, o.w.Input, subject.Result); g != nil {
-		return o.conclusion(t, &bench{j: j, cal: cal, least: o.w.Terms.scoreMin, memo: true}, g), true
+	if g := j.known(o.d, r.capability, cal, o.w.Input, subject.Result); g != nil {
+		return o.conclusion(r, &bench{j: j, cal: cal, least: o.w.Terms.scoreMin, memo: true}, g), true
 	}
 	if subject.Request.IsNil() {
 		subject.Request = o.w.Terms.subject(o.w.Input)
 	}
-	b := o.bench(t, j, cal)
+	b := o.bench(r, j, cal)
 	if b.order() == nothingToDo {
-		return r, false
+		return result, false
 	}
 	g := b.grade(ctx, subject)
 	if b.op.failed != nil && o.failed == nil {
 		o.failed = b.op.failed
 	}
-	return o.conclusion(t, b, g), true
+	return o.conclusion(r, b, g), true
 }
 
 // bench is one judgement: the child call in which votes are asked for.
 type bench struct {
 	op       *operation // of the child call
-	t        *tried
+	attempt  *attemptResult
 	j        *jury
 	cal      Calibration
 	least    edn.Value
@@ -60,15 +60,15 @@ type bench struct {
 	rejected *contract.Error
 }
 
-func (o *operation) bench(t *tried, j *jury, cal Calibration) *bench {
-	child := &operation{d: o.d, run: o.run, number: t.attempt, gate: j.gate, vote: true, w: &Work{
+func (o *operation) bench(r *attemptResult, j *jury, cal Calibration) *bench {
+	child := &operation{d: o.d, run: o.run, number: r.number, gate: j.gate, vote: true, w: &Work{
 		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Terms: j.terms,
 		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
-		Stack: append(slices.Clip(o.w.Stack), t.capability.ID),
+		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
 		// A judge spends what its node has.
 		Budget: o.w.Budget,
 	}}
-	return &bench{op: child, t: t, j: j, cal: cal, least: o.w.Terms.scoreMin}
+	return &bench{op: child, attempt: r, j: j, cal: cal, least: o.w.Terms.scoreMin}
 }
 
 // outlook says whether there is anybody who could be asked, now or ever.
@@ -93,7 +93,7 @@ func (b *bench) order() outlook {
 	}
 	others := false
 	for _, id := range b.op.binding.List {
-		others = others || id != b.t.capability.ID
+		others = others || id != b.attempt.capability.ID
 	}
 	if !others && len(b.op.binding.List) > 0 {
 		return nothingToDo
@@ -132,7 +132,7 @@ func (b *bench) drift() {
 
 func (b *bench) admissible(id string) bool {
 	c, ok := b.op.d.Registry.Capability(id)
-	author := b.t.capability
+	author := b.attempt.capability
 	switch {
 	case !ok || id == author.ID:
 		return false
@@ -375,14 +375,14 @@ func (b *bench) question(subject quality.Subject, sample int) edn.Value {
 	}
 	return b.j.judge.Question(registry.Task{
 		Call: withoutEmpty(subject.Request), Result: result, Done: subject.Request.Key("done"), Author: b.author(subject.Meta),
-		Sample: int64(sample), Seed: Rand(b.op.run.Seed, b.op.w.Path, voteDraws-64*b.t.attempt-sample).Int64N(1 << 53),
+		Sample: int64(sample), Seed: Rand(b.op.run.Seed, b.op.w.Path, voteDraws-64*b.attempt.number-sample).Int64N(1 << 53),
 		AllowSameFamily: b.j.judge.AllowSameFamily,
 	})
 }
 
 // author says who wrote the answer, and by which names the judge must not know.
 func (b *bench) author(meta edn.Value) edn.Value {
-	c := b.t.capability
+	c := b.attempt.capability
 	var m edn.MapBuilder
 	m.Key("cap/id", journal.Keyword(c.ID))
 	if c.Family != "" {

@@ -95,7 +95,7 @@ func (o *operation) together(ctx context.Context) (failure *Failure, more bool) 
 	if o.plan.name == policy.Cascade {
 		return nil, true
 	}
-	f := &field{op: o, ctx: ctx, arrivals: make(chan *entrant, o.most), failures: map[string]*Failure{}}
+	f := &field{op: o, ctx: ctx, arrivals: make(chan *attempt, o.most), failures: map[string]*Failure{}}
 	defer f.stop()
 	defer func() {
 		for _, failure := range f.failures {
@@ -132,9 +132,9 @@ const lossGrace = 250 * time.Millisecond
 type field struct {
 	op       *operation
 	ctx      context.Context
-	arrivals chan *entrant // has room for everybody
-	running  []*entrant
-	entered  int
+	arrivals chan *attempt // has room for everybody
+	running  []*attempt
+	started  int
 	graces   sync.WaitGroup // of losers
 
 	failures map[string]*Failure // by capability
@@ -143,87 +143,87 @@ type field struct {
 
 // enter starts the next candidate, if there is one.
 func (f *field) enter() bool {
-	f.op.beside = f.entered > 0
+	f.op.beside = f.started > 0
 	defer func() { f.op.beside = false }()
 	capID, ok := f.op.next()
 	if !ok || f.final != nil {
 		return false
 	}
 	f.op.used = append(f.op.used, capID)
-	e := &entrant{}
-	if failure := f.op.begin(f.ctx, e, capID, f.op.plan.name); failure != nil {
+	a := &attempt{}
+	if failure := f.op.begin(f.ctx, a, capID, f.op.plan.name); failure != nil {
 		f.fail(capID, failure)
 		return false
 	}
 	if f.op.failed != nil {
 		return false
 	}
-	e.rank = f.entered
-	f.entered++
-	e.stop = make(chan struct{})
-	e.call.Stop = e.stop
+	a.rank = f.started
+	f.started++
+	a.stop = make(chan struct{})
+	a.call.Stop = a.stop
 	ctx, cancel := context.WithCancel(f.ctx)
-	e.ctx, e.cancel = ctx, cancel
-	f.running = append(f.running, e)
-	go f.call(ctx, e)
+	a.ctx, a.cancel = ctx, cancel
+	f.running = append(f.running, a)
+	go f.call(ctx, a)
 	return true
 }
 
 // call runs beside the others. A defect is raised where it can be dealt with.
-func (f *field) call(ctx context.Context, e *entrant) {
+func (f *field) call(ctx context.Context, a *attempt) {
 	defer func() {
-		e.panicked = recover()
-		e.ended = f.op.d.Clock.Now()
+		a.panicked = recover()
+		a.ended = f.op.d.Clock.Now()
 		select {
-		case <-e.stop:
-			e.lost = true
+		case <-a.stop:
+			a.lost = true
 		default:
 		}
-		f.arrivals <- e
+		f.arrivals <- a
 	}()
-	e.answer, e.err = f.op.invoke(ctx, e)
+	a.answer, a.err = f.op.invoke(ctx, a)
 }
 
 // wait returns those whose answers are there, in the order of the candidates,
 // or nobody if the alarm came first.
-func (f *field) wait(alarm <-chan struct{}) []*entrant {
-	var batch []*entrant
+func (f *field) wait(alarm <-chan struct{}) []*attempt {
+	var batch []*attempt
 	select {
-	case e := <-f.arrivals:
-		batch = append(batch, e)
+	case a := <-f.arrivals:
+		batch = append(batch, a)
 	case <-alarm:
 		return nil
 	}
 	for {
 		select {
-		case e := <-f.arrivals:
-			batch = append(batch, e)
+		case a := <-f.arrivals:
+			batch = append(batch, a)
 			continue
 		default:
 		}
 		break
 	}
 	slices.SortFunc(batch, byRank)
-	f.running = slices.DeleteFunc(f.running, func(r *entrant) bool { return slices.Contains(batch, r) })
-	for _, e := range batch {
-		e.cancel()
-		if e.panicked != nil {
+	f.running = slices.DeleteFunc(f.running, func(r *attempt) bool { return slices.Contains(batch, r) })
+	for _, a := range batch {
+		a.cancel()
+		if a.panicked != nil {
 			f.stop()
-			panic(e.panicked)
+			panic(a.panicked)
 		}
 	}
 	return batch
 }
 
-func byRank(a, b *entrant) int { return cmp.Compare(a.rank, b.rank) }
+func byRank(a, b *attempt) int { return cmp.Compare(a.rank, b.rank) }
 
 // judge says whether the answer was accepted, and remembers why not.
-func (f *field) judge(e *entrant) bool {
-	failure := f.op.finish(f.ctx, e, new(tried))
+func (f *field) judge(a *attempt) bool {
+	failure := f.op.finish(f.ctx, a, new(attemptResult))
 	if failure == nil {
 		return f.op.failed == nil
 	}
-	f.fail(e.capability.ID, failure)
+	f.fail(a.capability.ID, failure)
 	return false
 }
 
@@ -242,8 +242,8 @@ func (f *field) race() bool {
 	}
 	for len(f.running) > 0 && f.op.failed == nil {
 		batch := f.wait(nil)
-		for i, e := range batch {
-			if f.judge(e) {
+		for i, a := range batch {
+			if f.judge(a) {
 				f.lose(batch[i+1:])
 				return true
 			}
@@ -274,12 +274,12 @@ func (f *field) hedge() bool {
 			continue
 		}
 		bound := f.bound()
-		for i, e := range batch {
-			if bound && !e.voice.bound() {
-				f.op.outrun(e) // somebody else is heard for good
+		for i, a := range batch {
+			if bound && !a.voice.bound() {
+				f.op.recordLoser(a) // somebody else is heard for good
 				continue
 			}
-			if f.judge(e) {
+			if f.judge(a) {
 				f.lose(batch[i+1:])
 				return true
 			}
@@ -296,24 +296,24 @@ func (f *field) bound() bool { return f.op.w.Flow.bound() }
 
 // hush stops the entrants that cannot be heard any more.
 func (f *field) hush() {
-	for _, e := range f.running {
-		if !e.voice.bound() {
-			f.drain(e)
+	for _, a := range f.running {
+		if !a.voice.bound() {
+			f.drain(a)
 		}
 	}
 }
 
 // drain tells an entrant to stop at once, and ends its call if no usage was
 // reported within lossGrace.
-func (f *field) drain(e *entrant) {
-	if e.drained {
+func (f *field) drain(a *attempt) {
+	if a.drained {
 		return
 	}
-	e.drained = true
-	close(e.stop)
+	a.drained = true
+	close(a.stop)
 	f.graces.Go(func() {
-		if f.op.d.Clock.Wait(e.ctx, lossGrace) == nil {
-			e.cancel()
+		if f.op.d.Clock.Wait(a.ctx, lossGrace) == nil {
+			a.cancel()
 		}
 	})
 }
@@ -343,9 +343,9 @@ func (f *field) tournament() bool {
 	}
 	var accepted []scored
 	for len(f.running) > 0 && f.op.failed == nil {
-		for _, e := range f.wait(nil) {
-			if f.judge(e) {
-				accepted = append(accepted, scored{f.op.result, e.rank})
+		for _, x := range f.wait(nil) {
+			if f.judge(x) {
+				accepted = append(accepted, scored{f.op.result, x.rank})
 			}
 		}
 	}
@@ -426,28 +426,28 @@ func ends(f *Failure) bool {
 
 // lose stops the entrants that still run, waits for their usage, and accounts
 // for them and for those that answered too late, in the order of the candidates.
-func (f *field) lose(late []*entrant) {
-	for _, e := range f.running {
-		f.drain(e)
+func (f *field) lose(late []*attempt) {
+	for _, a := range f.running {
+		f.drain(a)
 	}
 	for len(f.running) > 0 {
 		late = append(late, f.wait(nil)...)
 	}
 	slices.SortFunc(late, byRank)
-	for _, e := range late {
-		f.op.outrun(e)
+	for _, a := range late {
+		f.op.recordLoser(a)
 	}
 }
 
 // stop leaves nothing running behind.
 func (f *field) stop() {
-	for _, e := range f.running {
-		e.cancel()
+	for _, a := range f.running {
+		a.cancel()
 	}
 	for range f.running {
-		e := <-f.arrivals
-		usage := mapOrNil(e.answer.Response.Key("result").Key("usage"))
-		f.op.settle(&e.expense, ending{usage: usage, unknown: usage.IsNil()})
+		a := <-f.arrivals
+		usage := mapOrNil(a.answer.Response.Key("result").Key("usage"))
+		f.op.settle(&a.expense, ending{usage: usage, unknown: usage.IsNil()})
 	}
 	f.running = nil
 	f.graces.Wait()
@@ -456,34 +456,34 @@ func (f *field) stop() {
 // outrun accounts for an entrant that another one was faster than. An entrant
 // that failed before it was told to stop has failed; what it reports afterwards
 // counts as usage only.
-func (o *operation) outrun(e *entrant) {
-	t := new(tried)
-	e.account(t)
+func (o *operation) recordLoser(a *attempt) {
+	r := new(attemptResult)
+	a.account(r)
 	var sent edn.Value
-	switch err := contract.AsError(e.err); {
+	switch err := contract.AsError(a.err); {
 	case err == nil:
-		response, err := contract.CheckResponse(e.answer.Response, o.wanted(e.capability))
+		response, err := contract.CheckResponse(a.answer.Response, o.wanted(a.capability))
 		if err != nil {
-			response = e.answer.Response
-			if !e.lost {
-				t.err, t.label = o.disowned(t, err), journal.OutcomeError
+			response = a.answer.Response
+			if !a.lost {
+				r.err, r.label = o.disowned(r, err), journal.OutcomeError
 			}
 		}
-		t.usage = mapOrNil(response.Key("result").Key("usage"))
-	case e.lost:
+		r.usage = mapOrNil(response.Key("result").Key("usage"))
+	case a.lost:
 		sent = err.Details.Key("sent?")
 	case err.Type != "canceled":
-		o.lost(context.Background(), t, err, e.limits, e.ended)
+		o.lost(context.Background(), r, err, a.limits, a.ended)
 	}
-	if t.err == nil {
-		t.label = journal.OutcomeCanceled
-		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node, e.capability.ID)
+	if r.err == nil {
+		r.label = journal.OutcomeCanceled
+		r.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node, a.capability.ID)
 		if !sent.IsNil() {
-			t.err = t.err.WithDetail("sent?", sent)
+			r.err = r.err.WithDetail("sent?", sent)
 		}
 	}
-	o.recordEnd(t)
-	o.settle(&t.expense, t.ending())
-	o.count(t)
-	o.list(t)
+	o.recordEnd(r)
+	o.settle(&r.expense, r.ending())
+	o.count(r)
+	o.list(r)
 }

@@ -80,7 +80,7 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 func (o *operation) repair(ctx context.Context, capID string, round int, f *Failure) *Failure {
 	o.round, o.told, o.key = round, told(f, round), ""
 	defer func() { o.round, o.told, o.key = 0, edn.Nil(), "" }()
-	return o.attempt(ctx, capID)
+	return o.runAttempt(ctx, capID)
 }
 
 // exhausted is the failure of a candidate that could not repair its answer. The

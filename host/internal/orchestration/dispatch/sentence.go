@@ -10,11 +10,11 @@ import (
 )
 
 // conclusion makes the result of a gate of a judgement, and records it.
-func (o *operation) conclusion(t *tried, b *bench, g *grade) quality.Result {
+func (o *operation) conclusion(r *attemptResult, b *bench, g *grade) quality.Result {
 	sev := b.j.severity(b.cal, g)
-	r := quality.Result{Gate: quality.Gate{Name: b.j.gate, Severity: sev, Judge: b.j.judge.Name}}
+	result := quality.Result{Gate: quality.Gate{Name: b.j.gate, Severity: sev, Judge: b.j.judge.Name}}
 	v := &journal.GateVerdict{
-		Attempt: t.attempt, Gate: r.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
+		Attempt: r.number, Gate: result.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
 		CapID: b.by.capID, CapVersion: b.by.version, Latency: b.by.latency, JudgeCalls: b.calls,
 	}
 	if len(b.usages) > 0 {
@@ -23,37 +23,37 @@ func (o *operation) conclusion(t *tried, b *bench, g *grade) quality.Result {
 	o.unsound = b.unsound
 	switch {
 	case b.cal.Worthless != "" && b.cal.Drift == "":
-		r.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " weighs nothing and was not asked: " + b.cal.Worthless)
+		result.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " weighs nothing and was not asked: " + b.cal.Worthless)
 	case g == nil:
-		r.Outcome = b.failure()
+		result.Outcome = b.failure()
 		v.Err = b.by.err
-		if sev == quality.Must && r.Failed() {
+		if sev == quality.Must && result.Failed() {
 			o.unpaid = b.unjudged(o)
 		}
 	default:
 		// An equal answer may have been graded for somebody who asked for less.
 		least, _ := quality.ScoreOf(b.least)
-		r.Outcome = quality.Outcome{Pass: g.rounded >= least}
+		result.Outcome = quality.Outcome{Pass: g.rounded >= least}
 		switch {
 		case !b.j.weighs(b.cal, g):
-			r.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " gave " + digits(g.rounded) +
+			result.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " gave " + digits(g.rounded) +
 				", which does not count: " + b.doubt(g) + ", and on_error = \"ignore\"")
-		case r.Pass:
-			r.Grade = g.score
+		case result.Pass:
+			result.Grade = g.score
 		default:
-			r.Grade = g.score
-			r.Findings = []quality.Finding{b.finding(g, least)}
+			result.Grade = g.score
+			result.Findings = []quality.Finding{b.finding(g, least)}
 		}
 		v.CapID, v.CapVersion, v.JudgeKey, v.Memo = g.capID, g.version, g.key, b.memo
 		v.Score, v.Votes = journal.ScoreOf(int64(g.rounded)), g.votes
 	}
-	r = r.Named()
-	v.Pass, v.NotApplicable = !r.Failed(), r.NotApplicable
-	if len(r.Findings) > 0 {
-		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
+	result = result.Named()
+	v.Pass, v.NotApplicable = !result.Failed(), result.NotApplicable
+	if len(result.Findings) > 0 {
+		v.Findings = journal.RefTo(quality.FindingsValue(result.Findings))
 	}
 	o.record(v)
-	return r
+	return result
 }
 
 // failure is the outcome of a judge that gave no grade (JDG-005).
@@ -71,7 +71,7 @@ func (b *bench) unjudged(o *operation) *contract.Error {
 	if b.by.err.Type == "budget/exceeded" {
 		return b.by.err
 	}
-	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", o.w.Node, b.j.judge.Name, b.t.capability.ID, b.by.err.FullMessage()).
+	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", o.w.Node, b.j.judge.Name, b.attempt.capability.ID, b.by.err.FullMessage()).
 		WithCause(b.by.err).WithDetail("judge", edn.Text(b.j.judge.Name))
 }
 

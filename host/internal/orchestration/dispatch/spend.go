@@ -15,11 +15,11 @@ import (
 
 // What an amount is reserved for, as records have it.
 const (
-	forAttempt = "attempt"
-	forEntrant = "entrant"
-	forRepair  = "repair"
-	forCheck   = "check"
-	forVote    = "vote"
+	forAttempt  = "attempt"
+	forParallel = "entrant"
+	forRepair   = "repair"
+	forCheck    = "check"
+	forVote     = "vote"
 )
 
 // expense is what one call may take, from the reservation to the settlement. The
@@ -198,7 +198,7 @@ func (o *operation) affordable(ids []string) int {
 		if !ok {
 			return i
 		}
-		counts := o.counts(forEntrant, i == 0)
+		counts := o.counts(forParallel, i == 0)
 		o.weigh(o.run.Base, c, counts, sum)
 		want, _, err := o.want(o.run.Base, c, counts)
 		if err != nil {
@@ -443,18 +443,18 @@ func markOf(v edn.Value, or budget.Mark) budget.Mark {
 }
 
 // ending says how an attempt ended to who settles it.
-func (t *tried) ending() ending {
-	e := ending{usage: t.usage, unknown: t.outcome == Unknown || t.label == journal.OutcomeCanceled}
-	if t.err != nil {
-		switch t.err.Type {
+func (r *attemptResult) ending() ending {
+	e := ending{usage: r.usage, unknown: r.outcome == Unknown || r.label == journal.OutcomeCanceled}
+	if r.err != nil {
+		switch r.err.Type {
 		case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
 			e.unsent, e.unknown = !e.unknown, false
 		case "race/lost":
 			// It may have told what it took before it was canceled.
-			e.unknown = t.usage.IsNil()
+			e.unknown = r.usage.IsNil()
 		}
 		// A model adapter knows whether its request left the machine (LLM-055).
-		if sent, told := t.err.Details.Key("sent?").AsBool(); told && !sent && t.usage.IsNil() {
+		if sent, told := r.err.Details.Key("sent?").AsBool(); told && !sent && r.usage.IsNil() {
 			e.unsent, e.unknown = true, false
 		}
 	}
@@ -495,7 +495,7 @@ func (o *operation) purpose(strategy string) string {
 	case o.round > 0:
 		return forRepair
 	case strategy != "":
-		return forEntrant
+		return forParallel
 	}
 	return forAttempt
 }

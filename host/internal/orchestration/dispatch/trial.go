@@ -12,12 +12,12 @@ import (
 // tell lets an executor that tries editions of a plugin against each other know
 // what the gates made of an answer (SUP-006). An answer that is a plan is no
 // sample: others have answered for it.
-func (o *operation) tell(e *entrant, t *tried) {
+func (o *operation) tell(a *attempt, r *attemptResult) {
 	trials, ok := o.d.Executor.(Trials)
-	if !ok || t.walk != nil || t.outcome == Judged && !answeredByChecks(o.result.Verdict) {
+	if !ok || r.walk != nil || r.outcome == Judged && !answeredByChecks(o.result.Verdict) {
 		return
 	}
-	trials.Judged(e.capability.ID, e.answer, t.err == nil)
+	trials.Judged(a.capability.ID, a.answer, r.err == nil)
 }
 
 // shadow has an edition on trial asked the same, if the call has no effects. It
@@ -29,8 +29,8 @@ func (o *operation) tell(e *entrant, t *tried) {
 // its own: the caller did not ask for it, and the scopes of the run may be gone by
 // then (BUD-003, BUD-005). Where the host has too little left the gates cannot be
 // asked, and the answer is no sample.
-func (o *operation) shadow(e *entrant) {
-	c, recovery, number := e.capability, e.recovery, e.number // e is used again
+func (o *operation) shadow(a *attempt) {
+	c, recovery, number := a.capability, a.recovery, a.number // a is reused by the next attempt
 	trials, ok := o.d.Executor.(Trials)
 	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() || !o.free(c) {
 		return
@@ -42,22 +42,22 @@ func (o *operation) shadow(e *entrant) {
 	}
 	run := *o.run
 	run.Recorder, run.Shadow = unrecorded{}, true
-	trials.Shadow(e.call, func(ctx context.Context, a Answer) (pass, counts bool) {
+	trials.Shadow(a.call, func(ctx context.Context, answer Answer) (pass, counts bool) {
 		run.Base = ctx
 		if o.run.Account != nil {
 			run.Account = o.run.Account.Beside()
 			defer run.Account.Close(context.WithoutCancel(ctx))
 		}
 		twin := &operation{d: o.d, run: &run, w: &w, number: number}
-		t := &tried{capability: c, recovery: recovery, attempt: number}
-		twin.read(t, a)
+		r := &attemptResult{capability: c, recovery: recovery, number: number}
+		twin.read(r, answer)
 		switch {
-		case t.walk != nil:
+		case r.walk != nil:
 			return false, false
-		case t.err != nil:
+		case r.err != nil:
 			return false, true
 		}
-		verdict, _ := twin.judge(ctx, t, t.response.Key("result").Key("out"))
+		verdict, _ := twin.judge(ctx, r, r.response.Key("result").Key("out"))
 		return verdict.Pass, verdict.Pass || answeredByChecks(verdict)
 	})
 }
