@@ -37,7 +37,7 @@ type attempt struct {
 	asked      prompt.Composed // of a language model
 	limits     limits
 	started    time.Time
-	page       *page // nil without a book
+	stats      *candidateStats // nil without a book
 	ticket     breaker.Ticket
 	voice      *voice // nil unless the run streams this node
 	expense    expense
@@ -69,18 +69,18 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	if err != nil {
 		return o.failure(ctx, nil, err)
 	}
-	page := o.page(capID)
-	ticket, err := o.admitted(page, c)
-	for err != nil && strategy == "" && o.lastHope(ctx, page) {
-		ticket, err = o.admitted(page, c)
+	cs := o.stats(capID)
+	ticket, err := o.admitted(cs, c)
+	for err != nil && strategy == "" && o.lastHope(ctx, cs) {
+		ticket, err = o.admitted(cs, c)
 	}
 	if err != nil {
 		return o.keptOut(ctx, capID, err)
 	}
 	expense, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.beside)
 	if err != nil {
-		if page != nil { // it was let in and does not come
-			page.report(o.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
+		if cs != nil { // it was let in and does not come
+			cs.report(o.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
 		}
 		return o.tooDear(ctx, err)
 	}
@@ -94,7 +94,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		call:       o.call(c, limits.end, scopes, &expense, asked),
 		asked:      asked,
 		limits:     limits,
-		page:       page,
+		stats:      cs,
 		ticket:     ticket,
 		voice:      o.w.Flow.speak(o.mode, o.number),
 		expense:    expense,
@@ -133,11 +133,11 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 
 // lastHope waits for the breaker of a candidate behind which nobody is left, if
 // that is in time.
-func (o *operation) lastHope(ctx context.Context, p *page) bool {
+func (o *operation) lastHope(ctx context.Context, cs *candidateStats) bool {
 	if _, left := o.next(); left {
 		return false
 	}
-	wait, ok := p.reopensIn(o.d.Clock.Now())
+	wait, ok := cs.reopensIn(o.d.Clock.Now())
 	return ok && o.inTime(ctx, wait) && o.d.Clock.Wait(ctx, wait) == nil
 }
 
@@ -172,7 +172,7 @@ func (a *attempt) account(r *attemptResult) {
 		recovery:   a.recovery,
 		number:     a.number,
 		latency:    a.ended.Sub(a.started),
-		page:       a.page,
+		stats:      a.stats,
 		ticket:     a.ticket,
 		began:      a.started,
 		edition:    a.answer.Edition,
@@ -204,7 +204,7 @@ type attemptResult struct {
 	usage    edn.Value
 	walk     func(context.Context) Child
 
-	page    *page
+	stats   *candidateStats
 	ticket  breaker.Ticket
 	began   time.Time
 	edition int           // that answered
@@ -291,7 +291,7 @@ func (r *attemptResult) sample() sample {
 	if r.walk != nil {
 		return sample{}
 	}
-	return sample{page: r.page, edition: r.edition, began: r.began, attempt: r.number}
+	return sample{stats: r.stats, edition: r.edition, began: r.began, attempt: r.number}
 }
 
 // recordEnd writes how the attempt ended, before the gates judge the answer.
@@ -325,14 +325,14 @@ func (o *operation) list(r *attemptResult) {
 
 // count tells the book how an attempt ended.
 func (o *operation) count(r *attemptResult) {
-	if r.page == nil {
+	if r.stats == nil {
 		return
 	}
 	outcome := outcomeOf(r.err)
 	if r.late || r.label == journal.OutcomeCanceled {
 		outcome = breaker.Ignored
 	}
-	if outcome == breaker.Failure && r.crashed && r.page.crashed(r.err) {
+	if outcome == breaker.Failure && r.crashed && r.stats.crashed(r.err) {
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
@@ -342,12 +342,12 @@ func (o *operation) count(r *attemptResult) {
 		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()
 	}
 	if tripping(r.err) {
-		r.page.trip(now, r.edition, r.err)
+		r.stats.trip(now, r.edition, r.err)
 		return
 	}
-	r.page.report(now, r.ticket, outcome, retryAfter(r.err), u)
+	r.stats.report(now, r.ticket, outcome, retryAfter(r.err), u)
 	if outcome == breaker.Success {
-		r.page.served(r.latency, speedOf(r.usage, r.heard), r.usage.Key("cost-usd"))
+		r.stats.served(r.latency, speedOf(r.usage, r.heard), r.usage.Key("cost-usd"))
 	}
 }
 

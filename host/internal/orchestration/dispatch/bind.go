@@ -55,17 +55,17 @@ func (o *operation) state(capID string) policy.Unavailable {
 
 // page is how a capability stands for the call, nil without a book. A verdict on a
 // labelled answer is asked of whoever is named, however he stands.
-func (o *operation) page(capID string) *page {
+func (o *operation) stats(capID string) *candidateStats {
 	if o.vote && len(o.w.Stack) == 0 && o.run.Grading {
 		return nil
 	}
-	return o.w.Terms.pages[capID]
+	return o.w.Terms.stats[capID]
 }
 
 // keptOutBy is what the breaker of a capability says to this node.
 func (o *operation) keptOutBy(capID string, edition int) policy.Unavailable {
-	p := o.page(capID)
-	if p == nil || p.quiet.Load() {
+	cs := o.stats(capID)
+	if cs == nil || cs.quiet.Load() {
 		return policy.Unavailable{}
 	}
 	now := o.d.Clock.Now()
@@ -75,13 +75,13 @@ func (o *operation) keptOutBy(capID string, edition int) policy.Unavailable {
 		if c, ok := o.d.Registry.Capability(capID); ok {
 			version = c.Version
 		}
-		a.ok, a.reopens = p.ask(now, edition, version)
+		a.ok, a.reopens = cs.ask(now, edition, version)
 		o.remember(capID, a)
 	}
 	if a.ok {
 		return policy.Unavailable{}
 	}
-	return p.refusal(now)
+	return cs.refusal(now)
 }
 
 func (o *operation) remember(capID string, a answer) {
@@ -95,7 +95,7 @@ func (o *operation) remember(capID string, a answer) {
 // settled once for a node, so that its own attempts do not change it.
 func (o *operation) rank(b policy.Binding) policy.Binding {
 	t := o.w.Terms
-	if t.pages == nil || t.Ordering == policy.Declared || len(b.Accepted) == 0 {
+	if t.stats == nil || t.Ordering == policy.Declared || len(b.Accepted) == 0 {
 		return b
 	}
 	if o.ranked == nil {
@@ -103,7 +103,7 @@ func (o *operation) rank(b policy.Binding) policy.Binding {
 		o.ranked = make([]Figures, 0, len(b.Accepted))
 		for i, id := range b.Accepted {
 			if c, ok := o.d.Registry.Capability(id); ok {
-				f := t.pages[id].figures(c, i, now)
+				f := t.stats[id].figures(c, i, now)
 				f.Condition = o.d.condition(id)
 				o.ranked = append(o.ranked, f)
 			}

@@ -30,42 +30,42 @@ const oldProcesses = 64
 // Died takes a toll. Deaths that nobody has told of before count as failures of
 // the capability, whatever it was asked for: each of them once, also if the call
 // that it ended was saved. It tells whether there were such.
-func (b *Book) Died(now time.Time, t Toll) bool {
-	b.mu.Lock()
-	process := tollKey{t.CapID, t.Plugin, t.Generation}
-	before := b.tolls[process]
-	if t.Deaths <= before {
-		b.mu.Unlock()
+func (t *StatsTable) Died(now time.Time, c Toll) bool {
+	t.mu.Lock()
+	process := tollKey{c.CapID, c.Plugin, c.Generation}
+	before := t.tolls[process]
+	if c.Deaths <= before {
+		t.mu.Unlock()
 		return false
 	}
-	if b.tolls == nil {
-		b.tolls = map[tollKey]uint64{}
+	if t.tolls == nil {
+		t.tolls = map[tollKey]uint64{}
 	}
-	for key := range b.tolls {
-		if key.capID == t.CapID && key.plugin == t.Plugin && key.generation < t.Generation-oldProcesses {
-			delete(b.tolls, key)
+	for key := range t.tolls {
+		if key.capID == c.CapID && key.plugin == c.Plugin && key.generation < c.Generation-oldProcesses {
+			delete(t.tolls, key)
 		}
 	}
-	b.tolls[process] = t.Deaths
-	var pages []*page
-	for key, p := range b.pages {
-		if key.capID == t.CapID {
-			pages = append(pages, p)
+	t.tolls[process] = c.Deaths
+	var all []*candidateStats
+	for key, cs := range t.stats {
+		if key.capID == c.CapID {
+			all = append(all, cs)
 		}
 	}
-	b.mu.Unlock()
-	for _, p := range pages {
-		p.bereaved(now, t.Deaths-before)
+	t.mu.Unlock()
+	for _, cs := range all {
+		cs.bereaved(now, c.Deaths-before)
 	}
 	return true
 }
 
 // bereaved counts deaths against the capability.
-func (p *page) bereaved(now time.Time, deaths uint64) {
-	p.mu.Lock()
-	defer p.unlock(now)
-	for range min(deaths, uint64(p.settings.Window)) { // more would push each other out
-		p.breaker.Witness(now)
+func (cs *candidateStats) bereaved(now time.Time, deaths uint64) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	for range min(deaths, uint64(cs.settings.Window)) { // more would push each other out
+		cs.breaker.Witness(now)
 	}
 }
 
@@ -74,7 +74,7 @@ func (p *page) bereaved(now time.Time, deaths uint64) {
 // counted by then.
 func (o *operation) bereaved(now time.Time, capID string, process int, meta edn.Value, err *contract.Error, outcome breaker.Outcome) breaker.Outcome {
 	c, known := o.d.Registry.Capability(capID)
-	if o.d.Book == nil || process == 0 || !known {
+	if o.d.Stats == nil || process == 0 || !known {
 		return outcome
 	}
 	deaths, fatal := deathOf(err)
@@ -88,7 +88,7 @@ func (o *operation) bereaved(now time.Time, capID string, process int, meta edn.
 	if deaths <= 0 {
 		return outcome
 	}
-	o.d.Book.Died(now, Toll{CapID: capID, Plugin: c.Plugin, Generation: process, Deaths: uint64(deaths)})
+	o.d.Stats.Died(now, Toll{CapID: capID, Plugin: c.Plugin, Generation: process, Deaths: uint64(deaths)})
 	if fatal && outcome == breaker.Failure {
 		return breaker.Ignored
 	}

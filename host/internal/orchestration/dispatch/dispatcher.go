@@ -23,9 +23,9 @@ type Dispatcher struct {
 	// Prompts are composed for language models; nil: their prompts have no
 	// layers.
 	Prompts *prompt.Book
-	// Book remembers how candidates have done; nil: nobody does, every breaker
+	// Stats remembers how candidates have done; nil: nobody does, every breaker
 	// stays closed and the declared order holds.
-	Book *Book
+	Stats *StatsTable
 	// Grades remembers what judges made of answers; nil: nothing is remembered.
 	Grades *Grades
 	// Calibrations tells how far judges may be believed; nil: nobody knows.

@@ -53,24 +53,24 @@ func (o *operation) looks(capID string, now time.Time) policy.Unavailable {
 			return u
 		}
 	}
-	p := o.w.Terms.pages[capID]
-	if p == nil || p.admits(now) {
+	cs := o.w.Terms.stats[capID]
+	if cs == nil || cs.admits(now) {
 		return policy.Unavailable{}
 	}
-	return p.refusal(now)
+	return cs.refusal(now)
 }
 
-func (p *page) admits(now time.Time) bool {
-	p.mu.Lock()
-	defer p.unlock(now)
-	return p.breaker.Admits(now)
+func (cs *candidateStats) admits(now time.Time) bool {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	return cs.breaker.Admits(now)
 }
 
 // figures are those of a candidate, whether anybody keeps them or not.
 func (d *Dispatcher) figures(t *Terms, c *registry.Capability, index int, now time.Time) Figures {
 	f := unknown(c)
-	if p := t.pages[c.ID]; p != nil {
-		f = p.figures(c, index, now)
+	if cs := t.stats[c.ID]; cs != nil {
+		f = cs.figures(c, index, now)
 	}
 	f.Condition = d.condition(c.ID)
 	return f

@@ -57,32 +57,32 @@ func (f *Figures) declared(c *registry.Capability) {
 }
 
 // seen are the figures without what the capability says of itself.
-func (p *page) seen(now time.Time) Figures {
-	f := Figures{CapID: p.capID}
-	f.Latency, f.Timed = p.percentile(0.5, 1)
-	p.mu.Lock()
-	defer p.unlock(now)
-	f.First, _ = p.firsts.duration(0.5, 1)
-	f.Rate, _ = p.rates.quantile(0.5, 1)
-	f.Quality = p.window.Quality()
-	f.Passes, f.Samples = p.window.Counts()
-	f.Breaker = p.breaker.State(now)
+func (cs *candidateStats) seen(now time.Time) Figures {
+	f := Figures{CapID: cs.capID}
+	f.Latency, f.Timed = cs.percentile(0.5, 1)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	f.First, _ = cs.firsts.duration(0.5, 1)
+	f.Rate, _ = cs.rates.quantile(0.5, 1)
+	f.Quality = cs.window.Quality()
+	f.Passes, f.Samples = cs.window.Counts()
+	f.Breaker = cs.breaker.State(now)
 	if f.Breaker == breaker.Open {
-		f.Reopens, _ = p.breaker.Reopens(now)
+		f.Reopens, _ = cs.breaker.Reopens(now)
 	}
-	f.Out = p.breaker.Ejected(now)
-	f.Degraded = p.standing.degraded
+	f.Out = cs.breaker.Ejected(now)
+	f.Degraded = cs.standing.degraded
 	if f.Breaker != breaker.Closed {
-		f.Stead = p.standing.stead
+		f.Stead = cs.standing.stead
 	}
-	if p.bills > 0 {
-		f.Cost = new(big.Rat).Quo(p.paid, new(big.Rat).SetInt64(p.bills))
+	if cs.bills > 0 {
+		f.Cost = new(big.Rat).Quo(cs.paid, new(big.Rat).SetInt64(cs.bills))
 	}
 	return f
 }
 
-func (p *page) figures(c *registry.Capability, index int, now time.Time) Figures {
-	f := p.seen(now)
+func (cs *candidateStats) figures(c *registry.Capability, index int, now time.Time) Figures {
+	f := cs.seen(now)
 	f.index = index
 	f.declared(c)
 	return f

@@ -56,7 +56,7 @@ func (c court) world(t testing.TB) *dispatchtest.World {
 	if c.cal == nil {
 		w.Dispatcher.Calibrations = calibrated
 	}
-	w.Dispatcher.Grades, w.Dispatcher.Book = dispatch.NewGrades(8), &dispatch.Book{}
+	w.Dispatcher.Grades, w.Dispatcher.Stats = dispatch.NewGrades(8), &dispatch.StatsTable{}
 	return w
 }
 
@@ -235,8 +235,8 @@ func TestJudgeFails(t *testing.T) {
 			if row.failure == "judge/failed" {
 				assert.Equal(t, row.cause, r.Err.Cause.Type)
 			}
-			page := w.Dispatcher.Book.Standings(time.Now())
-			for _, st := range page {
+			standing := w.Dispatcher.Stats.Standings(time.Now())
+			for _, st := range standing {
 				if st.CapID == "t/a" && !row.judge.IgnoreErrors {
 					assert.Zero(t, st.Samples, "BRK-007: such an answer is no sample")
 				}
@@ -630,7 +630,7 @@ func TestDriftedJudge(t *testing.T) {
 	known := calibrations{"grader": {Known: true, Kappa: 0.5, CapID: "t/grader", Drift: "kappa was 0.7 and is 0.5"}}
 	w := court{cal: known}.world(t)
 	var events []string
-	w.Dispatcher.Book.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.Dispatcher.Stats.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9"))
 	for range 2 {
 		r := serve(t, w, order{layer: by("must", "0.8M")})
@@ -639,7 +639,7 @@ func TestDriftedJudge(t *testing.T) {
 		assert.Contains(t, r.Err.Message, "kappa was 0.7 and is 0.5")
 	}
 	assert.Equal(t, []string{"judge/drift t/grader"}, events)
-	for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+	for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 		if st.CapID == "t/grader" {
 			assert.Equal(t, "open", st.State())
 		}
@@ -656,9 +656,9 @@ func TestBelieve(t *testing.T) {
 	known := calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/grader"}}
 	w := court{cal: known, caps: []string{grader("t/grader", ""), grader("t/next", "")}}.world(t)
 	var events []string
-	w.Dispatcher.Book.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.Dispatcher.Stats.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
 	state := func() string {
-		for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+		for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 			if st.CapID == "t/grader" && st.Intent == registry.IntentGrade {
 				return st.State()
 			}
@@ -668,7 +668,7 @@ func TestBelieve(t *testing.T) {
 	believe := func(drift string) {
 		c, _ := w.Registry.Capability("t/grader")
 		known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.5, CapID: "t/grader", Drift: drift}
-		w.Dispatcher.Book.Believe("grader", c, registry.IntentGrade, w.State("t/grader").Edition, drift, time.Now())
+		w.Dispatcher.Stats.Believe("grader", c, registry.IntentGrade, w.State("t/grader").Edition, drift, time.Now())
 	}
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9")).On("t/next", score("0.85"))
 	believe("")
@@ -744,7 +744,7 @@ func TestBreakerOfAJudge(t *testing.T) {
 		assert.Equal(t, "breaker/open", r.Err.Cause.Type)
 		assert.Len(t, w.Calls(), calls+1, "the judge is left alone")
 		samples := func() int {
-			for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+			for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 				if st.CapID == "t/a" {
 					return st.Samples
 				}

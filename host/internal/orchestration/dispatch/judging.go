@@ -108,24 +108,24 @@ func (b *bench) order() outlook {
 
 // drifted opens the breaker of a judge that is not believed any more.
 func (b *bench) drifted(c *registry.Capability) {
-	p := b.op.w.Terms.pages[c.ID]
-	if p == nil {
+	cs := b.op.w.Terms.stats[c.ID]
+	if cs == nil {
 		return
 	}
 	now := b.op.d.Clock.Now()
-	p.mu.Lock()
-	defer p.unlock(now)
-	p.meet(now, b.op.d.Executor.State(c.ID).Edition, c.Version)
-	p.drifted(now, b.j.judge.Name, b.cal.Drift)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.meet(now, b.op.d.Executor.State(c.ID).Edition, c.Version)
+	cs.drifted(now, b.j.judge.Name, b.cal.Drift)
 }
 
 // drift has the breakers of the judge agree with its calibration.
 func (b *bench) drift() {
-	for id, p := range b.op.w.Terms.pages {
+	for id, cs := range b.op.w.Terms.stats {
 		if b.cal.Drift != "" {
 			b.admissible(id)
-		} else if !p.quiet.Load() {
-			p.steady(b.op.d.Clock.Now(), b.j.judge.Name)
+		} else if !cs.quiet.Load() {
+			cs.steady(b.op.d.Clock.Now(), b.j.judge.Name)
 		}
 	}
 }
@@ -270,12 +270,12 @@ func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat
 
 // once makes one call to a judge. Its breaker counts how that ended.
 func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
-	page := b.op.w.Terms.pages[c.ID]
-	ticket, err := b.op.admitted(page, c)
+	cs := b.op.w.Terms.stats[c.ID]
+	ticket, err := b.op.admitted(cs, c)
 	if err != nil {
 		return nil, more, err
 	}
-	if page != nil && !page.quiet.Load() {
+	if cs != nil && !cs.quiet.Load() {
 		b.unsound = true
 	}
 	by, out, asked := b.op.askOne(ctx, c)
@@ -292,7 +292,7 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 			b.witness(c, by.model)
 		}
 	}
-	b.op.reported(ctx, page, ticket, by, asked)
+	b.op.reported(ctx, cs, ticket, by, asked)
 	return score, more, by.err
 }
 
@@ -307,30 +307,30 @@ func (b *bench) witness(c *registry.Capability, model string) {
 }
 
 // reported tells the breaker of a judge how a call ended.
-func (o *operation) reported(ctx context.Context, p *page, ticket breaker.Ticket, by checked, asked bool) {
-	if p == nil {
+func (o *operation) reported(ctx context.Context, cs *candidateStats, ticket breaker.Ticket, by checked, asked bool) {
+	if cs == nil {
 		return
 	}
 	outcome := outcomeOf(by.err)
 	switch {
 	case !asked, by.err != nil && ctx.Err() != nil:
 		outcome = breaker.Ignored
-	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && p.crashed(by.err):
+	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && cs.crashed(by.err):
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
 	outcome = o.bereaved(now, by.capID, by.process, edn.Nil(), by.err, outcome)
 	if tripping(by.err) {
-		p.trip(now, by.edition, by.err)
+		cs.trip(now, by.edition, by.err)
 		return
 	}
 	u := 0.0
 	if outcome == breaker.Failure {
 		u = Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64()
 	}
-	p.report(now, ticket, outcome, retryAfter(by.err), u)
+	cs.report(now, ticket, outcome, retryAfter(by.err), u)
 	if outcome == breaker.Success {
-		p.served(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
+		cs.served(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
 	}
 }
 

@@ -43,29 +43,29 @@ type deed struct {
 
 // begin claims a plugin for a deed. It is refused while another one goes on and
 // for a while after it.
-func (b *Book) begin(plugin string, now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.deeds == nil {
-		b.deeds = map[string]*deed{}
+func (t *StatsTable) begin(plugin string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.deeds == nil {
+		t.deeds = map[string]*deed{}
 	}
-	d := b.deeds[plugin]
+	d := t.deeds[plugin]
 	if d != nil && (d.busy || now.Sub(d.at) < breaker.ActionPause) {
 		return false
 	}
-	b.deeds[plugin] = &deed{at: now, busy: true}
+	t.deeds[plugin] = &deed{at: now, busy: true}
 	return true
 }
 
 // end gives a plugin back. A deed that did nothing leaves no pause behind.
-func (b *Book) end(plugin string, done bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *StatsTable) end(plugin string, done bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !done {
-		delete(b.deeds, plugin)
+		delete(t.deeds, plugin)
 		return
 	}
-	if d := b.deeds[plugin]; d != nil {
+	if d := t.deeds[plugin]; d != nil {
 		d.busy = false
 	}
 }
@@ -74,7 +74,7 @@ func (b *Book) end(plugin string, done bool) {
 // configuration under which that was found.
 type ward struct {
 	d      *Dispatcher
-	p      *page
+	stats  *candidateStats
 	plugin string
 	list   []string // who else may serve
 }
@@ -83,7 +83,7 @@ type ward struct {
 // below their floor. What is done at once is recorded with the run in which it
 // showed.
 func (o *operation) act(v sample) {
-	w := ward{d: o.d, p: v.page, plugin: v.page.owner(), list: o.w.Terms.static.Accepted}
+	w := ward{d: o.d, stats: v.stats, plugin: v.stats.owner(), list: o.w.Terms.static.Accepted}
 	n, ok := w.act(o.d.Clock.Now())
 	if !ok {
 		return
@@ -98,17 +98,17 @@ func (o *operation) act(v sample) {
 // act decides and begins. ok is false if nothing is to be told: the plugin is
 // being cared for already, or nothing can be done and that was told before.
 func (w ward) act(now time.Time) (n Notice, ok bool) {
-	p, book := w.p, w.d.Book
-	if !book.begin(w.plugin, now) {
-		p.mu.Lock()
-		p.standing.acting = false
-		p.mu.Unlock()
+	cs, table := w.stats, w.d.Stats
+	if !table.begin(w.plugin, now) {
+		cs.mu.Lock()
+		cs.standing.acting = false
+		cs.mu.Unlock()
 		return n, false
 	}
 	keeper, _ := w.d.Executor.(Keeper)
-	p.mu.Lock()
-	action, third := p.rules.Action, p.window.Third(now)
-	p.mu.Unlock()
+	cs.mu.Lock()
+	action, third := cs.rules.Action, cs.window.Third(now)
+	cs.mu.Unlock()
 	if third {
 		action = registry.ActionQuarantine
 	}
@@ -128,12 +128,12 @@ func (w ward) act(now time.Time) (n Notice, ok bool) {
 
 // substitute is the capability that is to take the place, if it can.
 func (w ward) substitute(now time.Time) string {
-	to := w.p.rules.SwapTo
-	if to == "" || to == w.p.capID {
+	to := w.stats.rules.SwapTo
+	if to == "" || to == w.stats.capID {
 		return ""
 	}
 	c, ok := w.d.Registry.Capability(to)
-	if !ok || !c.Serves(w.p.intent) || !w.serves(to, now) {
+	if !ok || !c.Serves(w.stats.intent) || !w.serves(to, now) {
 		return ""
 	}
 	return to
@@ -144,54 +144,54 @@ func (w ward) serves(capID string, now time.Time) bool {
 	if w.d.available(capID).Reason != "" {
 		return false
 	}
-	p := w.d.Book.known(capID, w.p.intent)
-	if p == nil {
+	cs := w.d.Stats.lookup(capID, w.stats.intent)
+	if cs == nil {
 		return true
 	}
-	p.mu.Lock()
-	defer p.unlock(now)
-	return p.breaker.Admits(now)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	return cs.breaker.Admits(now)
 }
 
 // replace leaves the capability out and lets another one serve in its place.
 func (w ward) replace(now time.Time, to string) Notice {
 	defer w.done(true)
-	p := w.p
-	p.mu.Lock()
-	defer p.unlock(now)
-	why := p.below()
-	details := said(p.rate(), registry.ActionSwap, why)
-	p.begun(now)
-	until := p.eject(now, why)
-	p.standing.stead = to
-	return p.tell(now, EventSwap, details.AssocKey("to", journal.Keyword(to)).AssocKey("until", inst(until)))
+	cs := w.stats
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	why := cs.below()
+	details := said(cs.rate(), registry.ActionSwap, why)
+	cs.begun(now)
+	until := cs.eject(now, why)
+	cs.standing.stead = to
+	return cs.tell(now, EventSwap, details.AssocKey("to", journal.Keyword(to)).AssocKey("until", inst(until)))
 }
 
 // renew puts another edition in the place of the one that answers. The old one
 // answers until then, and is left out if there is no better one.
 func (w ward) renew(now time.Time, keeper Keeper) Notice {
-	p := w.p
-	p.mu.Lock()
-	why := p.below()
-	n := p.tell(now, EventSwap, said(p.rate(), registry.ActionSwap, why))
-	p.begun(now)
-	p.unlock(now)
-	keeper.Renew(p.capID, func(err error) { w.renewed(why, err) })
+	cs := w.stats
+	cs.mu.Lock()
+	why := cs.below()
+	n := cs.tell(now, EventSwap, said(cs.rate(), registry.ActionSwap, why))
+	cs.begun(now)
+	cs.unlock(now)
+	keeper.Renew(cs.capID, func(err error) { w.renewed(why, err) })
 	return n
 }
 
 // renewed is told how a swap ended that was begun for that reason.
 func (w ward) renewed(why string, err error) {
 	now := w.d.Clock.Now()
-	p := w.p
-	p.mu.Lock()
+	cs := w.stats
+	cs.mu.Lock()
 	if err == nil {
-		p.note(now, EventSwapped, edn.MustMap())
-		p.standing.degraded = false
+		cs.note(now, EventSwapped, edn.MustMap())
+		cs.standing.degraded = false
 	} else {
-		p.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"), edn.Text("the swap did not come about: "+contract.AsError(err).FullMessage())))
+		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"), edn.Text("the swap did not come about: "+contract.AsError(err).FullMessage())))
 	}
-	p.unlock(now)
+	cs.unlock(now)
 	if err == nil || errors.Is(err, ErrChanging) {
 		w.done(true)
 		return
@@ -202,15 +202,15 @@ func (w ward) renewed(why string, err error) {
 // restart starts the processes anew.
 func (w ward) restart(now time.Time, keeper Keeper) Notice {
 	defer w.done(true)
-	p := w.p
-	err := keeper.Restart(p.capID)
-	p.mu.Lock()
-	defer p.unlock(now)
-	n := p.tell(now, EventRestart, said(p.rate(), registry.ActionRestart, p.below()))
-	p.begun(now)
-	p.standing.renewed(now)
+	cs := w.stats
+	err := keeper.Restart(cs.capID)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	n := cs.tell(now, EventRestart, said(cs.rate(), registry.ActionRestart, cs.below()))
+	cs.begun(now)
+	cs.standing.renewed(now)
 	if err != nil {
-		p.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"), edn.Text("the restart did not come about: "+contract.AsError(err).FullMessage())))
+		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"), edn.Text("the restart did not come about: "+contract.AsError(err).FullMessage())))
 	}
 	return n
 }
@@ -219,31 +219,31 @@ func (w ward) restart(now time.Time, keeper Keeper) Notice {
 // out of service with it if nothing that it serves is in any more. The reason is
 // empty unless something was tried before, which has emptied the window.
 func (w ward) leaveOut(now time.Time, third bool, tried string) (n Notice, ok bool) {
-	p, book := w.p, w.d.Book
-	book.deciding.Lock()
+	cs, table := w.stats, w.d.Stats
+	table.deciding.Lock()
 	may := w.mayLeave(now)
 	var until time.Time
-	p.mu.Lock()
-	why, details := tried, p.rate()
+	cs.mu.Lock()
+	why, details := tried, cs.rate()
 	if tried == "" {
-		why = p.below()
+		why = cs.below()
 	}
 	if third {
 		why += "; it is the third time within " + breaker.ActionSpan.String()
 	}
 	if may {
 		if tried == "" {
-			p.begun(now)
+			cs.begun(now)
 		}
-		until = p.eject(now, why)
-		p.standing.stead = ""
-		n, ok = p.tell(now, EventEject, said(details, registry.ActionQuarantine, why).AssocKey("until", inst(until))), true
-	} else if !p.standing.degraded {
-		p.standing.degraded = true
-		n, ok = p.tell(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many of those who serve are left out already or it is the last"))), true
+		until = cs.eject(now, why)
+		cs.standing.stead = ""
+		n, ok = cs.tell(now, EventEject, said(details, registry.ActionQuarantine, why).AssocKey("until", inst(until))), true
+	} else if !cs.standing.degraded {
+		cs.standing.degraded = true
+		n, ok = cs.tell(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many of those who serve are left out already or it is the last"))), true
 	}
-	p.unlock(now)
-	book.deciding.Unlock()
+	cs.unlock(now)
+	table.deciding.Unlock()
 	if may {
 		w.quarantine(now, why, until)
 	}
@@ -257,14 +257,14 @@ func (w ward) quarantine(now time.Time, why string, until time.Time) {
 	if !ok || !w.alone(now) {
 		return
 	}
-	err := keeper.Quarantine(w.p.capID, why, until)
-	w.p.mu.Lock()
-	defer w.p.unlock(now)
+	err := keeper.Quarantine(w.stats.capID, why, until)
+	w.stats.mu.Lock()
+	defer w.stats.unlock(now)
 	if err != nil {
-		w.p.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine did not come about: "+contract.AsError(err).FullMessage())))
+		w.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine did not come about: "+contract.AsError(err).FullMessage())))
 		return
 	}
-	w.p.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
+	w.stats.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
 }
 
 // alone tells whether everything that the plugin serves is left out.
@@ -275,8 +275,8 @@ func (w ward) alone(now time.Time) bool {
 			if c, ok := reg.Capability(id); !ok || c.Plugin != w.plugin {
 				continue
 			}
-			p := w.d.Book.known(id, intent)
-			if p == nil || !p.out(now) {
+			cs := w.d.Stats.lookup(id, intent)
+			if cs == nil || !cs.out(now) {
 				return false
 			}
 		}
@@ -287,7 +287,7 @@ func (w ward) alone(now time.Time) bool {
 // mayLeave tells whether one more candidate of the intent may be left out: so
 // many and no more, and never the last one that can be called (BRK-010).
 func (w ward) mayLeave(now time.Time) bool {
-	ids := slices.Clone(w.d.Registry.Candidates(w.p.intent))
+	ids := slices.Clone(w.d.Registry.Candidates(w.stats.intent))
 	for _, id := range w.list {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -295,46 +295,46 @@ func (w ward) mayLeave(now time.Time) bool {
 	}
 	out, others := 0, 0
 	for _, id := range ids {
-		if id == w.p.capID {
+		if id == w.stats.capID {
 			continue
 		}
-		if p := w.d.Book.known(id, w.p.intent); p != nil && p.out(now) {
+		if cs := w.d.Stats.lookup(id, w.stats.intent); cs != nil && cs.out(now) {
 			out++
 		} else if w.serves(id, now) {
 			others++
 		}
 	}
-	most := int(math.Floor(w.p.rules.MaxEjected.V*float64(len(ids)) + 1e-9))
+	most := int(math.Floor(w.stats.rules.MaxEjected.V*float64(len(ids)) + 1e-9))
 	return others > 0 && out < most
 }
 
 // out tells whether the capability is left out because of its answers and
 // nobody was put in its place.
-func (p *page) out(now time.Time) bool {
-	p.mu.Lock()
-	defer p.unlock(now)
-	return p.breaker.Ejected(now) && p.standing.stead == ""
+func (cs *candidateStats) out(now time.Time) bool {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	return cs.breaker.Ejected(now) && cs.standing.stead == ""
 }
 
 // owner is the plugin that has the capability now.
-func (p *page) owner() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.plugin
+func (cs *candidateStats) owner() string {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.plugin
 }
 
 // done says that nothing is being done any more.
 func (w ward) done(anything bool) {
-	w.p.mu.Lock()
-	w.p.standing.acting = false
-	w.p.mu.Unlock()
-	w.d.Book.end(w.plugin, anything)
+	w.stats.mu.Lock()
+	w.stats.standing.acting = false
+	w.stats.mu.Unlock()
+	w.d.Stats.end(w.plugin, anything)
 }
 
 // below says in words how bad it is. It is called with the lock.
-func (p *page) below() string {
-	passes, samples := p.window.Counts()
-	return fmt.Sprintf("%d of the last %d answers passed their gates, %s of them should", passes, samples, formatShare(p.rules.MinPassRate.V))
+func (cs *candidateStats) below() string {
+	passes, samples := cs.window.Counts()
+	return fmt.Sprintf("%d of the last %d answers passed their gates, %s of them should", passes, samples, formatShare(cs.rules.MinPassRate.V))
 }
 
 // said is what is told of a deed.
@@ -344,47 +344,47 @@ func said(rate edn.Value, action, why string) edn.Value {
 
 // begun empties the window, because something is being done. It is called with
 // the lock.
-func (p *page) begun(now time.Time) {
-	p.window.Acted(now)
-	p.standing.degraded = false
+func (cs *candidateStats) begun(now time.Time) {
+	cs.window.Acted(now)
+	cs.standing.degraded = false
 }
 
 // eject opens the breaker because of the answers. It is called with the lock.
-func (p *page) eject(now time.Time, why string) (until time.Time) {
-	until = p.breaker.Eject(now)
-	p.standing.renewed(now)
-	p.standing.why = why
-	p.told = breaker.Open // the notice of the deed says so
+func (cs *candidateStats) eject(now time.Time, why string) (until time.Time) {
+	until = cs.breaker.Eject(now)
+	cs.standing.renewed(now)
+	cs.standing.why = why
+	cs.told = breaker.Open // the notice of the deed says so
 	return until
 }
 
 // tell is note for what is given back too. It is called with the lock.
-func (p *page) tell(now time.Time, event string, details edn.Value) Notice {
-	p.note(now, event, details)
-	return p.news[len(p.news)-1]
+func (cs *candidateStats) tell(now time.Time, event string, details edn.Value) Notice {
+	cs.note(now, event, details)
+	return cs.news[len(cs.news)-1]
 }
 
 func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
 
 // Released lets the capabilities of a plugin in again, through the ramp: an
 // operator has seen to it.
-func (b *Book) Released(plugin string, now time.Time) {
-	for _, p := range b.all() {
-		p.release(plugin, now)
+func (t *StatsTable) Released(plugin string, now time.Time) {
+	for _, cs := range t.sorted() {
+		cs.release(plugin, now)
 	}
 }
 
-func (p *page) release(plugin string, now time.Time) {
-	p.mu.Lock()
-	defer p.unlock(now)
-	if p.plugin != plugin || p.breaker.State(now) != breaker.Open {
+func (cs *candidateStats) release(plugin string, now time.Time) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if cs.plugin != plugin || cs.breaker.State(now) != breaker.Open {
 		return
 	}
-	ejected := p.breaker.Ejected(now)
-	p.breaker.Readmit(now)
-	p.standing.renewed(now)
+	ejected := cs.breaker.Ejected(now)
+	cs.breaker.Readmit(now)
+	cs.standing.renewed(now)
 	if ejected {
-		p.note(now, EventReleased, edn.MustMap())
+		cs.note(now, EventReleased, edn.MustMap())
 	}
 }
 
@@ -399,15 +399,15 @@ type Standing struct {
 }
 
 // Standings are all capabilities that were called, by intent.
-func (b *Book) Standings(now time.Time) []Standing {
-	pages := b.all()
-	out := make([]Standing, len(pages))
-	for i, p := range pages {
-		out[i] = Standing{Figures: p.seen(now), Intent: p.intent, Plugin: p.owner()}
-		p.mu.Lock()
-		out[i].MinPassRate, out[i].Action = p.rules.MinPassRate.V, p.rules.Action
-		out[i].Acting, out[i].Why = p.standing.acting, p.standing.why
-		p.mu.Unlock()
+func (t *StatsTable) Standings(now time.Time) []Standing {
+	all := t.sorted()
+	out := make([]Standing, len(all))
+	for i, cs := range all {
+		out[i] = Standing{Figures: cs.seen(now), Intent: cs.intent, Plugin: cs.owner()}
+		cs.mu.Lock()
+		out[i].MinPassRate, out[i].Action = cs.rules.MinPassRate.V, cs.rules.Action
+		out[i].Acting, out[i].Why = cs.standing.acting, cs.standing.why
+		cs.mu.Unlock()
 	}
 	slices.SortStableFunc(out, func(x, y Standing) int {
 		return cmp.Or(cmp.Compare(x.Plugin, y.Plugin), cmp.Compare(x.CapID, y.CapID), cmp.Compare(x.Intent, y.Intent))
@@ -452,42 +452,42 @@ func (s Standing) Value() edn.Value {
 // waiting for the next answer that it would grade: drift says why the judge must
 // not be asked any more, empty if it may (JDG-011). The edition is that of the
 // capability now.
-func (b *Book) Believe(judge string, c *registry.Capability, intent string, edition int, drift string, now time.Time) {
-	p := b.known(c.ID, intent)
+func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string, edition int, drift string, now time.Time) {
+	cs := t.lookup(c.ID, intent)
 	if drift == "" {
-		if p != nil {
-			p.steady(now, judge)
+		if cs != nil {
+			cs.steady(now, judge)
 		}
 		return
 	}
-	if p == nil { // its rules come with the first call
-		p = b.page(c, intent, c.Breaker, c.Quality, now)
+	if cs == nil { // its rules come with the first call
+		cs = t.statsFor(c, intent, c.Breaker, c.Quality, now)
 	}
-	p.mu.Lock()
-	defer p.unlock(now)
-	p.meet(now, edition, c.Version)
-	p.drifted(now, judge, drift)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.meet(now, edition, c.Version)
+	cs.drifted(now, judge, drift)
 }
 
 // drifted leaves a judge alone that no longer agrees with labelled answers, until
 // it is another edition or was calibrated again (JDG-011). It is called with the
 // lock.
-func (p *page) drifted(now time.Time, judge, why string) {
-	if p.drift != "" {
+func (cs *candidateStats) drifted(now time.Time, judge, why string) {
+	if cs.drift != "" {
 		return
 	}
-	p.drift, p.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", p.capID, judge, why)
-	p.breaker.Trip(now, time.Time{})
-	p.told = breaker.Open // the notice of the drift says so
-	p.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
+	cs.drift, cs.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", cs.capID, judge, why)
+	cs.breaker.Trip(now, time.Time{})
+	cs.told = breaker.Open // the notice of the drift says so
+	cs.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
 }
 
 // steady lets a judge in again that was left alone because it had drifted.
-func (p *page) steady(now time.Time, judge string) {
-	p.mu.Lock()
-	defer p.unlock(now)
-	if p.drift == judge {
-		p.drift = ""
-		p.breaker.Reset(now)
+func (cs *candidateStats) steady(now time.Time, judge string) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if cs.drift == judge {
+		cs.drift = ""
+		cs.breaker.Reset(now)
 	}
 }

@@ -48,7 +48,7 @@ func keepOf(t testing.TB, q registry.Quality, candidates int, apart bool) *keepi
 		Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "test/n", Quality: q}},
 		Schemas: map[string]string{"test/n": `[:map [:n :int]]`},
 	})
-	k.Dispatcher.Book = &dispatch.Book{Notice: func(n dispatch.Notice) {
+	k.Dispatcher.Stats = &dispatch.StatsTable{Notice: func(n dispatch.Notice) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.notices = append(k.notices, n)
@@ -220,7 +220,7 @@ func TestRestartForQuality(t *testing.T) {
 		kept := k.Kept()
 		assert.Equal(t, "quarantine", kept[2].Action, "all that the plugin serves is out")
 		assert.Equal(t, "t/b", k.ask(1).CapID)
-		k.Dispatcher.Book.Released("t/a", time.Now())
+		k.Dispatcher.Stats.Released("t/a", time.Now())
 		assert.Contains(t, k.told(), "quality/released a")
 	})
 }
@@ -234,7 +234,7 @@ func TestEjectionCap(t *testing.T) {
 		r := k.ask(30)
 		assert.Equal(t, []string{"quality/cap-reached a"}, k.told(), "told once")
 		assert.Equal(t, "schema/invalid", r.failure(), "it serves on")
-		s := k.Dispatcher.Book.Standings(time.Now())
+		s := k.Dispatcher.Stats.Standings(time.Now())
 		require.Len(t, s, 1)
 		assert.Equal(t, "degraded", s[0].State())
 		k.set(false, "t/a")
@@ -284,7 +284,7 @@ func TestWhatIsNoSample(t *testing.T) {
 		}
 		group.Wait()
 		assert.Len(t, k.Kept(), 1, "the others began under the processes that are gone")
-		samples := k.Dispatcher.Book.Standings(time.Now())[0].Samples
+		samples := k.Dispatcher.Stats.Standings(time.Now())[0].Samples
 		assert.Zero(t, samples)
 	})
 }
@@ -402,7 +402,7 @@ func TestKeepingInvariants(t *testing.T) {
 					rt.Fatalf("a call without an answer: %v", r.Err)
 				}
 				out := 0
-				for _, st := range s.dispatcher.Book.Standings(s.clock.now) {
+				for _, st := range s.dispatcher.Stats.Standings(s.clock.now) {
 					if st.Out {
 						out++
 					}

@@ -85,26 +85,26 @@ func (n Notice) Sentence() string {
 }
 
 // note is kept until the lock is free. It is called with the lock.
-func (p *page) note(now time.Time, event string, details edn.Value) {
+func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 	if details.IsNil() {
 		details = edn.MustMap()
 	}
-	p.news = append(p.news, Notice{At: now, Event: event, CapID: p.capID, Intent: p.intent, Plugin: p.plugin, Details: details})
+	cs.news = append(cs.news, Notice{At: now, Event: event, CapID: cs.capID, Intent: cs.intent, Plugin: cs.plugin, Details: details})
 }
 
 // turned notes that the breaker is in another state. It is called with the
 // lock.
-func (p *page) turned(now time.Time, st breaker.State) {
+func (cs *candidateStats) turned(now time.Time, st breaker.State) {
 	if st == breaker.Closed {
-		p.standing.stead, p.standing.why = "", ""
+		cs.standing.stead, cs.standing.why = "", ""
 	}
 	details := edn.MustMap()
 	if st == breaker.Open {
-		if at, ok := p.breaker.Reopens(now); ok {
+		if at, ok := cs.breaker.Reopens(now); ok {
 			details = edn.MustMap(edn.K("until"), edn.Inst(at.UTC().Truncate(time.Millisecond)))
 		}
 	}
-	p.note(now, map[breaker.State]string{
+	cs.note(now, map[breaker.State]string{
 		breaker.Open: EventOpened, breaker.HalfOpen: EventHalfOpen, breaker.Ramping: EventRamping, breaker.Closed: EventClosed,
 	}[st], details)
 }

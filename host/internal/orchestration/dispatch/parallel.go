@@ -76,8 +76,8 @@ func (o *operation) repeatable(ids []string) bool {
 // usually is how long a capability may be silent before that is unusual; 0 if
 // nobody can say.
 func (o *operation) usually(capID string) time.Duration {
-	if p := o.w.Terms.pages[capID]; p != nil {
-		if d, ok := p.percentile(0.95, fewAreNoP95); ok {
+	if cs := o.w.Terms.stats[capID]; cs != nil {
+		if d, ok := cs.percentile(0.95, fewAreNoP95); ok {
 			return max(d, time.Millisecond)
 		}
 	}

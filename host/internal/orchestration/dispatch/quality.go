@@ -44,7 +44,7 @@ func (s *standing) renewed(now time.Time) {
 
 // sample is a verdict that the book does not know of yet.
 type sample struct {
-	page    *page
+	stats   *candidateStats
 	edition int       // that answered
 	began   time.Time // the call
 	attempt int
@@ -54,35 +54,35 @@ type sample struct {
 // fell below their floor and nobody does anything about it. Neither an edition
 // that is only tried, nor one that is gone, says anything (BRK-007).
 func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
-	p := v.page
-	p.mu.Lock()
-	defer p.unlock(now)
-	if v.edition != p.edition || v.began.Before(p.standing.since) {
+	cs := v.stats
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if v.edition != cs.edition || v.began.Before(cs.standing.since) {
 		return false
 	}
-	crossing := p.window.Add(now, pass, int(score))
-	if p.standing.degraded && p.window.Well() {
-		p.standing.degraded = false
-		p.note(now, EventRecovered, p.rate())
+	crossing := cs.window.Add(now, pass, int(score))
+	if cs.standing.degraded && cs.window.Well() {
+		cs.standing.degraded = false
+		cs.note(now, EventRecovered, cs.rate())
 	}
-	if crossing != breaker.Fell || p.standing.acting {
+	if crossing != breaker.Fell || cs.standing.acting {
 		return false
 	}
-	p.standing.acting = true
+	cs.standing.acting = true
 	return true
 }
 
 // judged tells the book of a verdict, and does what follows from it.
 func (o *operation) judged(v sample, pass bool, score quality.Score) {
-	if v.page != nil && v.add(o.d.Clock.Now(), pass, score) {
+	if v.stats != nil && v.add(o.d.Clock.Now(), pass, score) {
 		o.act(v)
 	}
 }
 
 // rate is the window as data. It is called with the lock.
-func (p *page) rate() edn.Value {
-	passes, samples := p.window.Counts()
-	floor, err := edn.ParseDecimal(formatShare(p.rules.MinPassRate.V))
+func (cs *candidateStats) rate() edn.Value {
+	passes, samples := cs.window.Counts()
+	floor, err := edn.ParseDecimal(formatShare(cs.rules.MinPassRate.V))
 	if err != nil {
 		floor = edn.Nil()
 	}
@@ -94,31 +94,31 @@ func (p *page) rate() edn.Value {
 
 // outOfService is why a candidate is left out by its breaker: nil unless that
 // is for its answers, or for something that somebody has to set right.
-func (p *page) outOfService(now time.Time) *contract.Error {
-	p.mu.Lock()
-	defer p.unlock(now)
+func (cs *candidateStats) outOfService(now time.Time) *contract.Error {
+	cs.mu.Lock()
+	defer cs.unlock(now)
 	switch {
-	case p.breaker.Tripped(now):
-		return p.tripped
-	case !p.breaker.Ejected(now):
+	case cs.breaker.Tripped(now):
+		return cs.tripped
+	case !cs.breaker.Ejected(now):
 		return nil
 	}
-	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", p.capID, p.intent, p.standing.why)
+	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", cs.capID, cs.intent, cs.standing.why)
 }
 
 // standIn is who serves in the place of a capability that was swapped for
 // another, as long as it is not wholly in again.
 func (o *operation) standIn(capID string) string {
-	p := o.page(capID)
-	if p == nil || p.quiet.Load() {
+	cs := o.stats(capID)
+	if cs == nil || cs.quiet.Load() {
 		return ""
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.standing.stead
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.standing.stead
 }
 
 // refusal is how binding names a breaker that admits nobody.
-func (p *page) refusal(now time.Time) policy.Unavailable {
-	return policy.Unavailable{Reason: policy.ReasonBreaker, Why: p.outOfService(now)}
+func (cs *candidateStats) refusal(now time.Time) policy.Unavailable {
+	return policy.Unavailable{Reason: policy.ReasonBreaker, Why: cs.outOfService(now)}
 }

@@ -55,7 +55,7 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 		if next == nil || o.failed != nil {
 			return nil
 		}
-		if next.owed.page == nil {
+		if next.owed.stats == nil {
 			next.owed = owed
 		}
 		next.RoundsLeft = true

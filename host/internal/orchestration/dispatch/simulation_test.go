@@ -123,13 +123,13 @@ func (w simWorld) run(seed uint64) *simulation {
 		clock: &simClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, rand: rand.New(rand.NewPCG(seed, 74)),
 		editions: map[string]int{}, asked: map[string]int{}, judged: map[string]int{}, acted: map[string]int{},
 	}
-	book := &dispatch.Book{Notice: func(n dispatch.Notice) {
+	table := &dispatch.StatsTable{Notice: func(n dispatch.Notice) {
 		s.notices = append(s.notices, n)
 		if _, before := s.acted[n.CapID]; n.IsQuality() && !before {
 			s.acted[n.CapID] = s.judged[n.CapID]
 		}
 	}}
-	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Book: book}
+	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Stats: table}
 	s.terms = s.dispatcher.Terms(w.policy, "text/respond", "")
 	s.run = dispatch.Run{ID: "run_sim", Seed: int64(seed), Trace: edn.MustRead(`{:id "t"}`), Recorder: s, Base: context.Background()}
 	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Terms: s.terms, Input: edn.MustRead(`{:prompt "p"}`)}
@@ -300,7 +300,7 @@ func TestSimulatedCap(t *testing.T) {
 					require.Fail(t, "a call without an answer", "%s, seed %d: %v", action, seed, r.Err)
 				}
 				out := 0
-				for _, st := range s.dispatcher.Book.Standings(s.clock.now) {
+				for _, st := range s.dispatcher.Stats.Standings(s.clock.now) {
 					if st.Out {
 						out++
 					}
@@ -351,7 +351,7 @@ func TestSimulatedHedge(t *testing.T) {
 					return in(20*ms, out(`{:n 1}`))
 				})
 				x.On("t/b", in(40*ms, out(`{:n 2}`)))
-				x.Dispatcher.Book = &dispatch.Book{}
+				x.Dispatcher.Stats = &dispatch.StatsTable{}
 				s := w.run(seed)
 				s.work.Terms = x.Dispatcher.Terms(p, "text/respond", "")
 				for range simCalls {

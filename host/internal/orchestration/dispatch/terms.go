@@ -34,7 +34,7 @@ type Terms struct {
 	gates      []quality.Gate
 	jury       *jury // nil if nobody judges
 	done       edn.Value
-	pages      map[string]*page // by capability; nil without a book
+	stats      map[string]*candidateStats // by capability; nil without a book
 	scoreMin   edn.Value
 	limits     policy.Limits // of the budget of one node
 	// Wall and Depth are those of the budget; a Wall of 0 is no limit.
@@ -67,8 +67,8 @@ type metaKey struct {
 // candidate.
 func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
 	t := d.forgetful(p, intent, capID)
-	if d.Book != nil {
-		t.pages = make(map[string]*page, len(t.static.List))
+	if d.Stats != nil {
+		t.stats = make(map[string]*candidateStats, len(t.static.List))
 		for _, id := range t.static.List {
 			if to := d.open(t, id); to != "" {
 				d.open(t, to)
@@ -89,7 +89,7 @@ func (d *Dispatcher) open(t *Terms, capID string) (swapTo string) {
 	if in, ok := d.Registry.Intent(t.intent); ok {
 		rules = in.Quality.Over(rules)
 	}
-	t.pages[capID] = d.Book.page(c, t.intent, c.Breaker.Over(t.Layer.Breaker), rules, d.Clock.Now())
+	t.stats[capID] = d.Stats.statsFor(c, t.intent, c.Breaker.Over(t.Layer.Breaker), rules, d.Clock.Now())
 	return rules.SwapTo
 }
 

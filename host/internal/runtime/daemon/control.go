@@ -331,7 +331,7 @@ func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract
 func (c control) renewed(name string, do func(*plugin.Supervisor) error) *contract.Error {
 	err := c.asked(name, do)
 	if err == nil {
-		c.host.Load().book.Released(name, time.Now())
+		c.host.Load().stats.Released(name, time.Now())
 	}
 	return err
 }

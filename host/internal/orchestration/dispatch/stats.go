@@ -16,29 +16,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Book remembers how the candidates have done, per capability and intent: their
+// StatsTable remembers how the candidates have done, per capability and intent: their
 // breakers, the verdicts on their answers, how long they took and what they
 // cost. It outlives the configuration, so that a reload forgets nothing. The
 // zero value is ready, and it is safe for concurrent use.
-type Book struct {
+type StatsTable struct {
 	// Notice is told what changes about candidates; nil: nobody is. It is set
 	// before the book is used, called from the goroutines of calls, and must be
 	// quick.
 	Notice func(Notice)
 
 	mu    sync.Mutex
-	pages map[pageKey]*page
+	stats map[statsKey]*candidateStats
 	deeds map[string]*deed // the last of each plugin
 	tolls map[tollKey]uint64
 
 	deciding sync.Mutex // whether one more candidate may be left out
 }
 
-type pageKey struct{ capID, intent string }
+type statsKey struct{ capID, intent string }
 
-// page is what is known of one capability for one intent.
-type page struct {
-	book                  *Book
+// candidateStats is what is known of one capability for one intent.
+type candidateStats struct {
+	table                 *StatsTable
 	capID, intent, plugin string
 
 	// quiet tells without a lock that the breaker is closed.
@@ -68,44 +68,44 @@ type page struct {
 // fewAreNoP95 is how many successes it takes to know what is usual.
 const fewAreNoP95 = 20
 
-// page is that of a capability for an intent, under the rules of a call.
-func (b *Book) page(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *page {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := pageKey{c.ID, intent}
-	p := b.pages[key]
+// statsFor returns the entry of a capability for an intent, under the rules of a call.
+func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *candidateStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := statsKey{c.ID, intent}
+	cs := t.stats[key]
 	settings := breakerSettings(rules)
 	quality = qualitySettings(quality)
-	if p == nil {
-		p = &page{
-			book: b, capID: c.ID, intent: intent, plugin: c.Plugin,
+	if cs == nil {
+		cs = &candidateStats{
+			table: t, capID: c.ID, intent: intent, plugin: c.Plugin,
 			settings: settings, breaker: breaker.New(settings, now), told: breaker.Closed,
 			rules: quality, window: breaker.NewWindow(floorOf(quality)), paid: new(big.Rat),
 		}
-		p.quiet.Store(true)
-		if b.pages == nil {
-			b.pages = map[pageKey]*page{}
+		cs.quiet.Store(true)
+		if t.stats == nil {
+			t.stats = map[statsKey]*candidateStats{}
 		}
-		b.pages[key] = p
-		return p
+		t.stats[key] = cs
+		return cs
 	}
-	p.configure(c.Plugin, settings, quality, now)
-	return p
+	cs.configure(c.Plugin, settings, quality, now)
+	return cs
 }
 
-// known is the page of a capability for an intent, nil if it was never called.
-func (b *Book) known(capID, intent string) *page {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.pages[pageKey{capID, intent}]
+// lookup returns the entry of a capability for an intent, nil if it was never called.
+func (t *StatsTable) lookup(capID, intent string) *candidateStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats[statsKey{capID, intent}]
 }
 
-// all are the pages in the order of their intents and capabilities.
-func (b *Book) all() []*page {
-	b.mu.Lock()
-	all := slices.Collect(maps.Values(b.pages))
-	b.mu.Unlock()
-	slices.SortFunc(all, func(x, y *page) int {
+// sorted returns the entries in the order of their intents and capabilities.
+func (t *StatsTable) sorted() []*candidateStats {
+	t.mu.Lock()
+	all := slices.Collect(maps.Values(t.stats))
+	t.mu.Unlock()
+	slices.SortFunc(all, func(x, y *candidateStats) int {
 		return cmp.Or(cmp.Compare(x.intent, y.intent), cmp.Compare(x.capID, y.capID))
 	})
 	return all
@@ -122,30 +122,30 @@ func breakerSettings(r registry.Breaker) registry.Breaker {
 // configure has the page work under the rules of a call. What was seen is kept,
 // whatever it has to come up to: layers of policy may have different rules for
 // the same capability and intent, and their calls come in turn.
-func (p *page) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
-	p.mu.Lock()
-	defer p.unlock(now)
-	p.plugin = plugin // a capability may have gone to another one
-	if p.rules != q {
-		p.rules, p.window = q, p.window.Under(floorOf(q))
+func (cs *candidateStats) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.plugin = plugin // a capability may have gone to another one
+	if cs.rules != q {
+		cs.rules, cs.window = q, cs.window.Under(floorOf(q))
 	}
-	if !p.settings.Equal(s) {
-		p.settings = s
-		p.breaker.Under(s)
+	if !cs.settings.Equal(s) {
+		cs.settings = s
+		cs.breaker.Under(s)
 	}
 }
 
 // ask tells whether a call may be made, and if not when that may change.
-func (p *page) ask(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
-	if p.quiet.Load() {
+func (cs *candidateStats) ask(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
+	if cs.quiet.Load() {
 		return true, time.Time{}
 	}
-	p.mu.Lock()
-	defer p.unlock(now)
-	p.meet(now, edition, version)
-	ok = p.breaker.Ask(now)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.meet(now, edition, version)
+	ok = cs.breaker.Ask(now)
 	if !ok {
-		reopens = p.reopens(now)
+		reopens = cs.reopens(now)
 	}
 	return ok, reopens
 }
@@ -155,8 +155,8 @@ func (p *page) ask(now time.Time, edition int, version string) (ok bool, reopens
 const askAgain = 50 * time.Millisecond
 
 // reopens is called with the lock; zero: not by itself.
-func (p *page) reopens(now time.Time) time.Time {
-	at, ok := p.breaker.Reopens(now)
+func (cs *candidateStats) reopens(now time.Time) time.Time {
+	at, ok := cs.breaker.Reopens(now)
 	if ok && at.IsZero() {
 		return now.Add(askAgain)
 	}
@@ -165,109 +165,109 @@ func (p *page) reopens(now time.Time) time.Time {
 
 // reopensIn is how long to wait before asking again; ok is false if that is of
 // no use.
-func (p *page) reopensIn(now time.Time) (wait time.Duration, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := p.reopens(now)
+func (cs *candidateStats) reopensIn(now time.Time) (wait time.Duration, ok bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	at := cs.reopens(now)
 	return at.Sub(now), !at.IsZero()
 }
 
 // enter begins a call. Without a book everybody may.
-func (p *page) enter(now time.Time, edition int, version string) (breaker.Ticket, bool) {
-	if p == nil {
+func (cs *candidateStats) enter(now time.Time, edition int, version string) (breaker.Ticket, bool) {
+	if cs == nil {
 		return breaker.Ticket{}, true
 	}
-	p.mu.Lock()
-	defer p.unlock(now)
-	p.meet(now, edition, version)
-	return p.breaker.Enter(now)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.meet(now, edition, version)
+	return cs.breaker.Enter(now)
 }
 
 // meet notices who serves. It is called with the lock.
-func (p *page) meet(now time.Time, edition int, version string) {
-	if p.edition == edition && p.version == version {
+func (cs *candidateStats) meet(now time.Time, edition int, version string) {
+	if cs.edition == edition && cs.version == version {
 		return
 	}
-	p.edition, p.version, p.drift = edition, version, ""
-	p.breaker.Replaced(now)
-	p.window.Replaced()
-	p.standing.renewed(now)
+	cs.edition, cs.version, cs.drift = edition, version, ""
+	cs.breaker.Replaced(now)
+	cs.window.Replaced()
+	cs.standing.renewed(now)
 }
 
 // report says how a call ended.
-func (p *page) report(now time.Time, t breaker.Ticket, o breaker.Outcome, floor time.Duration, u float64) {
-	p.mu.Lock()
-	defer p.unlock(now)
-	p.breaker.Report(now, t, o, floor, u)
+func (cs *candidateStats) report(now time.Time, t breaker.Ticket, o breaker.Outcome, floor time.Duration, u float64) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.breaker.Report(now, t, o, floor, u)
 }
 
 // trip leaves a capability alone that cannot work as it is set up, until the
 // time that it named, or until it is another edition (LLM-030).
 // A call that a former edition answered says nothing about this one.
-func (p *page) trip(now time.Time, edition int, err *contract.Error) {
+func (cs *candidateStats) trip(now time.Time, edition int, err *contract.Error) {
 	until := time.Time{}
 	if floor := retryAfter(err); floor > 0 {
 		until = now.Add(floor)
 	}
-	p.mu.Lock()
-	defer p.unlock(now)
-	if edition != 0 && edition != p.edition {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if edition != 0 && edition != cs.edition {
 		return
 	}
-	p.tripped = err
-	p.breaker.Trip(now, until)
+	cs.tripped = err
+	cs.breaker.Trip(now, until)
 }
 
 // crashed tells whether the end of a process was counted already: it may have
 // cut any number of calls, and is one failure.
-func (p *page) crashed(err *contract.Error) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := p.crash == err.Message
-	p.crash = err.Message
+func (cs *candidateStats) crashed(err *contract.Error) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	known := cs.crash == err.Message
+	cs.crash = err.Message
 	return known
 }
 
 // unlock gives the lock back and tells what changed meanwhile.
-func (p *page) unlock(now time.Time) {
-	if st := p.breaker.Standing(); st != p.told {
-		p.told = st
-		p.turned(now, st)
+func (cs *candidateStats) unlock(now time.Time) {
+	if st := cs.breaker.Standing(); st != cs.told {
+		cs.told = st
+		cs.turned(now, st)
 	}
-	p.quiet.Store(p.told == breaker.Closed)
-	news := p.news
-	p.news = nil
-	p.mu.Unlock()
-	if p.book.Notice != nil {
+	cs.quiet.Store(cs.told == breaker.Closed)
+	news := cs.news
+	cs.news = nil
+	cs.mu.Unlock()
+	if cs.table.Notice != nil {
 		for _, n := range news {
-			p.book.Notice(n)
+			cs.table.Notice(n)
 		}
 	}
 }
 
 // served keeps what a success took and cost.
-func (p *page) served(took time.Duration, how speed, cost edn.Value) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.latencies.add(float64(took))
+func (cs *candidateStats) served(took time.Duration, how speed, cost edn.Value) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.latencies.add(float64(took))
 	if how.first > 0 {
-		p.firsts.add(float64(how.first))
+		cs.firsts.add(float64(how.first))
 	}
 	if how.rate > 0 {
-		p.rates.add(how.rate)
+		cs.rates.add(how.rate)
 	}
 	if r, ok := cost.AsNumber(); ok && r.Sign() >= 0 {
-		p.paid = new(big.Rat).Add(p.paid, r)
-		p.bills++
+		cs.paid = new(big.Rat).Add(cs.paid, r)
+		cs.bills++
 	}
 }
 
 // percentile is how long the last successes took; ok is false without enough of
 // them.
-func (p *page) percentile(share float64, least int) (time.Duration, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.latencies.duration(share, least)
+func (cs *candidateStats) percentile(share float64, least int) (time.Duration, bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.latencies.duration(share, least)
 }
 
 // sortFigures puts candidates into the order of a policy; equals keep the

@@ -20,7 +20,7 @@ import (
 
 func remembering(t testing.TB, more ...string) *dispatchtest.World {
 	w := world(t, more...)
-	w.Dispatcher.Book = &dispatch.Book{}
+	w.Dispatcher.Stats = &dispatch.StatsTable{}
 	return w
 }
 
@@ -145,7 +145,7 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 func TestFailureBesideTheWinnerCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(caps("", "", ""), judge("t/judge", "")), Checks: []quality.Check{verified("verified")}})
-		w.Dispatcher.Book = &dispatch.Book{}
+		w.Dispatcher.Stats = &dispatch.StatsTable{}
 		w.On("t/a", in(10*ms, out(`{:n 1}`))).On("t/b", in(10*ms, fails("provider/unavailable"))).On("t/c", in(5*ms, out(`{:n 1}`)))
 		layer := race(3, 0)
 		layer.Must = policy.NamesOf(here, "verified")
@@ -326,7 +326,7 @@ func TestPinnedStaysFirst(t *testing.T) {
 // BRK-007: an answer that was repaired counts once, by its end.
 func TestRepairCountsOnce(t *testing.T) {
 	w := repairWorld(t, repairs)
-	w.Dispatcher.Book = &dispatch.Book{}
+	w.Dispatcher.Stats = &dispatch.StatsTable{}
 	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`))
 	r := serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
 	require.Nil(t, r.Err)
@@ -336,7 +336,7 @@ func TestRepairCountsOnce(t *testing.T) {
 	assert.Equal(t, "0.83M", figures.Key("quality").String(), "(1 + 4) / (1 + 5)")
 
 	w = repairWorld(t, repairs)
-	w.Dispatcher.Book = &dispatch.Book{}
+	w.Dispatcher.Stats = &dispatch.StatsTable{}
 	w.On("t/a", out(`{:n 1}`))
 	serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
 	figures = serve(t, w, order{layer: l}).resolved(t).Candidates[0].Figures
