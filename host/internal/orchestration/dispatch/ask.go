@@ -20,49 +20,49 @@ type prepared struct {
 
 // composes tells whether prompts are composed for a capability: for a language
 // model, unless the model reads the input as it is (LM-009).
-func (t *Terms) composes(c *registry.Capability) bool {
-	return c.Kind == registry.ModelKind && prompt.Composes(t.intent)
+func (p *CallPolicy) composes(c *registry.Capability) bool {
+	return c.Kind == registry.ModelKind && prompt.Composes(p.intent)
 }
 
 // roleOf is the role under which a capability is called. One that gets no prompt
 // has the role that request or node say, if they say one.
-func (t *Terms) roleOf(c *registry.Capability) string {
-	if !t.composes(c) {
-		return t.Role
+func (p *CallPolicy) roleOf(c *registry.Capability) string {
+	if !p.composes(c) {
+		return p.Role
 	}
-	in, _ := t.reg.Intent(t.intent)
-	role, _ := prompt.RoleOf(t.Role, t.intent, c, in)
+	in, _ := p.reg.Intent(p.intent)
+	role, _ := prompt.RoleOf(p.Role, p.intent, c, in)
 	return role
 }
 
 // preparation makes or finds what the prompts of a capability have in common.
-func (t *Terms) preparation(c *registry.Capability) *prepared {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p := t.prepared[c.ID]; p != nil {
-		return p
+func (p *CallPolicy) preparation(c *registry.Capability) *prepared {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if prep := p.prepared[c.ID]; prep != nil {
+		return prep
 	}
 	s := prompt.Setting{
-		Intent: t.intent, Role: t.roleOf(c), Constraints: t.Constraints, Context: t.Context,
-		Schema: t.out, SchemaName: t.outName, Lookup: t.reg.Schema, Options: t.options(),
+		Intent: p.intent, Role: p.roleOf(c), Constraints: p.Constraints, Context: p.Context,
+		Schema: p.out, SchemaName: p.outName, Lookup: p.reg.Schema, Options: p.options(),
 	}
-	p := &prepared{Prepared: t.prompts.Prepare(s)}
-	p.tokens = policy.CountTokens(edn.Text(p.System))
-	if t.prepared == nil {
-		t.prepared = make(map[string]*prepared)
+	prep := &prepared{Prepared: p.prompts.Prepare(s)}
+	prep.tokens = policy.CountTokens(edn.Text(prep.System))
+	if p.prepared == nil {
+		p.prepared = make(map[string]*prepared)
 	}
-	t.prepared[c.ID] = p
-	return p
+	p.prepared[c.ID] = prep
+	return prep
 }
 
 // options are what a model is asked for beside the text.
-func (t *Terms) options() edn.Value {
+func (p *CallPolicy) options() edn.Value {
 	var b edn.MapBuilder
-	if n := t.Budget.Key("max-tokens"); !n.IsNil() {
+	if n := p.Budget.Key("max-tokens"); !n.IsNil() {
 		b.Key("max-tokens", n)
 	}
-	if !t.Temperature.IsNil() {
-		b.Key("temperature", t.Temperature)
+	if !p.Temperature.IsNil() {
+		b.Key("temperature", p.Temperature)
 	}
 	return b.Map()
 }
@@ -70,19 +70,19 @@ func (t *Terms) options() edn.Value {
 // asks composes what a language model is asked in this attempt; the zero value
 // for everybody else.
 func (o *operation) asks(c *registry.Capability) prompt.Composed {
-	if !o.w.Terms.composes(c) {
+	if !o.w.Policy.composes(c) {
 		return prompt.Composed{}
 	}
-	return o.w.Terms.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.told})
+	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.told})
 }
 
 // layersTokens is how many tokens the layers of a prompt add to what the call
 // brings.
 func (o *operation) layersTokens(c *registry.Capability) int64 {
-	if !o.w.Terms.composes(c) || prompt.System(o.w.System, o.w.Input) != "" {
+	if !o.w.Policy.composes(c) || prompt.System(o.w.System, o.w.Input) != "" {
 		return 0
 	}
-	return o.w.Terms.preparation(c).tokens
+	return o.w.Policy.preparation(c).tokens
 }
 
 // overriding refuses a call whose system prompt comes from a result (PRM-002) or
@@ -113,7 +113,7 @@ func (o *operation) overriding() *contract.Error {
 
 // modelServes tells whether a language model is among the candidates.
 func (o *operation) modelServes() bool {
-	for _, id := range o.w.Terms.static.List {
+	for _, id := range o.w.Policy.static.List {
 		if c, ok := o.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
 			return true
 		}
@@ -123,12 +123,12 @@ func (o *operation) modelServes() bool {
 
 // allowed refuses an answer of a language model with keys that its role may not
 // have (PRM-008).
-func (t *Terms) allowed(c *registry.Capability, out edn.Value) *contract.Error {
-	if !t.composes(c) || t.prompts == nil || !out.IsMap() {
+func (p *CallPolicy) allowed(c *registry.Capability, out edn.Value) *contract.Error {
+	if !p.composes(c) || p.prompts == nil || !out.IsMap() {
 		return nil
 	}
-	role := t.roleOf(c)
-	may := t.prompts.Allowed[role]
+	role := p.roleOf(c)
+	may := p.prompts.Allowed[role]
 	if len(may) == 0 {
 		return nil
 	}
@@ -146,6 +146,6 @@ func (t *Terms) allowed(c *registry.Capability, out edn.Value) *contract.Error {
 
 // Ask composes what a language model would be asked under the terms, without
 // asking it.
-func (t *Terms) Ask(c *registry.Capability, input edn.Value) prompt.Composed {
-	return t.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
+func (p *CallPolicy) Ask(c *registry.Capability, input edn.Value) prompt.Composed {
+	return p.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
 }

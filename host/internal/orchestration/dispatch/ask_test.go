@@ -156,7 +156,7 @@ func TestOverriding(t *testing.T) {
 				run.Overriding = nil
 			}
 			r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{
-				Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: tc.intent, Terms: w.Dispatcher.Terms(p, tc.intent, ""),
+				Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: tc.intent, Policy: w.Dispatcher.CallPolicy(p, tc.intent, ""),
 				Input: edn.MustRead(tc.input), System: tc.system, Foreign: tc.foreign,
 			})
 			if tc.blocked && (!may || tc.foreign) {
@@ -220,7 +220,7 @@ func TestWithoutAModel(t *testing.T) {
 		p, err := policy.Layer{Candidates: policy.Of([]string{"llm/solver"}, here)}.Resolve()
 		require.NoError(t, err)
 		run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}
-		r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: intent, Terms: w.Dispatcher.Terms(p, intent, ""), Input: edn.MustRead(`{:prompt "x"}`)})
+		r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: intent, Policy: w.Dispatcher.CallPolicy(p, intent, ""), Input: edn.MustRead(`{:prompt "x"}`)})
 		require.NotNil(t, r.Err)
 		assert.Equal(t, "unsupported/intent", r.Err.Type)
 		assert.Equal(t, says, strings.Contains(r.Err.Hint, "a language model serves it"), intent)

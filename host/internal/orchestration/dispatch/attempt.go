@@ -99,7 +99,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		voice:      o.w.Flow.speak(o.mode, o.number),
 		expense:    expense,
 	}
-	if how, ok := o.w.Terms.cleaning(c); ok {
+	if how, ok := o.w.Policy.cleaning(c); ok {
 		a.voice.cleaned(how)
 	}
 	begin := o.startedRecord()
@@ -381,7 +381,7 @@ func asAttemptError(e *contract.Error) *contract.Error {
 // failure describes a failed attempt to the attempt table.
 func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract.Error) *Failure {
 	f := &Failure{Err: err, Class: err.Class}
-	set := o.w.Terms.SwitchOn
+	set := o.w.Policy.SwitchOn
 	f.Matched = set.Matches(err)
 	if r == nil {
 		return f
@@ -395,7 +395,7 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 	f.DoneOnce, f.Done = r.doneOnce, o.done
 	o.done = o.done || r.outcome == Judged && r.recovery != contract.RecoveryNone
 	f.Bound = r.voice.bound()
-	f.RepairAsked = o.w.Terms.RepairAsked
+	f.RepairAsked = o.w.Policy.RepairAsked
 	f.Over = o.over(ctx)
 	if r.crashed {
 		f.ComesBack = o.d.Executor.State(r.capability.ID).comesBack()
@@ -557,7 +557,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 	}
 	result := response.Key("result")
 	r.usage = mapOrNil(result.Key("usage"))
-	r.meta = o.w.Terms.meta(response.Key("invoke/meta"), r.capability, &a)
+	r.meta = o.w.Policy.meta(response.Key("invoke/meta"), r.capability, &a)
 	if r.asked.Hash != "" {
 		r.meta = r.meta.AssocKey("prompt/hash", edn.Text(r.asked.Hash))
 	}
@@ -574,7 +574,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 			r.outcome, r.kind = answered(r.recovery), ""
 		} else if r.kind == "value" {
 			response = o.coerce(response, response.Key("result"))
-			if r.err = o.w.Terms.allowed(r.capability, response.Key("result").Key("out")); r.err != nil {
+			if r.err = o.w.Policy.allowed(r.capability, response.Key("result").Key("out")); r.err != nil {
 				r.outcome = answered(r.recovery)
 			}
 		}
@@ -587,7 +587,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 
 // coerce gives an answer that came as JSON the kinds that its schema asks for.
 func (o *operation) coerce(response, result edn.Value) edn.Value {
-	sch := o.w.Terms.out
+	sch := o.w.Policy.out
 	out := result.Key("out")
 	if sch == nil || sch.Valid(out) {
 		return response

@@ -16,11 +16,11 @@ const jitterSteps = 4001
 // bounded, with a fifth of jitter either way from the seed of the run. What the
 // other side asked for is a floor.
 func (o *operation) backoff(try int, err *contract.Error) time.Duration {
-	wait := o.w.Terms.Backoff
-	for i := 1; i < try && wait < o.w.Terms.MaxBackoff; i++ {
+	wait := o.w.Policy.Backoff
+	for i := 1; i < try && wait < o.w.Policy.MaxBackoff; i++ {
 		wait *= 2
 	}
-	wait = min(wait, o.w.Terms.MaxBackoff)
+	wait = min(wait, o.w.Policy.MaxBackoff)
 	if wait > 0 {
 		draw := o.draw(jitterSteps)
 		wait = wait * time.Duration(8000+draw) / 10000

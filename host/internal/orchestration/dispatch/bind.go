@@ -21,12 +21,12 @@ type answer struct {
 // bind asks who may serve now. The usual case, everyone who fits is ready and no
 // breaker is open, costs nothing but asking.
 func (o *operation) bind() policy.Binding {
-	t := o.w.Terms
-	b := t.static
-	asks := t.effects && o.w.Op != "tool" // a tool has been asked already, and is told why not
+	p := o.w.Policy
+	b := p.static
+	asks := p.effects && o.w.Op != "tool" // a tool has been asked already, and is told why not
 	for _, id := range b.Accepted {
 		if asks || o.state(id).Reason != "" {
-			demand := t.demand(o.d.Registry)
+			demand := p.demand(o.d.Registry)
 			demand.State, demand.StandIn = o.state, o.standIn
 			if asks {
 				demand.Permits = o.forbids
@@ -59,7 +59,7 @@ func (o *operation) stats(capID string) *candidateStats {
 	if o.vote && len(o.w.Stack) == 0 && o.run.Grading {
 		return nil
 	}
-	return o.w.Terms.stats[capID]
+	return o.w.Policy.stats[capID]
 }
 
 // keptOutBy is what the breaker of a capability says to this node.
@@ -94,8 +94,8 @@ func (o *operation) remember(capID string, a answer) {
 // rank puts the accepted candidates into the order of the policy. The order is
 // settled once for a node, so that its own attempts do not change it.
 func (o *operation) rank(b policy.Binding) policy.Binding {
-	t := o.w.Terms
-	if t.stats == nil || t.Ordering == policy.Declared || len(b.Accepted) == 0 {
+	p := o.w.Policy
+	if p.stats == nil || p.Ordering == policy.Declared || len(b.Accepted) == 0 {
 		return b
 	}
 	if o.ranked == nil {
@@ -103,13 +103,13 @@ func (o *operation) rank(b policy.Binding) policy.Binding {
 		o.ranked = make([]Figures, 0, len(b.Accepted))
 		for i, id := range b.Accepted {
 			if c, ok := o.d.Registry.Capability(id); ok {
-				f := t.stats[id].figures(c, i, now)
+				f := p.stats[id].figures(c, i, now)
 				f.Condition = o.d.condition(id)
 				o.ranked = append(o.ranked, f)
 			}
 		}
-		sortFigures(t.Ordering, o.ranked, o.heard())
-		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == t.capID }); i > 0 {
+		sortFigures(p.Ordering, o.ranked, o.heard())
+		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == p.capID }); i > 0 {
 			pinned := o.ranked[i]
 			o.ranked = slices.Insert(slices.Delete(o.ranked, i, i+1), 0, pinned)
 		}
@@ -122,18 +122,18 @@ func (o *operation) rank(b policy.Binding) policy.Binding {
 	}
 	b.Accepted = slices.Clone(b.Accepted)
 	slices.SortStableFunc(b.Accepted, func(x, y string) int { return place(x) - place(y) })
-	b.Tried = b.Accepted[:min(len(b.Accepted), 1+t.FallbackMax)]
+	b.Tried = b.Accepted[:min(len(b.Accepted), 1+p.FallbackMax)]
 	return b
 }
 
 // heard tells whether somebody reads the answer while it comes.
 func (o *operation) heard() bool {
-	f, t := o.w.Flow, o.w.Terms
+	f, p := o.w.Flow, o.w.Policy
 	if f == nil {
 		return false
 	}
-	m := modeOf(t.Stream)
-	return max(m, f.mode) != afterGates && held(m, t.Strategy, &t.Policy) == ""
+	m := modeOf(p.Stream)
+	return max(m, f.mode) != afterGates && held(m, p.Strategy, &p.Policy) == ""
 }
 
 // ranking is the order with its figures, for the record.

@@ -110,9 +110,9 @@ func (o *operation) checkWork(r *attemptResult, c *quality.Check, subject qualit
 		Path:   o.w.Path,
 		Intent: c.Intent,
 		// An answer is not refused because who should judge it has a breaker.
-		Terms: o.d.forgetful(p, c.Intent, ""),
-		Input: quality.CapabilityInput(c, subject),
-		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
+		Policy: o.d.policyWithoutStats(p, c.Intent, ""),
+		Input:  quality.CapabilityInput(c, subject),
+		Stack:  append(slices.Clip(o.w.Stack), r.capability.ID),
 		// A check spends what its node has.
 		Budget: o.w.Budget,
 	}

@@ -25,18 +25,18 @@ var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation
 
 // cleaning is what is done with the text of a capability, if it is a model
 // (TXT-001).
-func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
+func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	if c.Kind != registry.ModelKind {
 		return text.Cleaning{}, false
 	}
-	clean := text.Cleaning{Packs: t.languages}
-	if most, ok := t.Constraints.Key("max-chars").AsInt(); ok {
+	clean := text.Cleaning{Packs: p.languages}
+	if most, ok := p.Constraints.Key("max-chars").AsInt(); ok {
 		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
 	}
-	if language, ok := t.Constraints.Key("language").AsKeyword(); ok {
+	if language, ok := p.Constraints.Key("language").AsKeyword(); ok {
 		clean.Language = language
 	}
-	if t.intent == respond {
+	if p.intent == respond {
 		clean.Collapse = true
 		if clean.MaxChars == 0 {
 			clean.MaxChars = defaultChars
@@ -48,7 +48,7 @@ func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 // clean takes out of an answer what a model says beside it. What is left is the
 // answer; the raw one is kept for the journal alone.
 func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := o.w.Terms.cleaning(r.capability)
+	how, ok := o.w.Policy.cleaning(r.capability)
 	if !ok {
 		return response, nil
 	}

@@ -124,13 +124,13 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		o.end(err)
 		return &o.result
 	}
-	o.most = 1 + w.Terms.FallbackMax
+	o.most = 1 + w.Policy.FallbackMax
 	o.binding = o.bind()
 	o.awaitRespawn(ctx)
 	o.awaitBreaker(ctx)
 	o.plan = o.strategy()
 	if w.Flow != nil {
-		o.mode = w.Flow.modeFor(w.Terms, o.plan)
+		o.mode = w.Flow.modeFor(w.Policy, o.plan)
 	}
 	o.record(o.resolved())
 	if len(o.binding.Tried) == 0 {
@@ -195,7 +195,7 @@ func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure
 			return failure
 		}
 		o.refused(failure)
-		failure.TriesLeft = try <= o.w.Terms.Retries(failure.Err.Type) && !o.yields(failure)
+		failure.TriesLeft = try <= o.w.Policy.Retries(failure.Err.Type) && !o.yields(failure)
 		o.gone(capID, try, failure)
 		if !o.again(ctx, capID, try, failure) {
 			break
@@ -205,7 +205,7 @@ func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure
 		}
 		next := o.runAttempt(ctx, capID)
 		if next != nil && next.TooDear {
-			next = failure.brokeOff(next, o.w.Terms.SwitchOn)
+			next = failure.brokeOff(next, o.w.Policy.SwitchOn)
 		}
 		failure = next
 	}
@@ -241,7 +241,7 @@ func (o *operation) again(ctx context.Context, capID string, try int, f *Failure
 			return true
 		}
 		if reason == policy.ReasonBudget {
-			*f = *f.brokeOff(o.tooDear(ctx, o.lacking), o.w.Terms.SwitchOn)
+			*f = *f.brokeOff(o.tooDear(ctx, o.lacking), o.w.Policy.SwitchOn)
 		}
 		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
 	}
@@ -402,7 +402,7 @@ func firstCause(rejected []policy.Rejection) *contract.Error {
 func (o *operation) wanted(c *registry.Capability) contract.ResultRules {
 	return contract.ResultRules{
 		CanProduce: c.CanProduce,
-		ResultType: o.w.Terms.Layer.Requires.ResultType.V,
+		ResultType: o.w.Policy.Layer.Requires.ResultType.V,
 		Kind:       c.Kind,
 	}
 }
@@ -411,15 +411,15 @@ func (o *operation) resolved() *journal.NodeResolved {
 	n := &o.scratch.resolved
 	*n = journal.NodeResolved{
 		Op:       o.w.Op,
-		Policy:   o.w.Terms.Ordering,
+		Policy:   o.w.Policy.Ordering,
 		Strategy: o.plan.name,
 		Width:    o.plan.recordedWidth(),
 		Coerced:  o.w.Coerced,
 	}
 	if o.ranked != nil {
 		n.Candidates, n.Rejected = o.ranking(), rejections(o.binding.Rejected)
-	} else if len(o.binding.Accepted) == len(o.w.Terms.candidates) {
-		n.Candidates, n.Rejected = o.w.Terms.candidates, o.w.Terms.rejected
+	} else if len(o.binding.Accepted) == len(o.w.Policy.candidates) {
+		n.Candidates, n.Rejected = o.w.Policy.candidates, o.w.Policy.rejected
 	} else {
 		n.Candidates, n.Rejected = candidates(o.binding.Accepted), rejections(o.binding.Rejected)
 	}
@@ -466,7 +466,7 @@ func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.
 
 // end makes err, with the whole account of the node, the failure of the node.
 func (o *operation) end(err *contract.Error) {
-	p := &o.w.Terms.Policy
+	p := &o.w.Policy.Policy
 	if err.Type == "budget/exceeded" {
 		err = err.WithClass(contract.ClassFinal) // nobody was left who costs less
 	}

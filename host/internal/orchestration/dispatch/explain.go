@@ -27,20 +27,20 @@ func (x Explanation) Figures(capID string) (f Figures, ok bool) {
 // executor takes all for ready, one without a book knows what they declare.
 // CapID pins the first candidate. A streamed call is one whose answer is read
 // while it comes.
-func (d *Dispatcher) Explain(p policy.Policy, intent, capID string, streamed bool) Explanation {
-	t := d.Terms(p, intent, capID)
-	o := &operation{d: d, w: &Work{Op: "call", Terms: t, Intent: intent}}
+func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed bool) Explanation {
+	p := d.CallPolicy(pol, intent, capID)
+	o := &operation{d: d, w: &Work{Op: "call", Policy: p, Intent: intent}}
 	if streamed {
 		o.w.Flow = &Flow{}
 	}
 	now := d.Clock.Now()
-	demand := t.demand(d.Registry)
+	demand := p.demand(d.Registry)
 	demand.State = func(id string) policy.Unavailable { return o.looks(id, now) }
 	demand.StandIn = o.standIn
-	x := Explanation{Binding: o.rank(demand.Bind()), Ordering: t.Ordering, figures: map[string]Figures{}}
+	x := Explanation{Binding: o.rank(demand.Bind()), Ordering: p.Ordering, figures: map[string]Figures{}}
 	for i, id := range x.Binding.List {
 		if c, ok := d.Registry.Capability(id); ok {
-			x.figures[id] = d.figures(t, c, i, now)
+			x.figures[id] = d.figures(p, c, i, now)
 		}
 	}
 	return x
@@ -53,7 +53,7 @@ func (o *operation) looks(capID string, now time.Time) policy.Unavailable {
 			return u
 		}
 	}
-	cs := o.w.Terms.stats[capID]
+	cs := o.w.Policy.stats[capID]
 	if cs == nil || cs.admits(now) {
 		return policy.Unavailable{}
 	}
@@ -67,9 +67,9 @@ func (cs *candidateStats) admits(now time.Time) bool {
 }
 
 // figures are those of a candidate, whether anybody keeps them or not.
-func (d *Dispatcher) figures(t *Terms, c *registry.Capability, index int, now time.Time) Figures {
+func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, now time.Time) Figures {
 	f := unknown(c)
-	if cs := t.stats[c.ID]; cs != nil {
+	if cs := p.stats[c.ID]; cs != nil {
 		f = cs.figures(c, index, now)
 	}
 	f.Condition = d.condition(c.ID)
@@ -85,7 +85,7 @@ func (o *operation) explained(n *journal.NodeResolved) {
 		if !ok {
 			return edn.Nil()
 		}
-		return o.d.figures(o.w.Terms, c, 0, now).Value()
+		return o.d.figures(o.w.Policy, c, 0, now).Value()
 	}
 	n.Candidates, n.Rejected = slices.Clone(n.Candidates), slices.Clone(n.Rejected)
 	for i := range n.Candidates {

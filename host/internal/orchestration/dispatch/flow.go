@@ -56,9 +56,9 @@ func modeOf(name string) mode {
 // modeFor is when the text of a call is shown. Who is asked beside others, and
 // under first-token who has to pass a must check besides its schema, is not
 // heard before its gates: what was said could not be taken back.
-func (f *Flow) modeFor(t *Terms, p strategy) mode {
-	m := modeOf(t.Stream)
-	if held(m, p.name, &t.Policy) != "" {
+func (f *Flow) modeFor(p *CallPolicy, s strategy) mode {
+	m := modeOf(p.Stream)
+	if held(m, s.name, &p.Policy) != "" {
 		m = afterGates
 	}
 	return max(m, f.mode)

@@ -16,15 +16,15 @@ import (
 // with a failed must is the last one that runs, but it runs whole, so that the
 // findings are complete.
 func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) (quality.Verdict, bool) {
-	terms := o.w.Terms
-	gates := terms.gates
+	p := o.w.Policy
+	gates := p.gates
 	o.unsound = false
-	if len(gates) == 0 && terms.jury == nil {
-		return quality.Decide(nil, terms.scoreMin, nil), false
+	if len(gates) == 0 && p.jury == nil {
+		return quality.Decide(nil, p.scoreMin, nil), false
 	}
-	subject := quality.Subject{Result: out, Meta: r.meta, Schema: terms.out, SchemaName: terms.outName}
+	subject := quality.Subject{Result: out, Meta: r.meta, Schema: p.out, SchemaName: p.outName}
 	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
-		subject.Request = terms.subject(o.w.Input)
+		subject.Request = p.subject(o.w.Input)
 		subject.System = o.w.System
 		if r.asked.System != "" {
 			subject.System = r.asked.System
@@ -34,7 +34,7 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 		}
 	}
 	results := o.scratch.results[:0]
-	if len(gates) > 1 || o.number > 1 || terms.jury != nil {
+	if len(gates) > 1 || o.number > 1 || p.jury != nil {
 		results = make([]quality.Result, 0, len(gates)+1)
 	}
 	for len(gates) > 0 {
@@ -59,7 +59,7 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 	if asked {
 		results = append(results, last)
 	}
-	return quality.Decide(results, terms.scoreMin, last.Grade), asked || len(results) > 0
+	return quality.Decide(results, p.scoreMin, last.Grade), asked || len(results) > 0
 }
 
 // judgeTier runs the checks of one tier that only compute.

@@ -26,7 +26,7 @@ func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Err
 	if !c.Effectful() {
 		return nil, nil
 	}
-	scopes, err := o.run.Grant.Decide(policy.Need{Capability: c, Layer: &o.w.Terms.Layer, Input: o.w.Input})
+	scopes, err := o.run.Grant.Decide(policy.Need{Capability: c, Layer: &o.w.Policy.Layer, Input: o.w.Input})
 	if err != nil {
 		return nil, err.WithWhere("node", edn.Text(o.w.Node))
 	}

@@ -90,7 +90,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	}
 	work := &dispatch.Work{
 		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: o.intent,
-		Terms: w.Dispatcher.Terms(p, o.intent, o.capID), Input: edn.MustRead(o.input), Stack: o.stack,
+		Policy: w.Dispatcher.CallPolicy(p, o.intent, o.capID), Input: edn.MustRead(o.input), Stack: o.stack,
 	}
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)

@@ -18,8 +18,8 @@ import (
 // graded has the judge of the call grade an answer, if that can still matter
 // (GATE-008). Ok is false if nobody was asked and nothing is to be said.
 func (o *operation) graded(ctx context.Context, r *attemptResult, subject quality.Subject, results []quality.Result) (result quality.Result, ok bool) {
-	j := o.w.Terms.jury
-	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Terms.scoreMin) || j.inside(o.d, o.w.Stack) {
+	j := o.w.Policy.jury
+	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.inside(o.d, o.w.Stack) {
 		return result, false
 	}
 	cal := o.d.calibration(j.judge.Name)
@@ -27,10 +27,10 @@ func (o *operation) graded(ctx context.Context, r *attemptResult, subject qualit
 		return o.conclusion(r, &bench{j: j, cal: cal}, nil), true
 	}
 	if g := j.known(o.d, r.capability, cal, o.w.Input, subject.Result); g != nil {
-		return o.conclusion(r, &bench{j: j, cal: cal, least: o.w.Terms.scoreMin, memo: true}, g), true
+		return o.conclusion(r, &bench{j: j, cal: cal, least: o.w.Policy.scoreMin, memo: true}, g), true
 	}
 	if subject.Request.IsNil() {
-		subject.Request = o.w.Terms.subject(o.w.Input)
+		subject.Request = o.w.Policy.subject(o.w.Input)
 	}
 	b := o.bench(r, j, cal)
 	if b.order() == nothingToDo {
@@ -62,13 +62,13 @@ type bench struct {
 
 func (o *operation) bench(r *attemptResult, j *jury, cal Calibration) *bench {
 	child := &operation{d: o.d, run: o.run, number: r.number, gate: j.gate, vote: true, w: &Work{
-		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Terms: j.terms,
+		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Policy: j.policy,
 		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
 		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
 		// A judge spends what its node has.
 		Budget: o.w.Budget,
 	}}
-	return &bench{op: child, attempt: r, j: j, cal: cal, least: o.w.Terms.scoreMin}
+	return &bench{op: child, attempt: r, j: j, cal: cal, least: o.w.Policy.scoreMin}
 }
 
 // outlook says whether there is anybody who could be asked, now or ever.
@@ -108,7 +108,7 @@ func (b *bench) order() outlook {
 
 // drifted opens the breaker of a judge that is not believed any more.
 func (b *bench) drifted(c *registry.Capability) {
-	cs := b.op.w.Terms.stats[c.ID]
+	cs := b.op.w.Policy.stats[c.ID]
 	if cs == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (b *bench) drifted(c *registry.Capability) {
 
 // drift has the breakers of the judge agree with its calibration.
 func (b *bench) drift() {
-	for id, cs := range b.op.w.Terms.stats {
+	for id, cs := range b.op.w.Policy.stats {
 		if b.cal.Drift != "" {
 			b.admissible(id)
 		} else if !cs.quiet.Load() {
@@ -270,7 +270,7 @@ func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat
 
 // once makes one call to a judge. Its breaker counts how that ended.
 func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
-	cs := b.op.w.Terms.stats[c.ID]
+	cs := b.op.w.Policy.stats[c.ID]
 	ticket, err := b.op.admitted(cs, c)
 	if err != nil {
 		return nil, more, err

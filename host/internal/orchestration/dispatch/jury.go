@@ -124,10 +124,10 @@ func NewGrades(most int) *Grades {
 // jury is the judge of the calls of one intent, with what is the same for all of
 // them.
 type jury struct {
-	judge *registry.Judge
-	gate  string // its name
-	must  bool
-	terms *Terms // of the calls to the judge
+	judge  *registry.Judge
+	gate   string // its name
+	must   bool
+	policy *CallPolicy // of the calls to the judge
 	// fixed is the hash of what grades depend on, apart from who grades, the task
 	// and the answer.
 	fixed string
@@ -135,24 +135,24 @@ type jury struct {
 
 // jury is that of calls under these terms; nil if nobody judges them. A judge
 // does not judge its own intent (JDG-006).
-func (d *Dispatcher) jury(t *Terms) *jury {
-	if t.Judge == "" {
+func (d *Dispatcher) jury(p *CallPolicy) *jury {
+	if p.Judge == "" {
 		return nil
 	}
-	judge, ok := d.Registry.Judge(t.Judge)
-	if !ok || !judge.Enabled || judge.Intent == t.intent {
+	judge, ok := d.Registry.Judge(p.Judge)
+	if !ok || !judge.Enabled || judge.Intent == p.intent {
 		return nil
 	}
 	// A judge looks, and does nothing else.
 	layer := policy.Layer{Effects: policy.Of(policy.CheckEffects, policy.Origin{})}
-	p, err := layer.Resolve()
+	resolved, err := layer.Resolve()
 	if err != nil {
 		return nil
 	}
-	j := &jury{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: t.JudgeMust, terms: d.Terms(p, judge.Intent, judge.Capability)}
+	j := &jury{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: p.JudgeMust, policy: d.CallPolicy(resolved, judge.Intent, judge.Capability)}
 	j.fixed = edn.Hash(edn.Vector(
 		edn.Text(judge.Name), edn.Text(judge.Intent), judge.Rubric, edn.Int(int64(judge.Votes)), edn.Bool(judge.AllowSameFamily), texts(judge.ScorePath),
-		d.models(), withoutEmpty(t.subject(edn.MustMap())), t.done,
+		d.models(), withoutEmpty(p.subject(edn.MustMap())), p.done,
 	))
 	return j
 }
@@ -196,8 +196,8 @@ func (j *jury) key(d *Dispatcher, c *registry.Capability, task, answer edn.Value
 	if !c.Deterministic {
 		key.models = d.programs()
 	}
-	if j.terms.composes(c) {
-		key.prompt = j.terms.preparation(c).Hash()
+	if j.policy.composes(c) {
+		key.prompt = j.policy.preparation(c).Hash()
 	}
 	return key
 }
@@ -228,16 +228,16 @@ func (j *jury) admits(c, author *registry.Capability) bool {
 // first; nil if there is none. It is found before anything is prepared, so that
 // it costs next to nothing.
 func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration, task, answer edn.Value) *grade {
-	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.terms.Ordering != policy.Declared {
+	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.policy.Ordering != policy.Declared {
 		return nil
 	}
-	for _, id := range j.terms.static.Accepted {
+	for _, id := range j.policy.static.Accepted {
 		c, ok := d.Registry.Capability(id)
 		if !ok || !j.admits(c, author) {
 			continue
 		}
 		st := d.Executor.State(id)
-		if cs := j.terms.stats[id]; !st.Ready && !st.Standby || cs != nil && !cs.quiet.Load() {
+		if cs := j.policy.stats[id]; !st.Ready && !st.Standby || cs != nil && !cs.quiet.Load() {
 			return nil
 		}
 		if g, ok := d.Grades.get(j.key(d, c, task, answer)); ok {

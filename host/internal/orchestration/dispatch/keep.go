@@ -83,7 +83,7 @@ type ward struct {
 // below their floor. What is done at once is recorded with the run in which it
 // showed.
 func (o *operation) act(v sample) {
-	w := ward{d: o.d, stats: v.stats, plugin: v.stats.owner(), list: o.w.Terms.static.Accepted}
+	w := ward{d: o.d, stats: v.stats, plugin: v.stats.owner(), list: o.w.Policy.static.Accepted}
 	n, ok := w.act(o.d.Clock.Now())
 	if !ok {
 		return

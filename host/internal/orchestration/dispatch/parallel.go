@@ -32,16 +32,16 @@ func (p strategy) recordedWidth() int {
 // something are never asked side by side, and one candidate alone makes a
 // cascade.
 func (o *operation) strategy() strategy {
-	t := o.w.Terms
-	p := strategy{name: t.Strategy}
-	switch p.name {
+	p := o.w.Policy
+	s := strategy{name: p.Strategy}
+	switch s.name {
 	case policy.Race:
-		p.width = t.RaceWidth
+		s.width = p.RaceWidth
 	case policy.Tournament:
-		p.width = t.TournamentWidth
+		s.width = p.TournamentWidth
 	case policy.Hedge:
-		p.max, p.after = t.HedgeMax, t.HedgeAfter
-		p.width = 1 + p.max
+		s.max, s.after = p.HedgeMax, p.HedgeAfter
+		s.width = 1 + s.max
 	default:
 		return strategy{name: policy.Cascade}
 	}
@@ -49,17 +49,17 @@ func (o *operation) strategy() strategy {
 	if o.w.Op != "call" || !o.repeatable(accepted) {
 		return strategy{name: policy.Cascade}
 	}
-	o.most = max(o.most, p.width)
-	room := o.affordable(accepted[:min(p.width, len(accepted))])
-	p.width = min(p.width, room)
-	p.max = min(p.max, room-1)
-	if p.name == policy.Hedge && p.after == 0 && len(accepted) > 0 {
-		p.after = o.usually(accepted[0])
+	o.most = max(o.most, s.width)
+	room := o.affordable(accepted[:min(s.width, len(accepted))])
+	s.width = min(s.width, room)
+	s.max = min(s.max, room-1)
+	if s.name == policy.Hedge && s.after == 0 && len(accepted) > 0 {
+		s.after = o.usually(accepted[0])
 	}
-	if p.width < 2 || p.name == policy.Hedge && p.after == 0 {
+	if s.width < 2 || s.name == policy.Hedge && s.after == 0 {
 		return strategy{name: policy.Cascade}
 	}
-	return p
+	return s
 }
 
 // repeatable tells whether all candidates may be asked at once: asking them
@@ -76,7 +76,7 @@ func (o *operation) repeatable(ids []string) bool {
 // usually is how long a capability may be silent before that is unusual; 0 if
 // nobody can say.
 func (o *operation) usually(capID string) time.Duration {
-	if cs := o.w.Terms.stats[capID]; cs != nil {
+	if cs := o.w.Policy.stats[capID]; cs != nil {
 		if d, ok := cs.percentile(0.95, fewAreNoP95); ok {
 			return max(d, time.Millisecond)
 		}

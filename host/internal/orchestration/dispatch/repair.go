@@ -29,7 +29,7 @@ type repairs struct {
 func (o *operation) repairs(capID string) *repairs {
 	r := &repairs{}
 	if c, ok := o.d.Registry.Capability(capID); ok && c.Repairs {
-		r.left = o.w.Terms.RepairMax
+		r.left = o.w.Policy.RepairMax
 	}
 	return r
 }
@@ -48,7 +48,7 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 		next := o.repair(ctx, capID, r.done, f)
 		if next != nil && next.TooDear {
 			r.left = 0
-			return f.brokeOff(next, o.w.Terms.SwitchOn)
+			return f.brokeOff(next, o.w.Policy.SwitchOn)
 		}
 		owed := f.owed
 		f.owed = sample{} // the rounds of one candidate count once, by their end
@@ -95,7 +95,7 @@ func (o *operation) exhausted(last *Failure) *Failure {
 		f.Err = f.Err.WithDetail("findings", last.Findings)
 	}
 	f.Class = f.Err.Class
-	f.Matched = o.w.Terms.SwitchOn.Matches(f.Err)
+	f.Matched = o.w.Policy.SwitchOn.Matches(f.Err)
 	return &f
 }
 

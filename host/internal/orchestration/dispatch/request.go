@@ -37,9 +37,9 @@ func (o *operation) limits(c *registry.Capability) limits {
 		return l
 	}
 	l.soft, l.end = soft, soft
-	if o.w.Terms.Extend > 0 {
+	if o.w.Policy.Extend > 0 {
 		l.extended = true
-		l.end = soft.Add(o.w.Terms.Extend)
+		l.end = soft.Add(o.w.Policy.Extend)
 		if d := o.w.Deadline; !d.IsZero() && d.Before(l.end) {
 			l.end = d
 		}
@@ -73,7 +73,7 @@ func (o *operation) call(c *registry.Capability, deadline time.Time, scopes poli
 // request is the envelope; in a repair it says what was wrong. What a language
 // model is asked comes with it.
 func (o *operation) request(c *registry.Capability, asked prompt.Composed) edn.Value {
-	v := o.w.Terms.envelope(c, o.run.Trace, o.w.Input, o.w.System)
+	v := o.w.Policy.envelope(c, o.run.Trace, o.w.Input, o.w.System)
 	if o.round == 0 && asked.Value.IsNil() {
 		return v
 	}

@@ -507,7 +507,7 @@ func TestNoSuchTool(t *testing.T) {
 	require.NoError(t, err)
 	records := dispatchtest.NewRecords(t)
 	r := w.Dispatcher.Serve(t.Context(), &dispatch.Run{ID: "run_test", Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}, &dispatch.Work{
-		Op: "tool", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "fs/gone", ToolID: "fs/gone", Terms: w.Dispatcher.Terms(p, "fs/gone", "fs/gone"), Input: edn.MustMap(),
+		Op: "tool", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "fs/gone", ToolID: "fs/gone", Policy: w.Dispatcher.CallPolicy(p, "fs/gone", "fs/gone"), Input: edn.MustMap(),
 	})
 	require.NotNil(t, r.Err)
 	assert.Equal(t, "effects/unsupported-tool 422", fmt.Sprint(r.Err.Type, " ", r.Err.HTTPStatus()))

@@ -46,7 +46,7 @@ type simulation struct {
 	clock      *simClock
 	rand       *rand.Rand
 	dispatcher dispatch.Dispatcher
-	terms      *dispatch.Terms
+	terms      *dispatch.CallPolicy
 	run        dispatch.Run
 	work       dispatch.Work
 
@@ -130,9 +130,9 @@ func (w simWorld) run(seed uint64) *simulation {
 		}
 	}}
 	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Stats: table}
-	s.terms = s.dispatcher.Terms(w.policy, "text/respond", "")
+	s.terms = s.dispatcher.CallPolicy(w.policy, "text/respond", "")
 	s.run = dispatch.Run{ID: "run_sim", Seed: int64(seed), Trace: edn.MustRead(`{:id "t"}`), Recorder: s, Base: context.Background()}
-	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Terms: s.terms, Input: edn.MustRead(`{:prompt "p"}`)}
+	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Policy: s.terms, Input: edn.MustRead(`{:prompt "p"}`)}
 	return s
 }
 
@@ -353,7 +353,7 @@ func TestSimulatedHedge(t *testing.T) {
 				x.On("t/b", in(40*ms, out(`{:n 2}`)))
 				x.Dispatcher.Stats = &dispatch.StatsTable{}
 				s := w.run(seed)
-				s.work.Terms = x.Dispatcher.Terms(p, "text/respond", "")
+				s.work.Policy = x.Dispatcher.CallPolicy(p, "text/respond", "")
 				for range simCalls {
 					began := time.Now()
 					result := x.Dispatcher.Serve(context.Background(), &s.run, &s.work)

@@ -83,7 +83,7 @@ func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Siz
 		return policy.Size{InKnown: true, OutKnown: true}
 	}
 	if o.tokens == 0 {
-		o.tokens = policy.CountTokens(o.w.Input, o.w.Terms.Context, o.w.Terms.Constraints, edn.Text(o.w.System))
+		o.tokens = policy.CountTokens(o.w.Input, o.w.Policy.Context, o.w.Policy.Constraints, edn.Text(o.w.System))
 	}
 	size := policy.Size{In: o.tokens + o.layersTokens(c), InKnown: true}
 	if o.round > 0 {
@@ -95,7 +95,7 @@ func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Siz
 	if most := int64(c.Limits.ContextTokens); most > 0 {
 		size.In = min(size.In, most)
 	}
-	if n, ok := o.w.Terms.outBound(c); ok {
+	if n, ok := o.w.Policy.outBound(c); ok {
 		size.Out, size.OutKnown = n, true
 		return size
 	}
@@ -109,9 +109,9 @@ func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Siz
 }
 
 // outBound is how many tokens one answer of a capability has at most.
-func (t *Terms) outBound(c *registry.Capability) (int64, bool) {
+func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
 	most, ok := int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
-	if n, asked := t.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
+	if n, asked := p.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
 		most, ok = n, true
 	}
 	return most, ok
@@ -121,7 +121,7 @@ func (t *Terms) outBound(c *registry.Capability) (int64, bool) {
 func (o *operation) highest(ctx context.Context) (policy.Amounts, bool) {
 	var most policy.Amounts
 	known := false
-	for _, id := range o.w.Terms.static.Accepted {
+	for _, id := range o.w.Policy.static.Accepted {
 		c, ok := o.d.Registry.Capability(id)
 		if !ok {
 			continue
@@ -464,7 +464,7 @@ func (r *attemptResult) ending() ending {
 // slice is what a call is told that it may spend: the limits of its policy, and
 // of the sums what is left with what is reserved for it.
 func (o *operation) slice(e *expense) edn.Value {
-	own := o.w.Terms.Budget
+	own := o.w.Policy.Budget
 	if e.hold == nil {
 		return own
 	}
@@ -512,7 +512,7 @@ func (o *operation) free(c *registry.Capability) bool {
 
 // wallSpent is the failure of a node whose budget gives it no more time.
 func (o *operation) wallSpent() *contract.Error {
-	limit := o.w.Terms.Wall.Milliseconds()
+	limit := o.w.Policy.Wall.Milliseconds()
 	return contract.Errorf("budget/exceeded", "the budget of node %s has 0 of %d ms left", o.w.Node, limit).
 		WithDetail("scope", edn.K(budget.Node.String())).
 		WithDetail("dimension", edn.K("wall-ms")).
@@ -540,4 +540,4 @@ func (o *operation) walked(ctx context.Context, walk func(context.Context) Child
 }
 
 // Limits are the sums that the policy of the calls allows to one node.
-func (t *Terms) Limits() policy.Limits { return t.limits }
+func (p *CallPolicy) Limits() policy.Limits { return p.limits }

@@ -59,7 +59,7 @@ type Work struct {
 	Path   edn.Value
 	Intent string
 	ToolID string
-	Terms  *Terms
+	Policy *CallPolicy
 
 	Input   edn.Value
 	System  string

@@ -13,7 +13,7 @@ import (
 // spends are the scopes that count what a node does: those around it, and its
 // own if its policy limits what it may spend.
 func (s *scope) spends(w *dispatch.Work) budget.Chain {
-	limits := w.Terms.Limits()
+	limits := w.Policy.Limits()
 	if limits.IsZero() || s.run.task.Account == nil {
 		return s.budget
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// Terms are the effective policy of calls of one intent, with what
+// CallPolicy is the effective policy of calls of one intent, with what
 // follows from it for every such call: who fits, which gates judge, and the
 // parts of the request that do not change. It is immutable but for a cache, and
 // may be shared by any number of calls.
-type Terms struct {
+type CallPolicy struct {
 	policy.Policy
 	intent string
 	capID  string
@@ -63,80 +63,80 @@ type metaKey struct {
 	generation    int
 }
 
-// Terms works out a policy for the calls of an intent. CapID pins the first
+// CallPolicy works out a policy for the calls of an intent. CapID pins the first
 // candidate.
-func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
-	t := d.forgetful(p, intent, capID)
+func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPolicy {
+	p := d.policyWithoutStats(pol, intent, capID)
 	if d.Stats != nil {
-		t.stats = make(map[string]*candidateStats, len(t.static.List))
-		for _, id := range t.static.List {
-			if to := d.open(t, id); to != "" {
-				d.open(t, to)
+		p.stats = make(map[string]*candidateStats, len(p.static.List))
+		for _, id := range p.static.List {
+			if to := d.open(p, id); to != "" {
+				d.open(p, to)
 			}
 		}
 	}
-	return t
+	return p
 }
 
 // open finds the page of a capability and gives the capability that may have to
 // take its place.
-func (d *Dispatcher) open(t *Terms, capID string) (swapTo string) {
+func (d *Dispatcher) open(p *CallPolicy, capID string) (swapTo string) {
 	c, ok := d.Registry.Capability(capID)
 	if !ok {
 		return ""
 	}
 	rules := c.Quality
-	if in, ok := d.Registry.Intent(t.intent); ok {
+	if in, ok := d.Registry.Intent(p.intent); ok {
 		rules = in.Quality.Over(rules)
 	}
-	t.stats[capID] = d.Stats.statsFor(c, t.intent, c.Breaker.Over(t.Layer.Breaker), rules, d.Clock.Now())
+	p.stats[capID] = d.Stats.statsFor(c, p.intent, c.Breaker.Over(p.Layer.Breaker), rules, d.Clock.Now())
 	return rules.SwapTo
 }
 
-// forgetful are terms without the book: nobody is left alone or preferred for
+// policyWithoutStats works out a policy without the statistics: nobody is left alone or preferred for
 // how he did.
-func (d *Dispatcher) forgetful(p policy.Policy, intent, capID string) *Terms {
-	t := &Terms{Policy: p, intent: intent, capID: capID, prompts: d.Prompts, languages: d.Checks.Languages(), reg: d.Registry}
-	demand := t.demand(d.Registry)
-	t.static = demand.Bind()
-	t.effects = t.effectful(d.Registry)
-	t.candidates = candidates(t.static.Accepted)
-	t.rejected = rejections(t.static.Rejected)
-	t.outName = d.Registry.OutSchema(intent, p.Layer.Requires.OutSchema.V)
-	if sch, ok := d.Registry.Schema(t.outName); ok {
-		t.out = sch
+func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string) *CallPolicy {
+	p := &CallPolicy{Policy: pol, intent: intent, capID: capID, prompts: d.Prompts, languages: d.Checks.Languages(), reg: d.Registry}
+	demand := p.demand(d.Registry)
+	p.static = demand.Bind()
+	p.effects = p.effectful(d.Registry)
+	p.candidates = candidates(p.static.Accepted)
+	p.rejected = rejections(p.static.Rejected)
+	p.outName = d.Registry.OutSchema(intent, pol.Layer.Requires.OutSchema.V)
+	if sch, ok := d.Registry.Schema(p.outName); ok {
+		p.out = sch
 	}
-	t.gates = d.Checks.Gates(p.Must, p.Should, t.out != nil)
-	t.done = t.doneValue()
-	if r, ok := p.ScoreMin.AsNumber(); ok && r.Sign() > 0 {
-		t.scoreMin = p.ScoreMin
+	p.gates = d.Checks.Gates(pol.Must, pol.Should, p.out != nil)
+	p.done = p.doneValue()
+	if r, ok := pol.ScoreMin.AsNumber(); ok && r.Sign() > 0 {
+		p.scoreMin = pol.ScoreMin
 	}
-	t.budget()
-	t.jury = d.jury(t)
-	return t
+	p.budget()
+	p.jury = d.jury(p)
+	return p
 }
 
 // budget reads the limits, which were checked where they were written.
-func (t *Terms) budget() {
-	if t.Budget.Len() == 0 {
+func (p *CallPolicy) budget() {
+	if p.Budget.Len() == 0 {
 		return
 	}
-	t.limits, _ = policy.LimitsOf(t.Budget)
-	if b, err := contract.ParseBudget(t.Budget); err == nil {
-		t.Wall, t.Depth = policy.WallLimit(b.MaxWallMS), b.MaxDepth
+	p.limits, _ = policy.LimitsOf(p.Budget)
+	if b, err := contract.ParseBudget(p.Budget); err == nil {
+		p.Wall, p.Depth = policy.WallLimit(b.MaxWallMS), b.MaxDepth
 	}
 }
 
 // effectful tells whether any of the candidates has effects.
-func (t *Terms) effectful(reg *registry.Registry) bool {
-	return slices.ContainsFunc(t.static.Accepted, func(id string) bool {
+func (p *CallPolicy) effectful(reg *registry.Registry) bool {
+	return slices.ContainsFunc(p.static.Accepted, func(id string) bool {
 		c, ok := reg.Capability(id)
 		return ok && c.Effectful()
 	})
 }
 
-func (t *Terms) demand(reg *registry.Registry) policy.Demand {
-	return policy.Demand{Registry: reg, Intent: t.intent, CapID: t.capID, Layer: &t.Layer}
+func (p *CallPolicy) demand(reg *registry.Registry) policy.Demand {
+	return policy.Demand{Registry: reg, Intent: p.intent, CapID: p.capID, Layer: &p.Layer}
 }
 
 func candidates(ids []string) []journal.Candidate {
@@ -162,18 +162,18 @@ func rejections(rs []policy.Rejection) []journal.Rejection {
 }
 
 // doneValue is the gates of the call as data; nil without any.
-func (t *Terms) doneValue() edn.Value {
-	if len(t.Must) == 0 && len(t.Should) == 0 {
+func (p *CallPolicy) doneValue() edn.Value {
+	if len(p.Must) == 0 && len(p.Should) == 0 {
 		return edn.Nil()
 	}
 	var b edn.MapBuilder
-	if len(t.Must) > 0 {
-		b.Key("must", edn.Keywords(t.Must...))
+	if len(p.Must) > 0 {
+		b.Key("must", edn.Keywords(p.Must...))
 	}
-	if len(t.Should) > 0 {
-		b.Key("should", edn.Keywords(t.Should...))
+	if len(p.Should) > 0 {
+		b.Key("should", edn.Keywords(p.Should...))
 	}
-	b.Key("score-min", t.ScoreMin)
+	b.Key("score-min", p.ScoreMin)
 	return b.Map()
 }
 
@@ -185,20 +185,20 @@ var (
 
 // envelope is the request as the plugin sees it: the task reduced to intent and
 // capability, everything else as it is effective for this call.
-func (t *Terms) envelope(c *registry.Capability, trace, input edn.Value, system string) edn.Value {
-	t.mu.Lock()
-	fixed, ok := t.envelopes[c.ID]
+func (p *CallPolicy) envelope(c *registry.Capability, trace, input edn.Value, system string) edn.Value {
+	p.mu.Lock()
+	fixed, ok := p.envelopes[c.ID]
 	if !ok {
-		fixed.v = t.fixed(c)
-		if t.envelopes == nil {
-			t.envelopes = make(map[string]fixedEnvelope)
+		fixed.v = p.fixed(c)
+		if p.envelopes == nil {
+			p.envelopes = make(map[string]fixedEnvelope)
 		}
 	}
 	if !ok || !edn.Equal(fixed.trace, trace) {
 		fixed = fixedEnvelope{trace, fixed.v.Assoc(keyTrace, trace)}
-		t.envelopes[c.ID] = fixed
+		p.envelopes[c.ID] = fixed
 	}
-	t.mu.Unlock()
+	p.mu.Unlock()
 	v := fixed.v.Assoc(keyInput, input)
 	if system != "" {
 		v = v.Assoc(keySystem, edn.Text(system))
@@ -207,11 +207,11 @@ func (t *Terms) envelope(c *registry.Capability, trace, input edn.Value, system 
 }
 
 // fixed is the part of the request that is the same for every input.
-func (t *Terms) fixed(c *registry.Capability) edn.Value {
+func (p *CallPolicy) fixed(c *registry.Capability) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(1))
 	b.Set(keyTrace, edn.MustMap())
-	b.Key("task", edn.MustMap(edn.K("intent"), journal.Keyword(t.intent), edn.K("cap/id"), journal.Keyword(c.Advertised)))
+	b.Key("task", edn.MustMap(edn.K("intent"), journal.Keyword(p.intent), edn.K("cap/id"), journal.Keyword(c.Advertised)))
 	b.Set(keyInput, edn.MustMap())
 	b.Key("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(effects(c)...)))
 	set := func(key string, v edn.Value) {
@@ -219,19 +219,19 @@ func (t *Terms) fixed(c *registry.Capability) edn.Value {
 			b.Key(key, v)
 		}
 	}
-	set("context", t.Context)
-	set("constraints", t.Constraints)
-	set("done", t.done)
-	budget := t.Budget
-	if !t.Temperature.IsNil() {
+	set("context", p.Context)
+	set("constraints", p.Constraints)
+	set("done", p.done)
+	budget := p.Budget
+	if !p.Temperature.IsNil() {
 		if budget.IsNil() {
 			budget = edn.MustMap()
 		}
-		budget = budget.AssocKey("temperature", t.Temperature)
+		budget = budget.AssocKey("temperature", p.Temperature)
 	}
 	set("budget", budget)
-	set("model", t.Model)
-	if role := t.roleOf(c); role != "" {
+	set("model", p.Model)
+	if role := p.roleOf(c); role != "" {
 		b.Key("role", journal.Keyword(role))
 	}
 	return b.Map()
@@ -247,27 +247,27 @@ func effects(c *registry.Capability) []string {
 }
 
 // meta completes what the plugin said about itself; the host's keys win.
-func (t *Terms) meta(given edn.Value, c *registry.Capability, a *Answer) edn.Value {
+func (p *CallPolicy) meta(given edn.Value, c *registry.Capability, a *Answer) edn.Value {
 	key := metaKey{c.ID, a.Plugin, a.Generation}
-	t.mu.Lock()
-	own, ok := t.metas[key]
+	p.mu.Lock()
+	own, ok := p.metas[key]
 	if !ok {
-		own = t.hostMeta(c, a)
-		if t.metas == nil || len(t.metas) >= maxMetas {
-			t.metas = make(map[metaKey]edn.Value)
+		own = p.hostMeta(c, a)
+		if p.metas == nil || len(p.metas) >= maxMetas {
+			p.metas = make(map[metaKey]edn.Value)
 		}
-		t.metas[key] = own
+		p.metas[key] = own
 	}
-	t.mu.Unlock()
+	p.mu.Unlock()
 	if given.Kind() != edn.KindMap || given.Len() == 0 {
 		return own
 	}
 	return given.Merge(own)
 }
 
-func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
+func (p *CallPolicy) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	var b edn.MapBuilder
-	b.Key("intent", journal.Keyword(t.intent))
+	b.Key("intent", journal.Keyword(p.intent))
 	b.Key("cap/id", journal.Keyword(c.ID))
 	b.Key("cap/version", edn.Text(c.Version))
 	for name, said := range map[string]string{"cap/model": c.Model, "cap/family": c.Family} {
@@ -275,7 +275,7 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 			b.Key(name, edn.Text(said))
 		}
 	}
-	if role := t.roleOf(c); role != "" {
+	if role := p.roleOf(c); role != "" {
 		b.Key("role", journal.Keyword(role))
 	}
 	if a.Plugin != "" {
@@ -289,23 +289,23 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 }
 
 // subject is what checks see of the request.
-func (t *Terms) subject(input edn.Value) edn.Value {
+func (p *CallPolicy) subject(input edn.Value) edn.Value {
 	var b edn.MapBuilder
-	b.Key("intent", journal.Keyword(t.intent))
+	b.Key("intent", journal.Keyword(p.intent))
 	b.Set(keyInput, input)
 	for _, part := range []struct {
 		key string
 		val edn.Value
 	}{
-		{"context", t.Context}, {"constraints", t.Constraints}, {"done", t.done}, {"budget", t.Budget},
+		{"context", p.Context}, {"constraints", p.Constraints}, {"done", p.done}, {"budget", p.Budget},
 	} {
 		if part.val.IsNil() {
 			part.val = edn.MustMap()
 		}
 		b.Key(part.key, part.val)
 	}
-	if t.Role != "" {
-		b.Key("role", journal.Keyword(t.Role))
+	if p.Role != "" {
+		b.Key("role", journal.Keyword(p.Role))
 	}
 	return b.Map()
 }
