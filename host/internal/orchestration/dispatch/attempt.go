@@ -38,7 +38,7 @@ type attempt struct {
 	limits     limits
 	started    time.Time
 	stats      *candidateStats // nil without a book
-	ticket     breaker.Ticket
+	permit     breaker.Permit
 	voice      *voice // nil unless the run streams this node
 	expense    expense
 
@@ -70,17 +70,17 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		return o.failure(ctx, nil, err)
 	}
 	cs := o.stats(capID)
-	ticket, err := o.admitted(cs, c)
+	permit, err := o.acquirePermit(cs, c)
 	for err != nil && strategy == "" && o.lastHope(ctx, cs) {
-		ticket, err = o.admitted(cs, c)
+		permit, err = o.acquirePermit(cs, c)
 	}
 	if err != nil {
-		return o.keptOut(ctx, capID, err)
+		return o.probeLost(ctx, capID, err)
 	}
 	expense, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.beside)
 	if err != nil {
 		if cs != nil { // it was let in and does not come
-			cs.report(o.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
+			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)
 		}
 		return o.tooDear(ctx, err)
 	}
@@ -95,7 +95,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		asked:      asked,
 		limits:     limits,
 		stats:      cs,
-		ticket:     ticket,
+		permit:     permit,
 		voice:      o.w.Flow.speak(o.mode, o.number),
 		expense:    expense,
 	}
@@ -143,8 +143,8 @@ func (o *operation) lastHope(ctx context.Context, cs *candidateStats) bool {
 
 // keptOut is what happens when somebody else became the probe of a breaker in
 // this moment: nobody was asked, and the next candidate is.
-func (o *operation) keptOut(ctx context.Context, capID string, err *contract.Error) *Failure {
-	o.remember(capID, answer{})
+func (o *operation) probeLost(ctx context.Context, capID string, err *contract.Error) *Failure {
+	o.setBreakerAnswer(capID, breakerAnswer{})
 	f := o.failure(ctx, nil, err)
 	f.Class, f.Matched, f.Over = contract.ClassSwitch, true, o.over(ctx)
 	return f
@@ -173,7 +173,7 @@ func (a *attempt) account(r *attemptResult) {
 		number:     a.number,
 		latency:    a.ended.Sub(a.started),
 		stats:      a.stats,
-		ticket:     a.ticket,
+		permit:     a.permit,
 		began:      a.started,
 		edition:    a.answer.Edition,
 		process:    a.answer.Generation,
@@ -205,7 +205,7 @@ type attemptResult struct {
 	walk     func(context.Context) Child
 
 	stats   *candidateStats
-	ticket  breaker.Ticket
+	permit  breaker.Permit
 	began   time.Time
 	edition int           // that answered
 	process int           // likewise its number; 0: nobody was asked
@@ -332,7 +332,7 @@ func (o *operation) count(r *attemptResult) {
 	if r.late || r.label == journal.OutcomeCanceled {
 		outcome = breaker.Ignored
 	}
-	if outcome == breaker.Failure && r.crashed && r.stats.crashed(r.err) {
+	if outcome == breaker.Failure && r.crashed && r.stats.sameCrash(r.err) {
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
@@ -345,9 +345,9 @@ func (o *operation) count(r *attemptResult) {
 		r.stats.trip(now, r.edition, r.err)
 		return
 	}
-	r.stats.report(now, r.ticket, outcome, retryAfter(r.err), u)
+	r.stats.report(now, r.permit, outcome, retryAfter(r.err), u)
 	if outcome == breaker.Success {
-		r.stats.served(r.latency, speedOf(r.usage, r.heard), r.usage.Key("cost-usd"))
+		r.stats.recordSuccess(r.latency, speedOf(r.usage, r.heard), r.usage.Key("cost-usd"))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // answer is what a breaker said when it was asked for this node. It is asked
 // once: in its ramp, asking counts.
-type answer struct {
+type breakerAnswer struct {
 	ok      bool
 	reopens time.Time // zero: not by itself
 }
@@ -44,7 +44,7 @@ func (o *operation) state(capID string) policy.Unavailable {
 	if u := unavailable(st); u.Reason != "" {
 		return u
 	}
-	if u := o.keptOutBy(capID, st.Edition); u.Reason != "" {
+	if u := o.breakerRefusal(capID, st.Edition); u.Reason != "" {
 		return u
 	}
 	if o.budgeted() && o.unaffordable(capID) {
@@ -63,20 +63,20 @@ func (o *operation) stats(capID string) *candidateStats {
 }
 
 // keptOutBy is what the breaker of a capability says to this node.
-func (o *operation) keptOutBy(capID string, edition int) policy.Unavailable {
+func (o *operation) breakerRefusal(capID string, edition int) policy.Unavailable {
 	cs := o.stats(capID)
-	if cs == nil || cs.quiet.Load() {
+	if cs == nil || cs.closed.Load() {
 		return policy.Unavailable{}
 	}
 	now := o.d.Clock.Now()
-	a, known := o.asked[capID]
+	a, known := o.breakerAnswers[capID]
 	if !known {
 		version := ""
 		if c, ok := o.d.Registry.Capability(capID); ok {
 			version = c.Version
 		}
-		a.ok, a.reopens = cs.ask(now, edition, version)
-		o.remember(capID, a)
+		a.ok, a.reopens = cs.allow(now, edition, version)
+		o.setBreakerAnswer(capID, a)
 	}
 	if a.ok {
 		return policy.Unavailable{}
@@ -84,11 +84,11 @@ func (o *operation) keptOutBy(capID string, edition int) policy.Unavailable {
 	return cs.refusal(now)
 }
 
-func (o *operation) remember(capID string, a answer) {
-	if o.asked == nil {
-		o.asked = map[string]answer{}
+func (o *operation) setBreakerAnswer(capID string, a breakerAnswer) {
+	if o.breakerAnswers == nil {
+		o.breakerAnswers = map[string]breakerAnswer{}
 	}
-	o.asked[capID] = a
+	o.breakerAnswers[capID] = a
 }
 
 // rank puts the accepted candidates into the order of the policy. The order is
@@ -154,14 +154,14 @@ func (o *operation) awaitBreaker(ctx context.Context) {
 		if !ok || !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
 			return
 		}
-		o.asked, o.ranked = nil, nil
+		o.breakerAnswers, o.ranked = nil, nil
 		o.binding = o.bind()
 	}
 }
 
 // reopening is when the first breaker reopens that keeps a candidate out.
 func (o *operation) reopening() (first time.Time, ok bool) {
-	for _, a := range o.asked {
+	for _, a := range o.breakerAnswers {
 		if !a.ok && !a.reopens.IsZero() && (!ok || a.reopens.Before(first)) {
 			first, ok = a.reopens, true
 		}

@@ -187,12 +187,12 @@ func ServedModel(meta, out edn.Value) string {
 }
 
 // admitted enters the breaker of a capability.
-func (o *operation) admitted(cs *candidateStats, c *registry.Capability) (breaker.Ticket, *contract.Error) {
-	ticket, ok := cs.enter(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
+func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (breaker.Permit, *contract.Error) {
+	permit, ok := cs.acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {
-		return ticket, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", o.w.Node, c.ID)
+		return permit, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", o.w.Node, c.ID)
 	}
-	return ticket, nil
+	return permit, nil
 }
 
 func (o *operation) checker(ctx context.Context) (string, *contract.Error) {

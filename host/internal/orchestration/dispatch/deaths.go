@@ -65,7 +65,7 @@ func (cs *candidateStats) bereaved(now time.Time, deaths uint64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	for range min(deaths, uint64(cs.settings.Window)) { // more would push each other out
-		cs.breaker.Witness(now)
+		cs.breaker.RecordFailure(now)
 	}
 }
 

@@ -38,22 +38,22 @@ type operation struct {
 	run *Run
 	w   *Work
 
-	binding policy.Binding
-	used    []string // candidates that were tried, in order
-	most    int      // candidates that may be tried
-	plan    strategy
-	number  int               // attempts so far
-	waited  time.Duration     // for processes since the last attempt
-	draws   int               // random values drawn so far
-	key     string            // effect key
-	ranked  []Figures         // what the order of the candidates rests on
-	asked   map[string]answer // of breakers that are not closed
-	mode    mode              // when its text is shown
-	round   int               // of the repair that is being made
-	told    edn.Value         // what the candidate is told in it
-	done    bool              // an answer was refused whose effect was done
-	result  Result
-	failed  error // the recorder refused
+	binding        policy.Binding
+	used           []string // candidates that were tried, in order
+	most           int      // candidates that may be tried
+	plan           strategy
+	number         int                      // attempts so far
+	waited         time.Duration            // for processes since the last attempt
+	draws          int                      // random values drawn so far
+	key            string                   // effect key
+	ranked         []Figures                // what the order of the candidates rests on
+	breakerAnswers map[string]breakerAnswer // of breakers that are not closed
+	mode           mode                     // when its text is shown
+	round          int                      // of the repair that is being made
+	told           edn.Value                // what the candidate is told in it
+	done           bool                     // an answer was refused whose effect was done
+	result         Result
+	failed         error // the recorder refused
 
 	// Of a node with a budget.
 	tokens int64 // that its input has, once they were estimated

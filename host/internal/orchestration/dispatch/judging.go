@@ -115,7 +115,7 @@ func (b *bench) drifted(c *registry.Capability) {
 	now := b.op.d.Clock.Now()
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	cs.meet(now, b.op.d.Executor.State(c.ID).Edition, c.Version)
+	cs.observeInstance(now, b.op.d.Executor.State(c.ID).Edition, c.Version)
 	cs.drifted(now, b.j.judge.Name, b.cal.Drift)
 }
 
@@ -124,7 +124,7 @@ func (b *bench) drift() {
 	for id, cs := range b.op.w.Policy.stats {
 		if b.cal.Drift != "" {
 			b.admissible(id)
-		} else if !cs.quiet.Load() {
+		} else if !cs.closed.Load() {
 			cs.steady(b.op.d.Clock.Now(), b.j.judge.Name)
 		}
 	}
@@ -271,11 +271,11 @@ func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat
 // once makes one call to a judge. Its breaker counts how that ended.
 func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
 	cs := b.op.w.Policy.stats[c.ID]
-	ticket, err := b.op.admitted(cs, c)
+	permit, err := b.op.acquirePermit(cs, c)
 	if err != nil {
 		return nil, more, err
 	}
-	if cs != nil && !cs.quiet.Load() {
+	if cs != nil && !cs.closed.Load() {
 		b.unsound = true
 	}
 	by, out, asked := b.op.askOne(ctx, c)
@@ -292,7 +292,7 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 			b.witness(c, by.model)
 		}
 	}
-	b.op.reported(ctx, cs, ticket, by, asked)
+	b.op.reported(ctx, cs, permit, by, asked)
 	return score, more, by.err
 }
 
@@ -307,7 +307,7 @@ func (b *bench) witness(c *registry.Capability, model string) {
 }
 
 // reported tells the breaker of a judge how a call ended.
-func (o *operation) reported(ctx context.Context, cs *candidateStats, ticket breaker.Ticket, by checked, asked bool) {
+func (o *operation) reported(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked, asked bool) {
 	if cs == nil {
 		return
 	}
@@ -315,7 +315,7 @@ func (o *operation) reported(ctx context.Context, cs *candidateStats, ticket bre
 	switch {
 	case !asked, by.err != nil && ctx.Err() != nil:
 		outcome = breaker.Ignored
-	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && cs.crashed(by.err):
+	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && cs.sameCrash(by.err):
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
@@ -328,9 +328,9 @@ func (o *operation) reported(ctx context.Context, cs *candidateStats, ticket bre
 	if outcome == breaker.Failure {
 		u = Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64()
 	}
-	cs.report(now, ticket, outcome, retryAfter(by.err), u)
+	cs.report(now, permit, outcome, retryAfter(by.err), u)
 	if outcome == breaker.Success {
-		cs.served(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
+		cs.recordSuccess(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
 	}
 }
 

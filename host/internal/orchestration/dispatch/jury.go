@@ -237,7 +237,7 @@ func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration
 			continue
 		}
 		st := d.Executor.State(id)
-		if cs := j.policy.stats[id]; !st.Ready && !st.Standby || cs != nil && !cs.quiet.Load() {
+		if cs := j.policy.stats[id]; !st.Ready && !st.Standby || cs != nil && !cs.closed.Load() {
 			return nil
 		}
 		if g, ok := d.Grades.get(j.key(d, c, task, answer)); ok {

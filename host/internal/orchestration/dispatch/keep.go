@@ -107,7 +107,7 @@ func (w ward) act(now time.Time) (n Notice, ok bool) {
 	}
 	keeper, _ := w.d.Executor.(Keeper)
 	cs.mu.Lock()
-	action, third := cs.rules.Action, cs.window.Third(now)
+	action, third := cs.rules.Action, cs.window.IsThirdAction(now)
 	cs.mu.Unlock()
 	if third {
 		action = registry.ActionQuarantine
@@ -345,7 +345,7 @@ func said(rate edn.Value, action, why string) edn.Value {
 // begun empties the window, because something is being done. It is called with
 // the lock.
 func (cs *candidateStats) begun(now time.Time) {
-	cs.window.Acted(now)
+	cs.window.RecordAction(now)
 	cs.standing.degraded = false
 }
 
@@ -354,14 +354,14 @@ func (cs *candidateStats) eject(now time.Time, why string) (until time.Time) {
 	until = cs.breaker.Eject(now)
 	cs.standing.renewed(now)
 	cs.standing.why = why
-	cs.told = breaker.Open // the notice of the deed says so
+	cs.notified = breaker.Open // the notice of the deed says so
 	return until
 }
 
 // tell is note for what is given back too. It is called with the lock.
 func (cs *candidateStats) tell(now time.Time, event string, details edn.Value) Notice {
 	cs.note(now, event, details)
-	return cs.news[len(cs.news)-1]
+	return cs.notices[len(cs.notices)-1]
 }
 
 func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
@@ -465,7 +465,7 @@ func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string
 	}
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	cs.meet(now, edition, c.Version)
+	cs.observeInstance(now, edition, c.Version)
 	cs.drifted(now, judge, drift)
 }
 
@@ -478,7 +478,7 @@ func (cs *candidateStats) drifted(now time.Time, judge, why string) {
 	}
 	cs.drift, cs.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", cs.capID, judge, why)
 	cs.breaker.Trip(now, time.Time{})
-	cs.told = breaker.Open // the notice of the drift says so
+	cs.notified = breaker.Open // the notice of the drift says so
 	cs.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
 }
 

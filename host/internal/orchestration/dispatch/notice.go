@@ -89,12 +89,12 @@ func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 	if details.IsNil() {
 		details = edn.MustMap()
 	}
-	cs.news = append(cs.news, Notice{At: now, Event: event, CapID: cs.capID, Intent: cs.intent, Plugin: cs.plugin, Details: details})
+	cs.notices = append(cs.notices, Notice{At: now, Event: event, CapID: cs.capID, Intent: cs.intent, Plugin: cs.plugin, Details: details})
 }
 
 // turned notes that the breaker is in another state. It is called with the
 // lock.
-func (cs *candidateStats) turned(now time.Time, st breaker.State) {
+func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 	if st == breaker.Closed {
 		cs.standing.stead, cs.standing.why = "", ""
 	}

@@ -61,7 +61,7 @@ func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 		return false
 	}
 	crossing := cs.window.Add(now, pass, int(score))
-	if cs.standing.degraded && cs.window.Well() {
+	if cs.standing.degraded && cs.window.Healthy() {
 		cs.standing.degraded = false
 		cs.note(now, EventRecovered, cs.rate())
 	}
@@ -110,7 +110,7 @@ func (cs *candidateStats) outOfService(now time.Time) *contract.Error {
 // another, as long as it is not wholly in again.
 func (o *operation) standIn(capID string) string {
 	cs := o.stats(capID)
-	if cs == nil || cs.quiet.Load() {
+	if cs == nil || cs.closed.Load() {
 		return ""
 	}
 	cs.mu.Lock()

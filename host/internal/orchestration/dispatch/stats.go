@@ -42,7 +42,7 @@ type candidateStats struct {
 	capID, intent, plugin string
 
 	// quiet tells without a lock that the breaker is closed.
-	quiet atomic.Bool
+	closed atomic.Bool
 
 	mu       sync.Mutex
 	settings registry.Breaker
@@ -50,8 +50,8 @@ type candidateStats struct {
 	rules    registry.Quality
 	window   *breaker.Window
 	standing standing
-	told     breaker.State   // of which somebody was told
-	news     []Notice        // to be told when the lock is free
+	notified breaker.State   // of which somebody was told
+	notices  []Notice        // to be told when the lock is free
 	crash    string          // the last end of a process that was counted
 	tripped  *contract.Error // why the breaker was opened at once, the last time
 	drift    string          // the judge as which it is not believed any more
@@ -79,10 +79,10 @@ func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules regis
 	if cs == nil {
 		cs = &candidateStats{
 			table: t, capID: c.ID, intent: intent, plugin: c.Plugin,
-			settings: settings, breaker: breaker.New(settings, now), told: breaker.Closed,
+			settings: settings, breaker: breaker.New(settings, now), notified: breaker.Closed,
 			rules: quality, window: breaker.NewWindow(floorOf(quality)), paid: new(big.Rat),
 		}
-		cs.quiet.Store(true)
+		cs.closed.Store(true)
 		if t.stats == nil {
 			t.stats = map[statsKey]*candidateStats{}
 		}
@@ -127,23 +127,23 @@ func (cs *candidateStats) configure(plugin string, s registry.Breaker, q registr
 	defer cs.unlock(now)
 	cs.plugin = plugin // a capability may have gone to another one
 	if cs.rules != q {
-		cs.rules, cs.window = q, cs.window.Under(floorOf(q))
+		cs.rules, cs.window = q, cs.window.WithFloor(floorOf(q))
 	}
 	if !cs.settings.Equal(s) {
 		cs.settings = s
-		cs.breaker.Under(s)
+		cs.breaker.SetSettings(s)
 	}
 }
 
 // ask tells whether a call may be made, and if not when that may change.
-func (cs *candidateStats) ask(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
-	if cs.quiet.Load() {
+func (cs *candidateStats) allow(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
+	if cs.closed.Load() {
 		return true, time.Time{}
 	}
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	cs.meet(now, edition, version)
-	ok = cs.breaker.Ask(now)
+	cs.observeInstance(now, edition, version)
+	ok = cs.breaker.Allow(now)
 	if !ok {
 		reopens = cs.reopens(now)
 	}
@@ -173,18 +173,18 @@ func (cs *candidateStats) reopensIn(now time.Time) (wait time.Duration, ok bool)
 }
 
 // enter begins a call. Without a book everybody may.
-func (cs *candidateStats) enter(now time.Time, edition int, version string) (breaker.Ticket, bool) {
+func (cs *candidateStats) acquire(now time.Time, edition int, version string) (breaker.Permit, bool) {
 	if cs == nil {
-		return breaker.Ticket{}, true
+		return breaker.Permit{}, true
 	}
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	cs.meet(now, edition, version)
-	return cs.breaker.Enter(now)
+	cs.observeInstance(now, edition, version)
+	return cs.breaker.Acquire(now)
 }
 
 // meet notices who serves. It is called with the lock.
-func (cs *candidateStats) meet(now time.Time, edition int, version string) {
+func (cs *candidateStats) observeInstance(now time.Time, edition int, version string) {
 	if cs.edition == edition && cs.version == version {
 		return
 	}
@@ -195,7 +195,7 @@ func (cs *candidateStats) meet(now time.Time, edition int, version string) {
 }
 
 // report says how a call ended.
-func (cs *candidateStats) report(now time.Time, t breaker.Ticket, o breaker.Outcome, floor time.Duration, u float64) {
+func (cs *candidateStats) report(now time.Time, t breaker.Permit, o breaker.Outcome, floor time.Duration, u float64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	cs.breaker.Report(now, t, o, floor, u)
@@ -220,7 +220,7 @@ func (cs *candidateStats) trip(now time.Time, edition int, err *contract.Error) 
 
 // crashed tells whether the end of a process was counted already: it may have
 // cut any number of calls, and is one failure.
-func (cs *candidateStats) crashed(err *contract.Error) bool {
+func (cs *candidateStats) sameCrash(err *contract.Error) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	known := cs.crash == err.Message
@@ -230,23 +230,23 @@ func (cs *candidateStats) crashed(err *contract.Error) bool {
 
 // unlock gives the lock back and tells what changed meanwhile.
 func (cs *candidateStats) unlock(now time.Time) {
-	if st := cs.breaker.Standing(); st != cs.told {
-		cs.told = st
-		cs.turned(now, st)
+	if st := cs.breaker.LastState(); st != cs.notified {
+		cs.notified = st
+		cs.noteStateChange(now, st)
 	}
-	cs.quiet.Store(cs.told == breaker.Closed)
-	news := cs.news
-	cs.news = nil
+	cs.closed.Store(cs.notified == breaker.Closed)
+	notices := cs.notices
+	cs.notices = nil
 	cs.mu.Unlock()
 	if cs.table.Notice != nil {
-		for _, n := range news {
+		for _, n := range notices {
 			cs.table.Notice(n)
 		}
 	}
 }
 
 // served keeps what a success took and cost.
-func (cs *candidateStats) served(took time.Duration, how speed, cost edn.Value) {
+func (cs *candidateStats) recordSuccess(took time.Duration, how speed, cost edn.Value) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.latencies.add(float64(took))

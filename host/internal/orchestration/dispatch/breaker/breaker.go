@@ -55,11 +55,11 @@ const (
 
 // Ticket belongs to a call that has entered. Reporting the zero Ticket does
 // nothing.
-type Ticket struct{ epoch uint64 }
+type Permit struct{ epoch uint64 }
 
 // Breaker is that of one capability for one intent. It is made by New.
 type Breaker struct {
-	set registry.Breaker
+	settings registry.Breaker
 
 	state State
 	// epoch changes with the state: an outcome of a call that was admitted
@@ -75,29 +75,29 @@ type Breaker struct {
 
 	// Closed: the last outcomes, true for a failure, as many as the largest
 	// window has that was ever set. The oldest is at next once all room is taken.
-	ring []bool
-	room int
-	next int
+	ring     []bool
+	capacity int
+	next     int
 
 	stage     int // Ramping: index into set.Ramp
-	asked     int // calls that asked in this stage
+	requests  int // calls that asked in this stage
 	successes int
 }
 
 // New makes a closed breaker. Every field of its settings is written.
 func New(s registry.Breaker, now time.Time) *Breaker {
-	return &Breaker{set: s, state: Closed, since: now, room: s.Window}
+	return &Breaker{settings: s, state: Closed, since: now, capacity: s.Window}
 }
 
 // Under changes the settings. What was seen and where the breaker stands are
 // kept: calls under different settings may ask for the same capability in turn.
 // A pause that has begun ends when it was to end.
-func (b *Breaker) Under(s registry.Breaker) {
-	if s.Window > b.room { // in order again, so that it can grow
+func (b *Breaker) SetSettings(s registry.Breaker) {
+	if s.Window > b.capacity { // in order again, so that it can grow
 		b.ring = slices.Concat(b.ring[b.next:], b.ring[:b.next])
-		b.room, b.next = s.Window, 0
+		b.capacity, b.next = s.Window, 0
 	}
-	b.set = s
+	b.settings = s
 	b.stage = min(b.stage, len(s.Ramp)-1)
 }
 
@@ -119,7 +119,7 @@ func (b *Breaker) Reopens(now time.Time) (at time.Time, ok bool) {
 
 // Ask tells whether a call may be made. It is asked once per call: in the ramp it
 // counts, and only every so many calls are let through.
-func (b *Breaker) Ask(now time.Time) bool {
+func (b *Breaker) Allow(now time.Time) bool {
 	b.advance(now)
 	switch b.state {
 	case Open:
@@ -127,8 +127,8 @@ func (b *Breaker) Ask(now time.Time) bool {
 	case HalfOpen:
 		return !b.probing
 	case Ramping:
-		b.asked++
-		return b.share(b.asked)
+		b.requests++
+		return b.share(b.requests)
 	}
 	return true
 }
@@ -136,35 +136,35 @@ func (b *Breaker) Ask(now time.Time) bool {
 // Enter begins a call for which Ask was true. It fails if somebody else became
 // the probe since, or if the breaker opened. A call that has entered is reported
 // once.
-func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
+func (b *Breaker) Acquire(now time.Time) (Permit, bool) {
 	b.advance(now)
 	switch b.state {
 	case Open:
-		return Ticket{}, false
+		return Permit{}, false
 	case HalfOpen:
 		if b.probing {
-			return Ticket{}, false
+			return Permit{}, false
 		}
 		b.probing = true
 	}
-	return Ticket{epoch: b.epoch}, true
+	return Permit{epoch: b.epoch}, true
 }
 
 // Standing is the state as it was when the breaker was last asked or told.
-func (b *Breaker) Standing() State { return b.state }
+func (b *Breaker) LastState() State { return b.state }
 
 // Quiet tells whether the breaker is closed, so that there is nothing to ask.
-func (b *Breaker) Quiet() bool { return b.state == Closed }
+func (b *Breaker) IsClosed() bool { return b.state == Closed }
 
 // share tells whether call k of a stage is one of its share.
 func (b *Breaker) share(k int) bool {
-	s := b.set.Ramp[b.stage]
+	s := b.settings.Ramp[b.stage]
 	return k*s/100 > (k-1)*s/100
 }
 
 // Report says how an admitted call ended. floor is how long the capability asks
 // to be left alone (Retry-After), u is random.
-func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration, u float64) {
+func (b *Breaker) Report(now time.Time, t Permit, o Outcome, floor time.Duration, u float64) {
 	b.advance(now)
 	if t.epoch != b.epoch {
 		return
@@ -173,15 +173,15 @@ func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration
 	case Closed:
 		b.count(now, o, floor, u)
 	case HalfOpen:
-		b.probed(now, o, floor, u)
+		b.finishProbe(now, o, floor, u)
 	case Ramping:
-		b.climb(now, o, floor, u)
+		b.countRampCall(now, o, floor, u)
 	}
 }
 
 // Witness counts a failure that was seen outside of a call, such as the end of a
 // process that answers for the capability.
-func (b *Breaker) Witness(now time.Time) {
+func (b *Breaker) RecordFailure(now time.Time) {
 	b.advance(now)
 	switch b.state {
 	case Closed:
@@ -200,23 +200,23 @@ func (b *Breaker) count(now time.Time, o Outcome, floor time.Duration, u float64
 		return
 	}
 	samples, failures := b.rate()
-	if samples >= b.set.MinSamples && float64(failures) >= b.set.Threshold*float64(samples) {
+	if samples >= b.settings.MinSamples && float64(failures) >= b.settings.Threshold*float64(samples) {
 		b.open(now, floor, u)
 	}
 }
 
 func (b *Breaker) push(failed bool) {
-	if len(b.ring) < b.room {
+	if len(b.ring) < b.capacity {
 		b.ring = append(b.ring, failed)
 		return
 	}
 	b.ring[b.next] = failed
-	b.next = (b.next + 1) % b.room
+	b.next = (b.next + 1) % b.capacity
 }
 
 // rate counts what lies within the window.
 func (b *Breaker) rate() (samples, failures int) {
-	samples = min(len(b.ring), b.set.Window)
+	samples = min(len(b.ring), b.settings.Window)
 	for i := range samples { // from the newest one back
 		if b.ring[(b.next-1-i+len(b.ring))%len(b.ring)] {
 			failures++
@@ -226,7 +226,7 @@ func (b *Breaker) rate() (samples, failures int) {
 }
 
 // probed ends the probe, the only call of its epoch.
-func (b *Breaker) probed(now time.Time, o Outcome, floor time.Duration, u float64) {
+func (b *Breaker) finishProbe(now time.Time, o Outcome, floor time.Duration, u float64) {
 	b.probing = false
 	switch o {
 	case Success:
@@ -236,7 +236,7 @@ func (b *Breaker) probed(now time.Time, o Outcome, floor time.Duration, u float6
 	}
 }
 
-func (b *Breaker) climb(now time.Time, o Outcome, floor time.Duration, u float64) {
+func (b *Breaker) countRampCall(now time.Time, o Outcome, floor time.Duration, u float64) {
 	switch o {
 	case Failure:
 		b.open(now, floor, u)
@@ -250,7 +250,7 @@ func (b *Breaker) climb(now time.Time, o Outcome, floor time.Duration, u float64
 // open begins a pause that is the next in a row.
 func (b *Breaker) open(now time.Time, floor time.Duration, u float64) {
 	n := b.opening(now)
-	pause := min(float64(b.set.Ceiling), float64(b.set.Base)*math.Pow(b.set.Factor, float64(n-1)))
+	pause := min(float64(b.settings.Ceiling), float64(b.settings.Base)*math.Pow(b.settings.Factor, float64(n-1)))
 	pause *= 1 + u/10
 	b.until = now.Add(max(floor, time.Duration(pause)))
 }
@@ -261,7 +261,7 @@ func (b *Breaker) opening(now time.Time) int {
 		b.openings = 0
 	}
 	b.openings++
-	b.enter(Open, now)
+	b.setState(Open, now)
 	return b.openings
 }
 
@@ -289,7 +289,7 @@ const (
 func (b *Breaker) Eject(now time.Time) (until time.Time) {
 	pause := min(ejectMost, ejectFirst<<min(b.ejects, 8))
 	b.ejects++
-	b.enter(Open, now)
+	b.setState(Open, now)
 	b.ejected = true
 	b.until = now.Add(pause)
 	return b.until
@@ -305,7 +305,7 @@ func (b *Breaker) Ejected(now time.Time) bool {
 // capability changed.
 func (b *Breaker) Reset(now time.Time) {
 	b.openings, b.ejects = 0, 0
-	b.enter(Closed, now)
+	b.setState(Closed, now)
 }
 
 // Readmit lets calls come back through the ramp, whatever the breaker is open
@@ -343,26 +343,26 @@ func (b *Breaker) clear() {
 	b.ring, b.next = b.ring[:0], 0
 }
 
-func (b *Breaker) enter(s State, now time.Time) {
+func (b *Breaker) setState(s State, now time.Time) {
 	if b.state != Ramping || s != Closed { // what was admitted on the way up still counts
 		b.epoch++
 	}
 	b.state, b.since, b.until = s, now, time.Time{}
 	b.probing, b.ejected, b.tripped = false, false, false
-	b.stage, b.asked, b.successes = 0, 0, 0
+	b.stage, b.requests, b.successes = 0, 0, 0
 	b.clear()
 }
 
 func (b *Breaker) startRamp(now time.Time) {
-	b.enter(Ramping, now)
+	b.setState(Ramping, now)
 }
 
 // nextStage keeps the epoch: a call of the stage before still counts.
 func (b *Breaker) nextStage(now time.Time) {
-	if b.stage++; b.stage == len(b.set.Ramp) {
-		b.enter(Closed, now)
+	if b.stage++; b.stage == len(b.settings.Ramp) {
+		b.setState(Closed, now)
 	} else {
-		b.since, b.asked, b.successes = now, 0, 0
+		b.since, b.requests, b.successes = now, 0, 0
 	}
 }
 
@@ -372,7 +372,7 @@ func (b *Breaker) advance(now time.Time) {
 		if b.ejected {
 			b.startRamp(b.until)
 		} else {
-			b.enter(HalfOpen, b.until)
+			b.setState(HalfOpen, b.until)
 		}
 	}
 	for b.state == Ramping && now.Sub(b.since) >= StageTime {

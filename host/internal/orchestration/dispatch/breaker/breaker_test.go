@@ -26,17 +26,17 @@ func newClocked(t *testing.T) *clocked {
 }
 
 // Admit asks and enters.
-func (c *clocked) Admit(now time.Time) (breaker.Ticket, bool) { return admit(c.Breaker, now) }
+func (c *clocked) Admit(now time.Time) (breaker.Permit, bool) { return admit(c.Breaker, now) }
 
 func (c *clocked) Admits(now time.Time) bool {
-	return c.State(now) == breaker.Closed || c.State(now) == breaker.HalfOpen && c.Ask(now)
+	return c.State(now) == breaker.Closed || c.State(now) == breaker.HalfOpen && c.Allow(now)
 }
 
-func admit(b *breaker.Breaker, now time.Time) (breaker.Ticket, bool) {
-	if !b.Ask(now) {
-		return breaker.Ticket{}, false
+func admit(b *breaker.Breaker, now time.Time) (breaker.Permit, bool) {
+	if !b.Allow(now) {
+		return breaker.Permit{}, false
 	}
-	return b.Enter(now)
+	return b.Acquire(now)
 }
 
 func (c *clocked) pass(d time.Duration) { c.now = c.now.Add(d) }
@@ -44,9 +44,9 @@ func (c *clocked) state() breaker.State { return c.State(c.now) }
 
 func (c *clocked) call(o breaker.Outcome) {
 	c.t.Helper()
-	ticket, ok := c.Admit(c.now)
+	permit, ok := c.Admit(c.now)
 	require.True(c.t, ok, "admitted in state %s", c.state())
-	c.Report(c.now, ticket, o, 0, 0)
+	c.Report(c.now, permit, o, 0, 0)
 }
 
 func (c *clocked) fail(n int) {
@@ -98,15 +98,15 @@ func TestPause(t *testing.T) {
 		b := breaker.New(breaker.Defaults(), start)
 		now := start
 		for range 5 {
-			ticket, _ := admit(b, now)
-			b.Report(now, ticket, breaker.Failure, tt.floor, tt.u)
+			permit, _ := admit(b, now)
+			b.Report(now, permit, breaker.Failure, tt.floor, tt.u)
 		}
 		for range tt.opening - 1 {
 			at, _ := b.Reopens(now)
 			now = at
-			ticket, ok := admit(b, now)
+			permit, ok := admit(b, now)
 			require.True(t, ok)
-			b.Report(now, ticket, breaker.Failure, tt.floor, tt.u)
+			b.Report(now, permit, breaker.Failure, tt.floor, tt.u)
 		}
 		at, ok := b.Reopens(now)
 		require.True(t, ok)
@@ -131,8 +131,8 @@ func TestWayBack(t *testing.T) {
 	for _, share := range []int{10, 25, 50, 100} {
 		n := 0
 		for n < breaker.StageSuccesses {
-			if ticket, ok := c.Admit(c.now); ok {
-				c.Report(c.now, ticket, breaker.Success, 0, 0)
+			if permit, ok := c.Admit(c.now); ok {
+				c.Report(c.now, permit, breaker.Success, 0, 0)
 				n++
 			}
 			admitted = append(admitted, share)
@@ -189,7 +189,7 @@ func TestLateOutcome(t *testing.T) {
 	require.Equal(t, breaker.HalfOpen, c.state())
 	c.Report(c.now, late, breaker.Success, 0, 0)
 	assert.Equal(t, breaker.HalfOpen, c.state())
-	c.Report(c.now, breaker.Ticket{}, breaker.Failure, 0, 0)
+	c.Report(c.now, breaker.Permit{}, breaker.Failure, 0, 0)
 	assert.Equal(t, breaker.HalfOpen, c.state(), "a call that was not admitted")
 	probe, _ := c.Admit(c.now)
 	c.Report(c.now, probe, breaker.Ignored, 0, 0)
@@ -245,7 +245,7 @@ func TestBreakerInvariants(t *testing.T) {
 		b := breaker.New(breaker.Defaults(), start)
 		now := start
 		type call struct {
-			ticket breaker.Ticket
+			permit breaker.Permit
 			probe  bool
 		}
 		var out []call
@@ -255,21 +255,21 @@ func TestBreakerInvariants(t *testing.T) {
 			},
 			"call": func(t *rapid.T) {
 				state := b.State(now)
-				may := b.Ask(now)
-				ticket, ok := breaker.Ticket{}, false
+				may := b.Allow(now)
+				permit, ok := breaker.Permit{}, false
 				if may {
-					ticket, ok = b.Enter(now)
+					permit, ok = b.Acquire(now)
 				}
 				if ok != may {
-					t.Fatalf("Ask said %v and Enter %v in state %s", may, ok, state)
+					t.Fatalf("Allow returned %v and Acquire %v in state %s", may, ok, state)
 				}
 				if ok && state == breaker.Open {
 					t.Fatal("an open breaker admitted a call")
 				}
 				if ok {
-					out = append(out, call{ticket, state == breaker.HalfOpen})
+					out = append(out, call{permit, state == breaker.HalfOpen})
 				}
-				if state == breaker.HalfOpen && b.Ask(now) {
+				if state == breaker.HalfOpen && b.Allow(now) {
 					t.Fatal("two probes")
 				}
 			},
@@ -282,7 +282,7 @@ func TestBreakerInvariants(t *testing.T) {
 				out = append(out[:i], out[i+1:]...)
 				before := b.State(now)
 				o := rapid.SampledFrom([]breaker.Outcome{breaker.Ignored, breaker.Success, breaker.Failure}).Draw(t, "outcome")
-				b.Report(now, c.ticket, o, 0, rapid.Float64Range(0, 1).Draw(t, "u"))
+				b.Report(now, c.permit, o, 0, rapid.Float64Range(0, 1).Draw(t, "u"))
 				after := b.State(now)
 				if before == breaker.HalfOpen && after != before && !c.probe {
 					t.Fatalf("a call that is no probe made half-open %s", after)
@@ -306,7 +306,7 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 		for range 1000 {
 			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 			probing := b.State(now) == breaker.HalfOpen
-			ticket, ok := admit(b, now)
+			permit, ok := admit(b, now)
 			if !ok {
 				continue
 			}
@@ -314,7 +314,7 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 				probes++
 			}
 			before := b.State(now)
-			b.Report(now, ticket, breaker.Failure, 0, r.Float64())
+			b.Report(now, permit, breaker.Failure, 0, r.Float64())
 			if before != breaker.Open && b.State(now) == breaker.Open {
 				openings++
 			}
@@ -331,15 +331,15 @@ func TestRulesInTurn(t *testing.T) {
 	narrow.Window, narrow.MinSamples = 2, 2
 	wide.Window, wide.MinSamples, wide.Threshold, wide.Ramp = 6, 6, 0.6, []int{100}
 	c := newClocked(t)
-	c.Under(narrow)
+	c.SetSettings(narrow)
 	turns := 0
 	call := func(under string, o breaker.Outcome) {
 		t.Helper()
 		turns++
 		if under == "narrow" {
-			c.Under(narrow)
+			c.SetSettings(narrow)
 		} else {
-			c.Under(wide)
+			c.SetSettings(wide)
 		}
 		c.call(o)
 	}
@@ -353,13 +353,13 @@ func TestRulesInTurn(t *testing.T) {
 	require.Equal(t, breaker.Closed, c.state())
 	call("narrow", breaker.Failure) // two of the last two
 	require.Equal(t, breaker.Open, c.state())
-	c.Under(wide)
+	c.SetSettings(wide)
 	require.Equal(t, breaker.Open, c.state(), "other rules open nothing")
 	c.pass(2 * time.Second)
 	c.call(breaker.Success)
 	require.Equal(t, breaker.Ramping, c.state())
-	c.Under(narrow)
-	c.Under(wide)
+	c.SetSettings(narrow)
+	c.SetSettings(wide)
 	require.Equal(t, breaker.Ramping, c.state())
 	for range breaker.StageSuccesses {
 		c.call(breaker.Success)

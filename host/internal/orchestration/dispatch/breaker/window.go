@@ -74,18 +74,18 @@ func (w *Window) Add(now time.Time, pass bool, score int) Crossing {
 			w.below = false
 			return Rose
 		}
-		return w.remind(now)
+		return w.signal(now)
 	}
 	if len(w.ring) >= w.floor.MinSamples && rate < w.floor.MinPassRate-w.slack() {
 		w.below, w.fresh = true, 0
-		return w.remind(now)
+		return w.signal(now)
 	}
 	return Steady
 }
 
 // remind tells of the fall until something was done about it, and not while an
 // action before is still being waited for.
-func (w *Window) remind(now time.Time) Crossing {
+func (w *Window) signal(now time.Time) Crossing {
 	if n := len(w.acted); n > 0 && now.Sub(w.acted[n-1]) < ActionPause {
 		return Steady
 	}
@@ -119,8 +119,8 @@ func (w *Window) push(s sample) {
 // Acted says that something is being done about a fall: the window begins anew.
 // quarantine tells that it has to be a quarantine, because it is the third time
 // in a short while.
-func (w *Window) Acted(now time.Time) (quarantine bool) {
-	quarantine = w.Third(now)
+func (w *Window) RecordAction(now time.Time) (quarantine bool) {
+	quarantine = w.IsThirdAction(now)
 	w.acted = append(w.acted, now)
 	w.clear()
 	return quarantine
@@ -128,14 +128,14 @@ func (w *Window) Acted(now time.Time) (quarantine bool) {
 
 // Third tells whether something that is done now is the third thing in a short
 // while.
-func (w *Window) Third(now time.Time) bool {
+func (w *Window) IsThirdAction(now time.Time) bool {
 	w.acted = slices.DeleteFunc(w.acted, func(at time.Time) bool { return now.Sub(at) >= ActionSpan })
 	return len(w.acted) >= 2
 }
 
 // Under is the window with another floor: the verdicts are kept, as many as it
 // holds, and so is when something was done.
-func (w *Window) Under(f Floor) *Window {
+func (w *Window) WithFloor(f Floor) *Window {
 	n := NewWindow(f)
 	for i := range w.ring {
 		n.push(w.ring[(w.next+i)%len(w.ring)]) // the oldest first
@@ -153,7 +153,7 @@ func (w *Window) clear() {
 }
 
 // Well tells whether the answers are clearly above the floor.
-func (w *Window) Well() bool {
+func (w *Window) Healthy() bool {
 	n := len(w.ring)
 	return !w.below && n >= w.floor.MinSamples && float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
 }

@@ -78,15 +78,15 @@ func TestActions(t *testing.T) {
 		}
 	}
 	first := fall()
-	assert.False(t, w.Acted(first))
+	assert.False(t, w.RecordAction(first))
 	_, samples := w.Counts()
 	assert.Zero(t, samples)
 	second := fall()
 	assert.GreaterOrEqual(t, second.Sub(first), breaker.ActionPause)
-	assert.False(t, w.Acted(second))
-	assert.True(t, w.Acted(fall()), "the third within ten minutes")
+	assert.False(t, w.RecordAction(second))
+	assert.True(t, w.RecordAction(fall()), "the third within ten minutes")
 	now = now.Add(breaker.ActionSpan)
-	assert.False(t, w.Acted(fall()), "the others are long ago")
+	assert.False(t, w.RecordAction(fall()), "the others are long ago")
 }
 
 // BRK-007: the window holds the last verdicts of one generation.
