@@ -30,17 +30,17 @@ func (o *operation) runAttempt(ctx context.Context, capID string) *Failure {
 
 // attempt is one dispatch to one candidate, from its start to its answer.
 type attempt struct {
-	capability *registry.Capability
-	recovery   contract.RecoveryClass
-	number     int
-	call       Call
-	asked      prompt.Composed // of a language model
-	limits     limits
-	started    time.Time
-	stats      *candidateStats // nil without a book
-	permit     breaker.Permit
-	voice      *voice // nil unless the run streams this node
-	expense    expense
+	capability  *registry.Capability
+	recovery    contract.RecoveryClass
+	number      int
+	call        Call
+	asked       prompt.Composed // of a language model
+	limits      limits
+	started     time.Time
+	stats       *candidateStats // nil without a book
+	permit      breaker.Permit
+	voice       *voice // nil unless the run streams this node
+	reservation reservation
 
 	answer Answer
 	err    error
@@ -77,27 +77,27 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	if err != nil {
 		return o.probeLost(ctx, capID, err)
 	}
-	expense, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.beside)
+	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.beside)
 	if err != nil {
 		if cs != nil { // it was let in and does not come
 			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)
 		}
-		return o.tooDear(ctx, err)
+		return o.overBudget(ctx, err)
 	}
 	o.number++
 	limits := o.limits(c)
 	asked := o.asks(c)
 	*a = attempt{
-		capability: c,
-		recovery:   recoveryOf(c, o.w.Input, scopes),
-		number:     o.number,
-		call:       o.call(c, limits.end, scopes, &expense, asked),
-		asked:      asked,
-		limits:     limits,
-		stats:      cs,
-		permit:     permit,
-		voice:      o.w.Flow.speak(o.mode, o.number),
-		expense:    expense,
+		capability:  c,
+		recovery:    recoveryOf(c, o.w.Input, scopes),
+		number:      o.number,
+		call:        o.call(c, limits.end, scopes, &reservation, asked),
+		asked:       asked,
+		limits:      limits,
+		stats:       cs,
+		permit:      permit,
+		voice:       o.w.Flow.speak(o.mode, o.number),
+		reservation: reservation,
 	}
 	if how, ok := o.w.Policy.cleaning(c); ok {
 		a.voice.cleaned(how)
@@ -116,7 +116,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		Enforcement: st.Enforcement,
 		Round:       o.round,
 		Entrant:     strategy,
-		Budget:      expense.amount(),
+		Budget:      reservation.amount(),
 		Waited:      o.waited,
 	}
 	o.waited = 0
@@ -168,18 +168,18 @@ func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *F
 
 func (a *attempt) account(r *attemptResult) {
 	*r = attemptResult{
-		capability: a.capability,
-		recovery:   a.recovery,
-		number:     a.number,
-		latency:    a.ended.Sub(a.started),
-		stats:      a.stats,
-		permit:     a.permit,
-		began:      a.started,
-		edition:    a.answer.Edition,
-		process:    a.answer.Generation,
-		voice:      a.voice,
-		expense:    a.expense,
-		asked:      a.asked,
+		capability:  a.capability,
+		recovery:    a.recovery,
+		number:      a.number,
+		latency:     a.ended.Sub(a.started),
+		stats:       a.stats,
+		permit:      a.permit,
+		began:       a.started,
+		edition:     a.answer.Edition,
+		process:     a.answer.Generation,
+		voice:       a.voice,
+		reservation: a.reservation,
+		asked:       a.asked,
 	}
 	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
 		r.extended = a.ended.Sub(a.limits.soft)
@@ -204,16 +204,16 @@ type attemptResult struct {
 	usage    edn.Value
 	walk     func(context.Context) Child
 
-	stats   *candidateStats
-	permit  breaker.Permit
-	began   time.Time
-	edition int           // that answered
-	process int           // likewise its number; 0: nobody was asked
-	heard   time.Duration // until its first piece; 0: there was none
-	voice   *voice
-	expense expense
-	asked   prompt.Composed
-	late    bool // the node ran out of time, whoever was asked
+	stats       *candidateStats
+	permit      breaker.Permit
+	began       time.Time
+	edition     int           // that answered
+	process     int           // likewise its number; 0: nobody was asked
+	heard       time.Duration // until its first piece; 0: there was none
+	voice       *voice
+	reservation reservation
+	asked       prompt.Composed
+	late        bool // the node ran out of time, whoever was asked
 
 	err      *contract.Error
 	outcome  Outcome
@@ -233,7 +233,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 	}
 	r.voice.pause()
 	o.recordEnd(r)
-	o.settle(&r.expense, r.ending())
+	o.settle(&r.reservation, r.settlement())
 	o.count(r)
 	o.result.DoneOnce = o.result.DoneOnce || r.doneOnce || (r.err == nil && r.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value

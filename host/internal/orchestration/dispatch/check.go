@@ -150,20 +150,20 @@ func (o *operation) askOne(ctx context.Context, c *registry.Capability) (by chec
 	if o.vote {
 		purpose = forVote
 	}
-	expense, err := o.reserve(ctx, c, purpose, o.number, false)
+	reservation, err := o.reserve(ctx, c, purpose, o.number, false)
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), false
 	}
-	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &expense, o.asks(c)))
+	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &reservation, o.asks(c)))
 	awaitOwnDeadline(ctx, failed)
 	by.latency, by.edition, by.process = o.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		o.settle(&expense, ending{unknown: unknownOutcome(by.err)})
+		o.settle(&reservation, settlement{unknown: unknownOutcome(by.err)})
 		return by, edn.Nil(), true
 	}
-	o.settle(&expense, ending{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
+	o.settle(&reservation, settlement{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
 	response, err := contract.CheckResponse(answer.Response, o.wanted(c))
 	if err != nil {
 		by.err = err

@@ -45,7 +45,7 @@ func (o *operation) weigh(ctx context.Context, c *registry.Capability, counts, b
 	size := o.size(ctx, c)
 	enough := func(in int64) bool {
 		want, err := o.atMost(c, counts, policy.Size{In: in, InKnown: true, Out: size.Out, OutKnown: size.OutKnown})
-		return err == nil && o.short(beside.Plus(want)) == nil
+		return err == nil && o.checkBudget(beside.Plus(want)) == nil
 	}
 	if enough(size.In*wide) || !enough(0) {
 		return // whatever it has: there is enough for it, or there is not, or no price

@@ -62,7 +62,7 @@ type Failure struct {
 	RoundsLeft    bool // it repairs, and may be told once more what was wrong
 	RepairAsked   bool // the node itself wants its answer repaired
 	Bound         bool // a part of the answer was shown for good
-	TooDear       bool // it was not asked: there is too little left for it
+	OverBudget    bool // it was not asked: there is too little left for it
 	DoneOnce      bool // a child plan of this attempt did an effect of class once
 	Done          bool // an answer before this one was refused after its effect was done
 }

@@ -60,7 +60,7 @@ type operation struct {
 	// What capabilities counted in it, 0 where one did not, and for which round.
 	counted   map[string]int64
 	countedIn int
-	lacking   *contract.Error // why the last candidate that was looked at cannot be paid for
+	shortfall *contract.Error // why the last candidate that was looked at cannot be paid for
 	gate      string          // of a check or a judge: its name
 	vote      bool            // it is a judge
 	unsound   bool            // who graded the last answer is not wholly in itself
@@ -163,7 +163,7 @@ func (o *operation) walk(ctx context.Context) {
 	case o.failed != nil:
 		o.result.Err = contract.AsError(o.failed)
 	case failure != nil:
-		if err := o.spent(failure); err != nil {
+		if err := o.stoppedAtBudget(failure); err != nil {
 			o.end(err)
 			return
 		}
@@ -204,8 +204,8 @@ func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure
 			try++
 		}
 		next := o.runAttempt(ctx, capID)
-		if next != nil && next.TooDear {
-			next = failure.brokeOff(next, o.w.Policy.SwitchOn)
+		if next != nil && next.OverBudget {
+			next = failure.stoppedByBudget(next, o.w.Policy.SwitchOn)
 		}
 		failure = next
 	}
@@ -241,7 +241,7 @@ func (o *operation) again(ctx context.Context, capID string, try int, f *Failure
 			return true
 		}
 		if reason == policy.ReasonBudget {
-			*f = *f.brokeOff(o.tooDear(ctx, o.lacking), o.w.Policy.SwitchOn)
+			*f = *f.stoppedByBudget(o.overBudget(ctx, o.shortfall), o.w.Policy.SwitchOn)
 		}
 		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
 	}
@@ -337,7 +337,7 @@ func (o *operation) unbound() *contract.Error {
 	if err := o.allOpen(); err != nil {
 		return err
 	}
-	if err := o.allTooDear(); err != nil {
+	if err := o.allOverBudget(); err != nil {
 		return err
 	}
 	return Unbound(o.w.Node, o.w.Intent, o.binding)

@@ -447,7 +447,7 @@ func (f *field) stop() {
 	for range f.running {
 		a := <-f.arrivals
 		usage := mapOrNil(a.answer.Response.Key("result").Key("usage"))
-		f.op.settle(&a.expense, ending{usage: usage, unknown: usage.IsNil()})
+		f.op.settle(&a.reservation, settlement{usage: usage, unknown: usage.IsNil()})
 	}
 	f.running = nil
 	f.graces.Wait()
@@ -483,7 +483,7 @@ func (o *operation) recordLoser(a *attempt) {
 		}
 	}
 	o.recordEnd(r)
-	o.settle(&r.expense, r.ending())
+	o.settle(&r.reservation, r.settlement())
 	o.count(r)
 	o.list(r)
 }

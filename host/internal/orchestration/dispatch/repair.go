@@ -46,9 +46,9 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 		r.done++
 		r.seen = append(r.seen, sameness(f))
 		next := o.repair(ctx, capID, r.done, f)
-		if next != nil && next.TooDear {
+		if next != nil && next.OverBudget {
 			r.left = 0
-			return f.brokeOff(next, o.w.Policy.SwitchOn)
+			return f.stoppedByBudget(next, o.w.Policy.SwitchOn)
 		}
 		owed := f.owed
 		f.owed = sample{} // the rounds of one candidate count once, by their end

@@ -47,7 +47,7 @@ func (o *operation) limits(c *registry.Capability) limits {
 	return l
 }
 
-func (o *operation) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, e *expense, asked prompt.Composed) Call {
+func (o *operation) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, r *reservation, asked prompt.Composed) Call {
 	return Call{
 		CapID:     c.ID,
 		Run:       o.run.ID,
@@ -60,7 +60,7 @@ func (o *operation) call(c *registry.Capability, deadline time.Time, scopes poli
 		Scope:     scopeValue(scopes),
 		Roles:     o.run.Grant.Roles(),
 		EffectKey: o.effectKey(),
-		Budget:    o.slice(e),
+		Budget:    o.callBudget(r),
 		Within:    o.w.Budget,
 		Deepest:   o.w.Deepest,
 		AtLeast:   o.run.AtLeast,

@@ -24,13 +24,13 @@ const (
 
 // expense is what one call may take, from the reservation to the settlement. The
 // zero value is a call that no budget is around.
-type expense struct {
+type reservation struct {
 	hold   *budget.Hold
 	record *journal.BudgetReserved
 	cap    *registry.Capability
 	// Standing tells that the price of another candidate was taken, because that
 	// of this one is not known.
-	standing bool
+	substitute bool
 	// Money tells that a scope limits it.
 	money bool
 }
@@ -48,7 +48,7 @@ func (e *errUnpriced) Error() string { return e.why.Error() }
 
 // want is what one call to a capability takes at most. Roundtrips and attempts
 // are those of what it is for.
-func (o *operation) want(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, standing bool, err error) {
+func (o *operation) worstCase(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, substitute bool, err error) {
 	chain := o.w.Budget
 	want = counts
 	money := chain.Bounds(policy.USD)
@@ -64,7 +64,7 @@ func (o *operation) want(ctx context.Context, c *registry.Capability, counts pol
 		return want, false, nil
 	}
 	if o.run.AtLeast {
-		if highest, ok := o.highest(ctx); ok {
+		if highest, ok := o.highestPrice(ctx); ok {
 			return want.Plus(highest), true, nil
 		}
 	}
@@ -118,7 +118,7 @@ func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
 }
 
 // highest is the highest price that is known of the candidates.
-func (o *operation) highest(ctx context.Context) (policy.Amounts, bool) {
+func (o *operation) highestPrice(ctx context.Context) (policy.Amounts, bool) {
 	var most policy.Amounts
 	known := false
 	for _, id := range o.w.Policy.static.Accepted {
@@ -164,18 +164,18 @@ func (o *operation) unaffordable(capID string) bool {
 	}
 	counts := o.counts(purpose, !o.beside)
 	o.weigh(o.run.Base, c, counts, policy.Amounts{})
-	want, _, err := o.want(o.run.Base, c, counts)
+	want, _, err := o.worstCase(o.run.Base, c, counts)
 	if err == nil {
-		err = o.short(want)
+		err = o.checkBudget(want)
 	}
 	if err == nil {
 		return false
 	}
-	o.lacking = o.budgetError(c, want, err)
+	o.shortfall = o.budgetError(c, want, err)
 	return true
 }
 
-func (o *operation) short(want policy.Amounts) error {
+func (o *operation) checkBudget(want policy.Amounts) error {
 	lack, err := o.run.Account.Short(o.run.Base, o.w.Budget, want)
 	if err != nil {
 		return err
@@ -200,11 +200,11 @@ func (o *operation) affordable(ids []string) int {
 		}
 		counts := o.counts(forParallel, i == 0)
 		o.weigh(o.run.Base, c, counts, sum)
-		want, _, err := o.want(o.run.Base, c, counts)
+		want, _, err := o.worstCase(o.run.Base, c, counts)
 		if err != nil {
 			return i
 		}
-		if sum = sum.Plus(want); o.short(sum) != nil {
+		if sum = sum.Plus(want); o.checkBudget(sum) != nil {
 			return i
 		}
 	}
@@ -213,35 +213,35 @@ func (o *operation) affordable(ids []string) int {
 
 // reserve sets aside what a call may take. Without a budget there is nothing to
 // do; the error is the reason why the call must not be made.
-func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (expense, *contract.Error) {
+func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (reservation, *contract.Error) {
 	if !o.budgeted() {
-		return expense{}, nil
+		return reservation{}, nil
 	}
 	if err := o.run.Base.Err(); err != nil {
-		return expense{}, contract.AsError(err) // nothing begins any more
+		return reservation{}, contract.AsError(err) // nothing begins any more
 	}
 	counts := o.counts(purpose, first)
 	o.weigh(ctx, c, counts, policy.Amounts{})
-	want, standing, err := o.want(ctx, c, counts)
+	want, substitute, err := o.worstCase(ctx, c, counts)
 	var hold *budget.Hold
 	if err == nil {
 		hold, err = o.run.Account.Reserve(context.WithoutCancel(ctx), o.w.Budget, want)
 	}
 	if err != nil {
 		lack := o.budgetError(c, want, err)
-		o.lacking = lack
-		return expense{}, lack
+		o.shortfall = lack
+		return reservation{}, lack
 	}
-	o.lacking = nil
-	e := expense{hold: hold, cap: c, standing: standing, money: o.w.Budget.Bounds(policy.USD), record: &journal.BudgetReserved{
+	o.shortfall = nil
+	r := reservation{hold: hold, cap: c, substitute: substitute, money: o.w.Budget.Bounds(policy.USD), record: &journal.BudgetReserved{
 		For: purpose, Scopes: o.w.Budget.Kinds(), Amount: want.Value(), Attempt: number, Gate: o.gate,
 	}}
-	o.record(e.record)
+	o.record(r.record)
 	hold.OnLoss(func(spent policy.Amounts, mark budget.Mark) {
 		// A recorder that refuses this refuses the end of the run as well.
-		_ = o.run.Recorder.Record(o.w.Path, o.w.Node, &journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
+		_ = o.run.Recorder.Record(o.w.Path, o.w.Node, &journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	})
-	return e, nil
+	return r, nil
 }
 
 // budgetError is what callers hear: what is left and when that changes.
@@ -270,9 +270,9 @@ func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err
 
 // tooDear is the failure of a candidate that there is too little left for: it
 // was not asked, and another one may be cheaper.
-func (o *operation) tooDear(ctx context.Context, lack *contract.Error) *Failure {
+func (o *operation) overBudget(ctx context.Context, lack *contract.Error) *Failure {
 	f := o.failure(ctx, nil, lack)
-	f.TooDear = true
+	f.OverBudget = true
 	f.Over = o.over(ctx)
 	if lack.Type == "budget/exceeded" {
 		f.Class, f.Matched = contract.ClassSwitch, true
@@ -317,20 +317,20 @@ func (o *operation) untried() (n int64) {
 // brokeOff is a failure after which the same candidate would have been asked
 // again, had there been enough left for it. What was done before still decides
 // who else may be asked.
-func (f *Failure) brokeOff(lack *Failure, set contract.SwitchSet) *Failure {
+func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failure {
 	g := *f
 	g.Matched = set.Matches(f.Err)
 	g.Err = lack.Err.WithCause(f.Err)
 	g.Class = lack.Class
-	g.TooDear, g.RoundsLeft, g.TriesLeft = true, false, false
+	g.OverBudget, g.RoundsLeft, g.TriesLeft = true, false, false
 	g.Over = lack.Over
 	return &g
 }
 
 // spent says, at the end of a node, that nothing but its budget kept it from
 // going on.
-func (o *operation) spent(f *Failure) *contract.Error {
-	if o.lacking == nil || f.TooDear || len(o.used) >= o.most {
+func (o *operation) stoppedAtBudget(f *Failure) *contract.Error {
+	if o.shortfall == nil || f.OverBudget || len(o.used) >= o.most {
 		return nil
 	}
 	hopeful := *f
@@ -338,13 +338,13 @@ func (o *operation) spent(f *Failure) *contract.Error {
 	if action, _ := Decide(hopeful); action != Next {
 		return nil
 	}
-	return o.lacking.WithCause(f.Err)
+	return o.shortfall.WithCause(f.Err)
 }
 
 // allTooDear is the failure of a node whose candidates all cost more than is
 // left, and lack nothing else.
-func (o *operation) allTooDear() *contract.Error {
-	if o.lacking == nil {
+func (o *operation) allOverBudget() *contract.Error {
+	if o.shortfall == nil {
 		return nil
 	}
 	for _, r := range o.binding.Rejected {
@@ -353,11 +353,11 @@ func (o *operation) allTooDear() *contract.Error {
 			return nil
 		}
 	}
-	return o.lacking
+	return o.shortfall
 }
 
 // ending is what is known about a call when it is settled.
-type ending struct {
+type settlement struct {
 	usage edn.Value
 	// unknown: it may have gone on after nobody listened any more.
 	unknown bool
@@ -366,24 +366,24 @@ type ending struct {
 }
 
 // settle replaces a reservation by what was spent (LED-003).
-func (o *operation) settle(e *expense, end ending) {
-	if e.hold == nil {
+func (o *operation) settle(r *reservation, end settlement) {
+	if r.hold == nil {
 		return
 	}
-	spent, mark := e.actual(end)
+	spent, mark := r.actual(end)
 	// The reservation is settled also when the run is being canceled.
-	err := e.hold.Settle(context.WithoutCancel(o.run.Base), spent, mark)
-	o.record(&journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
+	err := r.hold.Settle(context.WithoutCancel(o.run.Base), spent, mark)
+	o.record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	if err != nil && o.failed == nil {
 		o.failed = contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w", o.w.Node, err)
 	}
-	e.hold = nil
+	r.hold = nil
 }
 
 // actual is what a call took: what its usage says, and what was reserved where
 // that says nothing.
-func (e *expense) actual(end ending) (policy.Amounts, budget.Mark) {
-	want := e.hold.Want()
+func (r *reservation) actual(end settlement) (policy.Amounts, budget.Mark) {
+	want := r.hold.Want()
 	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).With(policy.USD, policy.Amounts{})
 	if end.unsent {
 		return out, budget.Exact
@@ -402,7 +402,7 @@ func (e *expense) actual(end ending) (policy.Amounts, budget.Mark) {
 			tokens = false
 		}
 	}
-	paid, m := e.paid(end.usage, want, out, tokens)
+	paid, m := r.paid(end.usage, want, out, tokens)
 	out, mark = out.Plus(paid), max(mark, m)
 	if end.unknown {
 		out, mark = out.Max(want), max(mark, budget.AtLeast)
@@ -411,14 +411,14 @@ func (e *expense) actual(end ending) (policy.Amounts, budget.Mark) {
 }
 
 // paid is what a call cost, and how well that is known.
-func (e *expense) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark) {
+func (r *reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark) {
 	if a, err := policy.Money(usage.Key("cost-usd")); err == nil {
 		return a, markOf(usage.Key("cost-mark"), budget.Exact)
 	}
-	if e.standing {
+	if r.substitute {
 		return want.Only(policy.USD), budget.AtLeast
 	}
-	price, err := policy.Price(e.cap, policy.Size{In: used.Count(policy.TokensIn), Out: used.Count(policy.TokensOut), InKnown: tokens, OutKnown: tokens})
+	price, err := policy.Price(r.cap, policy.Size{In: used.Count(policy.TokensIn), Out: used.Count(policy.TokensOut), InKnown: tokens, OutKnown: tokens})
 	switch {
 	case err == nil && !price.Has(policy.USD):
 		return price, budget.Exact
@@ -426,7 +426,7 @@ func (e *expense) paid(usage edn.Value, want, used policy.Amounts, tokens bool) 
 		return price, budget.Estimated
 	case want.Has(policy.USD):
 		return want.Only(policy.USD), budget.Estimated
-	case !e.money:
+	case !r.money:
 		return policy.Amounts{}, budget.Exact // nobody asked
 	}
 	return policy.Amounts{}, budget.Unknown
@@ -443,8 +443,8 @@ func markOf(v edn.Value, or budget.Mark) budget.Mark {
 }
 
 // ending says how an attempt ended to who settles it.
-func (r *attemptResult) ending() ending {
-	e := ending{usage: r.usage, unknown: r.outcome == Unknown || r.label == journal.OutcomeCanceled}
+func (r *attemptResult) settlement() settlement {
+	e := settlement{usage: r.usage, unknown: r.outcome == Unknown || r.label == journal.OutcomeCanceled}
 	if r.err != nil {
 		switch r.err.Type {
 		case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
@@ -463,16 +463,16 @@ func (r *attemptResult) ending() ending {
 
 // slice is what a call is told that it may spend: the limits of its policy, and
 // of the sums what is left with what is reserved for it.
-func (o *operation) slice(e *expense) edn.Value {
+func (o *operation) callBudget(r *reservation) edn.Value {
 	own := o.w.Policy.Budget
-	if e.hold == nil {
+	if r.hold == nil {
 		return own
 	}
 	left, err := o.run.Account.Left(o.run.Base, o.w.Budget)
 	if err != nil {
 		return own
 	}
-	left = left.Plus(e.hold.Want())
+	left = left.Plus(r.hold.Want())
 	if own.IsNil() {
 		own = edn.MustMap()
 	}
@@ -480,11 +480,11 @@ func (o *operation) slice(e *expense) edn.Value {
 }
 
 // amount is what was reserved, nil if nothing was.
-func (e *expense) amount() edn.Value {
-	if e.hold == nil {
+func (r *reservation) amount() edn.Value {
+	if r.hold == nil {
 		return edn.Nil()
 	}
-	return e.record.Amount
+	return r.record.Amount
 }
 
 // purpose is what an attempt is, as records have it.
