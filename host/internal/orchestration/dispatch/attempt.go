@@ -52,7 +52,7 @@ type attempt struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	stop     chan struct{} // closed when another answer was accepted
-	drained  bool          // stop is closed
+	stopping bool          // stop is closed
 	lost     bool          // stop was closed before the call ended
 	panicked any           // a defect, for the goroutine that serves
 }
@@ -77,7 +77,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	if err != nil {
 		return o.probeLost(ctx, capID, err)
 	}
-	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.beside)
+	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.parallel)
 	if err != nil {
 		if cs != nil { // it was let in and does not come
 			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)

@@ -64,7 +64,7 @@ type operation struct {
 	gate      string          // of a check or a judge: its name
 	vote      bool            // it is a judge
 	unsound   bool            // who graded the last answer is not wholly in itself
-	beside    bool            // who is looked at would be asked beside others
+	parallel  bool            // who is looked at would be asked beside others
 	unpaid    *contract.Error // why a check or a judge of the last answer could not be asked
 
 	scratch scratch
@@ -148,7 +148,7 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 // walk asks the candidates that the strategy wants asked together, and then the
 // others in a cascade: one after another, each with tries of its own.
 func (o *operation) walk(ctx context.Context) {
-	failure, more := o.together(ctx)
+	failure, more := o.runParallel(ctx)
 	for more {
 		// Availability may have changed since the table was asked.
 		capID, ok := o.awaitRespawn(ctx)
@@ -157,7 +157,7 @@ func (o *operation) walk(ctx context.Context) {
 		}
 		o.used = append(o.used, capID)
 		failure = o.tryCandidate(ctx, capID)
-		more = o.goesOn(failure)
+		more = o.continues(failure)
 	}
 	switch {
 	case o.failed != nil:
@@ -173,7 +173,7 @@ func (o *operation) walk(ctx context.Context) {
 
 // goesOn tells whether another candidate is asked after a failure, or after
 // none at all.
-func (o *operation) goesOn(f *Failure) bool {
+func (o *operation) continues(f *Failure) bool {
 	if f == nil || o.failed != nil {
 		return false
 	}

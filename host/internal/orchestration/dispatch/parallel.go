@@ -54,7 +54,7 @@ func (o *operation) strategy() strategy {
 	s.width = min(s.width, room)
 	s.max = min(s.max, room-1)
 	if s.name == policy.Hedge && s.after == 0 && len(accepted) > 0 {
-		s.after = o.usually(accepted[0])
+		s.after = o.usualLatency(accepted[0])
 	}
 	if s.width < 2 || s.name == policy.Hedge && s.after == 0 {
 		return strategy{name: policy.Cascade}
@@ -75,9 +75,9 @@ func (o *operation) repeatable(ids []string) bool {
 
 // usually is how long a capability may be silent before that is unusual; 0 if
 // nobody can say.
-func (o *operation) usually(capID string) time.Duration {
+func (o *operation) usualLatency(capID string) time.Duration {
 	if cs := o.w.Policy.stats[capID]; cs != nil {
-		if d, ok := cs.percentile(0.95, fewAreNoP95); ok {
+		if d, ok := cs.percentile(0.95, minP95Samples); ok {
 			return max(d, time.Millisecond)
 		}
 	}
@@ -91,112 +91,112 @@ func (o *operation) usually(capID string) time.Duration {
 // together asks candidates side by side, if the strategy says so. More tells
 // that a cascade over those that are left goes on after the failure, which is
 // nil if nobody was asked yet.
-func (o *operation) together(ctx context.Context) (failure *Failure, more bool) {
+func (o *operation) runParallel(ctx context.Context) (failure *Failure, more bool) {
 	if o.plan.name == policy.Cascade {
 		return nil, true
 	}
-	f := &field{op: o, ctx: ctx, arrivals: make(chan *attempt, o.most), failures: map[string]*Failure{}}
-	defer f.stop()
+	p := &parallelAttempts{op: o, ctx: ctx, arrivals: make(chan *attempt, o.most), failures: map[string]*Failure{}}
+	defer p.stopAll()
 	defer func() {
-		for _, failure := range f.failures {
+		for _, failure := range p.failures {
 			o.refused(failure)
 		}
 	}()
 	accepted := false
 	switch o.plan.name {
 	case policy.Race:
-		accepted = f.race()
+		accepted = p.race()
 	case policy.Hedge:
-		accepted = f.hedge()
+		accepted = p.hedge()
 	case policy.Tournament:
-		accepted = f.tournament()
+		accepted = p.tournament()
 	}
 	switch {
 	case accepted, o.failed != nil:
 		return nil, false
-	case f.final != nil:
-		return f.final, false
+	case p.final != nil:
+		return p.final, false
 	}
-	return f.exhausted()
+	return p.retryEach()
 }
 
 // lossGrace is the time that the loser of a race has to report its usage after
 // it was told to stop. The winner's answer waits for it, so it is short: a plugin
 // that heeds a cancel answers within milliseconds, and one that hangs is why there
 // are hedges.
-const lossGrace = 250 * time.Millisecond
+const loserGrace = 250 * time.Millisecond
 
 // field is the entrants of one race, hedge or tournament. Everything but the
 // calls themselves happens on the goroutine that serves, so answers are judged
 // one after another in the order in which they came.
-type field struct {
+type parallelAttempts struct {
 	op       *operation
 	ctx      context.Context
 	arrivals chan *attempt // has room for everybody
 	running  []*attempt
 	started  int
-	graces   sync.WaitGroup // of losers
+	stopping sync.WaitGroup // of losers
 
 	failures map[string]*Failure // by capability
 	final    *Failure            // one after which the table ends the node
 }
 
 // enter starts the next candidate, if there is one.
-func (f *field) enter() bool {
-	f.op.beside = f.started > 0
-	defer func() { f.op.beside = false }()
-	capID, ok := f.op.next()
-	if !ok || f.final != nil {
+func (p *parallelAttempts) start() bool {
+	p.op.parallel = p.started > 0
+	defer func() { p.op.parallel = false }()
+	capID, ok := p.op.next()
+	if !ok || p.final != nil {
 		return false
 	}
-	f.op.used = append(f.op.used, capID)
+	p.op.used = append(p.op.used, capID)
 	a := &attempt{}
-	if failure := f.op.begin(f.ctx, a, capID, f.op.plan.name); failure != nil {
-		f.fail(capID, failure)
+	if failure := p.op.begin(p.ctx, a, capID, p.op.plan.name); failure != nil {
+		p.fail(capID, failure)
 		return false
 	}
-	if f.op.failed != nil {
+	if p.op.failed != nil {
 		return false
 	}
-	a.rank = f.started
-	f.started++
+	a.rank = p.started
+	p.started++
 	a.stop = make(chan struct{})
 	a.call.Stop = a.stop
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := context.WithCancel(p.ctx)
 	a.ctx, a.cancel = ctx, cancel
-	f.running = append(f.running, a)
-	go f.call(ctx, a)
+	p.running = append(p.running, a)
+	go p.call(ctx, a)
 	return true
 }
 
 // call runs beside the others. A defect is raised where it can be dealt with.
-func (f *field) call(ctx context.Context, a *attempt) {
+func (p *parallelAttempts) call(ctx context.Context, a *attempt) {
 	defer func() {
 		a.panicked = recover()
-		a.ended = f.op.d.Clock.Now()
+		a.ended = p.op.d.Clock.Now()
 		select {
 		case <-a.stop:
 			a.lost = true
 		default:
 		}
-		f.arrivals <- a
+		p.arrivals <- a
 	}()
-	a.answer, a.err = f.op.invoke(ctx, a)
+	a.answer, a.err = p.op.invoke(ctx, a)
 }
 
 // wait returns those whose answers are there, in the order of the candidates,
 // or nobody if the alarm came first.
-func (f *field) wait(alarm <-chan struct{}) []*attempt {
+func (p *parallelAttempts) wait(timer <-chan struct{}) []*attempt {
 	var batch []*attempt
 	select {
-	case a := <-f.arrivals:
+	case a := <-p.arrivals:
 		batch = append(batch, a)
-	case <-alarm:
+	case <-timer:
 		return nil
 	}
 	for {
 		select {
-		case a := <-f.arrivals:
+		case a := <-p.arrivals:
 			batch = append(batch, a)
 			continue
 		default:
@@ -204,11 +204,11 @@ func (f *field) wait(alarm <-chan struct{}) []*attempt {
 		break
 	}
 	slices.SortFunc(batch, byRank)
-	f.running = slices.DeleteFunc(f.running, func(r *attempt) bool { return slices.Contains(batch, r) })
+	p.running = slices.DeleteFunc(p.running, func(r *attempt) bool { return slices.Contains(batch, r) })
 	for _, a := range batch {
 		a.cancel()
 		if a.panicked != nil {
-			f.stop()
+			p.stopAll()
 			panic(a.panicked)
 		}
 	}
@@ -218,36 +218,36 @@ func (f *field) wait(alarm <-chan struct{}) []*attempt {
 func byRank(a, b *attempt) int { return cmp.Compare(a.rank, b.rank) }
 
 // judge says whether the answer was accepted, and remembers why not.
-func (f *field) judge(a *attempt) bool {
-	failure := f.op.finish(f.ctx, a, new(attemptResult))
+func (p *parallelAttempts) judge(a *attempt) bool {
+	failure := p.op.finish(p.ctx, a, new(attemptResult))
 	if failure == nil {
-		return f.op.failed == nil
+		return p.op.failed == nil
 	}
-	f.fail(a.capability.ID, failure)
+	p.fail(a.capability.ID, failure)
 	return false
 }
 
-func (f *field) fail(capID string, failure *Failure) {
-	f.failures[capID] = failure
-	if f.final == nil && ends(failure) {
-		f.final = failure
+func (p *parallelAttempts) fail(capID string, failure *Failure) {
+	p.failures[capID] = failure
+	if p.final == nil && ends(failure) {
+		p.final = failure
 	}
 }
 
 // race takes the first answer that is accepted. Who fails is replaced while
 // candidates are left.
-func (f *field) race() bool {
-	for range f.op.plan.width {
-		f.enter()
+func (p *parallelAttempts) race() bool {
+	for range p.op.plan.width {
+		p.start()
 	}
-	for len(f.running) > 0 && f.op.failed == nil {
-		batch := f.wait(nil)
+	for len(p.running) > 0 && p.op.failed == nil {
+		batch := p.wait(nil)
 		for i, a := range batch {
-			if f.judge(a) {
-				f.lose(batch[i+1:])
+			if p.judge(a) {
+				p.settleLosers(batch[i+1:])
 				return true
 			}
-			f.enter()
+			p.start()
 		}
 	}
 	return false
@@ -255,64 +255,64 @@ func (f *field) race() bool {
 
 // hedge asks one candidate, and another one beside it whenever there was
 // silence for too long. If all have failed, the cascade goes on.
-func (f *field) hedge() bool {
-	f.enter()
+func (p *parallelAttempts) hedge() bool {
+	p.start()
 	joined := 0
-	alarm, off := f.alarm(f.op.plan.after)
+	timer, off := p.startTimer(p.op.plan.after)
 	defer func() { off() }()
-	for len(f.running) > 0 && f.op.failed == nil {
-		batch := f.wait(alarm)
+	for len(p.running) > 0 && p.op.failed == nil {
+		batch := p.wait(timer)
 		if batch == nil {
 			off()
-			alarm = nil
-			if f.bound() {
+			timer = nil
+			if p.bound() {
 				continue
 			}
-			if joined++; f.enter() && joined < f.op.plan.max {
-				alarm, off = f.alarm(f.op.plan.after)
+			if joined++; p.start() && joined < p.op.plan.max {
+				timer, off = p.startTimer(p.op.plan.after)
 			}
 			continue
 		}
-		bound := f.bound()
+		bound := p.bound()
 		for i, a := range batch {
 			if bound && !a.voice.bound() {
-				f.op.recordLoser(a) // somebody else is heard for good
+				p.op.recordLoser(a) // somebody else is heard for good
 				continue
 			}
-			if f.judge(a) {
-				f.lose(batch[i+1:])
+			if p.judge(a) {
+				p.settleLosers(batch[i+1:])
 				return true
 			}
 		}
-		if f.bound() {
-			f.hush()
+		if p.bound() {
+			p.stopUnshown()
 		}
 	}
 	return false
 }
 
 // bound tells whether one entrant was heard for good.
-func (f *field) bound() bool { return f.op.w.Flow.bound() }
+func (p *parallelAttempts) bound() bool { return p.op.w.Flow.bound() }
 
 // hush stops the entrants that cannot be heard any more.
-func (f *field) hush() {
-	for _, a := range f.running {
+func (p *parallelAttempts) stopUnshown() {
+	for _, a := range p.running {
 		if !a.voice.bound() {
-			f.drain(a)
+			p.stopGracefully(a)
 		}
 	}
 }
 
 // drain tells an entrant to stop at once, and ends its call if no usage was
 // reported within lossGrace.
-func (f *field) drain(a *attempt) {
-	if a.drained {
+func (p *parallelAttempts) stopGracefully(a *attempt) {
+	if a.stopping {
 		return
 	}
-	a.drained = true
+	a.stopping = true
 	close(a.stop)
-	f.graces.Go(func() {
-		if f.op.d.Clock.Wait(a.ctx, lossGrace) == nil {
+	p.stopping.Go(func() {
+		if p.op.d.Clock.Wait(a.ctx, loserGrace) == nil {
 			a.cancel()
 		}
 	})
@@ -320,36 +320,36 @@ func (f *field) drain(a *attempt) {
 
 // alarm closes its channel after d; off ends it earlier, and may be called
 // again.
-func (f *field) alarm(d time.Duration) (rings <-chan struct{}, off func()) {
-	ctx, cancel := context.WithCancel(f.ctx)
-	ring, done := make(chan struct{}), make(chan struct{})
+func (p *parallelAttempts) startTimer(d time.Duration) (fires <-chan struct{}, off func()) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	fired, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		if f.op.d.Clock.Wait(ctx, d) == nil {
-			close(ring)
+		if p.op.d.Clock.Wait(ctx, d) == nil {
+			close(fired)
 		}
 	}()
-	return ring, func() { cancel(); <-done }
+	return fired, func() { cancel(); <-done }
 }
 
 // tournament lets everybody answer and takes the best.
-func (f *field) tournament() bool {
-	for range f.op.plan.width {
-		f.enter()
+func (p *parallelAttempts) tournament() bool {
+	for range p.op.plan.width {
+		p.start()
 	}
 	type scored struct {
 		result Result
 		rank   int
 	}
 	var accepted []scored
-	for len(f.running) > 0 && f.op.failed == nil {
-		for _, x := range f.wait(nil) {
-			if f.judge(x) {
-				accepted = append(accepted, scored{f.op.result, x.rank})
+	for len(p.running) > 0 && p.op.failed == nil {
+		for _, x := range p.wait(nil) {
+			if p.judge(x) {
+				accepted = append(accepted, scored{p.op.result, x.rank})
 			}
 		}
 	}
-	if len(accepted) == 0 || f.op.failed != nil {
+	if len(accepted) == 0 || p.op.failed != nil {
 		return false
 	}
 	best := slices.MinFunc(accepted, func(a, b scored) int {
@@ -358,15 +358,15 @@ func (f *field) tournament() bool {
 			compareCosts(a.result.Usage.Key("cost-usd"), b.result.Usage.Key("cost-usd")),
 			cmp.Compare(a.rank, b.rank))
 	})
-	attempts, once := f.op.result.Attempts, f.op.result.DoneOnce
-	f.op.result = best.result
-	f.op.result.Attempts, f.op.result.DoneOnce = attempts, once
+	attempts, once := p.op.result.Attempts, p.op.result.DoneOnce
+	p.op.result = best.result
+	p.op.result.Attempts, p.op.result.DoneOnce = attempts, once
 	for _, a := range accepted {
 		if a.result.Attempt != best.result.Attempt {
-			f.op.result.Outscored = append(f.op.result.Outscored, a.result.Attempt)
+			p.op.result.Outscored = append(p.op.result.Outscored, a.result.Attempt)
 		}
 	}
-	slices.Sort(f.op.result.Outscored)
+	slices.Sort(p.op.result.Outscored)
 	return true
 }
 
@@ -388,23 +388,23 @@ func compareCosts(a, b edn.Value) int {
 
 // exhausted is the end of a field without an accepted answer: those who may be
 // asked again are, one after the other, and then the others in a cascade.
-func (f *field) exhausted() (failure *Failure, more bool) {
-	order := slices.Clone(f.op.used)
-	if f.op.plan.name == policy.Tournament { // who was nearest first
+func (p *parallelAttempts) retryEach() (failure *Failure, more bool) {
+	order := slices.Clone(p.op.used)
+	if p.op.plan.name == policy.Tournament { // who was nearest first
 		slices.SortStableFunc(order, func(a, b string) int {
-			return -compareScores(scoreOf(f.failures[a]), scoreOf(f.failures[b]))
+			return -compareScores(scoreOf(p.failures[a]), scoreOf(p.failures[b]))
 		})
 	}
 	for _, capID := range order {
-		failure = f.op.tryAgain(f.ctx, capID, 1, f.failures[capID])
-		if failure == nil || f.op.failed != nil {
+		failure = p.op.tryAgain(p.ctx, capID, 1, p.failures[capID])
+		if failure == nil || p.op.failed != nil {
 			return nil, false
 		}
 		if ends(failure) {
 			return failure, false
 		}
 	}
-	return failure, f.op.goesOn(failure)
+	return failure, p.op.continues(failure)
 }
 
 // scoreOf is 0 for a candidate without an answer.
@@ -426,31 +426,31 @@ func ends(f *Failure) bool {
 
 // lose stops the entrants that still run, waits for their usage, and accounts
 // for them and for those that answered too late, in the order of the candidates.
-func (f *field) lose(late []*attempt) {
-	for _, a := range f.running {
-		f.drain(a)
+func (p *parallelAttempts) settleLosers(late []*attempt) {
+	for _, a := range p.running {
+		p.stopGracefully(a)
 	}
-	for len(f.running) > 0 {
-		late = append(late, f.wait(nil)...)
+	for len(p.running) > 0 {
+		late = append(late, p.wait(nil)...)
 	}
 	slices.SortFunc(late, byRank)
 	for _, a := range late {
-		f.op.recordLoser(a)
+		p.op.recordLoser(a)
 	}
 }
 
 // stop leaves nothing running behind.
-func (f *field) stop() {
-	for _, a := range f.running {
+func (p *parallelAttempts) stopAll() {
+	for _, a := range p.running {
 		a.cancel()
 	}
-	for range f.running {
-		a := <-f.arrivals
+	for range p.running {
+		a := <-p.arrivals
 		usage := mapOrNil(a.answer.Response.Key("result").Key("usage"))
-		f.op.settle(&a.reservation, settlement{usage: usage, unknown: usage.IsNil()})
+		p.op.settle(&a.reservation, settlement{usage: usage, unknown: usage.IsNil()})
 	}
-	f.running = nil
-	f.graces.Wait()
+	p.running = nil
+	p.stopping.Wait()
 }
 
 // outrun accounts for an entrant that another one was faster than. An entrant

@@ -162,7 +162,7 @@ func (o *operation) unaffordable(capID string) bool {
 	case o.gate != "":
 		purpose = forCheck
 	}
-	counts := o.counts(purpose, !o.beside)
+	counts := o.counts(purpose, !o.parallel)
 	o.weigh(o.run.Base, c, counts, policy.Amounts{})
 	want, _, err := o.worstCase(o.run.Base, c, counts)
 	if err == nil {

@@ -66,7 +66,7 @@ type candidateStats struct {
 }
 
 // fewAreNoP95 is how many successes it takes to know what is usual.
-const fewAreNoP95 = 20
+const minP95Samples = 20
 
 // statsFor returns the entry of a capability for an intent, under the rules of a call.
 func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *candidateStats {
