@@ -39,13 +39,13 @@ type attempt struct {
 	started     time.Time
 	stats       *candidateStats // nil without a book
 	permit      breaker.Permit
-	voice       *voice // nil unless the run streams this node
+	stream      *attemptStream // nil unless the run streams this node
 	reservation reservation
 
-	answer Answer
-	err    error
-	spoke  time.Time // its first piece; zero: nobody listened, or there was none
-	ended  time.Time
+	answer     Answer
+	err        error
+	firstPiece time.Time // its first piece; zero: nobody listened, or there was none
+	ended      time.Time
 
 	// Of an attempt that runs beside others.
 	rank     int // among the candidates
@@ -96,11 +96,11 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		limits:      limits,
 		stats:       cs,
 		permit:      permit,
-		voice:       o.w.Flow.speak(o.mode, o.number),
+		stream:      o.w.Stream.speak(o.mode, o.number),
 		reservation: reservation,
 	}
 	if how, ok := o.w.Policy.cleaning(c); ok {
-		a.voice.cleaned(how)
+		a.stream.cleanWith(how)
 	}
 	begin := o.startedRecord()
 	*begin = journal.AttemptStarted{
@@ -177,15 +177,15 @@ func (a *attempt) account(r *attemptResult) {
 		began:       a.started,
 		edition:     a.answer.Edition,
 		process:     a.answer.Generation,
-		voice:       a.voice,
+		stream:      a.stream,
 		reservation: a.reservation,
 		asked:       a.asked,
 	}
 	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
 		r.extended = a.ended.Sub(a.limits.soft)
 	}
-	if !a.spoke.IsZero() {
-		r.heard = max(a.spoke.Sub(a.started), 1)
+	if !a.firstPiece.IsZero() {
+		r.firstPiece = max(a.firstPiece.Sub(a.started), 1)
 	}
 }
 
@@ -209,8 +209,8 @@ type attemptResult struct {
 	began       time.Time
 	edition     int           // that answered
 	process     int           // likewise its number; 0: nobody was asked
-	heard       time.Duration // until its first piece; 0: there was none
-	voice       *voice
+	firstPiece  time.Duration // until its first piece; 0: there was none
+	stream      *attemptStream
 	reservation reservation
 	asked       prompt.Composed
 	late        bool // the node ran out of time, whoever was asked
@@ -231,7 +231,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 			WithCause(r.err).WithDetail("effect/key", edn.Text(o.effectKey()))
 		r.doneOnce = true
 	}
-	r.voice.pause()
+	r.stream.pause()
 	o.recordEnd(r)
 	o.settle(&r.reservation, r.settlement())
 	o.count(r)
@@ -247,7 +247,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 			r.err, r.outcome = asAttemptError(child.Err), answered(r.recovery)
 		}
 	}
-	if r.err == nil && r.voice.contradicts(out) {
+	if r.err == nil && r.stream.contradicts(out) {
 		r.err, r.outcome = contradiction(":"+r.capability.ID), answered(r.recovery)
 	}
 	if r.err == nil && o.failed == nil {
@@ -266,11 +266,11 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 		}
 	}
 	if r.err != nil {
-		r.err = r.voice.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.over(ctx))
+		r.err = r.stream.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.over(ctx))
 	}
 	o.list(r)
 	result := &o.result
-	result.voice = r.voice
+	result.stream = r.stream
 	result.CapID, result.Attempt, result.Response, result.Out = r.capability.ID, r.number, r.response, out
 	result.Meta, result.Usage, result.PlanRun, result.Findings = r.meta, r.usage, planRun, findings
 	if r.err != nil {
@@ -347,7 +347,7 @@ func (o *operation) count(r *attemptResult) {
 	}
 	r.stats.report(now, r.permit, outcome, retryAfter(r.err), u)
 	if outcome == breaker.Success {
-		r.stats.recordSuccess(r.latency, speedOf(r.usage, r.heard), r.usage.Key("cost-usd"))
+		r.stats.recordSuccess(r.latency, speedOf(r.usage, r.firstPiece), r.usage.Key("cost-usd"))
 	}
 }
 
@@ -394,7 +394,7 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 	}
 	f.DoneOnce, f.Done = r.doneOnce, o.done
 	o.done = o.done || r.outcome == Judged && r.recovery != contract.RecoveryNone
-	f.Bound = r.voice.bound()
+	f.Committed = r.stream.committed()
 	f.RepairAsked = o.w.Policy.RepairAsked
 	f.Over = o.over(ctx)
 	if r.crashed {
@@ -419,7 +419,7 @@ func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, contract.AsError(err)
 	}
-	if a.voice.live() {
+	if a.stream.live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
@@ -428,14 +428,14 @@ func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 				return // a loser is not heard any more
 			default:
 			}
-			if a.spoke.IsZero() {
-				a.spoke = o.d.Clock.Now()
+			if a.firstPiece.IsZero() {
+				a.firstPiece = o.d.Clock.Now()
 			}
-			a.voice.hear(own, piece, stop)
+			a.stream.receive(own, piece, stop)
 		}
 	}
 	answer, err := o.d.Executor.Invoke(ctx, call)
-	if broken := a.voice.broken(); broken != nil {
+	if broken := a.stream.failure(); broken != nil {
 		return Answer{}, broken
 	}
 	awaitOwnDeadline(ctx, err)
@@ -568,7 +568,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 			r.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", o.w.Node).WithSource(contract.SourcePlugin)
 			break
 		}
-		r.walk, r.err = o.w.Around.Plan(PlanAnswer{Attempt: r.number, CapID: r.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: r.voice.flow})
+		r.walk, r.err = o.w.Around.Plan(PlanAnswer{Attempt: r.number, CapID: r.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Stream: r.stream.child})
 	default:
 		if response, r.err = o.clean(r, response); r.err != nil {
 			r.outcome, r.kind = answered(r.recovery), ""

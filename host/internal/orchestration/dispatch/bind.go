@@ -108,7 +108,7 @@ func (o *operation) rank(b policy.Binding) policy.Binding {
 				o.ranked = append(o.ranked, f)
 			}
 		}
-		sortFigures(p.Ordering, o.ranked, o.heard())
+		sortFigures(p.Ordering, o.ranked, o.streamed())
 		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == p.capID }); i > 0 {
 			pinned := o.ranked[i]
 			o.ranked = slices.Insert(slices.Delete(o.ranked, i, i+1), 0, pinned)
@@ -127,13 +127,13 @@ func (o *operation) rank(b policy.Binding) policy.Binding {
 }
 
 // heard tells whether somebody reads the answer while it comes.
-func (o *operation) heard() bool {
-	f, p := o.w.Flow, o.w.Policy
+func (o *operation) streamed() bool {
+	f, p := o.w.Stream, o.w.Policy
 	if f == nil {
 		return false
 	}
 	m := modeOf(p.Stream)
-	return max(m, f.mode) != afterGates && held(m, p.Strategy, &p.Policy) == ""
+	return max(m, f.mode) != gatePassed && delayReason(m, p.Strategy, &p.Policy) == ""
 }
 
 // ranking is the order with its figures, for the record.

@@ -61,7 +61,7 @@ type Failure struct {
 	NextLeft      bool // another candidate is left
 	RoundsLeft    bool // it repairs, and may be told once more what was wrong
 	RepairAsked   bool // the node itself wants its answer repaired
-	Bound         bool // a part of the answer was shown for good
+	Committed     bool // a part of the answer was shown for good
 	OverBudget    bool // it was not asked: there is too little left for it
 	DoneOnce      bool // a child plan of this attempt did an effect of class once
 	Done          bool // an answer before this one was refused after its effect was done
@@ -72,7 +72,7 @@ type Failure struct {
 func Decide(f Failure) (action Action, row int) {
 	mayRetry, mayNext, mayRepair := allowed(f)
 	switch {
-	case f.Class == contract.ClassFinal || f.Over || f.Bound:
+	case f.Class == contract.ClassFinal || f.Over || f.Committed:
 		return End, 1
 	case !mayRetry && !mayNext && !mayRepair:
 		return End, 2

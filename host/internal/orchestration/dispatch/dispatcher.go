@@ -129,8 +129,8 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	o.awaitRespawn(ctx)
 	o.awaitBreaker(ctx)
 	o.plan = o.strategy()
-	if w.Flow != nil {
-		o.mode = w.Flow.modeFor(w.Policy, o.plan)
+	if w.Stream != nil {
+		o.mode = w.Stream.modeFor(w.Policy, o.plan)
 	}
 	o.record(o.resolved())
 	if len(o.binding.Tried) == 0 {
@@ -139,9 +139,9 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		o.walk(ctx)
 	}
 	if o.result.Err == nil {
-		o.result.voice.accept(o.result.Out)
+		o.result.stream.accept(o.result.Out)
 	}
-	w.Flow.close(o.result.Err)
+	w.Stream.close(o.result.Err)
 	return &o.result
 }
 
@@ -428,7 +428,7 @@ func (o *operation) resolved() *journal.NodeResolved {
 	} else {
 		n.Intent = o.w.Intent
 	}
-	if o.w.Flow != nil {
+	if o.w.Stream != nil {
 		n.Stream = o.mode.String()
 	}
 	if o.run.Explain {

@@ -31,7 +31,7 @@ func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed b
 	p := d.CallPolicy(pol, intent, capID)
 	o := &operation{d: d, w: &Work{Op: "call", Policy: p, Intent: intent}}
 	if streamed {
-		o.w.Flow = &Flow{}
+		o.w.Stream = &TextStream{}
 	}
 	now := d.Clock.Now()
 	demand := p.demand(d.Registry)

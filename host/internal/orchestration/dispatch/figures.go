@@ -91,14 +91,14 @@ func (cs *candidateStats) figures(c *registry.Capability, index int, now time.Ti
 func (f Figures) closed() bool { return f.Breaker == breaker.Closed }
 
 // timed tells whether after is known.
-func (f Figures) timed(heard bool) bool { return f.Timed || heard && f.First > 0 }
+func (f Figures) timed(streamed bool) bool { return f.Timed || streamed && f.First > 0 }
 
 // after is how long somebody waits now for what counts: the first piece of an
 // answer that is heard while it comes, the whole of another one. Who sends no
 // pieces, or was never heard, is there when the whole is.
-func (f Figures) after(heard bool) time.Duration {
+func (f Figures) after(streamed bool) time.Duration {
 	wait := f.Condition.wait(f.Latency)
-	if heard && f.First > 0 {
+	if streamed && f.First > 0 {
 		return wait + f.First
 	}
 	return wait + f.Latency

@@ -104,7 +104,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 		run.Account, run.Host = budget.NewAccount(o.ledger), o.host
 	}
 	if o.streams {
-		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
+		work.Stream = run.NewTextStream(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
 	}
 	r := w.Dispatcher.Serve(o.ctx, run, work)
 	return served{r, records.All(), run.Account}

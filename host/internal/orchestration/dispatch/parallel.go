@@ -265,7 +265,7 @@ func (p *parallelAttempts) hedge() bool {
 		if batch == nil {
 			off()
 			timer = nil
-			if p.bound() {
+			if p.committed() {
 				continue
 			}
 			if joined++; p.start() && joined < p.op.plan.max {
@@ -273,9 +273,9 @@ func (p *parallelAttempts) hedge() bool {
 			}
 			continue
 		}
-		bound := p.bound()
+		committed := p.committed()
 		for i, a := range batch {
-			if bound && !a.voice.bound() {
+			if committed && !a.stream.committed() {
 				p.op.recordLoser(a) // somebody else is heard for good
 				continue
 			}
@@ -284,7 +284,7 @@ func (p *parallelAttempts) hedge() bool {
 				return true
 			}
 		}
-		if p.bound() {
+		if p.committed() {
 			p.stopUnshown()
 		}
 	}
@@ -292,12 +292,12 @@ func (p *parallelAttempts) hedge() bool {
 }
 
 // bound tells whether one entrant was heard for good.
-func (p *parallelAttempts) bound() bool { return p.op.w.Flow.bound() }
+func (p *parallelAttempts) committed() bool { return p.op.w.Stream.committed() }
 
 // hush stops the entrants that cannot be heard any more.
 func (p *parallelAttempts) stopUnshown() {
 	for _, a := range p.running {
-		if !a.voice.bound() {
+		if !a.stream.committed() {
 			p.stopGracefully(a)
 		}
 	}

@@ -52,8 +52,8 @@ type speed struct {
 
 // speedOf reads the usage of an answer. What the plugin does not say of the
 // first piece the host has seen itself: heard, 0 if it saw none.
-func speedOf(usage edn.Value, heard time.Duration) speed {
-	s := speed{first: heard}
+func speedOf(usage edn.Value, observed time.Duration) speed {
+	s := speed{first: observed}
 	if usage.IsNil() {
 		return s
 	}

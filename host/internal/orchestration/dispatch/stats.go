@@ -273,7 +273,7 @@ func (cs *candidateStats) percentile(share float64, least int) (time.Duration, b
 // sortFigures puts candidates into the order of a policy; equals keep the
 // declared one. Of a call that is heard while it is answered the first piece
 // counts, of another one the whole answer.
-func sortFigures(ordering string, all []Figures, heard bool) {
+func sortFigures(ordering string, all []Figures, streamed bool) {
 	quality := func(a, b Figures) int { return cmp.Compare(b.Quality, a.Quality) }
 	cost := func(a, b Figures) int {
 		return compareKnown(a.Cost != nil, b.Cost != nil, func() int { return a.Cost.Cmp(b.Cost) })
@@ -283,7 +283,7 @@ func sortFigures(ordering string, all []Figures, heard bool) {
 	}
 	near := func(a, b Figures) int { return nearer(a.Condition, b.Condition) }
 	soon := func(a, b Figures) int {
-		return compareKnown(a.timed(heard), b.timed(heard), func() int { return cmp.Compare(a.after(heard), b.after(heard)) })
+		return compareKnown(a.timed(streamed), b.timed(streamed), func() int { return cmp.Compare(a.after(streamed), b.after(streamed)) })
 	}
 	var by []func(a, b Figures) int
 	switch ordering {

@@ -36,7 +36,7 @@ func (o *operation) shadow(a *attempt) {
 		return
 	}
 	w := *o.w
-	w.Begun, w.Around, w.Flow, w.Budget = nil, nil, nil, o.run.Host
+	w.Begun, w.Around, w.Stream, w.Budget = nil, nil, nil, o.run.Host
 	if o.w.Around != nil {
 		w.Around = frozen{o.w.Around.Env()}
 	}

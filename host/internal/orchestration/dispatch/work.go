@@ -84,7 +84,7 @@ type Work struct {
 	// Deepest is how deep plans, maps and host calls may nest within it.
 	Deepest contract.Limit
 	// Flow takes the text of the answer out of the run; nil: nobody follows it.
-	Flow *Flow
+	Stream *TextStream
 
 	// Begun is called once the first attempt is recorded, before it is made.
 	Begun func()
@@ -110,7 +110,7 @@ type PlanAnswer struct {
 	Bindings edn.Value
 	// Flow makes the way of text of the node whose answer the plan gives; it
 	// gives nil if nobody follows.
-	Flow func(key string) *Flow
+	Stream func(key string) *TextStream
 }
 
 // Child is what became of a plan that was walked.
@@ -141,7 +141,7 @@ type Result struct {
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error
 
-	voice *voice // of the attempt
+	stream *attemptStream // of the attempt
 }
 
 // Attempt is one call as the details of a failure list it.

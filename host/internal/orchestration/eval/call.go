@@ -19,7 +19,7 @@ func (s *scope) callNode(ctx context.Context, i int, n *plan.Node, e *ended, beg
 	if err == nil {
 		w.Begun = begun
 		if n.Op == plan.OpCall {
-			w.Flow = s.flowOf(i)
+			w.Stream = s.streamOf(i)
 		}
 		result := s.run.ev.Dispatcher.Serve(ctx, &s.run.call, w)
 		e.result = result
@@ -221,7 +221,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
 	if child.answer.Node >= 0 {
-		child.flow = a.Flow(child.answer.Key)
+		child.stream = a.Stream(child.answer.Key)
 	}
 	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
 }

@@ -100,7 +100,7 @@ func flowWorld(t testing.TB, n int) *dispatchtest.World {
 
 // STR-001, STR-002, GATE-005: each row of the state table under each policy,
 // and what strategies force.
-func TestFlowTable(t *testing.T) {
+func TestStreamTable(t *testing.T) {
 	const gatePassed, firstToken, provisional = policy.GatePassed, policy.FirstToken, policy.Provisional
 	for name, tc := range map[string]struct {
 		layer    policy.Layer

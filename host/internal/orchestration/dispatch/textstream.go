@@ -17,32 +17,32 @@ import (
 // of the node whose answer the run gives, or, while that node's answer is a
 // plan, of the node whose answer this plan gives (STR-001). The policy of each
 // level counts; the strictest of them holds.
-type Flow struct {
-	outlet *outlet
-	up     *voice // the attempt that this node works for; nil at the outermost
-	mode   mode   // what the levels around it demand
-	key    string // under which the answer has its text; empty: any of SLOT-008
+type TextStream struct {
+	writer *streamWriter
+	parent *attemptStream // the attempt that this node works for; nil at the outermost
+	mode   mode           // what the levels around it demand
+	key    string         // under which the answer has its text; empty: any of SLOT-008
 }
 
 // NewFlow is the flow of the answer node of a run. Text is taken from the key
 // of its answer, or from the first that holds text if key is empty. Pace may be
 // nil. With tell, text is told there instead of being recorded.
-func (r *Run) NewFlow(clock Clock, path edn.Value, node, key string, pace *Pace, tell func(journal.Body)) *Flow {
+func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *Pace, tell func(journal.Body)) *TextStream {
 	if tell == nil {
 		// The error is of no use here: the recorder repeats it to the next who
 		// records, and that ends the run.
 		tell = func(body journal.Body) { _ = r.Recorder.Record(path, node, body) }
 	}
-	return &Flow{outlet: &outlet{record: tell, clock: clock, pace: pace}, key: key}
+	return &TextStream{writer: &streamWriter{record: tell, clock: clock, pace: pace}, key: key}
 }
 
 // mode is when text is shown. The stricter one is the greater.
 type mode uint8
 
 const (
-	asItComes  mode = iota // first-token
-	revocable              // provisional
-	afterGates             // gate-passed
+	firstToken  mode = iota // first-token
+	provisional             // provisional
+	gatePassed              // gate-passed
 )
 
 var modeNames = [...]string{policy.FirstToken, policy.Provisional, policy.GatePassed}
@@ -56,23 +56,23 @@ func modeOf(name string) mode {
 // modeFor is when the text of a call is shown. Who is asked beside others, and
 // under first-token who has to pass a must check besides its schema, is not
 // heard before its gates: what was said could not be taken back.
-func (f *Flow) modeFor(p *CallPolicy, s strategy) mode {
+func (t *TextStream) modeFor(p *CallPolicy, s strategy) mode {
 	m := modeOf(p.Stream)
-	if held(m, s.name, &p.Policy) != "" {
-		m = afterGates
+	if delayReason(m, s.name, &p.Policy) != "" {
+		m = gatePassed
 	}
-	return max(m, f.mode)
+	return max(m, t.mode)
 }
 
 // held is why text waits for the gates although the policy says otherwise.
-func held(m mode, strategy string, p *policy.Policy) string {
-	if m == afterGates {
+func delayReason(m mode, strategy string, p *policy.Policy) string {
+	if m == gatePassed {
 		return ""
 	}
 	if strategy == policy.Race || strategy == policy.Tournament {
 		return "with the strategy :" + strategy + " it is not known before who answers"
 	}
-	if m == revocable {
+	if m == provisional {
 		return ""
 	}
 	if i := slices.IndexFunc(p.Must, func(name string) bool { return name != quality.SchemaValid }); i >= 0 {
@@ -86,52 +86,52 @@ func held(m mode, strategy string, p *policy.Policy) string {
 
 // Held says why the text of calls under a policy is shown after its gates
 // although the policy wants it earlier; empty if it is shown as the policy says.
-func Held(p *policy.Policy) string { return held(modeOf(p.Stream), p.Strategy, p) }
+func StreamDelayReason(p *policy.Policy) string { return delayReason(modeOf(p.Stream), p.Strategy, p) }
 
 // voice is an attempt as far as its text is concerned. A nil voice says
 // nothing. Fields that change are guarded by the outlet.
-type voice struct {
-	outlet  *outlet
-	up      *voice
+type attemptStream struct {
+	writer  *streamWriter
+	parent  *attemptStream
 	mode    mode
 	key     string
 	attempt int // of the outermost level
 
-	clean *text.Stream // of a model; nil: text is shown as it comes
-	heard int          // bytes
-	said  strings.Builder
-	over  bool
-	fault *contract.Error
+	clean    *text.Stream // of a model; nil: text is shown as it comes
+	received int          // bytes
+	buffer   strings.Builder
+	ended    bool
+	fault    *contract.Error
 }
 
 // speak is the voice of an attempt of the node.
-func (f *Flow) speak(m mode, attempt int) *voice {
-	if f == nil {
+func (s *TextStream) forAttempt(m mode, attempt int) *attemptStream {
+	if s == nil {
 		return nil
 	}
-	if f.up != nil {
-		attempt = f.up.attempt
+	if s.parent != nil {
+		attempt = s.parent.attempt
 	}
-	return &voice{outlet: f.outlet, up: f.up, mode: m, key: f.key, attempt: attempt}
+	return &attemptStream{writer: s.writer, parent: s.parent, mode: m, key: s.key, attempt: attempt}
 }
 
 // cleaned has the text of the attempt cleaned before it is shown (TXT-002). What
 // is known to be a program is not.
-func (v *voice) cleaned(how text.Cleaning) {
+func (s *attemptStream) cleanWith(how text.Cleaning) {
 	switch {
-	case v == nil, v.key == "code", v.key == "patch":
+	case s == nil, s.key == "code", s.key == "patch":
 	default:
-		if v.key != "" && v.key != "text" {
+		if s.key != "" && s.key != "text" {
 			how.MaxChars = 0
 		}
-		v.clean = text.NewStream(how)
+		s.clean = text.NewStream(how)
 	}
 }
 
 // within tells whether v works for w, or is w.
-func (v *voice) within(w *voice) bool {
-	for ; v != nil; v = v.up {
-		if v == w {
+func (s *attemptStream) worksFor(other *attemptStream) bool {
+	for ; s != nil; s = s.parent {
+		if s == other {
 			return true
 		}
 	}
@@ -139,15 +139,15 @@ func (v *voice) within(w *voice) bool {
 }
 
 // flow is that of the plan which the attempt answered with.
-func (v *voice) flow(key string) *Flow {
-	if v == nil {
+func (s *attemptStream) child(key string) *TextStream {
+	if s == nil {
 		return nil
 	}
-	return &Flow{outlet: v.outlet, up: v, mode: v.mode, key: key}
+	return &TextStream{writer: s.writer, parent: s, mode: s.mode, key: key}
 }
 
 // live tells whether text is shown while the attempt works.
-func (v *voice) live() bool { return v != nil && v.mode != afterGates }
+func (s *attemptStream) live() bool { return s != nil && s.mode != gatePassed }
 
 // maxSaid bounds the text of one attempt in bytes. An answer cannot hold more
 // in one string.
@@ -155,84 +155,84 @@ const maxSaid = 8 << 20
 
 // hear takes a piece of the answer. It returns when the reader of the stream is
 // near enough. Too much text ends the attempt through stop.
-func (v *voice) hear(ctx context.Context, piece edn.Value, stop func()) {
+func (s *attemptStream) receive(ctx context.Context, piece edn.Value, stop func()) {
 	if kind, _ := piece.Key("kind").AsKeyword(); kind != "text" {
 		return
 	}
-	said, _ := piece.Key("text").AsString()
-	o := v.outlet
-	o.mu.Lock()
-	if said == "" || v.over || v.fault != nil {
-		o.mu.Unlock()
+	chunk, _ := piece.Key("text").AsString()
+	w := s.writer
+	w.mu.Lock()
+	if chunk == "" || s.ended || s.fault != nil {
+		w.mu.Unlock()
 		return
 	}
-	if v.heard += len(said); v.heard > maxSaid {
-		v.fault = contract.Errorf("stream/malformed", "the text of one answer is longer than %d bytes", maxSaid).
+	if s.received += len(chunk); s.received > maxSaid {
+		s.fault = contract.Errorf("stream/malformed", "the text of one answer is longer than %d bytes", maxSaid).
 			WithSource(contract.SourcePlugin).WithDetail("effect/state", edn.K("unknown"))
-		o.mu.Unlock()
+		w.mu.Unlock()
 		stop()
 		return
 	}
-	if v.clean != nil {
+	if s.clean != nil {
 		void := false
-		if said, void = v.clean.Write(said); void && !v.takeBack() {
-			o.mu.Unlock()
+		if chunk, void = s.clean.Write(chunk); void && !s.retract() {
+			w.mu.Unlock()
 			stop()
 			return
 		}
 	}
-	v.said.WriteString(said)
+	s.buffer.WriteString(chunk)
 	switch {
-	case said == "":
-	case o.holder == nil: // it may have spoken before, while somebody else was heard
-		o.holder = v
-		o.put(v.said.String(), v.mode)
-	case o.holder == v:
-		o.put(said, v.mode)
+	case chunk == "":
+	case w.current == nil: // it may have spoken before, while somebody else was heard
+		w.current = s
+		w.write(s.buffer.String(), s.mode)
+	case w.current == s:
+		w.write(chunk, s.mode)
 	}
-	o.mu.Unlock()
-	o.pace.wait(ctx)
+	w.mu.Unlock()
+	w.pace.wait(ctx)
 }
 
 // takeBack drops what was said: it was reasoning that nobody had announced. It
 // fails if that was shown for good. It needs the lock of the outlet.
-func (v *voice) takeBack() bool {
-	o := v.outlet
-	if o.holder == v {
-		if o.bound {
-			v.fault = contract.Errorf("stream/malformed", "a part of what was shown turned out to be reasoning").
+func (s *attemptStream) retract() bool {
+	w := s.writer
+	if w.current == s {
+		if w.committed {
+			s.fault = contract.Errorf("stream/malformed", "a part of what was shown turned out to be reasoning").
 				WithSource(contract.SourcePlugin).WithDetail("effect/state", edn.K("unknown"))
 			return false
 		}
-		o.retract("stream/malformed")
+		w.retract("stream/malformed")
 	}
-	v.said.Reset()
+	s.buffer.Reset()
 	return true
 }
 
 // broken is why the text itself ended the attempt.
-func (v *voice) broken() *contract.Error {
-	if v == nil {
+func (s *attemptStream) failure() *contract.Error {
+	if s == nil {
 		return nil
 	}
-	v.outlet.mu.Lock()
-	defer v.outlet.mu.Unlock()
-	return v.fault
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return s.fault
 }
 
 // pause records what was shown so far.
-func (v *voice) pause() {
-	if v != nil {
-		v.outlet.mu.Lock()
-		defer v.outlet.mu.Unlock()
-		v.outlet.flush()
+func (s *attemptStream) pause() {
+	if s != nil {
+		s.writer.mu.Lock()
+		defer s.writer.mu.Unlock()
+		s.writer.flush()
 	}
 }
 
 // text is that of an answer, as the flow shows it.
-func (v *voice) text(out edn.Value) string {
-	if v.key != "" {
-		found, _ := out.Key(v.key).AsString()
+func (s *attemptStream) text(out edn.Value) string {
+	if s.key != "" {
+		found, _ := out.Key(s.key).AsString()
 		return found
 	}
 	if _, found, ok := quality.Text(out); ok {
@@ -247,33 +247,33 @@ func (v *voice) text(out edn.Value) string {
 
 // bound tells whether nobody else may answer any more, because text of this
 // attempt was shown for good.
-func (v *voice) bound() bool {
-	if v == nil {
+func (s *attemptStream) committed() bool {
+	if s == nil {
 		return false
 	}
-	v.outlet.mu.Lock()
-	defer v.outlet.mu.Unlock()
-	return v.outlet.bound && v.outlet.holder.within(v)
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return s.writer.committed && s.writer.current.worksFor(s)
 }
 
 // bound tells whether text of the run's answer was shown for good.
-func (f *Flow) bound() bool {
-	if f == nil {
+func (s *TextStream) committed() bool {
+	if s == nil {
 		return false
 	}
-	f.outlet.mu.Lock()
-	defer f.outlet.mu.Unlock()
-	return f.outlet.bound
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return s.writer.committed
 }
 
 // contradicts tells whether an answer is not what was shown of it for good.
-func (v *voice) contradicts(out edn.Value) bool {
-	if !v.bound() {
+func (s *attemptStream) contradicts(out edn.Value) bool {
+	if !s.committed() {
 		return false
 	}
-	v.outlet.mu.Lock()
-	defer v.outlet.mu.Unlock()
-	return !strings.HasPrefix(v.text(out), v.outlet.shown.String())
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return !strings.HasPrefix(s.text(out), s.writer.shown.String())
 }
 
 func contradiction(who string) *contract.Error {
@@ -282,94 +282,94 @@ func contradiction(who string) *contract.Error {
 
 // fail ends the attempt. Judged tells that gates refused its answer, over that
 // the run or the node is at its end. It returns the error that the node sees.
-func (v *voice) fail(err *contract.Error, judged, over bool) *contract.Error {
-	if v == nil {
+func (s *attemptStream) fail(err *contract.Error, judged, over bool) *contract.Error {
+	if s == nil {
 		return err
 	}
-	o := v.outlet
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	v.over = true
-	if !o.holder.within(v) {
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.ended = true
+	if !w.current.worksFor(s) {
 		return err
 	}
 	switch {
-	case !o.bound:
-		o.retract(err.Type)
+	case !w.committed:
+		w.retract(err.Type)
 	case judged:
-		o.mark(err.Type)
-	case !over && !o.marked && err.Type != "stream/truncated":
+		w.markRefused(err.Type)
+	case !over && !w.refused && err.Type != "stream/truncated":
 		return contract.Errorf("stream/truncated", "the answer broke off after a part of it was shown: %s", err.Message).WithCause(err).WithSource(err.Source)
 	}
 	return err
 }
 
 // accept makes the answer of the attempt that of its node.
-func (v *voice) accept(out edn.Value) {
-	if v == nil {
+func (s *attemptStream) accept(out edn.Value) {
+	if s == nil {
 		return
 	}
-	o := v.outlet
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	v.over = true
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.ended = true
 	switch {
-	case v.up == nil:
-		o.settle(v, v.text(out))
-	case v.mode == afterGates && v.up.mode != afterGates && o.holder == nil:
-		o.holder = v
-		o.put(v.text(out), v.up.mode)
+	case s.parent == nil:
+		w.commit(s, s.text(out))
+	case s.mode == gatePassed && s.parent.mode != gatePassed && w.current == nil:
+		w.current = s
+		w.write(s.text(out), s.parent.mode)
 	}
 }
 
 // close ends the flow of a node: nothing of it is shown any more unless its
 // answer was accepted.
-func (f *Flow) close(err *contract.Error) {
-	if f == nil {
+func (s *TextStream) close(err *contract.Error) {
+	if s == nil {
 		return
 	}
-	f.outlet.mu.Lock()
-	h := f.outlet.holder
-	own := h != nil && (f.up == nil || h.within(f.up))
-	if err != nil && own && !f.outlet.bound {
-		f.outlet.retract(err.Type)
+	s.writer.mu.Lock()
+	h := s.writer.current
+	own := h != nil && (s.parent == nil || h.worksFor(s.parent))
+	if err != nil && own && !s.writer.committed {
+		s.writer.retract(err.Type)
 	}
-	f.outlet.mu.Unlock()
-	f.outlet.rest()
+	s.writer.mu.Unlock()
+	s.writer.stop()
 }
 
 // Inline is the flow of an inline plan that stands as the answer node.
-type Inline struct{ voice *voice }
+type InlineStream struct{ stream *attemptStream }
 
 // Inline makes the flow of an inline plan; nil for nil.
-func (f *Flow) Inline() *Inline {
-	if f == nil {
+func (s *TextStream) Inline() *InlineStream {
+	if s == nil {
 		return nil
 	}
-	return &Inline{f.speak(f.mode, 0)}
+	return &InlineStream{s.forAttempt(s.mode, 0)}
 }
 
 // Flow is that of the node whose answer the plan gives; nil for nil.
-func (i *Inline) Flow(key string) *Flow {
+func (i *InlineStream) Stream(key string) *TextStream {
 	if i == nil {
 		return nil
 	}
-	return i.voice.flow(key)
+	return i.stream.child(key)
 }
 
 // End says how the plan ended, and returns the error that its node sees.
-func (i *Inline) End(out edn.Value, err *contract.Error, over bool) *contract.Error {
+func (i *InlineStream) End(out edn.Value, err *contract.Error, over bool) *contract.Error {
 	if i == nil {
 		return err
 	}
-	if err == nil && i.voice.contradicts(out) {
+	if err == nil && i.stream.contradicts(out) {
 		err = contradiction("the plan")
 	}
 	if err != nil {
-		err = i.voice.fail(err, false, over)
+		err = i.stream.fail(err, false, over)
 	} else {
-		i.voice.accept(out)
+		i.stream.accept(out)
 	}
-	i.voice.outlet.rest()
+	i.stream.writer.stop()
 	return err
 }
