@@ -32,7 +32,7 @@ type CallPolicy struct {
 	out        *schema.Schema
 	outName    string
 	gates      []quality.Gate
-	jury       *jury // nil if nobody judges
+	judgePanel *judgePanel // nil if nobody judges
 	done       edn.Value
 	stats      map[string]*candidateStats // by capability; nil without a book
 	scoreMin   edn.Value
@@ -112,7 +112,7 @@ func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string)
 		p.scoreMin = pol.ScoreMin
 	}
 	p.budget()
-	p.jury = d.jury(p)
+	p.judgePanel = d.judgePanel(p)
 	return p
 }
 

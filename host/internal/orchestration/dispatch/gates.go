@@ -19,7 +19,7 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 	p := o.w.Policy
 	gates := p.gates
 	o.unsound = false
-	if len(gates) == 0 && p.jury == nil {
+	if len(gates) == 0 && p.judgePanel == nil {
 		return quality.Decide(nil, p.scoreMin, nil), false
 	}
 	subject := quality.Subject{Result: out, Meta: r.meta, Schema: p.out, SchemaName: p.outName}
@@ -34,7 +34,7 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 		}
 	}
 	results := o.scratch.results[:0]
-	if len(gates) > 1 || o.number > 1 || p.jury != nil {
+	if len(gates) > 1 || o.number > 1 || p.judgePanel != nil {
 		results = make([]quality.Result, 0, len(gates)+1)
 	}
 	for len(gates) > 0 {
@@ -55,7 +55,7 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 			break
 		}
 	}
-	last, asked := o.graded(ctx, r, subject, results)
+	last, asked := o.gradeAnswer(ctx, r, subject, results)
 	if asked {
 		results = append(results, last)
 	}

@@ -156,7 +156,7 @@ func TestStreamTable(t *testing.T) {
 }
 
 // Nobody follows: no text is recorded, and plugins are asked for none.
-func TestFlowOff(t *testing.T) {
+func TestStreamOff(t *testing.T) {
 	w := flowWorld(t, 1)
 	w.On("t/a", out(`{:text "a"}`))
 	s := serve(t, w, order{layer: streaming(policy.Provisional, retries(0, 0))})
@@ -166,7 +166,7 @@ func TestFlowOff(t *testing.T) {
 
 // RUN-042: at most one record per 50 ms or 4 KiB, the first at once, and none
 // is kept back longer than that.
-func TestFlowJoinsPieces(t *testing.T) {
+func TestStreamJoinsPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := flowWorld(t, 1)
 		pieces := strings.Split(strings.Repeat("0123456789", 20), "")
@@ -190,7 +190,7 @@ func TestFlowJoinsPieces(t *testing.T) {
 }
 
 // STR-003: text that is longer than any answer ends the attempt.
-func TestFlowBound(t *testing.T) {
+func TestStreamBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := flowWorld(t, 2)
 		large := strings.Repeat("x", 1<<20)
@@ -203,7 +203,7 @@ func TestFlowBound(t *testing.T) {
 }
 
 // A reader who is behind holds the plugin back; one who is gone does not.
-func TestFlowPace(t *testing.T) {
+func TestStreamPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := flowWorld(t, 1)
 		step := says(strings.Split(strings.Repeat("x", 100), "")...)
@@ -239,7 +239,7 @@ func TestFlowPace(t *testing.T) {
 
 // EVAL-073, STR-003: whatever happens, provisional text is followed by its
 // retraction or by the end of the node, and what stands then is the answer.
-func TestFlowProperty(t *testing.T) {
+func TestStreamProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		piece := rapid.SampledFrom([]string{"go", "od", "bad ", "ż"})
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) dispatchtest.Step {
@@ -286,7 +286,7 @@ func TestFlowProperty(t *testing.T) {
 
 // STR-001: what keeps text back until the gates have passed has a reason that
 // people are told.
-func TestHeld(t *testing.T) {
+func TestStreamDelayReason(t *testing.T) {
 	for _, row := range []struct {
 		stream, strategy string
 		must             []string

@@ -36,7 +36,7 @@ type calibrated struct {
 
 var (
 	_ dispatch.Calibrations = (*calibrations)(nil)
-	_ dispatch.Witness      = (*calibrations)(nil)
+	_ dispatch.ModelObserver      = (*calibrations)(nil)
 )
 
 // lookAgain is how long a host goes by what it has read.

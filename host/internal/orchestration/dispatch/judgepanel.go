@@ -32,7 +32,7 @@ type Calibration struct {
 
 // about reports whether the calibration is of the judge that gave a grade, as far as
 // that is known; by is nil before anything was graded.
-func (c Calibration) about(by *grade) bool {
+func (c Calibration) appliesTo(by *grade) bool {
 	return c.Known && (by == nil || (c.CapID == "" || c.CapID == by.capID) && (c.Key == "" || by.key == "" || c.Key == by.key))
 }
 
@@ -45,7 +45,7 @@ type Calibrations interface {
 // Witness is what Calibrations may offer besides: it is told which model gave a
 // grade, as its server calls it. It is called from many goroutines and must be
 // quick.
-type Witness interface {
+type ModelObserver interface {
 	Served(judge, capID, model string)
 }
 
@@ -64,7 +64,7 @@ type grade struct {
 }
 
 // settle closes the ballot: the grade is what it says by then.
-func (g *grade) settle() {
+func (g *grade) close() {
 	g.score = g.ballot.Score()
 	g.rounded = quality.RoundScore(g.score)
 	for _, vote := range g.ballot.Scores() {
@@ -76,11 +76,11 @@ func (g *grade) settle() {
 // the hashes of task and answer. An edition of a plugin is one program under one
 // configuration.
 type gradeKey struct {
-	jury, capID, version, binary string
-	edition                      int
-	models                       string // the programs behind the models that it may ask
-	prompt                       string // the hash of the prompt of a model that grades itself
-	task, answer                 string
+	judge, capID, version, binary string
+	edition                       int
+	models                        string // the programs behind the models that it may ask
+	prompt                        string // the hash of the prompt of a model that grades itself
+	task, answer                  string
 }
 
 // Grades remembers the grades of judges, over all configurations of a host. It is
@@ -93,7 +93,7 @@ type Grades struct {
 }
 
 // saw notes which model gave the last grade of a capability.
-func (g *Grades) saw(capID, model string) {
+func (g *Grades) recordModel(capID, model string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.served[capID] = model
@@ -123,7 +123,7 @@ func NewGrades(most int) *Grades {
 
 // jury is the judge of the calls of one intent, with what is the same for all of
 // them.
-type jury struct {
+type judgePanel struct {
 	judge  *registry.Judge
 	gate   string // its name
 	must   bool
@@ -135,7 +135,7 @@ type jury struct {
 
 // jury is that of calls under these terms; nil if nobody judges them. A judge
 // does not judge its own intent (JDG-006).
-func (d *Dispatcher) jury(p *CallPolicy) *jury {
+func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 	if p.Judge == "" {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (d *Dispatcher) jury(p *CallPolicy) *jury {
 	if err != nil {
 		return nil
 	}
-	j := &jury{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: p.JudgeMust, policy: d.CallPolicy(resolved, judge.Intent, judge.Capability)}
+	j := &judgePanel{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: p.JudgeMust, policy: d.CallPolicy(resolved, judge.Intent, judge.Capability)}
 	j.fixed = edn.Hash(edn.Vector(
 		edn.Text(judge.Name), edn.Text(judge.Intent), judge.Rubric, edn.Int(int64(judge.Votes)), edn.Bool(judge.AllowSameFamily), texts(judge.ScorePath),
 		d.models(), withoutEmpty(p.subject(edn.MustMap())), p.done,
@@ -179,7 +179,7 @@ func texts(list []string) edn.Value {
 
 // inside tells whether a call is made on behalf of somebody who judges for this
 // jury: its question to a model is not judged in turn (JDG-006).
-func (j *jury) inside(d *Dispatcher, stack []string) bool {
+func (j *judgePanel) asksFor(d *Dispatcher, stack []string) bool {
 	return slices.ContainsFunc(stack, func(id string) bool {
 		c, ok := d.Registry.Capability(id)
 		return ok && len(c.Intents) > 0 && c.Serves(j.judge.Intent)
@@ -187,10 +187,10 @@ func (j *jury) inside(d *Dispatcher, stack []string) bool {
 }
 
 // key is that of a grade by a capability.
-func (j *jury) key(d *Dispatcher, c *registry.Capability, task, answer edn.Value) gradeKey {
+func (j *judgePanel) key(d *Dispatcher, c *registry.Capability, task, answer edn.Value) gradeKey {
 	st := d.Executor.State(c.ID)
 	key := gradeKey{
-		jury: j.fixed, capID: c.ID, version: c.Version, binary: st.Binary, edition: st.Edition,
+		judge: j.fixed, capID: c.ID, version: c.Version, binary: st.Binary, edition: st.Edition,
 		task: edn.Hash(task), answer: edn.Hash(answer),
 	}
 	if !c.Deterministic {
@@ -220,20 +220,20 @@ func (d *Dispatcher) programs() string {
 
 // admits tells whether a capability may grade what an author wrote: not its own
 // answer, and not that of a model of its family (JDG-006, JDG-009).
-func (j *jury) admits(c, author *registry.Capability) bool {
+func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 	return c.ID != author.ID && (j.judge.AllowSameFamily || c.Family == "" || c.Family != author.Family)
 }
 
 // known is the grade of an equal answer to an equal task, by who would be asked
 // first; nil if there is none. It is found before anything is prepared, so that
 // it costs next to nothing.
-func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration, task, answer edn.Value) *grade {
+func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Calibration, task, answer edn.Value) *grade {
 	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.policy.Ordering != policy.Declared {
 		return nil
 	}
 	for _, id := range j.policy.static.Accepted {
 		c, ok := d.Registry.Capability(id)
-		if !ok || !j.admits(c, author) {
+		if !ok || !j.mayGrade(c, author) {
 			continue
 		}
 		st := d.Executor.State(id)
@@ -251,8 +251,8 @@ func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration
 // severity is what a grade that is not enough costs. A judge that nobody has
 // measured, or that agrees too little with people, refuses nothing by itself
 // (JDG-011).
-func (j *jury) severity(cal Calibration, by *grade) quality.Severity {
-	if !j.must || !cal.about(by) || cal.Kappa < j.judge.MinKappa || cal.Worthless != "" {
+func (j *judgePanel) severity(cal Calibration, by *grade) quality.Severity {
+	if !j.must || !cal.appliesTo(by) || cal.Kappa < j.judge.MinKappa || cal.Worthless != "" {
 		return quality.Should
 	}
 	return quality.Must
@@ -261,8 +261,8 @@ func (j *jury) severity(cal Calibration, by *grade) quality.Severity {
 // weighs reports whether a grade counts at all. One of a judge that nobody has
 // measured counts in the score, unless the judge is one whose failures are ignored:
 // nothing is known of such a grade either (JDG-005).
-func (j *jury) weighs(cal Calibration, by *grade) bool {
-	return !j.judge.IgnoreErrors || j.judge.Plain || cal.about(by)
+func (j *judgePanel) counts(cal Calibration, by *grade) bool {
+	return !j.judge.IgnoreErrors || j.judge.Plain || cal.appliesTo(by)
 }
 
 func (d *Dispatcher) calibration(judge string) Calibration {

@@ -17,50 +17,50 @@ import (
 
 // graded has the judge of the call grade an answer, if that can still matter
 // (GATE-008). Ok is false if nobody was asked and nothing is to be said.
-func (o *operation) graded(ctx context.Context, r *attemptResult, subject quality.Subject, results []quality.Result) (result quality.Result, ok bool) {
-	j := o.w.Policy.jury
-	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.inside(o.d, o.w.Stack) {
+func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject quality.Subject, results []quality.Result) (result quality.Result, ok bool) {
+	j := o.w.Policy.judgePanel
+	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.asksFor(o.d, o.w.Stack) {
 		return result, false
 	}
 	cal := o.d.calibration(j.judge.Name)
 	if cal.Worthless != "" && cal.Drift == "" {
-		return o.conclusion(r, &bench{j: j, cal: cal}, nil), true
+		return o.recordGrade(r, &voting{j: j, cal: cal}, nil), true
 	}
-	if g := j.known(o.d, r.capability, cal, o.w.Input, subject.Result); g != nil {
-		return o.conclusion(r, &bench{j: j, cal: cal, least: o.w.Policy.scoreMin, memo: true}, g), true
+	if g := j.memoized(o.d, r.capability, cal, o.w.Input, subject.Result); g != nil {
+		return o.recordGrade(r, &voting{j: j, cal: cal, least: o.w.Policy.scoreMin, memoized: true}, g), true
 	}
 	if subject.Request.IsNil() {
 		subject.Request = o.w.Policy.subject(o.w.Input)
 	}
-	b := o.bench(r, j, cal)
-	if b.order() == nothingToDo {
+	v := o.voting(r, j, cal)
+	if v.selectJudges() == noOtherJudge {
 		return result, false
 	}
-	g := b.grade(ctx, subject)
-	if b.op.failed != nil && o.failed == nil {
-		o.failed = b.op.failed
+	g := v.run(ctx, subject)
+	if v.op.failed != nil && o.failed == nil {
+		o.failed = v.op.failed
 	}
-	return o.conclusion(r, b, g), true
+	return o.recordGrade(r, v, g), true
 }
 
 // bench is one judgement: the child call in which votes are asked for.
-type bench struct {
-	op       *operation // of the child call
-	attempt  *attemptResult
-	j        *jury
-	cal      Calibration
-	least    edn.Value
-	ids      []string // who may be asked, in order
-	by       checked  // of all calls together
-	calls    int      // to judges
-	usages   []edn.Value
-	memo     bool
-	short    bool // votes were left out, because there was nothing left for them
-	unsound  bool // who graded is not wholly in itself
-	rejected *contract.Error
+type voting struct {
+	op           *operation // of the child call
+	attempt      *attemptResult
+	j            *judgePanel
+	cal          Calibration
+	least        edn.Value
+	ids          []string // who may be asked, in order
+	by           checked  // of all calls together
+	calls        int      // to judges
+	usages       []edn.Value
+	memoized     bool
+	votesSkipped bool // votes were left out, because there was nothing left for them
+	unsound      bool // who graded is not wholly in itself
+	rejected     *contract.Error
 }
 
-func (o *operation) bench(r *attemptResult, j *jury, cal Calibration) *bench {
+func (o *operation) voting(r *attemptResult, j *judgePanel, cal Calibration) *voting {
 	child := &operation{d: o.d, run: o.run, number: r.number, gate: j.gate, vote: true, w: &Work{
 		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Policy: j.policy,
 		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
@@ -68,80 +68,80 @@ func (o *operation) bench(r *attemptResult, j *jury, cal Calibration) *bench {
 		// A judge spends what its node has.
 		Budget: o.w.Budget,
 	}}
-	return &bench{op: child, attempt: r, j: j, cal: cal, least: o.w.Policy.scoreMin}
+	return &voting{op: child, attempt: r, j: j, cal: cal, least: o.w.Policy.scoreMin}
 }
 
 // outlook says whether there is anybody who could be asked, now or ever.
-type outlook int
+type selection int
 
 const (
-	askThem     outlook = iota // or find out that nobody is there
-	nothingToDo                // nobody but the author of the answer grades
+	judgesSelected selection = iota // or find out that nobody is there
+	noOtherJudge                    // nobody but the author of the answer grades
 )
 
 // order settles who may be asked: not who wrote the answer, and not a model of
 // the same family (JDG-006, JDG-009). Those for whom too little is left stay,
 // because their grade may be known.
-func (b *bench) order() outlook {
-	b.drift()
-	b.op.binding = b.op.bind()
-	ids := slices.Clone(b.op.binding.Accepted)
-	for _, r := range b.op.binding.Rejected {
+func (v *voting) selectJudges() selection {
+	v.syncDrift()
+	v.op.binding = v.op.bind()
+	ids := slices.Clone(v.op.binding.Accepted)
+	for _, r := range v.op.binding.Rejected {
 		if r.Reason == policy.ReasonBudget {
 			ids = append(ids, r.Cap)
 		}
 	}
 	others := false
-	for _, id := range b.op.binding.List {
-		others = others || id != b.attempt.capability.ID
+	for _, id := range v.op.binding.List {
+		others = others || id != v.attempt.capability.ID
 	}
-	if !others && len(b.op.binding.List) > 0 {
-		return nothingToDo
+	if !others && len(v.op.binding.List) > 0 {
+		return noOtherJudge
 	}
 	for _, id := range ids {
-		if b.admissible(id) {
-			b.ids = append(b.ids, id)
+		if v.eligible(id) {
+			v.ids = append(v.ids, id)
 		}
 	}
-	return askThem
+	return judgesSelected
 }
 
 // drifted opens the breaker of a judge that is not believed any more.
-func (b *bench) drifted(c *registry.Capability) {
-	cs := b.op.w.Policy.stats[c.ID]
+func (v *voting) openForDrift(c *registry.Capability) {
+	cs := v.op.w.Policy.stats[c.ID]
 	if cs == nil {
 		return
 	}
-	now := b.op.d.Clock.Now()
+	now := v.op.d.Clock.Now()
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	cs.observeInstance(now, b.op.d.Executor.State(c.ID).Edition, c.Version)
-	cs.drifted(now, b.j.judge.Name, b.cal.Drift)
+	cs.observeInstance(now, v.op.d.Executor.State(c.ID).Edition, c.Version)
+	cs.drifted(now, v.j.judge.Name, v.cal.Drift)
 }
 
 // drift has the breakers of the judge agree with its calibration.
-func (b *bench) drift() {
-	for id, cs := range b.op.w.Policy.stats {
-		if b.cal.Drift != "" {
-			b.admissible(id)
+func (v *voting) syncDrift() {
+	for id, cs := range v.op.w.Policy.stats {
+		if v.cal.Drift != "" {
+			v.eligible(id)
 		} else if !cs.closed.Load() {
-			cs.steady(b.op.d.Clock.Now(), b.j.judge.Name)
+			cs.steady(v.op.d.Clock.Now(), v.j.judge.Name)
 		}
 	}
 }
 
-func (b *bench) admissible(id string) bool {
-	c, ok := b.op.d.Registry.Capability(id)
-	author := b.attempt.capability
+func (v *voting) eligible(id string) bool {
+	c, ok := v.op.d.Registry.Capability(id)
+	author := v.attempt.capability
 	switch {
 	case !ok || id == author.ID:
 		return false
-	case !b.j.admits(c, author):
-		b.rejected = contract.Errorf("judge/same-family", ":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
+	case !v.j.mayGrade(c, author):
+		v.rejected = contract.Errorf("judge/same-family", ":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
 		return false
-	case b.cal.Drift != "" && (b.cal.CapID == "" || b.cal.CapID == id):
-		b.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, b.j.judge.Name, b.cal.Drift)
-		b.drifted(c)
+	case v.cal.Drift != "" && (v.cal.CapID == "" || v.cal.CapID == id):
+		v.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, v.j.judge.Name, v.cal.Drift)
+		v.openForDrift(c)
 		return false
 	}
 	return true
@@ -149,53 +149,53 @@ func (b *bench) admissible(id string) bool {
 
 // grade asks one after another until somebody grades. It is nil if nobody did;
 // the reason is in b.by.err.
-func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
-	if len(b.ids) == 0 {
-		b.await(ctx)
+func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
+	if len(v.ids) == 0 {
+		v.await(ctx)
 	}
-	for _, id := range b.ids {
-		c, ok := b.op.d.Registry.Capability(id)
+	for _, id := range v.ids {
+		c, ok := v.op.d.Registry.Capability(id)
 		if !ok {
 			continue
 		}
-		grades := b.op.d.Grades
-		if grades == nil || !b.j.judge.Memo {
-			if g, ok := b.vote(ctx, c, subject); ok {
+		grades := v.op.d.Grades
+		if grades == nil || !v.j.judge.Memo {
+			if g, ok := v.collectVotes(ctx, c, subject); ok {
 				return &g
 			}
 		} else {
-			key := b.j.key(b.op.d, c, subject.Request.Key("input"), subject.Result)
+			key := v.j.key(v.op.d, c, subject.Request.Key("input"), subject.Result)
 			grades.kept.Drop(key, grades.stale)
 			g, known := grades.kept.Do(ctx, key, func() (grade, bool) {
-				g, ok := b.vote(ctx, c, subject)
+				g, ok := v.collectVotes(ctx, c, subject)
 				return g, ok && !g.mixed
 			})
 			if g.ballot != nil {
-				b.memo = known
+				v.memoized = known
 				return &g
 			}
 		}
-		if b.by.err == nil || b.op.failed != nil || ctx.Err() != nil || b.by.err.Type == "judge/rubric-invalid" {
+		if v.by.err == nil || v.op.failed != nil || ctx.Err() != nil || v.by.err.Type == "judge/rubric-invalid" {
 			break
 		}
 	}
-	if b.by.err == nil {
-		b.by.err = b.rejected
+	if v.by.err == nil {
+		v.by.err = v.rejected
 	}
-	if b.by.err == nil {
-		b.by.err = b.op.unbound()
+	if v.by.err == nil {
+		v.by.err = v.op.unbound()
 	}
 	return nil
 }
 
 // await waits for a judge that is on its way back.
-func (b *bench) await(ctx context.Context) {
-	for _, r := range b.op.binding.Rejected {
-		if r.Reason != policy.ReasonNotReady || !b.admissible(r.Cap) || !b.op.d.Executor.State(r.Cap).comesBack() {
+func (v *voting) await(ctx context.Context) {
+	for _, r := range v.op.binding.Rejected {
+		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.op.d.Executor.State(r.Cap).comesBack() {
 			continue
 		}
-		if b.op.d.Executor.Await(ctx, r.Cap) == nil {
-			b.ids = append(b.ids, r.Cap)
+		if v.op.d.Executor.Await(ctx, r.Cap) == nil {
+			v.ids = append(v.ids, r.Cap)
 			return
 		}
 	}
@@ -203,16 +203,16 @@ func (b *bench) await(ctx context.Context) {
 
 // vote asks one judge until its grades are settled (JDG-008). A judge that always
 // says the same is asked once.
-func (b *bench) vote(ctx context.Context, c *registry.Capability, subject quality.Subject) (g grade, ok bool) {
-	judge := b.j.judge
+func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subject quality.Subject) (g grade, ok bool) {
+	judge := v.j.judge
 	most := judge.Votes
 	if c.Deterministic {
 		most = 1
 	}
-	g = grade{ballot: quality.NewBallot(most, b.least), capID: c.ID, version: c.Version}
+	g = grade{ballot: quality.NewBallot(most, v.least), capID: c.ID, version: c.Version}
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
-		b.op.w.Input, b.op.tokens, b.op.counted = b.question(subject, sample), 0, nil
-		score, said, err := b.ask(ctx, c)
+		v.op.w.Input, v.op.tokens, v.op.counted = v.question(subject, sample), 0, nil
+		score, said, err := v.askWithRetry(ctx, c)
 		if err == nil {
 			g.mixed = g.mixed || sample > 0 && g.model != said.model
 			g.model = said.model
@@ -224,20 +224,20 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 				g.key, g.says = said.key, said.says
 			}
 		case len(g.ballot.Scores()) == 0:
-			b.by.err = err
+			v.by.err = err
 			return grade{}, false
 		case isBudget(err):
-			b.short = true
-			g.settle()
+			v.votesSkipped = true
+			g.close()
 			return g, true
-		case b.op.failed != nil || ctx.Err() != nil:
+		case v.op.failed != nil || ctx.Err() != nil:
 			// Nobody waits for the answer any more, and half a ballot is no grade.
-			b.by.err = err
+			v.by.err = err
 			return grade{}, false
 		}
 	}
-	b.by.err = nil
-	g.settle()
+	v.by.err = nil
+	g.close()
 	return g, true
 }
 
@@ -251,15 +251,15 @@ type remarks struct {
 }
 
 // ask makes the calls for one vote.
-func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
+func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
 	for try := 1; ; try++ {
-		score, more, err = b.once(ctx, c)
-		if err == nil || try >= b.j.judge.MaxAttempts || ctx.Err() != nil || b.op.failed != nil {
+		score, more, err = v.askOnce(ctx, c)
+		if err == nil || try >= v.j.judge.MaxAttempts || ctx.Err() != nil || v.op.failed != nil {
 			return score, more, err
 		}
 		switch {
 		case lostExecutor(err):
-			if b.op.await(ctx, c.ID) != nil {
+			if v.op.await(ctx, c.ID) != nil {
 				return nil, more, err
 			}
 		case err.Class != contract.ClassRetry:
@@ -269,40 +269,40 @@ func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat
 }
 
 // once makes one call to a judge. Its breaker counts how that ended.
-func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
-	cs := b.op.w.Policy.stats[c.ID]
-	permit, err := b.op.acquirePermit(cs, c)
+func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
+	cs := v.op.w.Policy.stats[c.ID]
+	permit, err := v.op.acquirePermit(cs, c)
 	if err != nil {
 		return nil, more, err
 	}
 	if cs != nil && !cs.closed.Load() {
-		b.unsound = true
+		v.unsound = true
 	}
-	by, out, asked := b.op.askOne(ctx, c)
+	by, out, asked := v.op.askOne(ctx, c)
 	if asked {
-		b.calls++
-		b.usages = append(b.usages, by.usage)
-		b.by.latency += by.latency
-		b.by.capID, b.by.version = c.ID, c.Version
+		v.calls++
+		v.usages = append(v.usages, by.usage)
+		v.by.latency += by.latency
+		v.by.capID, v.by.version = c.ID, c.Version
 	}
 	if by.err == nil {
-		if score, by.err = contract.ParseScore(out, b.op.d.Registry.ScoreRules(b.j.judge, c)); by.err == nil {
-			more = saidBy(out)
+		if score, by.err = contract.ParseScore(out, v.op.d.Registry.ScoreRules(v.j.judge, c)); by.err == nil {
+			more = parseRemarks(out)
 			more.model = by.model
-			b.witness(c, by.model)
+			v.reportModel(c, by.model)
 		}
 	}
-	b.op.reported(ctx, cs, permit, by, asked)
+	v.op.reported(ctx, cs, permit, by, asked)
 	return score, more, by.err
 }
 
 // witness tells who keeps the grades and the calibrations which model gave a grade.
-func (b *bench) witness(c *registry.Capability, model string) {
-	if b.op.d.Grades != nil {
-		b.op.d.Grades.saw(c.ID, model)
+func (v *voting) reportModel(c *registry.Capability, model string) {
+	if v.op.d.Grades != nil {
+		v.op.d.Grades.recordModel(c.ID, model)
 	}
-	if w, ok := b.op.d.Calibrations.(Witness); ok && model != "" {
-		w.Served(b.j.judge.Name, c.ID, model)
+	if w, ok := v.op.d.Calibrations.(ModelObserver); ok && model != "" {
+		w.Served(v.j.judge.Name, c.ID, model)
 	}
 }
 
@@ -341,7 +341,7 @@ const voteDraws = -1 << 20
 const maxSays = 4 << 10
 
 // saidBy reads what a judge says besides its score.
-func saidBy(out edn.Value) remarks {
+func parseRemarks(out edn.Value) remarks {
 	var s remarks
 	var m edn.MapBuilder
 	if out.Kind() != edn.KindMap {
@@ -368,21 +368,21 @@ func isHash(s string) bool {
 }
 
 // question is what a judge is asked.
-func (b *bench) question(subject quality.Subject, sample int) edn.Value {
+func (v *voting) question(subject quality.Subject, sample int) edn.Value {
 	result := subject.Result
 	if result.Kind() != edn.KindMap {
 		result = edn.MustMap(edn.K("value"), result)
 	}
-	return b.j.judge.Question(registry.Task{
-		Call: withoutEmpty(subject.Request), Result: result, Done: subject.Request.Key("done"), Author: b.author(subject.Meta),
-		Sample: int64(sample), Seed: Rand(b.op.run.Seed, b.op.w.Path, voteDraws-64*b.attempt.number-sample).Int64N(1 << 53),
-		AllowSameFamily: b.j.judge.AllowSameFamily,
+	return v.j.judge.Question(registry.Task{
+		Call: withoutEmpty(subject.Request), Result: result, Done: subject.Request.Key("done"), Author: v.author(subject.Meta),
+		Sample: int64(sample), Seed: Rand(v.op.run.Seed, v.op.w.Path, voteDraws-64*v.attempt.number-sample).Int64N(1 << 53),
+		AllowSameFamily: v.j.judge.AllowSameFamily,
 	})
 }
 
 // author says who wrote the answer, and by which names the judge must not know.
-func (b *bench) author(meta edn.Value) edn.Value {
-	c := b.attempt.capability
+func (v *voting) author(meta edn.Value) edn.Value {
+	c := v.attempt.capability
 	var m edn.MapBuilder
 	m.Key("cap/id", journal.Keyword(c.ID))
 	if c.Family != "" {
