@@ -71,9 +71,9 @@ func (cs *candidateStats) seen(now time.Time) Figures {
 		f.Reopens, _ = cs.breaker.Reopens(now)
 	}
 	f.Out = cs.breaker.Ejected(now)
-	f.Degraded = cs.standing.degraded
+	f.Degraded = cs.remediation.degraded
 	if f.Breaker != breaker.Closed {
-		f.Stead = cs.standing.stead
+		f.Stead = cs.remediation.substitute
 	}
 	if cs.bills > 0 {
 		f.Cost = new(big.Rat).Quo(cs.paid, new(big.Rat).SetInt64(cs.bills))

@@ -96,7 +96,7 @@ func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 // lock.
 func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 	if st == breaker.Closed {
-		cs.standing.stead, cs.standing.why = "", ""
+		cs.remediation.substitute, cs.remediation.why = "", ""
 	}
 	details := edn.MustMap()
 	if st == breaker.Open {

@@ -28,17 +28,17 @@ func floorOf(q registry.Quality) breaker.Floor {
 }
 
 // standing is what was done about a capability because of its answers.
-type standing struct {
+type remediationState struct {
 	// since: what began before says nothing about who answers now.
-	since    time.Time
-	acting   bool   // something is being done
-	degraded bool   // something should be, and cannot
-	stead    string // who serves in its place while it is not in
-	why      string // it is out
+	since      time.Time
+	acting     bool   // something is being done
+	degraded   bool   // something should be, and cannot
+	substitute string // who serves in its place while it is not in
+	why        string // it is out
 }
 
 // renewed says that somebody else answers from now on.
-func (s *standing) renewed(now time.Time) {
+func (s *remediationState) renewed(now time.Time) {
 	s.since, s.degraded = now, false
 }
 
@@ -57,25 +57,25 @@ func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 	cs := v.stats
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	if v.edition != cs.edition || v.began.Before(cs.standing.since) {
+	if v.edition != cs.edition || v.began.Before(cs.remediation.since) {
 		return false
 	}
 	crossing := cs.window.Add(now, pass, int(score))
-	if cs.standing.degraded && cs.window.Healthy() {
-		cs.standing.degraded = false
+	if cs.remediation.degraded && cs.window.Healthy() {
+		cs.remediation.degraded = false
 		cs.note(now, EventRecovered, cs.rate())
 	}
-	if crossing != breaker.Fell || cs.standing.acting {
+	if crossing != breaker.Fell || cs.remediation.acting {
 		return false
 	}
-	cs.standing.acting = true
+	cs.remediation.acting = true
 	return true
 }
 
 // judged tells the book of a verdict, and does what follows from it.
 func (o *operation) judged(v sample, pass bool, score quality.Score) {
 	if v.stats != nil && v.add(o.d.Clock.Now(), pass, score) {
-		o.act(v)
+		o.remediate(v)
 	}
 }
 
@@ -103,7 +103,7 @@ func (cs *candidateStats) outOfService(now time.Time) *contract.Error {
 	case !cs.breaker.Ejected(now):
 		return nil
 	}
-	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", cs.capID, cs.intent, cs.standing.why)
+	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", cs.capID, cs.intent, cs.remediation.why)
 }
 
 // standIn is who serves in the place of a capability that was swapped for
@@ -115,7 +115,7 @@ func (o *operation) standIn(capID string) string {
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	return cs.standing.stead
+	return cs.remediation.substitute
 }
 
 // refusal is how binding names a breaker that admits nobody.

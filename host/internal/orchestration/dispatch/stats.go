@@ -26,10 +26,10 @@ type StatsTable struct {
 	// quick.
 	Notice func(Notice)
 
-	mu    sync.Mutex
-	stats map[statsKey]*candidateStats
-	deeds map[string]*deed // the last of each plugin
-	tolls map[tollKey]uint64
+	mu     sync.Mutex
+	stats  map[statsKey]*candidateStats
+	claims map[string]*remediationClaim // the last of each plugin
+	tolls  map[tollKey]uint64
 
 	deciding sync.Mutex // whether one more candidate may be left out
 }
@@ -44,21 +44,21 @@ type candidateStats struct {
 	// quiet tells without a lock that the breaker is closed.
 	closed atomic.Bool
 
-	mu       sync.Mutex
-	settings registry.Breaker
-	breaker  *breaker.Breaker
-	rules    registry.Quality
-	window   *breaker.Window
-	standing standing
-	notified breaker.State   // of which somebody was told
-	notices  []Notice        // to be told when the lock is free
-	crash    string          // the last end of a process that was counted
-	tripped  *contract.Error // why the breaker was opened at once, the last time
-	drift    string          // the judge as which it is not believed any more
-	edition  int
-	version  string
-	paid     *big.Rat
-	bills    int64
+	mu          sync.Mutex
+	settings    registry.Breaker
+	breaker     *breaker.Breaker
+	rules       registry.Quality
+	window      *breaker.Window
+	remediation remediationState
+	notified    breaker.State   // of which somebody was told
+	notices     []Notice        // to be told when the lock is free
+	crash       string          // the last end of a process that was counted
+	tripped     *contract.Error // why the breaker was opened at once, the last time
+	drift       string          // the judge as which it is not believed any more
+	edition     int
+	version     string
+	paid        *big.Rat
+	bills       int64
 
 	// Of the last successes: how long they took, when their first piece was
 	// there, and how many tokens a second came.
@@ -191,7 +191,7 @@ func (cs *candidateStats) observeInstance(now time.Time, edition int, version st
 	cs.edition, cs.version, cs.drift = edition, version, ""
 	cs.breaker.Replaced(now)
 	cs.window.Replaced()
-	cs.standing.renewed(now)
+	cs.remediation.renewed(now)
 }
 
 // report says how a call ended.

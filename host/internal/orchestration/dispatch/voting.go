@@ -116,7 +116,7 @@ func (v *voting) openForDrift(c *registry.Capability) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	cs.observeInstance(now, v.op.d.Executor.State(c.ID).Edition, c.Version)
-	cs.drifted(now, v.j.judge.Name, v.cal.Drift)
+	cs.tripForDrift(now, v.j.judge.Name, v.cal.Drift)
 }
 
 // drift has the breakers of the judge agree with its calibration.
@@ -125,7 +125,7 @@ func (v *voting) syncDrift() {
 		if v.cal.Drift != "" {
 			v.eligible(id)
 		} else if !cs.closed.Load() {
-			cs.steady(v.op.d.Clock.Now(), v.j.judge.Name)
+			cs.clearDrift(v.op.d.Clock.Now(), v.j.judge.Name)
 		}
 	}
 }

@@ -47,21 +47,21 @@ type Step struct {
 
 // Executor plays scripts. The zero value knows no capability; all are ready.
 type Executor struct {
-	mu      sync.Mutex
-	scripts map[string]*script
-	states  map[string]dispatch.CapState
-	changed chan struct{}
-	calls   []dispatch.Call
-	begun   []time.Time
-	live    int
-	most    int
-	kept    []Kept
-	near    map[string]dispatch.Condition
-	renewal func(capID string, done func(error))
+	mu           sync.Mutex
+	scripts      map[string]*script
+	states       map[string]dispatch.CapState
+	changed      chan struct{}
+	calls        []dispatch.Call
+	begun        []time.Time
+	live         int
+	most         int
+	remediations []Remediation
+	near         map[string]dispatch.Condition
+	onRenew      func(capID string, done func(error))
 }
 
 // Kept is something that was done about a plugin.
-type Kept struct {
+type Remediation struct {
 	Action, CapID string
 	Until         time.Time
 }
@@ -74,8 +74,8 @@ type script struct {
 }
 
 var (
-	_ dispatch.Executor = (*Executor)(nil)
-	_ dispatch.Keeper   = (*Executor)(nil)
+	_ dispatch.Executor   = (*Executor)(nil)
+	_ dispatch.Remediator = (*Executor)(nil)
 
 	_ dispatch.Conditions = (*Executor)(nil)
 )
@@ -100,16 +100,16 @@ func (x *Executor) Condition(capID string) dispatch.Condition {
 
 // Renewing says what becomes of a renewal; without it the next edition answers
 // at once.
-func (x *Executor) Renewing(f func(capID string, done func(error))) *Executor {
+func (x *Executor) OnRenew(f func(capID string, done func(error))) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.renewal = f
+	x.onRenew = f
 	return x
 }
 
-// Renew implements dispatch.Keeper.
+// Renew implements dispatch.Remediator.
 func (x *Executor) Renew(capID string, done func(error)) {
-	f := x.keep(Kept{Action: "swap", CapID: capID})
+	f := x.recordRemediation(Remediation{Action: "swap", CapID: capID})
 	if f != nil {
 		f(capID, done)
 		return
@@ -120,30 +120,30 @@ func (x *Executor) Renew(capID string, done func(error)) {
 	done(nil)
 }
 
-// Restart implements dispatch.Keeper.
+// Restart implements dispatch.Remediator.
 func (x *Executor) Restart(capID string) error {
-	x.keep(Kept{Action: "restart", CapID: capID})
+	x.recordRemediation(Remediation{Action: "restart", CapID: capID})
 	return nil
 }
 
-// Quarantine implements dispatch.Keeper.
+// Quarantine implements dispatch.Remediator.
 func (x *Executor) Quarantine(capID, _ string, until time.Time) error {
-	x.keep(Kept{Action: "quarantine", CapID: capID, Until: until})
+	x.recordRemediation(Remediation{Action: "quarantine", CapID: capID, Until: until})
 	return nil
 }
 
-func (x *Executor) keep(k Kept) func(string, func(error)) {
+func (x *Executor) recordRemediation(k Remediation) func(string, func(error)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.kept = append(x.kept, k)
-	return x.renewal
+	x.remediations = append(x.remediations, k)
+	return x.onRenew
 }
 
 // Kept is what was done about plugins, in order.
-func (x *Executor) Kept() []Kept {
+func (x *Executor) Remediations() []Remediation {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return append([]Kept(nil), x.kept...)
+	return append([]Remediation(nil), x.remediations...)
 }
 
 func (x *Executor) script(capID string) *script {

@@ -114,7 +114,7 @@ func TestSwapForQuality(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, registry.Quality{}, 2)
 		var finish func(error)
-		k.Renewing(func(_ string, done func(error)) { finish = done })
+		k.OnRenew(func(_ string, done func(error)) { finish = done })
 		k.set(true, "t/a")
 		assert.Empty(t, k.ask(9).deeds(), "nine verdicts are too few")
 		r := k.ask(1)
@@ -126,7 +126,7 @@ func TestSwapForQuality(t *testing.T) {
 			assert.Nil(t, r.Err)
 			assert.Empty(t, r.deeds(), "a swap is under way")
 		}
-		assert.Equal(t, []dispatchtest.Kept{{Action: "swap", CapID: "t/a"}}, k.Kept())
+		assert.Equal(t, []dispatchtest.Remediation{{Action: "swap", CapID: "t/a"}}, k.Remediations())
 
 		// The new edition answers well.
 		k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
@@ -143,7 +143,7 @@ func TestSwapForQuality(t *testing.T) {
 func TestSwapThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, registry.Quality{}, 2)
-		k.Renewing(func(_ string, done func(error)) { done(contract.Errorf("runtime/not-ready", "the old one stays")) })
+		k.OnRenew(func(_ string, done func(error)) { done(contract.Errorf("runtime/not-ready", "the old one stays")) })
 		k.set(true, "t/a")
 		k.ask(10)
 		assert.Equal(t, []string{"quality/swap a", "quality/failed a", "quality/eject a", "quality/quarantine a"}, k.told())
@@ -190,14 +190,14 @@ func TestSwapTo(t *testing.T) {
 		r = one()
 		require.Nil(t, r.Err)
 		assert.Equal(t, "t/c", r.CapID, "before the candidates behind it")
-		assert.Empty(t, k.Kept(), "the plugin is as it was")
+		assert.Empty(t, k.Remediations(), "the plugin is as it was")
 
 		// Who is out of service cannot stand in.
 		k = keep(t, registry.Quality{SwapTo: "t/c"}, 3)
 		k.SetState("t/c", dispatch.CapState{Reason: "runtime/not-ready"})
 		k.set(true, "t/a")
 		k.ask(10)
-		assert.Equal(t, []dispatchtest.Kept{{Action: "swap", CapID: "t/a"}}, k.Kept())
+		assert.Equal(t, []dispatchtest.Remediation{{Action: "swap", CapID: "t/a"}}, k.Remediations())
 	})
 }
 
@@ -217,7 +217,7 @@ func TestRestartForQuality(t *testing.T) {
 		for i := 1; i < len(at); i++ {
 			assert.GreaterOrEqual(t, at[i]-at[i-1], time.Minute, "a pause between two actions")
 		}
-		kept := k.Kept()
+		kept := k.Remediations()
 		assert.Equal(t, "quarantine", kept[2].Action, "all that the plugin serves is out")
 		assert.Equal(t, "t/b", k.ask(1).CapID)
 		k.Dispatcher.Stats.Released("t/a", time.Now())
@@ -272,7 +272,7 @@ func TestWhatIsNoSample(t *testing.T) {
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails("provider/empty") })
 		k.ask(30)
 		assert.Empty(t, without(k.told(), "breaker/"), "errors are no answers")
-		assert.Empty(t, k.Kept())
+		assert.Empty(t, k.Remediations())
 	})
 	synctest.Test(t, func(t *testing.T) { // calls that began before a restart
 		k := keep(t, registry.Quality{Action: registry.ActionRestart, MinSamples: 5}, 1)
@@ -283,7 +283,7 @@ func TestWhatIsNoSample(t *testing.T) {
 			group.Go(func() { serve(t, k.World, order{}) })
 		}
 		group.Wait()
-		assert.Len(t, k.Kept(), 1, "the others began under the processes that are gone")
+		assert.Len(t, k.Remediations(), 1, "the others began under the processes that are gone")
 		samples := k.Dispatcher.Stats.Standings(time.Now())[0].Samples
 		assert.Zero(t, samples)
 	})
@@ -360,10 +360,10 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 func TestOneDeedAtATimePerPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepOf(t, registry.Quality{}, 2, false)
-		k.Renewing(func(string, func(error)) {})
+		k.OnRenew(func(string, func(error)) {})
 		k.set(true, "t/a", "t/b")
 		k.ask(30)
-		assert.Len(t, k.Kept(), 1)
+		assert.Len(t, k.Remediations(), 1)
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 // Keeper is what an executor may offer besides: it does something about the
 // plugin of a capability whose answers are not good enough (BRK-002). Its
 // methods begin that and do not wait for the end of it.
-type Keeper interface {
+type Remediator interface {
 	// Renew puts another edition of the plugin in the place of the current one,
 	// after the trial that its settings ask for. done is called once: when the
 	// new one has taken over, or with the reason why the old one stays, which is
@@ -36,43 +36,43 @@ var ErrChanging = errors.New("the plugin is being changed")
 
 // deed is the last thing that was done about a plugin: a plugin that answers
 // badly for two intents is not swapped twice.
-type deed struct {
+type remediationClaim struct {
 	at   time.Time
 	busy bool
 }
 
 // begin claims a plugin for a deed. It is refused while another one goes on and
 // for a while after it.
-func (t *StatsTable) begin(plugin string, now time.Time) bool {
+func (t *StatsTable) claim(plugin string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.deeds == nil {
-		t.deeds = map[string]*deed{}
+	if t.claims == nil {
+		t.claims = map[string]*remediationClaim{}
 	}
-	d := t.deeds[plugin]
+	d := t.claims[plugin]
 	if d != nil && (d.busy || now.Sub(d.at) < breaker.ActionPause) {
 		return false
 	}
-	t.deeds[plugin] = &deed{at: now, busy: true}
+	t.claims[plugin] = &remediationClaim{at: now, busy: true}
 	return true
 }
 
 // end gives a plugin back. A deed that did nothing leaves no pause behind.
-func (t *StatsTable) end(plugin string, done bool) {
+func (t *StatsTable) releaseClaim(plugin string, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !done {
-		delete(t.deeds, plugin)
+		delete(t.claims, plugin)
 		return
 	}
-	if d := t.deeds[plugin]; d != nil {
+	if d := t.claims[plugin]; d != nil {
 		d.busy = false
 	}
 }
 
 // ward is a capability about which something has to be done, with the
 // configuration under which that was found.
-type ward struct {
+type remediation struct {
 	d      *Dispatcher
 	stats  *candidateStats
 	plugin string
@@ -82,9 +82,9 @@ type ward struct {
 // act does what the operator wants done about a capability whose answers fell
 // below their floor. What is done at once is recorded with the run in which it
 // showed.
-func (o *operation) act(v sample) {
-	w := ward{d: o.d, stats: v.stats, plugin: v.stats.owner(), list: o.w.Policy.static.Accepted}
-	n, ok := w.act(o.d.Clock.Now())
+func (o *operation) remediate(v sample) {
+	r := remediation{d: o.d, stats: v.stats, plugin: v.stats.currentPlugin(), list: o.w.Policy.static.Accepted}
+	n, ok := r.start(o.d.Clock.Now())
 	if !ok {
 		return
 	}
@@ -97,15 +97,15 @@ func (o *operation) act(v sample) {
 
 // act decides and begins. ok is false if nothing is to be told: the plugin is
 // being cared for already, or nothing can be done and that was told before.
-func (w ward) act(now time.Time) (n Notice, ok bool) {
-	cs, table := w.stats, w.d.Stats
-	if !table.begin(w.plugin, now) {
+func (r remediation) start(now time.Time) (n Notice, ok bool) {
+	cs, table := r.stats, r.d.Stats
+	if !table.claim(r.plugin, now) {
 		cs.mu.Lock()
-		cs.standing.acting = false
+		cs.remediation.acting = false
 		cs.mu.Unlock()
 		return n, false
 	}
-	keeper, _ := w.d.Executor.(Keeper)
+	remediator, _ := r.d.Executor.(Remediator)
 	cs.mu.Lock()
 	action, third := cs.rules.Action, cs.window.IsThirdAction(now)
 	cs.mu.Unlock()
@@ -114,37 +114,37 @@ func (w ward) act(now time.Time) (n Notice, ok bool) {
 	}
 	switch {
 	case action == registry.ActionSwap:
-		if to := w.substitute(now); to != "" {
-			return w.replace(now, to), true
+		if to := r.substitute(now); to != "" {
+			return r.replace(now, to), true
 		}
-		if keeper != nil {
-			return w.renew(now, keeper), true
+		if remediator != nil {
+			return r.renew(now, remediator), true
 		}
-	case action == registry.ActionRestart && keeper != nil:
-		return w.restart(now, keeper), true
+	case action == registry.ActionRestart && remediator != nil:
+		return r.restart(now, remediator), true
 	}
-	return w.leaveOut(now, third, "")
+	return r.eject(now, third, "")
 }
 
 // substitute is the capability that is to take the place, if it can.
-func (w ward) substitute(now time.Time) string {
-	to := w.stats.rules.SwapTo
-	if to == "" || to == w.stats.capID {
+func (r remediation) substitute(now time.Time) string {
+	to := r.stats.rules.SwapTo
+	if to == "" || to == r.stats.capID {
 		return ""
 	}
-	c, ok := w.d.Registry.Capability(to)
-	if !ok || !c.Serves(w.stats.intent) || !w.serves(to, now) {
+	c, ok := r.d.Registry.Capability(to)
+	if !ok || !c.Serves(r.stats.intent) || !r.serves(to, now) {
 		return ""
 	}
 	return to
 }
 
 // serves tells whether a capability can be called now and is not left out.
-func (w ward) serves(capID string, now time.Time) bool {
-	if w.d.available(capID).Reason != "" {
+func (r remediation) serves(capID string, now time.Time) bool {
+	if r.d.available(capID).Reason != "" {
 		return false
 	}
-	cs := w.d.Stats.lookup(capID, w.stats.intent)
+	cs := r.d.Stats.lookup(capID, r.stats.intent)
 	if cs == nil {
 		return true
 	}
@@ -154,61 +154,61 @@ func (w ward) serves(capID string, now time.Time) bool {
 }
 
 // replace leaves the capability out and lets another one serve in its place.
-func (w ward) replace(now time.Time, to string) Notice {
-	defer w.done(true)
-	cs := w.stats
+func (r remediation) replace(now time.Time, to string) Notice {
+	defer r.finish(true)
+	cs := r.stats
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	why := cs.below()
-	details := said(cs.rate(), registry.ActionSwap, why)
-	cs.begun(now)
+	why := cs.reason()
+	details := remediationDetails(cs.rate(), registry.ActionSwap, why)
+	cs.recordAction(now)
 	until := cs.eject(now, why)
-	cs.standing.stead = to
-	return cs.tell(now, EventSwap, details.AssocKey("to", journal.Keyword(to)).AssocKey("until", inst(until)))
+	cs.remediation.substitute = to
+	return cs.notify(now, EventSwap, details.AssocKey("to", journal.Keyword(to)).AssocKey("until", inst(until)))
 }
 
 // renew puts another edition in the place of the one that answers. The old one
 // answers until then, and is left out if there is no better one.
-func (w ward) renew(now time.Time, keeper Keeper) Notice {
-	cs := w.stats
+func (r remediation) renew(now time.Time, remediator Remediator) Notice {
+	cs := r.stats
 	cs.mu.Lock()
-	why := cs.below()
-	n := cs.tell(now, EventSwap, said(cs.rate(), registry.ActionSwap, why))
-	cs.begun(now)
+	why := cs.reason()
+	n := cs.notify(now, EventSwap, remediationDetails(cs.rate(), registry.ActionSwap, why))
+	cs.recordAction(now)
 	cs.unlock(now)
-	keeper.Renew(cs.capID, func(err error) { w.renewed(why, err) })
+	remediator.Renew(cs.capID, func(err error) { r.renewed(why, err) })
 	return n
 }
 
 // renewed is told how a swap ended that was begun for that reason.
-func (w ward) renewed(why string, err error) {
-	now := w.d.Clock.Now()
-	cs := w.stats
+func (r remediation) renewed(why string, err error) {
+	now := r.d.Clock.Now()
+	cs := r.stats
 	cs.mu.Lock()
 	if err == nil {
 		cs.note(now, EventSwapped, edn.MustMap())
-		cs.standing.degraded = false
+		cs.remediation.degraded = false
 	} else {
 		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"), edn.Text("the swap did not come about: "+contract.AsError(err).FullMessage())))
 	}
 	cs.unlock(now)
 	if err == nil || errors.Is(err, ErrChanging) {
-		w.done(true)
+		r.finish(true)
 		return
 	}
-	w.leaveOut(now, false, why)
+	r.eject(now, false, why)
 }
 
 // restart starts the processes anew.
-func (w ward) restart(now time.Time, keeper Keeper) Notice {
-	defer w.done(true)
-	cs := w.stats
-	err := keeper.Restart(cs.capID)
+func (r remediation) restart(now time.Time, remediator Remediator) Notice {
+	defer r.finish(true)
+	cs := r.stats
+	err := remediator.Restart(cs.capID)
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	n := cs.tell(now, EventRestart, said(cs.rate(), registry.ActionRestart, cs.below()))
-	cs.begun(now)
-	cs.standing.renewed(now)
+	n := cs.notify(now, EventRestart, remediationDetails(cs.rate(), registry.ActionRestart, cs.reason()))
+	cs.recordAction(now)
+	cs.remediation.renewed(now)
 	if err != nil {
 		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"), edn.Text("the restart did not come about: "+contract.AsError(err).FullMessage())))
 	}
@@ -218,65 +218,65 @@ func (w ward) restart(now time.Time, keeper Keeper) Notice {
 // leaveOut ejects the capability, if enough others are left. The process goes
 // out of service with it if nothing that it serves is in any more. The reason is
 // empty unless something was tried before, which has emptied the window.
-func (w ward) leaveOut(now time.Time, third bool, tried string) (n Notice, ok bool) {
-	cs, table := w.stats, w.d.Stats
+func (r remediation) eject(now time.Time, third bool, tried string) (n Notice, ok bool) {
+	cs, table := r.stats, r.d.Stats
 	table.deciding.Lock()
-	may := w.mayLeave(now)
+	may := r.mayEject(now)
 	var until time.Time
 	cs.mu.Lock()
 	why, details := tried, cs.rate()
 	if tried == "" {
-		why = cs.below()
+		why = cs.reason()
 	}
 	if third {
 		why += "; it is the third time within " + breaker.ActionSpan.String()
 	}
 	if may {
 		if tried == "" {
-			cs.begun(now)
+			cs.recordAction(now)
 		}
 		until = cs.eject(now, why)
-		cs.standing.stead = ""
-		n, ok = cs.tell(now, EventEject, said(details, registry.ActionQuarantine, why).AssocKey("until", inst(until))), true
-	} else if !cs.standing.degraded {
-		cs.standing.degraded = true
-		n, ok = cs.tell(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many of those who serve are left out already or it is the last"))), true
+		cs.remediation.substitute = ""
+		n, ok = cs.notify(now, EventEject, remediationDetails(details, registry.ActionQuarantine, why).AssocKey("until", inst(until))), true
+	} else if !cs.remediation.degraded {
+		cs.remediation.degraded = true
+		n, ok = cs.notify(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many of those who serve are left out already or it is the last"))), true
 	}
 	cs.unlock(now)
 	table.deciding.Unlock()
 	if may {
-		w.quarantine(now, why, until)
+		r.quarantine(now, why, until)
 	}
-	w.done(may)
+	r.finish(may)
 	return n, ok
 }
 
 // quarantine takes the plugin out of service if all that it serves is out.
-func (w ward) quarantine(now time.Time, why string, until time.Time) {
-	keeper, ok := w.d.Executor.(Keeper)
-	if !ok || !w.alone(now) {
+func (r remediation) quarantine(now time.Time, why string, until time.Time) {
+	remediator, ok := r.d.Executor.(Remediator)
+	if !ok || !r.allEjected(now) {
 		return
 	}
-	err := keeper.Quarantine(w.stats.capID, why, until)
-	w.stats.mu.Lock()
-	defer w.stats.unlock(now)
+	err := remediator.Quarantine(r.stats.capID, why, until)
+	r.stats.mu.Lock()
+	defer r.stats.unlock(now)
 	if err != nil {
-		w.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine did not come about: "+contract.AsError(err).FullMessage())))
+		r.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine did not come about: "+contract.AsError(err).FullMessage())))
 		return
 	}
-	w.stats.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
+	r.stats.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
 }
 
 // alone tells whether everything that the plugin serves is left out.
-func (w ward) alone(now time.Time) bool {
-	reg := w.d.Registry
+func (r remediation) allEjected(now time.Time) bool {
+	reg := r.d.Registry
 	for _, intent := range reg.Intents() {
 		for _, id := range reg.Serving(intent) {
-			if c, ok := reg.Capability(id); !ok || c.Plugin != w.plugin {
+			if c, ok := reg.Capability(id); !ok || c.Plugin != r.plugin {
 				continue
 			}
-			cs := w.d.Stats.lookup(id, intent)
-			if cs == nil || !cs.out(now) {
+			cs := r.d.Stats.lookup(id, intent)
+			if cs == nil || !cs.ejected(now) {
 				return false
 			}
 		}
@@ -286,80 +286,80 @@ func (w ward) alone(now time.Time) bool {
 
 // mayLeave tells whether one more candidate of the intent may be left out: so
 // many and no more, and never the last one that can be called (BRK-010).
-func (w ward) mayLeave(now time.Time) bool {
-	ids := slices.Clone(w.d.Registry.Candidates(w.stats.intent))
-	for _, id := range w.list {
+func (r remediation) mayEject(now time.Time) bool {
+	ids := slices.Clone(r.d.Registry.Candidates(r.stats.intent))
+	for _, id := range r.list {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
 	out, others := 0, 0
 	for _, id := range ids {
-		if id == w.stats.capID {
+		if id == r.stats.capID {
 			continue
 		}
-		if cs := w.d.Stats.lookup(id, w.stats.intent); cs != nil && cs.out(now) {
+		if cs := r.d.Stats.lookup(id, r.stats.intent); cs != nil && cs.ejected(now) {
 			out++
-		} else if w.serves(id, now) {
+		} else if r.serves(id, now) {
 			others++
 		}
 	}
-	most := int(math.Floor(w.stats.rules.MaxEjected.V*float64(len(ids)) + 1e-9))
+	most := int(math.Floor(r.stats.rules.MaxEjected.V*float64(len(ids)) + 1e-9))
 	return others > 0 && out < most
 }
 
 // out tells whether the capability is left out because of its answers and
 // nobody was put in its place.
-func (cs *candidateStats) out(now time.Time) bool {
+func (cs *candidateStats) ejected(now time.Time) bool {
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	return cs.breaker.Ejected(now) && cs.standing.stead == ""
+	return cs.breaker.Ejected(now) && cs.remediation.substitute == ""
 }
 
 // owner is the plugin that has the capability now.
-func (cs *candidateStats) owner() string {
+func (cs *candidateStats) currentPlugin() string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.plugin
 }
 
 // done says that nothing is being done any more.
-func (w ward) done(anything bool) {
-	w.stats.mu.Lock()
-	w.stats.standing.acting = false
-	w.stats.mu.Unlock()
-	w.d.Stats.end(w.plugin, anything)
+func (r remediation) finish(anything bool) {
+	r.stats.mu.Lock()
+	r.stats.remediation.acting = false
+	r.stats.mu.Unlock()
+	r.d.Stats.releaseClaim(r.plugin, anything)
 }
 
 // below says in words how bad it is. It is called with the lock.
-func (cs *candidateStats) below() string {
+func (cs *candidateStats) reason() string {
 	passes, samples := cs.window.Counts()
 	return fmt.Sprintf("%d of the last %d answers passed their gates, %s of them should", passes, samples, formatShare(cs.rules.MinPassRate.V))
 }
 
 // said is what is told of a deed.
-func said(rate edn.Value, action, why string) edn.Value {
+func remediationDetails(rate edn.Value, action, why string) edn.Value {
 	return rate.AssocKey("action", edn.K(action)).AssocKey("why", edn.Text(why))
 }
 
 // begun empties the window, because something is being done. It is called with
 // the lock.
-func (cs *candidateStats) begun(now time.Time) {
+func (cs *candidateStats) recordAction(now time.Time) {
 	cs.window.RecordAction(now)
-	cs.standing.degraded = false
+	cs.remediation.degraded = false
 }
 
 // eject opens the breaker because of the answers. It is called with the lock.
 func (cs *candidateStats) eject(now time.Time, why string) (until time.Time) {
 	until = cs.breaker.Eject(now)
-	cs.standing.renewed(now)
-	cs.standing.why = why
+	cs.remediation.renewed(now)
+	cs.remediation.why = why
 	cs.notified = breaker.Open // the notice of the deed says so
 	return until
 }
 
 // tell is note for what is given back too. It is called with the lock.
-func (cs *candidateStats) tell(now time.Time, event string, details edn.Value) Notice {
+func (cs *candidateStats) notify(now time.Time, event string, details edn.Value) Notice {
 	cs.note(now, event, details)
 	return cs.notices[len(cs.notices)-1]
 }
@@ -382,7 +382,7 @@ func (cs *candidateStats) release(plugin string, now time.Time) {
 	}
 	ejected := cs.breaker.Ejected(now)
 	cs.breaker.Readmit(now)
-	cs.standing.renewed(now)
+	cs.remediation.renewed(now)
 	if ejected {
 		cs.note(now, EventReleased, edn.MustMap())
 	}
@@ -401,12 +401,12 @@ type Standing struct {
 // Standings are all capabilities that were called, by intent.
 func (t *StatsTable) Standings(now time.Time) []Standing {
 	all := t.sorted()
-	out := make([]Standing, len(all))
+	ejected := make([]Standing, len(all))
 	for i, cs := range all {
-		out[i] = Standing{Figures: cs.seen(now), Intent: cs.intent, Plugin: cs.owner()}
+		out[i] = Standing{Figures: cs.seen(now), Intent: cs.intent, Plugin: cs.currentPlugin()}
 		cs.mu.Lock()
-		out[i].MinPassRate, out[i].Action = cs.rules.MinPassRate.V, cs.rules.Action
-		out[i].Acting, out[i].Why = cs.standing.acting, cs.standing.why
+		ejected[i].MinPassRate, out[i].Action = cs.rules.MinPassRate.V, cs.rules.Action
+		out[i].Acting, out[i].Why = cs.remediation.acting, cs.remediation.why
 		cs.mu.Unlock()
 	}
 	slices.SortStableFunc(out, func(x, y Standing) int {
@@ -456,7 +456,7 @@ func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string
 	cs := t.lookup(c.ID, intent)
 	if drift == "" {
 		if cs != nil {
-			cs.steady(now, judge)
+			cs.clearDrift(now, judge)
 		}
 		return
 	}
@@ -466,13 +466,13 @@ func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	cs.observeInstance(now, edition, c.Version)
-	cs.drifted(now, judge, drift)
+	cs.tripForDrift(now, judge, drift)
 }
 
 // drifted leaves a judge alone that no longer agrees with labelled answers, until
 // it is another edition or was calibrated again (JDG-011). It is called with the
 // lock.
-func (cs *candidateStats) drifted(now time.Time, judge, why string) {
+func (cs *candidateStats) tripForDrift(now time.Time, judge, why string) {
 	if cs.drift != "" {
 		return
 	}
@@ -483,7 +483,7 @@ func (cs *candidateStats) drifted(now time.Time, judge, why string) {
 }
 
 // steady lets a judge in again that was left alone because it had drifted.
-func (cs *candidateStats) steady(now time.Time, judge string) {
+func (cs *candidateStats) clearDrift(now time.Time, judge string) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	if cs.drift == judge {
