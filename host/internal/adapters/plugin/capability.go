@@ -94,7 +94,7 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 
 // plainly is what a plugin says of a capability, in the words of dispatch.
 func plainly(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
-	d := dispatch.Condition{Troubled: troubled, Deaths: c.RecentDeaths}
+	d := dispatch.Condition{Troubled: troubled, BackendCrashes: c.RecentDeaths}
 	if c.State != wire.HealthUnknown {
 		d.Troubled = c.State == wire.HealthDegraded
 	}

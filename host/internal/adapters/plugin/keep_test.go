@@ -16,7 +16,7 @@ import (
 
 // BRK-002, SUP-006: what is done because of bad answers is done to the
 // processes, and their transitions say so.
-func TestKeeper(t *testing.T) {
+func TestRemediator(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
 	pid := b.pid()

@@ -336,7 +336,7 @@ func (o *operation) count(r *attemptResult) {
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
-	outcome = o.bereaved(now, r.capability.ID, r.process, r.meta, r.err, outcome)
+	outcome = o.countBackendCrashes(now, r.capability.ID, r.process, r.meta, r.err, outcome)
 	u := 0.0
 	if outcome == breaker.Failure {
 		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()

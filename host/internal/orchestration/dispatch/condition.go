@@ -26,7 +26,7 @@ type Condition struct {
 	// worked on at once, 0 if that is not bounded or not known.
 	InFlight, Queued, Places int
 	// Deaths are those of late of what it stands on.
-	Deaths int
+	BackendCrashes int
 }
 
 // condition is that of a capability now.
@@ -107,7 +107,7 @@ func (c Condition) put(b *edn.MapBuilder) {
 	for _, part := range []struct {
 		key string
 		n   int
-	}{{"in-flight", c.InFlight}, {"queued", c.Queued}, {"deaths", c.Deaths}} {
+	}{{"in-flight", c.InFlight}, {"queued", c.Queued}, {"deaths", c.BackendCrashes}} {
 		if part.n > 0 {
 			b.Key(part.key, edn.Int(int64(part.n)))
 		}

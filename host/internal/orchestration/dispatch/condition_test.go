@@ -110,8 +110,8 @@ func TestFirstPieceAsHeard(t *testing.T) {
 }
 
 // toll is what process 1 of the plugin tells of t/a.
-func toll(deaths uint64) dispatch.Toll {
-	return dispatch.Toll{CapID: "t/a", Plugin: "scripted", Generation: 1, Deaths: deaths}
+func backendCrashes(deaths uint64) dispatch.BackendCrashes {
+	return dispatch.BackendCrashes{CapID: "t/a", Plugin: "scripted", Generation: 1, Count: deaths}
 }
 
 // MLX-009, BRK-004: each death counts once against the capability, whatever
@@ -136,21 +136,21 @@ func TestDeaths(t *testing.T) {
 		serve(t, w, order{}) // there is a page
 		for range 3 {        // said again and again
 			for n := range uint64(4) {
-				w.Dispatcher.Stats.Died(time.Now(), toll(n))
+				w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(n))
 			}
 		}
 		assert.Equal(t, "closed", state(w), "three deaths and an answer: it takes five outcomes")
-		other := toll(4)
+		other := backendCrashes(4)
 		other.CapID = "t/b"
-		assert.True(t, w.Dispatcher.Stats.Died(time.Now(), other))
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), other))
 		assert.Equal(t, "closed", state(w))
-		assert.True(t, w.Dispatcher.Stats.Died(time.Now(), toll(5)))
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(5)))
 		assert.Equal(t, "open", state(w))
-		assert.False(t, w.Dispatcher.Stats.Died(time.Now(), toll(5)))
-		next := toll(1)
+		assert.False(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(5)))
+		next := backendCrashes(1)
 		next.Generation = 2
-		assert.True(t, w.Dispatcher.Stats.Died(time.Now(), next), "another process counts anew")
-		assert.True(t, w.Dispatcher.Stats.Died(time.Now(), toll(7)), "what was missed comes later")
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), next), "another process counts anew")
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(7)), "what was missed comes later")
 	})
 	t.Run("calls that were saved", func(t *testing.T) {
 		w := remembering(t, "", "")
@@ -158,10 +158,10 @@ func TestDeaths(t *testing.T) {
 		for n := range uint64(3) {
 			assert.Equal(t, "closed", state(w))
 			if n == 1 {
-				w.Dispatcher.Stats.Died(time.Now(), toll(2)) // health is faster than the answer
+				w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(2)) // health is faster than the answer
 			}
 			require.Nil(t, serve(t, w, order{}).Err)
-			assert.False(t, w.Dispatcher.Stats.Died(time.Now(), toll(n+1)), "it was counted")
+			assert.False(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(n+1)), "it was counted")
 		}
 		assert.Equal(t, "open", state(w), "three deaths and two answers before the third")
 	})
@@ -172,7 +172,7 @@ func TestDeaths(t *testing.T) {
 			serve(t, w, order{layer: retries(0, 1)})
 		}
 		assert.Equal(t, "closed", state(w), "one death cut six calls")
-		w.Dispatcher.Stats.Died(time.Now(), toll(5))
+		w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(5))
 		assert.Equal(t, "open", state(w))
 	})
 }
@@ -182,9 +182,9 @@ func TestDeathOfAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := remembering(t, "", "")
 		serve(t, w, order{})
-		w.Dispatcher.Stats.Died(time.Now(), toll(9))
+		w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(9))
 		time.Sleep(1200 * ms)
-		w.On("t/a", dispatchtest.Step{Delay: 50 * ms, After: func() { w.Dispatcher.Stats.Died(time.Now(), toll(10)) }, Value: edn.MustRead(`{:n 1}`)}, out(`{:n 1}`))
+		w.On("t/a", dispatchtest.Step{Delay: 50 * ms, After: func() { w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(10)) }, Value: edn.MustRead(`{:n 1}`)}, out(`{:n 1}`))
 		w.On("t/b", out(`{:n 2}`))
 		require.Equal(t, "t/a", serve(t, w, order{layer: retries(0, 1)}).CapID)
 		r := serve(t, w, order{layer: retries(0, 1)})

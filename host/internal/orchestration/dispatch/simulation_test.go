@@ -91,13 +91,13 @@ func (s *simulation) State(capID string) dispatch.CapState {
 // Await implements dispatch.Executor.
 func (s *simulation) Await(context.Context, string) error { return nil }
 
-// Renew implements dispatch.Keeper.
+// Renew implements dispatch.Remediator.
 func (s *simulation) Renew(capID string, done func(error)) { s.editions[capID]++; done(nil) }
 
-// Restart implements dispatch.Keeper.
+// Restart implements dispatch.Remediator.
 func (s *simulation) Restart(string) error { return nil }
 
-// Quarantine implements dispatch.Keeper.
+// Quarantine implements dispatch.Remediator.
 func (s *simulation) Quarantine(string, string, time.Time) error { return nil }
 
 // simWorld makes runs of one configuration.

@@ -26,10 +26,10 @@ type StatsTable struct {
 	// quick.
 	Notice func(Notice)
 
-	mu     sync.Mutex
-	stats  map[statsKey]*candidateStats
-	claims map[string]*remediationClaim // the last of each plugin
-	tolls  map[tollKey]uint64
+	mu      sync.Mutex
+	stats   map[statsKey]*candidateStats
+	claims  map[string]*remediationClaim // the last of each plugin
+	crashes map[crashKey]uint64
 
 	deciding sync.Mutex // whether one more candidate may be left out
 }

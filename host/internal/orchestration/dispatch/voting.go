@@ -319,7 +319,7 @@ func (o *operation) reported(ctx context.Context, cs *candidateStats, permit bre
 		outcome = breaker.Ignored
 	}
 	now := o.d.Clock.Now()
-	outcome = o.bereaved(now, by.capID, by.process, edn.Nil(), by.err, outcome)
+	outcome = o.countBackendCrashes(now, by.capID, by.process, edn.Nil(), by.err, outcome)
 	if tripping(by.err) {
 		cs.trip(now, by.edition, by.err)
 		return

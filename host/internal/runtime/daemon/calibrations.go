@@ -35,8 +35,8 @@ type calibrated struct {
 }
 
 var (
-	_ dispatch.Calibrations = (*calibrations)(nil)
-	_ dispatch.ModelObserver      = (*calibrations)(nil)
+	_ dispatch.Calibrations  = (*calibrations)(nil)
+	_ dispatch.ModelObserver = (*calibrations)(nil)
 )
 
 // lookAgain is how long a host goes by what it has read.

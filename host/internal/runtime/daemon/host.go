@@ -256,7 +256,7 @@ func (h *Host) stated(s plugin.Statement) {
 		}
 		for _, told := range s.Capabilities {
 			if told.ID == c.Advertised && told.Deaths > 0 {
-				h.stats.Died(s.At, dispatch.Toll{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Deaths: told.Deaths})
+				h.stats.RecordBackendCrashes(s.At, dispatch.BackendCrashes{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Count: told.Deaths})
 			}
 		}
 	}
