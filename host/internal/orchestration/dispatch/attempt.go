@@ -34,7 +34,7 @@ type attempt struct {
 	recovery    contract.RecoveryClass
 	number      int
 	call        Call
-	asked       prompt.Composed // of a language model
+	prompt      prompt.Composed // of a language model
 	limits      limits
 	started     time.Time
 	stats       *candidateStats // nil without a book
@@ -71,7 +71,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	}
 	cs := o.stats(capID)
 	permit, err := o.acquirePermit(cs, c)
-	for err != nil && strategy == "" && o.lastHope(ctx, cs) {
+	for err != nil && strategy == "" && o.awaitLastBreaker(ctx, cs) {
 		permit, err = o.acquirePermit(cs, c)
 	}
 	if err != nil {
@@ -86,13 +86,13 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	}
 	o.number++
 	limits := o.limits(c)
-	asked := o.asks(c)
+	asked := o.composePrompt(c)
 	*a = attempt{
 		capability:  c,
 		recovery:    recoveryOf(c, o.w.Input, scopes),
 		number:      o.number,
 		call:        o.call(c, limits.end, scopes, &reservation, asked),
-		asked:       asked,
+		prompt:      asked,
 		limits:      limits,
 		stats:       cs,
 		permit:      permit,
@@ -133,7 +133,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 
 // lastHope waits for the breaker of a candidate behind which nobody is left, if
 // that is in time.
-func (o *operation) lastHope(ctx context.Context, cs *candidateStats) bool {
+func (o *operation) awaitLastBreaker(ctx context.Context, cs *candidateStats) bool {
 	if _, left := o.next(); left {
 		return false
 	}
@@ -146,7 +146,7 @@ func (o *operation) lastHope(ctx context.Context, cs *candidateStats) bool {
 func (o *operation) probeLost(ctx context.Context, capID string, err *contract.Error) *Failure {
 	o.setBreakerAnswer(capID, breakerAnswer{})
 	f := o.failure(ctx, nil, err)
-	f.Class, f.Matched, f.Over = contract.ClassSwitch, true, o.over(ctx)
+	f.Class, f.Matched, f.Expired = contract.ClassSwitch, true, o.expired(ctx)
 	return f
 }
 
@@ -155,13 +155,13 @@ func (o *operation) probeLost(ctx context.Context, capID string, err *contract.E
 func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *Failure {
 	a.account(r)
 	if a.err != nil {
-		o.lost(ctx, r, contract.AsError(a.err), a.limits, a.ended)
+		o.classifyLostCall(ctx, r, contract.AsError(a.err), a.limits, a.ended)
 	} else {
 		o.read(r, a.answer)
 	}
 	failure := o.conclude(ctx, r)
 	if a.err == nil && o.failed == nil {
-		o.tell(a, r)
+		o.reportTrial(a, r)
 	}
 	return failure
 }
@@ -179,7 +179,7 @@ func (a *attempt) account(r *attemptResult) {
 		process:     a.answer.Generation,
 		stream:      a.stream,
 		reservation: a.reservation,
-		asked:       a.asked,
+		prompt:      a.prompt,
 	}
 	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
 		r.extended = a.ended.Sub(a.limits.soft)
@@ -212,7 +212,7 @@ type attemptResult struct {
 	firstPiece  time.Duration // until its first piece; 0: there was none
 	stream      *attemptStream
 	reservation reservation
-	asked       prompt.Composed
+	prompt      prompt.Composed
 	late        bool // the node ran out of time, whoever was asked
 
 	err      *contract.Error
@@ -234,7 +234,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 	r.stream.pause()
 	o.recordEnd(r)
 	o.settle(&r.reservation, r.settlement())
-	o.count(r)
+	o.recordOutcome(r)
 	o.result.DoneOnce = o.result.DoneOnce || r.doneOnce || (r.err == nil && r.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
 	out := r.response.Key("result").Key("out")
@@ -244,11 +244,11 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 		r.doneOnce = r.doneOnce || child.DoneOnce
 		o.result.DoneOnce = o.result.DoneOnce || child.DoneOnce
 		if child.Err != nil {
-			r.err, r.outcome = asAttemptError(child.Err), answered(r.recovery)
+			r.err, r.outcome = asAttemptError(child.Err), outcomeAfterAnswer(r.recovery)
 		}
 	}
 	if r.err == nil && r.stream.contradicts(out) {
-		r.err, r.outcome = contradiction(":"+r.capability.ID), answered(r.recovery)
+		r.err, r.outcome = contradiction(":"+r.capability.ID), outcomeAfterAnswer(r.recovery)
 	}
 	if r.err == nil && o.failed == nil {
 		o.unpaid = nil
@@ -262,13 +262,13 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 			}
 		}
 		if judged && verdict.Pass && !o.inconclusive() {
-			o.judged(r.sample(), true, verdict.Score)
+			o.recordVerdict(r.sample(), true, verdict.Score)
 		}
 	}
 	if r.err != nil {
-		r.err = r.stream.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.over(ctx))
+		r.err = r.stream.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.expired(ctx))
 	}
-	o.list(r)
+	o.listAttempt(r)
 	result := &o.result
 	result.stream = r.stream
 	result.CapID, result.Attempt, result.Response, result.Out = r.capability.ID, r.number, r.response, out
@@ -313,7 +313,7 @@ func (o *operation) recordEnd(r *attemptResult) {
 }
 
 // list adds the attempt to the account of the node.
-func (o *operation) list(r *attemptResult) {
+func (o *operation) listAttempt(r *attemptResult) {
 	failureType := ""
 	if r.err != nil {
 		failureType = r.err.Type
@@ -324,7 +324,7 @@ func (o *operation) list(r *attemptResult) {
 }
 
 // count tells the book how an attempt ended.
-func (o *operation) count(r *attemptResult) {
+func (o *operation) recordOutcome(r *attemptResult) {
 	if r.stats == nil {
 		return
 	}
@@ -341,7 +341,7 @@ func (o *operation) count(r *attemptResult) {
 	if outcome == breaker.Failure {
 		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()
 	}
-	if tripping(r.err) {
+	if isConfigurationFailure(r.err) {
 		r.stats.trip(now, r.edition, r.err)
 		return
 	}
@@ -359,9 +359,9 @@ func (o *operation) inconclusive() bool {
 
 // refused counts a refused answer against its capability, once, when it is
 // known that it was not repaired.
-func (o *operation) refused(f *Failure) {
+func (o *operation) recordRefusal(f *Failure) {
 	if f != nil {
-		o.judged(f.owed, false, quality.Perfect)
+		o.recordVerdict(f.owed, false, quality.Perfect)
 		f.owed = sample{}
 	}
 }
@@ -389,16 +389,16 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 	f.Outcome, f.Recovery = r.outcome, r.recovery
 	f.Deterministic = r.capability.Deterministic
 	f.Crashed = r.crashed
-	if f.Unasked = r.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {
+	if f.Undelivered = r.process == 0 && err.Type == policy.ReasonNotReady; f.Undelivered {
 		f.Class, f.Matched = contract.ClassSwitch, true // as if it had not been bound (BIND-005)
 	}
-	f.DoneOnce, f.Done = r.doneOnce, o.done
-	o.done = o.done || r.outcome == Judged && r.recovery != contract.RecoveryNone
+	f.DoneOnce, f.Done = r.doneOnce, o.effectDone
+	o.effectDone = o.effectDone || r.outcome == Judged && r.recovery != contract.RecoveryNone
 	f.Committed = r.stream.committed()
 	f.RepairAsked = o.w.Policy.RepairAsked
-	f.Over = o.over(ctx)
+	f.Expired = o.expired(ctx)
 	if r.crashed {
-		f.ComesBack = o.d.Executor.State(r.capability.ID).comesBack()
+		f.ComesBack = o.d.Executor.State(r.capability.ID).willReturn()
 	}
 	return f
 }
@@ -458,7 +458,7 @@ func awaitOwnDeadline(ctx context.Context, err error) {
 
 // lost explains a call that gave no answer. What the executor saw is overruled
 // by what the host knows: whether somebody canceled, and which limit passed.
-func (o *operation) lost(ctx context.Context, r *attemptResult, err *contract.Error, l limits, now time.Time) {
+func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err *contract.Error, l limits, now time.Time) {
 	r.label, r.err = journal.OutcomeError, err
 	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 	base := o.run.Base.Err()
@@ -480,7 +480,7 @@ func (o *operation) lost(ctx context.Context, r *attemptResult, err *contract.Er
 		r.label, r.outcome = journal.OutcomeUnknown, Unknown
 		return
 	}
-	err = o.disowned(r, err)
+	err = o.replaceReservedType(r, err)
 	r.err = err
 	if unknownOutcome(err) {
 		r.label, r.outcome = journal.OutcomeUnknown, Unknown
@@ -492,7 +492,7 @@ func (o *operation) lost(ctx context.Context, r *attemptResult, err *contract.Er
 // canceled, that the host has a defect, that a race was lost. A capability that
 // says so while the run lives on has simply failed (ATT-003). What it could not
 // spend says nothing about what another candidate needs.
-func (o *operation) disowned(r *attemptResult, err *contract.Error) *contract.Error {
+func (o *operation) replaceReservedType(r *attemptResult, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
 		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", o.w.Node, r.capability.ID, err.Type, err.Message).WithCause(err)
@@ -514,7 +514,7 @@ func cause(err *contract.Error) *contract.Error {
 // came. An error that the capability itself reports means "not done", unless it
 // says otherwise.
 func unknownOutcome(err *contract.Error) bool {
-	if saysUnknown(err) {
+	if reportsUnknown(err) {
 		return true
 	}
 	switch err.Type {
@@ -525,14 +525,14 @@ func unknownOutcome(err *contract.Error) bool {
 	}
 }
 
-func saysUnknown(err *contract.Error) bool {
+func reportsUnknown(err *contract.Error) bool {
 	state, _ := err.Details.Key("effect/state").AsKeyword()
 	return state == "unknown"
 }
 
 // answered is the outcome of an answer that is of no use: whatever effect the
 // call had has happened.
-func answered(recovery contract.RecoveryClass) Outcome {
+func outcomeAfterAnswer(recovery contract.RecoveryClass) Outcome {
 	if recovery == contract.RecoveryNone {
 		return Definite
 	}
@@ -542,24 +542,24 @@ func answered(recovery contract.RecoveryClass) Outcome {
 // read checks the form of an answer.
 func (o *operation) read(r *attemptResult, a Answer) {
 	r.label = journal.OutcomeOK
-	response, err := contract.CheckResponse(a.Response, o.wanted(r.capability))
+	response, err := contract.CheckResponse(a.Response, o.resultRules(r.capability))
 	if err != nil {
-		err = o.disowned(r, err)
+		err = o.replaceReservedType(r, err)
 		r.err, r.label = err, journal.OutcomeError
 		r.usage = mapOrNil(a.Response.Key("result").Key("usage"))
 		switch {
-		case saysUnknown(err):
+		case reportsUnknown(err):
 			r.outcome, r.label = Unknown, journal.OutcomeUnknown
 		case err.Type == "runtime/invalid-result":
-			r.outcome = answered(r.recovery)
+			r.outcome = outcomeAfterAnswer(r.recovery)
 		}
 		return
 	}
 	result := response.Key("result")
 	r.usage = mapOrNil(result.Key("usage"))
 	r.meta = o.w.Policy.meta(response.Key("invoke/meta"), r.capability, &a)
-	if r.asked.Hash != "" {
-		r.meta = r.meta.AssocKey("prompt/hash", edn.Text(r.asked.Hash))
+	if r.prompt.Hash != "" {
+		r.meta = r.meta.AssocKey("prompt/hash", edn.Text(r.prompt.Hash))
 	}
 	r.kind, _ = result.Key("type").AsKeyword()
 	switch r.kind {
@@ -571,11 +571,11 @@ func (o *operation) read(r *attemptResult, a Answer) {
 		r.walk, r.err = o.w.Around.Plan(PlanAnswer{Attempt: r.number, CapID: r.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Stream: r.stream.child})
 	default:
 		if response, r.err = o.clean(r, response); r.err != nil {
-			r.outcome, r.kind = answered(r.recovery), ""
+			r.outcome, r.kind = outcomeAfterAnswer(r.recovery), ""
 		} else if r.kind == "value" {
 			response = o.coerce(response, response.Key("result"))
-			if r.err = o.w.Policy.allowed(r.capability, response.Key("result").Key("out")); r.err != nil {
-				r.outcome = answered(r.recovery)
+			if r.err = o.w.Policy.checkOutputKeys(r.capability, response.Key("result").Key("out")); r.err != nil {
+				r.outcome = outcomeAfterAnswer(r.recovery)
 			}
 		}
 	}

@@ -25,21 +25,21 @@ func (o *operation) bind() policy.Binding {
 	b := p.static
 	asks := p.effects && o.w.Op != "tool" // a tool has been asked already, and is told why not
 	for _, id := range b.Accepted {
-		if asks || o.state(id).Reason != "" {
+		if asks || o.unavailability(id).Reason != "" {
 			demand := p.demand(o.d.Registry)
-			demand.State, demand.StandIn = o.state, o.standIn
+			demand.State, demand.StandIn = o.unavailability, o.standIn
 			if asks {
-				demand.Permits = o.forbids
+				demand.Permits = o.deniedEffect
 			}
 			b = demand.Bind()
 			break
 		}
 	}
-	return o.rank(b)
+	return o.orderCandidates(b)
 }
 
 // state says in the words of binding whether a capability can be used now.
-func (o *operation) state(capID string) policy.Unavailable {
+func (o *operation) unavailability(capID string) policy.Unavailable {
 	st := o.d.Executor.State(capID)
 	if u := unavailable(st); u.Reason != "" {
 		return u
@@ -93,7 +93,7 @@ func (o *operation) setBreakerAnswer(capID string, a breakerAnswer) {
 
 // rank puts the accepted candidates into the order of the policy. The order is
 // settled once for a node, so that its own attempts do not change it.
-func (o *operation) rank(b policy.Binding) policy.Binding {
+func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
 	p := o.w.Policy
 	if p.stats == nil || p.Ordering == policy.Declared || len(b.Accepted) == 0 {
 		return b
@@ -149,7 +149,7 @@ func (o *operation) ranking() []journal.Candidate {
 // else can serve and that is in time.
 func (o *operation) awaitBreaker(ctx context.Context) {
 	for len(o.binding.Accepted) == 0 {
-		at, ok := o.reopening()
+		at, ok := o.firstReopening()
 		wait := at.Sub(o.d.Clock.Now())
 		if !ok || !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
 			return
@@ -160,7 +160,7 @@ func (o *operation) awaitBreaker(ctx context.Context) {
 }
 
 // reopening is when the first breaker reopens that keeps a candidate out.
-func (o *operation) reopening() (first time.Time, ok bool) {
+func (o *operation) firstReopening() (first time.Time, ok bool) {
 	for _, a := range o.breakerAnswers {
 		if !a.ok && !a.reopens.IsZero() && (!ok || a.reopens.Before(first)) {
 			first, ok = a.reopens, true
@@ -171,7 +171,7 @@ func (o *operation) reopening() (first time.Time, ok bool) {
 
 // allOpen is the failure of a node whose candidates are all kept out by their
 // breakers and by nothing else.
-func (o *operation) allOpen() *contract.Error {
+func (o *operation) allBreakersOpen() *contract.Error {
 	open := 0
 	for _, r := range o.binding.Rejected {
 		switch r.Reason {
@@ -186,7 +186,7 @@ func (o *operation) allOpen() *contract.Error {
 	}
 	e := contract.Errorf("breaker/open", "node %s: everybody who serves :%s has failed too often of late", o.w.Node, o.w.Intent).
 		WithDetail("intent", journal.Keyword(o.w.Intent))
-	if at, ok := o.reopening(); ok {
+	if at, ok := o.firstReopening(); ok {
 		e = e.WithDetail("retry-after-ms", edn.Int((at.Sub(o.d.Clock.Now()) + time.Millisecond - 1).Milliseconds()))
 	}
 	return e

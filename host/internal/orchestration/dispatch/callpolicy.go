@@ -70,8 +70,8 @@ func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPo
 	if d.Stats != nil {
 		p.stats = make(map[string]*candidateStats, len(p.static.List))
 		for _, id := range p.static.List {
-			if to := d.open(p, id); to != "" {
-				d.open(p, to)
+			if to := d.addStats(p, id); to != "" {
+				d.addStats(p, to)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPo
 
 // open finds the page of a capability and gives the capability that may have to
 // take its place.
-func (d *Dispatcher) open(p *CallPolicy, capID string) (swapTo string) {
+func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 	c, ok := d.Registry.Capability(capID)
 	if !ok {
 		return ""

@@ -29,21 +29,21 @@ type checked struct {
 
 // askSafely turns a panic on the goroutine of a check into a failure of the
 // check: it is a defect, and nobody above could catch it.
-func (o *operation) askSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
+func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
 	defer func() {
 		if p := recover(); p != nil {
 			by.err = contract.Errorf("runtime/internal", "check :%s panicked: %s", c.Name, fmt.Sprint(p))
 			out = quality.InterpretError(c, by.err, subject)
 		}
 	}()
-	return o.ask(ctx, r, c, subject)
+	return o.runCheck(ctx, r, c, subject)
 }
 
 // ask lets a capability judge. The call has no gates of its own and may only
 // read. It is made once more if the failure asks for the same executor, or if
 // the executor was lost and is back (or another one stands in) before the time
 // of the check is up; everything else is a finding.
-func (o *operation) ask(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
+func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
 		return c.Run(subject), checked{}
@@ -57,11 +57,11 @@ func (o *operation) ask(ctx context.Context, r *attemptResult, c *quality.Check,
 	defer cancel()
 
 	child := &operation{d: o.d, run: o.run, number: r.number, gate: c.Name, w: o.checkWork(r, c, subject)}
-	by, out := child.askOnce(ctx)
-	for tried := false; by.again(tried) && ctx.Err() == nil; {
-		tried = tried || !by.unasked()
+	by, out := child.bindAndCall(ctx)
+	for tried := false; by.retries(tried) && ctx.Err() == nil; {
+		tried = tried || !by.undelivered()
 		first := by.err
-		if by, out = child.askOnce(ctx); by.err != nil && by.capID == "" {
+		if by, out = child.bindAndCall(ctx); by.err != nil && by.capID == "" {
 			by.err = first // nobody came back: how the executor was lost is the reason
 			break
 		}
@@ -78,11 +78,11 @@ func (o *operation) ask(ctx context.Context, r *attemptResult, c *quality.Check,
 // again reports whether a check is asked again after a failure: once more if the
 // executor was lost or its failure asks for that, and as often as the process was
 // gone before the check reached it.
-func (by *checked) again(tried bool) bool {
+func (by *checked) retries(tried bool) bool {
 	switch {
 	case by.err == nil:
 		return false
-	case by.unasked():
+	case by.undelivered():
 		return true
 	case tried:
 		return false
@@ -96,7 +96,7 @@ func lostExecutor(err *contract.Error) bool {
 }
 
 // unasked reports whether the process was gone before the check reached it.
-func (by *checked) unasked() bool {
+func (by *checked) undelivered() bool {
 	return by.capID != "" && by.process == 0 && by.err.Type == policy.ReasonNotReady
 }
 
@@ -120,18 +120,18 @@ func (o *operation) checkWork(r *attemptResult, c *quality.Check, subject qualit
 
 // askOnce binds and makes one call. If everyone who may judge is only on the
 // way back, it waits for the first of them.
-func (o *operation) askOnce(ctx context.Context) (checked, edn.Value) {
-	capID, err := o.checker(ctx)
+func (o *operation) bindAndCall(ctx context.Context) (checked, edn.Value) {
+	capID, err := o.selectChecker(ctx)
 	if err != nil {
 		return checked{err: err}, edn.Nil()
 	}
 	c, _ := o.d.Registry.Capability(capID)
-	by, out, _ := o.askOne(ctx, c)
+	by, out, _ := o.callOnce(ctx, c)
 	return by, out
 }
 
 // askOne makes one call to one capability. Asked tells whether it was sent.
-func (o *operation) askOne(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
+func (o *operation) callOnce(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
 	by = checked{capID: c.ID, version: c.Version}
 	l := o.limits(c)
 	if !l.end.IsZero() {
@@ -155,7 +155,7 @@ func (o *operation) askOne(ctx context.Context, c *registry.Capability) (by chec
 		by.err = err
 		return by, edn.Nil(), false
 	}
-	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &reservation, o.asks(c)))
+	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &reservation, o.composePrompt(c)))
 	awaitOwnDeadline(ctx, failed)
 	by.latency, by.edition, by.process = o.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {
@@ -164,7 +164,7 @@ func (o *operation) askOne(ctx context.Context, c *registry.Capability) (by chec
 		return by, edn.Nil(), true
 	}
 	o.settle(&reservation, settlement{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
-	response, err := contract.CheckResponse(answer.Response, o.wanted(c))
+	response, err := contract.CheckResponse(answer.Response, o.resultRules(c))
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), true
@@ -195,15 +195,15 @@ func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (b
 	return permit, nil
 }
 
-func (o *operation) checker(ctx context.Context) (string, *contract.Error) {
+func (o *operation) selectChecker(ctx context.Context) (string, *contract.Error) {
 	o.binding = o.bind()
 	if len(o.binding.Accepted) > 0 {
 		return o.binding.Accepted[0], nil
 	}
 	for _, r := range o.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).comesBack() && o.d.Executor.Await(ctx, r.Cap) == nil {
+		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).willReturn() && o.d.Executor.Await(ctx, r.Cap) == nil {
 			return r.Cap, nil
 		}
 	}
-	return "", o.unbound()
+	return "", o.noCandidate()
 }

@@ -174,5 +174,5 @@ func (c *cleaner) empty() *contract.Error {
 func (c *cleaner) drift(raw, what string) *contract.Error {
 	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.who, what).
 		WithSource(contract.SourcePlugin).
-		WithDetail("raw", edn.Text(cut(text.WithoutReasoning(raw), maxDrift)))
+		WithDetail("raw", edn.Text(truncate(text.WithoutReasoning(raw), maxDrift)))
 }

@@ -82,11 +82,11 @@ func (c Condition) wait(each time.Duration) time.Duration {
 }
 
 // nearer puts who runs before who has to be started.
-func nearer(a, b Condition) int { return cmp.Compare(a.distance(), b.distance()) }
+func compareDistance(a, b Condition) int { return cmp.Compare(a.distance(), b.distance()) }
 
 // freer puts who has room before who has a queue, and who serves with a problem
 // last.
-func freer(a, b Condition) int {
+func compareLoad(a, b Condition) int {
 	trouble := func(c Condition) int {
 		if c.Troubled {
 			return 1
@@ -97,7 +97,7 @@ func freer(a, b Condition) int {
 }
 
 // put adds what is known to figures.
-func (c Condition) put(b *edn.MapBuilder) {
+func (c Condition) appendTo(b *edn.MapBuilder) {
 	if c.Warmth != "" {
 		b.Key("warmth", edn.K(c.Warmth))
 	}

@@ -32,7 +32,7 @@ const wide = 3
 // limits tokens or money, and would not bear the most that the input can have.
 // Beside is what is wanted beside it. A count that fails, or is late, leaves the
 // estimate; it is asked for once for each capability and round.
-func (o *operation) weigh(ctx context.Context, c *registry.Capability, counts, beside policy.Amounts) {
+func (o *operation) countInput(ctx context.Context, c *registry.Capability, counts, beside policy.Amounts) {
 	if !o.countable(c) {
 		return
 	}
@@ -53,7 +53,7 @@ func (o *operation) weigh(ctx context.Context, c *registry.Capability, counts, b
 	if o.counted == nil {
 		o.counted = make(map[string]int64)
 	}
-	o.counted[c.ID] = o.askCount(ctx, c)
+	o.counted[c.ID] = o.callCount(ctx, c)
 }
 
 // countable tells whether it is of any use to have the input of a capability
@@ -77,7 +77,7 @@ func (o *operation) atMost(c *registry.Capability, counts policy.Amounts, size p
 
 // askCount asks a capability how many tokens the input of the call has; 0 if it
 // does not say.
-func (o *operation) askCount(ctx context.Context, c *registry.Capability) int64 {
+func (o *operation) callCount(ctx context.Context, c *registry.Capability) int64 {
 	if !o.d.Executor.State(c.ID).Ready {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (o *operation) askCount(ctx context.Context, c *registry.Capability) int64 
 
 // countRequest is the request of the call, but for what is asked.
 func (o *operation) countRequest(c *registry.Capability) edn.Value {
-	v := o.request(c, o.asks(c))
+	v := o.request(c, o.composePrompt(c))
 	around := v.Key("context")
 	if around.IsNil() {
 		around = edn.MustMap()

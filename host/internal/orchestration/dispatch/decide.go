@@ -47,7 +47,7 @@ type Failure struct {
 	Class     contract.Class
 	Outcome   Outcome
 	Recovery  contract.RecoveryClass
-	Over      bool // the run is canceled, or the deadline has passed
+	Expired   bool // the run is canceled, or the deadline has passed
 	Matched   bool // the type, or that of its cause, is in the switch set
 	TriesLeft bool // on this candidate
 	// Of an answer that was refused: the answer, the findings and the score.
@@ -56,7 +56,7 @@ type Failure struct {
 	owed          sample
 	Deterministic bool // the candidate answers equal requests equally
 	Crashed       bool // the process or the connection was lost
-	Unasked       bool // the process went before the call reached it
+	Undelivered   bool // the process went before the call reached it
 	ComesBack     bool // a standby is ready, or the supervisor respawns
 	NextLeft      bool // another candidate is left
 	RoundsLeft    bool // it repairs, and may be told once more what was wrong
@@ -72,7 +72,7 @@ type Failure struct {
 func Decide(f Failure) (action Action, row int) {
 	mayRetry, mayNext, mayRepair := allowed(f)
 	switch {
-	case f.Class == contract.ClassFinal || f.Over || f.Committed:
+	case f.Class == contract.ClassFinal || f.Expired || f.Committed:
 		return End, 1
 	case !mayRetry && !mayNext && !mayRepair:
 		return End, 2

@@ -29,7 +29,7 @@ func TestDecideRows(t *testing.T) {
 		row    int
 	}{
 		"1 class stop!":              {good(func(f *Failure) { f.Class = contract.ClassFinal }), End, 1},
-		"1 canceled or out of time":  {good(func(f *Failure) { f.Over = true }), End, 1},
+		"1 canceled or out of time":  {good(func(f *Failure) { f.Expired = true }), End, 1},
 		"2 once, outcome unknown":    {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Unknown }), End, 2},
 		"2 once, gate failed":        {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Judged }), End, 2},
 		"2 idempotent, gate failed":  {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryIdempotent, Judged }), End, 2},
@@ -114,7 +114,7 @@ func TestDecideInvariants(t *testing.T) {
 			Class:     contract.Class(rapid.IntRange(int(contract.ClassNone), int(contract.ClassFinal)).Draw(t, "class")),
 			Outcome:   Outcome(rapid.IntRange(0, 2).Draw(t, "outcome")),
 			Recovery:  contract.RecoveryClass(rapid.IntRange(0, 2).Draw(t, "recovery")),
-			Over:      flag("over"),
+			Expired:   flag("over"),
 			Matched:   flag("matched"),
 			TriesLeft: flag("tries"), Deterministic: flag("deterministic"), Crashed: flag("crashed"),
 			ComesBack: flag("comes back"), NextLeft: flag("next"), DoneOnce: flag("done once"),
@@ -123,7 +123,7 @@ func TestDecideInvariants(t *testing.T) {
 		if action == End {
 			return
 		}
-		if f.Class == contract.ClassFinal || f.Over || !f.Matched || f.DoneOnce {
+		if f.Class == contract.ClassFinal || f.Expired || !f.Matched || f.DoneOnce {
 			t.Fatalf("row %d went on", row)
 		}
 		if f.Recovery == contract.RecoveryOnce && f.Outcome != Definite {

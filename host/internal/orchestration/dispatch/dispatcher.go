@@ -40,7 +40,7 @@ type operation struct {
 
 	binding        policy.Binding
 	used           []string // candidates that were tried, in order
-	most           int      // candidates that may be tried
+	maxCandidates  int      // candidates that may be tried
 	plan           strategy
 	number         int                      // attempts so far
 	waited         time.Duration            // for processes since the last attempt
@@ -50,8 +50,8 @@ type operation struct {
 	breakerAnswers map[string]breakerAnswer // of breakers that are not closed
 	mode           mode                     // when its text is shown
 	round          int                      // of the repair that is being made
-	told           edn.Value                // what the candidate is told in it
-	done           bool                     // an answer was refused whose effect was done
+	repairContext  edn.Value                // what the candidate is told in it
+	effectDone     bool                     // an answer was refused whose effect was done
 	result         Result
 	failed         error // the recorder refused
 
@@ -120,11 +120,11 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		o.vote, o.gate = true, anchorsGate
 	}
 	o.used, o.result.Attempts = o.scratch.used[:0], o.scratch.attempts[:0]
-	if err := o.permitted(); err != nil {
-		o.end(err)
+	if err := o.checkEffects(); err != nil {
+		o.fail(err)
 		return &o.result
 	}
-	o.most = 1 + w.Policy.FallbackMax
+	o.maxCandidates = 1 + w.Policy.FallbackMax
 	o.binding = o.bind()
 	o.awaitRespawn(ctx)
 	o.awaitBreaker(ctx)
@@ -132,11 +132,11 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	if w.Stream != nil {
 		o.mode = w.Stream.modeFor(w.Policy, o.plan)
 	}
-	o.record(o.resolved())
+	o.record(o.resolvedRecord())
 	if len(o.binding.Tried) == 0 {
-		o.end(o.unbound())
+		o.fail(o.noCandidate())
 	} else {
-		o.walk(ctx)
+		o.runStrategy(ctx)
 	}
 	if o.result.Err == nil {
 		o.result.stream.accept(o.result.Out)
@@ -147,7 +147,7 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 
 // walk asks the candidates that the strategy wants asked together, and then the
 // others in a cascade: one after another, each with tries of its own.
-func (o *operation) walk(ctx context.Context) {
+func (o *operation) runStrategy(ctx context.Context) {
 	failure, more := o.runParallel(ctx)
 	for more {
 		// Availability may have changed since the table was asked.
@@ -164,10 +164,10 @@ func (o *operation) walk(ctx context.Context) {
 		o.result.Err = contract.AsError(o.failed)
 	case failure != nil:
 		if err := o.stoppedAtBudget(failure); err != nil {
-			o.end(err)
+			o.fail(err)
 			return
 		}
-		o.end(failure.Err)
+		o.fail(failure.Err)
 	}
 }
 
@@ -184,23 +184,23 @@ func (o *operation) continues(f *Failure) bool {
 // tryCandidate asks one candidate until it is accepted, which gives nil, or the
 // attempt table sends the node elsewhere.
 func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
-	return o.tryAgain(ctx, capID, 1, o.runAttempt(ctx, capID))
+	return o.retry(ctx, capID, 1, o.runAttempt(ctx, capID))
 }
 
 // tryAgain goes on after a try of a candidate that ended in failure.
-func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
+func (o *operation) retry(ctx context.Context, capID string, try int, failure *Failure) *Failure {
 	told := o.repairs(capID)
 	for failure != nil && o.failed == nil {
-		if failure = o.repaired(ctx, capID, failure, told); failure == nil || o.failed != nil {
+		if failure = o.runRepairs(ctx, capID, failure, told); failure == nil || o.failed != nil {
 			return failure
 		}
-		o.refused(failure)
+		o.recordRefusal(failure)
 		failure.TriesLeft = try <= o.w.Policy.Retries(failure.Err.Type) && !o.yields(failure)
-		o.gone(capID, try, failure)
-		if !o.again(ctx, capID, try, failure) {
+		o.updateAvailability(capID, try, failure)
+		if !o.awaitRetry(ctx, capID, try, failure) {
 			break
 		}
-		if !failure.Unasked {
+		if !failure.Undelivered {
 			try++
 		}
 		next := o.runAttempt(ctx, capID)
@@ -215,14 +215,14 @@ func (o *operation) tryAgain(ctx context.Context, capID string, try int, failure
 // again tells whether the same candidate is asked once more, after the waits
 // that this takes. It clears in f what turned out to be impossible, so that the
 // table gives the same answer when it is asked again.
-func (o *operation) again(ctx context.Context, capID string, try int, f *Failure) bool {
+func (o *operation) awaitRetry(ctx context.Context, capID string, try int, f *Failure) bool {
 	action, _ := Decide(*f)
 	if action != Again && action != AgainWhenReady {
 		return false
 	}
-	if wait := o.backoff(try, f.Err); wait > 0 && !f.Unasked {
+	if wait := o.backoff(try, f.Err); wait > 0 && !f.Undelivered {
 		if !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
-			f.TriesLeft, f.Over = false, o.over(ctx)
+			f.TriesLeft, f.Expired = false, o.expired(ctx)
 			return false
 		}
 	}
@@ -236,7 +236,7 @@ func (o *operation) again(ctx context.Context, capID string, try int, f *Failure
 		}
 		f.ComesBack = false
 	default:
-		reason := o.state(capID).Reason
+		reason := o.unavailability(capID).Reason
 		if reason == "" {
 			return true
 		}
@@ -245,8 +245,8 @@ func (o *operation) again(ctx context.Context, capID string, try int, f *Failure
 		}
 		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
 	}
-	f.Over = o.over(ctx)
-	o.look(f)
+	f.Expired = o.expired(ctx)
+	o.updateNextLeft(f)
 	return false
 }
 
@@ -264,17 +264,17 @@ func (o *operation) await(ctx context.Context, capID string) error {
 // or, after earlier tries, it keeps those that it has left. If it comes back by
 // itself and no other one is ready, it is waited for like one that was lost
 // (ATT-008 row 6).
-func (o *operation) gone(capID string, try int, f *Failure) {
-	first := f.Unasked && try == 1
+func (o *operation) updateAvailability(capID string, try int, f *Failure) {
+	first := f.Undelivered && try == 1
 	if first {
 		o.used = slices.DeleteFunc(o.used, func(id string) bool { return id == capID })
 	}
-	if o.look(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
+	if o.updateNextLeft(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
 		return
 	}
-	f.ComesBack = o.d.Executor.State(capID).comesBack()
+	f.ComesBack = o.d.Executor.State(capID).willReturn()
 	f.Crashed = f.ComesBack
-	f.TriesLeft = f.TriesLeft || f.Unasked
+	f.TriesLeft = f.TriesLeft || f.Undelivered
 }
 
 // inTime tells whether a wait ends before the deadline of the node.
@@ -288,7 +288,7 @@ func (o *operation) inTime(ctx context.Context, wait time.Duration) bool {
 }
 
 // over tells whether the node may do nothing more.
-func (o *operation) over(ctx context.Context) bool {
+func (o *operation) expired(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}
@@ -298,7 +298,7 @@ func (o *operation) over(ctx context.Context) bool {
 // next binds again and gives the best candidate that was not tried, as long as
 // the number of candidates allows one more.
 func (o *operation) next() (string, bool) {
-	if len(o.used) >= o.most {
+	if len(o.used) >= o.maxCandidates {
 		return "", false
 	}
 	if len(o.used) > 0 || o.number > 0 {
@@ -330,11 +330,11 @@ func unavailable(st CapState) policy.Unavailable {
 
 // unbound is the failure of a node that nobody may serve. It can be hoped for
 // again if somebody was merely not there.
-func (o *operation) unbound() *contract.Error {
-	if err := withheld(o.binding.Rejected); err != nil {
+func (o *operation) noCandidate() *contract.Error {
+	if err := deniedError(o.binding.Rejected); err != nil {
 		return err
 	}
-	if err := o.allOpen(); err != nil {
+	if err := o.allBreakersOpen(); err != nil {
 		return err
 	}
 	if err := o.allOverBudget(); err != nil {
@@ -346,7 +346,7 @@ func (o *operation) unbound() *contract.Error {
 // Unbound is the failure of a node whose candidates were all rejected for
 // reasons other than breakers and budgets.
 func Unbound(node, intent string, b policy.Binding) *contract.Error {
-	if err := withheld(b.Rejected); err != nil {
+	if err := deniedError(b.Rejected); err != nil {
 		return err
 	}
 	e := contract.Errorf("unsupported/intent", "node %s: %s", node, b.Sentence(intent)).
@@ -399,7 +399,7 @@ func firstCause(rejected []policy.Rejection) *contract.Error {
 
 // wanted are the rules for the form of an answer. Whether its value fits the
 // schema is asked by the gate schema-valid.
-func (o *operation) wanted(c *registry.Capability) contract.ResultRules {
+func (o *operation) resultRules(c *registry.Capability) contract.ResultRules {
 	return contract.ResultRules{
 		CanProduce: c.CanProduce,
 		ResultType: o.w.Policy.Layer.Requires.ResultType.V,
@@ -407,7 +407,7 @@ func (o *operation) wanted(c *registry.Capability) contract.ResultRules {
 	}
 }
 
-func (o *operation) resolved() *journal.NodeResolved {
+func (o *operation) resolvedRecord() *journal.NodeResolved {
 	n := &o.scratch.resolved
 	*n = journal.NodeResolved{
 		Op:       o.w.Op,
@@ -432,7 +432,7 @@ func (o *operation) resolved() *journal.NodeResolved {
 		n.Stream = o.mode.String()
 	}
 	if o.run.Explain {
-		o.explained(n)
+		o.addFigures(n)
 	}
 	return n
 }
@@ -465,7 +465,7 @@ func (o *operation) degraded(winner string) []policy.Rejection {
 func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.Reason }
 
 // end makes err, with the whole account of the node, the failure of the node.
-func (o *operation) end(err *contract.Error) {
+func (o *operation) fail(err *contract.Error) {
 	p := &o.w.Policy.Policy
 	if err.Type == "budget/exceeded" {
 		err = err.WithClass(contract.ClassFinal) // nobody was left who costs less

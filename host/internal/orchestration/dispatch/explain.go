@@ -35,9 +35,9 @@ func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed b
 	}
 	now := d.Clock.Now()
 	demand := p.demand(d.Registry)
-	demand.State = func(id string) policy.Unavailable { return o.looks(id, now) }
+	demand.State = func(id string) policy.Unavailable { return o.peekUnavailability(id, now) }
 	demand.StandIn = o.standIn
-	x := Explanation{Binding: o.rank(demand.Bind()), Ordering: p.Ordering, figures: map[string]Figures{}}
+	x := Explanation{Binding: o.orderCandidates(demand.Bind()), Ordering: p.Ordering, figures: map[string]Figures{}}
 	for i, id := range x.Binding.List {
 		if c, ok := d.Registry.Capability(id); ok {
 			x.figures[id] = d.figures(p, c, i, now)
@@ -47,7 +47,7 @@ func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed b
 }
 
 // looks is state without asking: looking changes nothing.
-func (o *operation) looks(capID string, now time.Time) policy.Unavailable {
+func (o *operation) peekUnavailability(capID string, now time.Time) policy.Unavailable {
 	if o.d.Executor != nil {
 		if u := o.d.available(capID); u.Reason != "" {
 			return u
@@ -78,7 +78,7 @@ func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, n
 
 // explained adds the figures of all candidates to the record of a call that is
 // to be explained, whatever its order rests on.
-func (o *operation) explained(n *journal.NodeResolved) {
+func (o *operation) addFigures(n *journal.NodeResolved) {
 	now := o.d.Clock.Now()
 	value := func(id string) edn.Value {
 		c, ok := o.d.Registry.Capability(id)

@@ -57,7 +57,7 @@ func (f *Figures) declared(c *registry.Capability) {
 }
 
 // seen are the figures without what the capability says of itself.
-func (cs *candidateStats) seen(now time.Time) Figures {
+func (cs *candidateStats) observed(now time.Time) Figures {
 	f := Figures{CapID: cs.capID}
 	f.Latency, f.Timed = cs.percentile(0.5, 1)
 	cs.mu.Lock()
@@ -82,7 +82,7 @@ func (cs *candidateStats) seen(now time.Time) Figures {
 }
 
 func (cs *candidateStats) figures(c *registry.Capability, index int, now time.Time) Figures {
-	f := cs.seen(now)
+	f := cs.observed(now)
 	f.index = index
 	f.declared(c)
 	return f
@@ -128,7 +128,7 @@ func (f Figures) Value() edn.Value {
 	if f.Rate > 0 {
 		b.Key("tokens-per-second", rate(f.Rate))
 	}
-	f.Condition.put(&b)
+	f.Condition.appendTo(&b)
 	b.Key("breaker", journal.Keyword(string(f.Breaker)))
 	if !f.Reopens.IsZero() {
 		b.Key("reopens-at", edn.Inst(f.Reopens.UTC().Truncate(time.Millisecond)))

@@ -26,8 +26,8 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
 		subject.Request = p.subject(o.w.Input)
 		subject.System = o.w.System
-		if r.asked.System != "" {
-			subject.System = r.asked.System
+		if r.prompt.System != "" {
+			subject.System = r.prompt.System
 		}
 		if o.w.Around != nil {
 			subject.Env = o.w.Around.Env
@@ -81,7 +81,7 @@ func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quali
 	var group sync.WaitGroup
 	for i, g := range gates {
 		results[i].Gate = g
-		group.Go(func() { results[i].Outcome, served[i] = o.askSafely(ctx, r, g.Check, subject) })
+		group.Go(func() { results[i].Outcome, served[i] = o.runCheckSafely(ctx, r, g.Check, subject) })
 	}
 	group.Wait()
 	for i := range results {

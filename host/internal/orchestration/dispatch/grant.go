@@ -9,8 +9,8 @@ import (
 
 // permitted asks about the effects of a tool before anything else is done for
 // it. The candidates of other calls are asked while they are bound.
-func (o *operation) permitted() *contract.Error {
-	if err := o.overriding(); err != nil || o.w.Op != "tool" {
+func (o *operation) checkEffects() *contract.Error {
+	if err := o.checkPromptOverride(); err != nil || o.w.Op != "tool" {
 		return err
 	}
 	c, ok := o.d.Registry.Tool(o.w.ToolID)
@@ -34,14 +34,14 @@ func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Err
 }
 
 // forbids returns why this node may not call a capability; see policy.Demand.
-func (o *operation) forbids(c *registry.Capability) *contract.Error {
+func (o *operation) deniedEffect(c *registry.Capability) *contract.Error {
 	_, err := o.scopes(c)
 	return err
 }
 
 // withheld is the failure of a node whose candidates all have effects that the
 // grant of the caller denies; nil if any is left out for another reason.
-func withheld(rejected []policy.Rejection) *contract.Error {
+func deniedError(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if r.Denied == nil {
 			return nil

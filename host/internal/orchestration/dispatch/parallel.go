@@ -49,7 +49,7 @@ func (o *operation) strategy() strategy {
 	if o.w.Op != "call" || !o.repeatable(accepted) {
 		return strategy{name: policy.Cascade}
 	}
-	o.most = max(o.most, s.width)
+	o.maxCandidates = max(o.maxCandidates, s.width)
 	room := o.affordable(accepted[:min(s.width, len(accepted))])
 	s.width = min(s.width, room)
 	s.max = min(s.max, room-1)
@@ -95,11 +95,11 @@ func (o *operation) runParallel(ctx context.Context) (failure *Failure, more boo
 	if o.plan.name == policy.Cascade {
 		return nil, true
 	}
-	p := &parallelAttempts{op: o, ctx: ctx, arrivals: make(chan *attempt, o.most), failures: map[string]*Failure{}}
+	p := &parallelAttempts{op: o, ctx: ctx, arrivals: make(chan *attempt, o.maxCandidates), failures: map[string]*Failure{}}
 	defer p.stopAll()
 	defer func() {
 		for _, failure := range p.failures {
-			o.refused(failure)
+			o.recordRefusal(failure)
 		}
 	}()
 	accepted := false
@@ -396,7 +396,7 @@ func (p *parallelAttempts) retryEach() (failure *Failure, more bool) {
 		})
 	}
 	for _, capID := range order {
-		failure = p.op.tryAgain(p.ctx, capID, 1, p.failures[capID])
+		failure = p.op.retry(p.ctx, capID, 1, p.failures[capID])
 		if failure == nil || p.op.failed != nil {
 			return nil, false
 		}
@@ -462,18 +462,18 @@ func (o *operation) recordLoser(a *attempt) {
 	var sent edn.Value
 	switch err := contract.AsError(a.err); {
 	case err == nil:
-		response, err := contract.CheckResponse(a.answer.Response, o.wanted(a.capability))
+		response, err := contract.CheckResponse(a.answer.Response, o.resultRules(a.capability))
 		if err != nil {
 			response = a.answer.Response
 			if !a.lost {
-				r.err, r.label = o.disowned(r, err), journal.OutcomeError
+				r.err, r.label = o.replaceReservedType(r, err), journal.OutcomeError
 			}
 		}
 		r.usage = mapOrNil(response.Key("result").Key("usage"))
 	case a.lost:
 		sent = err.Details.Key("sent?")
 	case err.Type != "canceled":
-		o.lost(context.Background(), r, err, a.limits, a.ended)
+		o.classifyLostCall(context.Background(), r, err, a.limits, a.ended)
 	}
 	if r.err == nil {
 		r.label = journal.OutcomeCanceled
@@ -484,6 +484,6 @@ func (o *operation) recordLoser(a *attempt) {
 	}
 	o.recordEnd(r)
 	o.settle(&r.reservation, r.settlement())
-	o.count(r)
-	o.list(r)
+	o.recordOutcome(r)
+	o.listAttempt(r)
 }

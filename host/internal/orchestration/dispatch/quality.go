@@ -73,7 +73,7 @@ func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 }
 
 // judged tells the book of a verdict, and does what follows from it.
-func (o *operation) judged(v sample, pass bool, score quality.Score) {
+func (o *operation) recordVerdict(v sample, pass bool, score quality.Score) {
 	if v.stats != nil && v.add(o.d.Clock.Now(), pass, score) {
 		o.remediate(v)
 	}

@@ -403,7 +403,7 @@ func (t *StatsTable) Standings(now time.Time) []Standing {
 	all := t.sorted()
 	ejected := make([]Standing, len(all))
 	for i, cs := range all {
-		out[i] = Standing{Figures: cs.seen(now), Intent: cs.intent, Plugin: cs.currentPlugin()}
+		out[i] = Standing{Figures: cs.observed(now), Intent: cs.intent, Plugin: cs.currentPlugin()}
 		cs.mu.Lock()
 		ejected[i].MinPassRate, out[i].Action = cs.rules.MinPassRate.V, cs.rules.Action
 		out[i].Acting, out[i].Why = cs.remediation.acting, cs.remediation.why

@@ -36,7 +36,7 @@ func (o *operation) repairs(capID string) *repairs {
 
 // repaired tells a candidate what was wrong with its answer, as long as that
 // helps. It gives nil if an answer was accepted, else the failure to go on with.
-func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
+func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
 	f.RoundsLeft = r.left > 0 && !o.yields(f)
 	if action, _ := Decide(*f); action != Repair {
 		return f
@@ -44,8 +44,8 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 	for r.left > 0 {
 		r.left--
 		r.done++
-		r.seen = append(r.seen, sameness(f))
-		next := o.repair(ctx, capID, r.done, f)
+		r.seen = append(r.seen, answerFingerprint(f))
+		next := o.repairOnce(ctx, capID, r.done, f)
 		if next != nil && next.OverBudget {
 			r.left = 0
 			return f.stoppedByBudget(next, o.w.Policy.SwitchOn)
@@ -64,7 +64,7 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 			return next // another kind of failure: the table decides
 		}
 		f = next
-		again := sameness(f)
+		again := answerFingerprint(f)
 		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
 			break // it goes in circles
 		}
@@ -73,19 +73,19 @@ func (o *operation) repaired(ctx context.Context, capID string, f *Failure, r *r
 		}
 	}
 	r.left = 0
-	return o.exhausted(f)
+	return o.repairExhausted(f)
 }
 
 // repair makes one round.
-func (o *operation) repair(ctx context.Context, capID string, round int, f *Failure) *Failure {
-	o.round, o.told, o.key = round, told(f, round), ""
-	defer func() { o.round, o.told, o.key = 0, edn.Nil(), "" }()
+func (o *operation) repairOnce(ctx context.Context, capID string, round int, f *Failure) *Failure {
+	o.round, o.repairContext, o.key = round, newRepairContext(f, round), ""
+	defer func() { o.round, o.repairContext, o.key = 0, edn.Nil(), "" }()
 	return o.runAttempt(ctx, capID)
 }
 
 // exhausted is the failure of a candidate that could not repair its answer. The
 // switch set may name it or what it could not repair.
-func (o *operation) exhausted(last *Failure) *Failure {
+func (o *operation) repairExhausted(last *Failure) *Failure {
 	f := *last
 	last.owed = sample{}
 	f.RoundsLeft = false
@@ -101,7 +101,7 @@ func (o *operation) exhausted(last *Failure) *Failure {
 
 // sameness is equal for answers that are the same and wrong in the same places,
 // and for failures of one type where nothing was found.
-func sameness(f *Failure) []byte {
+func answerFingerprint(f *Failure) []byte {
 	var places []edn.Value
 	for finding := range f.Findings.Elems() {
 		places = append(places, edn.Vector(finding.Key("gate"), finding.Key("path")))
@@ -123,7 +123,7 @@ func previous(f *Failure) edn.Value {
 
 // told is what a candidate hears about its answer. Earlier answers are not
 // repeated.
-func told(f *Failure, round int) edn.Value {
+func newRepairContext(f *Failure, round int) edn.Value {
 	var b edn.MapBuilder
 	b.Key("attempt", edn.Int(int64(round)))
 	before := previous(f)
@@ -135,7 +135,7 @@ func told(f *Failure, round int) edn.Value {
 	default:
 		b.Key("previous", edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(before)), edn.K("bytes"), edn.Int(int64(size)), edn.K("parts"), parts(f, before)))
 	}
-	findings, rest := toldFindings(f)
+	findings, rest := limitFindings(f)
 	b.Key("findings", edn.Vector(findings...))
 	if rest > 0 {
 		b.Key("more", edn.Int(int64(rest)))
@@ -148,7 +148,7 @@ func told(f *Failure, round int) edn.Value {
 
 // toldFindings are the findings that fit, musts first, and the number of the
 // others.
-func toldFindings(f *Failure) (told []edn.Value, rest int) {
+func limitFindings(f *Failure) (told []edn.Value, rest int) {
 	all := slices.Collect(f.Findings.Elems())
 	slices.SortStableFunc(all, func(a, b edn.Value) int { return cmp.Compare(rank(a), rank(b)) })
 	size := 0

@@ -82,7 +82,7 @@ func (o *operation) request(c *registry.Capability, asked prompt.Composed) edn.V
 		around = edn.MustMap()
 	}
 	if o.round > 0 {
-		around = around.AssocKey("repair", o.told)
+		around = around.AssocKey("repair", o.repairContext)
 	}
 	if !asked.Value.IsNil() {
 		around = around.AssocKey("prompt", asked.Value)

@@ -87,7 +87,7 @@ func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Siz
 	}
 	size := policy.Size{In: o.tokens + o.layersTokens(c), InKnown: true}
 	if o.round > 0 {
-		size.In += policy.CountTokens(o.told)
+		size.In += policy.CountTokens(o.repairContext)
 	}
 	if n := o.counted[c.ID]; n > 0 && o.countedIn == o.round {
 		size.In = n
@@ -163,7 +163,7 @@ func (o *operation) unaffordable(capID string) bool {
 		purpose = forCheck
 	}
 	counts := o.counts(purpose, !o.parallel)
-	o.weigh(o.run.Base, c, counts, policy.Amounts{})
+	o.countInput(o.run.Base, c, counts, policy.Amounts{})
 	want, _, err := o.worstCase(o.run.Base, c, counts)
 	if err == nil {
 		err = o.checkBudget(want)
@@ -199,7 +199,7 @@ func (o *operation) affordable(ids []string) int {
 			return i
 		}
 		counts := o.counts(forParallel, i == 0)
-		o.weigh(o.run.Base, c, counts, sum)
+		o.countInput(o.run.Base, c, counts, sum)
 		want, _, err := o.worstCase(o.run.Base, c, counts)
 		if err != nil {
 			return i
@@ -221,7 +221,7 @@ func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose
 		return reservation{}, contract.AsError(err) // nothing begins any more
 	}
 	counts := o.counts(purpose, first)
-	o.weigh(ctx, c, counts, policy.Amounts{})
+	o.countInput(ctx, c, counts, policy.Amounts{})
 	want, substitute, err := o.worstCase(ctx, c, counts)
 	var hold *budget.Hold
 	if err == nil {
@@ -273,7 +273,7 @@ func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err
 func (o *operation) overBudget(ctx context.Context, lack *contract.Error) *Failure {
 	f := o.failure(ctx, nil, lack)
 	f.OverBudget = true
-	f.Over = o.over(ctx)
+	f.Expired = o.expired(ctx)
 	if lack.Type == "budget/exceeded" {
 		f.Class, f.Matched = contract.ClassSwitch, true
 	}
@@ -290,7 +290,7 @@ func (o *operation) yields(f *Failure) bool {
 		return false
 	}
 	left, err := o.run.Account.Left(o.run.Base, o.w.Budget)
-	if err != nil || !o.look(f) {
+	if err != nil || !o.updateNextLeft(f) {
 		return false
 	}
 	next := *f
@@ -311,7 +311,7 @@ func (o *operation) untried() (n int64) {
 			n++
 		}
 	}
-	return min(n, int64(o.most-len(o.used)))
+	return min(n, int64(o.maxCandidates-len(o.used)))
 }
 
 // brokeOff is a failure after which the same candidate would have been asked
@@ -323,14 +323,14 @@ func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failur
 	g.Err = lack.Err.WithCause(f.Err)
 	g.Class = lack.Class
 	g.OverBudget, g.RoundsLeft, g.TriesLeft = true, false, false
-	g.Over = lack.Over
+	g.Expired = lack.Expired
 	return &g
 }
 
 // spent says, at the end of a node, that nothing but its budget kept it from
 // going on.
 func (o *operation) stoppedAtBudget(f *Failure) *contract.Error {
-	if o.shortfall == nil || f.OverBudget || len(o.used) >= o.most {
+	if o.shortfall == nil || f.OverBudget || len(o.used) >= o.maxCandidates {
 		return nil
 	}
 	hopeful := *f

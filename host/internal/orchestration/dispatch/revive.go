@@ -17,7 +17,7 @@ const reviveWait = 10 * time.Second
 // node. A candidate that came back may be gone again before it is bound, so that
 // is done more than once; the supervisor ends it with a quarantine.
 func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
-	if capID, ok = o.next(); ok || len(o.coming()) == 0 {
+	if capID, ok = o.next(); ok || len(o.respawning()) == 0 {
 		return capID, ok
 	}
 	begun := o.d.Clock.Now()
@@ -27,7 +27,7 @@ func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
 		ctx, cancel = context.WithTimeout(ctx, reviveWait)
 		defer cancel()
 	}
-	for !ok && !o.over(ctx) && o.revived(ctx) {
+	for !ok && !o.expired(ctx) && o.awaitAny(ctx) {
 		o.binding = o.bind()
 		capID, ok = o.next()
 	}
@@ -36,13 +36,13 @@ func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
 
 // coming are the candidates that were not tried and are merely not ready: they
 // come back without an operator.
-func (o *operation) coming() []string {
-	if len(o.used) >= o.most {
+func (o *operation) respawning() []string {
+	if len(o.used) >= o.maxCandidates {
 		return nil
 	}
 	var ids []string
 	for _, r := range o.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) && o.d.Executor.State(r.Cap).comesBack() {
+		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) && o.d.Executor.State(r.Cap).willReturn() {
 			ids = append(ids, r.Cap)
 		}
 	}
@@ -51,20 +51,20 @@ func (o *operation) coming() []string {
 
 // look notes in a failure whether another candidate is left, and reports whether
 // one is ready.
-func (o *operation) look(f *Failure) (ready bool) {
+func (o *operation) updateNextLeft(f *Failure) (ready bool) {
 	_, ready = o.next()
-	f.NextLeft = ready || len(o.coming()) > 0
+	f.NextLeft = ready || len(o.respawning()) > 0
 	return ready
 }
 
 // comesBack tells whether a capability is there, or will be without an operator.
 // Who was not ready when it was bound may be so by the time that this is asked.
-func (st CapState) comesBack() bool { return st.Ready || st.Standby || st.Respawning }
+func (st CapState) willReturn() bool { return st.Ready || st.Standby || st.Respawning }
 
 // revived waits until one of the candidates that are coming back is ready, and
 // reports whether one is.
-func (o *operation) revived(ctx context.Context) bool {
-	coming := o.coming()
+func (o *operation) awaitAny(ctx context.Context) bool {
+	coming := o.respawning()
 	if len(coming) == 0 {
 		return false
 	}

@@ -281,7 +281,7 @@ func sortFigures(ordering string, all []Figures, streamed bool) {
 	latency := func(a, b Figures) int {
 		return compareKnown(a.Timed, b.Timed, func() int { return cmp.Compare(a.Latency, b.Latency) })
 	}
-	near := func(a, b Figures) int { return nearer(a.Condition, b.Condition) }
+	near := func(a, b Figures) int { return compareDistance(a.Condition, b.Condition) }
 	soon := func(a, b Figures) int {
 		return compareKnown(a.timed(streamed), b.timed(streamed), func() int { return cmp.Compare(a.after(streamed), b.after(streamed)) })
 	}
@@ -295,7 +295,7 @@ func sortFigures(ordering string, all []Figures, streamed bool) {
 		by = []func(a, b Figures) int{near, soon, quality}
 	case policy.Availability:
 		closed := func(a, b Figures) int { return compareKnown(a.closed(), b.closed(), func() int { return 0 }) }
-		by = []func(a, b Figures) int{closed, near, func(a, b Figures) int { return freer(a.Condition, b.Condition) }}
+		by = []func(a, b Figures) int{closed, near, func(a, b Figures) int { return compareLoad(a.Condition, b.Condition) }}
 	}
 	slices.SortStableFunc(all, func(a, b Figures) int {
 		for _, f := range by {
@@ -322,7 +322,7 @@ func compareKnown(a, b bool, both func() int) int {
 
 // tripping are failures after which there is no use in asking again, before
 // somebody has changed something (LLM-030).
-func tripping(err *contract.Error) bool {
+func isConfigurationFailure(err *contract.Error) bool {
 	if err == nil {
 		return false
 	}

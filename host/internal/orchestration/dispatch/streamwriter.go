@@ -78,7 +78,7 @@ func (w *streamWriter) flush() {
 	w.pending.Reset()
 	w.last, w.recorded = w.clock.Now(), true
 	for text != "" {
-		piece := cut(text, chunkSize)
+		piece := truncate(text, chunkSize)
 		text = text[len(piece):]
 		w.record(&journal.AttemptChunk{Attempt: w.attempt, Chunk: w.chunk, Text: piece, Visible: w.visible})
 		w.chunk++
@@ -86,7 +86,7 @@ func (w *streamWriter) flush() {
 }
 
 // cut gives the begin of a text that ends with a whole character.
-func cut(text string, most int) string {
+func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

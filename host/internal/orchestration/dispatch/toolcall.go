@@ -15,7 +15,7 @@ import (
 func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
 	id, ok := c.tool(call.Name)
 	if !ok {
-		return edn.Nil(), fmt.Errorf("the request offers no tool %q", cut(call.Name, 64))
+		return edn.Nil(), fmt.Errorf("the request offers no tool %q", truncate(call.Name, 64))
 	}
 	args, err := edn.ReadJSON(call.Args)
 	if err != nil {
@@ -39,14 +39,14 @@ func (c *cleaner) tool(name string) (edn.Value, bool) {
 		if !ok {
 			word, ok = id.AsString()
 		}
-		if ok && spelled(word) == spelled(name) {
+		if ok && normalizeToolName(word) == normalizeToolName(name) {
 			return id, true
 		}
 	}
 	return edn.Nil(), false
 }
 
-func spelled(name string) string {
+func normalizeToolName(name string) string {
 	name = strings.TrimPrefix(name, ":")
 	for strings.Contains(name, "__") {
 		name = strings.ReplaceAll(name, "__", "_")

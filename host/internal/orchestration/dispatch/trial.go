@@ -12,7 +12,7 @@ import (
 // tell lets an executor that tries editions of a plugin against each other know
 // what the gates made of an answer (SUP-006). An answer that is a plan is no
 // sample: others have answered for it.
-func (o *operation) tell(a *attempt, r *attemptResult) {
+func (o *operation) reportTrial(a *attempt, r *attemptResult) {
 	trials, ok := o.d.Executor.(Trials)
 	if !ok || r.walk != nil || r.outcome == Judged && !answeredByChecks(o.result.Verdict) {
 		return

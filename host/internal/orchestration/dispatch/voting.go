@@ -183,7 +183,7 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 		v.by.err = v.rejected
 	}
 	if v.by.err == nil {
-		v.by.err = v.op.unbound()
+		v.by.err = v.op.noCandidate()
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 // await waits for a judge that is on its way back.
 func (v *voting) await(ctx context.Context) {
 	for _, r := range v.op.binding.Rejected {
-		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.op.d.Executor.State(r.Cap).comesBack() {
+		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.op.d.Executor.State(r.Cap).willReturn() {
 			continue
 		}
 		if v.op.d.Executor.Await(ctx, r.Cap) == nil {
@@ -278,7 +278,7 @@ func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (score *bi
 	if cs != nil && !cs.closed.Load() {
 		v.unsound = true
 	}
-	by, out, asked := v.op.askOne(ctx, c)
+	by, out, asked := v.op.callOnce(ctx, c)
 	if asked {
 		v.calls++
 		v.usages = append(v.usages, by.usage)
@@ -292,7 +292,7 @@ func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (score *bi
 			v.reportModel(c, by.model)
 		}
 	}
-	v.op.reported(ctx, cs, permit, by, asked)
+	v.op.recordVoteOutcome(ctx, cs, permit, by, asked)
 	return score, more, by.err
 }
 
@@ -307,7 +307,7 @@ func (v *voting) reportModel(c *registry.Capability, model string) {
 }
 
 // reported tells the breaker of a judge how a call ended.
-func (o *operation) reported(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked, asked bool) {
+func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked, asked bool) {
 	if cs == nil {
 		return
 	}
@@ -320,7 +320,7 @@ func (o *operation) reported(ctx context.Context, cs *candidateStats, permit bre
 	}
 	now := o.d.Clock.Now()
 	outcome = o.countBackendCrashes(now, by.capID, by.process, edn.Nil(), by.err, outcome)
-	if tripping(by.err) {
+	if isConfigurationFailure(by.err) {
 		cs.trip(now, by.edition, by.err)
 		return
 	}

@@ -69,11 +69,11 @@ func (p *CallPolicy) options() edn.Value {
 
 // asks composes what a language model is asked in this attempt; the zero value
 // for everybody else.
-func (o *operation) asks(c *registry.Capability) prompt.Composed {
+func (o *operation) composePrompt(c *registry.Capability) prompt.Composed {
 	if !o.w.Policy.composes(c) {
 		return prompt.Composed{}
 	}
-	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.told})
+	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.repairContext})
 }
 
 // layersTokens is how many tokens the layers of a prompt add to what the call
@@ -87,8 +87,8 @@ func (o *operation) layersTokens(c *registry.Capability) int64 {
 
 // overriding refuses a call whose system prompt comes from a result (PRM-002) or
 // replaces that of the configuration without permission (PRM-003).
-func (o *operation) overriding() *contract.Error {
-	if o.w.Unmarked != nil && o.modelServes() {
+func (o *operation) checkPromptOverride() *contract.Error {
+	if o.w.Unmarked != nil && o.hasModelCandidate() {
 		return o.w.Unmarked
 	}
 	why := o.run.Overriding
@@ -96,7 +96,7 @@ func (o *operation) overriding() *contract.Error {
 		return nil
 	}
 	where, ok := prompt.Overrides(o.w.Intent, o.w.System, o.w.Input)
-	if !ok || where != ":system" && !o.modelServes() {
+	if !ok || where != ":system" && !o.hasModelCandidate() {
 		return nil
 	}
 	if why == nil {
@@ -112,7 +112,7 @@ func (o *operation) overriding() *contract.Error {
 }
 
 // modelServes tells whether a language model is among the candidates.
-func (o *operation) modelServes() bool {
+func (o *operation) hasModelCandidate() bool {
 	for _, id := range o.w.Policy.static.List {
 		if c, ok := o.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
 			return true
@@ -123,7 +123,7 @@ func (o *operation) modelServes() bool {
 
 // allowed refuses an answer of a language model with keys that its role may not
 // have (PRM-008).
-func (p *CallPolicy) allowed(c *registry.Capability, out edn.Value) *contract.Error {
+func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *contract.Error {
 	if !p.composes(c) || p.prompts == nil || !out.IsMap() {
 		return nil
 	}
@@ -146,6 +146,6 @@ func (p *CallPolicy) allowed(c *registry.Capability, out edn.Value) *contract.Er
 
 // Ask composes what a language model would be asked under the terms, without
 // asking it.
-func (p *CallPolicy) Ask(c *registry.Capability, input edn.Value) prompt.Composed {
+func (p *CallPolicy) ComposePrompt(c *registry.Capability, input edn.Value) prompt.Composed {
 	return p.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
 }
