@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// runAttempt makes one call and judges its answer. Nil means that the answer was
-// accepted and the result is complete.
+// runAttempt makes one call and evaluates its answer. Nil means that the answer
+// was accepted and the result is complete.
 func (o *operation) runAttempt(ctx context.Context, capID string) *Failure {
 	a := &o.scratch.attempt
 	if failure := o.begin(ctx, a, capID, ""); failure != nil || o.failed != nil {
@@ -34,31 +34,31 @@ type attempt struct {
 	recovery    contract.RecoveryClass
 	number      int
 	call        Call
-	prompt      prompt.Composed // of a language model
+	prompt      prompt.Composed // of a language model, else zero
 	limits      limits
 	started     time.Time
-	stats       *candidateStats // nil without a book
+	stats       *candidateStats // nil without statistics
 	permit      breaker.Permit
 	stream      *attemptStream // nil unless the run streams this node
 	reservation reservation
 
 	answer     Answer
 	err        error
-	firstPiece time.Time // its first piece; zero: nobody listened, or there was none
+	firstPiece time.Time // when the first piece of text came; zero: none came or the node is not streamed
 	ended      time.Time
 
-	// Of an attempt that runs beside others.
-	rank     int // among the candidates
+	// Used by parallel attempts only.
+	rank     int // index among the candidates
 	ctx      context.Context
 	cancel   context.CancelFunc
 	stop     chan struct{} // closed when another answer was accepted
 	stopping bool          // stop is closed
 	lost     bool          // stop was closed before the call ended
-	panicked any           // a defect, for the goroutine that serves
+	panicked any           // panic value, raised again on the goroutine of the operation
 }
 
-// begin records the start of an attempt. The strategy under which it may run
-// beside others is empty for a step of a cascade.
+// begin records the start of an attempt. strategy names the parallel strategy;
+// empty: a step of a cascade.
 func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy string) *Failure {
 	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
@@ -79,7 +79,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	}
 	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.parallel)
 	if err != nil {
-		if cs != nil { // it was let in and does not come
+		if cs != nil { // return the unused permit
 			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)
 		}
 		return o.overBudget(ctx, err)
@@ -131,8 +131,9 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	return nil
 }
 
-// lastHope waits for the breaker of a candidate behind which nobody is left, if
-// that is in time.
+// awaitLastBreaker waits until the breaker of the last candidate admits calls
+// again. It returns false if other candidates are left or the breaker does not
+// reopen before the deadline.
 func (o *operation) awaitLastBreaker(ctx context.Context, cs *candidateStats) bool {
 	if _, left := o.next(); left {
 		return false
@@ -141,8 +142,8 @@ func (o *operation) awaitLastBreaker(ctx context.Context, cs *candidateStats) bo
 	return ok && o.inTime(ctx, wait) && o.d.Clock.Wait(ctx, wait) == nil
 }
 
-// keptOut is what happens when somebody else became the probe of a breaker in
-// this moment: nobody was asked, and the next candidate is.
+// probeLost is the failure when another call took the half-open probe of the
+// breaker: the operation tries the next candidate.
 func (o *operation) probeLost(ctx context.Context, capID string, err *contract.Error) *Failure {
 	o.setBreakerAnswer(capID, breakerAnswer{})
 	f := o.failure(ctx, nil, err)
@@ -150,8 +151,7 @@ func (o *operation) probeLost(ctx context.Context, capID string, err *contract.E
 	return f
 }
 
-// finish makes of an answer, or of its absence, a verdict. t is room for what is
-// known on the way.
+// finish evaluates an answer or its absence. It fills r.
 func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *Failure {
 	a.account(r)
 	if a.err != nil {
@@ -198,7 +198,7 @@ type attemptResult struct {
 	extended   time.Duration
 
 	response edn.Value // normalised envelope; nil without an answer
-	raw      edn.Value // what clean-up made it of; nil if that changed nothing
+	raw      edn.Value // response before clean-up; nil if clean-up changed nothing
 	kind     string    // result type
 	meta     edn.Value
 	usage    edn.Value
@@ -207,23 +207,23 @@ type attemptResult struct {
 	stats       *candidateStats
 	permit      breaker.Permit
 	began       time.Time
-	edition     int           // that answered
-	process     int           // likewise its number; 0: nobody was asked
-	firstPiece  time.Duration // until its first piece; 0: there was none
+	edition     int           // edition of the plugin that answered
+	process     int           // instance number of the process that answered; 0: the call was not delivered
+	firstPiece  time.Duration // time to the first piece of text; 0: there was none
 	stream      *attemptStream
 	reservation reservation
 	prompt      prompt.Composed
-	late        bool // the node ran out of time, whoever was asked
+	late        bool // the node ran out of time, not the attempt
 
 	err      *contract.Error
 	outcome  Outcome
-	label    string // of the record
+	label    string // outcome in the record
 	crashed  bool
 	doneOnce bool
 }
 
-// conclude records how the attempt ended, walks a plan answer, asks the gates,
-// and says what went wrong, if anything did.
+// conclude records how the attempt ended, runs the plan of a plan answer, runs
+// the gates and returns the failure, if any.
 func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 	if r.outcome == Unknown && r.recovery == contract.RecoveryOnce {
 		r.err = contract.Errorf("effects/outcome-unknown",
@@ -258,7 +258,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 			findings = findingsValue(&verdict)
 			r.err, r.outcome = o.gateError(r, &verdict, findings), Judged
 			if o.unpaid != nil {
-				r.err = o.unpaid // nobody knows whether the answer is good
+				r.err = o.unpaid // the answer could not be evaluated
 			}
 		}
 		if judged && verdict.Pass && !o.inconclusive() {
@@ -285,8 +285,8 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 	return nil
 }
 
-// sample is the verdict on the attempt, as the book takes it.
-// An answer that is a plan is none: others have answered for it.
+// sample returns the verdict on the attempt for the quality window. A plan
+// answer is not a sample: other candidates produced its result.
 func (r *attemptResult) sample() sample {
 	if r.walk != nil {
 		return sample{}
@@ -294,7 +294,7 @@ func (r *attemptResult) sample() sample {
 	return sample{stats: r.stats, edition: r.edition, began: r.began, attempt: r.number}
 }
 
-// recordEnd writes how the attempt ended, before the gates judge the answer.
+// recordEnd records how the attempt ended, before the gates run.
 func (o *operation) recordEnd(r *attemptResult) {
 	end := o.finishedRecord()
 	*end = journal.AttemptFinished{
@@ -312,7 +312,7 @@ func (o *operation) recordEnd(r *attemptResult) {
 	o.record(end)
 }
 
-// list adds the attempt to the account of the node.
+// listAttempt adds the attempt to the attempts in the result.
 func (o *operation) listAttempt(r *attemptResult) {
 	failureType := ""
 	if r.err != nil {
@@ -323,7 +323,8 @@ func (o *operation) listAttempt(r *attemptResult) {
 	})
 }
 
-// count tells the book how an attempt ended.
+// recordOutcome reports how an attempt ended to the statistics of its
+// candidate.
 func (o *operation) recordOutcome(r *attemptResult) {
 	if r.stats == nil {
 		return
@@ -351,14 +352,15 @@ func (o *operation) recordOutcome(r *attemptResult) {
 	}
 }
 
-// inconclusive tells whether the last verdict says nothing about the answer: a
-// check or the judge could not judge, or the judge is not well itself (BRK-007).
+// inconclusive reports whether the last verdict says nothing about the answer:
+// a check or the judge failed, or the breaker of the judge is not closed
+// (BRK-007).
 func (o *operation) inconclusive() bool {
 	return o.unsound || !answeredByChecks(o.result.Verdict)
 }
 
-// refused counts a refused answer against its capability, once, when it is
-// known that it was not repaired.
+// recordRefusal counts a refused answer against its capability, once, after
+// repair has failed.
 func (o *operation) recordRefusal(f *Failure) {
 	if f != nil {
 		o.recordVerdict(f.owed, false, quality.Perfect)
@@ -367,8 +369,8 @@ func (o *operation) recordRefusal(f *Failure) {
 }
 
 // asAttemptError makes the failure of a child plan the failure of the attempt
-// that answered with it: another candidate may do better, unless the run itself
-// is at its end.
+// that answered with it: another candidate may succeed, unless the error ends
+// the run.
 func asAttemptError(e *contract.Error) *contract.Error {
 	switch e.Type {
 	case "canceled", "runtime/internal", "effects/outcome-unknown", "plan/too-deep", "plan/too-large":
@@ -378,7 +380,7 @@ func asAttemptError(e *contract.Error) *contract.Error {
 	}
 }
 
-// failure describes a failed attempt to the attempt table.
+// failure describes a failed attempt for the attempt table.
 func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract.Error) *Failure {
 	f := &Failure{Err: err, Class: err.Class}
 	set := o.w.Policy.SwitchOn
@@ -390,7 +392,7 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 	f.Deterministic = r.capability.Deterministic
 	f.Crashed = r.crashed
 	if f.Undelivered = r.process == 0 && err.Type == policy.ReasonNotReady; f.Undelivered {
-		f.Class, f.Matched = contract.ClassSwitch, true // as if it had not been bound (BIND-005)
+		f.Class, f.Matched = contract.ClassSwitch, true // treated like a rejection during binding (BIND-005)
 	}
 	f.DoneOnce, f.Done = r.doneOnce, o.effectDone
 	o.effectDone = o.effectDone || r.outcome == Judged && r.recovery != contract.RecoveryNone
@@ -403,9 +405,9 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 	return f
 }
 
-// invoke makes the call under the deadline of the attempt. A call that must not
-// happen twice is not cut off because a sibling failed: it is awaited under the
-// life of the run.
+// invoke makes the call with the deadline of the attempt. A call of recovery
+// class once is not canceled when a sibling node fails: it runs under the
+// context of the run.
 func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 	call, l := a.call, a.limits
 	if a.recovery == contract.RecoveryOnce {
@@ -425,7 +427,7 @@ func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 		ctx, call.OnDelta = own, func(piece edn.Value) {
 			select {
 			case <-a.stop:
-				return // a loser is not heard any more
+				return // text of a losing attempt is dropped
 			default:
 			}
 			if a.firstPiece.IsZero() {
@@ -442,13 +444,13 @@ func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 	return answer, err
 }
 
-// deadlineSkew is how much earlier than here a deadline may pass at the other
-// end of a call.
+// deadlineSkew is the tolerated clock difference between host and plugin for
+// the deadline of a call.
 const deadlineSkew = 50 * time.Millisecond
 
-// awaitOwnDeadline waits for the deadline of a call that has passed at the
-// plugin already: which of the two clocks is ahead must not decide whose
-// deadline it was.
+// awaitOwnDeadline waits for the deadline of a call if the plugin has reported
+// its expiry slightly early, so that clock skew does not decide which deadline
+// is reported.
 func awaitOwnDeadline(ctx context.Context, err error) {
 	deadline, bounded := ctx.Deadline()
 	if bounded && errors.Is(err, contract.OfType("timeout/hard")) && time.Until(deadline) < deadlineSkew {
@@ -456,8 +458,9 @@ func awaitOwnDeadline(ctx context.Context, err error) {
 	}
 }
 
-// lost explains a call that gave no answer. What the executor saw is overruled
-// by what the host knows: whether somebody canceled, and which limit passed.
+// classifyLostCall sets error and outcome of a call without an answer.
+// Cancellation and limits known to the host take precedence over the error of
+// the executor.
 func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err *contract.Error, l limits, now time.Time) {
 	r.label, r.err = journal.OutcomeError, err
 	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
@@ -488,10 +491,10 @@ func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err 
 	}
 }
 
-// disowned takes from a capability what only the host can say: that the run was
-// canceled, that the host has a defect, that a race was lost. A capability that
-// says so while the run lives on has simply failed (ATT-003). What it could not
-// spend says nothing about what another candidate needs.
+// replaceReservedType replaces error types that only the host may use, such as
+// canceled, runtime/internal and race/lost, by runtime/invoke-failed (ATT-003).
+// A capability's own budget/exceeded gets class switch: it does not limit other
+// candidates.
 func (o *operation) replaceReservedType(r *attemptResult, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
@@ -502,7 +505,8 @@ func (o *operation) replaceReservedType(r *attemptResult, err *contract.Error) *
 	return err
 }
 
-// cause keeps what the executor reported unless it only repeats the timeout.
+// cause returns the error of the executor, or nil if it only repeats the
+// timeout.
 func cause(err *contract.Error) *contract.Error {
 	if err.Type == "timeout/hard" || err.Type == "canceled" {
 		return nil
@@ -510,9 +514,9 @@ func cause(err *contract.Error) *contract.Error {
 	return err
 }
 
-// unknownOutcome tells whether the work may have been done although no answer
-// came. An error that the capability itself reports means "not done", unless it
-// says otherwise.
+// unknownOutcome reports whether the effect may have been done although no
+// answer came. An error that the capability itself returns means "not done",
+// unless its details say otherwise.
 func unknownOutcome(err *contract.Error) bool {
 	if reportsUnknown(err) {
 		return true
@@ -530,8 +534,8 @@ func reportsUnknown(err *contract.Error) bool {
 	return state == "unknown"
 }
 
-// answered is the outcome of an answer that is of no use: whatever effect the
-// call had has happened.
+// outcomeAfterAnswer is the outcome of an unusable answer: any effect of the
+// call has happened.
 func outcomeAfterAnswer(recovery contract.RecoveryClass) Outcome {
 	if recovery == contract.RecoveryNone {
 		return Definite
@@ -539,7 +543,7 @@ func outcomeAfterAnswer(recovery contract.RecoveryClass) Outcome {
 	return Judged
 }
 
-// read checks the form of an answer.
+// read checks the form of an answer and cleans it.
 func (o *operation) read(r *attemptResult, a Answer) {
 	r.label = journal.OutcomeOK
 	response, err := contract.CheckResponse(a.Response, o.resultRules(r.capability))
@@ -585,7 +589,8 @@ func (o *operation) read(r *attemptResult, a Answer) {
 	r.response = response
 }
 
-// coerce gives an answer that came as JSON the kinds that its schema asks for.
+// coerce converts a JSON answer to the types of its schema if that makes it
+// valid.
 func (o *operation) coerce(response, result edn.Value) edn.Value {
 	sch := o.w.Policy.out
 	out := result.Key("out")

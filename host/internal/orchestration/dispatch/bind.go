@@ -11,19 +11,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// answer is what a breaker said when it was asked for this node. It is asked
-// once: in its ramp, asking counts.
+// breakerAnswer is the cached answer of a breaker for this node. The breaker is
+// asked once per node, because asking counts while it ramps up.
 type breakerAnswer struct {
 	ok      bool
 	reopens time.Time // zero: not by itself
 }
 
-// bind asks who may serve now. The usual case, everyone who fits is ready and no
-// breaker is open, costs nothing but asking.
+// bind returns the candidates that may be called now. It rebinds only if
+// effects must be checked or a candidate is unavailable.
 func (o *operation) bind() policy.Binding {
 	p := o.w.Policy
 	b := p.static
-	asks := p.effects && o.w.Op != "tool" // a tool has been asked already, and is told why not
+	asks := p.effects && o.w.Op != "tool" // effects of a tool were checked before
 	for _, id := range b.Accepted {
 		if asks || o.unavailability(id).Reason != "" {
 			demand := p.demand(o.d.Registry)
@@ -38,7 +38,7 @@ func (o *operation) bind() policy.Binding {
 	return o.orderCandidates(b)
 }
 
-// state says in the words of binding whether a capability can be used now.
+// unavailability returns why a capability cannot be called now, for binding.
 func (o *operation) unavailability(capID string) policy.Unavailable {
 	st := o.d.Executor.State(capID)
 	if u := unavailable(st); u.Reason != "" {
@@ -53,8 +53,8 @@ func (o *operation) unavailability(capID string) policy.Unavailable {
 	return policy.Unavailable{}
 }
 
-// page is how a capability stands for the call, nil without a book. A verdict on a
-// labelled answer is asked of whoever is named, however he stands.
+// stats returns the statistics of a capability, nil without any. A verdict on a
+// labelled answer bypasses the breaker of the judge.
 func (o *operation) stats(capID string) *candidateStats {
 	if o.vote && len(o.w.Stack) == 0 && o.run.Grading {
 		return nil
@@ -62,7 +62,7 @@ func (o *operation) stats(capID string) *candidateStats {
 	return o.w.Policy.stats[capID]
 }
 
-// keptOutBy is what the breaker of a capability says to this node.
+// breakerRefusal returns why the breaker rejects this node, if it does.
 func (o *operation) breakerRefusal(capID string, edition int) policy.Unavailable {
 	cs := o.stats(capID)
 	if cs == nil || cs.closed.Load() {
@@ -91,8 +91,8 @@ func (o *operation) setBreakerAnswer(capID string, a breakerAnswer) {
 	o.breakerAnswers[capID] = a
 }
 
-// rank puts the accepted candidates into the order of the policy. The order is
-// settled once for a node, so that its own attempts do not change it.
+// orderCandidates sorts the accepted candidates by the policy. The order is
+// fixed once per node, so that its own attempts do not change it.
 func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
 	p := o.w.Policy
 	if p.stats == nil || p.Ordering == policy.Declared || len(b.Accepted) == 0 {
@@ -118,7 +118,7 @@ func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
 		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == id }); i >= 0 {
 			return i
 		}
-		return len(o.ranked) // it came back since
+		return len(o.ranked) // became available later
 	}
 	b.Accepted = slices.Clone(b.Accepted)
 	slices.SortStableFunc(b.Accepted, func(x, y string) int { return place(x) - place(y) })
@@ -126,7 +126,7 @@ func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
 	return b
 }
 
-// heard tells whether somebody reads the answer while it comes.
+// streamed reports whether the answer is shown while it is produced.
 func (o *operation) streamed() bool {
 	f, p := o.w.Stream, o.w.Policy
 	if f == nil {
@@ -136,7 +136,7 @@ func (o *operation) streamed() bool {
 	return max(m, f.mode) != gatePassed && delayReason(m, p.Strategy, &p.Policy) == ""
 }
 
-// ranking is the order with its figures, for the record.
+// ranking returns the order with its figures, for the record.
 func (o *operation) ranking() []journal.Candidate {
 	out := make([]journal.Candidate, 0, len(o.ranked))
 	for i := range o.ranked {
@@ -145,8 +145,8 @@ func (o *operation) ranking() []journal.Candidate {
 	return out
 }
 
-// awaitBreaker waits for the first breaker that opens its way again, if nobody
-// else can serve and that is in time.
+// awaitBreaker waits for the first breaker to reopen, if no candidate is
+// available and the deadline allows it.
 func (o *operation) awaitBreaker(ctx context.Context) {
 	for len(o.binding.Accepted) == 0 {
 		at, ok := o.firstReopening()
@@ -159,7 +159,8 @@ func (o *operation) awaitBreaker(ctx context.Context) {
 	}
 }
 
-// reopening is when the first breaker reopens that keeps a candidate out.
+// firstReopening returns when the first of the breakers that reject this node
+// reopens.
 func (o *operation) firstReopening() (first time.Time, ok bool) {
 	for _, a := range o.breakerAnswers {
 		if !a.ok && !a.reopens.IsZero() && (!ok || a.reopens.Before(first)) {
@@ -169,8 +170,8 @@ func (o *operation) firstReopening() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// allOpen is the failure of a node whose candidates are all kept out by their
-// breakers and by nothing else.
+// allBreakersOpen is the failure of a node whose candidates are rejected by
+// their breakers only.
 func (o *operation) allBreakersOpen() *contract.Error {
 	open := 0
 	for _, r := range o.binding.Rejected {

@@ -16,28 +16,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// CallPolicy is the effective policy of calls of one intent, with what
-// follows from it for every such call: who fits, which gates judge, and the
-// parts of the request that do not change. It is immutable but for a cache, and
-// may be shared by any number of calls.
+// CallPolicy is the effective policy for calls of one intent, together with
+// what follows from it: the candidates, the gates and the constant parts of the
+// request. It is immutable except for caches and safe for concurrent use.
 type CallPolicy struct {
 	policy.Policy
 	intent string
 	capID  string
 
-	static     policy.Binding // as if everyone were ready
-	effects    bool           // some of them have effects
+	static     policy.Binding // assuming that all candidates are ready
+	effects    bool           // some candidates have effects
 	candidates []journal.Candidate
 	rejected   []journal.Rejection
 	out        *schema.Schema
 	outName    string
 	gates      []quality.Gate
-	judgePanel *judgePanel // nil if nobody judges
+	judgePanel *judgePanel // nil without a judge
 	done       edn.Value
-	stats      map[string]*candidateStats // by capability; nil without a book
+	stats      map[string]*candidateStats // by capability; nil without statistics
 	scoreMin   edn.Value
 	limits     policy.Limits // of the budget of one node
-	// Wall and Depth are those of the budget; a Wall of 0 is no limit.
+	// Wall and Depth come from the budget; a Wall of 0 is no limit.
 	Wall  time.Duration
 	Depth contract.Limit
 
@@ -47,15 +46,16 @@ type CallPolicy struct {
 
 	mu        sync.Mutex
 	prepared  map[string]*prepared     // by capability
-	envelopes map[string]fixedEnvelope // by capability: the request without input
+	envelopes map[string]fixedEnvelope // by capability: the request without its input
 	metas     map[metaKey]edn.Value
 }
 
-// maxMetas bounds what terms remember of plugins that start again and again.
+// maxMetas bounds the cached metadata, since every restart of a plugin adds an
+// entry.
 const maxMetas = 64
 
-// fixedEnvelope is kept with the trace of the last run that asked: the calls of
-// one run have the same.
+// fixedEnvelope holds an envelope with the trace of the last run; calls of one
+// run share the trace.
 type fixedEnvelope struct{ trace, v edn.Value }
 
 type metaKey struct {
@@ -63,7 +63,7 @@ type metaKey struct {
 	generation    int
 }
 
-// CallPolicy works out a policy for the calls of an intent. CapID pins the first
+// CallPolicy computes the policy for calls of an intent. capID pins the first
 // candidate.
 func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPolicy {
 	p := d.policyWithoutStats(pol, intent, capID)
@@ -78,8 +78,8 @@ func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPo
 	return p
 }
 
-// open finds the page of a capability and gives the capability that may have to
-// take its place.
+// addStats adds the statistics of a capability and returns the capability that
+// may replace it.
 func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 	c, ok := d.Registry.Capability(capID)
 	if !ok {
@@ -93,8 +93,7 @@ func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 	return rules.SwapTo
 }
 
-// policyWithoutStats works out a policy without the statistics: nobody is left alone or preferred for
-// how he did.
+// policyWithoutStats computes a policy that ignores breakers and statistics.
 func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string) *CallPolicy {
 	p := &CallPolicy{Policy: pol, intent: intent, capID: capID, prompts: d.Prompts, languages: d.Checks.Languages(), reg: d.Registry}
 	demand := p.demand(d.Registry)
@@ -116,7 +115,7 @@ func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string)
 	return p
 }
 
-// budget reads the limits, which were checked where they were written.
+// budget reads the limits, which were validated with the configuration.
 func (p *CallPolicy) budget() {
 	if p.Budget.Len() == 0 {
 		return
@@ -127,7 +126,7 @@ func (p *CallPolicy) budget() {
 	}
 }
 
-// effectful tells whether any of the candidates has effects.
+// effectful reports whether any candidate has effects.
 func (p *CallPolicy) effectful(reg *registry.Registry) bool {
 	return slices.ContainsFunc(p.static.Accepted, func(id string) bool {
 		c, ok := reg.Capability(id)
@@ -161,7 +160,7 @@ func rejections(rs []policy.Rejection) []journal.Rejection {
 	return out
 }
 
-// doneValue is the gates of the call as data; nil without any.
+// doneValue returns the gates as data; nil without any.
 func (p *CallPolicy) doneValue() edn.Value {
 	if len(p.Must) == 0 && len(p.Should) == 0 {
 		return edn.Nil()
@@ -183,8 +182,8 @@ var (
 	keyTrace  = edn.K("trace")
 )
 
-// envelope is the request as the plugin sees it: the task reduced to intent and
-// capability, everything else as it is effective for this call.
+// envelope returns the request for the plugin: the task reduced to intent and
+// capability, everything else as effective for this call.
 func (p *CallPolicy) envelope(c *registry.Capability, trace, input edn.Value, system string) edn.Value {
 	p.mu.Lock()
 	fixed, ok := p.envelopes[c.ID]
@@ -206,7 +205,7 @@ func (p *CallPolicy) envelope(c *registry.Capability, trace, input edn.Value, sy
 	return v
 }
 
-// fixed is the part of the request that is the same for every input.
+// fixed returns the part of the request that does not depend on the input.
 func (p *CallPolicy) fixed(c *registry.Capability) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(1))
@@ -237,8 +236,8 @@ func (p *CallPolicy) fixed(c *registry.Capability) edn.Value {
 	return b.Map()
 }
 
-// effects are those that a call may have: declared by the capability and, as
-// binding has made sure, allowed by the policy.
+// effects returns the effects that a call may have: those declared by the
+// capability. Binding has checked that the policy allows them.
 func effects(c *registry.Capability) []string {
 	if len(c.Effects) == 0 {
 		return []string{registry.NoEffect}
@@ -246,7 +245,8 @@ func effects(c *registry.Capability) []string {
 	return c.Effects
 }
 
-// meta completes what the plugin said about itself; the host's keys win.
+// meta merges the metadata of the plugin with that of the host; the host's keys
+// win.
 func (p *CallPolicy) meta(given edn.Value, c *registry.Capability, a *Answer) edn.Value {
 	key := metaKey{c.ID, a.Plugin, a.Generation}
 	p.mu.Lock()
@@ -271,7 +271,7 @@ func (p *CallPolicy) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	b.Key("cap/id", journal.Keyword(c.ID))
 	b.Key("cap/version", edn.Text(c.Version))
 	for name, said := range map[string]string{"cap/model": c.Model, "cap/family": c.Family} {
-		if said != "" { // who asks may have to know whose word this is (JDG-009)
+		if said != "" { // for the same-family rule of judges (JDG-009)
 			b.Key(name, edn.Text(said))
 		}
 	}
@@ -288,7 +288,7 @@ func (p *CallPolicy) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	return b.Map()
 }
 
-// subject is what checks see of the request.
+// subject returns the part of the request that checks may read.
 func (p *CallPolicy) subject(input edn.Value) edn.Value {
 	var b edn.MapBuilder
 	b.Key("intent", journal.Keyword(p.intent))

@@ -15,20 +15,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// checked says which capability served a check, and how.
+// checked describes the call to the capability behind a check.
 type checked struct {
 	capID   string
 	version string
 	latency time.Duration
 	usage   edn.Value
-	edition int    // that answered
-	model   string // that a server says answered, empty if none says so
-	process int    // number of the process that answered
+	edition int    // edition of the plugin that answered
+	model   string // model reported by the server, empty if none
+	process int    // instance number of the process that answered; 0: none
 	err     *contract.Error
 }
 
-// askSafely turns a panic on the goroutine of a check into a failure of the
-// check: it is a defect, and nobody above could catch it.
+// runCheckSafely converts a panic on the goroutine of a check into a failure of
+// the check, because no caller could recover it.
 func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -39,10 +39,10 @@ func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *qua
 	return o.runCheck(ctx, r, c, subject)
 }
 
-// ask lets a capability judge. The call has no gates of its own and may only
-// read. It is made once more if the failure asks for the same executor, or if
-// the executor was lost and is back (or another one stands in) before the time
-// of the check is up; everything else is a finding.
+// runCheck calls the capability of a check. The call has no gates and may only
+// read. It is repeated once if the failure is retryable or the process was lost
+// and is available again within the timeout of the check; every other failure
+// is a finding.
 func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
@@ -62,7 +62,7 @@ func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.C
 		tried = tried || !by.undelivered()
 		first := by.err
 		if by, out = child.bindAndCall(ctx); by.err != nil && by.capID == "" {
-			by.err = first // nobody came back: how the executor was lost is the reason
+			by.err = first // no process became available; report how the first one was lost
 			break
 		}
 	}
@@ -75,9 +75,8 @@ func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.C
 	return quality.Interpret(c, out, subject), by
 }
 
-// again reports whether a check is asked again after a failure: once more if the
-// executor was lost or its failure asks for that, and as often as the process was
-// gone before the check reached it.
+// retries reports whether a check is called again: once after a retryable
+// failure or a lost process, and always if the call was not delivered.
 func (by *checked) retries(tried bool) bool {
 	switch {
 	case by.err == nil:
@@ -95,31 +94,31 @@ func lostExecutor(err *contract.Error) bool {
 	return err.Type == "runtime/crashed" || err.Type == policy.ReasonNotReady
 }
 
-// unasked reports whether the process was gone before the check reached it.
+// undelivered reports whether the process exited before the call reached it.
 func (by *checked) undelivered() bool {
 	return by.capID != "" && by.process == 0 && by.err.Type == policy.ReasonNotReady
 }
 
-// checkWork is the child call that a capability check is.
+// checkWork returns the node of a capability check.
 func (o *operation) checkWork(r *attemptResult, c *quality.Check, subject quality.Subject) *Work {
 	layer := policy.CheckLayer(o.d.Registry, &c.Check, r.capability.ID)
-	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
+	p, _ := layer.Resolve() // cannot fail without a switch-on set
 	return &Work{
 		Op:     "call",
 		Node:   o.w.Node,
 		Path:   o.w.Path,
 		Intent: c.Intent,
-		// An answer is not refused because who should judge it has a breaker.
+		// An open breaker of the checker must not refuse the answer.
 		Policy: o.d.policyWithoutStats(p, c.Intent, ""),
 		Input:  quality.CapabilityInput(c, subject),
 		Stack:  append(slices.Clip(o.w.Stack), r.capability.ID),
-		// A check spends what its node has.
+		// A check spends from the budget of its node.
 		Budget: o.w.Budget,
 	}
 }
 
-// askOnce binds and makes one call. If everyone who may judge is only on the
-// way back, it waits for the first of them.
+// bindAndCall binds and makes one call. If all candidates are only respawning,
+// it waits for the first of them.
 func (o *operation) bindAndCall(ctx context.Context) (checked, edn.Value) {
 	capID, err := o.selectChecker(ctx)
 	if err != nil {
@@ -130,7 +129,7 @@ func (o *operation) bindAndCall(ctx context.Context) (checked, edn.Value) {
 	return by, out
 }
 
-// askOne makes one call to one capability. Asked tells whether it was sent.
+// callOnce makes one call to one capability; asked reports whether it was sent.
 func (o *operation) callOnce(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
 	by = checked{capID: c.ID, version: c.Version}
 	l := o.limits(c)
@@ -175,9 +174,9 @@ func (o *operation) callOnce(ctx context.Context, c *registry.Capability) (by ch
 	return by, out, true
 }
 
-// ServedModel is the model behind a verdict, as its server calls it: a judge that
-// asks a model says which one answered, one that is a model has it beside the
-// answer. It is empty if nobody says so.
+// ServedModel returns the model behind a verdict as named by its server: from
+// the answer of a judge that calls a model, or from the metadata of a judge
+// that is a model. It is empty if not reported.
 func ServedModel(meta, out edn.Value) string {
 	if model, ok := out.Key("judge").Key("model").AsString(); ok && model != "" {
 		return model
@@ -186,7 +185,7 @@ func ServedModel(meta, out edn.Value) string {
 	return model
 }
 
-// admitted enters the breaker of a capability.
+// acquirePermit asks the breaker of a capability for a permit.
 func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (breaker.Permit, *contract.Error) {
 	permit, ok := cs.acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {

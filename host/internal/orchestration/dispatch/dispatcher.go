@@ -14,21 +14,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Dispatcher serves the calls of one configuration.
+// Dispatcher executes the nodes of one configuration.
 type Dispatcher struct {
 	Executor Executor
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Clock    Clock
-	// Prompts are composed for language models; nil: their prompts have no
-	// layers.
+	// Prompts are composed for language models; nil: prompts have no layers.
 	Prompts *prompt.Book
-	// Stats remembers how candidates have done; nil: nobody does, every breaker
-	// stays closed and the declared order holds.
+	// Stats holds breakers and statistics of candidates; nil: all breakers stay
+	// closed and the declared order is used.
 	Stats *StatsTable
-	// Grades remembers what judges made of answers; nil: nothing is remembered.
+	// Grades caches the grades of judges; nil: nothing is cached.
 	Grades *Grades
-	// Calibrations tells how far judges may be believed; nil: nobody knows.
+	// Calibrations returns the measured quality of judges; nil: no judge is
+	// measured.
 	Calibrations Calibrations
 }
 
@@ -39,40 +39,41 @@ type operation struct {
 	w   *Work
 
 	binding        policy.Binding
-	used           []string // candidates that were tried, in order
-	maxCandidates  int      // candidates that may be tried
+	used           []string // tried candidates, in order
+	maxCandidates  int      // limit for len(used)
 	plan           strategy
 	number         int                      // attempts so far
-	waited         time.Duration            // for processes since the last attempt
+	waited         time.Duration            // for respawning processes since the last attempt
 	draws          int                      // random values drawn so far
 	key            string                   // effect key
-	ranked         []Figures                // what the order of the candidates rests on
+	ranked         []Figures                // candidates in the order of the policy
 	breakerAnswers map[string]breakerAnswer // of breakers that are not closed
-	mode           mode                     // when its text is shown
-	round          int                      // of the repair that is being made
-	repairContext  edn.Value                // what the candidate is told in it
-	effectDone     bool                     // an answer was refused whose effect was done
+	mode           mode                     // when streamed text is shown
+	round          int                      // number of the current repair round; 0: none
+	repairContext  edn.Value                // the :repair of the request in a repair round
+	effectDone     bool                     // an answer was refused after its effect was done
 	result         Result
-	failed         error // the recorder refused
+	failed         error // the error of the recorder; nothing is recorded after it
 
-	// Of a node with a budget.
-	tokens int64 // that its input has, once they were estimated
-	// What capabilities counted in it, 0 where one did not, and for which round.
+	// The following fields are used only with a budget.
+	tokens int64 // estimated input tokens of the node; 0: not estimated yet
+	// Input tokens as counted by a capability, 0 if it did not answer, and the
+	// repair round of these counts.
 	counted   map[string]int64
 	countedIn int
-	shortfall *contract.Error // why the last candidate that was looked at cannot be paid for
-	gate      string          // of a check or a judge: its name
-	vote      bool            // it is a judge
-	unsound   bool            // who graded the last answer is not wholly in itself
-	parallel  bool            // who is looked at would be asked beside others
-	unpaid    *contract.Error // why a check or a judge of the last answer could not be asked
+	shortfall *contract.Error // why the last checked candidate exceeds the budget
+	gate      string          // name of the check or judge that is called
+	vote      bool            // the call is a vote of a judge
+	unsound   bool            // the breaker of the last judge was not closed
+	parallel  bool            // the checked candidate would join running attempts
+	unpaid    *contract.Error // the budget did not allow a check or vote on the last answer
 
 	scratch scratch
 }
 
-// scratch is space for the usual case, one attempt that is accepted after one
-// gate: what that leaves behind is one piece of memory. A record in it is
-// written once and then belongs to the journal.
+// scratch is preallocated space for the common case, one attempt that is
+// accepted after one gate. It keeps this case to one allocation. A record in it
+// is written once and then belongs to the journal.
 type scratch struct {
 	attempt  attempt
 	result   attemptResult
@@ -83,7 +84,7 @@ type scratch struct {
 	started  journal.AttemptStarted
 	finished journal.AttemptFinished
 	verdict  journal.GateVerdict
-	judged   bool // the verdict is in use
+	judged   bool // verdict is in use
 	key      [192]byte
 }
 
@@ -109,11 +110,12 @@ func (o *operation) verdictRecord() *journal.GateVerdict {
 	return &journal.GateVerdict{}
 }
 
-// anchorsGate is what verdicts on labelled answers are reserved for.
+// anchorsGate is the gate name in reservations for verdicts on labelled
+// answers.
 const anchorsGate = "judge/anchors"
 
-// Serve gets one node answered. It records what it does and returns when the
-// node is accepted or has failed for good; ctx cancels it.
+// Serve executes one node. It records each step and returns when the node is
+// accepted or has failed for good; ctx cancels it.
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	o := &operation{d: d, run: run, w: w}
 	if run.Grading && len(w.Stack) == 0 {
@@ -145,12 +147,12 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	return &o.result
 }
 
-// walk asks the candidates that the strategy wants asked together, and then the
-// others in a cascade: one after another, each with tries of its own.
+// runStrategy runs the parallel attempts of the strategy and then a cascade
+// over the remaining candidates, each with its own retries.
 func (o *operation) runStrategy(ctx context.Context) {
 	failure, more := o.runParallel(ctx)
 	for more {
-		// Availability may have changed since the table was asked.
+		// Availability may have changed since the last decision.
 		capID, ok := o.awaitRespawn(ctx)
 		if !ok {
 			break
@@ -171,8 +173,8 @@ func (o *operation) runStrategy(ctx context.Context) {
 	}
 }
 
-// goesOn tells whether another candidate is asked after a failure, or after
-// none at all.
+// continues reports whether another candidate is tried after failure f. It is
+// false for nil.
 func (o *operation) continues(f *Failure) bool {
 	if f == nil || o.failed != nil {
 		return false
@@ -181,13 +183,13 @@ func (o *operation) continues(f *Failure) bool {
 	return action == Next
 }
 
-// tryCandidate asks one candidate until it is accepted, which gives nil, or the
-// attempt table sends the node elsewhere.
+// tryCandidate calls one candidate until an answer is accepted, which returns
+// nil, or the attempt table leaves this candidate.
 func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
 	return o.retry(ctx, capID, 1, o.runAttempt(ctx, capID))
 }
 
-// tryAgain goes on after a try of a candidate that ended in failure.
+// retry continues after a failed attempt at a candidate.
 func (o *operation) retry(ctx context.Context, capID string, try int, failure *Failure) *Failure {
 	told := o.repairs(capID)
 	for failure != nil && o.failed == nil {
@@ -212,9 +214,9 @@ func (o *operation) retry(ctx context.Context, capID string, try int, failure *F
 	return failure
 }
 
-// again tells whether the same candidate is asked once more, after the waits
-// that this takes. It clears in f what turned out to be impossible, so that the
-// table gives the same answer when it is asked again.
+// awaitRetry reports whether the same candidate is called again; it first waits
+// for the backoff or the respawn. If the retry is impossible, it clears the
+// possibility in f, so that Decide chooses another action.
 func (o *operation) awaitRetry(ctx context.Context, capID string, try int, f *Failure) bool {
 	action, _ := Decide(*f)
 	if action != Again && action != AgainWhenReady {
@@ -243,7 +245,7 @@ func (o *operation) awaitRetry(ctx context.Context, capID string, try int, f *Fa
 		if reason == policy.ReasonBudget {
 			*f = *f.stoppedByBudget(o.overBudget(ctx, o.shortfall), o.w.Policy.SwitchOn)
 		}
-		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
+		f.TriesLeft = false // the candidate became unavailable after the failure, or exceeds the budget
 	}
 	f.Expired = o.expired(ctx)
 	o.updateNextLeft(f)
@@ -259,10 +261,10 @@ func (o *operation) await(ctx context.Context, capID string) error {
 	return o.d.Executor.Await(ctx, capID)
 }
 
-// gone notes which candidates are left after a failure. A candidate whose
-// process went before the call reached it was not tried: it may be bound again,
-// or, after earlier tries, it keeps those that it has left. If it comes back by
-// itself and no other one is ready, it is waited for like one that was lost
+// updateAvailability sets in f which candidates are left. A candidate whose
+// process exited before the call reached it counts as not tried: it can be
+// bound again, or keeps the retries that it has left. If it respawns and no
+// other candidate is ready, the operation waits for it as after a crash
 // (ATT-008 row 6).
 func (o *operation) updateAvailability(capID string, try int, f *Failure) {
 	first := f.Undelivered && try == 1
@@ -277,7 +279,7 @@ func (o *operation) updateAvailability(capID string, try int, f *Failure) {
 	f.TriesLeft = f.TriesLeft || f.Undelivered
 }
 
-// inTime tells whether a wait ends before the deadline of the node.
+// inTime reports whether a wait ends before the deadline of the node.
 func (o *operation) inTime(ctx context.Context, wait time.Duration) bool {
 	until := o.d.Clock.Now().Add(wait)
 	if !o.w.Deadline.IsZero() && !until.Before(o.w.Deadline) {
@@ -287,7 +289,7 @@ func (o *operation) inTime(ctx context.Context, wait time.Duration) bool {
 	return !bounded || until.Before(end)
 }
 
-// over tells whether the node may do nothing more.
+// expired reports whether the context or the deadline of the node has ended.
 func (o *operation) expired(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
@@ -295,8 +297,8 @@ func (o *operation) expired(ctx context.Context) bool {
 	return !o.w.Deadline.IsZero() && !o.d.Clock.Now().Before(o.w.Deadline)
 }
 
-// next binds again and gives the best candidate that was not tried, as long as
-// the number of candidates allows one more.
+// next binds again and returns the best candidate that was not tried; ok is
+// false if there is none or the limit is reached.
 func (o *operation) next() (string, bool) {
 	if len(o.used) >= o.maxCandidates {
 		return "", false
@@ -312,7 +314,7 @@ func (o *operation) next() (string, bool) {
 	return "", false
 }
 
-// available asks the supervisor in the words of binding.
+// available converts the state of a capability for binding.
 func (d *Dispatcher) available(capID string) policy.Unavailable {
 	return unavailable(d.Executor.State(capID))
 }
@@ -328,8 +330,8 @@ func unavailable(st CapState) policy.Unavailable {
 	return policy.Unavailable{Reason: reason, Why: st.Why}
 }
 
-// unbound is the failure of a node that nobody may serve. It can be hoped for
-// again if somebody was merely not there.
+// noCandidate is the failure of a node without a usable candidate. It is
+// retryable if a candidate is only not ready.
 func (o *operation) noCandidate() *contract.Error {
 	if err := deniedError(o.binding.Rejected); err != nil {
 		return err
@@ -367,7 +369,7 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 	}
 	cause := firstCause(b.Rejected)
 	if cause == nil {
-		for _, r := range b.Rejected { // a plugin that is down is there, and need not be configured
+		for _, r := range b.Rejected { // an unavailable plugin is configured; its hint is about its state
 			if r.Why != nil && r.Why.Hint != "" {
 				return e.WithHint(r.Why.Hint)
 			}
@@ -375,14 +377,14 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 		return e
 	}
 	if row, _ := contract.Lookup(cause.Type); cause.Hint != "" && (cause.Type != "provider/not-configured" || cause.Hint != row.Hint) {
-		// It says more than how to configure some model.
+		// The hint is more specific than "configure a model".
 		e = e.WithHint(cause.Hint)
 	}
 	return e.WithCause(cause)
 }
 
-// firstCause is what the first of those who were passed over says about it
-// itself, else what is behind the state of the first whose plugin does not serve.
+// firstCause returns the cause of the first rejection that has one of its own,
+// else the cause behind the state of the first unavailable plugin.
 func firstCause(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if ownCause(r) {
@@ -397,8 +399,8 @@ func firstCause(rejected []policy.Rejection) *contract.Error {
 	return nil
 }
 
-// wanted are the rules for the form of an answer. Whether its value fits the
-// schema is asked by the gate schema-valid.
+// resultRules are the rules for the form of an answer. The gate schema-valid
+// checks the value against its schema.
 func (o *operation) resultRules(c *registry.Capability) contract.ResultRules {
 	return contract.ResultRules{
 		CanProduce: c.CanProduce,
@@ -443,8 +445,8 @@ func (o *operation) record(body journal.Body) {
 	}
 }
 
-// degraded are the candidates before the winner that were left out for a cause
-// of their own, such as a missing key.
+// degraded returns the candidates before the winner that were rejected for a
+// cause of their own, such as a missing key.
 func (o *operation) degraded(winner string) []policy.Rejection {
 	var out []policy.Rejection
 	for _, id := range o.binding.List {
@@ -460,15 +462,16 @@ func (o *operation) degraded(winner string) []policy.Rejection {
 	return out
 }
 
-// ownCause tells a rejection with a cause behind its reason, such as a missing
-// key, from one whose cause only repeats the reason.
+// ownCause reports whether a rejection has a cause behind its reason, such as a
+// missing key; other causes only repeat the reason.
 func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.Reason }
 
-// end makes err, with the whole account of the node, the failure of the node.
+// fail makes err the failure of the node and adds attempts, candidates and
+// retry settings as details.
 func (o *operation) fail(err *contract.Error) {
 	p := &o.w.Policy.Policy
 	if err.Type == "budget/exceeded" {
-		err = err.WithClass(contract.ClassFinal) // nobody was left who costs less
+		err = err.WithClass(contract.ClassFinal) // no cheaper candidate is left
 	}
 	attempts := make([]edn.Value, len(o.result.Attempts))
 	for i, a := range o.result.Attempts {
@@ -488,7 +491,7 @@ func (o *operation) fail(err *contract.Error) {
 		WithDetail("switch-on", switchOn(p))
 }
 
-// switchOn shows the set that was written, or that none was.
+// switchOn returns the configured switch set, or :default.
 func switchOn(p *policy.Policy) edn.Value {
 	if p.SwitchOnNames == nil {
 		return edn.K("default")

@@ -12,9 +12,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judge runs the gates of the node over an answer, tier by tier, the judge last. The first tier
-// with a failed must is the last one that runs, but it runs whole, so that the
-// findings are complete.
+// judge runs the gates of the node on an answer, tier by tier, the judge last.
+// The first tier with a failed must gate is the last to run, but runs
+// completely, so that its findings are complete.
 func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) (quality.Verdict, bool) {
 	p := o.w.Policy
 	gates := p.gates
@@ -62,7 +62,7 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 	return quality.Decide(results, p.scoreMin, last.Grade), asked || len(results) > 0
 }
 
-// judgeTier runs the checks of one tier that only compute.
+// judgeTier runs the built-in checks of one tier.
 func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
 	for i, g := range gates {
 		if g.Check == nil {
@@ -74,8 +74,8 @@ func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject qu
 	}
 }
 
-// askTier asks the capabilities of one tier, all at once, and records their
-// verdicts in order.
+// askTier calls the checking capabilities of one tier in parallel and records
+// their verdicts in order.
 func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
 	served := make([]checked, len(gates))
 	var group sync.WaitGroup
@@ -89,7 +89,7 @@ func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quali
 	}
 }
 
-// verdict records the judgement of one gate.
+// verdict records the result of one gate.
 func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked) {
 	for k := range result.Findings {
 		result.Findings[k].Severity = result.Gate.Severity
@@ -119,7 +119,7 @@ func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked
 
 func findingsValue(v *quality.Verdict) edn.Value { return quality.FindingsValue(v.Findings()) }
 
-// gateError is the failure of an answer that its gates refused.
+// gateError is the failure for an answer that the gates refused.
 func (o *operation) gateError(r *attemptResult, v *quality.Verdict, findings edn.Value) *contract.Error {
 	kind, id := "", o.w.Node
 	if r.capability != nil {

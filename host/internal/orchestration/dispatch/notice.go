@@ -8,43 +8,43 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Notice is something that changed about a candidate.
+// Notice reports a change in the state of a candidate.
 type Notice struct {
 	At    time.Time
 	Event string
 	CapID, Intent,
 	Plugin string
-	// Details are what is known beside, a map; :why is a sentence.
+	// Details is a map with further facts; :why is a sentence.
 	Details edn.Value
 }
 
-// The events.
+// Events of a Notice.
 const (
 	EventOpened   = "breaker/opened"
 	EventHalfOpen = "breaker/half-open"
 	EventRamping  = "breaker/ramping"
 	EventClosed   = "breaker/closed"
 
-	EventDrift = "judge/drift" // its grades are not believed any more
+	EventDrift = "judge/drift" // the breaker opened because the judge drifted
 
-	EventRescored      = "judge/rescored"       // it graded the labelled answers again
-	EventRescoreFailed = "judge/rescore-failed" // it could not be made to
+	EventRescored      = "judge/rescored"       // the judge was measured again
+	EventRescoreFailed = "judge/rescore-failed" // a measurement failed
 
-	EventSwap       = "quality/swap"        // another takes its place
-	EventRestart    = "quality/restart"     // its processes are started anew
+	EventSwap       = "quality/swap"        // another capability or edition replaces it
+	EventRestart    = "quality/restart"     // its processes are restarted
 	EventEject      = "quality/eject"       // it is left out for a while
-	EventQuarantine = "quality/quarantine"  // so is the plugin, which serves nothing else
-	EventSwapped    = "quality/swapped"     // the new edition answers
-	EventFailed     = "quality/failed"      // what was to be done could not be
-	EventCapReached = "quality/cap-reached" // it would have to be left out, and too many are
-	EventRecovered  = "quality/recovered"   // it is well again by itself
-	EventReleased   = "quality/released"    // an operator lets it in again
+	EventQuarantine = "quality/quarantine"  // its plugin is left out too, since all its capabilities are
+	EventSwapped    = "quality/swapped"     // the new edition serves
+	EventFailed     = "quality/failed"      // the remediation failed
+	EventCapReached = "quality/cap-reached" // the limit of ejected candidates is reached; it stays
+	EventRecovered  = "quality/recovered"   // its pass rate recovered without a remediation
+	EventReleased   = "quality/released"    // an operator readmitted it
 )
 
-// IsQuality tells whether the event is about answers and not about failures.
+// IsQuality reports whether the event is about the quality of answers.
 func (n Notice) IsQuality() bool { return len(n.Event) > 8 && n.Event[:8] == "quality/" }
 
-// phrases say what each event means for its candidate.
+// phrases describe the events in sentences.
 var phrases = map[string]string{
 	EventOpened:        "failed too often and is left alone",
 	EventHalfOpen:      "is asked once, to see whether it is back",
@@ -65,7 +65,7 @@ var phrases = map[string]string{
 	EventReleased:   "was let in again by an operator",
 }
 
-// Sentence says for a log what happened.
+// Sentence returns the notice as one line for a log.
 func (n Notice) Sentence() string {
 	text := ":" + n.CapID + " for :" + n.Intent
 	if n.Plugin != "" {
@@ -84,7 +84,7 @@ func (n Notice) Sentence() string {
 	return text
 }
 
-// note is kept until the lock is free. It is called with the lock.
+// note queues a notice for delivery by unlock. cs.mu must be held.
 func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 	if details.IsNil() {
 		details = edn.MustMap()
@@ -92,8 +92,7 @@ func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 	cs.notices = append(cs.notices, Notice{At: now, Event: event, CapID: cs.capID, Intent: cs.intent, Plugin: cs.plugin, Details: details})
 }
 
-// turned notes that the breaker is in another state. It is called with the
-// lock.
+// noteStateChange queues the notice of a new breaker state. cs.mu must be held.
 func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 	if st == breaker.Closed {
 		cs.remediation.substitute, cs.remediation.why = "", ""
@@ -109,5 +108,5 @@ func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 	}[st], details)
 }
 
-// formatShare is a share as an exact decimal.
+// formatShare formats a share as an exact decimal.
 func formatShare(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

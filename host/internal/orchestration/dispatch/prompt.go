@@ -12,20 +12,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// prepared is what the prompts of one capability have in common under terms.
+// prepared is the constant part of the prompts of one capability.
 type prepared struct {
 	*prompt.Prepared
 	tokens int64 // of the layers, estimated
 }
 
-// composes tells whether prompts are composed for a capability: for a language
-// model, unless the model reads the input as it is (LM-009).
+// composes reports whether prompts are composed for a capability: it is a
+// language model and does not take the input as it is (LM-009).
 func (p *CallPolicy) composes(c *registry.Capability) bool {
 	return c.Kind == registry.ModelKind && prompt.Composes(p.intent)
 }
 
-// roleOf is the role under which a capability is called. One that gets no prompt
-// has the role that request or node say, if they say one.
+// roleOf returns the role for calls to a capability. Without a prompt it is the
+// role of the request or node, if any.
 func (p *CallPolicy) roleOf(c *registry.Capability) string {
 	if !p.composes(c) {
 		return p.Role
@@ -35,7 +35,7 @@ func (p *CallPolicy) roleOf(c *registry.Capability) string {
 	return role
 }
 
-// preparation makes or finds what the prompts of a capability have in common.
+// preparation returns the cached constant part of the prompts.
 func (p *CallPolicy) preparation(c *registry.Capability) *prepared {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *CallPolicy) preparation(c *registry.Capability) *prepared {
 	return prep
 }
 
-// options are what a model is asked for beside the text.
+// options returns the model options besides the text.
 func (p *CallPolicy) options() edn.Value {
 	var b edn.MapBuilder
 	if n := p.Budget.Key("max-tokens"); !n.IsNil() {
@@ -67,8 +67,8 @@ func (p *CallPolicy) options() edn.Value {
 	return b.Map()
 }
 
-// asks composes what a language model is asked in this attempt; the zero value
-// for everybody else.
+// composePrompt composes the prompt of this attempt; the zero value if the
+// candidate gets none.
 func (o *operation) composePrompt(c *registry.Capability) prompt.Composed {
 	if !o.w.Policy.composes(c) {
 		return prompt.Composed{}
@@ -76,8 +76,7 @@ func (o *operation) composePrompt(c *registry.Capability) prompt.Composed {
 	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.repairContext})
 }
 
-// layersTokens is how many tokens the layers of a prompt add to what the call
-// brings.
+// layersTokens estimates how many tokens the prompt layers add to the call.
 func (o *operation) layersTokens(c *registry.Capability) int64 {
 	if !o.w.Policy.composes(c) || prompt.System(o.w.System, o.w.Input) != "" {
 		return 0
@@ -85,8 +84,8 @@ func (o *operation) layersTokens(c *registry.Capability) int64 {
 	return o.w.Policy.preparation(c).tokens
 }
 
-// overriding refuses a call whose system prompt comes from a result (PRM-002) or
-// replaces that of the configuration without permission (PRM-003).
+// checkPromptOverride rejects a system prompt that comes from a result
+// (PRM-002) or replaces that of the configuration without permission (PRM-003).
 func (o *operation) checkPromptOverride() *contract.Error {
 	if o.w.Unmarked != nil && o.hasModelCandidate() {
 		return o.w.Unmarked
@@ -111,7 +110,7 @@ func (o *operation) checkPromptOverride() *contract.Error {
 	return e
 }
 
-// modelServes tells whether a language model is among the candidates.
+// hasModelCandidate reports whether a language model is among the candidates.
 func (o *operation) hasModelCandidate() bool {
 	for _, id := range o.w.Policy.static.List {
 		if c, ok := o.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
@@ -121,8 +120,8 @@ func (o *operation) hasModelCandidate() bool {
 	return false
 }
 
-// allowed refuses an answer of a language model with keys that its role may not
-// have (PRM-008).
+// checkOutputKeys rejects an answer of a language model with keys that its role
+// does not allow (PRM-008).
 func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *contract.Error {
 	if !p.composes(c) || p.prompts == nil || !out.IsMap() {
 		return nil
@@ -144,8 +143,8 @@ func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *con
 	return nil
 }
 
-// Ask composes what a language model would be asked under the terms, without
-// asking it.
+// ComposePrompt returns the prompt for a language model under the policy
+// without calling it.
 func (p *CallPolicy) ComposePrompt(c *registry.Capability, input edn.Value) prompt.Composed {
 	return p.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// limits are the ends of one attempt: soft is that of the capability, end what
-// the call itself gets, with the one extension that the node may grant.
+// limits are the deadlines of one attempt: soft is that of the capability, end
+// that of the call, including the extension that the node may grant.
 type limits struct {
 	begun    time.Time
 	soft     time.Time
@@ -24,8 +24,9 @@ type limits struct {
 
 func (l limits) given() time.Duration { return l.end.Sub(l.begun) }
 
-// limits computes the deadline of an attempt: the least of node and capability.
-// The run bounds both through its context. A zero end means no bound of its own.
+// limits computes the deadline of an attempt: the earlier one of node and
+// capability. The run bounds both through its context. A zero end means no
+// deadline.
 func (o *operation) limits(c *registry.Capability) limits {
 	l := limits{end: o.w.Deadline}
 	if c.Limits.Timeout <= 0 {
@@ -70,8 +71,8 @@ func (o *operation) call(c *registry.Capability, deadline time.Time, scopes poli
 	}
 }
 
-// request is the envelope; in a repair it says what was wrong. What a language
-// model is asked comes with it.
+// request returns the envelope, with the findings of the last round in a repair
+// and with the composed prompt for a language model.
 func (o *operation) request(c *registry.Capability, asked prompt.Composed) edn.Value {
 	v := o.w.Policy.envelope(c, o.run.Trace, o.w.Input, o.w.System)
 	if o.round == 0 && asked.Value.IsNil() {
@@ -90,8 +91,9 @@ func (o *operation) request(c *registry.Capability, asked prompt.Composed) edn.V
 	return v.AssocKey("context", around)
 }
 
-// effectKey names the effect of the node: the same over attempts, candidates
-// and resumes. It is the hash of run, node path and repair round.
+// effectKey returns the key of the node's effect, which is the same over
+// attempts, candidates and resumes: the hash of run, node path and repair
+// round.
 func (o *operation) effectKey() string {
 	if o.key == "" {
 		text := append(o.scratch.key[:0], o.run.ID...)

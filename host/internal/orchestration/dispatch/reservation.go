@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// What an amount is reserved for, as records have it.
+// Purposes of a reservation in records.
 const (
 	forAttempt  = "attempt"
 	forParallel = "entrant"
@@ -22,23 +22,23 @@ const (
 	forVote     = "vote"
 )
 
-// expense is what one call may take, from the reservation to the settlement. The
-// zero value is a call that no budget is around.
+// reservation is the amount set aside for one call, until it is settled. The
+// zero value is a call without a budget.
 type reservation struct {
 	hold   *budget.Hold
 	record *journal.BudgetReserved
 	cap    *registry.Capability
-	// Standing tells that the price of another candidate was taken, because that
-	// of this one is not known.
+	// substitute: the price of the dearest priced candidate is used, because that
+	// of this one is unknown.
 	substitute bool
-	// Money tells that a scope limits it.
+	// money: a scope limits money.
 	money bool
 }
 
-// budgeted tells whether any scope counts what the node does.
+// budgeted reports whether any scope counts the node's spending.
 func (o *operation) budgeted() bool { return len(o.w.Budget) > 0 }
 
-// errUnpriced is a price that is not known where money is limited (BUD-007).
+// errUnpriced is an unknown price where money is limited (BUD-007).
 type errUnpriced struct {
 	scope budget.Scope
 	why   error
@@ -46,8 +46,8 @@ type errUnpriced struct {
 
 func (e *errUnpriced) Error() string { return e.why.Error() }
 
-// want is what one call to a capability takes at most. Roundtrips and attempts
-// are those of what it is for.
+// worstCase returns the most that one call to a capability can cost, including
+// counts.
 func (o *operation) worstCase(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, substitute bool, err error) {
 	chain := o.w.Budget
 	want = counts
@@ -76,8 +76,8 @@ func (o *operation) worstCase(ctx context.Context, c *registry.Capability, count
 	return want, false, unknown
 }
 
-// size is how many tokens a call takes and gives at most. An answer that nothing
-// bounds may take all that is left.
+// size returns the most tokens that a call can have as input and output. An
+// unbounded answer may take all that is left.
 func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Size {
 	if !policy.CountsTokens(c) {
 		return policy.Size{InKnown: true, OutKnown: true}
@@ -101,14 +101,14 @@ func (o *operation) size(ctx context.Context, c *registry.Capability) policy.Siz
 	}
 	if o.w.Budget.Bounds(policy.TokensOut) {
 		if left, err := o.run.Account.Left(ctx, o.w.Budget); err == nil {
-			// With nothing left one token is too much.
+			// With nothing left, one token already exceeds the budget.
 			size.Out, size.OutKnown = max(1, left.Amounts().Count(policy.TokensOut)), true
 		}
 	}
 	return size
 }
 
-// outBound is how many tokens one answer of a capability has at most.
+// outBound returns the limit for the output tokens of a capability.
 func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
 	most, ok := int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
 	if n, asked := p.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
@@ -117,7 +117,7 @@ func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
 	return most, ok
 }
 
-// highest is the highest price that is known of the candidates.
+// highestPrice returns the highest known price of all candidates.
 func (o *operation) highestPrice(ctx context.Context) (policy.Amounts, bool) {
 	var most policy.Amounts
 	known := false
@@ -133,8 +133,8 @@ func (o *operation) highestPrice(ctx context.Context) (policy.Amounts, bool) {
 	return most, known && most.Has(policy.USD)
 }
 
-// counts is what a call adds to the counters besides tokens and money. Those who
-// are asked side by side are waited for once.
+// counts returns what a call adds to the counters of attempts, round trips and
+// judge calls. Parallel attempts share one round trip.
 func (o *operation) counts(purpose string, first bool) policy.Amounts {
 	switch purpose {
 	case forCheck:
@@ -149,7 +149,8 @@ func (o *operation) counts(purpose string, first bool) policy.Amounts {
 	return n
 }
 
-// unaffordable tells whether there is too little left to ask a capability now.
+// unaffordable reports whether the budget is too small for a call to the
+// capability. It sets o.shortfall.
 func (o *operation) unaffordable(capID string) bool {
 	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
@@ -186,8 +187,8 @@ func (o *operation) checkBudget(want policy.Amounts) error {
 	return nil
 }
 
-// affordable is how many of the candidates can be asked at once, of those that a
-// strategy would ask (ATT-011).
+// affordable returns how many of the first candidates fit into the budget
+// together (ATT-011).
 func (o *operation) affordable(ids []string) int {
 	if !o.budgeted() {
 		return len(ids)
@@ -211,14 +212,14 @@ func (o *operation) affordable(ids []string) int {
 	return len(ids)
 }
 
-// reserve sets aside what a call may take. Without a budget there is nothing to
-// do; the error is the reason why the call must not be made.
+// reserve sets aside the worst-case cost of a call in every scope. Without a
+// budget it does nothing. An error means that the call must not be made.
 func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (reservation, *contract.Error) {
 	if !o.budgeted() {
 		return reservation{}, nil
 	}
 	if err := o.run.Base.Err(); err != nil {
-		return reservation{}, contract.AsError(err) // nothing begins any more
+		return reservation{}, contract.AsError(err) // the run has ended
 	}
 	counts := o.counts(purpose, first)
 	o.countInput(ctx, c, counts, policy.Amounts{})
@@ -238,13 +239,13 @@ func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose
 	}}
 	o.record(r.record)
 	hold.OnLoss(func(spent policy.Amounts, mark budget.Mark) {
-		// A recorder that refuses this refuses the end of the run as well.
+		// A recorder that fails here also fails at the end of the run.
 		_ = o.run.Recorder.Record(o.w.Path, o.w.Node, &journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	})
 	return r, nil
 }
 
-// budgetError is what callers hear: what is left and when that changes.
+// budgetError is the error for callers: what is left and when that changes.
 func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
 	var lack *budget.ExceededError
 	var unpriced *errUnpriced
@@ -268,8 +269,8 @@ func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err
 	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(o.w.Node))
 }
 
-// tooDear is the failure of a candidate that there is too little left for: it
-// was not asked, and another one may be cheaper.
+// overBudget is the failure of a candidate that exceeds the budget. It was not
+// called; a cheaper candidate may fit.
 func (o *operation) overBudget(ctx context.Context, lack *contract.Error) *Failure {
 	f := o.failure(ctx, nil, lack)
 	f.OverBudget = true
@@ -304,7 +305,7 @@ func (o *operation) yields(f *Failure) bool {
 	})
 }
 
-// untried is the number of candidates that may still be tried.
+// untried returns the number of candidates that may still be tried.
 func (o *operation) untried() (n int64) {
 	for _, id := range o.binding.Accepted {
 		if !slices.Contains(o.used, id) {
@@ -314,9 +315,9 @@ func (o *operation) untried() (n int64) {
 	return min(n, int64(o.maxCandidates-len(o.used)))
 }
 
-// brokeOff is a failure after which the same candidate would have been asked
-// again, had there been enough left for it. What was done before still decides
-// who else may be asked.
+// stoppedByBudget is failure f when the budget is too small for another call to
+// the same candidate. The other properties of f still decide whether other
+// candidates may be tried.
 func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failure {
 	g := *f
 	g.Matched = set.Matches(f.Err)
@@ -327,8 +328,8 @@ func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failur
 	return &g
 }
 
-// spent says, at the end of a node, that nothing but its budget kept it from
-// going on.
+// stoppedAtBudget returns the error of a node that would have continued with a
+// larger budget, else nil.
 func (o *operation) stoppedAtBudget(f *Failure) *contract.Error {
 	if o.shortfall == nil || f.OverBudget || len(o.used) >= o.maxCandidates {
 		return nil
@@ -341,8 +342,8 @@ func (o *operation) stoppedAtBudget(f *Failure) *contract.Error {
 	return o.shortfall.WithCause(f.Err)
 }
 
-// allTooDear is the failure of a node whose candidates all cost more than is
-// left, and lack nothing else.
+// allOverBudget is the failure of a node whose candidates were rejected only
+// because of the budget.
 func (o *operation) allOverBudget() *contract.Error {
 	if o.shortfall == nil {
 		return nil
@@ -356,22 +357,22 @@ func (o *operation) allOverBudget() *contract.Error {
 	return o.shortfall
 }
 
-// ending is what is known about a call when it is settled.
+// settlement is what is known about a call when its reservation is settled.
 type settlement struct {
 	usage edn.Value
-	// unknown: it may have gone on after nobody listened any more.
+	// unknown: the call may have continued after the host stopped waiting.
 	unknown bool
-	// unsent: it never reached the capability.
+	// unsent: the call did not reach the capability.
 	unsent bool
 }
 
-// settle replaces a reservation by what was spent (LED-003).
+// settle replaces the reservation by the amount spent (LED-003).
 func (o *operation) settle(r *reservation, end settlement) {
 	if r.hold == nil {
 		return
 	}
 	spent, mark := r.actual(end)
-	// The reservation is settled also when the run is being canceled.
+	// Settle even if the run is canceled.
 	err := r.hold.Settle(context.WithoutCancel(o.run.Base), spent, mark)
 	o.record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	if err != nil && o.failed == nil {
@@ -380,8 +381,8 @@ func (o *operation) settle(r *reservation, end settlement) {
 	r.hold = nil
 }
 
-// actual is what a call took: what its usage says, and what was reserved where
-// that says nothing.
+// actual returns what a call cost: the reported usage, and the reserved amount
+// for what is not reported.
 func (r *reservation) actual(end settlement) (policy.Amounts, budget.Mark) {
 	want := r.hold.Want()
 	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).With(policy.USD, policy.Amounts{})
@@ -389,7 +390,7 @@ func (r *reservation) actual(end settlement) (policy.Amounts, budget.Mark) {
 		return out, budget.Exact
 	}
 	mark := budget.Exact
-	tokens := true // both are reported
+	tokens := true // input and output are both reported
 	for d, key := range map[policy.Dimension]string{policy.TokensIn: "tokens-in", policy.TokensOut: "tokens-out"} {
 		n, ok := end.usage.Key(key).AsInt()
 		switch {
@@ -410,7 +411,7 @@ func (r *reservation) actual(end settlement) (policy.Amounts, budget.Mark) {
 	return out, mark
 }
 
-// paid is what a call cost, and how well that is known.
+// paid returns the cost in money and how exact it is.
 func (r *reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark) {
 	if a, err := policy.Money(usage.Key("cost-usd")); err == nil {
 		return a, markOf(usage.Key("cost-mark"), budget.Exact)
@@ -427,7 +428,7 @@ func (r *reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bo
 	case want.Has(policy.USD):
 		return want.Only(policy.USD), budget.Estimated
 	case !r.money:
-		return policy.Amounts{}, budget.Exact // nobody asked
+		return policy.Amounts{}, budget.Exact // money is not limited
 	}
 	return policy.Amounts{}, budget.Unknown
 }
@@ -442,7 +443,7 @@ func markOf(v edn.Value, or budget.Mark) budget.Mark {
 	return or
 }
 
-// ending says how an attempt ended to who settles it.
+// settlement returns what is needed to settle the attempt.
 func (r *attemptResult) settlement() settlement {
 	e := settlement{usage: r.usage, unknown: r.outcome == Unknown || r.label == journal.OutcomeCanceled}
 	if r.err != nil {
@@ -450,7 +451,7 @@ func (r *attemptResult) settlement() settlement {
 		case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
 			e.unsent, e.unknown = !e.unknown, false
 		case "race/lost":
-			// It may have told what it took before it was canceled.
+			// Usage reported before the cancel is final.
 			e.unknown = r.usage.IsNil()
 		}
 		// A model adapter knows whether its request left the machine (LLM-055).
@@ -461,8 +462,8 @@ func (r *attemptResult) settlement() settlement {
 	return e
 }
 
-// slice is what a call is told that it may spend: the limits of its policy, and
-// of the sums what is left with what is reserved for it.
+// callBudget returns the :budget of the request: the limits of the policy, and
+// for the sums what is left including the reservation of the call.
 func (o *operation) callBudget(r *reservation) edn.Value {
 	own := o.w.Policy.Budget
 	if r.hold == nil {
@@ -479,7 +480,7 @@ func (o *operation) callBudget(r *reservation) edn.Value {
 	return own.Merge(left.Value())
 }
 
-// amount is what was reserved, nil if nothing was.
+// amount returns the reserved amount, nil without a reservation.
 func (r *reservation) amount() edn.Value {
 	if r.hold == nil {
 		return edn.Nil()
@@ -487,7 +488,7 @@ func (r *reservation) amount() edn.Value {
 	return r.record.Amount
 }
 
-// purpose is what an attempt is, as records have it.
+// purpose returns the purpose of an attempt's reservation.
 func (o *operation) purpose(strategy string) string {
 	switch {
 	case o.vote:
@@ -500,8 +501,8 @@ func (o *operation) purpose(strategy string) string {
 	return forAttempt
 }
 
-// free tells whether a call may be made that nobody pays for: where a budget
-// counts, only one that costs nothing.
+// free reports whether a call may be made without a reservation: if a budget
+// applies, only one that costs nothing.
 func (o *operation) free(c *registry.Capability) bool {
 	if !o.budgeted() {
 		return true
@@ -510,7 +511,7 @@ func (o *operation) free(c *registry.Capability) bool {
 	return err == nil && !price.Has(policy.USD) && !policy.CountsTokens(c)
 }
 
-// wallSpent is the failure of a node whose budget gives it no more time.
+// wallSpent is the failure of a node whose wall-clock budget is used up.
 func (o *operation) wallSpent() *contract.Error {
 	limit := o.w.Policy.Wall.Milliseconds()
 	return contract.Errorf("budget/exceeded", "the budget of node %s has 0 of %d ms left", o.w.Node, limit).
@@ -521,7 +522,7 @@ func (o *operation) wallSpent() *contract.Error {
 		WithWhere("node", edn.Text(o.w.Node))
 }
 
-// walked walks a plan answer within the time of its node (BUD-006).
+// walked runs a plan answer within the deadline of its node (BUD-006).
 func (o *operation) walked(ctx context.Context, walk func(context.Context) Child) Child {
 	if o.w.Deadline.IsZero() {
 		return walk(ctx)
@@ -539,5 +540,5 @@ func (o *operation) walked(ctx context.Context, walk func(context.Context) Child
 	return child
 }
 
-// Limits are the sums that the policy of the calls allows to one node.
+// Limits returns the budget limits of one node.
 func (p *CallPolicy) Limits() policy.Limits { return p.limits }

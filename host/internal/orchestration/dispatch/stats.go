@@ -16,32 +16,31 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// StatsTable remembers how the candidates have done, per capability and intent: their
-// breakers, the verdicts on their answers, how long they took and what they
-// cost. It outlives the configuration, so that a reload forgets nothing. The
-// zero value is ready, and it is safe for concurrent use.
+// StatsTable holds the candidateStats per capability and intent. It outlives
+// the configuration, so that a reload forgets nothing. The zero value is ready,
+// and it is safe for concurrent use.
 type StatsTable struct {
-	// Notice is told what changes about candidates; nil: nobody is. It is set
-	// before the book is used, called from the goroutines of calls, and must be
-	// quick.
+	// Notice is called when the state of a candidate changes; nil: never. It is set
+	// before the first use, called from the goroutines of calls, and must be quick.
 	Notice func(Notice)
 
 	mu      sync.Mutex
 	stats   map[statsKey]*candidateStats
-	claims  map[string]*remediationClaim // the last of each plugin
+	claims  map[string]*remediationClaim // last one per plugin
 	crashes map[crashKey]uint64
 
-	deciding sync.Mutex // whether one more candidate may be left out
+	deciding sync.Mutex // serializes decisions to eject a candidate
 }
 
 type statsKey struct{ capID, intent string }
 
-// candidateStats is what is known of one capability for one intent.
+// candidateStats is what is remembered of one capability for one intent: its
+// breaker, the window of verdicts, latencies and costs.
 type candidateStats struct {
 	table                 *StatsTable
 	capID, intent, plugin string
 
-	// quiet tells without a lock that the breaker is closed.
+	// closed is true while the breaker is closed; it is read without the lock.
 	closed atomic.Bool
 
 	mu          sync.Mutex
@@ -50,25 +49,26 @@ type candidateStats struct {
 	rules       registry.Quality
 	window      *breaker.Window
 	remediation remediationState
-	notified    breaker.State   // of which somebody was told
-	notices     []Notice        // to be told when the lock is free
-	crash       string          // the last end of a process that was counted
-	tripped     *contract.Error // why the breaker was opened at once, the last time
-	drift       string          // the judge as which it is not believed any more
+	notified    breaker.State   // last state in a notice
+	notices     []Notice        // to deliver after unlock
+	crash       string          // message of the last process crash that was counted
+	tripped     *contract.Error // why the breaker was last tripped
+	drift       string          // name of the drifted judge for which the breaker was tripped
 	edition     int
 	version     string
 	paid        *big.Rat
 	bills       int64
 
-	// Of the last successes: how long they took, when their first piece was
-	// there, and how many tokens a second came.
+	// Of the last successes: latency, time to the first piece of text, tokens per
+	// second.
 	latencies, firsts, rates series
 }
 
-// fewAreNoP95 is how many successes it takes to know what is usual.
+// minP95Samples is the number of successes needed to estimate a p95.
 const minP95Samples = 20
 
-// statsFor returns the entry of a capability for an intent, under the rules of a call.
+// statsFor returns the entry of a capability for an intent and applies the
+// settings of a call.
 func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *candidateStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,14 +93,15 @@ func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules regis
 	return cs
 }
 
-// lookup returns the entry of a capability for an intent, nil if it was never called.
+// lookup returns the entry of a capability for an intent, nil if it was never
+// called.
 func (t *StatsTable) lookup(capID, intent string) *candidateStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.stats[statsKey{capID, intent}]
 }
 
-// sorted returns the entries in the order of their intents and capabilities.
+// sorted returns all entries, sorted by intent and capability.
 func (t *StatsTable) sorted() []*candidateStats {
 	t.mu.Lock()
 	all := slices.Collect(maps.Values(t.stats))
@@ -111,21 +112,21 @@ func (t *StatsTable) sorted() []*candidateStats {
 	return all
 }
 
-// breakerSettings are what was written over the defaults. More samples than the
-// window holds would never be there.
+// breakerSettings fills r with the defaults. MinSamples is at most the window,
+// because the window never holds more.
 func breakerSettings(r registry.Breaker) registry.Breaker {
 	r = r.Over(breaker.Defaults())
 	r.MinSamples = min(r.MinSamples, r.Window)
 	return r
 }
 
-// configure has the page work under the rules of a call. What was seen is kept,
-// whatever it has to come up to: layers of policy may have different rules for
-// the same capability and intent, and their calls come in turn.
+// configure applies the settings of a call and keeps what was recorded: calls
+// from layers with different settings for the same capability and intent may
+// alternate.
 func (cs *candidateStats) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	cs.plugin = plugin // a capability may have gone to another one
+	cs.plugin = plugin // the capability may have moved to another plugin
 	if cs.rules != q {
 		cs.rules, cs.window = q, cs.window.WithFloor(floorOf(q))
 	}
@@ -135,7 +136,8 @@ func (cs *candidateStats) configure(plugin string, s registry.Breaker, q registr
 	}
 }
 
-// ask tells whether a call may be made, and if not when that may change.
+// allow reports whether a call may be made, and if not, when the breaker may
+// admit one; zero: not by itself.
 func (cs *candidateStats) allow(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
 	if cs.closed.Load() {
 		return true, time.Time{}
@@ -150,11 +152,11 @@ func (cs *candidateStats) allow(now time.Time, edition int, version string) (ok 
 	return ok, reopens
 }
 
-// askAgain is when a breaker that is not open, but lets few through, is worth
-// asking again.
+// askAgain is the wait before a half-open or ramping breaker is asked again.
 const askAgain = 50 * time.Millisecond
 
-// reopens is called with the lock; zero: not by itself.
+// reopens returns when the breaker may admit a call; zero: not by itself. cs.mu
+// must be held.
 func (cs *candidateStats) reopens(now time.Time) time.Time {
 	at, ok := cs.breaker.Reopens(now)
 	if ok && at.IsZero() {
@@ -163,8 +165,8 @@ func (cs *candidateStats) reopens(now time.Time) time.Time {
 	return at
 }
 
-// reopensIn is how long to wait before asking again; ok is false if that is of
-// no use.
+// reopensIn returns how long to wait before the breaker may admit a call; ok is
+// false if it does not reopen by itself.
 func (cs *candidateStats) reopensIn(now time.Time) (wait time.Duration, ok bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -172,7 +174,7 @@ func (cs *candidateStats) reopensIn(now time.Time) (wait time.Duration, ok bool)
 	return at.Sub(now), !at.IsZero()
 }
 
-// enter begins a call. Without a book everybody may.
+// acquire takes a permit for a call. Nil stats admit every call.
 func (cs *candidateStats) acquire(now time.Time, edition int, version string) (breaker.Permit, bool) {
 	if cs == nil {
 		return breaker.Permit{}, true
@@ -183,7 +185,8 @@ func (cs *candidateStats) acquire(now time.Time, edition int, version string) (b
 	return cs.breaker.Acquire(now)
 }
 
-// meet notices who serves. It is called with the lock.
+// observeInstance resets the statistics if another edition or version of the
+// capability serves. cs.mu must be held.
 func (cs *candidateStats) observeInstance(now time.Time, edition int, version string) {
 	if cs.edition == edition && cs.version == version {
 		return
@@ -194,16 +197,16 @@ func (cs *candidateStats) observeInstance(now time.Time, edition int, version st
 	cs.remediation.renewed(now)
 }
 
-// report says how a call ended.
+// report records how a call ended; see breaker.Breaker.Report.
 func (cs *candidateStats) report(now time.Time, t breaker.Permit, o breaker.Outcome, floor time.Duration, u float64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	cs.breaker.Report(now, t, o, floor, u)
 }
 
-// trip leaves a capability alone that cannot work as it is set up, until the
-// time that it named, or until it is another edition (LLM-030).
-// A call that a former edition answered says nothing about this one.
+// trip opens the breaker after a failure that only a change of the
+// configuration can fix, until the time in the error or until another edition
+// serves (LLM-030). A result of an earlier edition is ignored.
 func (cs *candidateStats) trip(now time.Time, edition int, err *contract.Error) {
 	until := time.Time{}
 	if floor := retryAfter(err); floor > 0 {
@@ -218,8 +221,8 @@ func (cs *candidateStats) trip(now time.Time, edition int, err *contract.Error) 
 	cs.breaker.Trip(now, until)
 }
 
-// crashed tells whether the end of a process was counted already: it may have
-// cut any number of calls, and is one failure.
+// sameCrash reports whether this process crash was counted already: one crash
+// can end many calls and counts as one failure.
 func (cs *candidateStats) sameCrash(err *contract.Error) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -228,7 +231,7 @@ func (cs *candidateStats) sameCrash(err *contract.Error) bool {
 	return known
 }
 
-// unlock gives the lock back and tells what changed meanwhile.
+// unlock releases the lock and delivers the notices.
 func (cs *candidateStats) unlock(now time.Time) {
 	if st := cs.breaker.LastState(); st != cs.notified {
 		cs.notified = st
@@ -245,7 +248,7 @@ func (cs *candidateStats) unlock(now time.Time) {
 	}
 }
 
-// served keeps what a success took and cost.
+// recordSuccess adds latency, speed and cost of a success.
 func (cs *candidateStats) recordSuccess(took time.Duration, how speed, cost edn.Value) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -262,17 +265,17 @@ func (cs *candidateStats) recordSuccess(took time.Duration, how speed, cost edn.
 	}
 }
 
-// percentile is how long the last successes took; ok is false without enough of
-// them.
+// percentile returns a quantile of the last latencies; ok is false with fewer
+// than least samples.
 func (cs *candidateStats) percentile(share float64, least int) (time.Duration, bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.latencies.duration(share, least)
 }
 
-// sortFigures puts candidates into the order of a policy; equals keep the
-// declared one. Of a call that is heard while it is answered the first piece
-// counts, of another one the whole answer.
+// sortFigures sorts candidates by the ordering of a policy; ties keep the
+// declared order. For latency, a streamed call counts the time to the first
+// piece, another call the whole answer.
 func sortFigures(ordering string, all []Figures, streamed bool) {
 	quality := func(a, b Figures) int { return cmp.Compare(b.Quality, a.Quality) }
 	cost := func(a, b Figures) int {
@@ -307,7 +310,7 @@ func sortFigures(ordering string, all []Figures, streamed bool) {
 	})
 }
 
-// compareKnown has what is unknown last.
+// compareKnown sorts unknown values last.
 func compareKnown(a, b bool, both func() int) int {
 	switch {
 	case a && b:
@@ -320,8 +323,8 @@ func compareKnown(a, b bool, both func() int) int {
 	return 0
 }
 
-// tripping are failures after which there is no use in asking again, before
-// somebody has changed something (LLM-030).
+// isConfigurationFailure reports whether an error recurs until the
+// configuration or the account changes (LLM-030).
 func isConfigurationFailure(err *contract.Error) bool {
 	if err == nil {
 		return false
@@ -333,9 +336,9 @@ func isConfigurationFailure(err *contract.Error) bool {
 	return false
 }
 
-// outcomeOf is what a breaker makes of the end of an attempt: an answer is a
-// success whatever the gates say, and what is not the fault of the capability,
-// or of what it stands on, says nothing.
+// outcomeOf maps the end of an attempt to a breaker outcome. An answer is a
+// success whatever the gates decide. An error is a failure only if the plugin
+// or its backend caused it.
 func outcomeOf(err *contract.Error) breaker.Outcome {
 	switch {
 	case err == nil:
