@@ -8,13 +8,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Toll is how often what a capability stands on, such as a model server, has
-// died since a process of its plugin began. It comes by the health of the
-// plugin, by the error of the call that it ended, and by the answer of a call
-// that was repeated: the number tells that all of them are about one death.
+// BackendCrashes is the number of crashes of a backend, such as a model server,
+// since a process of its plugin started. It arrives with the health of the
+// plugin, with the error of a call that a crash ended, and with the answer of a
+// call that the plugin repeated. The counter tells which of these reports are
+// about the same crash.
 type BackendCrashes struct {
 	CapID, Plugin string
-	Generation    int // number of the process
+	Generation    int // instance number of the process
 	Count         uint64
 }
 
@@ -23,13 +24,13 @@ type crashKey struct {
 	generation    int
 }
 
-// oldProcesses is how many generations back tolls are remembered: what comes
-// later is about a process that is long gone.
+// oldInstances is the number of earlier process instances whose counters are
+// kept.
 const oldInstances = 64
 
-// Died takes a toll. Deaths that nobody has told of before count as failures of
-// the capability, whatever it was asked for: each of them once, also if the call
-// that it ended was saved. It tells whether there were such.
+// RecordBackendCrashes counts crashes that were not reported before as failures
+// of the capability for all intents: each crash once, even if the plugin
+// repeated the call successfully. It reports whether there were new crashes.
 func (t *StatsTable) RecordBackendCrashes(now time.Time, c BackendCrashes) bool {
 	t.mu.Lock()
 	process := crashKey{c.CapID, c.Plugin, c.Generation}
@@ -60,18 +61,18 @@ func (t *StatsTable) RecordBackendCrashes(now time.Time, c BackendCrashes) bool 
 	return true
 }
 
-// bereaved counts deaths against the capability.
+// recordBackendCrashes counts crashes as failures of the breaker.
 func (cs *candidateStats) recordBackendCrashes(now time.Time, crashes uint64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	for range min(crashes, uint64(cs.settings.Window)) { // more would push each other out
+	for range min(crashes, uint64(cs.settings.Window)) { // more than the window holds have no effect
 		cs.breaker.RecordFailure(now)
 	}
 }
 
-// bereaved takes the deaths that an answer of a process tells of, and gives what
-// is left to count of the end of its attempt: a death that ended it has been
-// counted by then.
+// countBackendCrashes records the crashes that an answer or error reports, and
+// returns the outcome that is still to be counted for the attempt: a crash that
+// ended it is already counted.
 func (o *operation) countBackendCrashes(now time.Time, capID string, process int, meta edn.Value, err *contract.Error, outcome breaker.Outcome) breaker.Outcome {
 	c, known := o.d.Registry.Capability(capID)
 	if o.d.Stats == nil || process == 0 || !known {
@@ -95,7 +96,7 @@ func (o *operation) countBackendCrashes(now time.Time, capID string, process int
 	return outcome
 }
 
-// deathOf is the number of the death that ended a call, if one did.
+// crashCount returns the crash counter of the error if a crash ended the call.
 func crashCount(err *contract.Error) (int64, bool) {
 	if err == nil || err.Details.Kind() != edn.KindMap {
 		return 0, false

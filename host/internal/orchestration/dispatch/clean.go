@@ -10,21 +10,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// respond is the intent whose answers are read by people as they are.
+// respond is the intent whose answers are shown to people unchanged.
 const respond = "text/respond"
 
-// defaultChars is the limit of what people are answered if nobody set one.
+// defaultChars limits an answer of respond without a configured limit.
 const defaultChars = 1200
 
-// maxDrift bounds, in bytes, what the failure of an answer repeats of it.
+// maxDrift bounds the excerpt of the answer in a format/drift error, in bytes.
 const maxDrift = 4 << 10
 
-// proseKeys hold text as a model wrote it. What stands under :code and :patch is
-// taken as it is: there a tag is a part of a program.
+// proseKeys hold prose of a model, which is cleaned. Text under :code and
+// :patch is not cleaned: there a tag can be part of a program.
 var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation"}
 
-// cleaning is what is done with the text of a capability, if it is a model
-// (TXT-001).
+// cleaning returns how the text of a model is cleaned (TXT-001); ok is false
+// for other capabilities.
 func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	if c.Kind != registry.ModelKind {
 		return text.Cleaning{}, false
@@ -45,8 +45,8 @@ func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	return clean, true
 }
 
-// clean takes out of an answer what a model says beside it. What is left is the
-// answer; the raw one is kept for the journal alone.
+// clean removes reasoning and tool-call markup from the text of a model. The
+// raw response is kept for the journal.
 func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *contract.Error) {
 	how, ok := o.w.Policy.cleaning(r.capability)
 	if !ok {
@@ -73,7 +73,7 @@ func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *con
 // cleaner cleans one answer.
 type cleaner struct {
 	how       text.Cleaning
-	tools     edn.Value // that the request offers
+	tools     edn.Value // offered by the request
 	who, node string
 
 	calls []edn.Value
@@ -107,7 +107,7 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 		if clean != s {
 			out = out.AssocKey(key, edn.Text(clean))
 		}
-		// An explanation may be missing; the answer itself may not.
+		// An explanation may be empty; the answer itself may not.
 		said = said || key == "text" || key == "content" || clean != s
 		left = left || clean != ""
 	}
@@ -120,8 +120,8 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 	return out, nil
 }
 
-// prose cleans one text. Only the text itself is held to a length: what stands
-// under other keys is a part of a structure.
+// prose cleans one text. Only the key :text is limited in length; other keys
+// are parts of a structure.
 func (c *cleaner) prose(s, key string) (string, *contract.Error) {
 	how := c.how
 	if key != "text" {
@@ -142,7 +142,7 @@ func (c *cleaner) prose(s, key string) (string, *contract.Error) {
 	return clean.Text, nil
 }
 
-// withCalls adds what was found to the calls of the answer.
+// withCalls adds the extracted tool calls to the answer.
 func (c *cleaner) withCalls(out edn.Value) edn.Value {
 	all := slices.Collect(out.Key("tool/calls").Elems())
 	for _, call := range c.calls {
@@ -154,7 +154,7 @@ func (c *cleaner) withCalls(out edn.Value) edn.Value {
 	return out.AssocKey("tool/calls", edn.Vector(all...))
 }
 
-// saysMore tells whether an answer without prose is one all the same.
+// saysMore reports whether an answer without prose has other content.
 func saysMore(out edn.Value) bool {
 	if out.Key("tool/calls").Len() > 0 {
 		return true

@@ -11,27 +11,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// countIntent is what capabilities of language models serve beside their own
-// intents: it says how many tokens a request would take, and takes none. countOf
-// is the key of its context that names the intent of that request.
+// countIntent is an intent of language models besides their own: it returns how
+// many tokens a request would take, without spending any. countOf is the key in
+// its context that names the intent of the request.
 const (
 	countIntent = "model/count"
 	countOf     = "count/of"
 )
 
-// countLimit is how long a capability may take to count. It has 250 ms for it, and
-// has to load the table by which it does so before the first time.
+// countLimit is the timeout of a count. A count should take 250 ms, but the
+// first one loads the tokenizer table.
 const countLimit = 1500 * time.Millisecond
 
-// wide is by how much the count of an input may exceed the estimate at most: that
-// is a third of the bytes at least, and no token is shorter than a byte.
+// wide is the largest ratio of counted to estimated tokens: the estimate is at
+// least a third of the bytes, and a token has at least one byte.
 const wide = 3
 
-// weigh has the input of a call counted by the capability that would get it, if
-// its estimate could decide whether the call can be paid for (LLM-022): a budget
-// limits tokens or money, and would not bear the most that the input can have.
-// Beside is what is wanted beside it. A count that fails, or is late, leaves the
-// estimate; it is asked for once for each capability and round.
+// countInput asks the capability to count the input of a call if the estimate
+// could decide whether the budget covers it (LLM-022): a budget limits tokens
+// or money and would not cover the largest possible input. beside is the amount
+// needed by other calls. A failed or late count leaves the estimate. The count
+// is requested once per capability and repair round.
 func (o *operation) countInput(ctx context.Context, c *registry.Capability, counts, beside policy.Amounts) {
 	if !o.countable(c) {
 		return
@@ -48,7 +48,7 @@ func (o *operation) countInput(ctx context.Context, c *registry.Capability, coun
 		return err == nil && o.checkBudget(beside.Plus(want)) == nil
 	}
 	if enough(size.In*wide) || !enough(0) {
-		return // whatever it has: there is enough for it, or there is not, or no price
+		return // the count cannot change the decision
 	}
 	if o.counted == nil {
 		o.counted = make(map[string]int64)
@@ -56,8 +56,7 @@ func (o *operation) countInput(ctx context.Context, c *registry.Capability, coun
 	o.counted[c.ID] = o.callCount(ctx, c)
 }
 
-// countable tells whether it is of any use to have the input of a capability
-// counted.
+// countable reports whether a count of the input can be requested and matters.
 func (o *operation) countable(c *registry.Capability) bool {
 	if !slices.Contains(c.Intents, countIntent) || o.w.Intent == countIntent || c.Effectful() {
 		return false
@@ -65,7 +64,7 @@ func (o *operation) countable(c *registry.Capability) bool {
 	return o.w.Budget.Bounds(policy.TokensIn) || o.w.Budget.Bounds(policy.USD) && !c.Cost.USDInPerMTok.IsNil()
 }
 
-// atMost is what a call of a size takes.
+// atMost returns the worst-case cost of a call of a given size.
 func (o *operation) atMost(c *registry.Capability, counts policy.Amounts, size policy.Size) (policy.Amounts, error) {
 	want := counts.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
 	price, err := policy.Price(c, size)
@@ -75,8 +74,8 @@ func (o *operation) atMost(c *registry.Capability, counts policy.Amounts, size p
 	return want.Plus(price), nil
 }
 
-// askCount asks a capability how many tokens the input of the call has; 0 if it
-// does not say.
+// callCount calls the capability to count the input tokens; 0 if it does not
+// answer.
 func (o *operation) callCount(ctx context.Context, c *registry.Capability) int64 {
 	if !o.d.Executor.State(c.ID).Ready {
 		return 0
@@ -98,7 +97,7 @@ func (o *operation) callCount(ctx context.Context, c *registry.Capability) int64
 	return n
 }
 
-// countRequest is the request of the call, but for what is asked.
+// countRequest returns the request of the call with the intent replaced.
 func (o *operation) countRequest(c *registry.Capability) edn.Value {
 	v := o.request(c, o.composePrompt(c))
 	around := v.Key("context")

@@ -10,23 +10,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Explanation is how a call would be bound now, and what that rests on.
+// Explanation is the binding of a call at this moment, with the figures behind
+// it.
 type Explanation struct {
 	Binding  policy.Binding // in the order of the policy
 	Ordering string
 	figures  map[string]Figures
 }
 
-// Figures are those of a candidate; ok is false for one that nobody knows.
+// Figures returns the figures of a candidate; ok is false for an unknown one.
 func (x Explanation) Figures(capID string) (f Figures, ok bool) {
 	f, ok = x.figures[capID]
 	return f, ok
 }
 
-// Explain binds a call without making it (BIND-006). A dispatcher without an
-// executor takes all for ready, one without a book knows what they declare.
-// CapID pins the first candidate. A streamed call is one whose answer is read
-// while it comes.
+// Explain binds a call without making it (BIND-006). Without an Executor all
+// candidates count as ready; without Stats only declared figures are known.
+// capID pins the first candidate; streamed is true for a call whose answer is
+// shown while it is produced.
 func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed bool) Explanation {
 	p := d.CallPolicy(pol, intent, capID)
 	o := &operation{d: d, w: &Work{Op: "call", Policy: p, Intent: intent}}
@@ -46,7 +47,8 @@ func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed b
 	return x
 }
 
-// looks is state without asking: looking changes nothing.
+// peekUnavailability is unavailability without counting as a request at the
+// breaker.
 func (o *operation) peekUnavailability(capID string, now time.Time) policy.Unavailable {
 	if o.d.Executor != nil {
 		if u := o.d.available(capID); u.Reason != "" {
@@ -66,7 +68,7 @@ func (cs *candidateStats) admits(now time.Time) bool {
 	return cs.breaker.Admits(now)
 }
 
-// figures are those of a candidate, whether anybody keeps them or not.
+// figures returns the recorded figures of a candidate, else the declared ones.
 func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, now time.Time) Figures {
 	f := unknown(c)
 	if cs := p.stats[c.ID]; cs != nil {
@@ -76,8 +78,7 @@ func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, n
 	return f
 }
 
-// explained adds the figures of all candidates to the record of a call that is
-// to be explained, whatever its order rests on.
+// addFigures adds the figures of all candidates to the record of the node.
 func (o *operation) addFigures(n *journal.NodeResolved) {
 	now := o.d.Clock.Now()
 	value := func(id string) edn.Value {

@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// permitted asks about the effects of a tool before anything else is done for
-// it. The candidates of other calls are asked while they are bound.
+// checkEffects checks the effects of a tool before binding. Effects of other
+// candidates are checked while binding.
 func (o *operation) checkEffects() *contract.Error {
 	if err := o.checkPromptOverride(); err != nil || o.w.Op != "tool" {
 		return err
@@ -21,7 +21,7 @@ func (o *operation) checkEffects() *contract.Error {
 	return err
 }
 
-// scopes are those under which a capability may be called by this node.
+// scopes returns the scopes for a call of the capability by this node.
 func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
 	if !c.Effectful() {
 		return nil, nil
@@ -33,14 +33,15 @@ func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Err
 	return scopes, nil
 }
 
-// forbids returns why this node may not call a capability; see policy.Demand.
+// deniedEffect returns why this node may not call a capability; see
+// policy.Demand.
 func (o *operation) deniedEffect(c *registry.Capability) *contract.Error {
 	_, err := o.scopes(c)
 	return err
 }
 
-// withheld is the failure of a node whose candidates all have effects that the
-// grant of the caller denies; nil if any is left out for another reason.
+// deniedError is the failure of a node if the grant of the caller denies all
+// its candidates; nil if any was rejected for another reason.
 func deniedError(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if r.Denied == nil {
@@ -53,8 +54,8 @@ func deniedError(rejected []policy.Rejection) *contract.Error {
 	return rejected[0].Denied
 }
 
-// recoveryOf is the recovery class of a call. A scope that makes requests carry
-// the effect key makes repeated ones one effect.
+// recoveryOf returns the recovery class of a call. A scope that sends the
+// effect key with requests makes class once idempotent.
 func recoveryOf(c *registry.Capability, input edn.Value, scopes policy.Scopes) contract.RecoveryClass {
 	class := c.Recovery(input)
 	if class != contract.RecoveryOnce || !c.Confines || len(scopes) != 1 || scopes[0].Effect != "net/http" || !scopes[0].Scope.Idempotent() {

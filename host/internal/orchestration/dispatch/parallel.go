@@ -13,12 +13,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// strategy is how the candidates of one call are asked.
+// strategy is how the attempts of one call are scheduled.
 type strategy struct {
 	name  string
-	width int           // race, tournament: how many start together
-	after time.Duration // hedge: of silence
-	max   int           // hedge: how many join
+	width int           // race, tournament: attempts that start together
+	after time.Duration // hedge: wait without an answer before the next attempt
+	max   int           // hedge: maximum number of additional attempts
 }
 
 func (p strategy) recordedWidth() int {
@@ -28,9 +28,8 @@ func (p strategy) recordedWidth() int {
 	return 0
 }
 
-// strategy settles how this call is asked. Candidates that may have done
-// something are never asked side by side, and one candidate alone makes a
-// cascade.
+// strategy selects the strategy of this call. Candidates with effects run as a
+// cascade, never in parallel, and so does a single candidate.
 func (o *operation) strategy() strategy {
 	p := o.w.Policy
 	s := strategy{name: p.Strategy}
@@ -62,8 +61,7 @@ func (o *operation) strategy() strategy {
 	return s
 }
 
-// repeatable tells whether all candidates may be asked at once: asking them
-// changes nothing.
+// repeatable reports whether calls to all candidates are free of effects.
 func (o *operation) repeatable(ids []string) bool {
 	for _, id := range ids {
 		if c, ok := o.d.Registry.Capability(id); ok && c.Recovery(o.w.Input) != contract.RecoveryNone {
@@ -73,8 +71,8 @@ func (o *operation) repeatable(ids []string) bool {
 	return true
 }
 
-// usually is how long a capability may be silent before that is unusual; 0 if
-// nobody can say.
+// usualLatency returns the p95 latency of a capability, or twice the declared
+// one; 0 if unknown.
 func (o *operation) usualLatency(capID string) time.Duration {
 	if cs := o.w.Policy.stats[capID]; cs != nil {
 		if d, ok := cs.percentile(0.95, minP95Samples); ok {
@@ -88,9 +86,9 @@ func (o *operation) usualLatency(capID string) time.Duration {
 	return 2 * c.Cost.Latency
 }
 
-// together asks candidates side by side, if the strategy says so. More tells
-// that a cascade over those that are left goes on after the failure, which is
-// nil if nobody was asked yet.
+// runParallel makes the parallel attempts of the strategy. If more is true, the
+// caller continues with a cascade over the remaining candidates; failure is nil
+// if no candidate was tried.
 func (o *operation) runParallel(ctx context.Context) (failure *Failure, more bool) {
 	if o.plan.name == policy.Cascade {
 		return nil, true
@@ -120,28 +118,27 @@ func (o *operation) runParallel(ctx context.Context) (failure *Failure, more boo
 	return p.retryEach()
 }
 
-// lossGrace is the time that the loser of a race has to report its usage after
-// it was told to stop. The winner's answer waits for it, so it is short: a plugin
-// that heeds a cancel answers within milliseconds, and one that hangs is why there
-// are hedges.
+// loserGrace is the time that a losing attempt has to report its usage after it
+// was told to stop. The winner's answer waits for it, so it is short: a plugin
+// that handles cancellation answers within milliseconds.
 const loserGrace = 250 * time.Millisecond
 
-// field is the entrants of one race, hedge or tournament. Everything but the
-// calls themselves happens on the goroutine that serves, so answers are judged
-// one after another in the order in which they came.
+// parallelAttempts are the attempts of one race, hedge or tournament. Only the
+// calls run on goroutines of their own; answers are evaluated on the goroutine
+// of the operation, one after another in the order of arrival.
 type parallelAttempts struct {
 	op       *operation
 	ctx      context.Context
-	arrivals chan *attempt // has room for everybody
+	arrivals chan *attempt // buffered for all attempts
 	running  []*attempt
 	started  int
 	stopping sync.WaitGroup // of losers
 
 	failures map[string]*Failure // by capability
-	final    *Failure            // one after which the table ends the node
+	final    *Failure            // a failure that ends the node
 }
 
-// enter starts the next candidate, if there is one.
+// start starts the next candidate and reports whether there was one.
 func (p *parallelAttempts) start() bool {
 	p.op.parallel = p.started > 0
 	defer func() { p.op.parallel = false }()
@@ -169,7 +166,7 @@ func (p *parallelAttempts) start() bool {
 	return true
 }
 
-// call runs beside the others. A defect is raised where it can be dealt with.
+// call runs on its own goroutine. A panic is passed on with the attempt.
 func (p *parallelAttempts) call(ctx context.Context, a *attempt) {
 	defer func() {
 		a.panicked = recover()
@@ -184,8 +181,8 @@ func (p *parallelAttempts) call(ctx context.Context, a *attempt) {
 	a.answer, a.err = p.op.invoke(ctx, a)
 }
 
-// wait returns those whose answers are there, in the order of the candidates,
-// or nobody if the alarm came first.
+// wait returns the attempts that have ended, in the order of the candidates, or
+// nil if the timer fires first.
 func (p *parallelAttempts) wait(timer <-chan struct{}) []*attempt {
 	var batch []*attempt
 	select {
@@ -217,7 +214,8 @@ func (p *parallelAttempts) wait(timer <-chan struct{}) []*attempt {
 
 func byRank(a, b *attempt) int { return cmp.Compare(a.rank, b.rank) }
 
-// judge says whether the answer was accepted, and remembers why not.
+// judge reports whether the answer is accepted, and keeps the failure
+// otherwise.
 func (p *parallelAttempts) judge(a *attempt) bool {
 	failure := p.op.finish(p.ctx, a, new(attemptResult))
 	if failure == nil {
@@ -234,8 +232,8 @@ func (p *parallelAttempts) fail(capID string, failure *Failure) {
 	}
 }
 
-// race takes the first answer that is accepted. Who fails is replaced while
-// candidates are left.
+// race returns with the first accepted answer. A failed attempt is replaced
+// while candidates are left.
 func (p *parallelAttempts) race() bool {
 	for range p.op.plan.width {
 		p.start()
@@ -253,8 +251,8 @@ func (p *parallelAttempts) race() bool {
 	return false
 }
 
-// hedge asks one candidate, and another one beside it whenever there was
-// silence for too long. If all have failed, the cascade goes on.
+// hedge starts one attempt, and another one each time no answer came for
+// plan.after. If all fail, a cascade follows.
 func (p *parallelAttempts) hedge() bool {
 	p.start()
 	joined := 0
@@ -276,7 +274,7 @@ func (p *parallelAttempts) hedge() bool {
 		committed := p.committed()
 		for i, a := range batch {
 			if committed && !a.stream.committed() {
-				p.op.recordLoser(a) // somebody else is heard for good
+				p.op.recordLoser(a) // text of another attempt is committed
 				continue
 			}
 			if p.judge(a) {
@@ -291,10 +289,10 @@ func (p *parallelAttempts) hedge() bool {
 	return false
 }
 
-// bound tells whether one entrant was heard for good.
+// committed reports whether the text of one attempt is committed.
 func (p *parallelAttempts) committed() bool { return p.op.w.Stream.committed() }
 
-// hush stops the entrants that cannot be heard any more.
+// stopUnshown stops the attempts whose text is not committed.
 func (p *parallelAttempts) stopUnshown() {
 	for _, a := range p.running {
 		if !a.stream.committed() {
@@ -303,8 +301,8 @@ func (p *parallelAttempts) stopUnshown() {
 	}
 }
 
-// drain tells an entrant to stop at once, and ends its call if no usage was
-// reported within lossGrace.
+// stopGracefully closes the stop channel of an attempt and cancels its call if
+// it does not end within loserGrace.
 func (p *parallelAttempts) stopGracefully(a *attempt) {
 	if a.stopping {
 		return
@@ -318,8 +316,8 @@ func (p *parallelAttempts) stopGracefully(a *attempt) {
 	})
 }
 
-// alarm closes its channel after d; off ends it earlier, and may be called
-// again.
+// startTimer returns a channel that is closed after d; off stops the timer and
+// may be called again.
 func (p *parallelAttempts) startTimer(d time.Duration) (fires <-chan struct{}, off func()) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	fired, done := make(chan struct{}), make(chan struct{})
@@ -332,7 +330,7 @@ func (p *parallelAttempts) startTimer(d time.Duration) (fires <-chan struct{}, o
 	return fired, func() { cancel(); <-done }
 }
 
-// tournament lets everybody answer and takes the best.
+// tournament waits for all answers and accepts the best.
 func (p *parallelAttempts) tournament() bool {
 	for range p.op.plan.width {
 		p.start()
@@ -379,18 +377,18 @@ func compareScores(a, b edn.Value) int {
 	return x.Cmp(y)
 }
 
-// compareCosts has an unknown cost last.
+// compareCosts sorts unknown costs last.
 func compareCosts(a, b edn.Value) int {
 	x, xok := a.AsNumber()
 	y, yok := b.AsNumber()
 	return compareKnown(xok, yok, func() int { return x.Cmp(y) })
 }
 
-// exhausted is the end of a field without an accepted answer: those who may be
-// asked again are, one after the other, and then the others in a cascade.
+// retryEach continues after all parallel attempts have failed: candidates that
+// may be retried are retried one after another, then a cascade tries the rest.
 func (p *parallelAttempts) retryEach() (failure *Failure, more bool) {
 	order := slices.Clone(p.op.used)
-	if p.op.plan.name == policy.Tournament { // who was nearest first
+	if p.op.plan.name == policy.Tournament { // best score first
 		slices.SortStableFunc(order, func(a, b string) int {
 			return -compareScores(scoreOf(p.failures[a]), scoreOf(p.failures[b]))
 		})
@@ -407,7 +405,7 @@ func (p *parallelAttempts) retryEach() (failure *Failure, more bool) {
 	return failure, p.op.continues(failure)
 }
 
-// scoreOf is 0 for a candidate without an answer.
+// scoreOf returns 0 for a candidate without a score.
 func scoreOf(f *Failure) edn.Value {
 	if f == nil || !f.Score.IsNumber() {
 		return edn.Int(0)
@@ -415,8 +413,7 @@ func scoreOf(f *Failure) edn.Value {
 	return f.Score
 }
 
-// ends tells whether the table ends the node after this failure, whoever is
-// left.
+// ends reports whether this failure ends the node even if candidates are left.
 func ends(f *Failure) bool {
 	hopeful := *f
 	hopeful.NextLeft = true
@@ -424,8 +421,8 @@ func ends(f *Failure) bool {
 	return action == End
 }
 
-// lose stops the entrants that still run, waits for their usage, and accounts
-// for them and for those that answered too late, in the order of the candidates.
+// settleLosers stops the running attempts, waits for their usage, and records
+// them and the late answers in the order of the candidates.
 func (p *parallelAttempts) settleLosers(late []*attempt) {
 	for _, a := range p.running {
 		p.stopGracefully(a)
@@ -439,7 +436,7 @@ func (p *parallelAttempts) settleLosers(late []*attempt) {
 	}
 }
 
-// stop leaves nothing running behind.
+// stopAll cancels all running attempts and waits for their goroutines.
 func (p *parallelAttempts) stopAll() {
 	for _, a := range p.running {
 		a.cancel()
@@ -453,9 +450,8 @@ func (p *parallelAttempts) stopAll() {
 	p.stopping.Wait()
 }
 
-// outrun accounts for an entrant that another one was faster than. An entrant
-// that failed before it was told to stop has failed; what it reports afterwards
-// counts as usage only.
+// recordLoser records an attempt that lost. An attempt that failed before it
+// was told to stop keeps its failure; a later result counts as usage only.
 func (o *operation) recordLoser(a *attempt) {
 	r := new(attemptResult)
 	a.account(r)

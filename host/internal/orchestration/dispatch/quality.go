@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// qualitySettings are what was written over the defaults. More samples than the
-// window holds would never be there.
+// qualitySettings fills q with the defaults. MinSamples is at most the window,
+// because the window never holds more.
 func qualitySettings(q registry.Quality) registry.Quality {
 	f := breaker.DefaultFloor()
 	q = q.Over(registry.Quality{
@@ -27,32 +27,32 @@ func floorOf(q registry.Quality) breaker.Floor {
 	return breaker.Floor{Window: q.Window, MinSamples: q.MinSamples, MinPassRate: q.MinPassRate.V, Hysteresis: q.Hysteresis.V}
 }
 
-// standing is what was done about a capability because of its answers.
+// remediationState is the state of remediation of a capability for an intent.
 type remediationState struct {
-	// since: what began before says nothing about who answers now.
+	// since: verdicts on earlier calls are ignored.
 	since      time.Time
-	acting     bool   // something is being done
-	degraded   bool   // something should be, and cannot
-	substitute string // who serves in its place while it is not in
-	why        string // it is out
+	acting     bool   // a remediation is running
+	degraded   bool   // a remediation is needed but not possible
+	substitute string // serves in its place while it is ejected
+	why        string // why it is ejected
 }
 
-// renewed says that somebody else answers from now on.
+// renewed is called when another edition or new processes serve.
 func (s *remediationState) renewed(now time.Time) {
 	s.since, s.degraded = now, false
 }
 
-// sample is a verdict that the book does not know of yet.
+// sample is a verdict that has not been added to the window.
 type sample struct {
 	stats   *candidateStats
-	edition int       // that answered
-	began   time.Time // the call
+	edition int       // edition that answered
+	began   time.Time // start of the call
 	attempt int
 }
 
-// add keeps a verdict; score is that of a pass. It tells whether the answers
-// fell below their floor and nobody does anything about it. Neither an edition
-// that is only tried, nor one that is gone, says anything (BRK-007).
+// add adds the verdict to the window; score counts for a pass. It reports
+// whether the pass rate fell below its floor and a remediation must start.
+// Verdicts on a trial edition or an earlier edition are ignored (BRK-007).
 func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 	cs := v.stats
 	cs.mu.Lock()
@@ -72,14 +72,14 @@ func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 	return true
 }
 
-// judged tells the book of a verdict, and does what follows from it.
+// recordVerdict adds a verdict and starts a remediation if the pass rate fell.
 func (o *operation) recordVerdict(v sample, pass bool, score quality.Score) {
 	if v.stats != nil && v.add(o.d.Clock.Now(), pass, score) {
 		o.remediate(v)
 	}
 }
 
-// rate is the window as data. It is called with the lock.
+// rate returns the window as data. cs.mu must be held.
 func (cs *candidateStats) rate() edn.Value {
 	passes, samples := cs.window.Counts()
 	floor, err := edn.ParseDecimal(formatShare(cs.rules.MinPassRate.V))
@@ -92,8 +92,8 @@ func (cs *candidateStats) rate() edn.Value {
 	)
 }
 
-// outOfService is why a candidate is left out by its breaker: nil unless that
-// is for its answers, or for something that somebody has to set right.
+// outOfService returns why a candidate is ejected or tripped; nil if its
+// breaker is open for failed calls.
 func (cs *candidateStats) outOfService(now time.Time) *contract.Error {
 	cs.mu.Lock()
 	defer cs.unlock(now)
@@ -106,8 +106,8 @@ func (cs *candidateStats) outOfService(now time.Time) *contract.Error {
 	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", cs.capID, cs.intent, cs.remediation.why)
 }
 
-// standIn is who serves in the place of a capability that was swapped for
-// another, as long as it is not wholly in again.
+// standIn returns the substitute of a swapped capability until its breaker is
+// closed again.
 func (o *operation) standIn(capID string) string {
 	cs := o.stats(capID)
 	if cs == nil || cs.closed.Load() {
@@ -118,7 +118,7 @@ func (o *operation) standIn(capID string) string {
 	return cs.remediation.substitute
 }
 
-// refusal is how binding names a breaker that admits nobody.
+// refusal is the rejection of a call by the breaker, for binding.
 func (cs *candidateStats) refusal(now time.Time) policy.Unavailable {
 	return policy.Unavailable{Reason: policy.ReasonBreaker, Why: cs.outOfService(now)}
 }

@@ -15,34 +15,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Keeper is what an executor may offer besides: it does something about the
-// plugin of a capability whose answers are not good enough (BRK-002). Its
-// methods begin that and do not wait for the end of it.
+// Remediator is an optional interface of an Executor that changes the plugin of
+// a capability whose answers fail their gates (BRK-002). Its methods return
+// without waiting for the change.
 type Remediator interface {
-	// Renew puts another edition of the plugin in the place of the current one,
-	// after the trial that its settings ask for. done is called once: when the
-	// new one has taken over, or with the reason why the old one stays, which is
-	// ErrChanging if the plugin is being changed already.
+	// Renew replaces the current edition of the plugin by another, after the trial
+	// that its settings require. done is called once: with nil when the new edition
+	// serves, or with the reason why the old one stays, which is ErrChanging if
+	// another change of the plugin is running.
 	Renew(capID string, done func(error))
-	// Restart starts the processes of the plugin anew.
+	// Restart restarts the processes of the plugin.
 	Restart(capID string) error
-	// Quarantine takes the plugin out of service until that time, unless an
-	// operator releases it before.
+	// Quarantine takes the plugin out of service until the given time or until an
+	// operator releases it.
 	Quarantine(capID, why string, until time.Time) error
 }
 
-// ErrChanging says that another change of the plugin is under way.
+// ErrChanging reports that another change of the plugin is running.
 var ErrChanging = errors.New("the plugin is being changed")
 
-// deed is the last thing that was done about a plugin: a plugin that answers
-// badly for two intents is not swapped twice.
+// remediationClaim is the last remediation of a plugin: a plugin with bad
+// answers for two intents is swapped once.
 type remediationClaim struct {
 	at   time.Time
 	busy bool
 }
 
-// begin claims a plugin for a deed. It is refused while another one goes on and
-// for a while after it.
+// claim reserves a plugin for a remediation. It returns false while another one
+// is running and for breaker.ActionPause after its start.
 func (t *StatsTable) claim(plugin string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,8 @@ func (t *StatsTable) claim(plugin string, now time.Time) bool {
 	return true
 }
 
-// end gives a plugin back. A deed that did nothing leaves no pause behind.
+// releaseClaim ends the claim. A remediation that changed nothing leaves no
+// pause.
 func (t *StatsTable) releaseClaim(plugin string, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,18 +71,18 @@ func (t *StatsTable) releaseClaim(plugin string, done bool) {
 	}
 }
 
-// ward is a capability about which something has to be done, with the
-// configuration under which that was found.
+// remediation is one remediation of a capability, with the configuration under
+// which it started.
 type remediation struct {
 	d      *Dispatcher
 	stats  *candidateStats
 	plugin string
-	list   []string // who else may serve
+	list   []string // candidates of the call
 }
 
-// act does what the operator wants done about a capability whose answers fell
-// below their floor. What is done at once is recorded with the run in which it
-// showed.
+// remediate starts the configured remediation of a capability whose pass rate
+// fell below its floor. Its immediate action is recorded in the run of the
+// verdict.
 func (o *operation) remediate(v sample) {
 	r := remediation{d: o.d, stats: v.stats, plugin: v.stats.currentPlugin(), list: o.w.Policy.static.Accepted}
 	n, ok := r.start(o.d.Clock.Now())
@@ -95,8 +96,9 @@ func (o *operation) remediate(v sample) {
 	})
 }
 
-// act decides and begins. ok is false if nothing is to be told: the plugin is
-// being cared for already, or nothing can be done and that was told before.
+// start decides on the action and starts it. ok is false if there is no notice:
+// another remediation is running, or nothing can be done and that was reported
+// before.
 func (r remediation) start(now time.Time) (n Notice, ok bool) {
 	cs, table := r.stats, r.d.Stats
 	if !table.claim(r.plugin, now) {
@@ -126,7 +128,7 @@ func (r remediation) start(now time.Time) (n Notice, ok bool) {
 	return r.eject(now, third, "")
 }
 
-// substitute is the capability that is to take the place, if it can.
+// substitute returns the configured substitute if it can serve, else "".
 func (r remediation) substitute(now time.Time) string {
 	to := r.stats.rules.SwapTo
 	if to == "" || to == r.stats.capID {
@@ -139,7 +141,8 @@ func (r remediation) substitute(now time.Time) string {
 	return to
 }
 
-// serves tells whether a capability can be called now and is not left out.
+// serves reports whether a capability is available and its breaker admits
+// calls.
 func (r remediation) serves(capID string, now time.Time) bool {
 	if r.d.available(capID).Reason != "" {
 		return false
@@ -153,7 +156,7 @@ func (r remediation) serves(capID string, now time.Time) bool {
 	return cs.breaker.Admits(now)
 }
 
-// replace leaves the capability out and lets another one serve in its place.
+// replace ejects the capability and lets the substitute serve.
 func (r remediation) replace(now time.Time, to string) Notice {
 	defer r.finish(true)
 	cs := r.stats
@@ -167,8 +170,8 @@ func (r remediation) replace(now time.Time, to string) Notice {
 	return cs.notify(now, EventSwap, details.AssocKey("to", journal.Keyword(to)).AssocKey("until", inst(until)))
 }
 
-// renew puts another edition in the place of the one that answers. The old one
-// answers until then, and is left out if there is no better one.
+// renew replaces the edition of the plugin. The old edition serves until then,
+// and is ejected if the swap fails.
 func (r remediation) renew(now time.Time, remediator Remediator) Notice {
 	cs := r.stats
 	cs.mu.Lock()
@@ -180,7 +183,7 @@ func (r remediation) renew(now time.Time, remediator Remediator) Notice {
 	return n
 }
 
-// renewed is told how a swap ended that was begun for that reason.
+// renewed handles the end of a swap; why is the reason of the remediation.
 func (r remediation) renewed(why string, err error) {
 	now := r.d.Clock.Now()
 	cs := r.stats
@@ -199,7 +202,7 @@ func (r remediation) renewed(why string, err error) {
 	r.eject(now, false, why)
 }
 
-// restart starts the processes anew.
+// restart restarts the processes of the plugin.
 func (r remediation) restart(now time.Time, remediator Remediator) Notice {
 	defer r.finish(true)
 	cs := r.stats
@@ -215,9 +218,9 @@ func (r remediation) restart(now time.Time, remediator Remediator) Notice {
 	return n
 }
 
-// leaveOut ejects the capability, if enough others are left. The process goes
-// out of service with it if nothing that it serves is in any more. The reason is
-// empty unless something was tried before, which has emptied the window.
+// eject ejects the capability if enough other candidates are left, and
+// quarantines its plugin if all its capabilities are ejected. tried is the
+// reason of a failed swap, which has emptied the window, else empty.
 func (r remediation) eject(now time.Time, third bool, tried string) (n Notice, ok bool) {
 	cs, table := r.stats, r.d.Stats
 	table.deciding.Lock()
@@ -251,7 +254,8 @@ func (r remediation) eject(now time.Time, third bool, tried string) (n Notice, o
 	return n, ok
 }
 
-// quarantine takes the plugin out of service if all that it serves is out.
+// quarantine takes the plugin out of service if all its capabilities are
+// ejected.
 func (r remediation) quarantine(now time.Time, why string, until time.Time) {
 	remediator, ok := r.d.Executor.(Remediator)
 	if !ok || !r.allEjected(now) {
@@ -267,7 +271,8 @@ func (r remediation) quarantine(now time.Time, why string, until time.Time) {
 	r.stats.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
 }
 
-// alone tells whether everything that the plugin serves is left out.
+// allEjected reports whether all capabilities of the plugin are ejected for all
+// their intents.
 func (r remediation) allEjected(now time.Time) bool {
 	reg := r.d.Registry
 	for _, intent := range reg.Intents() {
@@ -284,8 +289,9 @@ func (r remediation) allEjected(now time.Time) bool {
 	return true
 }
 
-// mayLeave tells whether one more candidate of the intent may be left out: so
-// many and no more, and never the last one that can be called (BRK-010).
+// mayEject reports whether one more candidate of the intent may be ejected: the
+// configured share limits the ejected ones, and the last available candidate
+// stays (BRK-010).
 func (r remediation) mayEject(now time.Time) bool {
 	ids := slices.Clone(r.d.Registry.Candidates(r.stats.intent))
 	for _, id := range r.list {
@@ -308,22 +314,21 @@ func (r remediation) mayEject(now time.Time) bool {
 	return others > 0 && out < most
 }
 
-// out tells whether the capability is left out because of its answers and
-// nobody was put in its place.
+// ejected reports whether the capability is ejected without a substitute.
 func (cs *candidateStats) ejected(now time.Time) bool {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	return cs.breaker.Ejected(now) && cs.remediation.substitute == ""
 }
 
-// owner is the plugin that has the capability now.
+// currentPlugin returns the plugin that has the capability now.
 func (cs *candidateStats) currentPlugin() string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.plugin
 }
 
-// done says that nothing is being done any more.
+// finish ends the remediation; anything reports whether something was changed.
 func (r remediation) finish(anything bool) {
 	r.stats.mu.Lock()
 	r.stats.remediation.acting = false
@@ -331,34 +336,34 @@ func (r remediation) finish(anything bool) {
 	r.d.Stats.releaseClaim(r.plugin, anything)
 }
 
-// below says in words how bad it is. It is called with the lock.
+// reason describes the pass rate. cs.mu must be held.
 func (cs *candidateStats) reason() string {
 	passes, samples := cs.window.Counts()
 	return fmt.Sprintf("%d of the last %d answers passed their gates, %s of them should", passes, samples, formatShare(cs.rules.MinPassRate.V))
 }
 
-// said is what is told of a deed.
+// remediationDetails are the details of the notice of a remediation.
 func remediationDetails(rate edn.Value, action, why string) edn.Value {
 	return rate.AssocKey("action", edn.K(action)).AssocKey("why", edn.Text(why))
 }
 
-// begun empties the window, because something is being done. It is called with
-// the lock.
+// recordAction empties the window at the start of an action. cs.mu must be
+// held.
 func (cs *candidateStats) recordAction(now time.Time) {
 	cs.window.RecordAction(now)
 	cs.remediation.degraded = false
 }
 
-// eject opens the breaker because of the answers. It is called with the lock.
+// eject opens the breaker because of quality. cs.mu must be held.
 func (cs *candidateStats) eject(now time.Time, why string) (until time.Time) {
 	until = cs.breaker.Eject(now)
 	cs.remediation.renewed(now)
 	cs.remediation.why = why
-	cs.notified = breaker.Open // the notice of the deed says so
+	cs.notified = breaker.Open // the notice of the ejection covers this state
 	return until
 }
 
-// tell is note for what is given back too. It is called with the lock.
+// notify queues a notice and returns it. cs.mu must be held.
 func (cs *candidateStats) notify(now time.Time, event string, details edn.Value) Notice {
 	cs.note(now, event, details)
 	return cs.notices[len(cs.notices)-1]
@@ -366,8 +371,8 @@ func (cs *candidateStats) notify(now time.Time, event string, details edn.Value)
 
 func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
 
-// Released lets the capabilities of a plugin in again, through the ramp: an
-// operator has seen to it.
+// Released readmits the capabilities of a plugin through the ramp after an
+// operator released it.
 func (t *StatsTable) Released(plugin string, now time.Time) {
 	for _, cs := range t.sorted() {
 		cs.release(plugin, now)
@@ -388,17 +393,18 @@ func (cs *candidateStats) release(plugin string, now time.Time) {
 	}
 }
 
-// Standing is how a capability stands for an intent.
+// Standing is the status of a capability for an intent.
 type Standing struct {
 	Figures
 	Intent, Plugin string
-	MinPassRate    float64 // 0: nothing is asked
-	Action         string  // what is done below it
-	Acting         bool    // it is being done
-	Why            string  // it is out
+	MinPassRate    float64 // 0: no floor
+	Action         string  // remediation below the floor
+	Acting         bool    // the remediation is running
+	Why            string  // why it is ejected
 }
 
-// Standings are all capabilities that were called, by intent.
+// Standings returns all capabilities that were called, sorted by plugin,
+// capability and intent.
 func (t *StatsTable) Standings(now time.Time) []Standing {
 	all := t.sorted()
 	ejected := make([]Standing, len(all))
@@ -415,8 +421,8 @@ func (t *StatsTable) Standings(now time.Time) []Standing {
 	return out
 }
 
-// State is the standing in a word: ok, degraded, acting, or the state of a
-// breaker that is not closed, which is out if that is for its answers.
+// State returns the status in a word: ok, degraded, acting, out or swapped
+// after an ejection, or the state of a breaker that is not closed.
 func (s Standing) State() string {
 	switch {
 	case s.Out && s.Stead != "":
@@ -433,7 +439,7 @@ func (s Standing) State() string {
 	return "ok"
 }
 
-// Value is the standing as data.
+// Value returns the standing as data.
 func (s Standing) Value() edn.Value {
 	v := s.Figures.Value().Merge(edn.MustMap(
 		edn.K("cap/id"), journal.Keyword(s.CapID), edn.K("intent"), journal.Keyword(s.Intent), edn.K("state"), edn.K(s.State())))
@@ -448,10 +454,9 @@ func (s Standing) Value() edn.Value {
 	return v
 }
 
-// Believe has the breaker of a judge agree with what was measured of it, without
-// waiting for the next answer that it would grade: drift says why the judge must
-// not be asked any more, empty if it may (JDG-011). The edition is that of the
-// capability now.
+// Believe applies a measurement of a judge to its breaker at once, before the
+// next answer is graded: drift is the reason why the judge must not be called,
+// empty if it may (JDG-011). edition is the current one of the capability.
 func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string, edition int, drift string, now time.Time) {
 	cs := t.lookup(c.ID, intent)
 	if drift == "" {
@@ -460,7 +465,7 @@ func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string
 		}
 		return
 	}
-	if cs == nil { // its rules come with the first call
+	if cs == nil { // settings come with the first call
 		cs = t.statsFor(c, intent, c.Breaker, c.Quality, now)
 	}
 	cs.mu.Lock()
@@ -469,20 +474,20 @@ func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string
 	cs.tripForDrift(now, judge, drift)
 }
 
-// drifted leaves a judge alone that no longer agrees with labelled answers, until
-// it is another edition or was calibrated again (JDG-011). It is called with the
-// lock.
+// tripForDrift opens the breaker of a judge that no longer agrees with labelled
+// answers, until it is another edition or was calibrated again (JDG-011). cs.mu
+// must be held.
 func (cs *candidateStats) tripForDrift(now time.Time, judge, why string) {
 	if cs.drift != "" {
 		return
 	}
 	cs.drift, cs.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", cs.capID, judge, why)
 	cs.breaker.Trip(now, time.Time{})
-	cs.notified = breaker.Open // the notice of the drift says so
+	cs.notified = breaker.Open // the drift notice covers this state
 	cs.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
 }
 
-// steady lets a judge in again that was left alone because it had drifted.
+// clearDrift closes the breaker that was opened for the drift of the judge.
 func (cs *candidateStats) clearDrift(now time.Time, judge string) {
 	cs.mu.Lock()
 	defer cs.unlock(now)

@@ -11,19 +11,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Bounds of what a candidate is told about its answer, so that requests do not
-// grow from round to round.
+// Limits of the repair context, so that requests do not grow from round to
+// round.
 const (
 	maxToldFindings = 20
 	maxToldBytes    = 4 << 10
 	maxToldOutput   = 64 << 10
 )
 
-// repairs is what telling one candidate what was wrong has come to, over all
-// its tries. Rounds are numbered through, because each is an effect of its own.
+// repairs is the state of repair of one candidate over all its attempts. Rounds
+// are numbered consecutively, because each is an effect of its own.
 type repairs struct {
 	done, left int
-	seen       [][]byte // sameness of every answer that was refused
+	seen       [][]byte // fingerprints of all refused answers
 }
 
 func (o *operation) repairs(capID string) *repairs {
@@ -34,8 +34,8 @@ func (o *operation) repairs(capID string) *repairs {
 	return r
 }
 
-// repaired tells a candidate what was wrong with its answer, as long as that
-// helps. It gives nil if an answer was accepted, else the failure to go on with.
+// runRepairs repeats a refused call with the findings while that can help. It
+// returns nil if an answer was accepted, else the failure to continue with.
 func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
 	f.RoundsLeft = r.left > 0 && !o.yields(f)
 	if action, _ := Decide(*f); action != Repair {
@@ -51,7 +51,7 @@ func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r 
 			return f.stoppedByBudget(next, o.w.Policy.SwitchOn)
 		}
 		owed := f.owed
-		f.owed = sample{} // the rounds of one candidate count once, by their end
+		f.owed = sample{} // all rounds of a candidate count as one verdict
 		if next == nil || o.failed != nil {
 			return nil
 		}
@@ -61,12 +61,12 @@ func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r 
 		next.RoundsLeft = true
 		if action, _ := Decide(*next); action != Repair {
 			next.RoundsLeft = false
-			return next // another kind of failure: the table decides
+			return next // another kind of failure
 		}
 		f = next
 		again := answerFingerprint(f)
 		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
-			break // it goes in circles
+			break // the answer repeats an earlier one
 		}
 		if o.yields(f) {
 			break
@@ -76,15 +76,15 @@ func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r 
 	return o.repairExhausted(f)
 }
 
-// repair makes one round.
+// repairOnce makes one round.
 func (o *operation) repairOnce(ctx context.Context, capID string, round int, f *Failure) *Failure {
 	o.round, o.repairContext, o.key = round, newRepairContext(f, round), ""
 	defer func() { o.round, o.repairContext, o.key = 0, edn.Nil(), "" }()
 	return o.runAttempt(ctx, capID)
 }
 
-// exhausted is the failure of a candidate that could not repair its answer. The
-// switch set may name it or what it could not repair.
+// repairExhausted is the failure of a candidate that could not repair its
+// answer. The switch set may contain it or the type of its cause.
 func (o *operation) repairExhausted(last *Failure) *Failure {
 	f := *last
 	last.owed = sample{}
@@ -99,8 +99,8 @@ func (o *operation) repairExhausted(last *Failure) *Failure {
 	return &f
 }
 
-// sameness is equal for answers that are the same and wrong in the same places,
-// and for failures of one type where nothing was found.
+// answerFingerprint is equal for equal answers with findings at the same
+// places, and without findings for equal failure types.
 func answerFingerprint(f *Failure) []byte {
 	var places []edn.Value
 	for finding := range f.Findings.Elems() {
@@ -112,8 +112,8 @@ func answerFingerprint(f *Failure) []byte {
 	return edn.Vector(previous(f), edn.SetOf(places...)).AppendCanonical(nil)
 }
 
-// previous is the refused answer: what an answer without a value said instead is
-// its text.
+// previous returns the refused answer, or the raw text of an answer without a
+// value.
 func previous(f *Failure) edn.Value {
 	if f.Out.IsNil() {
 		return f.Err.Details.Key("raw")
@@ -121,8 +121,8 @@ func previous(f *Failure) edn.Value {
 	return f.Out
 }
 
-// told is what a candidate hears about its answer. Earlier answers are not
-// repeated.
+// newRepairContext returns the :repair of the request. It holds the last answer
+// only.
 func newRepairContext(f *Failure, round int) edn.Value {
 	var b edn.MapBuilder
 	b.Key("attempt", edn.Int(int64(round)))
@@ -146,8 +146,8 @@ func newRepairContext(f *Failure, round int) edn.Value {
 	return b.Map()
 }
 
-// toldFindings are the findings that fit, musts first, and the number of the
-// others.
+// limitFindings returns the findings within the limits, must gates first, and
+// the number of the others.
 func limitFindings(f *Failure) (told []edn.Value, rest int) {
 	all := slices.Collect(f.Findings.Elems())
 	slices.SortStableFunc(all, func(a, b edn.Value) int { return cmp.Compare(rank(a), rank(b)) })
@@ -169,7 +169,7 @@ func rank(finding edn.Value) int {
 	return 1
 }
 
-// parts are the places of a large answer that findings are about.
+// parts returns the places of a large answer that have findings.
 func parts(f *Failure, answer edn.Value) edn.Value {
 	var out []edn.Value
 	size := 0

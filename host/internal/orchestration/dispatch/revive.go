@@ -8,14 +8,14 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// reviveWait bounds the wait for a candidate that is coming back in a node
-// without a deadline.
+// reviveWait bounds the wait for a respawning candidate of a node without a
+// deadline.
 const reviveWait = 10 * time.Second
 
-// awaitRespawn returns the best candidate that was not tried. If none can serve
-// and the supervisor brings one back, it waits for it until the deadline of the
-// node. A candidate that came back may be gone again before it is bound, so that
-// is done more than once; the supervisor ends it with a quarantine.
+// awaitRespawn returns the best candidate that was not tried. If none is
+// available and one is respawning, it waits until the deadline of the node. A
+// respawned candidate may exit again before it is bound; the wait then repeats
+// until the supervisor quarantines it.
 func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
 	if capID, ok = o.next(); ok || len(o.respawning()) == 0 {
 		return capID, ok
@@ -34,8 +34,8 @@ func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
 	return capID, ok
 }
 
-// coming are the candidates that were not tried and are merely not ready: they
-// come back without an operator.
+// respawning returns the candidates that were not tried and will become ready
+// without an operator.
 func (o *operation) respawning() []string {
 	if len(o.used) >= o.maxCandidates {
 		return nil
@@ -49,20 +49,19 @@ func (o *operation) respawning() []string {
 	return ids
 }
 
-// look notes in a failure whether another candidate is left, and reports whether
-// one is ready.
+// updateNextLeft sets f.NextLeft and reports whether a candidate is ready.
 func (o *operation) updateNextLeft(f *Failure) (ready bool) {
 	_, ready = o.next()
 	f.NextLeft = ready || len(o.respawning()) > 0
 	return ready
 }
 
-// comesBack tells whether a capability is there, or will be without an operator.
-// Who was not ready when it was bound may be so by the time that this is asked.
+// willReturn reports whether a capability is ready or will be without an
+// operator. It may have become ready since binding.
 func (st CapState) willReturn() bool { return st.Ready || st.Standby || st.Respawning }
 
-// revived waits until one of the candidates that are coming back is ready, and
-// reports whether one is.
+// awaitAny waits until a respawning candidate is ready and reports whether one
+// is.
 func (o *operation) awaitAny(ctx context.Context) bool {
 	coming := o.respawning()
 	if len(coming) == 0 {
@@ -78,7 +77,7 @@ func (o *operation) awaitAny(ctx context.Context) bool {
 	for range coming {
 		if <-back {
 			ready = true
-			cancel() // one is enough; the others are not waited for any longer
+			cancel() // one is enough
 		}
 	}
 	return ready

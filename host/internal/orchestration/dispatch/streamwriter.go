@@ -10,36 +10,36 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
-// Text is recorded at most every chunkTime, but for chunkSize bytes at once, so
-// that a talkative plugin does not make a record of every word (RUN-042).
+// Text is recorded at most every chunkTime, or as soon as chunkSize bytes are
+// pending, to limit the number of records (RUN-042).
 const (
 	chunkTime = 50 * time.Millisecond
 	chunkSize = 4 << 10
 )
 
-// outlet is where the text of a run's answer leaves the run: as records of the
-// answer node. One attempt is heard at a time.
+// streamWriter records the streamed text of a run at the answer node. It shows
+// one attempt at a time.
 type streamWriter struct {
 	record func(journal.Body) // AttemptChunk and AttemptRetracted
 	clock  Clock
 	pace   *Pace
 
 	mu        sync.Mutex
-	current   *attemptStream  // who is heard; nil: nobody
+	current   *attemptStream  // attempt that is shown; nil: none
 	shown     strings.Builder // since the last retraction
-	committed bool            // what is shown cannot be taken back
-	refused   bool            // it was refused all the same
+	committed bool            // shown text cannot be retracted
+	refused   bool            // the committed answer was refused
 
-	pending  strings.Builder // shown and not recorded
-	visible  string          // of what is pending
-	recorded bool            // anything since the last retraction
+	pending  strings.Builder // shown but not recorded
+	visible  string          // of the pending text
+	recorded bool            // since the last retraction
 	attempt  int
 	chunk    int
 	last     time.Time // of the last record
 	timer    *flusher
 }
 
-// put shows text. It needs mu.
+// write shows text. mu must be held.
 func (w *streamWriter) write(text string, m mode) {
 	if text == "" {
 		return
@@ -69,7 +69,7 @@ func (w *streamWriter) write(text string, m mode) {
 	w.flush()
 }
 
-// flush records what is pending, in pieces. It needs mu.
+// flush records the pending text in chunks. mu must be held.
 func (w *streamWriter) flush() {
 	text := w.pending.String()
 	if text == "" {
@@ -85,7 +85,7 @@ func (w *streamWriter) flush() {
 	}
 }
 
-// cut gives the begin of a text that ends with a whole character.
+// truncate returns the start of a text, cut between characters.
 func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -96,9 +96,9 @@ func truncate(text string, most int) string {
 	return text[:most]
 }
 
-// retract takes back all that is shown. It needs mu.
+// retract takes back all shown text. mu must be held.
 func (w *streamWriter) retract(reason string) {
-	w.pace.Read(w.pending.Len()) // nobody will
+	w.pace.Read(w.pending.Len()) // the dropped text is not read
 	w.pending.Reset()
 	if w.recorded {
 		w.record(&journal.AttemptRetracted{Attempt: w.attempt, Reason: reason})
@@ -107,15 +107,14 @@ func (w *streamWriter) retract(reason string) {
 	w.current, w.recorded = nil, false
 }
 
-// mark says that what is shown, and stays, was refused. It needs mu.
+// markRefused records that the committed text was refused. mu must be held.
 func (w *streamWriter) markRefused(reason string) {
 	w.flush()
 	w.refused = true
 	w.record(&journal.AttemptRetracted{Attempt: w.attempt, Reason: reason})
 }
 
-// settle shows the whole of the accepted text, whatever was shown before. It
-// needs mu.
+// commit shows the whole accepted text. mu must be held.
 func (w *streamWriter) commit(s *attemptStream, text string) {
 	switch shown := w.shown.String(); {
 	case w.current != nil && !w.current.worksFor(s):
@@ -130,13 +129,13 @@ func (w *streamWriter) commit(s *attemptStream, text string) {
 	w.flush()
 }
 
-// flusher records what is pending after a while.
+// flusher is a scheduled flush.
 type flusher struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// later has what is pending recorded after d. It needs mu.
+// flushLater schedules a flush after d. mu must be held.
 func (w *streamWriter) flushLater(d time.Duration) {
 	if w.timer != nil {
 		return
@@ -158,7 +157,7 @@ func (w *streamWriter) flushLater(d time.Duration) {
 	}()
 }
 
-// rest ends the timer: nothing of the outlet goes on by itself.
+// stop cancels the scheduled flush and flushes.
 func (w *streamWriter) stop() {
 	w.mu.Lock()
 	t := w.timer

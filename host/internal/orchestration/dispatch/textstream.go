@@ -13,36 +13,36 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// Flow is the way of text from an answer node to whoever follows the run: that
-// of the node whose answer the run gives, or, while that node's answer is a
-// plan, of the node whose answer this plan gives (STR-001). The policy of each
-// level counts; the strictest of them holds.
+// TextStream forwards text of one node to the reader of the run: of the answer
+// node of the run, or, while the answer of that node is a plan, of the answer
+// node of that plan (STR-001). The strictest stream policy of all levels
+// applies.
 type TextStream struct {
 	writer *streamWriter
-	parent *attemptStream // the attempt that this node works for; nil at the outermost
-	mode   mode           // what the levels around it demand
-	key    string         // under which the answer has its text; empty: any of SLOT-008
+	parent *attemptStream // attempt whose plan contains the node; nil at the outermost level
+	mode   mode           // minimum mode required by the outer levels
+	key    string         // key of the text in the answer; empty: any of SLOT-008
 }
 
-// NewFlow is the flow of the answer node of a run. Text is taken from the key
-// of its answer, or from the first that holds text if key is empty. Pace may be
-// nil. With tell, text is told there instead of being recorded.
+// NewTextStream returns the stream of the answer node of a run. Text is taken
+// from key of its answer, or from the first key with text if key is empty. pace
+// may be nil. If tell is set, it gets the text instead of the recorder.
 func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *Pace, tell func(journal.Body)) *TextStream {
 	if tell == nil {
-		// The error is of no use here: the recorder repeats it to the next who
-		// records, and that ends the run.
+		// The error can be ignored: the recorder returns it again at its next record,
+		// which ends the run.
 		tell = func(body journal.Body) { _ = r.Recorder.Record(path, node, body) }
 	}
 	return &TextStream{writer: &streamWriter{record: tell, clock: clock, pace: pace}, key: key}
 }
 
-// mode is when text is shown. The stricter one is the greater.
+// mode is when text is shown. A stricter mode is greater.
 type mode uint8
 
 const (
-	firstToken  mode = iota // first-token
-	provisional             // provisional
-	gatePassed              // gate-passed
+	firstToken mode = iota
+	provisional
+	gatePassed
 )
 
 var modeNames = [...]string{policy.FirstToken, policy.Provisional, policy.GatePassed}
@@ -53,9 +53,9 @@ func modeOf(name string) mode {
 	return mode(max(0, slices.Index(modeNames[:], name)))
 }
 
-// modeFor is when the text of a call is shown. Who is asked beside others, and
-// under first-token who has to pass a must check besides its schema, is not
-// heard before its gates: what was said could not be taken back.
+// modeFor returns when the text of a call is shown. Parallel attempts, and
+// under first-token attempts with further must gates, show text only after
+// their gates, because it could not be retracted.
 func (t *TextStream) modeFor(p *CallPolicy, s strategy) mode {
 	m := modeOf(p.Stream)
 	if delayReason(m, s.name, &p.Policy) != "" {
@@ -64,7 +64,7 @@ func (t *TextStream) modeFor(p *CallPolicy, s strategy) mode {
 	return max(m, t.mode)
 }
 
-// held is why text waits for the gates although the policy says otherwise.
+// delayReason returns why text waits for the gates against the stream policy.
 func delayReason(m mode, strategy string, p *policy.Policy) string {
 	if m == gatePassed {
 		return ""
@@ -84,27 +84,28 @@ func delayReason(m mode, strategy string, p *policy.Policy) string {
 	return ""
 }
 
-// Held says why the text of calls under a policy is shown after its gates
-// although the policy wants it earlier; empty if it is shown as the policy says.
+// StreamDelayReason returns why the text of calls under a policy is shown only
+// after its gates although the policy requests it earlier; empty if the policy
+// is followed.
 func StreamDelayReason(p *policy.Policy) string { return delayReason(modeOf(p.Stream), p.Strategy, p) }
 
-// voice is an attempt as far as its text is concerned. A nil voice says
-// nothing. Fields that change are guarded by the outlet.
+// attemptStream is the text of one attempt. A nil stream shows nothing. Fields
+// that change are guarded by writer.mu.
 type attemptStream struct {
 	writer  *streamWriter
 	parent  *attemptStream
 	mode    mode
 	key     string
-	attempt int // of the outermost level
+	attempt int // number of the attempt at the outermost level
 
-	clean    *text.Stream // of a model; nil: text is shown as it comes
+	clean    *text.Stream // cleans text of a model; nil: text is not cleaned
 	received int          // bytes
 	buffer   strings.Builder
 	ended    bool
 	fault    *contract.Error
 }
 
-// speak is the voice of an attempt of the node.
+// forAttempt returns the stream of an attempt of the node.
 func (s *TextStream) forAttempt(m mode, attempt int) *attemptStream {
 	if s == nil {
 		return nil
@@ -115,8 +116,8 @@ func (s *TextStream) forAttempt(m mode, attempt int) *attemptStream {
 	return &attemptStream{writer: s.writer, parent: s.parent, mode: m, key: s.key, attempt: attempt}
 }
 
-// cleaned has the text of the attempt cleaned before it is shown (TXT-002). What
-// is known to be a program is not.
+// cleanWith cleans the text of the attempt before it is shown (TXT-002), unless
+// the key holds a program.
 func (s *attemptStream) cleanWith(how text.Cleaning) {
 	switch {
 	case s == nil, s.key == "code", s.key == "patch":
@@ -128,7 +129,7 @@ func (s *attemptStream) cleanWith(how text.Cleaning) {
 	}
 }
 
-// within tells whether v works for w, or is w.
+// worksFor reports whether s is other or belongs to a plan that answers it.
 func (s *attemptStream) worksFor(other *attemptStream) bool {
 	for ; s != nil; s = s.parent {
 		if s == other {
@@ -138,7 +139,7 @@ func (s *attemptStream) worksFor(other *attemptStream) bool {
 	return false
 }
 
-// flow is that of the plan which the attempt answered with.
+// child returns the stream of the plan that the attempt answered with.
 func (s *attemptStream) child(key string) *TextStream {
 	if s == nil {
 		return nil
@@ -146,15 +147,15 @@ func (s *attemptStream) child(key string) *TextStream {
 	return &TextStream{writer: s.writer, parent: s, mode: s.mode, key: key}
 }
 
-// live tells whether text is shown while the attempt works.
+// live reports whether text is shown while the attempt runs.
 func (s *attemptStream) live() bool { return s != nil && s.mode != gatePassed }
 
-// maxSaid bounds the text of one attempt in bytes. An answer cannot hold more
-// in one string.
+// maxSaid bounds the text of one attempt in bytes, like one string of an
+// answer.
 const maxSaid = 8 << 20
 
-// hear takes a piece of the answer. It returns when the reader of the stream is
-// near enough. Too much text ends the attempt through stop.
+// receive takes a piece of the answer. It blocks while the reader of the stream
+// is behind. Too much text ends the attempt through stop.
 func (s *attemptStream) receive(ctx context.Context, piece edn.Value, stop func()) {
 	if kind, _ := piece.Key("kind").AsKeyword(); kind != "text" {
 		return
@@ -184,7 +185,7 @@ func (s *attemptStream) receive(ctx context.Context, piece edn.Value, stop func(
 	s.buffer.WriteString(chunk)
 	switch {
 	case chunk == "":
-	case w.current == nil: // it may have spoken before, while somebody else was heard
+	case w.current == nil: // another attempt was shown before and is gone
 		w.current = s
 		w.write(s.buffer.String(), s.mode)
 	case w.current == s:
@@ -194,8 +195,8 @@ func (s *attemptStream) receive(ctx context.Context, piece edn.Value, stop func(
 	w.pace.wait(ctx)
 }
 
-// takeBack drops what was said: it was reasoning that nobody had announced. It
-// fails if that was shown for good. It needs the lock of the outlet.
+// retract drops the text so far because it turned out to be reasoning. It fails
+// if the text is committed. writer.mu must be held.
 func (s *attemptStream) retract() bool {
 	w := s.writer
 	if w.current == s {
@@ -210,7 +211,7 @@ func (s *attemptStream) retract() bool {
 	return true
 }
 
-// broken is why the text itself ended the attempt.
+// failure returns the error of the text that ended the attempt, if any.
 func (s *attemptStream) failure() *contract.Error {
 	if s == nil {
 		return nil
@@ -220,7 +221,7 @@ func (s *attemptStream) failure() *contract.Error {
 	return s.fault
 }
 
-// pause records what was shown so far.
+// pause records pending text.
 func (s *attemptStream) pause() {
 	if s != nil {
 		s.writer.mu.Lock()
@@ -229,7 +230,7 @@ func (s *attemptStream) pause() {
 	}
 }
 
-// text is that of an answer, as the flow shows it.
+// text returns the text of an answer as it is streamed.
 func (s *attemptStream) text(out edn.Value) string {
 	if s.key != "" {
 		found, _ := out.Key(s.key).AsString()
@@ -238,15 +239,15 @@ func (s *attemptStream) text(out edn.Value) string {
 	if _, found, ok := quality.Text(out); ok {
 		return found
 	}
-	if out.Len() == 1 { // what an emit under :final shows
+	if out.Len() == 1 { // emit under :final
 		_, found, _ := quality.Text(out.Key("final"))
 		return found
 	}
 	return ""
 }
 
-// bound tells whether nobody else may answer any more, because text of this
-// attempt was shown for good.
+// committed reports whether text of this attempt was shown and cannot be
+// retracted, so that no other attempt may answer.
 func (s *attemptStream) committed() bool {
 	if s == nil {
 		return false
@@ -256,7 +257,7 @@ func (s *attemptStream) committed() bool {
 	return s.writer.committed && s.writer.current.worksFor(s)
 }
 
-// bound tells whether text of the run's answer was shown for good.
+// committed reports whether shown text of the run's answer cannot be retracted.
 func (s *TextStream) committed() bool {
 	if s == nil {
 		return false
@@ -266,7 +267,7 @@ func (s *TextStream) committed() bool {
 	return s.writer.committed
 }
 
-// contradicts tells whether an answer is not what was shown of it for good.
+// contradicts reports whether an answer differs from its committed text.
 func (s *attemptStream) contradicts(out edn.Value) bool {
 	if !s.committed() {
 		return false
@@ -280,8 +281,8 @@ func contradiction(who string) *contract.Error {
 	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", who).WithSource(contract.SourcePlugin)
 }
 
-// fail ends the attempt. Judged tells that gates refused its answer, over that
-// the run or the node is at its end. It returns the error that the node sees.
+// fail ends the attempt. judged is true if gates refused its answer, over if
+// the run or the node ends. It returns the error for the node.
 func (s *attemptStream) fail(err *contract.Error, judged, over bool) *contract.Error {
 	if s == nil {
 		return err
@@ -304,7 +305,7 @@ func (s *attemptStream) fail(err *contract.Error, judged, over bool) *contract.E
 	return err
 }
 
-// accept makes the answer of the attempt that of its node.
+// accept makes the answer of the attempt the answer of its node.
 func (s *attemptStream) accept(out edn.Value) {
 	if s == nil {
 		return
@@ -322,8 +323,7 @@ func (s *attemptStream) accept(out edn.Value) {
 	}
 }
 
-// close ends the flow of a node: nothing of it is shown any more unless its
-// answer was accepted.
+// close ends the stream of a node and retracts its text if the node failed.
 func (s *TextStream) close(err *contract.Error) {
 	if s == nil {
 		return
@@ -338,10 +338,10 @@ func (s *TextStream) close(err *contract.Error) {
 	s.writer.stop()
 }
 
-// Inline is the flow of an inline plan that stands as the answer node.
+// InlineStream is the stream of an inline plan that is the answer node.
 type InlineStream struct{ stream *attemptStream }
 
-// Inline makes the flow of an inline plan; nil for nil.
+// Inline returns the stream of an inline plan; nil for nil.
 func (s *TextStream) Inline() *InlineStream {
 	if s == nil {
 		return nil
@@ -349,7 +349,7 @@ func (s *TextStream) Inline() *InlineStream {
 	return &InlineStream{s.forAttempt(s.mode, 0)}
 }
 
-// Flow is that of the node whose answer the plan gives; nil for nil.
+// Stream returns the stream of the plan's answer node; nil for nil.
 func (i *InlineStream) Stream(key string) *TextStream {
 	if i == nil {
 		return nil
@@ -357,7 +357,7 @@ func (i *InlineStream) Stream(key string) *TextStream {
 	return i.stream.child(key)
 }
 
-// End says how the plan ended, and returns the error that its node sees.
+// End ends the stream of the plan and returns the error for its node.
 func (i *InlineStream) End(out edn.Value, err *contract.Error, over bool) *contract.Error {
 	if i == nil {
 		return err

@@ -10,30 +10,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Step is one answer of a capability. The first field that is set decides,
+// Step is one answer of a capability. The first field that is set applies,
 // after Delay; the zero Step answers with an empty map.
 type Step struct {
-	// Pieces are texts that are sent first, each followed by a wait of Gap.
+	// Pieces are texts that are streamed first, each followed by a wait of Gap.
 	Pieces []string
 	Gap    time.Duration
 	Delay  time.Duration
-	// Err is reported by the capability itself.
+	// Err is returned by the capability itself.
 	Err *contract.Error
-	// Crash loses the process. What becomes of it is up to After.
+	// Crash ends the process. After may change the state of the capability.
 	Crash bool
-	// Gone is a process that went before the call reached it.
+	// Gone: the process exited before the call reached it.
 	Gone bool
 	// Hang answers only when the call is canceled.
 	Hang bool
-	// Deaf ends only with the context of the call: being told to stop changes
-	// nothing.
+	// Deaf ignores Call.Stop and ends only with the context of the call.
 	Deaf bool
-	// OnStop is what a call that is told to stop while it runs answers instead;
-	// nil: it ends as canceled.
+	// OnStop is the answer after Call.Stop is closed; nil: the call ends as
+	// canceled.
 	OnStop *Step
-	// Panic is a defect of the host, raised in the middle of the call.
+	// Panic panics in the call, like a defect of the host.
 	Panic any
-	// Raw is the whole envelope, whatever it is.
+	// Raw is the whole envelope, unchecked.
 	Raw edn.Value
 	// Plan answers with a plan.
 	Plan, Bindings edn.Value
@@ -60,7 +59,7 @@ type Executor struct {
 	onRenew      func(capID string, done func(error))
 }
 
-// Kept is something that was done about a plugin.
+// Remediation is a call to a method of dispatch.Remediator.
 type Remediation struct {
 	Action, CapID string
 	Until         time.Time
@@ -80,7 +79,7 @@ var (
 	_ dispatch.Conditions = (*Executor)(nil)
 )
 
-// SetCondition says how near a capability is from now on.
+// SetCondition sets the condition of a capability.
 func (x *Executor) SetCondition(capID string, c dispatch.Condition) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -98,8 +97,8 @@ func (x *Executor) Condition(capID string) dispatch.Condition {
 	return x.near[capID]
 }
 
-// Renewing says what becomes of a renewal; without it the next edition answers
-// at once.
+// OnRenew sets the function that handles Renew; without it the next edition
+// serves at once.
 func (x *Executor) OnRenew(f func(capID string, done func(error))) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -139,7 +138,7 @@ func (x *Executor) recordRemediation(k Remediation) func(string, func(error)) {
 	return x.onRenew
 }
 
-// Kept is what was done about plugins, in order.
+// Remediations returns the remediations so far, in order.
 func (x *Executor) Remediations() []Remediation {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -158,7 +157,7 @@ func (x *Executor) script(capID string) *script {
 	return s
 }
 
-// On adds steps to the script of a capability. After the last step it repeats.
+// On adds steps to the script of a capability. The last step repeats.
 func (x *Executor) On(capID string, steps ...Step) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,7 +166,7 @@ func (x *Executor) On(capID string, steps ...Step) *Executor {
 	return x
 }
 
-// Cycle makes a script begin anew after its last step.
+// Cycle restarts a script after its last step.
 func (x *Executor) Cycle(capID string) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -183,8 +182,7 @@ func (x *Executor) Func(capID string, f func(context.Context, dispatch.Call) Ste
 	return x
 }
 
-// SetState says what the supervisor reports of a capability from now on, and
-// wakes those who wait for it.
+// SetState sets the state of a capability and wakes waiting calls of Await.
 func (x *Executor) SetState(capID string, st dispatch.CapState) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -257,7 +255,7 @@ func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer
 	return answer, nil
 }
 
-// stopping is ctx until stop is closed.
+// stopping returns ctx with a cancel when stop is closed.
 func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
 	if stop == nil {
 		return ctx, func() {}
@@ -275,7 +273,7 @@ func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func(
 	return ctx, func() { cancel(); <-ended }
 }
 
-// play does what the step says until ctx ends.
+// play executes the step until ctx ends.
 func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
 	for _, text := range s.Pieces {
 		if c.OnDelta != nil {
@@ -372,35 +370,35 @@ func (x *Executor) leave() {
 	x.live--
 }
 
-// Calls are all calls so far, in the order in which they began.
+// Calls returns all calls so far, in the order of their start.
 func (x *Executor) Calls() []dispatch.Call {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return append([]dispatch.Call(nil), x.calls...)
 }
 
-// Begun is when each of the calls began.
+// Begun returns the start times of the calls.
 func (x *Executor) Begun() []time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return append([]time.Time(nil), x.begun...)
 }
 
-// Live is the number of calls that have not returned.
+// Live returns the number of running calls.
 func (x *Executor) Live() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.live
 }
 
-// Most is how many calls were under way at once.
+// Most returns the maximum number of concurrent calls so far.
 func (x *Executor) Most() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.most
 }
 
-// Dispatched names the capabilities of all calls in order.
+// Dispatched returns the capabilities of all calls in order.
 func (x *Executor) Dispatched() []string {
 	calls := x.Calls()
 	out := make([]string, len(calls))

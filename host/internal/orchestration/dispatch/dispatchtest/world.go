@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// World is a configuration with an executor behind it.
+// World is a configuration with a scripted executor.
 type World struct {
 	*Executor
 	Registry   *registry.Registry
@@ -27,13 +27,12 @@ type World struct {
 	Dispatcher *dispatch.Dispatcher
 }
 
-// Spec is what a World is made of.
+// Spec describes a World.
 type Spec struct {
 	// Caps are capabilities in the form that plugins advertise; missing fields
 	// take the defaults of Cap.
 	Caps []string
-	// Apart makes each of them one of a plugin of its own, named as the
-	// capability.
+	// Apart gives each capability its own plugin, named like the capability.
 	Apart   bool
 	Intents []registry.Intent
 	Checks  []quality.Check
@@ -44,12 +43,12 @@ type Spec struct {
 	Policies policy.Book
 }
 
-// Cap is a capability that serves :text/respond with any map, as EDN.
+// Cap returns a capability that serves :text/respond with any map, as EDN.
 func Cap(id, more string) string {
 	return "{:cap/id :" + id + " :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/any :io/out-schema :res/any " + more + "}"
 }
 
-// New builds a World.
+// New makes a World.
 func New(tb testing.TB, spec Spec) *World {
 	tb.Helper()
 	specs := maps.Clone(schema.Builtin())
@@ -78,8 +77,7 @@ func New(tb testing.TB, spec Spec) *World {
 	return w
 }
 
-// Open are effects that everybody may have, without bounds but their being
-// enabled.
+// Open permits all effects to all roles without limits.
 func Open() *policy.Effects {
 	e := &policy.Effects{Rules: policy.Rules{}}
 	for _, effect := range contract.Effects() {
@@ -89,7 +87,7 @@ func Open() *policy.Effects {
 	return e
 }
 
-// Again is the same configuration with an executor that knows no scripts.
+// Again returns the same configuration with an empty executor.
 func (w *World) Again() *World {
 	c := *w
 	d := *w.Dispatcher
@@ -98,15 +96,15 @@ func (w *World) Again() *World {
 	return &c
 }
 
-// Records is a recorder that keeps what it is given and checks every record.
+// Records is a recorder that stores all records and checks their schemas.
 type Records struct {
 	tb  testing.TB
 	mu  sync.Mutex
 	all []journal.Record
 }
 
-// NewRecords makes a recorder that fails tb when a record is not as its schema
-// says.
+// NewRecords returns a recorder that fails tb when a record violates its
+// schema.
 func NewRecords(tb testing.TB) *Records { return &Records{tb: tb} }
 
 var _ dispatch.Recorder = (*Records)(nil)
@@ -124,14 +122,14 @@ func (r *Records) Record(path edn.Value, node string, body journal.Body) error {
 	return nil
 }
 
-// All are the records so far.
+// All returns the records so far.
 func (r *Records) All() []journal.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]journal.Record(nil), r.all...)
 }
 
-// Verify fails tb if a record breaks the closed schema of its kind.
+// Verify fails tb if a record violates the closed schema of its kind.
 func Verify(tb testing.TB, rec journal.Record) {
 	tb.Helper()
 	if err := rec.Check(); err != nil {
@@ -147,5 +145,5 @@ func Verify(tb testing.TB, rec journal.Record) {
 	}
 }
 
-// journalEpoch stands for the time of every record: tests compare records.
+// journalEpoch is the time of every record, so that tests can compare records.
 var journalEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

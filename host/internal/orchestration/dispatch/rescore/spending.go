@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Spending sums what verdicts cost.
+// Spending sums the cost of verdicts.
 type Spending struct {
 	verdicts int
 	usage    edn.Value
@@ -19,7 +19,7 @@ func (s *Spending) add(usage edn.Value) {
 	s.usage = journal.SumUsage(s.usage, usage)
 }
 
-// Value is the sum as data.
+// Value returns the sum as data.
 func (s *Spending) Value() edn.Value {
 	or := func(key string, none edn.Value) edn.Value {
 		if v := s.usage.Key(key); !v.IsNil() {
@@ -31,7 +31,7 @@ func (s *Spending) Value() edn.Value {
 		edn.K("cost-usd"), or("cost-usd", edn.MustDecimal("0")), edn.K("cost-mark"), or("cost-mark", edn.K("exact")))
 }
 
-// SpendingText says for people what Value says.
+// SpendingText formats the data of Spending.Value as text.
 func SpendingText(v edn.Value) string {
 	least := ""
 	if mark, _ := v.Key("cost-mark").AsKeyword(); mark != "exact" {
