@@ -96,7 +96,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		limits:      limits,
 		stats:       cs,
 		permit:      permit,
-		stream:      o.w.Stream.speak(o.mode, o.number),
+		stream:      o.w.Stream.forAttempt(o.mode, o.number),
 		reservation: reservation,
 	}
 	if how, ok := o.w.Policy.cleaning(c); ok {
@@ -569,7 +569,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 	switch r.kind {
 	case "plan":
 		if o.w.Around == nil {
-			r.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", o.w.Node).WithSource(contract.SourcePlugin)
+			r.err = contract.Errorf("plan/invalid", "node %s: a plan answer is not allowed here", o.w.Node).WithSource(contract.SourcePlugin)
 			break
 		}
 		r.walk, r.err = o.w.Around.Plan(PlanAnswer{Attempt: r.number, CapID: r.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Stream: r.stream.child})

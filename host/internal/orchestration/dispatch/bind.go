@@ -185,7 +185,7 @@ func (o *operation) allBreakersOpen() *contract.Error {
 	if open == 0 {
 		return nil
 	}
-	e := contract.Errorf("breaker/open", "node %s: everybody who serves :%s has failed too often of late", o.w.Node, o.w.Intent).
+	e := contract.Errorf("breaker/open", "node %s: all candidates for :%s have an open breaker", o.w.Node, o.w.Intent).
 		WithDetail("intent", journal.Keyword(o.w.Intent))
 	if at, ok := o.firstReopening(); ok {
 		e = e.WithDetail("retry-after-ms", edn.Int((at.Sub(o.d.Clock.Now()) + time.Millisecond - 1).Milliseconds()))

@@ -270,9 +270,9 @@ func (p *CallPolicy) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	b.Key("intent", journal.Keyword(p.intent))
 	b.Key("cap/id", journal.Keyword(c.ID))
 	b.Key("cap/version", edn.Text(c.Version))
-	for name, said := range map[string]string{"cap/model": c.Model, "cap/family": c.Family} {
-		if said != "" { // for the same-family rule of judges (JDG-009)
-			b.Key(name, edn.Text(said))
+	for name, value := range map[string]string{"cap/model": c.Model, "cap/family": c.Family} {
+		if value != "" { // for the same-family rule of judges (JDG-009)
+			b.Key(name, edn.Text(value))
 		}
 	}
 	if role := p.roleOf(c); role != "" {

@@ -189,7 +189,7 @@ func ServedModel(meta, out edn.Value) string {
 func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (breaker.Permit, *contract.Error) {
 	permit, ok := cs.acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {
-		return permit, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", o.w.Node, c.ID)
+		return permit, contract.Errorf("breaker/open", "node %s: the breaker of :%s is open", o.w.Node, c.ID)
 	}
 	return permit, nil
 }

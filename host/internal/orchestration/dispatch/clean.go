@@ -54,7 +54,7 @@ func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *con
 	}
 	result := response.Key("result")
 	out := result.Key("out")
-	c := cleaner{how: how, tools: o.w.Input.Key("tools"), who: ":" + r.capability.ID, node: o.w.Node}
+	c := cleaner{how: how, tools: o.w.Input.Key("tools"), candidate: ":" + r.capability.ID, node: o.w.Node}
 	cleaned, err := c.answer(out)
 	switch {
 	case err != nil:
@@ -72,9 +72,9 @@ func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *con
 
 // cleaner cleans one answer.
 type cleaner struct {
-	how       text.Cleaning
-	tools     edn.Value // offered by the request
-	who, node string
+	how             text.Cleaning
+	tools           edn.Value // offered by the request
+	candidate, node string
 
 	calls []edn.Value
 	cut   bool
@@ -94,7 +94,7 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 	if out.Kind() != edn.KindMap {
 		return out, nil
 	}
-	said, left := false, false
+	hasProse, remains := false, false
 	for _, key := range proseKeys {
 		s, ok := out.Key(key).AsString()
 		if !ok {
@@ -108,13 +108,13 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 			out = out.AssocKey(key, edn.Text(clean))
 		}
 		// An explanation may be empty; the answer itself may not.
-		said = said || key == "text" || key == "content" || clean != s
-		left = left || clean != ""
+		hasProse = hasProse || key == "text" || key == "content" || clean != s
+		remains = remains || clean != ""
 	}
 	if len(c.calls) > 0 {
 		out = c.withCalls(out)
 	}
-	if said && !left && !saysMore(out) {
+	if hasProse && !remains && !saysMore(out) {
 		return edn.Nil(), c.empty()
 	}
 	return out, nil
@@ -168,11 +168,11 @@ func saysMore(out edn.Value) bool {
 }
 
 func (c *cleaner) empty() *contract.Error {
-	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning", c.node, c.who)
+	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning", c.node, c.candidate)
 }
 
 func (c *cleaner) drift(raw, what string) *contract.Error {
-	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.who, what).
+	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.candidate, what).
 		WithSource(contract.SourcePlugin).
 		WithDetail("raw", edn.Text(truncate(text.WithoutReasoning(raw), maxDrift)))
 }

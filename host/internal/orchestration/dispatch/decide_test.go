@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// good is a failure after which everything is possible; each row of a table
-// changes what it is about.
+// good returns a failure that allows every action; each row of a table changes
+// its subject.
 func good(change func(*Failure)) Failure {
 	f := Failure{
 		Class: contract.ClassRetry, Outcome: Definite, Recovery: contract.RecoveryNone,
@@ -21,7 +21,7 @@ func good(change func(*Failure)) Failure {
 	return f
 }
 
-// ATT-008: every row of the table, the first that fits.
+// ATT-008: every row of the table; the first match applies.
 func TestDecideRows(t *testing.T) {
 	for name, tc := range map[string]struct {
 		f      Failure
@@ -81,7 +81,7 @@ func crashed(f *Failure) {
 	f.Class, f.Outcome, f.Crashed, f.ComesBack = contract.ClassSwitch, Unknown, true, true
 }
 
-// The recovery table of evaluation.md section 7 (JRN-041): who may do what.
+// The recovery table of evaluation.md section 7 (JRN-041).
 func TestRecoveryTable(t *testing.T) {
 	for _, tc := range []struct {
 		outcome     Outcome
@@ -104,9 +104,9 @@ func TestRecoveryTable(t *testing.T) {
 	}
 }
 
-// EVAL-073: whatever the situation, nothing is dispatched after stop!, an
-// unknown effect of class once is never repeated, and an idempotent one never
-// goes to another receiver.
+// EVAL-073: in every state, nothing is dispatched after a stop, an unknown
+// effect of class once is never repeated, and an idempotent one never goes to
+// another candidate.
 func TestDecideInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }

@@ -191,9 +191,9 @@ func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
 
 // retry continues after a failed attempt at a candidate.
 func (o *operation) retry(ctx context.Context, capID string, try int, failure *Failure) *Failure {
-	told := o.repairs(capID)
+	repairs := o.repairs(capID)
 	for failure != nil && o.failed == nil {
-		if failure = o.runRepairs(ctx, capID, failure, told); failure == nil || o.failed != nil {
+		if failure = o.runRepairs(ctx, capID, failure, repairs); failure == nil || o.failed != nil {
 			return failure
 		}
 		o.recordRefusal(failure)

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// conclusion makes the result of a gate of a judgement, and records it.
+// recordGrade converts a grade to the result of its gate and records it.
 func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.Result {
 	sev := v.j.severity(v.cal, g)
 	result := quality.Result{Gate: quality.Gate{Name: v.j.gate, Severity: sev, Judge: v.j.judge.Name}}
@@ -31,7 +31,7 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 			o.unpaid = v.unjudged(o)
 		}
 	default:
-		// An equal answer may have been graded for somebody who asked for less.
+		// A cached grade may be from a call with another minimum.
 		least, _ := quality.ScoreOf(v.least)
 		result.Outcome = quality.Outcome{Pass: g.rounded >= least}
 		switch {
@@ -56,7 +56,7 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 	return result
 }
 
-// failure is the outcome of a judge that gave no grade (JDG-005).
+// failure is the outcome without a grade (JDG-005).
 func (v *voting) failure() quality.Outcome {
 	f := quality.Finding{Code: quality.JudgeFailed, Message: "judge " + v.j.judge.Name + " gave no grade: " + v.by.err.FullMessage(), Fix: v.by.err.Hint}
 	if v.j.judge.IgnoreErrors {
@@ -66,7 +66,8 @@ func (v *voting) failure() quality.Outcome {
 	return quality.Failed(f)
 }
 
-// unjudged is the failure of an attempt that a judge had to judge and did not.
+// unjudged is the failure of an attempt whose judge is a must gate but gave no
+// grade.
 func (v *voting) unjudged(o *operation) *contract.Error {
 	if v.by.err.Type == "budget/exceeded" {
 		return v.by.err
@@ -75,8 +76,7 @@ func (v *voting) unjudged(o *operation) *contract.Error {
 		WithCause(v.by.err).WithDetail("judge", edn.Text(v.j.judge.Name))
 }
 
-// finding says which judge gave which grade, what would have been enough, and
-// what it found wanting.
+// finding describes a grade below the minimum, with votes and criteria.
 func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 	var m strings.Builder
 	m.WriteString("judge " + v.j.judge.Name + " (:" + g.capID + ") gave " + digits(g.rounded) + ", and " + digits(least) + " is the least")
@@ -104,7 +104,7 @@ func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 	return quality.Finding{Code: quality.LowGrade, Message: m.String()}
 }
 
-// doubt is why a judge refuses nothing by itself.
+// doubt returns why the judge refuses nothing by itself.
 func (v *voting) doubt(g *grade) string {
 	switch {
 	case !v.cal.Known:
@@ -117,5 +117,5 @@ func (v *voting) doubt(g *grade) string {
 	return "it has changed since it was calibrated"
 }
 
-// digits is a score as people write it.
+// digits formats a score as a decimal.
 func digits(s quality.Score) string { return strings.TrimSuffix(s.Value().String(), "M") }

@@ -14,42 +14,41 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Calibration is what is known about how far a judge may be believed.
+// Calibration is the measured quality of a judge.
 type Calibration struct {
 	// Known is false for a judge that was never measured.
 	Known bool
 	// Kappa is its agreement with labelled answers beyond chance.
 	Kappa float64
-	// CapID is who was measured, Key what determines the grades apart from task
-	// and answer; empty: that is not known.
+	// CapID is the measured capability. Key identifies everything that determines
+	// the grades besides task and answer; empty: unknown.
 	CapID, Key string
-	// Drift says why the judge must not be asked any more, empty if it may.
+	// Drift is the reason why the judge must not be called, empty if it may.
 	Drift string
-	// Worthless says why its grades tell nothing about an answer and weigh nothing,
-	// empty if they count.
+	// Worthless is the reason why its grades are ignored, empty if they count.
 	Worthless string
 }
 
-// about reports whether the calibration is of the judge that gave a grade, as far as
-// that is known; by is nil before anything was graded.
+// appliesTo reports whether the calibration is of the judge that gave the
+// grade, as far as known. by is nil before the grade.
 func (c Calibration) appliesTo(by *grade) bool {
 	return c.Known && (by == nil || (c.CapID == "" || c.CapID == by.capID) && (c.Key == "" || by.key == "" || c.Key == by.key))
 }
 
-// Calibrations tells what is known about judges by their names. It is asked for
-// each grade, from many goroutines, and must be quick.
+// Calibrations returns the calibration of judges by name. It is called for each
+// grade, must be safe for concurrent use and quick.
 type Calibrations interface {
 	Calibration(judge string) Calibration
 }
 
-// Witness is what Calibrations may offer besides: it is told which model gave a
-// grade, as its server calls it. It is called from many goroutines and must be
-// quick.
+// ModelObserver is an optional interface of Calibrations. Served reports which
+// model gave a grade, as named by its server. It must be safe for concurrent
+// use and quick.
 type ModelObserver interface {
 	Served(judge, capID, model string)
 }
 
-// grade is what a judge made of one answer.
+// grade is the grade of one answer.
 type grade struct {
 	ballot  *quality.Ballot
 	score   *big.Rat
@@ -57,13 +56,13 @@ type grade struct {
 	votes   []edn.Value
 	capID   string
 	version string
-	key     string    // of the judge
-	model   string    // that gave the votes, as its server reports it; empty if not reported
-	mixed   bool      // several models did
+	key     string    // identifies the judge
+	model   string    // that gave the votes, as named by its server; empty if not reported
+	mixed   bool      // several models gave votes
 	says    edn.Value // criteria and violations, a map
 }
 
-// settle closes the ballot: the grade is what it says by then.
+// close computes the grade from the votes so far.
 func (g *grade) close() {
 	g.score = g.ballot.Score()
 	g.rounded = quality.RoundScore(g.score)
@@ -72,18 +71,18 @@ func (g *grade) close() {
 	}
 }
 
-// gradeKey is what a grade depends on: the judge with its rubric, who grades, and
-// the hashes of task and answer. An edition of a plugin is one program under one
-// configuration.
+// gradeKey is everything that a grade depends on: the judge with its rubric,
+// the grading capability, and the hashes of task and answer. An edition of a
+// plugin is one program with one configuration.
 type gradeKey struct {
 	judge, capID, version, binary string
 	edition                       int
-	models                        string // the programs behind the models that it may ask
-	prompt                        string // the hash of the prompt of a model that grades itself
+	models                        string // programs behind the models that the judge may call
+	prompt                        string // hash of the prompt of a model that grades itself
 	task, answer                  string
 }
 
-// Grades remembers the grades of judges, over all configurations of a host. It is
+// Grades caches the grades of judges across all configurations of a host. It is
 // safe for concurrent use.
 type Grades struct {
 	kept *memo.Memo[gradeKey, grade]
@@ -92,49 +91,49 @@ type Grades struct {
 	served map[string]string // by capability: the model of its last grade
 }
 
-// saw notes which model gave the last grade of a capability.
+// recordModel records the model of the last grade of a capability.
 func (g *Grades) recordModel(capID, model string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.served[capID] = model
 }
 
-// stale reports whether another model has answered behind the judge since it gave a
-// grade: a server may put another model behind the same name.
+// stale reports whether the judge's server has used another model since the
+// grade: a server may change the model behind a name.
 func (g *Grades) stale(by grade) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.served[by.capID] != by.model
 }
 
-// get returns the grade that is kept for the key, as long as it is not stale.
+// get returns the cached grade for the key unless it is stale.
 func (g *Grades) get(key gradeKey) (grade, bool) {
 	g.kept.Drop(key, g.stale)
 	return g.kept.Get(key)
 }
 
-// MaxGrades bounds how many grades are remembered.
+// MaxGrades is the usual size of the cache.
 const MaxGrades = 4096
 
-// NewGrades remembers at most so many grades.
+// NewGrades returns a cache of at most most grades.
 func NewGrades(most int) *Grades {
 	return &Grades{kept: memo.New[gradeKey, grade](most), served: map[string]string{}}
 }
 
-// jury is the judge of the calls of one intent, with what is the same for all of
-// them.
+// judgePanel is the judge of the calls of one intent, with everything that is
+// constant for these calls.
 type judgePanel struct {
 	judge  *registry.Judge
-	gate   string // its name
+	gate   string // name of the gate
 	must   bool
 	policy *CallPolicy // of the calls to the judge
-	// fixed is the hash of what grades depend on, apart from who grades, the task
-	// and the answer.
+	// fixed is the hash of what grades depend on besides capability, task and
+	// answer.
 	fixed string
 }
 
-// jury is that of calls under these terms; nil if nobody judges them. A judge
-// does not judge its own intent (JDG-006).
+// judgePanel returns the judge for calls under this policy; nil without one. A
+// judge does not grade calls of its own intent (JDG-006).
 func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 	if p.Judge == "" {
 		return nil
@@ -143,7 +142,7 @@ func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 	if !ok || !judge.Enabled || judge.Intent == p.intent {
 		return nil
 	}
-	// A judge looks, and does nothing else.
+	// A judge may only read.
 	layer := policy.Layer{Effects: policy.Of(policy.CheckEffects, policy.Origin{})}
 	resolved, err := layer.Resolve()
 	if err != nil {
@@ -157,7 +156,8 @@ func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 	return j
 }
 
-// models are those that a judge may ask: with others it would be another judge.
+// models returns the models that a judge may call; other models make it another
+// judge.
 func (d *Dispatcher) models() edn.Value {
 	ids := d.Registry.Candidates(registry.IntentChat)
 	out := make([]edn.Value, 0, len(ids))
@@ -177,8 +177,8 @@ func texts(list []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// inside tells whether a call is made on behalf of somebody who judges for this
-// jury: its question to a model is not judged in turn (JDG-006).
+// asksFor reports whether a call is made on behalf of a judge of this intent:
+// such calls are not graded (JDG-006).
 func (j *judgePanel) asksFor(d *Dispatcher, stack []string) bool {
 	return slices.ContainsFunc(stack, func(id string) bool {
 		c, ok := d.Registry.Capability(id)
@@ -186,7 +186,7 @@ func (j *judgePanel) asksFor(d *Dispatcher, stack []string) bool {
 	})
 }
 
-// key is that of a grade by a capability.
+// key returns the key of a grade by the capability.
 func (j *judgePanel) key(d *Dispatcher, c *registry.Capability, task, answer edn.Value) gradeKey {
 	st := d.Executor.State(c.ID)
 	key := gradeKey{
@@ -202,8 +202,8 @@ func (j *judgePanel) key(d *Dispatcher, c *registry.Capability, task, answer edn
 	return key
 }
 
-// programs names the programs that run the models that a judge may ask, and their
-// configurations: a new one may serve another model under the same name.
+// programs identifies the programs and configurations behind the models that a
+// judge may call: a new one may serve another model under the same name.
 func (d *Dispatcher) programs() string {
 	var b strings.Builder
 	for _, id := range d.Registry.Candidates(registry.IntentChat) {
@@ -218,15 +218,14 @@ func (d *Dispatcher) programs() string {
 	return b.String()
 }
 
-// admits tells whether a capability may grade what an author wrote: not its own
-// answer, and not that of a model of its family (JDG-006, JDG-009).
+// mayGrade reports whether a capability may grade answers of author: not its
+// own, and not those of a model of its family (JDG-006, JDG-009).
 func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 	return c.ID != author.ID && (j.judge.AllowSameFamily || c.Family == "" || c.Family != author.Family)
 }
 
-// known is the grade of an equal answer to an equal task, by who would be asked
-// first; nil if there is none. It is found before anything is prepared, so that
-// it costs next to nothing.
+// memoized returns the cached grade of an equal answer to an equal task by the
+// first judge; nil without one. It avoids the cost of a voting.
 func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Calibration, task, answer edn.Value) *grade {
 	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.policy.Ordering != policy.Declared {
 		return nil
@@ -248,8 +247,8 @@ func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Ca
 	return nil
 }
 
-// severity is what a grade that is not enough costs. A judge that nobody has
-// measured, or that agrees too little with people, refuses nothing by itself
+// severity is that of a grade below the minimum. A judge without a calibration,
+// or with too little agreement with labelled answers, refuses nothing by itself
 // (JDG-011).
 func (j *judgePanel) severity(cal Calibration, by *grade) quality.Severity {
 	if !j.must || !cal.appliesTo(by) || cal.Kappa < j.judge.MinKappa || cal.Worthless != "" {
@@ -258,9 +257,9 @@ func (j *judgePanel) severity(cal Calibration, by *grade) quality.Severity {
 	return quality.Must
 }
 
-// weighs reports whether a grade counts at all. One of a judge that nobody has
-// measured counts in the score, unless the judge is one whose failures are ignored:
-// nothing is known of such a grade either (JDG-005).
+// counts reports whether a grade counts at all. A grade of a judge without a
+// calibration counts in the score, unless errors of the judge are ignored
+// (JDG-005).
 func (j *judgePanel) counts(cal Calibration, by *grade) bool {
 	return !j.judge.IgnoreErrors || j.judge.Plain || cal.appliesTo(by)
 }

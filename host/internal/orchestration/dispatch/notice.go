@@ -46,23 +46,23 @@ func (n Notice) IsQuality() bool { return len(n.Event) > 8 && n.Event[:8] == "qu
 
 // phrases describe the events in sentences.
 var phrases = map[string]string{
-	EventOpened:        "failed too often and is left alone",
-	EventHalfOpen:      "is asked once, to see whether it is back",
-	EventRamping:       "is let in again, for a share of the calls",
-	EventClosed:        "is wholly in again",
-	EventDrift:         "does not grade as it did when it was calibrated, and is not asked any more",
-	EventRescored:      "has graded the labelled answers again",
-	EventRescoreFailed: "could not be had to grade the labelled answers again",
+	EventOpened:        "has an open breaker",
+	EventHalfOpen:      "is probed with one call",
+	EventRamping:       "gets a share of the calls again",
+	EventClosed:        "has a closed breaker again",
+	EventDrift:         "has drifted from its calibration and is not called as a judge",
+	EventRescored:      "was measured again with the labelled answers",
+	EventRescoreFailed: "could not be measured again",
 
 	EventSwap:       "is being swapped",
-	EventRestart:    "is started anew",
-	EventEject:      "is left out",
-	EventQuarantine: "takes its plugin out of service, which has nothing else to serve",
+	EventRestart:    "is being restarted",
+	EventEject:      "is ejected",
+	EventQuarantine: "is ejected, and so is the rest of its plugin, which is quarantined",
 	EventSwapped:    "is served by a new edition",
-	EventFailed:     "is as it was",
-	EventCapReached: "should be left out and serves on",
-	EventRecovered:  "is well again by itself",
-	EventReleased:   "was let in again by an operator",
+	EventFailed:     "is unchanged",
+	EventCapReached: "should be ejected but stays",
+	EventRecovered:  "has recovered by itself",
+	EventReleased:   "was readmitted by an operator",
 }
 
 // Sentence returns the notice as one line for a log.

@@ -192,7 +192,7 @@ func (r remediation) renewed(why string, err error) {
 		cs.note(now, EventSwapped, edn.MustMap())
 		cs.remediation.degraded = false
 	} else {
-		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"), edn.Text("the swap did not come about: "+contract.AsError(err).FullMessage())))
+		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"), edn.Text("the swap failed: "+contract.AsError(err).FullMessage())))
 	}
 	cs.unlock(now)
 	if err == nil || errors.Is(err, ErrChanging) {
@@ -213,7 +213,7 @@ func (r remediation) restart(now time.Time, remediator Remediator) Notice {
 	cs.recordAction(now)
 	cs.remediation.renewed(now)
 	if err != nil {
-		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"), edn.Text("the restart did not come about: "+contract.AsError(err).FullMessage())))
+		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"), edn.Text("the restart failed: "+contract.AsError(err).FullMessage())))
 	}
 	return n
 }
@@ -243,7 +243,7 @@ func (r remediation) eject(now time.Time, third bool, tried string) (n Notice, o
 		n, ok = cs.notify(now, EventEject, remediationDetails(details, registry.ActionQuarantine, why).AssocKey("until", inst(until))), true
 	} else if !cs.remediation.degraded {
 		cs.remediation.degraded = true
-		n, ok = cs.notify(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many of those who serve are left out already or it is the last"))), true
+		n, ok = cs.notify(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many candidates are ejected already or it is the last one"))), true
 	}
 	cs.unlock(now)
 	table.deciding.Unlock()
@@ -265,7 +265,7 @@ func (r remediation) quarantine(now time.Time, why string, until time.Time) {
 	r.stats.mu.Lock()
 	defer r.stats.unlock(now)
 	if err != nil {
-		r.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine did not come about: "+contract.AsError(err).FullMessage())))
+		r.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine failed: "+contract.AsError(err).FullMessage())))
 		return
 	}
 	r.stats.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
@@ -407,7 +407,7 @@ type Standing struct {
 // capability and intent.
 func (t *StatsTable) Standings(now time.Time) []Standing {
 	all := t.sorted()
-	ejected := make([]Standing, len(all))
+	out := make([]Standing, len(all))
 	for i, cs := range all {
 		out[i] = Standing{Figures: cs.observed(now), Intent: cs.intent, Plugin: cs.currentPlugin()}
 		cs.mu.Lock()

@@ -89,7 +89,7 @@ func (o *operation) repairExhausted(last *Failure) *Failure {
 	f := *last
 	last.owed = sample{}
 	f.RoundsLeft = false
-	f.Err = contract.Errorf("repair/exhausted", "node %s: told what was wrong, the candidate did not get its answer accepted: %s", o.w.Node, last.Err.Message).
+	f.Err = contract.Errorf("repair/exhausted", "node %s: no answer was accepted after repair: %s", o.w.Node, last.Err.Message).
 		WithCause(last.Err)
 	if !last.Findings.IsNil() {
 		f.Err = f.Err.WithDetail("findings", last.Findings)
@@ -148,18 +148,18 @@ func newRepairContext(f *Failure, round int) edn.Value {
 
 // limitFindings returns the findings within the limits, must gates first, and
 // the number of the others.
-func limitFindings(f *Failure) (told []edn.Value, rest int) {
+func limitFindings(f *Failure) (kept []edn.Value, rest int) {
 	all := slices.Collect(f.Findings.Elems())
 	slices.SortStableFunc(all, func(a, b edn.Value) int { return cmp.Compare(rank(a), rank(b)) })
 	size := 0
 	for i, finding := range all {
 		size += len(finding.AppendCanonical(nil))
 		if i == maxToldFindings || size > maxToldBytes {
-			return told, len(all) - i
+			return kept, len(all) - i
 		}
-		told = append(told, finding)
+		kept = append(kept, finding)
 	}
-	return told, 0
+	return kept, 0
 }
 
 func rank(finding edn.Value) int {

@@ -455,7 +455,7 @@ func (r *attemptResult) settlement() settlement {
 			e.unknown = r.usage.IsNil()
 		}
 		// A model adapter knows whether its request left the machine (LLM-055).
-		if sent, told := r.err.Details.Key("sent?").AsBool(); told && !sent && r.usage.IsNil() {
+		if sent, reported := r.err.Details.Key("sent?").AsBool(); reported && !sent && r.usage.IsNil() {
 			e.unsent, e.unknown = true, false
 		}
 	}
@@ -531,7 +531,7 @@ func (o *operation) walked(ctx context.Context, walk func(context.Context) Child
 	defer cancel()
 	child := walk(within)
 	if child.Err != nil && ctx.Err() == nil && within.Err() != nil {
-		late := contract.Errorf("timeout/hard", "node %s: the deadline passed while the plan ran that it was answered with", o.w.Node)
+		late := contract.Errorf("timeout/hard", "node %s: the deadline passed while its plan answer ran", o.w.Node)
 		if o.w.Wall {
 			late = o.wallSpent()
 		}

@@ -70,7 +70,7 @@ func delayReason(m mode, strategy string, p *policy.Policy) string {
 		return ""
 	}
 	if strategy == policy.Race || strategy == policy.Tournament {
-		return "with the strategy :" + strategy + " it is not known before who answers"
+		return "with the strategy :" + strategy + " the accepted attempt is known only after the gates"
 	}
 	if m == provisional {
 		return ""
@@ -277,8 +277,8 @@ func (s *attemptStream) contradicts(out edn.Value) bool {
 	return !strings.HasPrefix(s.text(out), s.writer.shown.String())
 }
 
-func contradiction(who string) *contract.Error {
-	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", who).WithSource(contract.SourcePlugin)
+func contradiction(source string) *contract.Error {
+	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", source).WithSource(contract.SourcePlugin)
 }
 
 // fail ends the attempt. judged is true if gates refused its answer, over if

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// graded has the judge of the call grade an answer, if that can still matter
-// (GATE-008). Ok is false if nobody was asked and nothing is to be said.
+// gradeAnswer asks the judge of the call for a grade if the grade can still
+// change the verdict (GATE-008). ok is false if there is no result to record.
 func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject quality.Subject, results []quality.Result) (result quality.Result, ok bool) {
 	j := o.w.Policy.judgePanel
 	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.asksFor(o.d, o.w.Stack) {
@@ -43,20 +43,20 @@ func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject q
 	return o.recordGrade(r, v, g), true
 }
 
-// bench is one judgement: the child call in which votes are asked for.
+// voting is the grading of one answer: the child call that collects the votes.
 type voting struct {
-	op           *operation // of the child call
+	op           *operation // the child call
 	attempt      *attemptResult
 	j            *judgePanel
 	cal          Calibration
 	least        edn.Value
-	ids          []string // who may be asked, in order
-	by           checked  // of all calls together
-	calls        int      // to judges
+	ids          []string // judges that may be asked, in order
+	by           checked  // sum over all calls
+	calls        int      // calls to judges
 	usages       []edn.Value
 	memoized     bool
-	votesSkipped bool // votes were left out, because there was nothing left for them
-	unsound      bool // who graded is not wholly in itself
+	votesSkipped bool // the budget did not cover further votes
+	unsound      bool // the breaker of the judge was not closed
 	rejected     *contract.Error
 }
 
@@ -65,23 +65,23 @@ func (o *operation) voting(r *attemptResult, j *judgePanel, cal Calibration) *vo
 		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Policy: j.policy,
 		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
 		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
-		// A judge spends what its node has.
+		// A judge spends from the budget of its node.
 		Budget: o.w.Budget,
 	}}
 	return &voting{op: child, attempt: r, j: j, cal: cal, least: o.w.Policy.scoreMin}
 }
 
-// outlook says whether there is anybody who could be asked, now or ever.
+// selection is the result of selectJudges.
 type selection int
 
 const (
-	judgesSelected selection = iota // or find out that nobody is there
-	noOtherJudge                    // nobody but the author of the answer grades
+	judgesSelected selection = iota // v.ids may be empty
+	noOtherJudge                    // the author of the answer is the only judge
 )
 
-// order settles who may be asked: not who wrote the answer, and not a model of
-// the same family (JDG-006, JDG-009). Those for whom too little is left stay,
-// because their grade may be known.
+// selectJudges sets the judges that may be asked: not the author of the answer,
+// and no model of its family (JDG-006, JDG-009). Judges that exceed the budget
+// stay, because their grade may be cached.
 func (v *voting) selectJudges() selection {
 	v.syncDrift()
 	v.op.binding = v.op.bind()
@@ -106,7 +106,7 @@ func (v *voting) selectJudges() selection {
 	return judgesSelected
 }
 
-// drifted opens the breaker of a judge that is not believed any more.
+// openForDrift opens the breaker of a drifted judge.
 func (v *voting) openForDrift(c *registry.Capability) {
 	cs := v.op.w.Policy.stats[c.ID]
 	if cs == nil {
@@ -119,7 +119,7 @@ func (v *voting) openForDrift(c *registry.Capability) {
 	cs.tripForDrift(now, v.j.judge.Name, v.cal.Drift)
 }
 
-// drift has the breakers of the judge agree with its calibration.
+// syncDrift applies the calibration of the judge to its breakers.
 func (v *voting) syncDrift() {
 	for id, cs := range v.op.w.Policy.stats {
 		if v.cal.Drift != "" {
@@ -147,8 +147,8 @@ func (v *voting) eligible(id string) bool {
 	return true
 }
 
-// grade asks one after another until somebody grades. It is nil if nobody did;
-// the reason is in b.by.err.
+// run asks one judge after another until one gives a grade. It returns nil if
+// none did, with the reason in v.by.err.
 func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 	if len(v.ids) == 0 {
 		v.await(ctx)
@@ -188,7 +188,7 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 	return nil
 }
 
-// await waits for a judge that is on its way back.
+// await waits for a judge that is respawning.
 func (v *voting) await(ctx context.Context) {
 	for _, r := range v.op.binding.Rejected {
 		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.op.d.Executor.State(r.Cap).willReturn() {
@@ -201,8 +201,8 @@ func (v *voting) await(ctx context.Context) {
 	}
 }
 
-// vote asks one judge until its grades are settled (JDG-008). A judge that always
-// says the same is asked once.
+// collectVotes asks one judge until the votes settle the grade (JDG-008). A
+// deterministic judge is asked once.
 func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subject quality.Subject) (g grade, ok bool) {
 	judge := v.j.judge
 	most := judge.Votes
@@ -212,16 +212,16 @@ func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subje
 	g = grade{ballot: quality.NewBallot(most, v.least), capID: c.ID, version: c.Version}
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
 		v.op.w.Input, v.op.tokens, v.op.counted = v.question(subject, sample), 0, nil
-		score, said, err := v.askWithRetry(ctx, c)
+		score, more, err := v.askWithRetry(ctx, c)
 		if err == nil {
-			g.mixed = g.mixed || sample > 0 && g.model != said.model
-			g.model = said.model
+			g.mixed = g.mixed || sample > 0 && g.model != more.model
+			g.model = more.model
 		}
 		switch {
 		case err == nil:
 			g.ballot.Add(score)
-			if len(g.ballot.Scores()) == 1 || !g.ballot.Passes(score) && len(said.key) > 0 {
-				g.key, g.says = said.key, said.says
+			if len(g.ballot.Scores()) == 1 || !g.ballot.Passes(score) && len(more.key) > 0 {
+				g.key, g.says = more.key, more.says
 			}
 		case len(g.ballot.Scores()) == 0:
 			v.by.err = err
@@ -231,7 +231,7 @@ func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subje
 			g.close()
 			return g, true
 		case v.op.failed != nil || ctx.Err() != nil:
-			// Nobody waits for the answer any more, and half a ballot is no grade.
+			// The answer is no longer needed, and incomplete votes are not a grade.
 			v.by.err = err
 			return grade{}, false
 		}
@@ -243,14 +243,14 @@ func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subje
 
 func isBudget(err *contract.Error) bool { return strings.HasPrefix(err.Type, "budget/") }
 
-// remarks is what an answer of a judge holds beside the score.
+// remarks is the part of a judge's answer besides the score.
 type remarks struct {
 	key   string
-	model string // that answered, as its server calls it
+	model string // model that answered, as named by its server
 	says  edn.Value
 }
 
-// ask makes the calls for one vote.
+// askWithRetry makes the calls for one vote.
 func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
 	for try := 1; ; try++ {
 		score, more, err = v.askOnce(ctx, c)
@@ -268,7 +268,7 @@ func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (scor
 	}
 }
 
-// once makes one call to a judge. Its breaker counts how that ended.
+// askOnce makes one call to a judge and records its outcome at the breaker.
 func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
 	cs := v.op.w.Policy.stats[c.ID]
 	permit, err := v.op.acquirePermit(cs, c)
@@ -296,7 +296,7 @@ func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (score *bi
 	return score, more, by.err
 }
 
-// witness tells who keeps the grades and the calibrations which model gave a grade.
+// reportModel reports which model gave a grade to Grades and Calibrations.
 func (v *voting) reportModel(c *registry.Capability, model string) {
 	if v.op.d.Grades != nil {
 		v.op.d.Grades.recordModel(c.ID, model)
@@ -306,7 +306,7 @@ func (v *voting) reportModel(c *registry.Capability, model string) {
 	}
 }
 
-// reported tells the breaker of a judge how a call ended.
+// recordVoteOutcome reports how a call to a judge ended to its statistics.
 func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked, asked bool) {
 	if cs == nil {
 		return
@@ -334,13 +334,13 @@ func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, p
 	}
 }
 
-// voteDraws sets the random values of votes apart from those of attempts.
+// voteDraws keeps the random values of votes apart from those of attempts.
 const voteDraws = -1 << 20
 
-// maxSays bounds what is remembered of a judge's reasons, in bytes.
+// maxSays bounds the cached remarks of a judge, in bytes.
 const maxSays = 4 << 10
 
-// saidBy reads what a judge says besides its score.
+// parseRemarks reads the answer of a judge without its score.
 func parseRemarks(out edn.Value) remarks {
 	var s remarks
 	var m edn.MapBuilder
@@ -367,7 +367,7 @@ func isHash(s string) bool {
 	return ok && len(digits) == 64 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// question is what a judge is asked.
+// question returns the input for a judge.
 func (v *voting) question(subject quality.Subject, sample int) edn.Value {
 	result := subject.Result
 	if result.Kind() != edn.KindMap {
@@ -380,7 +380,8 @@ func (v *voting) question(subject quality.Subject, sample int) edn.Value {
 	})
 }
 
-// author says who wrote the answer, and by which names the judge must not know.
+// author returns the author of the answer, with the names that must be hidden
+// from the judge.
 func (v *voting) author(meta edn.Value) edn.Value {
 	c := v.attempt.capability
 	var m edn.MapBuilder
@@ -401,7 +402,7 @@ func (v *voting) author(meta edn.Value) edn.Value {
 	return m.Map()
 }
 
-// withoutEmpty leaves out what says nothing.
+// withoutEmpty returns the request without done, budget and empty maps.
 func withoutEmpty(request edn.Value) edn.Value {
 	var m edn.MapBuilder
 	for k, v := range request.Entries() {

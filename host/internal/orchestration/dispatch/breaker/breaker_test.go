@@ -115,7 +115,7 @@ func TestPause(t *testing.T) {
 }
 
 // BRK-001, 006: one probe, then the shares of the ramp, then closed.
-func TestWayBack(t *testing.T) {
+func TestProbeAndRamp(t *testing.T) {
 	c := newClocked(t)
 	c.fail(5)
 	c.pass(time.Second)

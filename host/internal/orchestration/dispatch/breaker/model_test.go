@@ -187,7 +187,7 @@ func TestEveryMethodSeesTheTime(t *testing.T) {
 }
 
 // Failures that are seen outside of calls count like those of calls.
-func TestWitness(t *testing.T) {
+func TestRecordFailure(t *testing.T) {
 	c := newClocked(t)
 	for range 4 {
 		c.RecordFailure(c.now)
@@ -445,7 +445,7 @@ func TestEdgeOfTheFloor(t *testing.T) {
 
 // BRK-008: to be well again takes min_samples new verdicts, and the floor with
 // the hysteresis above it.
-func TestWellAgain(t *testing.T) {
+func TestWindowRecovers(t *testing.T) {
 	after := func(f breaker.Floor, failures int) int {
 		w := breaker.NewWindow(f)
 		require.Equal(t, breaker.Fell, fill(w, 0, failures))

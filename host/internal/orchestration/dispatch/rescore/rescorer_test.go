@@ -30,7 +30,7 @@ const (
 
 // bench is a world of judges under the clock of a synctest bubble: a store in memory
 // and a host that has answers graded.
-type bench struct {
+type fakeHost struct {
 	t testing.TB
 	*rescore.Rescorer
 	reg *registry.Registry
@@ -49,7 +49,7 @@ type bench struct {
 }
 
 // Record implements rescore.Store.
-func (b *bench) Record(judge string) (*calibration.Record, error) {
+func (b *fakeHost) Record(judge string) (*calibration.Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r, ok := b.records[judge]; ok {
@@ -59,7 +59,7 @@ func (b *bench) Record(judge string) (*calibration.Record, error) {
 }
 
 // Keep implements rescore.Store.
-func (b *bench) Keep(r calibration.Record) error {
+func (b *fakeHost) Keep(r calibration.Record) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.records[r.Judge] = r
@@ -68,7 +68,7 @@ func (b *bench) Keep(r calibration.Record) error {
 }
 
 // Anchors implements rescore.Store.
-func (b *bench) Anchors(file string) (calibration.Anchors, error) {
+func (b *fakeHost) Anchors(file string) (calibration.Anchors, error) {
 	if file != "anchors.edn" {
 		return calibration.Anchors{}, contract.Errorf("not-found", "no file %s", file)
 	}
@@ -106,8 +106,8 @@ func judges(t testing.TB, list ...registry.Judge) *registry.Registry {
 	return reg
 }
 
-func newBench(t testing.TB, list ...registry.Judge) *bench {
-	b := &bench{t: t, records: map[string]calibration.Record{}, takes: time.Second, model: "m-1", reg: judges(t, list...)}
+func newFakeHost(t testing.TB, list ...registry.Judge) *fakeHost {
+	b := &fakeHost{t: t, records: map[string]calibration.Record{}, takes: time.Second, model: "m-1", reg: judges(t, list...)}
 	u := 0.0
 	b.Rescorer = rescore.New(rescore.Settings{
 		Clock: dispatch.SystemClock{}, Store: b,
@@ -123,12 +123,12 @@ func newBench(t testing.TB, list ...registry.Judge) *bench {
 }
 
 // use puts a configuration in force in which all judges are in use.
-func (b *bench) use(reg *registry.Registry) {
+func (b *fakeHost) use(reg *registry.Registry) {
 	b.Configure(rescore.Config{Registry: reg, Used: reg.Judges(), Ask: b.ask})
 }
 
 // serve runs the loop in the bubble until the function is called that it gives.
-func (b *bench) serve() (stop func()) {
+func (b *fakeHost) serve() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -142,7 +142,7 @@ func (b *bench) serve() (stop func()) {
 }
 
 // before keeps a record as if the judge had been measured that long ago.
-func (b *bench) before(judge string, ago time.Duration, kappa float64) {
+func (b *fakeHost) before(judge string, ago time.Duration, kappa float64) {
 	at := time.Now().Add(-ago)
 	b.records[judge] = calibration.Record{
 		Judge: judge, Capability: "j/rubric", Key: "b3:k", Model: "m-1", Anchors: labelled(20).Hash, ScoreMin: 500, Good: 20, Bad: 20, At: at, Kappa: kappa, Why: calibration.ByOperator,
@@ -150,7 +150,7 @@ func (b *bench) before(judge string, ago time.Duration, kappa float64) {
 }
 
 // ask grades an answer: by its label, but for the first few of each.
-func (b *bench) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
+func (b *fakeHost) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
 	b.mu.Lock()
 	b.asked = append(b.asked, time.Now())
 	b.now++
@@ -188,7 +188,7 @@ func (b *bench) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
 }
 
 // told are the events so far, in short.
-func (b *bench) told() []string {
+func (b *fakeHost) events() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string
@@ -200,27 +200,27 @@ func (b *bench) told() []string {
 	return out
 }
 
-func (b *bench) keptOnes() []calibration.Record {
+func (b *fakeHost) stored() []calibration.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]calibration.Record(nil), b.kept...)
 }
 
 // asks are the times at which verdicts were asked for.
-func (b *bench) asks() []time.Time {
+func (b *fakeHost) asks() []time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]time.Time(nil), b.asked...)
 }
 
 // atOnce is how many were under way at once, at most.
-func (b *bench) atOnce() int {
+func (b *fakeHost) atOnce() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.most
 }
 
-func (b *bench) notices() []dispatch.Notice {
+func (b *fakeHost) notices() []dispatch.Notice {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]dispatch.Notice(nil), b.events...)
@@ -233,7 +233,7 @@ func anchored(name string) registry.Judge { return registry.Judge{Name: name, An
 // kept.
 func TestMeasuredAgainInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", 2*day, 0.9)
 		first := b.records["grader"]
 		b.wrong = 1
@@ -246,7 +246,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		time.Sleep(week / 20)
 		time.Sleep(time.Hour)
 		stop()
-		kept := b.keptOnes()
+		kept := b.stored()
 		require.Len(t, kept, 1)
 		r := kept[0]
 		assert.Equal(t, 0.9, r.Kappa)
@@ -259,7 +259,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		for i := 1; i < len(b.asks()); i++ {
 			require.GreaterOrEqual(t, b.asks()[i].Sub(b.asks()[i-1]), 4*time.Second, "a verdict takes one second, and three are rest")
 		}
-		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.told())
+		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.events())
 		n := b.notices()[0]
 		assert.Equal(t, []string{"j/rubric", "eval/grade", "judge"}, []string{n.CapID, n.Intent, n.Plugin})
 		assert.Equal(t, `"kappa 0.9, it was 0.9"`, n.Details.Key("why").String())
@@ -271,7 +271,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 // at once, and one judge after the other.
 func TestDueWhileDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("a"), anchored("b"), anchored("c"))
+		b := newFakeHost(t, anchored("a"), anchored("b"), anchored("c"))
 		for _, name := range []string{"a", "b", "c"} {
 			b.before(name, 20*day, 0.9)
 		}
@@ -280,7 +280,7 @@ func TestDueWhileDown(t *testing.T) {
 		stop := b.serve()
 		time.Sleep(time.Hour)
 		stop()
-		assert.Len(t, b.keptOnes(), 3)
+		assert.Len(t, b.stored(), 3)
 		assert.Equal(t, 1, b.atOnce(), "one verdict at a time over all judges")
 		assert.GreaterOrEqual(t, b.asks()[0].Sub(began), 30*time.Second)
 		assert.LessOrEqual(t, b.asks()[0].Sub(began), 5*time.Minute)
@@ -294,7 +294,7 @@ func TestDueWhileDown(t *testing.T) {
 // for nobody.
 func TestNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("never"), registry.Judge{Name: "bare"}, anchored("unused"))
+		b := newFakeHost(t, anchored("never"), registry.Judge{Name: "bare"}, anchored("unused"))
 		b.before("bare", 30*day, 0.9)
 		b.before("unused", 30*day, 0.9)
 		b.Configure(rescore.Config{Registry: b.reg, Used: []string{"never", "bare"}, Ask: b.ask})
@@ -321,7 +321,7 @@ func TestNotMeasured(t *testing.T) {
 // measured once in a seventh of its recheck.
 func TestAnotherModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", time.Hour, 0.9)
 		stop := b.serve()
 		defer stop()
@@ -335,8 +335,8 @@ func TestAnotherModel(t *testing.T) {
 		b.mu.Unlock()
 		b.Served("grader", "m-2")
 		time.Sleep(10 * time.Minute)
-		require.Len(t, b.keptOnes(), 1)
-		r := b.keptOnes()[0]
+		require.Len(t, b.stored(), 1)
+		r := b.stored()[0]
 		assert.Equal(t, []any{"m-2", calibration.ByModel}, []any{r.Model, r.Why})
 		assert.True(t, r.Baseline.Known(), "it is held against what the former model did")
 
@@ -345,10 +345,10 @@ func TestAnotherModel(t *testing.T) {
 		b.mu.Unlock()
 		b.Served("grader", "m-3")
 		time.Sleep(day - time.Hour)
-		assert.Len(t, b.keptOnes(), 1)
+		assert.Len(t, b.stored(), 1)
 		time.Sleep(2 * time.Hour)
-		assert.Len(t, b.keptOnes(), 2)
-		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.told())
+		assert.Len(t, b.stored(), 2)
+		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.events())
 	})
 }
 
@@ -366,7 +366,7 @@ func TestDriftAndWeakness(t *testing.T) {
 		{0.4, 7, calibration.Weak, "0.4 is needed to refuse answers, so its grades only count in the score"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, anchored("grader"))
+			b := newFakeHost(t, anchored("grader"))
 			b.before("grader", week, row.before)
 			b.wrong = row.wrong
 			stop := b.serve()
@@ -381,7 +381,7 @@ func TestDriftAndWeakness(t *testing.T) {
 			b.mu.Unlock()
 			time.Sleep(week)
 			assert.Equal(t, calibration.Believed, b.Status()[0].Standing)
-			assert.Len(t, b.keptOnes()[1].Course, 2)
+			assert.Len(t, b.stored()[1].Course, 2)
 		})
 	}
 }
@@ -390,7 +390,7 @@ func TestDriftAndWeakness(t *testing.T) {
 // record in force until it is too old.
 func TestFailedMeasurements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", week*9/10, 0.9)
 		b.fails = contract.Errorf("provider/unavailable", "the server is down")
 		stop := b.serve()
@@ -407,7 +407,7 @@ func TestFailedMeasurements(t *testing.T) {
 		time.Sleep(day)
 		assert.Equal(t, calibration.Expired, b.Status()[0].Standing)
 		assert.LessOrEqual(t, b.Status()[0].Failures-failures, 5)
-		assert.Empty(t, b.keptOnes())
+		assert.Empty(t, b.stored())
 
 		b.mu.Lock()
 		b.fails = nil
@@ -422,7 +422,7 @@ func TestFailedMeasurements(t *testing.T) {
 // record any more.
 func TestGivenUpOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", time.Hour, 0.9)
 		time.AfterFunc(10*time.Second, func() {
 			b.mu.Lock()
@@ -434,24 +434,24 @@ func TestGivenUpOnTheWay(t *testing.T) {
 		e := contract.AsError(err)
 		assert.Equal(t, []string{"judge/failed", "provider/unavailable"}, []string{e.Type, e.Cause.Type})
 		assert.LessOrEqual(t, len(b.asks()), 12)
-		assert.Empty(t, b.keptOnes())
+		assert.Empty(t, b.stored())
 	})
 }
 
 // JDG-011: the end of the host, its drain and another configuration end a measurement,
 // and what was kept stays.
 func TestMeasurementsEnd(t *testing.T) {
-	for name, end := range map[string]func(b *bench, stop func()){
-		"the host ends": func(_ *bench, stop func()) { stop() },
-		"a drain":       func(b *bench, _ func()) { b.Stop() },
-		"a reload":      func(b *bench, _ func()) { b.use(b.reg) },
-		"the judge goes": func(b *bench, _ func()) {
+	for name, end := range map[string]func(b *fakeHost, stop func()){
+		"the host ends": func(_ *fakeHost, stop func()) { stop() },
+		"a drain":       func(b *fakeHost, _ func()) { b.Stop() },
+		"a reload":      func(b *fakeHost, _ func()) { b.use(b.reg) },
+		"the judge goes": func(b *fakeHost, _ func()) {
 			b.use(judges(b.t))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, anchored("grader"))
+				b := newFakeHost(t, anchored("grader"))
 				b.before("grader", week, 0.9)
 				stop := b.serve()
 				time.Sleep(6 * time.Minute) // it is under way
@@ -462,11 +462,11 @@ func TestMeasurementsEnd(t *testing.T) {
 				asked := len(b.asks())
 				time.Sleep(20 * time.Second)
 				assert.Len(t, b.asks(), asked, "nothing is asked any more")
-				assert.Empty(t, b.keptOnes())
-				assert.Empty(t, b.told(), "that is no failure")
+				assert.Empty(t, b.stored())
+				assert.Empty(t, b.events(), "that is no failure")
 				if name == "a reload" {
 					time.Sleep(20 * time.Minute)
-					assert.Len(t, b.keptOnes(), 1, "it is begun again")
+					assert.Len(t, b.stored(), 1, "it is begun again")
 				}
 				if name == "a drain" {
 					_, err := b.Score(context.Background(), "grader", rescore.Options{})
@@ -482,7 +482,7 @@ func TestMeasurementsEnd(t *testing.T) {
 // process is not overwritten.
 func TestOneMeasurementAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", week, 0.9)
 		stop := b.serve()
 		defer stop()
@@ -500,7 +500,7 @@ func TestOneMeasurementAtOnce(t *testing.T) {
 		b.records["grader"] = mine
 		b.mu.Unlock()
 		time.Sleep(time.Hour)
-		assert.Empty(t, b.keptOnes())
+		assert.Empty(t, b.stored())
 		assert.Equal(t, 0.95, b.Status()[0].Record.Kappa)
 	})
 }
@@ -508,7 +508,7 @@ func TestOneMeasurementAtOnce(t *testing.T) {
 // What an operator wants is measured at once, and again from there if that is wanted.
 func TestScore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"), registry.Judge{Name: "bare"})
+		b := newFakeHost(t, anchored("grader"), registry.Judge{Name: "bare"})
 		b.wrong = 4
 		out, err := b.Score(context.Background(), "bare", rescore.Options{File: "anchors.edn", Why: calibration.ByOperator, Parallel: 8})
 		require.NoError(t, err)
