@@ -48,7 +48,7 @@ func TestModelsAreCleaned(t *testing.T) {
 		"an optional text is blank":   {answer: `{:n 1 :explanation ""}`, want: `{:explanation "" :n 1}`},
 		"calls say enough":            {answer: `{:text "" :tool/calls [{:id "1"}]}`, want: `{:text "" :tool/calls [{:id "1"}]}`},
 		"code says enough":            {answer: `{:text "" :code "x"}`, want: `{:code "x" :text ""}`},
-		"a call nobody asked for":     {answer: `{:text "<tool_call>{\"name\":\"fs/read\"}</tool_call>"}`, fails: "format/drift"},
+		"an unrequested call":         {answer: `{:text "<tool_call>{\"name\":\"fs/read\"}</tool_call>"}`, fails: "format/drift"},
 		"a call that is offered":      {answer: `{:text "Let me see. <tool_call>{\"name\":\"fs_read\",\"arguments\":{\"path\":\"a\"}}</tool_call>"}`, input: tools, want: `{:text "Let me see." :tool/calls [{:id "call-1" :args {:path "a"} :tool/id :fs/read}]}`},
 		"a call of another tool":      {answer: `{:text "{\"tool_calls\":[{\"name\":\"rm\"}]}"}`, input: tools, fails: "format/drift"},
 		"a call that is none":         {answer: `{:text "<tool_call>later</tool_call>"}`, input: tools, fails: "format/drift"},
@@ -109,7 +109,7 @@ func TestStreamsAreCleaned(t *testing.T) {
 	}{
 		"a block":                     {policy.FirstToken, says("<th", "ink>hm</think>", "Yes", ", it is."), "first-token 1Yes 1, it is.", ""},
 		"blanks wait":                 {policy.FirstToken, says("\nYes.\n", "\n\n\n", "No. \n"), "first-token 1Yes. 1\n\nNo.", ""},
-		"a block nobody opened":       {policy.Provisional, says("hm", "</think>", "Yes."), "provisional 1!hm 1xstream/malformed 1!Yes.", ""},
+		"an unopened block":           {policy.Provisional, says("hm", "</think>", "Yes."), "provisional 1!hm 1xstream/malformed 1!Yes.", ""},
 		"and shown for good":          {policy.FirstToken, says("hm", "</think>", "Yes."), "first-token 1hm", "stream/truncated"},
 		"hidden until the gates pass": {policy.GatePassed, says("<think>hm</think>", "Yes."), "gate-passed 1Yes.", ""},
 		"nothing is left":             {policy.FirstToken, says("<think>hm</think>", "\n"), "first-token", "provider/empty"},

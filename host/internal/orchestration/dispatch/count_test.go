@@ -138,5 +138,5 @@ func TestCountIsAdvice(t *testing.T) {
 	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("runtime/not-ready", "down")})
 	got = serve(t, w, order{input: prose, limits: `{:max-tokens-in 1000}`})
 	assert.NotEmpty(t, got.failure())
-	assert.Empty(t, w.Calls(), "who is not there is not asked")
+	assert.Empty(t, w.Calls(), "an unavailable candidate gets no call")
 }

@@ -62,7 +62,7 @@ func TestDecideRows(t *testing.T) {
 		"7 a stop type that the set names":       {good(func(f *Failure) { f.Class = contract.ClassStop }), Next, 7},
 		"8 done before, never elsewhere":         {good(func(f *Failure) { f.TriesLeft, f.Done = false, true }), End, 8},
 		"5 done before, the same one may":        {good(func(f *Failure) { f.Done = true }), Again, 5},
-		"8 nobody left":                          {good(func(f *Failure) { f.TriesLeft, f.NextLeft = false, false }), End, 8},
+		"8 no candidate left":                    {good(func(f *Failure) { f.TriesLeft, f.NextLeft = false, false }), End, 8},
 		"8 idempotent, unknown, never another":   {good(func(f *Failure) { f.Recovery, f.Outcome, f.TriesLeft = contract.RecoveryIdempotent, Unknown, false }), End, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestDecideInvariants(t *testing.T) {
 			t.Fatalf("row %d asks a receiver that does not know the key", row)
 		}
 		if action == Next && !f.NextLeft || action != Next && !f.TriesLeft {
-			t.Fatalf("row %d goes where nobody is left", row)
+			t.Fatalf("row %d goes to a missing candidate", row)
 		}
 	})
 }

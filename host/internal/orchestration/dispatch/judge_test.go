@@ -467,7 +467,7 @@ func TestAnotherModelUnderTheSameName(t *testing.T) {
 	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"))
 	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"))
 	served, value = "m-2", "0.85"
-	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"), "nobody has said yet that there is another model")
+	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"), "no answer has reported another model yet")
 	assert.Equal(t, graded{"[0.85M]", 2}, ask("2"))
 	assert.Equal(t, graded{"[0.85M]", 3}, ask("1"), "what m-1 graded is graded again")
 	assert.Equal(t, graded{"[0.85M]", 3}, ask("1"))

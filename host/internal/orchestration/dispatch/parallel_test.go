@@ -85,7 +85,7 @@ func TestStrategies(t *testing.T) {
 		fails  string
 		lost   []int // accepted attempts that did not win
 	}{
-		"race: who fails is replaced": {
+		"race: a failed attempt is replaced": {
 			layer: race(2, 2), a: in(60*ms, scored("1")), b: in(40*ms, wrong), c: in(60*ms, scored("3")), winner: "t/a", took: 60 * ms,
 			events: []string{"a race", "b race", "b ok", "c race", "a ok", "c race/lost"},
 		},
@@ -93,15 +93,15 @@ func TestStrategies(t *testing.T) {
 			layer: race(2, 0), a: in(10*ms, wrong), b: in(500*ms, scored("2")), winner: "t/b", took: 500 * ms,
 			events: []string{"a race", "b race", "a ok", "b ok"},
 		},
-		"race: nobody is accepted": {
+		"race: no answer is accepted": {
 			layer: race(2, 0), a: in(20*ms, wrong), b: in(10*ms, fails("provider/error")), fails: "provider/error", took: 20 * ms,
 			events: []string{"a race", "b race", "b provider/error", "a ok"},
 		},
-		"race: a final failure starts nobody, and stops nobody": {
+		"race: a final failure starts and stops no attempt": {
 			layer: race(2, 3), a: in(10*ms, fails("input/invalid")), b: in(20*ms, scored("2")), winner: "t/b", took: 20 * ms,
 			events: []string{"a race", "b race", "a input/invalid", "b ok"},
 		},
-		"race: a final failure ends the node when nobody runs": {
+		"race: a final failure ends the node when no attempt runs": {
 			layer: race(2, 3), a: in(10*ms, fails("input/invalid")), b: in(20*ms, wrong), fails: "input/invalid", took: 20 * ms,
 			events: []string{"a race", "b race", "a input/invalid", "b ok"},
 		},
@@ -140,7 +140,7 @@ func TestStrategies(t *testing.T) {
 			layer: tournament(2, 0), a: in(30*ms, scored("1")), b: in(10*ms, scored("2")), winner: "t/a", took: 30 * ms,
 			events: []string{"a tournament", "b tournament", "b ok", "a ok"}, lost: []int{2},
 		},
-		"tournament: nobody, then the cascade over what is left": {
+		"tournament: no answer, then the cascade over the rest": {
 			layer: tournament(2, 3), a: in(ms, wrong), b: in(2*ms, wrong), c: wrong, d: scored("4"), winner: "t/d", took: 2 * ms,
 			events: []string{"a tournament", "b tournament", "a ok", "b ok", "c ", "c ok", "d ", "d ok"},
 		},
@@ -165,7 +165,7 @@ func TestStrategies(t *testing.T) {
 				assert.Equal(t, tc.events, r.events())
 				assert.Equal(t, tc.lost, r.Outscored)
 				assert.Equal(t, tc.took, time.Since(began))
-				assert.Zero(t, w.Live(), "nobody runs on")
+				assert.Zero(t, w.Live(), "no call is left running")
 				listed := 0
 				for _, word := range tc.events {
 					if word[2:] == "" || word[2:] == policy.Race || word[2:] == policy.Hedge || word[2:] == policy.Tournament {

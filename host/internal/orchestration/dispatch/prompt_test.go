@@ -54,7 +54,7 @@ func TestPromptOfEachAttempt(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"You are part of a program.\n\nSolve. :solver", "You are part of a program.\n\nSpeak. :voice", " nil"}, systems)
-	assert.False(t, r.Meta.HasKey("prompt/hash"), "nothing was composed for the one who answered")
+	assert.False(t, r.Meta.HasKey("prompt/hash"), "no prompt was composed for the winner")
 }
 
 // LM-009: a model takes the input of a chat or an embedding as it is, without a
@@ -111,7 +111,7 @@ func TestRepairIsComposed(t *testing.T) {
 	assert.Contains(t, last[1], "first answer")
 	assert.Contains(t, last[1], "is not the third")
 	assert.Contains(t, last[2], "second answer")
-	assert.NotContains(t, last[2], "first answer", "only the last answer is told")
+	assert.NotContains(t, last[2], "first answer", "only the last answer is sent")
 	assert.Len(t, last[2], len(last[1])+1, "second is one letter longer than first")
 }
 
@@ -130,7 +130,7 @@ func TestOverriding(t *testing.T) {
 	denied := policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleUser})
 	require.NotNil(t, denied)
 	assert.Nil(t, policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleOperator}))
-	assert.NotNil(t, policy.Rules(nil).Denied(policy.OverridePrompt, []string{policy.RoleAdmin}), "without a rule nobody may")
+	assert.NotNil(t, policy.Rules(nil).Denied(policy.OverridePrompt, []string{policy.RoleAdmin}), "denied without a rule")
 	for name, tc := range map[string]struct {
 		intent, system, input string
 		capID                 string

@@ -75,7 +75,7 @@ func TestRepair(t *testing.T) {
 		"a circle stops":                  {a: []dispatchtest.Step{bad, half, bad, fine}, layer: repair(8, 0, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a2"}, fails: "repair/exhausted"},
 		"rounds are bounded":              {a: []dispatchtest.Step{bad, half, out(`{:kind true}`), fine}, layer: repair(2, 0, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a2"}, fails: "repair/exhausted"},
 		"exhausted switches":              {a: []dispatchtest.Step{fails("provider/unavailable"), bad, bad}, b: []dispatchtest.Step{fine}, layer: repair(1, 1, 1, policy.SourceNode), rounds: []string{"a0", "a0", "a1", "b0"}, winner: "t/b"},
-		"who does not repair is retried":  {a: []dispatchtest.Step{bad, bad}, b: []dispatchtest.Step{bad, fine}, meta: "-", layer: repair(1, 1, 1, policy.SourceNode), rounds: []string{"a0", "a0", "b0", "b1"}, winner: "t/b"},
+		"without repair it is retried":    {a: []dispatchtest.Step{bad, bad}, b: []dispatchtest.Step{bad, fine}, meta: "-", layer: repair(1, 1, 1, policy.SourceNode), rounds: []string{"a0", "a0", "b0", "b1"}, winner: "t/b"},
 		"another failure leaves the loop": {a: []dispatchtest.Step{bad, fails("provider/unavailable"), fine}, layer: repair(3, 1, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a0"}, winner: "t/a"},
 		"a crash leaves the loop":         {a: []dispatchtest.Step{bad, {Crash: true}}, b: []dispatchtest.Step{fine}, layer: repair(3, 0, 1, policy.SourceNode), rounds: []string{"a0", "a1", "b0"}, winner: "t/b"},
 		"no rounds":                       {a: []dispatchtest.Step{bad, fine}, layer: repair(0, 0, 0, policy.SourceNode), rounds: []string{"a0"}, fails: "eval/must-failed"},
@@ -118,7 +118,7 @@ func TestRepairIsBounded(t *testing.T) {
 	w.Func("t/a", worse).Func("t/b", worse)
 	r := serve(t, w, order{layer: repair(8, 16, 1, policy.SourceNode)})
 	assert.Equal(t, "repair/exhausted", r.failure())
-	assert.Len(t, r.rounds(), 18, "nine each: nobody is asked again after its rounds, whatever :same-cap-max says")
+	assert.Len(t, r.rounds(), 18, "nine each: no retry after the rounds, whatever :same-cap-max is")
 
 	synctest.Test(t, func(t *testing.T) {
 		w := repairWorld(t, repairs)
@@ -155,7 +155,7 @@ func TestEffectsOfRepairs(t *testing.T) {
 	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), unavailable, out(`{:n 3}`), unavailable, unavailable)
 	w.On("t/b", out(`{:good true :kind true}`))
 	r := serve(t, w, order{layer: repair(3, 1, 1, policy.SourceNode)})
-	assert.Equal(t, []string{"a0", "a1", "a2", "a0", "a3"}, r.rounds(), "nobody else does it once more")
+	assert.Equal(t, []string{"a0", "a1", "a2", "a0", "a3"}, r.rounds(), "no other candidate repeats the effect")
 	assert.Equal(t, "provider/unavailable", r.failure())
 	keys := map[string]int{}
 	for _, c := range w.Calls() {

@@ -100,7 +100,7 @@ func TestSwitchOn(t *testing.T) {
 		typ    string
 		served bool
 	}{
-		"nobody writes one":        {policy.Additive{}, "runtime/invoke-failed", true},
+		"without a set":            {policy.Additive{}, "runtime/invoke-failed", true},
 		"empty fails fast":         {names(), "runtime/invoke-failed", false},
 		"named":                    {names("runtime/invoke-failed"), "runtime/invoke-failed", true},
 		"another one named":        {names("timeout/hard"), "runtime/invoke-failed", false},

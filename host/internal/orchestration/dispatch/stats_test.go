@@ -207,7 +207,7 @@ func TestAllOpen(t *testing.T) {
 		r = serve(t, w, order{deadline: time.Minute})
 		require.Nil(t, r.Err)
 		took := time.Since(began)
-		assert.LessOrEqual(t, took, time.Duration(after)*ms, "who waits as long as he was told is served")
+		assert.LessOrEqual(t, took, time.Duration(after)*ms, "a caller that waits for retry-after is served")
 		assert.Greater(t, took, time.Duration(after-1)*ms)
 	})
 }

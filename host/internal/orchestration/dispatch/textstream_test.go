@@ -130,8 +130,8 @@ func TestStreamTable(t *testing.T) {
 		"bound, another text in the end":       {layer: streaming(firstToken, retries(0, 1)), a: begins(out(`{:text "xyz"}`), "a"), b: says("b"), shown: "first-token 1a", fails: "stream/truncated"},
 		"not yet bound, fault":                 {layer: streaming(firstToken, retries(0, 1)), a: fails("provider/error"), b: says("b"), shown: "first-token 2b"},
 		"a must check hides the first token":   {layer: mustPass(streaming(firstToken, retries(0, 1)), "good"), a: says("bad"), b: says("good"), shown: "gate-passed 2good"},
-		"a race hides everybody":               {layer: streaming(provisional, race(2, 0)), a: in(ms, says("a")), b: in(time.Second, says("b")), shown: "gate-passed 1a"},
-		"a tournament hides everybody":         {layer: streaming(firstToken, tournament(2, 0)), a: says("a"), b: says("b"), shown: "gate-passed 1a"},
+		"a race hides all attempts":            {layer: streaming(provisional, race(2, 0)), a: in(ms, says("a")), b: in(time.Second, says("b")), shown: "gate-passed 1a"},
+		"a tournament hides all attempts":      {layer: streaming(firstToken, tournament(2, 0)), a: says("a"), b: says("b"), shown: "gate-passed 1a"},
 		"a hedge that is silent is overtaken":  {layer: streaming(provisional, hedge(100*ms, 1, 0, 0)), a: dispatchtest.Step{Hang: true}, b: says("b"), shown: "provisional 2!b"},
 		"a hedge that was heard first loses":   {layer: streaming(provisional, hedge(100*ms, 1, 0, 0)), a: begins(in(time.Minute, says("a")), "a"), b: says("b"), shown: "provisional 1!a 1xrace/lost 2b"},
 		"a hedge that was heard for good wins": {layer: streaming(firstToken, hedge(100*ms, 1, 0, 1)), a: begins(in(time.Second, says("a")), "a"), b: says("b"), shown: "first-token 1a"},
@@ -233,7 +233,7 @@ func TestStreamPace(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		s := serve(t, w, order{ctx: ctx, layer: streaming(policy.Provisional, retries(0, 0)), streams: true, pace: dispatch.NewPace()})
-		assert.Equal(t, "canceled", s.failure(), "who is held back can be canceled")
+		assert.Equal(t, "canceled", s.failure(), "a blocked plugin can be canceled")
 	})
 }
 

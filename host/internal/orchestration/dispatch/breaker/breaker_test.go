@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// clocked is a breaker with a time that the test moves.
+// clocked is a breaker with a manual clock.
 type clocked struct {
 	*breaker.Breaker
 	t   *testing.T
@@ -25,7 +25,7 @@ func newClocked(t *testing.T) *clocked {
 	return &clocked{Breaker: breaker.New(breaker.Defaults(), start), t: t, now: start}
 }
 
-// Admit asks and enters.
+// Admit calls Allow and Acquire.
 func (c *clocked) Admit(now time.Time) (breaker.Permit, bool) { return admit(c.Breaker, now) }
 
 func (c *clocked) Admits(now time.Time) bool {
@@ -57,7 +57,7 @@ func (c *clocked) fail(n int) {
 }
 
 // BRK-005: the rate counts from min_samples on; the pause grows with each
-// opening in a row and has a random tenth on top.
+// consecutive opening and has up to 10 % jitter on top.
 func TestOpens(t *testing.T) {
 	c := newClocked(t)
 	c.fail(4)
@@ -80,8 +80,8 @@ func TestOpens(t *testing.T) {
 	assert.Equal(t, breaker.Open, c.state(), "10 of 20 is the threshold")
 }
 
-// BRK-005: base x 2^(n-1) x (1 + u/10), at most the ceiling; Retry-After is a
-// floor.
+// BRK-005: the pause is base x 2^(n-1) x (1 + u/10), at most the ceiling and at
+// least the Retry-After.
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {
 		opening int
@@ -146,7 +146,7 @@ func TestProbeAndRamp(t *testing.T) {
 	assert.Equal(t, breaker.Closed, c.state())
 }
 
-// BRK-006: without a failure time alone ends a stage; a failure opens.
+// BRK-006: without a failure a stage ends by time; a failure opens the breaker.
 func TestRampByTime(t *testing.T) {
 	c := newClocked(t)
 	c.fail(5)
@@ -166,7 +166,7 @@ func TestRampByTime(t *testing.T) {
 	assert.Equal(t, 2*time.Second, at.Sub(c.now), "the second opening in a row")
 }
 
-// BRK-005: five calm minutes forget the openings.
+// BRK-005: five minutes in state Closed reset the count of openings.
 func TestCalm(t *testing.T) {
 	c := newClocked(t)
 	c.fail(5)
@@ -178,7 +178,7 @@ func TestCalm(t *testing.T) {
 	assert.Equal(t, time.Second, at.Sub(c.now))
 }
 
-// An outcome of a call that was admitted before the breaker opened neither
+// The outcome of a call that was admitted before the breaker opened neither
 // closes it nor ends its probe.
 func TestLateOutcome(t *testing.T) {
 	c := newClocked(t)
@@ -196,8 +196,8 @@ func TestLateOutcome(t *testing.T) {
 	assert.True(t, c.Admits(c.now), "a canceled probe makes room for the next")
 }
 
-// BRK-005: types that cannot get better by waiting open at once, until a time
-// or until the configuration changes.
+// BRK-005: errors that waiting cannot fix open the breaker at once, until a
+// time or until the configuration changes.
 func TestTrip(t *testing.T) {
 	c := newClocked(t)
 	c.Trip(c.now, c.now.Add(time.Hour))
@@ -227,7 +227,7 @@ func TestEject(t *testing.T) {
 	}
 }
 
-// BRK-004: a new generation of the plugin does not answer for the old one.
+// BRK-004: outcomes of another edition of the plugin are dropped.
 func TestReplaced(t *testing.T) {
 	c := newClocked(t)
 	late, _ := c.Admit(c.now)
@@ -238,8 +238,8 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, breaker.Closed, c.state())
 }
 
-// EVAL-073: whatever happens in whatever order, at most one probe is out, an
-// open breaker admits nobody, and a half-open one is closed by its probe alone.
+// EVAL-073: in every order of calls, at most one probe runs, an open breaker
+// admits no call, and only the probe closes a half-open one.
 func TestBreakerInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := breaker.New(breaker.Defaults(), start)
@@ -297,7 +297,7 @@ func TestBreakerInvariants(t *testing.T) {
 	})
 }
 
-// EVAL-074: while a dependency is down, every opening costs one probe.
+// EVAL-074: during an outage every opening costs one probe.
 func TestOutageCostsOneProbePerOpening(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -323,9 +323,9 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 	}
 }
 
-// BRK-001, BRK-004: calls under different rules may come in turn. What was seen
-// is kept, and each call is counted by its own rules: as many outcomes as its
-// window holds, the newest ones.
+// BRK-001, BRK-004: calls with different settings may alternate. Outcomes are
+// kept, and each call is counted under its own settings, over the newest
+// outcomes in its window.
 func TestRulesInTurn(t *testing.T) {
 	narrow, wide := breaker.Defaults(), breaker.Defaults()
 	narrow.Window, narrow.MinSamples = 2, 2

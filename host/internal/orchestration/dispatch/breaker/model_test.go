@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 )
 
-// BRK-004, BRK-005, BRK-006: what holds where nothing was written.
+// BRK-004, BRK-005, BRK-006: the defaults.
 func TestDefaults(t *testing.T) {
 	assert.Equal(t, registry.Breaker{
 		Window: 20, MinSamples: 5, Threshold: 0.5,
@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // BRK-004, BRK-005: the rate is that of the last outcomes, under settings that
-// change from call to call. The model keeps a plain list.
+// change from call to call. The model keeps a list.
 func TestRateIsThatOfTheWindow(t *testing.T) {
 	settings := rapid.Custom(func(t *rapid.T) registry.Breaker {
 		s := breaker.Defaults()
@@ -78,14 +78,15 @@ func TestRateIsThatOfTheWindow(t *testing.T) {
 	})
 }
 
-// BRK-004: a window that grows keeps what it holds, and the oldest goes first.
+// BRK-004: a growing window keeps its outcomes, and the oldest is dropped
+// first.
 func TestWindowGrows(t *testing.T) {
 	s := breaker.Defaults()
 	s.Window, s.MinSamples, s.Threshold = 3, 3, 1
 	c := &clocked{Breaker: breaker.New(s, start), t: t, now: start}
 	c.fail(1)
 	c.call(breaker.Success)
-	c.fail(2) // the first failure has left the window
+	c.fail(2) // the first failure is out of the window
 	s.Window, s.MinSamples = 4, 4
 	c.SetSettings(s)
 	c.fail(1)
@@ -94,7 +95,7 @@ func TestWindowGrows(t *testing.T) {
 	assert.Equal(t, breaker.Open, c.LastState(), "the success was the oldest")
 }
 
-// clocked breakers in the states that follow an opening.
+// opened and ramping return breakers in the states after an opening.
 func opened(t *testing.T) *clocked {
 	c := newClocked(t)
 	c.fail(5)
@@ -118,8 +119,8 @@ func (c *clocked) pauseOf() time.Duration {
 	return at.Sub(c.now)
 }
 
-// Time passes for every question and report, not only for State: each of these
-// is the first to look after the pause of a second.
+// Every method advances the time: each of these is the first call after the
+// pause of a second.
 func TestEveryMethodSeesTheTime(t *testing.T) {
 	at := start.Add(time.Second)
 	for name, look := range map[string]func(*testing.T, *breaker.Breaker){
@@ -186,7 +187,7 @@ func TestEveryMethodSeesTheTime(t *testing.T) {
 	})
 }
 
-// Failures that are seen outside of calls count like those of calls.
+// RecordFailure counts like a failed call.
 func TestRecordFailure(t *testing.T) {
 	c := newClocked(t)
 	for range 4 {
@@ -203,8 +204,8 @@ func TestRecordFailure(t *testing.T) {
 	assert.Equal(t, 2*time.Second, c.pauseOf())
 }
 
-// BRK-006: Admits answers without counting: an open breaker and one whose probe
-// is out admit none.
+// BRK-006: Admits does not count: an open breaker and one whose probe runs
+// admit no call.
 func TestAdmits(t *testing.T) {
 	c := newClocked(t)
 	assert.True(t, c.Breaker.Admits(c.now))
@@ -218,7 +219,7 @@ func TestAdmits(t *testing.T) {
 	assert.True(t, ramping(t).Breaker.Admits(start.Add(time.Second)))
 }
 
-// A readmitted capability comes back through the ramp from wherever it is out.
+// A readmitted capability comes back through the ramp from every state.
 func TestReadmit(t *testing.T) {
 	c := opened(t)
 	c.Readmit(c.now)
@@ -235,8 +236,8 @@ func TestReadmit(t *testing.T) {
 	assert.Equal(t, breaker.Closed, c.LastState())
 }
 
-// BRK-004, BRK-009: a new edition of the plugin begins anew if it could not
-// work, and through the ramp if it was not good enough.
+// BRK-004, BRK-009: with a new edition of the plugin a tripped breaker closes
+// and an ejected one ramps up.
 func TestReplacedByState(t *testing.T) {
 	c := newClocked(t)
 	c.Trip(c.now, time.Time{})
@@ -253,8 +254,8 @@ func TestReplacedByState(t *testing.T) {
 	assert.Equal(t, breaker.Open, c.LastState(), "a pause goes on: it says that calls fail, not why")
 }
 
-// BRK-005: n counts openings in a row. It begins anew after five minutes
-// closed, and only then: time in another state is not calm.
+// BRK-005: n counts consecutive openings. It restarts only after five minutes
+// in state Closed; time in other states does not count.
 func TestOpeningsInARow(t *testing.T) {
 	after := func(closed time.Duration) time.Duration {
 		c := ramping(t)
@@ -267,7 +268,7 @@ func TestOpeningsInARow(t *testing.T) {
 	assert.Equal(t, time.Second, after(breaker.CalmTime))
 
 	c := opened(t)
-	c.pass(2 * breaker.CalmTime) // half-open for most of it
+	c.pass(2 * breaker.CalmTime) // mostly half-open
 	c.call(breaker.Failure)
 	assert.Equal(t, 2*time.Second, c.pauseOf())
 
@@ -288,13 +289,13 @@ func TestOpeningsInARow(t *testing.T) {
 	assert.Equal(t, c.now.Add(5*time.Minute), c.Eject(c.now), "and the ejections")
 }
 
-// BRK-006: each state begins anew, whatever the one before left.
+// BRK-006: each state starts fresh, whatever the previous one left.
 func TestStatesBeginAnew(t *testing.T) {
 	c := opened(t)
 	c.pass(time.Second)
 	_, ok := c.Admit(c.now)
 	require.True(t, ok)
-	c.Trip(c.now, c.now.Add(time.Minute)) // while the probe is out
+	c.Trip(c.now, c.now.Add(time.Minute)) // while the probe runs
 	c.pass(time.Minute)
 	require.Equal(t, breaker.HalfOpen, c.state())
 	assert.True(t, c.Allow(c.now), "the probe of another opening is not waited for")
@@ -323,7 +324,7 @@ func TestStatesBeginAnew(t *testing.T) {
 	assert.True(t, c.Allow(c.now), "a shorter ramp")
 }
 
-// A shorter ramp than the stage that was reached goes on with its last stage.
+// With a ramp shorter than the current stage, the last stage applies.
 func TestShorterRamp(t *testing.T) {
 	c := ramping(t)
 	c.pass(3 * breaker.StageTime)
@@ -336,9 +337,9 @@ func TestShorterRamp(t *testing.T) {
 	assert.Equal(t, breaker.Closed, c.state())
 }
 
-// An outcome counts for the state in which its call was admitted: one from
-// before an opening does not count afterwards; one of the ramp does when the
-// breaker has closed.
+// An outcome counts for the state in which its call was admitted: after an
+// opening earlier ones are ignored; those of the ramp count when the breaker
+// has closed.
 func TestOutcomeOfAnotherState(t *testing.T) {
 	c := newClocked(t)
 	before, ok := c.Admit(c.now)
@@ -366,7 +367,7 @@ func TestOutcomeOfAnotherState(t *testing.T) {
 }
 
 // BIND-007, BRK-008: the figures of a window are those of the last verdicts
-// since it was emptied, under floors that change. The model keeps a plain list.
+// since it was emptied, under changing floors. The model keeps a list.
 func TestWindowIsThatOfTheModel(t *testing.T) {
 	type verdict struct {
 		pass  bool
@@ -436,15 +437,16 @@ func TestWindowIsThatOfTheModel(t *testing.T) {
 	})
 }
 
-// BRK-008: what misses the floor by chance is not below it; the edge is Steady.
+// BRK-008: a rate that misses the floor by chance is not below it; the edge is
+// Steady.
 func TestEdgeOfTheFloor(t *testing.T) {
 	f := breaker.Floor{Window: 4, MinSamples: 4, MinPassRate: 0.5}
 	assert.Equal(t, breaker.Steady, fill(breaker.NewWindow(f), 1, 3), "0.25 is 0.5 less one standard error of 0.25")
 	assert.Equal(t, breaker.Fell, fill(breaker.NewWindow(f), 0, 4))
 }
 
-// BRK-008: to be well again takes min_samples new verdicts, and the floor with
-// the hysteresis above it.
+// BRK-008: recovery takes min_samples new verdicts, and a rate above the floor
+// plus the hysteresis.
 func TestWindowRecovers(t *testing.T) {
 	after := func(f breaker.Floor, failures int) int {
 		w := breaker.NewWindow(f)
@@ -463,8 +465,8 @@ func TestWindowRecovers(t *testing.T) {
 	assert.Equal(t, 12, after(f, 4), "12 of 16 reaches 0.75")
 }
 
-// BRK-009: the pause and the span of actions end to the nanosecond, and actions
-// outlive a change of the floor.
+// BRK-009: the pause and the span of actions are exact to the nanosecond, and
+// actions outlive a change of the floor.
 func TestTimesOfActions(t *testing.T) {
 	f := breaker.Floor{Window: 1, MinSamples: 1, MinPassRate: 0.6}
 	w := breaker.NewWindow(f)

@@ -28,8 +28,8 @@ const (
 	week = 7 * day
 )
 
-// bench is a world of judges under the clock of a synctest bubble: a store in memory
-// and a host that has answers graded.
+// fakeHost is a set of judges with the clock of a synctest bubble: a store in
+// memory and a function that grades answers.
 type fakeHost struct {
 	t testing.TB
 	*rescore.Rescorer
@@ -37,12 +37,12 @@ type fakeHost struct {
 
 	mu      sync.Mutex
 	records map[string]calibration.Record
-	wrong   int           // verdicts of each label that are wrong
-	takes   time.Duration // one verdict
+	wrong   int           // wrong verdicts per label
+	takes   time.Duration // duration of one verdict
 	model   string
 	fails   *contract.Error
 	asked   []time.Time
-	now     int // verdicts under way
+	now     int // running verdicts
 	most    int
 	events  []dispatch.Notice
 	kept    []calibration.Record
@@ -75,7 +75,7 @@ func (b *fakeHost) Anchors(file string) (calibration.Anchors, error) {
 	return labelled(20), nil
 }
 
-// labelled are n good and n bad answers.
+// labelled returns n good and n bad answers.
 func labelled(n int) calibration.Anchors {
 	var list []edn.Value
 	for i := range n {
@@ -122,12 +122,12 @@ func newFakeHost(t testing.TB, list ...registry.Judge) *fakeHost {
 	return b
 }
 
-// use puts a configuration in force in which all judges are in use.
+// use sets a configuration with all judges in use.
 func (b *fakeHost) use(reg *registry.Registry) {
 	b.Configure(rescore.Config{Registry: reg, Used: reg.Judges(), Ask: b.ask})
 }
 
-// serve runs the loop in the bubble until the function is called that it gives.
+// serve runs the loop in the bubble until stop is called.
 func (b *fakeHost) serve() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -141,7 +141,7 @@ func (b *fakeHost) serve() (stop func()) {
 	}
 }
 
-// before keeps a record as if the judge had been measured that long ago.
+// before stores a record with the given age.
 func (b *fakeHost) before(judge string, ago time.Duration, kappa float64) {
 	at := time.Now().Add(-ago)
 	b.records[judge] = calibration.Record{
@@ -149,7 +149,7 @@ func (b *fakeHost) before(judge string, ago time.Duration, kappa float64) {
 	}
 }
 
-// ask grades an answer: by its label, but for the first few of each.
+// ask grades an answer by its label, except for the first few of each label.
 func (b *fakeHost) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
 	b.mu.Lock()
 	b.asked = append(b.asked, time.Now())
@@ -187,7 +187,7 @@ func (b *fakeHost) ask(ctx context.Context, request edn.Value) (edn.Value, error
 		edn.K("result"), edn.MustMap(edn.K("out"), edn.MustMap(edn.K("score"), edn.MustRead(score), edn.K("judge"), said))), nil
 }
 
-// told are the events so far, in short.
+// events returns the notices so far, abbreviated.
 func (b *fakeHost) events() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,14 +206,14 @@ func (b *fakeHost) stored() []calibration.Record {
 	return append([]calibration.Record(nil), b.kept...)
 }
 
-// asks are the times at which verdicts were asked for.
+// asks returns the times of the verdicts.
 func (b *fakeHost) asks() []time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]time.Time(nil), b.asked...)
 }
 
-// atOnce is how many were under way at once, at most.
+// atOnce returns the maximum number of concurrent verdicts.
 func (b *fakeHost) atOnce() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,9 +228,9 @@ func (b *fakeHost) notices() []dispatch.Notice {
 
 func anchored(name string) registry.Judge { return registry.Judge{Name: name, Anchors: "anchors.edn"} }
 
-// JDG-011: a judge is measured again before its record is too old, one verdict at a
-// time and with long rests, and the new figures replace the old ones, whose course is
-// kept.
+// JDG-011: a judge is measured again before its record expires, one verdict at
+// a time with long rests, and the new figures replace the old ones, whose
+// history is kept.
 func TestMeasuredAgainInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("grader"))
@@ -267,8 +267,8 @@ func TestMeasuredAgainInTime(t *testing.T) {
 	})
 }
 
-// JDG-011: what was due while no host ran is done soon after one started, though not
-// at once, and one judge after the other.
+// JDG-011: measurements that became due while no host ran start soon after the
+// start, not at once, and one after another.
 func TestDueWhileDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("a"), anchored("b"), anchored("c"))
@@ -290,8 +290,8 @@ func TestDueWhileDown(t *testing.T) {
 	})
 }
 
-// JDG-010, JDG-011: nobody is measured without anchors, without a first measurement, or
-// for nobody.
+// JDG-010, JDG-011: judges without anchors, without a first measurement or
+// without a use are not measured.
 func TestNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("never"), registry.Judge{Name: "bare"}, anchored("unused"))
@@ -316,9 +316,9 @@ func TestNotMeasured(t *testing.T) {
 	})
 }
 
-// JDG-011: another model behind the judge has it measured again soon; one that was
-// measured has not, and a provider that names another model each time has the judge
-// measured once in a seventh of its recheck.
+// JDG-011: another model behind the judge is measured soon; a model in the
+// record is not, and a provider with constantly changing model names causes one
+// measurement per seventh of the recheck time.
 func TestAnotherModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("grader"))
@@ -352,8 +352,8 @@ func TestAnotherModel(t *testing.T) {
 	})
 }
 
-// JDG-011: who agrees less than at first has drifted, who agrees too little is weak, and
-// both are told; a judge that is well again is believed again.
+// JDG-011: a judge below its first agreement has drifted, one with too little
+// agreement is weak, and both are reported; a recovered judge counts again.
 func TestDriftAndWeakness(t *testing.T) {
 	for _, row := range []struct {
 		before float64
@@ -386,8 +386,8 @@ func TestDriftAndWeakness(t *testing.T) {
 	}
 }
 
-// JDG-011: a measurement that fails is tried again, later and later, and leaves the
-// record in force until it is too old.
+// JDG-011: a failed measurement is repeated with a growing backoff, and the
+// record stays in force until it expires.
 func TestFailedMeasurements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("grader"))
@@ -418,8 +418,8 @@ func TestFailedMeasurements(t *testing.T) {
 	})
 }
 
-// JDG-010: a server that goes away on the way is not asked for what cannot become a
-// record any more.
+// JDG-010: if the server fails during a measurement, no further verdicts are
+// requested once too few are possible for a record.
 func TestGivenUpOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("grader"))
@@ -438,8 +438,8 @@ func TestGivenUpOnTheWay(t *testing.T) {
 	})
 }
 
-// JDG-011: the end of the host, its drain and another configuration end a measurement,
-// and what was kept stays.
+// JDG-011: stop, drain and a new configuration end a measurement, and the
+// record stays.
 func TestMeasurementsEnd(t *testing.T) {
 	for name, end := range map[string]func(b *fakeHost, stop func()){
 		"the host ends": func(_ *fakeHost, stop func()) { stop() },
@@ -454,7 +454,7 @@ func TestMeasurementsEnd(t *testing.T) {
 				b := newFakeHost(t, anchored("grader"))
 				b.before("grader", week, 0.9)
 				stop := b.serve()
-				time.Sleep(6 * time.Minute) // it is under way
+				time.Sleep(6 * time.Minute) // the measurement is running
 				require.NotEmpty(t, b.asks())
 				require.True(t, b.Status()[0].Busy)
 				end(b, stop)
@@ -478,8 +478,8 @@ func TestMeasurementsEnd(t *testing.T) {
 	}
 }
 
-// No judge is measured twice at once, and what a person measured meanwhile with another
-// process is not overwritten.
+// A judge is measured by one call at a time, and a record stored by another
+// process in the meantime is not overwritten.
 func TestOneMeasurementAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("grader"))
@@ -505,7 +505,7 @@ func TestOneMeasurementAtOnce(t *testing.T) {
 	})
 }
 
-// What an operator wants is measured at once, and again from there if that is wanted.
+// Score measures at once, and can reset the baseline.
 func TestScore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeHost(t, anchored("grader"), registry.Judge{Name: "bare"})
@@ -527,7 +527,7 @@ func TestScore(t *testing.T) {
 		_, err = b.Score(context.Background(), "gradr", rescore.Options{})
 		assert.ErrorIs(t, err, contract.OfType("not-found"))
 		ctx, cancel := context.WithCancelCause(context.Background())
-		gone := errors.New("nobody waits")
+		gone := errors.New("no caller waits")
 		time.AfterFunc(3*time.Second, func() { cancel(gone) })
 		_, err = b.Score(ctx, "grader", rescore.Options{})
 		assert.ErrorIs(t, err, gone)
