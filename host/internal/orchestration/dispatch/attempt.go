@@ -62,7 +62,8 @@ type attempt struct {
 func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy string) *Failure {
 	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
-		return o.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", o.w.Node, capID))
+		return o.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry",
+			o.w.Node, capID))
 	}
 	st := o.d.Executor.State(capID)
 	scopes, err := o.scopes(c)
@@ -461,12 +462,14 @@ func awaitOwnDeadline(ctx context.Context, err error) {
 // classifyLostCall sets error and outcome of a call without an answer.
 // Cancellation and limits known to the host take precedence over the error of
 // the executor.
-func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err *contract.Error, l limits, now time.Time) {
+func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err *contract.Error, l limits,
+	now time.Time) {
 	r.label, r.err = journal.OutcomeError, err
 	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 	base := o.run.Base.Err()
 	switch {
-	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) && r.recovery != contract.RecoveryOnce:
+	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) &&
+		r.recovery != contract.RecoveryOnce:
 		r.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", o.w.Node, r.capability.ID)
 		r.label, r.outcome = journal.OutcomeCanceled, Unknown
 		return
@@ -475,11 +478,13 @@ func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err 
 		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case errors.Is(base, context.DeadlineExceeded), late(o.w.Deadline):
-		r.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node, r.capability.ID).WithCause(cause(err))
+		r.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node,
+			r.capability.ID).WithCause(cause(err))
 		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case late(l.end):
-		r.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, r.capability.ID, l.given()).WithCause(cause(err))
+		r.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, r.capability.ID,
+			l.given()).WithCause(cause(err))
 		r.label, r.outcome = journal.OutcomeUnknown, Unknown
 		return
 	}
@@ -498,7 +503,8 @@ func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err 
 func (o *operation) replaceReservedType(r *attemptResult, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
-		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", o.w.Node, r.capability.ID, err.Type, err.Message).WithCause(err)
+		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s",
+			o.w.Node, r.capability.ID, err.Type, err.Message).WithCause(err)
 	case "budget/exceeded":
 		return err.WithClass(contract.ClassSwitch)
 	}
@@ -569,10 +575,17 @@ func (o *operation) read(r *attemptResult, a Answer) {
 	switch r.kind {
 	case "plan":
 		if o.w.Around == nil {
-			r.err = contract.Errorf("plan/invalid", "node %s: a plan answer is not allowed here", o.w.Node).WithSource(contract.SourcePlugin)
+			r.err = contract.Errorf("plan/invalid", "node %s: a plan answer is not allowed here", o.w.Node).
+				WithSource(contract.SourcePlugin)
 			break
 		}
-		r.walk, r.err = o.w.Around.Plan(PlanAnswer{Attempt: r.number, CapID: r.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Stream: r.stream.child})
+		r.walk, r.err = o.w.Around.Plan(PlanAnswer{
+			Attempt:  r.number,
+			CapID:    r.capability.ID,
+			Plan:     result.Key("plan"),
+			Bindings: result.Key("bindings"),
+			Stream:   r.stream.child,
+		})
 	default:
 		if response, r.err = o.clean(r, response); r.err != nil {
 			r.outcome, r.kind = outcomeAfterAnswer(r.recovery), ""

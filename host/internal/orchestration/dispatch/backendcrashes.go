@@ -73,7 +73,8 @@ func (cs *candidateStats) recordBackendCrashes(now time.Time, crashes uint64) {
 // countBackendCrashes records the crashes that an answer or error reports, and
 // returns the outcome that is still to be counted for the attempt: a crash that
 // ended it is already counted.
-func (o *operation) countBackendCrashes(now time.Time, capID string, process int, meta edn.Value, err *contract.Error, outcome breaker.Outcome) breaker.Outcome {
+func (o *operation) countBackendCrashes(now time.Time, capID string, process int, meta edn.Value, err *contract.Error,
+	outcome breaker.Outcome) breaker.Outcome {
 	c, known := o.d.Registry.Capability(capID)
 	if o.d.Stats == nil || process == 0 || !known {
 		return outcome
@@ -89,7 +90,12 @@ func (o *operation) countBackendCrashes(now time.Time, capID string, process int
 	if crashes <= 0 {
 		return outcome
 	}
-	o.d.Stats.RecordBackendCrashes(now, BackendCrashes{CapID: capID, Plugin: c.Plugin, Generation: process, Count: uint64(crashes)})
+	o.d.Stats.RecordBackendCrashes(now, BackendCrashes{
+		CapID:      capID,
+		Plugin:     c.Plugin,
+		Generation: process,
+		Count:      uint64(crashes),
+	})
 	if fatal && outcome == breaker.Failure {
 		return breaker.Ignored
 	}

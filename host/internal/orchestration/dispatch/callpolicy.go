@@ -95,7 +95,14 @@ func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 
 // policyWithoutStats computes a policy that ignores breakers and statistics.
 func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string) *CallPolicy {
-	p := &CallPolicy{Policy: pol, intent: intent, capID: capID, prompts: d.Prompts, languages: d.Checks.Languages(), reg: d.Registry}
+	p := &CallPolicy{
+		Policy:    pol,
+		intent:    intent,
+		capID:     capID,
+		prompts:   d.Prompts,
+		languages: d.Checks.Languages(),
+		reg:       d.Registry,
+	}
 	demand := p.demand(d.Registry)
 	p.static = demand.Bind()
 	p.effects = p.effectful(d.Registry)
@@ -210,7 +217,8 @@ func (p *CallPolicy) fixed(c *registry.Capability) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(1))
 	b.Set(keyTrace, edn.MustMap())
-	b.Key("task", edn.MustMap(edn.K("intent"), journal.Keyword(p.intent), edn.K("cap/id"), journal.Keyword(c.Advertised)))
+	b.Key("task", edn.MustMap(edn.K("intent"), journal.Keyword(p.intent), edn.K("cap/id"),
+		journal.Keyword(c.Advertised)))
 	b.Set(keyInput, edn.MustMap())
 	b.Key("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(effects(c)...)))
 	set := func(key string, v edn.Value) {

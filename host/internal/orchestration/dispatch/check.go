@@ -29,7 +29,9 @@ type checked struct {
 
 // runCheckSafely converts a panic on the goroutine of a check into a failure of
 // the check, because no caller could recover it.
-func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
+func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (
+	out quality.Outcome, by checked,
+) {
 	defer func() {
 		if p := recover(); p != nil {
 			by.err = contract.Errorf("runtime/internal", "check :%s panicked: %s", c.Name, fmt.Sprint(p))
@@ -43,7 +45,9 @@ func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *qua
 // read. It is repeated once if the failure is retryable or the process was lost
 // and is available again within the timeout of the check; every other failure
 // is a finding.
-func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
+func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (
+	quality.Outcome, checked,
+) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
 		return c.Run(subject), checked{}
@@ -200,7 +204,8 @@ func (o *operation) selectChecker(ctx context.Context) (string, *contract.Error)
 		return o.binding.Accepted[0], nil
 	}
 	for _, r := range o.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).willReturn() && o.d.Executor.Await(ctx, r.Cap) == nil {
+		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).willReturn() &&
+			o.d.Executor.Await(ctx, r.Cap) == nil {
 			return r.Cap, nil
 		}
 	}

@@ -168,7 +168,8 @@ func saysMore(out edn.Value) bool {
 }
 
 func (c *cleaner) empty() *contract.Error {
-	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning", c.node, c.candidate)
+	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning",
+		c.node, c.candidate)
 }
 
 func (c *cleaner) drift(raw, what string) *contract.Error {

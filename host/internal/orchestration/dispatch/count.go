@@ -87,8 +87,18 @@ func (o *operation) callCount(ctx context.Context, c *registry.Capability) int64
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	answer, err := o.d.Executor.Invoke(ctx, Call{
-		CapID: c.ID, Run: o.run.ID, Node: o.w.Node, Path: o.w.Path, Attempt: o.number, Deadline: deadline,
-		Request: o.countRequest(c), Effects: effects(c), Scope: edn.MustMap(), Stack: o.w.Stack, Trace: o.run.Trace, Shadow: true,
+		CapID:    c.ID,
+		Run:      o.run.ID,
+		Node:     o.w.Node,
+		Path:     o.w.Path,
+		Attempt:  o.number,
+		Deadline: deadline,
+		Request:  o.countRequest(c),
+		Effects:  effects(c),
+		Scope:    edn.MustMap(),
+		Stack:    o.w.Stack,
+		Trace:    o.run.Trace,
+		Shadow:   true,
 	})
 	if err != nil {
 		return 0

@@ -376,7 +376,8 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 		}
 		return e
 	}
-	if row, _ := contract.Lookup(cause.Type); cause.Hint != "" && (cause.Type != "provider/not-configured" || cause.Hint != row.Hint) {
+	if row, _ := contract.Lookup(cause.Type); cause.Hint != "" &&
+		(cause.Type != "provider/not-configured" || cause.Hint != row.Hint) {
 		// The hint is more specific than "configure a model".
 		e = e.WithHint(cause.Hint)
 	}

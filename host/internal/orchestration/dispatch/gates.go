@@ -63,7 +63,8 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 }
 
 // judgeTier runs the built-in checks of one tier.
-func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject quality.Subject,
+	results []quality.Result) {
 	for i, g := range gates {
 		if g.Check == nil {
 			results[i] = quality.Unknown(g)
@@ -76,7 +77,8 @@ func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject qu
 
 // askTier calls the checking capabilities of one tier in parallel and records
 // their verdicts in order.
-func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quality.Gate, subject quality.Subject,
+	results []quality.Result) {
 	served := make([]checked, len(gates))
 	var group sync.WaitGroup
 	for i, g := range gates {
@@ -129,12 +131,15 @@ func (o *operation) gateError(r *attemptResult, v *quality.Verdict, findings edn
 	var e *contract.Error
 	switch {
 	case len(found) > 0:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", o.w.Node, id, found[0].Gate, found[0].Message)
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", o.w.Node, id,
+			found[0].Gate, found[0].Message)
 		if last := v.Results[len(v.Results)-1]; last.Grade != nil && v.FailureType == quality.FailLowScore {
-			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score), digits(v.ScoreMin))
+			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score),
+				digits(v.ScoreMin))
 		}
 	default:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", o.w.Node, id, v.Score.Value(), v.ScoreMin.Value())
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", o.w.Node, id,
+			v.Score.Value(), v.ScoreMin.Value())
 	}
 	return e.WithSource(contract.GateSource(kind)).
 		WithDetail("findings", findings).

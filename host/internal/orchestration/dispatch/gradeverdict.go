@@ -23,7 +23,8 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 	o.unsound = v.unsound
 	switch {
 	case v.cal.Worthless != "" && v.cal.Drift == "":
-		result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " weighs nothing and was not asked: " + v.cal.Worthless)
+		result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " weighs nothing and was not asked: " +
+			v.cal.Worthless)
 	case g == nil:
 		result.Outcome = v.failure()
 		rec.Err = v.by.err
@@ -58,7 +59,8 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 
 // failure is the outcome without a grade (JDG-005).
 func (v *voting) failure() quality.Outcome {
-	f := quality.Finding{Code: quality.JudgeFailed, Message: "judge " + v.j.judge.Name + " gave no grade: " + v.by.err.FullMessage(), Fix: v.by.err.Hint}
+	f := quality.Finding{Code: quality.JudgeFailed, Message: "judge " + v.j.judge.Name + " gave no grade: " +
+		v.by.err.FullMessage(), Fix: v.by.err.Hint}
 	if v.j.judge.IgnoreErrors {
 		f.Message += "; on_error = \"ignore\" has the answer pass without it"
 		return quality.Outcome{Pass: true, NotApplicable: true, Findings: []quality.Finding{f}}
@@ -72,14 +74,16 @@ func (v *voting) unjudged(o *operation) *contract.Error {
 	if v.by.err.Type == "budget/exceeded" {
 		return v.by.err
 	}
-	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", o.w.Node, v.j.judge.Name, v.attempt.capability.ID, v.by.err.FullMessage()).
+	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", o.w.Node,
+		v.j.judge.Name, v.attempt.capability.ID, v.by.err.FullMessage()).
 		WithCause(v.by.err).WithDetail("judge", edn.Text(v.j.judge.Name))
 }
 
 // finding describes a grade below the minimum, with votes and criteria.
 func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 	var m strings.Builder
-	m.WriteString("judge " + v.j.judge.Name + " (:" + g.capID + ") gave " + digits(g.rounded) + ", and " + digits(least) + " is the least")
+	m.WriteString("judge " + v.j.judge.Name + " (:" + g.capID + ") gave " + digits(g.rounded) + ", and " +
+		digits(least) + " is the least")
 	if votes := g.ballot.Scores(); len(votes) > 1 {
 		m.WriteString(" (votes")
 		for _, vote := range votes {

@@ -58,7 +58,8 @@ func deniedError(rejected []policy.Rejection) *contract.Error {
 // effect key with requests makes class once idempotent.
 func recoveryOf(c *registry.Capability, input edn.Value, scopes policy.Scopes) contract.RecoveryClass {
 	class := c.Recovery(input)
-	if class != contract.RecoveryOnce || !c.Confines || len(scopes) != 1 || scopes[0].Effect != "net/http" || !scopes[0].Scope.Idempotent() {
+	if class != contract.RecoveryOnce || !c.Confines || len(scopes) != 1 || scopes[0].Effect != "net/http" ||
+		!scopes[0].Scope.Idempotent() {
 		return class
 	}
 	return contract.RecoveryIdempotent

@@ -32,7 +32,8 @@ type Calibration struct {
 // appliesTo reports whether the calibration is of the judge that gave the
 // grade, as far as known. by is nil before the grade.
 func (c Calibration) appliesTo(by *grade) bool {
-	return c.Known && (by == nil || (c.CapID == "" || c.CapID == by.capID) && (c.Key == "" || by.key == "" || c.Key == by.key))
+	return c.Known && (by == nil || (c.CapID == "" || c.CapID == by.capID) &&
+		(c.Key == "" || by.key == "" || c.Key == by.key))
 }
 
 // Calibrations returns the calibration of judges by name. It is called for each
@@ -148,9 +149,19 @@ func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 	if err != nil {
 		return nil
 	}
-	j := &judgePanel{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: p.JudgeMust, policy: d.CallPolicy(resolved, judge.Intent, judge.Capability)}
+	j := &judgePanel{
+		judge:  judge,
+		gate:   quality.JudgeGate(judge.Name, quality.Should).Name,
+		must:   p.JudgeMust,
+		policy: d.CallPolicy(resolved, judge.Intent, judge.Capability),
+	}
 	j.fixed = edn.Hash(edn.Vector(
-		edn.Text(judge.Name), edn.Text(judge.Intent), judge.Rubric, edn.Int(int64(judge.Votes)), edn.Bool(judge.AllowSameFamily), texts(judge.ScorePath),
+		edn.Text(judge.Name),
+		edn.Text(judge.Intent),
+		judge.Rubric,
+		edn.Int(int64(judge.Votes)),
+		edn.Bool(judge.AllowSameFamily),
+		texts(judge.ScorePath),
 		d.models(), withoutEmpty(p.subject(edn.MustMap())), p.done,
 	))
 	return j
@@ -226,7 +237,8 @@ func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 
 // memoized returns the cached grade of an equal answer to an equal task by the
 // first judge; nil without one. It avoids the cost of a voting.
-func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Calibration, task, answer edn.Value) *grade {
+func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Calibration,
+	task, answer edn.Value) *grade {
 	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.policy.Ordering != policy.Declared {
 		return nil
 	}

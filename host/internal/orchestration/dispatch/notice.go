@@ -89,7 +89,14 @@ func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 	if details.IsNil() {
 		details = edn.MustMap()
 	}
-	cs.notices = append(cs.notices, Notice{At: now, Event: event, CapID: cs.capID, Intent: cs.intent, Plugin: cs.plugin, Details: details})
+	cs.notices = append(cs.notices, Notice{
+		At:      now,
+		Event:   event,
+		CapID:   cs.capID,
+		Intent:  cs.intent,
+		Plugin:  cs.plugin,
+		Details: details,
+	})
 }
 
 // noteStateChange queues the notice of a new breaker state. cs.mu must be held.
@@ -104,7 +111,10 @@ func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 		}
 	}
 	cs.note(now, map[breaker.State]string{
-		breaker.Open: EventOpened, breaker.HalfOpen: EventHalfOpen, breaker.Ramping: EventRamping, breaker.Closed: EventClosed,
+		breaker.Open:     EventOpened,
+		breaker.HalfOpen: EventHalfOpen,
+		breaker.Ramping:  EventRamping,
+		breaker.Closed:   EventClosed,
 	}[st], details)
 }
 

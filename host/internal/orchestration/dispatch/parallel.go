@@ -93,7 +93,12 @@ func (o *operation) runParallel(ctx context.Context) (failure *Failure, more boo
 	if o.plan.name == policy.Cascade {
 		return nil, true
 	}
-	p := &parallelAttempts{op: o, ctx: ctx, arrivals: make(chan *attempt, o.maxCandidates), failures: map[string]*Failure{}}
+	p := &parallelAttempts{
+		op:       o,
+		ctx:      ctx,
+		arrivals: make(chan *attempt, o.maxCandidates),
+		failures: map[string]*Failure{},
+	}
 	defer p.stopAll()
 	defer func() {
 		for _, failure := range p.failures {
@@ -473,7 +478,8 @@ func (o *operation) recordLoser(a *attempt) {
 	}
 	if r.err == nil {
 		r.label = journal.OutcomeCanceled
-		r.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node, a.capability.ID)
+		r.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node,
+			a.capability.ID)
 		if !sent.IsNil() {
 			r.err = r.err.WithDetail("sent?", sent)
 		}

@@ -73,7 +73,8 @@ func (o *operation) composePrompt(c *registry.Capability) prompt.Composed {
 	if !o.w.Policy.composes(c) {
 		return prompt.Composed{}
 	}
-	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input), Input: o.w.Input, Repair: o.repairContext})
+	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input),
+		Input: o.w.Input, Repair: o.repairContext})
 }
 
 // layersTokens estimates how many tokens the prompt layers add to the call.
@@ -99,10 +100,13 @@ func (o *operation) checkPromptOverride() *contract.Error {
 		return nil
 	}
 	if why == nil {
-		return contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt, which a plan that a capability wrote may not", o.w.Node, where).
+		return contract.Errorf("policy/blocked",
+			"node %s: its %s replaces the system prompt, which a plan that a capability wrote may not",
+			o.w.Node, where).
 			WithDetail("operation", edn.K(policy.OverridePrompt))
 	}
-	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", o.w.Node, where, why.Message).
+	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", o.w.Node, where,
+		why.Message).
 		WithHint("leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }")
 	for _, key := range [...]string{"operation", "rule", "reason"} {
 		e = e.WithDetail(key, why.Details.Key(key))
@@ -136,7 +140,9 @@ func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *con
 		if ok && (name == "tool/calls" || slices.Contains(may, name)) {
 			continue
 		}
-		return contract.Errorf("schema/invalid", "the answer of :%s has the key %s, which the role :%s does not give: it may have :%s", c.ID, k, role, strings.Join(may, ", :")).
+		return contract.Errorf("schema/invalid",
+			"the answer of :%s has the key %s, which the role :%s does not give: it may have :%s",
+			c.ID, k, role, strings.Join(may, ", :")).
 			WithSource(contract.GateSource(c.Kind)).WithDetail("reason", edn.K("output/key-not-allowed")).
 			WithDetail("role", journal.Keyword(role)).WithDetail("allowed", edn.Keywords(may...))
 	}

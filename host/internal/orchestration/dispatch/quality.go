@@ -16,15 +16,24 @@ import (
 func qualitySettings(q registry.Quality) registry.Quality {
 	f := breaker.DefaultFloor()
 	q = q.Over(registry.Quality{
-		Window: f.Window, MinSamples: f.MinSamples, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(f.Hysteresis),
-		Action: registry.ActionSwap, MaxEjected: registry.ShareOf(0.5),
+		Window:      f.Window,
+		MinSamples:  f.MinSamples,
+		MinPassRate: registry.ShareOf(0),
+		Hysteresis:  registry.ShareOf(f.Hysteresis),
+		Action:      registry.ActionSwap,
+		MaxEjected:  registry.ShareOf(0.5),
 	})
 	q.MinSamples = min(q.MinSamples, q.Window)
 	return q
 }
 
 func floorOf(q registry.Quality) breaker.Floor {
-	return breaker.Floor{Window: q.Window, MinSamples: q.MinSamples, MinPassRate: q.MinPassRate.V, Hysteresis: q.Hysteresis.V}
+	return breaker.Floor{
+		Window:      q.Window,
+		MinSamples:  q.MinSamples,
+		MinPassRate: q.MinPassRate.V,
+		Hysteresis:  q.Hysteresis.V,
+	}
 }
 
 // remediationState is the state of remediation of a capability for an intent.

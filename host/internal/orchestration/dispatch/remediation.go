@@ -192,7 +192,8 @@ func (r remediation) renewed(why string, err error) {
 		cs.note(now, EventSwapped, edn.MustMap())
 		cs.remediation.degraded = false
 	} else {
-		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"), edn.Text("the swap failed: "+contract.AsError(err).FullMessage())))
+		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionSwap), edn.K("why"),
+			edn.Text("the swap failed: "+contract.AsError(err).FullMessage())))
 	}
 	cs.unlock(now)
 	if err == nil || errors.Is(err, ErrChanging) {
@@ -213,7 +214,8 @@ func (r remediation) restart(now time.Time, remediator Remediator) Notice {
 	cs.recordAction(now)
 	cs.remediation.renewed(now)
 	if err != nil {
-		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"), edn.Text("the restart failed: "+contract.AsError(err).FullMessage())))
+		cs.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionRestart), edn.K("why"),
+			edn.Text("the restart failed: "+contract.AsError(err).FullMessage())))
 	}
 	return n
 }
@@ -240,10 +242,12 @@ func (r remediation) eject(now time.Time, third bool, tried string) (n Notice, o
 		}
 		until = cs.eject(now, why)
 		cs.remediation.substitute = ""
-		n, ok = cs.notify(now, EventEject, remediationDetails(details, registry.ActionQuarantine, why).AssocKey("until", inst(until))), true
+		n, ok = cs.notify(now, EventEject, remediationDetails(details, registry.ActionQuarantine, why).
+			AssocKey("until", inst(until))), true
 	} else if !cs.remediation.degraded {
 		cs.remediation.degraded = true
-		n, ok = cs.notify(now, EventCapReached, details.AssocKey("why", edn.Text(why+"; it stays, because too many candidates are ejected already or it is the last one"))), true
+		why += "; it stays, because too many candidates are ejected already or it is the last one"
+		n, ok = cs.notify(now, EventCapReached, details.AssocKey("why", edn.Text(why))), true
 	}
 	cs.unlock(now)
 	table.deciding.Unlock()
@@ -265,7 +269,8 @@ func (r remediation) quarantine(now time.Time, why string, until time.Time) {
 	r.stats.mu.Lock()
 	defer r.stats.unlock(now)
 	if err != nil {
-		r.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"), edn.Text("the quarantine failed: "+contract.AsError(err).FullMessage())))
+		r.stats.note(now, EventFailed, edn.MustMap(edn.K("action"), edn.K(registry.ActionQuarantine), edn.K("why"),
+			edn.Text("the quarantine failed: "+contract.AsError(err).FullMessage())))
 		return
 	}
 	r.stats.note(now, EventQuarantine, edn.MustMap(edn.K("until"), inst(until), edn.K("why"), edn.Text(why)))
@@ -339,7 +344,8 @@ func (r remediation) finish(anything bool) {
 // reason describes the pass rate. cs.mu must be held.
 func (cs *candidateStats) reason() string {
 	passes, samples := cs.window.Counts()
-	return fmt.Sprintf("%d of the last %d answers passed their gates, %s of them should", passes, samples, formatShare(cs.rules.MinPassRate.V))
+	return fmt.Sprintf("%d of the last %d answers passed their gates, %s of them should", passes, samples,
+		formatShare(cs.rules.MinPassRate.V))
 }
 
 // remediationDetails are the details of the notice of a remediation.
@@ -442,7 +448,9 @@ func (s Standing) State() string {
 // Value returns the standing as data.
 func (s Standing) Value() edn.Value {
 	v := s.Figures.Value().Merge(edn.MustMap(
-		edn.K("cap/id"), journal.Keyword(s.CapID), edn.K("intent"), journal.Keyword(s.Intent), edn.K("state"), edn.K(s.State())))
+		edn.K("cap/id"), journal.Keyword(s.CapID),
+		edn.K("intent"), journal.Keyword(s.Intent),
+		edn.K("state"), edn.K(s.State())))
 	if s.MinPassRate > 0 {
 		if floor, err := edn.ParseDecimal(formatShare(s.MinPassRate)); err == nil {
 			v = v.AssocKey("min-pass-rate", floor).AssocKey("action", edn.K(s.Action))
@@ -457,7 +465,8 @@ func (s Standing) Value() edn.Value {
 // Believe applies a measurement of a judge to its breaker at once, before the
 // next answer is graded: drift is the reason why the judge must not be called,
 // empty if it may (JDG-011). edition is the current one of the capability.
-func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string, edition int, drift string, now time.Time) {
+func (t *StatsTable) Believe(judge string, c *registry.Capability, intent string, edition int, drift string,
+	now time.Time) {
 	cs := t.lookup(c.ID, intent)
 	if drift == "" {
 		if cs != nil {
@@ -481,7 +490,8 @@ func (cs *candidateStats) tripForDrift(now time.Time, judge, why string) {
 	if cs.drift != "" {
 		return
 	}
-	cs.drift, cs.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", cs.capID, judge, why)
+	cs.drift, cs.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s",
+		cs.capID, judge, why)
 	cs.breaker.Trip(now, time.Time{})
 	cs.notified = breaker.Open // the drift notice covers this state
 	cs.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))

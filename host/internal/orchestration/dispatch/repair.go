@@ -89,7 +89,8 @@ func (o *operation) repairExhausted(last *Failure) *Failure {
 	f := *last
 	last.owed = sample{}
 	f.RoundsLeft = false
-	f.Err = contract.Errorf("repair/exhausted", "node %s: no answer was accepted after repair: %s", o.w.Node, last.Err.Message).
+	f.Err = contract.Errorf("repair/exhausted", "node %s: no answer was accepted after repair: %s", o.w.Node,
+		last.Err.Message).
 		WithCause(last.Err)
 	if !last.Findings.IsNil() {
 		f.Err = f.Err.WithDetail("findings", last.Findings)
@@ -133,7 +134,8 @@ func newRepairContext(f *Failure, round int) edn.Value {
 	case size <= maxToldOutput:
 		b.Key("previous", before)
 	default:
-		b.Key("previous", edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(before)), edn.K("bytes"), edn.Int(int64(size)), edn.K("parts"), parts(f, before)))
+		b.Key("previous", edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(before)), edn.K("bytes"), edn.Int(int64(size)),
+			edn.K("parts"), parts(f, before)))
 	}
 	findings, rest := limitFindings(f)
 	b.Key("findings", edn.Vector(findings...))
@@ -141,7 +143,8 @@ func newRepairContext(f *Failure, round int) edn.Value {
 		b.Key("more", edn.Int(int64(rest)))
 	}
 	if len(findings) == 0 {
-		b.Key("error", edn.MustMap(edn.K("type"), journal.Keyword(f.Err.Type), edn.K("message"), edn.Text(f.Err.Message)))
+		b.Key("error", edn.MustMap(edn.K("type"), journal.Keyword(f.Err.Type), edn.K("message"),
+			edn.Text(f.Err.Message)))
 	}
 	return b.Map()
 }

@@ -48,7 +48,8 @@ func (o *operation) limits(c *registry.Capability) limits {
 	return l
 }
 
-func (o *operation) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, r *reservation, asked prompt.Composed) Call {
+func (o *operation) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, r *reservation,
+	asked prompt.Composed) Call {
 	return Call{
 		CapID:     c.ID,
 		Run:       o.run.ID,

@@ -48,7 +48,9 @@ func (e *errUnpriced) Error() string { return e.why.Error() }
 
 // worstCase returns the most that one call to a capability can cost, including
 // counts.
-func (o *operation) worstCase(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, substitute bool, err error) {
+func (o *operation) worstCase(ctx context.Context, c *registry.Capability, counts policy.Amounts) (
+	want policy.Amounts, substitute bool, err error,
+) {
 	chain := o.w.Budget
 	want = counts
 	money := chain.Bounds(policy.USD)
@@ -214,7 +216,8 @@ func (o *operation) affordable(ids []string) int {
 
 // reserve sets aside the worst-case cost of a call in every scope. Without a
 // budget it does nothing. An error means that the call must not be made.
-func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (reservation, *contract.Error) {
+func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose string, number int,
+	first bool) (reservation, *contract.Error) {
 	if !o.budgeted() {
 		return reservation{}, nil
 	}
@@ -234,13 +237,24 @@ func (o *operation) reserve(ctx context.Context, c *registry.Capability, purpose
 		return reservation{}, lack
 	}
 	o.shortfall = nil
-	r := reservation{hold: hold, cap: c, substitute: substitute, money: o.w.Budget.Bounds(policy.USD), record: &journal.BudgetReserved{
-		For: purpose, Scopes: o.w.Budget.Kinds(), Amount: want.Value(), Attempt: number, Gate: o.gate,
-	}}
+	r := reservation{
+		hold:       hold,
+		cap:        c,
+		substitute: substitute,
+		money:      o.w.Budget.Bounds(policy.USD),
+		record: &journal.BudgetReserved{
+			For:     purpose,
+			Scopes:  o.w.Budget.Kinds(),
+			Amount:  want.Value(),
+			Attempt: number,
+			Gate:    o.gate,
+		},
+	}
 	o.record(r.record)
 	hold.OnLoss(func(spent policy.Amounts, mark budget.Mark) {
 		// A recorder that fails here also fails at the end of the run.
-		_ = o.run.Recorder.Record(o.w.Path, o.w.Node, &journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
+		_ = o.run.Recorder.Record(o.w.Path, o.w.Node,
+			&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	})
 	return r, nil
 }
@@ -258,15 +272,19 @@ func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err
 		if l, err := o.run.Account.Left(o.run.Base, o.w.Budget); err == nil {
 			left = l.Max(policy.USD)
 		}
-		out = contract.Errorf("budget/exceeded", "the budget of %s limits money, and what a call to :%s costs is unknown: %s", unpriced.scope, c.ID, unpriced.why).
+		out = contract.Errorf("budget/exceeded",
+			"the budget of %s limits money, and what a call to :%s costs is unknown: %s",
+			unpriced.scope, c.ID, unpriced.why).
 			WithDetail("scope", edn.K(unpriced.scope.Kind.String())).
 			WithDetail("dimension", edn.K(policy.USD.String())).
 			WithDetail("limit", unpriced.scope.Limits.Max(policy.USD)).
 			WithDetail("left", left)
 	default:
-		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", o.w.Node, err)
+		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", o.w.Node,
+			err)
 	}
-	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(o.w.Node))
+	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).
+		WithWhere("node", edn.Text(o.w.Node))
 }
 
 // overBudget is the failure of a candidate that exceeds the budget. It was not
@@ -376,7 +394,8 @@ func (o *operation) settle(r *reservation, end settlement) {
 	err := r.hold.Settle(context.WithoutCancel(o.run.Base), spent, mark)
 	o.record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	if err != nil && o.failed == nil {
-		o.failed = contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w", o.w.Node, err)
+		o.failed = contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w",
+			o.w.Node, err)
 	}
 	r.hold = nil
 }
@@ -385,7 +404,8 @@ func (o *operation) settle(r *reservation, end settlement) {
 // for what is not reported.
 func (r *reservation) actual(end settlement) (policy.Amounts, budget.Mark) {
 	want := r.hold.Want()
-	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).With(policy.USD, policy.Amounts{})
+	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).
+		With(policy.USD, policy.Amounts{})
 	if end.unsent {
 		return out, budget.Exact
 	}
@@ -419,7 +439,12 @@ func (r *reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bo
 	if r.substitute {
 		return want.Only(policy.USD), budget.AtLeast
 	}
-	price, err := policy.Price(r.cap, policy.Size{In: used.Count(policy.TokensIn), Out: used.Count(policy.TokensOut), InKnown: tokens, OutKnown: tokens})
+	price, err := policy.Price(r.cap, policy.Size{
+		In:       used.Count(policy.TokensIn),
+		Out:      used.Count(policy.TokensOut),
+		InKnown:  tokens,
+		OutKnown: tokens,
+	})
 	switch {
 	case err == nil && !price.Has(policy.USD):
 		return price, budget.Exact

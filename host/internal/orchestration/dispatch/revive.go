@@ -42,7 +42,8 @@ func (o *operation) respawning() []string {
 	}
 	var ids []string
 	for _, r := range o.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) && o.d.Executor.State(r.Cap).willReturn() {
+		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) &&
+			o.d.Executor.State(r.Cap).willReturn() {
 			ids = append(ids, r.Cap)
 		}
 	}

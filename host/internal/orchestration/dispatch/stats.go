@@ -69,7 +69,8 @@ const minP95Samples = 20
 
 // statsFor returns the entry of a capability for an intent and applies the
 // settings of a call.
-func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *candidateStats {
+func (t *StatsTable) statsFor(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality,
+	now time.Time) *candidateStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := statsKey{c.ID, intent}
@@ -286,7 +287,8 @@ func sortFigures(ordering string, all []Figures, streamed bool) {
 	}
 	near := func(a, b Figures) int { return compareDistance(a.Condition, b.Condition) }
 	soon := func(a, b Figures) int {
-		return compareKnown(a.timed(streamed), b.timed(streamed), func() int { return cmp.Compare(a.after(streamed), b.after(streamed)) })
+		return compareKnown(a.timed(streamed), b.timed(streamed),
+			func() int { return cmp.Compare(a.after(streamed), b.after(streamed)) })
 	}
 	var by []func(a, b Figures) int
 	switch ordering {
@@ -298,7 +300,8 @@ func sortFigures(ordering string, all []Figures, streamed bool) {
 		by = []func(a, b Figures) int{near, soon, quality}
 	case policy.Availability:
 		closed := func(a, b Figures) int { return compareKnown(a.closed(), b.closed(), func() int { return 0 }) }
-		by = []func(a, b Figures) int{closed, near, func(a, b Figures) int { return compareLoad(a.Condition, b.Condition) }}
+		by = []func(a, b Figures) int{closed, near,
+			func(a, b Figures) int { return compareLoad(a.Condition, b.Condition) }}
 	}
 	slices.SortStableFunc(all, func(a, b Figures) int {
 		for _, f := range by {

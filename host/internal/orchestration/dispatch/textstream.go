@@ -27,7 +27,8 @@ type TextStream struct {
 // NewTextStream returns the stream of the answer node of a run. Text is taken
 // from key of its answer, or from the first key with text if key is empty. pace
 // may be nil. If tell is set, it gets the text instead of the recorder.
-func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *Pace, tell func(journal.Body)) *TextStream {
+func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *Pace,
+	tell func(journal.Body)) *TextStream {
 	if tell == nil {
 		// The error can be ignored: the recorder returns it again at its next record,
 		// which ends the run.
@@ -278,7 +279,8 @@ func (s *attemptStream) contradicts(out edn.Value) bool {
 }
 
 func contradiction(source string) *contract.Error {
-	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", source).WithSource(contract.SourcePlugin)
+	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", source).
+		WithSource(contract.SourcePlugin)
 }
 
 // fail ends the attempt. judged is true if gates refused its answer, over if
@@ -300,7 +302,8 @@ func (s *attemptStream) fail(err *contract.Error, judged, over bool) *contract.E
 	case judged:
 		w.markRefused(err.Type)
 	case !over && !w.refused && err.Type != "stream/truncated":
-		return contract.Errorf("stream/truncated", "the answer broke off after a part of it was shown: %s", err.Message).WithCause(err).WithSource(err.Source)
+		return contract.Errorf("stream/truncated", "the answer broke off after a part of it was shown: %s",
+			err.Message).WithCause(err).WithSource(err.Source)
 	}
 	return err
 }

@@ -17,7 +17,8 @@ import (
 
 // gradeAnswer asks the judge of the call for a grade if the grade can still
 // change the verdict (GATE-008). ok is false if there is no result to record.
-func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject quality.Subject, results []quality.Result) (result quality.Result, ok bool) {
+func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject quality.Subject,
+	results []quality.Result) (result quality.Result, ok bool) {
 	j := o.w.Policy.judgePanel
 	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.asksFor(o.d, o.w.Stack) {
 		return result, false
@@ -137,10 +138,12 @@ func (v *voting) eligible(id string) bool {
 	case !ok || id == author.ID:
 		return false
 	case !v.j.mayGrade(c, author):
-		v.rejected = contract.Errorf("judge/same-family", ":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
+		v.rejected = contract.Errorf("judge/same-family",
+			":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
 		return false
 	case v.cal.Drift != "" && (v.cal.CapID == "" || v.cal.CapID == id):
-		v.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, v.j.judge.Name, v.cal.Drift)
+		v.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, v.j.judge.Name,
+			v.cal.Drift)
 		v.openForDrift(c)
 		return false
 	}
@@ -251,7 +254,9 @@ type remarks struct {
 }
 
 // askWithRetry makes the calls for one vote.
-func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
+func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (
+	score *big.Rat, more remarks, err *contract.Error,
+) {
 	for try := 1; ; try++ {
 		score, more, err = v.askOnce(ctx, c)
 		if err == nil || try >= v.j.judge.MaxAttempts || ctx.Err() != nil || v.op.failed != nil {
@@ -269,7 +274,9 @@ func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (scor
 }
 
 // askOnce makes one call to a judge and records its outcome at the breaker.
-func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
+func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (
+	score *big.Rat, more remarks, err *contract.Error,
+) {
 	cs := v.op.w.Policy.stats[c.ID]
 	permit, err := v.op.acquirePermit(cs, c)
 	if err != nil {
@@ -307,7 +314,8 @@ func (v *voting) reportModel(c *registry.Capability, model string) {
 }
 
 // recordVoteOutcome reports how a call to a judge ended to its statistics.
-func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked, asked bool) {
+func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked,
+	asked bool) {
 	if cs == nil {
 		return
 	}
@@ -374,8 +382,12 @@ func (v *voting) question(subject quality.Subject, sample int) edn.Value {
 		result = edn.MustMap(edn.K("value"), result)
 	}
 	return v.j.judge.Question(registry.Task{
-		Call: withoutEmpty(subject.Request), Result: result, Done: subject.Request.Key("done"), Author: v.author(subject.Meta),
-		Sample: int64(sample), Seed: Rand(v.op.run.Seed, v.op.w.Path, voteDraws-64*v.attempt.number-sample).Int64N(1 << 53),
+		Call:   withoutEmpty(subject.Request),
+		Result: result,
+		Done:   subject.Request.Key("done"),
+		Author: v.author(subject.Meta),
+		Sample: int64(sample), Seed: Rand(v.op.run.Seed, v.op.w.Path,
+			voteDraws-64*v.attempt.number-sample).Int64N(1 << 53),
 		AllowSameFamily: v.j.judge.AllowSameFamily,
 	})
 }
@@ -393,8 +405,10 @@ func (v *voting) author(meta edn.Value) edn.Value {
 		m.Key("model", edn.Text(c.Model))
 	}
 	var names []edn.Value
-	for _, name := range []edn.Value{edn.Text(c.ID), edn.Text(c.Advertised), edn.Text(c.Model), meta.Key("provider").Key("model"), meta.Key("provider").Key("model/served"), meta.Key("agent/id")} {
-		if text, ok := name.AsString(); ok && text != "" && !slices.ContainsFunc(names, func(n edn.Value) bool { return edn.Equal(n, name) }) {
+	for _, name := range []edn.Value{edn.Text(c.ID), edn.Text(c.Advertised), edn.Text(c.Model),
+		meta.Key("provider").Key("model"), meta.Key("provider").Key("model/served"), meta.Key("agent/id")} {
+		if text, ok := name.AsString(); ok && text != "" &&
+			!slices.ContainsFunc(names, func(n edn.Value) bool { return edn.Equal(n, name) }) {
 			names = append(names, name)
 		}
 	}
@@ -406,7 +420,8 @@ func (v *voting) author(meta edn.Value) edn.Value {
 func withoutEmpty(request edn.Value) edn.Value {
 	var m edn.MapBuilder
 	for k, v := range request.Entries() {
-		if name, _ := k.AsKeyword(); name == "done" || name == "budget" || v.Kind() == edn.KindMap && v.Len() == 0 && name != "input" {
+		if name, _ := k.AsKeyword(); name == "done" || name == "budget" || v.Kind() == edn.KindMap && v.Len() == 0 &&
+			name != "input" {
 			continue
 		}
 		m.Set(k, v)

@@ -154,7 +154,8 @@ func (w *Window) clear() {
 // Healthy reports whether the pass rate is above the floor by the hysteresis.
 func (w *Window) Healthy() bool {
 	n := len(w.ring)
-	return !w.below && n >= w.floor.MinSamples && float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
+	return !w.below && n >= w.floor.MinSamples &&
+		float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
 }
 
 // Below reports whether the rate fell and has not recovered.

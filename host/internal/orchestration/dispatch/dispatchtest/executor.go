@@ -233,7 +233,12 @@ func (x *Executor) Await(ctx context.Context, capID string) error {
 // Invoke implements dispatch.Executor.
 func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer, error) {
 	at := x.State(c.CapID) // the instance that takes the call answers it, also after a swap
-	answer := dispatch.Answer{Plugin: "scripted", Generation: max(1, at.Generation), Edition: at.Edition, Binary: at.Binary}
+	answer := dispatch.Answer{
+		Plugin:     "scripted",
+		Generation: max(1, at.Generation),
+		Edition:    at.Edition,
+		Binary:     at.Binary,
+	}
 	work, done := stopping(ctx, c.Stop)
 	defer done()
 	step := x.take(work, c)
@@ -302,7 +307,8 @@ func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
 		<-ctx.Done()
 		return edn.Nil(), contract.AsError(ctx.Err())
 	case s.Crash:
-		return edn.Nil(), contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s", c.CapID)
+		return edn.Nil(), contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s",
+			c.CapID)
 	case s.Gone:
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "plugin scripted is backoff")
 	case s.Err != nil:

@@ -70,10 +70,21 @@ func New(tb testing.TB, spec Spec) *World {
 			caps[i].Plugin = c.ID
 		}
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: caps, Intents: spec.Intents, Checks: checks.Declarations(), Judges: spec.Judges, Schemas: schemas})
+	reg, err := registry.New(registry.Spec{
+		Capabilities: caps,
+		Intents:      spec.Intents,
+		Checks:       checks.Declarations(),
+		Judges:       spec.Judges,
+		Schemas:      schemas,
+	})
 	require.NoError(tb, err)
 	w := &World{Executor: &Executor{}, Registry: reg, Checks: checks, Policies: &spec.Policies}
-	w.Dispatcher = &dispatch.Dispatcher{Executor: w.Executor, Registry: reg, Checks: checks, Clock: dispatch.SystemClock{}}
+	w.Dispatcher = &dispatch.Dispatcher{
+		Executor: w.Executor,
+		Registry: reg,
+		Checks:   checks,
+		Clock:    dispatch.SystemClock{},
+	}
 	return w
 }
 
@@ -82,7 +93,8 @@ func Open() *policy.Effects {
 	e := &policy.Effects{Rules: policy.Rules{}}
 	for _, effect := range contract.Effects() {
 		e.Rules[effect] = policy.Rule{Any: []string{policy.RoleAny}}
-		e.Host = append(e.Host, policy.Scoped{Effect: effect, Scope: contract.Scope{Enabled: contract.Flag{V: true, Set: true}}})
+		e.Host = append(e.Host, policy.Scoped{Effect: effect,
+			Scope: contract.Scope{Enabled: contract.Flag{V: true, Set: true}}})
 	}
 	return e
 }
@@ -116,7 +128,15 @@ func (r *Records) Record(path edn.Value, node string, body journal.Body) error {
 	if n, ok := body.(journal.Numbered); ok {
 		n.SetSeq(len(r.all) + 1)
 	}
-	rec := journal.Record{Run: "run_test", Seq: len(r.all) + 1, At: journalEpoch, Epoch: 1, Path: path, Node: node, Body: body}
+	rec := journal.Record{
+		Run:   "run_test",
+		Seq:   len(r.all) + 1,
+		At:    journalEpoch,
+		Epoch: 1,
+		Path:  path,
+		Node:  node,
+		Body:  body,
+	}
 	r.all = append(r.all, rec)
 	Verify(r.tb, rec)
 	return nil

@@ -29,7 +29,12 @@ type flight[V any] struct {
 
 // New returns a memo of at most most entries, at least one.
 func New[K comparable, V any](most int) *Memo[K, V] {
-	return &Memo[K, V]{most: max(1, most), entries: map[K]*list.Element{}, order: list.New(), flights: map[K]*flight[V]{}}
+	return &Memo[K, V]{
+		most:    max(1, most),
+		entries: map[K]*list.Element{},
+		order:   list.New(),
+		flights: map[K]*flight[V]{},
+	}
 }
 
 // Get returns the cached value of the key.

@@ -112,7 +112,8 @@ func (m *Measurement) first(ctx context.Context, jobs []edn.Value, verdicts []gi
 		}
 		verdicts[i].failed = true
 		e := contract.AsError(err)
-		if i+1 == mostFirst || e == nil || e.Class == contract.ClassStop || e.Class == contract.ClassFinal || ctx.Err() != nil {
+		if i+1 == mostFirst || e == nil || e.Class == contract.ClassStop || e.Class == contract.ClassFinal ||
+			ctx.Err() != nil {
 			return 0, err
 		}
 	}
@@ -191,7 +192,9 @@ func (m *Measurement) usable(verdicts []given) map[bool]int {
 }
 
 func (m *Measurement) tooFew(usable map[bool]int) error {
-	e := contract.Errorf("judge/failed", "judge %s gave verdicts on %d good and %d bad anchors, %d of each are needed; nothing was written", m.Judge.Name, usable[true], usable[false], calibration.LeastAnchors)
+	e := contract.Errorf("judge/failed",
+		"judge %s gave verdicts on %d good and %d bad anchors, %d of each are needed; nothing was written",
+		m.Judge.Name, usable[true], usable[false], calibration.LeastAnchors)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return e.WithCause(contract.AsError(m.last))
@@ -206,7 +209,15 @@ func (m *Measurement) question(a calibration.Anchor, other edn.Value, sample int
 		author = author.AssocKey("family", edn.Text(a.Family))
 	}
 	return m.Judge.Question(registry.Task{
-		Call: a.Call, Result: a.Result, Done: a.Done, Env: a.Env, Other: other, Author: author, Sample: sample, Seed: 1, AllowSameFamily: true,
+		Call:            a.Call,
+		Result:          a.Result,
+		Done:            a.Done,
+		Env:             a.Env,
+		Other:           other,
+		Author:          author,
+		Sample:          sample,
+		Seed:            1,
+		AllowSameFamily: true,
 	})
 }
 
@@ -220,7 +231,8 @@ func (m *Measurement) request(input edn.Value) edn.Value {
 	if pinned != "" {
 		task = task.AssocKey("cap/id", edn.K(pinned))
 	}
-	v := edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("judge")), edn.K("task"), task, edn.K("input"), input)
+	v := edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"),
+		edn.MustMap(edn.K("id"), edn.Text("judge")), edn.K("task"), task, edn.K("input"), input)
 	if m.Deadline > 0 {
 		v = v.AssocKey("deadline-ms", edn.Int(max(1, m.Deadline.Milliseconds())))
 	}
@@ -283,7 +295,12 @@ func (m *Measurement) read(response edn.Value, pair bool) (given, error) {
 // record computes the record from the verdicts.
 func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 	list := m.Anchors.List
-	r := calibration.Record{Judge: m.Judge.Name, Capability: m.capability, Anchors: m.Anchors.Hash, ScoreMin: m.Anchors.ScoreMin}
+	r := calibration.Record{
+		Judge:      m.Judge.Name,
+		Capability: m.capability,
+		Anchors:    m.Anchors.Hash,
+		ScoreMin:   m.Anchors.ScoreMin,
+	}
 	first := true
 	for _, g := range verdicts {
 		if g.failed {
@@ -293,7 +310,9 @@ func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 			first, r.Key, r.Family = false, g.key, g.family
 		}
 		if g.key != r.Key {
-			return r, contract.Errorf("judge/failed", "judge %s changed while it was measured: some verdicts are of %s, others of %s", m.Judge.Name, r.Key, g.key)
+			return r, contract.Errorf("judge/failed",
+				"judge %s changed while it was measured: some verdicts are of %s, others of %s",
+				m.Judge.Name, r.Key, g.key)
 		}
 	}
 	r.Model, r.Models = models(verdicts)
@@ -301,10 +320,17 @@ func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 	for i, a := range list {
 		one, again := verdicts[i], verdicts[len(list)+i]
 		seen = append(seen, calibration.Observation{
-			Good: a.Good, Failed: one.failed, Score: one.score, Again: again.score, Repeated: !again.failed, Length: a.Length(), Family: a.Family,
+			Good:     a.Good,
+			Failed:   one.failed,
+			Score:    one.score,
+			Again:    again.score,
+			Repeated: !again.failed,
+			Length:   a.Length(),
+			Family:   a.Family,
 		})
 	}
-	if usable := m.usable(verdicts); usable[true] < calibration.LeastAnchors || usable[false] < calibration.LeastAnchors {
+	if usable := m.usable(verdicts); usable[true] < calibration.LeastAnchors ||
+		usable[false] < calibration.LeastAnchors {
 		return r, m.tooFew(usable)
 	}
 	var choices []calibration.Choice
@@ -323,7 +349,8 @@ func models(verdicts []given) (most string, all []string) {
 			count[g.model]++
 		}
 	}
-	all = slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
+	all = slices.SortedFunc(maps.Keys(count),
+		func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
 	switch len(all) {
 	case 0:
 		return "", nil

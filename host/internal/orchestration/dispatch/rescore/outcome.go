@@ -31,7 +31,8 @@ func (o Outcome) Value() edn.Value {
 	for i, f := range faults {
 		list[i] = edn.MustMap(edn.K("fault"), edn.K(f.Name), edn.K("message"), edn.Text(f.Message))
 	}
-	believed := o.Record.Kappa >= o.Judge.MinKappa && o.Record.Worthless() == "" && !slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
+	believed := o.Record.Kappa >= o.Judge.MinKappa && o.Record.Worthless() == "" &&
+		!slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
 	return edn.MustMap(
 		edn.K("calibration"), o.Record.Value(), edn.K("hash"), edn.Text(o.Record.Hash()),
 		edn.K("believed?"), edn.Bool(believed), edn.K("min-kappa"), figure(o.Judge.MinKappa),
@@ -41,7 +42,8 @@ func (o Outcome) Value() edn.Value {
 // noticeDetails returns the details of the notice on the measurement.
 func (o Outcome) noticeDetails() edn.Value {
 	r := o.Record
-	b := edn.MustMap(edn.K("cause"), edn.K(string(r.Why)), edn.K("kappa"), figure(r.Kappa), edn.K("usage"), o.Spent.Value())
+	b := edn.MustMap(edn.K("cause"), edn.K(string(r.Why)), edn.K("kappa"), figure(r.Kappa), edn.K("usage"),
+		o.Spent.Value())
 	why := "kappa " + text(r.Kappa)
 	if o.Before != nil {
 		b = b.AssocKey("before", figure(o.Before.Kappa))
@@ -119,7 +121,13 @@ func (r *Rescorer) Known() []Status {
 	for _, name := range r.config.Used {
 		j, ok := r.config.Registry.Judge(name)
 		if st := r.judges[name]; ok && st != nil && st.seen {
-			out = append(out, Status{Judge: j, Used: true, Record: st.record, Err: st.readErr, Standing: st.record.Standing(j, now)})
+			out = append(out, Status{
+				Judge:    j,
+				Used:     true,
+				Record:   st.record,
+				Err:      st.readErr,
+				Standing: st.record.Standing(j, now),
+			})
 		}
 	}
 	return out
@@ -181,10 +189,12 @@ func (s Status) Value(whole bool) edn.Value {
 		b.Key("why", edn.K(string(s.Why)))
 	}
 	if s.Busy {
-		b.Key("measuring", edn.MustMap(edn.K("done"), edn.Int(int64(s.Done)), edn.K("all"), edn.Int(int64(s.All)), edn.K("why"), edn.K(string(s.Why))))
+		b.Key("measuring", edn.MustMap(edn.K("done"), edn.Int(int64(s.Done)), edn.K("all"), edn.Int(int64(s.All)),
+			edn.K("why"), edn.K(string(s.Why))))
 	}
 	if s.Failure != nil {
-		b.Key("failed", edn.MustMap(edn.K("at"), inst(s.Failed), edn.K("times"), edn.Int(int64(s.Failures)), edn.K("error"), s.Failure.Value()))
+		b.Key("failed", edn.MustMap(edn.K("at"), inst(s.Failed), edn.K("times"), edn.Int(int64(s.Failures)),
+			edn.K("error"), s.Failure.Value()))
 	}
 	return b.Map()
 }

@@ -80,8 +80,9 @@ type state struct {
 
 // Causes of canceled measurements.
 var (
-	errReconfigured = contract.Errorf("canceled", "the configuration changed while the judge was measured").WithHint("measure it again")
-	errStopped      = contract.Errorf("runtime/draining", "the host is going down")
+	errReconfigured = contract.Errorf("canceled", "the configuration changed while the judge was measured").
+			WithHint("measure it again")
+	errStopped = contract.Errorf("runtime/draining", "the host is going down")
 )
 
 // New returns a Rescorer without judges.
@@ -237,7 +238,9 @@ func (r *Rescorer) first() (first *dueJudge, at time.Time) {
 
 // found stores the record of a judge in its state and returns when the next
 // measurement is due; why is empty if none is.
-func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) (st *state, due time.Time, why calibration.Why) {
+func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) (
+	st *state, due time.Time, why calibration.Why,
+) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if st = r.judges[j.Name]; st == nil {
@@ -284,7 +287,8 @@ func (r *Rescorer) remeasure(ctx context.Context, t *dueJudge) {
 	now := r.s.Clock.Now()
 	e := contract.AsError(err)
 	r.mu.Lock()
-	if errors.Is(err, errReconfigured) || errors.Is(err, errStopped) || errors.Is(err, errBusy) || r.judges[t.judge.Name] != t.st {
+	if errors.Is(err, errReconfigured) || errors.Is(err, errStopped) || errors.Is(err, errBusy) ||
+		r.judges[t.judge.Name] != t.st {
 		r.mu.Unlock()
 		return
 	}
@@ -295,7 +299,8 @@ func (r *Rescorer) remeasure(ctx context.Context, t *dueJudge) {
 	r.mu.Unlock()
 	r.tell(t.judge, dispatch.EventRescoreFailed, "", edn.MustMap(
 		edn.K("cause"), edn.K(string(t.why)), edn.K("type"), edn.K(e.Type), edn.K("again"), inst(again),
-		edn.K("why"), edn.Text("it is tried again at "+again.UTC().Format(time.RFC3339)+", and until then what was measured before holds as long as it may: "+e.FullMessage())))
+		edn.K("why"), edn.Text("the next try is at "+again.UTC().Format(time.RFC3339)+
+			", and until then the last record is in force: "+e.FullMessage())))
 }
 
 func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
@@ -305,7 +310,13 @@ func (r *Rescorer) tell(j *registry.Judge, event, capID string, details edn.Valu
 	r.mu.Lock()
 	reg := r.config.Registry
 	r.mu.Unlock()
-	n := dispatch.Notice{At: r.s.Clock.Now(), Event: event, CapID: capID, Intent: j.Intent, Details: details.AssocKey("judge", edn.Text(j.Name))}
+	n := dispatch.Notice{
+		At:      r.s.Clock.Now(),
+		Event:   event,
+		CapID:   capID,
+		Intent:  j.Intent,
+		Details: details.AssocKey("judge", edn.Text(j.Name)),
+	}
 	if n.CapID == "" {
 		n.CapID = j.Capability
 	}
@@ -371,7 +382,9 @@ func (r *Rescorer) measure(ctx context.Context, judge string, o Options) (Outcom
 }
 
 // claim marks a judge as busy.
-func (r *Rescorer) claim(judge string, o Options, cancel context.CancelCauseFunc) (*registry.Judge, *state, Config, error) {
+func (r *Rescorer) claim(judge string, o Options, cancel context.CancelCauseFunc) (
+	*registry.Judge, *state, Config, error,
+) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.config
@@ -387,9 +400,12 @@ func (r *Rescorer) claim(judge string, o Options, cancel context.CancelCauseFunc
 	case c.Registry == nil:
 		return nil, nil, c, contract.Errorf("runtime/starting", "the host is coming up")
 	case !ok || st == nil:
-		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).WithHint("\"ferment judge list\" names those that are there").DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
+		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).
+			WithHint("\"ferment judge list\" names those that are there").
+			DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
 	case st.busy:
-		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are there", judge, errBusy, st.done, st.all).
+		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are there", judge,
+			errBusy, st.done, st.all).
 			WithHint("wait for it; \"ferment judge show " + judge + "\" tells how far it is")
 	}
 	st.busy, st.cancel, st.why, st.done, st.all = true, cancel, o.Why, 0, 0
@@ -411,17 +427,27 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 		file = j.Anchors
 	}
 	if file == "" {
-		return Outcome{}, contract.Errorf("invalid-request", "judge %s names no anchors", j.Name).WithHint("name a file with labelled answers, or write anchors in its block")
+		return Outcome{}, contract.Errorf("invalid-request", "judge %s names no anchors", j.Name).
+			WithHint("name a file with labelled answers, or write anchors in its block")
 	}
 	anchors, err := r.s.Store.Anchors(file)
 	if err != nil {
 		return Outcome{}, err
 	}
-	m := &Measurement{Judge: j, Registry: c.Registry, Anchors: anchors, Ask: c.Ask, Parallel: o.Parallel, Deadline: o.Deadline, Clock: r.s.Clock, Tick: func(done, all int) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		st.done, st.all = done, all
-	}}
+	m := &Measurement{
+		Judge:    j,
+		Registry: c.Registry,
+		Anchors:  anchors,
+		Ask:      c.Ask,
+		Parallel: o.Parallel,
+		Deadline: o.Deadline,
+		Clock:    r.s.Clock,
+		Tick: func(done, all int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			st.done, st.all = done, all
+		},
+	}
 	if o.slow {
 		m.Parallel, m.Rest = 1, r.rest
 	}

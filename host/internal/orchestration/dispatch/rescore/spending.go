@@ -27,8 +27,12 @@ func (s *Spending) Value() edn.Value {
 		}
 		return none
 	}
-	return edn.MustMap(edn.K("verdicts"), edn.Int(int64(s.verdicts)), edn.K("tokens-in"), or("tokens-in", edn.Int(0)), edn.K("tokens-out"), or("tokens-out", edn.Int(0)),
-		edn.K("cost-usd"), or("cost-usd", edn.MustDecimal("0")), edn.K("cost-mark"), or("cost-mark", edn.K("exact")))
+	return edn.MustMap(
+		edn.K("verdicts"), edn.Int(int64(s.verdicts)),
+		edn.K("tokens-in"), or("tokens-in", edn.Int(0)),
+		edn.K("tokens-out"), or("tokens-out", edn.Int(0)),
+		edn.K("cost-usd"), or("cost-usd", edn.MustDecimal("0")),
+		edn.K("cost-mark"), or("cost-mark", edn.K("exact")))
 }
 
 // SpendingText formats the data of Spending.Value as text.
@@ -41,5 +45,6 @@ func SpendingText(v edn.Value) string {
 	if usd, ok := v.Key("cost-usd").AsNumber(); ok {
 		cost = usd
 	}
-	return fmt.Sprintf("%s verdicts, %s tokens in, %s out, %s%s USD", v.Key("verdicts"), v.Key("tokens-in"), v.Key("tokens-out"), least, cost.FloatString(6))
+	return fmt.Sprintf("%s verdicts, %s tokens in, %s out, %s%s USD", v.Key("verdicts"), v.Key("tokens-in"),
+		v.Key("tokens-out"), least, cost.FloatString(6))
 }
