@@ -417,7 +417,7 @@ func (t *StatsTable) Standings(now time.Time) []Standing {
 	for i, cs := range all {
 		out[i] = Standing{Figures: cs.observed(now), Intent: cs.intent, Plugin: cs.currentPlugin()}
 		cs.mu.Lock()
-		ejected[i].MinPassRate, out[i].Action = cs.rules.MinPassRate.V, cs.rules.Action
+		out[i].MinPassRate, out[i].Action = cs.rules.MinPassRate.V, cs.rules.Action
 		out[i].Acting, out[i].Why = cs.remediation.acting, cs.remediation.why
 		cs.mu.Unlock()
 	}

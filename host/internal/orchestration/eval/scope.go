@@ -81,7 +81,7 @@ func (s *scope) stream() {
 	}
 }
 
-// flowOf is the way of text out of node i.
+// streamOf is the way of text out of node i.
 func (s *scope) streamOf(i int) *dispatch.TextStream {
 	if i != s.answer.Node {
 		return nil
