@@ -252,14 +252,14 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 		r.err, r.outcome = contradiction(":"+r.capability.ID), outcomeAfterAnswer(r.recovery)
 	}
 	if r.err == nil && o.failed == nil {
-		o.unpaid = nil
+		o.unevaluated = nil
 		verdict, judged := o.judge(ctx, r, out)
 		o.result.Verdict, o.result.Judged = verdict, judged
 		if !verdict.Pass {
 			findings = findingsValue(&verdict)
 			r.err, r.outcome = o.gateError(r, &verdict, findings), Judged
-			if o.unpaid != nil {
-				r.err = o.unpaid // the answer could not be evaluated
+			if o.unevaluated != nil {
+				r.err = o.unevaluated // the answer could not be evaluated
 			}
 		}
 		if judged && verdict.Pass && !o.inconclusive() {

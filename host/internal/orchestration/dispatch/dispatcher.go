@@ -59,14 +59,14 @@ type operation struct {
 	tokens int64 // estimated input tokens of the node; 0: not estimated yet
 	// Input tokens as counted by a capability, 0 if it did not answer, and the
 	// repair round of these counts.
-	counted   map[string]int64
-	countedIn int
-	shortfall *contract.Error // why the last checked candidate exceeds the budget
-	gate      string          // name of the check or judge that is called
-	vote      bool            // the call is a vote of a judge
-	unsound   bool            // the breaker of the last judge was not closed
-	parallel  bool            // the checked candidate would join running attempts
-	unpaid    *contract.Error // the budget did not allow a check or vote on the last answer
+	counted     map[string]int64
+	countedIn   int
+	shortfall   *contract.Error // why the last checked candidate exceeds the budget
+	gate        string          // name of the check or judge that is called
+	vote        bool            // the call is a vote of a judge
+	unsound     bool            // the breaker of the last judge was not closed
+	parallel    bool            // the checked candidate would join running attempts
+	unevaluated *contract.Error // why a check or judge could not evaluate the last answer
 
 	scratch scratch
 }

@@ -89,9 +89,9 @@ type Trials interface {
 	Judged(capID string, a Answer, pass bool)
 	// Shadowing reports cheaply whether Shadow would call a trial edition now.
 	Shadowing(capID string) bool
-	// Shadow sends c to the edition on trial, if there is one and the sampling
-	// selects this call, and evaluates its answer with judge. It returns at once.
-	// Calls with effects must not be shadowed.
+	// Shadow sends c to the edition on trial, if there is one and a call to it is
+	// due, and evaluates its answer with judge. It returns at once. Calls with
+	// effects must not be shadowed.
 	Shadow(c Call, judge Judge)
 }
 

@@ -111,7 +111,7 @@ func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked
 		Err:           by.err,
 	}
 	if by.err != nil && by.err.Type == "budget/exceeded" && result.Failed() {
-		o.unpaid = by.err
+		o.unevaluated = by.err
 	}
 	if len(result.Findings) > 0 {
 		v.Findings = journal.RefTo(quality.FindingsValue(result.Findings))

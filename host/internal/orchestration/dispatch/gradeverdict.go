@@ -29,7 +29,7 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 		result.Outcome = v.failure()
 		rec.Err = v.by.err
 		if sev == quality.Must && result.Failed() {
-			o.unpaid = v.unjudged(o)
+			o.unevaluated = v.unjudged(o)
 		}
 	default:
 		// A cached grade may be from a call with another minimum.

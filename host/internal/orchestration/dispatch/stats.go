@@ -186,8 +186,8 @@ func (cs *candidateStats) acquire(now time.Time, edition int, version string) (b
 	return cs.breaker.Acquire(now)
 }
 
-// observeInstance resets the statistics if another edition or version of the
-// capability serves. cs.mu must be held.
+// observeInstance resets breaker and window if another edition or version of
+// the capability serves. cs.mu must be held.
 func (cs *candidateStats) observeInstance(now time.Time, edition int, version string) {
 	if cs.edition == edition && cs.version == version {
 		return

@@ -54,9 +54,8 @@ func modeOf(name string) mode {
 	return mode(max(0, slices.Index(modeNames[:], name)))
 }
 
-// modeFor returns when the text of a call is shown. Parallel attempts, and
-// under first-token attempts with further must gates, show text only after
-// their gates, because it could not be retracted.
+// modeFor returns when the text of a call is shown: as its policy and the outer
+// levels require, or after the gates if there is a delayReason.
 func (t *TextStream) modeFor(p *CallPolicy, s strategy) mode {
 	m := modeOf(p.Stream)
 	if delayReason(m, s.name, &p.Policy) != "" {

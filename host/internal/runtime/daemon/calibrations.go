@@ -80,7 +80,7 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 	return c.is
 }
 
-// Served implements dispatch.Witness: another model than those that were measured
+// Served implements dispatch.ModelObserver: another model than those that were measured
 // has graded (JDG-011). Who graded in the place of the one that was measured is
 // another judge, of which nothing is known.
 func (c *calibrations) Served(judge, capID, model string) {
