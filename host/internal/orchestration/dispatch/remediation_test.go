@@ -86,8 +86,8 @@ func (k *remediationWorld) ask(n int) (last served) {
 	return last
 }
 
-// notices returns the notices so far.
-func (k *remediationWorld) notices() []string {
+// events returns the notices so far, abbreviated.
+func (k *remediationWorld) events() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var all []string
@@ -133,7 +133,7 @@ func TestSwapForQuality(t *testing.T) {
 		k.set(false, "t/a")
 		finish(nil)
 		assert.Empty(t, k.ask(300).remediations())
-		assert.Equal(t, []string{"quality/swap a", "quality/swapped a"}, k.notices())
+		assert.Equal(t, []string{"quality/swap a", "quality/swapped a"}, k.events())
 		assert.Equal(t, "t/a", k.ask(1).CapID)
 	})
 }
@@ -146,7 +146,7 @@ func TestSwapThatFails(t *testing.T) {
 		k.OnRenew(func(_ string, done func(error)) { done(contract.Errorf("runtime/not-ready", "the old one stays")) })
 		k.set(true, "t/a")
 		k.ask(10)
-		assert.Equal(t, []string{"quality/swap a", "quality/failed a", "quality/eject a", "quality/quarantine a"}, k.notices())
+		assert.Equal(t, []string{"quality/swap a", "quality/failed a", "quality/eject a", "quality/quarantine a"}, k.events())
 		r := k.ask(1)
 		assert.Equal(t, []string{"b ", "b ok"}, r.events())
 		assert.Equal(t, []journal.Rejection{{CapID: "t/a", Reason: "breaker/open", Why: "eval/low-score"}}, r.resolved(t).Rejected)
@@ -213,7 +213,7 @@ func TestRestartForQuality(t *testing.T) {
 				at = append(at, time.Since(began))
 			}
 		}
-		assert.Equal(t, []string{"quality/restart a", "quality/restart a", "quality/eject a", "quality/quarantine a"}, k.notices())
+		assert.Equal(t, []string{"quality/restart a", "quality/restart a", "quality/eject a", "quality/quarantine a"}, k.events())
 		for i := 1; i < len(at); i++ {
 			assert.GreaterOrEqual(t, at[i]-at[i-1], time.Minute, "a pause between two actions")
 		}
@@ -221,7 +221,7 @@ func TestRestartForQuality(t *testing.T) {
 		assert.Equal(t, "quarantine", kept[2].Action, "all that the plugin serves is out")
 		assert.Equal(t, "t/b", k.ask(1).CapID)
 		k.Dispatcher.Stats.Released("t/a", time.Now())
-		assert.Contains(t, k.notices(), "quality/released a")
+		assert.Contains(t, k.events(), "quality/released a")
 	})
 }
 
@@ -233,26 +233,26 @@ func TestEjectionCap(t *testing.T) {
 		k := newRemediationWorld(t, quarantine, 1)
 		k.set(true, "t/a")
 		r := k.ask(30)
-		assert.Equal(t, []string{"quality/cap-reached a"}, k.notices(), "told once")
+		assert.Equal(t, []string{"quality/cap-reached a"}, k.events(), "told once")
 		assert.Equal(t, "schema/invalid", r.failure(), "it serves on")
 		s := k.Dispatcher.Stats.Standings(time.Now())
 		require.Len(t, s, 1)
 		assert.Equal(t, "degraded", s[0].State())
 		k.set(false, "t/a")
 		k.ask(30)
-		assert.Equal(t, []string{"quality/cap-reached a", "quality/recovered a"}, k.notices())
+		assert.Equal(t, []string{"quality/cap-reached a", "quality/recovered a"}, k.events())
 
 		k = newRemediationWorld(t, quarantine, 4)
 		k.set(true, "t/a", "t/b", "t/c", "t/d")
 		k.ask(100)
-		assert.Equal(t, []string{"quality/eject a", "quality/eject b", "quality/cap-reached c", "quality/cap-reached d"}, without(k.notices(), "quality/quarantine"), "two of four")
+		assert.Equal(t, []string{"quality/eject a", "quality/eject b", "quality/cap-reached c", "quality/cap-reached d"}, without(k.events(), "quality/quarantine"), "two of four")
 
 		k = newRemediationWorld(t, quarantine, 3)
 		k.SetState("t/b", dispatch.CapState{Reason: "runtime/not-ready"})
 		k.SetState("t/c", dispatch.CapState{Reason: "runtime/quarantined"})
 		k.set(true, "t/a")
 		k.ask(30)
-		assert.Equal(t, []string{"quality/cap-reached a"}, k.notices(), "the others are not there")
+		assert.Equal(t, []string{"quality/cap-reached a"}, k.events(), "the others are not there")
 	})
 }
 
@@ -272,7 +272,7 @@ func TestWhatIsNoSample(t *testing.T) {
 		k := newRemediationWorld(t, registry.Quality{}, 1)
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails("provider/empty") })
 		k.ask(30)
-		assert.Empty(t, without(k.notices(), "breaker/"), "errors are no answers")
+		assert.Empty(t, without(k.events(), "breaker/"), "errors are no answers")
 		assert.Empty(t, k.Remediations())
 	})
 	synctest.Test(t, func(t *testing.T) { // calls that started before a restart
@@ -349,7 +349,7 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 		limited := contract.Errorf("provider/rate-limited", "slower").WithDetail("retry-after-ms", edn.Int(90_000))
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Err: limited} })
 		k.ask(5)
-		assert.Equal(t, []string{"breaker/opened a"}, k.notices())
+		assert.Equal(t, []string{"breaker/opened a"}, k.events())
 		k.ask(80)
 		assert.Equal(t, "b ", k.ask(1).events()[0], "85 seconds later")
 		time.Sleep(10 * time.Second)

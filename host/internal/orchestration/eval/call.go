@@ -221,7 +221,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
 	if child.answer.Node >= 0 {
-		child.stream = a.Stream(child.answer.Key)
+		child.textStream = a.Stream(child.answer.Key)
 	}
 	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
 }

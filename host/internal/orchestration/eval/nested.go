@@ -46,7 +46,7 @@ func (s *scope) planNode(ctx context.Context, i int, n *plan.Node, e *ended) *co
 	}
 	child.frame = s.frame.Plan(i)
 	text := s.streamOf(i).Inline()
-	child.stream = text.Stream(child.answer.Key)
+	child.textStream = text.Stream(child.answer.Key)
 	err = child.walk(ctx)
 	if child.doneOnce.Load() {
 		s.doneOnce.Store(true)

@@ -26,10 +26,10 @@ type scope struct {
 	// foreign tells that a capability wrote the plan.
 	foreign bool
 
-	answer  plan.Answer          // the node whose answer the plan gives
-	stream  *dispatch.TextStream // of that node; nil: nobody follows it
-	budget  budget.Chain         // the scopes around the nodes
-	deepest contract.Limit       // how deep plans may nest
+	answer     plan.Answer          // the node whose answer the plan gives
+	textStream *dispatch.TextStream // of that node; nil: nobody follows it
+	budget     budget.Chain         // the scopes around the nodes
+	deepest    contract.Limit       // how deep plans may nest
 
 	ended []ended // by node; written by whoever runs the node, read by the owner after
 
@@ -77,7 +77,7 @@ func (s *scope) parallel() int {
 func (s *scope) stream() {
 	t := s.run.task
 	if i := s.answer.Node; t.Streams && i >= 0 {
-		s.stream = s.run.call.NewTextStream(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace, t.Text)
+		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace, t.Text)
 	}
 }
 
@@ -86,7 +86,7 @@ func (s *scope) streamOf(i int) *dispatch.TextStream {
 	if i != s.answer.Node {
 		return nil
 	}
-	return s.stream
+	return s.textStream
 }
 
 func (s *scope) node(i int) *plan.Node { return &s.prog.Plan.Nodes[i] }

@@ -187,8 +187,8 @@ func (b *fakeHost) ask(ctx context.Context, request edn.Value) (edn.Value, error
 		edn.K("result"), edn.MustMap(edn.K("out"), edn.MustMap(edn.K("score"), edn.MustRead(score), edn.K("judge"), said))), nil
 }
 
-// events returns the notices so far, abbreviated.
-func (b *fakeHost) events() []string {
+// eventNames returns the notices so far, abbreviated.
+func (b *fakeHost) eventNames() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string
@@ -259,7 +259,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		for i := 1; i < len(b.asks()); i++ {
 			require.GreaterOrEqual(t, b.asks()[i].Sub(b.asks()[i-1]), 4*time.Second, "a verdict takes one second, and three are rest")
 		}
-		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.events())
+		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.eventNames())
 		n := b.notices()[0]
 		assert.Equal(t, []string{"j/rubric", "eval/grade", "judge"}, []string{n.CapID, n.Intent, n.Plugin})
 		assert.Equal(t, `"kappa 0.9, it was 0.9"`, n.Details.Key("why").String())
@@ -348,7 +348,7 @@ func TestAnotherModel(t *testing.T) {
 		assert.Len(t, b.stored(), 1)
 		time.Sleep(2 * time.Hour)
 		assert.Len(t, b.stored(), 2)
-		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.events())
+		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.eventNames())
 	})
 }
 
@@ -463,7 +463,7 @@ func TestMeasurementsEnd(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				assert.Len(t, b.asks(), asked, "nothing is asked any more")
 				assert.Empty(t, b.stored())
-				assert.Empty(t, b.events(), "that is no failure")
+				assert.Empty(t, b.eventNames(), "that is no failure")
 				if name == "a reload" {
 					time.Sleep(20 * time.Minute)
 					assert.Len(t, b.stored(), 1, "it is begun again")
