@@ -46,7 +46,7 @@ type simulation struct {
 	clock      *simClock
 	rand       *rand.Rand
 	dispatcher dispatch.Dispatcher
-	terms      *dispatch.CallPolicy
+	policy     *dispatch.CallPolicy
 	run        dispatch.Run
 	work       dispatch.Work
 
@@ -130,9 +130,9 @@ func (w simWorld) run(seed uint64) *simulation {
 		}
 	}}
 	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Stats: table}
-	s.terms = s.dispatcher.CallPolicy(w.policy, "text/respond", "")
+	s.policy = s.dispatcher.CallPolicy(w.policy, "text/respond", "")
 	s.run = dispatch.Run{ID: "run_sim", Seed: int64(seed), Trace: edn.MustRead(`{:id "t"}`), Recorder: s, Base: context.Background()}
-	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Policy: s.terms, Input: edn.MustRead(`{:prompt "p"}`)}
+	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Policy: s.policy, Input: edn.MustRead(`{:prompt "p"}`)}
 	return s
 }
 

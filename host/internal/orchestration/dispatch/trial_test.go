@@ -21,15 +21,17 @@ type trialExecutor struct {
 	dispatch.Executor
 	shadow edn.Value // whole envelope; nil: no shadow
 
-	told    []bool
-	seen    []dispatch.Call
-	verdict [][2]bool // pass, counts
+	reported []bool
+	shadowed []dispatch.Call
+	verdict  [][2]bool // pass, counts
 }
 
-func (x *trialExecutor) Judged(_ string, _ dispatch.Answer, pass bool) { x.told = append(x.told, pass) }
-func (x *trialExecutor) Shadowing(string) bool                         { return !x.shadow.IsNil() }
+func (x *trialExecutor) Judged(_ string, _ dispatch.Answer, pass bool) {
+	x.reported = append(x.reported, pass)
+}
+func (x *trialExecutor) Shadowing(string) bool { return !x.shadow.IsNil() }
 func (x *trialExecutor) Shadow(c dispatch.Call, judge dispatch.Judge) {
-	x.seen = append(x.seen, c)
+	x.shadowed = append(x.shadowed, c)
 	pass, counts := judge(context.Background(), dispatch.Answer{Response: x.shadow})
 	x.verdict = append(x.verdict, [2]bool{pass, counts})
 }
@@ -54,12 +56,12 @@ func TestGatesReportToTrials(t *testing.T) {
 	l.Must = policy.NamesOf(here, "verified")
 	r := serve(t, w, order{layer: l})
 	require.Nil(t, r.Err)
-	assert.Equal(t, []bool{false, true}, x.told)
+	assert.Equal(t, []bool{false, true}, x.reported)
 
-	x.told = nil
+	x.reported = nil
 	w.On("t/a", fails("input/invalid"))
 	serve(t, w, order{})
-	assert.Empty(t, x.told, "an error is no answer")
+	assert.Empty(t, x.reported, "an error is no answer")
 }
 
 // BRK-002: a check that failed to run says nothing about the answer.
@@ -70,7 +72,7 @@ func TestFailedChecksAreNoSample(t *testing.T) {
 	w.On("t/judge", fails("runtime/crashed"))
 	r := serve(t, w, order{layer: must("verified")})
 	require.NotNil(t, r.Err)
-	assert.Empty(t, x.told)
+	assert.Empty(t, x.reported)
 	assert.Equal(t, [][2]bool{{false, false}}, x.verdict)
 }
 
@@ -101,10 +103,10 @@ func TestShadow(t *testing.T) {
 			r := serve(t, w, order{layer: must("verified")})
 			require.Nil(t, r.Err)
 			assert.Equal(t, `{:move "e4"}`, r.Out.String())
-			require.Len(t, x.seen, 1)
-			assert.Equal(t, "t/a", x.seen[0].CapID)
+			require.Len(t, x.shadowed, 1)
+			assert.Equal(t, "t/a", x.shadowed[0].CapID)
 			assert.Equal(t, [][2]bool{{tc.pass, tc.counts}}, x.verdict)
-			assert.Equal(t, []bool{true}, x.told)
+			assert.Equal(t, []bool{true}, x.reported)
 			assert.Len(t, r.verdicts(t), 2, "its verdicts are not recorded")
 			assert.Len(t, r.finished(), 1)
 		})
@@ -114,7 +116,7 @@ func TestShadow(t *testing.T) {
 		x := trying(w, `{:result {:type :value :out {:move "d4"}}}`)
 		w.On("t/a", out(`{:move "e4"}`))
 		serve(t, w, order{layer: policy.Layer{Effects: policy.Of([]string{"fs/write"}, here)}})
-		assert.Empty(t, x.seen)
+		assert.Empty(t, x.shadowed)
 	})
 }
 
