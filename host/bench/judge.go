@@ -70,13 +70,13 @@ func perCall(text string, judged bool) (time.Duration, error) {
 		if err != nil {
 			return err
 		}
-		terms, ctx := w.Dispatcher.Terms(pol, "text/respond", ""), context.Background()
+		callPolicy, ctx := w.Dispatcher.CallPolicy(pol, "text/respond", ""), context.Background()
 		run := &dispatch.Run{ID: "run_bench", Seed: 1, Trace: edn.MustRead(`{:id "t"}`), Recorder: nowhere{}, Base: ctx}
 		path := edn.Vector(edn.Int(0))
 		for b.Loop() {
 			// A value of its own, as from a client: hashes are kept with values.
 			input := edn.MustMap(edn.K("prompt"), edn.Text("Sum it up."))
-			if r := w.Dispatcher.Serve(ctx, run, &dispatch.Work{Op: "call", Node: "n", Path: path, Intent: "text/respond", Terms: terms, Input: input}); r.Err != nil {
+			if r := w.Dispatcher.Serve(ctx, run, &dispatch.Work{Op: "call", Node: "n", Path: path, Intent: "text/respond", Policy: callPolicy, Input: input}); r.Err != nil {
 				return r.Err
 			}
 		}

@@ -96,7 +96,7 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 
 // toCondition converts the reported health of a capability.
 func toCondition(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
-	d := dispatch.Condition{Troubled: troubled, Deaths: c.RecentDeaths}
+	d := dispatch.Condition{Troubled: troubled, BackendCrashes: c.RecentDeaths}
 	if c.State != wire.HealthUnknown {
 		d.Troubled = c.State == wire.HealthDegraded
 	}

@@ -29,7 +29,7 @@ import (
 // node is a node of a plan whose candidates are the plugins of a bench.
 type node struct {
 	dispatcher *dispatch.Dispatcher
-	terms      *dispatch.Terms
+	policy     *dispatch.CallPolicy
 	records    *dispatchtest.Records
 	calls      atomic.Int64
 }
@@ -50,13 +50,13 @@ func (b *bench) node(same, fallback int, candidates ...string) *node {
 	layer := policy.Layer{SameCapMax: policy.Of(same, here), FallbackMax: policy.Of(fallback, here)}
 	p, err := layer.Resolve()
 	require.NoError(b.t, err)
-	return &node{dispatcher: w.Dispatcher, terms: w.Dispatcher.Terms(p, "text/respond", ""), records: dispatchtest.NewRecords(b.t)}
+	return &node{dispatcher: w.Dispatcher, policy: w.Dispatcher.CallPolicy(p, "text/respond", ""), records: dispatchtest.NewRecords(b.t)}
 }
 
 func (n *node) serve(ctx context.Context, input string) *dispatch.Result {
 	id := "run_" + strconv.FormatInt(n.calls.Add(1), 10)
 	return n.dispatcher.Serve(ctx, &dispatch.Run{ID: id, Trace: edn.MustRead(`{:id "t"}`), Recorder: n.records, Base: ctx}, &dispatch.Work{
-		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Terms: n.terms, Input: edn.MustRead(input),
+		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Policy: n.policy, Input: edn.MustRead(input),
 	})
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-var _ dispatch.Keeper = (*Client)(nil)
+var _ dispatch.Remediator = (*Client)(nil)
 
-// Renew implements dispatch.Keeper.
+// Renew implements dispatch.Remediator.
 func (c *Client) Renew(capID string, done func(error)) {
 	t, ok := c.targets[capID]
 	if !ok {
@@ -26,12 +26,12 @@ func (c *Client) Renew(capID string, done func(error)) {
 	})
 }
 
-// Restart implements dispatch.Keeper.
+// Restart implements dispatch.Remediator.
 func (c *Client) Restart(capID string) error {
 	return c.deliver(capID, evRestart{CauseQuality}, false)
 }
 
-// Quarantine implements dispatch.Keeper.
+// Quarantine implements dispatch.Remediator.
 func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	t, ok := c.targets[capID]
 	if !ok {

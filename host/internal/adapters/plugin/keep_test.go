@@ -16,7 +16,7 @@ import (
 
 // BRK-002, SUP-006: remediations for bad answers act on the processes, and
 // their transitions have the cause.
-func TestKeeper(t *testing.T) {
+func TestRemediator(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
 	pid := b.pid()

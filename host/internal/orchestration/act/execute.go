@@ -44,7 +44,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 	}
 	s.eval = &eval.Evaluator{
 		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Operations: c.Operations,
-		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Book: c.Book, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
+		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
 		dir := f.act.Dir
@@ -53,7 +53,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		}
 		task := &eval.Task{
 			Run: f.id, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
-			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: dir, Recorder: f.recorder,
+			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: dir, Recorder: f.recorder,
 			Streams: f.request.ResponseType == "stream", Pace: f.pace, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}

@@ -167,7 +167,7 @@ func (f *flight) readIntent() *contract.Error {
 		}
 		f.service.shapes.keep(key, sh)
 	}
-	f.plan, f.findings, f.program, f.layer, f.terms, f.shape = sh.plan, sh.findings, sh.program, &sh.layer, &sh.terms, sh
+	f.plan, f.findings, f.program, f.layer, f.policies, f.shape = sh.plan, sh.findings, sh.program, &sh.layer, &sh.policies, sh
 	return nil
 }
 

@@ -58,9 +58,9 @@ type Config struct {
 	// Limits defaults to plan.DefaultLimits, Clock to the system clock.
 	Limits *plan.Limits
 	Clock  dispatch.Clock
-	// Book remembers how candidates have done; nil: a new one. Services of
+	// Stats remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
-	Book *dispatch.Book
+	Stats *dispatch.StatsTable
 	// Grades remembers what judges made of answers; nil: only this service does.
 	// Services of one host share it.
 	Grades *dispatch.Grades
@@ -167,8 +167,8 @@ func (c *Config) defaults() {
 	if c.Ledger == nil {
 		c.Ledger = budget.NewMemory(c.Clock.Now)
 	}
-	if c.Book == nil {
-		c.Book = &dispatch.Book{}
+	if c.Stats == nil {
+		c.Stats = &dispatch.StatsTable{}
 	}
 	if c.Grades == nil {
 		c.Grades = dispatch.NewGrades(dispatch.MaxGrades)

@@ -11,14 +11,14 @@ import (
 
 // shape is what all acts of an intent have in common that say the same about
 // how they are to be served: everything but input, context and trace. It is
-// immutable but for the terms, which guard themselves, and the worst case, which
+// immutable but for the policies, which guard themselves, and the worst case, which
 // is worked out when it is first asked for.
 type shape struct {
 	plan     *plan.Plan
 	findings []plan.Finding
 	program  *plan.Program
 	layer    policy.Layer
-	terms    eval.TermsBook
+	policies eval.PolicyCache
 	effects  *plan.Authorization
 
 	worstOnce sync.Once

@@ -33,8 +33,8 @@ type flight struct {
 	bindings edn.Value
 	layer    *policy.Layer
 	grant    *policy.Grant
-	terms    *eval.TermsBook // of the shape; nil for a plan of the client's
-	shape    *shape          // nil for a plan of the client's
+	policies *eval.PolicyCache // of the shape; nil for a plan of the client's
+	shape    *shape            // nil for a plan of the client's
 	budget   allowance
 	id       string
 	seed     int64

@@ -10,10 +10,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// BUD-005: a candidate that its budget does not cover is not dispatched. The
-// record has it as a rejection, and a cheaper candidate serves; without one the
-// node ends with a final error. What each reservation point reserves and settles
-// is in TestBudgetOfARun.
+// BUD-005: a candidate that exceeds the budget is not dispatched. It is
+// recorded as a rejection, and a cheaper candidate serves; without one the node
+// ends with a final error. TestBudgetOfARun covers the amounts at each
+// reservation point.
 func TestCandidateThatCannotReserve(t *testing.T) {
 	w := world(t, ":cap/cost {:usd 0.01M}", ":cap/cost {:usd 0.001M}")
 	w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:n 2}`))

@@ -15,340 +15,363 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// attempt makes one call and judges its answer. Nil means that the answer was
-// accepted and the result is complete.
-func (s *serving) attempt(ctx context.Context, capID string) *Failure {
-	e := &s.room.entrant
-	if failure := s.begin(ctx, e, capID, ""); failure != nil || s.failed != nil {
+// runAttempt makes one call and evaluates its answer. Nil means that the answer
+// was accepted and the result is complete.
+func (o *operation) runAttempt(ctx context.Context, capID string) *Failure {
+	a := &o.scratch.attempt
+	if failure := o.begin(ctx, a, capID, ""); failure != nil || o.failed != nil {
 		return failure
 	}
-	s.shadow(e)
-	e.answer, e.err = s.invoke(ctx, e)
-	e.ended = s.d.Clock.Now()
-	return s.finish(ctx, e, &s.room.tried)
+	o.shadow(a)
+	a.answer, a.err = o.invoke(ctx, a)
+	a.ended = o.d.Clock.Now()
+	return o.finish(ctx, a, &o.scratch.result)
 }
 
-// entrant is one attempt from its start to its answer.
-type entrant struct {
-	capability *registry.Capability
-	recovery   contract.RecoveryClass
-	number     int
-	call       Call
-	asked      prompt.Composed // of a language model
-	limits     limits
-	started    time.Time
-	page       *page // nil without a book
-	ticket     breaker.Ticket
-	voice      *voice // nil unless the run streams this node
-	expense    expense
+// attempt is one dispatch to one candidate, from its start to its answer.
+type attempt struct {
+	capability  *registry.Capability
+	recovery    contract.RecoveryClass
+	number      int
+	call        Call
+	prompt      prompt.Composed // of a language model, else zero
+	limits      limits
+	started     time.Time
+	stats       *candidateStats // nil without statistics
+	permit      breaker.Permit
+	stream      *attemptStream // nil unless the run streams this node
+	reservation reservation
 
-	answer Answer
-	err    error
-	spoke  time.Time // its first piece; zero: nobody listened, or there was none
-	ended  time.Time
+	answer     Answer
+	err        error
+	firstPiece time.Time // when the first piece of text came; zero: none came or the node is not streamed
+	ended      time.Time
 
-	// Of an attempt that runs beside others.
-	rank     int // among the candidates
+	// Used by parallel attempts only.
+	rank     int // index among the candidates
 	ctx      context.Context
 	cancel   context.CancelFunc
 	stop     chan struct{} // closed when another answer was accepted
-	drained  bool          // stop is closed
+	stopping bool          // stop is closed
 	lost     bool          // stop was closed before the call ended
-	panicked any           // a defect, for the goroutine that serves
+	panicked any           // panic value, raised again on the goroutine of the operation
 }
 
-// begin records the start of an attempt. The strategy under which it may run
-// beside others is empty for a step of a cascade.
-func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string) *Failure {
-	c, ok := s.d.Registry.Capability(capID)
+// begin records the start of an attempt. strategy names the parallel strategy;
+// empty: a step of a cascade.
+func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy string) *Failure {
+	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
-		return s.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
+		return o.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry",
+			o.w.Node, capID))
 	}
-	st := s.d.Executor.State(capID)
-	scopes, err := s.scopes(c)
+	st := o.d.Executor.State(capID)
+	scopes, err := o.scopes(c)
 	if err != nil {
-		return s.failure(ctx, nil, err)
+		return o.failure(ctx, nil, err)
 	}
-	page := s.page(capID)
-	ticket, err := s.admitted(page, c)
-	for err != nil && strategy == "" && s.lastHope(ctx, page) {
-		ticket, err = s.admitted(page, c)
+	cs := o.stats(capID)
+	permit, err := o.acquirePermit(cs, c)
+	for err != nil && strategy == "" && o.awaitLastBreaker(ctx, cs) {
+		permit, err = o.acquirePermit(cs, c)
 	}
 	if err != nil {
-		return s.keptOut(ctx, capID, err)
+		return o.probeLost(ctx, capID, err)
 	}
-	expense, err := s.reserve(ctx, c, s.purpose(strategy), s.number+1, !s.beside)
+	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.parallel)
 	if err != nil {
-		if page != nil { // it was let in and does not come
-			page.report(s.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
+		if cs != nil { // return the unused permit
+			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)
 		}
-		return s.tooDear(ctx, err)
+		return o.overBudget(ctx, err)
 	}
-	s.number++
-	limits := s.limits(c)
-	asked := s.asks(c)
-	*e = entrant{asked: asked,
-		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, s.w.Input, scopes),
-		number: s.number, limits: limits, call: s.call(c, limits.end, scopes, &expense, asked), expense: expense,
-		voice: s.w.Flow.speak(s.mode, s.number),
+	o.number++
+	limits := o.limits(c)
+	asked := o.composePrompt(c)
+	*a = attempt{
+		capability:  c,
+		recovery:    recoveryOf(c, o.w.Input, scopes),
+		number:      o.number,
+		call:        o.call(c, limits.end, scopes, &reservation, asked),
+		prompt:      asked,
+		limits:      limits,
+		stats:       cs,
+		permit:      permit,
+		stream:      o.w.Stream.forAttempt(o.mode, o.number),
+		reservation: reservation,
 	}
-	if how, ok := s.w.Terms.cleaning(c); ok {
-		e.voice.cleaned(how)
+	if how, ok := o.w.Policy.cleaning(c); ok {
+		a.stream.cleanWith(how)
 	}
-	begin := s.startedRecord()
+	begin := o.startedRecord()
 	*begin = journal.AttemptStarted{
-		Attempt:     s.number,
+		Attempt:     o.number,
 		CapID:       capID,
 		CapVersion:  c.Version,
-		Request:     journal.RefTo(e.call.Request),
+		Request:     journal.RefTo(a.call.Request),
 		Effects:     c.Effects,
-		Recovery:    e.recovery.String(),
-		EffectKey:   e.call.EffectKey,
+		Recovery:    a.recovery.String(),
+		EffectKey:   a.call.EffectKey,
 		Binary:      st.Binary,
 		Generation:  st.Generation,
 		Enforcement: st.Enforcement,
-		Round:       s.round,
+		Round:       o.round,
 		Entrant:     strategy,
-		Budget:      expense.amount(),
-		Waited:      s.waited,
+		Budget:      reservation.amount(),
+		Waited:      o.waited,
 	}
-	s.waited = 0
-	s.record(begin)
-	if s.failed != nil {
+	o.waited = 0
+	o.record(begin)
+	if o.failed != nil {
 		return nil
 	}
-	if s.number == 1 && s.w.Begun != nil {
-		s.w.Begun()
+	if o.number == 1 && o.w.Begun != nil {
+		o.w.Begun()
 	}
-	e.started = s.d.Clock.Now()
+	a.started = o.d.Clock.Now()
 	return nil
 }
 
-// lastHope waits for the breaker of a candidate behind which nobody is left, if
-// that is in time.
-func (s *serving) lastHope(ctx context.Context, p *page) bool {
-	if _, left := s.next(); left {
+// awaitLastBreaker waits until the breaker of the last candidate admits calls
+// again. It returns false if other candidates are left or the breaker does not
+// reopen before the deadline.
+func (o *operation) awaitLastBreaker(ctx context.Context, cs *candidateStats) bool {
+	if _, left := o.next(); left {
 		return false
 	}
-	wait, ok := p.reopensIn(s.d.Clock.Now())
-	return ok && s.inTime(ctx, wait) && s.d.Clock.Wait(ctx, wait) == nil
+	wait, ok := cs.reopensIn(o.d.Clock.Now())
+	return ok && o.inTime(ctx, wait) && o.d.Clock.Wait(ctx, wait) == nil
 }
 
-// keptOut is what happens when somebody else became the probe of a breaker in
-// this moment: nobody was asked, and the next candidate is.
-func (s *serving) keptOut(ctx context.Context, capID string, err *contract.Error) *Failure {
-	s.remember(capID, answer{})
-	f := s.failure(ctx, nil, err)
-	f.Class, f.Matched, f.Over = contract.ClassSwitch, true, s.over(ctx)
+// probeLost is the failure when another call took the half-open probe of the
+// breaker: the operation tries the next candidate.
+func (o *operation) probeLost(ctx context.Context, capID string, err *contract.Error) *Failure {
+	o.setBreakerAnswer(capID, breakerAnswer{})
+	f := o.failure(ctx, nil, err)
+	f.Class, f.Matched, f.Expired = contract.ClassSwitch, true, o.expired(ctx)
 	return f
 }
 
-// finish makes of an answer, or of its absence, a verdict. t is room for what is
-// known on the way.
-func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
-	e.account(t)
-	if e.err != nil {
-		s.lost(ctx, t, contract.AsError(e.err), e.limits, e.ended)
+// finish evaluates an answer or its absence. It fills r.
+func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *Failure {
+	a.account(r)
+	if a.err != nil {
+		o.classifyLostCall(ctx, r, contract.AsError(a.err), a.limits, a.ended)
 	} else {
-		s.read(t, e.answer)
+		o.read(r, a.answer)
 	}
-	failure := s.conclude(ctx, t)
-	if e.err == nil && s.failed == nil {
-		s.tell(e, t)
+	failure := o.conclude(ctx, r)
+	if a.err == nil && o.failed == nil {
+		o.reportTrial(a, r)
 	}
 	return failure
 }
 
-func (e *entrant) account(t *tried) {
-	*t = tried{asked: e.asked, expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, process: e.answer.Generation, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
-	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
-		t.extended = e.ended.Sub(e.limits.soft)
+func (a *attempt) account(r *attemptResult) {
+	*r = attemptResult{
+		capability:  a.capability,
+		recovery:    a.recovery,
+		number:      a.number,
+		latency:     a.ended.Sub(a.started),
+		stats:       a.stats,
+		permit:      a.permit,
+		began:       a.started,
+		edition:     a.answer.Edition,
+		process:     a.answer.Generation,
+		stream:      a.stream,
+		reservation: a.reservation,
+		prompt:      a.prompt,
 	}
-	if !e.spoke.IsZero() {
-		t.heard = max(e.spoke.Sub(e.started), 1)
+	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
+		r.extended = a.ended.Sub(a.limits.soft)
+	}
+	if !a.firstPiece.IsZero() {
+		r.firstPiece = max(a.firstPiece.Sub(a.started), 1)
 	}
 }
 
-// tried is one attempt from its answer to its verdict.
-type tried struct {
+// attemptResult is what is known about an attempt from its answer to its verdict.
+type attemptResult struct {
 	capability *registry.Capability
 	recovery   contract.RecoveryClass
-	attempt    int
+	number     int
 	latency    time.Duration
 	extended   time.Duration
 
 	response edn.Value // normalised envelope; nil without an answer
-	raw      edn.Value // what clean-up made it of; nil if that changed nothing
+	raw      edn.Value // response before clean-up; nil if clean-up changed nothing
 	kind     string    // result type
 	meta     edn.Value
 	usage    edn.Value
 	walk     func(context.Context) Child
 
-	page    *page
-	ticket  breaker.Ticket
-	began   time.Time
-	edition int           // that answered
-	process int           // likewise its number; 0: nobody was asked
-	heard   time.Duration // until its first piece; 0: there was none
-	voice   *voice
-	expense expense
-	asked   prompt.Composed
-	late    bool // the node ran out of time, whoever was asked
+	stats       *candidateStats
+	permit      breaker.Permit
+	began       time.Time
+	edition     int           // edition of the plugin that answered
+	process     int           // instance number of the process that answered; 0: the call was not delivered
+	firstPiece  time.Duration // time to the first piece of text; 0: there was none
+	stream      *attemptStream
+	reservation reservation
+	prompt      prompt.Composed
+	late        bool // the node ran out of time, not the attempt
 
 	err      *contract.Error
 	outcome  Outcome
-	label    string // of the record
+	label    string // outcome in the record
 	crashed  bool
 	doneOnce bool
 }
 
-// conclude records how the attempt ended, walks a plan answer, asks the gates,
-// and says what went wrong, if anything did.
-func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
-	if t.outcome == Unknown && t.recovery == contract.RecoveryOnce {
-		t.err = contract.Errorf("effects/outcome-unknown",
-			"node %s: whether :%s did its work is not known: %s", s.w.Node, t.capability.ID, t.err.Message).
-			WithCause(t.err).WithDetail("effect/key", edn.Text(s.effectKey()))
-		t.doneOnce = true
+// conclude records how the attempt ended, runs the plan of a plan answer, runs
+// the gates and returns the failure, if any.
+func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
+	if r.outcome == Unknown && r.recovery == contract.RecoveryOnce {
+		r.err = contract.Errorf("effects/outcome-unknown",
+			"node %s: whether :%s did its work is not known: %s", o.w.Node, r.capability.ID, r.err.Message).
+			WithCause(r.err).WithDetail("effect/key", edn.Text(o.effectKey()))
+		r.doneOnce = true
 	}
-	t.voice.pause()
-	s.recordEnd(t)
-	s.settle(&t.expense, t.ending())
-	s.count(t)
-	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
+	r.stream.pause()
+	o.recordEnd(r)
+	o.settle(&r.reservation, r.settlement())
+	o.recordOutcome(r)
+	o.result.DoneOnce = o.result.DoneOnce || r.doneOnce || (r.err == nil && r.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
-	out := t.response.Key("result").Key("out")
-	if t.err == nil && t.walk != nil {
-		child := s.walked(ctx, t.walk)
+	out := r.response.Key("result").Key("out")
+	if r.err == nil && r.walk != nil {
+		child := o.walked(ctx, r.walk)
 		out, planRun = child.Out, child.Run
-		t.doneOnce = t.doneOnce || child.DoneOnce
-		s.result.DoneOnce = s.result.DoneOnce || child.DoneOnce
+		r.doneOnce = r.doneOnce || child.DoneOnce
+		o.result.DoneOnce = o.result.DoneOnce || child.DoneOnce
 		if child.Err != nil {
-			t.err, t.outcome = asAttemptError(child.Err), answered(t.recovery)
+			r.err, r.outcome = asAttemptError(child.Err), outcomeAfterAnswer(r.recovery)
 		}
 	}
-	if t.err == nil && t.voice.contradicts(out) {
-		t.err, t.outcome = contradiction(":"+t.capability.ID), answered(t.recovery)
+	if r.err == nil && r.stream.contradicts(out) {
+		r.err, r.outcome = contradiction(":"+r.capability.ID), outcomeAfterAnswer(r.recovery)
 	}
-	if t.err == nil && s.failed == nil {
-		s.unpaid = nil
-		verdict, judged := s.judge(ctx, t, out)
-		s.result.Verdict, s.result.Judged = verdict, judged
+	if r.err == nil && o.failed == nil {
+		o.unevaluated = nil
+		verdict, judged := o.judge(ctx, r, out)
+		o.result.Verdict, o.result.Judged = verdict, judged
 		if !verdict.Pass {
 			findings = findingsValue(&verdict)
-			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
-			if s.unpaid != nil {
-				t.err = s.unpaid // nobody knows whether the answer is good
+			r.err, r.outcome = o.gateError(r, &verdict, findings), Judged
+			if o.unevaluated != nil {
+				r.err = o.unevaluated // the answer could not be evaluated
 			}
 		}
-		if judged && verdict.Pass && !s.inconclusive() {
-			s.judged(t.sample(), true, verdict.Score)
+		if judged && verdict.Pass && !o.inconclusive() {
+			o.recordVerdict(r.sample(), true, verdict.Score)
 		}
 	}
-	if t.err != nil {
-		t.err = t.voice.fail(t.err, t.outcome == Judged, t.err.Class == contract.ClassFinal || s.over(ctx))
+	if r.err != nil {
+		r.err = r.stream.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.expired(ctx))
 	}
-	s.list(t)
-	r := &s.result
-	r.voice = t.voice
-	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
-	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
-	if t.err != nil {
-		f := s.failure(ctx, t, t.err)
-		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
-		if t.outcome == Judged && !s.inconclusive() {
-			f.owed = t.sample()
+	o.listAttempt(r)
+	result := &o.result
+	result.stream = r.stream
+	result.CapID, result.Attempt, result.Response, result.Out = r.capability.ID, r.number, r.response, out
+	result.Meta, result.Usage, result.PlanRun, result.Findings = r.meta, r.usage, planRun, findings
+	if r.err != nil {
+		f := o.failure(ctx, r, r.err)
+		f.Out, f.Findings, f.Score = out, findings, r.err.Details.Key("score")
+		if r.outcome == Judged && !o.inconclusive() {
+			f.owed = r.sample()
 		}
 		return f
 	}
-	r.Degraded = s.degraded(t.capability.ID)
+	result.Degraded = o.degraded(r.capability.ID)
 	return nil
 }
 
-// sample is the verdict on the attempt, as the book takes it.
-// An answer that is a plan is none: others have answered for it.
-func (t *tried) sample() sample {
-	if t.walk != nil {
+// sample returns the verdict on the attempt for the quality window. A plan
+// answer is not a sample: other candidates produced its result.
+func (r *attemptResult) sample() sample {
+	if r.walk != nil {
 		return sample{}
 	}
-	return sample{page: t.page, edition: t.edition, began: t.began, attempt: t.attempt}
+	return sample{stats: r.stats, edition: r.edition, began: r.began, attempt: r.number}
 }
 
-// recordEnd writes how the attempt ended, before the gates judge the answer.
-func (s *serving) recordEnd(t *tried) {
-	end := s.finishedRecord()
+// recordEnd records how the attempt ended, before the gates run.
+func (o *operation) recordEnd(r *attemptResult) {
+	end := o.finishedRecord()
 	*end = journal.AttemptFinished{
-		Attempt:    t.attempt,
-		Outcome:    t.label,
-		Latency:    t.latency,
-		Usage:      t.usage,
-		Result:     refOrNone(t.response),
-		Raw:        refOrNone(t.raw),
-		ResultType: t.kind,
-		Meta:       t.meta,
-		Err:        t.err,
-		Extended:   t.extended,
+		Attempt:    r.number,
+		Outcome:    r.label,
+		Latency:    r.latency,
+		Usage:      r.usage,
+		Result:     refOrNone(r.response),
+		Raw:        refOrNone(r.raw),
+		ResultType: r.kind,
+		Meta:       r.meta,
+		Err:        r.err,
+		Extended:   r.extended,
 	}
-	s.record(end)
+	o.record(end)
 }
 
-// list adds the attempt to the account of the node.
-func (s *serving) list(t *tried) {
+// listAttempt adds the attempt to the attempts in the result.
+func (o *operation) listAttempt(r *attemptResult) {
 	failureType := ""
-	if t.err != nil {
-		failureType = t.err.Type
+	if r.err != nil {
+		failureType = r.err.Type
 	}
-	s.result.Attempts = append(s.result.Attempts, Attempt{
-		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
+	o.result.Attempts = append(o.result.Attempts, Attempt{
+		CapID: r.capability.ID, Failure: failureType, Latency: r.latency, Cost: r.usage.Key("cost-usd"),
 	})
 }
 
-// count tells the book how an attempt ended.
-func (s *serving) count(t *tried) {
-	if t.page == nil {
+// recordOutcome reports how an attempt ended to the statistics of its
+// candidate.
+func (o *operation) recordOutcome(r *attemptResult) {
+	if r.stats == nil {
 		return
 	}
-	outcome := outcomeOf(t.err)
-	if t.late || t.label == journal.OutcomeCanceled {
+	outcome := outcomeOf(r.err)
+	if r.late || r.label == journal.OutcomeCanceled {
 		outcome = breaker.Ignored
 	}
-	if outcome == breaker.Failure && t.crashed && t.page.crashed(t.err) {
+	if outcome == breaker.Failure && r.crashed && r.stats.sameCrash(r.err) {
 		outcome = breaker.Ignored
 	}
-	now := s.d.Clock.Now()
-	outcome = s.bereaved(now, t.capability.ID, t.process, t.meta, t.err, outcome)
+	now := o.d.Clock.Now()
+	outcome = o.countBackendCrashes(now, r.capability.ID, r.process, r.meta, r.err, outcome)
 	u := 0.0
 	if outcome == breaker.Failure {
-		u = Rand(s.run.Seed, s.w.Path, -s.number).Float64()
+		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()
 	}
-	if tripping(t.err) {
-		t.page.trip(now, t.edition, t.err)
+	if isConfigurationFailure(r.err) {
+		r.stats.trip(now, r.edition, r.err)
 		return
 	}
-	t.page.report(now, t.ticket, outcome, retryAfter(t.err), u)
+	r.stats.report(now, r.permit, outcome, retryAfter(r.err), u)
 	if outcome == breaker.Success {
-		t.page.served(t.latency, speedOf(t.usage, t.heard), t.usage.Key("cost-usd"))
+		r.stats.recordSuccess(r.latency, speedOf(r.usage, r.firstPiece), r.usage.Key("cost-usd"))
 	}
 }
 
-// inconclusive tells whether the last verdict says nothing about the answer: a
-// check or the judge could not judge, or the judge is not well itself (BRK-007).
-func (s *serving) inconclusive() bool {
-	return s.unsound || !answeredByChecks(s.result.Verdict)
+// inconclusive reports whether the last verdict says nothing about the answer:
+// a check or the judge failed, or the breaker of the judge is not closed
+// (BRK-007).
+func (o *operation) inconclusive() bool {
+	return o.unsound || !answeredByChecks(o.result.Verdict)
 }
 
-// refused counts a refused answer against its capability, once, when it is
-// known that it was not repaired.
-func (s *serving) refused(f *Failure) {
+// recordRefusal counts a refused answer against its capability, once, after
+// repair has failed.
+func (o *operation) recordRefusal(f *Failure) {
 	if f != nil {
-		s.judged(f.owed, false, quality.Perfect)
+		o.recordVerdict(f.owed, false, quality.Perfect)
 		f.owed = sample{}
 	}
 }
 
 // asAttemptError makes the failure of a child plan the failure of the attempt
-// that answered with it: another candidate may do better, unless the run itself
-// is at its end.
+// that answered with it: another candidate may succeed, unless the error ends
+// the run.
 func asAttemptError(e *contract.Error) *contract.Error {
 	switch e.Type {
 	case "canceled", "runtime/internal", "effects/outcome-unknown", "plan/too-deep", "plan/too-large":
@@ -358,38 +381,38 @@ func asAttemptError(e *contract.Error) *contract.Error {
 	}
 }
 
-// failure describes a failed attempt to the attempt table.
-func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *Failure {
+// failure describes a failed attempt for the attempt table.
+func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract.Error) *Failure {
 	f := &Failure{Err: err, Class: err.Class}
-	set := s.w.Terms.SwitchOn
+	set := o.w.Policy.SwitchOn
 	f.Matched = set.Matches(err)
-	if t == nil {
+	if r == nil {
 		return f
 	}
-	f.Outcome, f.Recovery = t.outcome, t.recovery
-	f.Deterministic = t.capability.Deterministic
-	f.Crashed = t.crashed
-	if f.Unasked = t.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {
-		f.Class, f.Matched = contract.ClassSwitch, true // as if it had not been bound (BIND-005)
+	f.Outcome, f.Recovery = r.outcome, r.recovery
+	f.Deterministic = r.capability.Deterministic
+	f.Crashed = r.crashed
+	if f.Undelivered = r.process == 0 && err.Type == policy.ReasonNotReady; f.Undelivered {
+		f.Class, f.Matched = contract.ClassSwitch, true // treated like a rejection during binding (BIND-005)
 	}
-	f.DoneOnce, f.Done = t.doneOnce, s.done
-	s.done = s.done || t.outcome == Judged && t.recovery != contract.RecoveryNone
-	f.Bound = t.voice.bound()
-	f.RepairAsked = s.w.Terms.RepairAsked
-	f.Over = s.over(ctx)
-	if t.crashed {
-		f.ComesBack = s.d.Executor.State(t.capability.ID).comesBack()
+	f.DoneOnce, f.Done = r.doneOnce, o.effectDone
+	o.effectDone = o.effectDone || r.outcome == Judged && r.recovery != contract.RecoveryNone
+	f.Committed = r.stream.committed()
+	f.RepairAsked = o.w.Policy.RepairAsked
+	f.Expired = o.expired(ctx)
+	if r.crashed {
+		f.ComesBack = o.d.Executor.State(r.capability.ID).willReturn()
 	}
 	return f
 }
 
-// invoke makes the call under the deadline of the attempt. A call that must not
-// happen twice is not cut off because a sibling failed: it is awaited under the
-// life of the run.
-func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
-	call, l := e.call, e.limits
-	if e.recovery == contract.RecoveryOnce {
-		ctx = s.run.Base
+// invoke makes the call with the deadline of the attempt. A call of recovery
+// class once is not canceled when a sibling node fails: it runs under the
+// context of the run.
+func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
+	call, l := a.call, a.limits
+	if a.recovery == contract.RecoveryOnce {
+		ctx = o.run.Base
 	}
 	if !l.end.IsZero() {
 		var cancel context.CancelFunc
@@ -399,36 +422,36 @@ func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, contract.AsError(err)
 	}
-	if e.voice.live() {
+	if a.stream.live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
 			select {
-			case <-e.stop:
-				return // a loser is not heard any more
+			case <-a.stop:
+				return // text of a losing attempt is dropped
 			default:
 			}
-			if e.spoke.IsZero() {
-				e.spoke = s.d.Clock.Now()
+			if a.firstPiece.IsZero() {
+				a.firstPiece = o.d.Clock.Now()
 			}
-			e.voice.hear(own, piece, stop)
+			a.stream.receive(own, piece, stop)
 		}
 	}
-	answer, err := s.d.Executor.Invoke(ctx, call)
-	if broken := e.voice.broken(); broken != nil {
+	answer, err := o.d.Executor.Invoke(ctx, call)
+	if broken := a.stream.failure(); broken != nil {
 		return Answer{}, broken
 	}
 	awaitOwnDeadline(ctx, err)
 	return answer, err
 }
 
-// deadlineSkew is how much earlier than here a deadline may pass at the other
-// end of a call.
+// deadlineSkew is the tolerated clock difference between host and plugin for
+// the deadline of a call.
 const deadlineSkew = 50 * time.Millisecond
 
-// awaitOwnDeadline waits for the deadline of a call that has passed at the
-// plugin already: which of the two clocks is ahead must not decide whose
-// deadline it was.
+// awaitOwnDeadline waits for the deadline of a call if the plugin has reported
+// its expiry slightly early, so that clock skew does not decide which deadline
+// is reported.
 func awaitOwnDeadline(ctx context.Context, err error) {
 	deadline, bounded := ctx.Deadline()
 	if bounded && errors.Is(err, contract.OfType("timeout/hard")) && time.Until(deadline) < deadlineSkew {
@@ -436,53 +459,60 @@ func awaitOwnDeadline(ctx context.Context, err error) {
 	}
 }
 
-// lost explains a call that gave no answer. What the executor saw is overruled
-// by what the host knows: whether somebody canceled, and which limit passed.
-func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l limits, now time.Time) {
-	t.label, t.err = journal.OutcomeError, err
+// classifyLostCall sets error and outcome of a call without an answer.
+// Cancellation and limits known to the host take precedence over the error of
+// the executor.
+func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err *contract.Error, l limits,
+	now time.Time) {
+	r.label, r.err = journal.OutcomeError, err
 	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
-	base := s.run.Base.Err()
+	base := o.run.Base.Err()
 	switch {
-	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(s.w.Deadline) && t.recovery != contract.RecoveryOnce:
-		t.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", s.w.Node, t.capability.ID)
-		t.label, t.outcome = journal.OutcomeCanceled, Unknown
+	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) &&
+		r.recovery != contract.RecoveryOnce:
+		r.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", o.w.Node, r.capability.ID)
+		r.label, r.outcome = journal.OutcomeCanceled, Unknown
 		return
-	case s.w.Wall && base == nil && late(s.w.Deadline):
-		t.err = s.wallSpent().WithCause(cause(err))
-		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
+	case o.w.Wall && base == nil && late(o.w.Deadline):
+		r.err = o.wallSpent().WithCause(cause(err))
+		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
 		return
-	case errors.Is(base, context.DeadlineExceeded), late(s.w.Deadline):
-		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", s.w.Node, t.capability.ID).WithCause(cause(err))
-		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
+	case errors.Is(base, context.DeadlineExceeded), late(o.w.Deadline):
+		r.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node,
+			r.capability.ID).WithCause(cause(err))
+		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case late(l.end):
-		t.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", s.w.Node, t.capability.ID, l.given()).WithCause(cause(err))
-		t.label, t.outcome = journal.OutcomeUnknown, Unknown
+		r.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, r.capability.ID,
+			l.given()).WithCause(cause(err))
+		r.label, r.outcome = journal.OutcomeUnknown, Unknown
 		return
 	}
-	err = s.disowned(t, err)
-	t.err = err
+	err = o.replaceReservedType(r, err)
+	r.err = err
 	if unknownOutcome(err) {
-		t.label, t.outcome = journal.OutcomeUnknown, Unknown
-		t.crashed = err.Type == "runtime/crashed" || err.Type == "runtime/unresponsive"
+		r.label, r.outcome = journal.OutcomeUnknown, Unknown
+		r.crashed = err.Type == "runtime/crashed" || err.Type == "runtime/unresponsive"
 	}
 }
 
-// disowned takes from a capability what only the host can say: that the run was
-// canceled, that the host has a defect, that a race was lost. A capability that
-// says so while the run lives on has simply failed (ATT-003). What it could not
-// spend says nothing about what another candidate needs.
-func (s *serving) disowned(t *tried, err *contract.Error) *contract.Error {
+// replaceReservedType replaces error types that only the host may use, such as
+// canceled, runtime/internal and race/lost, by runtime/invoke-failed (ATT-003).
+// A capability's own budget/exceeded gets class switch: it does not limit other
+// candidates.
+func (o *operation) replaceReservedType(r *attemptResult, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
-		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", s.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
+		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s",
+			o.w.Node, r.capability.ID, err.Type, err.Message).WithCause(err)
 	case "budget/exceeded":
 		return err.WithClass(contract.ClassSwitch)
 	}
 	return err
 }
 
-// cause keeps what the executor reported unless it only repeats the timeout.
+// cause returns the error of the executor, or nil if it only repeats the
+// timeout.
 func cause(err *contract.Error) *contract.Error {
 	if err.Type == "timeout/hard" || err.Type == "canceled" {
 		return nil
@@ -490,11 +520,11 @@ func cause(err *contract.Error) *contract.Error {
 	return err
 }
 
-// unknownOutcome tells whether the work may have been done although no answer
-// came. An error that the capability itself reports means "not done", unless it
-// says otherwise.
+// unknownOutcome reports whether the effect may have been done although no
+// answer came. An error that the capability itself returns means "not done",
+// unless its details say otherwise.
 func unknownOutcome(err *contract.Error) bool {
-	if saysUnknown(err) {
+	if reportsUnknown(err) {
 		return true
 	}
 	switch err.Type {
@@ -505,69 +535,77 @@ func unknownOutcome(err *contract.Error) bool {
 	}
 }
 
-func saysUnknown(err *contract.Error) bool {
+func reportsUnknown(err *contract.Error) bool {
 	state, _ := err.Details.Key("effect/state").AsKeyword()
 	return state == "unknown"
 }
 
-// answered is the outcome of an answer that is of no use: whatever effect the
-// call had has happened.
-func answered(recovery contract.RecoveryClass) Outcome {
+// outcomeAfterAnswer is the outcome of an unusable answer: any effect of the
+// call has happened.
+func outcomeAfterAnswer(recovery contract.RecoveryClass) Outcome {
 	if recovery == contract.RecoveryNone {
 		return Definite
 	}
 	return Judged
 }
 
-// read checks the form of an answer.
-func (s *serving) read(t *tried, a Answer) {
-	t.label = journal.OutcomeOK
-	response, err := contract.CheckResponse(a.Response, s.wanted(t.capability))
+// read checks the form of an answer and cleans it.
+func (o *operation) read(r *attemptResult, a Answer) {
+	r.label = journal.OutcomeOK
+	response, err := contract.CheckResponse(a.Response, o.resultRules(r.capability))
 	if err != nil {
-		err = s.disowned(t, err)
-		t.err, t.label = err, journal.OutcomeError
-		t.usage = mapOrNil(a.Response.Key("result").Key("usage"))
+		err = o.replaceReservedType(r, err)
+		r.err, r.label = err, journal.OutcomeError
+		r.usage = mapOrNil(a.Response.Key("result").Key("usage"))
 		switch {
-		case saysUnknown(err):
-			t.outcome, t.label = Unknown, journal.OutcomeUnknown
+		case reportsUnknown(err):
+			r.outcome, r.label = Unknown, journal.OutcomeUnknown
 		case err.Type == "runtime/invalid-result":
-			t.outcome = answered(t.recovery)
+			r.outcome = outcomeAfterAnswer(r.recovery)
 		}
 		return
 	}
 	result := response.Key("result")
-	t.usage = mapOrNil(result.Key("usage"))
-	t.meta = s.w.Terms.meta(response.Key("invoke/meta"), t.capability, &a)
-	if t.asked.Hash != "" {
-		t.meta = t.meta.AssocKey("prompt/hash", edn.Text(t.asked.Hash))
+	r.usage = mapOrNil(result.Key("usage"))
+	r.meta = o.w.Policy.meta(response.Key("invoke/meta"), r.capability, &a)
+	if r.prompt.Hash != "" {
+		r.meta = r.meta.AssocKey("prompt/hash", edn.Text(r.prompt.Hash))
 	}
-	t.kind, _ = result.Key("type").AsKeyword()
-	switch t.kind {
+	r.kind, _ = result.Key("type").AsKeyword()
+	switch r.kind {
 	case "plan":
-		if s.w.Around == nil {
-			t.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", s.w.Node).WithSource(contract.SourcePlugin)
+		if o.w.Around == nil {
+			r.err = contract.Errorf("plan/invalid", "node %s: a plan answer is not allowed here", o.w.Node).
+				WithSource(contract.SourcePlugin)
 			break
 		}
-		t.walk, t.err = s.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: t.voice.flow})
+		r.walk, r.err = o.w.Around.Plan(PlanAnswer{
+			Attempt:  r.number,
+			CapID:    r.capability.ID,
+			Plan:     result.Key("plan"),
+			Bindings: result.Key("bindings"),
+			Stream:   r.stream.child,
+		})
 	default:
-		if response, t.err = s.clean(t, response); t.err != nil {
-			t.outcome, t.kind = answered(t.recovery), ""
-		} else if t.kind == "value" {
-			response = s.coerce(response, response.Key("result"))
-			if t.err = s.w.Terms.allowed(t.capability, response.Key("result").Key("out")); t.err != nil {
-				t.outcome = answered(t.recovery)
+		if response, r.err = o.clean(r, response); r.err != nil {
+			r.outcome, r.kind = outcomeAfterAnswer(r.recovery), ""
+		} else if r.kind == "value" {
+			response = o.coerce(response, response.Key("result"))
+			if r.err = o.w.Policy.checkOutputKeys(r.capability, response.Key("result").Key("out")); r.err != nil {
+				r.outcome = outcomeAfterAnswer(r.recovery)
 			}
 		}
 	}
-	if t.err != nil {
-		t.label = journal.OutcomeError
+	if r.err != nil {
+		r.label = journal.OutcomeError
 	}
-	t.response = response
+	r.response = response
 }
 
-// coerce gives an answer that came as JSON the kinds that its schema asks for.
-func (s *serving) coerce(response, result edn.Value) edn.Value {
-	sch := s.w.Terms.out
+// coerce converts a JSON answer to the types of its schema if that makes it
+// valid.
+func (o *operation) coerce(response, result edn.Value) edn.Value {
+	sch := o.w.Policy.out
 	out := result.Key("out")
 	if sch == nil || sch.Valid(out) {
 		return response

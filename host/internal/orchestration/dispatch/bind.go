@@ -11,157 +11,158 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// answer is what a breaker said when it was asked for this node. It is asked
-// once: in its ramp, asking counts.
-type answer struct {
+// breakerAnswer is the cached answer of a breaker for this node. The breaker is
+// asked once per node, because asking counts while it ramps up.
+type breakerAnswer struct {
 	ok      bool
 	reopens time.Time // zero: not by itself
 }
 
-// bind asks who may serve now. The usual case, everyone who fits is ready and no
-// breaker is open, costs nothing but asking.
-func (s *serving) bind() policy.Binding {
-	t := s.w.Terms
-	b := t.static
-	asks := t.effects && s.w.Op != "tool" // a tool has been asked already, and is told why not
+// bind returns the candidates that may be called now. It rebinds only if
+// effects must be checked or a candidate is unavailable.
+func (o *operation) bind() policy.Binding {
+	p := o.w.Policy
+	b := p.static
+	asks := p.effects && o.w.Op != "tool" // effects of a tool were checked before
 	for _, id := range b.Accepted {
-		if asks || s.state(id).Reason != "" {
-			demand := t.demand(s.d.Registry)
-			demand.State, demand.StandIn = s.state, s.standIn
+		if asks || o.unavailability(id).Reason != "" {
+			demand := p.demand(o.d.Registry)
+			demand.State, demand.StandIn = o.unavailability, o.standIn
 			if asks {
-				demand.Permits = s.forbids
+				demand.Permits = o.deniedEffect
 			}
 			b = demand.Bind()
 			break
 		}
 	}
-	return s.rank(b)
+	return o.orderCandidates(b)
 }
 
-// state says in the words of binding whether a capability can be used now.
-func (s *serving) state(capID string) policy.Unavailable {
-	st := s.d.Executor.State(capID)
+// unavailability returns why a capability cannot be called now, for binding.
+func (o *operation) unavailability(capID string) policy.Unavailable {
+	st := o.d.Executor.State(capID)
 	if u := unavailable(st); u.Reason != "" {
 		return u
 	}
-	if u := s.keptOutBy(capID, st.Edition); u.Reason != "" {
+	if u := o.breakerRefusal(capID, st.Edition); u.Reason != "" {
 		return u
 	}
-	if s.budgeted() && s.unaffordable(capID) {
+	if o.budgeted() && o.unaffordable(capID) {
 		return policy.Unavailable{Reason: policy.ReasonBudget}
 	}
 	return policy.Unavailable{}
 }
 
-// page is how a capability stands for the call, nil without a book. A verdict on a
-// labelled answer is asked of whoever is named, however he stands.
-func (s *serving) page(capID string) *page {
-	if s.vote && len(s.w.Stack) == 0 && s.run.Grading {
+// stats returns the statistics of a capability, nil without any. A verdict on a
+// labelled answer bypasses the breaker of the judge.
+func (o *operation) stats(capID string) *candidateStats {
+	if o.vote && len(o.w.Stack) == 0 && o.run.Grading {
 		return nil
 	}
-	return s.w.Terms.pages[capID]
+	return o.w.Policy.stats[capID]
 }
 
-// keptOutBy is what the breaker of a capability says to this node.
-func (s *serving) keptOutBy(capID string, edition int) policy.Unavailable {
-	p := s.page(capID)
-	if p == nil || p.quiet.Load() {
+// breakerRefusal returns why the breaker rejects this node, if it does.
+func (o *operation) breakerRefusal(capID string, edition int) policy.Unavailable {
+	cs := o.stats(capID)
+	if cs == nil || cs.closed.Load() {
 		return policy.Unavailable{}
 	}
-	now := s.d.Clock.Now()
-	a, known := s.asked[capID]
+	now := o.d.Clock.Now()
+	a, known := o.breakerAnswers[capID]
 	if !known {
 		version := ""
-		if c, ok := s.d.Registry.Capability(capID); ok {
+		if c, ok := o.d.Registry.Capability(capID); ok {
 			version = c.Version
 		}
-		a.ok, a.reopens = p.ask(now, edition, version)
-		s.remember(capID, a)
+		a.ok, a.reopens = cs.allow(now, edition, version)
+		o.setBreakerAnswer(capID, a)
 	}
 	if a.ok {
 		return policy.Unavailable{}
 	}
-	return p.refusal(now)
+	return cs.refusal(now)
 }
 
-func (s *serving) remember(capID string, a answer) {
-	if s.asked == nil {
-		s.asked = map[string]answer{}
+func (o *operation) setBreakerAnswer(capID string, a breakerAnswer) {
+	if o.breakerAnswers == nil {
+		o.breakerAnswers = map[string]breakerAnswer{}
 	}
-	s.asked[capID] = a
+	o.breakerAnswers[capID] = a
 }
 
-// rank puts the accepted candidates into the order of the policy. The order is
-// settled once for a node, so that its own attempts do not change it.
-func (s *serving) rank(b policy.Binding) policy.Binding {
-	t := s.w.Terms
-	if t.pages == nil || t.Ordering == policy.Declared || len(b.Accepted) == 0 {
+// orderCandidates sorts the accepted candidates by the policy. The order is
+// fixed once per node, so that its own attempts do not change it.
+func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
+	p := o.w.Policy
+	if p.stats == nil || p.Ordering == policy.Declared || len(b.Accepted) == 0 {
 		return b
 	}
-	if s.ranked == nil {
-		now := s.d.Clock.Now()
-		s.ranked = make([]Figures, 0, len(b.Accepted))
+	if o.ranked == nil {
+		now := o.d.Clock.Now()
+		o.ranked = make([]Figures, 0, len(b.Accepted))
 		for i, id := range b.Accepted {
-			if c, ok := s.d.Registry.Capability(id); ok {
-				f := t.pages[id].figures(c, i, now)
-				f.Condition = s.d.condition(id)
-				s.ranked = append(s.ranked, f)
+			if c, ok := o.d.Registry.Capability(id); ok {
+				f := p.stats[id].figures(c, i, now)
+				f.Condition = o.d.condition(id)
+				o.ranked = append(o.ranked, f)
 			}
 		}
-		sortFigures(t.Ordering, s.ranked, s.heard())
-		if i := slices.IndexFunc(s.ranked, func(f Figures) bool { return f.CapID == t.capID }); i > 0 {
-			pinned := s.ranked[i]
-			s.ranked = slices.Insert(slices.Delete(s.ranked, i, i+1), 0, pinned)
+		sortFigures(p.Ordering, o.ranked, o.streamed())
+		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == p.capID }); i > 0 {
+			pinned := o.ranked[i]
+			o.ranked = slices.Insert(slices.Delete(o.ranked, i, i+1), 0, pinned)
 		}
 	}
 	place := func(id string) int {
-		if i := slices.IndexFunc(s.ranked, func(f Figures) bool { return f.CapID == id }); i >= 0 {
+		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == id }); i >= 0 {
 			return i
 		}
-		return len(s.ranked) // it came back since
+		return len(o.ranked) // became available later
 	}
 	b.Accepted = slices.Clone(b.Accepted)
 	slices.SortStableFunc(b.Accepted, func(x, y string) int { return place(x) - place(y) })
-	b.Tried = b.Accepted[:min(len(b.Accepted), 1+t.FallbackMax)]
+	b.Tried = b.Accepted[:min(len(b.Accepted), 1+p.FallbackMax)]
 	return b
 }
 
-// heard tells whether somebody reads the answer while it comes.
-func (s *serving) heard() bool {
-	f, t := s.w.Flow, s.w.Terms
+// streamed reports whether the answer is shown while it is produced.
+func (o *operation) streamed() bool {
+	f, p := o.w.Stream, o.w.Policy
 	if f == nil {
 		return false
 	}
-	m := modeOf(t.Stream)
-	return max(m, f.mode) != afterGates && held(m, t.Strategy, &t.Policy) == ""
+	m := modeOf(p.Stream)
+	return max(m, f.mode) != gatePassed && delayReason(m, p.Strategy, &p.Policy) == ""
 }
 
-// ranking is the order with its figures, for the record.
-func (s *serving) ranking() []journal.Candidate {
-	out := make([]journal.Candidate, 0, len(s.ranked))
-	for i := range s.ranked {
-		out = append(out, journal.Candidate{CapID: s.ranked[i].CapID, Figures: s.ranked[i].Value()})
+// ranking returns the order with its figures, for the record.
+func (o *operation) ranking() []journal.Candidate {
+	out := make([]journal.Candidate, 0, len(o.ranked))
+	for i := range o.ranked {
+		out = append(out, journal.Candidate{CapID: o.ranked[i].CapID, Figures: o.ranked[i].Value()})
 	}
 	return out
 }
 
-// awaitBreaker waits for the first breaker that opens its way again, if nobody
-// else can serve and that is in time.
-func (s *serving) awaitBreaker(ctx context.Context) {
-	for len(s.binding.Accepted) == 0 {
-		at, ok := s.reopening()
-		wait := at.Sub(s.d.Clock.Now())
-		if !ok || !s.inTime(ctx, wait) || s.d.Clock.Wait(ctx, wait) != nil {
+// awaitBreaker waits for the first breaker to reopen, if no candidate is
+// available and the deadline allows it.
+func (o *operation) awaitBreaker(ctx context.Context) {
+	for len(o.binding.Accepted) == 0 {
+		at, ok := o.firstReopening()
+		wait := at.Sub(o.d.Clock.Now())
+		if !ok || !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
 			return
 		}
-		s.asked, s.ranked = nil, nil
-		s.binding = s.bind()
+		o.breakerAnswers, o.ranked = nil, nil
+		o.binding = o.bind()
 	}
 }
 
-// reopening is when the first breaker reopens that keeps a candidate out.
-func (s *serving) reopening() (first time.Time, ok bool) {
-	for _, a := range s.asked {
+// firstReopening returns when the first of the breakers that reject this node
+// reopens.
+func (o *operation) firstReopening() (first time.Time, ok bool) {
+	for _, a := range o.breakerAnswers {
 		if !a.ok && !a.reopens.IsZero() && (!ok || a.reopens.Before(first)) {
 			first, ok = a.reopens, true
 		}
@@ -169,11 +170,11 @@ func (s *serving) reopening() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// allOpen is the failure of a node whose candidates are all kept out by their
-// breakers and by nothing else.
-func (s *serving) allOpen() *contract.Error {
+// allBreakersOpen is the failure of a node whose candidates are rejected by
+// their breakers only.
+func (o *operation) allBreakersOpen() *contract.Error {
 	open := 0
-	for _, r := range s.binding.Rejected {
+	for _, r := range o.binding.Rejected {
 		switch r.Reason {
 		case policy.ReasonBreaker:
 			open++
@@ -184,10 +185,10 @@ func (s *serving) allOpen() *contract.Error {
 	if open == 0 {
 		return nil
 	}
-	e := contract.Errorf("breaker/open", "node %s: everybody who serves :%s has failed too often of late", s.w.Node, s.w.Intent).
-		WithDetail("intent", journal.Keyword(s.w.Intent))
-	if at, ok := s.reopening(); ok {
-		e = e.WithDetail("retry-after-ms", edn.Int((at.Sub(s.d.Clock.Now()) + time.Millisecond - 1).Milliseconds()))
+	e := contract.Errorf("breaker/open", "node %s: all candidates for :%s have an open breaker", o.w.Node, o.w.Intent).
+		WithDetail("intent", journal.Keyword(o.w.Intent))
+	if at, ok := o.firstReopening(); ok {
+		e = e.WithDetail("retry-after-ms", edn.Int((at.Sub(o.d.Clock.Now()) + time.Millisecond - 1).Milliseconds()))
 	}
 	return e
 }

@@ -15,35 +15,39 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// checked says which capability served a check, and how.
+// checked describes the call to the capability behind a check.
 type checked struct {
 	capID   string
 	version string
 	latency time.Duration
 	usage   edn.Value
-	edition int    // that answered
-	model   string // that a server says answered, empty if none says so
-	process int    // number of the process that answered
+	edition int    // edition of the plugin that answered
+	model   string // model reported by the server, empty if none
+	process int    // instance number of the process that answered; 0: none
 	err     *contract.Error
 }
 
-// askSafely turns a panic on the goroutine of a check into a failure of the
-// check: it is a defect, and nobody above could catch it.
-func (s *serving) askSafely(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
+// runCheckSafely converts a panic on the goroutine of a check into a failure of
+// the check, because no caller could recover it.
+func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (
+	out quality.Outcome, by checked,
+) {
 	defer func() {
 		if p := recover(); p != nil {
 			by.err = contract.Errorf("runtime/internal", "check :%s panicked: %s", c.Name, fmt.Sprint(p))
 			out = quality.InterpretError(c, by.err, subject)
 		}
 	}()
-	return s.ask(ctx, t, c, subject)
+	return o.runCheck(ctx, r, c, subject)
 }
 
-// ask lets a capability judge. The call has no gates of its own and may only
-// read. It is made once more if the failure asks for the same executor, or if
-// the executor was lost and is back (or another one stands in) before the time
-// of the check is up; everything else is a finding.
-func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
+// runCheck calls the capability of a check. The call has no gates and may only
+// read. It is repeated once if the failure is retryable or the process was lost
+// and is available again within the timeout of the check; every other failure
+// is a finding.
+func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (
+	quality.Outcome, checked,
+) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
 		return c.Run(subject), checked{}
@@ -56,13 +60,13 @@ func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject q
 	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 
-	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: c.Name, w: s.checkWork(t, c, subject)}
-	by, out := child.askOnce(ctx)
-	for tried := false; by.again(tried) && ctx.Err() == nil; {
-		tried = tried || !by.unasked()
+	child := &operation{d: o.d, run: o.run, number: r.number, gate: c.Name, w: o.checkWork(r, c, subject)}
+	by, out := child.bindAndCall(ctx)
+	for tried := false; by.retries(tried) && ctx.Err() == nil; {
+		tried = tried || !by.undelivered()
 		first := by.err
-		if by, out = child.askOnce(ctx); by.err != nil && by.capID == "" {
-			by.err = first // nobody came back: how the executor was lost is the reason
+		if by, out = child.bindAndCall(ctx); by.err != nil && by.capID == "" {
+			by.err = first // no process became available; report how the first one was lost
 			break
 		}
 	}
@@ -75,14 +79,13 @@ func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject q
 	return quality.Interpret(c, out, subject), by
 }
 
-// again reports whether a check is asked again after a failure: once more if the
-// executor was lost or its failure asks for that, and as often as the process was
-// gone before the check reached it.
-func (by *checked) again(tried bool) bool {
+// retries reports whether a check is called again: once after a retryable
+// failure or a lost process, and always if the call was not delivered.
+func (by *checked) retries(tried bool) bool {
 	switch {
 	case by.err == nil:
 		return false
-	case by.unasked():
+	case by.undelivered():
 		return true
 	case tried:
 		return false
@@ -95,76 +98,76 @@ func lostExecutor(err *contract.Error) bool {
 	return err.Type == "runtime/crashed" || err.Type == policy.ReasonNotReady
 }
 
-// unasked reports whether the process was gone before the check reached it.
-func (by *checked) unasked() bool {
+// undelivered reports whether the process exited before the call reached it.
+func (by *checked) undelivered() bool {
 	return by.capID != "" && by.process == 0 && by.err.Type == policy.ReasonNotReady
 }
 
-// checkWork is the child call that a capability check is.
-func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
-	layer := policy.CheckLayer(s.d.Registry, &c.Check, t.capability.ID)
-	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
+// checkWork returns the node of a capability check.
+func (o *operation) checkWork(r *attemptResult, c *quality.Check, subject quality.Subject) *Work {
+	layer := policy.CheckLayer(o.d.Registry, &c.Check, r.capability.ID)
+	p, _ := layer.Resolve() // cannot fail without a switch-on set
 	return &Work{
 		Op:     "call",
-		Node:   s.w.Node,
-		Path:   s.w.Path,
+		Node:   o.w.Node,
+		Path:   o.w.Path,
 		Intent: c.Intent,
-		// An answer is not refused because who should judge it has a breaker.
-		Terms: s.d.forgetful(p, c.Intent, ""),
-		Input: quality.CapabilityInput(c, subject),
-		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
-		// A check spends what its node has.
-		Budget: s.w.Budget,
+		// An open breaker of the checker must not refuse the answer.
+		Policy: o.d.policyWithoutStats(p, c.Intent, ""),
+		Input:  quality.CapabilityInput(c, subject),
+		Stack:  append(slices.Clip(o.w.Stack), r.capability.ID),
+		// A check spends from the budget of its node.
+		Budget: o.w.Budget,
 	}
 }
 
-// askOnce binds and makes one call. If everyone who may judge is only on the
-// way back, it waits for the first of them.
-func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
-	capID, err := s.checker(ctx)
+// bindAndCall binds and makes one call. If all candidates are only respawning,
+// it waits for the first of them.
+func (o *operation) bindAndCall(ctx context.Context) (checked, edn.Value) {
+	capID, err := o.selectChecker(ctx)
 	if err != nil {
 		return checked{err: err}, edn.Nil()
 	}
-	c, _ := s.d.Registry.Capability(capID)
-	by, out, _ := s.askOne(ctx, c)
+	c, _ := o.d.Registry.Capability(capID)
+	by, out, _ := o.callOnce(ctx, c)
 	return by, out
 }
 
-// askOne makes one call to one capability. Asked tells whether it was sent.
-func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
+// callOnce makes one call to one capability; asked reports whether it was sent.
+func (o *operation) callOnce(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
 	by = checked{capID: c.ID, version: c.Version}
-	l := s.limits(c)
+	l := o.limits(c)
 	if !l.end.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, l.end)
 		defer cancel()
 	}
 	deadline, _ := ctx.Deadline()
-	started := s.d.Clock.Now()
-	scopes, err := s.scopes(c)
+	started := o.d.Clock.Now()
+	scopes, err := o.scopes(c)
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), false
 	}
 	purpose := forCheck
-	if s.vote {
+	if o.vote {
 		purpose = forVote
 	}
-	expense, err := s.reserve(ctx, c, purpose, s.number, false)
+	reservation, err := o.reserve(ctx, c, purpose, o.number, false)
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), false
 	}
-	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense, s.asks(c)))
+	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &reservation, o.composePrompt(c)))
 	awaitOwnDeadline(ctx, failed)
-	by.latency, by.edition, by.process = s.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
+	by.latency, by.edition, by.process = o.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		s.settle(&expense, ending{unknown: unknownOutcome(by.err)})
+		o.settle(&reservation, settlement{unknown: unknownOutcome(by.err)})
 		return by, edn.Nil(), true
 	}
-	s.settle(&expense, ending{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
-	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
+	o.settle(&reservation, settlement{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
+	response, err := contract.CheckResponse(answer.Response, o.resultRules(c))
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), true
@@ -175,9 +178,9 @@ func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checke
 	return by, out, true
 }
 
-// ServedModel is the model behind a verdict, as its server calls it: a judge that
-// asks a model says which one answered, one that is a model has it beside the
-// answer. It is empty if nobody says so.
+// ServedModel returns the model behind a verdict as named by its server: from
+// the answer of a judge that calls a model, or from the metadata of a judge
+// that is a model. It is empty if not reported.
 func ServedModel(meta, out edn.Value) string {
 	if model, ok := out.Key("judge").Key("model").AsString(); ok && model != "" {
 		return model
@@ -186,24 +189,25 @@ func ServedModel(meta, out edn.Value) string {
 	return model
 }
 
-// admitted enters the breaker of a capability.
-func (s *serving) admitted(p *page, c *registry.Capability) (breaker.Ticket, *contract.Error) {
-	ticket, ok := p.enter(s.d.Clock.Now(), s.d.Executor.State(c.ID).Edition, c.Version)
+// acquirePermit asks the breaker of a capability for a permit.
+func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (breaker.Permit, *contract.Error) {
+	permit, ok := cs.acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {
-		return ticket, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", s.w.Node, c.ID)
+		return permit, contract.Errorf("breaker/open", "node %s: the breaker of :%s is open", o.w.Node, c.ID)
 	}
-	return ticket, nil
+	return permit, nil
 }
 
-func (s *serving) checker(ctx context.Context) (string, *contract.Error) {
-	s.binding = s.bind()
-	if len(s.binding.Accepted) > 0 {
-		return s.binding.Accepted[0], nil
+func (o *operation) selectChecker(ctx context.Context) (string, *contract.Error) {
+	o.binding = o.bind()
+	if len(o.binding.Accepted) > 0 {
+		return o.binding.Accepted[0], nil
 	}
-	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).comesBack() && s.d.Executor.Await(ctx, r.Cap) == nil {
+	for _, r := range o.binding.Rejected {
+		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).willReturn() &&
+			o.d.Executor.Await(ctx, r.Cap) == nil {
 			return r.Cap, nil
 		}
 	}
-	return "", s.unbound()
+	return "", o.noCandidate()
 }

@@ -49,7 +49,7 @@ func (s served) verdicts(t testing.TB) map[string]*journal.GateVerdict {
 	return out
 }
 
-// GATE-009: what a capability check is asked, and which answers it understands.
+// GATE-009: the input of a capability check, and the answers it accepts.
 func TestCapabilityCheck(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer  string
@@ -95,8 +95,8 @@ func TestCapabilityCheck(t *testing.T) {
 	}
 }
 
-// GATE-009: one more try if the error asks for the same executor, none
-// otherwise; a check that cannot judge fails a must.
+// GATE-009: one retry if the error class is retry, none otherwise; a check that
+// fails to run fails a must gate.
 func TestCapabilityCheckRetries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		steps []dispatchtest.Step
@@ -129,9 +129,9 @@ func TestCapabilityCheckRetries(t *testing.T) {
 	}
 }
 
-// GATE-009: nobody judges his own answer; the next one does, and without a next
-// one the check has failed.
-func TestNobodyJudgesHimself(t *testing.T) {
+// GATE-009: a capability does not check its own answer; the next one does, and
+// without a next one the check fails.
+func TestNoSelfJudging(t *testing.T) {
 	both := `{:cap/id :t/both :cap/kind :solver :cap/intents #{:text/respond :t/verify} :io/in-schema :req/any :io/out-schema :res/any}`
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{both, judge("t/judge", "")}, Checks: []quality.Check{verified("verified")}})
 	w.On("t/both", out(`{:n 1}`))
@@ -147,7 +147,7 @@ func TestNobodyJudgesHimself(t *testing.T) {
 	assert.Equal(t, []string{"t/both"}, w.Dispatched())
 }
 
-// GATE-009: a check may look, and do nothing else.
+// GATE-009: a check may only read.
 func TestChecksOnlyRead(t *testing.T) {
 	w := judged(t, judge("t/writer", ":cap/effects #{:fs/write}"), judge("t/reader", ":cap/effects #{:fs/read}"))
 	w.On("t/a", out(`{:n 1}`))
@@ -157,7 +157,7 @@ func TestChecksOnlyRead(t *testing.T) {
 	assert.Equal(t, []string{"t/a", "t/reader"}, w.Dispatched())
 }
 
-// A checker that is on its way back is waited for within the time of the check.
+// A respawning checker is awaited within the timeout of the check.
 func TestCheckerComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := judged(t, judge("t/judge", ""))
@@ -176,8 +176,8 @@ func TestCheckerComesBack(t *testing.T) {
 	})
 }
 
-// EVAL-040: tiers run in order, capability checks of one tier at once; the first
-// tier with a failed must is the last, and is finished.
+// EVAL-040: tiers run in order, capability checks of one tier in parallel; the
+// first tier with a failed must gate is the last and runs completely.
 func TestTiers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := judged(t, judge("t/judge", ""))
@@ -204,7 +204,7 @@ func TestTiers(t *testing.T) {
 	})
 }
 
-// ERR-009: whose fault a refused answer is depends on who gave it.
+// ERR-009: the source of a refused answer depends on the kind of its author.
 func TestSourceOfGateFailures(t *testing.T) {
 	for kind, want := range map[string]contract.Source{"llm": contract.SourceDownstream, "solver": contract.SourcePlugin} {
 		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
@@ -216,7 +216,7 @@ func TestSourceOfGateFailures(t *testing.T) {
 	}
 }
 
-// A defect in a capability check is a finding, not the end of the host.
+// A panic in a capability check is a finding and does not end the host.
 func TestCheckPanics(t *testing.T) {
 	w := judged(t, judge("t/judge", ""))
 	w.On("t/a", out(`{:n 1}`))
@@ -226,7 +226,7 @@ func TestCheckPanics(t *testing.T) {
 	assert.Equal(t, "runtime/internal", r.verdicts(t)["verified"].Err.Type)
 }
 
-// RUN-013: a canceled call ends at once and nothing follows it.
+// RUN-013: a canceled call ends at once without further attempts.
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, "", "")
@@ -242,8 +242,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// SCHED-010: a call that must not happen twice is awaited when a sibling fails;
-// the end of the run still reaches it.
+// SCHED-010: a call of class once is awaited when a sibling fails; the end of
+// the run cancels it.
 func TestOnceIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, ":cap/effects #{:fs/write}")
@@ -265,7 +265,7 @@ func TestOnceIsAwaited(t *testing.T) {
 	})
 }
 
-// ATT-008 row 6 and 7: waiting for the process is bounded by the deadline.
+// ATT-008 rows 6 and 7: the wait for the process is bounded by the deadline.
 func TestAwaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, "", "")

@@ -10,33 +10,33 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// respond is the intent whose answers are read by people as they are.
+// respond is the intent whose answers are shown to people unchanged.
 const respond = "text/respond"
 
-// defaultChars is the limit of what people are answered if nobody set one.
+// defaultChars limits an answer of respond without a configured limit.
 const defaultChars = 1200
 
-// maxDrift bounds, in bytes, what the failure of an answer repeats of it.
+// maxDrift bounds the excerpt of the answer in a format/drift error, in bytes.
 const maxDrift = 4 << 10
 
-// proseKeys hold text as a model wrote it. What stands under :code and :patch is
-// taken as it is: there a tag is a part of a program.
+// proseKeys hold prose of a model, which is cleaned. Text under :code and
+// :patch is not cleaned: there a tag can be part of a program.
 var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation"}
 
-// cleaning is what is done with the text of a capability, if it is a model
-// (TXT-001).
-func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
+// cleaning returns how the text of a model is cleaned (TXT-001); ok is false
+// for other capabilities.
+func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	if c.Kind != registry.ModelKind {
 		return text.Cleaning{}, false
 	}
-	clean := text.Cleaning{Packs: t.languages}
-	if most, ok := t.Constraints.Key("max-chars").AsInt(); ok {
+	clean := text.Cleaning{Packs: p.languages}
+	if most, ok := p.Constraints.Key("max-chars").AsInt(); ok {
 		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
 	}
-	if language, ok := t.Constraints.Key("language").AsKeyword(); ok {
+	if language, ok := p.Constraints.Key("language").AsKeyword(); ok {
 		clean.Language = language
 	}
-	if t.intent == respond {
+	if p.intent == respond {
 		clean.Collapse = true
 		if clean.MaxChars == 0 {
 			clean.MaxChars = defaultChars
@@ -45,36 +45,36 @@ func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	return clean, true
 }
 
-// clean takes out of an answer what a model says beside it. What is left is the
-// answer; the raw one is kept for the journal alone.
-func (s *serving) clean(t *tried, response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := s.w.Terms.cleaning(t.capability)
+// clean removes reasoning and tool-call markup from the text of a model. The
+// raw response is kept for the journal.
+func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *contract.Error) {
+	how, ok := o.w.Policy.cleaning(r.capability)
 	if !ok {
 		return response, nil
 	}
 	result := response.Key("result")
 	out := result.Key("out")
-	c := cleaner{how: how, tools: s.w.Input.Key("tools"), who: ":" + t.capability.ID, node: s.w.Node}
+	c := cleaner{how: how, tools: o.w.Input.Key("tools"), candidate: ":" + r.capability.ID, node: o.w.Node}
 	cleaned, err := c.answer(out)
 	switch {
 	case err != nil:
-		t.raw = response
+		r.raw = response
 		return edn.Nil(), err
 	case edn.Equal(cleaned, out):
 		return response, nil
 	}
-	t.raw = response
+	r.raw = response
 	if c.cut {
-		t.meta = t.meta.AssocKey("text/cut?", edn.Bool(true))
+		r.meta = r.meta.AssocKey("text/cut?", edn.Bool(true))
 	}
 	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
 }
 
 // cleaner cleans one answer.
 type cleaner struct {
-	how       text.Cleaning
-	tools     edn.Value // that the request offers
-	who, node string
+	how             text.Cleaning
+	tools           edn.Value // offered by the request
+	candidate, node string
 
 	calls []edn.Value
 	cut   bool
@@ -94,7 +94,7 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 	if out.Kind() != edn.KindMap {
 		return out, nil
 	}
-	said, left := false, false
+	hasProse, remains := false, false
 	for _, key := range proseKeys {
 		s, ok := out.Key(key).AsString()
 		if !ok {
@@ -107,21 +107,21 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 		if clean != s {
 			out = out.AssocKey(key, edn.Text(clean))
 		}
-		// An explanation may be missing; the answer itself may not.
-		said = said || key == "text" || key == "content" || clean != s
-		left = left || clean != ""
+		// An explanation may be empty; the answer itself may not.
+		hasProse = hasProse || key == "text" || key == "content" || clean != s
+		remains = remains || clean != ""
 	}
 	if len(c.calls) > 0 {
 		out = c.withCalls(out)
 	}
-	if said && !left && !saysMore(out) {
+	if hasProse && !remains && !saysMore(out) {
 		return edn.Nil(), c.empty()
 	}
 	return out, nil
 }
 
-// prose cleans one text. Only the text itself is held to a length: what stands
-// under other keys is a part of a structure.
+// prose cleans one text. Only the key :text is limited in length; other keys
+// are parts of a structure.
 func (c *cleaner) prose(s, key string) (string, *contract.Error) {
 	how := c.how
 	if key != "text" {
@@ -142,7 +142,7 @@ func (c *cleaner) prose(s, key string) (string, *contract.Error) {
 	return clean.Text, nil
 }
 
-// withCalls adds what was found to the calls of the answer.
+// withCalls adds the extracted tool calls to the answer.
 func (c *cleaner) withCalls(out edn.Value) edn.Value {
 	all := slices.Collect(out.Key("tool/calls").Elems())
 	for _, call := range c.calls {
@@ -154,7 +154,7 @@ func (c *cleaner) withCalls(out edn.Value) edn.Value {
 	return out.AssocKey("tool/calls", edn.Vector(all...))
 }
 
-// saysMore tells whether an answer without prose is one all the same.
+// saysMore reports whether an answer without prose has other content.
 func saysMore(out edn.Value) bool {
 	if out.Key("tool/calls").Len() > 0 {
 		return true
@@ -168,11 +168,12 @@ func saysMore(out edn.Value) bool {
 }
 
 func (c *cleaner) empty() *contract.Error {
-	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning", c.node, c.who)
+	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning",
+		c.node, c.candidate)
 }
 
 func (c *cleaner) drift(raw, what string) *contract.Error {
-	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.who, what).
+	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.candidate, what).
 		WithSource(contract.SourcePlugin).
-		WithDetail("raw", edn.Text(cut(text.WithoutReasoning(raw), maxDrift)))
+		WithDetail("raw", edn.Text(truncate(text.WithoutReasoning(raw), maxDrift)))
 }

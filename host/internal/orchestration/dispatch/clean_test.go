@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// models are capabilities of the kind that is cleaned.
+// models returns a world with n language models.
 func models(t testing.TB, n int) *dispatchtest.World {
 	var all []string
 	for i := range n {
@@ -31,8 +31,8 @@ func constrained(l policy.Layer, constraints string) policy.Layer {
 	return l
 }
 
-// TXT-001, TXT-003, TXT-004, TXT-005: the value of a model is cleaned, that of
-// nobody else is.
+// TXT-001, TXT-003, TXT-004, TXT-005: the answer of a model is cleaned, other
+// answers are not.
 func TestModelsAreCleaned(t *testing.T) {
 	const tools = `{:prompt "p" :tools [{:tool/id :fs/read}]}`
 	for name, tc := range map[string]struct {
@@ -48,7 +48,7 @@ func TestModelsAreCleaned(t *testing.T) {
 		"an optional text is blank":   {answer: `{:n 1 :explanation ""}`, want: `{:explanation "" :n 1}`},
 		"calls say enough":            {answer: `{:text "" :tool/calls [{:id "1"}]}`, want: `{:text "" :tool/calls [{:id "1"}]}`},
 		"code says enough":            {answer: `{:text "" :code "x"}`, want: `{:code "x" :text ""}`},
-		"a call nobody asked for":     {answer: `{:text "<tool_call>{\"name\":\"fs/read\"}</tool_call>"}`, fails: "format/drift"},
+		"an unrequested call":         {answer: `{:text "<tool_call>{\"name\":\"fs/read\"}</tool_call>"}`, fails: "format/drift"},
 		"a call that is offered":      {answer: `{:text "Let me see. <tool_call>{\"name\":\"fs_read\",\"arguments\":{\"path\":\"a\"}}</tool_call>"}`, input: tools, want: `{:text "Let me see." :tool/calls [{:id "call-1" :args {:path "a"} :tool/id :fs/read}]}`},
 		"a call of another tool":      {answer: `{:text "{\"tool_calls\":[{\"name\":\"rm\"}]}"}`, input: tools, fails: "format/drift"},
 		"a call that is none":         {answer: `{:text "<tool_call>later</tool_call>"}`, input: tools, fails: "format/drift"},
@@ -83,7 +83,7 @@ func TestModelsAreCleaned(t *testing.T) {
 	assert.Equal(t, `{:text " <think>x"}`, serve(t, w, order{layer: retries(0, 0)}).Out.String())
 }
 
-// REP-004: the candidate hears what it said, without its reasoning.
+// REP-004: the repair request holds the answer without its reasoning.
 func TestDriftIsRepaired(t *testing.T) {
 	w := models(t, 1)
 	w.On("t/a", out(`{:text "<think>x</think><tool_call>{}</tool_call>"}`), out(`{:text "Yes."}`))
@@ -104,12 +104,12 @@ func TestStreamsAreCleaned(t *testing.T) {
 	for name, tc := range map[string]struct {
 		how   string
 		a     dispatchtest.Step
-		seen  string
+		shown string
 		fails string
 	}{
 		"a block":                     {policy.FirstToken, says("<th", "ink>hm</think>", "Yes", ", it is."), "first-token 1Yes 1, it is.", ""},
 		"blanks wait":                 {policy.FirstToken, says("\nYes.\n", "\n\n\n", "No. \n"), "first-token 1Yes. 1\n\nNo.", ""},
-		"a block nobody opened":       {policy.Provisional, says("hm", "</think>", "Yes."), "provisional 1!hm 1xstream/malformed 1!Yes.", ""},
+		"an unopened block":           {policy.Provisional, says("hm", "</think>", "Yes."), "provisional 1!hm 1xstream/malformed 1!Yes.", ""},
 		"and shown for good":          {policy.FirstToken, says("hm", "</think>", "Yes."), "first-token 1hm", "stream/truncated"},
 		"hidden until the gates pass": {policy.GatePassed, says("<think>hm</think>", "Yes."), "gate-passed 1Yes.", ""},
 		"nothing is left":             {policy.FirstToken, says("<think>hm</think>", "\n"), "first-token", "provider/empty"},
@@ -120,7 +120,7 @@ func TestStreamsAreCleaned(t *testing.T) {
 			w.On("t/a", tc.a)
 			s := serve(t, w, order{layer: constrained(streaming(tc.how, retries(0, 0)), `{:max-chars 30}`), streams: true})
 			assert.Equal(t, tc.fails, s.failure(), name)
-			assert.Equal(t, tc.seen, s.seen(), name)
+			assert.Equal(t, tc.shown, s.shown(), name)
 			if tc.fails == "" {
 				assert.Equal(t, text(s.Out.Key("text")), s.text(), name)
 			}
@@ -128,7 +128,7 @@ func TestStreamsAreCleaned(t *testing.T) {
 	}
 }
 
-// TXT-007, GATE-009: a model does not answer whether tests pass.
+// TXT-007, GATE-009: the answer of a model does not decide whether tests pass.
 func TestModelsDoNotReportTests(t *testing.T) {
 	runner := func(id, kind string) string {
 		return "{:cap/id :" + id + " :cap/kind :" + kind + " :cap/intents #{:code/test} :io/in-schema :req/any :io/out-schema :res/any}"

@@ -11,14 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Clock is the time that decisions rest on.
+// Clock is the source of time for all decisions.
 type Clock interface {
 	Now() time.Time
 	// Wait returns nil after d, or the error of ctx if that ends first.
 	Wait(ctx context.Context, d time.Duration) error
 }
 
-// SystemClock is the clock of the machine.
+// SystemClock is the system clock.
 type SystemClock struct{}
 
 var _ Clock = SystemClock{}
@@ -41,9 +41,9 @@ func (SystemClock) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Rand is the generator of one draw: seeded by the run, the node path and the
-// ordinal of the draw at that path, so that concurrent nodes never share a
-// sequence and a replay draws the same.
+// Rand returns the generator of one draw, seeded by the run, the node path and
+// the ordinal of the draw at that path: concurrent nodes share no sequence, and
+// a replay draws the same values.
 func Rand(seed int64, path edn.Value, ordinal int) *rand.Rand {
 	buf := make([]byte, 16, 64)
 	binary.BigEndian.PutUint64(buf, uint64(seed))

@@ -7,29 +7,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Conditions is what an executor may offer besides: how near a capability is to
-// working on one more call. It never blocks.
+// Conditions is an optional interface of an Executor that returns the load of a
+// capability. It never blocks.
 type Conditions interface {
 	Condition(capID string) Condition
 }
 
-// Condition is how near a capability is to working on one more call, as the
-// plugin says and the host counts. The zero value is a capability of which
-// nothing is known: it counts as one that runs and has room.
+// Condition is the warmth and load of a capability, as reported by the plugin
+// and counted by the host. The zero value means unknown and is treated as warm
+// and idle.
 type Condition struct {
-	// Warmth says whether what the capability stands on runs: "warm",
-	// "starting" or "cold"; empty if its plugin makes no statement.
+	// Warmth is the state of the backend of the capability: "warm", "starting" or
+	// "cold"; empty if the plugin does not report it.
 	Warmth string
-	// Troubled tells that it serves with a problem.
+	// Troubled reports that the capability is degraded.
 	Troubled bool
-	// InFlight calls are worked on and Queued ones wait. Places is how many are
-	// worked on at once, 0 if that is not bounded or not known.
+	// InFlight and Queued count calls. Places is the limit for InFlight, 0 if
+	// unlimited or unknown.
 	InFlight, Queued, Places int
-	// Deaths are those of late of what it stands on.
-	Deaths int
+	// BackendCrashes counts the recent crashes of the backend.
+	BackendCrashes int
 }
 
-// condition is that of a capability now.
+// condition returns the current condition of a capability.
 func (d *Dispatcher) condition(capID string) Condition {
 	if c, ok := d.Executor.(Conditions); ok {
 		return c.Condition(capID)
@@ -37,15 +37,15 @@ func (d *Dispatcher) condition(capID string) Condition {
 	return Condition{}
 }
 
-// The degrees of what a capability stands on, as Condition.Warmth has them.
+// Values of Condition.Warmth.
 const (
 	Warm     = "warm"
 	Starting = "starting"
 	Cold     = "cold"
 )
 
-// distance is how far what a capability stands on is from answering: who is
-// being started is nearer than who has to be.
+// distance orders backends by the time until they can answer: warm, starting,
+// cold.
 func (c Condition) distance() int {
 	switch c.Warmth {
 	case Starting:
@@ -56,7 +56,7 @@ func (c Condition) distance() int {
 	return 0
 }
 
-// load is how many calls there are for each place.
+// load returns the number of calls per place.
 func (c Condition) load() float64 {
 	calls := float64(c.InFlight + c.Queued)
 	switch {
@@ -68,25 +68,24 @@ func (c Condition) load() float64 {
 	return 0
 }
 
-// wait is how long a call has to wait for its place, if each call takes so long.
+// wait estimates the wait for a place if each call takes so long.
 func (c Condition) wait(each time.Duration) time.Duration {
 	places := max(c.Places, 1)
 	if c.Places == 0 && c.Queued == 0 {
 		return 0
 	}
-	before := c.InFlight + c.Queued - places + 1 // have to end first
+	before := c.InFlight + c.Queued - places + 1 // calls that must end first
 	if c.Places == 0 {
 		before = c.Queued
 	}
 	return each * time.Duration(max(before, 0)) / time.Duration(places)
 }
 
-// nearer puts who runs before who has to be started.
-func nearer(a, b Condition) int { return cmp.Compare(a.distance(), b.distance()) }
+// compareDistance sorts warm backends before starting and cold ones.
+func compareDistance(a, b Condition) int { return cmp.Compare(a.distance(), b.distance()) }
 
-// freer puts who has room before who has a queue, and who serves with a problem
-// last.
-func freer(a, b Condition) int {
+// compareLoad sorts by load, degraded capabilities last.
+func compareLoad(a, b Condition) int {
 	trouble := func(c Condition) int {
 		if c.Troubled {
 			return 1
@@ -96,8 +95,8 @@ func freer(a, b Condition) int {
 	return cmp.Or(cmp.Compare(trouble(a), trouble(b)), cmp.Compare(a.load(), b.load()))
 }
 
-// put adds what is known to figures.
-func (c Condition) put(b *edn.MapBuilder) {
+// appendTo adds the known values to figures.
+func (c Condition) appendTo(b *edn.MapBuilder) {
 	if c.Warmth != "" {
 		b.Key("warmth", edn.K(c.Warmth))
 	}
@@ -107,7 +106,7 @@ func (c Condition) put(b *edn.MapBuilder) {
 	for _, part := range []struct {
 		key string
 		n   int
-	}{{"in-flight", c.InFlight}, {"queued", c.Queued}, {"deaths", c.Deaths}} {
+	}{{"in-flight", c.InFlight}, {"queued", c.Queued}, {"deaths", c.BackendCrashes}} {
 		if part.n > 0 {
 			b.Key(part.key, edn.Int(int64(part.n)))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ordered is the order of the candidates in the record of a call.
+// ordered returns the order of the candidates in the record of a call.
 func ordered(t *testing.T, r served) []string {
 	t.Helper()
 	var ids []string
@@ -26,9 +26,9 @@ func ordered(t *testing.T, r served) []string {
 	return ids
 }
 
-// MLX-009, BIND-007: by availability and by latency who runs stands before who
-// is being started, and that one before who has to be; by availability who has
-// room stands before who has a queue.
+// MLX-009, BIND-007: by availability and by latency, warm candidates come
+// before starting ones, and those before cold ones; by availability, idle
+// candidates come before loaded ones.
 func TestOrderByCondition(t *testing.T) {
 	for name, c := range map[string]struct {
 		ordering string
@@ -46,7 +46,7 @@ func TestOrderByCondition(t *testing.T) {
 		"room by latency: unknown": {policy.LatencyFirst, dispatch.Condition{InFlight: 1, Queued: 9, Places: 1}, dispatch.Condition{}, dispatch.Condition{}, []string{"t/a", "t/b", "t/c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := remembering(t, "", "", "")
+			w := worldWithStats(t, "", "", "")
 			w.SetCondition("t/a", c.a).SetCondition("t/b", c.b).SetCondition("t/c", c.c)
 			r := serve(t, w, order{layer: policy.Layer{Ordering: policy.Of(c.ordering, here)}})
 			assert.Equal(t, c.want, ordered(t, r))
@@ -61,12 +61,13 @@ func said(usage string) dispatchtest.Step {
 	return s
 }
 
-// MLX-009, BIND-007: a call that is heard while it is answered goes to who
-// begins first, another one to who ends first; a queue is part of both.
+// MLX-009, BIND-007: a streamed call prefers the earliest first piece, another
+// call the earliest end; the queue adds to both.
 func TestFirstTokenOrWholeAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
-		// a begins after 900 ms and ends after 1 s, b begins after 100 ms and takes 5 s.
+		w := worldWithStats(t, "", "")
+		// a: first piece after 900 ms, end after 1 s; b: first piece after 100 ms, end
+		// after 5 s.
 		w.On("t/a", in(time.Second, said(`{:latency-ms 1000 :first-token-ms 900 :tokens-out 11}`)))
 		w.On("t/b", in(5*time.Second, said(`{:latency-ms 5000 :first-token-ms 100 :tokens-out 50}`)))
 		for _, id := range []string{"t/a", "t/b"} {
@@ -78,14 +79,14 @@ func TestFirstTokenOrWholeAnswer(t *testing.T) {
 		assert.Equal(t, `{:breaker :closed :first-token-ms 900 :latency-ms 1000 :passes 1 :quality 0.83M :rate 1M :samples 1 :tokens-per-second 100M}`,
 			value.resolved(t).Candidates[0].Figures.String())
 		assert.Equal(t, []string{"t/b", "t/a"}, ordered(t, serve(t, w, order{layer: streaming(policy.FirstToken, fast), streams: true})))
-		assert.Equal(t, []string{"t/a", "t/b"}, ordered(t, serve(t, w, order{layer: streaming(policy.GatePassed, fast), streams: true})), "nobody hears it before its gates")
+		assert.Equal(t, []string{"t/a", "t/b"}, ordered(t, serve(t, w, order{layer: streaming(policy.GatePassed, fast), streams: true})), "it is shown after its gates")
 
 		p, err := streaming(policy.FirstToken, fast).Resolve()
 		require.NoError(t, err)
 		assert.Equal(t, []string{"t/a", "t/b"}, w.Dispatcher.Explain(p, "text/respond", "", false).Binding.Accepted)
 		assert.Equal(t, []string{"t/b", "t/a"}, w.Dispatcher.Explain(p, "text/respond", "", true).Binding.Accepted)
 
-		// Three calls of a second each before it, and its own: b takes longer.
+		// Three queued calls of a second each and its own: b takes longer.
 		w.SetCondition("t/a", dispatch.Condition{InFlight: 1, Queued: 2, Places: 1})
 		assert.Equal(t, []string{"t/a", "t/b"}, ordered(t, serve(t, w, order{layer: fast})))
 		w.SetCondition("t/a", dispatch.Condition{InFlight: 1, Queued: 4, Places: 1})
@@ -93,10 +94,10 @@ func TestFirstTokenOrWholeAnswer(t *testing.T) {
 	})
 }
 
-// MLX-009: what a plugin does not say of the first piece the host has seen.
-func TestFirstPieceAsHeard(t *testing.T) {
+// MLX-009: the host measures the first piece if the plugin does not report it.
+func TestFirstPieceAsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "")
+		w := worldWithStats(t, "")
 		step := out(`{:text "a b"}`)
 		step.Pieces, step.Gap = []string{"a", " b"}, 50*ms
 		w.On("t/a", step)
@@ -109,14 +110,14 @@ func TestFirstPieceAsHeard(t *testing.T) {
 	})
 }
 
-// toll is what process 1 of the plugin tells of t/a.
-func toll(deaths uint64) dispatch.Toll {
-	return dispatch.Toll{CapID: "t/a", Plugin: "scripted", Generation: 1, Deaths: deaths}
+// backendCrashes is the counter of t/a reported by process 1 of the plugin.
+func backendCrashes(deaths uint64) dispatch.BackendCrashes {
+	return dispatch.BackendCrashes{CapID: "t/a", Plugin: "scripted", Generation: 1, Count: deaths}
 }
 
-// MLX-009, BRK-004: each death counts once against the capability, whatever
-// tells of it first, and whether or not the call that it ended was saved.
-func TestDeaths(t *testing.T) {
+// MLX-009, BRK-004: each crash counts once, whichever report comes first, and
+// whether or not the plugin repeated the call.
+func TestBackendCrashes(t *testing.T) {
 	saved := func(n string) dispatchtest.Step {
 		s := out(`{:n 1}`)
 		s.Meta = edn.MustRead(`{:attempts [{:error :model/died :deaths ` + n + `}]}`)
@@ -132,59 +133,59 @@ func TestDeaths(t *testing.T) {
 		return string(f.Breaker)
 	}
 	t.Run("by health alone", func(t *testing.T) {
-		w := remembering(t, "", "")
-		serve(t, w, order{}) // there is a page
-		for range 3 {        // said again and again
+		w := worldWithStats(t, "", "")
+		serve(t, w, order{}) // creates the statistics
+		for range 3 {        // repeated reports
 			for n := range uint64(4) {
-				w.Dispatcher.Book.Died(time.Now(), toll(n))
+				w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(n))
 			}
 		}
 		assert.Equal(t, "closed", state(w), "three deaths and an answer: it takes five outcomes")
-		other := toll(4)
+		other := backendCrashes(4)
 		other.CapID = "t/b"
-		assert.True(t, w.Dispatcher.Book.Died(time.Now(), other))
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), other))
 		assert.Equal(t, "closed", state(w))
-		assert.True(t, w.Dispatcher.Book.Died(time.Now(), toll(5)))
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(5)))
 		assert.Equal(t, "open", state(w))
-		assert.False(t, w.Dispatcher.Book.Died(time.Now(), toll(5)))
-		next := toll(1)
+		assert.False(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(5)))
+		next := backendCrashes(1)
 		next.Generation = 2
-		assert.True(t, w.Dispatcher.Book.Died(time.Now(), next), "another process counts anew")
-		assert.True(t, w.Dispatcher.Book.Died(time.Now(), toll(7)), "what was missed comes later")
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), next), "another process counts anew")
+		assert.True(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(7)), "what was missed comes later")
 	})
 	t.Run("calls that were saved", func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		w.On("t/a", saved("1"), saved("2"), saved("3"), saved("4"), saved("5"))
 		for n := range uint64(3) {
 			assert.Equal(t, "closed", state(w))
 			if n == 1 {
-				w.Dispatcher.Book.Died(time.Now(), toll(2)) // health is faster than the answer
+				w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(2)) // health arrives before the answer
 			}
 			require.Nil(t, serve(t, w, order{}).Err)
-			assert.False(t, w.Dispatcher.Book.Died(time.Now(), toll(n+1)), "it was counted")
+			assert.False(t, w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(n+1)), "it was counted")
 		}
 		assert.Equal(t, "open", state(w), "three deaths and two answers before the third")
 	})
 	t.Run("a call that was not saved", func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		w.On("t/a", fatal(1), fatal(1), fatal(1), fatal(1), fatal(1), fatal(1), fatal(2)).On("t/b", out(`{:n 2}`))
 		for range 6 {
 			serve(t, w, order{layer: retries(0, 1)})
 		}
 		assert.Equal(t, "closed", state(w), "one death cut six calls")
-		w.Dispatcher.Book.Died(time.Now(), toll(5))
+		w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(5))
 		assert.Equal(t, "open", state(w))
 	})
 }
 
-// BRK-005, BRK-006: a death while the way back is tried ends it.
-func TestDeathOfAProbe(t *testing.T) {
+// BRK-005, BRK-006: a crash during half-open or the ramp opens the breaker.
+func TestCrashDuringProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		serve(t, w, order{})
-		w.Dispatcher.Book.Died(time.Now(), toll(9))
+		w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(9))
 		time.Sleep(1200 * ms)
-		w.On("t/a", dispatchtest.Step{Delay: 50 * ms, After: func() { w.Dispatcher.Book.Died(time.Now(), toll(10)) }, Value: edn.MustRead(`{:n 1}`)}, out(`{:n 1}`))
+		w.On("t/a", dispatchtest.Step{Delay: 50 * ms, After: func() { w.Dispatcher.Stats.RecordBackendCrashes(time.Now(), backendCrashes(10)) }, Value: edn.MustRead(`{:n 1}`)}, out(`{:n 1}`))
 		w.On("t/b", out(`{:n 2}`))
 		require.Equal(t, "t/a", serve(t, w, order{layer: retries(0, 1)}).CapID)
 		r := serve(t, w, order{layer: retries(0, 1)})

@@ -15,17 +15,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// model is a language model that counts, as EDN.
+// model returns a language model that counts, as EDN.
 func model(id, more string) string {
 	return "{:cap/id :" + id + " :cap/kind :llm :cap/intents #{:text/respond :model/count} :io/in-schema :req/any :io/out-schema :res/any " + more + "}"
 }
 
-// isCount tells whether a call asks for a count.
+// isCount reports whether a call requests a count.
 func isCount(c dispatch.Call) bool {
 	return c.Request.Key("task").Key("intent").String() == ":model/count"
 }
 
-// counts has a capability count so many tokens and answer everything else.
+// counts makes a capability return this count and answer every other call.
 func counts(w *dispatchtest.World, id string, n int64) {
 	w.Func(id, func(_ context.Context, c dispatch.Call) dispatchtest.Step {
 		if isCount(c) {
@@ -35,7 +35,7 @@ func counts(w *dispatchtest.World, id string, n int64) {
 	})
 }
 
-// reservedIn are the input tokens of each reservation.
+// reservedIn returns the input tokens of each reservation.
 func reservedIn(s served) (all []string) {
 	for _, r := range s.records {
 		if b, ok := r.Body.(*journal.BudgetReserved); ok {
@@ -45,13 +45,13 @@ func reservedIn(s served) (all []string) {
 	return all
 }
 
-// LLM-022, BUD-001: the input tokens of a call are counted by who would get it
-// where the estimate could decide, and only there: what fits by the count is made
-// although the estimate is above it, and what does not is not, although the
-// estimate is below.
+// LLM-022, BUD-001: the candidate counts its input where the estimate could
+// decide, and only there: a call that fits by the count is made although the
+// estimate exceeds the budget, and a call that does not fit is not made
+// although the estimate fits.
 func TestCountDecides(t *testing.T) {
 	t.Parallel()
-	prose := `{:prompt "` + strings.Repeat("word ", 720) + `"}` // 3,600 bytes: 1,248 by the estimate, with what is said around it
+	prose := `{:prompt "` + strings.Repeat("word ", 720) + `"}` // 3,600 bytes: 1,248 by the estimate, with the envelope
 	dense := `{:prompt "` + strings.Repeat("x9", 900) + `"}`    // 648
 	const price = `:cap/cost {:usd-in-per-mtok 1000M :usd-out-per-mtok 0M} :cap/limits {:max-tokens 10}`
 	for name, tt := range map[string]struct {
@@ -96,8 +96,8 @@ func TestCountDecides(t *testing.T) {
 	}
 }
 
-// LLM-022: counting is advice. Who fails, does not answer in time or cannot count
-// leaves the estimate, and a candidate that is too dear leaves the next one.
+// LLM-022: a count is optional. If it fails, is late or is not supported, the
+// estimate applies, and a candidate over the budget is skipped.
 func TestCountIsAdvice(t *testing.T) {
 	t.Parallel()
 	prose := `{:prompt "` + strings.Repeat("word ", 720) + `"}`
@@ -117,7 +117,7 @@ func TestCountIsAdvice(t *testing.T) {
 		})
 		for limits, failure := range map[string]string{`{:max-tokens-in 1400}`: "", `{:max-tokens-in 1000}`: "budget/exceeded"} {
 			if step.Hang && failure == "" {
-				continue // it is waited for once
+				continue // its timeout is awaited once
 			}
 			got := serve(t, w, order{input: prose, limits: limits})
 			assert.Equal(t, failure, got.failure(), "%s %s", name, limits)
@@ -138,5 +138,5 @@ func TestCountIsAdvice(t *testing.T) {
 	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("runtime/not-ready", "down")})
 	got = serve(t, w, order{input: prose, limits: `{:max-tokens-in 1000}`})
 	assert.NotEmpty(t, got.failure())
-	assert.Empty(t, w.Calls(), "who is not there is not asked")
+	assert.Empty(t, w.Calls(), "an unavailable candidate gets no call")
 }

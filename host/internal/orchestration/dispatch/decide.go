@@ -10,7 +10,8 @@ type Outcome int
 
 // The outcomes that recovery distinguishes.
 const (
-	// Definite: the capability said that it did not do it, or never got it.
+	// Definite: the capability reported that it did nothing, or did not get the
+	// call.
 	Definite Outcome = iota
 	// Unknown: crash, kill, lost connection, timeout, abandoned cancel.
 	Unknown
@@ -18,61 +19,61 @@ const (
 	Judged
 )
 
-// Action is what follows a failed attempt.
+// Action is the next step after a failed attempt.
 type Action int
 
-// The actions of the attempt table.
+// Actions of the attempt table.
 const (
-	// End the node with the failure.
+	// End fails the node with the failure.
 	End Action = iota
-	// Again: the same candidate, at once or after its backoff.
+	// Again retries the same candidate, at once or after its backoff.
 	Again
-	// AgainWhenReady: the same candidate as soon as it is ready; if it does not
-	// get ready, decide again without that possibility.
+	// AgainWhenReady retries the same candidate as soon as it is ready; if it does
+	// not become ready, Decide is asked again without this possibility.
 	AgainWhenReady
-	// Next candidate, with tries of its own.
+	// Next tries the next candidate, with its own retries.
 	Next
-	// Repair: the same candidate, told what was wrong.
+	// Repair calls the same candidate again with the findings on its answer.
 	Repair
 )
 
-// String names the action.
+// String returns the name of the action.
 func (a Action) String() string {
 	return [...]string{"end", "again", "again-when-ready", "next", "repair"}[a]
 }
 
-// Failure is everything that the next action depends on.
+// Failure holds everything that the next action depends on.
 type Failure struct {
 	Err       *contract.Error
 	Class     contract.Class
 	Outcome   Outcome
 	Recovery  contract.RecoveryClass
-	Over      bool // the run is canceled, or the deadline has passed
+	Expired   bool // the run is canceled or the deadline has passed
 	Matched   bool // the type, or that of its cause, is in the switch set
 	TriesLeft bool // on this candidate
-	// Of an answer that was refused: the answer, the findings and the score.
+	// Of a refused answer.
 	Out, Findings edn.Value
 	Score         edn.Value
 	owed          sample
-	Deterministic bool // the candidate answers equal requests equally
+	Deterministic bool // the candidate gives equal answers to equal requests
 	Crashed       bool // the process or the connection was lost
-	Unasked       bool // the process went before the call reached it
+	Undelivered   bool // the process exited before the call reached it
 	ComesBack     bool // a standby is ready, or the supervisor respawns
 	NextLeft      bool // another candidate is left
-	RoundsLeft    bool // it repairs, and may be told once more what was wrong
-	RepairAsked   bool // the node itself wants its answer repaired
-	Bound         bool // a part of the answer was shown for good
-	TooDear       bool // it was not asked: there is too little left for it
-	DoneOnce      bool // a child plan of this attempt did an effect of class once
-	Done          bool // an answer before this one was refused after its effect was done
+	RoundsLeft    bool // another repair round is possible
+	RepairAsked   bool // the node requests repair
+	Committed     bool // text of this attempt was shown and cannot be retracted
+	OverBudget    bool // the budget did not allow the call
+	DoneOnce      bool // a child plan of this attempt did an effect of recovery class once
+	Done          bool // an earlier answer was refused after its effect was done
 }
 
-// Decide is the attempt table: the first row that fits gives the action. Row is
+// Decide is the attempt table: the first matching row gives the action. row is
 // its number, for tests and explanations.
 func Decide(f Failure) (action Action, row int) {
 	mayRetry, mayNext, mayRepair := allowed(f)
 	switch {
-	case f.Class == contract.ClassFinal || f.Over || f.Bound:
+	case f.Class == contract.ClassFinal || f.Expired || f.Committed:
 		return End, 1
 	case !mayRetry && !mayNext && !mayRepair:
 		return End, 2
@@ -91,8 +92,8 @@ func Decide(f Failure) (action Action, row int) {
 	}
 }
 
-// retries tells whether the class of the failure asks for the same executor. A
-// deterministic one would give the answer that was just refused.
+// retries reports whether the failure class calls for the same candidate. A
+// deterministic candidate would repeat the refused answer.
 func retries(f Failure) bool {
 	if f.Outcome == Judged && f.Deterministic {
 		return false
@@ -100,9 +101,9 @@ func retries(f Failure) bool {
 	return f.Class == contract.ClassRetry || f.Class == contract.ClassRepair
 }
 
-// allowed is the recovery table: may the same candidate be asked again, may
-// another one be asked, may the same one be told what was wrong. An effect that
-// was done is not done elsewhere, however the rounds after it ended.
+// allowed is the recovery table: whether the same candidate may be retried,
+// another candidate tried, or the answer repaired. After an effect was done, no
+// other candidate is tried, whatever the result of later rounds.
 func allowed(f Failure) (retry, next, repair bool) {
 	if f.DoneOnce {
 		return false, false, false
@@ -118,7 +119,7 @@ func allowedAfter(f Failure) (retry, next, repair bool) {
 	case f.Recovery == contract.RecoveryIdempotent && f.Outcome == Unknown:
 		return true, false, false // another receiver does not know the effect key
 	case f.Recovery == contract.RecoveryIdempotent:
-		return false, false, f.RepairAsked // it is another effect, so somebody has to want it
+		return false, false, f.RepairAsked // a repair is another effect, so the node must request it
 	default:
 		return false, false, false
 	}

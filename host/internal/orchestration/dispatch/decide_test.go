@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// good is a failure after which everything is possible; each row of a table
-// changes what it is about.
+// good returns a failure that allows every action; each row of a table changes
+// its subject.
 func good(change func(*Failure)) Failure {
 	f := Failure{
 		Class: contract.ClassRetry, Outcome: Definite, Recovery: contract.RecoveryNone,
@@ -21,7 +21,7 @@ func good(change func(*Failure)) Failure {
 	return f
 }
 
-// ATT-008: every row of the table, the first that fits.
+// ATT-008: every row of the table; the first match applies.
 func TestDecideRows(t *testing.T) {
 	for name, tc := range map[string]struct {
 		f      Failure
@@ -29,7 +29,7 @@ func TestDecideRows(t *testing.T) {
 		row    int
 	}{
 		"1 class stop!":              {good(func(f *Failure) { f.Class = contract.ClassFinal }), End, 1},
-		"1 canceled or out of time":  {good(func(f *Failure) { f.Over = true }), End, 1},
+		"1 canceled or out of time":  {good(func(f *Failure) { f.Expired = true }), End, 1},
 		"2 once, outcome unknown":    {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Unknown }), End, 2},
 		"2 once, gate failed":        {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Judged }), End, 2},
 		"2 idempotent, gate failed":  {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryIdempotent, Judged }), End, 2},
@@ -62,7 +62,7 @@ func TestDecideRows(t *testing.T) {
 		"7 a stop type that the set names":       {good(func(f *Failure) { f.Class = contract.ClassStop }), Next, 7},
 		"8 done before, never elsewhere":         {good(func(f *Failure) { f.TriesLeft, f.Done = false, true }), End, 8},
 		"5 done before, the same one may":        {good(func(f *Failure) { f.Done = true }), Again, 5},
-		"8 nobody left":                          {good(func(f *Failure) { f.TriesLeft, f.NextLeft = false, false }), End, 8},
+		"8 no candidate left":                    {good(func(f *Failure) { f.TriesLeft, f.NextLeft = false, false }), End, 8},
 		"8 idempotent, unknown, never another":   {good(func(f *Failure) { f.Recovery, f.Outcome, f.TriesLeft = contract.RecoveryIdempotent, Unknown, false }), End, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func crashed(f *Failure) {
 	f.Class, f.Outcome, f.Crashed, f.ComesBack = contract.ClassSwitch, Unknown, true, true
 }
 
-// The recovery table of evaluation.md section 7 (JRN-041): who may do what.
+// The recovery table of evaluation.md section 7 (JRN-041).
 func TestRecoveryTable(t *testing.T) {
 	for _, tc := range []struct {
 		outcome     Outcome
@@ -104,9 +104,9 @@ func TestRecoveryTable(t *testing.T) {
 	}
 }
 
-// EVAL-073: whatever the situation, nothing is dispatched after stop!, an
-// unknown effect of class once is never repeated, and an idempotent one never
-// goes to another receiver.
+// EVAL-073: in every state, nothing is dispatched after a stop, an unknown
+// effect of class once is never repeated, and an idempotent one never goes to
+// another candidate.
 func TestDecideInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
@@ -114,7 +114,7 @@ func TestDecideInvariants(t *testing.T) {
 			Class:     contract.Class(rapid.IntRange(int(contract.ClassNone), int(contract.ClassFinal)).Draw(t, "class")),
 			Outcome:   Outcome(rapid.IntRange(0, 2).Draw(t, "outcome")),
 			Recovery:  contract.RecoveryClass(rapid.IntRange(0, 2).Draw(t, "recovery")),
-			Over:      flag("over"),
+			Expired:   flag("over"),
 			Matched:   flag("matched"),
 			TriesLeft: flag("tries"), Deterministic: flag("deterministic"), Crashed: flag("crashed"),
 			ComesBack: flag("comes back"), NextLeft: flag("next"), DoneOnce: flag("done once"),
@@ -123,7 +123,7 @@ func TestDecideInvariants(t *testing.T) {
 		if action == End {
 			return
 		}
-		if f.Class == contract.ClassFinal || f.Over || !f.Matched || f.DoneOnce {
+		if f.Class == contract.ClassFinal || f.Expired || !f.Matched || f.DoneOnce {
 			t.Fatalf("row %d went on", row)
 		}
 		if f.Recovery == contract.RecoveryOnce && f.Outcome != Definite {
@@ -133,7 +133,7 @@ func TestDecideInvariants(t *testing.T) {
 			t.Fatalf("row %d asks a receiver that does not know the key", row)
 		}
 		if action == Next && !f.NextLeft || action != Next && !f.TriesLeft {
-			t.Fatalf("row %d goes where nobody is left", row)
+			t.Fatalf("row %d goes to a missing candidate", row)
 		}
 	})
 }

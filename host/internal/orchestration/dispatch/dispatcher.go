@@ -14,68 +14,69 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Dispatcher serves the calls of one configuration.
+// Dispatcher executes the nodes of one configuration.
 type Dispatcher struct {
 	Executor Executor
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Clock    Clock
-	// Prompts are composed for language models; nil: their prompts have no
-	// layers.
+	// Prompts are composed for language models; nil: prompts have no layers.
 	Prompts *prompt.Book
-	// Book remembers how candidates have done; nil: nobody does, every breaker
-	// stays closed and the declared order holds.
-	Book *Book
-	// Grades remembers what judges made of answers; nil: nothing is remembered.
+	// Stats holds breakers and statistics of candidates; nil: all breakers stay
+	// closed and the declared order is used.
+	Stats *StatsTable
+	// Grades caches the grades of judges; nil: nothing is cached.
 	Grades *Grades
-	// Calibrations tells how far judges may be believed; nil: nobody knows.
+	// Calibrations returns the measured quality of judges; nil: no judge is
+	// measured.
 	Calibrations Calibrations
 }
 
-// serving is the state of one Serve.
-type serving struct {
+// operation is the execution of one call or tool node: the state of one Serve.
+type operation struct {
 	d   *Dispatcher
 	run *Run
 	w   *Work
 
-	binding policy.Binding
-	used    []string // candidates that were tried, in order
-	most    int      // candidates that may be tried
-	plan    strategy
-	number  int               // attempts so far
-	waited  time.Duration     // for processes since the last attempt
-	draws   int               // random values drawn so far
-	key     string            // effect key
-	ranked  []Figures         // what the order of the candidates rests on
-	asked   map[string]answer // of breakers that are not closed
-	mode    mode              // when its text is shown
-	round   int               // of the repair that is being made
-	told    edn.Value         // what the candidate is told in it
-	done    bool              // an answer was refused whose effect was done
-	result  Result
-	failed  error // the recorder refused
+	binding        policy.Binding
+	used           []string // tried candidates, in order
+	maxCandidates  int      // limit for len(used)
+	plan           strategy
+	number         int                      // attempts so far
+	waited         time.Duration            // for respawning processes since the last attempt
+	draws          int                      // random values drawn so far
+	key            string                   // effect key
+	ranked         []Figures                // candidates in the order of the policy
+	breakerAnswers map[string]breakerAnswer // of breakers that are not closed
+	mode           mode                     // when streamed text is shown
+	round          int                      // number of the current repair round; 0: none
+	repairContext  edn.Value                // the :repair of the request in a repair round
+	effectDone     bool                     // an answer was refused after its effect was done
+	result         Result
+	failed         error // the error of the recorder; nothing is recorded after it
 
-	// Of a node with a budget.
-	tokens int64 // that its input has, once they were estimated
-	// What capabilities counted in it, 0 where one did not, and for which round.
-	counted   map[string]int64
-	countedIn int
-	lacking   *contract.Error // why the last candidate that was looked at cannot be paid for
-	gate      string          // of a check or a judge: its name
-	vote      bool            // it is a judge
-	unsound   bool            // who graded the last answer is not wholly in itself
-	beside    bool            // who is looked at would be asked beside others
-	unpaid    *contract.Error // why a check or a judge of the last answer could not be asked
+	// The following fields are used only with a budget.
+	tokens int64 // estimated input tokens of the node; 0: not estimated yet
+	// Input tokens as counted by a capability, 0 if it did not answer, and the
+	// repair round of these counts.
+	counted     map[string]int64
+	countedIn   int
+	shortfall   *contract.Error // why the last checked candidate exceeds the budget
+	gate        string          // name of the check or judge that is called
+	vote        bool            // the call is a vote of a judge
+	unsound     bool            // the breaker of the last judge was not closed
+	parallel    bool            // the checked candidate would join running attempts
+	unevaluated *contract.Error // why a check or judge could not evaluate the last answer
 
-	room room
+	scratch scratch
 }
 
-// room is space for the usual case, one attempt that is accepted after one
-// gate: what that leaves behind is one piece of memory. A record in it is
-// written once and then belongs to the journal.
-type room struct {
-	entrant  entrant
-	tried    tried
+// scratch is preallocated space for the common case, one attempt that is
+// accepted after one gate. It keeps this case to one allocation. A record in it
+// is written once and then belongs to the journal.
+type scratch struct {
+	attempt  attempt
+	result   attemptResult
 	used     [1]string
 	attempts [1]Attempt
 	results  [1]quality.Result
@@ -83,236 +84,237 @@ type room struct {
 	started  journal.AttemptStarted
 	finished journal.AttemptFinished
 	verdict  journal.GateVerdict
-	judged   bool // the verdict is in use
+	judged   bool // verdict is in use
 	key      [192]byte
 }
 
-func (s *serving) startedRecord() *journal.AttemptStarted {
-	if s.number == 1 {
-		return &s.room.started
+func (o *operation) startedRecord() *journal.AttemptStarted {
+	if o.number == 1 {
+		return &o.scratch.started
 	}
 	return &journal.AttemptStarted{}
 }
 
-func (s *serving) finishedRecord() *journal.AttemptFinished {
-	if s.number == 1 {
-		return &s.room.finished
+func (o *operation) finishedRecord() *journal.AttemptFinished {
+	if o.number == 1 {
+		return &o.scratch.finished
 	}
 	return &journal.AttemptFinished{}
 }
 
-func (s *serving) verdictRecord() *journal.GateVerdict {
-	if !s.room.judged {
-		s.room.judged = true
-		return &s.room.verdict
+func (o *operation) verdictRecord() *journal.GateVerdict {
+	if !o.scratch.judged {
+		o.scratch.judged = true
+		return &o.scratch.verdict
 	}
 	return &journal.GateVerdict{}
 }
 
-// anchorsGate is what verdicts on labelled answers are reserved for.
+// anchorsGate is the gate name in reservations for verdicts on labelled
+// answers.
 const anchorsGate = "judge/anchors"
 
-// Serve gets one node answered. It records what it does and returns when the
-// node is accepted or has failed for good; ctx cancels it.
+// Serve executes one node. It records each step and returns when the node is
+// accepted or has failed for good; ctx cancels it.
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
-	s := &serving{d: d, run: run, w: w}
+	o := &operation{d: d, run: run, w: w}
 	if run.Grading && len(w.Stack) == 0 {
-		s.vote, s.gate = true, anchorsGate
+		o.vote, o.gate = true, anchorsGate
 	}
-	s.used, s.result.Attempts = s.room.used[:0], s.room.attempts[:0]
-	if err := s.permitted(); err != nil {
-		s.end(err)
-		return &s.result
+	o.used, o.result.Attempts = o.scratch.used[:0], o.scratch.attempts[:0]
+	if err := o.checkEffects(); err != nil {
+		o.fail(err)
+		return &o.result
 	}
-	s.most = 1 + w.Terms.FallbackMax
-	s.binding = s.bind()
-	s.awaitRespawn(ctx)
-	s.awaitBreaker(ctx)
-	s.plan = s.strategy()
-	if w.Flow != nil {
-		s.mode = w.Flow.modeFor(w.Terms, s.plan)
+	o.maxCandidates = 1 + w.Policy.FallbackMax
+	o.binding = o.bind()
+	o.awaitRespawn(ctx)
+	o.awaitBreaker(ctx)
+	o.plan = o.strategy()
+	if w.Stream != nil {
+		o.mode = w.Stream.modeFor(w.Policy, o.plan)
 	}
-	s.record(s.resolved())
-	if len(s.binding.Tried) == 0 {
-		s.end(s.unbound())
+	o.record(o.resolvedRecord())
+	if len(o.binding.Tried) == 0 {
+		o.fail(o.noCandidate())
 	} else {
-		s.walk(ctx)
+		o.runStrategy(ctx)
 	}
-	if s.result.Err == nil {
-		s.result.voice.accept(s.result.Out)
+	if o.result.Err == nil {
+		o.result.stream.accept(o.result.Out)
 	}
-	w.Flow.close(s.result.Err)
-	return &s.result
+	w.Stream.close(o.result.Err)
+	return &o.result
 }
 
-// walk asks the candidates that the strategy wants asked together, and then the
-// others in a cascade: one after another, each with tries of its own.
-func (s *serving) walk(ctx context.Context) {
-	failure, more := s.together(ctx)
+// runStrategy runs the parallel attempts of the strategy and then a cascade
+// over the remaining candidates, each with its own retries.
+func (o *operation) runStrategy(ctx context.Context) {
+	failure, more := o.runParallel(ctx)
 	for more {
-		// Availability may have changed since the table was asked.
-		capID, ok := s.awaitRespawn(ctx)
+		// Availability may have changed since the last decision.
+		capID, ok := o.awaitRespawn(ctx)
 		if !ok {
 			break
 		}
-		s.used = append(s.used, capID)
-		failure = s.tryCandidate(ctx, capID)
-		more = s.goesOn(failure)
+		o.used = append(o.used, capID)
+		failure = o.tryCandidate(ctx, capID)
+		more = o.continues(failure)
 	}
 	switch {
-	case s.failed != nil:
-		s.result.Err = contract.AsError(s.failed)
+	case o.failed != nil:
+		o.result.Err = contract.AsError(o.failed)
 	case failure != nil:
-		if err := s.spent(failure); err != nil {
-			s.end(err)
+		if err := o.stoppedAtBudget(failure); err != nil {
+			o.fail(err)
 			return
 		}
-		s.end(failure.Err)
+		o.fail(failure.Err)
 	}
 }
 
-// goesOn tells whether another candidate is asked after a failure, or after
-// none at all.
-func (s *serving) goesOn(f *Failure) bool {
-	if f == nil || s.failed != nil {
+// continues reports whether another candidate is tried after failure f. It is
+// false for nil.
+func (o *operation) continues(f *Failure) bool {
+	if f == nil || o.failed != nil {
 		return false
 	}
 	action, _ := Decide(*f)
 	return action == Next
 }
 
-// tryCandidate asks one candidate until it is accepted, which gives nil, or the
-// attempt table sends the node elsewhere.
-func (s *serving) tryCandidate(ctx context.Context, capID string) *Failure {
-	return s.tryAgain(ctx, capID, 1, s.attempt(ctx, capID))
+// tryCandidate calls one candidate until an answer is accepted, which returns
+// nil, or the attempt table leaves this candidate.
+func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
+	return o.retry(ctx, capID, 1, o.runAttempt(ctx, capID))
 }
 
-// tryAgain goes on after a try of a candidate that ended in failure.
-func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
-	told := s.repairs(capID)
-	for failure != nil && s.failed == nil {
-		if failure = s.repaired(ctx, capID, failure, told); failure == nil || s.failed != nil {
+// retry continues after a failed attempt at a candidate.
+func (o *operation) retry(ctx context.Context, capID string, try int, failure *Failure) *Failure {
+	repairs := o.repairs(capID)
+	for failure != nil && o.failed == nil {
+		if failure = o.runRepairs(ctx, capID, failure, repairs); failure == nil || o.failed != nil {
 			return failure
 		}
-		s.refused(failure)
-		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type) && !s.yields(failure)
-		s.gone(capID, try, failure)
-		if !s.again(ctx, capID, try, failure) {
+		o.recordRefusal(failure)
+		failure.TriesLeft = try <= o.w.Policy.Retries(failure.Err.Type) && !o.yields(failure)
+		o.updateAvailability(capID, try, failure)
+		if !o.awaitRetry(ctx, capID, try, failure) {
 			break
 		}
-		if !failure.Unasked {
+		if !failure.Undelivered {
 			try++
 		}
-		next := s.attempt(ctx, capID)
-		if next != nil && next.TooDear {
-			next = failure.brokeOff(next, s.w.Terms.SwitchOn)
+		next := o.runAttempt(ctx, capID)
+		if next != nil && next.OverBudget {
+			next = failure.stoppedByBudget(next, o.w.Policy.SwitchOn)
 		}
 		failure = next
 	}
 	return failure
 }
 
-// again tells whether the same candidate is asked once more, after the waits
-// that this takes. It clears in f what turned out to be impossible, so that the
-// table gives the same answer when it is asked again.
-func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) bool {
+// awaitRetry reports whether the same candidate is called again; it first waits
+// for the backoff or the respawn. If the retry is impossible, it clears the
+// possibility in f, so that Decide chooses another action.
+func (o *operation) awaitRetry(ctx context.Context, capID string, try int, f *Failure) bool {
 	action, _ := Decide(*f)
 	if action != Again && action != AgainWhenReady {
 		return false
 	}
-	if wait := s.backoff(try, f.Err); wait > 0 && !f.Unasked {
-		if !s.inTime(ctx, wait) || s.d.Clock.Wait(ctx, wait) != nil {
-			f.TriesLeft, f.Over = false, s.over(ctx)
+	if wait := o.backoff(try, f.Err); wait > 0 && !f.Undelivered {
+		if !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
+			f.TriesLeft, f.Expired = false, o.expired(ctx)
 			return false
 		}
 	}
 	switch action {
 	case AgainWhenReady:
-		begun := s.d.Clock.Now()
-		err := s.await(ctx, capID)
-		s.waited += s.d.Clock.Now().Sub(begun)
+		begun := o.d.Clock.Now()
+		err := o.await(ctx, capID)
+		o.waited += o.d.Clock.Now().Sub(begun)
 		if err == nil {
 			return true
 		}
 		f.ComesBack = false
 	default:
-		reason := s.state(capID).Reason
+		reason := o.unavailability(capID).Reason
 		if reason == "" {
 			return true
 		}
 		if reason == policy.ReasonBudget {
-			*f = *f.brokeOff(s.tooDear(ctx, s.lacking), s.w.Terms.SwitchOn)
+			*f = *f.stoppedByBudget(o.overBudget(ctx, o.shortfall), o.w.Policy.SwitchOn)
 		}
-		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
+		f.TriesLeft = false // the candidate became unavailable after the failure, or exceeds the budget
 	}
-	f.Over = s.over(ctx)
-	s.look(f)
+	f.Expired = o.expired(ctx)
+	o.updateNextLeft(f)
 	return false
 }
 
-func (s *serving) await(ctx context.Context, capID string) error {
-	if !s.w.Deadline.IsZero() {
+func (o *operation) await(ctx context.Context, capID string) error {
+	if !o.w.Deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, s.w.Deadline)
+		ctx, cancel = context.WithDeadline(ctx, o.w.Deadline)
 		defer cancel()
 	}
-	return s.d.Executor.Await(ctx, capID)
+	return o.d.Executor.Await(ctx, capID)
 }
 
-// gone notes which candidates are left after a failure. A candidate whose
-// process went before the call reached it was not tried: it may be bound again,
-// or, after earlier tries, it keeps those that it has left. If it comes back by
-// itself and no other one is ready, it is waited for like one that was lost
+// updateAvailability sets in f which candidates are left. A candidate whose
+// process exited before the call reached it counts as not tried: it can be
+// bound again, or keeps the retries that it has left. If it respawns and no
+// other candidate is ready, the operation waits for it as after a crash
 // (ATT-008 row 6).
-func (s *serving) gone(capID string, try int, f *Failure) {
-	first := f.Unasked && try == 1
+func (o *operation) updateAvailability(capID string, try int, f *Failure) {
+	first := f.Undelivered && try == 1
 	if first {
-		s.used = slices.DeleteFunc(s.used, func(id string) bool { return id == capID })
+		o.used = slices.DeleteFunc(o.used, func(id string) bool { return id == capID })
 	}
-	if s.look(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
+	if o.updateNextLeft(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
 		return
 	}
-	f.ComesBack = s.d.Executor.State(capID).comesBack()
+	f.ComesBack = o.d.Executor.State(capID).willReturn()
 	f.Crashed = f.ComesBack
-	f.TriesLeft = f.TriesLeft || f.Unasked
+	f.TriesLeft = f.TriesLeft || f.Undelivered
 }
 
-// inTime tells whether a wait ends before the deadline of the node.
-func (s *serving) inTime(ctx context.Context, wait time.Duration) bool {
-	until := s.d.Clock.Now().Add(wait)
-	if !s.w.Deadline.IsZero() && !until.Before(s.w.Deadline) {
+// inTime reports whether a wait ends before the deadline of the node.
+func (o *operation) inTime(ctx context.Context, wait time.Duration) bool {
+	until := o.d.Clock.Now().Add(wait)
+	if !o.w.Deadline.IsZero() && !until.Before(o.w.Deadline) {
 		return false
 	}
 	end, bounded := ctx.Deadline()
 	return !bounded || until.Before(end)
 }
 
-// over tells whether the node may do nothing more.
-func (s *serving) over(ctx context.Context) bool {
+// expired reports whether the context or the deadline of the node has ended.
+func (o *operation) expired(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	return !s.w.Deadline.IsZero() && !s.d.Clock.Now().Before(s.w.Deadline)
+	return !o.w.Deadline.IsZero() && !o.d.Clock.Now().Before(o.w.Deadline)
 }
 
-// next binds again and gives the best candidate that was not tried, as long as
-// the number of candidates allows one more.
-func (s *serving) next() (string, bool) {
-	if len(s.used) >= s.most {
+// next binds again and returns the best candidate that was not tried; ok is
+// false if there is none or the limit is reached.
+func (o *operation) next() (string, bool) {
+	if len(o.used) >= o.maxCandidates {
 		return "", false
 	}
-	if len(s.used) > 0 || s.number > 0 {
-		s.binding = s.bind()
+	if len(o.used) > 0 || o.number > 0 {
+		o.binding = o.bind()
 	}
-	for _, id := range s.binding.Accepted {
-		if !slices.Contains(s.used, id) {
+	for _, id := range o.binding.Accepted {
+		if !slices.Contains(o.used, id) {
 			return id, true
 		}
 	}
 	return "", false
 }
 
-// available asks the supervisor in the words of binding.
+// available converts the state of a capability for binding.
 func (d *Dispatcher) available(capID string) policy.Unavailable {
 	return unavailable(d.Executor.State(capID))
 }
@@ -328,25 +330,25 @@ func unavailable(st CapState) policy.Unavailable {
 	return policy.Unavailable{Reason: reason, Why: st.Why}
 }
 
-// unbound is the failure of a node that nobody may serve. It can be hoped for
-// again if somebody was merely not there.
-func (s *serving) unbound() *contract.Error {
-	if err := withheld(s.binding.Rejected); err != nil {
+// noCandidate is the failure of a node without a usable candidate. It is
+// retryable if a candidate is only not ready.
+func (o *operation) noCandidate() *contract.Error {
+	if err := deniedError(o.binding.Rejected); err != nil {
 		return err
 	}
-	if err := s.allOpen(); err != nil {
+	if err := o.allBreakersOpen(); err != nil {
 		return err
 	}
-	if err := s.allTooDear(); err != nil {
+	if err := o.allOverBudget(); err != nil {
 		return err
 	}
-	return Unbound(s.w.Node, s.w.Intent, s.binding)
+	return Unbound(o.w.Node, o.w.Intent, o.binding)
 }
 
 // Unbound is the failure of a node whose candidates were all rejected for
 // reasons other than breakers and budgets.
 func Unbound(node, intent string, b policy.Binding) *contract.Error {
-	if err := withheld(b.Rejected); err != nil {
+	if err := deniedError(b.Rejected); err != nil {
 		return err
 	}
 	e := contract.Errorf("unsupported/intent", "node %s: %s", node, b.Sentence(intent)).
@@ -367,22 +369,23 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 	}
 	cause := firstCause(b.Rejected)
 	if cause == nil {
-		for _, r := range b.Rejected { // a plugin that is down is there, and need not be configured
+		for _, r := range b.Rejected { // an unavailable plugin is configured; its hint is about its state
 			if r.Why != nil && r.Why.Hint != "" {
 				return e.WithHint(r.Why.Hint)
 			}
 		}
 		return e
 	}
-	if row, _ := contract.Lookup(cause.Type); cause.Hint != "" && (cause.Type != "provider/not-configured" || cause.Hint != row.Hint) {
-		// It says more than how to configure some model.
+	if row, _ := contract.Lookup(cause.Type); cause.Hint != "" &&
+		(cause.Type != "provider/not-configured" || cause.Hint != row.Hint) {
+		// The hint is more specific than "configure a model".
 		e = e.WithHint(cause.Hint)
 	}
 	return e.WithCause(cause)
 }
 
-// firstCause is what the first of those who were passed over says about it
-// itself, else what is behind the state of the first whose plugin does not serve.
+// firstCause returns the cause of the first rejection that has one of its own,
+// else the cause behind the state of the first unavailable plugin.
 func firstCause(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if ownCause(r) {
@@ -397,61 +400,61 @@ func firstCause(rejected []policy.Rejection) *contract.Error {
 	return nil
 }
 
-// wanted are the rules for the form of an answer. Whether its value fits the
-// schema is asked by the gate schema-valid.
-func (s *serving) wanted(c *registry.Capability) contract.ResultRules {
+// resultRules are the rules for the form of an answer. The gate schema-valid
+// checks the value against its schema.
+func (o *operation) resultRules(c *registry.Capability) contract.ResultRules {
 	return contract.ResultRules{
 		CanProduce: c.CanProduce,
-		ResultType: s.w.Terms.Layer.Requires.ResultType.V,
+		ResultType: o.w.Policy.Layer.Requires.ResultType.V,
 		Kind:       c.Kind,
 	}
 }
 
-func (s *serving) resolved() *journal.NodeResolved {
-	n := &s.room.resolved
+func (o *operation) resolvedRecord() *journal.NodeResolved {
+	n := &o.scratch.resolved
 	*n = journal.NodeResolved{
-		Op:       s.w.Op,
-		Policy:   s.w.Terms.Ordering,
-		Strategy: s.plan.name,
-		Width:    s.plan.recordedWidth(),
-		Coerced:  s.w.Coerced,
+		Op:       o.w.Op,
+		Policy:   o.w.Policy.Ordering,
+		Strategy: o.plan.name,
+		Width:    o.plan.recordedWidth(),
+		Coerced:  o.w.Coerced,
 	}
-	if s.ranked != nil {
-		n.Candidates, n.Rejected = s.ranking(), rejections(s.binding.Rejected)
-	} else if len(s.binding.Accepted) == len(s.w.Terms.candidates) {
-		n.Candidates, n.Rejected = s.w.Terms.candidates, s.w.Terms.rejected
+	if o.ranked != nil {
+		n.Candidates, n.Rejected = o.ranking(), rejections(o.binding.Rejected)
+	} else if len(o.binding.Accepted) == len(o.w.Policy.candidates) {
+		n.Candidates, n.Rejected = o.w.Policy.candidates, o.w.Policy.rejected
 	} else {
-		n.Candidates, n.Rejected = candidates(s.binding.Accepted), rejections(s.binding.Rejected)
+		n.Candidates, n.Rejected = candidates(o.binding.Accepted), rejections(o.binding.Rejected)
 	}
-	if s.w.Op == "tool" {
-		n.ToolID = s.w.ToolID
+	if o.w.Op == "tool" {
+		n.ToolID = o.w.ToolID
 	} else {
-		n.Intent = s.w.Intent
+		n.Intent = o.w.Intent
 	}
-	if s.w.Flow != nil {
-		n.Stream = s.mode.String()
+	if o.w.Stream != nil {
+		n.Stream = o.mode.String()
 	}
-	if s.run.Explain {
-		s.explained(n)
+	if o.run.Explain {
+		o.addFigures(n)
 	}
 	return n
 }
 
-func (s *serving) record(body journal.Body) {
-	if s.failed == nil {
-		s.failed = s.run.Recorder.Record(s.w.Path, s.w.Node, body)
+func (o *operation) record(body journal.Body) {
+	if o.failed == nil {
+		o.failed = o.run.Recorder.Record(o.w.Path, o.w.Node, body)
 	}
 }
 
-// degraded are the candidates before the winner that were left out for a cause
-// of their own, such as a missing key.
-func (s *serving) degraded(winner string) []policy.Rejection {
+// degraded returns the candidates before the winner that were rejected for a
+// cause of their own, such as a missing key.
+func (o *operation) degraded(winner string) []policy.Rejection {
 	var out []policy.Rejection
-	for _, id := range s.binding.List {
+	for _, id := range o.binding.List {
 		if id == winner {
 			break
 		}
-		for _, r := range s.binding.Rejected {
+		for _, r := range o.binding.Rejected {
 			if r.Cap == id && ownCause(r) {
 				out = append(out, r)
 			}
@@ -460,35 +463,36 @@ func (s *serving) degraded(winner string) []policy.Rejection {
 	return out
 }
 
-// ownCause tells a rejection with a cause behind its reason, such as a missing
-// key, from one whose cause only repeats the reason.
+// ownCause reports whether a rejection has a cause behind its reason, such as a
+// missing key; other causes only repeat the reason.
 func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.Reason }
 
-// end makes err, with the whole account of the node, the failure of the node.
-func (s *serving) end(err *contract.Error) {
-	p := &s.w.Terms.Policy
+// fail makes err the failure of the node and adds attempts, candidates and
+// retry settings as details.
+func (o *operation) fail(err *contract.Error) {
+	p := &o.w.Policy.Policy
 	if err.Type == "budget/exceeded" {
-		err = err.WithClass(contract.ClassFinal) // nobody was left who costs less
+		err = err.WithClass(contract.ClassFinal) // no cheaper candidate is left
 	}
-	attempts := make([]edn.Value, len(s.result.Attempts))
-	for i, a := range s.result.Attempts {
+	attempts := make([]edn.Value, len(o.result.Attempts))
+	for i, a := range o.result.Attempts {
 		attempts[i] = a.value()
 	}
-	candidates := make([]edn.Value, len(s.binding.Accepted))
-	for i, id := range s.binding.Accepted {
+	candidates := make([]edn.Value, len(o.binding.Accepted))
+	for i, id := range o.binding.Accepted {
 		candidates[i] = journal.Keyword(id)
 	}
-	s.result.Err = err.
+	o.result.Err = err.
 		WithDetail("attempts", edn.Vector(attempts...)).
 		WithDetail("candidates", edn.Vector(candidates...)).
-		WithDetail("rejected", journal.RejectionsValue(rejections(s.binding.Rejected))).
+		WithDetail("rejected", journal.RejectionsValue(rejections(o.binding.Rejected))).
 		WithDetail("retry", edn.MustMap(
 			edn.K("same-cap-max"), edn.Int(int64(p.SameCapMax)),
 			edn.K("fallback-max"), edn.Int(int64(p.FallbackMax)))).
 		WithDetail("switch-on", switchOn(p))
 }
 
-// switchOn shows the set that was written, or that none was.
+// switchOn returns the configured switch set, or :default.
 func switchOn(p *policy.Policy) edn.Value {
 	if p.SwitchOnNames == nil {
 		return edn.K("default")

@@ -1,39 +1,40 @@
-// Package dispatch gets one call answered: it binds a call to its candidates,
-// makes attempts, judges each answer by the gates of the call, and decides after
-// each failure whether the same candidate is asked again, the next one, or
-// nobody. Attempts follow one another, or run side by side as a race, a hedge or
-// a tournament, if asking a candidate has no effects.
+// Package dispatch executes one call or tool node: it binds the node to its
+// candidates, makes attempts, evaluates each answer with the gates of the call,
+// and decides after each failure whether to retry the candidate, try the next
+// one or fail. Attempts run one after another, or in parallel as a race, a
+// hedge or a tournament if the candidates have no effects.
 //
-// Main types: Executor is what the package needs from the adapters, Call and
-// Answer what crosses that line. Dispatcher serves Work, the description of a
-// call whose slots are filled and whose policy is merged, and returns a Result.
-// Decide is the attempt table as a pure function. Book remembers, beyond one
-// call, how candidates have done: their breakers and what orders rest on. Clock and Rand are the only
-// sources of time and chance.
+// Main types: Executor is what the package needs from the adapters; Call and
+// Answer cross that boundary. Dispatcher serves Work, the description of a node
+// whose slots are filled and whose policy is merged, and returns a Result.
+// Decide is the attempt table as a pure function. StatsTable holds what is
+// remembered per candidate across calls: breakers, quality windows, latencies
+// and costs. Clock and Rand are the only sources of time and randomness.
 //
-// Text of an answer that somebody waits for leaves a run by the Flow of the node
-// that gives it, before its gates have spoken if the policy says so: then it may
-// be taken back, or nobody else is asked any more. Pace holds a plugin back while
-// the reader is behind.
+// Streamed text leaves a run through the TextStream of the answer node. If the
+// policy allows it, text is shown before the gates have run; then it can be
+// retracted, or it commits the operation to that candidate. Pace blocks a
+// plugin while the reader of the stream is behind.
 //
-// The last gate is a judge, if the policy of a call names one (jury.go,
-// judging.go): a capability that grades the answer. It is asked if its grade can
-// still matter, never for what it wrote itself nor within its own grading; a grade
-// that is not enough is put to the vote; Grades remembers what was graded, so that
-// equal text has one grade. What votes cost is on the account of the node. Package
-// rescore measures judges, and Book.Believe has what came of that count.
+// The last gate is a judge, if the policy of a call names one (judgepanel.go,
+// voting.go): a capability that grades the answer. The judge is called only if
+// its grade can still change the verdict, and never for its own answers or for
+// calls that it makes itself. A grade below the minimum is confirmed by further
+// votes. Grades caches grades, so that equal answers get equal grades. Votes
+// are paid from the budget of the node. Package rescore measures judges and
+// reports the result through StatsTable.Believe.
 //
-// Where a budget of tokens or money is so tight that the estimate of what a call
-// takes could decide, the candidate is asked for a count of its input before
-// anything is reserved for it (count.go).
+// If a budget of tokens or money is so tight that the estimate of the input
+// size decides whether a call is possible, the candidate counts its input
+// before the reservation is made (count.go).
 //
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at
-// once. One call runs on the goroutine of its caller: it records, judges and
-// decides. Only calls to candidates that are asked side by side and the
-// capability checks of one tier run beside it, and all of them have ended when
-// Serve returns.
+// once. One call runs on the goroutine of its caller, which records, evaluates
+// and decides. Only the calls of parallel attempts and the capability checks of
+// one tier run on other goroutines, and all of these have ended when Serve
+// returns.
 //
-// Failure: everything that can go wrong is a *contract.Error in the Result.
-// Serve never panics for a bad answer; a panic means a defect and is left to
-// the evaluator, which finalises the run.
+// Errors: every failure is a *contract.Error in the Result. Serve does not
+// panic for a bad answer; a panic is a defect and is left to the evaluator,
+// which finalises the run.
 package dispatch

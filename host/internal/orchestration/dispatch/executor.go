@@ -9,27 +9,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Executor reaches the capabilities. Adapters implement it.
+// Executor calls capabilities. Adapters implement it.
 //
 // One call goes like this:
-//  1. State tells whether a capability can take a call now; it never blocks.
+//  1. State returns whether a capability can take a call now; it never blocks.
 //  2. Invoke makes one call and returns when the capability answered, failed,
-//     or ctx ended. It does not retry and judges nothing.
+//     or ctx ended. It does not retry or evaluate the answer.
 //  3. After a crash, Await returns when the capability is ready again, or with
 //     the reason why it will not be.
 //
-// Every error is a *contract.Error. Invoke returns promptly when ctx ends; the
-// plugin's context has then been canceled. When Call.Stop is closed the plugin's
-// context is canceled too, and Invoke waits for the answer to that, which tells
-// the usage, as long as one may come before ctx ends. All methods may be called from many
-// goroutines.
+// Every error is a *contract.Error. Invoke returns promptly when ctx ends, with
+// the plugin's context canceled. When Call.Stop is closed, the plugin's context
+// is canceled too, but Invoke waits until ctx ends for an answer that reports
+// usage. All methods are safe for concurrent use.
 type Executor interface {
 	Invoke(ctx context.Context, c Call) (Answer, error)
 	State(capID string) CapState
 	Await(ctx context.Context, capID string) error
 }
 
-// Call is one request to one capability, with what travels beside it.
+// Call is one request to one capability, with its host-side parameters.
 type Call struct {
 	CapID     string
 	Run       string
@@ -41,32 +40,32 @@ type Call struct {
 	Request   edn.Value      // the envelope as a plugin sees it
 	Effects   []string       // effects that this call may have
 	Scope     edn.Value      // limits of those effects: a map from effect to scope
-	Roles     []string       // of the caller, for what is asked on behalf of the call
-	EffectKey string         // the same for every try of the same effect
+	Roles     []string       // of the caller, for host calls made by the capability
+	EffectKey string         // the same for every attempt at the same effect
 	Budget    edn.Value      // what the call may still spend
-	Within    budget.Chain   // the scopes that count what is asked on behalf of the call
+	Within    budget.Chain   // the scopes that pay for host calls made by the capability
 	Deepest   contract.Limit // how deep plans, maps and host calls may nest
-	AtLeast   bool           // calls of unknown price are let through
-	Stack     []string       // capabilities on whose behalf the call is made, outermost first
+	AtLeast   bool           // calls of unknown price are allowed
+	Stack     []string       // capabilities that led to this call, outermost first
 	Trace     edn.Value
-	Shadow    bool            // nobody sees the answer: nothing of the call belongs to its run
+	Shadow    bool            // the answer is not used and not recorded in the run
 	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil
-	Stop      <-chan struct{} // closed when the answer is of no use any more; nil: never
+	Stop      <-chan struct{} // closed when the answer is no longer needed; nil: never
 }
 
-// Answer is a whole response envelope and who gave it.
+// Answer is a whole response envelope and the process that returned it.
 type Answer struct {
 	Response   edn.Value
 	Plugin     string
-	Edition    int    // changes when the program or its configuration do
-	Generation int    // number of the process
+	Edition    int    // changes with the program or its configuration
+	Generation int    // instance number of the process
 	Binary     string // hash of the plugin's binary
-	// Enforcement is "port-only" of a process whose network is held to ports and
-	// not to addresses; empty of all others.
+	// Enforcement is "port-only" if the network of the process is restricted to
+	// ports but not to addresses; else empty.
 	Enforcement string
 }
 
-// CapState is what the supervisor knows about a capability at this moment.
+// CapState is the supervisor's current state of a capability.
 type CapState struct {
 	Ready      bool
 	Reason     string          // "runtime/not-ready" or "runtime/quarantined" when not ready
@@ -74,28 +73,28 @@ type CapState struct {
 	Respawning bool            // it will be ready again without an operator
 	Standby    bool            // another instance is ready to take over at once
 
-	// Who would serve a call now; empty while that is not known.
+	// The process that would take a call now; empty while unknown.
 	Plugin     string
 	Edition    int
 	Generation int
 	Binary     string
-	// Enforcement is that of [Answer].
+	// Enforcement: see [Answer].
 	Enforcement string
 }
 
-// Trials is what an executor may offer besides: it tries a new edition of a
-// plugin beside the current one, and has the gates judge both.
+// Trials is an optional interface of an Executor that runs a new edition of a
+// plugin beside the current one and compares the verdicts of the gates.
 type Trials interface {
-	// Judged tells how the gates of a node took an answer.
+	// Judged reports the verdict of the gates on an answer.
 	Judged(capID string, a Answer, pass bool)
-	// Shadowing tells at no cost whether Shadow is of any use now.
+	// Shadowing reports cheaply whether Shadow would call a trial edition now.
 	Shadowing(capID string) bool
-	// Shadow asks an edition on trial for what c asks too, if there is one and
-	// it is its turn, and has its answer judged. It returns at once. Calls with
-	// effects are not to be shadowed.
+	// Shadow sends c to the edition on trial, if there is one and a call to it is
+	// due, and evaluates its answer with judge. It returns at once. Calls with
+	// effects must not be shadowed.
 	Shadow(c Call, judge Judge)
 }
 
-// Judge runs the gates of a node over an answer that nobody will see. It counts
-// only if the gates could be asked.
+// Judge runs the gates of a node on an answer that is not used. counts is false
+// if a gate could not run.
 type Judge func(ctx context.Context, a Answer) (pass, counts bool)

@@ -10,82 +10,83 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Explanation is how a call would be bound now, and what that rests on.
+// Explanation is the binding of a call at this moment, with the figures behind
+// it.
 type Explanation struct {
 	Binding  policy.Binding // in the order of the policy
 	Ordering string
 	figures  map[string]Figures
 }
 
-// Figures are those of a candidate; ok is false for one that nobody knows.
+// Figures returns the figures of a candidate; ok is false for an unknown one.
 func (x Explanation) Figures(capID string) (f Figures, ok bool) {
 	f, ok = x.figures[capID]
 	return f, ok
 }
 
-// Explain binds a call without making it (BIND-006). A dispatcher without an
-// executor takes all for ready, one without a book knows what they declare.
-// CapID pins the first candidate. A streamed call is one whose answer is read
-// while it comes.
-func (d *Dispatcher) Explain(p policy.Policy, intent, capID string, streamed bool) Explanation {
-	t := d.Terms(p, intent, capID)
-	s := &serving{d: d, w: &Work{Op: "call", Terms: t, Intent: intent}}
+// Explain binds a call without making it (BIND-006). Without an Executor all
+// candidates count as ready; without Stats only declared figures are known.
+// capID pins the first candidate; streamed is true for a call whose answer is
+// shown while it is produced.
+func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed bool) Explanation {
+	p := d.CallPolicy(pol, intent, capID)
+	o := &operation{d: d, w: &Work{Op: "call", Policy: p, Intent: intent}}
 	if streamed {
-		s.w.Flow = &Flow{}
+		o.w.Stream = &TextStream{}
 	}
 	now := d.Clock.Now()
-	demand := t.demand(d.Registry)
-	demand.State = func(id string) policy.Unavailable { return s.looks(id, now) }
-	demand.StandIn = s.standIn
-	x := Explanation{Binding: s.rank(demand.Bind()), Ordering: t.Ordering, figures: map[string]Figures{}}
+	demand := p.demand(d.Registry)
+	demand.State = func(id string) policy.Unavailable { return o.peekUnavailability(id, now) }
+	demand.StandIn = o.standIn
+	x := Explanation{Binding: o.orderCandidates(demand.Bind()), Ordering: p.Ordering, figures: map[string]Figures{}}
 	for i, id := range x.Binding.List {
 		if c, ok := d.Registry.Capability(id); ok {
-			x.figures[id] = d.figures(t, c, i, now)
+			x.figures[id] = d.figures(p, c, i, now)
 		}
 	}
 	return x
 }
 
-// looks is state without asking: looking changes nothing.
-func (s *serving) looks(capID string, now time.Time) policy.Unavailable {
-	if s.d.Executor != nil {
-		if u := s.d.available(capID); u.Reason != "" {
+// peekUnavailability is unavailability without counting as a request at the
+// breaker.
+func (o *operation) peekUnavailability(capID string, now time.Time) policy.Unavailable {
+	if o.d.Executor != nil {
+		if u := o.d.available(capID); u.Reason != "" {
 			return u
 		}
 	}
-	p := s.w.Terms.pages[capID]
-	if p == nil || p.admits(now) {
+	cs := o.w.Policy.stats[capID]
+	if cs == nil || cs.admits(now) {
 		return policy.Unavailable{}
 	}
-	return p.refusal(now)
+	return cs.refusal(now)
 }
 
-func (p *page) admits(now time.Time) bool {
-	p.mu.Lock()
-	defer p.unlock(now)
-	return p.breaker.Admits(now)
+func (cs *candidateStats) admits(now time.Time) bool {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	return cs.breaker.Admits(now)
 }
 
-// figures are those of a candidate, whether anybody keeps them or not.
-func (d *Dispatcher) figures(t *Terms, c *registry.Capability, index int, now time.Time) Figures {
+// figures returns the recorded figures of a candidate, else the declared ones.
+func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, now time.Time) Figures {
 	f := unknown(c)
-	if p := t.pages[c.ID]; p != nil {
-		f = p.figures(c, index, now)
+	if cs := p.stats[c.ID]; cs != nil {
+		f = cs.figures(c, index, now)
 	}
 	f.Condition = d.condition(c.ID)
 	return f
 }
 
-// explained adds the figures of all candidates to the record of a call that is
-// to be explained, whatever its order rests on.
-func (s *serving) explained(n *journal.NodeResolved) {
-	now := s.d.Clock.Now()
+// addFigures adds the figures of all candidates to the record of the node.
+func (o *operation) addFigures(n *journal.NodeResolved) {
+	now := o.d.Clock.Now()
 	value := func(id string) edn.Value {
-		c, ok := s.d.Registry.Capability(id)
+		c, ok := o.d.Registry.Capability(id)
 		if !ok {
 			return edn.Nil()
 		}
-		return s.d.figures(s.w.Terms, c, 0, now).Value()
+		return o.d.figures(o.w.Policy, c, 0, now).Value()
 	}
 	n.Candidates, n.Rejected = slices.Clone(n.Candidates), slices.Clone(n.Rejected)
 	for i := range n.Candidates {

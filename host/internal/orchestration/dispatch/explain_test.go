@@ -13,10 +13,11 @@ import (
 )
 
 // BIND-006, BIND-007: an explanation has every candidate with its figures, in
-// the order of the policy, or with the reason why not; looking changes nothing.
+// the order of the policy, or with the reason of its rejection; it changes
+// nothing.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{Action: registry.ActionQuarantine}, 4)
+		k := newRemediationWorld(t, registry.Quality{Action: registry.ActionQuarantine}, 4)
 		k.set(true, "t/a")
 		k.ask(12)
 		k.SetState("t/d", dispatch.CapState{Reason: "runtime/not-ready"})
@@ -43,7 +44,7 @@ func TestExplain(t *testing.T) {
 			_, ok = x.Figures("t/z")
 			assert.False(t, ok)
 		}
-		// Without a book or an executor there is what capabilities declare.
+		// Without statistics or executor only declared figures are known.
 		w := world(t, ":cap/cost {:usd 0.5M :latency-ms 9000}")
 		bare := dispatch.Dispatcher{Registry: w.Registry, Checks: w.Checks, Clock: dispatch.SystemClock{}}
 		f, _ := bare.Explain(p, "text/respond", "", false).Figures("t/a")
@@ -51,10 +52,10 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// BIND-006: a run that is to be explained records the figures of everybody,
-// whatever the order rests on; another one does not.
+// BIND-006: an explained run records the figures of all candidates under every
+// ordering; another run does not.
 func TestExplainedRun(t *testing.T) {
-	k := keep(t, registry.Quality{}, 2)
+	k := newRemediationWorld(t, registry.Quality{}, 2)
 	k.SetState("t/b", dispatch.CapState{Reason: "runtime/not-ready"})
 	plainly := serve(t, k.World, order{}).resolved(t)
 	assert.True(t, plainly.Candidates[0].Figures.IsNil())

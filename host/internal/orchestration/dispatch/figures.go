@@ -11,42 +11,43 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Figures are what is known of a capability for an intent at one moment: what
-// orders rest on, and what an operator looks at.
+// Figures are the statistics of a capability for an intent at one moment.
+// Orderings use them and operators see them.
 type Figures struct {
 	CapID  string
-	index  int // in the declared order
-	Passes int // of the verdicts in the window
-	// Samples are the verdicts in the window, Quality is the figure that follows
-	// from them, in hundredths (BIND-007).
+	index  int // position in the declared order
+	Passes int // passed verdicts in the window
+	// Samples is the number of verdicts in the window. Quality is the resulting
+	// score in hundredths (BIND-007).
 	Samples, Quality int
-	Cost             *big.Rat // mean of what was paid, else declared; nil: unknown
+	Cost             *big.Rat // mean actual cost, else the declared cost; nil: unknown
 	Latency          time.Duration
 	Timed            bool // the latency is known
-	// First is when the first piece of an answer is there, Rate how many tokens
-	// come a second; 0: not known.
+	// First is the median time to the first piece of text, Rate the median number
+	// of tokens per second; 0: unknown.
 	First time.Duration
 	Rate  float64
-	// Condition is how the capability is at this moment.
+	// Condition is the current warmth and load.
 	Condition Condition
 	Breaker   breaker.State
-	// Reopens is when the breaker may let a call through again; zero: it does
-	// now, or not by itself.
+	// Reopens is when the breaker may admit a call again; zero: it does now, or not
+	// by itself.
 	Reopens time.Time
-	// Out tells that it is left out because of its answers, Degraded that it
-	// should be and stays for want of another. Stead is who serves meanwhile.
+	// Out reports that it is ejected for its quality, Degraded that it should be
+	// but is needed. Stead is the substitute that serves instead.
 	Out, Degraded bool
 	Stead         string
 }
 
-// unknown are the figures of a capability that was never called for an intent.
+// unknown returns the figures of a capability that was never called for an
+// intent.
 func unknown(c *registry.Capability) Figures {
 	f := Figures{CapID: c.ID, Quality: breaker.NewWindow(breaker.DefaultFloor()).Quality(), Breaker: breaker.Closed}
 	f.declared(c)
 	return f
 }
 
-// declared fills in what the capability says of itself where nothing was seen.
+// declared fills missing figures with those that the capability declares.
 func (f *Figures) declared(c *registry.Capability) {
 	if !f.Timed && c.Cost.HasLatency {
 		f.Latency, f.Timed = c.Cost.Latency, true
@@ -56,33 +57,33 @@ func (f *Figures) declared(c *registry.Capability) {
 	}
 }
 
-// seen are the figures without what the capability says of itself.
-func (p *page) seen(now time.Time) Figures {
-	f := Figures{CapID: p.capID}
-	f.Latency, f.Timed = p.percentile(0.5, 1)
-	p.mu.Lock()
-	defer p.unlock(now)
-	f.First, _ = p.firsts.duration(0.5, 1)
-	f.Rate, _ = p.rates.quantile(0.5, 1)
-	f.Quality = p.window.Quality()
-	f.Passes, f.Samples = p.window.Counts()
-	f.Breaker = p.breaker.State(now)
+// observed returns the recorded figures, without declared ones.
+func (cs *candidateStats) observed(now time.Time) Figures {
+	f := Figures{CapID: cs.capID}
+	f.Latency, f.Timed = cs.percentile(0.5, 1)
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	f.First, _ = cs.firsts.duration(0.5, 1)
+	f.Rate, _ = cs.rates.quantile(0.5, 1)
+	f.Quality = cs.window.Quality()
+	f.Passes, f.Samples = cs.window.Counts()
+	f.Breaker = cs.breaker.State(now)
 	if f.Breaker == breaker.Open {
-		f.Reopens, _ = p.breaker.Reopens(now)
+		f.Reopens, _ = cs.breaker.Reopens(now)
 	}
-	f.Out = p.breaker.Ejected(now)
-	f.Degraded = p.standing.degraded
+	f.Out = cs.breaker.Ejected(now)
+	f.Degraded = cs.remediation.degraded
 	if f.Breaker != breaker.Closed {
-		f.Stead = p.standing.stead
+		f.Stead = cs.remediation.substitute
 	}
-	if p.bills > 0 {
-		f.Cost = new(big.Rat).Quo(p.paid, new(big.Rat).SetInt64(p.bills))
+	if cs.bills > 0 {
+		f.Cost = new(big.Rat).Quo(cs.paid, new(big.Rat).SetInt64(cs.bills))
 	}
 	return f
 }
 
-func (p *page) figures(c *registry.Capability, index int, now time.Time) Figures {
-	f := p.seen(now)
+func (cs *candidateStats) figures(c *registry.Capability, index int, now time.Time) Figures {
+	f := cs.observed(now)
 	f.index = index
 	f.declared(c)
 	return f
@@ -90,22 +91,21 @@ func (p *page) figures(c *registry.Capability, index int, now time.Time) Figures
 
 func (f Figures) closed() bool { return f.Breaker == breaker.Closed }
 
-// timed tells whether after is known.
-func (f Figures) timed(heard bool) bool { return f.Timed || heard && f.First > 0 }
+// timed reports whether after is known.
+func (f Figures) timed(streamed bool) bool { return f.Timed || streamed && f.First > 0 }
 
-// after is how long somebody waits now for what counts: the first piece of an
-// answer that is heard while it comes, the whole of another one. Who sends no
-// pieces, or was never heard, is there when the whole is.
-func (f Figures) after(heard bool) time.Duration {
+// after estimates the time to what the caller waits for: the first piece of
+// text of a streamed call, else the whole answer. Without a known first piece
+// it is the whole answer.
+func (f Figures) after(streamed bool) time.Duration {
 	wait := f.Condition.wait(f.Latency)
-	if heard && f.First > 0 {
+	if streamed && f.First > 0 {
 		return wait + f.First
 	}
 	return wait + f.Latency
 }
 
-// Value is the figures as records and explanations have them. What is unknown
-// is not there.
+// Value returns the figures for records and explanations, without unknown ones.
 func (f Figures) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("quality", hundredths(f.Quality))
@@ -128,7 +128,7 @@ func (f Figures) Value() edn.Value {
 	if f.Rate > 0 {
 		b.Key("tokens-per-second", rate(f.Rate))
 	}
-	f.Condition.put(&b)
+	f.Condition.appendTo(&b)
 	b.Key("breaker", journal.Keyword(string(f.Breaker)))
 	if !f.Reopens.IsZero() {
 		b.Key("reopens-at", edn.Inst(f.Reopens.UTC().Truncate(time.Millisecond)))
@@ -153,7 +153,7 @@ func hundredths(n int) edn.Value {
 	return v
 }
 
-// rate is a number of tokens a second with one decimal.
+// rate formats tokens per second with one decimal.
 func rate(perSecond float64) edn.Value {
 	v, err := edn.Decimal(big.NewInt(int64(math.Round(min(perSecond, 1e9)*10))), -1)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 )
 
-// figured are the figures of a candidate; "" and 0 are what is not known.
+// figured returns the figures of a candidate; "" and 0 are unknown.
 func figured(id string, quality int, usd string, latency time.Duration) Figures {
 	f := Figures{CapID: id, Quality: quality, Breaker: breaker.Closed, Latency: latency, Timed: latency > 0}
 	if usd != "" {
@@ -21,11 +21,9 @@ func figured(id string, quality int, usd string, latency time.Duration) Figures 
 	return f
 }
 
-// BIND-007: each ordering policy compares its figures in their order, unknown
-// ones come last, and equal candidates keep the declared order. How near a
-// candidate is to taking a call, which also counts, is in
-// TestOrderByCondition; where the figures come from, in TestOrderings and
-// TestQuality.
+// BIND-007: each ordering compares its figures in order, unknown figures sort
+// last, and ties keep the declared order. TestOrderByCondition covers
+// conditions; TestOrderings and TestQuality cover the origin of the figures.
 func TestSortFigures(t *testing.T) {
 	const s = time.Second
 	in := func(f Figures, state breaker.State, inFlight, places int) Figures {

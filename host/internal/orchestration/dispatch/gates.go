@@ -12,29 +12,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judge runs the gates of the node over an answer, tier by tier, the judge last. The first tier
-// with a failed must is the last one that runs, but it runs whole, so that the
-// findings are complete.
-func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.Verdict, bool) {
-	terms := s.w.Terms
-	gates := terms.gates
-	s.unsound = false
-	if len(gates) == 0 && terms.jury == nil {
-		return quality.Decide(nil, terms.scoreMin, nil), false
+// judge runs the gates of the node on an answer, tier by tier, the judge last.
+// The first tier with a failed must gate is the last to run, but runs
+// completely, so that its findings are complete.
+func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) (quality.Verdict, bool) {
+	p := o.w.Policy
+	gates := p.gates
+	o.unsound = false
+	if len(gates) == 0 && p.judgePanel == nil {
+		return quality.Decide(nil, p.scoreMin, nil), false
 	}
-	subject := quality.Subject{Result: out, Meta: t.meta, Schema: terms.out, SchemaName: terms.outName}
+	subject := quality.Subject{Result: out, Meta: r.meta, Schema: p.out, SchemaName: p.outName}
 	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
-		subject.Request = terms.subject(s.w.Input)
-		subject.System = s.w.System
-		if t.asked.System != "" {
-			subject.System = t.asked.System
+		subject.Request = p.subject(o.w.Input)
+		subject.System = o.w.System
+		if r.prompt.System != "" {
+			subject.System = r.prompt.System
 		}
-		if s.w.Around != nil {
-			subject.Env = s.w.Around.Env
+		if o.w.Around != nil {
+			subject.Env = o.w.Around.Env
 		}
 	}
-	results := s.room.results[:0]
-	if len(gates) > 1 || s.number > 1 || terms.jury != nil {
+	results := o.scratch.results[:0]
+	if len(gates) > 1 || o.number > 1 || p.judgePanel != nil {
 		results = make([]quality.Result, 0, len(gates)+1)
 	}
 	for len(gates) > 0 {
@@ -46,95 +46,100 @@ func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.V
 		before := len(results)
 		results = results[:before+n]
 		if tier == quality.TierCapability {
-			s.askTier(ctx, t, gates[:n], subject, results[before:])
+			o.askTier(ctx, r, gates[:n], subject, results[before:])
 		} else {
-			s.judgeTier(t, gates[:n], subject, results[before:])
+			o.judgeTier(r, gates[:n], subject, results[before:])
 		}
 		gates = gates[n:]
-		if s.failed != nil || quality.MustFailed(results) {
+		if o.failed != nil || quality.MustFailed(results) {
 			break
 		}
 	}
-	last, asked := s.graded(ctx, t, subject, results)
+	last, asked := o.gradeAnswer(ctx, r, subject, results)
 	if asked {
 		results = append(results, last)
 	}
-	return quality.Decide(results, terms.scoreMin, last.Grade), asked || len(results) > 0
+	return quality.Decide(results, p.scoreMin, last.Grade), asked || len(results) > 0
 }
 
-// judgeTier runs the checks of one tier that only compute.
-func (s *serving) judgeTier(t *tried, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+// judgeTier runs the built-in checks of one tier.
+func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject quality.Subject,
+	results []quality.Result) {
 	for i, g := range gates {
 		if g.Check == nil {
 			results[i] = quality.Unknown(g)
 		} else {
 			results[i] = quality.Result{Gate: g, Outcome: g.Check.Run(subject)}
 		}
-		s.verdict(t, &results[i], checked{})
+		o.verdict(r, &results[i], checked{})
 	}
 }
 
-// askTier asks the capabilities of one tier, all at once, and records their
-// verdicts in order.
-func (s *serving) askTier(ctx context.Context, t *tried, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+// askTier calls the checking capabilities of one tier in parallel and records
+// their verdicts in order.
+func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quality.Gate, subject quality.Subject,
+	results []quality.Result) {
 	served := make([]checked, len(gates))
 	var group sync.WaitGroup
 	for i, g := range gates {
 		results[i].Gate = g
-		group.Go(func() { results[i].Outcome, served[i] = s.askSafely(ctx, t, g.Check, subject) })
+		group.Go(func() { results[i].Outcome, served[i] = o.runCheckSafely(ctx, r, g.Check, subject) })
 	}
 	group.Wait()
 	for i := range results {
-		s.verdict(t, &results[i], served[i])
+		o.verdict(r, &results[i], served[i])
 	}
 }
 
-// verdict records the judgement of one gate.
-func (s *serving) verdict(t *tried, r *quality.Result, by checked) {
-	for k := range r.Findings {
-		r.Findings[k].Severity = r.Gate.Severity
+// verdict records the result of one gate.
+func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked) {
+	for k := range result.Findings {
+		result.Findings[k].Severity = result.Gate.Severity
 	}
-	v := s.verdictRecord()
+	v := o.verdictRecord()
 	*v = journal.GateVerdict{
-		Attempt:       t.attempt,
-		Gate:          r.Gate.Name,
-		Severity:      r.Gate.Severity.String(),
-		Tier:          int(r.Gate.Tier()),
-		Pass:          !r.Failed(),
-		NotApplicable: r.NotApplicable,
+		Attempt:       r.number,
+		Gate:          result.Gate.Name,
+		Severity:      result.Gate.Severity.String(),
+		Tier:          int(result.Gate.Tier()),
+		Pass:          !result.Failed(),
+		NotApplicable: result.NotApplicable,
 		CapID:         by.capID,
 		CapVersion:    by.version,
 		Latency:       by.latency,
 		Usage:         by.usage,
 		Err:           by.err,
 	}
-	if by.err != nil && by.err.Type == "budget/exceeded" && r.Failed() {
-		s.unpaid = by.err
+	if by.err != nil && by.err.Type == "budget/exceeded" && result.Failed() {
+		o.unevaluated = by.err
 	}
-	if len(r.Findings) > 0 {
-		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
+	if len(result.Findings) > 0 {
+		v.Findings = journal.RefTo(quality.FindingsValue(result.Findings))
 	}
-	s.record(v)
+	o.record(v)
 }
 
 func findingsValue(v *quality.Verdict) edn.Value { return quality.FindingsValue(v.Findings()) }
 
-// gateError is the failure of an answer that its gates refused.
-func (s *serving) gateError(t *tried, v *quality.Verdict, findings edn.Value) *contract.Error {
-	kind, id := "", s.w.Node
-	if t.capability != nil {
-		kind, id = t.capability.Kind, ":"+t.capability.ID
+// gateError is the failure for an answer that the gates refused.
+func (o *operation) gateError(r *attemptResult, v *quality.Verdict, findings edn.Value) *contract.Error {
+	kind, id := "", o.w.Node
+	if r.capability != nil {
+		kind, id = r.capability.Kind, ":"+r.capability.ID
 	}
 	found := v.Findings()
 	var e *contract.Error
 	switch {
 	case len(found) > 0:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", s.w.Node, id, found[0].Gate, found[0].Message)
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", o.w.Node, id,
+			found[0].Gate, found[0].Message)
 		if last := v.Results[len(v.Results)-1]; last.Grade != nil && v.FailureType == quality.FailLowScore {
-			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score), digits(v.ScoreMin))
+			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score),
+				digits(v.ScoreMin))
 		}
 	default:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", s.w.Node, id, v.Score.Value(), v.ScoreMin.Value())
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", o.w.Node, id,
+			v.Score.Value(), v.ScoreMin.Value())
 	}
 	return e.WithSource(contract.GateSource(kind)).
 		WithDetail("findings", findings).

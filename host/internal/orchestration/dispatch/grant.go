@@ -7,41 +7,42 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// permitted asks about the effects of a tool before anything else is done for
-// it. The candidates of other calls are asked while they are bound.
-func (s *serving) permitted() *contract.Error {
-	if err := s.overriding(); err != nil || s.w.Op != "tool" {
+// checkEffects checks the effects of a tool before binding. Effects of other
+// candidates are checked while binding.
+func (o *operation) checkEffects() *contract.Error {
+	if err := o.checkPromptOverride(); err != nil || o.w.Op != "tool" {
 		return err
 	}
-	c, ok := s.d.Registry.Tool(s.w.ToolID)
+	c, ok := o.d.Registry.Tool(o.w.ToolID)
 	if !ok {
-		return contract.Errorf("effects/unsupported-tool", "node %s: there is no tool :%s", s.w.Node, s.w.ToolID)
+		return contract.Errorf("effects/unsupported-tool", "node %s: there is no tool :%s", o.w.Node, o.w.ToolID)
 	}
-	_, err := s.scopes(c)
+	_, err := o.scopes(c)
 	return err
 }
 
-// scopes are those under which a capability may be called by this node.
-func (s *serving) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
+// scopes returns the scopes for a call of the capability by this node.
+func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
 	if !c.Effectful() {
 		return nil, nil
 	}
-	scopes, err := s.run.Grant.Decide(policy.Need{Capability: c, Layer: &s.w.Terms.Layer, Input: s.w.Input})
+	scopes, err := o.run.Grant.Decide(policy.Need{Capability: c, Layer: &o.w.Policy.Layer, Input: o.w.Input})
 	if err != nil {
-		return nil, err.WithWhere("node", edn.Text(s.w.Node))
+		return nil, err.WithWhere("node", edn.Text(o.w.Node))
 	}
 	return scopes, nil
 }
 
-// forbids returns why this node may not call a capability; see policy.Demand.
-func (s *serving) forbids(c *registry.Capability) *contract.Error {
-	_, err := s.scopes(c)
+// deniedEffect returns why this node may not call a capability; see
+// policy.Demand.
+func (o *operation) deniedEffect(c *registry.Capability) *contract.Error {
+	_, err := o.scopes(c)
 	return err
 }
 
-// withheld is the failure of a node whose candidates all have effects that the
-// grant of the caller denies; nil if any is left out for another reason.
-func withheld(rejected []policy.Rejection) *contract.Error {
+// deniedError is the failure of a node if the grant of the caller denies all
+// its candidates; nil if any was rejected for another reason.
+func deniedError(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if r.Denied == nil {
 			return nil
@@ -53,11 +54,12 @@ func withheld(rejected []policy.Rejection) *contract.Error {
 	return rejected[0].Denied
 }
 
-// recoveryOf is the recovery class of a call. A scope that makes requests carry
-// the effect key makes repeated ones one effect.
+// recoveryOf returns the recovery class of a call. A scope that sends the
+// effect key with requests makes class once idempotent.
 func recoveryOf(c *registry.Capability, input edn.Value, scopes policy.Scopes) contract.RecoveryClass {
 	class := c.Recovery(input)
-	if class != contract.RecoveryOnce || !c.Confines || len(scopes) != 1 || scopes[0].Effect != "net/http" || !scopes[0].Scope.Idempotent() {
+	if class != contract.RecoveryOnce || !c.Confines || len(scopes) != 1 || scopes[0].Effect != "net/http" ||
+		!scopes[0].Scope.Idempotent() {
 		return class
 	}
 	return contract.RecoveryIdempotent

@@ -12,15 +12,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// BIND-002, FX-002: a candidate that its scope denies is left out when the call
-// is bound, so the next one serves; if all are denied, the failure says why and
-// nothing is dispatched.
+// BIND-002, FX-002: a candidate whose scope is denied is rejected during
+// binding, so the next one serves; if all are denied, the failure has the
+// reason and nothing is dispatched.
 func TestDeniedCandidateIsLeftOut(t *testing.T) {
 	scope, err := contract.ParseScope("fs/write", edn.MustRead(`{:allow ["reports"]}`))
 	require.Nil(t, err)
 	layer := retries(0, 1)
 	layer.Effects = policy.Of([]string{"fs/write"}, here)
-	layer.Scopes = policy.ScopesOf(policy.Scoped{Effect: "fs/write", Scope: scope}) // nothing enforces it
+	layer.Scopes = policy.ScopesOf(policy.Scoped{Effect: "fs/write", Scope: scope}) // no component enforces it
 	for other, want := range map[string]struct{ served, failure string }{
 		"":                          {served: "t/b"},
 		":cap/effects #{:fs/write}": {failure: "effects/not-enforceable"},

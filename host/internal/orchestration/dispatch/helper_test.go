@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var here = policy.Origin{Source: policy.SourceNode}
 
-// order is a call to be served in a test.
+// order is a call to be executed in a test.
 type order struct {
 	layer    policy.Layer
 	input    string
@@ -32,17 +32,17 @@ type order struct {
 	streams  bool
 	pace     *dispatch.Pace
 	explain  bool
-	limits   string // of the budget of the node, as EDN
+	limits   string // budget of the node, as EDN
 	intent   string
 	stack    []string
-	ledger   budget.Ledger // of a node with limits; nil: one of its own
+	ledger   budget.Ledger // of a node with limits; nil: a new one
 	host     budget.Chain
 	grading  bool
-	capID    string // the call names its capability
+	capID    string // pins the first candidate
 }
 
-// retries is a layer that allows so many tries more of one candidate and so
-// many other candidates.
+// retries returns a layer with same retries per candidate and fallback further
+// candidates.
 func retries(same, fallback int) policy.Layer {
 	return policy.Layer{SameCapMax: policy.Of(same, here), FallbackMax: policy.Of(fallback, here)}
 }
@@ -60,7 +60,7 @@ func limitsIn(t testing.TB, text string) policy.Limits {
 	return limits
 }
 
-// free makes capabilities ones that cost nothing and count nothing.
+// free makes calls to the capabilities cost nothing.
 func free(t testing.TB, w *dispatchtest.World, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -90,7 +90,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	}
 	work := &dispatch.Work{
 		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: o.intent,
-		Terms: w.Dispatcher.Terms(p, o.intent, o.capID), Input: edn.MustRead(o.input), Stack: o.stack,
+		Policy: w.Dispatcher.CallPolicy(p, o.intent, o.capID), Input: edn.MustRead(o.input), Stack: o.stack,
 	}
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
@@ -104,7 +104,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 		run.Account, run.Host = budget.NewAccount(o.ledger), o.host
 	}
 	if o.streams {
-		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
+		work.Stream = run.NewTextStream(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
 	}
 	r := w.Dispatcher.Serve(o.ctx, run, work)
 	return served{r, records.All(), run.Account}
@@ -117,7 +117,7 @@ func (s served) failure() string {
 	return s.Err.Type
 }
 
-// started are the attempts as recorded.
+// started returns the records of started attempts.
 func (s served) started() []*journal.AttemptStarted {
 	var out []*journal.AttemptStarted
 	for _, r := range s.records {
@@ -128,7 +128,7 @@ func (s served) started() []*journal.AttemptStarted {
 	return out
 }
 
-// finished are the outcomes of the attempts as recorded.
+// finished returns the recorded outcomes of the attempts.
 func (s served) finished() []string {
 	var out []string
 	for _, r := range s.records {

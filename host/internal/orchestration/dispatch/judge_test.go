@@ -22,26 +22,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// grader is a capability that grades.
+// grader returns a capability that grades.
 func grader(id, more string) string {
 	return `{:cap/id :` + id + ` :cap/kind :judge :cap/intents #{:eval/grade} :io/in-schema :req/eval :io/out-schema :res/eval ` + more + `}`
 }
 
-// calibrations are what is known of judges in a test.
+// calibrations are the known calibrations of judges.
 type calibrations map[string]dispatch.Calibration
 
 func (c calibrations) Calibration(judge string) dispatch.Calibration { return c[judge] }
 
 var calibrated = calibrations{"grader": {Known: true, Kappa: 0.8}}
 
-type court struct {
+type judgeWorld struct {
 	judge registry.Judge
 	caps  []string
 	cal   dispatch.Calibrations
-	anew  bool // equal text is graded again
+	anew  bool // without a cache
 }
 
-func (c court) world(t testing.TB) *dispatchtest.World {
+func (c judgeWorld) world(t testing.TB) *dispatchtest.World {
 	j := c.judge
 	j.Name, j.Intent, j.Enabled, j.Memo = "grader", registry.IntentGrade, !c.judge.Enabled, !c.anew
 	if j.Votes == 0 {
@@ -56,11 +56,11 @@ func (c court) world(t testing.TB) *dispatchtest.World {
 	if c.cal == nil {
 		w.Dispatcher.Calibrations = calibrated
 	}
-	w.Dispatcher.Grades, w.Dispatcher.Book = dispatch.NewGrades(8), &dispatch.Book{}
+	w.Dispatcher.Grades, w.Dispatcher.Stats = dispatch.NewGrades(8), &dispatch.StatsTable{}
 	return w
 }
 
-// by is a layer that has answers graded.
+// by returns a layer with a judge.
 func by(severity, least string) policy.Layer {
 	l := policy.Layer{Judge: policy.Of("grader", here), JudgeSeverity: policy.Of(severity, here)}
 	if least != "" {
@@ -74,7 +74,7 @@ func score(s string) dispatchtest.Step {
 }
 
 // GATE-004, GATE-008, JDG-004, JDG-008: when the judge is asked, what it costs,
-// and what comes of its grades.
+// and the effect of its grades.
 func TestJudge(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -97,7 +97,7 @@ func TestJudge(t *testing.T) {
 		{"a must has failed", "should", "0.8M", policy.Layer{Must: policy.NamesOf(here, "never")}, []string{"1"}, "none", "", "eval/must-failed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := court{}.world(t)
+			w := judgeWorld{}.world(t)
 			w.On("t/a", out(`{:text "x"}`))
 			for _, s := range row.scores {
 				w.On("t/grader", score(s))
@@ -133,7 +133,7 @@ func TestJudge(t *testing.T) {
 
 // GATE-004: a grade counts once in the mean, not as one of the should checks.
 func TestGradeAmongShoulds(t *testing.T) {
-	w := court{}.world(t)
+	w := judgeWorld{}.world(t)
 	w.On("t/a", out(`{:text "x"}`))
 	w.On("t/grader", score("0.95"))
 	r := serve(t, w, order{layer: policy.Merge(by("should", "0.4M"), policy.Layer{Should: policy.NamesOf(here, "never", "schema-valid")})})
@@ -144,11 +144,11 @@ func TestGradeAmongShoulds(t *testing.T) {
 	assert.Equal(t, `{:gate :judge/grader :pass true :score 0.95M :severity :should}`, last.String())
 }
 
-// JDG-001: what a judge is asked: task, answer, rubric, and whose names it must
-// not read.
-func TestWhatAJudgeIsAsked(t *testing.T) {
+// JDG-001: the input of a judge: task, answer, rubric, and the names that it
+// must hide.
+func TestJudgeInput(t *testing.T) {
 	rubric := edn.MustRead(`{:id :rubric/answer :version 1 :scale [0 10] :criteria [{:id :a :weight 1 :ask "?"}]}`)
-	w := court{judge: registry.Judge{Rubric: rubric}}.world(t)
+	w := judgeWorld{judge: registry.Judge{Rubric: rubric}}.world(t)
 	w.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "x"}`), Meta: edn.MustRead(`{:provider {:name "p" :model "m-1" :model/served "m-1-2026"}}`)})
 	w.On("t/grader", score("0.1"), score("0.2"))
 	layer := by("must", "0.8M")
@@ -174,18 +174,18 @@ func TestWhatAJudgeIsAsked(t *testing.T) {
 	assert.Equal(t, `:eval/grade`, calls[1].Request.Key("task").Key("intent").String())
 	assert.Equal(t, []string{"t/outer", "t/a"}, calls[1].Stack)
 	assert.Equal(t, calls[0].Trace, calls[1].Trace)
-	again := court{judge: registry.Judge{Rubric: rubric}}.world(t)
+	again := judgeWorld{judge: registry.Judge{Rubric: rubric}}.world(t)
 	again.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.1"), score("0.2"))
 	serve(t, again, order{layer: layer})
 	assert.True(t, edn.Equal(about.Key("seed"), again.Calls()[1].Request.Key("input").Key("judge").Key("seed")), "DET-001: the same run draws the same seeds")
 }
 
-// JDG-003: a judge of somebody else's may answer on its scale.
+// JDG-003: a custom judge may answer on its own scale.
 func TestForeignJudge(t *testing.T) {
 	foreign := `{:cap/id :t/grader :cap/kind :judge :cap/intents #{:eval/grade} :io/in-schema :req/any :io/out-schema :res/any}`
 	rubric := edn.MustRead(`{:id :rubric/answer :version 1 :scale [0 10]}`)
 	for text, want := range map[string]string{`{:score 8}`: "[0.8M]", `{:text "{\"score\": 8.5}"}`: "[0.85M]", `{:grade/score "9/10"}`: "[0.9M]"} {
-		w := court{judge: registry.Judge{Rubric: rubric}, caps: []string{foreign}}.world(t)
+		w := judgeWorld{judge: registry.Judge{Rubric: rubric}, caps: []string{foreign}}.world(t)
 		w.On("t/a", out(`{:text "x"}`)).On("t/grader", out(text))
 		r := serve(t, w, order{layer: by("must", "0.8M")})
 		require.Nil(t, r.Err, text)
@@ -193,8 +193,8 @@ func TestForeignJudge(t *testing.T) {
 	}
 }
 
-// JDG-005: a judge that gives no grade is a finding that counts, or fails the
-// node, or is ignored where everybody can see it.
+// JDG-005: a judge without a grade is a finding that counts, fails the node, or
+// is visibly ignored.
 func TestJudgeFails(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -218,7 +218,7 @@ func TestJudgeFails(t *testing.T) {
 		{"not worth asking again", registry.Judge{MaxAttempts: 3}, "must", "0.5M", fails("judge/rubric-invalid"), "judge/failed", "judge/rubric-invalid", 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := court{judge: row.judge}.world(t)
+			w := judgeWorld{judge: row.judge}.world(t)
 			w.On("t/a", out(`{:text "x"}`))
 			w.On("t/grader", row.step)
 			r := serve(t, w, order{layer: by(row.severity, row.least)})
@@ -235,8 +235,8 @@ func TestJudgeFails(t *testing.T) {
 			if row.failure == "judge/failed" {
 				assert.Equal(t, row.cause, r.Err.Cause.Type)
 			}
-			page := w.Dispatcher.Book.Standings(time.Now())
-			for _, st := range page {
+			standing := w.Dispatcher.Stats.Standings(time.Now())
+			for _, st := range standing {
 				if st.CapID == "t/a" && !row.judge.IgnoreErrors {
 					assert.Zero(t, st.Samples, "BRK-007: such an answer is no sample")
 				}
@@ -245,40 +245,40 @@ func TestJudgeFails(t *testing.T) {
 	}
 }
 
-// JDG-006: nobody grades what it wrote, nothing is graded within a grading, and
-// the grades themselves are not graded.
+// JDG-006: no judge grades its own answer, calls within a grading are not
+// graded, and grades are not graded.
 func TestJudgeOfItself(t *testing.T) {
 	both := `{:cap/id :t/both :cap/kind :judge :cap/intents #{:text/respond :eval/grade} :io/in-schema :req/any :io/out-schema :res/any}`
 	layer := by("must", "0.8M")
 	layer.Candidates = policy.Of([]string{"t/both"}, here)
-	w := court{caps: []string{both}}.world(t)
+	w := judgeWorld{caps: []string{both}}.world(t)
 	w.On("t/both", score("0.1"))
 	assert.Nil(t, serve(t, w, order{layer: layer}).Err)
 	assert.Equal(t, []string{"t/both"}, w.Dispatched())
 
-	w = court{caps: []string{both, grader("t/grader", "")}}.world(t)
+	w = judgeWorld{caps: []string{both, grader("t/grader", "")}}.world(t)
 	w.On("t/both", out(`{:text "x"}`)).On("t/grader", score("0.9"))
 	assert.Nil(t, serve(t, w, order{layer: layer}).Err)
 	assert.Equal(t, []string{"t/both", "t/grader"}, w.Dispatched(), "the next judge")
 
-	w = court{}.world(t)
+	w = judgeWorld{}.world(t)
 	w.On("t/grader", score("0.1"))
 	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M"), intent: registry.IntentGrade, input: `{:task/result {}}`}).Err)
 	assert.Equal(t, []string{"t/grader"}, w.Dispatched(), "its own intent")
 
-	w = court{}.world(t)
+	w = judgeWorld{}.world(t)
 	w.On("t/a", out(`{:text "x"}`))
 	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M"), stack: []string{"t/b", "t/grader"}}).Err)
 	assert.Equal(t, []string{"t/a"}, w.Dispatched(), "what a judge asks")
 
-	w = court{judge: registry.Judge{Enabled: true}}.world(t) // turned round: not enabled
+	w = judgeWorld{judge: registry.Judge{Enabled: true}}.world(t) // world inverts it: the judge is disabled
 	w.On("t/a", out(`{:text "x"}`))
 	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
 	assert.Equal(t, []string{"t/a"}, w.Dispatched())
 }
 
-// JDG-009, JDG-012: a model is not judged by its family; the next judge is asked,
-// and so it is when one fails or says that it must not judge.
+// JDG-009, JDG-012: no judge of the author's family is asked; the next judge is
+// asked, also if one fails or declines.
 func TestNextJudge(t *testing.T) {
 	alpha, other := grader("t/alpha", `:cap/family "alpha"`), grader("t/other", `:cap/family "beta"`)
 	for _, row := range []struct {
@@ -297,7 +297,7 @@ func TestNextJudge(t *testing.T) {
 		{"crashes", registry.Judge{AllowSameFamily: true}, &dispatchtest.Step{Crash: true}, []string{alpha, other}, []string{"t/a", "t/alpha", "t/other"}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := court{judge: row.judge, caps: row.caps}.world(t)
+			w := judgeWorld{judge: row.judge, caps: row.caps}.world(t)
 			w.On("t/a", out(`{:text "x"}`)).On("t/other", score("0.9")).On("t/alpha", score("0.9"))
 			if row.first != nil {
 				w.Func("t/alpha", func(context.Context, dispatch.Call) dispatchtest.Step { return *row.first })
@@ -318,12 +318,12 @@ func TestNextJudge(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// JDG-007: equal text has one grade, whoever asks for it and however many
-// do so at once: a grade that is known takes no call to a judge (host/bench has the
-// time that it takes instead); what failed is asked for again.
+// JDG-007: equal text has one grade, also for concurrent calls: a cached grade
+// needs no call to a judge (host/bench measures the time); a failed grade is
+// requested again.
 func TestEqualTextHasOneGrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := court{}.world(t)
+		w := judgeWorld{}.world(t)
 		w.On("t/a", out(`{:text "x"}`)).On("t/b", out(`{:text "x"}`))
 		n := 0
 		w.Func("t/grader", func(context.Context, dispatch.Call) dispatchtest.Step {
@@ -355,7 +355,7 @@ func TestEqualTextHasOneGrade(t *testing.T) {
 		}
 		assert.Equal(t, len(results)-1, memo)
 		assert.Equal(t, 1, n)
-		// Another task, and another answer, are other questions.
+		// Another task or answer is another question.
 		serve(t, w, order{layer: by("must", "0.1M"), input: `{:prompt "q"}`})
 		assert.Equal(t, 2, n)
 		r := serve(t, w, order{layer: by("must", "0.9M")})
@@ -364,35 +364,34 @@ func TestEqualTextHasOneGrade(t *testing.T) {
 		assert.Equal(t, 2, n)
 	})
 
-	w := court{}.world(t)
+	w := judgeWorld{}.world(t)
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", fails("provider/timeout"), score("0.9"))
 	assert.Equal(t, "judge/failed", serve(t, w, order{layer: by("must", "0.8M")}).failure())
 	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
 
-	w = court{anew: true}.world(t)
+	w = judgeWorld{anew: true}.world(t)
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9"))
 	serve(t, w, order{layer: by("must", "0.8M")})
 	serve(t, w, order{layer: by("must", "0.8M")})
 	assert.Len(t, w.Calls(), 4)
 }
 
-// JDG-007: a grade is not remembered beyond what decided it: another rubric, other
-// demands or constraints, another version, program, configuration or prompt of the
-// judge, another model or another program behind one, and another model under the same
-// name, as far as answers say which one they are of.
+// JDG-007: a grade expires with everything it depends on: rubric, gates or
+// constraints, version, program, configuration or prompt of the judge, the
+// models and their programs, and the served model, as far as answers report it.
 func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 	const chat = `{:cap/id :t/chat :cap/kind :llm :cap/model "%s" :cap/intents #{:model/chat} :io/in-schema :req/chat :io/out-schema :res/chat :cap/version "%s"}`
 	const direct = `{:cap/id :t/grader :cap/kind :llm :cap/intents #{:eval/grade} :io/in-schema :req/eval :io/out-schema :res/eval}`
 	type variant struct {
-		court court
-		layer policy.Layer
-		set   func(*dispatchtest.World)
+		judgeWorld judgeWorld
+		layer      policy.Layer
+		set        func(*dispatchtest.World)
 	}
 	plain := func() variant {
-		return variant{court: court{judge: registry.Judge{Rubric: edn.MustRead(`{:id :r :version 1}`)}, caps: []string{grader("t/grader", ""), fmt.Sprintf(chat, "m-1", "1.0.0")}}}
+		return variant{judgeWorld: judgeWorld{judge: registry.Judge{Rubric: edn.MustRead(`{:id :r :version 1}`)}, caps: []string{grader("t/grader", ""), fmt.Sprintf(chat, "m-1", "1.0.0")}}}
 	}
 	llm := plain()
-	llm.court.caps = []string{direct}
+	llm.judgeWorld.caps = []string{direct}
 	prompted := func(text string) func(*dispatchtest.World) {
 		return func(w *dispatchtest.World) {
 			w.Dispatcher.Prompts = &prompt.Book{Default: promptLayer(t, "d", text)}
@@ -408,12 +407,12 @@ func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 		same bool
 	}{
 		"nothing":              {plain(), func(*variant) {}, true},
-		"rubric":               {plain(), func(v *variant) { v.court.judge.Rubric = edn.MustRead(`{:id :r :version 2}`) }, false},
-		"votes":                {plain(), func(v *variant) { v.court.judge.Votes = 5 }, false},
-		"version":              {plain(), func(v *variant) { v.court.caps[0] = grader("t/grader", `:cap/version "2.0.0"`) }, false},
-		"model":                {plain(), func(v *variant) { v.court.caps[1] = fmt.Sprintf(chat, "m-2", "1.0.0") }, false},
-		"version of the model": {plain(), func(v *variant) { v.court.caps[1] = fmt.Sprintf(chat, "m-1", "1.0.1") }, false},
-		"another model":        {plain(), func(v *variant) { v.court.caps = v.court.caps[:1] }, false},
+		"rubric":               {plain(), func(v *variant) { v.judgeWorld.judge.Rubric = edn.MustRead(`{:id :r :version 2}`) }, false},
+		"votes":                {plain(), func(v *variant) { v.judgeWorld.judge.Votes = 5 }, false},
+		"version":              {plain(), func(v *variant) { v.judgeWorld.caps[0] = grader("t/grader", `:cap/version "2.0.0"`) }, false},
+		"model":                {plain(), func(v *variant) { v.judgeWorld.caps[1] = fmt.Sprintf(chat, "m-2", "1.0.0") }, false},
+		"version of the model": {plain(), func(v *variant) { v.judgeWorld.caps[1] = fmt.Sprintf(chat, "m-1", "1.0.1") }, false},
+		"another model":        {plain(), func(v *variant) { v.judgeWorld.caps = v.judgeWorld.caps[:1] }, false},
 		"constraints":          {plain(), func(v *variant) { v.layer.Constraints = policy.FieldsOf(edn.MustRead(`{:language :pl}`), here) }, false},
 		"demands":              {plain(), func(v *variant) { v.layer.Should = policy.NamesOf(here, "schema-valid") }, false},
 		"edition of the judge": {plain(), func(v *variant) { v.set = edition("t/grader") }, false},
@@ -425,7 +424,7 @@ func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 			grades := dispatch.NewGrades(8)
 			asked := 0
 			run := func(v variant) {
-				w := v.court.world(t)
+				w := v.judgeWorld.world(t)
 				if v.set != nil {
 					v.set(w)
 				}
@@ -438,7 +437,7 @@ func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 			run(change.from)
 			require.Equal(t, 1, asked, "the same question is asked once")
 			v := change.from
-			v.court.caps = slices.Clone(v.court.caps)
+			v.judgeWorld.caps = slices.Clone(v.judgeWorld.caps)
 			change.to(&v)
 			run(v)
 			assert.Equal(t, change.same, asked == 1)
@@ -446,11 +445,11 @@ func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 	}
 }
 
-// JDG-007: a server may put another model behind the same name. Once an answer says so,
-// what the former one graded is graded again, and votes of two models are no grade that
-// is remembered.
+// JDG-007: a server may change the model behind a name. Once an answer reports
+// it, answers graded by the former model are graded again, and votes of two
+// models are not cached.
 func TestAnotherModelUnderTheSameName(t *testing.T) {
-	w := court{}.world(t)
+	w := judgeWorld{}.world(t)
 	w.On("t/a", out(`{:text "x"}`))
 	served, asked := "m-1", 0
 	value := "0.9"
@@ -468,7 +467,7 @@ func TestAnotherModelUnderTheSameName(t *testing.T) {
 	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"))
 	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"))
 	served, value = "m-2", "0.85"
-	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"), "nobody has said yet that there is another model")
+	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"), "no answer has reported another model yet")
 	assert.Equal(t, graded{"[0.85M]", 2}, ask("2"))
 	assert.Equal(t, graded{"[0.85M]", 3}, ask("1"), "what m-1 graded is graded again")
 	assert.Equal(t, graded{"[0.85M]", 3}, ask("1"))
@@ -478,15 +477,16 @@ func TestAnotherModelUnderTheSameName(t *testing.T) {
 	assert.Equal(t, graded{"[0.7M 0.7M]", 7}, ask("3"), "two models gave the votes")
 }
 
-// graded is what came of a call: the votes on its answer, and how often the judge was
-// asked until then.
+// graded is the result of a call: the votes on its answer, and the number of
+// calls to the judge until then.
 type graded struct {
 	votes string
 	asked int
 }
 
-// JDG-008, BUD-005: each vote is reserved and settled on the judge budget; without
-// it the first vote stands, and without any the judge has failed.
+// JDG-008, BUD-005: each vote is reserved and settled in the judge budget;
+// without further budget the first vote counts, and without any the judge
+// fails.
 func TestVotesArePaidFor(t *testing.T) {
 	for _, row := range []struct {
 		limits  string
@@ -502,7 +502,7 @@ func TestVotesArePaidFor(t *testing.T) {
 		{`{:max-usd 0.001M}`, "", "budget/exceeded", ""},
 	} {
 		t.Run(row.limits, func(t *testing.T) {
-			w := court{caps: []string{grader("t/grader", ":cap/cost {:usd 0.002M}")}}.world(t)
+			w := judgeWorld{caps: []string{grader("t/grader", ":cap/cost {:usd 0.002M}")}}.world(t)
 			for _, id := range []string{"t/a", "t/b"} {
 				c, _ := w.Registry.Capability(id)
 				c.Cost.USD = edn.Int(0)
@@ -540,8 +540,8 @@ func TestVotesArePaidFor(t *testing.T) {
 	}
 }
 
-// JDG-011: a judge that nobody measured, that agrees too little, or that is not
-// the one that was measured, refuses nothing by itself.
+// JDG-011: a judge without a calibration, with too little agreement, or with
+// another capability than the measured one refuses nothing by itself.
 func TestUncalibratedJudge(t *testing.T) {
 	key := "b3:" + fmt.Sprintf("%064d", 7)
 	for name, row := range map[string]struct {
@@ -558,7 +558,7 @@ func TestUncalibratedJudge(t *testing.T) {
 		"another key":    {calibrations{"grader": {Known: true, Kappa: 1, CapID: "t/grader", Key: "b3:" + fmt.Sprintf("%064d", 8)}}, false, "has changed since"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := court{cal: row.cal}.world(t)
+			w := judgeWorld{cal: row.cal}.world(t)
 			w.On("t/a", out(`{:text "x"}`)).On("t/grader", out(`{:score 0.7 :judge {:key "`+key+`"} :criteria {:a 0.7} :violations #{:too-long}}`))
 			r := serve(t, w, order{layer: by("must", "0.8M")})
 			v := r.verdicts(t)["judge/grader"]
@@ -579,9 +579,9 @@ func TestUncalibratedJudge(t *testing.T) {
 	}
 }
 
-// JDG-005, JDG-011: a judge whose agreement is no better than chance is not asked and
-// weighs nothing, as must too; a grade of one that nobody has measured counts in the
-// score, and not at all where the failures of the judge are ignored.
+// JDG-005, JDG-011: a judge that agrees no better than chance is not asked and
+// has no weight, also as must; a grade without a calibration counts in the
+// score, and not at all where errors of the judge are ignored.
 func TestWeightOfAJudge(t *testing.T) {
 	worthless := calibrations{"grader": {Known: true, Kappa: 0.9, Worthless: "it follows the length"}}
 	for name, row := range map[string]struct {
@@ -602,7 +602,7 @@ func TestWeightOfAJudge(t *testing.T) {
 	} {
 		for _, severity := range []string{"should", "must"} {
 			t.Run(name+" "+severity, func(t *testing.T) {
-				w := court{cal: row.cal, judge: row.judge}.world(t)
+				w := judgeWorld{cal: row.cal, judge: row.judge}.world(t)
 				w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.7"))
 				r := serve(t, w, order{layer: by(severity, "0.8M")})
 				v := r.verdicts(t)["judge/grader"]
@@ -624,13 +624,13 @@ func TestWeightOfAJudge(t *testing.T) {
 	}
 }
 
-// JDG-011: a judge that has drifted is not asked, its breaker is open, and it is
-// in again once it was calibrated anew.
+// JDG-011: a drifted judge is not asked, its breaker is open, and it serves
+// again after a new calibration.
 func TestDriftedJudge(t *testing.T) {
 	known := calibrations{"grader": {Known: true, Kappa: 0.5, CapID: "t/grader", Drift: "kappa was 0.7 and is 0.5"}}
-	w := court{cal: known}.world(t)
+	w := judgeWorld{cal: known}.world(t)
 	var events []string
-	w.Dispatcher.Book.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.Dispatcher.Stats.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9"))
 	for range 2 {
 		r := serve(t, w, order{layer: by("must", "0.8M")})
@@ -639,7 +639,7 @@ func TestDriftedJudge(t *testing.T) {
 		assert.Contains(t, r.Err.Message, "kappa was 0.7 and is 0.5")
 	}
 	assert.Equal(t, []string{"judge/drift t/grader"}, events)
-	for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+	for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 		if st.CapID == "t/grader" {
 			assert.Equal(t, "open", st.State())
 		}
@@ -649,16 +649,16 @@ func TestDriftedJudge(t *testing.T) {
 	assert.Equal(t, []string{"t/a", "t/a", "t/a", "t/grader"}, w.Dispatched())
 }
 
-// JDG-011: what is measured of a judge counts at once: its breaker opens and closes
-// without an answer that it would grade, the next judge is asked, and verdicts on
-// labelled answers go on, which is how it comes back.
+// JDG-011: a measurement applies at once: the breaker opens and closes before
+// the next answer, the next judge is asked, and verdicts on labelled answers
+// continue, so that the judge can recover.
 func TestBelieve(t *testing.T) {
 	known := calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/grader"}}
-	w := court{cal: known, caps: []string{grader("t/grader", ""), grader("t/next", "")}}.world(t)
+	w := judgeWorld{cal: known, caps: []string{grader("t/grader", ""), grader("t/next", "")}}.world(t)
 	var events []string
-	w.Dispatcher.Book.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.Dispatcher.Stats.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
 	state := func() string {
-		for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+		for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 			if st.CapID == "t/grader" && st.Intent == registry.IntentGrade {
 				return st.State()
 			}
@@ -668,7 +668,7 @@ func TestBelieve(t *testing.T) {
 	believe := func(drift string) {
 		c, _ := w.Registry.Capability("t/grader")
 		known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.5, CapID: "t/grader", Drift: drift}
-		w.Dispatcher.Book.Believe("grader", c, registry.IntentGrade, w.State("t/grader").Edition, drift, time.Now())
+		w.Dispatcher.Stats.Believe("grader", c, registry.IntentGrade, w.State("t/grader").Edition, drift, time.Now())
 	}
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9")).On("t/next", score("0.85"))
 	believe("")
@@ -698,11 +698,11 @@ func TestBelieve(t *testing.T) {
 	assert.Equal(t, "t/grader", w.Dispatched()[len(w.Dispatched())-1])
 }
 
-// JDG-011: who keeps the calibrations is told which model gave each grade, by whoever
-// says so.
+// JDG-011: Calibrations learns which model gave each grade, however it is
+// reported.
 func TestServedModels(t *testing.T) {
-	known := &witnesses{calibrations: calibrated}
-	w := court{cal: known, anew: true}.world(t)
+	known := &modelObserver{calibrations: calibrated}
+	w := judgeWorld{cal: known, anew: true}.world(t)
 	w.On("t/a", out(`{:text "x"}`))
 	w.On("t/grader",
 		dispatchtest.Step{Value: edn.MustRead(`{:score 0.9 :judge {:model "m-7"}}`), Meta: edn.MustRead(`{:provider {:model/served "other"}}`)},
@@ -714,20 +714,20 @@ func TestServedModels(t *testing.T) {
 	assert.Equal(t, []string{"grader t/grader m-7", "grader t/grader m-8"}, known.served)
 }
 
-type witnesses struct {
+type modelObserver struct {
 	calibrations
 	served []string
 }
 
-func (x *witnesses) Served(judge, capID, model string) {
+func (x *modelObserver) Served(judge, capID, model string) {
 	x.served = append(x.served, judge+" "+capID+" "+model)
 }
 
-// BRK-001, BRK-007: the breaker of a judge counts its failures, and the verdicts
-// of a judge that is on its way back are no samples.
+// BRK-001, BRK-007: the breaker of a judge counts its failures, and verdicts of
+// a judge with an open or ramping breaker are not samples.
 func TestBreakerOfAJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := court{}.world(t)
+		w := judgeWorld{}.world(t)
 		w.On("t/a", out(`{:text "x"}`))
 		ill := true
 		w.Func("t/grader", func(context.Context, dispatch.Call) dispatchtest.Step {
@@ -744,7 +744,7 @@ func TestBreakerOfAJudge(t *testing.T) {
 		assert.Equal(t, "breaker/open", r.Err.Cause.Type)
 		assert.Len(t, w.Calls(), calls+1, "the judge is left alone")
 		samples := func() int {
-			for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+			for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 				if st.CapID == "t/a" {
 					return st.Samples
 				}
@@ -765,15 +765,15 @@ func TestBreakerOfAJudge(t *testing.T) {
 	})
 }
 
-// ATT-014: a tournament is won by the grade, of which three decimals count. What
-// decides between equal scores is in TestStrategies.
+// ATT-014: the grade decides a tournament, with three decimals. TestStrategies
+// covers ties.
 func TestTournamentOfGrades(t *testing.T) {
 	for _, row := range []struct{ short, long, winner string }{
 		{"0.82", "0.95", "t/b"},
 		{"0.948", "0.950", "t/b"},
 		{"0.9502", "0.9504", "t/a"},
 	} {
-		w := court{}.world(t)
+		w := judgeWorld{}.world(t)
 		w.On("t/a", out(`{:text "short"}`)).On("t/b", out(`{:text "long"}`))
 		w.Func("t/grader", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
 			if text, _ := c.Request.Key("input").Key("task/result").Key("text").AsString(); text == "long" {
@@ -790,7 +790,7 @@ func TestTournamentOfGrades(t *testing.T) {
 	}
 }
 
-// REP-003: a repair is told what the judge found wanting.
+// REP-003: a repair request holds the violations that the judge found.
 func TestRepairByJudge(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("t/a", ":cap/repairs? true"), grader("t/grader", "")},
 		Judges: []registry.Judge{{Name: "grader", Intent: registry.IntentGrade, Enabled: true, Votes: 1, MaxAttempts: 1, ScorePath: []string{"score"}}}})
@@ -801,6 +801,6 @@ func TestRepairByJudge(t *testing.T) {
 	layer.RepairMax = policy.Of(1, here)
 	r := serve(t, w, order{layer: layer})
 	require.Nil(t, r.Err)
-	told := w.Calls()[2].Request.Key("context").Key("repair").Key("findings").String()
-	assert.Contains(t, told, "gave 0.2, and 0.8 is the least; violations #{:no-source}")
+	sent := w.Calls()[2].Request.Key("context").Key("repair").Key("findings").String()
+	assert.Contains(t, sent, "gave 0.2, and 0.8 is the least; violations #{:no-source}")
 }

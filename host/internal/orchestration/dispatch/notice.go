@@ -8,64 +8,64 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Notice is something that changed about a candidate.
+// Notice reports a change in the state of a candidate.
 type Notice struct {
 	At    time.Time
 	Event string
 	CapID, Intent,
 	Plugin string
-	// Details are what is known beside, a map; :why is a sentence.
+	// Details is a map with further facts; :why is a sentence.
 	Details edn.Value
 }
 
-// The events.
+// Events of a Notice.
 const (
 	EventOpened   = "breaker/opened"
 	EventHalfOpen = "breaker/half-open"
 	EventRamping  = "breaker/ramping"
 	EventClosed   = "breaker/closed"
 
-	EventDrift = "judge/drift" // its grades are not believed any more
+	EventDrift = "judge/drift" // the breaker opened because the judge drifted
 
-	EventRescored      = "judge/rescored"       // it graded the labelled answers again
-	EventRescoreFailed = "judge/rescore-failed" // it could not be made to
+	EventRescored      = "judge/rescored"       // the judge was measured again
+	EventRescoreFailed = "judge/rescore-failed" // a measurement failed
 
-	EventSwap       = "quality/swap"        // another takes its place
-	EventRestart    = "quality/restart"     // its processes are started anew
+	EventSwap       = "quality/swap"        // another capability or edition replaces it
+	EventRestart    = "quality/restart"     // its processes are restarted
 	EventEject      = "quality/eject"       // it is left out for a while
-	EventQuarantine = "quality/quarantine"  // so is the plugin, which serves nothing else
-	EventSwapped    = "quality/swapped"     // the new edition answers
-	EventFailed     = "quality/failed"      // what was to be done could not be
-	EventCapReached = "quality/cap-reached" // it would have to be left out, and too many are
-	EventRecovered  = "quality/recovered"   // it is well again by itself
-	EventReleased   = "quality/released"    // an operator lets it in again
+	EventQuarantine = "quality/quarantine"  // its plugin is left out too, since all its capabilities are
+	EventSwapped    = "quality/swapped"     // the new edition serves
+	EventFailed     = "quality/failed"      // the remediation failed
+	EventCapReached = "quality/cap-reached" // the limit of ejected candidates is reached; it stays
+	EventRecovered  = "quality/recovered"   // its pass rate recovered without a remediation
+	EventReleased   = "quality/released"    // an operator readmitted it
 )
 
-// IsQuality tells whether the event is about answers and not about failures.
+// IsQuality reports whether the event is about the quality of answers.
 func (n Notice) IsQuality() bool { return len(n.Event) > 8 && n.Event[:8] == "quality/" }
 
-// phrases say what each event means for its candidate.
+// phrases describe the events in sentences.
 var phrases = map[string]string{
-	EventOpened:        "failed too often and is left alone",
-	EventHalfOpen:      "is asked once, to see whether it is back",
-	EventRamping:       "is let in again, for a share of the calls",
-	EventClosed:        "is wholly in again",
-	EventDrift:         "does not grade as it did when it was calibrated, and is not asked any more",
-	EventRescored:      "has graded the labelled answers again",
-	EventRescoreFailed: "could not be had to grade the labelled answers again",
+	EventOpened:        "has an open breaker",
+	EventHalfOpen:      "is probed with one call",
+	EventRamping:       "gets a share of the calls again",
+	EventClosed:        "has a closed breaker again",
+	EventDrift:         "has drifted from its calibration and is not called as a judge",
+	EventRescored:      "was measured again with the labelled answers",
+	EventRescoreFailed: "could not be measured again",
 
 	EventSwap:       "is being swapped",
-	EventRestart:    "is started anew",
-	EventEject:      "is left out",
-	EventQuarantine: "takes its plugin out of service, which has nothing else to serve",
+	EventRestart:    "is being restarted",
+	EventEject:      "is ejected",
+	EventQuarantine: "is ejected, and so is the rest of its plugin, which is quarantined",
 	EventSwapped:    "is served by a new edition",
-	EventFailed:     "is as it was",
-	EventCapReached: "should be left out and serves on",
-	EventRecovered:  "is well again by itself",
-	EventReleased:   "was let in again by an operator",
+	EventFailed:     "is unchanged",
+	EventCapReached: "should be ejected but stays",
+	EventRecovered:  "has recovered by itself",
+	EventReleased:   "was readmitted by an operator",
 }
 
-// Sentence says for a log what happened.
+// Sentence returns the notice as one line for a log.
 func (n Notice) Sentence() string {
 	text := ":" + n.CapID + " for :" + n.Intent
 	if n.Plugin != "" {
@@ -84,30 +84,39 @@ func (n Notice) Sentence() string {
 	return text
 }
 
-// note is kept until the lock is free. It is called with the lock.
-func (p *page) note(now time.Time, event string, details edn.Value) {
+// note queues a notice for delivery by unlock. cs.mu must be held.
+func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
 	if details.IsNil() {
 		details = edn.MustMap()
 	}
-	p.news = append(p.news, Notice{At: now, Event: event, CapID: p.capID, Intent: p.intent, Plugin: p.plugin, Details: details})
+	cs.notices = append(cs.notices, Notice{
+		At:      now,
+		Event:   event,
+		CapID:   cs.capID,
+		Intent:  cs.intent,
+		Plugin:  cs.plugin,
+		Details: details,
+	})
 }
 
-// turned notes that the breaker is in another state. It is called with the
-// lock.
-func (p *page) turned(now time.Time, st breaker.State) {
+// noteStateChange queues the notice of a new breaker state. cs.mu must be held.
+func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 	if st == breaker.Closed {
-		p.standing.stead, p.standing.why = "", ""
+		cs.remediation.substitute, cs.remediation.why = "", ""
 	}
 	details := edn.MustMap()
 	if st == breaker.Open {
-		if at, ok := p.breaker.Reopens(now); ok {
+		if at, ok := cs.breaker.Reopens(now); ok {
 			details = edn.MustMap(edn.K("until"), edn.Inst(at.UTC().Truncate(time.Millisecond)))
 		}
 	}
-	p.note(now, map[breaker.State]string{
-		breaker.Open: EventOpened, breaker.HalfOpen: EventHalfOpen, breaker.Ramping: EventRamping, breaker.Closed: EventClosed,
+	cs.note(now, map[breaker.State]string{
+		breaker.Open:     EventOpened,
+		breaker.HalfOpen: EventHalfOpen,
+		breaker.Ramping:  EventRamping,
+		breaker.Closed:   EventClosed,
 	}[st], details)
 }
 
-// formatShare is a share as an exact decimal.
+// formatShare formats a share as an exact decimal.
 func formatShare(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -5,24 +5,24 @@ import (
 	"sync"
 )
 
-// maxUnread is how much shown text, in bytes, a run may be ahead of whoever
-// reads it before the plugin is held back.
+// maxUnread is the number of shown but unread bytes above which the plugin is
+// blocked.
 const maxUnread = 256 << 10
 
-// Pace holds a plugin back while the reader of a stream is behind. A nil Pace
-// holds nobody back. It is used by many goroutines.
+// Pace blocks a plugin while the reader of its stream is behind. A nil Pace
+// never blocks. It is safe for concurrent use.
 type Pace struct {
 	mu     sync.Mutex
 	unread int
 	closed bool
-	freed  chan struct{} // closed when unread falls; nil while nobody waits
+	freed  chan struct{} // closed when unread falls; nil without a waiter
 }
 
-// NewPace is for a run that somebody reads: what was read has to be told with
-// Read, and the end of reading with Close.
+// NewPace returns the pace of a run with a reader, which calls Read for what it
+// has read and Close when it stops reading.
 func NewPace() *Pace { return &Pace{} }
 
-// Read says that n more bytes of text reached the reader.
+// Read reports that the reader has read n more bytes.
 func (p *Pace) Read(n int) {
 	if p == nil {
 		return
@@ -33,7 +33,7 @@ func (p *Pace) Read(n int) {
 	p.wake()
 }
 
-// Close says that nobody reads any more, so that nobody has to wait either.
+// Close reports that the reader has stopped; no wait blocks afterwards.
 func (p *Pace) Close() {
 	if p == nil {
 		return
@@ -60,7 +60,7 @@ func (p *Pace) add(n int) {
 	p.unread += n
 }
 
-// wait returns when the reader is near enough, or ctx ends.
+// wait blocks until at most maxUnread bytes are unread, or ctx ends.
 func (p *Pace) wait(ctx context.Context) {
 	if p == nil {
 		return

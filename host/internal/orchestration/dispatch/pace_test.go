@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// STR-001: a plugin is held back only beyond 256 KiB of unread text, and goes on as
-// soon as its reader is back within that, or reads no more.
+// STR-001: a plugin is blocked only beyond 256 KiB of unread text, until the
+// reader has caught up or stopped reading.
 func TestUnreadTextIsBounded(t *testing.T) {
 	const bound = 256 << 10
 	for name, tc := range map[string]struct {
 		unread int
-		free   func(*Pace) // nil: it is not held back
+		free   func(*Pace) // nil: it does not block
 	}{
 		"at the bound":               {bound, nil},
 		"beyond it, one byte read":   {bound + 1, func(p *Pace) { p.Read(1) }},

@@ -13,12 +13,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// strategy is how the candidates of one call are asked.
+// strategy is how the attempts of one call are scheduled.
 type strategy struct {
 	name  string
-	width int           // race, tournament: how many start together
-	after time.Duration // hedge: of silence
-	max   int           // hedge: how many join
+	width int           // race, tournament: attempts that start together
+	after time.Duration // hedge: wait without an answer before the next attempt
+	max   int           // hedge: maximum number of additional attempts
 }
 
 func (p strategy) recordedWidth() int {
@@ -28,328 +28,331 @@ func (p strategy) recordedWidth() int {
 	return 0
 }
 
-// strategy settles how this call is asked. Candidates that may have done
-// something are never asked side by side, and one candidate alone makes a
-// cascade.
-func (s *serving) strategy() strategy {
-	t := s.w.Terms
-	p := strategy{name: t.Strategy}
-	switch p.name {
+// strategy selects the strategy of this call. Candidates with effects run as a
+// cascade, never in parallel, and so does a single candidate.
+func (o *operation) strategy() strategy {
+	p := o.w.Policy
+	s := strategy{name: p.Strategy}
+	switch s.name {
 	case policy.Race:
-		p.width = t.RaceWidth
+		s.width = p.RaceWidth
 	case policy.Tournament:
-		p.width = t.TournamentWidth
+		s.width = p.TournamentWidth
 	case policy.Hedge:
-		p.max, p.after = t.HedgeMax, t.HedgeAfter
-		p.width = 1 + p.max
+		s.max, s.after = p.HedgeMax, p.HedgeAfter
+		s.width = 1 + s.max
 	default:
 		return strategy{name: policy.Cascade}
 	}
-	accepted := s.binding.Accepted
-	if s.w.Op != "call" || !s.repeatable(accepted) {
+	accepted := o.binding.Accepted
+	if o.w.Op != "call" || !o.repeatable(accepted) {
 		return strategy{name: policy.Cascade}
 	}
-	s.most = max(s.most, p.width)
-	room := s.affordable(accepted[:min(p.width, len(accepted))])
-	p.width = min(p.width, room)
-	p.max = min(p.max, room-1)
-	if p.name == policy.Hedge && p.after == 0 && len(accepted) > 0 {
-		p.after = s.usually(accepted[0])
+	o.maxCandidates = max(o.maxCandidates, s.width)
+	room := o.affordable(accepted[:min(s.width, len(accepted))])
+	s.width = min(s.width, room)
+	s.max = min(s.max, room-1)
+	if s.name == policy.Hedge && s.after == 0 && len(accepted) > 0 {
+		s.after = o.usualLatency(accepted[0])
 	}
-	if p.width < 2 || p.name == policy.Hedge && p.after == 0 {
+	if s.width < 2 || s.name == policy.Hedge && s.after == 0 {
 		return strategy{name: policy.Cascade}
 	}
-	return p
+	return s
 }
 
-// repeatable tells whether all candidates may be asked at once: asking them
-// changes nothing.
-func (s *serving) repeatable(ids []string) bool {
+// repeatable reports whether calls to all candidates are free of effects.
+func (o *operation) repeatable(ids []string) bool {
 	for _, id := range ids {
-		if c, ok := s.d.Registry.Capability(id); ok && c.Recovery(s.w.Input) != contract.RecoveryNone {
+		if c, ok := o.d.Registry.Capability(id); ok && c.Recovery(o.w.Input) != contract.RecoveryNone {
 			return false
 		}
 	}
 	return true
 }
 
-// usually is how long a capability may be silent before that is unusual; 0 if
-// nobody can say.
-func (s *serving) usually(capID string) time.Duration {
-	if p := s.w.Terms.pages[capID]; p != nil {
-		if d, ok := p.percentile(0.95, fewAreNoP95); ok {
+// usualLatency returns the p95 latency of a capability, or twice the declared
+// one; 0 if unknown.
+func (o *operation) usualLatency(capID string) time.Duration {
+	if cs := o.w.Policy.stats[capID]; cs != nil {
+		if d, ok := cs.percentile(0.95, minP95Samples); ok {
 			return max(d, time.Millisecond)
 		}
 	}
-	c, ok := s.d.Registry.Capability(capID)
+	c, ok := o.d.Registry.Capability(capID)
 	if !ok || !c.Cost.HasLatency {
 		return 0
 	}
 	return 2 * c.Cost.Latency
 }
 
-// together asks candidates side by side, if the strategy says so. More tells
-// that a cascade over those that are left goes on after the failure, which is
-// nil if nobody was asked yet.
-func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
-	if s.plan.name == policy.Cascade {
+// runParallel makes the parallel attempts of the strategy. If more is true, the
+// caller continues with a cascade over the remaining candidates; failure is nil
+// if no candidate was tried.
+func (o *operation) runParallel(ctx context.Context) (failure *Failure, more bool) {
+	if o.plan.name == policy.Cascade {
 		return nil, true
 	}
-	f := &field{s: s, ctx: ctx, arrivals: make(chan *entrant, s.most), failures: map[string]*Failure{}}
-	defer f.stop()
+	p := &parallelAttempts{
+		op:       o,
+		ctx:      ctx,
+		arrivals: make(chan *attempt, o.maxCandidates),
+		failures: map[string]*Failure{},
+	}
+	defer p.stopAll()
 	defer func() {
-		for _, failure := range f.failures {
-			s.refused(failure)
+		for _, failure := range p.failures {
+			o.recordRefusal(failure)
 		}
 	}()
 	accepted := false
-	switch s.plan.name {
+	switch o.plan.name {
 	case policy.Race:
-		accepted = f.race()
+		accepted = p.race()
 	case policy.Hedge:
-		accepted = f.hedge()
+		accepted = p.hedge()
 	case policy.Tournament:
-		accepted = f.tournament()
+		accepted = p.tournament()
 	}
 	switch {
-	case accepted, s.failed != nil:
+	case accepted, o.failed != nil:
 		return nil, false
-	case f.final != nil:
-		return f.final, false
+	case p.final != nil:
+		return p.final, false
 	}
-	return f.exhausted()
+	return p.retryEach()
 }
 
-// lossGrace is the time that the loser of a race has to report its usage after
-// it was told to stop. The winner's answer waits for it, so it is short: a plugin
-// that heeds a cancel answers within milliseconds, and one that hangs is why there
-// are hedges.
-const lossGrace = 250 * time.Millisecond
+// loserGrace is the time that a losing attempt has to report its usage after it
+// was told to stop. The winner's answer waits for it, so it is short: a plugin
+// that handles cancellation answers within milliseconds.
+const loserGrace = 250 * time.Millisecond
 
-// field is the entrants of one race, hedge or tournament. Everything but the
-// calls themselves happens on the goroutine that serves, so answers are judged
-// one after another in the order in which they came.
-type field struct {
-	s        *serving
+// parallelAttempts are the attempts of one race, hedge or tournament. Only the
+// calls run on goroutines of their own; answers are evaluated on the goroutine
+// of the operation, one after another in the order of arrival.
+type parallelAttempts struct {
+	op       *operation
 	ctx      context.Context
-	arrivals chan *entrant // has room for everybody
-	running  []*entrant
-	entered  int
-	graces   sync.WaitGroup // of losers
+	arrivals chan *attempt // buffered for all attempts
+	running  []*attempt
+	started  int
+	stopping sync.WaitGroup // of losers
 
 	failures map[string]*Failure // by capability
-	final    *Failure            // one after which the table ends the node
+	final    *Failure            // a failure that ends the node
 }
 
-// enter starts the next candidate, if there is one.
-func (f *field) enter() bool {
-	f.s.beside = f.entered > 0
-	defer func() { f.s.beside = false }()
-	capID, ok := f.s.next()
-	if !ok || f.final != nil {
+// start starts the next candidate and reports whether there was one.
+func (p *parallelAttempts) start() bool {
+	p.op.parallel = p.started > 0
+	defer func() { p.op.parallel = false }()
+	capID, ok := p.op.next()
+	if !ok || p.final != nil {
 		return false
 	}
-	f.s.used = append(f.s.used, capID)
-	e := &entrant{}
-	if failure := f.s.begin(f.ctx, e, capID, f.s.plan.name); failure != nil {
-		f.fail(capID, failure)
+	p.op.used = append(p.op.used, capID)
+	a := &attempt{}
+	if failure := p.op.begin(p.ctx, a, capID, p.op.plan.name); failure != nil {
+		p.fail(capID, failure)
 		return false
 	}
-	if f.s.failed != nil {
+	if p.op.failed != nil {
 		return false
 	}
-	e.rank = f.entered
-	f.entered++
-	e.stop = make(chan struct{})
-	e.call.Stop = e.stop
-	ctx, cancel := context.WithCancel(f.ctx)
-	e.ctx, e.cancel = ctx, cancel
-	f.running = append(f.running, e)
-	go f.call(ctx, e)
+	a.rank = p.started
+	p.started++
+	a.stop = make(chan struct{})
+	a.call.Stop = a.stop
+	ctx, cancel := context.WithCancel(p.ctx)
+	a.ctx, a.cancel = ctx, cancel
+	p.running = append(p.running, a)
+	go p.call(ctx, a)
 	return true
 }
 
-// call runs beside the others. A defect is raised where it can be dealt with.
-func (f *field) call(ctx context.Context, e *entrant) {
+// call runs on its own goroutine. A panic is passed on with the attempt.
+func (p *parallelAttempts) call(ctx context.Context, a *attempt) {
 	defer func() {
-		e.panicked = recover()
-		e.ended = f.s.d.Clock.Now()
+		a.panicked = recover()
+		a.ended = p.op.d.Clock.Now()
 		select {
-		case <-e.stop:
-			e.lost = true
+		case <-a.stop:
+			a.lost = true
 		default:
 		}
-		f.arrivals <- e
+		p.arrivals <- a
 	}()
-	e.answer, e.err = f.s.invoke(ctx, e)
+	a.answer, a.err = p.op.invoke(ctx, a)
 }
 
-// wait returns those whose answers are there, in the order of the candidates,
-// or nobody if the alarm came first.
-func (f *field) wait(alarm <-chan struct{}) []*entrant {
-	var batch []*entrant
+// wait returns the attempts that have ended, in the order of the candidates, or
+// nil if the timer fires first.
+func (p *parallelAttempts) wait(timer <-chan struct{}) []*attempt {
+	var batch []*attempt
 	select {
-	case e := <-f.arrivals:
-		batch = append(batch, e)
-	case <-alarm:
+	case a := <-p.arrivals:
+		batch = append(batch, a)
+	case <-timer:
 		return nil
 	}
 	for {
 		select {
-		case e := <-f.arrivals:
-			batch = append(batch, e)
+		case a := <-p.arrivals:
+			batch = append(batch, a)
 			continue
 		default:
 		}
 		break
 	}
 	slices.SortFunc(batch, byRank)
-	f.running = slices.DeleteFunc(f.running, func(r *entrant) bool { return slices.Contains(batch, r) })
-	for _, e := range batch {
-		e.cancel()
-		if e.panicked != nil {
-			f.stop()
-			panic(e.panicked)
+	p.running = slices.DeleteFunc(p.running, func(r *attempt) bool { return slices.Contains(batch, r) })
+	for _, a := range batch {
+		a.cancel()
+		if a.panicked != nil {
+			p.stopAll()
+			panic(a.panicked)
 		}
 	}
 	return batch
 }
 
-func byRank(a, b *entrant) int { return cmp.Compare(a.rank, b.rank) }
+func byRank(a, b *attempt) int { return cmp.Compare(a.rank, b.rank) }
 
-// judge says whether the answer was accepted, and remembers why not.
-func (f *field) judge(e *entrant) bool {
-	failure := f.s.finish(f.ctx, e, new(tried))
+// judge reports whether the answer is accepted, and keeps the failure
+// otherwise.
+func (p *parallelAttempts) judge(a *attempt) bool {
+	failure := p.op.finish(p.ctx, a, new(attemptResult))
 	if failure == nil {
-		return f.s.failed == nil
+		return p.op.failed == nil
 	}
-	f.fail(e.capability.ID, failure)
+	p.fail(a.capability.ID, failure)
 	return false
 }
 
-func (f *field) fail(capID string, failure *Failure) {
-	f.failures[capID] = failure
-	if f.final == nil && ends(failure) {
-		f.final = failure
+func (p *parallelAttempts) fail(capID string, failure *Failure) {
+	p.failures[capID] = failure
+	if p.final == nil && ends(failure) {
+		p.final = failure
 	}
 }
 
-// race takes the first answer that is accepted. Who fails is replaced while
-// candidates are left.
-func (f *field) race() bool {
-	for range f.s.plan.width {
-		f.enter()
+// race returns with the first accepted answer. A failed attempt is replaced
+// while candidates are left.
+func (p *parallelAttempts) race() bool {
+	for range p.op.plan.width {
+		p.start()
 	}
-	for len(f.running) > 0 && f.s.failed == nil {
-		batch := f.wait(nil)
-		for i, e := range batch {
-			if f.judge(e) {
-				f.lose(batch[i+1:])
+	for len(p.running) > 0 && p.op.failed == nil {
+		batch := p.wait(nil)
+		for i, a := range batch {
+			if p.judge(a) {
+				p.settleLosers(batch[i+1:])
 				return true
 			}
-			f.enter()
+			p.start()
 		}
 	}
 	return false
 }
 
-// hedge asks one candidate, and another one beside it whenever there was
-// silence for too long. If all have failed, the cascade goes on.
-func (f *field) hedge() bool {
-	f.enter()
+// hedge starts one attempt, and another one each time no answer came for
+// plan.after. If all fail, a cascade follows.
+func (p *parallelAttempts) hedge() bool {
+	p.start()
 	joined := 0
-	alarm, off := f.alarm(f.s.plan.after)
+	timer, off := p.startTimer(p.op.plan.after)
 	defer func() { off() }()
-	for len(f.running) > 0 && f.s.failed == nil {
-		batch := f.wait(alarm)
+	for len(p.running) > 0 && p.op.failed == nil {
+		batch := p.wait(timer)
 		if batch == nil {
 			off()
-			alarm = nil
-			if f.bound() {
+			timer = nil
+			if p.committed() {
 				continue
 			}
-			if joined++; f.enter() && joined < f.s.plan.max {
-				alarm, off = f.alarm(f.s.plan.after)
+			if joined++; p.start() && joined < p.op.plan.max {
+				timer, off = p.startTimer(p.op.plan.after)
 			}
 			continue
 		}
-		bound := f.bound()
-		for i, e := range batch {
-			if bound && !e.voice.bound() {
-				f.s.outrun(e) // somebody else is heard for good
+		committed := p.committed()
+		for i, a := range batch {
+			if committed && !a.stream.committed() {
+				p.op.recordLoser(a) // text of another attempt is committed
 				continue
 			}
-			if f.judge(e) {
-				f.lose(batch[i+1:])
+			if p.judge(a) {
+				p.settleLosers(batch[i+1:])
 				return true
 			}
 		}
-		if f.bound() {
-			f.hush()
+		if p.committed() {
+			p.stopUnshown()
 		}
 	}
 	return false
 }
 
-// bound tells whether one entrant was heard for good.
-func (f *field) bound() bool { return f.s.w.Flow.bound() }
+// committed reports whether the text of one attempt is committed.
+func (p *parallelAttempts) committed() bool { return p.op.w.Stream.committed() }
 
-// hush stops the entrants that cannot be heard any more.
-func (f *field) hush() {
-	for _, e := range f.running {
-		if !e.voice.bound() {
-			f.drain(e)
+// stopUnshown stops the attempts whose text is not committed.
+func (p *parallelAttempts) stopUnshown() {
+	for _, a := range p.running {
+		if !a.stream.committed() {
+			p.stopGracefully(a)
 		}
 	}
 }
 
-// drain tells an entrant to stop at once, and ends its call if no usage was
-// reported within lossGrace.
-func (f *field) drain(e *entrant) {
-	if e.drained {
+// stopGracefully closes the stop channel of an attempt and cancels its call if
+// it does not end within loserGrace.
+func (p *parallelAttempts) stopGracefully(a *attempt) {
+	if a.stopping {
 		return
 	}
-	e.drained = true
-	close(e.stop)
-	f.graces.Go(func() {
-		if f.s.d.Clock.Wait(e.ctx, lossGrace) == nil {
-			e.cancel()
+	a.stopping = true
+	close(a.stop)
+	p.stopping.Go(func() {
+		if p.op.d.Clock.Wait(a.ctx, loserGrace) == nil {
+			a.cancel()
 		}
 	})
 }
 
-// alarm closes its channel after d; off ends it earlier, and may be called
-// again.
-func (f *field) alarm(d time.Duration) (rings <-chan struct{}, off func()) {
-	ctx, cancel := context.WithCancel(f.ctx)
-	ring, done := make(chan struct{}), make(chan struct{})
+// startTimer returns a channel that is closed after d; off stops the timer and
+// may be called again.
+func (p *parallelAttempts) startTimer(d time.Duration) (fires <-chan struct{}, off func()) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	fired, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		if f.s.d.Clock.Wait(ctx, d) == nil {
-			close(ring)
+		if p.op.d.Clock.Wait(ctx, d) == nil {
+			close(fired)
 		}
 	}()
-	return ring, func() { cancel(); <-done }
+	return fired, func() { cancel(); <-done }
 }
 
-// tournament lets everybody answer and takes the best.
-func (f *field) tournament() bool {
-	for range f.s.plan.width {
-		f.enter()
+// tournament waits for all answers and accepts the best.
+func (p *parallelAttempts) tournament() bool {
+	for range p.op.plan.width {
+		p.start()
 	}
 	type scored struct {
 		result Result
 		rank   int
 	}
 	var accepted []scored
-	for len(f.running) > 0 && f.s.failed == nil {
-		for _, e := range f.wait(nil) {
-			if f.judge(e) {
-				accepted = append(accepted, scored{f.s.result, e.rank})
+	for len(p.running) > 0 && p.op.failed == nil {
+		for _, x := range p.wait(nil) {
+			if p.judge(x) {
+				accepted = append(accepted, scored{p.op.result, x.rank})
 			}
 		}
 	}
-	if len(accepted) == 0 || f.s.failed != nil {
+	if len(accepted) == 0 || p.op.failed != nil {
 		return false
 	}
 	best := slices.MinFunc(accepted, func(a, b scored) int {
@@ -358,15 +361,15 @@ func (f *field) tournament() bool {
 			compareCosts(a.result.Usage.Key("cost-usd"), b.result.Usage.Key("cost-usd")),
 			cmp.Compare(a.rank, b.rank))
 	})
-	attempts, once := f.s.result.Attempts, f.s.result.DoneOnce
-	f.s.result = best.result
-	f.s.result.Attempts, f.s.result.DoneOnce = attempts, once
+	attempts, once := p.op.result.Attempts, p.op.result.DoneOnce
+	p.op.result = best.result
+	p.op.result.Attempts, p.op.result.DoneOnce = attempts, once
 	for _, a := range accepted {
 		if a.result.Attempt != best.result.Attempt {
-			f.s.result.Outscored = append(f.s.result.Outscored, a.result.Attempt)
+			p.op.result.Outscored = append(p.op.result.Outscored, a.result.Attempt)
 		}
 	}
-	slices.Sort(f.s.result.Outscored)
+	slices.Sort(p.op.result.Outscored)
 	return true
 }
 
@@ -379,35 +382,35 @@ func compareScores(a, b edn.Value) int {
 	return x.Cmp(y)
 }
 
-// compareCosts has an unknown cost last.
+// compareCosts sorts unknown costs last.
 func compareCosts(a, b edn.Value) int {
 	x, xok := a.AsNumber()
 	y, yok := b.AsNumber()
 	return compareKnown(xok, yok, func() int { return x.Cmp(y) })
 }
 
-// exhausted is the end of a field without an accepted answer: those who may be
-// asked again are, one after the other, and then the others in a cascade.
-func (f *field) exhausted() (failure *Failure, more bool) {
-	order := slices.Clone(f.s.used)
-	if f.s.plan.name == policy.Tournament { // who was nearest first
+// retryEach continues after all parallel attempts have failed: candidates that
+// may be retried are retried one after another, then a cascade tries the rest.
+func (p *parallelAttempts) retryEach() (failure *Failure, more bool) {
+	order := slices.Clone(p.op.used)
+	if p.op.plan.name == policy.Tournament { // best score first
 		slices.SortStableFunc(order, func(a, b string) int {
-			return -compareScores(scoreOf(f.failures[a]), scoreOf(f.failures[b]))
+			return -compareScores(scoreOf(p.failures[a]), scoreOf(p.failures[b]))
 		})
 	}
 	for _, capID := range order {
-		failure = f.s.tryAgain(f.ctx, capID, 1, f.failures[capID])
-		if failure == nil || f.s.failed != nil {
+		failure = p.op.retry(p.ctx, capID, 1, p.failures[capID])
+		if failure == nil || p.op.failed != nil {
 			return nil, false
 		}
 		if ends(failure) {
 			return failure, false
 		}
 	}
-	return failure, f.s.goesOn(failure)
+	return failure, p.op.continues(failure)
 }
 
-// scoreOf is 0 for a candidate without an answer.
+// scoreOf returns 0 for a candidate without a score.
 func scoreOf(f *Failure) edn.Value {
 	if f == nil || !f.Score.IsNumber() {
 		return edn.Int(0)
@@ -415,8 +418,7 @@ func scoreOf(f *Failure) edn.Value {
 	return f.Score
 }
 
-// ends tells whether the table ends the node after this failure, whoever is
-// left.
+// ends reports whether this failure ends the node even if candidates are left.
 func ends(f *Failure) bool {
 	hopeful := *f
 	hopeful.NextLeft = true
@@ -424,66 +426,66 @@ func ends(f *Failure) bool {
 	return action == End
 }
 
-// lose stops the entrants that still run, waits for their usage, and accounts
-// for them and for those that answered too late, in the order of the candidates.
-func (f *field) lose(late []*entrant) {
-	for _, e := range f.running {
-		f.drain(e)
+// settleLosers stops the running attempts, waits for their usage, and records
+// them and the late answers in the order of the candidates.
+func (p *parallelAttempts) settleLosers(late []*attempt) {
+	for _, a := range p.running {
+		p.stopGracefully(a)
 	}
-	for len(f.running) > 0 {
-		late = append(late, f.wait(nil)...)
+	for len(p.running) > 0 {
+		late = append(late, p.wait(nil)...)
 	}
 	slices.SortFunc(late, byRank)
-	for _, e := range late {
-		f.s.outrun(e)
+	for _, a := range late {
+		p.op.recordLoser(a)
 	}
 }
 
-// stop leaves nothing running behind.
-func (f *field) stop() {
-	for _, e := range f.running {
-		e.cancel()
+// stopAll cancels all running attempts and waits for their goroutines.
+func (p *parallelAttempts) stopAll() {
+	for _, a := range p.running {
+		a.cancel()
 	}
-	for range f.running {
-		e := <-f.arrivals
-		usage := mapOrNil(e.answer.Response.Key("result").Key("usage"))
-		f.s.settle(&e.expense, ending{usage: usage, unknown: usage.IsNil()})
+	for range p.running {
+		a := <-p.arrivals
+		usage := mapOrNil(a.answer.Response.Key("result").Key("usage"))
+		p.op.settle(&a.reservation, settlement{usage: usage, unknown: usage.IsNil()})
 	}
-	f.running = nil
-	f.graces.Wait()
+	p.running = nil
+	p.stopping.Wait()
 }
 
-// outrun accounts for an entrant that another one was faster than. An entrant
-// that failed before it was told to stop has failed; what it reports afterwards
-// counts as usage only.
-func (s *serving) outrun(e *entrant) {
-	t := new(tried)
-	e.account(t)
+// recordLoser records an attempt that lost. An attempt that failed before it
+// was told to stop keeps its failure; a later result counts as usage only.
+func (o *operation) recordLoser(a *attempt) {
+	r := new(attemptResult)
+	a.account(r)
 	var sent edn.Value
-	switch err := contract.AsError(e.err); {
+	switch err := contract.AsError(a.err); {
 	case err == nil:
-		response, err := contract.CheckResponse(e.answer.Response, s.wanted(e.capability))
+		response, err := contract.CheckResponse(a.answer.Response, o.resultRules(a.capability))
 		if err != nil {
-			response = e.answer.Response
-			if !e.lost {
-				t.err, t.label = s.disowned(t, err), journal.OutcomeError
+			response = a.answer.Response
+			if !a.lost {
+				r.err, r.label = o.replaceReservedType(r, err), journal.OutcomeError
 			}
 		}
-		t.usage = mapOrNil(response.Key("result").Key("usage"))
-	case e.lost:
+		r.usage = mapOrNil(response.Key("result").Key("usage"))
+	case a.lost:
 		sent = err.Details.Key("sent?")
 	case err.Type != "canceled":
-		s.lost(context.Background(), t, err, e.limits, e.ended)
+		o.classifyLostCall(context.Background(), r, err, a.limits, a.ended)
 	}
-	if t.err == nil {
-		t.label = journal.OutcomeCanceled
-		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", s.w.Node, e.capability.ID)
+	if r.err == nil {
+		r.label = journal.OutcomeCanceled
+		r.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node,
+			a.capability.ID)
 		if !sent.IsNil() {
-			t.err = t.err.WithDetail("sent?", sent)
+			r.err = r.err.WithDetail("sent?", sent)
 		}
 	}
-	s.recordEnd(t)
-	s.settle(&t.expense, t.ending())
-	s.count(t)
-	s.list(t)
+	o.recordEnd(r)
+	o.settle(&r.reservation, r.settlement())
+	o.recordOutcome(r)
+	o.listAttempt(r)
 }

@@ -43,9 +43,8 @@ func hedge(after time.Duration, most, same, fallback int) policy.Layer {
 	return l
 }
 
-// told is what happened, a word per record: which candidate started, and how it
-// ended.
-func (s served) told() []string {
+// events returns a word per record: which candidate started, and how it ended.
+func (s served) events() []string {
 	var out []string
 	name := map[int]string{}
 	for _, r := range s.records {
@@ -81,76 +80,76 @@ func TestStrategies(t *testing.T) {
 		a, b   dispatchtest.Step
 		c, d   dispatchtest.Step
 		winner string
-		told   []string
+		events []string
 		took   time.Duration
 		fails  string
-		lost   []int // attempts that passed their gates and were not the best
+		lost   []int // accepted attempts that did not win
 	}{
-		"race: who fails is replaced": {
+		"race: a failed attempt is replaced": {
 			layer: race(2, 2), a: in(60*ms, scored("1")), b: in(40*ms, wrong), c: in(60*ms, scored("3")), winner: "t/a", took: 60 * ms,
-			told: []string{"a race", "b race", "b ok", "c race", "a ok", "c race/lost"},
+			events: []string{"a race", "b race", "b ok", "c race", "a ok", "c race/lost"},
 		},
 		"race: the first byte is not what wins": {
 			layer: race(2, 0), a: in(10*ms, wrong), b: in(500*ms, scored("2")), winner: "t/b", took: 500 * ms,
-			told: []string{"a race", "b race", "a ok", "b ok"},
+			events: []string{"a race", "b race", "a ok", "b ok"},
 		},
-		"race: nobody is accepted": {
+		"race: no answer is accepted": {
 			layer: race(2, 0), a: in(20*ms, wrong), b: in(10*ms, fails("provider/error")), fails: "provider/error", took: 20 * ms,
-			told: []string{"a race", "b race", "b provider/error", "a ok"},
+			events: []string{"a race", "b race", "b provider/error", "a ok"},
 		},
-		"race: a final failure starts nobody, and stops nobody": {
+		"race: a final failure starts and stops no attempt": {
 			layer: race(2, 3), a: in(10*ms, fails("input/invalid")), b: in(20*ms, scored("2")), winner: "t/b", took: 20 * ms,
-			told: []string{"a race", "b race", "a input/invalid", "b ok"},
+			events: []string{"a race", "b race", "a input/invalid", "b ok"},
 		},
-		"race: a final failure ends the node when nobody runs": {
+		"race: a final failure ends the node when no attempt runs": {
 			layer: race(2, 3), a: in(10*ms, fails("input/invalid")), b: in(20*ms, wrong), fails: "input/invalid", took: 20 * ms,
-			told: []string{"a race", "b race", "a input/invalid", "b ok"},
+			events: []string{"a race", "b race", "a input/invalid", "b ok"},
 		},
 		"hedge: silence": {
 			layer: hedge(200*ms, 1, 0, 1), a: in(230*ms, scored("1")), b: in(500*ms, scored("2")), winner: "t/a", took: 230 * ms,
-			told: []string{"a hedge", "b hedge", "a ok", "b race/lost"},
+			events: []string{"a hedge", "b hedge", "a ok", "b race/lost"},
 		},
 		"hedge: the second is faster": {
 			layer: hedge(200*ms, 1, 0, 1), a: dispatchtest.Step{Hang: true}, b: in(50*ms, scored("2")), winner: "t/b", took: 250 * ms,
-			told: []string{"a hedge", "b hedge", "b ok", "a race/lost"},
+			events: []string{"a hedge", "b hedge", "b ok", "a race/lost"},
 		},
 		"hedge: a failure is a cascade": {
 			layer: hedge(200*ms, 1, 0, 1), a: in(50*ms, fails("provider/error")), b: in(300*ms, scored("2")), winner: "t/b", took: 350 * ms,
-			told: []string{"a hedge", "a provider/error", "b ", "b ok"},
+			events: []string{"a hedge", "a provider/error", "b ", "b ok"},
 		},
 		"hedge: one that fails leaves the other": {
 			layer: hedge(20*ms, 1, 0, 2), a: in(50*ms, fails("provider/error")), b: in(100*ms, scored("2")), winner: "t/b", took: 120 * ms,
-			told: []string{"a hedge", "b hedge", "a provider/error", "b ok"},
+			events: []string{"a hedge", "b hedge", "a provider/error", "b ok"},
 		},
 		"hedge: further ones after the same silence": {
 			layer: hedge(100*ms, 2, 0, 2), a: dispatchtest.Step{Hang: true}, b: dispatchtest.Step{Hang: true}, c: in(10*ms, scored("3")), winner: "t/c", took: 210 * ms,
-			told: []string{"a hedge", "b hedge", "c hedge", "c ok", "a race/lost", "b race/lost"},
+			events: []string{"a hedge", "b hedge", "c hedge", "c ok", "a race/lost", "b race/lost"},
 		},
 		"tournament: the best, then the cheaper": {
 			layer: tournament(3, 0), a: in(10*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Usage: edn.MustRead(`{:cost-usd 0.02M}`)}), b: in(5*ms, wrong),
 			c: in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 3}`), Usage: edn.MustRead(`{:cost-usd 0.01M}`)}), winner: "t/c", took: 30 * ms,
-			told: []string{"a tournament", "b tournament", "c tournament", "b ok", "a ok", "c ok"}, lost: []int{1},
+			events: []string{"a tournament", "b tournament", "c tournament", "b ok", "a ok", "c ok"}, lost: []int{1},
 		},
 		"tournament: an unknown cost is last": {
 			layer: tournament(2, 0), a: in(10*ms, scored("1")),
 			b:      in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 2}`), Usage: edn.MustRead(`{:cost-usd 5M}`)}),
 			winner: "t/b", took: 30 * ms,
-			told: []string{"a tournament", "b tournament", "a ok", "b ok"}, lost: []int{1},
+			events: []string{"a tournament", "b tournament", "a ok", "b ok"}, lost: []int{1},
 		},
 		"tournament: equals go by rank": {
 			layer: tournament(2, 0), a: in(30*ms, scored("1")), b: in(10*ms, scored("2")), winner: "t/a", took: 30 * ms,
-			told: []string{"a tournament", "b tournament", "b ok", "a ok"}, lost: []int{2},
+			events: []string{"a tournament", "b tournament", "b ok", "a ok"}, lost: []int{2},
 		},
-		"tournament: nobody, then the cascade over what is left": {
+		"tournament: no answer, then the cascade over the rest": {
 			layer: tournament(2, 3), a: in(ms, wrong), b: in(2*ms, wrong), c: wrong, d: scored("4"), winner: "t/d", took: 2 * ms,
-			told: []string{"a tournament", "b tournament", "a ok", "b ok", "c ", "c ok", "d ", "d ok"},
+			events: []string{"a tournament", "b tournament", "a ok", "b ok", "c ", "c ok", "d ", "d ok"},
 		},
 		"one candidate is a cascade": {
 			layer: func() policy.Layer {
 				l := race(2, 0)
 				l.Candidates = policy.Of([]string{"t/a"}, here)
 				return l
-			}(), a: scored("1"), winner: "t/a", told: []string{"a ", "a ok"},
+			}(), a: scored("1"), winner: "t/a", events: []string{"a ", "a ok"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,12 +162,12 @@ func TestStrategies(t *testing.T) {
 				if tc.fails == "" {
 					assert.Equal(t, tc.winner, r.CapID)
 				}
-				assert.Equal(t, tc.told, r.told())
+				assert.Equal(t, tc.events, r.events())
 				assert.Equal(t, tc.lost, r.Outscored)
 				assert.Equal(t, tc.took, time.Since(began))
-				assert.Zero(t, w.Live(), "nobody runs on")
+				assert.Zero(t, w.Live(), "no call is left running")
 				listed := 0
-				for _, word := range tc.told {
+				for _, word := range tc.events {
 					if word[2:] == "" || word[2:] == policy.Race || word[2:] == policy.Hedge || word[2:] == policy.Tournament {
 						listed++
 					}
@@ -179,8 +178,8 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// ATT-011: of answers that wait to be judged together, that of the better
-// candidate is judged first.
+// ATT-011: of answers that arrive together, the one of the earlier candidate is
+// evaluated first.
 func TestRaceTie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := dispatchtest.New(t, dispatchtest.Spec{
@@ -193,11 +192,12 @@ func TestRaceTie(t *testing.T) {
 		r := serve(t, w, order{layer: l})
 		require.Nil(t, r.Err)
 		assert.Equal(t, "t/b", r.CapID, "while the answer of a was judged both came, c first")
-		assert.Equal(t, []string{"a race", "b race", "c race", "a ok", "b ok", "c race/lost"}, r.told())
+		assert.Equal(t, []string{"a race", "b race", "c race", "a ok", "b ok", "c race/lost"}, r.events())
 	})
 }
 
-// ATT-013: who failed before the cancel came has failed, the others have lost.
+// ATT-013: attempts that failed before the cancel keep their failure, the
+// others lost.
 func TestRaceLosers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := dispatchtest.New(t, dispatchtest.Spec{
@@ -208,12 +208,12 @@ func TestRaceLosers(t *testing.T) {
 		w.On("t/judge", in(20*ms, out(`{:valid? true}`)))
 		r := serve(t, w, order{layer: policy.Merge(race(3, 0), must("verified"))})
 		require.Nil(t, r.Err)
-		assert.Equal(t, []string{"a race", "b race", "c race", "a ok", "b provider/error", "c race/lost"}, r.told())
+		assert.Equal(t, []string{"a race", "b race", "c race", "a ok", "b provider/error", "c race/lost"}, r.events())
 	})
 }
 
-// A crash of an entrant is a failure like any other; those who come back are
-// asked again when everybody has failed.
+// A crash of one attempt is a failure like any other; respawning candidates are
+// retried when all attempts have failed.
 func TestRaceAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, "", "")
@@ -227,11 +227,11 @@ func TestRaceAsksAgain(t *testing.T) {
 		r := serve(t, w, order{layer: l})
 		require.Nil(t, r.Err)
 		assert.Equal(t, "t/a", r.CapID)
-		assert.Equal(t, []string{"a race", "b race", "a runtime/crashed", "b ok", "a ", "a ok"}, r.told())
+		assert.Equal(t, []string{"a race", "b race", "a runtime/crashed", "b ok", "a ", "a ok"}, r.events())
 	})
 }
 
-// ATT-004: candidates with effects are not asked side by side.
+// ATT-004: candidates with effects are not called in parallel.
 func TestEffectsAreNotRaced(t *testing.T) {
 	w := world(t, "", ":cap/effects #{:fs/write}")
 	w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:n 2}`))
@@ -239,31 +239,31 @@ func TestEffectsAreNotRaced(t *testing.T) {
 	l.Effects = policy.Of([]string{"fs/write"}, here)
 	r := serve(t, w, order{layer: l})
 	require.Nil(t, r.Err)
-	assert.Equal(t, []string{"a ", "a ok"}, r.told())
+	assert.Equal(t, []string{"a ", "a ok"}, r.events())
 	resolved, ok := r.records[0].Body.(*journal.NodeResolved)
 	require.True(t, ok)
 	assert.Equal(t, policy.Cascade, resolved.Strategy)
 	assert.Zero(t, resolved.Width)
 }
 
-// ATT-012: without a figure of its own a hedge waits twice what the candidate
-// declares, and without that it is a cascade.
+// ATT-012: without recorded latencies a hedge waits twice the declared latency;
+// without a declared one it is a cascade.
 func TestHedgeDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, ":cap/cost {:latency-ms 40}", "")
 		w.On("t/a", in(100*ms, out(`{:n 1}`))).On("t/b", in(50*ms, out(`{:n 2}`)))
 		r := serve(t, w, order{layer: hedge(0, 1, 0, 0)})
-		assert.Equal(t, []string{"a hedge", "b hedge", "a ok", "b race/lost"}, r.told())
+		assert.Equal(t, []string{"a hedge", "b hedge", "a ok", "b race/lost"}, r.events())
 		assert.Equal(t, "t/a", r.CapID)
 
 		w = world(t, "", "")
 		w.On("t/a", in(100*ms, out(`{:n 1}`))).On("t/b", out(`{:n 2}`))
 		r = serve(t, w, order{layer: hedge(0, 1, 0, 0)})
-		assert.Equal(t, []string{"a ", "a ok"}, r.told())
+		assert.Equal(t, []string{"a ", "a ok"}, r.events())
 	})
 }
 
-// A canceled run ends a race at once, and its deadline does too.
+// A canceled run ends a race at once, and so does its deadline.
 func TestRaceIsCut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		deadline time.Duration
@@ -288,16 +288,15 @@ func TestRaceIsCut(t *testing.T) {
 				r := serve(t, w, order{layer: race(2, 2), ctx: ctx, deadline: tc.deadline})
 				assert.Equal(t, tc.want, r.failure())
 				assert.Equal(t, 30*ms, time.Since(began))
-				assert.Equal(t, []string{"a race", "b race"}, r.told()[:2])
-				assert.ElementsMatch(t, []string{"a " + tc.want, "b " + tc.want}, r.told()[2:], "and no third")
+				assert.Equal(t, []string{"a race", "b race"}, r.events()[:2])
+				assert.ElementsMatch(t, []string{"a " + tc.want, "b " + tc.want}, r.events()[2:], "and no third")
 				assert.Zero(t, w.Live())
 			})
 		})
 	}
 }
 
-// A tournament that runs into its deadline is won by the best of those who
-// answered (ATT-014).
+// At its deadline a tournament accepts the best answer so far (ATT-014).
 func TestTournamentUntilDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, "", "", "")
@@ -305,12 +304,12 @@ func TestTournamentUntilDeadline(t *testing.T) {
 		r := serve(t, w, order{layer: tournament(3, 0), deadline: 100 * ms})
 		require.Nil(t, r.Err)
 		assert.Equal(t, "t/b", r.CapID)
-		assert.Equal(t, []string{"a tournament", "b tournament", "c tournament", "b ok", "c ok", "a timeout/hard"}, r.told())
+		assert.Equal(t, []string{"a tournament", "b tournament", "c tournament", "b ok", "c ok", "a timeout/hard"}, r.events())
 	})
 }
 
-// A defect in one entrant is raised where the node is served, after the others
-// have ended.
+// A panic in one attempt is raised on the goroutine of the operation, after the
+// other attempts have ended.
 func TestDefectInARace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, "", "")
@@ -320,9 +319,8 @@ func TestDefectInARace(t *testing.T) {
 	})
 }
 
-// EVAL-073: whatever the entrants do, exactly one of them is committed or none,
-// nobody runs on, every start has an end, and no candidate is asked twice
-// without tries of its own.
+// EVAL-073: at most one attempt is accepted, no goroutine is left, every start
+// has an end, and no candidate is called twice without retries.
 func TestRacesOfEveryKind(t *testing.T) {
 	steps := []func() dispatchtest.Step{
 		func() dispatchtest.Step { return out(`{:n 1}`) },
@@ -356,7 +354,7 @@ func TestRacesOfEveryKind(t *testing.T) {
 					ended++
 				}
 			}
-			about := fmt.Sprintf("case %d: %v", n, r.told())
+			about := fmt.Sprintf("case %d: %v", n, r.events())
 			assert.Equal(t, started, ended, about)
 			assert.Len(t, r.Attempts, started, about)
 			assert.Zero(t, w.Live(), about)

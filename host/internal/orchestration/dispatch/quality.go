@@ -11,78 +11,87 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// qualitySettings are what was written over the defaults. More samples than the
-// window holds would never be there.
+// qualitySettings fills q with the defaults. MinSamples is at most the window,
+// because the window never holds more.
 func qualitySettings(q registry.Quality) registry.Quality {
 	f := breaker.DefaultFloor()
 	q = q.Over(registry.Quality{
-		Window: f.Window, MinSamples: f.MinSamples, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(f.Hysteresis),
-		Action: registry.ActionSwap, MaxEjected: registry.ShareOf(0.5),
+		Window:      f.Window,
+		MinSamples:  f.MinSamples,
+		MinPassRate: registry.ShareOf(0),
+		Hysteresis:  registry.ShareOf(f.Hysteresis),
+		Action:      registry.ActionSwap,
+		MaxEjected:  registry.ShareOf(0.5),
 	})
 	q.MinSamples = min(q.MinSamples, q.Window)
 	return q
 }
 
 func floorOf(q registry.Quality) breaker.Floor {
-	return breaker.Floor{Window: q.Window, MinSamples: q.MinSamples, MinPassRate: q.MinPassRate.V, Hysteresis: q.Hysteresis.V}
+	return breaker.Floor{
+		Window:      q.Window,
+		MinSamples:  q.MinSamples,
+		MinPassRate: q.MinPassRate.V,
+		Hysteresis:  q.Hysteresis.V,
+	}
 }
 
-// standing is what was done about a capability because of its answers.
-type standing struct {
-	// since: what began before says nothing about who answers now.
-	since    time.Time
-	acting   bool   // something is being done
-	degraded bool   // something should be, and cannot
-	stead    string // who serves in its place while it is not in
-	why      string // it is out
+// remediationState is the state of remediation of a capability for an intent.
+type remediationState struct {
+	// since: verdicts on earlier calls are ignored.
+	since      time.Time
+	acting     bool   // a remediation is running
+	degraded   bool   // a remediation is needed but not possible
+	substitute string // serves in its place while it is ejected
+	why        string // why it is ejected
 }
 
-// renewed says that somebody else answers from now on.
-func (s *standing) renewed(now time.Time) {
+// renewed is called when another edition or new processes serve.
+func (s *remediationState) renewed(now time.Time) {
 	s.since, s.degraded = now, false
 }
 
-// sample is a verdict that the book does not know of yet.
+// sample is a verdict that has not been added to the window.
 type sample struct {
-	page    *page
-	edition int       // that answered
-	began   time.Time // the call
+	stats   *candidateStats
+	edition int       // edition that answered
+	began   time.Time // start of the call
 	attempt int
 }
 
-// add keeps a verdict; score is that of a pass. It tells whether the answers
-// fell below their floor and nobody does anything about it. Neither an edition
-// that is only tried, nor one that is gone, says anything (BRK-007).
+// add adds the verdict to the window; score counts for a pass. It reports
+// whether the pass rate fell below its floor and a remediation must start.
+// Verdicts on a trial edition or an earlier edition are ignored (BRK-007).
 func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
-	p := v.page
-	p.mu.Lock()
-	defer p.unlock(now)
-	if v.edition != p.edition || v.began.Before(p.standing.since) {
+	cs := v.stats
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if v.edition != cs.edition || v.began.Before(cs.remediation.since) {
 		return false
 	}
-	crossing := p.window.Add(now, pass, int(score))
-	if p.standing.degraded && p.window.Well() {
-		p.standing.degraded = false
-		p.note(now, EventRecovered, p.rate())
+	crossing := cs.window.Add(now, pass, int(score))
+	if cs.remediation.degraded && cs.window.Healthy() {
+		cs.remediation.degraded = false
+		cs.note(now, EventRecovered, cs.rate())
 	}
-	if crossing != breaker.Fell || p.standing.acting {
+	if crossing != breaker.Fell || cs.remediation.acting {
 		return false
 	}
-	p.standing.acting = true
+	cs.remediation.acting = true
 	return true
 }
 
-// judged tells the book of a verdict, and does what follows from it.
-func (s *serving) judged(v sample, pass bool, score quality.Score) {
-	if v.page != nil && v.add(s.d.Clock.Now(), pass, score) {
-		s.act(v)
+// recordVerdict adds a verdict and starts a remediation if the pass rate fell.
+func (o *operation) recordVerdict(v sample, pass bool, score quality.Score) {
+	if v.stats != nil && v.add(o.d.Clock.Now(), pass, score) {
+		o.remediate(v)
 	}
 }
 
-// rate is the window as data. It is called with the lock.
-func (p *page) rate() edn.Value {
-	passes, samples := p.window.Counts()
-	floor, err := edn.ParseDecimal(formatShare(p.rules.MinPassRate.V))
+// rate returns the window as data. cs.mu must be held.
+func (cs *candidateStats) rate() edn.Value {
+	passes, samples := cs.window.Counts()
+	floor, err := edn.ParseDecimal(formatShare(cs.rules.MinPassRate.V))
 	if err != nil {
 		floor = edn.Nil()
 	}
@@ -92,33 +101,33 @@ func (p *page) rate() edn.Value {
 	)
 }
 
-// outOfService is why a candidate is left out by its breaker: nil unless that
-// is for its answers, or for something that somebody has to set right.
-func (p *page) outOfService(now time.Time) *contract.Error {
-	p.mu.Lock()
-	defer p.unlock(now)
+// outOfService returns why a candidate is ejected or tripped; nil if its
+// breaker is open for failed calls.
+func (cs *candidateStats) outOfService(now time.Time) *contract.Error {
+	cs.mu.Lock()
+	defer cs.unlock(now)
 	switch {
-	case p.breaker.Tripped(now):
-		return p.tripped
-	case !p.breaker.Ejected(now):
+	case cs.breaker.Tripped(now):
+		return cs.tripped
+	case !cs.breaker.Ejected(now):
 		return nil
 	}
-	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", p.capID, p.intent, p.standing.why)
+	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", cs.capID, cs.intent, cs.remediation.why)
 }
 
-// standIn is who serves in the place of a capability that was swapped for
-// another, as long as it is not wholly in again.
-func (s *serving) standIn(capID string) string {
-	p := s.page(capID)
-	if p == nil || p.quiet.Load() {
+// standIn returns the substitute of a swapped capability until its breaker is
+// closed again.
+func (o *operation) standIn(capID string) string {
+	cs := o.stats(capID)
+	if cs == nil || cs.closed.Load() {
 		return ""
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.standing.stead
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.remediation.substitute
 }
 
-// refusal is how binding names a breaker that admits nobody.
-func (p *page) refusal(now time.Time) policy.Unavailable {
-	return policy.Unavailable{Reason: policy.ReasonBreaker, Why: p.outOfService(now)}
+// refusal is the rejection of a call by the breaker, for binding.
+func (cs *candidateStats) refusal(now time.Time) policy.Unavailable {
+	return policy.Unavailable{Reason: policy.ReasonBreaker, Why: cs.outOfService(now)}
 }

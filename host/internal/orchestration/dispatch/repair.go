@@ -11,97 +11,98 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Bounds of what a candidate is told about its answer, so that requests do not
-// grow from round to round.
+// Limits of the repair context, so that requests do not grow from round to
+// round.
 const (
 	maxToldFindings = 20
 	maxToldBytes    = 4 << 10
 	maxToldOutput   = 64 << 10
 )
 
-// repairs is what telling one candidate what was wrong has come to, over all
-// its tries. Rounds are numbered through, because each is an effect of its own.
+// repairs is the state of repair of one candidate over all its attempts. Rounds
+// are numbered consecutively, because each is an effect of its own.
 type repairs struct {
 	done, left int
-	seen       [][]byte // sameness of every answer that was refused
+	seen       [][]byte // fingerprints of all refused answers
 }
 
-func (s *serving) repairs(capID string) *repairs {
+func (o *operation) repairs(capID string) *repairs {
 	r := &repairs{}
-	if c, ok := s.d.Registry.Capability(capID); ok && c.Repairs {
-		r.left = s.w.Terms.RepairMax
+	if c, ok := o.d.Registry.Capability(capID); ok && c.Repairs {
+		r.left = o.w.Policy.RepairMax
 	}
 	return r
 }
 
-// repaired tells a candidate what was wrong with its answer, as long as that
-// helps. It gives nil if an answer was accepted, else the failure to go on with.
-func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
-	f.RoundsLeft = r.left > 0 && !s.yields(f)
+// runRepairs repeats a refused call with the findings while that can help. It
+// returns nil if an answer was accepted, else the failure to continue with.
+func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
+	f.RoundsLeft = r.left > 0 && !o.yields(f)
 	if action, _ := Decide(*f); action != Repair {
 		return f
 	}
 	for r.left > 0 {
 		r.left--
 		r.done++
-		r.seen = append(r.seen, sameness(f))
-		next := s.repair(ctx, capID, r.done, f)
-		if next != nil && next.TooDear {
+		r.seen = append(r.seen, answerFingerprint(f))
+		next := o.repairOnce(ctx, capID, r.done, f)
+		if next != nil && next.OverBudget {
 			r.left = 0
-			return f.brokeOff(next, s.w.Terms.SwitchOn)
+			return f.stoppedByBudget(next, o.w.Policy.SwitchOn)
 		}
 		owed := f.owed
-		f.owed = sample{} // the rounds of one candidate count once, by their end
-		if next == nil || s.failed != nil {
+		f.owed = sample{} // all rounds of a candidate count as one verdict
+		if next == nil || o.failed != nil {
 			return nil
 		}
-		if next.owed.page == nil {
+		if next.owed.stats == nil {
 			next.owed = owed
 		}
 		next.RoundsLeft = true
 		if action, _ := Decide(*next); action != Repair {
 			next.RoundsLeft = false
-			return next // another kind of failure: the table decides
+			return next // another kind of failure
 		}
 		f = next
-		again := sameness(f)
+		again := answerFingerprint(f)
 		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
-			break // it goes in circles
+			break // the answer repeats an earlier one
 		}
-		if s.yields(f) {
+		if o.yields(f) {
 			break
 		}
 	}
 	r.left = 0
-	return s.exhausted(f)
+	return o.repairExhausted(f)
 }
 
-// repair makes one round.
-func (s *serving) repair(ctx context.Context, capID string, round int, f *Failure) *Failure {
-	s.round, s.told, s.key = round, told(f, round), ""
-	defer func() { s.round, s.told, s.key = 0, edn.Nil(), "" }()
-	return s.attempt(ctx, capID)
+// repairOnce makes one round.
+func (o *operation) repairOnce(ctx context.Context, capID string, round int, f *Failure) *Failure {
+	o.round, o.repairContext, o.key = round, newRepairContext(f, round), ""
+	defer func() { o.round, o.repairContext, o.key = 0, edn.Nil(), "" }()
+	return o.runAttempt(ctx, capID)
 }
 
-// exhausted is the failure of a candidate that could not repair its answer. The
-// switch set may name it or what it could not repair.
-func (s *serving) exhausted(last *Failure) *Failure {
+// repairExhausted is the failure of a candidate that could not repair its
+// answer. The switch set may contain it or the type of its cause.
+func (o *operation) repairExhausted(last *Failure) *Failure {
 	f := *last
 	last.owed = sample{}
 	f.RoundsLeft = false
-	f.Err = contract.Errorf("repair/exhausted", "node %s: told what was wrong, the candidate did not get its answer accepted: %s", s.w.Node, last.Err.Message).
+	f.Err = contract.Errorf("repair/exhausted", "node %s: no answer was accepted after repair: %s", o.w.Node,
+		last.Err.Message).
 		WithCause(last.Err)
 	if !last.Findings.IsNil() {
 		f.Err = f.Err.WithDetail("findings", last.Findings)
 	}
 	f.Class = f.Err.Class
-	f.Matched = s.w.Terms.SwitchOn.Matches(f.Err)
+	f.Matched = o.w.Policy.SwitchOn.Matches(f.Err)
 	return &f
 }
 
-// sameness is equal for answers that are the same and wrong in the same places,
-// and for failures of one type where nothing was found.
-func sameness(f *Failure) []byte {
+// answerFingerprint is equal for equal answers with findings at the same
+// places, and without findings for equal failure types.
+func answerFingerprint(f *Failure) []byte {
 	var places []edn.Value
 	for finding := range f.Findings.Elems() {
 		places = append(places, edn.Vector(finding.Key("gate"), finding.Key("path")))
@@ -112,8 +113,8 @@ func sameness(f *Failure) []byte {
 	return edn.Vector(previous(f), edn.SetOf(places...)).AppendCanonical(nil)
 }
 
-// previous is the refused answer: what an answer without a value said instead is
-// its text.
+// previous returns the refused answer, or the raw text of an answer without a
+// value.
 func previous(f *Failure) edn.Value {
 	if f.Out.IsNil() {
 		return f.Err.Details.Key("raw")
@@ -121,9 +122,9 @@ func previous(f *Failure) edn.Value {
 	return f.Out
 }
 
-// told is what a candidate hears about its answer. Earlier answers are not
-// repeated.
-func told(f *Failure, round int) edn.Value {
+// newRepairContext returns the :repair of the request. It holds the last answer
+// only.
+func newRepairContext(f *Failure, round int) edn.Value {
 	var b edn.MapBuilder
 	b.Key("attempt", edn.Int(int64(round)))
 	before := previous(f)
@@ -133,33 +134,35 @@ func told(f *Failure, round int) edn.Value {
 	case size <= maxToldOutput:
 		b.Key("previous", before)
 	default:
-		b.Key("previous", edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(before)), edn.K("bytes"), edn.Int(int64(size)), edn.K("parts"), parts(f, before)))
+		b.Key("previous", edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(before)), edn.K("bytes"), edn.Int(int64(size)),
+			edn.K("parts"), parts(f, before)))
 	}
-	findings, rest := toldFindings(f)
+	findings, rest := limitFindings(f)
 	b.Key("findings", edn.Vector(findings...))
 	if rest > 0 {
 		b.Key("more", edn.Int(int64(rest)))
 	}
 	if len(findings) == 0 {
-		b.Key("error", edn.MustMap(edn.K("type"), journal.Keyword(f.Err.Type), edn.K("message"), edn.Text(f.Err.Message)))
+		b.Key("error", edn.MustMap(edn.K("type"), journal.Keyword(f.Err.Type), edn.K("message"),
+			edn.Text(f.Err.Message)))
 	}
 	return b.Map()
 }
 
-// toldFindings are the findings that fit, musts first, and the number of the
-// others.
-func toldFindings(f *Failure) (told []edn.Value, rest int) {
+// limitFindings returns the findings within the limits, must gates first, and
+// the number of the others.
+func limitFindings(f *Failure) (kept []edn.Value, rest int) {
 	all := slices.Collect(f.Findings.Elems())
 	slices.SortStableFunc(all, func(a, b edn.Value) int { return cmp.Compare(rank(a), rank(b)) })
 	size := 0
 	for i, finding := range all {
 		size += len(finding.AppendCanonical(nil))
 		if i == maxToldFindings || size > maxToldBytes {
-			return told, len(all) - i
+			return kept, len(all) - i
 		}
-		told = append(told, finding)
+		kept = append(kept, finding)
 	}
-	return told, 0
+	return kept, 0
 }
 
 func rank(finding edn.Value) int {
@@ -169,7 +172,7 @@ func rank(finding edn.Value) int {
 	return 1
 }
 
-// parts are the places of a large answer that findings are about.
+// parts returns the places of a large answer that have findings.
 func parts(f *Failure, answer edn.Value) edn.Value {
 	var out []edn.Value
 	size := 0

@@ -22,7 +22,8 @@ import (
 
 const repairs = ":cap/repairs? true"
 
-// needs is a check that wants :good true and finds one thing per missing key.
+// needs returns a check that requires :good true and has one finding per
+// missing key.
 func needs(name, key string) quality.Check {
 	return quality.Check{
 		Check: registry.Check{Name: name, Kind: registry.CheckCondition},
@@ -45,7 +46,7 @@ func repair(rounds, same, fallback int, source policy.Source) policy.Layer {
 	return l
 }
 
-// rounds is the candidate and the round of each attempt.
+// rounds returns the candidate and the round of each attempt.
 func (s served) rounds() []string {
 	var out []string
 	for _, r := range s.records {
@@ -56,8 +57,8 @@ func (s served) rounds() []string {
 	return out
 }
 
-// REP-001, REP-002, REP-003, REP-004, REP-005 and the rows of the sequence table: who is told what was
-// wrong, how often, and how it ends.
+// REP-001, REP-002, REP-003, REP-004, REP-005 and the rows of the sequence
+// table: which candidates are repaired, how often, and how it ends.
 func TestRepair(t *testing.T) {
 	bad, half, fine := out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`)
 	for name, tc := range map[string]struct {
@@ -74,7 +75,7 @@ func TestRepair(t *testing.T) {
 		"a circle stops":                  {a: []dispatchtest.Step{bad, half, bad, fine}, layer: repair(8, 0, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a2"}, fails: "repair/exhausted"},
 		"rounds are bounded":              {a: []dispatchtest.Step{bad, half, out(`{:kind true}`), fine}, layer: repair(2, 0, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a2"}, fails: "repair/exhausted"},
 		"exhausted switches":              {a: []dispatchtest.Step{fails("provider/unavailable"), bad, bad}, b: []dispatchtest.Step{fine}, layer: repair(1, 1, 1, policy.SourceNode), rounds: []string{"a0", "a0", "a1", "b0"}, winner: "t/b"},
-		"who does not repair is retried":  {a: []dispatchtest.Step{bad, bad}, b: []dispatchtest.Step{bad, fine}, meta: "-", layer: repair(1, 1, 1, policy.SourceNode), rounds: []string{"a0", "a0", "b0", "b1"}, winner: "t/b"},
+		"without repair it is retried":    {a: []dispatchtest.Step{bad, bad}, b: []dispatchtest.Step{bad, fine}, meta: "-", layer: repair(1, 1, 1, policy.SourceNode), rounds: []string{"a0", "a0", "b0", "b1"}, winner: "t/b"},
 		"another failure leaves the loop": {a: []dispatchtest.Step{bad, fails("provider/unavailable"), fine}, layer: repair(3, 1, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a0"}, winner: "t/a"},
 		"a crash leaves the loop":         {a: []dispatchtest.Step{bad, {Crash: true}}, b: []dispatchtest.Step{fine}, layer: repair(3, 0, 1, policy.SourceNode), rounds: []string{"a0", "a1", "b0"}, winner: "t/b"},
 		"no rounds":                       {a: []dispatchtest.Step{bad, fine}, layer: repair(0, 0, 0, policy.SourceNode), rounds: []string{"a0"}, fails: "eval/must-failed"},
@@ -105,9 +106,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// REP-002: attempts and money bound a repair whatever :max says, and so does the
-// deadline; an answer that is accepted in the last round that there is room for
-// is accepted.
+// REP-002: attempts, money and the deadline bound a repair besides :max; an
+// answer that is accepted in the last possible round is accepted.
 func TestRepairIsBounded(t *testing.T) {
 	n := 0
 	worse := func(context.Context, dispatch.Call) dispatchtest.Step { // never the same twice
@@ -118,7 +118,7 @@ func TestRepairIsBounded(t *testing.T) {
 	w.Func("t/a", worse).Func("t/b", worse)
 	r := serve(t, w, order{layer: repair(8, 16, 1, policy.SourceNode)})
 	assert.Equal(t, "repair/exhausted", r.failure())
-	assert.Len(t, r.rounds(), 18, "nine each: nobody is asked again after its rounds, whatever :same-cap-max says")
+	assert.Len(t, r.rounds(), 18, "nine each: no retry after the rounds, whatever :same-cap-max is")
 
 	synctest.Test(t, func(t *testing.T) {
 		w := repairWorld(t, repairs)
@@ -129,7 +129,7 @@ func TestRepairIsBounded(t *testing.T) {
 	})
 }
 
-// REP-004: neither a retry nor a switch knows what was said before.
+// REP-004: neither a retry nor another candidate gets the repair context.
 func TestRepairIsNotInherited(t *testing.T) {
 	w := repairWorld(t, repairs, repairs)
 	unavailable := fails("provider/unavailable")
@@ -145,9 +145,9 @@ func TestRepairIsNotInherited(t *testing.T) {
 	assert.Equal(t, []string{"nil", "{:n 1}", "{:good true}", "nil", "{:n 3}", "nil", "{:n 1}"}, previous)
 }
 
-// REP-003, JRN-043: each round is an effect of its own, also one after a retry;
-// and what an answer has done that was refused is done nowhere else, however the
-// rounds end (the recovery table of section 7).
+// REP-003, JRN-043: each round is an effect of its own, also after a retry;
+// after the effect of a refused answer no other candidate is tried, whatever
+// the result of the rounds (the recovery table of section 7).
 func TestEffectsOfRepairs(t *testing.T) {
 	effects := repairs + " :cap/idempotent? true :cap/effects #{:fs/write}"
 	unavailable := fails("provider/unavailable")
@@ -155,7 +155,7 @@ func TestEffectsOfRepairs(t *testing.T) {
 	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), unavailable, out(`{:n 3}`), unavailable, unavailable)
 	w.On("t/b", out(`{:good true :kind true}`))
 	r := serve(t, w, order{layer: repair(3, 1, 1, policy.SourceNode)})
-	assert.Equal(t, []string{"a0", "a1", "a2", "a0", "a3"}, r.rounds(), "nobody else does it once more")
+	assert.Equal(t, []string{"a0", "a1", "a2", "a0", "a3"}, r.rounds(), "no other candidate repeats the effect")
 	assert.Equal(t, "provider/unavailable", r.failure())
 	keys := map[string]int{}
 	for _, c := range w.Calls() {
@@ -175,8 +175,8 @@ func TestEffectsOfRepairs(t *testing.T) {
 	assert.Equal(t, "t/b", r.CapID, "what was surely not done may be done elsewhere")
 }
 
-// REP-004: an answer that could not be read has no value; what it said instead is
-// what the candidate is shown.
+// REP-004: an unreadable answer has no value; the repair request holds its
+// text.
 func TestDriftIsRepairedFromItsText(t *testing.T) {
 	drift := func(raw string) dispatchtest.Step {
 		return dispatchtest.Step{Err: contract.Errorf("format/drift", "no EDN").WithDetail("raw", edn.Text(raw))}
@@ -202,8 +202,8 @@ func TestDriftIsRepairedFromItsText(t *testing.T) {
 	require.Nil(t, r.Err, "two kinds of failure are not the same because neither has a text: %v", r.Err)
 }
 
-// REP-003: what a candidate is told is about its last answer alone, and every
-// round is an effect of its own.
+// REP-003: the repair request is about the last answer only, and every round is
+// an effect of its own.
 func TestRepairRequest(t *testing.T) {
 	w := repairWorld(t, repairs)
 	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`))
@@ -226,8 +226,8 @@ func TestRepairRequest(t *testing.T) {
 	assert.Len(t, keys, 3)
 }
 
-// REP-001, REP-003: repair requests do not grow with the rounds, nor beyond a
-// bound with the answer.
+// REP-001, REP-003: repair requests do not grow with the rounds, and are
+// bounded for any answer.
 func TestRepairRequestsDoNotGrow(t *testing.T) {
 	w := repairWorld(t, repairs)
 	n := 0
@@ -243,13 +243,13 @@ func TestRepairRequestsDoNotGrow(t *testing.T) {
 	assert.Less(t, size, 8<<10)
 	for _, c := range calls[1:] {
 		assert.Len(t, c.Request.AppendCanonical(nil), size)
-		told := c.Request.Key("context").Key("repair").Key("previous")
-		assert.Equal(t, `[{:path [:good] :value "`+strings.Repeat("g", 100)+`"}]`, told.Key("parts").String(), "the places that findings are about")
+		sent := c.Request.Key("context").Key("repair").Key("previous")
+		assert.Equal(t, `[{:path [:good] :value "`+strings.Repeat("g", 100)+`"}]`, sent.Key("parts").String(), "the places that findings are about")
 	}
 }
 
-// REP-005: the switch set may name the exhausted repair or what it could not
-// repair.
+// REP-005: the switch set may contain repair/exhausted or the type of its
+// cause.
 func TestExhaustedMatchesEither(t *testing.T) {
 	for set, served := range map[string]bool{"repair/exhausted": true, "eval/must-failed": true, "eval/*": true, "timeout/hard": false} {
 		w := repairWorld(t, repairs, repairs)
@@ -262,7 +262,8 @@ func TestExhaustedMatchesEither(t *testing.T) {
 	}
 }
 
-// ATT-004: a tournament that nobody wins is repaired by who was nearest.
+// ATT-004: after a tournament without an accepted answer, the candidate with
+// the best score is repaired first.
 func TestTournamentIsRepaired(t *testing.T) {
 	w := repairWorld(t, repairs, repairs, "")
 	w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:kind true}`), out(`{:good true :kind true}`)).On("t/c", fails("provider/error"))

@@ -8,63 +8,63 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// reviveWait bounds the wait for a candidate that is coming back in a node
-// without a deadline.
+// reviveWait bounds the wait for a respawning candidate of a node without a
+// deadline.
 const reviveWait = 10 * time.Second
 
-// awaitRespawn returns the best candidate that was not tried. If none can serve
-// and the supervisor brings one back, it waits for it until the deadline of the
-// node. A candidate that came back may be gone again before it is bound, so that
-// is done more than once; the supervisor ends it with a quarantine.
-func (s *serving) awaitRespawn(ctx context.Context) (capID string, ok bool) {
-	if capID, ok = s.next(); ok || len(s.coming()) == 0 {
+// awaitRespawn returns the best candidate that was not tried. If none is
+// available and one is respawning, it waits until the deadline of the node. A
+// respawned candidate may exit again before it is bound; the wait then repeats
+// until the supervisor quarantines it.
+func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
+	if capID, ok = o.next(); ok || len(o.respawning()) == 0 {
 		return capID, ok
 	}
-	begun := s.d.Clock.Now()
-	defer func() { s.waited += s.d.Clock.Now().Sub(begun) }()
-	if s.w.Deadline.IsZero() {
+	begun := o.d.Clock.Now()
+	defer func() { o.waited += o.d.Clock.Now().Sub(begun) }()
+	if o.w.Deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, reviveWait)
 		defer cancel()
 	}
-	for !ok && !s.over(ctx) && s.revived(ctx) {
-		s.binding = s.bind()
-		capID, ok = s.next()
+	for !ok && !o.expired(ctx) && o.awaitAny(ctx) {
+		o.binding = o.bind()
+		capID, ok = o.next()
 	}
 	return capID, ok
 }
 
-// coming are the candidates that were not tried and are merely not ready: they
-// come back without an operator.
-func (s *serving) coming() []string {
-	if len(s.used) >= s.most {
+// respawning returns the candidates that were not tried and will become ready
+// without an operator.
+func (o *operation) respawning() []string {
+	if len(o.used) >= o.maxCandidates {
 		return nil
 	}
 	var ids []string
-	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && !slices.Contains(s.used, r.Cap) && s.d.Executor.State(r.Cap).comesBack() {
+	for _, r := range o.binding.Rejected {
+		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) &&
+			o.d.Executor.State(r.Cap).willReturn() {
 			ids = append(ids, r.Cap)
 		}
 	}
 	return ids
 }
 
-// look notes in a failure whether another candidate is left, and reports whether
-// one is ready.
-func (s *serving) look(f *Failure) (ready bool) {
-	_, ready = s.next()
-	f.NextLeft = ready || len(s.coming()) > 0
+// updateNextLeft sets f.NextLeft and reports whether a candidate is ready.
+func (o *operation) updateNextLeft(f *Failure) (ready bool) {
+	_, ready = o.next()
+	f.NextLeft = ready || len(o.respawning()) > 0
 	return ready
 }
 
-// comesBack tells whether a capability is there, or will be without an operator.
-// Who was not ready when it was bound may be so by the time that this is asked.
-func (st CapState) comesBack() bool { return st.Ready || st.Standby || st.Respawning }
+// willReturn reports whether a capability is ready or will be without an
+// operator. It may have become ready since binding.
+func (st CapState) willReturn() bool { return st.Ready || st.Standby || st.Respawning }
 
-// revived waits until one of the candidates that are coming back is ready, and
-// reports whether one is.
-func (s *serving) revived(ctx context.Context) bool {
-	coming := s.coming()
+// awaitAny waits until a respawning candidate is ready and reports whether one
+// is.
+func (o *operation) awaitAny(ctx context.Context) bool {
+	coming := o.respawning()
 	if len(coming) == 0 {
 		return false
 	}
@@ -72,13 +72,13 @@ func (s *serving) revived(ctx context.Context) bool {
 	defer cancel()
 	back := make(chan bool, len(coming))
 	for _, id := range coming {
-		go func() { back <- s.await(ctx, id) == nil }()
+		go func() { back <- o.await(ctx, id) == nil }()
 	}
 	ready := false
 	for range coming {
 		if <-back {
 			ready = true
-			cancel() // one is enough; the others are not waited for any longer
+			cancel() // one is enough
 		}
 	}
 	return ready

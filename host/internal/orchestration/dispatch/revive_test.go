@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 )
 
-// ATT-007, BIND-008: a node whose candidates are all being restarted waits for
-// the first that is back; one that nothing brings back is not waited for, and
-// none is for longer than the deadline or ten seconds.
+// ATT-007, BIND-008: a node whose candidates are all restarting waits for the
+// first that is ready; it does not wait for one that is not restarting, nor
+// longer than the deadline or ten seconds.
 func TestNodeWaitsForRespawn(t *testing.T) {
 	respawning, gone := dispatch.CapState{Respawning: true}, dispatch.CapState{}
 	for name, tc := range map[string]struct {
@@ -57,14 +57,14 @@ func TestNodeWaitsForRespawn(t *testing.T) {
 	}
 }
 
-// fleeting is an executor whose candidates are gone again as soon as they were
-// waited for, a number of times.
-type fleeting struct {
+// flappingExecutor is an executor whose candidates exit again after Await, a
+// number of times.
+type flappingExecutor struct {
 	*dispatchtest.Executor
 	times int
 }
 
-func (f *fleeting) Await(ctx context.Context, capID string) error {
+func (f *flappingExecutor) Await(ctx context.Context, capID string) error {
 	err := f.Executor.Await(ctx, capID)
 	if err == nil && f.times > 0 {
 		f.times--
@@ -74,8 +74,8 @@ func (f *fleeting) Await(ctx context.Context, capID string) error {
 	return err
 }
 
-// ATT-007, BIND-008: a candidate that came back and went again before it was
-// bound is waited for again, for ten seconds in all.
+// ATT-007, BIND-008: a candidate that exited again before it was bound is
+// awaited again, for ten seconds in total.
 func TestNodeWaitsAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		times   int
@@ -89,7 +89,7 @@ func TestNodeWaitsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := world(t, "")
-				w.Dispatcher.Executor = &fleeting{Executor: w.Executor, times: tc.times}
+				w.Dispatcher.Executor = &flappingExecutor{Executor: w.Executor, times: tc.times}
 				w.SetState("t/a", dispatch.CapState{Respawning: true})
 				time.AfterFunc(100*time.Millisecond, func() { w.SetState("t/a", dispatch.CapState{Ready: true}) })
 				begun := time.Now()
@@ -106,36 +106,36 @@ func TestNodeWaitsAgain(t *testing.T) {
 	}
 }
 
-// late is an executor whose candidates are ready by the time that somebody asks
-// what becomes of them.
-type late struct {
+// lateExecutor is an executor whose candidates become ready between two calls
+// of State.
+type lateExecutor struct {
 	*dispatchtest.Executor
 	asked int
 }
 
-func (l *late) State(capID string) dispatch.CapState {
-	if l.asked++; l.asked > 2 { // which the first look at all of them takes
+func (l *lateExecutor) State(capID string) dispatch.CapState {
+	if l.asked++; l.asked > 2 { // the first two calls are those of the first binding
 		return dispatch.CapState{Ready: true}
 	}
 	return l.Executor.State(capID)
 }
 
-func (l *late) Await(context.Context, string) error { return nil }
+func (l *lateExecutor) Await(context.Context, string) error { return nil }
 
-// BIND-008: who becomes ready between two looks is not taken for one that is
-// gone.
+// BIND-008: a candidate that becomes ready between two checks counts as
+// available.
 func TestReadyBetweenTwoLooks(t *testing.T) {
 	w := world(t, "")
-	w.Dispatcher.Executor = &late{Executor: w.Executor}
+	w.Dispatcher.Executor = &lateExecutor{Executor: w.Executor}
 	w.SetState("t/a", dispatch.CapState{Respawning: true})
 	r := serve(t, w, order{})
 	require.Nil(t, r.Err)
 	assert.Equal(t, "t/a", r.CapID)
 }
 
-// ATT-008 row 6: a candidate that goes while the call waits for a place in it
-// was never asked. If it comes back and nobody else is there, it is waited for;
-// the next candidate is asked at once.
+// ATT-008 row 6: a call whose process exits while it waits for a place was not
+// delivered. If the process respawns and no other candidate is ready, the
+// operation waits for it; otherwise the next candidate is tried at once.
 func TestCandidateThatWentIsAwaited(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other    dispatch.CapState
@@ -172,11 +172,11 @@ func TestCandidateThatWentIsAwaited(t *testing.T) {
 	}
 }
 
-// ATT-008 row 7, BIND-005, SUP-005: when all candidates live in one plugin and its
-// process dies, the call waits for the next process and asks the next candidate,
-// and the record of that attempt says how long it waited. What bounds the wait is
-// the deadline of the node, a quarantine, the number of candidates, and the
-// recovery class of the call.
+// ATT-008 row 7, BIND-005, SUP-005: if all candidates are in one plugin and its
+// process crashes, the call waits for the next process and tries the next
+// candidate, and the record of that attempt has the time waited. The deadline
+// of the node, a quarantine, the number of candidates and the recovery class of
+// the call bound the wait.
 func TestCallOutlivesItsProcess(t *testing.T) {
 	const respawn = 15 * time.Second // longer than any wait without a deadline
 	for name, tc := range map[string]struct {
@@ -234,10 +234,10 @@ func TestCallOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// ATT-008, BIND-005: a call whose process goes before the call reaches it has used
-// neither a try nor a candidate, however often that happens: it is asked when the
-// process is back, or another candidate is at once.
-func TestUnaskedIsNoTry(t *testing.T) {
+// ATT-008, BIND-005: an undelivered call uses neither a retry nor a candidate,
+// however often it happens: it is repeated when the process is back, or another
+// candidate is tried at once.
+func TestUndeliveredIsNoTry(t *testing.T) {
 	for name, tc := range map[string]struct {
 		same, fallback int
 		steps          []dispatchtest.Step
@@ -277,7 +277,7 @@ func TestUnaskedIsNoTry(t *testing.T) {
 				r := serve(t, w, order{layer: retries(tc.same, tc.fallback), deadline: time.Minute})
 				assert.Equal(t, tc.failure, r.failure())
 				assert.Equal(t, tc.asked, w.Dispatched())
-				time.Sleep(time.Second) // of the clock of the test: the last respawn
+				time.Sleep(time.Second) // fake time until the last respawn
 			})
 		})
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// seriesLength is how many of the last successes figures rest on.
+// seriesLength is the number of successes that the figures are based on.
 const seriesLength = 100
 
-// series are the last measurements of something.
+// series holds the last measurements of one quantity.
 type series struct {
 	last []float64
-	next int // the oldest, once all room is taken
+	next int // the oldest, once last is full
 }
 
 func (s *series) add(v float64) {
@@ -26,8 +26,8 @@ func (s *series) add(v float64) {
 	s.next = (s.next + 1) % seriesLength
 }
 
-// quantile is that of the measurements; ok is false if there are fewer than so
-// many.
+// quantile returns a quantile of the measurements; ok is false with fewer than
+// least measurements.
 func (s *series) quantile(share float64, least int) (v float64, ok bool) {
 	n := len(s.last)
 	if n < max(1, least) {
@@ -38,22 +38,22 @@ func (s *series) quantile(share float64, least int) (v float64, ok bool) {
 	return sorted[min(n-1, int(math.Ceil(share*float64(n)))-1)], true
 }
 
-// duration is quantile of measurements of time.
+// duration returns a quantile of durations.
 func (s *series) duration(share float64, least int) (time.Duration, bool) {
 	v, ok := s.quantile(share, least)
 	return time.Duration(v), ok
 }
 
-// speed is how fast the text of an answer came.
+// speed is how fast the text of an answer was produced.
 type speed struct {
-	first time.Duration // until its first piece; 0: not known
-	rate  float64       // tokens a second; 0: not known
+	first time.Duration // time to the first piece; 0: unknown
+	rate  float64       // tokens per second; 0: unknown
 }
 
-// speedOf reads the usage of an answer. What the plugin does not say of the
-// first piece the host has seen itself: heard, 0 if it saw none.
-func speedOf(usage edn.Value, heard time.Duration) speed {
-	s := speed{first: heard}
+// speedOf reads the usage of an answer. observed is the time to the first piece
+// as measured by the host, 0 if none; the value of the plugin takes precedence.
+func speedOf(usage edn.Value, observed time.Duration) speed {
+	s := speed{first: observed}
 	if usage.IsNil() {
 		return s
 	}
@@ -70,5 +70,5 @@ func speedOf(usage edn.Value, heard time.Duration) speed {
 	return s
 }
 
-// maxMillis is the longest time that is believed: a day.
+// maxMillis is the longest accepted time: a day.
 const maxMillis = int64(24 * time.Hour / time.Millisecond)

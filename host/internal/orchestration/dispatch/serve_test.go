@@ -20,13 +20,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ATT-003: everything that can go wrong is a failure type: a switch set that
-// names it, and nothing else, lets the next candidate serve, and a set that does
-// not ends the node with it. Gate failures are in TestGateFailuresAreTypes, the
-// extension of a soft timeout is in TestSoftTimeoutExtended, hard timeouts are in
-// TestDeadlines, losers of a race in TestStrategies; that nothing passes
-// :allow-failure? is in package eval.
-func TestEverythingIsAFailureType(t *testing.T) {
+// ATT-003: every failure has a type: a switch set with exactly this type tries
+// the next candidate, a set without it ends the node with the failure.
+// TestGateFailuresAreTypes covers gate failures, TestSoftTimeoutExtended the
+// extension of a soft timeout, TestDeadlines hard timeouts, TestStrategies
+// losers of a race; package eval covers that nothing passes :allow-failure?.
+func TestFailureTypes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step    dispatchtest.Step
 		typ     string
@@ -65,8 +64,8 @@ func TestEverythingIsAFailureType(t *testing.T) {
 	}
 }
 
-// assertNameable checks that a failure of t/a moves on to t/b exactly if the
-// switch set names its type.
+// assertNameable checks that a failure of t/a tries t/b exactly if the switch
+// set contains its type.
 func assertNameable(t *testing.T, w *dispatchtest.World, layer policy.Layer, typ string) {
 	t.Helper()
 	layer.SwitchOn = policy.Additive{Base: policy.Of(policy.NamesOf(here, typ), here)}
@@ -78,7 +77,7 @@ func assertNameable(t *testing.T, w *dispatchtest.World, layer policy.Layer, typ
 	assert.Equal(t, typ, r.failure())
 }
 
-// ATT-003: an answer that does not pass its gates has a failure type as well.
+// ATT-003: gate failures have a type as well.
 func TestGateFailuresAreTypes(t *testing.T) {
 	for typ, gates := range map[string]policy.Layer{
 		"eval/must-failed": {Must: policy.NamesOf(here, "good")},
@@ -90,8 +89,8 @@ func TestGateFailuresAreTypes(t *testing.T) {
 	}
 }
 
-// ATT-002, ATT-009: a written set decides, also an empty one; if nobody writes
-// one, everything of class retry, switch and repair goes on.
+// ATT-002, ATT-009: a written set decides, also an empty one; without one, all
+// errors of class retry, switch and repair continue.
 func TestSwitchOn(t *testing.T) {
 	names := func(n ...string) policy.Additive {
 		return policy.Additive{Add: policy.Of(policy.NamesOf(here, n...), here)}
@@ -101,7 +100,7 @@ func TestSwitchOn(t *testing.T) {
 		typ    string
 		served bool
 	}{
-		"nobody writes one":        {policy.Additive{}, "runtime/invoke-failed", true},
+		"without a set":            {policy.Additive{}, "runtime/invoke-failed", true},
 		"empty fails fast":         {names(), "runtime/invoke-failed", false},
 		"named":                    {names("runtime/invoke-failed"), "runtime/invoke-failed", true},
 		"another one named":        {names("timeout/hard"), "runtime/invoke-failed", false},
@@ -134,8 +133,9 @@ func TestSwitchOn(t *testing.T) {
 	}
 }
 
-// ATT-006: the least of node and capability bounds the attempt and crosses the
-// wire; what passes is the capability's limit (soft) or the node's (hard).
+// ATT-006: the earlier deadline of node and capability bounds the attempt and
+// is sent to the plugin; the limit that passed is soft for the capability and
+// hard for the node.
 func TestDeadlines(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit, node, extend time.Duration
@@ -170,7 +170,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// ATT-010: an answer within the extension is accepted, and the record says how
+// ATT-010: an answer within the extension is accepted, and the record has how
 // much of it was used.
 func TestSoftTimeoutExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestSoftTimeoutExtended(t *testing.T) {
 	})
 }
 
-// ATT-009: the wait between tries doubles up to its bound, varies by a fifth
-// with the seed of the run, and is recorded (EVAL-002).
+// ATT-009: the backoff doubles up to its bound, varies by a fifth with the seed
+// of the run, and is recorded (EVAL-002).
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := func(seed int64) []time.Duration {
@@ -232,7 +232,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// ATT-009: without a backoff nothing is waited for and nothing drawn.
+// ATT-009: without a backoff there is no wait and no random draw.
 func TestNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world(t, "")
@@ -250,8 +250,8 @@ func TestNoBackoff(t *testing.T) {
 	})
 }
 
-// ATT-009: what the other side asks for is a floor; a wait that would pass the
-// deadline goes to the next candidate instead.
+// ATT-009: Retry-After is the minimum wait; if the wait would pass the
+// deadline, the next candidate is tried.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "later").WithDetail("retry-after-ms", edn.Int(700))}
@@ -277,8 +277,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// ATT-009: what a server asks for is believed up to a day, and never shortens the
-// wait of the policy.
+// ATT-009: Retry-After is limited to a day, and never shortens the wait of the
+// policy.
 func TestRetryAfterIsBounded(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, tc := range map[string]struct {
@@ -304,7 +304,8 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
-// JRN-041, JRN-042, JRN-043: who may be asked again after what, and with which key.
+// JRN-041, JRN-042, JRN-043: which candidates may be retried after which
+// outcome, and the effect key.
 func TestRecoveryClasses(t *testing.T) {
 	const writes = ":cap/effects #{:fs/write}"
 	crash := dispatchtest.Step{Crash: true}
@@ -349,8 +350,8 @@ func TestRecoveryClasses(t *testing.T) {
 	}
 }
 
-// BIND-005: binding happens at each attempt. A candidate that went away in
-// between is passed over, one that came back is found.
+// BIND-005: binding happens at each attempt. A candidate that became
+// unavailable is skipped, one that became available is used.
 func TestBindingAtEachAttempt(t *testing.T) {
 	w := world(t, "", "", "")
 	w.SetState("t/c", dispatch.CapState{Reason: "runtime/not-ready"})
@@ -364,7 +365,7 @@ func TestBindingAtEachAttempt(t *testing.T) {
 	assert.Equal(t, []string{"t/a", "t/c"}, w.Dispatched())
 }
 
-// BIND-005: a candidate that is gone is not asked again, whatever tries it has.
+// BIND-005: an unavailable candidate is not retried, even with retries left.
 func TestRetryNeedsTheCandidate(t *testing.T) {
 	w := world(t, "", "")
 	w.On("t/a", dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "x"), After: func() {
@@ -376,9 +377,9 @@ func TestRetryNeedsTheCandidate(t *testing.T) {
 	assert.Equal(t, []string{"t/a", "t/b"}, w.Dispatched())
 }
 
-// BIND-004, BIND-008: nobody left is unsupported/intent with every rejection;
-// it may be hoped for if somebody was merely not there.
-func TestNobodyCanServe(t *testing.T) {
+// BIND-004, BIND-008: without a candidate the failure is unsupported/intent
+// with every rejection; it is retryable if a candidate was only not ready.
+func TestNoCandidate(t *testing.T) {
 	w := world(t, "", ":cap/effects #{:fs/write}")
 	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
 	layer := retries(0, 0)
@@ -393,9 +394,9 @@ func TestNobodyCanServe(t *testing.T) {
 	assert.Equal(t, contract.ModelHint("text/respond"), r.Err.Hint, "RTE-009")
 }
 
-// BIND-009, RTE-009: why a plugin does not serve is told, and what to do about
-// it, in the place of how one would be configured.
-func TestNobodyServesAndWhy(t *testing.T) {
+// BIND-009, RTE-009: the failure has the cause of an unavailable plugin and its
+// hint instead of the hint for configuration.
+func TestNoCandidateReasons(t *testing.T) {
 	refused := contract.Errorf("runtime/not-ready", "start plugin x: it needs fs/write, which its isolation does not grant").WithHint("grant it")
 	for name, row := range map[string]struct {
 		why        *contract.Error
@@ -426,8 +427,8 @@ func TestNobodyServesAndWhy(t *testing.T) {
 	}
 }
 
-// BIND-009: when a later candidate serves because an earlier one lacks its key,
-// the answer says so.
+// BIND-009: if a later candidate serves because an earlier one lacks its key,
+// the answer reports it.
 func TestDegraded(t *testing.T) {
 	w := world(t, "", "")
 	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
@@ -444,9 +445,9 @@ func TestDegraded(t *testing.T) {
 	assert.Empty(t, r.Degraded, "to be starting is no lack of anything")
 }
 
-// LLM-005: to pass over a candidate without a key takes at most 50 us. What one
-// call takes beside a call without that candidate, the quickest of many: a busy
-// machine makes any of them slow.
+// LLM-005: skipping a candidate without a key takes at most 50 us. The test
+// compares the fastest calls with and without that candidate, because load
+// slows down both.
 func TestPassingOverIsQuick(t *testing.T) {
 	if raceDetector {
 		t.Skip("the detector measures itself")
@@ -468,7 +469,8 @@ func TestPassingOverIsQuick(t *testing.T) {
 	assert.Less(t, quickest(false)-quickest(true), 50*time.Microsecond)
 }
 
-// EVAL-060: the failure is that of the last attempt, with the account of all.
+// EVAL-060: the failure is that of the last attempt, with all attempts in its
+// details.
 func TestFailureDetails(t *testing.T) {
 	w := world(t, "", "")
 	w.On("t/a", fails("provider/unavailable"))
@@ -485,7 +487,7 @@ func TestFailureDetails(t *testing.T) {
 	assert.Equal(t, `[]`, d.Key("rejected").String())
 }
 
-// ENV-007, DET-001: a plugin sees the reduced task and the advertised id, and
+// ENV-007, DET-001: a plugin gets the reduced task and the advertised id, and
 // equal runs send equal bytes.
 func TestEnvelope(t *testing.T) {
 	w := world(t, "")
@@ -500,24 +502,24 @@ func TestEnvelope(t *testing.T) {
 		w.Calls()[0].Request.String())
 }
 
-// FX-002: a tool that left the registry is a typed failure, and nobody is asked.
+// FX-002: a tool that left the registry is a typed failure without a call.
 func TestNoSuchTool(t *testing.T) {
 	w := world(t, "")
 	p, err := retries(0, 0).Resolve()
 	require.NoError(t, err)
 	records := dispatchtest.NewRecords(t)
 	r := w.Dispatcher.Serve(t.Context(), &dispatch.Run{ID: "run_test", Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}, &dispatch.Work{
-		Op: "tool", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "fs/gone", ToolID: "fs/gone", Terms: w.Dispatcher.Terms(p, "fs/gone", "fs/gone"), Input: edn.MustMap(),
+		Op: "tool", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "fs/gone", ToolID: "fs/gone", Policy: w.Dispatcher.CallPolicy(p, "fs/gone", "fs/gone"), Input: edn.MustMap(),
 	})
 	require.NotNil(t, r.Err)
 	assert.Equal(t, "effects/unsupported-tool 422", fmt.Sprint(r.Err.Type, " ", r.Err.HTTPStatus()))
 	assert.Empty(t, w.Calls())
 }
 
-// ATT-003, ATT-008: a capability that says that a budget is exceeded, as an error
-// of its own or in its answer, speaks for itself: the next candidate is asked. If
-// none is left, that is what the caller hears, and it is final.
-func TestBudgetOfAPluginStopsNobodyElse(t *testing.T) {
+// ATT-003, ATT-008: a budget/exceeded of a capability, as error or in its
+// answer, applies to this capability only: the next candidate is tried. If none
+// is left, the caller gets this error, and it is final.
+func TestBudgetOfAPluginIsItsOwn(t *testing.T) {
 	answer := dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :error :error {:type :budget/exceeded :message "no money left"}}}`)}
 	for name, step := range map[string]dispatchtest.Step{"error": fails("budget/exceeded"), "answer": answer} {
 		t.Run(name, func(t *testing.T) {

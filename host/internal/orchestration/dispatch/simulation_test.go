@@ -24,13 +24,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// The size of the simulations. The race detector makes each call ten times as
-// dear, so there are fewer runs under it.
+// Size of the simulations. The race detector makes each call ten times as
+// expensive, so there are fewer runs with it.
 func simSeeds(t testing.TB) int { return proof.Size(t, "simulated runs", usualSimSeeds, 200) }
 
 const simCalls = 1000
 
-// simClock goes on when somebody works or waits.
+// simClock advances when a call runs or waits.
 type simClock struct{ now time.Time }
 
 func (c *simClock) Now() time.Time { return c.now }
@@ -40,27 +40,27 @@ func (c *simClock) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// simulation is one run: candidates with known pass rates that are called one
-// after the other, each call a second after the one before.
+// simulation is one run: candidates with known pass rates that are called
+// sequentially, a second apart.
 type simulation struct {
 	clock      *simClock
 	rand       *rand.Rand
 	dispatcher dispatch.Dispatcher
-	terms      *dispatch.Terms
+	policy     *dispatch.CallPolicy
 	run        dispatch.Run
 	work       dispatch.Work
 
-	rate     func(capID string, edition, call int) float64 // that a call passes its gates
-	down     func(capID string, call int) bool             // whether it fails instead
+	rate     func(capID string, edition, call int) float64 // probability that a call passes its gates
+	down     func(capID string, call int) bool             // whether the call fails instead
 	editions map[string]int
 	notices  []dispatch.Notice
-	call     int            // number of the call
-	asked    map[string]int // calls of a candidate
-	judged   map[string]int // answers of it
-	acted    map[string]int // answers after which something was done first
+	call     int            // number of the current call
+	asked    map[string]int // calls per candidate
+	judged   map[string]int // verdicts per candidate
+	acted    map[string]int // verdicts before the first action
 }
 
-// Record implements dispatch.Recorder: nobody reads the records.
+// Record implements dispatch.Recorder and drops the records.
 func (s *simulation) Record(edn.Value, string, journal.Body) error { return nil }
 
 var (
@@ -91,13 +91,13 @@ func (s *simulation) State(capID string) dispatch.CapState {
 // Await implements dispatch.Executor.
 func (s *simulation) Await(context.Context, string) error { return nil }
 
-// Renew implements dispatch.Keeper.
+// Renew implements dispatch.Remediator.
 func (s *simulation) Renew(capID string, done func(error)) { s.editions[capID]++; done(nil) }
 
-// Restart implements dispatch.Keeper.
+// Restart implements dispatch.Remediator.
 func (s *simulation) Restart(string) error { return nil }
 
-// Quarantine implements dispatch.Keeper.
+// Quarantine implements dispatch.Remediator.
 func (s *simulation) Quarantine(string, string, time.Time) error { return nil }
 
 // simWorld makes runs of one configuration.
@@ -123,20 +123,20 @@ func (w simWorld) run(seed uint64) *simulation {
 		clock: &simClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, rand: rand.New(rand.NewPCG(seed, 74)),
 		editions: map[string]int{}, asked: map[string]int{}, judged: map[string]int{}, acted: map[string]int{},
 	}
-	book := &dispatch.Book{Notice: func(n dispatch.Notice) {
+	table := &dispatch.StatsTable{Notice: func(n dispatch.Notice) {
 		s.notices = append(s.notices, n)
 		if _, before := s.acted[n.CapID]; n.IsQuality() && !before {
 			s.acted[n.CapID] = s.judged[n.CapID]
 		}
 	}}
-	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Book: book}
-	s.terms = s.dispatcher.Terms(w.policy, "text/respond", "")
+	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Stats: table}
+	s.policy = s.dispatcher.CallPolicy(w.policy, "text/respond", "")
 	s.run = dispatch.Run{ID: "run_sim", Seed: int64(seed), Trace: edn.MustRead(`{:id "t"}`), Recorder: s, Base: context.Background()}
-	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Terms: s.terms, Input: edn.MustRead(`{:prompt "p"}`)}
+	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Policy: s.policy, Input: edn.MustRead(`{:prompt "p"}`)}
 	return s
 }
 
-// calls makes so many calls and tells how many were accepted.
+// calls makes n calls and returns the number of accepted answers.
 func (s *simulation) calls(n int, each func(r *dispatch.Result)) (accepted int) {
 	for range n {
 		s.clock.now = s.clock.now.Add(time.Second)
@@ -167,8 +167,8 @@ func constant(rates map[string]float64) func(string, int, int) float64 {
 	return func(capID string, _, _ int) float64 { return rates[capID] }
 }
 
-// EVAL-074, BRK-003: one that passes nine of ten is acted on in fewer than one of
-// a hundred runs of 1,000 calls, with a floor of 0.6.
+// EVAL-074, BRK-003: a candidate with a pass rate of 0.9 and a floor of 0.6 has
+// an action in fewer than 1 % of runs of 1,000 calls.
 func TestSimulatedFalseAlarms(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
@@ -188,8 +188,8 @@ func TestSimulatedFalseAlarms(t *testing.T) {
 	}
 }
 
-// EVAL-074: one that passes three of ten is acted on within 20 samples in at
-// least 95 of a hundred runs, and is hardly asked from then on.
+// EVAL-074: a candidate with a pass rate of 0.3 has an action within 20 samples
+// in at least 95 % of runs, and few calls afterwards.
 func TestSimulatedTrueAlarms(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
@@ -210,8 +210,8 @@ func TestSimulatedTrueAlarms(t *testing.T) {
 	assert.Less(t, asked/runs, simCalls/2)
 }
 
-// EVAL-074: falling back on refused answers lifts the accepted share to within
-// two hundredths of what the rates allow.
+// EVAL-074: fallback after refused answers raises the accepted share to within
+// 0.02 of the optimum.
 func TestSimulatedFallback(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
@@ -227,13 +227,13 @@ func TestSimulatedFallback(t *testing.T) {
 	assert.InDelta(t, 1-0.7*0.4*0.1, share, 0.02)
 }
 
-// EVAL-074, BRK-009: one that drifts is swapped and good again, and nothing
-// flaps: the swap is done once.
+// EVAL-074, BRK-009: a degrading candidate is swapped once, recovers, and does
+// not flap.
 func TestSimulatedDrift(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
 	w := newSimWorld(t, 2, 0, registry.Quality{MinPassRate: registry.ShareOf(0.6)})
-	once, late, after := 0, 0, 0
+	once, lateExecutor, after := 0, 0, 0
 	for seed := range uint64(runs) {
 		s := w.run(seed)
 		s.rate = func(capID string, edition, call int) float64 {
@@ -245,7 +245,7 @@ func TestSimulatedDrift(t *testing.T) {
 		s.calls(simCalls/2, nil)
 		s.calls(100, nil)
 		if s.editions["t/a"] == 0 {
-			late++
+			lateExecutor++
 		}
 		after += s.calls(simCalls/2-100, nil)
 		if s.events(dispatch.EventSwap, "t/a") == 1 {
@@ -253,14 +253,14 @@ func TestSimulatedDrift(t *testing.T) {
 		}
 	}
 	share := float64(after) / float64(runs*(simCalls/2-100))
-	t.Logf("swapped once in %d of %d runs, later than after 100 bad calls in %d; accepted %.3f afterwards", once, runs, late, share)
-	assert.Zero(t, late)
+	t.Logf("swapped once in %d of %d runs, later than after 100 bad calls in %d; accepted %.3f afterwards", once, runs, lateExecutor, share)
+	assert.Zero(t, lateExecutor)
 	assert.GreaterOrEqual(t, once*100, runs*99)
 	assert.InDelta(t, 0.9, share, 0.02)
 }
 
-// EVAL-074, BRK-005: in an outage each opening costs one probe at most, nobody
-// waits, and afterwards the candidate serves again.
+// EVAL-074, BRK-005: in an outage each opening costs at most one probe, no call
+// waits, and the candidate serves again afterwards.
 func TestSimulatedOutage(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
@@ -273,7 +273,7 @@ func TestSimulatedOutage(t *testing.T) {
 		before := s.asked["t/a"]
 		assert.Equal(t, 300, s.calls(300, nil), "the other one serves")
 		openings, asked := s.events(dispatch.EventOpened, "t/a"), s.asked["t/a"]-before
-		// The outcomes of the window before the first opening, and one probe each.
+		// The outcomes in the window before the first opening, and one probe per opening.
 		window := breaker.Defaults().Window
 		assert.LessOrEqual(t, asked, window+openings, "seed %d", seed)
 		assert.Equal(t, 500, s.calls(500, nil))
@@ -284,8 +284,8 @@ func TestSimulatedOutage(t *testing.T) {
 	}
 }
 
-// BRK-010: however bad all are, somebody serves: no call is without a candidate,
-// and at most half are out at once.
+// BRK-010: even if all candidates are bad, every call has a candidate, and at
+// most half of them are ejected at once.
 func TestSimulatedCap(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
@@ -300,7 +300,7 @@ func TestSimulatedCap(t *testing.T) {
 					require.Fail(t, "a call without an answer", "%s, seed %d: %v", action, seed, r.Err)
 				}
 				out := 0
-				for _, st := range s.dispatcher.Book.Standings(s.clock.now) {
+				for _, st := range s.dispatcher.Stats.Standings(s.clock.now) {
 					if st.Out {
 						out++
 					}
@@ -313,8 +313,8 @@ func TestSimulatedCap(t *testing.T) {
 	}
 }
 
-// calm holds the notices of quality against BRK-009: a minute at least lies
-// between two deeds about one candidate.
+// calm checks the quality notices against BRK-009: two remediations of one
+// candidate are at least a minute apart.
 func (s *simulation) calm(t assert.TestingT) {
 	last := map[string]time.Time{}
 	for _, n := range s.notices {
@@ -328,8 +328,8 @@ func (s *simulation) calm(t assert.TestingT) {
 	}
 }
 
-// EVAL-074: where answers are now and then slow, a hedge cuts the slowest
-// hundredth, and what it costs is in the account of the calls.
+// EVAL-074: with occasionally slow answers a hedge cuts the p99, and its cost
+// is in the attempts of the calls.
 func TestSimulatedHedge(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
@@ -351,9 +351,9 @@ func TestSimulatedHedge(t *testing.T) {
 					return in(20*ms, out(`{:n 1}`))
 				})
 				x.On("t/b", in(40*ms, out(`{:n 2}`)))
-				x.Dispatcher.Book = &dispatch.Book{}
+				x.Dispatcher.Stats = &dispatch.StatsTable{}
 				s := w.run(seed)
-				s.work.Terms = x.Dispatcher.Terms(p, "text/respond", "")
+				s.work.Policy = x.Dispatcher.CallPolicy(p, "text/respond", "")
 				for range simCalls {
 					began := time.Now()
 					result := x.Dispatcher.Serve(context.Background(), &s.run, &s.work)
@@ -374,7 +374,7 @@ func TestSimulatedHedge(t *testing.T) {
 	assert.InDelta(t, 1.03, more, 0.02, "each hedge is an attempt in the account")
 }
 
-// Seeds give the same run again, to the notice (DET-001).
+// Equal seeds repeat a run, including its notices (DET-001).
 func TestSimulationsRepeat(t *testing.T) {
 	t.Parallel()
 	w := newSimWorld(t, 3, 1, registry.Quality{MinPassRate: registry.ShareOf(0.6), Action: registry.ActionQuarantine})

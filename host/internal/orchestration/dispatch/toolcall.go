@@ -10,12 +10,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// call makes a call that a model wrote into its text what its server would have
-// made of it.
+// call converts a tool call in the text of a model to the form of a structured
+// tool call.
 func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
 	id, ok := c.tool(call.Name)
 	if !ok {
-		return edn.Nil(), fmt.Errorf("the request offers no tool %q", cut(call.Name, 64))
+		return edn.Nil(), fmt.Errorf("the request offers no tool %q", truncate(call.Name, 64))
 	}
 	args, err := edn.ReadJSON(call.Args)
 	if err != nil {
@@ -30,8 +30,8 @@ func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
 	return b.Map(), nil
 }
 
-// tool finds what is offered under a name. Names on the wire have no slash, so a
-// model may have learned the tool under another spelling.
+// tool finds an offered tool by name. Names on the wire have no slash, so a
+// model may use another spelling.
 func (c *cleaner) tool(name string) (edn.Value, bool) {
 	for t := range c.tools.Elems() {
 		id := t.Key("tool/id")
@@ -39,14 +39,14 @@ func (c *cleaner) tool(name string) (edn.Value, bool) {
 		if !ok {
 			word, ok = id.AsString()
 		}
-		if ok && spelled(word) == spelled(name) {
+		if ok && normalizeToolName(word) == normalizeToolName(name) {
 			return id, true
 		}
 	}
 	return edn.Nil(), false
 }
 
-func spelled(name string) string {
+func normalizeToolName(name string) string {
 	name = strings.TrimPrefix(name, ":")
 	for strings.Contains(name, "__") {
 		name = strings.ReplaceAll(name, "__", "_")
@@ -54,7 +54,7 @@ func spelled(name string) string {
 	return strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(name)
 }
 
-// freshID names a call as no other of the answer is named.
+// freshID returns an id that no other call of the answer has.
 func freshID(others []edn.Value) string {
 	for n := len(others) + 1; ; n++ {
 		id := "call-" + strconv.Itoa(n)

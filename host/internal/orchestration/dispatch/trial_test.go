@@ -15,27 +15,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// tribunal is an executor with a shadow: it keeps what it is told, and has
-// every call judged for the answer that the shadow gives.
-type tribunal struct {
+// trialExecutor is an executor with an edition on trial: it stores reported
+// verdicts, and has every call judged for the answer of the shadow.
+type trialExecutor struct {
 	dispatch.Executor
-	shadow edn.Value // its whole envelope; nil: there is none
+	shadow edn.Value // whole envelope; nil: no shadow
 
-	told    []bool
-	seen    []dispatch.Call
-	verdict [][2]bool // pass, counts
+	reported []bool
+	shadowed []dispatch.Call
+	verdict  [][2]bool // pass, counts
 }
 
-func (x *tribunal) Judged(_ string, _ dispatch.Answer, pass bool) { x.told = append(x.told, pass) }
-func (x *tribunal) Shadowing(string) bool                         { return !x.shadow.IsNil() }
-func (x *tribunal) Shadow(c dispatch.Call, judge dispatch.Judge) {
-	x.seen = append(x.seen, c)
+func (x *trialExecutor) Judged(_ string, _ dispatch.Answer, pass bool) {
+	x.reported = append(x.reported, pass)
+}
+func (x *trialExecutor) Shadowing(string) bool { return !x.shadow.IsNil() }
+func (x *trialExecutor) Shadow(c dispatch.Call, judge dispatch.Judge) {
+	x.shadowed = append(x.shadowed, c)
 	pass, counts := judge(context.Background(), dispatch.Answer{Response: x.shadow})
 	x.verdict = append(x.verdict, [2]bool{pass, counts})
 }
 
-func trying(w *dispatchtest.World, shadow string) *tribunal {
-	x := &tribunal{Executor: w.Executor}
+func trying(w *dispatchtest.World, shadow string) *trialExecutor {
+	x := &trialExecutor{Executor: w.Executor}
 	if shadow != "" {
 		x.shadow = edn.MustRead(shadow)
 	}
@@ -43,8 +45,8 @@ func trying(w *dispatchtest.World, shadow string) *tribunal {
 	return x
 }
 
-// SUP-006: the executor is told what the gates made of each answer, so that an
-// edition on trial is judged by the same gates.
+// SUP-006: the executor gets the verdict of the gates on each answer, so that
+// an edition on trial is compared by the same gates.
 func TestGatesReportToTrials(t *testing.T) {
 	w := judged(t, judge("t/judge", ""))
 	x := trying(w, "")
@@ -54,28 +56,28 @@ func TestGatesReportToTrials(t *testing.T) {
 	l.Must = policy.NamesOf(here, "verified")
 	r := serve(t, w, order{layer: l})
 	require.Nil(t, r.Err)
-	assert.Equal(t, []bool{false, true}, x.told)
+	assert.Equal(t, []bool{false, true}, x.reported)
 
-	x.told = nil
+	x.reported = nil
 	w.On("t/a", fails("input/invalid"))
 	serve(t, w, order{})
-	assert.Empty(t, x.told, "an error is no answer")
+	assert.Empty(t, x.reported, "an error is no answer")
 }
 
-// BRK-002: a check that could not be asked says nothing about the answer.
-func TestUnaskedChecksAreNoSample(t *testing.T) {
+// BRK-002: a check that failed to run says nothing about the answer.
+func TestFailedChecksAreNoSample(t *testing.T) {
 	w := judged(t, judge("t/judge", ""))
 	x := trying(w, `{:result {:type :value :out {:move "d4"}}}`)
 	w.On("t/a", out(`{:move "e4"}`))
 	w.On("t/judge", fails("runtime/crashed"))
 	r := serve(t, w, order{layer: must("verified")})
 	require.NotNil(t, r.Err)
-	assert.Empty(t, x.told)
+	assert.Empty(t, x.reported)
 	assert.Equal(t, [][2]bool{{false, false}}, x.verdict)
 }
 
-// SUP-006: a shadow is asked the same and judged by the same gates, and nothing
-// of it shows.
+// SUP-006: a shadow gets the same request and the same gates, and leaves no
+// trace in the run.
 func TestShadow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer       string
@@ -101,10 +103,10 @@ func TestShadow(t *testing.T) {
 			r := serve(t, w, order{layer: must("verified")})
 			require.Nil(t, r.Err)
 			assert.Equal(t, `{:move "e4"}`, r.Out.String())
-			require.Len(t, x.seen, 1)
-			assert.Equal(t, "t/a", x.seen[0].CapID)
+			require.Len(t, x.shadowed, 1)
+			assert.Equal(t, "t/a", x.shadowed[0].CapID)
 			assert.Equal(t, [][2]bool{{tc.pass, tc.counts}}, x.verdict)
-			assert.Equal(t, []bool{true}, x.told)
+			assert.Equal(t, []bool{true}, x.reported)
 			assert.Len(t, r.verdicts(t), 2, "its verdicts are not recorded")
 			assert.Len(t, r.finished(), 1)
 		})
@@ -114,27 +116,27 @@ func TestShadow(t *testing.T) {
 		x := trying(w, `{:result {:type :value :out {:move "d4"}}}`)
 		w.On("t/a", out(`{:move "e4"}`))
 		serve(t, w, order{layer: policy.Layer{Effects: policy.Of([]string{"fs/write"}, here)}})
-		assert.Empty(t, x.seen)
+		assert.Empty(t, x.shadowed)
 	})
 }
 
-// BUD-003, BUD-005, SUP-006: what the gates of a shadow cost is paid by the host,
-// not by who asked, also when the run is over; with nothing left for it the answer is
-// no sample.
+// BUD-003, BUD-005, SUP-006: the host pays for the gates of a shadow, not the
+// caller, also after the end of the run; without budget the answer is not a
+// sample.
 func TestShadowIsPaidByTheHost(t *testing.T) {
 	for _, row := range []struct {
 		name, left string
-		votes      string // that the host pays
+		votes      string // paid by the host
 		counts     bool
 	}{
 		{"enough", "{:max-judge-calls 9}", "2", true},
 		{"too little", "{:max-usd 0.001M}", "nil", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := court{caps: []string{grader("t/grader", ":cap/cost {:usd 0.002M}")}}.world(t)
+			w := judgeWorld{caps: []string{grader("t/grader", ":cap/cost {:usd 0.002M}")}}.world(t)
 			free(t, w, "t/a")
 			x := trying(w, `{:result {:type :value :out {:text "y"}}}`)
-			later := &delayed{tribunal: x}
+			later := &delayed{trialExecutor: x}
 			w.Dispatcher.Executor = later
 			w.On("t/a", out(`{:text "x"}`))
 			w.Func("t/grader", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
@@ -166,9 +168,9 @@ func TestShadowIsPaidByTheHost(t *testing.T) {
 	}
 }
 
-// delayed has a shadow judged when the test wants it.
+// delayed judges a shadow when the test triggers it.
 type delayed struct {
-	*tribunal
+	*trialExecutor
 	judge dispatch.Judge
 }
 

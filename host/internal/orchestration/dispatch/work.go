@@ -12,43 +12,42 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Recorder takes what happens at a node. It stamps and orders the records of
-// one run and may be used by many goroutines. After its first error every
-// further call gives that error: the run can no longer be accounted for and
-// must end.
+// Recorder writes the records of one run, stamped and in order. It is safe for
+// concurrent use. After its first error every call returns that error: the run
+// can no longer be accounted for and must end.
 type Recorder interface {
 	Record(path edn.Value, node string, body journal.Body) error
 }
 
-// Run is what all calls of one run share.
+// Run holds what all calls of one run share.
 type Run struct {
 	ID       string
 	Seed     int64
 	Trace    edn.Value
 	Recorder Recorder
-	// Grant is what the roles of the caller permit under the configuration; nil
-	// permits no effect.
+	// Grant holds the effects that the roles of the caller permit; nil permits
+	// none.
 	Grant *policy.Grant
-	// Explain has the records of calls show what is known of every candidate.
+	// Explain adds the figures of every candidate to the records.
 	Explain bool
-	// Base ends with the run, by cancel or deadline, but not when a sibling
-	// node fails: a call that must not be repeated is awaited under it.
+	// Base ends with the run, by cancel or deadline, but not when a sibling node
+	// fails. Calls that must not be repeated run under it.
 	Base context.Context
-	// Overriding is why the caller may not replace the system prompts of the
-	// configuration; nil: he may.
+	// Overriding is the reason why the caller may not replace the system prompts of
+	// the configuration; nil: it may.
 	Overriding *contract.Error
 	// Account is the budget of the run; nil if nothing in it is counted. AtLeast
-	// lets calls of unknown price through (BUD-007).
+	// allows calls of unknown price (BUD-007).
 	Account *budget.Account
 	AtLeast bool
-	// Host are the scopes of the host itself, which pay for what no caller asked
-	// for; empty: nothing counts it.
+	// Host holds the budget scopes of the host, which pay for calls that no caller
+	// requested; empty: they are not counted.
 	Host budget.Chain
-	// Shadow tells that nobody sees anything of the run (see Trials).
+	// Shadow marks a run whose results are not used (see Trials).
 	Shadow bool
-	// Grading tells that the run asks a judge for one verdict on a labelled answer:
-	// its call is a vote to whoever counts, and neither heeds nor moves the breaker
-	// of the judge, which may be open because of just these verdicts.
+	// Grading marks a run that asks a judge for one verdict on a labelled answer.
+	// Its call is budgeted as a vote and bypasses the breaker of the judge, which
+	// may be open because of such verdicts.
 	Grading bool
 }
 
@@ -59,75 +58,74 @@ type Work struct {
 	Path   edn.Value
 	Intent string
 	ToolID string
-	Terms  *Terms
+	Policy *CallPolicy
 
 	Input   edn.Value
 	System  string
-	Coerced []edn.Value // where the text of a slot was taken
-	// Foreign tells that a capability wrote the node, in a plan that it answered
-	// with: its system prompt is nobody's who may have one.
+	Coerced []edn.Value // where text was converted for a slot
+	// Foreign marks a node from a plan that a capability returned: it may not
+	// replace the system prompt.
 	Foreign bool
 
-	// Unmarked is why no language model may read the input: a slot without a mark
-	// puts a result into its system prompt (PRM-002). Nil: any may.
+	// Unmarked is the reason why no language model may read the input: an unmarked
+	// slot puts a result into the system prompt (PRM-002). Nil: any model may.
 	Unmarked *contract.Error
 
-	// Deadline ends the node; zero means that only the run bounds it.
+	// Deadline of the node; zero means that only the run bounds it.
 	Deadline time.Time
-	// Wall tells that the deadline is the end of the time that the budget of the
-	// node gives.
+	// Wall reports that the deadline comes from the wall-clock budget of the node.
 	Wall  bool
 	Stack []string
-	// Budget is the scopes that count what the node does, its own last; empty:
-	// nothing does.
+	// Budget holds the scopes that count the node's spending, its own last; empty:
+	// nothing is counted.
 	Budget budget.Chain
-	// Deepest is how deep plans, maps and host calls may nest within it.
+	// Deepest limits the nesting of plans, maps and host calls.
 	Deepest contract.Limit
-	// Flow takes the text of the answer out of the run; nil: nobody follows it.
-	Flow *Flow
+	// Stream forwards the text of the answer; nil: the node is not streamed.
+	Stream *TextStream
 
-	// Begun is called once the first attempt is recorded, before it is made.
+	// Begun is called after the first attempt is recorded and before it is made.
 	Begun func()
-	// Around is asked about what surrounds the node in its plan. Nil means
-	// that there is nothing: no slots, and no plan is taken as an answer.
+	// Around gives access to the surrounding plan. Nil: there are no slots, and
+	// plan answers are rejected.
 	Around Surroundings
 }
 
-// Surroundings is the place of a call in its plan.
+// Surroundings is the environment of a call in its plan.
 type Surroundings interface {
-	// Env gives the slots that the node sees, to conditions that read them.
+	// Env returns the slots that conditions of the node may read.
 	Env() edn.Value
-	// Plan takes a plan that a capability answered with. It refuses the plan, or
-	// returns the function that walks it.
+	// Plan accepts a plan answer and returns the function that runs it, or an
+	// error.
 	Plan(a PlanAnswer) (walk func(ctx context.Context) Child, err *contract.Error)
 }
 
-// PlanAnswer is a plan as a capability gave it.
+// PlanAnswer is a plan as returned by a capability.
 type PlanAnswer struct {
 	Attempt  int
 	CapID    string
 	Plan     edn.Value
 	Bindings edn.Value
-	// Flow makes the way of text of the node whose answer the plan gives; it
-	// gives nil if nobody follows.
-	Flow func(key string) *Flow
+	// Stream returns the stream of the plan's answer node; nil if the run is not
+	// streamed.
+	Stream func(key string) *TextStream
 }
 
-// Child is what became of a plan that was walked.
+// Child is the result of running a plan answer.
 type Child struct {
 	Out      edn.Value
-	Run      edn.Value // the public account of it
+	Run      edn.Value // its public record
 	Err      *contract.Error
-	DoneOnce bool // it did an effect that must not be repeated
+	DoneOnce bool // it did an effect of recovery class once
 }
 
-// Result is how a node ended: with an accepted answer, or with Err. What an
-// attempt gave is that of the accepted one, with Err of the last.
+// Result is how a node ended: with an accepted answer, or with Err. The fields
+// of an attempt are those of the accepted attempt, or of the last one with Err.
 type Result struct {
 	CapID    string
 	Attempt  int
 	Attempts []Attempt
-	// Outscored are the attempts of a tournament whose answers were accepted and not the best.
+	// Outscored are the accepted attempts of a tournament that did not win.
 	Outscored []int
 	Response  edn.Value // the envelope
 	Out       edn.Value
@@ -141,10 +139,10 @@ type Result struct {
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error
 
-	voice *voice // of the attempt
+	stream *attemptStream // of the attempt
 }
 
-// Attempt is one call as the details of a failure list it.
+// Attempt is one attempt in the details of a failure.
 type Attempt struct {
 	CapID   string
 	Failure string // type, empty for the accepted one

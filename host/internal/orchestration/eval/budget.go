@@ -13,7 +13,7 @@ import (
 // spends returns the scopes in which a node reserves: those around it, and its
 // own if its policy limits its cost.
 func (s *scope) spends(w *dispatch.Work) budget.Chain {
-	limits := w.Terms.Limits()
+	limits := w.Policy.Limits()
 	if limits.IsZero() || s.run.task.Account == nil {
 		return s.budget
 	}

@@ -21,7 +21,7 @@ func (s *scope) callNode(
 	if err == nil {
 		w.Begun = begun
 		if n.Op == plan.OpCall {
-			w.Flow = s.flowOf(i)
+			w.Stream = s.streamOf(i)
 		}
 		result := s.run.ev.Dispatcher.Serve(ctx, &s.run.call, w)
 		e.result = result
@@ -60,7 +60,7 @@ func (s *scope) keep(n *plan.Node, e *ended, w *dispatch.Work, err *contract.Err
 		err = err.WithWhere("node", edn.Text(n.ID)).WithWhere("path", e.path)
 		content.Out = edn.Nil()
 		content.Error, content.Failure, content.FailureType = err.Value(), err, err.Type
-		content.Recover = w != nil && w.Terms.SwitchOn.Matches(err)
+		content.Recover = w != nil && w.Policy.SwitchOn.Matches(err)
 		e.record.FailureType = err.Type
 	}
 	if n.Op == plan.OpTool {
@@ -99,9 +99,9 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 		return nil, contract.Errorf("input/invalid", "the :input of :%s is no map", w.Intent).
 			WithDetail("got", edn.K(w.Input.Kind().String()))
 	}
-	w.Deadline, w.Wall = s.run.nodeDeadline(w.Terms)
+	w.Deadline, w.Wall = s.run.nodeDeadline(w.Policy)
 	w.Budget = s.spends(w)
-	w.Deepest = deepest(s.deepest, s.depth, w.Terms.Depth)
+	w.Deepest = deepest(s.deepest, s.depth, w.Policy.Depth)
 	sch, name := s.inSchema(w)
 	w.Unmarked = n.UnmarkedInput(s.frame, s.foreign, w.Intent, w.Input)
 	w.Input = resolvePaths(sch, w.Input, s.run.task.Dir)
@@ -127,13 +127,13 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 	case err != nil:
 		return err
 	case layer == n.Layer: // the same for every execution
-		w.Terms, err = s.run.termsFor(s.layer, w.Intent, capID, layer)
+		w.Policy, err = s.run.callPolicy(s.layer, w.Intent, capID, layer)
 	default:
 		if n.Candidates != nil {
 			err = s.known(layer.Candidates.V)
 		}
 		if err == nil {
-			w.Terms, err = s.run.makeTerms(s.layer, w.Intent, capID, layer)
+			w.Policy, err = s.run.makeCallPolicy(s.layer, w.Intent, capID, layer)
 		}
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *scope) known(ids []string) *contract.Error {
 // of the intent; nil if there is none.
 func (s *scope) inSchema(w *dispatch.Work) (*schema.Schema, string) {
 	reg := s.run.ev.Registry
-	name := reg.InSchema(w.Intent, w.Terms.Layer.Requires.InSchema.V)
+	name := reg.InSchema(w.Intent, w.Policy.Layer.Requires.InSchema.V)
 	sch, _ := reg.Schema(name)
 	return sch, name
 }
@@ -196,14 +196,14 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).
 			WithSource(contract.SourcePlugin)
 	}
-	if err := tooDeep(depth, deepest(s.deepest, s.depth, c.Terms.Depth)); err != nil {
+	if err := tooDeep(depth, deepest(s.deepest, s.depth, c.Policy.Depth)); err != nil {
 		return nil, err.WithClass(contract.ClassSwitch) // somebody else may answer at once
 	}
 	layer := *s.layer
-	if c.Terms.EffectsSet {
+	if c.Policy.EffectsSet {
 		layer = policy.Merge(layer, policy.Layer{
-			Effects: policy.Of(c.Terms.Effects, policy.Origin{Source: policy.SourceNode}),
-			Scopes:  c.Terms.Layer.Scopes,
+			Effects: policy.Of(c.Policy.Effects, policy.Origin{Source: policy.SourceNode}),
+			Scopes:  c.Policy.Layer.Scopes,
 		})
 	}
 	env := plan.Env{
@@ -223,10 +223,10 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	child := &scope{
 		foreign: true, run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
 		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
-		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Terms.Depth),
+		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
 	if child.answer.Node >= 0 {
-		child.flow = a.Flow(child.answer.Key)
+		child.textStream = a.Stream(child.answer.Key)
 	}
 	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
 }

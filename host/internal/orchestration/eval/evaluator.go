@@ -50,10 +50,10 @@ type Task struct {
 	Bindings edn.Value // nil or a map
 	// Request is the layer that every node inherits; nil: none.
 	Request *policy.Layer
-	// Terms are shared with other runs of the same program under the same
+	// PolicyCache is shared with other runs of the same program under the same
 	// Request; nil keeps them within the run.
-	Terms *TermsBook
-	Trace edn.Value
+	PolicyCache *PolicyCache
+	Trace       edn.Value
 	// Roles are those of the caller.
 	Roles []string
 	// Explain records the figures of every candidate.
@@ -147,20 +147,20 @@ type run struct {
 	// because frames cache lookups.
 	frames sync.Mutex
 
-	own TermsBook // of scopes that no other run has
+	own PolicyCache // of scopes that no other run has
 
 	mu       sync.Mutex
 	degraded []policy.Rejection
 }
 
-// TermsBook holds the effective terms of the nodes of a program. The zero value
+// PolicyCache holds the call policies of the nodes of a program. The zero value
 // is empty and ready to use, by many runs at once.
-type TermsBook struct {
-	mu    sync.Mutex
-	terms map[termsKey]*dispatch.Terms
+type PolicyCache struct {
+	mu       sync.Mutex
+	policies map[policyKey]*dispatch.CallPolicy
 }
 
-type termsKey struct {
+type policyKey struct {
 	layer         *policy.Layer // of the node; nil for a node that writes nothing
 	scope         *policy.Layer
 	intent, capID string
@@ -242,39 +242,39 @@ func calls(p *plan.Program) bool {
 	return false
 }
 
-// termsFor are the effective terms of a node. Nodes that write the same, above
+// callPolicy returns the call policy of a node. Nodes that write the same, above
 // all those that write nothing, share them.
-func (r *run) termsFor(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.Terms, *contract.Error) {
-	book := &r.own
-	if scope == r.task.Request && r.task.Terms != nil {
-		book = r.task.Terms
+func (r *run) callPolicy(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.CallPolicy, *contract.Error) {
+	cache := &r.own
+	if scope == r.task.Request && r.task.PolicyCache != nil {
+		cache = r.task.PolicyCache
 	}
-	key := termsKey{node, scope, intent, capID}
-	book.mu.Lock()
-	t, ok := book.terms[key]
-	book.mu.Unlock()
+	key := policyKey{node, scope, intent, capID}
+	cache.mu.Lock()
+	p, ok := cache.policies[key]
+	cache.mu.Unlock()
 	if ok {
-		return t, nil
+		return p, nil
 	}
-	t, err := r.makeTerms(scope, intent, capID, node)
+	p, err := r.makeCallPolicy(scope, intent, capID, node)
 	if err != nil {
 		return nil, err
 	}
-	book.mu.Lock()
-	if book.terms == nil {
-		book.terms = make(map[termsKey]*dispatch.Terms)
+	cache.mu.Lock()
+	if cache.policies == nil {
+		cache.policies = make(map[policyKey]*dispatch.CallPolicy)
 	}
-	book.terms[key] = t
-	book.mu.Unlock()
-	return t, nil
+	cache.policies[key] = p
+	cache.mu.Unlock()
+	return p, nil
 }
 
-func (r *run) makeTerms(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.Terms, *contract.Error) {
+func (r *run) makeCallPolicy(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.CallPolicy, *contract.Error) {
 	p, err := r.resolve(scope, intent, node)
 	if err != nil {
 		return nil, err
 	}
-	return r.ev.Dispatcher.Terms(p, intent, capID), nil
+	return r.ev.Dispatcher.CallPolicy(p, intent, capID), nil
 }
 
 func (r *run) resolve(scope *policy.Layer, intent string, node *policy.Layer) (policy.Policy, *contract.Error) {
@@ -312,10 +312,10 @@ func (r *run) recovered(where string, value any) *contract.Error {
 
 // nodeDeadline is when a node must have ended, zero if only the run bounds it.
 // wall tells that it is the time of its budget.
-func (r *run) nodeDeadline(t *dispatch.Terms) (end time.Time, wall bool) {
-	least := t.Deadline
-	if t.Wall > 0 && (least <= 0 || t.Wall < least) {
-		least, wall = t.Wall, true
+func (r *run) nodeDeadline(p *dispatch.CallPolicy) (end time.Time, wall bool) {
+	least := p.Deadline
+	if p.Wall > 0 && (least <= 0 || p.Wall < least) {
+		least, wall = p.Wall, true
 	}
 	if least <= 0 {
 		return time.Time{}, false

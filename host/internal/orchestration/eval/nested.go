@@ -46,8 +46,8 @@ func (s *scope) planNode(ctx context.Context, i int, n *plan.Node, e *ended) *co
 		return err
 	}
 	child.frame = s.frame.Plan(i)
-	text := s.flowOf(i).Inline()
-	child.flow = text.Flow(child.answer.Key)
+	text := s.streamOf(i).Inline()
+	child.textStream = text.Stream(child.answer.Key)
 	err = child.walk(ctx)
 	if child.doneOnce.Load() {
 		s.doneOnce.Store(true)

@@ -65,7 +65,7 @@ func TestOneCrashCutsManyCalls(t *testing.T) {
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			w := abc(t)
-			w.Dispatcher.Book = &dispatch.Book{}
+			w.Dispatcher.Stats = &dispatch.StatsTable{}
 			first := edn.Hash(edn.Text("program"))
 			alive := dispatch.CapState{Ready: true, Generation: 1, Edition: 1, Binary: first}
 			w.SetState("t/a", alive)
@@ -107,7 +107,7 @@ func sameAsGolden(t *testing.T, name string, v edn.Value) {
 func TestSwapInTheMiddleOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := abc(t)
-		w.Dispatcher.Book = &dispatch.Book{}
+		w.Dispatcher.Stats = &dispatch.StatsTable{}
 		old, young := edn.Hash(edn.Text("old program")), edn.Hash(edn.Text("new program"))
 		w.SetState("t/a", dispatch.CapState{Ready: true, Generation: 1, Edition: 1, Binary: old})
 		down := fails("provider/unavailable")

@@ -374,7 +374,7 @@ func TestFilledContext(t *testing.T) {
 
 // GATE-005, STR-003: another node sees what a node committed, and nothing of an
 // answer that was refused, whatever the streaming policy. What a client sees is
-// TestFlowTable of dispatch. This build has no cache and no session that an answer
+// TestStreamTable of dispatch. This build has no cache and no session that an answer
 // enters.
 func TestOnlyWhatIsCommittedIsVisible(t *testing.T) {
 	for _, stream := range []string{policy.GatePassed, policy.FirstToken, policy.Provisional} {

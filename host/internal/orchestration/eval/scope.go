@@ -26,10 +26,10 @@ type scope struct {
 	// foreign is set for plan answers.
 	foreign bool
 
-	answer  plan.Answer    // the node whose answer the plan gives
-	flow    *dispatch.Flow // of that node; nil: nobody follows it
-	budget  budget.Chain   // the scopes around the nodes
-	deepest contract.Limit // how deep plans may nest
+	answer     plan.Answer          // the node whose answer the plan gives
+	textStream *dispatch.TextStream // of that node; nil: nobody follows it
+	budget     budget.Chain         // the scopes around the nodes
+	deepest    contract.Limit       // how deep plans may nest
 
 	ended []ended // by node; written by whoever runs the node, read by the owner after
 
@@ -77,16 +77,16 @@ func (s *scope) parallel() int {
 func (s *scope) stream() {
 	t := s.run.task
 	if i := s.answer.Node; t.Streams && i >= 0 {
-		s.flow = s.run.call.NewFlow(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace, t.Text)
+		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace, t.Text)
 	}
 }
 
-// flowOf is the way of text out of node i.
-func (s *scope) flowOf(i int) *dispatch.Flow {
+// streamOf is the way of text out of node i.
+func (s *scope) streamOf(i int) *dispatch.TextStream {
 	if i != s.answer.Node {
 		return nil
 	}
-	return s.flow
+	return s.textStream
 }
 
 func (s *scope) node(i int) *plan.Node { return &s.prog.Plan.Nodes[i] }

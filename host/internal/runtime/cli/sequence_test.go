@@ -710,7 +710,7 @@ func TestBreakerIsTold(t *testing.T) {
 	i := slices.IndexFunc(circuits, func(s sequence) bool { return s.name == "breaker-waits-for-the-probe" })
 	got := circuits[i].world(t).run("run", "plan.edn", "--progress", "text")
 	assert.Equal(t, 0, got.code, got.stderr)
-	assert.Regexp(t, `breaker/opened: :t/a for :demo/answer \(plugin a\) failed too often and is left alone for (100|200)ms`, got.stderr)
+	assert.Regexp(t, `breaker/opened: :t/a for :demo/answer \(plugin a\) has an open breaker for (100|200)ms`, got.stderr)
 }
 
 // TestSequences runs the sequences of fallback, of repairs and of each row of

@@ -36,8 +36,8 @@ type calibrated struct {
 }
 
 var (
-	_ dispatch.Calibrations = (*calibrations)(nil)
-	_ dispatch.Witness      = (*calibrations)(nil)
+	_ dispatch.Calibrations  = (*calibrations)(nil)
+	_ dispatch.ModelObserver = (*calibrations)(nil)
 )
 
 // rereadAfter is the time for which a calibration file is not read again.
@@ -82,7 +82,7 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 	return c.is
 }
 
-// Served implements dispatch.Witness: a model that was not measured has graded
+// Served implements dispatch.ModelObserver: a model that was not measured has graded
 // (JDG-011). Its verdicts are those of another, uncalibrated judge.
 func (c *calibrations) Served(judge, capID, model string) {
 	c.mu.Lock()

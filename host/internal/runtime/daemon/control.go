@@ -334,7 +334,7 @@ func (c control) supervise(name string, do func(*plugin.Supervisor) error) *cont
 func (c control) superviseAndRelease(name string, do func(*plugin.Supervisor) error) *contract.Error {
 	err := c.supervise(name, do)
 	if err == nil {
-		c.host.Load().book.Released(name, time.Now())
+		c.host.Load().stats.Released(name, time.Now())
 	}
 	return err
 }

@@ -80,7 +80,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	if v := l.layersOf(in); !v.IsNil() {
 		b.Key("prompt", v)
 	}
-	if why := dispatch.Held(&effective); why != "" {
+	if why := dispatch.StreamDelayReason(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
 	return b.Map(), nil

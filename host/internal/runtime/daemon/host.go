@@ -33,8 +33,8 @@ type Host struct {
 	runs       *runs
 
 	closing sync.Once
-	// book outlives the generations: a reload forgets nothing.
-	book dispatch.Book
+	// stats outlives the generations: a reload forgets nothing.
+	stats dispatch.StatsTable
 	// grades outlive them as well: equal text has one grade.
 	grades *dispatch.Grades
 	// events is the event stream of the host itself.
@@ -68,7 +68,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	h := &Host{boot: ulid.Make().String(), env: env, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
-	h.book.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
+	h.stats.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
 	loaded, err := load(ctx, o, h.env)
 	if err == nil && loaded.Generation == nil {
 		err = &InvalidConfigError{Config: loaded.Config}
@@ -238,7 +238,7 @@ func (h *Host) Events() []journal.Record { return h.events.Records() }
 // configuration, per intent that they were called for.
 func (h *Host) Standings() []dispatch.Standing {
 	reg := h.Loaded().Generation.Registry
-	return slices.DeleteFunc(h.book.Standings(time.Now()), func(s dispatch.Standing) bool {
+	return slices.DeleteFunc(h.stats.Standings(time.Now()), func(s dispatch.Standing) bool {
 		c, there := reg.Capability(s.CapID)
 		_, asked := reg.Intent(s.Intent)
 		return !there || !asked || c.Plugin != s.Plugin || !c.Serves(s.Intent)
@@ -260,7 +260,7 @@ func (h *Host) recordHealth(s plugin.Statement) {
 		}
 		for _, told := range s.Capabilities {
 			if told.ID == c.Advertised && told.Deaths > 0 {
-				h.book.Died(s.At, dispatch.Toll{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Deaths: told.Deaths})
+				h.stats.RecordBackendCrashes(s.At, dispatch.BackendCrashes{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Count: told.Deaths})
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	if r.Drifted(j.Drift) {
 		drift = config.Drifted(&r)
 	}
-	h.book.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
+	h.stats.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
 }
 
 // Judges returns the state of the judges of the current configuration.

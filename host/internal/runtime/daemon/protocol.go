@@ -273,7 +273,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	}
 	effective.Role = q.Role
 	d := dispatch.Dispatcher{Registry: reg, Checks: l.Generation.Checks, Prompts: book, Clock: dispatch.SystemClock{}}
-	asked := d.Terms(effective, q.Intent, "").Ask(c, q.Input)
+	asked := d.CallPolicy(effective, q.Intent, "").ComposePrompt(c, q.Input)
 	b.Key("composed?", edn.Bool(true))
 	layers := make([]edn.Value, 0, 4)
 	for _, layer := range book.Layers(q.Intent, role) {

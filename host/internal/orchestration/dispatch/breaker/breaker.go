@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Defaults are the settings of a breaker about which nothing was written.
+// Defaults are the settings of an unconfigured breaker.
 func Defaults() registry.Breaker {
 	return registry.Breaker{
 		Window: 20, MinSamples: 5, Threshold: 0.5,
@@ -17,20 +17,21 @@ func Defaults() registry.Breaker {
 	}
 }
 
-// Figures of the way back.
+// Constants of recovery.
 const (
-	// StageSuccesses end a stage of the ramp, and so does StageTime without a
-	// failure.
+	// A stage of the ramp ends after StageSuccesses successes, or after StageTime
+	// without a failure.
 	StageSuccesses = 5
 	StageTime      = 5 * time.Second
-	// CalmTime closed makes the next opening the first in a row again.
+	// After CalmTime in state Closed the next opening is counted as the first
+	// again.
 	CalmTime = 5 * time.Minute
 )
 
-// State is where a breaker stands.
+// State is the state of a breaker.
 type State string
 
-// The states.
+// States of a breaker.
 const (
 	Closed   State = "closed"
 	Open     State = "open"
@@ -38,77 +39,75 @@ const (
 	Ramping  State = "ramp"
 )
 
-// Outcome is how a call ended, as far as a breaker cares.
+// Outcome is the result of a call for the breaker.
 type Outcome int
 
-// The outcomes.
+// Outcomes of a call.
 const (
-	// Ignored says nothing: the call was canceled, was at fault itself, or had
-	// no budget.
+	// Ignored does not count: the call was canceled, invalid, or had no budget.
 	Ignored Outcome = iota
-	// Success is any answer, whatever the gates say of it.
+	// Success is any answer, whatever the gates decide.
 	Success
-	// Failure is an error of the plugin or of what it stands on, of a class that
-	// is retried or switched.
+	// Failure is an error of the plugin or its backend with class retry or switch.
 	Failure
 )
 
-// Ticket belongs to a call that has entered. Reporting the zero Ticket does
-// nothing.
-type Ticket struct{ epoch uint64 }
+// Permit is the admission of one call. Reporting the zero Permit does nothing.
+type Permit struct{ epoch uint64 }
 
-// Breaker is that of one capability for one intent. It is made by New.
+// Breaker is the circuit breaker of one capability for one intent. New makes
+// one.
 type Breaker struct {
-	set registry.Breaker
+	settings registry.Breaker
 
 	state State
-	// epoch changes with the state: an outcome of a call that was admitted
-	// before says nothing about what the breaker is waiting for now.
+	// epoch changes with the state: outcomes of calls that were admitted in an
+	// earlier epoch are ignored.
 	epoch    uint64
-	openings int       // in a row
-	until    time.Time // Open: when it ends; zero: not by itself
+	openings int       // consecutive openings
+	until    time.Time // Open: end of the pause; zero: only by Reset, Readmit or Replaced
 	ejected  bool      // Open, because of quality: no probe, straight to the ramp
 	ejects   int       // ejections so far
-	tripped  bool      // Open, because the capability cannot work as it is set up
-	since    time.Time // of Closed, and of the stage
-	probing  bool      // HalfOpen: the probe is out
+	tripped  bool      // Open, because the capability is misconfigured
+	since    time.Time // start of Closed or of the stage
+	probing  bool      // HalfOpen: the probe is running
 
-	// Closed: the last outcomes, true for a failure, as many as the largest
-	// window has that was ever set. The oldest is at next once all room is taken.
-	ring []bool
-	room int
-	next int
+	// Closed: the last outcomes, true for a failure. The capacity is the largest
+	// window that was ever set. The oldest is at next once the ring is full.
+	ring     []bool
+	capacity int
+	next     int
 
-	stage     int // Ramping: index into set.Ramp
-	asked     int // calls that asked in this stage
+	stage     int // Ramping: index into settings.Ramp
+	requests  int // calls counted by Allow in this stage
 	successes int
 }
 
-// New makes a closed breaker. Every field of its settings is written.
+// New returns a closed breaker. All fields of s must be set.
 func New(s registry.Breaker, now time.Time) *Breaker {
-	return &Breaker{set: s, state: Closed, since: now, room: s.Window}
+	return &Breaker{settings: s, state: Closed, since: now, capacity: s.Window}
 }
 
-// Under changes the settings. What was seen and where the breaker stands are
-// kept: calls under different settings may ask for the same capability in turn.
-// A pause that has begun ends when it was to end.
-func (b *Breaker) Under(s registry.Breaker) {
-	if s.Window > b.room { // in order again, so that it can grow
+// SetSettings changes the settings and keeps state and outcomes, because calls
+// with different settings for the same capability may alternate. A running
+// pause keeps its end.
+func (b *Breaker) SetSettings(s registry.Breaker) {
+	if s.Window > b.capacity { // unroll, so that the ring can grow
 		b.ring = slices.Concat(b.ring[b.next:], b.ring[:b.next])
-		b.room, b.next = s.Window, 0
+		b.capacity, b.next = s.Window, 0
 	}
-	b.set = s
+	b.settings = s
 	b.stage = min(b.stage, len(s.Ramp)-1)
 }
 
-// State returns the state at that time.
+// State returns the state at the given time.
 func (b *Breaker) State(now time.Time) State {
 	b.advance(now)
 	return b.state
 }
 
-// Reopens is the earliest time at which a call may be admitted again; zero if
-// one may be now. ok is false if that will not happen by itself.
+// Reopens returns the earliest time at which a call may be admitted; zero if
+// one may be now. ok is false if the breaker does not reopen by itself.
 func (b *Breaker) Reopens(now time.Time) (at time.Time, ok bool) {
 	b.advance(now)
 	if b.state != Open {
@@ -117,9 +116,9 @@ func (b *Breaker) Reopens(now time.Time) (at time.Time, ok bool) {
 	return b.until, !b.until.IsZero()
 }
 
-// Ask tells whether a call may be made. It is asked once per call: in the ramp it
-// counts, and only every so many calls are let through.
-func (b *Breaker) Ask(now time.Time) bool {
+// Allow reports whether a call may be made. Ask once per call: in the ramp
+// every call counts, and only a share of the calls is admitted.
+func (b *Breaker) Allow(now time.Time) bool {
 	b.advance(now)
 	switch b.state {
 	case Open:
@@ -127,44 +126,45 @@ func (b *Breaker) Ask(now time.Time) bool {
 	case HalfOpen:
 		return !b.probing
 	case Ramping:
-		b.asked++
-		return b.share(b.asked)
+		b.requests++
+		return b.share(b.requests)
 	}
 	return true
 }
 
-// Enter begins a call for which Ask was true. It fails if somebody else became
-// the probe since, or if the breaker opened. A call that has entered is reported
+// Acquire admits a call for which Allow was true. It fails if another call took
+// the half-open probe since, or if the breaker opened. Each permit is reported
 // once.
-func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
+func (b *Breaker) Acquire(now time.Time) (Permit, bool) {
 	b.advance(now)
 	switch b.state {
 	case Open:
-		return Ticket{}, false
+		return Permit{}, false
 	case HalfOpen:
 		if b.probing {
-			return Ticket{}, false
+			return Permit{}, false
 		}
 		b.probing = true
 	}
-	return Ticket{epoch: b.epoch}, true
+	return Permit{epoch: b.epoch}, true
 }
 
-// Standing is the state as it was when the breaker was last asked or told.
-func (b *Breaker) Standing() State { return b.state }
+// LastState returns the state after the last method call, without advancing the
+// time.
+func (b *Breaker) LastState() State { return b.state }
 
-// Quiet tells whether the breaker is closed, so that there is nothing to ask.
-func (b *Breaker) Quiet() bool { return b.state == Closed }
+// IsClosed reports whether LastState is Closed.
+func (b *Breaker) IsClosed() bool { return b.state == Closed }
 
-// share tells whether call k of a stage is one of its share.
+// share reports whether call k of a stage is in the admitted share.
 func (b *Breaker) share(k int) bool {
-	s := b.set.Ramp[b.stage]
+	s := b.settings.Ramp[b.stage]
 	return k*s/100 > (k-1)*s/100
 }
 
-// Report says how an admitted call ended. floor is how long the capability asks
-// to be left alone (Retry-After), u is random.
-func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration, u float64) {
+// Report records how an admitted call ended. floor is the minimum pause
+// (Retry-After); u is random.
+func (b *Breaker) Report(now time.Time, t Permit, o Outcome, floor time.Duration, u float64) {
 	b.advance(now)
 	if t.epoch != b.epoch {
 		return
@@ -173,15 +173,15 @@ func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration
 	case Closed:
 		b.count(now, o, floor, u)
 	case HalfOpen:
-		b.probed(now, o, floor, u)
+		b.finishProbe(now, o, floor, u)
 	case Ramping:
-		b.climb(now, o, floor, u)
+		b.countRampCall(now, o, floor, u)
 	}
 }
 
-// Witness counts a failure that was seen outside of a call, such as the end of a
-// process that answers for the capability.
-func (b *Breaker) Witness(now time.Time) {
+// RecordFailure counts a failure outside of a call, such as the crash of a
+// backend.
+func (b *Breaker) RecordFailure(now time.Time) {
 	b.advance(now)
 	switch b.state {
 	case Closed:
@@ -200,24 +200,24 @@ func (b *Breaker) count(now time.Time, o Outcome, floor time.Duration, u float64
 		return
 	}
 	samples, failures := b.rate()
-	if samples >= b.set.MinSamples && float64(failures) >= b.set.Threshold*float64(samples) {
+	if samples >= b.settings.MinSamples && float64(failures) >= b.settings.Threshold*float64(samples) {
 		b.open(now, floor, u)
 	}
 }
 
 func (b *Breaker) push(failed bool) {
-	if len(b.ring) < b.room {
+	if len(b.ring) < b.capacity {
 		b.ring = append(b.ring, failed)
 		return
 	}
 	b.ring[b.next] = failed
-	b.next = (b.next + 1) % b.room
+	b.next = (b.next + 1) % b.capacity
 }
 
-// rate counts what lies within the window.
+// rate counts the outcomes in the window.
 func (b *Breaker) rate() (samples, failures int) {
-	samples = min(len(b.ring), b.set.Window)
-	for i := range samples { // from the newest one back
+	samples = min(len(b.ring), b.settings.Window)
+	for i := range samples { // from the newest back
 		if b.ring[(b.next-1-i+len(b.ring))%len(b.ring)] {
 			failures++
 		}
@@ -225,8 +225,8 @@ func (b *Breaker) rate() (samples, failures int) {
 	return samples, failures
 }
 
-// probed ends the probe, the only call of its epoch.
-func (b *Breaker) probed(now time.Time, o Outcome, floor time.Duration, u float64) {
+// finishProbe ends the probe, the only call of its epoch.
+func (b *Breaker) finishProbe(now time.Time, o Outcome, floor time.Duration, u float64) {
 	b.probing = false
 	switch o {
 	case Success:
@@ -236,7 +236,7 @@ func (b *Breaker) probed(now time.Time, o Outcome, floor time.Duration, u float6
 	}
 }
 
-func (b *Breaker) climb(now time.Time, o Outcome, floor time.Duration, u float64) {
+func (b *Breaker) countRampCall(now time.Time, o Outcome, floor time.Duration, u float64) {
 	switch o {
 	case Failure:
 		b.open(now, floor, u)
@@ -247,32 +247,32 @@ func (b *Breaker) climb(now time.Time, o Outcome, floor time.Duration, u float64
 	}
 }
 
-// open begins a pause that is the next in a row.
+// open opens the breaker; the pause grows with the consecutive openings.
 func (b *Breaker) open(now time.Time, floor time.Duration, u float64) {
 	n := b.opening(now)
-	pause := min(float64(b.set.Ceiling), float64(b.set.Base)*math.Pow(b.set.Factor, float64(n-1)))
+	pause := min(float64(b.settings.Ceiling), float64(b.settings.Base)*math.Pow(b.settings.Factor, float64(n-1)))
 	pause *= 1 + u/10
 	b.until = now.Add(max(floor, time.Duration(pause)))
 }
 
-// opening opens the breaker and returns the number of openings in a row.
+// opening opens the breaker and returns the number of consecutive openings.
 func (b *Breaker) opening(now time.Time) int {
 	if b.state == Closed && now.Sub(b.since) >= CalmTime {
 		b.openings = 0
 	}
 	b.openings++
-	b.enter(Open, now)
+	b.setState(Open, now)
 	return b.openings
 }
 
-// Trip opens the breaker at once and whatever the rate: the capability cannot
-// work until that time, or until Reset if the time is zero.
+// Trip opens the breaker at once because the capability cannot work: until the
+// given time, or until Reset if it is zero.
 func (b *Breaker) Trip(now, until time.Time) {
 	b.opening(now)
 	b.tripped, b.until = true, until
 }
 
-// Tripped tells whether the breaker is open because the capability cannot work.
+// Tripped reports whether the breaker is open after Trip.
 func (b *Breaker) Tripped(now time.Time) bool {
 	b.advance(now)
 	return b.tripped
@@ -284,32 +284,32 @@ const (
 	ejectMost  = time.Hour
 )
 
-// Eject opens the breaker because of the quality of answers. The pause doubles
-// with every ejection; after it calls come back through the ramp.
+// Eject opens the breaker because of quality. The pause doubles with every
+// ejection; after it the ramp starts.
 func (b *Breaker) Eject(now time.Time) (until time.Time) {
 	pause := min(ejectMost, ejectFirst<<min(b.ejects, 8))
 	b.ejects++
-	b.enter(Open, now)
+	b.setState(Open, now)
 	b.ejected = true
 	b.until = now.Add(pause)
 	return b.until
 }
 
-// Ejected tells whether the breaker is open because of quality.
+// Ejected reports whether the breaker is open because of quality.
 func (b *Breaker) Ejected(now time.Time) bool {
 	b.advance(now)
 	return b.ejected
 }
 
-// Reset closes the breaker and forgets what was: the configuration of the
-// capability changed.
+// Reset closes the breaker and clears its history after a change of the
+// configuration.
 func (b *Breaker) Reset(now time.Time) {
 	b.openings, b.ejects = 0, 0
-	b.enter(Closed, now)
+	b.setState(Closed, now)
 }
 
-// Readmit lets calls come back through the ramp, whatever the breaker is open
-// for: somebody knows that the cause is gone.
+// Readmit starts the ramp of an open breaker, because an operator has fixed the
+// cause.
 func (b *Breaker) Readmit(now time.Time) {
 	b.advance(now)
 	if b.state == Open || b.state == HalfOpen {
@@ -317,15 +317,15 @@ func (b *Breaker) Readmit(now time.Time) {
 	}
 }
 
-// Admits tells whether a call may be admitted now, without being one.
+// Admits reports whether a call could be admitted now, without counting one.
 func (b *Breaker) Admits(now time.Time) bool {
 	b.advance(now)
 	return b.state != Open && (b.state != HalfOpen || !b.probing)
 }
 
-// Replaced says that another edition of the plugin serves from now on: the
-// outcomes of the old one say nothing about it. What could not work as it was
-// set up begins anew, what was not good enough comes back through the ramp.
+// Replaced reports that another edition of the plugin serves. Outcomes of the
+// old one are dropped; a tripped breaker closes, an ejected one starts its
+// ramp.
 func (b *Breaker) Replaced(now time.Time) {
 	b.advance(now)
 	switch {
@@ -333,7 +333,7 @@ func (b *Breaker) Replaced(now time.Time) {
 		b.Reset(now)
 	case b.ejected:
 		b.startRamp(now)
-	case b.state == Closed: // only then are outcomes remembered
+	case b.state == Closed: // outcomes are kept in this state only
 		b.clear()
 		b.epoch++
 	}
@@ -343,36 +343,36 @@ func (b *Breaker) clear() {
 	b.ring, b.next = b.ring[:0], 0
 }
 
-func (b *Breaker) enter(s State, now time.Time) {
-	if b.state != Ramping || s != Closed { // what was admitted on the way up still counts
+func (b *Breaker) setState(s State, now time.Time) {
+	if b.state != Ramping || s != Closed { // calls admitted in the ramp still count
 		b.epoch++
 	}
 	b.state, b.since, b.until = s, now, time.Time{}
 	b.probing, b.ejected, b.tripped = false, false, false
-	b.stage, b.asked, b.successes = 0, 0, 0
+	b.stage, b.requests, b.successes = 0, 0, 0
 	b.clear()
 }
 
 func (b *Breaker) startRamp(now time.Time) {
-	b.enter(Ramping, now)
+	b.setState(Ramping, now)
 }
 
-// nextStage keeps the epoch: a call of the stage before still counts.
+// nextStage keeps the epoch: calls of the previous stage still count.
 func (b *Breaker) nextStage(now time.Time) {
-	if b.stage++; b.stage == len(b.set.Ramp) {
-		b.enter(Closed, now)
+	if b.stage++; b.stage == len(b.settings.Ramp) {
+		b.setState(Closed, now)
 	} else {
-		b.since, b.asked, b.successes = now, 0, 0
+		b.since, b.requests, b.successes = now, 0, 0
 	}
 }
 
-// advance does what time alone does.
+// advance applies the transitions that depend on time alone.
 func (b *Breaker) advance(now time.Time) {
 	if b.state == Open && !b.until.IsZero() && !now.Before(b.until) {
 		if b.ejected {
 			b.startRamp(b.until)
 		} else {
-			b.enter(HalfOpen, b.until)
+			b.setState(HalfOpen, b.until)
 		}
 	}
 	for b.state == Ramping && now.Sub(b.since) >= StageTime {

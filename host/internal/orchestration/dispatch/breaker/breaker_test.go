@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// clocked is a breaker with a time that the test moves.
+// clocked is a breaker with a manual clock.
 type clocked struct {
 	*breaker.Breaker
 	t   *testing.T
@@ -25,18 +25,18 @@ func newClocked(t *testing.T) *clocked {
 	return &clocked{Breaker: breaker.New(breaker.Defaults(), start), t: t, now: start}
 }
 
-// Admit asks and enters.
-func (c *clocked) Admit(now time.Time) (breaker.Ticket, bool) { return admit(c.Breaker, now) }
+// Admit calls Allow and Acquire.
+func (c *clocked) Admit(now time.Time) (breaker.Permit, bool) { return admit(c.Breaker, now) }
 
 func (c *clocked) Admits(now time.Time) bool {
-	return c.State(now) == breaker.Closed || c.State(now) == breaker.HalfOpen && c.Ask(now)
+	return c.State(now) == breaker.Closed || c.State(now) == breaker.HalfOpen && c.Allow(now)
 }
 
-func admit(b *breaker.Breaker, now time.Time) (breaker.Ticket, bool) {
-	if !b.Ask(now) {
-		return breaker.Ticket{}, false
+func admit(b *breaker.Breaker, now time.Time) (breaker.Permit, bool) {
+	if !b.Allow(now) {
+		return breaker.Permit{}, false
 	}
-	return b.Enter(now)
+	return b.Acquire(now)
 }
 
 func (c *clocked) pass(d time.Duration) { c.now = c.now.Add(d) }
@@ -44,9 +44,9 @@ func (c *clocked) state() breaker.State { return c.State(c.now) }
 
 func (c *clocked) call(o breaker.Outcome) {
 	c.t.Helper()
-	ticket, ok := c.Admit(c.now)
+	permit, ok := c.Admit(c.now)
 	require.True(c.t, ok, "admitted in state %s", c.state())
-	c.Report(c.now, ticket, o, 0, 0)
+	c.Report(c.now, permit, o, 0, 0)
 }
 
 func (c *clocked) fail(n int) {
@@ -57,7 +57,7 @@ func (c *clocked) fail(n int) {
 }
 
 // BRK-005: the rate counts from min_samples on; the pause grows with each
-// opening in a row and has a random tenth on top.
+// consecutive opening and has up to 10 % jitter on top.
 func TestOpens(t *testing.T) {
 	c := newClocked(t)
 	c.fail(4)
@@ -80,8 +80,8 @@ func TestOpens(t *testing.T) {
 	assert.Equal(t, breaker.Open, c.state(), "10 of 20 is the threshold")
 }
 
-// BRK-005: base x 2^(n-1) x (1 + u/10), at most the ceiling; Retry-After is a
-// floor.
+// BRK-005: the pause is base x 2^(n-1) x (1 + u/10), at most the ceiling and at
+// least the Retry-After.
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {
 		opening int
@@ -98,15 +98,15 @@ func TestPause(t *testing.T) {
 		b := breaker.New(breaker.Defaults(), start)
 		now := start
 		for range 5 {
-			ticket, _ := admit(b, now)
-			b.Report(now, ticket, breaker.Failure, tt.floor, tt.u)
+			permit, _ := admit(b, now)
+			b.Report(now, permit, breaker.Failure, tt.floor, tt.u)
 		}
 		for range tt.opening - 1 {
 			at, _ := b.Reopens(now)
 			now = at
-			ticket, ok := admit(b, now)
+			permit, ok := admit(b, now)
 			require.True(t, ok)
-			b.Report(now, ticket, breaker.Failure, tt.floor, tt.u)
+			b.Report(now, permit, breaker.Failure, tt.floor, tt.u)
 		}
 		at, ok := b.Reopens(now)
 		require.True(t, ok)
@@ -115,7 +115,7 @@ func TestPause(t *testing.T) {
 }
 
 // BRK-001, 006: one probe, then the shares of the ramp, then closed.
-func TestWayBack(t *testing.T) {
+func TestProbeAndRamp(t *testing.T) {
 	c := newClocked(t)
 	c.fail(5)
 	c.pass(time.Second)
@@ -131,8 +131,8 @@ func TestWayBack(t *testing.T) {
 	for _, share := range []int{10, 25, 50, 100} {
 		n := 0
 		for n < breaker.StageSuccesses {
-			if ticket, ok := c.Admit(c.now); ok {
-				c.Report(c.now, ticket, breaker.Success, 0, 0)
+			if permit, ok := c.Admit(c.now); ok {
+				c.Report(c.now, permit, breaker.Success, 0, 0)
 				n++
 			}
 			admitted = append(admitted, share)
@@ -146,7 +146,7 @@ func TestWayBack(t *testing.T) {
 	assert.Equal(t, breaker.Closed, c.state())
 }
 
-// BRK-006: without a failure time alone ends a stage; a failure opens.
+// BRK-006: without a failure a stage ends by time; a failure opens the breaker.
 func TestRampByTime(t *testing.T) {
 	c := newClocked(t)
 	c.fail(5)
@@ -166,7 +166,7 @@ func TestRampByTime(t *testing.T) {
 	assert.Equal(t, 2*time.Second, at.Sub(c.now), "the second opening in a row")
 }
 
-// BRK-005: five calm minutes forget the openings.
+// BRK-005: five minutes in state Closed reset the count of openings.
 func TestCalm(t *testing.T) {
 	c := newClocked(t)
 	c.fail(5)
@@ -178,7 +178,7 @@ func TestCalm(t *testing.T) {
 	assert.Equal(t, time.Second, at.Sub(c.now))
 }
 
-// An outcome of a call that was admitted before the breaker opened neither
+// The outcome of a call that was admitted before the breaker opened neither
 // closes it nor ends its probe.
 func TestLateOutcome(t *testing.T) {
 	c := newClocked(t)
@@ -189,15 +189,15 @@ func TestLateOutcome(t *testing.T) {
 	require.Equal(t, breaker.HalfOpen, c.state())
 	c.Report(c.now, late, breaker.Success, 0, 0)
 	assert.Equal(t, breaker.HalfOpen, c.state())
-	c.Report(c.now, breaker.Ticket{}, breaker.Failure, 0, 0)
+	c.Report(c.now, breaker.Permit{}, breaker.Failure, 0, 0)
 	assert.Equal(t, breaker.HalfOpen, c.state(), "a call that was not admitted")
 	probe, _ := c.Admit(c.now)
 	c.Report(c.now, probe, breaker.Ignored, 0, 0)
 	assert.True(t, c.Admits(c.now), "a canceled probe makes room for the next")
 }
 
-// BRK-005: types that cannot get better by waiting open at once, until a time
-// or until the configuration changes.
+// BRK-005: errors that waiting cannot fix open the breaker at once, until a
+// time or until the configuration changes.
 func TestTrip(t *testing.T) {
 	c := newClocked(t)
 	c.Trip(c.now, c.now.Add(time.Hour))
@@ -227,7 +227,7 @@ func TestEject(t *testing.T) {
 	}
 }
 
-// BRK-004: a new generation of the plugin does not answer for the old one.
+// BRK-004: outcomes of another edition of the plugin are dropped.
 func TestReplaced(t *testing.T) {
 	c := newClocked(t)
 	late, _ := c.Admit(c.now)
@@ -238,14 +238,14 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, breaker.Closed, c.state())
 }
 
-// EVAL-073: whatever happens in whatever order, at most one probe is out, an
-// open breaker admits nobody, and a half-open one is closed by its probe alone.
+// EVAL-073: in every order of calls, at most one probe runs, an open breaker
+// admits no call, and only the probe closes a half-open one.
 func TestBreakerInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := breaker.New(breaker.Defaults(), start)
 		now := start
 		type call struct {
-			ticket breaker.Ticket
+			permit breaker.Permit
 			probe  bool
 		}
 		var out []call
@@ -255,21 +255,21 @@ func TestBreakerInvariants(t *testing.T) {
 			},
 			"call": func(t *rapid.T) {
 				state := b.State(now)
-				may := b.Ask(now)
-				ticket, ok := breaker.Ticket{}, false
+				may := b.Allow(now)
+				permit, ok := breaker.Permit{}, false
 				if may {
-					ticket, ok = b.Enter(now)
+					permit, ok = b.Acquire(now)
 				}
 				if ok != may {
-					t.Fatalf("Ask said %v and Enter %v in state %s", may, ok, state)
+					t.Fatalf("Allow returned %v and Acquire %v in state %s", may, ok, state)
 				}
 				if ok && state == breaker.Open {
 					t.Fatal("an open breaker admitted a call")
 				}
 				if ok {
-					out = append(out, call{ticket, state == breaker.HalfOpen})
+					out = append(out, call{permit, state == breaker.HalfOpen})
 				}
-				if state == breaker.HalfOpen && b.Ask(now) {
+				if state == breaker.HalfOpen && b.Allow(now) {
 					t.Fatal("two probes")
 				}
 			},
@@ -282,7 +282,7 @@ func TestBreakerInvariants(t *testing.T) {
 				out = append(out[:i], out[i+1:]...)
 				before := b.State(now)
 				o := rapid.SampledFrom([]breaker.Outcome{breaker.Ignored, breaker.Success, breaker.Failure}).Draw(t, "outcome")
-				b.Report(now, c.ticket, o, 0, rapid.Float64Range(0, 1).Draw(t, "u"))
+				b.Report(now, c.permit, o, 0, rapid.Float64Range(0, 1).Draw(t, "u"))
 				after := b.State(now)
 				if before == breaker.HalfOpen && after != before && !c.probe {
 					t.Fatalf("a call that is no probe made half-open %s", after)
@@ -297,7 +297,7 @@ func TestBreakerInvariants(t *testing.T) {
 	})
 }
 
-// EVAL-074: while a dependency is down, every opening costs one probe.
+// EVAL-074: during an outage every opening costs one probe.
 func TestOutageCostsOneProbePerOpening(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -306,7 +306,7 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 		for range 1000 {
 			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 			probing := b.State(now) == breaker.HalfOpen
-			ticket, ok := admit(b, now)
+			permit, ok := admit(b, now)
 			if !ok {
 				continue
 			}
@@ -314,7 +314,7 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 				probes++
 			}
 			before := b.State(now)
-			b.Report(now, ticket, breaker.Failure, 0, r.Float64())
+			b.Report(now, permit, breaker.Failure, 0, r.Float64())
 			if before != breaker.Open && b.State(now) == breaker.Open {
 				openings++
 			}
@@ -323,23 +323,23 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 	}
 }
 
-// BRK-001, BRK-004: calls under different rules may come in turn. What was seen
-// is kept, and each call is counted by its own rules: as many outcomes as its
-// window holds, the newest ones.
+// BRK-001, BRK-004: calls with different settings may alternate. Outcomes are
+// kept, and each call is counted under its own settings, over the newest
+// outcomes in its window.
 func TestRulesInTurn(t *testing.T) {
 	narrow, wide := breaker.Defaults(), breaker.Defaults()
 	narrow.Window, narrow.MinSamples = 2, 2
 	wide.Window, wide.MinSamples, wide.Threshold, wide.Ramp = 6, 6, 0.6, []int{100}
 	c := newClocked(t)
-	c.Under(narrow)
+	c.SetSettings(narrow)
 	turns := 0
 	call := func(under string, o breaker.Outcome) {
 		t.Helper()
 		turns++
 		if under == "narrow" {
-			c.Under(narrow)
+			c.SetSettings(narrow)
 		} else {
-			c.Under(wide)
+			c.SetSettings(wide)
 		}
 		c.call(o)
 	}
@@ -353,13 +353,13 @@ func TestRulesInTurn(t *testing.T) {
 	require.Equal(t, breaker.Closed, c.state())
 	call("narrow", breaker.Failure) // two of the last two
 	require.Equal(t, breaker.Open, c.state())
-	c.Under(wide)
+	c.SetSettings(wide)
 	require.Equal(t, breaker.Open, c.state(), "other rules open nothing")
 	c.pass(2 * time.Second)
 	c.call(breaker.Success)
 	require.Equal(t, breaker.Ramping, c.state())
-	c.Under(narrow)
-	c.Under(wide)
+	c.SetSettings(narrow)
+	c.SetSettings(wide)
 	require.Equal(t, breaker.Ramping, c.state())
 	for range breaker.StageSuccesses {
 		c.call(breaker.Success)

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 )
 
-// BRK-004, BRK-005, BRK-006: what holds where nothing was written.
+// BRK-004, BRK-005, BRK-006: the defaults.
 func TestDefaults(t *testing.T) {
 	assert.Equal(t, registry.Breaker{
 		Window: 20, MinSamples: 5, Threshold: 0.5,
@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // BRK-004, BRK-005: the rate is that of the last outcomes, under settings that
-// change from call to call. The model keeps a plain list.
+// change from call to call. The model keeps a list.
 func TestRateIsThatOfTheWindow(t *testing.T) {
 	settings := rapid.Custom(func(t *rapid.T) registry.Breaker {
 		s := breaker.Defaults()
@@ -41,17 +41,17 @@ func TestRateIsThatOfTheWindow(t *testing.T) {
 			case 0:
 				s = settings.Draw(t, "settings")
 				room = max(room, s.Window)
-				b.Under(s)
+				b.SetSettings(s)
 			case 1:
 				b.Replaced(start)
 				seen = nil
 			}
 			o := rapid.SampledFrom([]breaker.Outcome{breaker.Ignored, breaker.Success, breaker.Failure}).Draw(t, "outcome")
-			ticket, ok := admit(b, start)
+			permit, ok := admit(b, start)
 			if !ok {
 				t.Fatalf("call %d: not admitted", i)
 			}
-			b.Report(start, ticket, o, 0, 0)
+			b.Report(start, permit, o, 0, 0)
 			if o != breaker.Ignored {
 				seen = append(seen, o == breaker.Failure)
 				seen = seen[max(0, len(seen)-room):]
@@ -64,11 +64,11 @@ func TestRateIsThatOfTheWindow(t *testing.T) {
 				}
 			}
 			opens := o == breaker.Failure && len(last) >= s.MinSamples && float64(failures) >= s.Threshold*float64(len(last))
-			if got := b.Standing() == breaker.Open; got != opens {
+			if got := b.LastState() == breaker.Open; got != opens {
 				t.Fatalf("call %d: open is %v with %v under %+v", i, got, seen, s)
 			}
-			if b.Quiet() == opens {
-				t.Fatalf("call %d: quiet is %v, open %v", i, b.Quiet(), opens)
+			if b.IsClosed() == opens {
+				t.Fatalf("call %d: quiet is %v, open %v", i, b.IsClosed(), opens)
 			}
 			if opens {
 				b.Reset(start)
@@ -78,27 +78,28 @@ func TestRateIsThatOfTheWindow(t *testing.T) {
 	})
 }
 
-// BRK-004: a window that grows keeps what it holds, and the oldest goes first.
+// BRK-004: a growing window keeps its outcomes, and the oldest is dropped
+// first.
 func TestWindowGrows(t *testing.T) {
 	s := breaker.Defaults()
 	s.Window, s.MinSamples, s.Threshold = 3, 3, 1
 	c := &clocked{Breaker: breaker.New(s, start), t: t, now: start}
 	c.fail(1)
 	c.call(breaker.Success)
-	c.fail(2) // the first failure has left the window
+	c.fail(2) // the first failure is out of the window
 	s.Window, s.MinSamples = 4, 4
-	c.Under(s)
+	c.SetSettings(s)
 	c.fail(1)
-	assert.Equal(t, breaker.Closed, c.Standing(), "3 of 4")
+	assert.Equal(t, breaker.Closed, c.LastState(), "3 of 4")
 	c.fail(1)
-	assert.Equal(t, breaker.Open, c.Standing(), "the success was the oldest")
+	assert.Equal(t, breaker.Open, c.LastState(), "the success was the oldest")
 }
 
-// clocked breakers in the states that follow an opening.
+// opened and ramping return breakers in the states after an opening.
 func opened(t *testing.T) *clocked {
 	c := newClocked(t)
 	c.fail(5)
-	require.Equal(t, breaker.Open, c.Standing())
+	require.Equal(t, breaker.Open, c.LastState())
 	return c
 }
 
@@ -106,7 +107,7 @@ func ramping(t *testing.T) *clocked {
 	c := opened(t)
 	c.pass(time.Second)
 	c.call(breaker.Success)
-	require.Equal(t, breaker.Ramping, c.Standing())
+	require.Equal(t, breaker.Ramping, c.LastState())
 	return c
 }
 
@@ -114,12 +115,12 @@ func (c *clocked) pauseOf() time.Duration {
 	c.t.Helper()
 	at, ok := c.Reopens(c.now)
 	require.True(c.t, ok)
-	require.Equal(c.t, breaker.Open, c.Standing())
+	require.Equal(c.t, breaker.Open, c.LastState())
 	return at.Sub(c.now)
 }
 
-// Time passes for every question and report, not only for State: each of these
-// is the first to look after the pause of a second.
+// Every method advances the time: each of these is the first call after the
+// pause of a second.
 func TestEveryMethodSeesTheTime(t *testing.T) {
 	at := start.Add(time.Second)
 	for name, look := range map[string]func(*testing.T, *breaker.Breaker){
@@ -128,16 +129,16 @@ func TestEveryMethodSeesTheTime(t *testing.T) {
 			assert.True(t, ok)
 			assert.Zero(t, when)
 		},
-		"Ask": func(t *testing.T, b *breaker.Breaker) { assert.True(t, b.Ask(at)) },
-		"Enter": func(t *testing.T, b *breaker.Breaker) {
-			_, ok := b.Enter(at)
+		"Allow": func(t *testing.T, b *breaker.Breaker) { assert.True(t, b.Allow(at)) },
+		"Acquire": func(t *testing.T, b *breaker.Breaker) {
+			_, ok := b.Acquire(at)
 			assert.True(t, ok)
-			_, ok = b.Enter(at)
+			_, ok = b.Acquire(at)
 			assert.False(t, ok, "one probe")
 		},
 		"Admits": func(t *testing.T, b *breaker.Breaker) { assert.True(t, b.Admits(at)) },
-		"Witness": func(t *testing.T, b *breaker.Breaker) {
-			b.Witness(at)
+		"RecordFailure": func(t *testing.T, b *breaker.Breaker) {
+			b.RecordFailure(at)
 			when, _ := b.Reopens(at)
 			assert.Equal(t, at.Add(2*time.Second), when, "a failure of a half-open breaker")
 		},
@@ -149,11 +150,11 @@ func TestEveryMethodSeesTheTime(t *testing.T) {
 	t.Run("Report", func(t *testing.T) {
 		c := ramping(t)
 		c.pass(3 * breaker.StageTime)
-		ticket, ok := c.Admit(c.now)
+		permit, ok := c.Admit(c.now)
 		require.True(t, ok)
 		c.pass(breaker.StageTime)
-		c.Report(c.now, ticket, breaker.Failure, 0, 0)
-		assert.Equal(t, breaker.Closed, c.Standing(), "the ramp was over; one failure opens nothing")
+		c.Report(c.now, permit, breaker.Failure, 0, 0)
+		assert.Equal(t, breaker.Closed, c.LastState(), "the ramp was over; one failure opens nothing")
 	})
 	t.Run("Tripped", func(t *testing.T) {
 		c := newClocked(t)
@@ -161,7 +162,7 @@ func TestEveryMethodSeesTheTime(t *testing.T) {
 		assert.True(t, c.Tripped(start))
 		assert.False(t, c.Ejected(start))
 		assert.False(t, c.Tripped(at))
-		assert.Equal(t, breaker.HalfOpen, c.Standing())
+		assert.Equal(t, breaker.HalfOpen, c.LastState())
 	})
 	t.Run("Ejected", func(t *testing.T) {
 		c := newClocked(t)
@@ -169,42 +170,42 @@ func TestEveryMethodSeesTheTime(t *testing.T) {
 		assert.True(t, c.Ejected(start))
 		assert.False(t, c.Tripped(start))
 		assert.False(t, c.Ejected(until))
-		assert.Equal(t, breaker.Ramping, c.Standing())
+		assert.Equal(t, breaker.Ramping, c.LastState())
 	})
 	t.Run("Readmit", func(t *testing.T) {
 		c := newClocked(t)
 		c.Eject(start)
 		c.pass(5*time.Minute + 4*breaker.StageTime)
 		c.Readmit(c.now)
-		assert.Equal(t, breaker.Closed, c.Standing(), "the way up was gone already")
+		assert.Equal(t, breaker.Closed, c.LastState(), "the way up was gone already")
 	})
 	t.Run("Replaced", func(t *testing.T) {
 		c := newClocked(t)
 		c.Trip(start, at)
 		c.Replaced(at)
-		assert.Equal(t, breaker.HalfOpen, c.Standing(), "no longer tripped")
+		assert.Equal(t, breaker.HalfOpen, c.LastState(), "no longer tripped")
 	})
 }
 
-// Failures that are seen outside of calls count like those of calls.
-func TestWitness(t *testing.T) {
+// RecordFailure counts like a failed call.
+func TestRecordFailure(t *testing.T) {
 	c := newClocked(t)
 	for range 4 {
-		c.Witness(c.now)
+		c.RecordFailure(c.now)
 	}
-	assert.Equal(t, breaker.Closed, c.Standing())
-	c.Witness(c.now)
+	assert.Equal(t, breaker.Closed, c.LastState())
+	c.RecordFailure(c.now)
 	assert.Equal(t, time.Second, c.pauseOf())
-	c.Witness(c.now)
+	c.RecordFailure(c.now)
 	assert.Equal(t, time.Second, c.pauseOf(), "an open breaker stays as it is")
 
 	c = ramping(t)
-	c.Witness(c.now)
+	c.RecordFailure(c.now)
 	assert.Equal(t, 2*time.Second, c.pauseOf())
 }
 
-// BRK-006: Admits answers without counting: an open breaker and one whose probe
-// is out admit none.
+// BRK-006: Admits does not count: an open breaker and one whose probe runs
+// admit no call.
 func TestAdmits(t *testing.T) {
 	c := newClocked(t)
 	assert.True(t, c.Breaker.Admits(c.now))
@@ -218,43 +219,43 @@ func TestAdmits(t *testing.T) {
 	assert.True(t, ramping(t).Breaker.Admits(start.Add(time.Second)))
 }
 
-// A readmitted capability comes back through the ramp from wherever it is out.
+// A readmitted capability comes back through the ramp from every state.
 func TestReadmit(t *testing.T) {
 	c := opened(t)
 	c.Readmit(c.now)
-	assert.Equal(t, breaker.Ramping, c.Standing())
+	assert.Equal(t, breaker.Ramping, c.LastState())
 
 	c = opened(t)
 	c.pass(time.Second)
 	require.Equal(t, breaker.HalfOpen, c.state())
 	c.Readmit(c.now)
-	assert.Equal(t, breaker.Ramping, c.Standing())
+	assert.Equal(t, breaker.Ramping, c.LastState())
 
 	c = newClocked(t)
 	c.Readmit(c.now)
-	assert.Equal(t, breaker.Closed, c.Standing())
+	assert.Equal(t, breaker.Closed, c.LastState())
 }
 
-// BRK-004, BRK-009: a new edition of the plugin begins anew if it could not
-// work, and through the ramp if it was not good enough.
+// BRK-004, BRK-009: with a new edition of the plugin a tripped breaker closes
+// and an ejected one ramps up.
 func TestReplacedByState(t *testing.T) {
 	c := newClocked(t)
 	c.Trip(c.now, time.Time{})
 	c.Replaced(c.now)
-	assert.Equal(t, breaker.Closed, c.Standing())
+	assert.Equal(t, breaker.Closed, c.LastState())
 
 	c = newClocked(t)
 	c.Eject(c.now)
 	c.Replaced(c.now)
-	assert.Equal(t, breaker.Ramping, c.Standing())
+	assert.Equal(t, breaker.Ramping, c.LastState())
 
 	c = opened(t)
 	c.Replaced(c.now)
-	assert.Equal(t, breaker.Open, c.Standing(), "a pause goes on: it says that calls fail, not why")
+	assert.Equal(t, breaker.Open, c.LastState(), "a pause goes on: it says that calls fail, not why")
 }
 
-// BRK-005: n counts openings in a row. It begins anew after five minutes
-// closed, and only then: time in another state is not calm.
+// BRK-005: n counts consecutive openings. It restarts only after five minutes
+// in state Closed; time in other states does not count.
 func TestOpeningsInARow(t *testing.T) {
 	after := func(closed time.Duration) time.Duration {
 		c := ramping(t)
@@ -267,7 +268,7 @@ func TestOpeningsInARow(t *testing.T) {
 	assert.Equal(t, time.Second, after(breaker.CalmTime))
 
 	c := opened(t)
-	c.pass(2 * breaker.CalmTime) // half-open for most of it
+	c.pass(2 * breaker.CalmTime) // mostly half-open
 	c.call(breaker.Failure)
 	assert.Equal(t, 2*time.Second, c.pauseOf())
 
@@ -288,16 +289,16 @@ func TestOpeningsInARow(t *testing.T) {
 	assert.Equal(t, c.now.Add(5*time.Minute), c.Eject(c.now), "and the ejections")
 }
 
-// BRK-006: each state begins anew, whatever the one before left.
+// BRK-006: each state starts fresh, whatever the previous one left.
 func TestStatesBeginAnew(t *testing.T) {
 	c := opened(t)
 	c.pass(time.Second)
 	_, ok := c.Admit(c.now)
 	require.True(t, ok)
-	c.Trip(c.now, c.now.Add(time.Minute)) // while the probe is out
+	c.Trip(c.now, c.now.Add(time.Minute)) // while the probe runs
 	c.pass(time.Minute)
 	require.Equal(t, breaker.HalfOpen, c.state())
-	assert.True(t, c.Ask(c.now), "the probe of another opening is not waited for")
+	assert.True(t, c.Allow(c.now), "the probe of another opening is not waited for")
 
 	c = ramping(t)
 	c.pass(2 * breaker.StageTime)
@@ -306,39 +307,39 @@ func TestStatesBeginAnew(t *testing.T) {
 			break
 		}
 	}
-	c.Witness(c.now)
+	c.RecordFailure(c.now)
 	c.pass(2 * time.Second)
 	c.call(breaker.Success)
 	require.Equal(t, breaker.Ramping, c.state())
 	for i := range 9 {
-		require.False(t, c.Ask(c.now), "call %d of a stage of 10 %%", i+1)
+		require.False(t, c.Allow(c.now), "call %d of a stage of 10 %%", i+1)
 	}
-	assert.True(t, c.Ask(c.now))
+	assert.True(t, c.Allow(c.now))
 
-	c.Under(func() registry.Breaker {
+	c.SetSettings(func() registry.Breaker {
 		s := breaker.Defaults()
 		s.Ramp = []int{100}
 		return s
 	}())
-	assert.True(t, c.Ask(c.now), "a shorter ramp")
+	assert.True(t, c.Allow(c.now), "a shorter ramp")
 }
 
-// A shorter ramp than the stage that was reached goes on with its last stage.
+// With a ramp shorter than the current stage, the last stage applies.
 func TestShorterRamp(t *testing.T) {
 	c := ramping(t)
 	c.pass(3 * breaker.StageTime)
 	require.Equal(t, breaker.Ramping, c.state())
 	s := breaker.Defaults()
 	s.Ramp = []int{50, 100}
-	c.Under(s)
-	assert.True(t, c.Ask(c.now))
+	c.SetSettings(s)
+	assert.True(t, c.Allow(c.now))
 	c.pass(breaker.StageTime)
 	assert.Equal(t, breaker.Closed, c.state())
 }
 
-// An outcome counts for the state in which its call was admitted: one from
-// before an opening does not count afterwards; one of the ramp does when the
-// breaker has closed.
+// An outcome counts for the state in which its call was admitted: after an
+// opening earlier ones are ignored; those of the ramp count when the breaker
+// has closed.
 func TestOutcomeOfAnotherState(t *testing.T) {
 	c := newClocked(t)
 	before, ok := c.Admit(c.now)
@@ -347,7 +348,7 @@ func TestOutcomeOfAnotherState(t *testing.T) {
 	c.pass(time.Second)
 	c.call(breaker.Success)
 	c.Report(c.now, before, breaker.Failure, 0, 0)
-	assert.Equal(t, breaker.Ramping, c.Standing())
+	assert.Equal(t, breaker.Ramping, c.LastState())
 
 	c.pass(3 * breaker.StageTime)
 	late, ok := c.Admit(c.now)
@@ -355,18 +356,18 @@ func TestOutcomeOfAnotherState(t *testing.T) {
 	c.pass(breaker.StageTime)
 	c.fail(4)
 	c.Report(c.now, late, breaker.Failure, 0, 0)
-	assert.Equal(t, breaker.Open, c.Standing(), "the fifth failure")
+	assert.Equal(t, breaker.Open, c.LastState(), "the fifth failure")
 
 	c = newClocked(t)
 	before, _ = c.Admit(c.now)
 	c.Reset(c.now)
 	c.fail(4)
 	c.Report(c.now, before, breaker.Failure, 0, 0)
-	assert.Equal(t, breaker.Closed, c.Standing(), "admitted before the reset")
+	assert.Equal(t, breaker.Closed, c.LastState(), "admitted before the reset")
 }
 
 // BIND-007, BRK-008: the figures of a window are those of the last verdicts
-// since it was emptied, under floors that change. The model keeps a plain list.
+// since it was emptied, under changing floors. The model keeps a list.
 func TestWindowIsThatOfTheModel(t *testing.T) {
 	type verdict struct {
 		pass  bool
@@ -389,7 +390,7 @@ func TestWindowIsThatOfTheModel(t *testing.T) {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0:
 				f = floors.Draw(t, "floor")
-				w, below = w.Under(f), false
+				w, below = w.WithFloor(f), false
 			case 1:
 				w.Replaced()
 				seen, below = nil, false
@@ -426,8 +427,8 @@ func TestWindowIsThatOfTheModel(t *testing.T) {
 			}
 			n := float64(len(seen))
 			well := !below && len(seen) >= f.MinSamples && float64(passes) >= (f.MinPassRate+f.Hysteresis)*n
-			if w.Well() != well {
-				t.Fatalf("well is %v with %v under %+v", w.Well(), seen, f)
+			if w.Healthy() != well {
+				t.Fatalf("well is %v with %v under %+v", w.Healthy(), seen, f)
 			}
 			if w.Floor() != f {
 				t.Fatalf("floor %+v, want %+v", w.Floor(), f)
@@ -436,16 +437,17 @@ func TestWindowIsThatOfTheModel(t *testing.T) {
 	})
 }
 
-// BRK-008: what misses the floor by chance is not below it; the edge is Steady.
+// BRK-008: a rate that misses the floor by chance is not below it; the edge is
+// Steady.
 func TestEdgeOfTheFloor(t *testing.T) {
 	f := breaker.Floor{Window: 4, MinSamples: 4, MinPassRate: 0.5}
 	assert.Equal(t, breaker.Steady, fill(breaker.NewWindow(f), 1, 3), "0.25 is 0.5 less one standard error of 0.25")
 	assert.Equal(t, breaker.Fell, fill(breaker.NewWindow(f), 0, 4))
 }
 
-// BRK-008: to be well again takes min_samples new verdicts, and the floor with
-// the hysteresis above it.
-func TestWellAgain(t *testing.T) {
+// BRK-008: recovery takes min_samples new verdicts, and a rate above the floor
+// plus the hysteresis.
+func TestWindowRecovers(t *testing.T) {
 	after := func(f breaker.Floor, failures int) int {
 		w := breaker.NewWindow(f)
 		require.Equal(t, breaker.Fell, fill(w, 0, failures))
@@ -463,19 +465,19 @@ func TestWellAgain(t *testing.T) {
 	assert.Equal(t, 12, after(f, 4), "12 of 16 reaches 0.75")
 }
 
-// BRK-009: the pause and the span of actions end to the nanosecond, and actions
-// outlive a change of the floor.
+// BRK-009: the pause and the span of actions are exact to the nanosecond, and
+// actions outlive a change of the floor.
 func TestTimesOfActions(t *testing.T) {
 	f := breaker.Floor{Window: 1, MinSamples: 1, MinPassRate: 0.6}
 	w := breaker.NewWindow(f)
 	require.Equal(t, breaker.Fell, w.Add(start, false, 0))
-	assert.False(t, w.Acted(start))
+	assert.False(t, w.RecordAction(start))
 	assert.False(t, w.Below(), "something was done about it")
 	assert.Equal(t, breaker.Steady, w.Add(start.Add(breaker.ActionPause-1), false, 0))
 	assert.Equal(t, breaker.Fell, w.Add(start.Add(breaker.ActionPause), false, 0))
-	assert.False(t, w.Acted(start.Add(breaker.ActionPause)))
+	assert.False(t, w.RecordAction(start.Add(breaker.ActionPause)))
 
-	w = w.Under(f)
-	assert.True(t, w.Third(start.Add(breaker.ActionSpan-1)))
-	assert.False(t, w.Third(start.Add(breaker.ActionSpan)), "the first is long ago")
+	w = w.WithFloor(f)
+	assert.True(t, w.IsThirdAction(start.Add(breaker.ActionSpan-1)))
+	assert.False(t, w.IsThirdAction(start.Add(breaker.ActionSpan)), "the first is long ago")
 }

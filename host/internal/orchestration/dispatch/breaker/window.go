@@ -6,51 +6,51 @@ import (
 	"time"
 )
 
-// Floor is what the answers of a capability have to reach.
+// Floor is the required pass rate of a capability.
 type Floor struct {
-	// Window is how many verdicts the rate is taken over; MinSamples of them
-	// have to be there.
+	// Window is the number of verdicts that the rate is computed from; at least
+	// MinSamples are needed.
 	Window, MinSamples int
-	// MinPassRate is the floor itself; 0 switches it off.
+	// MinPassRate is the floor; 0 disables it.
 	MinPassRate float64
-	// Hysteresis above the floor have to be reached to be well again.
+	// Hysteresis is how far the rate must rise above the floor to be healthy again.
 	Hysteresis float64
 }
 
-// DefaultFloor counts and never complains.
+// DefaultFloor counts verdicts without a minimum pass rate.
 func DefaultFloor() Floor { return Floor{Window: 20, MinSamples: 10, Hysteresis: 0.1} }
 
 // Times between actions.
 const (
-	// ActionPause lies between two actions on one capability.
+	// ActionPause is the minimum time between two actions on one capability.
 	ActionPause = time.Minute
-	// Within ActionSpan the third action is a quarantine, whatever was asked for.
+	// The third action within ActionSpan is always a quarantine.
 	ActionSpan = 10 * time.Minute
 )
 
-// Crossing is what a verdict made of a Window.
+// Crossing is the result of adding a verdict to a Window.
 type Crossing int
 
-// The crossings.
+// Crossings of the floor.
 const (
 	Steady Crossing = iota
-	// Fell below the floor: something should be done about the capability.
+	// Fell: the rate is below the floor and an action is due.
 	Fell
-	// Rose says that it is well again without anything having been done.
+	// Rose: the rate has recovered without an action.
 	Rose
 )
 
-// Window holds the last verdicts about one capability for one intent.
+// Window holds the last verdicts on one capability for one intent.
 type Window struct {
 	floor Floor
 
 	ring   []sample
 	next   int
 	passes int
-	total  int         // of the scores of passes, in thousandths
-	below  bool        // it fell and nothing was done
-	fresh  int         // verdicts since it fell
-	acted  []time.Time // the last actions
+	total  int         // sum of the scores of passes, in thousandths
+	below  bool        // the rate fell and no action was recorded
+	fresh  int         // verdicts since the fall
+	acted  []time.Time // times of the last actions
 }
 
 type sample struct {
@@ -58,10 +58,10 @@ type sample struct {
 	score int
 }
 
-// NewWindow makes an empty window.
+// NewWindow returns an empty window.
 func NewWindow(f Floor) *Window { return &Window{floor: f, ring: make([]sample, 0, f.Window)} }
 
-// Add takes a verdict of the gates; score is that of a pass in thousandths.
+// Add adds a verdict of the gates; score counts for a pass, in thousandths.
 func (w *Window) Add(now time.Time, pass bool, score int) Crossing {
 	w.push(sample{pass, score})
 	if w.floor.MinPassRate == 0 {
@@ -74,25 +74,25 @@ func (w *Window) Add(now time.Time, pass bool, score int) Crossing {
 			w.below = false
 			return Rose
 		}
-		return w.remind(now)
+		return w.signal(now)
 	}
 	if len(w.ring) >= w.floor.MinSamples && rate < w.floor.MinPassRate-w.slack() {
 		w.below, w.fresh = true, 0
-		return w.remind(now)
+		return w.signal(now)
 	}
 	return Steady
 }
 
-// remind tells of the fall until something was done about it, and not while an
-// action before is still being waited for.
-func (w *Window) remind(now time.Time) Crossing {
+// signal returns Fell until an action is recorded, but not within ActionPause
+// of the last one.
+func (w *Window) signal(now time.Time) Crossing {
 	if n := len(w.acted); n > 0 && now.Sub(w.acted[n-1]) < ActionPause {
 		return Steady
 	}
 	return Fell
 }
 
-// slack is by how much chance alone may miss the floor.
+// slack is the deviation from the floor that chance alone explains.
 func (w *Window) slack() float64 {
 	f := w.floor.MinPassRate
 	return min(math.Sqrt(f*(1-f)/float64(len(w.ring))), f/2)
@@ -116,26 +116,25 @@ func (w *Window) push(s sample) {
 	}
 }
 
-// Acted says that something is being done about a fall: the window begins anew.
-// quarantine tells that it has to be a quarantine, because it is the third time
-// in a short while.
-func (w *Window) Acted(now time.Time) (quarantine bool) {
-	quarantine = w.Third(now)
+// RecordAction records an action and empties the window. quarantine is true if
+// this is the third action within ActionSpan.
+func (w *Window) RecordAction(now time.Time) (quarantine bool) {
+	quarantine = w.IsThirdAction(now)
 	w.acted = append(w.acted, now)
 	w.clear()
 	return quarantine
 }
 
-// Third tells whether something that is done now is the third thing in a short
-// while.
-func (w *Window) Third(now time.Time) bool {
+// IsThirdAction reports whether an action now would be the third within
+// ActionSpan.
+func (w *Window) IsThirdAction(now time.Time) bool {
 	w.acted = slices.DeleteFunc(w.acted, func(at time.Time) bool { return now.Sub(at) >= ActionSpan })
 	return len(w.acted) >= 2
 }
 
-// Under is the window with another floor: the verdicts are kept, as many as it
-// holds, and so is when something was done.
-func (w *Window) Under(f Floor) *Window {
+// WithFloor returns the window with another floor. It keeps the verdicts, up to
+// the new size, and the times of actions.
+func (w *Window) WithFloor(f Floor) *Window {
 	n := NewWindow(f)
 	for i := range w.ring {
 		n.push(w.ring[(w.next+i)%len(w.ring)]) // the oldest first
@@ -144,7 +143,7 @@ func (w *Window) Under(f Floor) *Window {
 	return n
 }
 
-// Replaced says that another generation or version answers from now on.
+// Replaced empties the window: another edition or version serves.
 func (w *Window) Replaced() { w.clear() }
 
 func (w *Window) clear() {
@@ -152,24 +151,25 @@ func (w *Window) clear() {
 	w.below = false
 }
 
-// Well tells whether the answers are clearly above the floor.
-func (w *Window) Well() bool {
+// Healthy reports whether the pass rate is above the floor by the hysteresis.
+func (w *Window) Healthy() bool {
 	n := len(w.ring)
-	return !w.below && n >= w.floor.MinSamples && float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
+	return !w.below && n >= w.floor.MinSamples &&
+		float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
 }
 
-// Below tells whether it fell and has not come back.
+// Below reports whether the rate fell and has not recovered.
 func (w *Window) Below() bool { return w.below }
 
-// Floor is what the answers have to reach.
+// Floor returns the floor of the window.
 func (w *Window) Floor() Floor { return w.floor }
 
-// Counts returns the passes and the verdicts in the window.
+// Counts returns the number of passes and of verdicts in the window.
 func (w *Window) Counts() (passes, samples int) { return w.passes, len(w.ring) }
 
-// Quality is the figure by which candidates are ordered, in hundredths: the
-// pass rate, drawn towards four fifths while there are few verdicts, times the
-// mean score of the passes.
+// Quality returns the score by which candidates are sorted, in hundredths: the
+// pass rate, drawn towards 0.8 while there are few verdicts, times the mean
+// score of the passes.
 func (w *Window) Quality() int {
 	mean := 1.0
 	if w.passes > 0 {

@@ -48,8 +48,8 @@ func TestFloor(t *testing.T) {
 	assert.Equal(t, breaker.Steady, fill(breaker.NewWindow(floor(0)), 0, 20), "a floor of 0 is off")
 }
 
-// BRK-008: a candidate that nothing was done about is well again above floor
-// and hysteresis, over new verdicts.
+// BRK-008: without an action a candidate recovers above floor and hysteresis,
+// over new verdicts.
 func TestRises(t *testing.T) {
 	w := breaker.NewWindow(floor(0.6))
 	fill(w, 4, 6)
@@ -64,8 +64,8 @@ func TestRises(t *testing.T) {
 	assert.Equal(t, 10, n, "10 new verdicts: 14 of 20")
 }
 
-// BRK-009: an action empties the window; the next is a minute away at least,
-// and the third within ten minutes is a quarantine.
+// BRK-009: an action empties the window; the next one follows after a minute at
+// the earliest, and the third within ten minutes is a quarantine.
 func TestActions(t *testing.T) {
 	w := breaker.NewWindow(floor(0.6))
 	now := start
@@ -78,18 +78,18 @@ func TestActions(t *testing.T) {
 		}
 	}
 	first := fall()
-	assert.False(t, w.Acted(first))
+	assert.False(t, w.RecordAction(first))
 	_, samples := w.Counts()
 	assert.Zero(t, samples)
 	second := fall()
 	assert.GreaterOrEqual(t, second.Sub(first), breaker.ActionPause)
-	assert.False(t, w.Acted(second))
-	assert.True(t, w.Acted(fall()), "the third within ten minutes")
+	assert.False(t, w.RecordAction(second))
+	assert.True(t, w.RecordAction(fall()), "the third within ten minutes")
 	now = now.Add(breaker.ActionSpan)
-	assert.False(t, w.Acted(fall()), "the others are long ago")
+	assert.False(t, w.RecordAction(fall()), "the others are long ago")
 }
 
-// BRK-007: the window holds the last verdicts of one generation.
+// BRK-007: the window holds verdicts on one edition only.
 func TestWindowOfOneGeneration(t *testing.T) {
 	w := breaker.NewWindow(floor(0.6))
 	fill(w, 0, 9)
@@ -97,7 +97,7 @@ func TestWindowOfOneGeneration(t *testing.T) {
 	assert.Equal(t, breaker.Steady, fill(w, 0, 9))
 }
 
-// BIND-007: the worked figures.
+// BIND-007: worked examples.
 func TestQuality(t *testing.T) {
 	w := breaker.NewWindow(breaker.DefaultFloor())
 	assert.Equal(t, 80, w.Quality(), "nothing is known")
@@ -116,7 +116,7 @@ func TestQuality(t *testing.T) {
 	assert.Equal(t, 78, w.Quality())
 }
 
-// The counts are those of the last verdicts, whatever came before.
+// Counts covers the last verdicts only.
 func TestWindowCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := breaker.NewWindow(breaker.DefaultFloor())
@@ -135,9 +135,8 @@ func TestWindowCounts(t *testing.T) {
 	})
 }
 
-// EVAL-074: of executors with a floor of 0.6, one that passes 0.9 of its gates
-// is hardly ever acted on in 1,000 calls, and one that passes 0.3 within 20
-// verdicts nearly always.
+// EVAL-074: with a floor of 0.6, a candidate with a pass rate of 0.9 rarely has
+// an action in 1,000 calls, and one with 0.3 nearly always within 20 verdicts.
 func TestFalseAndTrueAlarms(t *testing.T) {
 	const seeds, calls = 2000, 1000
 	alarms := func(rate float64, calls int, seed uint64) bool {

@@ -1,7 +1,7 @@
-// Package dispatchtest stands in for plugins in tests of the orchestration: an
+// Package dispatchtest replaces plugins in tests of the orchestration: an
 // Executor that plays scripts, and a World of capabilities, intents and checks
-// written as EDN. It starts no process and waits on the clock of the test.
+// written as EDN. It starts no process and uses the clock of the test.
 //
-// Executor may be used by many goroutines. Misuse of the package fails the test
-// that made the World.
+// An Executor is safe for concurrent use. Misuse fails the test that made the
+// World.
 package dispatchtest

@@ -10,30 +10,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Step is one answer of a capability. The first field that is set decides,
+// Step is one answer of a capability. The first field that is set applies,
 // after Delay; the zero Step answers with an empty map.
 type Step struct {
-	// Pieces are texts that are sent first, each followed by a wait of Gap.
+	// Pieces are texts that are streamed first, each followed by a wait of Gap.
 	Pieces []string
 	Gap    time.Duration
 	Delay  time.Duration
-	// Err is reported by the capability itself.
+	// Err is returned by the capability itself.
 	Err *contract.Error
-	// Crash loses the process. What becomes of it is up to After.
+	// Crash ends the process. After may change the state of the capability.
 	Crash bool
-	// Gone is a process that went before the call reached it.
+	// Gone: the process exited before the call reached it.
 	Gone bool
 	// Hang answers only when the call is canceled.
 	Hang bool
-	// Deaf ends only with the context of the call: being told to stop changes
-	// nothing.
+	// Deaf ignores Call.Stop and ends only with the context of the call.
 	Deaf bool
-	// OnStop is what a call that is told to stop while it runs answers instead;
-	// nil: it ends as canceled.
+	// OnStop is the answer after Call.Stop is closed; nil: the call ends as
+	// canceled.
 	OnStop *Step
-	// Panic is a defect of the host, raised in the middle of the call.
+	// Panic panics in the call, like a defect of the host.
 	Panic any
-	// Raw is the whole envelope, whatever it is.
+	// Raw is the whole envelope, unchecked.
 	Raw edn.Value
 	// Plan answers with a plan.
 	Plan, Bindings edn.Value
@@ -47,21 +46,21 @@ type Step struct {
 
 // Executor plays scripts. The zero value knows no capability; all are ready.
 type Executor struct {
-	mu      sync.Mutex
-	scripts map[string]*script
-	states  map[string]dispatch.CapState
-	changed chan struct{}
-	calls   []dispatch.Call
-	begun   []time.Time
-	live    int
-	most    int
-	kept    []Kept
-	near    map[string]dispatch.Condition
-	renewal func(capID string, done func(error))
+	mu           sync.Mutex
+	scripts      map[string]*script
+	states       map[string]dispatch.CapState
+	changed      chan struct{}
+	calls        []dispatch.Call
+	begun        []time.Time
+	live         int
+	most         int
+	remediations []Remediation
+	near         map[string]dispatch.Condition
+	onRenew      func(capID string, done func(error))
 }
 
-// Kept is something that was done about a plugin.
-type Kept struct {
+// Remediation is a call to a method of dispatch.Remediator.
+type Remediation struct {
 	Action, CapID string
 	Until         time.Time
 }
@@ -74,13 +73,13 @@ type script struct {
 }
 
 var (
-	_ dispatch.Executor = (*Executor)(nil)
-	_ dispatch.Keeper   = (*Executor)(nil)
+	_ dispatch.Executor   = (*Executor)(nil)
+	_ dispatch.Remediator = (*Executor)(nil)
 
 	_ dispatch.Conditions = (*Executor)(nil)
 )
 
-// SetCondition says how near a capability is from now on.
+// SetCondition sets the condition of a capability.
 func (x *Executor) SetCondition(capID string, c dispatch.Condition) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -98,18 +97,18 @@ func (x *Executor) Condition(capID string) dispatch.Condition {
 	return x.near[capID]
 }
 
-// Renewing says what becomes of a renewal; without it the next edition answers
-// at once.
-func (x *Executor) Renewing(f func(capID string, done func(error))) *Executor {
+// OnRenew sets the function that handles Renew; without it the next edition
+// serves at once.
+func (x *Executor) OnRenew(f func(capID string, done func(error))) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.renewal = f
+	x.onRenew = f
 	return x
 }
 
-// Renew implements dispatch.Keeper.
+// Renew implements dispatch.Remediator.
 func (x *Executor) Renew(capID string, done func(error)) {
-	f := x.keep(Kept{Action: "swap", CapID: capID})
+	f := x.recordRemediation(Remediation{Action: "swap", CapID: capID})
 	if f != nil {
 		f(capID, done)
 		return
@@ -120,30 +119,30 @@ func (x *Executor) Renew(capID string, done func(error)) {
 	done(nil)
 }
 
-// Restart implements dispatch.Keeper.
+// Restart implements dispatch.Remediator.
 func (x *Executor) Restart(capID string) error {
-	x.keep(Kept{Action: "restart", CapID: capID})
+	x.recordRemediation(Remediation{Action: "restart", CapID: capID})
 	return nil
 }
 
-// Quarantine implements dispatch.Keeper.
+// Quarantine implements dispatch.Remediator.
 func (x *Executor) Quarantine(capID, _ string, until time.Time) error {
-	x.keep(Kept{Action: "quarantine", CapID: capID, Until: until})
+	x.recordRemediation(Remediation{Action: "quarantine", CapID: capID, Until: until})
 	return nil
 }
 
-func (x *Executor) keep(k Kept) func(string, func(error)) {
+func (x *Executor) recordRemediation(k Remediation) func(string, func(error)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.kept = append(x.kept, k)
-	return x.renewal
+	x.remediations = append(x.remediations, k)
+	return x.onRenew
 }
 
-// Kept is what was done about plugins, in order.
-func (x *Executor) Kept() []Kept {
+// Remediations returns the remediations so far, in order.
+func (x *Executor) Remediations() []Remediation {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return append([]Kept(nil), x.kept...)
+	return append([]Remediation(nil), x.remediations...)
 }
 
 func (x *Executor) script(capID string) *script {
@@ -158,7 +157,7 @@ func (x *Executor) script(capID string) *script {
 	return s
 }
 
-// On adds steps to the script of a capability. After the last step it repeats.
+// On adds steps to the script of a capability. The last step repeats.
 func (x *Executor) On(capID string, steps ...Step) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,7 +166,7 @@ func (x *Executor) On(capID string, steps ...Step) *Executor {
 	return x
 }
 
-// Cycle makes a script begin anew after its last step.
+// Cycle restarts a script after its last step.
 func (x *Executor) Cycle(capID string) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -183,8 +182,7 @@ func (x *Executor) Func(capID string, f func(context.Context, dispatch.Call) Ste
 	return x
 }
 
-// SetState says what the supervisor reports of a capability from now on, and
-// wakes those who wait for it.
+// SetState sets the state of a capability and wakes waiting calls of Await.
 func (x *Executor) SetState(capID string, st dispatch.CapState) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -235,7 +233,12 @@ func (x *Executor) Await(ctx context.Context, capID string) error {
 // Invoke implements dispatch.Executor.
 func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer, error) {
 	at := x.State(c.CapID) // the instance that takes the call answers it, also after a swap
-	answer := dispatch.Answer{Plugin: "scripted", Generation: max(1, at.Generation), Edition: at.Edition, Binary: at.Binary}
+	answer := dispatch.Answer{
+		Plugin:     "scripted",
+		Generation: max(1, at.Generation),
+		Edition:    at.Edition,
+		Binary:     at.Binary,
+	}
 	work, done := stopping(ctx, c.Stop)
 	defer done()
 	step := x.take(work, c)
@@ -257,7 +260,7 @@ func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer
 	return answer, nil
 }
 
-// stopping is ctx until stop is closed.
+// stopping returns ctx with a cancel when stop is closed.
 func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
 	if stop == nil {
 		return ctx, func() {}
@@ -275,7 +278,7 @@ func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func(
 	return ctx, func() { cancel(); <-ended }
 }
 
-// play does what the step says until ctx ends.
+// play executes the step until ctx ends.
 func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
 	for _, text := range s.Pieces {
 		if c.OnDelta != nil {
@@ -304,7 +307,8 @@ func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
 		<-ctx.Done()
 		return edn.Nil(), contract.AsError(ctx.Err())
 	case s.Crash:
-		return edn.Nil(), contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s", c.CapID)
+		return edn.Nil(), contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s",
+			c.CapID)
 	case s.Gone:
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "plugin scripted is backoff")
 	case s.Err != nil:
@@ -372,35 +376,35 @@ func (x *Executor) leave() {
 	x.live--
 }
 
-// Calls are all calls so far, in the order in which they began.
+// Calls returns all calls so far, in the order of their start.
 func (x *Executor) Calls() []dispatch.Call {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return append([]dispatch.Call(nil), x.calls...)
 }
 
-// Begun is when each of the calls began.
+// Begun returns the start times of the calls.
 func (x *Executor) Begun() []time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return append([]time.Time(nil), x.begun...)
 }
 
-// Live is the number of calls that have not returned.
+// Live returns the number of running calls.
 func (x *Executor) Live() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.live
 }
 
-// Most is how many calls were under way at once.
+// Most returns the maximum number of concurrent calls so far.
 func (x *Executor) Most() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.most
 }
 
-// Dispatched names the capabilities of all calls in order.
+// Dispatched returns the capabilities of all calls in order.
 func (x *Executor) Dispatched() []string {
 	calls := x.Calls()
 	out := make([]string, len(calls))

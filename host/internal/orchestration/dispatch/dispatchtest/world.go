@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// World is a configuration with an executor behind it.
+// World is a configuration with a scripted executor.
 type World struct {
 	*Executor
 	Registry   *registry.Registry
@@ -27,13 +27,12 @@ type World struct {
 	Dispatcher *dispatch.Dispatcher
 }
 
-// Spec is what a World is made of.
+// Spec describes a World.
 type Spec struct {
 	// Caps are capabilities in the form that plugins advertise; missing fields
 	// take the defaults of Cap.
 	Caps []string
-	// Apart makes each of them one of a plugin of its own, named as the
-	// capability.
+	// Apart gives each capability its own plugin, named like the capability.
 	Apart   bool
 	Intents []registry.Intent
 	Checks  []quality.Check
@@ -44,12 +43,12 @@ type Spec struct {
 	Policies policy.Book
 }
 
-// Cap is a capability that serves :text/respond with any map, as EDN.
+// Cap returns a capability that serves :text/respond with any map, as EDN.
 func Cap(id, more string) string {
 	return "{:cap/id :" + id + " :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/any :io/out-schema :res/any " + more + "}"
 }
 
-// New builds a World.
+// New makes a World.
 func New(tb testing.TB, spec Spec) *World {
 	tb.Helper()
 	specs := maps.Clone(schema.Builtin())
@@ -71,25 +70,36 @@ func New(tb testing.TB, spec Spec) *World {
 			caps[i].Plugin = c.ID
 		}
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: caps, Intents: spec.Intents, Checks: checks.Declarations(), Judges: spec.Judges, Schemas: schemas})
+	reg, err := registry.New(registry.Spec{
+		Capabilities: caps,
+		Intents:      spec.Intents,
+		Checks:       checks.Declarations(),
+		Judges:       spec.Judges,
+		Schemas:      schemas,
+	})
 	require.NoError(tb, err)
 	w := &World{Executor: &Executor{}, Registry: reg, Checks: checks, Policies: &spec.Policies}
-	w.Dispatcher = &dispatch.Dispatcher{Executor: w.Executor, Registry: reg, Checks: checks, Clock: dispatch.SystemClock{}}
+	w.Dispatcher = &dispatch.Dispatcher{
+		Executor: w.Executor,
+		Registry: reg,
+		Checks:   checks,
+		Clock:    dispatch.SystemClock{},
+	}
 	return w
 }
 
-// Open are effects that everybody may have, without bounds but their being
-// enabled.
+// Open permits all effects to all roles without limits.
 func Open() *policy.Effects {
 	e := &policy.Effects{Rules: policy.Rules{}}
 	for _, effect := range contract.Effects() {
 		e.Rules[effect] = policy.Rule{Any: []string{policy.RoleAny}}
-		e.Host = append(e.Host, policy.Scoped{Effect: effect, Scope: contract.Scope{Enabled: contract.Flag{V: true, Set: true}}})
+		e.Host = append(e.Host, policy.Scoped{Effect: effect,
+			Scope: contract.Scope{Enabled: contract.Flag{V: true, Set: true}}})
 	}
 	return e
 }
 
-// Again is the same configuration with an executor that knows no scripts.
+// Again returns the same configuration with an empty executor.
 func (w *World) Again() *World {
 	c := *w
 	d := *w.Dispatcher
@@ -98,15 +108,15 @@ func (w *World) Again() *World {
 	return &c
 }
 
-// Records is a recorder that keeps what it is given and checks every record.
+// Records is a recorder that stores all records and checks their schemas.
 type Records struct {
 	tb  testing.TB
 	mu  sync.Mutex
 	all []journal.Record
 }
 
-// NewRecords makes a recorder that fails tb when a record is not as its schema
-// says.
+// NewRecords returns a recorder that fails tb when a record violates its
+// schema.
 func NewRecords(tb testing.TB) *Records { return &Records{tb: tb} }
 
 var _ dispatch.Recorder = (*Records)(nil)
@@ -118,20 +128,28 @@ func (r *Records) Record(path edn.Value, node string, body journal.Body) error {
 	if n, ok := body.(journal.Numbered); ok {
 		n.SetSeq(len(r.all) + 1)
 	}
-	rec := journal.Record{Run: "run_test", Seq: len(r.all) + 1, At: journalEpoch, Epoch: 1, Path: path, Node: node, Body: body}
+	rec := journal.Record{
+		Run:   "run_test",
+		Seq:   len(r.all) + 1,
+		At:    journalEpoch,
+		Epoch: 1,
+		Path:  path,
+		Node:  node,
+		Body:  body,
+	}
 	r.all = append(r.all, rec)
 	Verify(r.tb, rec)
 	return nil
 }
 
-// All are the records so far.
+// All returns the records so far.
 func (r *Records) All() []journal.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]journal.Record(nil), r.all...)
 }
 
-// Verify fails tb if a record breaks the closed schema of its kind.
+// Verify fails tb if a record violates the closed schema of its kind.
 func Verify(tb testing.TB, rec journal.Record) {
 	tb.Helper()
 	if err := rec.Check(); err != nil {
@@ -147,5 +165,5 @@ func Verify(tb testing.TB, rec journal.Record) {
 	}
 }
 
-// journalEpoch stands for the time of every record: tests compare records.
+// journalEpoch is the time of every record, so that tests can compare records.
 var journalEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

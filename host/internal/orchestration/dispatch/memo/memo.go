@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// Memo maps keys to what was worked out for them.
+// Memo maps keys to computed values.
 type Memo[K comparable, V any] struct {
 	most int
 
 	mu      sync.Mutex
 	entries map[K]*list.Element // of entry
-	order   *list.List          // the last used first
+	order   *list.List          // most recently used first
 	flights map[K]*flight[V]
 }
 
@@ -27,12 +27,17 @@ type flight[V any] struct {
 	ok    bool
 }
 
-// New is a memo of at most so many entries, at least one.
+// New returns a memo of at most most entries, at least one.
 func New[K comparable, V any](most int) *Memo[K, V] {
-	return &Memo[K, V]{most: max(1, most), entries: map[K]*list.Element{}, order: list.New(), flights: map[K]*flight[V]{}}
+	return &Memo[K, V]{
+		most:    max(1, most),
+		entries: map[K]*list.Element{},
+		order:   list.New(),
+		flights: map[K]*flight[V]{},
+	}
 }
 
-// Get returns what is kept for the key.
+// Get returns the cached value of the key.
 func (m *Memo[K, V]) Get(key K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,10 +53,11 @@ func (m *Memo[K, V]) get(key K) (v V, ok bool) {
 	return e.Value.(entry[K, V]).value, true
 }
 
-// Do returns what is kept for the key, or works it out. Work tells whether what
-// it returns may be kept; otherwise it is returned to this caller alone. Known
-// tells that somebody else has worked it out. A caller whose ctx ends while it
-// waits for somebody else works by itself, which is then up to work.
+// Do returns the cached value of the key, or computes it with work. work
+// reports whether its value may be cached; otherwise only this caller gets it.
+// known is true if the value was cached or computed by another call. A caller
+// whose ctx ends while it waits for another computation calls work itself,
+// which must handle the ended ctx.
 func (m *Memo[K, V]) Do(ctx context.Context, key K, work func() (V, bool)) (v V, known bool) {
 	for {
 		m.mu.Lock()
@@ -79,7 +85,8 @@ func (m *Memo[K, V]) Do(ctx context.Context, key K, work func() (V, bool)) (v V,
 	}
 }
 
-// fly works for all who wait. They are let go however the work ends.
+// fly computes the value for all waiting callers and wakes them even after a
+// panic.
 func (m *Memo[K, V]) fly(key K, f *flight[V], work func() (V, bool)) V {
 	defer func() {
 		m.mu.Lock()
@@ -104,7 +111,7 @@ func (m *Memo[K, V]) put(key K, v V) {
 	}
 }
 
-// Drop forgets what is kept for the key if stale says so.
+// Drop removes the cached value of the key if stale reports true for it.
 func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +121,7 @@ func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
 	}
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (m *Memo[K, V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/memo"
 )
 
-// JDG-007: whoever asks at the same time gets the same, and it is worked out once.
+// JDG-007: concurrent calls for one key get the same value, computed once.
 func TestOneFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memo.New[string, int](8)
@@ -46,8 +46,8 @@ func TestOneFlight(t *testing.T) {
 	})
 }
 
-// JDG-007: what failed is not kept, a panic lets those who wait go on, and nobody
-// waits for longer than it has time.
+// JDG-007: failures are not cached, a panic wakes the waiting callers, and no
+// caller waits beyond its context.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memo.New[string, int](8)
@@ -84,13 +84,13 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// JDG-007: a memo never holds more than it may, what is asked for stays, and a key
-// has one value as long as it is kept.
+// JDG-007: a memo never exceeds its size, used entries stay, and a key keeps
+// its value while it is cached.
 func TestBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 5).Draw(t, "most")
 		m := memo.New[int, int](most)
-		var model []int // the last used first
+		var model []int // most recently used first
 		next := 0
 		values := map[int]int{}
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {

@@ -18,34 +18,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Ask performs an act and gives the response envelope. The error is the one in it,
-// or says that none came. It is called from several goroutines.
+// Ask performs an act and returns the response envelope. The error is the one
+// in the envelope, or reports that none came. It must be safe for concurrent
+// use.
 type Ask func(ctx context.Context, request edn.Value) (edn.Value, error)
 
-// Measurement has one judge grade all anchors. It is used once.
+// Measurement lets one judge grade all anchors. It is used once.
 type Measurement struct {
 	Judge    *registry.Judge
 	Registry *registry.Registry
 	Anchors  calibration.Anchors
 	Ask      Ask
-	// Parallel is how many verdicts are asked for at once, 0: one.
+	// Parallel is the number of concurrent verdicts, 0: one.
 	Parallel int
-	// Deadline is that of one verdict, 0: the default of acts.
+	// Deadline of one verdict, 0: the default of acts.
 	Deadline time.Duration
-	// Tick is told of each verdict, one at a time; nil: nobody is.
+	// Tick is called after each verdict, one call at a time; nil: never.
 	Tick func(done, all int)
-	// Rest is called after each verdict, which took so long, before another one is
-	// asked for; nil: there is no rest.
+	// Rest is called after each verdict with its duration; nil: there is no rest.
 	Rest func(ctx context.Context, took time.Duration)
-	// Clock is what that is measured by.
+	// Clock measures the durations for Rest.
 	Clock dispatch.Clock
 
-	capability string // that gives the verdicts, known with the first one
+	capability string // gives all verdicts; known after the first one
 
 	mu    sync.Mutex
 	done  int
 	spent Spending
-	last  error // why a verdict failed
+	last  error // of the last failed verdict
 }
 
 // given is one verdict.
@@ -58,16 +58,17 @@ type given struct {
 	asked, failed bool
 }
 
-// Spent is what the verdicts have cost so far.
+// Spent returns the cost of the verdicts so far.
 func (m *Measurement) Spent() Spending {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.spent
 }
 
-// Take asks for all verdicts: two for each anchor, and one for each pair. The first
-// that succeeds says who gives them all. The record has no date and no history yet.
-// It ends early when too few anchors are left for a record.
+// Take requests two verdicts for each anchor and one for each pair. The
+// capability of the first successful one gives all others. The record has no
+// date and no history yet. Take ends early when too few anchors are left for a
+// record.
 func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 	list, pairs := m.Anchors.List, m.Anchors.Pairs()
 	jobs := make([]edn.Value, 0, 2*len(list)+len(pairs))
@@ -78,7 +79,7 @@ func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 	}
 	for i, p := range pairs {
 		first, second := list[p.Good], list[p.Bad]
-		if i%2 == 1 { // neither label is always the one that is judged
+		if i%2 == 1 { // alternate which label is judged first
 			first, second = second, first
 		}
 		jobs = append(jobs, m.question(first, second.Result, 0))
@@ -97,10 +98,11 @@ func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 	return m.record(verdicts)
 }
 
-// mostFirst is how many verdicts may fail before the first one succeeds.
+// mostFirst is the number of failed verdicts after which Take gives up before
+// the first success.
 const mostFirst = 3
 
-// first asks one after another until somebody judged.
+// first requests verdicts one after another until one succeeds.
 func (m *Measurement) first(ctx context.Context, jobs []edn.Value, verdicts []given) (next int, err error) {
 	for i := range jobs {
 		g, err := m.paced(ctx, jobs[i], len(jobs))
@@ -110,14 +112,15 @@ func (m *Measurement) first(ctx context.Context, jobs []edn.Value, verdicts []gi
 		}
 		verdicts[i].failed = true
 		e := contract.AsError(err)
-		if i+1 == mostFirst || e == nil || e.Class == contract.ClassStop || e.Class == contract.ClassFinal || ctx.Err() != nil {
+		if i+1 == mostFirst || e == nil || e.Class == contract.ClassStop || e.Class == contract.ClassFinal ||
+			ctx.Err() != nil {
 			return 0, err
 		}
 	}
 	return 0, errors.New("no anchors")
 }
 
-// rest asks for all other verdicts.
+// rest requests all other verdicts.
 func (m *Measurement) rest(ctx context.Context, jobs []edn.Value, verdicts []given, from int) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -154,7 +157,7 @@ func (m *Measurement) rest(ctx context.Context, jobs []edn.Value, verdicts []giv
 
 var errHopeless = errors.New("too few anchors are left")
 
-// paced is a verdict with the rest behind it.
+// paced requests a verdict and rests.
 func (m *Measurement) paced(ctx context.Context, job edn.Value, all int) (given, error) {
 	if m.Rest == nil {
 		return m.verdict(ctx, job, all)
@@ -165,8 +168,8 @@ func (m *Measurement) paced(ctx context.Context, job edn.Value, all int) (given,
 	return g, err
 }
 
-// hopeless tells whether too few anchors are left that have not failed. It is called
-// with the lock.
+// hopeless reports whether too few anchors without a failure are left. m.mu
+// must be held.
 func (m *Measurement) hopeless(verdicts []given) bool {
 	left := map[bool]int{}
 	for i, a := range m.Anchors.List {
@@ -189,26 +192,36 @@ func (m *Measurement) usable(verdicts []given) map[bool]int {
 }
 
 func (m *Measurement) tooFew(usable map[bool]int) error {
-	e := contract.Errorf("judge/failed", "judge %s gave verdicts on %d good and %d bad anchors, %d of each are needed; nothing was written", m.Judge.Name, usable[true], usable[false], calibration.LeastAnchors)
+	e := contract.Errorf("judge/failed",
+		"judge %s gave verdicts on %d good and %d bad anchors, %d of each are needed; nothing was written",
+		m.Judge.Name, usable[true], usable[false], calibration.LeastAnchors)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return e.WithCause(contract.AsError(m.last))
 }
 
-// question is the request for one verdict. It says what gates say, so that the
-// verdicts come from the same judge; a model may judge its own family, because how
-// it does that is part of what is measured.
+// question returns the input of the request for one verdict, equal to that of
+// gates, so that the same judge answers. A model may judge its own family,
+// because this bias is measured too.
 func (m *Measurement) question(a calibration.Anchor, other edn.Value, sample int64) edn.Value {
 	author := edn.MustMap()
 	if a.Family != "" {
 		author = author.AssocKey("family", edn.Text(a.Family))
 	}
 	return m.Judge.Question(registry.Task{
-		Call: a.Call, Result: a.Result, Done: a.Done, Env: a.Env, Other: other, Author: author, Sample: sample, Seed: 1, AllowSameFamily: true,
+		Call:            a.Call,
+		Result:          a.Result,
+		Done:            a.Done,
+		Env:             a.Env,
+		Other:           other,
+		Author:          author,
+		Sample:          sample,
+		Seed:            1,
+		AllowSameFamily: true,
 	})
 }
 
-// request is the act that asks for one verdict.
+// request returns the act that requests one verdict.
 func (m *Measurement) request(input edn.Value) edn.Value {
 	task := edn.MustMap(edn.K("intent"), edn.K(m.Judge.Intent))
 	pinned := m.capability
@@ -218,14 +231,15 @@ func (m *Measurement) request(input edn.Value) edn.Value {
 	if pinned != "" {
 		task = task.AssocKey("cap/id", edn.K(pinned))
 	}
-	v := edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("judge")), edn.K("task"), task, edn.K("input"), input)
+	v := edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"),
+		edn.MustMap(edn.K("id"), edn.Text("judge")), edn.K("task"), task, edn.K("input"), input)
 	if m.Deadline > 0 {
 		v = v.AssocKey("deadline-ms", edn.Int(max(1, m.Deadline.Milliseconds())))
 	}
 	return v
 }
 
-// verdict asks for one verdict.
+// verdict requests one verdict.
 func (m *Measurement) verdict(ctx context.Context, input edn.Value, all int) (given, error) {
 	response, err := m.Ask(ctx, m.request(input))
 	var g given
@@ -245,7 +259,7 @@ func (m *Measurement) verdict(ctx context.Context, input edn.Value, all int) (gi
 	return g, err
 }
 
-// read reads a verdict as gates read it.
+// read parses a verdict like the gates do.
 func (m *Measurement) read(response edn.Value, pair bool) (given, error) {
 	meta, out := response.Key("invoke/meta"), response.Key("result").Key("out")
 	g := given{asked: true}
@@ -278,10 +292,15 @@ func (m *Measurement) read(response edn.Value, pair bool) (given, error) {
 	return g, nil
 }
 
-// record makes the figures of the verdicts.
+// record computes the record from the verdicts.
 func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 	list := m.Anchors.List
-	r := calibration.Record{Judge: m.Judge.Name, Capability: m.capability, Anchors: m.Anchors.Hash, ScoreMin: m.Anchors.ScoreMin}
+	r := calibration.Record{
+		Judge:      m.Judge.Name,
+		Capability: m.capability,
+		Anchors:    m.Anchors.Hash,
+		ScoreMin:   m.Anchors.ScoreMin,
+	}
 	first := true
 	for _, g := range verdicts {
 		if g.failed {
@@ -291,7 +310,9 @@ func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 			first, r.Key, r.Family = false, g.key, g.family
 		}
 		if g.key != r.Key {
-			return r, contract.Errorf("judge/failed", "judge %s changed while it was measured: some verdicts are of %s, others of %s", m.Judge.Name, r.Key, g.key)
+			return r, contract.Errorf("judge/failed",
+				"judge %s changed while it was measured: some verdicts are of %s, others of %s",
+				m.Judge.Name, r.Key, g.key)
 		}
 	}
 	r.Model, r.Models = models(verdicts)
@@ -299,10 +320,17 @@ func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 	for i, a := range list {
 		one, again := verdicts[i], verdicts[len(list)+i]
 		seen = append(seen, calibration.Observation{
-			Good: a.Good, Failed: one.failed, Score: one.score, Again: again.score, Repeated: !again.failed, Length: a.Length(), Family: a.Family,
+			Good:     a.Good,
+			Failed:   one.failed,
+			Score:    one.score,
+			Again:    again.score,
+			Repeated: !again.failed,
+			Length:   a.Length(),
+			Family:   a.Family,
 		})
 	}
-	if usable := m.usable(verdicts); usable[true] < calibration.LeastAnchors || usable[false] < calibration.LeastAnchors {
+	if usable := m.usable(verdicts); usable[true] < calibration.LeastAnchors ||
+		usable[false] < calibration.LeastAnchors {
 		return r, m.tooFew(usable)
 	}
 	var choices []calibration.Choice
@@ -312,7 +340,7 @@ func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 	return calibration.Measure(r, seen, choices), nil
 }
 
-// models are those that answered: the one that did most often, and all, if they are
+// models returns the model that gave most verdicts, and all models if there are
 // several.
 func models(verdicts []given) (most string, all []string) {
 	count := map[string]int{}
@@ -321,7 +349,8 @@ func models(verdicts []given) (most string, all []string) {
 			count[g.model]++
 		}
 	}
-	all = slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
+	all = slices.SortedFunc(maps.Keys(count),
+		func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
 	switch len(all) {
 	case 0:
 		return "", nil

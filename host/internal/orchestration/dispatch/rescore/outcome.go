@@ -13,35 +13,37 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Outcome is what a measurement came to.
+// Outcome is the result of a measurement.
 type Outcome struct {
 	Judge  *registry.Judge
 	Record calibration.Record
-	Before *calibration.Record // nil if there was none
+	Before *calibration.Record // nil without an earlier record
 	Spent  Spending
 
-	theirs bool // somebody else has measured it meanwhile, and this is their record
+	byOther bool // another process measured the judge in the meantime; Record is its record
 }
 
-// Value is the outcome as data: the record with its hash, whether the judge may be
-// believed, which habits it has, and what the verdicts cost.
+// Value returns the outcome as data: the record with its hash, whether its
+// grades count, its faults, and the cost of the verdicts.
 func (o Outcome) Value() edn.Value {
 	faults := o.Record.Faults(o.Judge.Drift)
 	list := make([]edn.Value, len(faults))
 	for i, f := range faults {
 		list[i] = edn.MustMap(edn.K("fault"), edn.K(f.Name), edn.K("message"), edn.Text(f.Message))
 	}
-	believed := o.Record.Kappa >= o.Judge.MinKappa && o.Record.Worthless() == "" && !slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
+	believed := o.Record.Kappa >= o.Judge.MinKappa && o.Record.Worthless() == "" &&
+		!slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
 	return edn.MustMap(
 		edn.K("calibration"), o.Record.Value(), edn.K("hash"), edn.Text(o.Record.Hash()),
 		edn.K("believed?"), edn.Bool(believed), edn.K("min-kappa"), figure(o.Judge.MinKappa),
 		edn.K("faults"), edn.Vector(list...), edn.K("usage"), o.Spent.Value())
 }
 
-// news is the outcome for who follows the host.
-func (o Outcome) news() edn.Value {
+// noticeDetails returns the details of the notice on the measurement.
+func (o Outcome) noticeDetails() edn.Value {
 	r := o.Record
-	b := edn.MustMap(edn.K("cause"), edn.K(string(r.Why)), edn.K("kappa"), figure(r.Kappa), edn.K("usage"), o.Spent.Value())
+	b := edn.MustMap(edn.K("cause"), edn.K(string(r.Why)), edn.K("kappa"), figure(r.Kappa), edn.K("usage"),
+		o.Spent.Value())
 	why := "kappa " + text(r.Kappa)
 	if o.Before != nil {
 		b = b.AssocKey("before", figure(o.Before.Kappa))
@@ -61,26 +63,26 @@ func (o Outcome) news() edn.Value {
 	return b.AssocKey("why", edn.Text(why))
 }
 
-// Status is how a judge stands.
+// Status is the state of a judge.
 type Status struct {
 	Judge    *registry.Judge
-	Used     bool // an intent has answers graded by it
+	Used     bool // an intent has its answers graded by it
 	Standing calibration.Standing
-	Record   *calibration.Record // nil if there is none that can be read
-	Err      error               // why it cannot be
+	Record   *calibration.Record // nil without a readable record
+	Err      error               // why the record cannot be read
 
-	Due       time.Time // when it is measured again by itself; zero: never
+	Due       time.Time // next measurement by the loop; zero: none
 	Why       calibration.Why
-	Busy      bool // it is being measured
+	Busy      bool // a measurement is running
 	Done, All int
 
-	Failures int // of measurements in a row
+	Failures int // consecutive failed measurements
 	Failed   time.Time
 	Failure  *contract.Error
 }
 
-// Status is how all judges of the configuration stand. Due is zero of those that the
-// loop does not measure.
+// Status returns the state of all judges of the configuration. Due is zero for
+// judges that the loop does not measure.
 func (r *Rescorer) Status() []Status {
 	r.mu.Lock()
 	c := r.config
@@ -109,8 +111,8 @@ func (r *Rescorer) Status() []Status {
 	return out
 }
 
-// Known is Status without a look at the disk: the judges in use, as the loop has found
-// them.
+// Known is Status without reading the disk: the judges in use, as last seen by
+// the loop.
 func (r *Rescorer) Known() []Status {
 	now := r.s.Clock.Now()
 	r.mu.Lock()
@@ -119,13 +121,19 @@ func (r *Rescorer) Known() []Status {
 	for _, name := range r.config.Used {
 		j, ok := r.config.Registry.Judge(name)
 		if st := r.judges[name]; ok && st != nil && st.seen {
-			out = append(out, Status{Judge: j, Used: true, Record: st.record, Err: st.bad, Standing: st.record.Standing(j, now)})
+			out = append(out, Status{
+				Judge:    j,
+				Used:     true,
+				Record:   st.record,
+				Err:      st.readErr,
+				Standing: st.record.Standing(j, now),
+			})
 		}
 	}
 	return out
 }
 
-// StatusOf is how a judge stands by its record, where no loop runs.
+// StatusOf returns the state of a judge from its record, without a loop.
 func StatusOf(j *registry.Judge, store Store, used bool, now time.Time) Status {
 	s := Status{Judge: j, Used: used}
 	s.Record, s.Err = store.Record(j.Name)
@@ -133,7 +141,8 @@ func StatusOf(j *registry.Judge, store Store, used bool, now time.Time) Status {
 	return s
 }
 
-// Doubtful tells whether the judge is in use and does not count for what it could.
+// Doubtful reports whether the judge is in use but its grades do not count
+// fully.
 func (s Status) Doubtful() bool {
 	if !s.Used || !s.Judge.Enabled {
 		return false
@@ -141,7 +150,7 @@ func (s Status) Doubtful() bool {
 	return s.Standing == calibration.Drifted || !s.Judge.Plain && s.Standing != calibration.Believed
 }
 
-// Value is the status as data; whole adds the course of earlier measurements.
+// Value returns the status as data; whole adds the history of measurements.
 func (s Status) Value(whole bool) edn.Value {
 	var b edn.MapBuilder
 	b.Key("judge", edn.Text(s.Judge.Name))
@@ -180,10 +189,12 @@ func (s Status) Value(whole bool) edn.Value {
 		b.Key("why", edn.K(string(s.Why)))
 	}
 	if s.Busy {
-		b.Key("measuring", edn.MustMap(edn.K("done"), edn.Int(int64(s.Done)), edn.K("all"), edn.Int(int64(s.All)), edn.K("why"), edn.K(string(s.Why))))
+		b.Key("measuring", edn.MustMap(edn.K("done"), edn.Int(int64(s.Done)), edn.K("all"), edn.Int(int64(s.All)),
+			edn.K("why"), edn.K(string(s.Why))))
 	}
 	if s.Failure != nil {
-		b.Key("failed", edn.MustMap(edn.K("at"), inst(s.Failed), edn.K("times"), edn.Int(int64(s.Failures)), edn.K("error"), s.Failure.Value()))
+		b.Key("failed", edn.MustMap(edn.K("at"), inst(s.Failed), edn.K("times"), edn.Int(int64(s.Failures)),
+			edn.K("error"), s.Failure.Value()))
 	}
 	return b.Map()
 }

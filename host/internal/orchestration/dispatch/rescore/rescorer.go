@@ -15,30 +15,32 @@ import (
 
 // Store keeps records and reads anchors. Its methods may block on a disk.
 type Store interface {
-	// Record is that of a judge, nil without an error if it was never measured.
+	// Record returns the record of a judge, nil without an error if it was never
+	// measured.
 	Record(judge string) (*calibration.Record, error)
-	// Keep replaces it: whole, or not at all.
+	// Keep replaces the record atomically.
 	Keep(r calibration.Record) error
 	// Anchors reads a file of labelled answers.
 	Anchors(file string) (calibration.Anchors, error)
 }
 
-// Settings are what a Rescorer works with. All are required but Tell and Believe.
+// Settings are the dependencies of a Rescorer. All are required except Tell and
+// Believe.
 type Settings struct {
 	Clock dispatch.Clock
 	Store Store
-	// Random draws from [0, 1).
+	// Random returns a number in [0, 1).
 	Random func() float64
-	// Tell is told what was measured and what could not be.
+	// Tell is called with the notice of each measurement and failure.
 	Tell func(dispatch.Notice)
-	// Believe is told of each new record, when it is kept.
+	// Believe is called with each new record after it is stored.
 	Believe func(j *registry.Judge, r calibration.Record)
 }
 
-// Config is what a Rescorer needs to know of the configuration in force.
+// Config is the part of the configuration in force that a Rescorer needs.
 type Config struct {
 	Registry *registry.Registry
-	// Used are the judges that intents have answers graded by.
+	// Used are the judges that grade answers of an intent.
 	Used []string
 	// Ask performs the acts.
 	Ask Ask
@@ -56,33 +58,34 @@ type Rescorer struct {
 	wake    context.CancelFunc // ends the wait of the loop; nil: it does not wait
 }
 
-// state is what is known of one judge besides its record.
+// state is the state of one judge besides its record.
 type state struct {
 	early    float64   // see calibration.Record.Due
-	from     time.Time // nothing is begun before
-	failures int       // in a row
-	again    time.Time // not before, for them
+	from     time.Time // no measurement starts before
+	failures int       // consecutive
+	retryAt  time.Time // backoff: no retry before
 	failed   time.Time
-	err      *contract.Error // the last of them
-	model    string          // that graded and was not measured; empty: none
+	err      *contract.Error // the last failure
+	model    string          // model that graded but was not measured; empty: none
 
-	seen   bool                // what is kept of it was looked at
-	record *calibration.Record // that was found; nil: none
-	bad    error               // why it cannot be read
+	seen    bool                // the loop has read the record
+	record  *calibration.Record // as last read; nil: none
+	readErr error               // why it cannot be read
 
 	busy      bool
-	cut       context.CancelCauseFunc // ends what is under way
+	cancel    context.CancelCauseFunc // cancels the running measurement
 	why       calibration.Why
 	done, all int
 }
 
-// Why a measurement ended that nobody wanted to end.
+// Causes of canceled measurements.
 var (
-	errReconfigured = contract.Errorf("canceled", "the configuration changed while the judge was measured").WithHint("measure it again")
-	errStopped      = contract.Errorf("runtime/draining", "the host is going down")
+	errReconfigured = contract.Errorf("canceled", "the configuration changed while the judge was measured").
+			WithHint("measure it again")
+	errStopped = contract.Errorf("runtime/draining", "the host is going down")
 )
 
-// New makes a Rescorer that has no judges yet.
+// New returns a Rescorer without judges.
 func New(s Settings) *Rescorer {
 	if s.Tell == nil {
 		s.Tell = func(dispatch.Notice) {}
@@ -93,8 +96,8 @@ func New(s Settings) *Rescorer {
 	return &Rescorer{s: s, judges: map[string]*state{}}
 }
 
-// Configure puts another configuration in force. Measurements under way end, and what
-// is due then is begun a little later, each at a time of its own.
+// Configure sets another configuration. It cancels running measurements; due
+// ones start after a random delay.
 func (r *Rescorer) Configure(c Config) {
 	now := r.s.Clock.Now()
 	r.mu.Lock()
@@ -109,41 +112,40 @@ func (r *Rescorer) Configure(c Config) {
 		if st == nil {
 			st = &state{early: r.s.Random()}
 		}
-		st.from = now.Add(settle(j.Recheck, r.s.Random()))
-		st.failures, st.again, st.err = 0, time.Time{}, nil
+		st.from = now.Add(startDelay(j.Recheck, r.s.Random()))
+		st.failures, st.retryAt, st.err = 0, time.Time{}, nil
 		r.judges[name] = st
 	}
 	for _, st := range before {
-		if st.cut != nil {
-			st.cut(errReconfigured)
+		if st.cancel != nil {
+			st.cancel(errReconfigured)
 		}
 	}
-	r.stir()
+	r.wakeLoop()
 }
 
-// stir has the loop look again. It is called with the lock.
-func (r *Rescorer) stir() {
+// wakeLoop ends the wait of the loop. r.mu must be held.
+func (r *Rescorer) wakeLoop() {
 	if r.wake != nil {
 		r.wake()
 	}
 }
 
-// Stop ends what is under way and refuses what is asked for from now on. It does not
-// wait.
+// Stop cancels running measurements and rejects new ones. It does not wait.
 func (r *Rescorer) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped = true
 	for _, st := range r.judges {
-		if st.cut != nil {
-			st.cut(errStopped)
+		if st.cancel != nil {
+			st.cancel(errStopped)
 		}
 	}
-	r.stir()
+	r.wakeLoop()
 }
 
-// Served tells that a model gave a grade as a judge, of which the record of the judge
-// does not know. It is quick.
+// Served reports that a model gave a grade that the record of the judge does
+// not contain. It is quick.
 func (r *Rescorer) Served(judge, model string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,12 +154,12 @@ func (r *Rescorer) Served(judge, model string) {
 		return
 	}
 	st.model = model
-	r.stir()
+	r.wakeLoop()
 }
 
-// look is how long the loop goes by what it has seen: a person may measure a judge
-// with another process meanwhile.
-const look = time.Minute
+// pollInterval is the time after which the loop reads records again, because
+// another process may have measured a judge.
+const pollInterval = time.Minute
 
 // Run measures judges when they are due, one after another, until ctx ends or Stop
 // is called.
@@ -168,25 +170,26 @@ func (r *Rescorer) Run(ctx context.Context) {
 			return
 		}
 		if next != nil {
-			r.again(ctx, next)
+			r.remeasure(ctx, next)
 		}
 	}
 }
 
-// turn is a judge whose turn it is.
-type turn struct {
+// dueJudge is a judge whose measurement is due.
+type dueJudge struct {
 	judge *registry.Judge
 	st    *state
 	why   calibration.Why
 }
 
-// next waits for a turn; nil: it was woken. Ok is false when there will be none.
-func (r *Rescorer) next(ctx context.Context) (_ *turn, ok bool) {
+// next waits for a due judge; nil: the wait was interrupted. ok is false when
+// the loop must end.
+func (r *Rescorer) next(ctx context.Context) (_ *dueJudge, ok bool) {
 	r.mu.Lock()
 	version := r.version
 	waiting, wake := context.WithCancel(ctx)
 	defer wake()
-	r.wake = wake // whatever changes from here on ends the wait
+	r.wake = wake // every later change ends the wait
 	stopped := r.stopped
 	r.mu.Unlock()
 	defer func() {
@@ -198,7 +201,7 @@ func (r *Rescorer) next(ctx context.Context) (_ *turn, ok bool) {
 		return nil, false
 	}
 	first, at := r.first()
-	wait := look
+	wait := pollInterval
 	if first != nil {
 		wait = min(wait, at.Sub(r.s.Clock.Now()))
 	}
@@ -214,8 +217,8 @@ func (r *Rescorer) next(ctx context.Context) (_ *turn, ok bool) {
 	return first, true
 }
 
-// first is whose turn is next, and when that is; nil: nobody's.
-func (r *Rescorer) first() (first *turn, at time.Time) {
+// first returns the judge that is due first, and when; nil: none.
+func (r *Rescorer) first() (first *dueJudge, at time.Time) {
 	r.mu.Lock()
 	c := r.config
 	r.mu.Unlock()
@@ -227,21 +230,23 @@ func (r *Rescorer) first() (first *turn, at time.Time) {
 		rec, err := r.s.Store.Record(name)
 		st, due, why := r.found(j, rec, err)
 		if why != "" && (first == nil || due.Before(at)) {
-			first, at = &turn{j, st, why}, due
+			first, at = &dueJudge{j, st, why}, due
 		}
 	}
 	return first, at
 }
 
-// found notes what is kept of a judge and tells when it is to be measured again; why
-// is empty if it is not.
-func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) (st *state, due time.Time, why calibration.Why) {
+// found stores the record of a judge in its state and returns when the next
+// measurement is due; why is empty if none is.
+func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) (
+	st *state, due time.Time, why calibration.Why,
+) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if st = r.judges[j.Name]; st == nil {
 		return nil, due, ""
 	}
-	st.seen, st.record, st.bad = true, rec, err
+	st.seen, st.record, st.readErr = true, rec, err
 	if st.busy || rec == nil || err != nil || j.Anchors == "" || rec.Other(j) {
 		return st, due, ""
 	}
@@ -249,15 +254,14 @@ func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) 
 	return st, due, why
 }
 
-// due is when a judge is to be measured again, and why. It is called with the lock.
+// due returns when a judge is to be measured again, and why. r.mu must be held.
 func (st *state) due(j *registry.Judge, rec *calibration.Record) (time.Time, calibration.Why) {
 	at, why := rec.Due(j.Recheck, st.early), calibration.ByAge
 	if st.model != "" && rec.Knows(st.model) {
-		st.model = "" // it was measured meanwhile
+		st.model = "" // measured in the meantime
 	}
 	if st.model != "" {
-		// A provider that names another model each time must not have the judge
-		// measured all the time.
+		// Limit measurements for a provider that keeps changing the model name.
 		soon := time.Time{}
 		if last := rec.Last(calibration.ByModel); !last.IsZero() {
 			soon = last.Add(j.Recheck / 7)
@@ -266,7 +270,7 @@ func (st *state) due(j *registry.Judge, rec *calibration.Record) (time.Time, cal
 			at, why = soon, calibration.ByModel
 		}
 	}
-	for _, not := range []time.Time{st.from, st.again} {
+	for _, not := range []time.Time{st.from, st.retryAt} {
 		if at.Before(not) {
 			at = not
 		}
@@ -274,8 +278,8 @@ func (st *state) due(j *registry.Judge, rec *calibration.Record) (time.Time, cal
 	return at, why
 }
 
-// again measures a judge whose turn it is.
-func (r *Rescorer) again(ctx context.Context, t *turn) {
+// remeasure measures a due judge.
+func (r *Rescorer) remeasure(ctx context.Context, t *dueJudge) {
 	_, err := r.measure(ctx, t.judge.Name, Options{Why: t.why, slow: true})
 	if err == nil || ctx.Err() != nil {
 		return
@@ -283,28 +287,36 @@ func (r *Rescorer) again(ctx context.Context, t *turn) {
 	now := r.s.Clock.Now()
 	e := contract.AsError(err)
 	r.mu.Lock()
-	if errors.Is(err, errReconfigured) || errors.Is(err, errStopped) || errors.Is(err, errBusy) || r.judges[t.judge.Name] != t.st {
+	if errors.Is(err, errReconfigured) || errors.Is(err, errStopped) || errors.Is(err, errBusy) ||
+		r.judges[t.judge.Name] != t.st {
 		r.mu.Unlock()
 		return
 	}
 	t.st.failures++
 	t.st.failed, t.st.err = now, e
-	t.st.again = now.Add(backoff(t.judge.Recheck, t.st.failures, r.s.Random()))
-	again := t.st.again
+	t.st.retryAt = now.Add(backoff(t.judge.Recheck, t.st.failures, r.s.Random()))
+	again := t.st.retryAt
 	r.mu.Unlock()
 	r.tell(t.judge, dispatch.EventRescoreFailed, "", edn.MustMap(
 		edn.K("cause"), edn.K(string(t.why)), edn.K("type"), edn.K(e.Type), edn.K("again"), inst(again),
-		edn.K("why"), edn.Text("it is tried again at "+again.UTC().Format(time.RFC3339)+", and until then what was measured before holds as long as it may: "+e.FullMessage())))
+		edn.K("why"), edn.Text("the next try is at "+again.UTC().Format(time.RFC3339)+
+			", and until then the last record is in force: "+e.FullMessage())))
 }
 
 func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
 
-// tell says what became of a judge.
+// tell sends a notice about a judge.
 func (r *Rescorer) tell(j *registry.Judge, event, capID string, details edn.Value) {
 	r.mu.Lock()
 	reg := r.config.Registry
 	r.mu.Unlock()
-	n := dispatch.Notice{At: r.s.Clock.Now(), Event: event, CapID: capID, Intent: j.Intent, Details: details.AssocKey("judge", edn.Text(j.Name))}
+	n := dispatch.Notice{
+		At:      r.s.Clock.Now(),
+		Event:   event,
+		CapID:   capID,
+		Intent:  j.Intent,
+		Details: details.AssocKey("judge", edn.Text(j.Name)),
+	}
 	if n.CapID == "" {
 		n.CapID = j.Capability
 	}
@@ -317,34 +329,35 @@ func (r *Rescorer) tell(j *registry.Judge, event, capID string, details edn.Valu
 	r.s.Tell(n)
 }
 
-// Options say how a judge is measured.
+// Options of a measurement.
 type Options struct {
-	// File holds the anchors; empty: those that the judge names.
+	// File holds the anchors; empty: the file of the judge.
 	File string
-	// Why says who or what wants it.
+	// Why is the reason of the measurement.
 	Why calibration.Why
-	// Reset has later measurements held against this one.
+	// Reset makes this measurement the baseline of later ones.
 	Reset bool
-	// Parallel and Deadline are those of Measurement.
+	// Parallel and Deadline: see Measurement.
 	Parallel int
 	Deadline time.Duration
 
 	slow bool
 }
 
-// errBusy is why a judge is not measured: it is being measured.
+// errBusy reports that the judge is being measured.
 var errBusy = errors.New("the judge is being measured")
 
-// Score measures a judge for somebody who waits for it.
+// Score measures a judge on request and waits for the result.
 func (r *Rescorer) Score(ctx context.Context, judge string, o Options) (Outcome, error) {
 	return r.measure(ctx, judge, o)
 }
 
-// measure measures a judge, unless somebody does already, and keeps the record.
+// measure measures a judge and stores the record. It fails if another call
+// measures the judge.
 func (r *Rescorer) measure(ctx context.Context, judge string, o Options) (Outcome, error) {
-	ctx, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	j, st, c, err := r.claim(judge, o, cut)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	j, st, c, err := r.claim(judge, o, cancel)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -357,19 +370,21 @@ func (r *Rescorer) measure(ctx context.Context, judge string, o Options) (Outcom
 		return Outcome{}, err
 	}
 	r.mu.Lock()
-	st.failures, st.again, st.err = 0, time.Time{}, nil
-	st.seen, st.record, st.bad = true, &out.Record, nil
+	st.failures, st.retryAt, st.err = 0, time.Time{}, nil
+	st.seen, st.record, st.readErr = true, &out.Record, nil
 	r.mu.Unlock()
-	if out.theirs {
+	if out.byOther {
 		return out, nil
 	}
 	r.s.Believe(j, out.Record)
-	r.tell(j, dispatch.EventRescored, out.Record.Capability, out.news())
+	r.tell(j, dispatch.EventRescored, out.Record.Capability, out.noticeDetails())
 	return out, nil
 }
 
-// claim makes a judge busy.
-func (r *Rescorer) claim(judge string, o Options, cut context.CancelCauseFunc) (*registry.Judge, *state, Config, error) {
+// claim marks a judge as busy.
+func (r *Rescorer) claim(judge string, o Options, cancel context.CancelCauseFunc) (
+	*registry.Judge, *state, Config, error,
+) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.config
@@ -385,23 +400,26 @@ func (r *Rescorer) claim(judge string, o Options, cut context.CancelCauseFunc) (
 	case c.Registry == nil:
 		return nil, nil, c, contract.Errorf("runtime/starting", "the host is coming up")
 	case !ok || st == nil:
-		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).WithHint("\"ferment judge list\" names those that are there").DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
+		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).
+			WithHint("\"ferment judge list\" names those that are there").
+			DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
 	case st.busy:
-		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are there", judge, errBusy, st.done, st.all).
+		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are there", judge,
+			errBusy, st.done, st.all).
 			WithHint("wait for it; \"ferment judge show " + judge + "\" tells how far it is")
 	}
-	st.busy, st.cut, st.why, st.done, st.all = true, cut, o.Why, 0, 0
+	st.busy, st.cancel, st.why, st.done, st.all = true, cancel, o.Why, 0, 0
 	return j, st, c, nil
 }
 
 func (r *Rescorer) release(st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st.busy, st.cut = false, nil
-	r.stir()
+	st.busy, st.cancel = false, nil
+	r.wakeLoop()
 }
 
-// take asks for the verdicts and keeps what they come to.
+// take runs the measurement and stores its record.
 func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Config, o Options) (Outcome, error) {
 	began := r.s.Clock.Now()
 	file := o.File
@@ -409,17 +427,27 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 		file = j.Anchors
 	}
 	if file == "" {
-		return Outcome{}, contract.Errorf("invalid-request", "judge %s names no anchors", j.Name).WithHint("name a file with labelled answers, or write anchors in its block")
+		return Outcome{}, contract.Errorf("invalid-request", "judge %s names no anchors", j.Name).
+			WithHint("name a file with labelled answers, or write anchors in its block")
 	}
 	anchors, err := r.s.Store.Anchors(file)
 	if err != nil {
 		return Outcome{}, err
 	}
-	m := &Measurement{Judge: j, Registry: c.Registry, Anchors: anchors, Ask: c.Ask, Parallel: o.Parallel, Deadline: o.Deadline, Clock: r.s.Clock, Tick: func(done, all int) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		st.done, st.all = done, all
-	}}
+	m := &Measurement{
+		Judge:    j,
+		Registry: c.Registry,
+		Anchors:  anchors,
+		Ask:      c.Ask,
+		Parallel: o.Parallel,
+		Deadline: o.Deadline,
+		Clock:    r.s.Clock,
+		Tick: func(done, all int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			st.done, st.all = done, all
+		},
+	}
 	if o.slow {
 		m.Parallel, m.Rest = 1, r.rest
 	}
@@ -428,7 +456,7 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 		return Outcome{}, err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return Outcome{}, err // its configuration is not in force any more
+		return Outcome{}, err // the configuration has changed
 	}
 	before, err := r.s.Store.Record(j.Name)
 	if err != nil {
@@ -436,7 +464,7 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 	}
 	out := Outcome{Judge: j, Before: before, Spent: m.Spent()}
 	if o.slow && before != nil && before.At.After(began) {
-		out.Record, out.theirs = *before, true
+		out.Record, out.byOther = *before, true
 		return out, nil
 	}
 	rec.At, rec.Why = r.s.Clock.Now().UTC().Truncate(time.Second), o.Why
@@ -449,26 +477,26 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 	return out, r.s.Store.Keep(rec)
 }
 
-// Share of the time in which the loop asks for verdicts: one part of restParts + 1.
+// The loop requests verdicts for one part of restParts + 1 of the time.
 const (
 	restParts = 3
 	leastRest = 10 * time.Millisecond
 	mostRest  = 30 * time.Second
 )
 
-// rest keeps the loop from competing with those who wait for answers.
+// rest leaves the providers to other calls for most of the time.
 func (r *Rescorer) rest(ctx context.Context, took time.Duration) {
 	_ = r.s.Clock.Wait(ctx, min(max(restParts*took, leastRest), mostRest))
 }
 
-// settle is how long a host waits with what is due when it starts: long enough that
-// it has other things behind it, and not the same for all.
-func settle(recheck time.Duration, u float64) time.Duration {
+// startDelay is the random delay before due measurements start after a start or
+// reload.
+func startDelay(recheck time.Duration, u float64) time.Duration {
 	most := min(recheck/50, 5*time.Minute)
 	return time.Duration((0.1 + 0.9*u) * float64(most))
 }
 
-// backoff is how long to wait after failures in a row.
+// backoff returns the wait after consecutive failures.
 func backoff(recheck time.Duration, failures int, u float64) time.Duration {
 	base := min(max(recheck/1000, time.Second), 5*time.Minute)
 	most := max(base, min(recheck/20, 6*time.Hour))

@@ -28,28 +28,28 @@ const (
 	week = 7 * day
 )
 
-// bench is a world of judges under the clock of a synctest bubble: a store in memory
-// and a host that has answers graded.
-type bench struct {
+// fakeHost is a set of judges with the clock of a synctest bubble: a store in
+// memory and a function that grades answers.
+type fakeHost struct {
 	t testing.TB
 	*rescore.Rescorer
 	reg *registry.Registry
 
 	mu      sync.Mutex
 	records map[string]calibration.Record
-	wrong   int           // verdicts of each label that are wrong
-	takes   time.Duration // one verdict
+	wrong   int           // wrong verdicts per label
+	takes   time.Duration // duration of one verdict
 	model   string
 	fails   *contract.Error
 	asked   []time.Time
-	now     int // verdicts under way
+	now     int // running verdicts
 	most    int
 	events  []dispatch.Notice
 	kept    []calibration.Record
 }
 
 // Record implements rescore.Store.
-func (b *bench) Record(judge string) (*calibration.Record, error) {
+func (b *fakeHost) Record(judge string) (*calibration.Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r, ok := b.records[judge]; ok {
@@ -59,7 +59,7 @@ func (b *bench) Record(judge string) (*calibration.Record, error) {
 }
 
 // Keep implements rescore.Store.
-func (b *bench) Keep(r calibration.Record) error {
+func (b *fakeHost) Keep(r calibration.Record) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.records[r.Judge] = r
@@ -68,14 +68,14 @@ func (b *bench) Keep(r calibration.Record) error {
 }
 
 // Anchors implements rescore.Store.
-func (b *bench) Anchors(file string) (calibration.Anchors, error) {
+func (b *fakeHost) Anchors(file string) (calibration.Anchors, error) {
 	if file != "anchors.edn" {
 		return calibration.Anchors{}, contract.Errorf("not-found", "no file %s", file)
 	}
 	return labelled(20), nil
 }
 
-// labelled are n good and n bad answers.
+// labelled returns n good and n bad answers.
 func labelled(n int) calibration.Anchors {
 	var list []edn.Value
 	for i := range n {
@@ -106,8 +106,8 @@ func judges(t testing.TB, list ...registry.Judge) *registry.Registry {
 	return reg
 }
 
-func newBench(t testing.TB, list ...registry.Judge) *bench {
-	b := &bench{t: t, records: map[string]calibration.Record{}, takes: time.Second, model: "m-1", reg: judges(t, list...)}
+func newFakeHost(t testing.TB, list ...registry.Judge) *fakeHost {
+	b := &fakeHost{t: t, records: map[string]calibration.Record{}, takes: time.Second, model: "m-1", reg: judges(t, list...)}
 	u := 0.0
 	b.Rescorer = rescore.New(rescore.Settings{
 		Clock: dispatch.SystemClock{}, Store: b,
@@ -122,13 +122,13 @@ func newBench(t testing.TB, list ...registry.Judge) *bench {
 	return b
 }
 
-// use puts a configuration in force in which all judges are in use.
-func (b *bench) use(reg *registry.Registry) {
+// use sets a configuration with all judges in use.
+func (b *fakeHost) use(reg *registry.Registry) {
 	b.Configure(rescore.Config{Registry: reg, Used: reg.Judges(), Ask: b.ask})
 }
 
-// serve runs the loop in the bubble until the function is called that it gives.
-func (b *bench) serve() (stop func()) {
+// serve runs the loop in the bubble until stop is called.
+func (b *fakeHost) serve() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -141,16 +141,16 @@ func (b *bench) serve() (stop func()) {
 	}
 }
 
-// before keeps a record as if the judge had been measured that long ago.
-func (b *bench) before(judge string, ago time.Duration, kappa float64) {
+// before stores a record with the given age.
+func (b *fakeHost) before(judge string, ago time.Duration, kappa float64) {
 	at := time.Now().Add(-ago)
 	b.records[judge] = calibration.Record{
 		Judge: judge, Capability: "j/rubric", Key: "b3:k", Model: "m-1", Anchors: labelled(20).Hash, ScoreMin: 500, Good: 20, Bad: 20, At: at, Kappa: kappa, Why: calibration.ByOperator,
 	}
 }
 
-// ask grades an answer: by its label, but for the first few of each.
-func (b *bench) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
+// ask grades an answer by its label, except for the first few of each label.
+func (b *fakeHost) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
 	b.mu.Lock()
 	b.asked = append(b.asked, time.Now())
 	b.now++
@@ -187,8 +187,8 @@ func (b *bench) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
 		edn.K("result"), edn.MustMap(edn.K("out"), edn.MustMap(edn.K("score"), edn.MustRead(score), edn.K("judge"), said))), nil
 }
 
-// told are the events so far, in short.
-func (b *bench) told() []string {
+// eventNames returns the notices so far, abbreviated.
+func (b *fakeHost) eventNames() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string
@@ -200,27 +200,27 @@ func (b *bench) told() []string {
 	return out
 }
 
-func (b *bench) keptOnes() []calibration.Record {
+func (b *fakeHost) stored() []calibration.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]calibration.Record(nil), b.kept...)
 }
 
-// asks are the times at which verdicts were asked for.
-func (b *bench) asks() []time.Time {
+// asks returns the times of the verdicts.
+func (b *fakeHost) asks() []time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]time.Time(nil), b.asked...)
 }
 
-// atOnce is how many were under way at once, at most.
-func (b *bench) atOnce() int {
+// atOnce returns the maximum number of concurrent verdicts.
+func (b *fakeHost) atOnce() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.most
 }
 
-func (b *bench) notices() []dispatch.Notice {
+func (b *fakeHost) notices() []dispatch.Notice {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]dispatch.Notice(nil), b.events...)
@@ -228,12 +228,12 @@ func (b *bench) notices() []dispatch.Notice {
 
 func anchored(name string) registry.Judge { return registry.Judge{Name: name, Anchors: "anchors.edn"} }
 
-// JDG-011: a judge is measured again before its record is too old, one verdict at a
-// time and with long rests, and the new figures replace the old ones, whose course is
-// kept.
+// JDG-011: a judge is measured again before its record expires, one verdict at
+// a time with long rests, and the new figures replace the old ones, whose
+// history is kept.
 func TestMeasuredAgainInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", 2*day, 0.9)
 		first := b.records["grader"]
 		b.wrong = 1
@@ -246,7 +246,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		time.Sleep(week / 20)
 		time.Sleep(time.Hour)
 		stop()
-		kept := b.keptOnes()
+		kept := b.stored()
 		require.Len(t, kept, 1)
 		r := kept[0]
 		assert.Equal(t, 0.9, r.Kappa)
@@ -259,7 +259,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		for i := 1; i < len(b.asks()); i++ {
 			require.GreaterOrEqual(t, b.asks()[i].Sub(b.asks()[i-1]), 4*time.Second, "a verdict takes one second, and three are rest")
 		}
-		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.told())
+		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.eventNames())
 		n := b.notices()[0]
 		assert.Equal(t, []string{"j/rubric", "eval/grade", "judge"}, []string{n.CapID, n.Intent, n.Plugin})
 		assert.Equal(t, `"kappa 0.9, it was 0.9"`, n.Details.Key("why").String())
@@ -267,11 +267,11 @@ func TestMeasuredAgainInTime(t *testing.T) {
 	})
 }
 
-// JDG-011: what was due while no host ran is done soon after one started, though not
-// at once, and one judge after the other.
+// JDG-011: measurements that became due while no host ran start soon after the
+// start, not at once, and one after another.
 func TestDueWhileDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("a"), anchored("b"), anchored("c"))
+		b := newFakeHost(t, anchored("a"), anchored("b"), anchored("c"))
 		for _, name := range []string{"a", "b", "c"} {
 			b.before(name, 20*day, 0.9)
 		}
@@ -280,7 +280,7 @@ func TestDueWhileDown(t *testing.T) {
 		stop := b.serve()
 		time.Sleep(time.Hour)
 		stop()
-		assert.Len(t, b.keptOnes(), 3)
+		assert.Len(t, b.stored(), 3)
 		assert.Equal(t, 1, b.atOnce(), "one verdict at a time over all judges")
 		assert.GreaterOrEqual(t, b.asks()[0].Sub(began), 30*time.Second)
 		assert.LessOrEqual(t, b.asks()[0].Sub(began), 5*time.Minute)
@@ -290,11 +290,11 @@ func TestDueWhileDown(t *testing.T) {
 	})
 }
 
-// JDG-010, JDG-011: nobody is measured without anchors, without a first measurement, or
-// for nobody.
+// JDG-010, JDG-011: judges without anchors, without a first measurement or
+// without a use are not measured.
 func TestNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("never"), registry.Judge{Name: "bare"}, anchored("unused"))
+		b := newFakeHost(t, anchored("never"), registry.Judge{Name: "bare"}, anchored("unused"))
 		b.before("bare", 30*day, 0.9)
 		b.before("unused", 30*day, 0.9)
 		b.Configure(rescore.Config{Registry: b.reg, Used: []string{"never", "bare"}, Ask: b.ask})
@@ -316,12 +316,12 @@ func TestNotMeasured(t *testing.T) {
 	})
 }
 
-// JDG-011: another model behind the judge has it measured again soon; one that was
-// measured has not, and a provider that names another model each time has the judge
-// measured once in a seventh of its recheck.
+// JDG-011: another model behind the judge is measured soon; a model in the
+// record is not, and a provider with constantly changing model names causes one
+// measurement per seventh of the recheck time.
 func TestAnotherModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", time.Hour, 0.9)
 		stop := b.serve()
 		defer stop()
@@ -335,8 +335,8 @@ func TestAnotherModel(t *testing.T) {
 		b.mu.Unlock()
 		b.Served("grader", "m-2")
 		time.Sleep(10 * time.Minute)
-		require.Len(t, b.keptOnes(), 1)
-		r := b.keptOnes()[0]
+		require.Len(t, b.stored(), 1)
+		r := b.stored()[0]
 		assert.Equal(t, []any{"m-2", calibration.ByModel}, []any{r.Model, r.Why})
 		assert.True(t, r.Baseline.Known(), "it is held against what the former model did")
 
@@ -345,15 +345,15 @@ func TestAnotherModel(t *testing.T) {
 		b.mu.Unlock()
 		b.Served("grader", "m-3")
 		time.Sleep(day - time.Hour)
-		assert.Len(t, b.keptOnes(), 1)
+		assert.Len(t, b.stored(), 1)
 		time.Sleep(2 * time.Hour)
-		assert.Len(t, b.keptOnes(), 2)
-		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.told())
+		assert.Len(t, b.stored(), 2)
+		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.eventNames())
 	})
 }
 
-// JDG-011: who agrees less than at first has drifted, who agrees too little is weak, and
-// both are told; a judge that is well again is believed again.
+// JDG-011: a judge below its first agreement has drifted, one with too little
+// agreement is weak, and both are reported; a recovered judge counts again.
 func TestDriftAndWeakness(t *testing.T) {
 	for _, row := range []struct {
 		before float64
@@ -366,7 +366,7 @@ func TestDriftAndWeakness(t *testing.T) {
 		{0.4, 7, calibration.Weak, "0.4 is needed to refuse answers, so its grades only count in the score"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, anchored("grader"))
+			b := newFakeHost(t, anchored("grader"))
 			b.before("grader", week, row.before)
 			b.wrong = row.wrong
 			stop := b.serve()
@@ -381,16 +381,16 @@ func TestDriftAndWeakness(t *testing.T) {
 			b.mu.Unlock()
 			time.Sleep(week)
 			assert.Equal(t, calibration.Believed, b.Status()[0].Standing)
-			assert.Len(t, b.keptOnes()[1].Course, 2)
+			assert.Len(t, b.stored()[1].Course, 2)
 		})
 	}
 }
 
-// JDG-011: a measurement that fails is tried again, later and later, and leaves the
-// record in force until it is too old.
+// JDG-011: a failed measurement is repeated with a growing backoff, and the
+// record stays in force until it expires.
 func TestFailedMeasurements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", week*9/10, 0.9)
 		b.fails = contract.Errorf("provider/unavailable", "the server is down")
 		stop := b.serve()
@@ -407,7 +407,7 @@ func TestFailedMeasurements(t *testing.T) {
 		time.Sleep(day)
 		assert.Equal(t, calibration.Expired, b.Status()[0].Standing)
 		assert.LessOrEqual(t, b.Status()[0].Failures-failures, 5)
-		assert.Empty(t, b.keptOnes())
+		assert.Empty(t, b.stored())
 
 		b.mu.Lock()
 		b.fails = nil
@@ -418,11 +418,11 @@ func TestFailedMeasurements(t *testing.T) {
 	})
 }
 
-// JDG-010: a server that goes away on the way is not asked for what cannot become a
-// record any more.
+// JDG-010: if the server fails during a measurement, no further verdicts are
+// requested once too few are possible for a record.
 func TestGivenUpOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", time.Hour, 0.9)
 		time.AfterFunc(10*time.Second, func() {
 			b.mu.Lock()
@@ -434,27 +434,27 @@ func TestGivenUpOnTheWay(t *testing.T) {
 		e := contract.AsError(err)
 		assert.Equal(t, []string{"judge/failed", "provider/unavailable"}, []string{e.Type, e.Cause.Type})
 		assert.LessOrEqual(t, len(b.asks()), 12)
-		assert.Empty(t, b.keptOnes())
+		assert.Empty(t, b.stored())
 	})
 }
 
-// JDG-011: the end of the host, its drain and another configuration end a measurement,
-// and what was kept stays.
+// JDG-011: stop, drain and a new configuration end a measurement, and the
+// record stays.
 func TestMeasurementsEnd(t *testing.T) {
-	for name, end := range map[string]func(b *bench, stop func()){
-		"the host ends": func(_ *bench, stop func()) { stop() },
-		"a drain":       func(b *bench, _ func()) { b.Stop() },
-		"a reload":      func(b *bench, _ func()) { b.use(b.reg) },
-		"the judge goes": func(b *bench, _ func()) {
+	for name, end := range map[string]func(b *fakeHost, stop func()){
+		"the host ends": func(_ *fakeHost, stop func()) { stop() },
+		"a drain":       func(b *fakeHost, _ func()) { b.Stop() },
+		"a reload":      func(b *fakeHost, _ func()) { b.use(b.reg) },
+		"the judge goes": func(b *fakeHost, _ func()) {
 			b.use(judges(b.t))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, anchored("grader"))
+				b := newFakeHost(t, anchored("grader"))
 				b.before("grader", week, 0.9)
 				stop := b.serve()
-				time.Sleep(6 * time.Minute) // it is under way
+				time.Sleep(6 * time.Minute) // the measurement is running
 				require.NotEmpty(t, b.asks())
 				require.True(t, b.Status()[0].Busy)
 				end(b, stop)
@@ -462,11 +462,11 @@ func TestMeasurementsEnd(t *testing.T) {
 				asked := len(b.asks())
 				time.Sleep(20 * time.Second)
 				assert.Len(t, b.asks(), asked, "nothing is asked any more")
-				assert.Empty(t, b.keptOnes())
-				assert.Empty(t, b.told(), "that is no failure")
+				assert.Empty(t, b.stored())
+				assert.Empty(t, b.eventNames(), "that is no failure")
 				if name == "a reload" {
 					time.Sleep(20 * time.Minute)
-					assert.Len(t, b.keptOnes(), 1, "it is begun again")
+					assert.Len(t, b.stored(), 1, "it is begun again")
 				}
 				if name == "a drain" {
 					_, err := b.Score(context.Background(), "grader", rescore.Options{})
@@ -478,11 +478,11 @@ func TestMeasurementsEnd(t *testing.T) {
 	}
 }
 
-// No judge is measured twice at once, and what a person measured meanwhile with another
-// process is not overwritten.
+// A judge is measured by one call at a time, and a record stored by another
+// process in the meantime is not overwritten.
 func TestOneMeasurementAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"))
+		b := newFakeHost(t, anchored("grader"))
 		b.before("grader", week, 0.9)
 		stop := b.serve()
 		defer stop()
@@ -500,15 +500,15 @@ func TestOneMeasurementAtOnce(t *testing.T) {
 		b.records["grader"] = mine
 		b.mu.Unlock()
 		time.Sleep(time.Hour)
-		assert.Empty(t, b.keptOnes())
+		assert.Empty(t, b.stored())
 		assert.Equal(t, 0.95, b.Status()[0].Record.Kappa)
 	})
 }
 
-// What an operator wants is measured at once, and again from there if that is wanted.
+// Score measures at once, and can reset the baseline.
 func TestScore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, anchored("grader"), registry.Judge{Name: "bare"})
+		b := newFakeHost(t, anchored("grader"), registry.Judge{Name: "bare"})
 		b.wrong = 4
 		out, err := b.Score(context.Background(), "bare", rescore.Options{File: "anchors.edn", Why: calibration.ByOperator, Parallel: 8})
 		require.NoError(t, err)
@@ -527,7 +527,7 @@ func TestScore(t *testing.T) {
 		_, err = b.Score(context.Background(), "gradr", rescore.Options{})
 		assert.ErrorIs(t, err, contract.OfType("not-found"))
 		ctx, cancel := context.WithCancelCause(context.Background())
-		gone := errors.New("nobody waits")
+		gone := errors.New("no caller waits")
 		time.AfterFunc(3*time.Second, func() { cancel(gone) })
 		_, err = b.Score(ctx, "grader", rescore.Options{})
 		assert.ErrorIs(t, err, gone)

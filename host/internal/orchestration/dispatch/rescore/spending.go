@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Spending sums what verdicts cost.
+// Spending sums the cost of verdicts.
 type Spending struct {
 	verdicts int
 	usage    edn.Value
@@ -19,7 +19,7 @@ func (s *Spending) add(usage edn.Value) {
 	s.usage = journal.SumUsage(s.usage, usage)
 }
 
-// Value is the sum as data.
+// Value returns the sum as data.
 func (s *Spending) Value() edn.Value {
 	or := func(key string, none edn.Value) edn.Value {
 		if v := s.usage.Key(key); !v.IsNil() {
@@ -27,11 +27,15 @@ func (s *Spending) Value() edn.Value {
 		}
 		return none
 	}
-	return edn.MustMap(edn.K("verdicts"), edn.Int(int64(s.verdicts)), edn.K("tokens-in"), or("tokens-in", edn.Int(0)), edn.K("tokens-out"), or("tokens-out", edn.Int(0)),
-		edn.K("cost-usd"), or("cost-usd", edn.MustDecimal("0")), edn.K("cost-mark"), or("cost-mark", edn.K("exact")))
+	return edn.MustMap(
+		edn.K("verdicts"), edn.Int(int64(s.verdicts)),
+		edn.K("tokens-in"), or("tokens-in", edn.Int(0)),
+		edn.K("tokens-out"), or("tokens-out", edn.Int(0)),
+		edn.K("cost-usd"), or("cost-usd", edn.MustDecimal("0")),
+		edn.K("cost-mark"), or("cost-mark", edn.K("exact")))
 }
 
-// SpendingText says for people what Value says.
+// SpendingText formats the data of Spending.Value as text.
 func SpendingText(v edn.Value) string {
 	least := ""
 	if mark, _ := v.Key("cost-mark").AsKeyword(); mark != "exact" {
@@ -41,5 +45,6 @@ func SpendingText(v edn.Value) string {
 	if usd, ok := v.Key("cost-usd").AsNumber(); ok {
 		cost = usd
 	}
-	return fmt.Sprintf("%s verdicts, %s tokens in, %s out, %s%s USD", v.Key("verdicts"), v.Key("tokens-in"), v.Key("tokens-out"), least, cost.FloatString(6))
+	return fmt.Sprintf("%s verdicts, %s tokens in, %s out, %s%s USD", v.Key("verdicts"), v.Key("tokens-in"),
+		v.Key("tokens-out"), least, cost.FloatString(6))
 }

@@ -22,8 +22,9 @@ func promptLayer(t testing.TB, name, text string) *prompt.Layer {
 	return l
 }
 
-// speakers are two models of different roles, and somebody who is none.
-func speakers(t testing.TB) *dispatchtest.World {
+// modelsWithRoles returns two models with different roles and a capability that
+// is not a model.
+func modelsWithRoles(t testing.TB) *dispatchtest.World {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :t/a :cap/kind :llm :cap/role :solver :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any :cap/repairs? true}`,
 		`{:cap/id :t/b :cap/kind :llm :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any}`,
@@ -36,10 +37,10 @@ func speakers(t testing.TB) *dispatchtest.World {
 	return w
 }
 
-// LM-009, RTE-003: each attempt has the prompt of its own candidate, and one
-// that is no model has none.
+// LM-009, RTE-003: each attempt has the prompt of its own candidate; other
+// capabilities get none.
 func TestPromptOfEachAttempt(t *testing.T) {
-	w := speakers(t)
+	w := modelsWithRoles(t)
 	w.On("t/a", fails("provider/unavailable")).On("t/b", fails("provider/unavailable")).On("t/c", out(`{:text "x"}`))
 	r := serve(t, w, order{layer: retries(0, 2), input: `{:prompt "p"}`})
 	require.Nil(t, r.Err)
@@ -53,11 +54,11 @@ func TestPromptOfEachAttempt(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"You are part of a program.\n\nSolve. :solver", "You are part of a program.\n\nSpeak. :voice", " nil"}, systems)
-	assert.False(t, r.Meta.HasKey("prompt/hash"), "nothing was composed for the one who answered")
+	assert.False(t, r.Meta.HasKey("prompt/hash"), "no prompt was composed for the winner")
 }
 
-// LM-009: a model reads the input of a chat or of an embedding as it is, so no
-// prompt comes with either; other intents have one.
+// LM-009: a model takes the input of a chat or an embedding as it is, without a
+// prompt; other intents have one.
 func TestInputsWithoutPrompt(t *testing.T) {
 	for intent, composed := range map[string]bool{"text/respond": true, "model/chat": false, "model/embed": false} {
 		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
@@ -72,9 +73,9 @@ func TestInputsWithoutPrompt(t *testing.T) {
 	}
 }
 
-// PRM-001: what request or node say goes before the role of a capability.
+// PRM-001: the role of the request or node overrides that of a capability.
 func TestRoleOfTheCallGoesFirst(t *testing.T) {
-	w := speakers(t)
+	w := modelsWithRoles(t)
 	w.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "x"}`)})
 	r := serve(t, w, order{layer: policy.Layer{Role: policy.Of("voice", here)}})
 	require.Nil(t, r.Err)
@@ -84,10 +85,10 @@ func TestRoleOfTheCallGoesFirst(t *testing.T) {
 	assert.Equal(t, sent.Key("context").Key("prompt").Key("hash"), r.Meta.Key("prompt/hash"), "the hash is that of the composed prompt")
 }
 
-// PRM-004, LLM-044: a repair adds the last answer and what was wrong with it;
-// what is asked keeps its name, and the request does not grow.
+// PRM-004, LLM-044: a repair adds the last answer and its findings; the
+// question stays the same, and the request does not grow.
 func TestRepairIsComposed(t *testing.T) {
-	w := speakers(t)
+	w := modelsWithRoles(t)
 	w.On("t/a", out(`{:text "first answer"}`), out(`{:text "second answer"}`), out(`{:text "Third."}`))
 	w.Dispatcher.Checks = judging(t, "third", func(s quality.Subject) quality.Outcome {
 		if text, _ := s.Result.Key("text").AsString(); text == "Third." {
@@ -110,11 +111,11 @@ func TestRepairIsComposed(t *testing.T) {
 	assert.Contains(t, last[1], "first answer")
 	assert.Contains(t, last[1], "is not the third")
 	assert.Contains(t, last[2], "second answer")
-	assert.NotContains(t, last[2], "first answer", "only the last answer is told")
+	assert.NotContains(t, last[2], "first answer", "only the last answer is sent")
 	assert.Len(t, last[2], len(last[1])+1, "second is one letter longer than first")
 }
 
-// judging is a set with one check of the test.
+// judging returns a set with one check of the test.
 func judging(t testing.TB, name string, judge func(quality.Subject) quality.Outcome) *quality.Set {
 	c := quality.Check{Judge: judge}
 	c.Name, c.Kind = name, "condition"
@@ -123,13 +124,13 @@ func judging(t testing.TB, name string, judge func(quality.Subject) quality.Outc
 	return set
 }
 
-// PRM-003: who may not speak with the voice of the operator is refused before
-// anybody is asked; who may replaces the layers.
+// PRM-003: a caller without permission to override system prompts is rejected
+// before any call; with permission it replaces the layers.
 func TestOverriding(t *testing.T) {
 	denied := policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleUser})
 	require.NotNil(t, denied)
 	assert.Nil(t, policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleOperator}))
-	assert.NotNil(t, policy.Rules(nil).Denied(policy.OverridePrompt, []string{policy.RoleAdmin}), "without a rule nobody may")
+	assert.NotNil(t, policy.Rules(nil).Denied(policy.OverridePrompt, []string{policy.RoleAdmin}), "denied without a rule")
 	for name, tc := range map[string]struct {
 		intent, system, input string
 		capID                 string
@@ -144,7 +145,7 @@ func TestOverriding(t *testing.T) {
 		"in a plan that was an answer": {system: "Mine.", input: `{:prompt "p"}`, foreign: true, blocked: true},
 	} {
 		for _, may := range []bool{false, true} {
-			w := speakers(t)
+			w := modelsWithRoles(t)
 			w.On("t/a", out(`{:text "x"}`))
 			if tc.intent == "" {
 				tc.intent = "text/respond"
@@ -156,7 +157,7 @@ func TestOverriding(t *testing.T) {
 				run.Overriding = nil
 			}
 			r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{
-				Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: tc.intent, Terms: w.Dispatcher.Terms(p, tc.intent, ""),
+				Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: tc.intent, Policy: w.Dispatcher.CallPolicy(p, tc.intent, ""),
 				Input: edn.MustRead(tc.input), System: tc.system, Foreign: tc.foreign,
 			})
 			if tc.blocked && (!may || tc.foreign) {
@@ -181,7 +182,7 @@ func TestOverriding(t *testing.T) {
 
 // TXT-007: the check for a leaked prompt sees the prompt that was composed.
 func TestChecksSeeTheComposedPrompt(t *testing.T) {
-	w := speakers(t)
+	w := modelsWithRoles(t)
 	w.Dispatcher.Prompts.Default = promptLayer(t, "d", "You answer questions about the opening hours of the municipal library and about nothing else at all.")
 	w.On("t/a", out(`{:text "I answer questions about the opening hours of the municipal library and about nothing else at all."}`))
 	r := serve(t, w, order{layer: policy.Layer{Must: policy.NamesOf(here, "no-prompt-leak")}})
@@ -196,10 +197,10 @@ func TestChecksSeeTheComposedPrompt(t *testing.T) {
 	assert.True(t, failed)
 }
 
-// PRM-008: a model gives the keys of its role and no others; who is no model
-// gives what its schema takes.
+// PRM-008: a model may return only the keys of its role; other capabilities may
+// return what their schema allows.
 func TestAllowedKeys(t *testing.T) {
-	w := speakers(t)
+	w := modelsWithRoles(t)
 	w.Dispatcher.Prompts.Allowed = map[string][]string{"solver": {"text", "steps"}}
 	w.On("t/a", out(`{:text "x" :secret 1}`), out(`{:text "x" :steps []}`)).On("t/c", out(`{:any 1}`))
 	r := serve(t, w, order{layer: policy.Layer{RepairMax: policy.Of(1, here)}})
@@ -212,15 +213,15 @@ func TestAllowedKeys(t *testing.T) {
 	require.Nil(t, r.Err)
 }
 
-// RTE-009, EMB-002: an intent of language models that nobody serves says what to
-// configure, any other one does not.
+// RTE-009, EMB-002: the failure of a model intent without candidates names the
+// missing configuration; other intents do not.
 func TestWithoutAModel(t *testing.T) {
-	w := speakers(t)
+	w := modelsWithRoles(t)
 	for intent, says := range map[string]bool{"problem/solve": true, "model/chat": true, "text/render": false, "chess/best-move": false} {
 		p, err := policy.Layer{Candidates: policy.Of([]string{"llm/solver"}, here)}.Resolve()
 		require.NoError(t, err)
 		run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}
-		r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: intent, Terms: w.Dispatcher.Terms(p, intent, ""), Input: edn.MustRead(`{:prompt "x"}`)})
+		r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: intent, Policy: w.Dispatcher.CallPolicy(p, intent, ""), Input: edn.MustRead(`{:prompt "x"}`)})
 		require.NotNil(t, r.Err)
 		assert.Equal(t, "unsupported/intent", r.Err.Type)
 		assert.Equal(t, says, strings.Contains(r.Err.Hint, "a language model serves it"), intent)

@@ -20,35 +20,35 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// keeping is a world whose intent has a floor of 0.6. Answers are judged by the
-// schema: {:n 1} fits, {} does not.
-type keeping struct {
+// remediationWorld is a world whose intent has a floor of 0.6. The schema
+// decides: {:n 1} passes, {} does not.
+type remediationWorld struct {
 	*dispatchtest.World
 	t testing.TB
 
 	mu      sync.Mutex
 	notices []dispatch.Notice
-	bad     map[string]bool // who answers badly
+	bad     map[string]bool // capabilities with bad answers
 }
 
-func keep(t testing.TB, q registry.Quality, candidates int) *keeping {
-	return keepOf(t, q, candidates, true)
+func newRemediationWorld(t testing.TB, q registry.Quality, candidates int) *remediationWorld {
+	return newRemediationWorldOf(t, q, candidates, true)
 }
 
-// keepOf is keep with plugins that have one capability each, or one that has
-// all.
-func keepOf(t testing.TB, q registry.Quality, candidates int, apart bool) *keeping {
+// newRemediationWorldOf is newRemediationWorld with one plugin per capability,
+// or with one for all.
+func newRemediationWorldOf(t testing.TB, q registry.Quality, candidates int, apart bool) *remediationWorld {
 	if !q.MinPassRate.Set {
 		q.MinPassRate = registry.ShareOf(0.6)
 	}
 	more := make([]string, candidates)
-	k := &keeping{t: t, bad: map[string]bool{}}
+	k := &remediationWorld{t: t, bad: map[string]bool{}}
 	k.World = dispatchtest.New(t, dispatchtest.Spec{
 		Caps: caps(more...), Apart: apart,
 		Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "test/n", Quality: q}},
 		Schemas: map[string]string{"test/n": `[:map [:n :int]]`},
 	})
-	k.Dispatcher.Book = &dispatch.Book{Notice: func(n dispatch.Notice) {
+	k.Dispatcher.Stats = &dispatch.StatsTable{Notice: func(n dispatch.Notice) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.notices = append(k.notices, n)
@@ -68,7 +68,7 @@ func keepOf(t testing.TB, q registry.Quality, candidates int, apart bool) *keepi
 	return k
 }
 
-func (k *keeping) set(bad bool, ids ...string) {
+func (k *remediationWorld) set(bad bool, ids ...string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, id := range ids {
@@ -76,8 +76,8 @@ func (k *keeping) set(bad bool, ids ...string) {
 	}
 }
 
-// ask makes so many calls, a second apart.
-func (k *keeping) ask(n int) (last served) {
+// ask makes n calls, a second apart.
+func (k *remediationWorld) ask(n int) (last served) {
 	k.t.Helper()
 	for range n {
 		last = serve(k.t, k.World, order{layer: retries(0, 3)})
@@ -86,8 +86,8 @@ func (k *keeping) ask(n int) (last served) {
 	return last
 }
 
-// told are the notices so far.
-func (k *keeping) told() []string {
+// events returns the notices so far, abbreviated.
+func (k *remediationWorld) events() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var all []string
@@ -97,8 +97,8 @@ func (k *keeping) told() []string {
 	return all
 }
 
-// deeds are the events that the run recorded.
-func (s served) deeds() []*journal.HostEvent {
+// remediations returns the events that the run recorded.
+func (s served) remediations() []*journal.HostEvent {
 	var all []*journal.HostEvent
 	for _, rec := range s.records {
 		if e, ok := rec.Body.(*journal.HostEvent); ok {
@@ -108,47 +108,47 @@ func (s served) deeds() []*journal.HostEvent {
 	return all
 }
 
-// BRK-002, BRK-009: a swap puts the next edition in the place of one whose
-// answers fell below the floor, once per crossing, and calls go on meanwhile.
+// BRK-002, BRK-009: a swap replaces an edition whose pass rate fell below the
+// floor, once per fall, without interrupting calls.
 func TestSwapForQuality(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{}, 2)
+		k := newRemediationWorld(t, registry.Quality{}, 2)
 		var finish func(error)
-		k.Renewing(func(_ string, done func(error)) { finish = done })
+		k.OnRenew(func(_ string, done func(error)) { finish = done })
 		k.set(true, "t/a")
-		assert.Empty(t, k.ask(9).deeds(), "nine verdicts are too few")
+		assert.Empty(t, k.ask(9).remediations(), "nine verdicts are too few")
 		r := k.ask(1)
-		require.Len(t, r.deeds(), 1)
-		assert.Equal(t, "quality/swap", r.deeds()[0].Event)
-		assert.Equal(t, `{:action :swap :attempt 1 :min-pass-rate 0.6M :node "n" :passes 0 :path [0] :samples 10 :why "0 of the last 10 answers passed their gates, 0.6 of them should"}`, r.deeds()[0].Details.String())
+		require.Len(t, r.remediations(), 1)
+		assert.Equal(t, "quality/swap", r.remediations()[0].Event)
+		assert.Equal(t, `{:action :swap :attempt 1 :min-pass-rate 0.6M :node "n" :passes 0 :path [0] :samples 10 :why "0 of the last 10 answers passed their gates, 0.6 of them should"}`, r.remediations()[0].Details.String())
 		for range 200 { // far beyond the pause between two actions
 			r = k.ask(1)
 			assert.Nil(t, r.Err)
-			assert.Empty(t, r.deeds(), "a swap is under way")
+			assert.Empty(t, r.remediations(), "a swap is under way")
 		}
-		assert.Equal(t, []dispatchtest.Kept{{Action: "swap", CapID: "t/a"}}, k.Kept())
+		assert.Equal(t, []dispatchtest.Remediation{{Action: "swap", CapID: "t/a"}}, k.Remediations())
 
-		// The new edition answers well.
+		// The new edition passes.
 		k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
 		k.set(false, "t/a")
 		finish(nil)
-		assert.Empty(t, k.ask(300).deeds())
-		assert.Equal(t, []string{"quality/swap a", "quality/swapped a"}, k.told())
+		assert.Empty(t, k.ask(300).remediations())
+		assert.Equal(t, []string{"quality/swap a", "quality/swapped a"}, k.events())
 		assert.Equal(t, "t/a", k.ask(1).CapID)
 	})
 }
 
-// BRK-009: if the new edition is no better, the candidate is left out for five
-// minutes and comes back through the ramp.
+// BRK-009: if the swap fails, the candidate is ejected for five minutes and
+// comes back through the ramp.
 func TestSwapThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{}, 2)
-		k.Renewing(func(_ string, done func(error)) { done(contract.Errorf("runtime/not-ready", "the old one stays")) })
+		k := newRemediationWorld(t, registry.Quality{}, 2)
+		k.OnRenew(func(_ string, done func(error)) { done(contract.Errorf("runtime/not-ready", "the old one stays")) })
 		k.set(true, "t/a")
 		k.ask(10)
-		assert.Equal(t, []string{"quality/swap a", "quality/failed a", "quality/eject a", "quality/quarantine a"}, k.told())
+		assert.Equal(t, []string{"quality/swap a", "quality/failed a", "quality/eject a", "quality/quarantine a"}, k.events())
 		r := k.ask(1)
-		assert.Equal(t, []string{"b ", "b ok"}, r.told())
+		assert.Equal(t, []string{"b ", "b ok"}, r.events())
 		assert.Equal(t, []journal.Rejection{{CapID: "t/a", Reason: "breaker/open", Why: "eval/low-score"}}, r.resolved(t).Rejected)
 		require.Len(t, r.Degraded, 1)
 		assert.Contains(t, r.Degraded[0].Why.Message, "0 of the last 10 answers passed")
@@ -169,11 +169,11 @@ func TestSwapThatFails(t *testing.T) {
 	})
 }
 
-// BRK-002: swap_to names who serves in the place of a candidate, also if it is
-// no candidate itself.
+// BRK-002: swap_to names the substitute of a candidate, which need not be a
+// candidate itself.
 func TestSwapTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{SwapTo: "t/c"}, 3)
+		k := newRemediationWorld(t, registry.Quality{SwapTo: "t/c"}, 3)
 		w := k.World
 		only := policy.Layer{Candidates: policy.Of([]string{"t/a", "t/b"}, here)}
 		one := func() served {
@@ -185,73 +185,74 @@ func TestSwapTo(t *testing.T) {
 		for range 10 {
 			r = one()
 		}
-		require.Len(t, r.deeds(), 1)
-		assert.Equal(t, ":t/c", r.deeds()[0].Details.Key("to").String())
+		require.Len(t, r.remediations(), 1)
+		assert.Equal(t, ":t/c", r.remediations()[0].Details.Key("to").String())
 		r = one()
 		require.Nil(t, r.Err)
 		assert.Equal(t, "t/c", r.CapID, "before the candidates behind it")
-		assert.Empty(t, k.Kept(), "the plugin is as it was")
+		assert.Empty(t, k.Remediations(), "the plugin is as it was")
 
-		// Who is out of service cannot stand in.
-		k = keep(t, registry.Quality{SwapTo: "t/c"}, 3)
+		// An unavailable substitute cannot serve.
+		k = newRemediationWorld(t, registry.Quality{SwapTo: "t/c"}, 3)
 		k.SetState("t/c", dispatch.CapState{Reason: "runtime/not-ready"})
 		k.set(true, "t/a")
 		k.ask(10)
-		assert.Equal(t, []dispatchtest.Kept{{Action: "swap", CapID: "t/a"}}, k.Kept())
+		assert.Equal(t, []dispatchtest.Remediation{{Action: "swap", CapID: "t/a"}}, k.Remediations())
 	})
 }
 
-// BRK-009: a restart, and the third action within ten minutes is a quarantine.
+// BRK-009: a restart; the third action within ten minutes is a quarantine.
 func TestRestartForQuality(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{Action: registry.ActionRestart}, 2)
+		k := newRemediationWorld(t, registry.Quality{Action: registry.ActionRestart}, 2)
 		k.set(true, "t/a")
 		began := time.Now()
 		var at []time.Duration
 		for len(at) < 3 {
-			if len(k.ask(1).deeds()) > 0 {
+			if len(k.ask(1).remediations()) > 0 {
 				at = append(at, time.Since(began))
 			}
 		}
-		assert.Equal(t, []string{"quality/restart a", "quality/restart a", "quality/eject a", "quality/quarantine a"}, k.told())
+		assert.Equal(t, []string{"quality/restart a", "quality/restart a", "quality/eject a", "quality/quarantine a"}, k.events())
 		for i := 1; i < len(at); i++ {
 			assert.GreaterOrEqual(t, at[i]-at[i-1], time.Minute, "a pause between two actions")
 		}
-		kept := k.Kept()
+		kept := k.Remediations()
 		assert.Equal(t, "quarantine", kept[2].Action, "all that the plugin serves is out")
 		assert.Equal(t, "t/b", k.ask(1).CapID)
-		k.Dispatcher.Book.Released("t/a", time.Now())
-		assert.Contains(t, k.told(), "quality/released a")
+		k.Dispatcher.Stats.Released("t/a", time.Now())
+		assert.Contains(t, k.events(), "quality/released a")
 	})
 }
 
-// BRK-010: never the last one, and no more than their share.
+// BRK-010: the last candidate is never ejected, nor more than the configured
+// share.
 func TestEjectionCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quarantine := registry.Quality{Action: registry.ActionQuarantine}
-		k := keep(t, quarantine, 1)
+		k := newRemediationWorld(t, quarantine, 1)
 		k.set(true, "t/a")
 		r := k.ask(30)
-		assert.Equal(t, []string{"quality/cap-reached a"}, k.told(), "told once")
+		assert.Equal(t, []string{"quality/cap-reached a"}, k.events(), "told once")
 		assert.Equal(t, "schema/invalid", r.failure(), "it serves on")
-		s := k.Dispatcher.Book.Standings(time.Now())
+		s := k.Dispatcher.Stats.Standings(time.Now())
 		require.Len(t, s, 1)
 		assert.Equal(t, "degraded", s[0].State())
 		k.set(false, "t/a")
 		k.ask(30)
-		assert.Equal(t, []string{"quality/cap-reached a", "quality/recovered a"}, k.told())
+		assert.Equal(t, []string{"quality/cap-reached a", "quality/recovered a"}, k.events())
 
-		k = keep(t, quarantine, 4)
+		k = newRemediationWorld(t, quarantine, 4)
 		k.set(true, "t/a", "t/b", "t/c", "t/d")
 		k.ask(100)
-		assert.Equal(t, []string{"quality/eject a", "quality/eject b", "quality/cap-reached c", "quality/cap-reached d"}, without(k.told(), "quality/quarantine"), "two of four")
+		assert.Equal(t, []string{"quality/eject a", "quality/eject b", "quality/cap-reached c", "quality/cap-reached d"}, without(k.events(), "quality/quarantine"), "two of four")
 
-		k = keep(t, quarantine, 3)
+		k = newRemediationWorld(t, quarantine, 3)
 		k.SetState("t/b", dispatch.CapState{Reason: "runtime/not-ready"})
 		k.SetState("t/c", dispatch.CapState{Reason: "runtime/quarantined"})
 		k.set(true, "t/a")
 		k.ask(30)
-		assert.Equal(t, []string{"quality/cap-reached a"}, k.told(), "the others are not there")
+		assert.Equal(t, []string{"quality/cap-reached a"}, k.events(), "the others are not there")
 	})
 }
 
@@ -265,17 +266,17 @@ func without(all []string, prefix string) []string {
 	return out
 }
 
-// BRK-007: what says nothing about the edition that answers now is no sample.
+// BRK-007: verdicts on other editions than the current one are not samples.
 func TestWhatIsNoSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{}, 1)
+		k := newRemediationWorld(t, registry.Quality{}, 1)
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails("provider/empty") })
 		k.ask(30)
-		assert.Empty(t, without(k.told(), "breaker/"), "errors are no answers")
-		assert.Empty(t, k.Kept())
+		assert.Empty(t, without(k.events(), "breaker/"), "errors are no answers")
+		assert.Empty(t, k.Remediations())
 	})
-	synctest.Test(t, func(t *testing.T) { // calls that began before a restart
-		k := keep(t, registry.Quality{Action: registry.ActionRestart, MinSamples: 5}, 1)
+	synctest.Test(t, func(t *testing.T) { // calls that started before a restart
+		k := newRemediationWorld(t, registry.Quality{Action: registry.ActionRestart, MinSamples: 5}, 1)
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return in(time.Minute, out(`{}`)) })
 		var group sync.WaitGroup
 		for range 40 {
@@ -283,40 +284,40 @@ func TestWhatIsNoSample(t *testing.T) {
 			group.Go(func() { serve(t, k.World, order{}) })
 		}
 		group.Wait()
-		assert.Len(t, k.Kept(), 1, "the others began under the processes that are gone")
-		samples := k.Dispatcher.Book.Standings(time.Now())[0].Samples
+		assert.Len(t, k.Remediations(), 1, "the others began under the processes that are gone")
+		samples := k.Dispatcher.Stats.Standings(time.Now())[0].Samples
 		assert.Zero(t, samples)
 	})
 }
 
-// LLM-030: what cannot work as it is set up is left alone at once, until it is
-// another edition or the time that it named.
+// LLM-030: a misconfigured capability is tripped at once, until another edition
+// serves or the named time.
 func TestTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, typ := range []string{"provider/auth-failed", "provider/quota-exhausted", "provider/model-not-found"} {
-			k := keep(t, registry.Quality{}, 2)
+			k := newRemediationWorld(t, registry.Quality{}, 2)
 			k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails(typ) })
-			assert.Equal(t, []string{"a ", "a " + typ, "b ", "b ok"}, k.ask(1).told())
+			assert.Equal(t, []string{"a ", "a " + typ, "b ", "b ok"}, k.ask(1).events())
 			time.Sleep(24 * time.Hour)
-			assert.Equal(t, []string{"b ", "b ok"}, k.ask(1).told(), typ)
+			assert.Equal(t, []string{"b ", "b ok"}, k.ask(1).events(), typ)
 			k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
-			assert.Equal(t, "a ", k.ask(1).told()[0], "it is set up anew")
+			assert.Equal(t, "a ", k.ask(1).events()[0], "it is set up anew")
 		}
-		k := keep(t, registry.Quality{}, 2)
+		k := newRemediationWorld(t, registry.Quality{}, 2)
 		quota := contract.Errorf("provider/quota-exhausted", "no more").WithDetail("retry-after-ms", edn.Int(3_600_000))
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Err: quota} })
 		k.ask(1)
 		time.Sleep(59 * time.Minute)
-		assert.Equal(t, "b ", k.ask(1).told()[0])
+		assert.Equal(t, "b ", k.ask(1).events()[0])
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, "a ", k.ask(1).told()[0])
+		assert.Equal(t, "a ", k.ask(1).events()[0])
 	})
 }
 
-// LLM-030: while a breaker is open because somebody has to set something right,
-// answers of others say so; a refusal that a former edition gave comes too late.
-func TestTripsAreTold(t *testing.T) {
-	k := keep(t, registry.Quality{}, 2)
+// LLM-030: while a breaker is tripped, failures of other calls name the cause;
+// a result of a former edition is ignored.
+func TestTripsAreReported(t *testing.T) {
+	k := newRemediationWorld(t, registry.Quality{}, 2)
 	release := make(chan struct{})
 	asked := make(chan struct{})
 	k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
@@ -324,14 +325,14 @@ func TestTripsAreTold(t *testing.T) {
 		<-release
 		return dispatchtest.Step{Err: contract.Errorf("provider/auth-failed", "the old key")}
 	})
-	late := make(chan served, 1)
-	go func() { late <- serve(t, k.World, order{layer: retries(0, 1)}) }()
+	lateExecutor := make(chan served, 1)
+	go func() { lateExecutor <- serve(t, k.World, order{layer: retries(0, 1)}) }()
 	<-asked
 	k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
 	k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return out(`{:n 1}`) })
 	require.Equal(t, "t/a", serve(t, k.World, order{}).CapID, "the new key is good")
 	close(release)
-	require.Equal(t, "t/b", (<-late).CapID)
+	require.Equal(t, "t/b", (<-lateExecutor).CapID)
 	require.Equal(t, "t/a", serve(t, k.World, order{}).CapID, "and still is")
 
 	k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails("provider/model-not-found") })
@@ -341,44 +342,44 @@ func TestTripsAreTold(t *testing.T) {
 	assert.Equal(t, []string{"breaker/open", "provider/model-not-found"}, []string{r.Degraded[0].Reason, r.Degraded[0].Why.Type})
 }
 
-// BRK-001: what a provider asks for is a floor of the pause.
+// BRK-001: the Retry-After of a provider is the minimum pause.
 func TestRetryAfterIsAFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, registry.Quality{}, 2)
+		k := newRemediationWorld(t, registry.Quality{}, 2)
 		limited := contract.Errorf("provider/rate-limited", "slower").WithDetail("retry-after-ms", edn.Int(90_000))
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Err: limited} })
 		k.ask(5)
-		assert.Equal(t, []string{"breaker/opened a"}, k.told())
+		assert.Equal(t, []string{"breaker/opened a"}, k.events())
 		k.ask(80)
-		assert.Equal(t, "b ", k.ask(1).told()[0], "85 seconds later")
+		assert.Equal(t, "b ", k.ask(1).events()[0], "85 seconds later")
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, "a ", k.ask(1).told()[0], "the probe")
+		assert.Equal(t, "a ", k.ask(1).events()[0], "the probe")
 	})
 }
 
-// A plugin that answers badly twice is swapped once.
-func TestOneDeedAtATimePerPlugin(t *testing.T) {
+// A plugin with bad answers for two intents is swapped once.
+func TestOneRemediationAtATimePerPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keepOf(t, registry.Quality{}, 2, false)
-		k.Renewing(func(string, func(error)) {})
+		k := newRemediationWorldOf(t, registry.Quality{}, 2, false)
+		k.OnRenew(func(string, func(error)) {})
 		k.set(true, "t/a", "t/b")
 		k.ask(30)
-		assert.Len(t, k.Kept(), 1)
+		assert.Len(t, k.Remediations(), 1)
 	})
 }
 
-// A log line says what is done and why.
+// A log line names the action and the reason.
 func TestSentences(t *testing.T) {
 	n := dispatch.Notice{Event: dispatch.EventSwap, CapID: "t/a", Intent: "x/y", Plugin: "p", Details: edn.MustRead(`{:to :t/b :why "4 of the last 10 answers passed"}`)}
 	assert.Equal(t, ":t/a for :x/y (plugin p) is being swapped for :t/b: 4 of the last 10 answers passed", n.Sentence())
 	n = dispatch.Notice{Event: dispatch.EventClosed, CapID: "t/a", Intent: "x/y", Details: edn.MustMap()}
-	assert.Equal(t, ":t/a for :x/y is wholly in again", n.Sentence())
+	assert.Equal(t, ":t/a for :x/y has a closed breaker again", n.Sentence())
 }
 
-// EVAL-073: whatever the answers are and whatever is asked for, two deeds about
-// one plugin lie a minute apart, no more than their share of the candidates is
-// out, and somebody can be called.
-func TestKeepingInvariants(t *testing.T) {
+// EVAL-073: for all answers and settings, two remediations of one plugin are a
+// minute apart, at most the configured share of candidates is ejected, and one
+// candidate can be called.
+func TestRemediationInvariants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(rt, "candidates")
 		q := registry.Quality{
@@ -402,7 +403,7 @@ func TestKeepingInvariants(t *testing.T) {
 					rt.Fatalf("a call without an answer: %v", r.Err)
 				}
 				out := 0
-				for _, st := range s.dispatcher.Book.Standings(s.clock.now) {
+				for _, st := range s.dispatcher.Stats.Standings(s.clock.now) {
 					if st.Out {
 						out++
 					}

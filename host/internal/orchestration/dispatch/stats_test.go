@@ -18,9 +18,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-func remembering(t testing.TB, more ...string) *dispatchtest.World {
+func worldWithStats(t testing.TB, more ...string) *dispatchtest.World {
 	w := world(t, more...)
-	w.Dispatcher.Book = &dispatch.Book{}
+	w.Dispatcher.Stats = &dispatch.StatsTable{}
 	return w
 }
 
@@ -31,11 +31,11 @@ func (s served) resolved(t testing.TB) *journal.NodeResolved {
 	return n
 }
 
-// BRK-001, BRK-004, BRK-005: who fails too often is left alone, whoever asks,
-// and comes back by one probe and a ramp.
+// BRK-001, BRK-004, BRK-005: a failing candidate is rejected for all calls, and
+// comes back by one probe and the ramp.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		down := true
 		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
 			if down {
@@ -46,19 +46,19 @@ func TestBreaker(t *testing.T) {
 		w.On("t/b", out(`{:n 2}`))
 		one := func() served { return serve(t, w, order{layer: retries(0, 1)}) }
 		for range 5 {
-			assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one().told())
+			assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one().events())
 		}
 		r := one()
-		assert.Equal(t, []string{"b ", "b ok"}, r.told())
+		assert.Equal(t, []string{"b ", "b ok"}, r.events())
 		assert.Equal(t, []journal.Rejection{{CapID: "t/a", Reason: "breaker/open"}}, r.resolved(t).Rejected)
 
 		time.Sleep(1200 * time.Millisecond) // a second and its jitter
-		assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one().told(), "the probe")
-		assert.Equal(t, []string{"b ", "b ok"}, one().told())
+		assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one().events(), "the probe")
+		assert.Equal(t, []string{"b ", "b ok"}, one().events())
 
 		down = false
 		time.Sleep(2400 * time.Millisecond)
-		assert.Equal(t, []string{"a ", "a ok"}, one().told(), "the probe")
+		assert.Equal(t, []string{"a ", "a ok"}, one().events(), "the probe")
 		asked := 0
 		for range 20 {
 			if one().CapID == "t/a" {
@@ -71,37 +71,37 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// BRK-004: what is not the fault of the capability is not held against it.
+// BRK-004: failures that the capability did not cause are ignored.
 func TestBreakerIgnores(t *testing.T) {
 	for name, step := range map[string]dispatchtest.Step{
 		"gates":       wrong,
 		"bad input":   fails("input/invalid"),
 		"the request": fails("invalid-request"),
 	} {
-		w := remembering(t, "")
+		w := worldWithStats(t, "")
 		w.On("t/a", step)
 		for range 30 {
 			r := serve(t, w, order{})
-			assert.Equal(t, "a ", r.told()[0], name)
+			assert.Equal(t, "a ", r.events()[0], name)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		w.On("t/a", dispatchtest.Step{Hang: true}).On("t/b", in(ms, out(`{:n 2}`)))
 		for range 30 {
-			assert.Equal(t, []string{"a race", "b race", "b ok", "a race/lost"}, serve(t, w, order{layer: race(2, 0)}).told())
+			assert.Equal(t, []string{"a race", "b race", "b ok", "a race/lost"}, serve(t, w, order{layer: race(2, 0)}).events())
 		}
-		w = remembering(t, "")
+		w = worldWithStats(t, "")
 		w.On("t/a", dispatchtest.Step{Hang: true})
 		for range 30 {
-			assert.Equal(t, []string{"a ", "a timeout/hard"}, serve(t, w, order{deadline: ms}).told(), "the node had no time")
+			assert.Equal(t, []string{"a ", "a timeout/hard"}, serve(t, w, order{deadline: ms}).events(), "the node had no time")
 		}
 	})
 }
 
-// ATT-005, BRK-004: every failed attempt counts against its capability, also one
-// of a race that somebody else wins, a retry, and a round of repair; a loser that
-// was canceled does not, nor does who was never asked.
+// ATT-005, BRK-004: every failed attempt counts, also in a race with another
+// winner, a retry, and a repair round; canceled losers and candidates that were
+// not called do not count.
 func TestEveryFailedAttemptCounts(t *testing.T) {
 	rejected := func(t *testing.T, w *dispatchtest.World, l policy.Layer) []journal.Rejection {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := remembering(t, "", "")
+				w := worldWithStats(t, "", "")
 				w.On("t/a", tc.a).On("t/b", tc.b)
 				acts := tc.acts
 				if acts == 0 {
@@ -140,12 +140,12 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 	}
 }
 
-// ATT-005: a failure that arrived together with the winner's answer counts. Both
-// arrive while the judge still grades a third answer, which it then refuses.
+// ATT-005: a failure that arrived together with the winner's answer counts.
+// Both arrive while the judge grades a third answer, which it then refuses.
 func TestFailureBesideTheWinnerCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(caps("", "", ""), judge("t/judge", "")), Checks: []quality.Check{verified("verified")}})
-		w.Dispatcher.Book = &dispatch.Book{}
+		w.Dispatcher.Stats = &dispatch.StatsTable{}
 		w.On("t/a", in(10*ms, out(`{:n 1}`))).On("t/b", in(10*ms, fails("provider/unavailable"))).On("t/c", in(5*ms, out(`{:n 1}`)))
 		layer := race(3, 0)
 		layer.Must = policy.NamesOf(here, "verified")
@@ -161,17 +161,17 @@ func TestFailureBesideTheWinnerCounts(t *testing.T) {
 	})
 }
 
-// only is a layer for one candidate.
+// only returns a layer for one candidate.
 func only(capID string, l policy.Layer) policy.Layer {
 	l.Candidates = policy.Of([]string{capID}, here)
 	return l
 }
 
-// BRK-004: a process that ends is one failure, however many calls it cuts; the
-// supervisor counts its ends.
+// BRK-004: a process crash is one failure, however many calls it ends; the
+// supervisor counts crashes.
 func TestCrashCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		w.On("t/a", in(10*ms, dispatchtest.Step{Crash: true}))
 		w.On("t/b", out(`{:n 2}`))
 		var group sync.WaitGroup
@@ -179,15 +179,15 @@ func TestCrashCountsOnce(t *testing.T) {
 			group.Go(func() { assert.Nil(t, serve(t, w, order{layer: retries(0, 1)}).Err) })
 		}
 		group.Wait()
-		assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).told()[0], "the breaker is closed")
+		assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).events()[0], "the breaker is closed")
 	})
 }
 
-// BRK-001: if all are open, the first that reopens is waited for, if that is in
-// time; else the failure says when.
+// BRK-001: if all breakers are open, the call waits for the first to reopen if
+// the deadline allows it; otherwise the failure has the time.
 func TestAllOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "")
+		w := worldWithStats(t, "")
 		n := 0
 		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
 			if n++; n <= 5 {
@@ -207,16 +207,16 @@ func TestAllOpen(t *testing.T) {
 		r = serve(t, w, order{deadline: time.Minute})
 		require.Nil(t, r.Err)
 		took := time.Since(began)
-		assert.LessOrEqual(t, took, time.Duration(after)*ms, "who waits as long as he was told is served")
+		assert.LessOrEqual(t, took, time.Duration(after)*ms, "a caller that waits for retry-after is served")
 		assert.Greater(t, took, time.Duration(after-1)*ms)
 	})
 }
 
-// BRK-001: of many calls in the same moment one is the probe; the others go
-// elsewhere at once.
+// BRK-001: of concurrent calls one is the probe; the others try the next
+// candidate at once.
 func TestOneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		w.On("t/a", fails("provider/unavailable"), fails("provider/unavailable"), fails("provider/unavailable"), fails("provider/unavailable"), fails("provider/unavailable"), in(time.Second, out(`{:n 1}`)))
 		w.On("t/b", out(`{:n 2}`))
 		for range 5 {
@@ -240,18 +240,18 @@ func TestOneProbe(t *testing.T) {
 	})
 }
 
-// BIND-003, BIND-007: the order and the figures behind it are in the record: what
-// was paid counts, and what was never called has the declared figures. Each
-// comparison of each policy is in TestSortFigures; :learned belongs to a later
-// part.
+// BIND-003, BIND-007: the record has the order and its figures: actual costs
+// take precedence, candidates without calls have the declared figures.
+// TestSortFigures covers each comparison of each policy; :learned belongs
+// to a later part.
 func TestOrderings(t *testing.T) {
-	w := remembering(t, "", "", ":cap/cost {:usd 0.5M :latency-ms 9000}")
+	w := worldWithStats(t, "", "", ":cap/cost {:usd 0.5M :latency-ms 9000}")
 	priced := func(n int, usd string) dispatchtest.Step {
 		s := out(`{:n 1}`)
 		s.Usage = edn.MustRead(`{:cost-usd ` + usd + `}`)
 		return s
 	}
-	// a: 4 of 10 pass; b: 9 of 10, and it costs more; c was never asked.
+	// a: 4 of 10 pass; b: 9 of 10 at a higher cost; c was never called.
 	for i := range 10 {
 		for id, passes := range map[string]int{"t/a": 4, "t/b": 9} {
 			step := priced(1, map[string]string{"t/a": "0.01M", "t/b": "0.02M"}[id])
@@ -272,7 +272,7 @@ func TestOrderings(t *testing.T) {
 		"availability":  {"t/a", "t/b", "t/c"},
 	} {
 		l := policy.Layer{Ordering: policy.Of(ordering, here)}
-		if ordering == "cost-first" { // else the order is also that of the declaration
+		if ordering == "cost-first" { // otherwise the declared order is the same
 			l.Candidates = policy.Of([]string{"t/c", "t/b", "t/a"}, here)
 		}
 		r := serve(t, w, order{layer: l})
@@ -292,8 +292,8 @@ func TestOrderings(t *testing.T) {
 	assert.Equal(t, "t/b", r.CapID, "the best is asked first")
 }
 
-// BIND-007: a capability that the call names is tried first under every policy,
-// whatever is known of it; the fallbacks follow in the order of the policy.
+// BIND-007: a pinned capability is tried first under every policy, whatever its
+// figures; the fallbacks follow in the order of the policy.
 func TestPinnedStaysFirst(t *testing.T) {
 	for ordering, want := range map[string][]string{
 		policy.Declared:     {"t/a", "t/b", "t/c"},
@@ -304,7 +304,7 @@ func TestPinnedStaysFirst(t *testing.T) {
 	} {
 		t.Run(ordering, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := remembering(t, ":cap/cost {:usd 9}",
+				w := worldWithStats(t, ":cap/cost {:usd 9}",
 					":cap/cost {:usd 2 :latency-ms 2000}", ":cap/cost {:usd 1 :latency-ms 1000}")
 				w.SetCondition("t/a", dispatch.Condition{InFlight: 8, Places: 9})
 				w.SetCondition("t/b", dispatch.Condition{InFlight: 2, Places: 9})
@@ -323,10 +323,10 @@ func TestPinnedStaysFirst(t *testing.T) {
 	}
 }
 
-// BRK-007: an answer that was repaired counts once, by its end.
+// BRK-007: a repaired answer counts once, by its final verdict.
 func TestRepairCountsOnce(t *testing.T) {
 	w := repairWorld(t, repairs)
-	w.Dispatcher.Book = &dispatch.Book{}
+	w.Dispatcher.Stats = &dispatch.StatsTable{}
 	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`))
 	r := serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
 	require.Nil(t, r.Err)
@@ -336,7 +336,7 @@ func TestRepairCountsOnce(t *testing.T) {
 	assert.Equal(t, "0.83M", figures.Key("quality").String(), "(1 + 4) / (1 + 5)")
 
 	w = repairWorld(t, repairs)
-	w.Dispatcher.Book = &dispatch.Book{}
+	w.Dispatcher.Stats = &dispatch.StatsTable{}
 	w.On("t/a", out(`{:n 1}`))
 	serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
 	figures = serve(t, w, order{layer: l}).resolved(t).Candidates[0].Figures
@@ -344,13 +344,13 @@ func TestRepairCountsOnce(t *testing.T) {
 	assert.Equal(t, "0.67M", figures.Key("quality").String(), "(0 + 4) / (1 + 5)")
 }
 
-// ATT-012: what is usual is seen after twenty successes.
+// ATT-012: the p95 is known after twenty successes.
 func TestHedgeLearnsItsDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := remembering(t, "", "")
+		w := worldWithStats(t, "", "")
 		w.On("t/a", in(40*ms, out(`{:n 1}`))).On("t/b", in(5*ms, out(`{:n 2}`)))
 		for range 20 {
-			assert.Equal(t, []string{"a ", "a ok"}, serve(t, w, order{layer: hedge(0, 1, 0, 0)}).told())
+			assert.Equal(t, []string{"a ", "a ok"}, serve(t, w, order{layer: hedge(0, 1, 0, 0)}).events())
 		}
 		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return in(200*ms, out(`{:n 1}`)) })
 		began := time.Now()
@@ -360,10 +360,9 @@ func TestHedgeLearnsItsDelay(t *testing.T) {
 	})
 }
 
-// SUP-006, BRK-004: another edition of the plugin does not answer for the one
-// before.
+// SUP-006, BRK-004: results of another edition are ignored.
 func TestBreakerOfAnotherEdition(t *testing.T) {
-	w := remembering(t, "", "")
+	w := worldWithStats(t, "", "")
 	w.On("t/a", fails("provider/unavailable")).On("t/b", out(`{:n 2}`))
 	w.SetState("t/a", dispatch.CapState{Ready: true, Edition: 1})
 	for range 4 {
@@ -371,6 +370,6 @@ func TestBreakerOfAnotherEdition(t *testing.T) {
 	}
 	w.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
 	for range 4 {
-		assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).told()[0])
+		assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).events()[0])
 	}
 }

@@ -1,0 +1,156 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// prepared is the constant part of the prompts of one capability.
+type prepared struct {
+	*prompt.Prepared
+	tokens int64 // of the layers, estimated
+}
+
+// composes reports whether prompts are composed for a capability: it is a
+// language model and does not take the input as it is (LM-009).
+func (p *CallPolicy) composes(c *registry.Capability) bool {
+	return c.Kind == registry.ModelKind && prompt.Composes(p.intent)
+}
+
+// roleOf returns the role for calls to a capability. Without a prompt it is the
+// role of the request or node, if any.
+func (p *CallPolicy) roleOf(c *registry.Capability) string {
+	if !p.composes(c) {
+		return p.Role
+	}
+	in, _ := p.reg.Intent(p.intent)
+	role, _ := prompt.RoleOf(p.Role, p.intent, c, in)
+	return role
+}
+
+// preparation returns the cached constant part of the prompts.
+func (p *CallPolicy) preparation(c *registry.Capability) *prepared {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if prep := p.prepared[c.ID]; prep != nil {
+		return prep
+	}
+	s := prompt.Setting{
+		Intent: p.intent, Role: p.roleOf(c), Constraints: p.Constraints, Context: p.Context,
+		Schema: p.out, SchemaName: p.outName, Lookup: p.reg.Schema, Options: p.options(),
+	}
+	prep := &prepared{Prepared: p.prompts.Prepare(s)}
+	prep.tokens = policy.CountTokens(edn.Text(prep.System))
+	if p.prepared == nil {
+		p.prepared = make(map[string]*prepared)
+	}
+	p.prepared[c.ID] = prep
+	return prep
+}
+
+// options returns the model options besides the text.
+func (p *CallPolicy) options() edn.Value {
+	var b edn.MapBuilder
+	if n := p.Budget.Key("max-tokens"); !n.IsNil() {
+		b.Key("max-tokens", n)
+	}
+	if !p.Temperature.IsNil() {
+		b.Key("temperature", p.Temperature)
+	}
+	return b.Map()
+}
+
+// composePrompt composes the prompt of this attempt; the zero value if the
+// candidate gets none.
+func (o *operation) composePrompt(c *registry.Capability) prompt.Composed {
+	if !o.w.Policy.composes(c) {
+		return prompt.Composed{}
+	}
+	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input),
+		Input: o.w.Input, Repair: o.repairContext})
+}
+
+// layersTokens estimates how many tokens the prompt layers add to the call.
+func (o *operation) layersTokens(c *registry.Capability) int64 {
+	if !o.w.Policy.composes(c) || prompt.System(o.w.System, o.w.Input) != "" {
+		return 0
+	}
+	return o.w.Policy.preparation(c).tokens
+}
+
+// checkPromptOverride rejects a system prompt that comes from a result
+// (PRM-002) or replaces that of the configuration without permission (PRM-003).
+func (o *operation) checkPromptOverride() *contract.Error {
+	if o.w.Unmarked != nil && o.hasModelCandidate() {
+		return o.w.Unmarked
+	}
+	why := o.run.Overriding
+	if why == nil && !o.w.Foreign {
+		return nil
+	}
+	where, ok := prompt.Overrides(o.w.Intent, o.w.System, o.w.Input)
+	if !ok || where != ":system" && !o.hasModelCandidate() {
+		return nil
+	}
+	if why == nil {
+		return contract.Errorf("policy/blocked",
+			"node %s: its %s replaces the system prompt, which a plan that a capability wrote may not",
+			o.w.Node, where).
+			WithDetail("operation", edn.K(policy.OverridePrompt))
+	}
+	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", o.w.Node, where,
+		why.Message).
+		WithHint("leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }")
+	for _, key := range [...]string{"operation", "rule", "reason"} {
+		e = e.WithDetail(key, why.Details.Key(key))
+	}
+	return e
+}
+
+// hasModelCandidate reports whether a language model is among the candidates.
+func (o *operation) hasModelCandidate() bool {
+	for _, id := range o.w.Policy.static.List {
+		if c, ok := o.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
+			return true
+		}
+	}
+	return false
+}
+
+// checkOutputKeys rejects an answer of a language model with keys that its role
+// does not allow (PRM-008).
+func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *contract.Error {
+	if !p.composes(c) || p.prompts == nil || !out.IsMap() {
+		return nil
+	}
+	role := p.roleOf(c)
+	may := p.prompts.Allowed[role]
+	if len(may) == 0 {
+		return nil
+	}
+	for k := range out.Entries() {
+		name, ok := k.AsKeyword()
+		if ok && (name == "tool/calls" || slices.Contains(may, name)) {
+			continue
+		}
+		return contract.Errorf("schema/invalid",
+			"the answer of :%s has the key %s, which the role :%s does not give: it may have :%s",
+			c.ID, k, role, strings.Join(may, ", :")).
+			WithSource(contract.GateSource(c.Kind)).WithDetail("reason", edn.K("output/key-not-allowed")).
+			WithDetail("role", journal.Keyword(role)).WithDetail("allowed", edn.Keywords(may...))
+	}
+	return nil
+}
+
+// ComposePrompt returns the prompt for a language model under the policy
+// without calling it.
+func (p *CallPolicy) ComposePrompt(c *registry.Capability, input edn.Value) prompt.Composed {
+	return p.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
+}

@@ -1,0 +1,430 @@
+package dispatch
+
+import (
+	"context"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// gradeAnswer asks the judge of the call for a grade if the grade can still
+// change the verdict (GATE-008). ok is false if there is no result to record.
+func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject quality.Subject,
+	results []quality.Result) (result quality.Result, ok bool) {
+	j := o.w.Policy.judgePanel
+	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.asksFor(o.d, o.w.Stack) {
+		return result, false
+	}
+	cal := o.d.calibration(j.judge.Name)
+	if cal.Worthless != "" && cal.Drift == "" {
+		return o.recordGrade(r, &voting{j: j, cal: cal}, nil), true
+	}
+	if g := j.memoized(o.d, r.capability, cal, o.w.Input, subject.Result); g != nil {
+		return o.recordGrade(r, &voting{j: j, cal: cal, least: o.w.Policy.scoreMin, memoized: true}, g), true
+	}
+	if subject.Request.IsNil() {
+		subject.Request = o.w.Policy.subject(o.w.Input)
+	}
+	v := o.voting(r, j, cal)
+	if v.selectJudges() == noOtherJudge {
+		return result, false
+	}
+	g := v.run(ctx, subject)
+	if v.op.failed != nil && o.failed == nil {
+		o.failed = v.op.failed
+	}
+	return o.recordGrade(r, v, g), true
+}
+
+// voting is the grading of one answer: the child call that collects the votes.
+type voting struct {
+	op           *operation // the child call
+	attempt      *attemptResult
+	j            *judgePanel
+	cal          Calibration
+	least        edn.Value
+	ids          []string // judges that may be asked, in order
+	by           checked  // sum over all calls
+	calls        int      // calls to judges
+	usages       []edn.Value
+	memoized     bool
+	votesSkipped bool // the budget did not cover further votes
+	unsound      bool // the breaker of the judge was not closed
+	rejected     *contract.Error
+}
+
+func (o *operation) voting(r *attemptResult, j *judgePanel, cal Calibration) *voting {
+	child := &operation{d: o.d, run: o.run, number: r.number, gate: j.gate, vote: true, w: &Work{
+		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Policy: j.policy,
+		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
+		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
+		// A judge spends from the budget of its node.
+		Budget: o.w.Budget,
+	}}
+	return &voting{op: child, attempt: r, j: j, cal: cal, least: o.w.Policy.scoreMin}
+}
+
+// selection is the result of selectJudges.
+type selection int
+
+const (
+	judgesSelected selection = iota // v.ids may be empty
+	noOtherJudge                    // the author of the answer is the only judge
+)
+
+// selectJudges sets the judges that may be asked: not the author of the answer,
+// and no model of its family (JDG-006, JDG-009). Judges that exceed the budget
+// stay, because their grade may be cached.
+func (v *voting) selectJudges() selection {
+	v.syncDrift()
+	v.op.binding = v.op.bind()
+	ids := slices.Clone(v.op.binding.Accepted)
+	for _, r := range v.op.binding.Rejected {
+		if r.Reason == policy.ReasonBudget {
+			ids = append(ids, r.Cap)
+		}
+	}
+	others := false
+	for _, id := range v.op.binding.List {
+		others = others || id != v.attempt.capability.ID
+	}
+	if !others && len(v.op.binding.List) > 0 {
+		return noOtherJudge
+	}
+	for _, id := range ids {
+		if v.eligible(id) {
+			v.ids = append(v.ids, id)
+		}
+	}
+	return judgesSelected
+}
+
+// openForDrift opens the breaker of a drifted judge.
+func (v *voting) openForDrift(c *registry.Capability) {
+	cs := v.op.w.Policy.stats[c.ID]
+	if cs == nil {
+		return
+	}
+	now := v.op.d.Clock.Now()
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.observeInstance(now, v.op.d.Executor.State(c.ID).Edition, c.Version)
+	cs.tripForDrift(now, v.j.judge.Name, v.cal.Drift)
+}
+
+// syncDrift applies the calibration of the judge to its breakers.
+func (v *voting) syncDrift() {
+	for id, cs := range v.op.w.Policy.stats {
+		if v.cal.Drift != "" {
+			v.eligible(id)
+		} else if !cs.closed.Load() {
+			cs.clearDrift(v.op.d.Clock.Now(), v.j.judge.Name)
+		}
+	}
+}
+
+func (v *voting) eligible(id string) bool {
+	c, ok := v.op.d.Registry.Capability(id)
+	author := v.attempt.capability
+	switch {
+	case !ok || id == author.ID:
+		return false
+	case !v.j.mayGrade(c, author):
+		v.rejected = contract.Errorf("judge/same-family",
+			":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
+		return false
+	case v.cal.Drift != "" && (v.cal.CapID == "" || v.cal.CapID == id):
+		v.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, v.j.judge.Name,
+			v.cal.Drift)
+		v.openForDrift(c)
+		return false
+	}
+	return true
+}
+
+// run asks one judge after another until one gives a grade. It returns nil if
+// none did, with the reason in v.by.err.
+func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
+	if len(v.ids) == 0 {
+		v.await(ctx)
+	}
+	for _, id := range v.ids {
+		c, ok := v.op.d.Registry.Capability(id)
+		if !ok {
+			continue
+		}
+		grades := v.op.d.Grades
+		if grades == nil || !v.j.judge.Memo {
+			if g, ok := v.collectVotes(ctx, c, subject); ok {
+				return &g
+			}
+		} else {
+			key := v.j.key(v.op.d, c, subject.Request.Key("input"), subject.Result)
+			grades.kept.Drop(key, grades.stale)
+			g, known := grades.kept.Do(ctx, key, func() (grade, bool) {
+				g, ok := v.collectVotes(ctx, c, subject)
+				return g, ok && !g.mixed
+			})
+			if g.ballot != nil {
+				v.memoized = known
+				return &g
+			}
+		}
+		if v.by.err == nil || v.op.failed != nil || ctx.Err() != nil || v.by.err.Type == "judge/rubric-invalid" {
+			break
+		}
+	}
+	if v.by.err == nil {
+		v.by.err = v.rejected
+	}
+	if v.by.err == nil {
+		v.by.err = v.op.noCandidate()
+	}
+	return nil
+}
+
+// await waits for a judge that is respawning.
+func (v *voting) await(ctx context.Context) {
+	for _, r := range v.op.binding.Rejected {
+		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.op.d.Executor.State(r.Cap).willReturn() {
+			continue
+		}
+		if v.op.d.Executor.Await(ctx, r.Cap) == nil {
+			v.ids = append(v.ids, r.Cap)
+			return
+		}
+	}
+}
+
+// collectVotes asks one judge until the votes settle the grade (JDG-008). A
+// deterministic judge is asked once.
+func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subject quality.Subject) (g grade, ok bool) {
+	judge := v.j.judge
+	most := judge.Votes
+	if c.Deterministic {
+		most = 1
+	}
+	g = grade{ballot: quality.NewBallot(most, v.least), capID: c.ID, version: c.Version}
+	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
+		v.op.w.Input, v.op.tokens, v.op.counted = v.question(subject, sample), 0, nil
+		score, more, err := v.askWithRetry(ctx, c)
+		if err == nil {
+			g.mixed = g.mixed || sample > 0 && g.model != more.model
+			g.model = more.model
+		}
+		switch {
+		case err == nil:
+			g.ballot.Add(score)
+			if len(g.ballot.Scores()) == 1 || !g.ballot.Passes(score) && len(more.key) > 0 {
+				g.key, g.says = more.key, more.says
+			}
+		case len(g.ballot.Scores()) == 0:
+			v.by.err = err
+			return grade{}, false
+		case isBudget(err):
+			v.votesSkipped = true
+			g.close()
+			return g, true
+		case v.op.failed != nil || ctx.Err() != nil:
+			// The answer is no longer needed, and incomplete votes are not a grade.
+			v.by.err = err
+			return grade{}, false
+		}
+	}
+	v.by.err = nil
+	g.close()
+	return g, true
+}
+
+func isBudget(err *contract.Error) bool { return strings.HasPrefix(err.Type, "budget/") }
+
+// remarks is the part of a judge's answer besides the score.
+type remarks struct {
+	key   string
+	model string // model that answered, as named by its server
+	says  edn.Value
+}
+
+// askWithRetry makes the calls for one vote.
+func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (
+	score *big.Rat, more remarks, err *contract.Error,
+) {
+	for try := 1; ; try++ {
+		score, more, err = v.askOnce(ctx, c)
+		if err == nil || try >= v.j.judge.MaxAttempts || ctx.Err() != nil || v.op.failed != nil {
+			return score, more, err
+		}
+		switch {
+		case lostExecutor(err):
+			if v.op.await(ctx, c.ID) != nil {
+				return nil, more, err
+			}
+		case err.Class != contract.ClassRetry:
+			return nil, more, err
+		}
+	}
+}
+
+// askOnce makes one call to a judge and records its outcome at the breaker.
+func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (
+	score *big.Rat, more remarks, err *contract.Error,
+) {
+	cs := v.op.w.Policy.stats[c.ID]
+	permit, err := v.op.acquirePermit(cs, c)
+	if err != nil {
+		return nil, more, err
+	}
+	if cs != nil && !cs.closed.Load() {
+		v.unsound = true
+	}
+	by, out, asked := v.op.callOnce(ctx, c)
+	if asked {
+		v.calls++
+		v.usages = append(v.usages, by.usage)
+		v.by.latency += by.latency
+		v.by.capID, v.by.version = c.ID, c.Version
+	}
+	if by.err == nil {
+		if score, by.err = contract.ParseScore(out, v.op.d.Registry.ScoreRules(v.j.judge, c)); by.err == nil {
+			more = parseRemarks(out)
+			more.model = by.model
+			v.reportModel(c, by.model)
+		}
+	}
+	v.op.recordVoteOutcome(ctx, cs, permit, by, asked)
+	return score, more, by.err
+}
+
+// reportModel reports which model gave a grade to Grades and Calibrations.
+func (v *voting) reportModel(c *registry.Capability, model string) {
+	if v.op.d.Grades != nil {
+		v.op.d.Grades.recordModel(c.ID, model)
+	}
+	if w, ok := v.op.d.Calibrations.(ModelObserver); ok && model != "" {
+		w.Served(v.j.judge.Name, c.ID, model)
+	}
+}
+
+// recordVoteOutcome reports how a call to a judge ended to its statistics.
+func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked,
+	asked bool) {
+	if cs == nil {
+		return
+	}
+	outcome := outcomeOf(by.err)
+	switch {
+	case !asked, by.err != nil && ctx.Err() != nil:
+		outcome = breaker.Ignored
+	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && cs.sameCrash(by.err):
+		outcome = breaker.Ignored
+	}
+	now := o.d.Clock.Now()
+	outcome = o.countBackendCrashes(now, by.capID, by.process, edn.Nil(), by.err, outcome)
+	if isConfigurationFailure(by.err) {
+		cs.trip(now, by.edition, by.err)
+		return
+	}
+	u := 0.0
+	if outcome == breaker.Failure {
+		u = Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64()
+	}
+	cs.report(now, permit, outcome, retryAfter(by.err), u)
+	if outcome == breaker.Success {
+		cs.recordSuccess(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
+	}
+}
+
+// voteDraws keeps the random values of votes apart from those of attempts.
+const voteDraws = -1 << 20
+
+// maxSays bounds the cached remarks of a judge, in bytes.
+const maxSays = 4 << 10
+
+// parseRemarks reads the answer of a judge without its score.
+func parseRemarks(out edn.Value) remarks {
+	var s remarks
+	var m edn.MapBuilder
+	if out.Kind() != edn.KindMap {
+		return s
+	}
+	if key, ok := out.Key("judge").Key("key").AsString(); ok && isHash(key) {
+		s.key = key
+	}
+	if v := out.Key("criteria"); v.Kind() == edn.KindMap && v.Len() > 0 {
+		m.Key("criteria", v)
+	}
+	if v := out.Key("violations"); v.Kind() != edn.KindMap && v.Len() > 0 {
+		m.Key("violations", v)
+	}
+	if says := m.Map(); len(says.Canonical()) <= maxSays {
+		s.says = says.Detach()
+	}
+	return s
+}
+
+func isHash(s string) bool {
+	digits, ok := strings.CutPrefix(s, "b3:")
+	return ok && len(digits) == 64 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// question returns the input for a judge.
+func (v *voting) question(subject quality.Subject, sample int) edn.Value {
+	result := subject.Result
+	if result.Kind() != edn.KindMap {
+		result = edn.MustMap(edn.K("value"), result)
+	}
+	return v.j.judge.Question(registry.Task{
+		Call:   withoutEmpty(subject.Request),
+		Result: result,
+		Done:   subject.Request.Key("done"),
+		Author: v.author(subject.Meta),
+		Sample: int64(sample), Seed: Rand(v.op.run.Seed, v.op.w.Path,
+			voteDraws-64*v.attempt.number-sample).Int64N(1 << 53),
+		AllowSameFamily: v.j.judge.AllowSameFamily,
+	})
+}
+
+// author returns the author of the answer, with the names that must be hidden
+// from the judge.
+func (v *voting) author(meta edn.Value) edn.Value {
+	c := v.attempt.capability
+	var m edn.MapBuilder
+	m.Key("cap/id", journal.Keyword(c.ID))
+	if c.Family != "" {
+		m.Key("family", edn.Text(c.Family))
+	}
+	if c.Model != "" {
+		m.Key("model", edn.Text(c.Model))
+	}
+	var names []edn.Value
+	for _, name := range []edn.Value{edn.Text(c.ID), edn.Text(c.Advertised), edn.Text(c.Model),
+		meta.Key("provider").Key("model"), meta.Key("provider").Key("model/served"), meta.Key("agent/id")} {
+		if text, ok := name.AsString(); ok && text != "" &&
+			!slices.ContainsFunc(names, func(n edn.Value) bool { return edn.Equal(n, name) }) {
+			names = append(names, name)
+		}
+	}
+	m.Key("names", edn.Vector(names...))
+	return m.Map()
+}
+
+// withoutEmpty returns the request without done, budget and empty maps.
+func withoutEmpty(request edn.Value) edn.Value {
+	var m edn.MapBuilder
+	for k, v := range request.Entries() {
+		if name, _ := k.AsKeyword(); name == "done" || name == "budget" || v.Kind() == edn.KindMap && v.Len() == 0 &&
+			name != "input" {
+			continue
+		}
+		m.Set(k, v)
+	}
+	return m.Map()
+}
