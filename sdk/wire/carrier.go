@@ -28,7 +28,7 @@ type carrier struct {
 	last  uint64
 }
 
-// carried is one call on a carrier and the outlet of its emitter.
+// carried is one call on a carrier and the eventSink of its emitter.
 type carried struct {
 	on       *carrier
 	id       uint64
@@ -110,7 +110,7 @@ func (c *carrier) take(f received) error {
 		call := c.calls[f.call]
 		c.mu.Unlock()
 		if call != nil { // otherwise the call has ended
-			call.hear(f)
+			call.control(f)
 		}
 		return nil
 	}
@@ -213,10 +213,10 @@ func (k *carried) failing(err error) *pluginv1.InvokeEvent {
 	return errorEvent(p)
 }
 
-// Context implements outlet.
+// Context implements eventSink.
 func (k *carried) Context() context.Context { return k.ctx }
 
-// Send implements outlet. An event before the answer waits for credit.
+// Send implements eventSink. An event before the answer waits for credit.
 // Events are numbered here, so that one that could not be sent leaves no gap.
 func (k *carried) Send(event *pluginv1.InvokeEvent) error {
 	last := answers(event)
@@ -277,8 +277,8 @@ func (k *carried) pay(price int) error {
 	}
 }
 
-// hear handles a cancel or credit frame of a call in flight.
-func (k *carried) hear(f received) {
+// control handles a cancel or credit frame of a call in flight.
+func (k *carried) control(f received) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if f.cancel {

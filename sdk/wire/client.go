@@ -53,7 +53,7 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 // applied before a text is cut, quoted or folded. HideWith must be called
 // before the client is used; the functions must be safe for concurrent use.
 func (c *Client) HideWith(failures, answers func(string) string) {
-	c.hide = hider{said: failures, made: answers}
+	c.hide = hider{failures: failures, answers: answers}
 	c.shared.hide = c.hide
 }
 

@@ -22,9 +22,9 @@ type Call struct {
 // events through out, which must not be used after the return.
 type Answerer func(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
 
-// outlet sends the events of one call, on a stream of its own or on a shared
+// eventSink sends the events of one call, on a stream of its own or on a shared
 // stream.
-type outlet interface {
+type eventSink interface {
 	Context() context.Context
 	Send(event *pluginv1.InvokeEvent) error
 }
@@ -33,7 +33,7 @@ type outlet interface {
 // use. They fail after the answer was sent or if the caller is gone.
 type Emitter struct {
 	mu       sync.Mutex
-	stream   outlet
+	stream   eventSink
 	encoding Encoding
 	seq      uint64
 	answered bool
@@ -139,7 +139,7 @@ func errorEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
 }
 
 // serveInvoke is the receiving side of Invoke in plugins and hosts.
-func serveInvoke(req *pluginv1.InvokeRequest, stream outlet, answer Answerer) error {
+func serveInvoke(req *pluginv1.InvokeRequest, stream eventSink, answer Answerer) error {
 	ctx := stream.Context()
 	call, err := decodeInvoke(req)
 	out := &Emitter{stream: stream, encoding: call.Encoding}

@@ -14,36 +14,36 @@ import (
 // hider removes secrets from text of a peer. It is applied on receipt, before a
 // text is cut or quoted. A nil function removes nothing.
 type hider struct {
-	said func(string) string // for failures and health
-	made func(string) string // for answers
+	failures func(string) string // applied to errors and health events
+	answers  func(string) string // applied to answers and deltas
 }
 
 func (h hider) text(s string) string {
-	if h.said == nil {
+	if h.failures == nil {
 		return s
 	}
-	return h.said(s)
+	return h.failures(s)
 }
 
 func (h hider) value(v edn.Value) edn.Value {
-	if h.said == nil {
+	if h.failures == nil {
 		return v
 	}
-	return v.MapText(h.said)
+	return v.MapText(h.failures)
 }
 
-// work removes secrets from an answer or a part of one.
-func (h hider) work(v edn.Value) edn.Value {
-	if h.made == nil {
+// answer removes secrets from an answer or a part of one.
+func (h hider) answer(v edn.Value) edn.Value {
+	if h.answers == nil {
 		return v
 	}
-	return v.MapText(h.made)
+	return v.MapText(h.answers)
 }
 
 // response removes secrets from an answer and the errors in it.
 func (h hider) response(v edn.Value) edn.Value {
-	if h.said == nil {
-		return h.work(v)
+	if h.failures == nil {
+		return h.answer(v)
 	}
 	if e := v.Key("error"); !e.IsNil() {
 		v = v.AssocKey("error", h.value(e))
@@ -51,7 +51,7 @@ func (h hider) response(v edn.Value) edn.Value {
 	if result := v.Key("result"); !result.Key("error").IsNil() {
 		v = v.AssocKey("result", result.AssocKey("error", h.value(result.Key("error"))))
 	}
-	return h.work(v)
+	return h.answer(v)
 }
 
 // transport is the function transport for an error whose text comes from the

@@ -192,18 +192,18 @@ func hostOptions(c credentials.TransportCredentials) []grpc.ServerOption {
 // hostHandshake limits the TLS handshake of a connection to the host.
 const hostHandshake = 5 * time.Second
 
-// fewConnections closes connections beyond MaxHostConnections at once.
-type fewConnections struct {
+// limitedListener closes connections beyond MaxHostConnections at once.
+type limitedListener struct {
 	net.Listener
 	places chan struct{}
 }
 
 func limitConnections(l net.Listener) net.Listener {
-	return fewConnections{l, make(chan struct{}, MaxHostConnections)}
+	return limitedListener{l, make(chan struct{}, MaxHostConnections)}
 }
 
 // Accept implements net.Listener.
-func (l fewConnections) Accept() (net.Conn, error) {
+func (l limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -211,21 +211,21 @@ func (l fewConnections) Accept() (net.Conn, error) {
 		}
 		select {
 		case l.places <- struct{}{}:
-			return &placed{Conn: conn, leave: sync.OnceFunc(func() { <-l.places })}, nil
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { <-l.places })}, nil
 		default:
 			_ = conn.Close()
 		}
 	}
 }
 
-// placed is a connection that releases its place when it is closed.
-type placed struct {
+// limitedConn is a connection that releases its place when it is closed.
+type limitedConn struct {
 	net.Conn
 	leave func()
 }
 
 // Close implements net.Conn.
-func (c *placed) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }

@@ -187,7 +187,7 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 func (in *inbound) pass(kind EventKind, p *pluginv1.Payload) error {
 	v, err := in.hide.decode(deltaForm, p, &in.blobs)
 	if err == nil && in.on != nil {
-		in.on(Event{Kind: kind, Value: in.hide.work(v)})
+		in.on(Event{Kind: kind, Value: in.hide.answer(v)})
 	}
 	return err
 }

@@ -46,14 +46,14 @@ type lane struct {
 	limit  int           // of an event, in bytes
 	done   chan struct{} // closed when the stream has ended
 
-	mu     sync.Mutex
-	calls  map[uint64]*laneCall // nil for an abandoned call without an answer
-	live   int                  // calls whose callers wait
-	last   uint64
-	sent   uint64 // bytes of requests
-	seen   uint64 // of these, the bytes that the plugin has certainly read
-	ended  error  // the error that ended the stream
-	spoilt bool   // the plugin violated the protocol
+	mu       sync.Mutex
+	calls    map[uint64]*laneCall // nil for an abandoned call without an answer
+	live     int                  // calls whose callers wait
+	last     uint64
+	sent     uint64 // bytes of requests
+	seen     uint64 // of these, the bytes that the plugin has certainly read
+	ended    error  // the error that ended the stream
+	violated bool   // the plugin violated the protocol
 }
 
 // laneCall is one call on a lane.
@@ -146,13 +146,13 @@ func brokenLane(format string, args ...any) error {
 }
 
 // end fails the calls without an answer, and no others.
-func (l *lane) end(err error, spoilt bool) {
+func (l *lane) end(err error, violated bool) {
 	l.mu.Lock()
 	if l.ended != nil {
 		l.mu.Unlock()
 		return
 	}
-	l.ended, l.spoilt = err, spoilt
+	l.ended, l.violated = err, violated
 	calls := l.calls
 	l.calls, l.live = nil, 0
 	l.mu.Unlock()
@@ -172,10 +172,10 @@ func (l *lane) end(err error, spoilt bool) {
 
 // over reports whether the stream has ended, and whether the plugin violated
 // the protocol.
-func (l *lane) over() (ended, spoilt bool) {
+func (l *lane) over() (ended, violated bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended != nil, l.spoilt
+	return l.ended != nil, l.violated
 }
 
 // begin starts a call. It returns false if the stream has ended and nothing of

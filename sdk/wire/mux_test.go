@@ -261,12 +261,12 @@ func TestMuxHostileStreams(t *testing.T) {
 		return seqEvent(seq, deltaEvent(edntext(`"`+strings.Repeat("x", size)+`"`)))
 	}
 	for _, tt := range []struct {
-		name   string
-		send   []*pluginv1.EventFrames
-		err    error
-		want   string
-		says   string
-		spoilt bool
+		name     string
+		send     []*pluginv1.EventFrames
+		err      error
+		want     string
+		says     string
+		violated bool
 	}{
 		{"not counted", []*pluginv1.EventFrames{eventFrames(1, result(0, "1"))}, nil, "runtime/protocol", "event 0 came where event 1", false},
 		{"gap", []*pluginv1.EventFrames{eventFrames(1, delta(1, 1), result(3, "1"))}, nil, "runtime/protocol", "event 3 came where event 2", false},
@@ -298,7 +298,7 @@ func TestMuxHostileStreams(t *testing.T) {
 			_, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 			require.ErrorIs(t, err, contract.OfType(tt.want))
 			assert.Contains(t, err.Error(), tt.says)
-			if tt.spoilt {
+			if tt.violated {
 				eventually(t, "the stream ends", func() bool { ended, _ := c.shared.lane.over(); return ended })
 				answer, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 				require.NoError(t, err)
@@ -352,7 +352,7 @@ func TestMuxEventAfterTheAnswer(t *testing.T) {
 	answer, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 	require.NoError(t, err)
 	assert.Equal(t, "1", answer.String())
-	eventually(t, "the stream is spoilt", func() bool { _, spoilt := c.shared.lane.over(); return spoilt })
+	eventually(t, "the stream is ended", func() bool { _, violated := c.shared.lane.over(); return violated })
 }
 
 // WIRE-007: a lost stream fails exactly the calls without an answer, like a

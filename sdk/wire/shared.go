@@ -78,14 +78,14 @@ func (s *shared) open(ctx context.Context) *lane {
 		return nil
 	}
 	if s.lane != nil {
-		ended, spoilt := s.lane.over()
+		ended, violated := s.lane.over()
 		if !ended {
 			l := s.lane
 			s.mu.Unlock()
 			return l
 		}
-		s.lane, s.allowed = nil, !spoilt
-		if spoilt { // the plugin violated the protocol: make separate calls
+		s.lane, s.allowed = nil, !violated
+		if violated { // the plugin violated the protocol: make separate calls
 			s.mu.Unlock()
 			return nil
 		}
