@@ -27,12 +27,12 @@ import (
 // attached is a plugin started by hand, usually under a debugger, that waits
 // for hosts. Each connection to its socket gets a new Service.
 type attached struct {
-	plugin Plugin
-	file   string
-	said   io.Writer // the terminal of the developer
+	plugin  Plugin
+	file    string
+	console io.Writer // the terminal of the developer
 
 	starting sync.Mutex // go-plugin reads the environment when it starts to serve
-	lives    sync.WaitGroup
+	sessions sync.WaitGroup
 }
 
 // greeting is the first message of a host: its certificate, and the directory
@@ -69,7 +69,7 @@ func (a *attached) run(ctx context.Context) int {
 		return a.broken(err)
 	}
 	defer func() { _ = os.Remove(a.file) }()
-	_, _ = fmt.Fprintf(a.said, "%s %s (process %d) waits for a host: ferment dev attach NAME %s\n",
+	_, _ = fmt.Fprintf(a.console, "%s %s (process %d) waits for a host: ferment dev attach NAME %s\n",
 		a.plugin.Name, a.plugin.Version, os.Getpid(), a.file)
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
@@ -77,19 +77,19 @@ func (a *attached) run(ctx context.Context) int {
 		if err != nil {
 			break
 		}
-		a.lives.Go(func() { a.live(ctx, conn) })
+		a.sessions.Go(func() { a.serveConn(ctx, conn) })
 	}
-	a.lives.Wait()
+	a.sessions.Wait()
 	return exitOK
 }
 
 func (a *attached) broken(err error) int {
-	_, _ = fmt.Fprintf(a.said, "%s %s cannot wait for a host: %v\n", a.plugin.Name, a.plugin.Version, err)
+	_, _ = fmt.Fprintf(a.console, "%s %s cannot wait for a host: %v\n", a.plugin.Name, a.plugin.Version, err)
 	return exitBroken
 }
 
-// live serves one connection until it is closed.
-func (a *attached) live(ctx context.Context, conn net.Conn) {
+// serveConn serves one connection until it is closed.
+func (a *attached) serveConn(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -102,12 +102,12 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 		err = json.Unmarshal(line, &hello)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(a.said, "connection rejected: no greeting of a host: %v\n", err)
+		_, _ = fmt.Fprintf(a.console, "connection rejected: no greeting of a host: %v\n", err)
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	level := new(slog.LevelVar)
-	service, err := NewService(a.plugin, newLogger(a.said, level), level)
+	service, err := NewService(a.plugin, newLogger(a.console, level), level)
 	if err != nil {
 		_, _ = fmt.Fprintf(conn, "error: %v\n", err)
 		return
@@ -122,7 +122,7 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 		_, _ = fmt.Fprintf(conn, "error: %v\n", err)
 		return
 	}
-	_, _ = fmt.Fprintf(a.said, "host connected\n")
+	_, _ = fmt.Fprintf(a.console, "host connected\n")
 	if _, err := fmt.Fprintln(conn, handshake); err == nil {
 		gone := make(chan struct{})
 		go func() { defer close(gone); _, _ = io.Copy(io.Discard, in) }()
@@ -135,7 +135,7 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 	}
 	end()
 	<-over
-	_, _ = fmt.Fprintf(a.said, "host disconnected\n")
+	_, _ = fmt.Fprintf(a.console, "host disconnected\n")
 }
 
 // serve starts the gRPC server and returns the handshake line. over is closed
@@ -180,5 +180,5 @@ func serveAttached(p Plugin, file string) int {
 		fmt.Fprintf(os.Stderr, "%s %s cannot be served:\n%v\n", p.Name, p.Version, err)
 		return exitBroken
 	}
-	return (&attached{plugin: p, file: path, said: os.Stderr}).run(ctx)
+	return (&attached{plugin: p, file: path, console: os.Stderr}).run(ctx)
 }

@@ -15,11 +15,11 @@ func (l *limiter) full() bool { return l.most > 0 && l.now >= l.most }
 
 // gate admits calls, counts them, and rejects new ones after close.
 type gate struct {
-	mu    sync.Mutex
-	limit limiter
-	shut  bool
-	calls map[*admitted]struct{}
-	idle  []chan struct{} // closed when the last call leaves
+	mu     sync.Mutex
+	limit  limiter
+	closed bool
+	calls  map[*admitted]struct{}
+	idle   []chan struct{} // closed when the last call leaves
 }
 
 type admitted struct {
@@ -31,7 +31,7 @@ type refusal uint8
 
 const (
 	admit refusal = iota
-	refuseShut
+	refuseClosed
 	refuseFull
 )
 
@@ -41,8 +41,8 @@ func (g *gate) enter(slot *limiter, cancel context.CancelCauseFunc) (*admitted, 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.shut:
-		return nil, refuseShut
+	case g.closed:
+		return nil, refuseClosed
 	case g.limit.full() || slot.full():
 		return nil, refuseFull
 	}
@@ -79,13 +79,13 @@ func (g *gate) inFlight() int {
 func (g *gate) isClosed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.shut
+	return g.closed
 }
 
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = true
+	g.closed = true
 }
 
 // wait reports whether all calls ended before ctx.

@@ -40,7 +40,7 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 	defer cancel(nil)
 	pass, refused := s.gate.enter(&capability.slot, cancel)
 	switch refused {
-	case refuseShut:
+	case refuseClosed:
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke %s: the plugin is draining", k.capID).
 			WithDetail("reason", edn.K("draining"))
 	case refuseFull:

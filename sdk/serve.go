@@ -63,7 +63,7 @@ func Serve(p Plugin) {
 	end := &ending{service: service}
 	go end.whenStdinCloses(os.Stdin)
 	go end.onSignal()
-	cfg := wire.ServeConfig(&firstCall{Service: service, first: forgetHandshake})
+	cfg := wire.ServeConfig(&firstCall{Service: service, first: clearHandshakeEnv})
 	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: "go-plugin", Level: hclog.Warn, Output: os.Stderr, JSONFormat: true})
 	plugin.Serve(cfg)
 	end.exit(exitOK)
@@ -130,10 +130,10 @@ func (f *firstCall) Configure(ctx context.Context, given wire.Setup, host *wire.
 	return f.Service.Configure(ctx, given, host)
 }
 
-// forgetHandshake removes the handshake variables from the environment, so that
+// clearHandshakeEnv removes the handshake variables from the environment, so that
 // programs which the plugin starts do not take themselves for plugins of the
 // host.
-func forgetHandshake() {
+func clearHandshakeEnv() {
 	for _, name := range []string{
 		wire.CookieKey, "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT",
 		"PLUGIN_MULTIPLEX_GRPC", plugin.EnvUnixSocketDir, plugin.EnvUnixSocketGroup,

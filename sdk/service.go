@@ -86,19 +86,19 @@ func NewService(p Plugin, log *slog.Logger, level *slog.LevelVar) (*Service, err
 // Describe implements wire.Service.
 func (s *Service) Describe(ctx context.Context, config edn.Value, _ wire.HostInfo) (_ wire.Description, err error) {
 	defer s.recovered("describe", &err)
-	p, err := s.prospect((&scope{plugin: s}).in(ctx), config)
+	p, err := s.declare((&scope{plugin: s}).in(ctx), config)
 	return p.description, err
 }
 
-// prospect is the result of applying a configuration to the plugin.
-type prospect struct {
+// declaration is the result of applying a configuration to the plugin.
+type declaration struct {
 	description  wire.Description
 	config       any
 	capabilities []Capability
 }
 
-// prospect is the pure part of Describe and Configure.
-func (s *Service) prospect(ctx context.Context, config edn.Value) (p prospect, err error) {
+// declare is the pure part of Describe and Configure.
+func (s *Service) declare(ctx context.Context, config edn.Value) (p declaration, err error) {
 	full := contract.Description{
 		Name:    s.plugin.Name,
 		Version: s.plugin.Version,
@@ -202,7 +202,7 @@ func (s *Service) Configure(ctx context.Context, given wire.Setup, host *wire.Ca
 	if config.IsNil() {
 		config = edn.MustMap()
 	}
-	p, err := s.prospect(ctx, config)
+	p, err := s.declare(ctx, config)
 	d = p.description
 	if err != nil || len(d.Findings) > 0 {
 		return d, err
