@@ -131,7 +131,7 @@ func spaced(p pace, pause time.Duration, ours, theirs func() error) (our, their 
 	return median(sides[0].took), median(sides[1].took), nil
 }
 
-// least is what nobody can do without.
+// least is the minimum that every implementation needs.
 func least(program, path string) error {
 	cmd := exec.Command(program)
 	cmd.Env = []string{}

@@ -85,7 +85,7 @@ func perCall(text string, judged bool) (time.Duration, error) {
 	return cost.per, err
 }
 
-// answers gives everybody who asks for one a text, and every judge a grade.
+// answers returns a text for every call, and a grade for every call of a judge.
 type answers struct{ text edn.Value }
 
 // Invoke implements dispatch.Executor.

@@ -201,9 +201,11 @@ func TestExportAgreesWithIndependentValidator(t *testing.T) {
 }
 
 // looserInJSON reports whether the value contains numbers that JSON represents
-// as strings.
+// as strings, or a set in which 3 and 3.0 may differ, which are equal in JSON.
 func looserInJSON(v edn.Value) bool {
-	return strings.Contains(v.String(), "99999999999999999999N") || holdsDecimal(v)
+	text := v.String()
+	return strings.Contains(text, "99999999999999999999N") || holdsDecimal(v) ||
+		strings.Contains(text, "#{") && strings.Contains(text, ".0")
 }
 
 func holdsDecimal(v edn.Value) bool {

@@ -1,4 +1,4 @@
-// Command wordcount is a whole plugin by somebody else: a module of its own
+// Command wordcount is a complete plugin of a third party: a module of its own
 // that needs nothing of Ferment but the SDK.
 //
 //	go build -o wordcount .

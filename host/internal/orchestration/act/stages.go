@@ -43,7 +43,7 @@ type flight struct {
 	follow   *journal.Cursor
 	inside   *eval.Place        // of a host call; nil for a top-level run
 	tell     func(journal.Body) // receives text of a host call
-	pace     *dispatch.Pace     // nil unless somebody reads the run as it goes
+	pace     *dispatch.Pace     // nil unless the run is streamed
 
 	// route
 	program *plan.Program

@@ -197,7 +197,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 			WithSource(contract.SourcePlugin)
 	}
 	if err := tooDeep(depth, deepest(s.deepest, s.depth, c.Policy.Depth)); err != nil {
-		return nil, err.WithClass(contract.ClassSwitch) // somebody else may answer at once
+		return nil, err.WithClass(contract.ClassSwitch) // another candidate may answer at once
 	}
 	layer := *s.layer
 	if c.Policy.EffectsSet {

@@ -27,11 +27,11 @@ type scope struct {
 	foreign bool
 
 	answer     plan.Answer          // the node whose answer the plan gives
-	textStream *dispatch.TextStream // of that node; nil: nobody follows it
+	textStream *dispatch.TextStream // of that node; nil if it is not streamed
 	budget     budget.Chain         // the scopes around the nodes
 	deepest    contract.Limit       // how deep plans may nest
 
-	ended []ended // by node; written by whoever runs the node, read by the owner after
+	ended []ended // by node; written by the goroutine of the node, read by the owner after
 
 	emitted    edn.Value
 	emitIndex  int

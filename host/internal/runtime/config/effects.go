@@ -405,8 +405,8 @@ const (
 	aFolder   = "a directory"
 )
 
-// onDisk rejects paths of another kind of file than wanted and warns about missing paths, which otherwise fail only in a
-// call.
+// onDisk rejects paths of another kind of file than wanted and warns about
+// missing paths, which otherwise fail only in a call.
 func (b *builder) onDisk(s *section, attr, wanted string) {
 	for _, item := range s.attrs[attr].items {
 		path, _ := item.v.AsString()

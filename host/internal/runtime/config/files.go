@@ -190,7 +190,8 @@ func (l *loader) strayFolders() {
 	}
 }
 
-// strays returns the files of the root that look like Ferment configuration and were not read, if Options.Advise is set.
+// strays returns the files of the root that look like Ferment configuration and
+// were not read, if Options.Advise is set.
 func (l *loader) strays() (names []string) {
 	if !l.opts.Advise {
 		return nil

@@ -23,7 +23,7 @@ const (
 	OneTool  ChoiceMode = "tool"
 )
 
-// Choice tells whether a model may call tools, must, or must call a certain
+// Choice states whether a model may call tools, must, or must call a certain
 // one.
 type Choice struct {
 	Mode ChoiceMode

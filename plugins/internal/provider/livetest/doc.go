@@ -1,4 +1,4 @@
-// Package livetest starts model servers of somebody else, for tests that must
+// Package livetest starts model servers of third parties, for tests that must
 // not take this repository's word for how servers behave.
 //
 // The server of Start is inference-server over node-llama-cpp, which is llama.cpp: the

@@ -47,7 +47,7 @@ type token struct {
 // Model writes a GGUF file: a llama with seeded random weights whose output
 // layer is arranged so that each script is said word by word after its trigger.
 // Everything else about it is a real model: it is embedded, attended to, fed
-// forward and sampled by whoever loads it. The same arguments give the same
+// forward and sampled by the server that loads it. The same arguments give the same
 // bytes.
 func Model(scripts ...Script) []byte {
 	v := newVocabulary(scripts)

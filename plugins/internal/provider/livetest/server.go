@@ -91,7 +91,7 @@ func launch(t testing.TB, c *exec.Cmd, ready *regexp.Regexp) string {
 			said.line(lines.Text())
 		}
 		_, _ = io.Copy(said, out) // after a line that is too long
-		_ = c.Wait()              // its end is what was asked for, or is told by whoever waits for the port
+		_ = c.Wait()              // its end was requested, or is reported by the wait for the port
 	}()
 	t.Cleanup(func() {
 		_ = in.Close()
