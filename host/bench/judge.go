@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judges compares what a grade that is known adds to a call with one hop to a
+// judges compares what a cached grade adds to a call with one hop to a
 // plugin that takes as many bytes (JDG-007, JDG-014).
 func judges(p pace) ([]row, error) {
 	a, err := startAlone()
@@ -44,7 +44,7 @@ func judges(p pace) ([]row, error) {
 		}
 		hops = append(hops, time.Since(begun)/time.Duration(p.calls))
 	}
-	return []row{against("grade that is known, 1 KiB", median(hits), "plugin hop", median(hops), 0.05)}, nil
+	return []row{against("cached grade, 1 KiB", median(hits), "plugin hop", median(hops), 0.05)}, nil
 }
 
 // nowhere is a recorder of nothing.
