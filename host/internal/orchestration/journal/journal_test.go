@@ -113,7 +113,7 @@ func samples() map[journal.Kind]journal.Body {
 		&journal.AttemptRetracted{Attempt: 1, Reason: "eval/must-failed"},
 		&journal.AttemptFinished{Attempt: 1, Outcome: "error", Err: failure},
 		&journal.GateVerdict{Attempt: 1, Gate: "schema-valid", Severity: "must", Pass: true},
-		&journal.NodeCommitted{Value: ref, As: "x", CapID: "a/one", Attempt: 1, Score: journal.ScoreOf(667)},
+		&journal.NodeCommitted{Value: ref, As: "x", CapID: "a/one", Attempt: 1, Score: journal.ScoreOf(667), Outscored: []int{2, 3}},
 		&journal.NodeFailed{Err: failure, Attempts: 2},
 		reserved,
 		&journal.BudgetSettled{Of: reserved, Amount: edn.MustMap(edn.K("attempts"), edn.Int(1)), Mark: "exact"},
@@ -392,4 +392,13 @@ func TestCursorFollows(t *testing.T) {
 		assert.False(t, ok)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
+}
+
+// The record of an accepted answer lists the attempts of its tournament
+// that passed the gates and were not the best.
+func TestOutscored(t *testing.T) {
+	body := samples()[journal.KindNodeCommitted].(*journal.NodeCommitted)
+	assert.Equal(t, "[2 3]", at(1, body).Value().Key("outscored").String())
+	body.Outscored = nil
+	assert.False(t, at(1, body).Value().HasKey("outscored"))
 }

@@ -67,7 +67,7 @@ func TestAttachToACommand(t *testing.T) {
 		code int
 		says string
 	}{
-		{"prod", []string{"--attach", "text=text.attach", "--profile", "prod"}, 1, "is not used under the profile prod"},
+		{"prod", []string{"--attach", "text=text.attach", "--profile", "prod"}, 1, "profile prod does not allow an attached process"},
 		{"no such plugin", []string{"--attach", "txt=text.attach"}, 5, `there is no plugin "txt" in the configuration`},
 		{"no such file", []string{"--attach", "text=other.attach"}, 2, "start the plugin with FERMENT_ATTACH="},
 		{"no record", []string{"--attach", "text=ferment.hcl"}, 2, "it is not a file of its owner alone"},

@@ -107,7 +107,7 @@ func TestLanguagePackMistakes(t *testing.T) {
 		"unknown key":    {onePack, italian + " :stopp \"io\"}", "config/unknown-name", "packs/it.edn:5:2", "no key :stopp", "", "stopp", `did you mean "stop"?`},
 		"wrong type":     {onePack, italian + " :stop [\"io\"]}", "config/type", "packs/it.edn:5:8", ":stop is a vector", "one text, of words with blanks between them", `["io"]`, ""},
 		"bad pattern":    {onePack, italian + " :list [\"elenc*\" \"*list*\"]}", "config/type", "packs/it.edn:5:19", `"*list*" is open at both ends`, "a word with * at one end at most", "*list*", "name the words"},
-		"no EDN":         {onePack, italian, "config/type", "packs/it.edn:5:1", "is no EDN", "", "", ""},
+		"no EDN":         {onePack, italian, "config/type", "packs/it.edn:5:1", "is not EDN", "", "", ""},
 		"with CRLF":      {onePack, strings.ReplaceAll(italian, "\n", "\r\n") + " :letters 3}", "config/type", "packs/it.edn:5:11", ":letters is a number", "a text", "3", ""},
 		"not there":      {"prompts {\n  language_packs = [\"it.edn\"]\n}\n", italian + "}", "config/include", "ferment.hcl:2:21", "no such file", "a file with a language pack", "", ""},
 		"a directory":    {"prompts {\n  language_packs = [\"packs\"]\n}\n", italian + "}", "config/include", "ferment.hcl:2:21", "not a regular file", "", "", ""},

@@ -121,7 +121,7 @@ func TestBodies(t *testing.T) {
 		"a mile of vectors": {strings.Repeat("[", 1<<20), asEDN, 400, "invalid-request", ""},
 		"a mile of arrays":  {strings.Repeat("[", 1<<20), "application/json", 400, "invalid-request", ""},
 		"no UTF-8":          {"\xff\xfe", asText, 400, "http/bad-encoding", "UTF-8"},
-		"number":            {"7", asEDN, 400, "invalid-request", "no map"},
+		"number":            {"7", asEDN, 400, "invalid-request", "not a map"},
 		"deadline zero":     {`{:proto 1 :trace {:id "t"} :task {:intent :t/any} :input {} :deadline-ms 0}`, asEDN, 400, "invalid-request", "deadline-ms"},
 		"other proto":       {`{:proto 2 :trace {:id "t"} :task {:intent :t/any} :input {}}`, asEDN, 400, "invalid-request", "proto"},
 		"unknown intent":    {`{:proto 1 :trace {:id "t"} :task {:intent :t/anny} :input {}}`, asEDN, 400, "invalid-request", "t/any"},
