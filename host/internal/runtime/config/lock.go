@@ -99,7 +99,10 @@ func (l *loader) readLock() {
 			d.Range = source.span(p.From, p.To)
 		}
 		if p.Expected != "" {
-			d.Expected, d.Found = edn.Text(p.Expected), edn.Text(p.Found)
+			d.Expected = edn.Text(p.Expected)
+		}
+		if p.Found != "" {
+			d.Found = edn.Text(p.Found)
 		}
 		l.report.add(d)
 	}

@@ -22,6 +22,10 @@ type Problem struct {
 	Column   int // from 1, in bytes
 }
 
+// rewrite is the next step for a file that cannot be read: "ferment plugin lock"
+// reads it too, so the file has to go first.
+const rewrite = "restore the file, or remove it and run \"ferment plugin lock\", which approves the programs as they are now"
+
 // DecodeError is a text that is not a valid lock file.
 type DecodeError struct {
 	Name     string
@@ -99,7 +103,7 @@ func (d *decoding) file(root *block) File {
 			Type:     "config/missing",
 			Message:  "the lock block is missing",
 			Expected: "lock { format = 1 }",
-			Hint:     "\"ferment plugin lock\" writes the file anew",
+			Hint:     rewrite,
 		}, 0, 0)
 	default:
 		newer = d.newer(heads[0])
@@ -336,14 +340,14 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 		Nearest:  contract.Nearest(name, known),
 	}
 	if p.Nearest == "" {
-		p.Hint = "\"ferment plugin lock\" writes the file"
+		p.Hint = rewrite
 	}
 	d.add(p, at.from, at.to)
 }
 
 func (d *decoding) missing(b *block, name string) {
 	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name),
-		Hint: "\"ferment plugin lock\" writes the file"}, b.from, b.to)
+		Hint: rewrite}, b.from, b.to)
 }
 
 func (d *decoding) form(at span, what, expected, found string) {

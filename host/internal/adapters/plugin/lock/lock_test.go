@@ -193,6 +193,11 @@ func TestRefusals(t *testing.T) {
 			assert.True(t, known, p.Type)
 			assert.LessOrEqual(t, len(err.Error()), 600)
 			assert.Equal(t, p.Type, d.Typed().Type)
+			for _, p := range d.Problems {
+				if strings.Contains(p.Hint, "plugin lock") {
+					assert.Contains(t, p.Hint, "remov", "plugin lock does not overwrite what it cannot read")
+				}
+			}
 		})
 	}
 }

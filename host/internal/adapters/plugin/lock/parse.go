@@ -191,7 +191,7 @@ func (d *decoding) unexpected(t hclsyntax.Token, expected string) {
 		Message:  "a lock file may only contain data",
 		Expected: expected,
 		Found:    found,
-		Hint:     "\"ferment plugin lock\" writes the file",
+		Hint:     rewrite,
 	}, t.Range.Start.Byte, t.Range.End.Byte)
 }
 
