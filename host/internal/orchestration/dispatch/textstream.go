@@ -106,14 +106,14 @@ type attemptStream struct {
 }
 
 // forAttempt returns the stream of an attempt of the node.
-func (s *TextStream) forAttempt(m mode, attempt int) *attemptStream {
-	if s == nil {
+func (t *TextStream) forAttempt(m mode, attempt int) *attemptStream {
+	if t == nil {
 		return nil
 	}
-	if s.parent != nil {
-		attempt = s.parent.attempt
+	if t.parent != nil {
+		attempt = t.parent.attempt
 	}
-	return &attemptStream{writer: s.writer, parent: s.parent, mode: m, key: s.key, attempt: attempt}
+	return &attemptStream{writer: t.writer, parent: t.parent, mode: m, key: t.key, attempt: attempt}
 }
 
 // cleanWith cleans the text of the attempt before it is shown (TXT-002), unless
@@ -258,13 +258,13 @@ func (s *attemptStream) committed() bool {
 }
 
 // committed reports whether shown text of the run's answer cannot be retracted.
-func (s *TextStream) committed() bool {
-	if s == nil {
+func (t *TextStream) committed() bool {
+	if t == nil {
 		return false
 	}
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	return s.writer.committed
+	t.writer.mu.Lock()
+	defer t.writer.mu.Unlock()
+	return t.writer.committed
 }
 
 // contradicts reports whether an answer differs from its committed text.
@@ -326,29 +326,29 @@ func (s *attemptStream) accept(out edn.Value) {
 }
 
 // close ends the stream of a node and retracts its text if the node failed.
-func (s *TextStream) close(err *contract.Error) {
-	if s == nil {
+func (t *TextStream) close(err *contract.Error) {
+	if t == nil {
 		return
 	}
-	s.writer.mu.Lock()
-	h := s.writer.current
-	own := h != nil && (s.parent == nil || h.worksFor(s.parent))
-	if err != nil && own && !s.writer.committed {
-		s.writer.retract(err.Type)
+	t.writer.mu.Lock()
+	h := t.writer.current
+	own := h != nil && (t.parent == nil || h.worksFor(t.parent))
+	if err != nil && own && !t.writer.committed {
+		t.writer.retract(err.Type)
 	}
-	s.writer.mu.Unlock()
-	s.writer.stop()
+	t.writer.mu.Unlock()
+	t.writer.stop()
 }
 
 // InlineStream is the stream of an inline plan that is the answer node.
 type InlineStream struct{ stream *attemptStream }
 
 // Inline returns the stream of an inline plan; nil for nil.
-func (s *TextStream) Inline() *InlineStream {
-	if s == nil {
+func (t *TextStream) Inline() *InlineStream {
+	if t == nil {
 		return nil
 	}
-	return &InlineStream{s.forAttempt(s.mode, 0)}
+	return &InlineStream{t.forAttempt(t.mode, 0)}
 }
 
 // Stream returns the stream of the plan's answer node; nil for nil.
