@@ -374,9 +374,19 @@ func (e *evaluator) forceAll() {
 
 // unused warns about locals that no expression reads.
 func (e *evaluator) unused() {
+	elsewhere := map[*Source][]string{} // names of the locals of other files
+	suggestions := 0
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		if l := e.locals[name]; !l.used && l.ok {
-			near := nearest(name, e.localsElsewhere(l.attr.source))
+			names, known := elsewhere[l.attr.source]
+			if !known {
+				names = e.localsElsewhere(l.attr.source)
+				elsewhere[l.attr.source] = names
+			}
+			near := ""
+			if suggestions++; suggestions <= maxSuggestions {
+				near = nearest(name, names)
+			}
 			e.report.add(Diagnostic{
 				Type:     "config/unused",
 				Severity: SeverityWarning,
@@ -389,6 +399,10 @@ func (e *evaluator) unused() {
 		}
 	}
 }
+
+// maxSuggestions bounds the unused locals that are compared with those of other
+// files: more of them are not misspelled.
+const maxSuggestions = 50
 
 // localsElsewhere returns the sorted names of the locals of other files.
 func (e *evaluator) localsElsewhere(s *Source) []string {
