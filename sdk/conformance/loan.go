@@ -29,10 +29,13 @@ func (b *bench) lent(ctx context.Context) (Instance, contract.Description, error
 	if b.loan == nil {
 		return b.ready(ctx)
 	}
-	if in := b.loan.in; in != nil && !isClosed(in.Done()) {
-		b.used = true
-		b.borrowed = in
-		return in, b.loan.plugin, nil
+	if in := b.loan.in; in != nil {
+		select {
+		case <-in.Done():
+		default:
+			b.used, b.borrowed = true, in
+			return in, b.loan.plugin, nil
+		}
 	}
 	b.loan.end()
 	keeper := newBench(b.target, b.opts)
@@ -46,13 +49,4 @@ func (b *bench) lent(ctx context.Context) (Instance, contract.Description, error
 	*b.loan = loan{keeper: keeper, in: in, plugin: d}
 	b.borrowed = in
 	return in, d, nil
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

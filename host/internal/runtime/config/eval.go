@@ -374,18 +374,12 @@ func (e *evaluator) forceAll() {
 
 // unused warns about locals that no expression reads.
 func (e *evaluator) unused() {
-	elsewhere := map[*Source][]string{} // names of the locals of other files
 	suggestions := 0
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		if l := e.locals[name]; !l.used && l.ok {
-			names, known := elsewhere[l.attr.source]
-			if !known {
-				names = e.localsElsewhere(l.attr.source)
-				elsewhere[l.attr.source] = names
-			}
 			near := ""
 			if suggestions++; suggestions <= maxSuggestions {
-				near = nearest(name, names)
+				near = nearest(name, e.localsElsewhere(l.attr.source))
 			}
 			e.report.add(Diagnostic{
 				Type:     "config/unused",

@@ -23,7 +23,7 @@ type format struct {
 	also Name
 }
 
-// formats has a row for each wire format. Sources of the paths of vectors:
+// formats returns the row of each wire format. Sources of the paths of vectors:
 // openai-python, resources/embeddings.py, and ollama, docs/api.md, both 2026-08-21.
 func formats() map[Name]format {
 	events := func() frame.Splitter { return &frame.Events{} }
