@@ -124,9 +124,14 @@ func (h *service) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
 	}
 	question := fmt.Sprintf(`{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`,
 		quoted(s.Wire("")))
+	ports := s.Ports()
+	if s.Port == 0 { // plugins with the same command do not all start with the same port
+		first := os.Getpid() % len(ports)
+		ports = append(ports[first:], ports[:first]...)
+	}
 	return &server.Plan{
 		Command: s.Fill, Env: launch.Environment(s.Environment(), names, os.LookupEnv, nil), Dir: s.Workdir,
-		Ports: s.Ports(), Fixed: s.Port > 0, ReadyPath: s.ReadyPath, Path: "/v1/chat/completions", Question: []byte(question),
+		Ports: ports, Fixed: s.Port > 0, ReadyPath: s.ReadyPath, Path: "/v1/chat/completions", Question: []byte(question),
 		Startup: settings.Duration(s.Startup), Drain: settings.Duration(s.Drain), QuitPath: s.Quit.Path, QuitLine: s.Quit.Stdin,
 		Rungs: rungs, Clock: clock, Log: h.log.line, Hint: hint(s),
 	}

@@ -44,6 +44,15 @@ type Plan struct {
 	Log func(launch.Line)
 	// Hint is the hint of the error if the program is missing.
 	Hint string
+
+	listen func(port uint16) []launch.Listener // nil: launch.Listeners
+}
+
+func (p *Plan) listeners(port uint16) []launch.Listener {
+	if p.listen != nil {
+		return p.listen(port)
+	}
+	return launch.Listeners(port)
 }
 
 // Rungs are the time limits of the steps that stop a server.

@@ -25,6 +25,9 @@ const (
 	lastProbe   = time.Second
 	otherPath   = "/v1/models" // used if there is no ready path
 	maxAnswered = 64 << 10
+	// maxDoubts is the number of answers after which a listener of unknown
+	// owner counts as that of this server: about two seconds.
+	maxDoubts = 6
 )
 
 // answer is the response of a server to a probe.
@@ -68,6 +71,7 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 	limit := s.plan.Clock.NewTimer(s.plan.Startup)
 	defer limit.Stop()
 	path, pause, loaded, heard := s.plan.ReadyPath, firstProbe, false, "nothing"
+	doubts := 0
 	for {
 		said := make(chan answer, 1)
 		if loaded {
@@ -88,13 +92,16 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 		switch {
 		case a.err != nil:
 		case !loaded && a.status == http.StatusOK:
-			loaded = true
+			loaded, pause = true, firstProbe
 			continue
 		case !loaded && a.status == http.StatusNotFound && path != otherPath:
 			path = otherPath
 			continue
 		case loaded && a.status == http.StatusOK:
-			return s.first(a)
+			ours, why := s.first(a)
+			if doubts++; why != nil || ours || doubts > maxDoubts {
+				return why
+			}
 		case memoryText(string(a.body)):
 			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).
 				WithDetail("output", s.output())
@@ -155,37 +162,42 @@ func (s *Server) late(heard string) *contract.Error {
 		WithDetail("pid", edn.Int(int64(s.PID()))).WithDetail("output", s.output())
 }
 
-// first validates the first answer and checks that it came from this server.
-func (s *Server) first(a answer) *contract.Error {
+// first validates an answer of one token and checks that it came from this
+// server. ours is false if nothing tells who listens: this server as another
+// user, or a process that took the port and that this one must not see; in the
+// second case this server ends soon, since it cannot listen.
+func (s *Server) first(a answer) (ours bool, err *contract.Error) {
 	var body struct {
 		Choices []json.RawMessage `json:"choices"`
 	}
 	if json.Unmarshal(a.body, &body) != nil || len(body.Choices) == 0 {
-		return contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port,
+		return false, contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port,
 			short(a.body)).WithDetail("output", s.output())
 	}
-	ours, others, open := 0, 0, ""
-	for _, l := range launch.Listeners(s.port) {
+	own, others, unknown, open := 0, 0, 0, ""
+	for _, l := range s.plan.listeners(s.port) {
 		mine := slices.Contains(l.Sessions, s.PID())
 		switch {
 		case mine:
-			ours++
+			own++
 		case len(l.PIDs) > 0:
 			others++
+		default:
+			unknown++
 		}
 		if (mine || len(l.PIDs) == 0) && !l.Addr.IsLoopback() {
 			open = l.Addr.String()
 		}
 	}
 	switch {
-	case ours == 0 && others > 0:
-		return lost(inUse(s.port))
+	case own == 0 && others > 0:
+		return false, lost(inUse(s.port))
 	case open != "":
-		return contract.Errorf("model/start-failed",
+		return false, contract.Errorf("model/start-failed",
 			"the model server listens on %s: it has no access control, so it must listen on 127.0.0.1 only", open).
 			WithHint("write --host 127.0.0.1, or what this server calls it, into command")
 	}
-	return nil
+	return own > 0 || unknown == 0, nil
 }
 
 func lost(e *contract.Error) *contract.Error {

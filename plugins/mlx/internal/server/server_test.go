@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -259,6 +261,53 @@ func TestPortRace(t *testing.T) {
 			assert.Equal(t, "model/port-in-use", err.Type)
 		})
 	}
+}
+
+// MLX-003: a model server that this process must not see takes the port between
+// check and start. Its answers do not make this server ready.
+func TestUnseenThief(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	r := newRig(t, "gate="+gate)
+	r.Ports = freePorts(t, 2)
+	r.listen = func(port uint16) []launch.Listener {
+		all := launch.Listeners(port)
+		for i, l := range all {
+			if !slices.ContainsFunc(l.Sessions, func(pid int) bool { return slices.Contains(r.pids, pid) }) {
+				all[i].PIDs, all[i].Sessions = nil, nil
+			}
+		}
+		return all
+	}
+	var thief *Server
+	s, err := r.Start(t.Context(), func(uint16) bool { return false }, func(pid int, port uint16) {
+		if r.pids = append(r.pids, pid); thief == nil {
+			other := newRig(t)
+			other.Ports = []uint16{port}
+			thief = other.up()
+			time.AfterFunc(firstProbe, func() { _ = os.WriteFile(gate, nil, 0o600) })
+		}
+	})
+	require.Nil(t, err, "%v", err)
+	defer s.Gone()
+	defer s.Kill()
+	assert.Equal(t, r.Ports[0], thief.Port())
+	assert.Equal(t, r.Ports[1], s.Port())
+	assert.Len(t, r.pids, 2)
+}
+
+// A server whose listener nobody sees, as one that runs as another user,
+// becomes ready all the same.
+func TestUnseenListener(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	asked := 0
+	r.listen = func(uint16) []launch.Listener {
+		asked++
+		return []launch.Listener{{Addr: netip.MustParseAddr("127.0.0.1")}}
+	}
+	assert.Equal(t, r.Ports[0], r.up().Port())
+	assert.Equal(t, maxDoubts+1, asked)
 }
 
 // occupy listens on a port. Processes that other tests are starting may briefly
