@@ -199,3 +199,29 @@ func TestRaceOfLinksAndRenames(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, entries, 1, "nothing was made outside")
 }
+
+// Concurrent writes with one effect key each replace the file; the hashes before
+// and after form one chain.
+func TestConcurrentWritesWithOneKey(t *testing.T) {
+	t.Parallel()
+	root, _ := world(t)
+	scope := scopeOf(t, root, "in")
+	const calls = 24
+	outs := make([]edn.Value, calls)
+	var wait sync.WaitGroup
+	for i := range calls {
+		wait.Go(func() {
+			input := edn.MustMap(edn.K("path"), edn.Text("in/new"), edn.K("content"), edn.Text(strings.Repeat("x", i+1)))
+			out, err := try("fs/write-file", input, scope)
+			assert.Nil(t, err, "%v", err)
+			outs[i] = out
+		})
+	}
+	wait.Wait()
+	follows := map[string]bool{}
+	for _, out := range outs {
+		before := out.Key("hash/before").String()
+		assert.False(t, follows[before], "two calls replaced the same content")
+		follows[before] = true
+	}
+}

@@ -32,11 +32,10 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 	}
 	defer func() { _ = unix.Close(dir) }()
 	appends := input.Key("append?").Truthy()
-	if appends {
-		// Concurrent appends to one file must not lose each other.
-		if err := unix.Flock(dir, unix.LOCK_EX); err != nil {
-			return edn.Nil(), b.explain("lock", err)
-		}
+	// Concurrent appends must not lose each other, and of concurrent calls with
+	// one key none may take the temporary file of another.
+	if err := unix.Flock(dir, unix.LOCK_EX); err != nil {
+		return edn.Nil(), b.explain("lock", err)
 	}
 	limit := min(s.MaxBytes.Or(MaxEncoded), 1<<40)
 	old, refused := b.before(dir, name, appends, limit)
