@@ -7,26 +7,13 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
-	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
-
-// runAttempt makes one call and evaluates its answer. Nil means that the answer
-// was accepted and the result is complete.
-func (o *operation) runAttempt(ctx context.Context, capID string) *Failure {
-	a := &o.scratch.attempt
-	if failure := o.begin(ctx, a, capID, ""); failure != nil || o.failed != nil {
-		return failure
-	}
-	o.shadow(a)
-	a.answer, a.err = o.invoke(ctx, a)
-	a.ended = o.d.Clock.Now()
-	return o.finish(ctx, a, &o.scratch.result)
-}
 
 // attempt is one dispatch to one candidate, from its start to its answer.
 type attempt struct {
@@ -48,18 +35,17 @@ type attempt struct {
 	ended      time.Time
 
 	// Used by parallel attempts only.
-	rank     int // index among the candidates
+	command  int // ID of the call
 	ctx      context.Context
 	cancel   context.CancelFunc
 	stop     chan struct{} // closed when another answer was accepted
-	stopping bool          // stop is closed
 	lost     bool          // stop was closed before the call ended
 	panicked any           // panic value, raised again on the goroutine of the operation
 }
 
 // begin records the start of an attempt. strategy names the parallel strategy;
 // empty: a step of a cascade.
-func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy string) *Failure {
+func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy string) *flow.Failure {
 	c, ok := o.d.Registry.Capability(capID)
 	if !ok {
 		return o.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry",
@@ -78,7 +64,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	if err != nil {
 		return o.probeLost(ctx, capID, err)
 	}
-	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.parallel)
+	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.joins)
 	if err != nil {
 		if cs != nil { // return the unused permit
 			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)
@@ -145,7 +131,7 @@ func (o *operation) awaitLastBreaker(ctx context.Context, cs *candidateStats) bo
 
 // probeLost is the failure when another call took the half-open probe of the
 // breaker: the operation tries the next candidate.
-func (o *operation) probeLost(ctx context.Context, capID string, err *contract.Error) *Failure {
+func (o *operation) probeLost(ctx context.Context, capID string, err *contract.Error) *flow.Failure {
 	o.setBreakerAnswer(capID, breakerAnswer{})
 	f := o.failure(ctx, nil, err)
 	f.Class, f.Matched, f.Expired = contract.ClassSwitch, true, o.expired(ctx)
@@ -153,7 +139,7 @@ func (o *operation) probeLost(ctx context.Context, capID string, err *contract.E
 }
 
 // finish evaluates an answer or its absence. It fills r.
-func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *Failure {
+func (o *operation) finish(ctx context.Context, a *attempt, r *attemptResult) *flow.Failure {
 	a.account(r)
 	if a.err != nil {
 		o.classifyLostCall(ctx, r, contract.AsError(a.err), a.limits, a.ended)
@@ -217,7 +203,7 @@ type attemptResult struct {
 	late        bool // the node ran out of time, not the attempt
 
 	err      *contract.Error
-	outcome  Outcome
+	outcome  flow.Outcome
 	label    string // outcome in the record
 	crashed  bool
 	doneOnce bool
@@ -225,8 +211,8 @@ type attemptResult struct {
 
 // conclude records how the attempt ended, runs the plan of a plan answer, runs
 // the gates and returns the failure, if any.
-func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
-	if r.outcome == Unknown && r.recovery == contract.RecoveryOnce {
+func (o *operation) conclude(ctx context.Context, r *attemptResult) *flow.Failure {
+	if r.outcome == flow.Unknown && r.recovery == contract.RecoveryOnce {
 		r.err = contract.Errorf("effects/outcome-unknown",
 			"node %s: whether :%s did its work is not known: %s", o.w.Node, r.capability.ID, r.err.Message).
 			WithCause(r.err).WithDetail("effect/key", edn.Text(o.effectKey()))
@@ -257,7 +243,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 		o.result.Verdict, o.result.Judged = verdict, judged
 		if !verdict.Pass {
 			findings = findingsValue(&verdict)
-			r.err, r.outcome = o.gateError(r, &verdict, findings), Judged
+			r.err, r.outcome = o.gateError(r, &verdict, findings), flow.Judged
 			if o.unevaluated != nil {
 				r.err = o.unevaluated // the answer could not be evaluated
 			}
@@ -267,7 +253,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 		}
 	}
 	if r.err != nil {
-		r.err = r.stream.fail(r.err, r.outcome == Judged, r.err.Class == contract.ClassFinal || o.expired(ctx))
+		r.err = r.stream.fail(r.err, r.outcome == flow.Judged, r.err.Class == contract.ClassFinal || o.expired(ctx))
 	}
 	o.listAttempt(r)
 	result := &o.result
@@ -277,8 +263,11 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *Failure {
 	if r.err != nil {
 		f := o.failure(ctx, r, r.err)
 		f.Out, f.Findings, f.Score = out, findings, r.err.Details.Key("score")
-		if r.outcome == Judged && !o.inconclusive() {
-			f.owed = r.sample()
+		if r.outcome == flow.Judged && !o.inconclusive() {
+			if f.Owed = r.number; o.owed == nil {
+				o.owed = make(map[int]sample)
+			}
+			o.owed[r.number] = r.sample()
 		}
 		return f
 	}
@@ -360,15 +349,6 @@ func (o *operation) inconclusive() bool {
 	return o.unsound || !answeredByChecks(o.result.Verdict)
 }
 
-// recordRefusal counts a refused answer against its capability, once, after
-// repair has failed.
-func (o *operation) recordRefusal(f *Failure) {
-	if f != nil {
-		o.recordVerdict(f.owed, false, quality.Perfect)
-		f.owed = sample{}
-	}
-}
-
 // asAttemptError makes the failure of a child plan the failure of the attempt
 // that answered with it: another candidate may succeed, unless the error ends
 // the run.
@@ -382,8 +362,8 @@ func asAttemptError(e *contract.Error) *contract.Error {
 }
 
 // failure describes a failed attempt for the attempt table.
-func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract.Error) *Failure {
-	f := &Failure{Err: err, Class: err.Class}
+func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract.Error) *flow.Failure {
+	f := &flow.Failure{Err: err, Class: err.Class}
 	set := o.w.Policy.SwitchOn
 	f.Matched = set.Matches(err)
 	if r == nil {
@@ -396,7 +376,7 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 		f.Class, f.Matched = contract.ClassSwitch, true // treated like a rejection during binding (BIND-005)
 	}
 	f.DoneOnce, f.Done = r.doneOnce, o.effectDone
-	o.effectDone = o.effectDone || r.outcome == Judged && r.recovery != contract.RecoveryNone
+	o.effectDone = o.effectDone || r.outcome == flow.Judged && r.recovery != contract.RecoveryNone
 	f.Committed = r.stream.committed()
 	f.RepairAsked = o.w.Policy.RepairAsked
 	f.Expired = o.expired(ctx)
@@ -471,27 +451,27 @@ func (o *operation) classifyLostCall(ctx context.Context, r *attemptResult, err 
 	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(o.w.Deadline) &&
 		r.recovery != contract.RecoveryOnce:
 		r.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", o.w.Node, r.capability.ID)
-		r.label, r.outcome = journal.OutcomeCanceled, Unknown
+		r.label, r.outcome = journal.OutcomeCanceled, flow.Unknown
 		return
 	case o.w.Wall && base == nil && late(o.w.Deadline):
 		r.err = o.wallSpent().WithCause(cause(err))
-		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
+		r.label, r.outcome, r.late = journal.OutcomeUnknown, flow.Unknown, true
 		return
 	case errors.Is(base, context.DeadlineExceeded), late(o.w.Deadline):
 		r.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", o.w.Node,
 			r.capability.ID).WithCause(cause(err))
-		r.label, r.outcome, r.late = journal.OutcomeUnknown, Unknown, true
+		r.label, r.outcome, r.late = journal.OutcomeUnknown, flow.Unknown, true
 		return
 	case late(l.end):
 		r.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", o.w.Node, r.capability.ID,
 			l.given()).WithCause(cause(err))
-		r.label, r.outcome = journal.OutcomeUnknown, Unknown
+		r.label, r.outcome = journal.OutcomeUnknown, flow.Unknown
 		return
 	}
 	err = o.replaceReservedType(r, err)
 	r.err = err
 	if unknownOutcome(err) {
-		r.label, r.outcome = journal.OutcomeUnknown, Unknown
+		r.label, r.outcome = journal.OutcomeUnknown, flow.Unknown
 		r.crashed = err.Type == "runtime/crashed" || err.Type == "runtime/unresponsive"
 	}
 }
@@ -542,11 +522,11 @@ func reportsUnknown(err *contract.Error) bool {
 
 // outcomeAfterAnswer is the outcome of an unusable answer: any effect of the
 // call has happened.
-func outcomeAfterAnswer(recovery contract.RecoveryClass) Outcome {
+func outcomeAfterAnswer(recovery contract.RecoveryClass) flow.Outcome {
 	if recovery == contract.RecoveryNone {
-		return Definite
+		return flow.Definite
 	}
-	return Judged
+	return flow.Judged
 }
 
 // read checks the form of an answer and cleans it.
@@ -559,7 +539,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 		r.usage = mapOrNil(a.Response.Key("result").Key("usage"))
 		switch {
 		case reportsUnknown(err):
-			r.outcome, r.label = Unknown, journal.OutcomeUnknown
+			r.outcome, r.label = flow.Unknown, journal.OutcomeUnknown
 		case err.Type == "runtime/invalid-result":
 			r.outcome = outcomeAfterAnswer(r.recovery)
 		}

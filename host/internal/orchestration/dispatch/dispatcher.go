@@ -2,13 +2,13 @@ package dispatch
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -30,6 +30,8 @@ type Dispatcher struct {
 	// Calibrations returns the measured quality of judges; nil: no judge is
 	// measured.
 	Calibrations Calibrations
+	// Observer sees every operation; nil: nobody does.
+	Observer Observer
 }
 
 // operation is the execution of one call or tool node: the state of one Serve.
@@ -39,9 +41,13 @@ type operation struct {
 	w   *Work
 
 	binding        policy.Binding
-	used           []string // tried candidates, in order
-	maxCandidates  int      // limit for len(used)
-	plan           strategy
+	machine        flow.Machine
+	strategy       strategy
+	attempts       []*attempt               // that run beside each other
+	besides        *besides                 // nil in a cascade
+	timer          *timer                   // of a hedge; nil: none runs
+	accepted       []Result                 // answers of a tournament
+	owed           map[int]sample           // refused answers, by attempt
 	number         int                      // attempts so far
 	waited         time.Duration            // for respawning processes since the last attempt
 	draws          int                      // random values drawn so far
@@ -65,7 +71,7 @@ type operation struct {
 	gate        string          // name of the check or judge that is called
 	vote        bool            // the call is a vote of a judge
 	unsound     bool            // the breaker of the last judge was not closed
-	parallel    bool            // the checked candidate would join running attempts
+	joins       bool            // the candidate would join running attempts
 	unevaluated *contract.Error // why a check or judge could not evaluate the last answer
 
 	scratch scratch
@@ -77,7 +83,7 @@ type operation struct {
 type scratch struct {
 	attempt  attempt
 	result   attemptResult
-	used     [1]string
+	events   [2]flow.Event
 	attempts [1]Attempt
 	results  [1]quality.Result
 	resolved journal.NodeResolved
@@ -121,24 +127,23 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	if run.Grading && len(w.Stack) == 0 {
 		o.vote, o.gate = true, anchorsGate
 	}
-	o.used, o.result.Attempts = o.scratch.used[:0], o.scratch.attempts[:0]
+	o.result.Attempts = o.scratch.attempts[:0]
 	if err := o.checkEffects(); err != nil {
 		o.fail(err)
 		return &o.result
 	}
-	o.maxCandidates = 1 + w.Policy.FallbackMax
 	o.binding = o.bind()
 	o.awaitRespawn(ctx)
 	o.awaitBreaker(ctx)
-	o.plan = o.strategy()
+	o.strategy = o.selectStrategy()
 	if w.Stream != nil {
-		o.mode = w.Stream.modeFor(w.Policy, o.plan)
+		o.mode = w.Stream.modeFor(w.Policy, o.strategy)
 	}
 	o.record(o.resolvedRecord())
 	if len(o.binding.Tried) == 0 {
 		o.fail(o.noCandidate())
 	} else {
-		o.runStrategy(ctx)
+		o.drive(ctx)
 	}
 	if o.result.Err == nil {
 		o.result.stream.accept(o.result.Out)
@@ -147,136 +152,14 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	return &o.result
 }
 
-// runStrategy runs the parallel attempts of the strategy and then a cascade
-// over the remaining candidates, each with its own retries.
-func (o *operation) runStrategy(ctx context.Context) {
-	failure, more := o.runParallel(ctx)
-	for more {
-		// Availability may have changed since the last decision.
-		capID, ok := o.awaitRespawn(ctx)
-		if !ok {
-			break
-		}
-		o.used = append(o.used, capID)
-		failure = o.tryCandidate(ctx, capID)
-		more = o.continues(failure)
-	}
-	switch {
-	case o.failed != nil:
-		o.result.Err = contract.AsError(o.failed)
-	case failure != nil:
-		if err := o.stoppedAtBudget(failure); err != nil {
-			o.fail(err)
-			return
-		}
-		o.fail(failure.Err)
-	}
-}
-
-// continues reports whether another candidate is tried after failure f. It is
-// false for nil.
-func (o *operation) continues(f *Failure) bool {
-	if f == nil || o.failed != nil {
-		return false
-	}
-	action, _ := Decide(*f)
-	return action == Next
-}
-
-// tryCandidate calls one candidate until an answer is accepted, which returns
-// nil, or the attempt table leaves this candidate.
-func (o *operation) tryCandidate(ctx context.Context, capID string) *Failure {
-	return o.retry(ctx, capID, 1, o.runAttempt(ctx, capID))
-}
-
-// retry continues after a failed attempt at a candidate.
-func (o *operation) retry(ctx context.Context, capID string, try int, failure *Failure) *Failure {
-	repairs := o.repairs(capID)
-	for failure != nil && o.failed == nil {
-		if failure = o.runRepairs(ctx, capID, failure, repairs); failure == nil || o.failed != nil {
-			return failure
-		}
-		o.recordRefusal(failure)
-		failure.TriesLeft = try <= o.w.Policy.Retries(failure.Err.Type) && !o.yields(failure)
-		o.updateAvailability(capID, try, failure)
-		if !o.awaitRetry(ctx, capID, try, failure) {
-			break
-		}
-		if !failure.Undelivered {
-			try++
-		}
-		next := o.runAttempt(ctx, capID)
-		if next != nil && next.OverBudget {
-			next = failure.stoppedByBudget(next, o.w.Policy.SwitchOn)
-		}
-		failure = next
-	}
-	return failure
-}
-
-// awaitRetry reports whether the same candidate is called again; it first waits
-// for the backoff or the respawn. If the retry is impossible, it clears the
-// possibility in f, so that Decide chooses another action.
-func (o *operation) awaitRetry(ctx context.Context, capID string, try int, f *Failure) bool {
-	action, _ := Decide(*f)
-	if action != Again && action != AgainWhenReady {
-		return false
-	}
-	if wait := o.backoff(try, f.Err); wait > 0 && !f.Undelivered {
-		if !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
-			f.TriesLeft, f.Expired = false, o.expired(ctx)
-			return false
-		}
-	}
-	switch action {
-	case AgainWhenReady:
-		begun := o.d.Clock.Now()
-		err := o.await(ctx, capID)
-		o.waited += o.d.Clock.Now().Sub(begun)
-		if err == nil {
-			return true
-		}
-		f.ComesBack = false
-	default:
-		reason := o.unavailability(capID).Reason
-		if reason == "" {
-			return true
-		}
-		if reason == policy.ReasonBudget {
-			*f = *f.stoppedByBudget(o.overBudget(ctx, o.shortfall), o.w.Policy.SwitchOn)
-		}
-		f.TriesLeft = false // the candidate became unavailable after the failure, or exceeds the budget
-	}
-	f.Expired = o.expired(ctx)
-	o.updateNextLeft(f)
-	return false
-}
-
-func (o *operation) await(ctx context.Context, capID string) error {
+// awaitReady waits until a candidate is ready.
+func (o *operation) awaitReady(ctx context.Context, capID string) error {
 	if !o.w.Deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, o.w.Deadline)
 		defer cancel()
 	}
 	return o.d.Executor.Await(ctx, capID)
-}
-
-// updateAvailability sets in f which candidates are left. A candidate whose
-// process exited before the call reached it counts as not tried: it can be
-// bound again, or keeps the retries that it has left. If it respawns and no
-// other candidate is ready, the operation waits for it as after a crash
-// (ATT-008 row 6).
-func (o *operation) updateAvailability(capID string, try int, f *Failure) {
-	first := f.Undelivered && try == 1
-	if first {
-		o.used = slices.DeleteFunc(o.used, func(id string) bool { return id == capID })
-	}
-	if o.updateNextLeft(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
-		return
-	}
-	f.ComesBack = o.d.Executor.State(capID).willReturn()
-	f.Crashed = f.ComesBack
-	f.TriesLeft = f.TriesLeft || f.Undelivered
 }
 
 // inTime reports whether a wait ends before the deadline of the node.
@@ -300,18 +183,13 @@ func (o *operation) expired(ctx context.Context) bool {
 // next binds again and returns the best candidate that was not tried; ok is
 // false if there is none or the limit is reached.
 func (o *operation) next() (string, bool) {
-	if len(o.used) >= o.maxCandidates {
+	if o.machine.Exhausted() {
 		return "", false
 	}
-	if len(o.used) > 0 || o.number > 0 {
+	if !o.machine.Fresh() {
 		o.binding = o.bind()
 	}
-	for _, id := range o.binding.Accepted {
-		if !slices.Contains(o.used, id) {
-			return id, true
-		}
-	}
-	return "", false
+	return o.machine.Next(flow.Situation{Accepted: o.binding.Accepted})
 }
 
 // available converts the state of a capability for binding.
@@ -415,8 +293,8 @@ func (o *operation) resolvedRecord() *journal.NodeResolved {
 	*n = journal.NodeResolved{
 		Op:       o.w.Op,
 		Policy:   o.w.Policy.Ordering,
-		Strategy: o.plan.name,
-		Width:    o.plan.recordedWidth(),
+		Strategy: o.strategy.name,
+		Width:    o.strategy.recordedWidth(),
 		Coerced:  o.w.Coerced,
 	}
 	if o.ranked != nil {

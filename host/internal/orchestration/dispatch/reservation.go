@@ -3,11 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -165,7 +165,7 @@ func (o *operation) unaffordable(capID string) bool {
 	case o.gate != "":
 		purpose = forCheck
 	}
-	counts := o.counts(purpose, !o.parallel)
+	counts := o.counts(purpose, !o.joins)
 	o.countInput(o.run.Base, c, counts, policy.Amounts{})
 	want, _, err := o.worstCase(o.run.Base, c, counts)
 	if err == nil {
@@ -289,7 +289,7 @@ func (o *operation) budgetError(c *registry.Capability, want policy.Amounts, err
 
 // overBudget is the failure of a candidate that exceeds the budget. It was not
 // called; a cheaper candidate may fit.
-func (o *operation) overBudget(ctx context.Context, lack *contract.Error) *Failure {
+func (o *operation) overBudget(ctx context.Context, lack *contract.Error) *flow.Failure {
 	f := o.failure(ctx, nil, lack)
 	f.OverBudget = true
 	f.Expired = o.expired(ctx)
@@ -299,62 +299,10 @@ func (o *operation) overBudget(ctx context.Context, lack *contract.Error) *Failu
 	return f
 }
 
-// yields reports whether a candidate that failed gives up its retries and repair
-// rounds: they would use the round trips or attempts that the candidates which
-// were not tried yet need, and one of those can be called now. Without this rule
-// a small limit is spent on a candidate that is down (EMB-002).
-func (o *operation) yields(f *Failure) bool {
-	bounds := o.w.Budget.Bounds
-	if !bounds(policy.Roundtrips) && !bounds(policy.Attempts) {
-		return false
-	}
-	left, err := o.run.Account.Left(o.run.Base, o.w.Budget)
-	if err != nil || !o.updateNextLeft(f) {
-		return false
-	}
-	next := *f
-	next.TriesLeft, next.RoundsLeft = false, false
-	if action, _ := Decide(next); action != Next {
-		return false
-	}
-	need := o.untried()
-	return slices.ContainsFunc([]policy.Dimension{policy.Roundtrips, policy.Attempts}, func(d policy.Dimension) bool {
-		return bounds(d) && left.Amounts().Count(d) <= need
-	})
-}
-
-// untried returns the number of candidates that may still be tried.
-func (o *operation) untried() (n int64) {
-	for _, id := range o.binding.Accepted {
-		if !slices.Contains(o.used, id) {
-			n++
-		}
-	}
-	return min(n, int64(o.maxCandidates-len(o.used)))
-}
-
-// stoppedByBudget is failure f when the budget is too small for another call to
-// the same candidate. The other properties of f still decide whether other
-// candidates may be tried.
-func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failure {
-	g := *f
-	g.Matched = set.Matches(f.Err)
-	g.Err = lack.Err.WithCause(f.Err)
-	g.Class = lack.Class
-	g.OverBudget, g.RoundsLeft, g.TriesLeft = true, false, false
-	g.Expired = lack.Expired
-	return &g
-}
-
 // stoppedAtBudget returns the error of a node that would have continued with a
 // larger budget, else nil.
-func (o *operation) stoppedAtBudget(f *Failure) *contract.Error {
-	if o.shortfall == nil || f.OverBudget || len(o.used) >= o.maxCandidates {
-		return nil
-	}
-	hopeful := *f
-	hopeful.NextLeft = true
-	if action, _ := Decide(hopeful); action != Next {
+func (o *operation) stoppedAtBudget(f *flow.Failure) *contract.Error {
+	if o.shortfall == nil || f.OverBudget || !o.machine.GoesOn(f) {
 		return nil
 	}
 	return o.shortfall.WithCause(f.Err)
@@ -470,7 +418,7 @@ func markOf(v edn.Value, or budget.Mark) budget.Mark {
 
 // settlement returns what is needed to settle the attempt.
 func (r *attemptResult) settlement() settlement {
-	e := settlement{usage: r.usage, unknown: r.outcome == Unknown || r.label == journal.OutcomeCanceled}
+	e := settlement{usage: r.usage, unknown: r.outcome == flow.Unknown || r.label == journal.OutcomeCanceled}
 	if r.err != nil {
 		switch r.err.Type {
 		case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":

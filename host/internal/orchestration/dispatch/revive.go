@@ -37,24 +37,21 @@ func (o *operation) awaitRespawn(ctx context.Context) (capID string, ok bool) {
 // respawning returns the candidates that were not tried and will become ready
 // without an operator.
 func (o *operation) respawning() []string {
-	if len(o.used) >= o.maxCandidates {
+	if o.machine.Exhausted() {
 		return nil
 	}
-	var ids []string
+	return slices.DeleteFunc(o.returning(), o.machine.Tried)
+}
+
+// returning returns the candidates that are not ready and will be without an
+// operator.
+func (o *operation) returning() (ids []string) {
 	for _, r := range o.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && !slices.Contains(o.used, r.Cap) &&
-			o.d.Executor.State(r.Cap).willReturn() {
+		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).willReturn() {
 			ids = append(ids, r.Cap)
 		}
 	}
 	return ids
-}
-
-// updateNextLeft sets f.NextLeft and reports whether a candidate is ready.
-func (o *operation) updateNextLeft(f *Failure) (ready bool) {
-	_, ready = o.next()
-	f.NextLeft = ready || len(o.respawning()) > 0
-	return ready
 }
 
 // willReturn reports whether a capability is ready or will be without an
@@ -72,7 +69,7 @@ func (o *operation) awaitAny(ctx context.Context) bool {
 	defer cancel()
 	back := make(chan bool, len(coming))
 	for _, id := range coming {
-		go func() { back <- o.await(ctx, id) == nil }()
+		go func() { back <- o.awaitReady(ctx, id) == nil }()
 	}
 	ready := false
 	for range coming {

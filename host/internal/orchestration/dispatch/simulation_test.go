@@ -129,7 +129,7 @@ func (w simWorld) run(seed uint64) *simulation {
 			s.acted[n.CapID] = s.judged[n.CapID]
 		}
 	}}
-	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Stats: table}
+	s.dispatcher = dispatch.Dispatcher{Executor: s, Registry: w.Registry, Checks: w.Checks, Clock: s.clock, Stats: table, Observer: w.Dispatcher.Observer}
 	s.policy = s.dispatcher.CallPolicy(w.policy, "text/respond", "")
 	s.run = dispatch.Run{ID: "run_sim", Seed: int64(seed), Trace: edn.MustRead(`{:id "t"}`), Recorder: s, Base: context.Background()}
 	s.work = dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Policy: s.policy, Input: edn.MustRead(`{:prompt "p"}`)}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -14,7 +15,7 @@ import (
 // candidates produced its result.
 func (o *operation) reportTrial(a *attempt, r *attemptResult) {
 	trials, ok := o.d.Executor.(Trials)
-	if !ok || r.walk != nil || r.outcome == Judged && !answeredByChecks(o.result.Verdict) {
+	if !ok || r.walk != nil || r.outcome == flow.Judged && !answeredByChecks(o.result.Verdict) {
 		return
 	}
 	trials.Judged(a.capability.ID, a.answer, r.err == nil)

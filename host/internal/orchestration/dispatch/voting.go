@@ -264,7 +264,7 @@ func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (
 		}
 		switch {
 		case lostExecutor(err):
-			if v.op.await(ctx, c.ID) != nil {
+			if v.op.awaitReady(ctx, c.ID) != nil {
 				return nil, more, err
 			}
 		case err.Class != contract.ClassRetry:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -27,25 +26,15 @@ type steps interface {
 	commit(i int) *contract.Error
 }
 
-// schedule runs steps in the order of their dependencies. The goroutine that
-// calls run is the owner: only it calls skip and commit.
+// schedule runs steps as their order says. The goroutine that calls run is the
+// owner: only it calls skip and commit.
 type schedule struct {
 	steps
-	n     int
-	graph *plan.Graph // nil: no dependencies
-	limit int         // concurrent steps; at least 1
+	order
 
-	waits   []int32 // unsettled predecessors, by node
-	ready   indexHeap
-	cancels map[int]context.CancelCauseFunc
+	cancels map[int]context.CancelCauseFunc // of steps beside the owner
 	begun   chan struct{}
 	done    chan completion
-	running int
-
-	failed  int // lowest index that failed, n if none did
-	failure *contract.Error
-	others  int    // further failures
-	wanted  []bool // after a failure: steps that may still run
 }
 
 type completion struct {
@@ -56,68 +45,34 @@ type completion struct {
 // run returns the error that is first in program order, and its index. All
 // goroutines that it started have ended.
 func (s *schedule) run(ctx context.Context) (int, *contract.Error) {
-	s.failed = s.n
 	s.begin()
 	for {
-		for s.startable(ctx) {
-			i := s.ready.pop()
+		for ctx.Err() == nil {
+			i, ok := s.next()
+			if !ok {
+				break
+			}
 			s.start(ctx, i)
 		}
+		if ctx.Err() != nil {
+			s.over(endOfRun(ctx))
+		}
 		if s.running == 0 {
-			break
+			return s.failed, s.failure
 		}
 		c := <-s.done
-		s.running--
 		s.cancels[c.index](nil)
 		delete(s.cancels, c.index)
 		s.settle(c.index, c.err)
 	}
-	return s.failed, s.failure
-}
-
-func (s *schedule) begin() {
-	s.ready.grow(s.n)
-	if s.graph == nil {
-		for i := range s.n {
-			s.ready.push(i)
-		}
-		return
-	}
-	s.waits = make([]int32, s.n)
-	for i := range s.n {
-		d := s.graph.InDegree(i)
-		s.waits[i] = int32(d)
-		if d == 0 {
-			s.ready.push(i)
-		}
-	}
-}
-
-// startable drops ready nodes that are no longer wanted and reports whether
-// the lowest one may start.
-func (s *schedule) startable(ctx context.Context) bool {
-	for s.ready.len() > 0 && !s.isWanted(s.ready.peek()) {
-		s.ready.pop()
-	}
-	if s.ready.len() == 0 || s.running >= s.limit {
-		return false
-	}
-	if err := ctx.Err(); err != nil && s.running == 0 && s.failure == nil {
-		// The run has ended and no node reports it.
-		s.failed, s.failure = s.ready.peek(), endOfRun(ctx)
-		s.want()
-		return false
-	}
-	return ctx.Err() == nil
 }
 
 func (s *schedule) start(ctx context.Context, i int) {
 	if s.skip(i) {
-		s.release(i)
+		s.skipped(i)
 		return
 	}
-	if s.quick(i) || (s.running == 0 && (s.limit == 1 || s.ready.len() == 0)) {
-		// Nothing can run concurrently, so no goroutine is needed.
+	if s.quick(i) || s.alone() { // no goroutine is needed
 		s.settle(i, s.do(ctx, i, nothing))
 		return
 	}
@@ -128,7 +83,6 @@ func (s *schedule) start(ctx context.Context, i int) {
 	}
 	own, cancel := context.WithCancelCause(ctx)
 	s.cancels[i] = cancel
-	s.running++
 	go s.beside(own, i)
 	<-s.begun
 }
@@ -151,68 +105,19 @@ func (s *schedule) beside(ctx context.Context, i int) {
 
 func nothing() {}
 
-// settle commits a finished node, or records its error.
+// settle commits a finished step, or keeps its error and cancels those that are
+// no longer wanted.
 func (s *schedule) settle(i int, err *contract.Error) {
 	if err == nil {
 		err = s.commit(i)
 	}
-	if err == nil {
-		s.release(i)
+	if !s.settled(i, err) {
 		return
 	}
-	if s.failure != nil && !s.isWanted(i) && err.Type == "canceled" {
-		return // it was canceled
-	}
-	if s.failure != nil {
-		s.others++
-	}
-	if i < s.failed {
-		s.failed, s.failure = i, err
-		s.want()
-		for k, cancel := range s.cancels {
-			if !s.wanted[k] {
-				cancel(errSibling)
-			}
+	for k, cancel := range s.cancels {
+		if !s.isWanted(k) {
+			cancel(errSibling)
 		}
-	}
-}
-
-func (s *schedule) release(i int) {
-	if s.graph == nil {
-		return
-	}
-	for _, k := range s.graph.Succs(i) {
-		s.waits[k]--
-		if s.waits[k] == 0 {
-			s.ready.push(int(k))
-		}
-	}
-}
-
-func (s *schedule) isWanted(i int) bool { return s.wanted == nil || s.wanted[i] }
-
-// want keeps the nodes before the failed node in program order, with their
-// dependencies. Any of them may fail too, and would then be the error to
-// report; running them to the end makes the outcome independent of timing.
-func (s *schedule) want() {
-	s.wanted = make([]bool, s.n)
-	stack := make([]int, 0, s.failed)
-	for i := range s.failed {
-		s.wanted[i] = true
-		stack = append(stack, i)
-	}
-	for s.graph != nil && len(stack) > 0 {
-		i := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		for _, p := range s.graph.Preds(i) {
-			if !s.wanted[p] {
-				s.wanted[p] = true
-				stack = append(stack, int(p))
-			}
-		}
-	}
-	if s.failed < s.n {
-		s.wanted[s.failed] = false
 	}
 }
 
@@ -222,46 +127,4 @@ func endOfRun(ctx context.Context) *contract.Error {
 		return contract.Errorf("timeout/hard", "the deadline of the run passed")
 	}
 	return contract.Errorf("canceled", "the run was canceled")
-}
-
-// indexHeap is a minimum heap of indices. Most plans push in ascending order,
-// which costs one comparison.
-type indexHeap struct{ v []int32 }
-
-func (h *indexHeap) grow(n int) { h.v = make([]int32, 0, n) }
-func (h *indexHeap) len() int   { return len(h.v) }
-func (h *indexHeap) peek() int  { return int(h.v[0]) }
-
-func (h *indexHeap) push(i int) {
-	h.v = append(h.v, int32(i))
-	for k := len(h.v) - 1; k > 0; {
-		up := (k - 1) / 2
-		if h.v[up] <= h.v[k] {
-			return
-		}
-		h.v[up], h.v[k] = h.v[k], h.v[up]
-		k = up
-	}
-}
-
-func (h *indexHeap) pop() int {
-	top := h.v[0]
-	last := len(h.v) - 1
-	h.v[0] = h.v[last]
-	h.v = h.v[:last]
-	for k := 0; ; {
-		low := 2*k + 1
-		if low >= last {
-			break
-		}
-		if r := low + 1; r < last && h.v[r] < h.v[low] {
-			low = r
-		}
-		if h.v[k] <= h.v[low] {
-			break
-		}
-		h.v[k], h.v[low] = h.v[low], h.v[k]
-		k = low
-	}
-	return int(top)
 }

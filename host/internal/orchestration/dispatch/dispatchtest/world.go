@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow/flowtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -48,7 +49,8 @@ func Cap(id, more string) string {
 	return "{:cap/id :" + id + " :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/any :io/out-schema :res/any " + more + "}"
 }
 
-// New makes a World.
+// New makes a World. Its dispatcher checks the law of package flow for each
+// operation, unless it is measured.
 func New(tb testing.TB, spec Spec) *World {
 	tb.Helper()
 	specs := maps.Clone(schema.Builtin())
@@ -84,6 +86,9 @@ func New(tb testing.TB, spec Spec) *World {
 		Registry: reg,
 		Checks:   checks,
 		Clock:    dispatch.SystemClock{},
+	}
+	if _, measured := tb.(*testing.B); !measured {
+		w.Dispatcher.Observer = flowtest.Observe(tb)
 	}
 	return w
 }

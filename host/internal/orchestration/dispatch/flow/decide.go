@@ -1,4 +1,4 @@
-package dispatch
+package flow
 
 import (
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -42,7 +42,8 @@ func (a Action) String() string {
 	return [...]string{"end", "again", "again-when-ready", "next", "repair"}[a]
 }
 
-// Failure holds everything that the next action depends on.
+// Failure holds everything that the next action depends on. It is data: events
+// carry it.
 type Failure struct {
 	Err       *contract.Error
 	Class     contract.Class
@@ -54,7 +55,7 @@ type Failure struct {
 	// Of a refused answer.
 	Out, Findings edn.Value
 	Score         edn.Value
-	owed          sample
+	Owed          int  // attempt whose refusal does not count against its candidate yet; 0: none
 	Deterministic bool // the candidate gives equal answers to equal requests
 	Crashed       bool // the process or the connection was lost
 	Undelivered   bool // the process exited before the call reached it

@@ -1,15 +1,44 @@
-package dispatch
+package flow
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
+
+// exhausted is the failure of a candidate that could not repair its answer. The
+// switch set may contain it or the type of its cause.
+func exhausted(node string, last *Failure, set contract.SwitchSet) *Failure {
+	f := *last
+	last.Owed = 0
+	f.RoundsLeft = false
+	f.Err = contract.Errorf("repair/exhausted", "node %s: no answer was accepted after repair: %s", node,
+		last.Err.Message).
+		WithCause(last.Err)
+	if !last.Findings.IsNil() {
+		f.Err = f.Err.WithDetail("findings", last.Findings)
+	}
+	f.Class = f.Err.Class
+	f.Matched = set.Matches(f.Err)
+	return &f
+}
+
+// stoppedByBudget is failure f when the budget is too small for another call to
+// the same candidate. The other properties of f still decide whether other
+// candidates may be tried.
+func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failure {
+	g := *f
+	f.Owed = 0
+	g.Matched = set.Matches(f.Err)
+	g.Err = lack.Err.WithCause(f.Err)
+	g.Class = lack.Class
+	g.OverBudget, g.RoundsLeft, g.TriesLeft = true, false, false
+	g.Expired = lack.Expired
+	return &g
+}
 
 // Limits of the repair context, so that requests do not grow from round to
 // round.
@@ -18,87 +47,6 @@ const (
 	maxToldBytes    = 4 << 10
 	maxToldOutput   = 64 << 10
 )
-
-// repairs is the state of repair of one candidate over all its attempts. Rounds
-// are numbered consecutively, because each is an effect of its own.
-type repairs struct {
-	done, left int
-	seen       [][]byte // fingerprints of all refused answers
-}
-
-func (o *operation) repairs(capID string) *repairs {
-	r := &repairs{}
-	if c, ok := o.d.Registry.Capability(capID); ok && c.Repairs {
-		r.left = o.w.Policy.RepairMax
-	}
-	return r
-}
-
-// runRepairs repeats a refused call with the findings while that can help. It
-// returns nil if an answer was accepted, else the failure to continue with.
-func (o *operation) runRepairs(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
-	f.RoundsLeft = r.left > 0 && !o.yields(f)
-	if action, _ := Decide(*f); action != Repair {
-		return f
-	}
-	for r.left > 0 {
-		r.left--
-		r.done++
-		r.seen = append(r.seen, answerFingerprint(f))
-		next := o.repairOnce(ctx, capID, r.done, f)
-		if next != nil && next.OverBudget {
-			r.left = 0
-			return f.stoppedByBudget(next, o.w.Policy.SwitchOn)
-		}
-		owed := f.owed
-		f.owed = sample{} // all rounds of a candidate count as one verdict
-		if next == nil || o.failed != nil {
-			return nil
-		}
-		if next.owed.stats == nil {
-			next.owed = owed
-		}
-		next.RoundsLeft = true
-		if action, _ := Decide(*next); action != Repair {
-			next.RoundsLeft = false
-			return next // another kind of failure
-		}
-		f = next
-		again := answerFingerprint(f)
-		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
-			break // the answer repeats an earlier one
-		}
-		if o.yields(f) {
-			break
-		}
-	}
-	r.left = 0
-	return o.repairExhausted(f)
-}
-
-// repairOnce makes one round.
-func (o *operation) repairOnce(ctx context.Context, capID string, round int, f *Failure) *Failure {
-	o.round, o.repairContext, o.key = round, newRepairContext(f, round), ""
-	defer func() { o.round, o.repairContext, o.key = 0, edn.Nil(), "" }()
-	return o.runAttempt(ctx, capID)
-}
-
-// repairExhausted is the failure of a candidate that could not repair its
-// answer. The switch set may contain it or the type of its cause.
-func (o *operation) repairExhausted(last *Failure) *Failure {
-	f := *last
-	last.owed = sample{}
-	f.RoundsLeft = false
-	f.Err = contract.Errorf("repair/exhausted", "node %s: no answer was accepted after repair: %s", o.w.Node,
-		last.Err.Message).
-		WithCause(last.Err)
-	if !last.Findings.IsNil() {
-		f.Err = f.Err.WithDetail("findings", last.Findings)
-	}
-	f.Class = f.Err.Class
-	f.Matched = o.w.Policy.SwitchOn.Matches(f.Err)
-	return &f
-}
 
 // answerFingerprint is equal for equal answers with findings at the same
 // places, and without findings for equal failure types.
