@@ -27,25 +27,14 @@ type HostEvent struct {
 // Kind implements Body.
 func (*HostEvent) Kind() Kind { return KindHostEvent }
 
-func (x *HostEvent) fault() string {
-	switch {
-	case x.Event == "":
-		return "event"
-	case !isMap(x.Details):
-		return "details"
-	}
-	return ""
-}
+func (*HostEvent) describe() description { return hostEvent }
 
-func (x *HostEvent) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.kw("event", x.Event)
-	p.val("details", x.Details)
-	p.kw("cap/id", x.CapID)
-	p.kw("intent", x.Intent)
-}
-
-func (x *HostEvent) refs(func(Ref)) {}
+var hostEvent = kindOf(KindHostEvent, false,
+	keyword("event", func(x *HostEvent) *string { return &x.Event }),
+	value("details", tMap, func(x *HostEvent) *edn.Value { return &x.Details }, isMap),
+	keyword("cap/id", func(x *HostEvent) *string { return &x.CapID }).optional("it concerns one"),
+	keyword("intent", func(x *HostEvent) *string { return &x.Intent }).optional("it concerns one"),
+)
 
 // hostKept is the number of its own records that a host keeps in memory.
 const hostKept = 1000

@@ -25,35 +25,23 @@ type BudgetReserved struct {
 // Kind implements Body.
 func (*BudgetReserved) Kind() Kind { return KindBudgetReserved }
 
+func (*BudgetReserved) describe() description { return budgetReserved }
+
+var budgetReserved = kindOf(KindBudgetReserved, true,
+	enum("for", func(x *BudgetReserved) *string { return &x.For }, "run", "attempt", "entrant", "repair", "check", "vote", "plan"),
+	always("amounts", tScopes, func(x *BudgetReserved) edn.Value { return perScope(x.Scopes, x.Amount) },
+		func(x *BudgetReserved) bool { return len(x.Scopes) == 0 || !isAmount(x.Amount) }),
+	ordinal("attempt", func(x *BudgetReserved) *int { return &x.Attempt }).
+		needed("not for run", func(x *BudgetReserved) bool { return x.For != "run" }),
+	keyword("gate", func(x *BudgetReserved) *string { return &x.Gate }).
+		needed("for check and vote", func(x *BudgetReserved) bool { return x.For == "check" || x.For == "vote" }),
+)
+
 // SetSeq implements Numbered.
 func (x *BudgetReserved) SetSeq(seq int) { x.seq = seq }
 
 // Seq returns the number of the record; 0 before it was recorded.
 func (x *BudgetReserved) Seq() int { return x.seq }
-
-func (x *BudgetReserved) fault() string {
-	switch {
-	case !oneOf(x.For, "run", "attempt", "entrant", "repair", "check", "vote", "plan"):
-		return "for"
-	case len(x.Scopes) == 0 || !isAmount(x.Amount):
-		return "amounts"
-	case (x.For != "run") != (x.Attempt > 0):
-		return "attempt"
-	case oneOf(x.For, "check", "vote") != (x.Gate != ""):
-		return "gate"
-	}
-	return ""
-}
-
-func (x *BudgetReserved) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.kw("for", x.For)
-	b.Key("amounts", perScope(x.Scopes, x.Amount))
-	p.positive("attempt", x.Attempt)
-	p.kw("gate", x.Gate)
-}
-
-func (x *BudgetReserved) refs(func(Ref)) {}
 
 // BudgetSettled records the end of a reservation: the actual cost counts, and
 // the rest is released.
@@ -66,29 +54,22 @@ type BudgetSettled struct {
 // Kind implements Body.
 func (*BudgetSettled) Kind() Kind { return KindBudgetSettled }
 
-func (x *BudgetSettled) fault() string {
-	switch {
-	case x.Of == nil || x.Of.seq < 1:
-		return "of"
-	case !isAmount(x.Amount):
-		return "amounts"
-	case !oneOf(x.Mark, marks...):
-		return "mark"
-	}
-	return ""
-}
+func (*BudgetSettled) describe() description { return budgetSettled }
 
-func (x *BudgetSettled) fields(b *edn.MapBuilder) {
-	if x.Of == nil {
-		return
-	}
-	p := put{b}
-	p.positive("of", x.Of.seq)
-	b.Key("amounts", perScope(x.Of.Scopes, x.Amount))
-	p.kw("mark", x.Mark)
-}
-
-func (x *BudgetSettled) refs(func(Ref)) {}
+var budgetSettled = kindOf(KindBudgetSettled, true,
+	column[BudgetSettled]{
+		key: "of", schema: tOrdinal,
+		present: func(x *BudgetSettled) bool { return x.Of != nil && x.Of.seq > 0 },
+		put:     func(x *BudgetSettled) edn.Value { return edn.Int(int64(x.Of.seq)) },
+	},
+	column[BudgetSettled]{
+		key: "amounts", schema: tScopes,
+		present: func(x *BudgetSettled) bool { return x.Of != nil },
+		put:     func(x *BudgetSettled) edn.Value { return perScope(x.Of.Scopes, x.Amount) },
+		bad:     func(x *BudgetSettled) bool { return !isAmount(x.Amount) },
+	},
+	enum("mark", func(x *BudgetSettled) *string { return &x.Mark }, marks...),
+)
 
 func perScope(scopes []string, amount edn.Value) edn.Value {
 	if amount.IsNil() {

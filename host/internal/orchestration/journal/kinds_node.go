@@ -23,49 +23,39 @@ type PlanResolved struct {
 // Kind implements Body.
 func (*PlanResolved) Kind() Kind { return KindPlanResolved }
 
-func (x *PlanResolved) fault() string {
-	switch {
-	case !x.Plan.Set():
-		return "plan"
-	case !oneOf(x.Source, "request", "template", "intent", "route", "answer", "inline"):
-		return "source"
-	case !isAmount(x.WorstCase):
-		return "worst-case"
-	case x.Source == "answer" && (x.Attempt < 1 || x.CapID == ""):
-		return "attempt"
-	}
-	for _, w := range x.Warnings {
-		if !isMap(w) {
-			return "warnings"
-		}
-	}
-	return ""
-}
+func fromAnswer(x *PlanResolved) bool { return x.Source == "answer" }
 
-func (x *PlanResolved) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.ref("plan", x.Plan)
-	p.kw("source", x.Source)
-	p.amounts("worst-case", x.WorstCase)
-	b.Key("warnings", edn.Vector(x.Warnings...))
-	if x.Unbounded {
-		b.Key("unbounded?", edn.Bool(true))
-	}
-	p.ref("bindings", x.Bindings)
-	p.positive("attempt", x.Attempt)
-	p.kw("cap/id", x.CapID)
-}
+func (*PlanResolved) describe() description { return planResolved }
 
-func (x *PlanResolved) refs(yield func(Ref)) {
-	yield(x.Plan)
-	yield(x.Bindings)
-}
+var planResolved = kindOf(KindPlanResolved, true,
+	reference("plan", func(x *PlanResolved) *Ref { return &x.Plan }),
+	enum("source", func(x *PlanResolved) *string { return &x.Source }, "request", "template", "intent", "route", "answer", "inline"),
+	amounts("worst-case", func(x *PlanResolved) *edn.Value { return &x.WorstCase }),
+	list("warnings", tMaps, func(x *PlanResolved) *[]edn.Value { return &x.Warnings }, same, isMap),
+	mark("unbounded?", "no finite worst case", true, func(x *PlanResolved) *bool { return &x.Unbounded }),
+	reference("bindings", func(x *PlanResolved) *Ref { return &x.Bindings }).optional("the plan has bindings"),
+	ordinal("attempt", func(x *PlanResolved) *int { return &x.Attempt }).
+		required("the source is an answer", fromAnswer),
+	keyword("cap/id", func(x *PlanResolved) *string { return &x.CapID }).
+		required("the source is an answer", fromAnswer),
+)
 
 // Candidate is one accepted capability of a node, in rank order.
 type Candidate struct {
 	CapID   string
 	Figures edn.Value // basis of the order; nil for the declared order
 }
+
+func (c Candidate) value() edn.Value {
+	var m edn.MapBuilder
+	m.Key("cap/id", Keyword(c.CapID))
+	if !c.Figures.IsNil() {
+		m.Key("figures", c.Figures)
+	}
+	return m.Map()
+}
+
+func (c Candidate) good() bool { return c.CapID != "" && isMapOrNone(c.Figures) }
 
 // Rejection is a capability that binding rejected. Why is the cause of the
 // reason, if there is one.
@@ -94,75 +84,49 @@ type NodeResolved struct {
 // Kind implements Body.
 func (*NodeResolved) Kind() Kind { return KindNodeResolved }
 
-func (x *NodeResolved) fault() string {
-	switch {
-	case !oneOf(x.Op, "call", "tool"):
-		return "op"
-	case x.Op == "call" && x.Intent == "":
-		return "intent"
-	case x.Op == "tool" && x.ToolID == "":
-		return "tool/id"
-	case x.Policy == "":
-		return "policy"
-	case x.Strategy == "":
-		return "strategy"
-	case x.Stream != "" && !oneOf(x.Stream, "gate-passed", "first-token", "provisional"):
-		return "stream"
+func coerced(x *NodeResolved) *[]edn.Value { return &x.Coerced }
+
+func (*NodeResolved) describe() description { return nodeResolved }
+
+var nodeResolved = kindOf(KindNodeResolved, true,
+	enum("op", func(x *NodeResolved) *string { return &x.Op }, "call", "tool"),
+	list("candidates", `[:vector [:map {:closed true} [:cap/id :keyword] [:figures {:optional true} :map]]]`,
+		func(x *NodeResolved) *[]Candidate { return &x.Candidates }, Candidate.value, Candidate.good),
+	list("rejected", `[:vector [:map {:closed true} [:cap/id :keyword] [:reason :keyword] [:why {:optional true} :keyword] [:figures {:optional true} :map]]]`,
+		func(x *NodeResolved) *[]Rejection { return &x.Rejected }, Rejection.value, Rejection.good),
+	keyword("policy", func(x *NodeResolved) *string { return &x.Policy }),
+	keyword("strategy", func(x *NodeResolved) *string { return &x.Strategy }),
+	keyword("intent", func(x *NodeResolved) *string { return &x.Intent }).
+		required("op call", func(x *NodeResolved) bool { return x.Op == "call" }),
+	keyword("tool/id", func(x *NodeResolved) *string { return &x.ToolID }).
+		required("op tool", func(x *NodeResolved) bool { return x.Op == "tool" }),
+	ordinal("width", func(x *NodeResolved) *int { return &x.Width }).as(tInt).optional("strategy race or tournament"),
+	some(list("coerced", `[:vector [:vector :any]]`, coerced, same, isVector), "a slot stands where text is wanted", coerced),
+	enum("stream", func(x *NodeResolved) *string { return &x.Stream }, "gate-passed", "first-token", "provisional").optional("its text is the answer of a run that streams"),
+)
+
+func (r Rejection) value() edn.Value {
+	var m edn.MapBuilder
+	m.Key("cap/id", Keyword(r.CapID))
+	if r.Reason != "" {
+		m.Key("reason", Keyword(r.Reason))
 	}
-	for _, c := range x.Candidates {
-		if c.CapID == "" || !isMapOrNone(c.Figures) {
-			return "candidates"
-		}
+	if r.Why != "" {
+		m.Key("why", Keyword(r.Why))
 	}
-	for _, r := range x.Rejected {
-		if r.CapID == "" || r.Reason == "" || !isMapOrNone(r.Figures) {
-			return "rejected"
-		}
+	if !r.Figures.IsNil() {
+		m.Key("figures", r.Figures)
 	}
-	for _, c := range x.Coerced {
-		if c.Kind() != edn.KindVector {
-			return "coerced"
-		}
-	}
-	return ""
+	return m.Map()
 }
 
-func (x *NodeResolved) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.kw("op", x.Op)
-	p.kw("intent", x.Intent)
-	p.kw("tool/id", x.ToolID)
-	cands := make([]edn.Value, len(x.Candidates))
-	for i, c := range x.Candidates {
-		var m edn.MapBuilder
-		m.Key("cap/id", Keyword(c.CapID))
-		put{&m}.val("figures", c.Figures)
-		cands[i] = m.Map()
-	}
-	b.Key("candidates", edn.Vector(cands...))
-	b.Key("rejected", RejectionsValue(x.Rejected))
-	p.kw("policy", x.Policy)
-	p.kw("strategy", x.Strategy)
-	p.positive("width", x.Width)
-	if len(x.Coerced) > 0 {
-		b.Key("coerced", edn.Vector(x.Coerced...))
-	}
-	p.kw("stream", x.Stream)
-}
-
-func (x *NodeResolved) refs(func(Ref)) {}
+func (r Rejection) good() bool { return r.CapID != "" && r.Reason != "" && isMapOrNone(r.Figures) }
 
 // RejectionsValue returns rejections as an EDN vector of maps.
 func RejectionsValue(rs []Rejection) edn.Value {
 	out := make([]edn.Value, len(rs))
 	for i, r := range rs {
-		var m edn.MapBuilder
-		p := put{&m}
-		p.kw("cap/id", r.CapID)
-		p.kw("reason", r.Reason)
-		p.kw("why", r.Why)
-		p.val("figures", r.Figures)
-		out[i] = m.Map()
+		out[i] = r.value()
 	}
 	return edn.Vector(out...)
 }
@@ -176,19 +140,12 @@ type NodeSkipped struct {
 // Kind implements Body.
 func (*NodeSkipped) Kind() Kind { return KindNodeSkipped }
 
-func (x *NodeSkipped) fault() string {
-	if x.Op == "" {
-		return "op"
-	}
-	return ""
-}
+func (*NodeSkipped) describe() description { return nodeSkipped }
 
-func (x *NodeSkipped) fields(b *edn.MapBuilder) {
-	put{b}.kw("op", x.Op)
-	b.Key("when", x.When)
-}
-
-func (x *NodeSkipped) refs(func(Ref)) {}
+var nodeSkipped = kindOf(KindNodeSkipped, true,
+	keyword("op", func(x *NodeSkipped) *string { return &x.Op }),
+	always("when", `:any`, func(x *NodeSkipped) edn.Value { return x.When }, nil),
+)
 
 // AttemptStarted is written before a request is sent to a plugin. Attempt
 // counts from 1 over all candidates of the node.
@@ -219,51 +176,24 @@ type AttemptStarted struct {
 // Kind implements Body.
 func (*AttemptStarted) Kind() Kind { return KindAttemptStarted }
 
-func (x *AttemptStarted) fault() string {
-	switch {
-	case x.Attempt < 1:
-		return "attempt"
-	case x.CapID == "":
-		return "cap/id"
-	case x.CapVersion == "":
-		return "cap/version"
-	case !x.Request.Set():
-		return "request"
-	case !oneOf(x.Recovery, "none", "idempotent", "once"):
-		return "recovery"
-	case !isHash(x.EffectKey):
-		return "effect/key"
-	case !isAmount(x.Budget):
-		return "budget"
-	case !isHashOrNone(x.Binary):
-		return "binary"
-	case x.Enforcement != "" && x.Enforcement != "port-only":
-		return "enforcement"
-	case x.Entrant != "" && !oneOf(x.Entrant, "race", "hedge", "tournament"):
-		return "entrant"
-	}
-	return ""
-}
+func (*AttemptStarted) describe() description { return attemptStarted }
 
-func (x *AttemptStarted) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.positive("attempt", x.Attempt)
-	p.kw("cap/id", x.CapID)
-	p.str("cap/version", x.CapVersion)
-	p.ref("request", x.Request)
-	b.Key("effects", keywordSet(x.Effects))
-	p.kw("recovery", x.Recovery)
-	p.hash("effect/key", x.EffectKey)
-	p.amounts("budget", x.Budget)
-	p.hash("binary", x.Binary)
-	p.positive("generation", x.Generation)
-	p.kw("enforcement", x.Enforcement)
-	p.positive("round", x.Round)
-	p.kw("entrant", x.Entrant)
-	p.positive("waited-ms", int(millis(x.Waited)))
-}
-
-func (x *AttemptStarted) refs(yield func(Ref)) { yield(x.Request) }
+var attemptStarted = kindOf(KindAttemptStarted, true,
+	ordinal("attempt", func(x *AttemptStarted) *int { return &x.Attempt }),
+	keyword("cap/id", func(x *AttemptStarted) *string { return &x.CapID }),
+	text("cap/version", func(x *AttemptStarted) *string { return &x.CapVersion }),
+	reference("request", func(x *AttemptStarted) *Ref { return &x.Request }),
+	keywords("effects", func(x *AttemptStarted) *[]string { return &x.Effects }),
+	enum("recovery", func(x *AttemptStarted) *string { return &x.Recovery }, "none", "idempotent", "once"),
+	hash("effect/key", func(x *AttemptStarted) *string { return &x.EffectKey }),
+	amounts("budget", func(x *AttemptStarted) *edn.Value { return &x.Budget }),
+	hash("binary", func(x *AttemptStarted) *string { return &x.Binary }).optional("a plugin serves it"),
+	ordinal("generation", func(x *AttemptStarted) *int { return &x.Generation }).as(tInt).optional("a plugin serves it"),
+	enum("enforcement", func(x *AttemptStarted) *string { return &x.Enforcement }, "port-only").optional("the network of the process is held to ports alone"),
+	ordinal("round", func(x *AttemptStarted) *int { return &x.Round }).optional("the candidate was told what was wrong"),
+	enum("entrant", func(x *AttemptStarted) *string { return &x.Entrant }, "race", "hedge", "tournament").optional("it may run beside others"),
+	spent("waited-ms", "it waited for a process that was coming back", func(x *AttemptStarted) *time.Duration { return &x.Waited }),
+)
 
 // The outcomes of an attempt. Unknown means that the plugin may have done the
 // work although no answer arrived.
@@ -291,45 +221,23 @@ type AttemptFinished struct {
 // Kind implements Body.
 func (*AttemptFinished) Kind() Kind { return KindAttemptFinished }
 
-func (x *AttemptFinished) fault() string {
-	switch {
-	case x.Attempt < 1:
-		return "attempt"
-	case !oneOf(x.Outcome, OutcomeOK, OutcomeError, OutcomeCanceled, OutcomeUnknown):
-		return "outcome"
-	case !isMapOrNone(x.Usage):
-		return "usage"
-	case !isMapOrNone(x.Meta):
-		return "meta"
-	case x.Result.Set() && !oneOf(x.ResultType, "value", "plan", "stream"):
-		return "result/type"
-	case x.Outcome != OutcomeOK && x.Err == nil:
-		return "error"
-	}
-	return ""
-}
+func (*AttemptFinished) describe() description { return attemptFinished }
 
-func (x *AttemptFinished) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.positive("attempt", x.Attempt)
-	p.kw("outcome", x.Outcome)
-	b.Key("latency-ms", edn.Int(millis(x.Latency)))
-	p.amounts("usage", x.Usage)
-	p.ref("result", x.Result)
-	p.kw("result/type", x.ResultType)
-	p.ref("raw", x.Raw)
-	p.val("meta", x.Meta)
-	p.err("error", x.Err)
-	if x.Err != nil {
-		b.Key("source", x.Err.Value().Key("source"))
-	}
-	p.positive("extended-ms", int(millis(x.Extended)))
-}
-
-func (x *AttemptFinished) refs(yield func(Ref)) {
-	yield(x.Result)
-	yield(x.Raw)
-}
+var attemptFinished = kindOf(KindAttemptFinished, true,
+	ordinal("attempt", func(x *AttemptFinished) *int { return &x.Attempt }),
+	enum("outcome", func(x *AttemptFinished) *string { return &x.Outcome }, OutcomeOK, OutcomeError, OutcomeCanceled, OutcomeUnknown),
+	duration("latency-ms", func(x *AttemptFinished) *time.Duration { return &x.Latency }),
+	mapping("usage", func(x *AttemptFinished) *edn.Value { return &x.Usage }),
+	reference("result", func(x *AttemptFinished) *Ref { return &x.Result }).optional("an answer came"),
+	enum("result/type", func(x *AttemptFinished) *string { return &x.ResultType }, "value", "plan", "stream").
+		required("an answer came", func(x *AttemptFinished) bool { return x.Result.set }),
+	reference("raw", func(x *AttemptFinished) *Ref { return &x.Raw }).optional("clean-up changed the answer"),
+	value("meta", tMap, func(x *AttemptFinished) *edn.Value { return &x.Meta }, isMap).optional("the plugin gave it"),
+	failure("error", func(x *AttemptFinished) **contract.Error { return &x.Err }).
+		required("the outcome is not ok", func(x *AttemptFinished) bool { return x.Outcome != OutcomeOK }),
+	ofError("source", "source", func(x *AttemptFinished) **contract.Error { return &x.Err }).optional("the outcome is not ok"),
+	spent("extended-ms", "the soft limit was extended", func(x *AttemptFinished) *time.Duration { return &x.Extended }),
+)
 
 // GateVerdict records the result of one check on one answer. Attempt is 0 for
 // the value of a plan or a map.
@@ -360,58 +268,36 @@ type GateVerdict struct {
 // Kind implements Body.
 func (*GateVerdict) Kind() Kind { return KindGateVerdict }
 
-func (x *GateVerdict) fault() string {
-	switch {
-	case x.Attempt < 0:
-		return "attempt"
-	case x.Gate == "":
-		return "gate"
-	case !oneOf(x.Severity, "must", "should"):
-		return "severity"
-	case x.Tier < 0 || x.Tier > 3:
-		return "tier"
-	case x.Score.bad():
-		return "score"
-	case x.CapID != "" && x.CapVersion == "":
-		return "cap/version"
-	case !isMapOrNone(x.Usage):
-		return "usage"
-	case x.JudgeCalls < 0:
-		return "judge-calls"
-	}
-	return ""
-}
+func byCapability(x *GateVerdict) bool  { return x.CapID != "" }
+func votes(x *GateVerdict) *[]edn.Value { return &x.Votes }
 
-func (x *GateVerdict) fields(b *edn.MapBuilder) {
-	p := put{b}
-	b.Key("attempt", edn.Int(int64(x.Attempt)))
-	p.kw("gate", x.Gate)
-	p.kw("severity", x.Severity)
-	b.Key("tier", edn.Int(int64(x.Tier)))
-	b.Key("pass", edn.Bool(x.Pass))
-	p.val("score", x.Score.Value())
-	p.ref("findings", x.Findings)
-	if x.NotApplicable {
-		b.Key("applicable?", edn.Bool(false))
-	}
-	if x.CapID != "" {
-		p.kw("cap/id", x.CapID)
-		p.str("cap/version", x.CapVersion)
-		b.Key("latency-ms", edn.Int(millis(x.Latency)))
-		p.amounts("usage", x.Usage)
-	}
-	p.hash("judge/key", x.JudgeKey)
-	if len(x.Votes) > 0 {
-		b.Key("votes", edn.Vector(x.Votes...))
-	}
-	if x.Memo {
-		b.Key("memo?", edn.Bool(true))
-	}
-	p.positive("judge-calls", x.JudgeCalls)
-	p.err("error", x.Err)
-}
+func (*GateVerdict) describe() description { return gateVerdict }
 
-func (x *GateVerdict) refs(yield func(Ref)) { yield(x.Findings) }
+var gateVerdict = kindOf(KindGateVerdict, true,
+	count("attempt", func(x *GateVerdict) *int { return &x.Attempt }),
+	keyword("gate", func(x *GateVerdict) *string { return &x.Gate }),
+	enum("severity", func(x *GateVerdict) *string { return &x.Severity }, "must", "should"),
+	count("tier", func(x *GateVerdict) *int { return &x.Tier }).as(`[:int {:min 0 :max 3}]`).
+		unless(func(x *GateVerdict) bool { return x.Tier < 0 || x.Tier > 3 }),
+	flag("pass", func(x *GateVerdict) *bool { return &x.Pass }),
+	score("score", func(x *GateVerdict) *Score { return &x.Score }).optional("the gate gives one"),
+	reference("findings", func(x *GateVerdict) *Ref { return &x.Findings }).optional("there are any"),
+	mark("applicable?", "the check cannot apply", false, func(x *GateVerdict) *bool { return &x.NotApplicable }),
+	keyword("cap/id", func(x *GateVerdict) *string { return &x.CapID }).optional("a capability served it"),
+	text("cap/version", func(x *GateVerdict) *string { return &x.CapVersion }).
+		only("a capability served it", byCapability).
+		unless(func(x *GateVerdict) bool { return x.CapID != "" && x.CapVersion == "" }),
+	duration("latency-ms", func(x *GateVerdict) *time.Duration { return &x.Latency }).only("a capability served it", byCapability),
+	mapping("usage", func(x *GateVerdict) *edn.Value { return &x.Usage }).
+		only("a capability served it", byCapability).
+		unless(func(x *GateVerdict) bool { return !isMapOrNone(x.Usage) }),
+	hash("judge/key", func(x *GateVerdict) *string { return &x.JudgeKey }).optional("a judge graded"),
+	some(list("votes", `[:vector `+tScore+`]`, votes, same, nil), "a judge graded", votes),
+	mark("memo?", "the judge graded an equal answer before", true, func(x *GateVerdict) *bool { return &x.Memo }),
+	ordinal("judge-calls", func(x *GateVerdict) *int { return &x.JudgeCalls }).optional("the judge was called").
+		unless(func(x *GateVerdict) bool { return x.JudgeCalls < 0 }),
+	failure("error", func(x *GateVerdict) **contract.Error { return &x.Err }).optional("the gate itself failed"),
+)
 
 // NodeCommitted publishes the value of a node. With FailureType the value is a
 // kept error.
@@ -430,34 +316,20 @@ type NodeCommitted struct {
 // Kind implements Body.
 func (*NodeCommitted) Kind() Kind { return KindNodeCommitted }
 
-func (x *NodeCommitted) fault() string {
-	switch {
-	case !x.Value.Set():
-		return "value"
-	case x.Score.bad():
-		return "score"
-	}
-	return ""
-}
+func outscored(x *NodeCommitted) *[]int { return &x.Outscored }
 
-func (x *NodeCommitted) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.ref("value", x.Value)
-	p.kw("as", x.As)
-	p.kw("cap/id", x.CapID)
-	p.positive("attempt", x.Attempt)
-	p.val("score", x.Score.Value())
-	p.kw("failure/type", x.FailureType)
-	if len(x.Outscored) > 0 {
-		attempts := make([]edn.Value, len(x.Outscored))
-		for i, n := range x.Outscored {
-			attempts[i] = edn.Int(int64(n))
-		}
-		b.Key("outscored", edn.Vector(attempts...))
-	}
-}
+func (*NodeCommitted) describe() description { return nodeCommitted }
 
-func (x *NodeCommitted) refs(yield func(Ref)) { yield(x.Value) }
+var nodeCommitted = kindOf(KindNodeCommitted, true,
+	reference("value", func(x *NodeCommitted) *Ref { return &x.Value }),
+	keyword("as", func(x *NodeCommitted) *string { return &x.As }).optional("the node names a slot"),
+	keyword("cap/id", func(x *NodeCommitted) *string { return &x.CapID }).optional("ops call and tool"),
+	ordinal("attempt", func(x *NodeCommitted) *int { return &x.Attempt }).optional("ops call and tool"),
+	score("score", func(x *NodeCommitted) *Score { return &x.Score }).optional("gates ran"),
+	keyword("failure/type", func(x *NodeCommitted) *string { return &x.FailureType }).optional("a failure was kept"),
+	some(list("outscored", `[:vector `+tOrdinal+`]`, outscored, func(n int) edn.Value { return edn.Int(int64(n)) }, nil),
+		"attempts of a tournament passed their gates and lost", outscored),
+)
 
 // NodeFailed records a node whose error ends its plan.
 type NodeFailed struct {
@@ -469,25 +341,13 @@ type NodeFailed struct {
 // Kind implements Body.
 func (*NodeFailed) Kind() Kind { return KindNodeFailed }
 
-func (x *NodeFailed) fault() string {
-	if x.Err == nil || x.Err.Type == "" {
-		return "error"
-	}
-	if x.Attempts < 0 {
-		return "attempts"
-	}
-	return ""
-}
+func (*NodeFailed) describe() description { return nodeFailed }
 
-func (x *NodeFailed) fields(b *edn.MapBuilder) {
-	p := put{b}
-	e := x.Err.Value()
-	p.kw("failure/type", x.Err.Type)
-	p.val("class", e.Key("class"))
-	p.val("source", e.Key("source"))
-	p.val("error", e)
-	b.Key("attempts", edn.Int(int64(x.Attempts)))
-	p.ref("findings", x.Findings)
-}
-
-func (x *NodeFailed) refs(yield func(Ref)) { yield(x.Findings) }
+var nodeFailed = kindOf(KindNodeFailed, true,
+	failure("error", func(x *NodeFailed) **contract.Error { return &x.Err }),
+	ofError("failure/type", "type", func(x *NodeFailed) **contract.Error { return &x.Err }),
+	ofError("class", "class", func(x *NodeFailed) **contract.Error { return &x.Err }),
+	ofError("source", "source", func(x *NodeFailed) **contract.Error { return &x.Err }),
+	count("attempts", func(x *NodeFailed) *int { return &x.Attempts }),
+	reference("findings", func(x *NodeFailed) *Ref { return &x.Findings }).optional("a gate failed"),
+)

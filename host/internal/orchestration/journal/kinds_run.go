@@ -35,66 +35,31 @@ type RunAccepted struct {
 // Kind implements Body.
 func (*RunAccepted) Kind() Kind { return KindRunAccepted }
 
-func (x *RunAccepted) fault() string {
-	switch {
-	case x.Principal == "":
-		return "principal"
-	case x.PrincipalType == "":
-		return "principal/type"
-	case x.Operation == "":
-		return "operation"
-	case x.Intent == "":
-		return "intent"
-	case !x.Request.Set():
-		return "request"
-	case !x.Fingerprint.Set():
-		return "fingerprint"
-	case !oneOf(x.ResponseType, "value", "stream", "accepted"):
-		return "response/type"
-	case x.Class == "":
-		return "class"
-	case x.DeadlineAt.IsZero():
-		return "deadline-at"
-	case !isHash(x.Config):
-		return "config"
-	case x.Evaluator < 1:
-		return "evaluator"
-	case !isAmount(x.Budget):
-		return "budget"
-	case !isMap(x.Trace):
-		return "trace"
-	case !isHashOrNone(x.Key):
-		return "key"
-	}
-	return ""
-}
+func (*RunAccepted) describe() description { return runAccepted }
 
-func (x *RunAccepted) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.str("principal", x.Principal)
-	p.kw("principal/type", x.PrincipalType)
-	b.Key("roles", keywordSet(x.Roles))
-	p.kw("operation", x.Operation)
-	p.kw("intent", x.Intent)
-	p.ref("request", x.Request)
-	p.ref("fingerprint", x.Fingerprint)
-	p.kw("response/type", x.ResponseType)
-	p.kw("class", x.Class)
-	b.Key("priority", edn.Int(int64(x.Priority)))
-	b.Key("deadline-at", edn.Inst(x.DeadlineAt))
-	p.hash("config", x.Config)
-	b.Key("evaluator", edn.Int(int64(x.Evaluator)))
-	b.Key("seed", edn.Int(x.Seed))
-	p.amounts("budget", x.Budget)
-	p.val("trace", x.Trace)
-	b.Key("access", edn.Vector(x.Access...))
-	p.hash("key", x.Key)
-	p.str("request/id", x.RequestID)
-	p.str("session/id", x.SessionID)
-	p.positive("session/version", x.SessionVersion)
-}
-
-func (x *RunAccepted) refs(yield func(Ref)) { yield(x.Request) }
+var runAccepted = kindOf(KindRunAccepted, false,
+	text("principal", func(x *RunAccepted) *string { return &x.Principal }),
+	keyword("principal/type", func(x *RunAccepted) *string { return &x.PrincipalType }),
+	keywords("roles", func(x *RunAccepted) *[]string { return &x.Roles }),
+	keyword("operation", func(x *RunAccepted) *string { return &x.Operation }),
+	keyword("intent", func(x *RunAccepted) *string { return &x.Intent }),
+	reference("request", func(x *RunAccepted) *Ref { return &x.Request }),
+	fingerprint("fingerprint", func(x *RunAccepted) *Ref { return &x.Fingerprint }),
+	enum("response/type", func(x *RunAccepted) *string { return &x.ResponseType }, "value", "stream", "accepted"),
+	keyword("class", func(x *RunAccepted) *string { return &x.Class }),
+	number("priority", func(x *RunAccepted) *int { return &x.Priority }),
+	instant("deadline-at", func(x *RunAccepted) *time.Time { return &x.DeadlineAt }),
+	hash("config", func(x *RunAccepted) *string { return &x.Config }),
+	ordinal("evaluator", func(x *RunAccepted) *int { return &x.Evaluator }),
+	always("seed", tInt, func(x *RunAccepted) edn.Value { return edn.Int(x.Seed) }, nil),
+	amounts("budget", func(x *RunAccepted) *edn.Value { return &x.Budget }),
+	value("trace", tMap, func(x *RunAccepted) *edn.Value { return &x.Trace }, isMap),
+	list("access", `[:vector [:map [:what :any] [:rule :any] [:reason :any]]]`, func(x *RunAccepted) *[]edn.Value { return &x.Access }, same, nil),
+	hash("key", func(x *RunAccepted) *string { return &x.Key }).optional("an idempotency key was given"),
+	text("request/id", func(x *RunAccepted) *string { return &x.RequestID }).optional("given"),
+	text("session/id", func(x *RunAccepted) *string { return &x.SessionID }).optional("a session was given"),
+	ordinal("session/version", func(x *RunAccepted) *int { return &x.SessionVersion }).as(tInt).optional("a session was given"),
+)
 
 // RunStarted records the host that executes the run.
 type RunStarted struct {
@@ -108,31 +73,14 @@ type RunStarted struct {
 // Kind implements Body.
 func (*RunStarted) Kind() Kind { return KindRunStarted }
 
-func (x *RunStarted) fault() string {
-	switch {
-	case x.Host == "":
-		return "host"
-	case x.Boot == "":
-		return "boot"
-	case !isHash(x.Config):
-		return "config"
-	case x.Protocol != "" && !isHash(x.Protocol):
-		return "protocol"
-	}
-	return ""
-}
+func (*RunStarted) describe() description { return runStarted }
 
-func (x *RunStarted) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.str("host", x.Host)
-	p.str("boot", x.Boot)
-	p.hash("config", x.Config)
-	if x.Protocol != "" {
-		p.hash("protocol", x.Protocol)
-	}
-}
-
-func (x *RunStarted) refs(func(Ref)) {}
+var runStarted = kindOf(KindRunStarted, false,
+	text("host", func(x *RunStarted) *string { return &x.Host }),
+	text("boot", func(x *RunStarted) *string { return &x.Boot }),
+	hash("config", func(x *RunStarted) *string { return &x.Config }),
+	hash("protocol", func(x *RunStarted) *string { return &x.Protocol }).optional("the host has a protocol package"),
+)
 
 // CancelRequested records a request to cancel the run.
 type CancelRequested struct {
@@ -143,20 +91,12 @@ type CancelRequested struct {
 // Kind implements Body.
 func (*CancelRequested) Kind() Kind { return KindCancelRequested }
 
-func (x *CancelRequested) fault() string {
-	if x.By == "" {
-		return "by"
-	}
-	return ""
-}
+func (*CancelRequested) describe() description { return cancelRequested }
 
-func (x *CancelRequested) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.str("by", x.By)
-	p.str("why", x.Why)
-}
-
-func (x *CancelRequested) refs(func(Ref)) {}
+var cancelRequested = kindOf(KindCancelRequested, false,
+	text("by", func(x *CancelRequested) *string { return &x.By }),
+	text("why", func(x *CancelRequested) *string { return &x.Why }).optional("given"),
+)
 
 // The final states of a run.
 const (
@@ -179,32 +119,21 @@ type RunFinished struct {
 // Kind implements Body.
 func (*RunFinished) Kind() Kind { return KindRunFinished }
 
-func (x *RunFinished) fault() string {
-	switch {
-	case !oneOf(x.Status, StatusCompleted, StatusFailed, StatusCanceled, StatusExpired):
-		return "status"
-	case !x.Response.Set():
-		return "response"
-	case !isMap(x.Totals) || x.Totals.Len() != 2 || !isMap(x.Totals.Key("operations")) ||
-		!isMap(x.Totals.Key("attempts")):
-		return "totals"
-	case x.Err == nil && x.Status != StatusCompleted:
-		return "error"
-	}
-	return ""
+func isTotals(v edn.Value) bool {
+	return isMap(v) && v.Len() == 2 && isMap(v.Key("operations")) && isMap(v.Key("attempts"))
 }
 
-func (x *RunFinished) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.kw("status", x.Status)
-	p.ref("response", x.Response)
-	b.Key("executed?", edn.Bool(x.Executed))
-	b.Key("latency-ms", edn.Int(millis(x.Latency)))
-	p.val("totals", x.Totals)
-	p.err("error", x.Err)
-}
+func (*RunFinished) describe() description { return runFinished }
 
-func (x *RunFinished) refs(yield func(Ref)) { yield(x.Response) }
+var runFinished = kindOf(KindRunFinished, false,
+	enum("status", func(x *RunFinished) *string { return &x.Status }, StatusCompleted, StatusFailed, StatusCanceled, StatusExpired),
+	reference("response", func(x *RunFinished) *Ref { return &x.Response }),
+	flag("executed?", func(x *RunFinished) *bool { return &x.Executed }),
+	duration("latency-ms", func(x *RunFinished) *time.Duration { return &x.Latency }),
+	value("totals", `[:map {:closed true} [:operations :map] [:attempts :map]]`, func(x *RunFinished) *edn.Value { return &x.Totals }, isTotals),
+	failure("error", func(x *RunFinished) **contract.Error { return &x.Err }).
+		required("not completed", func(x *RunFinished) bool { return x.Status != StatusCompleted }),
+)
 
 // EnvRead records a clock or random value that a decision of the run depends
 // on.
@@ -217,23 +146,12 @@ type EnvRead struct {
 // Kind implements Body.
 func (*EnvRead) Kind() Kind { return KindEnvRead }
 
-func (x *EnvRead) fault() string {
-	switch {
-	case !oneOf(x.What, "clock", "random"):
-		return "what"
-	case x.Ordinal < 0:
-		return "ordinal"
-	case x.Value.Kind() != edn.KindInt && x.Value.Kind() != edn.KindInst:
-		return "value"
-	}
-	return ""
-}
+func isReading(v edn.Value) bool { return v.Kind() == edn.KindInt || v.Kind() == edn.KindInst }
 
-func (x *EnvRead) fields(b *edn.MapBuilder) {
-	p := put{b}
-	p.kw("what", x.What)
-	b.Key("ordinal", edn.Int(int64(x.Ordinal)))
-	p.val("value", x.Value)
-}
+func (*EnvRead) describe() description { return envRead }
 
-func (x *EnvRead) refs(func(Ref)) {}
+var envRead = kindOf(KindEnvRead, true,
+	enum("what", func(x *EnvRead) *string { return &x.What }, "clock", "random"),
+	count("ordinal", func(x *EnvRead) *int { return &x.Ordinal }),
+	value("value", `[:or :inst :int]`, func(x *EnvRead) *edn.Value { return &x.Value }, isReading),
+)

@@ -24,26 +24,14 @@ type AttemptChunk struct {
 // Kind implements Body.
 func (*AttemptChunk) Kind() Kind { return KindAttemptChunk }
 
-func (x *AttemptChunk) fault() string {
-	switch {
-	case x.Attempt < 0:
-		return "attempt"
-	case x.Chunk < 0:
-		return "chunk"
-	case !oneOf(x.Visible, VisibleChunk, VisibleProvisional):
-		return "visible"
-	}
-	return ""
-}
+func (*AttemptChunk) describe() description { return attemptChunk }
 
-func (x *AttemptChunk) fields(b *edn.MapBuilder) {
-	b.Key("attempt", edn.Int(int64(x.Attempt)))
-	b.Key("chunk", edn.Int(int64(x.Chunk)))
-	b.Key("text", edn.Text(x.Text))
-	put{b}.kw("visible", x.Visible)
-}
-
-func (x *AttemptChunk) refs(func(Ref)) {}
+var attemptChunk = kindOf(KindAttemptChunk, true,
+	count("attempt", func(x *AttemptChunk) *int { return &x.Attempt }),
+	count("chunk", func(x *AttemptChunk) *int { return &x.Chunk }),
+	always("text", tStr, func(x *AttemptChunk) edn.Value { return edn.Text(x.Text) }, nil),
+	enum("visible", func(x *AttemptChunk) *string { return &x.Visible }, VisibleChunk, VisibleProvisional),
+)
 
 // AttemptRetracted retracts all shown text of the node. Reason is the type of
 // the error that caused it.
@@ -55,19 +43,9 @@ type AttemptRetracted struct {
 // Kind implements Body.
 func (*AttemptRetracted) Kind() Kind { return KindAttemptRetracted }
 
-func (x *AttemptRetracted) fault() string {
-	switch {
-	case x.Attempt < 0:
-		return "attempt"
-	case x.Reason == "":
-		return "reason"
-	}
-	return ""
-}
+func (*AttemptRetracted) describe() description { return attemptRetracted }
 
-func (x *AttemptRetracted) fields(b *edn.MapBuilder) {
-	b.Key("attempt", edn.Int(int64(x.Attempt)))
-	put{b}.kw("reason", x.Reason)
-}
-
-func (x *AttemptRetracted) refs(func(Ref)) {}
+var attemptRetracted = kindOf(KindAttemptRetracted, true,
+	count("attempt", func(x *AttemptRetracted) *int { return &x.Attempt }),
+	keyword("reason", func(x *AttemptRetracted) *string { return &x.Reason }),
+)

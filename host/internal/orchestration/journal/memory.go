@@ -173,11 +173,8 @@ func (m *Memory) Get(id, hash string) (edn.Value, bool) {
 		r.values = make(map[string]edn.Value)
 	}
 	for ; r.indexed < r.count; r.indexed++ {
-		r.at(r.indexed).Body.refs(func(ref Ref) {
-			if ref.Set() {
-				r.values[ref.Hash()] = ref.Value()
-			}
-		})
+		body := r.at(r.indexed).Body
+		body.describe().refs(body, func(ref Ref) { r.values[ref.Hash()] = ref.Value() })
 	}
 	v, ok := r.values[hash]
 	return v, ok

@@ -47,7 +47,7 @@ func (e Event) Value() edn.Value {
 // event.
 func Progress(rec Record) (e Event, ok bool) {
 	e = Event{Run: rec.Run, Seq: rec.Seq, At: rec.At, Node: rec.Node}
-	if pathed(rec.Body.Kind()) {
+	if rec.Body.describe().hasPath() {
 		e.Path = rec.Path
 	}
 	var m edn.MapBuilder

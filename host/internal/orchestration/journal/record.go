@@ -29,12 +29,8 @@ type Record struct {
 type Body interface {
 	// Kind names the record.
 	Kind() Kind
-	// fault returns the first key that is missing or ill-typed, or "".
-	fault() string
-	// fields adds every present key to b.
-	fields(b *edn.MapBuilder)
-	// refs yields every Ref of the record.
-	refs(yield func(Ref))
+	// describe returns the description of the kind.
+	describe() description
 }
 
 // Numbered is a Body that needs the number of its record, because later ones
@@ -54,7 +50,7 @@ func (r Record) Value() edn.Value {
 		return b.Map()
 	}
 	b.Key("kind", Keyword(string(r.Body.Kind())))
-	if pathed(r.Body.Kind()) {
+	if r.Body.describe().hasPath() {
 		path := r.Path
 		if path.IsNil() {
 			path = edn.Vector()
@@ -64,7 +60,7 @@ func (r Record) Value() edn.Value {
 			b.Key("node", edn.Text(r.Node))
 		}
 	}
-	r.Body.fields(&b)
+	r.Body.describe().fields(r.Body, &b)
 	return b.Map()
 }
 
@@ -84,7 +80,7 @@ func (r Record) Check() error {
 	case r.At.IsZero():
 		return refused(string(r.Body.Kind()), "at is missing")
 	}
-	if pathed(r.Body.Kind()) {
+	if r.Body.describe().hasPath() {
 		if k := r.Path.Kind(); k != edn.KindVector && k != edn.KindNil {
 			return refused(string(r.Body.Kind()), "path is no vector")
 		}
@@ -92,7 +88,7 @@ func (r Record) Check() error {
 			return refused(string(r.Body.Kind()), "node is missing")
 		}
 	}
-	if bad := r.Body.fault(); bad != "" {
+	if bad := r.Body.describe().fault(r.Body); bad != "" {
 		return refused(string(r.Body.Kind()), bad+" is missing or ill-typed")
 	}
 	return nil
@@ -100,17 +96,6 @@ func (r Record) Check() error {
 
 func refused(kind, why string) error {
 	return contract.Errorf("runtime/internal", "journal: append %s: %s", kind, why).WithOp("append", kind)
-}
-
-func pathed(k Kind) bool {
-	switch k {
-	case KindPlanResolved, KindNodeResolved, KindNodeSkipped, KindAttemptStarted, KindAttemptFinished,
-		KindAttemptChunk, KindAttemptRetracted,
-		KindGateVerdict, KindNodeCommitted, KindNodeFailed, KindBudgetReserved, KindBudgetSettled, KindEnvRead:
-		return true
-	default:
-		return false
-	}
 }
 
 // Ref refers to a value in a record. It holds the value itself, or a Valuer
@@ -187,28 +172,8 @@ func Keyword(name string) edn.Value {
 	return k
 }
 
-func keywordSet(names []string) edn.Value {
-	vs := make([]edn.Value, len(names))
-	for i, n := range names {
-		vs[i] = Keyword(n)
-	}
-	return edn.SetOf(vs...)
-}
-
 // put has helpers that omit absent keys.
 type put struct{ b *edn.MapBuilder }
-
-func (p put) ref(key string, r Ref) {
-	if r.set {
-		p.b.Key(key, edn.Text(r.Hash()))
-	}
-}
-
-func (p put) hash(key, h string) {
-	if h != "" {
-		p.b.Key(key, edn.Text(h))
-	}
-}
 
 func (p put) kw(key, name string) {
 	if name != "" {
@@ -234,13 +199,6 @@ func (p put) val(key string, v edn.Value) {
 	}
 }
 
-func (p put) amounts(key string, v edn.Value) {
-	if v.IsNil() {
-		v = edn.MustMap()
-	}
-	p.b.Key(key, v)
-}
-
 func (p put) err(key string, e *contract.Error) {
 	if e != nil {
 		p.b.Key(key, e.Value())
@@ -250,17 +208,8 @@ func (p put) err(key string, e *contract.Error) {
 func isMap(v edn.Value) bool       { return v.Kind() == edn.KindMap }
 func isMapOrNone(v edn.Value) bool { return v.IsNil() || isMap(v) }
 func isHash(h string) bool         { return len(h) == 67 && h[:3] == "b3:" }
-func isHashOrNone(h string) bool   { return h == "" || isHash(h) }
 func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }
-func oneOf(s string, of ...string) bool {
-	for _, o := range of {
-		if s == o {
-			return true
-		}
-	}
-	return false
-}
-
+func isVector(v edn.Value) bool    { return v.Kind() == edn.KindVector }
 func isAmount(v edn.Value) bool {
 	if v.IsNil() {
 		return true

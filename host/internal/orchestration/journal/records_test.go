@@ -331,7 +331,7 @@ func TestRefusedRecords(t *testing.T) {
 		{"source", spoilt(func(b plan) { b.Source = "thought" })},
 		{"worst-case", spoilt(func(b plan) { b.WorstCase = text })},
 		{"attempt", spoilt(func(b plan) { b.Attempt = 0 })},
-		{"attempt", spoilt(func(b plan) { b.CapID = "" })},
+		{"cap/id", spoilt(func(b plan) { b.CapID = "" })},
 		{"warnings", spoilt(func(b plan) { b.Warnings = []edn.Value{text} })},
 		{"op", spoilt(func(b resolved) { b.Op = "let" })},
 		{"intent", spoilt(func(b resolved) { b.Intent = "" })},

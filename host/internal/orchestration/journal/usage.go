@@ -267,7 +267,7 @@ func Resolved(records []Record) edn.Value {
 			continue
 		}
 		var b edn.MapBuilder
-		n.fields(&b)
+		nodeResolved.fields(n, &b)
 		b.Key("path", rec.Path)
 		b.Key("node", edn.Text(rec.Node))
 		out = append(out, b.Map())

@@ -1,0 +1,350 @@
+package journal
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// column describes one key of the records with body T: its place in the body,
+// its schema, and when it is present. Encoding, check, references and
+// documentation follow from it.
+type column[T any] struct {
+	key    string
+	schema string // as EDN text
+	when   string // the key is present only then; empty: always
+	// present reports whether a record has the key (nil: it always has), put
+	// returns its value, and bad reports an invalid value.
+	present func(x *T) bool
+	put     func(x *T) edn.Value
+	bad     func(x *T) bool
+	strict  bool // bad is asked although the key is absent
+	// wanted reports whether an optional key must be there. It must not be there
+	// otherwise if exactly is set.
+	wanted  func(x *T) bool
+	exactly bool
+	ref     func(x *T) *Ref // of a reference
+}
+
+// The types of the columns, as schemas.
+const (
+	tHash    = `[:re "^b3:[0-9a-f]{64}$"]`
+	tKw      = `:keyword`
+	tInt     = `:int`
+	tCount   = `[:int {:min 0}]`
+	tOrdinal = `[:int {:min 1}]`
+	tStr     = `:string`
+	tBool    = `:boolean`
+	tInst    = `:inst`
+	tScore   = `[:number {:min 0 :max 1}]`
+	tMap     = `:map`
+	tMaps    = `[:vector :map]`
+	tPath    = `[:vector [:or :int :string]]`
+	tKwSet   = `[:set :keyword]`
+	tAmount  = `[:map-of :keyword :number]`
+	tScopes  = `[:map-of {:min 1} [:enum :tenant :user :session :run :plan :node] [:map-of :keyword :number]]`
+	tError   = `[:map [:type :keyword] [:message :string] [:class {:optional true} :keyword] [:source {:optional true} :keyword]]`
+)
+
+// optional makes the presence of a key conditional.
+func (c column[T]) optional(when string) column[T] {
+	c.when = when
+	return c
+}
+
+// required makes a key optional that must be there if the condition holds.
+func (c column[T]) required(when string, condition func(x *T) bool) column[T] {
+	c.when, c.wanted = when, condition
+	return c
+}
+
+// needed is required for a key that must not be there otherwise.
+func (c column[T]) needed(when string, condition func(x *T) bool) column[T] {
+	c = c.required(when, condition)
+	c.exactly = true
+	return c
+}
+
+// only makes a key optional that is there if the condition holds.
+func (c column[T]) only(when string, condition func(x *T) bool) column[T] {
+	c.when, c.present = when, condition
+	return c
+}
+
+// as replaces the schema.
+func (c column[T]) as(schema string) column[T] {
+	c.schema = schema
+	return c
+}
+
+// unless replaces the check of the value, which is made whether the key is there
+// or not.
+func (c column[T]) unless(bad func(x *T) bool) column[T] {
+	c.bad, c.strict = bad, true
+	return c
+}
+
+// fault reports whether the value of the key is missing or ill-typed.
+func (c *column[T]) fault(x *T) bool {
+	has := c.present == nil || c.present(x)
+	if c.bad != nil && (has || c.strict) && c.bad(x) {
+		return true
+	}
+	if c.wanted == nil {
+		return !has && c.when == ""
+	}
+	wanted := c.wanted(x)
+	return wanted && !has || has && !wanted && c.exactly
+}
+
+func always[T any](key, schema string, put func(x *T) edn.Value, bad func(x *T) bool) column[T] {
+	return column[T]{key: key, schema: schema, put: put, bad: bad}
+}
+
+// text is a name or sentence that is not empty.
+func text[T any](key string, at func(x *T) *string) column[T] {
+	return column[T]{
+		key: key, schema: tStr,
+		present: func(x *T) bool { return *at(x) != "" },
+		put:     func(x *T) edn.Value { return edn.Text(*at(x)) },
+	}
+}
+
+func keyword[T any](key string, at func(x *T) *string) column[T] {
+	c := text(key, at)
+	c.schema, c.put = tKw, func(x *T) edn.Value { return Keyword(*at(x)) }
+	return c
+}
+
+// enum is a keyword out of a list.
+func enum[T any](key string, at func(x *T) *string, names ...string) column[T] {
+	c := keyword(key, at)
+	c.schema = "[:enum :" + strings.Join(names, " :") + "]"
+	c.bad = func(x *T) bool { return !slices.Contains(names, *at(x)) }
+	return c
+}
+
+// hash is a canonical hash.
+func hash[T any](key string, at func(x *T) *string) column[T] {
+	c := text(key, at)
+	c.schema, c.bad = tHash, func(x *T) bool { return !isHash(*at(x)) }
+	return c
+}
+
+// reference is the hash of a value that the journal keeps.
+func reference[T any](key string, at func(x *T) *Ref) column[T] {
+	c := fingerprint(key, at)
+	c.ref = at
+	return c
+}
+
+// fingerprint is the hash of a value that is not kept.
+func fingerprint[T any](key string, at func(x *T) *Ref) column[T] {
+	return column[T]{
+		key: key, schema: tHash,
+		present: func(x *T) bool { return at(x).set },
+		put:     func(x *T) edn.Value { return edn.Text(at(x).Hash()) },
+	}
+}
+
+// ordinal is a number from 1; 0 is absent.
+func ordinal[T any](key string, at func(x *T) *int) column[T] {
+	return column[T]{
+		key: key, schema: tOrdinal,
+		present: func(x *T) bool { return *at(x) > 0 },
+		put:     func(x *T) edn.Value { return edn.Int(int64(*at(x))) },
+	}
+}
+
+// number is any integer.
+func number[T any](key string, at func(x *T) *int) column[T] {
+	return always(key, tInt, func(x *T) edn.Value { return edn.Int(int64(*at(x))) }, nil)
+}
+
+// count is a number from 0.
+func count[T any](key string, at func(x *T) *int) column[T] {
+	c := number(key, at)
+	c.schema, c.bad = tCount, func(x *T) bool { return *at(x) < 0 }
+	return c
+}
+
+// duration is a time in milliseconds; a negative one is 0.
+func duration[T any](key string, at func(x *T) *time.Duration) column[T] {
+	return always(key, tCount, func(x *T) edn.Value { return edn.Int(max(0, at(x).Milliseconds())) }, nil)
+}
+
+// spent is a duration that is absent if it is below a millisecond.
+func spent[T any](key, when string, at func(x *T) *time.Duration) column[T] {
+	return duration(key, at).only(when, func(x *T) bool { return *at(x) >= time.Millisecond })
+}
+
+func flag[T any](key string, at func(x *T) *bool) column[T] {
+	return always(key, tBool, func(x *T) edn.Value { return edn.Bool(*at(x)) }, nil)
+}
+
+// mark is a flag that is present only if it is set.
+func mark[T any](key, when string, value bool, at func(x *T) *bool) column[T] {
+	return column[T]{
+		key: key, schema: "[:enum " + edn.Bool(value).String() + "]", when: when,
+		present: func(x *T) bool { return *at(x) },
+		put:     func(*T) edn.Value { return edn.Bool(value) },
+	}
+}
+
+// amounts are counts and money by dimension; nil is none.
+func amounts[T any](key string, at func(x *T) *edn.Value) column[T] {
+	return always(key, tAmount, func(x *T) edn.Value { return orEmpty(*at(x)) }, func(x *T) bool { return !isAmount(*at(x)) })
+}
+
+// mapping is a map; nil is an empty one.
+func mapping[T any](key string, at func(x *T) *edn.Value) column[T] {
+	return always(key, tMap, func(x *T) edn.Value { return orEmpty(*at(x)) },
+		func(x *T) bool { return !isMapOrNone(*at(x)) })
+}
+
+// value is data; nil is absent.
+func value[T any](key, schema string, at func(x *T) *edn.Value, good func(edn.Value) bool) column[T] {
+	return column[T]{
+		key: key, schema: schema,
+		present: func(x *T) bool { return !at(x).IsNil() },
+		put:     func(x *T) edn.Value { return *at(x) },
+		bad:     func(x *T) bool { return !good(*at(x)) },
+	}
+}
+
+// list is a vector; good checks its elements and may be nil.
+func list[T, E any](key, schema string, at func(x *T) *[]E, encode func(E) edn.Value, good func(E) bool) column[T] {
+	return always(key, schema, func(x *T) edn.Value {
+		all := make([]edn.Value, len(*at(x)))
+		for i, e := range *at(x) {
+			all[i] = encode(e)
+		}
+		return edn.Vector(all...)
+	}, func(x *T) bool {
+		return good != nil && slices.ContainsFunc(*at(x), func(e E) bool { return !good(e) })
+	})
+}
+
+// some makes a list absent if it is empty.
+func some[T, E any](c column[T], when string, at func(x *T) *[]E) column[T] {
+	return c.only(when, func(x *T) bool { return len(*at(x)) > 0 })
+}
+
+func same(v edn.Value) edn.Value { return v }
+
+func keywords[T any](key string, at func(x *T) *[]string) column[T] {
+	return always(key, tKwSet, func(x *T) edn.Value {
+		all := make([]edn.Value, len(*at(x)))
+		for i, name := range *at(x) {
+			all[i] = Keyword(name)
+		}
+		return edn.SetOf(all...)
+	}, nil)
+}
+
+func instant[T any](key string, at func(x *T) *time.Time) column[T] {
+	return column[T]{
+		key: key, schema: tInst,
+		present: func(x *T) bool { return !at(x).IsZero() },
+		put:     func(x *T) edn.Value { return edn.Inst(*at(x)) },
+	}
+}
+
+func score[T any](key string, at func(x *T) *Score) column[T] {
+	return column[T]{
+		key: key, schema: tScore,
+		present: func(x *T) bool { return at(x).set },
+		put:     func(x *T) edn.Value { return at(x).Value() },
+		bad:     func(x *T) bool { return at(x).bad() },
+	}
+}
+
+func failure[T any](key string, at func(x *T) **contract.Error) column[T] {
+	return column[T]{
+		key: key, schema: tError,
+		present: func(x *T) bool { return *at(x) != nil },
+		put:     func(x *T) edn.Value { return (*at(x)).Value() },
+		bad:     func(x *T) bool { return (*at(x)).Type == "" },
+	}
+}
+
+// ofError is a key of the value of an error.
+func ofError[T any](key, name string, at func(x *T) **contract.Error) column[T] {
+	c := failure(key, at)
+	c.schema, c.put = tKw, func(x *T) edn.Value { return (*at(x)).Value().Key(name) }
+	return c
+}
+
+func orEmpty(v edn.Value) edn.Value {
+	if v.IsNil() {
+		return edn.MustMap()
+	}
+	return v
+}
+
+// description is what is known of a kind.
+type description interface {
+	// fault returns the first key that is missing or ill-typed, or "".
+	fault(b Body) string
+	// fields adds every present key.
+	fields(b Body, to *edn.MapBuilder)
+	// refs yields every reference that is set.
+	refs(b Body, yield func(Ref))
+	hasPath() bool
+	row() kindRow
+}
+
+// table are the columns of a kind, whose bodies are *T.
+type table[T any] struct {
+	kind    Kind
+	pathed  bool // has :path, and :node unless the path is the run itself
+	columns []column[T]
+}
+
+func kindOf[T any](kind Kind, pathed bool, columns ...column[T]) *table[T] {
+	return &table[T]{kind, pathed, columns}
+}
+
+// of returns the content of a body of this kind.
+func (*table[T]) of(b Body) *T { return any(b).(*T) }
+
+func (t *table[T]) hasPath() bool { return t.pathed }
+
+func (t *table[T]) fault(b Body) string {
+	x := t.of(b)
+	for i := range t.columns {
+		if t.columns[i].fault(x) {
+			return t.columns[i].key
+		}
+	}
+	return ""
+}
+
+func (t *table[T]) fields(b Body, to *edn.MapBuilder) {
+	x := t.of(b)
+	for i := range t.columns {
+		if c := &t.columns[i]; c.present == nil || c.present(x) {
+			to.Key(c.key, c.put(x))
+		}
+	}
+}
+
+func (t *table[T]) refs(b Body, yield func(Ref)) {
+	x := t.of(b)
+	for i := range t.columns {
+		if c := &t.columns[i]; c.ref != nil && c.ref(x).set {
+			yield(*c.ref(x))
+		}
+	}
+}
+
+func (t *table[T]) row() kindRow {
+	r := kindRow{kind: t.kind, pathed: t.pathed}
+	for _, c := range t.columns {
+		r.columns = append(r.columns, docColumn{c.key, c.schema, c.when})
+	}
+	return r
+}
