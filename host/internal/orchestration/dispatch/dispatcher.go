@@ -83,7 +83,7 @@ type operation struct {
 type scratch struct {
 	attempt  attempt
 	result   attemptResult
-	events   [2]flow.Event
+	events   [1]flow.Event
 	attempts [1]Attempt
 	results  [1]quality.Result
 	resolved journal.NodeResolved

@@ -73,7 +73,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		o.start(ctx, c, &e)
 	case flow.Call:
 		a := o.attempt(c.Attempt)
-		if c.Beside {
+		if c.Parallel {
 			a.command = c.ID
 			o.besides.call(ctx, a, o.invoke)
 			return events
@@ -152,7 +152,7 @@ func (o *operation) find(ctx context.Context, c *flow.Command, e *flow.Event) {
 // start records the start of an attempt.
 func (o *operation) start(ctx context.Context, c *flow.Command, e *flow.Event) {
 	a, entrant := &o.scratch.attempt, ""
-	if c.Beside {
+	if c.Parallel {
 		a, entrant = &attempt{}, o.strategy.name
 		o.attempts = append(o.attempts, a)
 	}

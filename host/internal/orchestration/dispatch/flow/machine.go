@@ -19,14 +19,14 @@ type Machine struct {
 	used     []string  // candidates that were tried, in order
 	attempts int       // attempts started so far
 
-	beside *beside // attempts side by side; nil in a cascade
-	tried  tried   // the candidate that is tried one attempt after another
-	first  [4]Command
-	name   [1]string
+	parallel *parallel // nil in a cascade
+	current  candidate // tried one attempt after another
+	first    [1]Command
+	name     [1]string
 }
 
-// tried is the candidate that is called one attempt after another.
-type tried struct {
+// candidate is one that is called one attempt after another.
+type candidate struct {
 	capID   string
 	attempt int
 	try     int
@@ -37,24 +37,24 @@ type tried struct {
 	seen              [][]byte // fingerprints of the refused answers
 }
 
-// beside is the state of attempts side by side and of the candidates that are
+// parallel is the state of parallel attempts and of the candidates that are
 // retried afterwards.
-type beside struct {
-	missing  int        // attempts to start
-	started  int        // attempts started
-	joined   int        // attempts that a hedge added
-	timer    int        // ID of the open timer; 0: none
-	running  []*entrant // whose call has not ended, in the order of their start
-	ended    []*entrant // whose call has ended, not judged yet
-	accepted []*entrant
+type parallel struct {
+	missing  int       // attempts to start
+	started  int       // attempts started
+	joined   int       // attempts that a hedge added
+	timer    int       // ID of the open timer; 0: none
+	running  []*member // whose call has not ended, in the order of their start
+	ended    []*member // whose call has ended, not judged yet
+	accepted []*member
 	failures []*failed
-	winner   *entrant // its answer is accepted; the others are stopped
+	winner   *member  // its answer is accepted; the others are stopped
 	final    *Failure // a failure that ends the operation
 	retrying bool     // all have failed
 	order    []string // candidates to be retried
 }
 
-type entrant struct {
+type member struct {
 	capID   string
 	attempt int
 	call    int // ID of its call
@@ -76,9 +76,9 @@ func (m *Machine) Begin(rules Rules) []Command {
 	if rules.Strategy == policy.Cascade {
 		m.emit(Command{Kind: Find, Wait: true})
 	} else {
-		m.beside = &beside{missing: rules.Width}
+		m.parallel = &parallel{missing: rules.Width}
 		if rules.Strategy == policy.Hedge {
-			m.beside.missing = 1
+			m.parallel.missing = 1
 		}
 		m.proceed()
 	}
@@ -149,7 +149,7 @@ func (m *Machine) found(c Command, e *Event) {
 	case !c.Wait:
 		m.join(capID, ok)
 	case !ok:
-		m.finish(0, nil, m.tried.failure)
+		m.finish(0, nil, m.current.failure)
 	default:
 		m.used = append(m.used, capID)
 		m.try(capID)
@@ -158,15 +158,15 @@ func (m *Machine) found(c Command, e *Event) {
 }
 
 func (m *Machine) try(capID string) {
-	m.tried = tried{capID: capID, try: 1, left: m.rules.Limits.Repairs(capID)}
+	m.current = candidate{capID: capID, try: 1, left: m.rules.Limits.Repairs(capID)}
 }
 
 func (m *Machine) start() {
-	m.emit(Command{Kind: Start, CapID: m.tried.capID, Round: m.tried.round, Repair: m.tried.context()})
+	m.emit(Command{Kind: Start, CapID: m.current.capID, Round: m.current.round, Repair: m.current.context()})
 }
 
 // context is the :repair of the request of a repair round.
-func (t *tried) context() edn.Value {
+func (t *candidate) context() edn.Value {
 	if t.round == 0 {
 		return edn.Nil()
 	}
@@ -183,7 +183,7 @@ func (m *Machine) started(c Command, e *Event) {
 		return
 	}
 	m.attempts++
-	m.tried.attempt = e.Attempt
+	m.current.attempt = e.Attempt
 	m.emit(Command{Kind: Call, CapID: c.CapID, Attempt: e.Attempt})
 }
 
@@ -208,8 +208,8 @@ func (m *Machine) judged(c Command, e *Event) {
 
 // accept ends the operation with the answer of an attempt that ran alone.
 func (m *Machine) accept(attempt int) {
-	if m.tried.round > 0 {
-		m.tried.failure.Owed = 0 // it was repaired
+	if m.current.round > 0 {
+		m.current.failure.Owed = 0 // it was repaired
 	}
 	m.refuseRest()
 	m.finish(attempt, nil, nil)
@@ -217,7 +217,7 @@ func (m *Machine) accept(attempt int) {
 
 // attempted continues after an attempt at the tried candidate has failed.
 func (m *Machine) attempted(e *Event) {
-	t, f := &m.tried, e.Failure
+	t, f := &m.current, e.Failure
 	switch last := t.failure; {
 	case t.round > 0:
 		m.repaired(f, &e.Situation)
@@ -230,7 +230,7 @@ func (m *Machine) attempted(e *Event) {
 
 // failed repairs the answer if that may help, and otherwise goes on.
 func (m *Machine) failed(f *Failure, s *Situation) {
-	t := &m.tried
+	t := &m.current
 	t.failure = f
 	f.RoundsLeft = t.left > 0 && !m.yields(f, s)
 	if action, _ := Decide(*f); action != Repair {
@@ -242,7 +242,7 @@ func (m *Machine) failed(f *Failure, s *Situation) {
 
 // repair starts the next round.
 func (m *Machine) repair() {
-	t := &m.tried
+	t := &m.current
 	t.left--
 	t.done++
 	t.seen = append(t.seen, answerFingerprint(t.failure))
@@ -253,7 +253,7 @@ func (m *Machine) repair() {
 // repaired continues after a round has failed. All rounds of a candidate count
 // as one verdict on it.
 func (m *Machine) repaired(f *Failure, s *Situation) {
-	t := &m.tried
+	t := &m.current
 	last := t.failure
 	t.round = 0
 	if f.OverBudget {
@@ -284,9 +284,9 @@ func (m *Machine) repaired(f *Failure, s *Situation) {
 
 // refuse counts a refused answer and looks at what is left.
 func (m *Machine) refuse(f *Failure) {
-	m.tried.failure = f
+	m.current.failure = f
 	m.refuseOnce(f)
-	m.emit(Command{Kind: Look, CapID: m.tried.capID, Failure: f})
+	m.emit(Command{Kind: Look, CapID: m.current.capID, Failure: f})
 }
 
 func (m *Machine) refuseOnce(f *Failure) {
@@ -298,9 +298,9 @@ func (m *Machine) refuseOnce(f *Failure) {
 
 // looked decides whether the candidate is called again.
 func (m *Machine) looked(e *Event) {
-	t := &m.tried
-	if t.failure == nil { // it failed beside others
-		m.failed(m.beside.failureOf(t.capID), &e.Situation)
+	t := &m.current
+	if t.failure == nil { // it failed as a parallel attempt
+		m.failed(m.parallel.failureOf(t.capID), &e.Situation)
 		return
 	}
 	f := t.failure
@@ -319,7 +319,7 @@ func (m *Machine) looked(e *Event) {
 // or keeps the retries that it has left. If it respawns and no other candidate
 // is ready, the operation waits for it as after a crash (ATT-008 row 6).
 func (m *Machine) available(f *Failure, s *Situation) {
-	t := &m.tried
+	t := &m.current
 	first := f.Undelivered && t.try == 1
 	if first {
 		m.used = slices.DeleteFunc(m.used, func(id string) bool { return id == t.capID })
@@ -334,7 +334,7 @@ func (m *Machine) available(f *Failure, s *Situation) {
 // ready calls the candidate again, or leaves it: what made that possible is then
 // cleared in its failure, so that Decide chooses another action.
 func (m *Machine) ready(e *Event) {
-	t := &m.tried
+	t := &m.current
 	f := t.failure
 	switch {
 	case e.Ready:
@@ -358,8 +358,8 @@ func (m *Machine) ready(e *Event) {
 
 // leave continues with another candidate, or ends.
 func (m *Machine) leave() {
-	f := m.tried.failure
-	if b := m.beside; b != nil && len(b.order) > 0 {
+	f := m.current.failure
+	if b := m.parallel; b != nil && len(b.order) > 0 {
 		if b.order = b.order[1:]; ends(f) {
 			m.refuseRest()
 			m.finish(0, nil, f)
@@ -377,15 +377,15 @@ func (m *Machine) leave() {
 	m.emit(Command{Kind: Find, Wait: true})
 }
 
-// Attempts side by side.
+// Parallel attempts.
 
-// running reports whether attempts run side by side, or are being started or
+// running reports whether parallel attempts run, or are being started or
 // stopped.
-func (m *Machine) running() bool { return m.beside != nil && !m.beside.retrying }
+func (m *Machine) running() bool { return m.parallel != nil && !m.parallel.retrying }
 
 // proceed starts what is missing, evaluates what has ended, or waits.
 func (m *Machine) proceed() {
-	b := m.beside
+	b := m.parallel
 	switch {
 	case b.winner != nil:
 		if len(b.running) == 0 {
@@ -405,25 +405,25 @@ func (m *Machine) proceed() {
 // join starts an attempt at the candidate that was found.
 func (m *Machine) join(capID string, ok bool) {
 	if !ok {
-		m.beside.missing = 0
+		m.parallel.missing = 0
 		m.proceed()
 		return
 	}
 	m.used = append(m.used, capID)
-	m.emit(Command{Kind: Start, CapID: capID, Joins: m.beside.started > 0, Beside: true})
+	m.emit(Command{Kind: Start, CapID: capID, Joins: m.parallel.started > 0, Parallel: true})
 }
 
 func (m *Machine) joined(c Command, e *Event) {
-	b := m.beside
+	b := m.parallel
 	if e.Failure != nil {
 		m.lost(c.CapID, e.Failure)
 		m.proceed()
 		return
 	}
-	a := &entrant{capID: c.CapID, attempt: e.Attempt, rank: b.started}
+	a := &member{capID: c.CapID, attempt: e.Attempt, rank: b.started}
 	m.attempts++
 	b.started++
-	a.call = m.emit(Command{Kind: Call, CapID: c.CapID, Attempt: e.Attempt, Beside: true})
+	a.call = m.emit(Command{Kind: Call, CapID: c.CapID, Attempt: e.Attempt, Parallel: true})
 	b.running = append(b.running, a)
 	if m.rules.Strategy == policy.Hedge && b.joined < m.rules.Joining {
 		b.timer = m.emit(Command{Kind: Timer, After: m.rules.After})
@@ -433,7 +433,7 @@ func (m *Machine) joined(c Command, e *Event) {
 
 // lost keeps the failure of a candidate.
 func (m *Machine) lost(capID string, f *Failure) {
-	b := m.beside
+	b := m.parallel
 	b.failures = append(b.failures, &failed{capID, f})
 	if b.final == nil && ends(f) {
 		b.final = f
@@ -442,7 +442,7 @@ func (m *Machine) lost(capID string, f *Failure) {
 
 // fired adds an attempt to a hedge.
 func (m *Machine) fired(e *Event) {
-	b := m.beside
+	b := m.parallel
 	b.timer = 0
 	if !m.running() || b.winner != nil || m.shown(e) != 0 || len(b.running) == 0 {
 		return
@@ -464,8 +464,8 @@ func (m *Machine) idle() {
 }
 
 func (m *Machine) arrived(c Command, e *Event) {
-	b := m.beside
-	i := slices.IndexFunc(b.running, func(a *entrant) bool { return a.attempt == c.Attempt })
+	b := m.parallel
+	i := slices.IndexFunc(b.running, func(a *member) bool { return a.attempt == c.Attempt })
 	a := b.running[i]
 	b.running = slices.Delete(b.running, i, i+1)
 	if m.shown(e) != 0 && m.shown(e) != a.attempt && b.winner == nil {
@@ -477,7 +477,7 @@ func (m *Machine) arrived(c Command, e *Event) {
 }
 
 func (m *Machine) scored(c Command, e *Event) {
-	b := m.beside
+	b := m.parallel
 	a := b.ended[0]
 	b.ended = b.ended[1:]
 	a.score, a.cost = e.Score, e.Cost
@@ -514,7 +514,7 @@ func (m *Machine) shown(e *Event) int {
 	return e.Committed
 }
 
-func (m *Machine) stop(a *entrant) {
+func (m *Machine) stop(a *member) {
 	if !a.stopped {
 		a.stopped = true
 		m.emit(Command{Kind: Stop, CapID: a.capID, Attempt: a.attempt, Target: a.call})
@@ -522,15 +522,15 @@ func (m *Machine) stop(a *entrant) {
 }
 
 func (m *Machine) stopTimer() {
-	if m.beside.timer > 0 {
-		m.emit(Command{Kind: Stop, Target: m.beside.timer})
-		m.beside.timer = 0
+	if m.parallel.timer > 0 {
+		m.emit(Command{Kind: Stop, Target: m.parallel.timer})
+		m.parallel.timer = 0
 	}
 }
 
 // settle ends the operation with the winner, once the others have ended.
 func (m *Machine) settle() {
-	b := m.beside
+	b := m.parallel
 	slices.SortFunc(b.ended, byRank)
 	for _, a := range b.ended {
 		m.emit(Command{Kind: Discard, CapID: a.capID, Attempt: a.attempt})
@@ -539,14 +539,14 @@ func (m *Machine) settle() {
 	m.finish(b.winner.attempt, nil, nil)
 }
 
-func byRank(a, b *entrant) int { return cmp.Compare(a.rank, b.rank) }
+func byRank(a, b *member) int { return cmp.Compare(a.rank, b.rank) }
 
 // refuseRest counts the refused answers of candidates that are not retried.
 func (m *Machine) refuseRest() {
-	if m.beside == nil {
+	if m.parallel == nil {
 		return
 	}
-	for _, f := range m.beside.failures {
+	for _, f := range m.parallel.failures {
 		m.refuseOnce(f.failure)
 	}
 }
@@ -554,7 +554,7 @@ func (m *Machine) refuseRest() {
 // allEnded accepts the best answer of a tournament. If no answer was accepted,
 // candidates that may be retried are retried one after another.
 func (m *Machine) allEnded() {
-	b := m.beside
+	b := m.parallel
 	m.stopTimer()
 	if len(b.accepted) > 0 {
 		best := slices.MinFunc(b.accepted, better)
@@ -587,11 +587,11 @@ func (m *Machine) allEnded() {
 
 // retry continues with the first candidate to be retried.
 func (m *Machine) retry() {
-	m.try(m.beside.order[0])
-	m.emit(Command{Kind: Look, CapID: m.tried.capID})
+	m.try(m.parallel.order[0])
+	m.emit(Command{Kind: Look, CapID: m.current.capID})
 }
 
-func (b *beside) failureOf(capID string) *Failure {
+func (b *parallel) failureOf(capID string) *Failure {
 	for _, f := range slices.Backward(b.failures) {
 		if f.capID == capID {
 			return f.failure
@@ -601,7 +601,7 @@ func (b *beside) failureOf(capID string) *Failure {
 }
 
 // scoreOf returns 0 for a candidate without a score.
-func (b *beside) scoreOf(capID string) edn.Value {
+func (b *parallel) scoreOf(capID string) edn.Value {
 	f := b.failureOf(capID)
 	if f == nil || !f.Score.IsNumber() {
 		return edn.Int(0)
@@ -611,7 +611,7 @@ func (b *beside) scoreOf(capID string) edn.Value {
 
 // better orders accepted answers: the best score, then the lowest cost, where an
 // unknown one is last, then the order of the candidates.
-func better(a, b *entrant) int {
+func better(a, b *member) int {
 	return cmp.Or(compareScores(b.score, a.score), compareCosts(a.cost, b.cost), byRank(a, b))
 }
 

@@ -56,7 +56,7 @@ func (d *driver) pick() flow.Command {
 	for i, c := range d.commands {
 		switch c.Kind {
 		case flow.Call:
-			if c.Beside {
+			if c.Parallel {
 				slow = append(slow, i)
 			} else {
 				fast = append(fast, i)
@@ -181,7 +181,7 @@ func (d *driver) run() *flowtest.Log {
 			}
 		}
 		assert.Equal(d.t, kinds(d.commands), kinds(m.Open()), "the machine keeps what the driver was told to do")
-		if !anyBeside(d.commands) {
+		if !anyParallel(d.commands) {
 			assert.LessOrEqual(d.t, len(d.calls), 1, "one call at a time")
 		}
 		l.Add(e, m.Open())
@@ -189,8 +189,8 @@ func (d *driver) run() *flowtest.Log {
 	return l
 }
 
-func anyBeside(all []flow.Command) bool {
-	return slices.ContainsFunc(all, func(c flow.Command) bool { return c.Kind == flow.Call && c.Beside })
+func anyParallel(all []flow.Command) bool {
+	return slices.ContainsFunc(all, func(c flow.Command) bool { return c.Kind == flow.Call && c.Parallel })
 }
 
 func kinds(all []flow.Command) (s string) {

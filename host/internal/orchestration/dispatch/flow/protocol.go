@@ -12,7 +12,7 @@ import (
 type Rules struct {
 	Node string // for messages
 	// Strategy is a name of package policy. Attempts run one after another
-	// (cascade), or the first ones side by side.
+	// (cascade), or the first ones in parallel.
 	Strategy string
 	// Width is the number of attempts that a race or tournament starts with, and
 	// Joining the number that a hedge adds, one each time no answer came for
@@ -86,15 +86,15 @@ type Command struct {
 	Attempt int
 	Target  int  // ID of the command to stop
 	Wait    bool // Find, Ready
-	// Joins: the attempt joins others of the same strategy. Beside: attempts of
-	// the operation run side by side.
-	Joins, Beside bool
-	Round         int       // repair round; 0: none
-	Repair        edn.Value // the :repair of the request
-	Try           int       // Ready: number of the call that failed
-	After         time.Duration
-	Failure       *Failure
-	Outscored     []int // Finish: accepted attempts of a tournament that did not win
+	// Parallel: attempts of the operation run in parallel. Joins: this one joins
+	// others.
+	Parallel, Joins bool
+	Round           int       // repair round; 0: none
+	Repair          edn.Value // the :repair of the request
+	Try             int       // Ready: number of the call that failed
+	After           time.Duration
+	Failure         *Failure
+	Outscored       []int // Finish: accepted attempts of a tournament that did not win
 }
 
 // Event is what came of a command.
