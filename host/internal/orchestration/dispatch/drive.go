@@ -24,7 +24,7 @@ func (o *operation) drive(ctx context.Context) {
 		o.besides = &besides{clock: o.d.Clock, arrivals: make(chan *attempt, o.strategy.candidates)}
 		defer o.stopAll()
 	}
-	observe := func(flow.Event, []flow.Command) {}
+	var observe func(flow.Event, []flow.Command)
 	if o.d.Observer != nil {
 		observe = o.d.Observer(rules)
 	}
@@ -45,8 +45,10 @@ func (o *operation) drive(ctx context.Context) {
 		if len(events) == 0 {
 			events = o.arrivals(events)
 		}
-		commands = o.machine.Apply(events[0])
-		observe(events[0], o.machine.Open())
+		commands = o.machine.Apply(&events[0])
+		if observe != nil {
+			observe(events[0], o.machine.Open())
+		}
 		if events = events[1:]; len(events) == 0 {
 			events = o.scratch.events[:0]
 		}
@@ -65,12 +67,13 @@ func (o *operation) rules() flow.Rules {
 // perform carries out a command and adds the event that answers it, unless that
 // comes later.
 func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.Event) []flow.Event {
-	e := flow.Event{Of: c.ID}
+	queue := append(events, flow.Event{Of: c.ID})
+	e := &queue[len(events)]
 	switch c.Kind {
 	case flow.Find:
-		o.find(ctx, c, &e)
+		o.find(ctx, c, e)
 	case flow.Start:
-		o.start(ctx, c, &e)
+		o.start(ctx, c, e)
 	case flow.Call:
 		a := o.attempt(c.Attempt)
 		if c.Parallel {
@@ -82,7 +85,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		a.answer, a.err = o.invoke(ctx, a)
 		a.ended = o.d.Clock.Now()
 	case flow.Judge:
-		o.evaluate(ctx, o.attempt(c.Attempt), &e)
+		o.evaluate(ctx, o.attempt(c.Attempt), e)
 	case flow.Discard:
 		o.recordLoser(o.attempt(c.Attempt))
 	case flow.Refuse:
@@ -93,7 +96,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		}
 		e.Situation = o.situation(c.CapID)
 	case flow.Ready:
-		o.awaitRetry(ctx, c, &e)
+		o.awaitRetry(ctx, c, e)
 	case flow.Timer:
 		o.timer = startTimer(ctx, o.d.Clock, c.ID, c.After)
 		return events
@@ -105,7 +108,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		o.timer.end()
 		o.timer, e.Of = nil, c.Target
 	}
-	return append(events, e)
+	return queue
 }
 
 // arrivals waits for the calls and the timer that are in progress.
@@ -198,8 +201,8 @@ func (o *operation) evaluate(ctx context.Context, a *attempt, e *flow.Event) {
 		o.afterFailure(e)
 		return
 	}
-	e.Score, e.Cost = o.result.Verdict.Score.Value(), o.result.Usage.Key("cost-usd")
 	if o.strategy.name == policy.Tournament {
+		e.Score, e.Cost = o.result.Verdict.Score.Value(), o.result.Usage.Key("cost-usd")
 		o.accepted = append(o.accepted, o.result)
 	}
 }

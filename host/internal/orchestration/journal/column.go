@@ -22,6 +22,7 @@ type column[T any] struct {
 	put     func(x *T) edn.Value
 	bad     func(x *T) bool
 	strict  bool // bad is asked although the key is absent
+	covers  bool // bad is true for an absent key
 	// wanted reports whether an optional key must be there. It must not be there
 	// otherwise if exactly is set.
 	wanted  func(x *T) bool
@@ -123,14 +124,14 @@ func keyword[T any](key string, at func(x *T) *string) column[T] {
 func enum[T any](key string, at func(x *T) *string, names ...string) column[T] {
 	c := keyword(key, at)
 	c.schema = "[:enum :" + strings.Join(names, " :") + "]"
-	c.bad = func(x *T) bool { return !slices.Contains(names, *at(x)) }
+	c.bad, c.covers = func(x *T) bool { return !slices.Contains(names, *at(x)) }, true
 	return c
 }
 
 // hash is a canonical hash.
 func hash[T any](key string, at func(x *T) *string) column[T] {
 	c := text(key, at)
-	c.schema, c.bad = tHash, func(x *T) bool { return !isHash(*at(x)) }
+	c.schema, c.bad, c.covers = tHash, func(x *T) bool { return !isHash(*at(x)) }, true
 	return c
 }
 
@@ -302,10 +303,35 @@ type table[T any] struct {
 	kind    Kind
 	pathed  bool // has :path, and :node unless the path is the run itself
 	columns []column[T]
+	checks  []check[T]
+}
+
+// check is what a record is checked for at each append.
+type check[T any] struct {
+	key   string
+	fault func(x *T) bool
 }
 
 func kindOf[T any](kind Kind, pathed bool, columns ...column[T]) *table[T] {
-	return &table[T]{kind, pathed, columns}
+	t := &table[T]{kind: kind, pathed: pathed, columns: columns}
+	for i := range columns {
+		if fault := columns[i].check(); fault != nil {
+			t.checks = append(t.checks, check[T]{columns[i].key, fault})
+		}
+	}
+	return t
+}
+
+// check returns the shortest function that equals fault; nil if it is always
+// false.
+func (c *column[T]) check() func(x *T) bool {
+	switch free := c.when != "" && c.wanted == nil; {
+	case c.bad == nil && (c.present == nil || free):
+		return nil
+	case c.present == nil && c.wanted == nil, c.when == "" && c.covers:
+		return c.bad
+	}
+	return c.fault
 }
 
 // of returns the content of a body of this kind.
@@ -315,9 +341,9 @@ func (t *table[T]) hasPath() bool { return t.pathed }
 
 func (t *table[T]) fault(b Body) string {
 	x := t.of(b)
-	for i := range t.columns {
-		if t.columns[i].fault(x) {
-			return t.columns[i].key
+	for i := range t.checks {
+		if t.checks[i].fault(x) {
+			return t.checks[i].key
 		}
 	}
 	return ""

@@ -91,28 +91,28 @@ func (m *Machine) Open() []Command { return m.open }
 
 // Apply continues after an event and returns the new commands, which are valid
 // until the next event.
-func (m *Machine) Apply(e Event) []Command {
+func (m *Machine) Apply(event *Event) []Command {
 	m.emitted = 0
-	c := m.answered(e.Of)
-	if e.Failure != nil {
-		own := *e.Failure // the event stays as it is
-		e.Failure = &own
+	c, e := m.answered(event.Of), event
+	if event.Failure != nil {
+		own, failure := *event, *event.Failure // the event stays as it is
+		own.Failure, e = &failure, &own
 	}
 	switch c.Kind {
 	case Find:
-		m.found(c, &e)
+		m.found(&c, e)
 	case Start:
-		m.started(c, &e)
+		m.started(&c, e)
 	case Call:
-		m.ended(c, &e)
+		m.ended(&c, e)
 	case Judge:
-		m.judged(c, &e)
+		m.judged(&c, e)
 	case Look:
-		m.looked(&e)
+		m.looked(e)
 	case Ready:
-		m.ready(&e)
+		m.ready(e)
 	case Timer:
-		m.fired(&e)
+		m.fired(e)
 	}
 	return m.open[len(m.open)-m.emitted:]
 }
@@ -120,6 +120,11 @@ func (m *Machine) Apply(e Event) []Command {
 // answered removes a command from those that are open, with the commands that
 // stop it.
 func (m *Machine) answered(id int) Command {
+	if len(m.open) == 1 && m.open[0].ID == id { // the usual case
+		c := m.open[0]
+		m.open = m.open[:0]
+		return c
+	}
 	i := slices.IndexFunc(m.open, func(c Command) bool { return c.ID == id })
 	if i < 0 {
 		panic(fmt.Sprintf("flow: event of command %d, which is not open", id))
@@ -143,7 +148,7 @@ func (m *Machine) finish(attempt int, outscored []int, f *Failure) {
 
 // One attempt after another.
 
-func (m *Machine) found(c Command, e *Event) {
+func (m *Machine) found(c *Command, e *Event) {
 	capID, ok := m.next(&e.Situation)
 	switch {
 	case !c.Wait:
@@ -173,7 +178,7 @@ func (t *candidate) context() edn.Value {
 	return newRepairContext(t.failure, t.round)
 }
 
-func (m *Machine) started(c Command, e *Event) {
+func (m *Machine) started(c *Command, e *Event) {
 	if m.running() {
 		m.joined(c, e)
 		return
@@ -187,7 +192,7 @@ func (m *Machine) started(c Command, e *Event) {
 	m.emit(Command{Kind: Call, CapID: c.CapID, Attempt: e.Attempt})
 }
 
-func (m *Machine) ended(c Command, e *Event) {
+func (m *Machine) ended(c *Command, e *Event) {
 	if m.running() {
 		m.arrived(c, e)
 		return
@@ -195,7 +200,7 @@ func (m *Machine) ended(c Command, e *Event) {
 	m.emit(Command{Kind: Judge, CapID: c.CapID, Attempt: c.Attempt})
 }
 
-func (m *Machine) judged(c Command, e *Event) {
+func (m *Machine) judged(c *Command, e *Event) {
 	switch {
 	case m.running():
 		m.scored(c, e)
@@ -413,7 +418,7 @@ func (m *Machine) join(capID string, ok bool) {
 	m.emit(Command{Kind: Start, CapID: capID, Joins: m.parallel.started > 0, Parallel: true})
 }
 
-func (m *Machine) joined(c Command, e *Event) {
+func (m *Machine) joined(c *Command, e *Event) {
 	b := m.parallel
 	if e.Failure != nil {
 		m.lost(c.CapID, e.Failure)
@@ -463,7 +468,7 @@ func (m *Machine) idle() {
 	m.proceed()
 }
 
-func (m *Machine) arrived(c Command, e *Event) {
+func (m *Machine) arrived(c *Command, e *Event) {
 	b := m.parallel
 	i := slices.IndexFunc(b.running, func(a *member) bool { return a.attempt == c.Attempt })
 	a := b.running[i]
@@ -476,7 +481,7 @@ func (m *Machine) arrived(c Command, e *Event) {
 	m.idle()
 }
 
-func (m *Machine) scored(c Command, e *Event) {
+func (m *Machine) scored(c *Command, e *Event) {
 	b := m.parallel
 	a := b.ended[0]
 	b.ended = b.ended[1:]

@@ -174,7 +174,8 @@ func (d *driver) run() *flowtest.Log {
 		require.Less(d.t, events, 2000, "it does not end")
 		c := d.pick()
 		e := d.answer(c)
-		d.take(flowtest.Commands(m.Apply(flowtest.Copy(e))))
+		own := flowtest.Copy(e)
+		d.take(flowtest.Commands(m.Apply(&own)))
 		for _, c := range d.commands {
 			if c.Kind == flow.Call {
 				d.calls[c.Attempt] = c.CapID
@@ -251,5 +252,5 @@ func TestEventOfNothing(t *testing.T) {
 	var m flow.Machine
 	m.Begin(flow.Rules{Strategy: policy.Cascade, MaxCandidates: 1, Limits: d})
 	assert.Equal(t, "1 find  0, ", kinds(m.Open()))
-	assert.PanicsWithValue(t, "flow: event of command 7, which is not open", func() { m.Apply(flow.Event{Of: 7}) })
+	assert.PanicsWithValue(t, "flow: event of command 7, which is not open", func() { m.Apply(&flow.Event{Of: 7}) })
 }

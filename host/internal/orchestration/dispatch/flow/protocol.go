@@ -103,7 +103,7 @@ type Event struct {
 	// Attempt is the number of a started attempt.
 	Attempt int
 	Failure *Failure
-	// Score and Cost of an accepted answer.
+	// Score and Cost of an accepted answer of a tournament.
 	Score, Cost edn.Value
 	// Committed is the attempt whose text cannot be retracted; 0: none, -1: text
 	// of a plan answer.

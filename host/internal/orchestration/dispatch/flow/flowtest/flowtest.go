@@ -73,7 +73,8 @@ func (l *Log) Check(tb testing.TB) {
 	var m flow.Machine
 	m.Begin(l.Rules)
 	for i, e := range l.Events {
-		m.Apply(Copy(e))
+		own := Copy(e)
+		m.Apply(&own)
 		if got := text(m.Open()); got != l.Open[i] {
 			tb.Errorf("after %d of %d events of a %s (%+v) these commands are open:\n%swant\n%s", i+1, len(l.Events),
 				l.Rules.Strategy, e, got, l.Open[i])
