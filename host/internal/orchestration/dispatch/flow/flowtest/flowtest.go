@@ -4,12 +4,13 @@
 package flowtest
 
 import (
-	"fmt"
+	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Log is one operation: its rules, its events, and the commands that were open
@@ -17,30 +18,44 @@ import (
 type Log struct {
 	Rules  flow.Rules
 	Events []flow.Event
-	Open   []string
+	Open   [][]flow.Command
 	Ended  bool
 }
 
 // Add adds an event with the commands that are open after it.
 func (l *Log) Add(e flow.Event, open []flow.Command) {
-	l.Events, l.Open = append(l.Events, Copy(e)), append(l.Open, text(open))
+	l.Events, l.Open = append(l.Events, Copy(e)), append(l.Open, Commands(open))
 	l.Ended = slices.ContainsFunc(open, func(c flow.Command) bool { return c.Kind == flow.Finish })
 }
 
-// text returns commands with their values.
-func text(open []flow.Command) string {
-	var b strings.Builder
-	for _, c := range open {
-		f := clone(c.Failure)
-		c.Failure = nil
-		fmt.Fprintf(&b, "%+v\n", c)
-		if f != nil {
-			err := f.Err
-			f.Err = nil
-			fmt.Fprintf(&b, "\tafter %v %+v\n", err.Value(), *f)
-		}
+// equal reports whether two values of one type are equal, values of EDN and
+// errors by their content.
+func equal(a, b reflect.Value) bool {
+	switch x := a.Interface().(type) {
+	case edn.Value:
+		return x.Equal(b.Interface().(edn.Value))
+	case *contract.Error:
+		y := b.Interface().(*contract.Error)
+		return x == y || x != nil && y != nil && x.Value().Equal(y.Value())
 	}
-	return b.String()
+	switch a.Kind() {
+	case reflect.Pointer:
+		return a.IsNil() && b.IsNil() || !a.IsNil() && !b.IsNil() && equal(a.Elem(), b.Elem())
+	case reflect.Slice:
+		same := a.Len() == b.Len()
+		for i := 0; same && i < a.Len(); i++ {
+			same = equal(a.Index(i), b.Index(i))
+		}
+		return same
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !equal(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	return a.Equal(b)
 }
 
 // Copy returns an event that shares no failure with another.
@@ -75,8 +90,8 @@ func (l *Log) Check(tb testing.TB) {
 	for i, e := range l.Events {
 		own := Copy(e)
 		m.Apply(&own)
-		if got := text(m.Open()); got != l.Open[i] {
-			tb.Errorf("after %d of %d events of a %s (%+v) these commands are open:\n%swant\n%s", i+1, len(l.Events),
+		if got := m.Open(); !equal(reflect.ValueOf(got), reflect.ValueOf(l.Open[i])) {
+			tb.Errorf("after %d of %d events of a %s (%+v) these commands are open:\n%+v\nwant\n%+v", i+1, len(l.Events),
 				l.Rules.Strategy, e, got, l.Open[i])
 			return
 		}
