@@ -48,6 +48,7 @@ var targets = []string{
 	"host/internal/orchestration/dispatch/decide.go",
 	"host/internal/orchestration/dispatch/backoff.go",
 	"host/internal/orchestration/dispatch/breaker",
+	"host/internal/orchestration/eval/order.go",
 	"host/internal/orchestration/journal",
 }
 
@@ -63,6 +64,7 @@ var witnesses = map[string][]string{
 		"host/internal/orchestration/dispatch",
 		"host/internal/orchestration/eval",
 	},
+	"host/internal/orchestration/dispatch/flow": {"host/internal/orchestration/dispatch"},
 }
 
 const survivorsFile = ".ci/mutate/survivors.txt"
