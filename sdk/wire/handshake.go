@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"slices"
@@ -127,10 +129,21 @@ func (o Offer) Check() error {
 			plugin.CoreProtocolVersion)
 	case o.Version != Protocol:
 		return Incompatible([]int{o.Version}, []int{Protocol})
+	case o.Protocol == "":
+		return contract.Errorf("runtime/protocol",
+			"the handshake line has no part for the protocol: want core|revision|unix|address|grpc|certificate")
 	case o.Protocol != string(plugin.ProtocolGRPC):
 		return contract.Errorf("runtime/protocol", "the plugin speaks %q, the host gRPC only", o.Protocol)
 	case len(o.Certificate) <= shortestCertificate:
 		return contract.Errorf("runtime/protocol", "the plugin sent no certificate: the host speaks mutual TLS only")
+	}
+	der, err := base64.RawStdEncoding.DecodeString(o.Certificate)
+	if err != nil {
+		return contract.Errorf("runtime/protocol",
+			"the certificate in the handshake line is not base64 of the standard alphabet without padding: %w", err)
+	}
+	if _, err := x509.ParseCertificate(der); err != nil {
+		return contract.Errorf("runtime/protocol", "the last part of the handshake line is not a certificate: %w", err)
 	}
 	return nil
 }

@@ -70,11 +70,29 @@ export function need(input, key, type) {
 const levels = ["trace", "debug", "info", "warn", "error"];
 let logLevel = "info";
 
-/** One line of the log: a JSON object on standard error. */
+/** One line of the log: a JSON object on standard error. A level of another name
+ * is info. It throws nothing: a log line must not end a call. */
 export function log(level, message, values = {}) {
+  if (!levels.includes(level)) level = level === "warning" ? "warn" : "info";
   if (levels.indexOf(level) < levels.indexOf(logLevel)) return;
-  const line = { "@level": level, "@message": message, "@timestamp": new Date().toISOString(), ...values };
-  process.stderr.write(JSON.stringify(line) + "\n");
+  const said = { "@level": level, "@message": message, "@timestamp": new Date().toISOString() };
+  let line;
+  try {
+    line = JSON.stringify({ ...said, ...values });
+  } catch (e) {
+    line = JSON.stringify({ ...said, "@message": textOf(message), "left-out": textOf(e) });
+  }
+  process.stderr.write(line + "\n");
+}
+
+/** The text of a thrown value, which can have none, and whose text can have half
+ * a surrogate pair. */
+function textOf(value) {
+  try {
+    return String(value instanceof Refusal ? value.message : value).toWellFormed();
+  } catch {
+    return "it has no text";
+  }
 }
 
 const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
@@ -312,16 +330,27 @@ function ownFrames(stack) {
   return frames.slice(Math.max(first, 0)).slice(0, 30);
 }
 
-/** Returns an error as the error map of the contract. */
+/** Returns an error as the error map of the contract. Details that cannot be sent
+ * are left out, so that the error keeps its type and the call ends. */
 export function failure(error) {
-  if (error instanceof Refusal) {
-    const said = { type: error.type, message: error.message.slice(0, 500) };
-    return Object.keys(error.details).length ? { ...said, details: error.details } : said;
+  const said = { type: "runtime/invoke-failed", message: textOf(error).slice(0, 500).toWellFormed() };
+  try {
+    if (error instanceof Refusal) said.type = error.type;
+    const details = error instanceof Refusal ? error.details ?? {} : { stack: stackOf(error) };
+    if (["EPERM", "EACCES"].includes(error?.code)) said.hint = PERMISSION_HINT;
+    if (Object.keys(details).length) said.details = details;
+    encode(said);
+  } catch (e) {
+    said.details = { "left-out": textOf(e).slice(0, 500).toWellFormed() };
   }
-  const stack = String(error?.stack ?? error).split("\n");
-  log("error", "call failed", { error: String(error), stack: stack.join("\n") });
-  const said = { type: "runtime/invoke-failed", message: String(error).slice(0, 500), details: { stack: ownFrames(stack) } };
-  return ["EPERM", "EACCES"].includes(error?.code) ? { ...said, hint: PERMISSION_HINT } : said;
+  return said;
+}
+
+/** Returns the stack of an error from the author's own files on, and logs it. */
+function stackOf(error) {
+  const stack = textOf(error?.stack ?? error).split("\n");
+  log("error", "call failed", { error: textOf(error), stack: stack.join("\n") });
+  return ownFrames(stack);
 }
 
 const rethrow = (e) => {

@@ -99,6 +99,11 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 		}
 	}
 	d, err := q.d.ask(ctx, q.p, q.settings, binary, cfg, config)
+	if err != nil && wire.Transport(err) && waitFor(q.p.done(), exitWait(err)) {
+		p := q.p
+		q.Close()
+		return d, startFailure(q.settings.Name, 0, errEnded(err, p.runner.Report()), p.runner.Report()).err
+	}
 	if err != nil {
 		return d, contract.AsError(explainTimeout(ctx, err, "describe itself", q.settings.StartTimeout))
 	}

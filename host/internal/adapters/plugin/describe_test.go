@@ -204,6 +204,11 @@ func TestDescribeFailures(t *testing.T) {
 	assert.Contains(t, typed(t, err).Error(), "did not describe itself within 2s")
 	_, err = q.Describe(context.Background(), edn.Nil(), nil)
 	assert.NoError(t, err, "the next question is another")
+	_, err = q.Describe(context.Background(), edn.MustRead(`{:mood "die-describe"}`), nil)
+	require.ErrorIs(t, err, contract.OfType("runtime/start-failed"))
+	assert.Contains(t, err.Error(), "exit status 4; last line: no licence for this")
+	_, err = q.Describe(context.Background(), edn.Nil(), nil)
+	assert.NoError(t, err, "another process answers the next question")
 
 	s.Command[0] = filepath.Join(t.TempDir(), "absent")
 	assert.False(t, describer(t, b, "").Ask(s).Known(edn.Nil(), nil))

@@ -197,8 +197,12 @@ func (f *fake) Describe(_ context.Context, config edn.Value, _ wire.HostInfo) (w
 	if n, ok := config.Key("places").AsInt(); ok {
 		limits = fmt.Sprintf("{:max-in-flight %d}", n)
 	}
-	if config.Key("mood").Equal(edn.Text("hang-describe")) {
+	switch mood, _ := config.Key("mood").AsString(); mood {
+	case "hang-describe":
 		select {}
+	case "die-describe":
+		_, _ = fmt.Fprintln(realStderr, "no licence for this")
+		os.Exit(4)
 	}
 	return wire.Description{Value: f.description(limits)}, nil
 }

@@ -3,17 +3,21 @@
 package scaffold
 
 import (
+	"context"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // mutant is a project with one edit: a fault that authors of plugins in other
@@ -128,6 +132,72 @@ func TestMutantsInOtherLanguages(t *testing.T) {
 				assert.Equal(t, conformance.Fail, r.Status, "%s passes", m.check)
 				assert.NotContains(t, r.Observed, "not testable")
 				assert.NotContains(t, r.Expected, "handshake", "it does not start: %s %v", r.Observed, r.Evidence)
+			})
+		}
+	}
+}
+
+// oddEnds are statements at the begin of the function of a tool, after which a call
+// does not end by itself, and the type of the error with which it must end; "" for
+// an answer.
+var oddEnds = map[string]map[string]string{
+	Python: {
+		`raise asyncio.CancelledError()`:  "runtime/invoke-failed", // of a task of its own
+		`sys.exit(3)`:                     "runtime/invoke-failed",
+		`raise RuntimeError("caf\udce9")`: "runtime/invoke-failed", // as in the name of a file
+		`raise type("E", (Exception,), {"__str__": lambda e: 1 / 0})()`:  "runtime/invoke-failed",
+		`input["me"] = input; return input`:                              "runtime/invoke-failed",
+		`raise wire.Refusal("my/full", "no", at=datetime.date.today())`:  "my/full",
+		`raise wire.Refusal("my/full", "caf\udce9", n=float("nan"))`:     "my/full",
+		`raise wire.Refusal("my/full", "no", text="x" * (9 << 20))`:      "my/full",
+		`call.log("warning", "a"); call.log("info", "b", x=[input] * 2)`: "",
+		`input["me"] = input; call.log("info", "c", x=input)`:            "",
+	},
+	Node: {
+		`throw Object.create(null);`: "runtime/invoke-failed",
+		`throw null;`:                "runtime/invoke-failed",
+		`throw new Error("x".repeat(492) + "🐝🐝");`:                 "runtime/invoke-failed", // cut in a pair
+		`input.me = input; return input;`:                          "runtime/invoke-failed",
+		`throw new Refusal("my/full", "no", null);`:                "my/full",
+		`throw new Refusal("my/full", "no", { n: 1n });`:           "my/full",
+		`throw new Refusal("my/full", "x".repeat(499) + "🐝", {});`: "my/full",
+		`log("warning", "a"); log("info", "b", { n: 1n });`:        "",
+	},
+}
+
+// CALL-001, SDK-002: however the function of a plugin ends, the call ends with an
+// answer or an error of its type, and the plugin continues to run.
+func TestEveryCallEndsInOtherLanguages(t *testing.T) {
+	for lang, edit := range map[string]mutant{
+		Python: {file: "plugin.py", old: "def count(input, call):\n", new: "def count(input, call):\n    import asyncio, datetime, sys; from ferment import wire; "},
+		Node: {file: "plugin.mjs", old: "import { need, serve } from \"./ferment/index.mjs\";\n\nasync function count(input) {\n",
+			new: "import { log, need, Refusal, serve } from \"./ferment/index.mjs\";\n\nasync function count(input) {\n  "},
+	} {
+		for statement, want := range oddEnds[lang] {
+			t.Run(lang+" "+statement, func(t *testing.T) {
+				t.Parallel()
+				edit := edit
+				edit.new += statement + "\n"
+				target, _ := plugin(t, lang, "tool", edit)
+				in, err := target.Start(t.Context())
+				require.NoError(t, err)
+				defer in.Stop()
+				in.Client().UseEncoding(wire.JSON)
+				_, err = in.Client().Configure(t.Context(), wire.Setup{Config: edn.MustMap()}, nil)
+				require.NoError(t, err)
+				for range 2 {
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					_, err = in.Client().Invoke(ctx, wire.CallContext{CallID: "c-1"},
+						edn.MustRead(`{:proto 1 :task {:intent :my-plugin/count :cap/id :my-plugin/tool} :input {:text "to be"}}`), nil)
+					cancel()
+					if want == "" {
+						require.NoError(t, err)
+						continue
+					}
+					require.Error(t, err)
+					assert.False(t, wire.Transport(err), "%v", err)
+					assert.Equal(t, want, contract.AsError(err).Type, "%v", err)
+				}
 			})
 		}
 	}

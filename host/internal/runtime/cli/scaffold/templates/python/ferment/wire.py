@@ -246,11 +246,18 @@ _log_level = "info"
 
 
 def log(level, message, **values):
-    """One line of the log: a JSON object on standard error."""
+    """One line of the log: a JSON object on standard error. A level of another
+    name is info. It raises no exception: a log line must not end a call."""
+    if level not in _levels:
+        level = "warn" if level == "warning" else "info"
     if _levels.index(level) < _levels.index(_log_level):
         return
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    line = json.dumps({"@level": level, "@message": message, "@timestamp": now, **values}, ensure_ascii=False, default=str)
+    said = {"@level": level, "@message": message, "@timestamp": now}
+    try:
+        line = json.dumps({**said, **values}, ensure_ascii=False, default=str)
+    except Exception as e:
+        line = json.dumps({**said, "@message": str(message), "left-out": _text(e)})
     with _log_lock, contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
@@ -377,14 +384,33 @@ def _finding(path, message):
     return {"path": path, "message": message}
 
 
+def _text(error):
+    """Returns the text of an exception, which can have none and can contain
+    surrogates, as the names of files do."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception as e:
+        return f"its text cannot be made ({type(e).__name__})"
+
+
 def _failure(error):
-    """Returns an exception as the error map of the contract."""
+    """Returns an exception as the error map of the contract. Details that cannot
+    be sent are left out, so that the error keeps its type and the call ends."""
+    said = _described(error)
+    try:
+        encode(said)
+    except Exception as e:
+        said["details"] = {"left-out": f"{type(e).__name__}: {_text(e)}"[:500]}
+    return said
+
+
+def _described(error):
     if isinstance(error, Refusal):
-        said = {"type": error.type, "message": str(error)[:500]}
+        said = {"type": str(error.type), "message": _text(error)[:500]}
         return {**said, "details": error.details} if error.details else said
     stack = traceback.format_exception(type(error), error, error.__traceback__)
-    log("error", "call failed", error=repr(error), stack="".join(stack))
-    message = ": ".join(filter(None, (type(error).__name__, str(error))))[:500]
+    log("error", "call failed", error=_text(error), stack="".join(stack))
+    message = ": ".join(filter(None, (type(error).__name__, _text(error))))[:500]
     said = {"type": "runtime/invoke-failed", "message": message, "details": {"stack": _own_frames(error)}}
     return {**said, "hint": PERMISSION_HINT} if isinstance(error, PermissionError) else said
 
@@ -581,16 +607,19 @@ class _Service:
         try:
             answer = await self._answer(request, out)
         except asyncio.CancelledError as e:
-            if e.args != ("drained",):
+            error = RuntimeError("the call waited for a task that was cancelled")
+            if e.args == ("drained",):
+                error = Refusal("runtime/not-ready", "the plugin was drained and the call did not end in time")
+            elif context.cancelled() or self.over.is_set():
                 raise  # the caller is gone
-            await out.last("error", {"type": "runtime/not-ready", "message": "the plugin was drained and the call did not end in time"})
+            await out.last("error", _failure(error))
             return
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             await out.last("error", _failure(e))
             return
         try:
             await out.last("result", answer)
-        except (TypeError, ValueError, Refusal) as e:  # not JSON, or too large
+        except Exception as e:  # not JSON, or too large
             await out.last("error", _failure(e))
 
     async def _answer(self, request, out):
@@ -644,7 +673,7 @@ class _Service:
     async def _in_thread(self, function, input, call):
         """A plain function cannot be cancelled: the call counts as running
         until the function has returned."""
-        work = asyncio.ensure_future(asyncio.to_thread(function, input, call))
+        work = asyncio.ensure_future(asyncio.to_thread(_without_exit, function, input, call))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -734,6 +763,14 @@ async def _deadline(at):
         raise
     finally:
         timer.cancel()
+
+
+def _without_exit(function, *args):
+    """Calls a function in a thread: SystemExit in a task would end the event loop."""
+    try:
+        return function(*args)
+    except SystemExit as e:
+        raise RuntimeError(f"the function called sys.exit({e.code!r})") from e
 
 
 def _as_out(value):
