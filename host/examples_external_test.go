@@ -35,6 +35,13 @@ func in(t *testing.T, folder string, args ...string) (output string, code int) {
 	return out.String(), 0
 }
 
+// withRuntime writes the runtime of an example.
+func withRuntime(t *testing.T, folder string) {
+	t.Helper()
+	out, code := in(t, folder, "plugin", "runtime")
+	require.Zero(t, code, "%s", out)
+}
+
 // WIRE-006: plugins in other languages, without any code of Ferment, pass core
 // conformance and whatever else they claim.
 func TestConformanceInOtherLanguages(t *testing.T) {
@@ -44,6 +51,7 @@ func TestConformanceInOtherLanguages(t *testing.T) {
 	} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
+			withRuntime(t, folder)
 			out, code := in(t, folder, append([]string{"conform", "--samples", "samples.edn", "--"}, command...)...)
 			assert.Zero(t, code, "%s", out)
 			t.Log(out)
@@ -54,6 +62,8 @@ func TestConformanceInOtherLanguages(t *testing.T) {
 // WIRE-006: the host serves them: JSON payloads, deltas, and the way back to the
 // host over the brokered connection.
 func TestExamplesInOtherLanguages(t *testing.T) {
+	withRuntime(t, "readability")
+	withRuntime(t, "outline")
 	for _, tt := range []struct{ folder, intent, input, want string }{
 		{"readability", "text/readability", `{:text "Bees dance. Others read it."}`, `{:findings [] :grade -0.5 :ok? true :sentences 2 :words 5}`},
 		{"readability", "text/readability", `{:text "Notwithstanding considerable organisational difficulties, interdisciplinary investigation continues."}`, `:ok? false`},

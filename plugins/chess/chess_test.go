@@ -139,7 +139,7 @@ func TestMissingEngineIsNotReady(t *testing.T) {
 	p.health(ctx, func(s sdk.Status) { told = append(told, s); cancel() })
 	require.Len(t, told, 1)
 	assert.Equal(t, wire.HealthNotReady, told[0].State)
-	assert.Contains(t, told[0].Reason, `no executable "no-such-engine"`)
+	assert.Contains(t, told[0].Reason, "no-such-engine")
 	require.NoError(t, p.close(t.Context()))
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/chess/internal/engine"
 	"github.com/fermenthq/ferment/plugins/chess/internal/uci"
+	"github.com/fermenthq/ferment/plugins/internal/program"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -106,7 +107,7 @@ func (p *chessPlugin) start(_ context.Context, cfg settings) error {
 	if cfg.Engine != "uci" {
 		return nil
 	}
-	path, err := uci.Locate(cfg.Path)
+	path, err := program.Locate(cfg.Path)
 	if err != nil {
 		p.missing = fmt.Errorf("install the engine or change its path: %w", err)
 		return nil

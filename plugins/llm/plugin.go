@@ -124,11 +124,7 @@ func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 		status := sdk.Degraded(":provider/unavailable: " + now.provider.Report.Scrub.Clean(fault.Text))
 		status.Source = contract.SourceDownstream
 		report(status)
-		timer := a.clock.NewTimer(lookAgain)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
+		if !transport.Sleep(ctx, a.clock, lookAgain) {
 			return
 		}
 	}

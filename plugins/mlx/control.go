@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/plugins/mlx/internal/pool"
 	"github.com/fermenthq/ferment/plugins/mlx/internal/settings"
 	"github.com/fermenthq/ferment/plugins/mlx/internal/worker"
@@ -171,7 +172,7 @@ func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 		if text := now.Reason + now.Attributes.String(); text != said {
 			said = text
 			report(now)
-			if !a.sleep(ctx, rest) {
+			if !transport.Sleep(ctx, a.clock, rest) {
 				return
 			}
 		}
@@ -180,18 +181,6 @@ func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// sleep returns false if ctx ends first.
-func (a *adapter) sleep(ctx context.Context, d time.Duration) bool {
-	timer := a.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -97,7 +97,7 @@ func (a *adapter) start(ctx context.Context, s settings.Settings) error {
 	plan := h.plan(a.clock, a.rungs)
 	h.pool = pool.New(pool.Settings[*talker]{
 		PerSession: s.PerSession(), Most: s.Most(), InFlight: s.MaxInFlight, Queue: s.Queue, Waits: s.Waits(),
-		IdleTTL: settings.Duration(s.IdleTTL), Limits: worker.DefaultLimits(settings.Duration(s.Recheck)), Clock: a.clock,
+		IdleTTL: settings.Duration(s.IdleTTL), Recheck: settings.Duration(s.Recheck), Clock: a.clock,
 		Start: func(ctx context.Context, taken func(uint16) bool, spawned func(int, uint16)) (*talker, *contract.Error) {
 			return h.spawn(ctx, plan, a.clock, taken, spawned)
 		},

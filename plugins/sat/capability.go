@@ -31,13 +31,6 @@ type solveOut struct {
 // decider decides formulas; the timeout is 0 for none.
 type decider func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error)
 
-// embedded returns a decider that runs the binary at a path as its worker.
-func embedded(self string) decider {
-	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
-		return solve.Run(ctx, self, f, timeout)
-	}
-}
-
 // within sets the default timeout of requests; 0 for none.
 func (s decider) within(usual time.Duration) decider {
 	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {

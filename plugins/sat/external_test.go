@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/internal/program"
 	"github.com/fermenthq/ferment/plugins/sat/internal/dimacs"
 	"github.com/fermenthq/ferment/plugins/sat/internal/solve"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -45,7 +46,7 @@ func TestProgramsAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 0))
 	var engines []solve.External
 	for _, name := range programs {
-		path, err := solve.Locate(name)
+		path, err := program.Locate(name)
 		require.NoError(t, err)
 		e := solve.External{Path: path, Args: quiet[name], Style: solve.Competition, Dir: t.TempDir()}
 		if name == "minisat" {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/program"
 	"github.com/fermenthq/ferment/plugins/sat/internal/dimacs"
 	"github.com/fermenthq/ferment/plugins/sat/internal/solve"
 	"github.com/fermenthq/ferment/sdk"
@@ -53,8 +54,8 @@ var quiet = map[string][]string{"cadical": {"-q"}, "minisat": {"-verb=0"}}
 // satPlugin holds the state of the process.
 type satPlugin struct {
 	self    string
-	outside *solve.External // set by start if a program is configured
-	missing error           // error of finding that program
+	solver  *solve.External // set by start, unless its program is missing
+	missing error
 }
 
 // newPlugin returns the plugin; self is the binary that serves as worker.
@@ -93,7 +94,7 @@ func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 	}
 	return sdk.Offer{Needs: needs, Capabilities: []sdk.Capability{
 		sdk.Func("sat/solver", sdk.Intents("sat/solve"),
-			p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
+			decider(p.decide).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
 			sdk.Kind("solver"), sdk.Tags(tag),
 			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond, USD: edn.Int(0)}),
 			sdk.Description("Finds a model of a formula or shows that there is none, by "+name+".")),
@@ -103,16 +104,11 @@ func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 	}}, nil
 }
 
-func (p *satPlugin) decider(cfg settings) decider {
-	if cfg.Solver == builtin {
-		return embedded(p.self)
+func (p *satPlugin) decide(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
+	if p.solver == nil {
+		return solve.Answer{}, contract.Errorf("provider/not-configured", "%w", p.missing)
 	}
-	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
-		if p.outside == nil {
-			return solve.Answer{}, contract.Errorf("provider/not-configured", "%w", p.missing)
-		}
-		return p.outside.Run(ctx, f, timeout)
-	}
+	return p.solver.Run(ctx, f, timeout)
 }
 
 // start finds the program. A missing program is not an error of the
@@ -120,9 +116,11 @@ func (p *satPlugin) decider(cfg settings) decider {
 // plugin then runs and reports that it is not ready.
 func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 	if cfg.Solver == builtin {
+		solver := solve.Builtin(p.self)
+		p.solver = &solver
 		return nil
 	}
-	path, err := solve.Locate(cfg.program())
+	path, err := program.Locate(cfg.program())
 	if err != nil {
 		p.missing = fmt.Errorf("install the solver or change its path: %w", err)
 		return nil
@@ -136,7 +134,7 @@ func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 	if cfg.Solver == "minisat" {
 		e.Style = solve.MiniSat
 	}
-	p.outside = e
+	p.solver = e
 	return nil
 }
 

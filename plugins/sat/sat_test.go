@@ -143,7 +143,7 @@ func TestExternalSolver(t *testing.T) {
 	absent := &satPlugin{}
 	cfg := settings{Solver: "competition", Path: "/no/such/solver"}
 	require.NoError(t, absent.start(context.Background(), cfg))
-	_, err = absent.decider(cfg).solve(context.Background(), solveIn{Clauses: &[][]int{{1}}})
+	_, err = decider(absent.decide).solve(context.Background(), solveIn{Clauses: &[][]int{{1}}})
 	require.ErrorIs(t, err, contract.OfType("provider/not-configured"))
 
 	assert.Error(t, checkSettings(settings{Solver: "competition"}))

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/program"
 	"github.com/fermenthq/ferment/plugins/testrunner/internal/suite"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -150,11 +151,11 @@ func (r *runner) command(in request, report string) (suite.Spec, error) {
 		command, format = suite.Detect(command, format, report)
 		command = append(append([]string(nil), command...), in.Packages...)
 	}
-	path, ok := suite.LookPath(command[0], in.Dir, r.env)
-	if !ok && len(in.Command) > 0 {
+	path, err := program.Find(command[0], in.Dir, r.env)
+	if err != nil && len(in.Command) > 0 {
 		return suite.Spec{}, refused("command", edn.Text(command[0]), "a program that can be found in :dir or PATH")
 	}
-	if !ok {
+	if err != nil {
 		return suite.Spec{}, contract.Errorf("effects/runtime-missing", "find the go command: not in the PATH of the tests").
 			WithHint("install Go, or set PATH in env of the plugin")
 	}

@@ -160,6 +160,16 @@ func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wi
 	return raw, d, want("a description that can be read", "%v", err)
 }
 
+// startDescribed starts an instance and describes it with the configuration.
+func (b *bench) startDescribed(ctx context.Context) (Instance, wire.Description, contract.Description, error) {
+	in, err := b.start(ctx)
+	if err != nil {
+		return nil, wire.Description{}, contract.Description{}, err
+	}
+	raw, d, err := b.describe(ctx, in, b.config())
+	return in, raw, d, err
+}
+
 // readable returns a description without the capabilities that cannot be
 // parsed.
 func readable(v edn.Value) (contract.Description, bool) {
@@ -245,11 +255,7 @@ func (b *bench) ready(ctx context.Context) (Instance, contract.Description, erro
 }
 
 func (b *bench) readyWith(ctx context.Context, setup wire.Setup, host wire.Host) (Instance, contract.Description, error) {
-	in, err := b.start(ctx)
-	if err != nil {
-		return nil, contract.Description{}, err
-	}
-	_, d, err := b.describe(ctx, in, b.config())
+	in, _, d, err := b.startDescribed(ctx)
 	if err != nil {
 		return nil, d, err
 	}

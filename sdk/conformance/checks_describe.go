@@ -72,11 +72,7 @@ func describePure(ctx context.Context, b *bench) error {
 }
 
 func describeMetadata(ctx context.Context, b *bench) error {
-	in, err := b.start(ctx)
-	if err != nil {
-		return err
-	}
-	raw, d, err := b.describe(ctx, in, b.config())
+	_, raw, d, err := b.startDescribed(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,11 +146,7 @@ func configureChecks() []Check {
 }
 
 func configureAgrees(ctx context.Context, b *bench) error {
-	in, err := b.start(ctx)
-	if err != nil {
-		return err
-	}
-	raw, _, err := b.describe(ctx, in, b.config())
+	in, raw, _, err := b.startDescribed(ctx)
 	if err != nil {
 		return err
 	}
@@ -201,11 +193,7 @@ func configureOnce(ctx context.Context, b *bench) error {
 }
 
 func invokeBeforeConfigure(ctx context.Context, b *bench) error {
-	in, err := b.start(ctx)
-	if err != nil {
-		return err
-	}
-	_, d, err := b.describe(ctx, in, b.config())
+	in, _, d, err := b.startDescribed(ctx)
 	if err != nil {
 		return err
 	}
@@ -348,11 +336,8 @@ func healthAtOnce(ctx context.Context, b *bench) error {
 }
 
 func healthReady(ctx context.Context, b *bench) error {
-	in, err := b.start(ctx)
+	in, _, _, err := b.startDescribed(ctx)
 	if err != nil {
-		return err
-	}
-	if _, _, err := b.describe(ctx, in, b.config()); err != nil {
 		return err
 	}
 	if _, err := b.configure(ctx, in); err != nil {

@@ -62,13 +62,17 @@ func faultPause(ctx context.Context, b *bench) error {
 	if !stopped {
 		return &fault{errors.New("the process answers although it was stopped")}
 	}
-	if err := b.alive(ctx, in, "a pause"); err != nil {
+	return b.serves(ctx, in, d, "a pause")
+}
+
+// serves checks that the plugin is alive after something and answers a
+// question.
+func (b *bench) serves(ctx context.Context, in Instance, d contract.Description, after string) error {
+	if err := b.alive(ctx, in, after); err != nil {
 		return err
 	}
-	for _, q := range b.questions(d)[:1] {
-		if _, err := b.ask(ctx, in, q); err != nil {
-			return typedError(err)
-		}
+	if _, err := b.ask(ctx, in, b.questions(d)[0]); err != nil {
+		return typedError(err)
 	}
 	return nil
 }
@@ -94,15 +98,7 @@ func faultInterrupt(ctx context.Context, b *bench) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := b.alive(ctx, in, "SIGINT"); err != nil {
-		return err
-	}
-	for _, q := range b.questions(d)[:1] {
-		if _, err := b.ask(ctx, in, q); err != nil {
-			return typedError(err)
-		}
-	}
-	return nil
+	return b.serves(ctx, in, d, "SIGINT")
 }
 
 // silent waits until the plugin stops answering. A signal takes time to reach

@@ -139,11 +139,7 @@ func usage(a answer) error {
 
 // effects checks that the capabilities of a kind have no effects except some.
 func (b *bench) effects(ctx context.Context, kind string, but []string) error {
-	in, err := b.start(ctx)
-	if err != nil {
-		return err
-	}
-	_, d, err := b.describe(ctx, in, b.config())
+	_, _, d, err := b.startDescribed(ctx)
 	if err != nil {
 		return err
 	}

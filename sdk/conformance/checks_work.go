@@ -162,11 +162,7 @@ func sameOut(a, b answer) error {
 }
 
 func toolRecovery(ctx context.Context, b *bench) error {
-	in, err := b.start(ctx)
-	if err != nil {
-		return err
-	}
-	_, d, err := b.describe(ctx, in, b.config())
+	_, _, d, err := b.startDescribed(ctx)
 	if err != nil {
 		return err
 	}

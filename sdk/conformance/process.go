@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -231,7 +232,7 @@ func (p *remote) Stop() {
 			launch.Stop(context.Background(), proc.Done(), []launch.Step{
 				{Name: "close standard input", Limit: stopGrace, Await: true,
 					Do: func(context.Context) error { return proc.CloseStdin() }},
-				{Name: "kill", Limit: stopGrace, Await: true, Last: true, Do: func(context.Context) error { return proc.Kill() }},
+				proc.SignalStep("kill", syscall.SIGKILL, stopGrace),
 			})
 		}
 		if p.plugin != nil {

@@ -2,7 +2,10 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -47,6 +50,22 @@ func Stop(ctx context.Context, done <-chan struct{}, steps []Step) []StepResult 
 		results = append(results, take(ctx, done, step))
 	}
 	return results
+}
+
+// SignalStep returns the step that sends a signal to the process group and
+// awaits the exit. SIGKILL is sent to the whole session, even when the context
+// of Stop has ended.
+func (p *Process) SignalStep(name string, sig syscall.Signal, limit time.Duration) Step {
+	last := sig == syscall.SIGKILL
+	return Step{Name: name, Limit: limit, Await: true, Last: last, Do: func(context.Context) error {
+		if last {
+			return p.Kill()
+		}
+		if err := p.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		return nil
+	}}
 }
 
 func take(ctx context.Context, done <-chan struct{}, step Step) StepResult {

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-plugin/runner"
@@ -323,19 +321,6 @@ func (r *Runner) Wait(ctx context.Context) error {
 func (r *Runner) Kill(context.Context) error {
 	if proc := r.Process(); proc != nil {
 		return proc.Kill()
-	}
-	return nil
-}
-
-// Terminate sends SIGTERM to the process group. It returns nil if the process
-// has ended.
-func (r *Runner) Terminate() error {
-	proc := r.Process()
-	if proc == nil {
-		return nil
-	}
-	if err := proc.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
-		return err
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,7 +118,8 @@ func TestRunnerStreamsEndAtExit(t *testing.T) {
 	_, err := io.ReadAll(r.Stderr())
 	require.NoError(t, err)
 	require.EqualError(t, r.Wait(context.Background()), "exit status 5")
-	require.NoError(t, r.Terminate(), "grace for a process that is already gone")
+	step := r.Process().SignalStep("terminate", syscall.SIGTERM, time.Second)
+	require.NoError(t, step.Do(context.Background()), "grace for a process that is already gone")
 }
 
 func TestRunnerReport(t *testing.T) {
@@ -192,7 +194,6 @@ func TestRunnerWithoutProcess(t *testing.T) {
 	assert.Empty(t, r.ID())
 	assert.Nil(t, r.Process())
 	assert.NoError(t, r.Kill(context.Background()))
-	assert.NoError(t, r.Terminate())
 	assert.Error(t, r.Wait(context.Background()))
 	assert.Equal(t, "not started", r.Diagnose(context.Background()))
 	require.Error(t, r.Start(context.Background()))

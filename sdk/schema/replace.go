@@ -58,8 +58,7 @@ func reached(schemas []*Schema) []*Schema {
 		}
 		seen[s] = true
 		out = append(out, s)
-		switch s.kind {
-		case KindRef, KindMaybe, KindOr, KindAnd:
+		if s.wraps() {
 			for _, kid := range s.Children() {
 				open(kid)
 			}

@@ -65,11 +65,11 @@ func (c *comparison) decide(s, t *Schema) Tri {
 	case s.kind == KindMaybe:
 		return c.maybe(s, t)
 	case t.kind == KindOr:
-		return c.anyBranch(s, t.kids)
+		return c.anyOf(s, t.kids, Yes)
 	case t.kind == KindMaybe:
 		return c.orNil(s, t)
 	case t.kind == KindAnd:
-		return c.allOf(s, t.kids)
+		return c.anyOf(s, t.kids, No)
 	case s.kind == KindAnd:
 		return c.narrowed(s.kids, t)
 	case t.kind == KindNot:
@@ -118,13 +118,15 @@ func (c *comparison) maybe(s, t *Schema) Tri {
 	return Unknown
 }
 
-// anyBranch: one branch of t that accepts all of s is sufficient.
-func (c *comparison) anyBranch(s *Schema, branches []*Schema) Tri {
-	answer := No
-	for _, b := range branches {
-		switch c.compare(s, b) {
-		case Yes:
-			return Yes
+// anyOf compares s with schemas of which one with the answer decisive is
+// sufficient: Yes for the branches of a union, No for the parts of an
+// intersection.
+func (c *comparison) anyOf(s *Schema, others []*Schema, decisive Tri) Tri {
+	answer := -decisive
+	for _, o := range others {
+		switch c.compare(s, o) {
+		case decisive:
+			return decisive
 		case Unknown:
 			answer = Unknown
 		}
@@ -139,21 +141,6 @@ func (c *comparison) orNil(s, t *Schema) Tri {
 	answer := c.compare(s, t.kids[0])
 	if answer == No && s.Valid(edn.Nil()) {
 		return Unknown
-	}
-	return answer
-}
-
-// allOf: t is an intersection; one part that accepts nothing of s is sufficient
-// for No.
-func (c *comparison) allOf(s *Schema, parts []*Schema) Tri {
-	answer := Yes
-	for _, p := range parts {
-		switch c.compare(s, p) {
-		case No:
-			return No
-		case Unknown:
-			answer = Unknown
-		}
 	}
 	return answer
 }

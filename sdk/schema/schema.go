@@ -266,29 +266,16 @@ func (s *Schema) Branches(path ...edn.Value) []*Schema {
 // alternatives replaces references, :maybe, :or and :and by their inner
 // schemas, which apply to the same value.
 func alternatives(schemas []*Schema) []*Schema {
-	var out []*Schema
-	seen := make(map[*Schema]bool)
-	var open func(s *Schema)
-	open = func(s *Schema) {
-		if seen[s] {
-			return
-		}
-		seen[s] = true
-		switch s.kind {
-		case KindRef:
-			open(s.target)
-		case KindMaybe, KindOr, KindAnd:
-			for _, kid := range s.kids {
-				open(kid)
-			}
-		default:
-			out = append(out, s)
-		}
+	return slices.DeleteFunc(reached(schemas), (*Schema).wraps)
+}
+
+// wraps reports whether the inner schemas apply to the same value.
+func (s *Schema) wraps() bool {
+	switch s.kind {
+	case KindRef, KindMaybe, KindOr, KindAnd:
+		return true
 	}
-	for _, s := range schemas {
-		open(s)
-	}
-	return out
+	return false
 }
 
 func distinct(schemas []*Schema) []*Schema {

@@ -1,7 +1,8 @@
 # A plugin for Node: the interpreter is the command, and files names what it
 # runs, so that a change of one of them is a change of the plugin. Its packages
-# come with "npm ci".
+# come with "npm ci", its runtime (the folder ferment) with the first command.
 #
+#   ferment plugin runtime
 #   ferment act text/outline '{:markdown "# Bees\n## Dance"}'
 ferment {
   profile = "dev" # a plugin that changes with each build has no place in a lock file

@@ -1,6 +1,8 @@
 # A plugin in Python: the interpreter is the command, and files names what it
-# runs, so that a change of one of them is a change of the plugin.
+# runs, so that a change of one of them is a change of the plugin. Its runtime (the
+# folder ferment) comes with the first command.
 #
+#   ferment plugin runtime
 #   ferment act text/readability '{:text "Bees dance. Others read it."}'
 ferment {
   profile = "dev" # a plugin that changes with each build has no place in a lock file

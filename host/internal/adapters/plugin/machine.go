@@ -383,7 +383,7 @@ func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now t
 	if m.restart.Policy == Never || cause == CauseExited && m.restart.Policy == OnFailure {
 		return m.move(Stopped, cause, err, now), nil
 	}
-	m.forget(now)
+	m.starts = launch.Recent(m.starts, m.restart.Window, now)
 	if !uncounted {
 		if len(m.starts) >= m.restart.Max {
 			loop := contract.Errorf("runtime/quarantined", "it failed %d times within %s", len(m.starts)+1, m.restart.Window).
@@ -399,25 +399,9 @@ func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now t
 	return t, []any{m.timer(timerBackoff, wait)}
 }
 
-// forget drops restarts before the window.
-func (m *machine) forget(now time.Time) {
-	kept := m.starts[:0]
-	for _, at := range m.starts {
-		if now.Sub(at) < m.restart.Window {
-			kept = append(kept, at)
-		}
-	}
-	m.starts = kept
-}
-
 // delay is the wait before the restart after n consecutive failures.
 func (r Restart) delay(n int, random float64) time.Duration {
-	d := r.Backoff
-	for i := 1; i < n && d < r.MaxBackoff; i++ {
-		d *= 2
-	}
-	d = min(d, r.MaxBackoff)
-	return time.Duration(float64(d) * (1 + r.Jitter*(2*random-1)))
+	return time.Duration(float64(launch.Backoff(n, r.Backoff, r.MaxBackoff)) * (1 + r.Jitter*(2*random-1)))
 }
 
 // end stops the process on request.

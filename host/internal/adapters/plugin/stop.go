@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -31,6 +32,7 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 	// Each of the first steps gets a quarter of the rest, so that a plugin that
 	// ignores all of them still has time after SIGTERM.
 	stepLimit := max(0, grace-time.Since(begin)) / 4
+	proc := s.runner.Process()
 	steps := []launch.Step{
 		{Name: "drain", Limit: stepLimit, Do: func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
@@ -38,13 +40,11 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 			return err
 		}},
 		{Name: "close-stdin", Limit: stepLimit, Await: true, Do: func(context.Context) error {
-			return s.runner.Process().CloseStdin()
+			return proc.CloseStdin()
 		}},
 		{Name: "shutdown", Limit: stepLimit, Await: true, Do: s.shutdown},
-		{Name: "terminate", Limit: stepLimit, Await: true, Do: func(context.Context) error {
-			return s.runner.Terminate()
-		}},
-		{Name: "kill", Limit: killWait, Await: true, Last: true, Do: s.runner.Kill},
+		proc.SignalStep("terminate", syscall.SIGTERM, stepLimit),
+		proc.SignalStep("kill", syscall.SIGKILL, killWait),
 	}
 	return launch.Stop(ctx, s.done(), steps)
 }

@@ -22,8 +22,8 @@ func (c *command) pluginRuntimeCommand() *cobra.Command {
 			"folder. DIR is the working directory by default. Add a file that is new to the project to files of its plugin\n" +
 			"block. With --check nothing is written, and the exit code is 1 if a file is missing or\n" +
 			"differs.",
-		Example: "  ferment plugin runtime examples/plugins/readability --check\n" +
-			"  ferment plugin runtime examples/plugins/outline",
+		Example: "  ferment plugin runtime examples/plugins/readability\n" +
+			"  ferment plugin runtime examples/plugins/readability --check",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -173,23 +172,6 @@ func TestSearchWaitsForItsTurn(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	stop()
 	require.ErrorIs(t, <-done, context.Canceled)
-}
-
-func TestLocate(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("PATH", dir)
-	plain, exe := filepath.Join(dir, "plain"), filepath.Join(dir, "exe")
-	require.NoError(t, os.WriteFile(plain, nil, 0o644))
-	require.NoError(t, os.WriteFile(exe, nil, 0o755))
-	got, err := Locate("exe")
-	require.NoError(t, err)
-	assert.Equal(t, exe, got)
-	_, err = Locate("plain")
-	require.ErrorContains(t, err, "no executable")
-	_, err = Locate(plain)
-	require.ErrorContains(t, err, "not an executable file")
-	_, err = Locate(dir + "/absent")
-	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func FuzzParseInfo(f *testing.F) {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,35 +13,6 @@ import (
 
 // maxLine bounds a line of the engine, in bytes; a longer one ends the process.
 const maxLine = 64 << 10
-
-// extraDirs are searched for a bare name after PATH: Debian installs games
-// there.
-var extraDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/games", "/usr/local/games", "/opt/homebrew/bin"}
-
-// Locate resolves the configured path or bare name of an engine to the absolute
-// path of an executable file.
-func Locate(name string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
-		return executable(name)
-	}
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), extraDirs...) {
-		if path, err := executable(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("uci: no executable %q in PATH or %s", name, strings.Join(extraDirs, ", "))
-}
-
-func executable(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("uci: engine: %w", err)
-	}
-	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("uci: engine %s is not an executable file", path)
-	}
-	return filepath.Abs(path)
-}
 
 // process is one running engine.
 type process struct {

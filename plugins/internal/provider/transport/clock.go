@@ -21,6 +21,18 @@ type Timer interface {
 // System is the clock of the machine.
 func System() Clock { return system{} }
 
+// Sleep waits for d on the clock. It returns false if ctx ends first.
+func Sleep(ctx context.Context, clock Clock, d time.Duration) bool {
+	timer := clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 type system struct{}
 
 func (system) Now() time.Time { return time.Now() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -127,16 +128,12 @@ func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.Cancel
 // Died returns the error of a dead server, nil if it is alive. It waits up to
 // within, or until ctx ends, for a death to be noticed.
 func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
-	timer := l.pool.set.Clock.NewTimer(within)
-	defer timer.Stop()
+	ctx, cancel := transport.Within(ctx, l.pool.set.Clock, within)
+	defer cancel()
 	select {
 	case <-l.run.dead.Done():
-	default:
-		select {
-		case <-l.run.dead.Done():
-		case <-timer.C():
-			return nil
-		case <-ctx.Done():
+	case <-ctx.Done():
+		if l.run.dead.Err() == nil {
 			return nil
 		}
 	}

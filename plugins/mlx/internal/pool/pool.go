@@ -39,7 +39,7 @@ type Settings[S Server] struct {
 	// rejected.
 	Waits   bool
 	IdleTTL time.Duration // 0: an idle server is kept
-	Limits  worker.Limits
+	Recheck time.Duration // until a server that cannot run here is tried again
 	Clock   transport.Clock
 	// Start starts a server. It must call taken before it uses a port, and
 	// spawned for each process. If it returns an error, no process is left.
@@ -119,7 +119,7 @@ type waiter[S Server] struct {
 // New returns a pool without processes. It must be closed.
 func New[S Server](s Settings[S]) *Pool[S] {
 	p := &Pool[S]{
-		set: s, record: worker.NewRecord(s.Limits), now: s.Clock.Now, wake: make(chan struct{}, 1), over: make(chan struct{}),
+		set: s, record: worker.NewRecord(s.Recheck), now: s.Clock.Now, wake: make(chan struct{}, 1), over: make(chan struct{}),
 		slots: map[string]*slot[S]{}, ports: map[uint16]*run[S]{},
 	}
 	p.hurry, p.rush = context.WithCancel(context.Background())
@@ -228,7 +228,7 @@ func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
 		})
 	})
 	if err != nil {
-		p.end(s, r, err, s.machine.Failed)
+		p.end(s, r, err)
 		return
 	}
 	p.step(func(now time.Time) {
@@ -243,11 +243,11 @@ func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
 	r.die()
 	p.step(func(time.Time) { r.gone = true })
 	server.Gone()
-	p.end(s, r, server.Died(), s.machine.Gone)
+	p.end(s, r, server.Died())
 }
 
 // end records the end of a run.
-func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error, tell func(time.Time, uint64, *contract.Error)) {
+func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error) {
 	p.step(func(now time.Time) {
 		s.run = nil
 		for port, owner := range p.ports {
@@ -255,7 +255,7 @@ func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error, tell func(time
 				delete(p.ports, port)
 			}
 		}
-		tell(now, r.id, err)
+		s.machine.Gone(now, r.id, err)
 		switch r.err = err; {
 		case r.ending && !r.suspect:
 			r.err = contract.Errorf("model/died", "the model server was stopped during the call")
@@ -303,7 +303,7 @@ func (p *Pool[S]) serve(now time.Time) {
 // error. The caller must hold p.mu.
 func (p *Pool[S]) place(t *waiter[S], now time.Time, freeing *int) (settled bool) {
 	if p.closed {
-		t.err = ending()
+		t.err = worker.Ending()
 		return true
 	}
 	s := p.slots[t.session]
@@ -381,11 +381,6 @@ func (p *Pool[S]) room(now time.Time, freeing *int) bool {
 		*freeing = 0
 	}
 	return false
-}
-
-func ending() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
-		WithSource(contract.SourceDownstream)
 }
 
 // keep handles timeouts: idle servers and the end of pauses.

@@ -114,7 +114,7 @@ const ttl = 15 * time.Minute
 func newRig(t testing.TB, change func(*Settings[*stub], *factory)) *rig {
 	r := &rig{t: t, factory: &factory{}, clock: wiretest.NewClock()}
 	s := Settings[*stub]{
-		PerSession: true, Most: 2, InFlight: 1, Queue: 4, Waits: true, IdleTTL: ttl, Limits: worker.DefaultLimits(5 * time.Minute), Clock: r.clock,
+		PerSession: true, Most: 2, InFlight: 1, Queue: 4, Waits: true, IdleTTL: ttl, Recheck: 5 * time.Minute, Clock: r.clock,
 		Start: r.factory.start, Check: r.factory.check,
 	}
 	if change != nil {
@@ -305,7 +305,7 @@ func TestAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h, clock := &factory{}, wiretest.NewClock()
 		p := New(Settings[*stub]{
-			PerSession: true, Most: 2, InFlight: 2, Queue: 3, Waits: true, IdleTTL: ttl, Limits: worker.DefaultLimits(5 * time.Minute), Clock: clock,
+			PerSession: true, Most: 2, InFlight: 2, Queue: 3, Waits: true, IdleTTL: ttl, Recheck: 5 * time.Minute, Clock: clock,
 			Start: h.start, Check: h.check,
 		})
 		ctx, cancel := context.WithCancel(context.Background())

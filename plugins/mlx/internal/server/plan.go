@@ -5,13 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/program"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -75,7 +75,7 @@ var errLost = errors.New("the port was taken meanwhile")
 func (p *Plan) Start(
 	ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16),
 ) (*Server, *contract.Error) {
-	program, missing := p.Locate()
+	path, missing := p.Locate()
 	if missing != nil {
 		return nil, missing
 	}
@@ -86,7 +86,7 @@ func (p *Plan) Start(
 			return nil, err
 		}
 		tried[port] = true
-		s, err := p.once(ctx, program, port, spawned)
+		s, err := p.once(ctx, path, port, spawned)
 		if err == nil || p.Fixed || n == races || !errors.Is(err.Err, errLost) {
 			return s, err
 		}
@@ -97,58 +97,17 @@ func (p *Plan) Start(
 // model/unavailable.
 func (p *Plan) Locate() (string, *contract.Error) {
 	name := p.Command(0)[0]
-	if strings.ContainsRune(name, filepath.Separator) {
-		path := name
-		if !filepath.IsAbs(path) && p.Dir != "" {
-			path = filepath.Join(p.Dir, path)
-		}
-		if err := executable(path); err != nil {
-			return "", p.unavailable("%s: %s", name, err)
-		}
-		return path, nil
-	}
-	var denied error
-	for _, dir := range filepath.SplitList(p.path()) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		path := filepath.Join(dir, name)
-		switch err := executable(path); {
-		case err == nil:
-			return path, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			denied = err
-		}
-	}
-	if denied != nil {
-		return "", p.unavailable("%s: %s", name, denied)
-	}
-	return "", p.unavailable("%s is not in PATH", name)
-}
-
-func (p *Plan) path() string {
-	for _, entry := range p.Env {
-		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
-			return value
-		}
-	}
-	return ""
-}
-
-func executable(path string) error {
-	info, err := os.Stat(path)
+	found, err := program.Find(name, p.Dir, p.Env)
 	var why *fs.PathError
 	switch {
+	case err == nil:
+		return found, nil
+	case errors.Is(err, fs.ErrNotExist) && !strings.ContainsRune(name, filepath.Separator):
+		return "", p.unavailable("%s is not in PATH", name)
 	case errors.As(err, &why):
-		return why.Err
-	case err != nil:
-		return err
-	case info.IsDir():
-		return errors.New("is a directory")
-	case info.Mode()&0o111 == 0:
-		return errors.New("is not executable")
+		err = why.Err
 	}
-	return nil
+	return "", p.unavailable("%s: %s", name, err)
 }
 
 func (p *Plan) unavailable(format string, args ...any) *contract.Error {
@@ -202,7 +161,7 @@ func (p *Plan) free(ctx context.Context, port uint16) error {
 		if n == looks || !errors.Is(err, syscall.EADDRINUSE) {
 			return err
 		}
-		if answers(ctx, p.Clock, address, between) || !wait(ctx, p.Clock, between) {
+		if answers(ctx, p.Clock, address, between) || !transport.Sleep(ctx, p.Clock, between) {
 			return err
 		}
 	}
@@ -218,18 +177,6 @@ func answers(ctx context.Context, clock transport.Clock, address string, limit t
 	}
 	_ = conn.Close()
 	return true
-}
-
-// wait waits for d; false if ctx ended first.
-func wait(ctx context.Context, clock transport.Clock, d time.Duration) bool {
-	timer := clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // looks is the number of checks of a used port on which nothing answers.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -133,23 +134,15 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 	}
 }
 
-// look asks whether the server has loaded; one that accepts the connection and
-// does not respond is asked again.
+// probeLimit bounds a request that checks whether the server responds.
+const probeLimit = 2 * time.Second
+
+// look sends such a request; a server that accepts the connection and does not
+// respond is asked again.
 func (s *Server) look(ctx context.Context, path string) answer {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := transport.Within(ctx, s.plan.Clock, probeLimit)
 	defer cancel()
-	timer := s.plan.Clock.NewTimer(probeLimit)
-	defer timer.Stop()
-	said := make(chan answer, 1)
-	go func() { said <- s.ask(ctx, http.MethodGet, path, nil) }()
-	select {
-	case a := <-said:
-		return a
-	case <-timer.C():
-		return answer{err: context.DeadlineExceeded}
-	case <-ctx.Done():
-		return answer{err: ctx.Err()}
-	}
+	return s.ask(ctx, http.MethodGet, path, nil)
 }
 
 func stopped() *contract.Error {

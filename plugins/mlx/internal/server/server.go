@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -161,14 +160,6 @@ func (s *Server) last(n int) []string {
 // ended.
 func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult {
 	p := s.plan
-	signal := func(sig syscall.Signal) func(context.Context) error {
-		return func(context.Context) error {
-			if err := s.proc.Signal(sig); !errors.Is(err, syscall.ESRCH) {
-				return err
-			}
-			return nil
-		}
-	}
 	var steps []launch.Step
 	if p.Drain > 0 && idle != nil {
 		steps = append(steps, launch.Step{Name: "drain", Limit: p.Drain, Do: func(ctx context.Context) error {
@@ -184,9 +175,9 @@ func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepRe
 		steps = append(steps, launch.Step{Name: "quit", Limit: p.Rungs.Quit, Do: s.quit, Await: true})
 	}
 	steps = append(steps,
-		launch.Step{Name: "interrupt", Limit: p.Rungs.Interrupt, Do: signal(syscall.SIGINT), Await: true},
-		launch.Step{Name: "terminate", Limit: p.Rungs.Terminate, Do: signal(syscall.SIGTERM), Await: true},
-		launch.Step{Name: "kill", Limit: p.Rungs.Kill, Do: func(context.Context) error { return s.proc.Kill() }, Await: true, Last: true})
+		s.proc.SignalStep("interrupt", syscall.SIGINT, p.Rungs.Interrupt),
+		s.proc.SignalStep("terminate", syscall.SIGTERM, p.Rungs.Terminate),
+		s.proc.SignalStep("kill", syscall.SIGKILL, p.Rungs.Kill))
 	return launch.Stop(ctx, s.proc.Done(), steps)
 }
 
@@ -214,24 +205,6 @@ func (s *Server) quit(ctx context.Context) error {
 	return nil
 }
 
-// probeLimit is the timeout of Responds.
-const probeLimit = 2 * time.Second
-
-// Responds reports whether the server responds to any request within two
-// seconds of the plan's clock.
-func (s *Server) Responds(ctx context.Context) bool {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := s.plan.Clock.NewTimer(probeLimit)
-	defer timer.Stop()
-	said := make(chan answer, 1)
-	go func() { said <- s.ask(ctx, http.MethodGet, s.plan.ReadyPath, nil) }()
-	select {
-	case a := <-said:
-		return a.err == nil
-	case <-timer.C():
-		return false
-	case <-s.proc.Done():
-		return false
-	}
-}
+// Responds reports whether the server responds to any request within
+// probeLimit.
+func (s *Server) Responds(ctx context.Context) bool { return s.look(ctx, s.plan.ReadyPath).err == nil }

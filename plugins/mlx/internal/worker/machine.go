@@ -21,6 +21,21 @@ const (
 	Frozen   State = "frozen" // stopped by an operator, until Thaw
 )
 
+// alive reports whether there may be a process in the state.
+func (s State) alive() bool { return s == Starting || s == Ready || s == Busy || s == Draining }
+
+// rank orders the states without a process: a request to stop overrides those
+// of lower rank.
+func (s State) rank() int {
+	switch s {
+	case Frozen:
+		return 1
+	case Stopped:
+		return 2
+	}
+	return 0
+}
+
 // The reasons for stopping a worker.
 const (
 	MaxPerModel  = "session/max-per-model"
@@ -45,11 +60,10 @@ type Do string
 
 // The kinds of action.
 const (
-	// Spawn starts a process for the run; the owner reports Spawned, then
-	// Answers, Failed or Gone.
+	// Spawn starts a process for the run; the owner reports Spawned, Answers and
+	// in any case Gone.
 	Spawn Do = "spawn"
-	// Stop ends the process of the run step by step, Kill at once. Gone or
-	// Failed follows.
+	// Stop ends the process of the run step by step, Kill at once.
 	Stop Do = "stop"
 	Kill Do = "kill"
 )
@@ -69,10 +83,9 @@ type Machine struct {
 	ready  time.Time // when the process of the run became ready
 	run    uint64
 	pid    int
-	alive  bool // a process was ordered, and its end is unknown
 	calls  int
-	after  State // the state after draining
-	err    *contract.Error
+	after  State           // the state after draining
+	err    *contract.Error // why no other run may start
 	last   *contract.Error // the cause of the last run's death
 
 	transitions []Transition
@@ -97,7 +110,7 @@ func (m *Machine) PID() int { return m.pid }
 func (m *Machine) Calls() int { return m.calls }
 
 // Alive reports whether there may be a process.
-func (m *Machine) Alive() bool { return m.alive }
+func (m *Machine) Alive() bool { return m.state.alive() }
 
 // Died returns the cause of the last unordered end, nil once a later run became
 // ready.
@@ -124,6 +137,9 @@ func (m *Machine) to(now time.Time, next State, cause string) {
 		Run:   m.run,
 	})
 	m.state, m.since = next, now
+	if !next.alive() {
+		m.pid, m.calls = 0, 0
+	}
 }
 
 func (m *Machine) order(do Do, cause string) {
@@ -144,50 +160,41 @@ const (
 // waited is the run that the call has waited for, 0 if none: if that run
 // failed, the call fails and does not start the next.
 func (m *Machine) Want(now time.Time, waited uint64, cause string) (Verdict, *contract.Error) {
-	switch m.state {
-	case Ready, Busy:
+	goal := m.state
+	if goal == Draining {
+		goal = m.after
+	}
+	switch {
+	case goal == Ready, goal == Busy:
 		return Go, nil
-	case Starting:
+	case goal == Frozen:
+		return Refuse, contract.Errorf("model/frozen", "the model server was frozen by an operator")
+	case goal == Stopped:
+		return Refuse, Ending()
+	case m.Alive():
 		return Wait, nil
-	case Draining:
-		switch m.after {
-		case Stopped:
-			return Refuse, ending()
-		case Frozen:
-			return Refuse, frozen()
-		}
-		return Wait, nil
-	case Frozen:
-		return Refuse, frozen()
-	case Stopped:
-		return Refuse, ending()
-	case Failed:
-		if waited != 0 && waited == m.run {
-			return Refuse, m.err
-		}
+	case m.state == Failed && waited != 0 && waited == m.run:
+		return Refuse, m.err
 	}
 	if err := m.record.Blocked(now); err != nil {
 		return Refuse, err
 	}
 	m.run++
-	m.alive, m.pid, m.err = true, 0, nil
+	m.err = nil
 	m.to(now, Starting, cause)
 	m.order(Spawn, cause)
 	return Wait, nil
 }
 
-func frozen() *contract.Error {
-	return contract.Errorf("model/frozen", "the model server was frozen by an operator")
-}
-
-func ending() *contract.Error {
+// Ending returns the error of calls to a plugin that is being stopped.
+func Ending() *contract.Error {
 	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
 		WithSource(contract.SourceDownstream)
 }
 
 // Spawned records the process of a run.
 func (m *Machine) Spawned(run uint64, pid int) {
-	if run == m.run && m.alive {
+	if run == m.run && m.Alive() {
 		m.pid = pid
 	}
 }
@@ -225,75 +232,44 @@ func (m *Machine) End(now time.Time, run uint64) bool {
 	return true
 }
 
-// Failed records that the start of a run failed and no process of it is left.
-// It does not count as a death if the server cannot run here or another process
-// prevents it.
-func (m *Machine) Failed(now time.Time, run uint64, err *contract.Error) {
-	if run != m.run || !m.alive {
-		return
-	}
-	m.alive, m.calls = false, 0
-	if m.state == Draining {
-		m.drained(now)
-		return
-	}
-	switch err.Type {
-	case "model/unavailable":
-		m.record.Unavailable(now, err)
-	case "model/port-in-use":
-	default:
-		err, _ = m.record.died(now, err, 0)
-	}
-	m.err, m.last = err, err
-	m.to(now, Failed, err.Type)
-	m.pid = 0
-}
-
-// Gone records that the process of a run has ended, with the cause if the end
-// was not ordered.
+// Gone records that no process of a run is left, with the cause if the end was
+// not ordered. A failed start does not count as a death if the server cannot
+// run here or another process prevents it.
 func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
-	if run != m.run || !m.alive {
-		return
+	switch {
+	case run != m.run || !m.Alive():
+	case m.state == Draining:
+		m.settle(now, m.after, "ended")
+	case m.state == Starting:
+		switch err.Type {
+		case "model/unavailable":
+			m.record.Unavailable(now, err)
+		case "model/port-in-use":
+		default:
+			err = m.record.died(now, err, 0)
+		}
+		m.err, m.last = err, err
+		m.to(now, Failed, err.Type)
+	default:
+		m.death(now, err)
+		m.settle(now, Cold, err.Type)
 	}
-	if m.state == Starting {
-		m.Failed(now, run, err)
-		return
-	}
-	m.alive, m.calls = false, 0
-	if m.state == Draining {
-		m.drained(now)
-		return
-	}
-	m.death(now, err)
-	m.land(now, err.Type)
 }
 
-// death counts the death of a process that was ready.
+// death counts the death of a process that was ready. Deaths, possibly of other
+// servers, may prevent the next start.
 func (m *Machine) death(now time.Time, err *contract.Error) {
-	looping := false
-	if m.last, looping = m.record.died(now, err, now.Sub(m.ready)); looping {
-		m.err = m.last
-	}
+	m.last = m.record.died(now, err, now.Sub(m.ready))
+	m.err = m.record.Blocked(now)
 }
 
-// land sets the state of a worker whose process ended unordered.
-func (m *Machine) land(now time.Time, cause string) {
-	next := Cold
-	if err := m.record.Blocked(now); err != nil { // possibly by deaths of other servers
-		next, m.err = Failed, err
-	}
-	m.to(now, next, cause)
-	m.pid = 0
-}
-
-func (m *Machine) drained(now time.Time) {
-	next := m.after
-	m.after = ""
+// settle sets the state after the end of a process that was ready or ordered to
+// end.
+func (m *Machine) settle(now time.Time, next State, cause string) {
 	if next == Cold && m.err != nil && m.record.Blocked(now) != nil {
 		next = Failed
 	}
-	m.to(now, next, "ended")
-	m.pid = 0
+	m.to(now, next, cause)
 }
 
 // Suspect kills a process that is alive and does not respond. It counts as a
@@ -313,32 +289,27 @@ func (m *Machine) drain(now time.Time, next State, cause string, how Do) {
 	m.order(how, cause)
 }
 
-// Quit stops the process, if there is one; the next call starts another. A
-// failed worker may start again.
-func (m *Machine) Quit(now time.Time, cause string) {
-	switch m.state {
-	case Starting, Ready, Busy:
-		m.drain(now, Cold, cause, Stop)
-	case Failed:
+// end stops the process, if there is one. next is the state after it.
+func (m *Machine) end(now time.Time, next State, cause string) {
+	switch {
+	case m.state == Draining:
+		if next.rank() > m.after.rank() {
+			m.after = next
+		}
+	case m.Alive():
+		m.drain(now, next, cause, Stop)
+	case next != m.state && next.rank() >= m.state.rank():
 		m.err = nil
-		m.to(now, Cold, cause)
+		m.to(now, next, cause)
 	}
 }
 
+// Quit stops the process, if there is one; the next call starts another. A
+// failed worker may start again.
+func (m *Machine) Quit(now time.Time, cause string) { m.end(now, Cold, cause) }
+
 // Freeze stops the process and prevents starts until Thaw.
-func (m *Machine) Freeze(now time.Time) {
-	switch m.state {
-	case Starting, Ready, Busy:
-		m.drain(now, Frozen, ManualFreeze, Stop)
-	case Draining:
-		if m.after != Stopped {
-			m.after = Frozen
-		}
-	case Cold, Failed:
-		m.err = nil
-		m.to(now, Frozen, ManualFreeze)
-	}
-}
+func (m *Machine) Freeze(now time.Time) { m.end(now, Frozen, ManualFreeze) }
 
 // Thaw ends Freeze.
 func (m *Machine) Thaw(now time.Time) {
@@ -351,14 +322,4 @@ func (m *Machine) Thaw(now time.Time) {
 }
 
 // Close stops the worker permanently.
-func (m *Machine) Close(now time.Time) {
-	switch m.state {
-	case Stopped:
-	case Draining:
-		m.after = Stopped
-	case Starting, Ready, Busy:
-		m.drain(now, Stopped, "close", Stop)
-	default:
-		m.to(now, Stopped, "close")
-	}
-}
+func (m *Machine) Close(now time.Time) { m.end(now, Stopped, "close") }

@@ -28,7 +28,7 @@ type rig struct {
 }
 
 func newRig() *rig {
-	r := &rig{record: NewRecord(DefaultLimits(5 * time.Minute)), now: noon}
+	r := &rig{record: NewRecord(5 * time.Minute), now: noon}
 	r.Machine = New(r.record, noon)
 	return r
 }
@@ -106,12 +106,8 @@ func TestTransitionsToTheEnd(t *testing.T) {
 	}{
 		{"the start fails", true, func(_ *testing.T, r *rig) {
 			start(r)
-			r.Failed(r.after(3*time.Second).now, 1, death("model/start-failed"))
+			r.Gone(r.after(3*time.Second).now, 1, death("model/start-failed"))
 		}, "cold>starting call 0s 0, starting>failed model/start-failed 3s 7"},
-		{"the process ends before it answers", true, func(_ *testing.T, r *rig) {
-			start(r)
-			r.Gone(r.after(2*time.Second).now, 1, death("model/start-failed"))
-		}, "cold>starting call 0s 0, starting>failed model/start-failed 2s 7"},
 		{"the third death", false, func(t *testing.T, r *rig) {
 			for range 2 {
 				died(r)
@@ -134,7 +130,7 @@ func TestTransitionsToTheEnd(t *testing.T) {
 		{"closed while starting", true, func(_ *testing.T, r *rig) {
 			start(r)
 			r.Close(r.after(time.Second).now)
-			r.Failed(r.after(time.Second).now, 1, death("model/start-failed"))
+			r.Gone(r.after(time.Second).now, 1, death("model/start-failed"))
 		}, "cold>starting call 0s 0, starting>draining close 1s 7, draining>stopped ended 1s 7"},
 		{"closed while ready", false, func(_ *testing.T, r *rig) {
 			r.Close(r.after(time.Minute).now)
@@ -156,7 +152,7 @@ func TestTransitionsToTheEnd(t *testing.T) {
 		}, "cold>frozen session/manual-freeze 0s 0, frozen>stopped close 1s 0"},
 		{"closed after it failed", true, func(_ *testing.T, r *rig) {
 			start(r)
-			r.Failed(r.now, 1, death("model/unavailable"))
+			r.Gone(r.now, 1, death("model/unavailable"))
 			r.take()
 			r.Close(r.after(time.Second).now)
 			r.Close(r.after(time.Second).now)
@@ -236,13 +232,13 @@ func TestStartFails(t *testing.T) {
 		verdict, _ := r.Want(r.now, 0, "call")
 		require.Equal(t, Wait, verdict)
 		run := r.Run()
-		r.Failed(r.now, run, death("model/start-failed"))
+		r.Gone(r.now, run, death("model/start-failed"))
 		verdict, err := r.Want(r.now, run, "call")
 		require.Equal(t, Refuse, verdict, "round %d", i)
 		assert.Equal(t, "model/start-failed", err.Type)
 	}
 	_, _ = r.Want(r.now, 0, "call")
-	r.Failed(r.now, r.Run(), death("model/start-timeout"))
+	r.Gone(r.now, r.Run(), death("model/start-timeout"))
 	_, err := r.Want(r.now, 0, "call")
 	require.NotNil(t, err)
 	assert.Equal(t, "model/crash-loop", err.Type)
@@ -257,7 +253,7 @@ func TestStartFails(t *testing.T) {
 func TestCannotRun(t *testing.T) {
 	r := newRig()
 	_, _ = r.Want(r.now, 0, "call")
-	r.Failed(r.now, 1, death("model/unavailable"))
+	r.Gone(r.now, 1, death("model/unavailable"))
 	for range 100 {
 		verdict, err := r.Want(r.after(2*time.Second).now, 0, "call")
 		require.Equal(t, Refuse, verdict)
@@ -266,7 +262,7 @@ func TestCannotRun(t *testing.T) {
 	require.EqualValues(t, 1, r.Run())
 	verdict, _ := r.Want(r.after(5*time.Minute).now, 0, "call")
 	require.Equal(t, Wait, verdict)
-	r.Failed(r.now, 2, death("model/port-in-use"))
+	r.Gone(r.now, 2, death("model/port-in-use"))
 	verdict, _ = r.Want(r.now, 0, "call")
 	assert.Equal(t, Wait, verdict)
 	total, _ := r.record.Deaths(r.now)
@@ -308,7 +304,6 @@ func TestOldNews(t *testing.T) {
 	r.up(t)
 	r.said()
 	r.Gone(r.now, 1, death("model/died"))
-	r.Failed(r.now, 1, death("model/start-failed"))
 	r.Answers(r.now, 1)
 	r.Suspect(r.now, 1, death("model/died"))
 	assert.False(t, r.Begin(r.now, 1))
@@ -367,10 +362,6 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		why := func() *contract.Error {
 			return death(rapid.SampledFrom([]string{"model/died", "model/start-failed", "model/unavailable", "model/port-in-use", "model/out-of-memory"}).Draw(t, "why"))
 		}
-		ends := func(run uint64, tell func(time.Time, uint64, *contract.Error)) {
-			delete(w.live, run)
-			tell(r.now, run, why())
-		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) { w.obey(t) },
 			"want": func(t *rapid.T) {
@@ -382,7 +373,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 				if rapid.Bool().Draw(t, "here") {
 					r.record.Unavailable(r.now, why())
 				} else {
-					_, _ = r.record.died(r.now, why(), 0)
+					r.record.died(r.now, why(), 0)
 				}
 			},
 			"spawned": func(t *rapid.T) {
@@ -393,8 +384,11 @@ func TestAnyOrderOfEvents(t *testing.T) {
 			"answers": func(t *rapid.T) { r.Answers(r.now, w.one(t)) },
 			"begin":   func(t *rapid.T) { r.Begin(r.now, w.one(t)) },
 			"end":     func(t *rapid.T) { r.End(r.now, w.one(t)) },
-			"fails":   func(t *rapid.T) { ends(w.one(t), r.Failed) },
-			"dies":    func(t *rapid.T) { ends(w.one(t), r.Gone) },
+			"dies": func(t *rapid.T) {
+				run := w.one(t)
+				delete(w.live, run)
+				r.Gone(r.now, run, why())
+			},
 			"suspect": func(t *rapid.T) { r.Suspect(r.now, w.one(t), why()) },
 			"quit":    func(*rapid.T) { r.Quit(r.now, "operator") },
 			"freeze":  func(*rapid.T) { r.Freeze(r.now) },

@@ -5,38 +5,32 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Limits define a crash loop and its pauses.
-type Limits struct {
-	// Deaths within Window are a crash loop. The first pause is First; each
-	// further one is twice as long, at most Longest.
-	Deaths                 int
-	Window, First, Longest time.Duration
-	// Recheck is the interval after which a server that cannot run here is
-	// tried again.
-	Recheck time.Duration
-}
-
-// DefaultLimits returns the limits of the contract, with recheck from the
-// configuration.
-func DefaultLimits(recheck time.Duration) Limits {
-	return Limits{Deaths: 3, Window: 5 * time.Minute, First: time.Minute, Longest: 30 * time.Minute, Recheck: recheck}
-}
+// Deaths within window are a crash loop (MLX-009). Starts then pause, at first
+// for firstPause.
+const (
+	maxDeaths    = 3
+	window       = 5 * time.Minute
+	firstPause   = time.Minute
+	longestPause = 30 * time.Minute
+)
 
 // Record counts the deaths of all servers of one model: what kills one of them
 // usually kills the others.
 type Record struct {
-	limits Limits
-	deaths []time.Time // within the window
-	total  int
-	loops  int // crash loops in a row
-	err    *contract.Error
-	until  time.Time
+	recheck time.Duration
+	deaths  []time.Time // within the window
+	total   int
+	loops   int // crash loops in a row
+	err     *contract.Error
+	until   time.Time
 }
 
-// NewRecord returns an empty record.
-func NewRecord(l Limits) *Record { return &Record{limits: l} }
+// NewRecord returns an empty record. A server that cannot run here is tried
+// again after recheck.
+func NewRecord(recheck time.Duration) *Record { return &Record{recheck: recheck} }
 
 // Blocked returns the reason why no server may be started now, nil if one may.
 func (r *Record) Blocked(now time.Time) *contract.Error {
@@ -56,13 +50,13 @@ func (r *Record) Until(now time.Time) time.Time {
 
 // Deaths returns the number of deaths in total and within the window.
 func (r *Record) Deaths(now time.Time) (total, lately int) {
-	r.forget(now)
+	r.deaths = launch.Recent(r.deaths, window, now)
 	return r.total, len(r.deaths)
 }
 
 // Unavailable records that the server cannot run on this machine.
 func (r *Record) Unavailable(now time.Time, err *contract.Error) {
-	r.err, r.until = err, now.Add(r.limits.Recheck)
+	r.err, r.until = err, now.Add(r.recheck)
 }
 
 // Clear removes the block on starts: an operator changed something, or a
@@ -75,39 +69,25 @@ func (r *Record) Clear() {
 // one, or that of a crash loop, which then applies to later calls too. The
 // error holds the number of the death, so that a host that hears of it twice
 // counts it once.
-func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) (err *contract.Error, looping bool) {
-	if lived >= r.limits.Window {
+func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) *contract.Error {
+	if lived >= window {
 		r.loops = 0
 	}
-	r.forget(now)
 	r.total++
-	why = why.WithDetail("deaths", edn.Int(int64(r.total)))
-	r.deaths = append(r.deaths, now)
-	if len(r.deaths) < r.limits.Deaths {
-		return why, false
+	r.deaths = append(launch.Recent(r.deaths, window, now), now)
+	if len(r.deaths) >= maxDeaths {
+		r.loops++
+		r.deaths = nil
+		pause := launch.Backoff(r.loops, firstPause, longestPause)
+		r.err = contract.Errorf("model/crash-loop",
+			"the model server died %d times within %s, and is not started again for %s: %s",
+			maxDeaths, window, pause, why.Message).
+			WithDetails(why.Details).
+			WithHint("look at the last lines of its output (:model/status); :model/quit permits a new start at once")
+		r.until = now.Add(pause)
+		why = wait(r.err, pause)
 	}
-	pause := r.limits.First
-	for range r.loops {
-		if pause *= 2; pause >= r.limits.Longest {
-			pause = r.limits.Longest
-			break
-		}
-	}
-	r.loops++
-	r.deaths = nil
-	err = contract.Errorf("model/crash-loop",
-		"the model server died %d times within %s, and is not started again for %s: %s",
-		r.limits.Deaths, r.limits.Window, pause, why.Message).
-		WithDetails(why.Details.Dissoc(edn.K("deaths"))).
-		WithHint("look at the last lines of its output (:model/status); :model/quit permits a new start at once")
-	r.err, r.until = err, now.Add(pause)
-	return wait(err, pause).WithDetail("deaths", edn.Int(int64(r.total))), true
-}
-
-func (r *Record) forget(now time.Time) {
-	for len(r.deaths) > 0 && now.Sub(r.deaths[0]) >= r.limits.Window {
-		r.deaths = r.deaths[1:]
-	}
+	return why.WithDetail("deaths", edn.Int(int64(r.total)))
 }
 
 // wait adds the time to wait to an error.

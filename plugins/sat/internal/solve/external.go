@@ -30,6 +30,9 @@ const (
 	Competition Style = "competition"
 	// MiniSat gets the names of two files and writes its answer into the second.
 	MiniSat Style = "minisat"
+	// builtin programs run WorkerMain: they read the formula from standard input,
+	// whose end then means that the plugin has died.
+	builtin Style = "builtin"
 )
 
 // Exit codes of solvers.
@@ -54,35 +57,6 @@ type External struct {
 	Dir string
 }
 
-// usualDirs are searched for a bare name after PATH, which a plugin has only if
-// its block passes it.
-var usualDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"}
-
-// Locate resolves the path or bare name of a program to the absolute path of an
-// executable file.
-func Locate(name string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
-		if err := executable(name); err != nil {
-			return "", fmt.Errorf("sat: find the solver: %w", err)
-		}
-		return filepath.Abs(name)
-	}
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), usualDirs...) {
-		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(path) == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("sat: no program %q in PATH or %s", name, strings.Join(usualDirs, ", "))
-}
-
-func executable(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
-		err = fmt.Errorf("%s is not an executable file", path)
-	}
-	return err
-}
-
 // Run decides the formula with the program. When the context ends, the program
 // and its children are killed. After the timeout (0: none) the answer is
 // Unknown. The output is verified: the exit code must agree with the answer,
@@ -94,23 +68,32 @@ func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Durat
 	if ok {
 		return a, nil
 	}
-	dir, err := os.MkdirTemp(e.Dir, "sat-")
-	if err != nil {
-		return Answer{}, fmt.Errorf("sat: make a directory for the formula: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	formula, result := filepath.Join(dir, "formula.cnf"), filepath.Join(dir, "result")
-	if err := os.WriteFile(formula, normal.Text(), 0o600); err != nil {
-		return Answer{}, fmt.Errorf("sat: write the formula: %w", err)
-	}
-	args := append(slices.Clone(e.Args), formula)
-	if e.Style == MiniSat {
-		args = append(args, result)
+	c := launch.Command{Path: e.Path, Args: slices.Clone(e.Args)}
+	var input []byte
+	var result string
+	if e.Style == builtin {
+		c.Env = append(os.Environ(), "GOMAXPROCS=1")
+		input = append(normal.Text(), endMark...)
+	} else {
+		dir, err := os.MkdirTemp(e.Dir, "sat-")
+		if err != nil {
+			return Answer{}, fmt.Errorf("sat: make a directory for the formula: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		formula := filepath.Join(dir, "formula.cnf")
+		if err := os.WriteFile(formula, normal.Text(), 0o600); err != nil {
+			return Answer{}, fmt.Errorf("sat: write the formula: %w", err)
+		}
+		c.Dir, c.Env, c.Args = dir, []string{"LANG=C", "TMPDIR=" + dir}, append(c.Args, formula)
+		if e.Style == MiniSat {
+			result = filepath.Join(dir, "result")
+			c.Args = append(c.Args, result)
+		}
 	}
 	var code int
 	var out []byte
 	over, err := within(ctx, timeout, func(ctx context.Context) (err error) {
-		code, out, err = e.execute(ctx, args, dir)
+		code, out, err = e.execute(ctx, c, input)
 		return err
 	})
 	switch {
@@ -176,22 +159,27 @@ func (e External) wrong(format string, args ...any) error {
 
 // execute runs the program to its end and returns its exit code and output.
 // When ctx ends, the program has ended within killWait.
-func (e External) execute(ctx context.Context, args []string, dir string) (int, []byte, error) {
-	p, err := launch.Start(launch.Command{Path: e.Path, Args: args, Dir: dir, Env: []string{"LANG=C", "TMPDIR=" + dir}})
+func (e External) execute(ctx context.Context, c launch.Command, input []byte) (int, []byte, error) {
+	p, err := launch.Start(c)
 	if err != nil {
 		return 0, nil, contract.Errorf("provider/not-configured", "the solver cannot be started: %w", err)
 	}
-	_ = p.CloseStdin()
 	out, problems := &bounded{left: maxOutput}, &bounded{left: 4 << 10}
-	var readers sync.WaitGroup
+	var pipes sync.WaitGroup
 	over := make(chan struct{})
-	readers.Go(func() {
+	pipes.Go(func() {
+		_, _ = p.Stdin().Write(input) // a program that ends early fails below
+		if e.Style != builtin {
+			_ = p.CloseStdin()
+		}
+	})
+	pipes.Go(func() {
 		if !out.fill(p.Stdout()) {
 			close(over)
 			_, _ = io.Copy(io.Discard, p.Stdout()) // drain, so that its end is noticed
 		}
 	})
-	readers.Go(func() {
+	pipes.Go(func() {
 		if !problems.fill(p.Stderr()) {
 			_, _ = io.Copy(io.Discard, p.Stderr())
 		}
@@ -211,7 +199,7 @@ func (e External) execute(ctx context.Context, args []string, dir string) (int, 
 	case <-timer.C:
 		return 0, nil, e.fault("it could not be killed")
 	}
-	readers.Wait()
+	pipes.Wait()
 	if ctx.Err() != nil {
 		return 0, nil, ctx.Err()
 	}

@@ -2,13 +2,10 @@ package solve
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -39,39 +36,10 @@ type Answer struct {
 // WorkerArg is the argument that makes a binary a worker: see WorkerMain.
 const WorkerArg = "sat-worker"
 
-// Run decides the formula in a worker process. When the context ends, the
-// worker is killed; after the timeout (0: none) the answer is Unknown. The
-// model of a worker is verified before it is returned.
-func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Duration) (Answer, error) {
-	normal, answer, ok := trivial(f)
-	if ok {
-		return answer, nil
-	}
-	var out string
-	over, err := within(ctx, timeout, func(ctx context.Context) (err error) {
-		out, err = work(ctx, self, append(normal.Text(), endMark...))
-		return err
-	})
-	switch {
-	case err != nil:
-		return Answer{}, err
-	case over:
-		return tooLong(timeout), nil
-	}
-	answer, err = parseAnswer(out)
-	if err != nil {
-		return Answer{}, err
-	}
-	if answer.Status == Sat {
-		bad, err := f.Check(answer.Model)
-		if err == nil && (bad > 0 || len(answer.Model) != f.Vars) {
-			err = fmt.Errorf("clause %d is not satisfied", bad)
-		}
-		if err != nil {
-			return Answer{}, fmt.Errorf("sat: the solver's model is wrong: %w", err)
-		}
-	}
-	return answer, nil
+// Builtin returns the built-in solver. The binary at self must run WorkerMain
+// for WorkerArg.
+func Builtin(self string) External {
+	return External{Path: self, Args: []string{WorkerArg}, Style: builtin}
 }
 
 // within limits the time of a solver: over means that it took longer than the
@@ -95,36 +63,6 @@ func within(ctx context.Context, timeout time.Duration, do func(ctx context.Cont
 
 func tooLong(timeout time.Duration) Answer {
 	return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}
-}
-
-// work sends the formula to a worker and returns its output. The end of ctx
-// kills the worker; ctx may also end before the worker exists.
-func work(ctx context.Context, self string, formula []byte) (string, error) {
-	cmd := exec.CommandContext(ctx, self, WorkerArg)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	cmd.SysProcAttr = workerAttributes()
-	cmd.WaitDelay = time.Second
-	// The pipe stays open until the worker has answered: its end means that the
-	// plugin has died.
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return "", fmt.Errorf("sat: start worker: %w", err)
-	}
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &limited{buf: &problems, left: 4 << 10}
-	if err := startWorker(cmd); err != nil {
-		return "", fmt.Errorf("sat: start worker: %w", err)
-	}
-	_, werr := stdin.Write(formula)
-	err = cmd.Wait()
-	_ = stdin.Close()
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("sat: worker failed: %w: %s", err, strings.TrimSpace(problems.String()))
-	case werr != nil:
-		return "", fmt.Errorf("sat: worker input: %w", werr)
-	}
-	return out.String(), nil
 }
 
 // trivial normalizes a formula, or decides one that needs no search.
@@ -172,9 +110,11 @@ func WorkerMain(in io.Reader, out, problems io.Writer) int {
 		return 2
 	}
 	s := solver.New(solver.ParseSliceNb(f.Clauses, f.Vars))
+	code := exitUnsat
 	if s.Solve() != solver.Sat {
 		_, err = fmt.Fprintln(out, "s UNSATISFIABLE")
 	} else {
+		code = exitSat
 		var b strings.Builder
 		b.WriteString("s SATISFIABLE\nv")
 		for i, value := range s.Model() {
@@ -191,54 +131,5 @@ func WorkerMain(in io.Reader, out, problems io.Writer) int {
 	if err != nil {
 		return 2
 	}
-	return 0
-}
-
-// parseAnswer parses the output of a solver in SAT competition form.
-func parseAnswer(text string) (Answer, error) {
-	var a Answer
-	closed := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "s SATISFIABLE":
-			a.Status = Sat
-		case line == "s UNSATISFIABLE":
-			a.Status = Unsat
-		case line == "s UNKNOWN":
-			a.Status, a.Reason = Unknown, "the solver gave up"
-		case strings.HasPrefix(line, "v ") || line == "v":
-			for word := range strings.FieldsSeq(line[1:]) {
-				lit, err := strconv.Atoi(word)
-				if err != nil {
-					return Answer{}, fmt.Errorf("sat: the solver's model has %q", word)
-				}
-				if lit == 0 {
-					closed = true
-					break
-				}
-				a.Model = append(a.Model, lit)
-			}
-		}
-	}
-	if a.Status == "" {
-		return Answer{}, errors.New("sat: the solver gave no status line")
-	}
-	if a.Status == Sat && !closed {
-		return Answer{}, errors.New("sat: the solver's model is cut off")
-	}
-	return a, nil
-}
-
-// limited keeps the first bytes that are written to it.
-type limited struct {
-	buf  *bytes.Buffer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	n := min(len(p), l.left)
-	l.buf.Write(p[:n])
-	l.left -= n
-	return len(p), nil
+	return code
 }

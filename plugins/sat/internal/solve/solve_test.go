@@ -68,7 +68,7 @@ func TestRunDecides(t *testing.T) {
 		"unused variables":   {&dimacs.Formula{Vars: 6, Clauses: [][]int{{2}}}, Sat},
 		"pigeons":            {pigeonhole(5), Unsat},
 	} {
-		got, err := Run(context.Background(), self(t), c.f, time.Minute)
+		got, err := Builtin(self(t)).Run(context.Background(), c.f, time.Minute)
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, got.Status, name)
 		if c.want == Sat {
@@ -99,14 +99,14 @@ func TestRunAgreesWithEnumeration(t *testing.T) {
 				break
 			}
 		}
-		got, err := Run(context.Background(), path, f, time.Minute)
+		got, err := Builtin(path).Run(context.Background(), f, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, want, got.Status)
 	})
 }
 
 func TestRunTimeoutIsUnknown(t *testing.T) {
-	got, err := Run(context.Background(), self(t), pigeonhole(14), 300*time.Millisecond)
+	got, err := Builtin(self(t)).Run(context.Background(), pigeonhole(14), 300*time.Millisecond)
 	require.NoError(t, err)
 	assert.Equal(t, Unknown, got.Status)
 	assert.Contains(t, got.Reason, "300ms")
@@ -114,13 +114,13 @@ func TestRunTimeoutIsUnknown(t *testing.T) {
 
 // A timeout that ends before the worker exists counts as a timeout.
 func TestRunWithoutTime(t *testing.T) {
-	got, err := Run(context.Background(), self(t), pigeonhole(4), time.Nanosecond)
+	got, err := Builtin(self(t)).Run(context.Background(), pigeonhole(4), time.Nanosecond)
 	require.NoError(t, err)
 	assert.Equal(t, Answer{Status: Unknown, Reason: "no answer within 1ns"}, got)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = Run(ctx, self(t), pigeonhole(4), time.Minute)
+	_, err = Builtin(self(t)).Run(ctx, pigeonhole(4), time.Minute)
 	assert.Equal(t, context.Canceled, err)
 }
 
@@ -131,21 +131,7 @@ func TestRunCancelStopsBurning(t *testing.T) {
 	timer := time.AfterFunc(200*time.Millisecond, cancel)
 	defer timer.Stop()
 	at := time.Now()
-	_, err := Run(ctx, self(t), pigeonhole(14), 0)
+	_, err := Builtin(self(t)).Run(ctx, pigeonhole(14), 0)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, time.Since(at), 1200*time.Millisecond)
-}
-
-func TestParseAnswerRefuses(t *testing.T) {
-	for text, says := range map[string]string{
-		"":                           "no status line",
-		"s SATISFIABLE\nv 1 2\n":     "cut off",
-		"s SATISFIABLE\nv 1 two 0\n": `"two"`,
-	} {
-		_, err := parseAnswer(text)
-		require.ErrorContains(t, err, says)
-	}
-	a, err := parseAnswer("c noise\ns SATISFIABLE\nv 1 -2\nv 3 0\n")
-	require.NoError(t, err)
-	assert.Equal(t, []int{1, -2, 3}, a.Model)
 }

@@ -24,40 +24,6 @@ func HasGoModule(dir string) bool {
 	}
 }
 
-// LookPath finds a program in the PATH of an environment, not of this process.
-// A name with a slash is relative to dir.
-func LookPath(name, dir string, env []string) (string, bool) {
-	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(dir, name)
-		}
-		return name, executable(name)
-	}
-	for _, entry := range filepath.SplitList(value(env, "PATH")) {
-		if !filepath.IsAbs(entry) {
-			continue // the working directory is not searched
-		}
-		if path := filepath.Join(entry, name); executable(path) {
-			return path, true
-		}
-	}
-	return "", false
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
-}
-
-func value(env []string, name string) string {
-	for _, entry := range slices.Backward(env) {
-		if v, ok := strings.CutPrefix(entry, name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
 // IsGoTest reports whether a command is `go test`.
 func IsGoTest(command []string) bool {
 	return len(command) >= 2 && filepath.Base(command[0]) == "go" && command[1] == "test"

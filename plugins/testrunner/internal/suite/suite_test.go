@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,8 +38,8 @@ func environment() []string {
 // runGo runs `go test -json` on a module of testdata.
 func runGo(t testing.TB, name string, change func(*Spec), args ...string) Result {
 	t.Helper()
-	path, ok := LookPath("go", "", environment())
-	require.True(t, ok)
+	path, err := exec.LookPath("go")
+	require.NoError(t, err)
 	s := Spec{Dir: module(t, name), Path: path, Env: environment(), Format: GoJSON, Timeout: 2 * time.Minute}
 	s.Args = GoTest(append([]string{"go", "test", "./..."}, args...), nil)[1:]
 	if change != nil {
@@ -271,24 +272,6 @@ func TestHasGoModule(t *testing.T) {
 	assert.True(t, HasGoModule(module(t, "mixed")))
 	assert.True(t, HasGoModule(module(t, "mixed/sub")))
 	assert.False(t, HasGoModule(t.TempDir()))
-}
-
-func TestLookPath(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
-	tool := filepath.Join(dir, "bin", "tool")
-	require.NoError(t, os.WriteFile(tool, []byte("#!/bin/sh\n"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o644))
-	env := []string{"PATH=bin:" + filepath.Join(dir, "bin")}
-	for name, want := range map[string]string{"tool": tool, "./bin/tool": tool, tool: tool, "plain": "", "./plain": "", "bin": ""} {
-		path, ok := LookPath(name, dir, env)
-		assert.Equal(t, want != "", ok, name)
-		if ok {
-			assert.Equal(t, want, path)
-		}
-	}
-	_, ok := LookPath("tool", dir, nil)
-	assert.False(t, ok)
 }
 
 // Above the limit, passed tests are omitted first.

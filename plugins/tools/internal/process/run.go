@@ -241,14 +241,10 @@ func (r *Runner) await(
 
 // stop sends SIGTERM and kills the program if it does not end.
 func stop(p *launch.Process) {
-	_ = p.Signal(syscall.SIGTERM)
-	wait := time.NewTimer(grace)
-	defer wait.Stop()
-	select {
-	case <-p.Done():
-	case <-wait.C:
-	}
-	_ = p.Kill()
+	launch.Stop(context.Background(), p.Done(), []launch.Step{
+		p.SignalStep("terminate", syscall.SIGTERM, grace),
+		p.SignalStep("kill", syscall.SIGKILL, grace),
+	})
 }
 
 func (r *Runner) out(p *launch.Process, program *contract.Program, stdout, stderr *kept) edn.Value {

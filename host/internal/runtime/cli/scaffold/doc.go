@@ -5,8 +5,8 @@
 // A [Project] describes the project and returns its files; [Write] writes
 // them, all or none. The files come from the templates folder. The runtimes
 // for Python and Node, which implement the plugin contract, are one folder of
-// a project ([RuntimeDir]) that [Outdated] compares and [Update] updates. The
-// examples in those languages have the same runtimes.
+// a project ([RuntimeDir]) that [Outdated] compares and [Update] updates, also
+// that of the examples in those languages.
 //
 // The package has no state: functions are safe for concurrent use on different
 // folders.

@@ -25,11 +25,13 @@ func python(t *testing.T, script, stdin string) string {
 	return output(t, "templates/python", stdin, "/usr/bin/python3", "-B", "-c", script)
 }
 
-// node runs a module beside the example for Node, which has the packages.
+// node runs a module of a new project, with the packages of the example.
 func node(t *testing.T, script, stdin string) string {
 	t.Helper()
 	script = `import { blobHash, encode, failure, serve } from "./ferment/index.mjs";` + script
-	return output(t, "../../../../../examples/plugins/outline", stdin, "node", "--input-type=module", "-e", script)
+	dir := written(t, Node)
+	linkPackages(t, dir)
+	return output(t, dir, stdin, "node", "--input-type=module", "-e", script)
 }
 
 // output returns the output of a program in a directory.

@@ -81,6 +81,16 @@ var nodeMutants = map[string]mutant{
 	"any encoding": {"tool", "index.mjs", `if (payload.encoding !== "json") {`, `if (false) {`, "core/malformed/encoding"},
 }
 
+// linkPackages links the packages of the example for Node, which has the same
+// lock file, into a project.
+func linkPackages(t *testing.T, dir string) {
+	t.Helper()
+	packages, err := filepath.Abs("../../../../../examples/plugins/outline/node_modules")
+	require.NoError(t, err)
+	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
+	require.NoError(t, os.Symlink(packages, filepath.Join(dir, "node_modules")))
+}
+
 // plugin writes a project, with an optional edit, and returns its command and
 // the options of a run.
 func plugin(t *testing.T, lang, kind string, edit mutant) (conformance.Target, conformance.Options) {
@@ -103,10 +113,7 @@ func plugin(t *testing.T, lang, kind string, edit mutant) (conformance.Target, c
 	require.NoError(t, Write(dir, files))
 	program := map[string]string{Python: "plugin.py", Node: "plugin.mjs"}[lang]
 	if lang == Node {
-		packages, err := filepath.Abs("../../../../../examples/plugins/outline/node_modules")
-		require.NoError(t, err)
-		require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
-		require.NoError(t, os.Symlink(packages, filepath.Join(dir, "node_modules")))
+		linkPackages(t, dir)
 	}
 	o.Seed, o.Patience = 1, 2
 	return conformance.Process([]string{p.Interpreter, filepath.Join(dir, program)}, nil), o
