@@ -87,7 +87,7 @@ func (c *command) showRunning(ctx context.Context, o config.ShowOptions) error {
 
 func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
 	if c.format != formatText {
-		v, err := cfg.ShowValue(o)
+		v, err := config.ShowValue(cfg, o)
 		if err != nil {
 			return notInConfig(err)
 		}
@@ -97,7 +97,7 @@ func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
 			edn.K("config"), v,
 		))
 	}
-	text, err := cfg.Show(o)
+	text, err := config.Show(cfg, o)
 	if err != nil {
 		return notInConfig(err)
 	}
@@ -157,7 +157,7 @@ func (c *command) configDocsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				text, form, err := loaded.PluginReference(plugin)
+				text, form, err := config.PluginReference(loaded.Config, plugin)
 				return c.docs(text, form, err)
 			case len(args) == 1 && args[0] == "limits":
 				return c.docs(config.LimitsText(), config.LimitsValue(), nil)

@@ -101,7 +101,7 @@ func (c *command) doctor(ctx context.Context) error {
 	default:
 		e.add("configuration", "files", stateOK, "profile %s, %s", loaded.Profile,
 			config.Counted(len(loaded.Plugins), "plugin"))
-		for _, w := range loaded.Weaker() {
+		for _, w := range config.Weaker(loaded.Config) {
 			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written,
 				w.ProdWritten)
 		}

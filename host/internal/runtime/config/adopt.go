@@ -80,7 +80,7 @@ func (b *builder) unswap(s *section, c *registry.Capability) {
 // published reports whether a schema with that name exists in the host, in a block or in a plugin.
 func (b *builder) published(name string) bool {
 	_, builtin := b.schemas[name] // the others are collected later
-	return builtin || b.place("schema", name) != nil || slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool {
+	return builtin || b.place("schema", name) != nil || slices.ContainsFunc(b.Plugins, func(p Plugin) bool {
 		_, ok := p.Description.Schemas[name]
 		return ok
 	})

@@ -21,16 +21,16 @@ const attachedWait = 24 * time.Hour
 
 // attach uses a running plugin instead of starting the command of the block. It
 // reports a profile that does not allow this.
-func (l *loader) attach(s *section, p *Plugin) bool {
-	a, ok := l.opts.Attached[p.Name]
+func (r *reader) attach(s *section, p *Plugin) bool {
+	a, ok := r.opts.Attached[p.Name]
 	if !ok {
 		return true
 	}
-	if strictProfile(l.config.Profile) {
-		l.report.add(Diagnostic{
+	if strictProfile(r.profile) {
+		r.report.add(Diagnostic{
 			Type: "config/plugin-unknown",
 			Message: fmt.Sprintf("plugin %s: profile %s does not allow an attached process", quote(p.Name),
-				l.config.Profile),
+				r.profile),
 			Range: s.at(),
 			Path:  s.node.path,
 			Hint:  "use the profile dev: --profile dev, or ferment { profile = \"dev\" }",
@@ -47,9 +47,9 @@ func (l *loader) attach(s *section, p *Plugin) bool {
 	return true
 }
 
-func (l *loader) describeTimeout(p Plugin) time.Duration {
+func (r *reader) describeTimeout(p Plugin) time.Duration {
 	if p.Attached != "" {
 		return attachedWait
 	}
-	return l.opts.DescribeTimeout
+	return r.opts.DescribeTimeout
 }

@@ -2,24 +2,12 @@ package config
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
-
-// large is a configuration of about 64 KiB.
-func large() string {
-	var b strings.Builder
-	b.WriteString(sample)
-	for i := 0; b.Len() < 64<<10; i++ {
-		fmt.Fprintf(&b, "\nintent \"bench/i%d\" {\n  in       = \"req/any\"\n  out      = \"res/any\"\n  deadline = \"20s\"\n\n  done {\n    must      = [\"schema-valid\", \"short\"]\n    score_min = 0.5\n  }\n}\n", i)
-	}
-	return b.String()
-}
 
 // HCL-043: load of a 64 KiB file against the parser of the library.
 func BenchmarkLoad64KiB(b *testing.B) {

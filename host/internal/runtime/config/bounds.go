@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
@@ -323,14 +324,14 @@ func parse(s *Source, report *collector) *hclsyntax.Body {
 // parseTokens is parse that also returns the tokens of the file.
 func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Tokens) {
 	if b := scanText(s.text); b != nil {
-		report.bound(s, b)
+		reportBound(report, s, b)
 		return emptyBody(s), nil
 	}
 	var tokens hclsyntax.Tokens
 	for _, text := range [][]byte{s.text[:min(len(s.text), firstLook)], s.text} {
 		tokens, _ = hclsyntax.LexConfig(text, s.Name, hcl.InitialPos)
 		if b := scanTokens(tokens); b != nil && (b.to < len(text) || len(text) == len(s.text)) {
-			report.bound(s, b)
+			reportBound(report, s, b)
 			return emptyBody(s), nil
 		}
 		if len(text) == len(s.text) {
@@ -341,17 +342,28 @@ func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Token
 }
 
 func parseBody(s *Source, report *collector) *hclsyntax.Body {
-	body, diags := s.parse(0, len(s.text))
-	if misread(diags) != nil && s.unmerged(report) {
+	body, diags := parsePart(s, 0, len(s.text))
+	if misread(diags) != nil && unmerged(s, report) {
 		return emptyBody(s)
 	}
 	if misread(diags) != nil {
-		return s.recover(report)
+		return recoverBlocks(s, report)
 	}
-	report.syntax(s, body, diags)
+	reportSyntax(report, s, body, diags)
 	return body
 }
 
 func emptyBody(s *Source) *hclsyntax.Body {
 	return &hclsyntax.Body{SrcRange: hcl.Range{Filename: s.Name}, EndRange: hcl.Range{Filename: s.Name}}
+}
+
+// reportBound reports a text that exceeds a limit.
+func reportBound(report *collector, s *Source, b *bound) {
+	report.poison(anyName, anyName) // the rest of the file is not read
+	d := Diagnostic{Type: b.typ, Message: b.message, Range: s.span(b.from, b.to), Hint: b.hint}
+	if b.expected != "" {
+		d.Expected = edn.Text(b.expected)
+		d.Found = edn.Text(short(string(s.text[b.from:b.to])))
+	}
+	report.add(d)
 }

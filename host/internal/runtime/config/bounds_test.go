@@ -14,17 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// types returns the types of the errors.
-func types(ds Diagnostics) []string {
-	var out []string
-	for _, d := range ds {
-		if d.Severity == SeverityError {
-			out = append(out, d.Type)
-		}
-	}
-	return out
-}
-
 // HCL-010: each row gives one clear error within a second and no panic.
 func TestBadInput(t *testing.T) {
 	repeat := strings.Repeat
@@ -182,11 +171,12 @@ func TestFileInputs(t *testing.T) {
 	require.Len(t, c.Inputs, 1)
 	assert.Equal(t, "big.txt", c.Inputs[0].Name)
 
-	in := newInputs(filepath.Dir(path), noEnv)
+	root := filepath.Dir(path)
+	in := newInputs(root, noEnv)
 	for i := range 17 {
 		name := fmt.Sprintf("f%d", i)
-		require.NoError(t, os.WriteFile(filepath.Join(in.root, name), make([]byte, 1<<20), 0o600))
-		_, err := in.file(in.root, name)
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), make([]byte, 1<<20), 0o600))
+		_, err := in.file(root, name)
 		if i < 16 {
 			require.NoError(t, err)
 		} else {

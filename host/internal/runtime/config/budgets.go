@@ -48,7 +48,7 @@ func (b *builder) budgets(book *policy.Book) *policy.Budgets {
 			b.scopeBudget(s, block)
 		}
 	}
-	if !out.Run.Written && b.config.Profile == ProfileTestLive {
+	if !out.Run.Written && b.profile == ProfileTestLive {
 		out.Run = testLiveRun()
 	}
 	if !out.Any() {

@@ -43,7 +43,8 @@ const (
 // builder collects the parts of a generation and checks the references between
 // them.
 type builder struct {
-	*loader
+	*reader
+	settings buildSettings
 	plugins  map[string]*Plugin
 	blind    bool // a plugin was not described and may define unknown names
 	caps     []registry.Capability
@@ -65,33 +66,43 @@ type builder struct {
 	languages *rules.Packs
 }
 
-func (l *loader) build() {
+// buildSettings are the settings of the host that the generation depends on.
+type buildSettings struct {
+	MinStability string
+	// Kept are paths that no effect may access, besides the data directory.
+	Kept []string
+}
+
+// build builds the generation from the blocks and the plugins; nil if they have errors
+// that prevent it.
+func build(r *reader, settings buildSettings) *Generation {
 	b := &builder{
-		loader:   l,
+		reader:   r,
+		settings: settings,
 		plugins:  map[string]*Plugin{},
 		capPlace: map[string]*Range{},
 		capNames: map[string]bool{},
 		renames:  map[string]*section{},
 		schemas:  schema.Builtin(),
-		checks:   byLabel(l.all("check")),
-		intents:  byLabel(l.all("intent")),
-		dispatch: byLabel(l.all("dispatch")),
-		judges:   byLabel(l.all("judge")),
+		checks:   byLabel(r.all("check")),
+		intents:  byLabel(r.all("intent")),
+		dispatch: byLabel(r.all("dispatch")),
+		judges:   byLabel(r.all("judge")),
 		used:     map[string]map[string]bool{},
 		places:   map[[2]string]*Range{},
 	}
-	for block, all := range l.byType {
+	for block, all := range r.byType {
 		for _, s := range all {
 			b.places[[2]string{block, s.label()}] = s.at()
 		}
 	}
 	b.limits()
-	b.describeAll()
+	b.indexPlugins()
 	b.capabilities()
 	b.adopted = b.adoptions()
 	b.collectSchemas()
 	b.adopt()
-	b.generation()
+	return b.generation()
 }
 
 func byLabel(blocks []*section) map[string]*section {
@@ -143,20 +154,11 @@ func (b *builder) similar(block string) {
 	}
 }
 
-func (b *builder) describeAll() {
-	blocks := b.all("plugin")
-	b.config.Plugins = make([]Plugin, len(blocks))
-	for i, s := range blocks {
-		p := b.plugin(s)
+func (b *builder) indexPlugins() {
+	for i, s := range b.all("plugin") {
+		p := &b.Plugins[i]
 		b.pairs(s)
-		if p.Enabled && !p.Optional {
-			b.onDisk(s.block("isolation"), "exec", anything)
-		}
-		b.describe(s, &p)
-		b.descriptionLocked(s, &p)
-		b.identify(s, &p)
-		b.config.Plugins[i] = p
-		b.plugins[p.Name] = &b.config.Plugins[i]
+		b.plugins[p.Name] = p
 		// The names of an absent optional plugin are known to be missing. Any
 		// other plugin without a description may define any name.
 		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional || b.report.doubts("plugin", p.Name)) {
@@ -164,7 +166,7 @@ func (b *builder) describeAll() {
 		}
 	}
 	for _, block := range []string{"plugin", anyName} {
-		for label := range b.report.broken[block] {
+		for _, label := range b.report.poisonedLabels(block) {
 			b.blind = b.blind || b.plugins[label] == nil
 		}
 	}
@@ -229,8 +231,8 @@ func (b *builder) capabilities() {
 	for _, s := range blocks {
 		b.claim(s, claimed)
 	}
-	for i := range b.config.Plugins {
-		p := &b.config.Plugins[i]
+	for i := range b.Plugins {
+		p := &b.Plugins[i]
 		if !p.Enabled || !p.Described {
 			continue
 		}
@@ -324,7 +326,7 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 			Path:     []string{"plugin", p.Name},
 		})
 	}
-	if c.Stability == "experimental" && b.config.Host.MinStability == "stable" {
+	if c.Stability == "experimental" && b.settings.MinStability == "stable" {
 		return
 	}
 	if first := b.capPlace[c.ID]; first != nil {
@@ -479,8 +481,8 @@ func (b *builder) kindOfLabel(label string) (string, *Range) {
 func (b *builder) disabled(name string) *Plugin {
 	space, _, _ := strings.Cut(name, "/")
 	var off []*Plugin
-	for i := range b.config.Plugins {
-		if p := &b.config.Plugins[i]; !p.Enabled {
+	for i := range b.Plugins {
+		if p := &b.Plugins[i]; !p.Enabled {
 			if p.Name == space {
 				return p
 			}
@@ -520,8 +522,8 @@ func (b *builder) use(block, label string) {
 func (b *builder) collectSchemas() {
 	from := map[string]string{}
 	builtin := schema.Builtin()
-	for i := range b.config.Plugins {
-		p := &b.config.Plugins[i]
+	for i := range b.Plugins {
+		p := &b.Plugins[i]
 		for _, name := range slices.Sorted(maps.Keys(p.Description.Schemas)) {
 			if b.givesWay(p.Name, name) {
 				continue
@@ -603,9 +605,9 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 }
 
 func (b *builder) schemaOwner(name string) *Plugin {
-	for i := range b.config.Plugins {
-		if _, ok := b.config.Plugins[i].Description.Schemas[name]; ok {
-			return &b.config.Plugins[i]
+	for i := range b.Plugins {
+		if _, ok := b.Plugins[i].Description.Schemas[name]; ok {
+			return &b.Plugins[i]
 		}
 	}
 	return nil
@@ -673,7 +675,7 @@ func formOf(spec edn.Value) edn.Value {
 	return form
 }
 
-func (b *builder) generation() {
+func (b *builder) generation() *Generation {
 	packs := b.languagePacks()
 	b.builtins, _ = quality.NewSet()
 	checks := b.compileChecks()
@@ -699,7 +701,7 @@ func (b *builder) generation() {
 	b.believed(judges)
 	set, err := quality.NewSetIn(b.languages, checks...)
 	if err != nil {
-		return // reported at the check block
+		return nil // reported at the check block
 	}
 	reg, err := registry.New(registry.Spec{
 		Capabilities: b.caps,
@@ -710,9 +712,9 @@ func (b *builder) generation() {
 		Schemas:      b.compiled,
 	})
 	if err != nil {
-		return
+		return nil
 	}
-	b.config.Generation = &Generation{
+	return &Generation{
 		Registry: reg,
 		Checks:   set,
 		Policies: book,

@@ -32,14 +32,6 @@ func (a *asked) Describe(ctx context.Context, p Plugin, config edn.Value) (contr
 	return a.answer(p, config)
 }
 
-func loadWith(t *testing.T, text string, d Describer, env map[string]string) (*Config, Diagnostics) {
-	t.Helper()
-	return Load(context.Background(), write(t, text), Options{Describer: d, DescribeTimeout: 50 * time.Millisecond,
-		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
-}
-
-const onePlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
-
 // ENV-017, HCL-028: an id defined by two blocks is an error that names both; a
 // rename or a disabled capability resolves it.
 func TestRename(t *testing.T) {
@@ -448,18 +440,18 @@ func TestSecrets(t *testing.T) {
 // URL. A reference to a secret is quoted.
 func TestPlainSecretsAreNotQuoted(t *testing.T) {
 	const canary = "canary-7f3a"
-	config := func(body string) string {
+	inBlock := func(body string) string {
 		return "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n" + body + "  }\n}\n"
 	}
 	for name, row := range map[string]struct{ text, want string }{
-		"text":        {config("    api_key = \"" + canary + "\"\n"), `api_key = "***********"`},
-		"next line":   {config("    api_key = \"" + canary + "\"\n    nothing = 1\n"), `api_key = "***********"`},
-		"list":        {config("    api_key = [\"x\", \"" + canary + "\"]\n"), `api_key = *"*"**"***********"*`},
-		"heredoc":     {config("    api_key = <<E\n" + canary + "\nE\n    nothing = 1\n"), `api_key = ***`},
-		"template":    {config("    api_key = \"${upper(\"x\")}" + canary + "\"\n"), `api_key = "**`},
-		"where it is": {config("    api_key = env(\"KEY\", \"\")\n"), `api_key = env("KEY", "")`},
-		"password":    {config("    nothing = \"http://user:" + canary + "@host/v1\"\n"), `nothing = "http://user:***********@host/v1"`},
-		"found":       {config("    depth = \"http://user:" + canary + "@host/v1\"\n"), `found: "http://user:***********@host/v1"`},
+		"text":        {inBlock("    api_key = \"" + canary + "\"\n"), `api_key = "***********"`},
+		"next line":   {inBlock("    api_key = \"" + canary + "\"\n    nothing = 1\n"), `api_key = "***********"`},
+		"list":        {inBlock("    api_key = [\"x\", \"" + canary + "\"]\n"), `api_key = *"*"**"***********"*`},
+		"heredoc":     {inBlock("    api_key = <<E\n" + canary + "\nE\n    nothing = 1\n"), `api_key = ***`},
+		"template":    {inBlock("    api_key = \"${upper(\"x\")}" + canary + "\"\n"), `api_key = "**`},
+		"where it is": {inBlock("    api_key = env(\"KEY\", \"\")\n"), `api_key = env("KEY", "")`},
+		"password":    {inBlock("    nothing = \"http://user:" + canary + "@host/v1\"\n"), `nothing = "http://user:***********@host/v1"`},
+		"found":       {inBlock("    depth = \"http://user:" + canary + "@host/v1\"\n"), `found: "http://user:***********@host/v1"`},
 		"effects":     {"effects {\n  secret \"x\" {\n    value = \"" + canary + "\"\n  }\n}\n", `value = "***********"`},
 	} {
 		t.Run(name, func(t *testing.T) {

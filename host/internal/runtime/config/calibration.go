@@ -124,7 +124,7 @@ func (b *builder) believed(judges []registry.Judge) {
 		if !j.Enabled || !b.used["judge"][j.Name] || s == nil || b.report.doubts("judge", j.Name) {
 			continue
 		}
-		r, err := ReadCalibration(b.config.Host.DataDir, j.Name)
+		r, err := ReadCalibration(b.opts.DataDir, j.Name)
 		d := Diagnostic{
 			Severity: SeverityWarning,
 			Range:    s.at(),

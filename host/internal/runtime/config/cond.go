@@ -61,20 +61,20 @@ type instance struct {
 // compile checks a gate expression without values and returns the program; nil
 // after an error, which is reported. A condition must return a bool, a message a
 // string.
-func compile(v value, condition bool, path []string, report *collector) *program {
-	expr, ok := v.expr.(hclsyntax.Expression)
+func compile(x exprIn, condition bool, path []string, report *collector) *program {
+	expr, ok := x.expr.(hclsyntax.Expression)
 	if !ok {
 		return nil
 	}
-	c := gateCompiler{source: v.source, path: path, report: report}
+	c := gateCompiler{source: x.source, path: path, report: report}
 	if !c.bounds(expr) || !c.names(expr) {
 		return nil
 	}
 	p := &program{
-		text:  append([]byte(sourceText(v.source, expr)), '\n'),
+		text:  append([]byte(sourceText(x.source, expr)), '\n'),
 		start: expr.Range().Start,
-		file:  v.source.Name,
-		at:    v.rng.String(),
+		file:  x.source.Name,
+		at:    x.source.hclRange(expr.Range()).String(),
 		needs: map[string]*need{},
 	}
 	for _, t := range expr.Variables() {

@@ -20,19 +20,13 @@ import (
 
 // conditionOf compiles a condition and returns its diagnostics.
 func conditionOf(text string, condition bool) (*program, Diagnostics) {
-	s := newSource("ferment.hcl", "/ferment.hcl", 0, []byte(text))
+	s := newSource("ferment.hcl", "/ferment.hcl", 0, []byte("c = "+text))
 	report := newCollector(sources{s.Name: s})
-	tokens, _ := hclsyntax.LexConfig(s.text, s.Name, hcl.InitialPos)
-	if b := scanTokens(tokens); b != nil {
-		report.bound(s, b)
+	attr, ok := parse(s, report).Attributes["c"]
+	if !ok || report.result().HasErrors() {
 		return nil, report.result()
 	}
-	expr, diags := hclsyntax.ParseExpression(s.text, s.Name, hcl.InitialPos)
-	report.syntax(s, nil, diags)
-	if diags.HasErrors() {
-		return nil, report.result()
-	}
-	p := compile(value{expr: expr, source: s, rng: s.hclRange(expr.Range())}, condition, []string{"check", "c", "condition"}, report)
+	p := compile(exprIn{attr.Expr, s}, condition, []string{"check", "c", "condition"}, report)
 	return p, report.result()
 }
 
@@ -143,7 +137,8 @@ func TestGateBoundsAtLoad(t *testing.T) {
 				assert.Nil(t, p)
 			}
 			require.Nil(t, p)
-			assert.Equal(t, []string{"config/limit"}, types(ds))
+			require.Len(t, ds, 1)
+			assert.Equal(t, "config/limit", ds[0].Type)
 		})
 	}
 	p, ds := conditionOf("1"+strings.Repeat("+1", MaxGateOperators-1)+" > 1", true)
@@ -349,4 +344,33 @@ func BenchmarkCondition(b *testing.B) {
 			b.Fatal("does not pass")
 		}
 	}
+}
+
+// HCL-025: no gate expression and no value makes an evaluation panic.
+func FuzzCondition(f *testing.F) {
+	for _, s := range []string{`length(try(result.text, "")) <= 1200`, `alltrue([for x in result.list : x > 0])`, `"${result.text}%{ if result.ok }x%{ endif }" == "a"`, `result.list[*].a == [1]`, `format("%5d", result.n) == "x"`, `regexall("a+", result.text) == []`, `jsondecode(jsonencode(result)).n == 1 ? true : can(result.x)`, `substr(result.text, -1, 2) == range(1, 10, 2)[0]`, `1 / result.n > 2 && matches(result.text, "a")`} {
+		f.Add(s)
+	}
+	s := subjectOf(`{:text "Grüße" :n 0 :ok true :nil nil :list [{:a 1} 2 "x"] :set #{:b :a} :kw :a/b :f 0.1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > MaxGateSource {
+			return
+		}
+		p, ds := conditionOf(text, true)
+		if p == nil {
+			if !ds.HasErrors() {
+				t.Fatal("refused without a word")
+			}
+			return
+		}
+		start := time.Now()
+		first := p.judge()(s)
+		if d := time.Since(start); d > 10*time.Second {
+			t.Fatalf("takes %v: %v", d, first)
+		}
+		second := p.judge()(s)
+		if first.Pass != second.Pass || len(first.Findings) != len(second.Findings) {
+			t.Fatalf("not the same verdict twice: %v, %v", first, second)
+		}
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/zclconf/go-cty/cty"
@@ -89,31 +88,6 @@ func mapToCty(v edn.Value) (cty.Value, error) {
 		fields[name] = item
 	}
 	return cty.ObjectVal(fields), nil
-}
-
-// scalarText returns the text of a name, a string or a map key in expressions.
-func scalarText(v edn.Value) string {
-	switch v.Kind() {
-	case edn.KindString:
-		s, _ := v.AsString()
-		return s
-	case edn.KindKeyword:
-		s, _ := v.AsKeyword()
-		return s
-	case edn.KindSymbol:
-		s, _ := v.AsSymbol()
-		return s
-	case edn.KindChar:
-		r, _ := v.AsChar()
-		return string(r)
-	case edn.KindInst, edn.KindUUID: // the string inside the canonical literal
-		s := v.String()
-		if _, inner, ok := strings.Cut(s, " "); ok {
-			return strings.Trim(inner, `"`)
-		}
-		return s
-	}
-	return v.String()
 }
 
 func numberToCty(v edn.Value) (cty.Value, error) {
@@ -203,33 +177,6 @@ func identifier(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// identifierKey returns the EDN key of an HCL name: a_b is :a-b.
-func identifierKey(name string) edn.Value {
-	k, err := edn.Keyword(strings.ReplaceAll(name, "_", "-"))
-	if err != nil {
-		return edn.Text(name)
-	}
-	return k
-}
-
-// partName returns a path in expression syntax, such as .limits[0].max; empty for the whole value.
-func partName(path []edn.Value) string {
-	var b strings.Builder
-	for _, step := range path {
-		if i, ok := step.AsInt(); ok {
-			fmt.Fprintf(&b, "[%d]", i)
-		} else {
-			b.WriteString("." + hclName(scalarText(step)))
-		}
-	}
-	return b.String()
-}
-
-// hclName is the inverse of identifierKey for the name of a keyword.
-func hclName(keyword string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")
 }
 
 func numberFromCty(v cty.Value) (edn.Value, error) {

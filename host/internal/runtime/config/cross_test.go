@@ -199,7 +199,7 @@ func TestLayersOfDefaults(t *testing.T) {
 		env[ProfileVariable] = profile
 		c, ds := loadWith(t, "", describer{}, env)
 		require.Empty(t, types(ds))
-		v, err := c.ShowValue(ShowOptions{Defaults: true})
+		v, err := ShowValue(c, ShowOptions{Defaults: true})
 		require.NoError(t, err)
 		enforcement, _ := v.Key("effects").Key("enforcement").AsString()
 		if enforcement == "" {

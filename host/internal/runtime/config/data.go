@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -103,30 +102,6 @@ func (d *decoder) object(layers []exprIn, path []string, want *schema.Schema) (e
 	return b.Map(), good
 }
 
-// ednProblem recognizes an error of edn() and returns its place in the file if
-// the text is a literal.
-func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
-	extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
-	if !ok {
-		return nil, "", false
-	}
-	var wrapped *ednError
-	if !errors.As(extra.FunctionCallError(), &wrapped) {
-		return nil, "", false
-	}
-	message := "the EDN text is invalid: " + wrapped.Error()
-	var syntax *edn.SyntaxError
-	if !errors.As(wrapped.err, &syntax) {
-		return nil, message, true
-	}
-	message = "the EDN text is invalid: " + syntax.Message
-	call, ok := d.Expression.(*hclsyntax.FunctionCallExpr)
-	if !ok || len(call.Args) != 1 {
-		return nil, message, true
-	}
-	return literalPlace(s, call.Args[0].Range(), syntax.Pos), message, true
-}
-
 // within returns the place of a part of a literal or of edn("..."); for any other value it returns the place of the
 // whole value.
 func (v value) within(path []edn.Value) *Range {
@@ -192,47 +167,4 @@ func (v value) withinText(path []edn.Value) *Range {
 		return &Range{File: from.File, Start: from.Start, End: to.Start}
 	}
 	return v.rng
-}
-
-// literalPlace maps a position inside a literal to the file. It supports heredocs
-// and quoted strings without escapes.
-func literalPlace(s *Source, arg hcl.Range, pos edn.Position) *Range {
-	if !arg.CanSliceBytes(s.text) {
-		return nil
-	}
-	raw := string(arg.SliceBytes(s.text))
-	if strings.HasPrefix(raw, "<<") {
-		n := arg.Start.Line + pos.Line
-		line, ok := s.line(n)
-		if !ok {
-			return nil
-		}
-		column := pos.Column
-		if strings.HasPrefix(raw, "<<-") {
-			column += indentOf(raw)
-		}
-		column = min(column, len([]rune(line))+1)
-		from := s.lines[n-1] + len(string([]rune(line)[:column-1]))
-		return s.span(from, from+1)
-	}
-	if strings.ContainsAny(raw, "\\$%") || !strings.HasPrefix(raw, `"`) {
-		return nil
-	}
-	from := arg.Start.Byte + 1 + pos.Offset
-	return s.span(from, min(from+1, arg.End.Byte))
-}
-
-// indentOf returns the number of blanks that a <<- heredoc removes from every line.
-func indentOf(raw string) int {
-	lines := strings.Split(raw, "\n")
-	least := -1
-	for _, l := range lines[1:] {
-		if strings.TrimSpace(l) == "" {
-			continue
-		}
-		if n := len(l) - len(strings.TrimLeft(l, " \t")); least < 0 || n < least {
-			least = n
-		}
-	}
-	return max(least, 0)
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,62 +36,6 @@ type section struct {
 	node   *node
 	attrs  map[string]value
 	blocks []*section
-}
-
-func (s *section) label() string {
-	if s == nil || len(s.node.labels) == 0 {
-		return ""
-	}
-	return s.node.labels[0]
-}
-
-// where is the place of the block as "file:line:column".
-func (s *section) where() string { return s.at().String() }
-
-func (s *section) at() *Range { return s.node.source.hclRange(s.node.header) }
-
-// block returns the nested block of that type, with defaults if the file has none.
-func (s *section) block(name string) *section {
-	for _, b := range s.blocks {
-		if b.node.spec.Name == name {
-			return b
-		}
-	}
-	return nil
-}
-
-func (s *section) written(name string) bool { return s.attrs[name].written }
-
-// unread reports whether an attribute is set but its value could not be determined.
-func (s *section) unread(name string) bool {
-	_, there := s.node.attrs[name]
-	return there && !s.attrs[name].written && !s.attrs[name].reset
-}
-
-func (s *section) text(name string) string {
-	t, _ := s.attrs[name].v.AsString()
-	return t
-}
-
-func (s *section) integer(name string) int {
-	i, _ := s.attrs[name].v.AsInt()
-	return int(i)
-}
-
-func (s *section) flag(name string) bool { return s.attrs[name].v.Truthy() }
-
-// texts returns the members of a list or set, and whether it has a value.
-func (s *section) texts(name string) ([]string, bool) {
-	v, ok := s.attrs[name]
-	if !ok || v.v.IsNil() {
-		return nil, false
-	}
-	out := make([]string, 0, v.v.Len())
-	for x := range v.v.Elems() {
-		t, _ := x.AsString()
-		out = append(out, t)
-	}
-	return out, true
 }
 
 // decoder evaluates the tree and checks every value against the specification.
@@ -189,31 +132,6 @@ func (d *decoder) missing(n *node, lacks []*Attr) {
 	}))
 }
 
-// misnamed adds to a diagnostic about a top-level block the block of another file with a similar label, which it may be
-// meant to override.
-func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
-	const most = 1000 // compared labels
-	if n == nil || len(n.also) == 0 || len(n.blocks) > most ||
-		len(block.path) != 2 || len(block.labels) == 0 || len(block.also) > 0 {
-		return d
-	}
-	others := map[string]*node{}
-	for _, b := range n.children(block.spec.Name) {
-		if b.source != block.source {
-			others[b.labels[0]] = b
-		}
-	}
-	label := block.labels[0]
-	if d.Nearest = nearest(label, slices.Sorted(maps.Keys(others))); d.Nearest == "" {
-		return d
-	}
-	near := others[d.Nearest]
-	d.Hint = ""
-	d.Related = append(d.Related,
-		Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
-	return d
-}
-
 // fallback decodes the default of the specification with the same decoder, so
 // paths and durations are treated alike.
 func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
@@ -262,17 +180,6 @@ func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 		return value{}, false
 	}
 	return v, true
-}
-
-// subject returns an attribute as the subject of a sentence: depth in plugin "chess".
-func subject(path []string) string {
-	if len(path) < 2 {
-		return strings.Join(path, "")
-	}
-	if i, err := strconv.Atoi(path[len(path)-1]); err == nil {
-		return fmt.Sprintf("member %d of %s", i+1, subject(path[:len(path)-1]))
-	}
-	return path[len(path)-1] + " in " + title(path[:len(path)-1])
 }
 
 // problem describes why a value does not fit its type.
@@ -360,17 +267,6 @@ func (d *decoder) hide(expr hcl.Expression, s *Source) {
 	if r := expr.Range(); r.CanSliceBytes(s.text) {
 		s.hide(r.Start.Byte, r.End.Byte)
 	}
-}
-
-func sourceText(s *Source, expr hcl.Expression) string {
-	r := expr.Range()
-	if text, ok := s.piece(r); ok {
-		return text
-	}
-	if !r.CanSliceBytes(s.text) {
-		return ""
-	}
-	return string(r.SliceBytes(s.text))
 }
 
 // traversal decodes a reference of the form dispatch.NAME or
@@ -519,4 +415,19 @@ func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bo
 		return "", false
 	}
 	return v.AsString(), true
+}
+
+// part returns the part of a value at a path, or its deepest known ancestor.
+func (v value) part(path []edn.Value) value {
+	for _, step := range path {
+		i, isIndex := step.AsInt()
+		if !isIndex {
+			i = int64(slices.Index(v.keys, scalarText(step)))
+		}
+		if i < 0 || i >= int64(len(v.items)) {
+			break
+		}
+		v = v.items[i]
+	}
+	return v
 }

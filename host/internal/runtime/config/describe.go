@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -161,30 +162,48 @@ func (p Plugin) Place(path []edn.Value) *Range {
 	return p.places(path)
 }
 
-func (s *section) duration(name string) time.Duration {
-	return time.Duration(s.integer(name)) * time.Millisecond
+// reader reads the plugin blocks of a configuration. It is not safe for concurrent use.
+type reader struct {
+	*document
+	Plugins []Plugin // in the order of the blocks
+	ctx     context.Context
+	opts    readerOptions
+	set     *fileSet
+	hashes  map[string]string // of programs
+	prints  map[string]string // keyed hashes of secrets, by handle
+	locked  locked
+	prices  *pricelist.List // nil: not read yet
 }
 
-func (s *section) number(name string) float64 {
-	r, ok := s.attrs[name].v.AsNumber()
-	if !ok {
-		return 0
+// readPlugins reads the lock file and describes the plugins.
+func readPlugins(ctx context.Context, d *document, set *fileSet, opts readerOptions) *reader {
+	r := &reader{
+		document: d,
+		ctx:      ctx,
+		opts:     opts,
+		set:      set,
+		hashes:   map[string]string{},
+		prints:   map[string]string{},
 	}
-	f, _ := r.Float64()
-	return f
+	r.readLock()
+	for _, s := range r.all("plugin") {
+		p := r.plugin(s)
+		if p.Enabled && !p.Optional {
+			r.onDisk(s.block("isolation"), "exec", anything)
+		}
+		r.describe(s, &p)
+		r.descriptionLocked(s, &p)
+		r.identify(s, &p)
+		r.Plugins = append(r.Plugins, p)
+	}
+	return r
 }
 
-func (s *section) mapping(name string) map[string]string {
-	v := s.attrs[name]
-	out := make(map[string]string, len(v.keys))
-	for i, k := range v.keys {
-		out[k], _ = v.items[i].v.AsString()
-	}
-	return out
-}
+// printer returns the printer of values of the configuration.
+func (r *reader) printer() printer { return printer{root: r.dir} }
 
 // plugin returns the settings of one plugin block.
-func (l *loader) plugin(s *section) Plugin {
+func (r *reader) plugin(s *section) Plugin {
 	restart, health := s.block("restart"), s.block("health")
 	instances, swap := s.block("instances"), s.block("swap")
 	p := Plugin{
@@ -205,7 +224,7 @@ func (l *loader) plugin(s *section) Plugin {
 		Mux:              s.flag("mux"),
 		CallDepth:        s.integer("call_depth"),
 		LogLevel:         s.text("log_level"),
-		env:              l.lookup,
+		env:              r.set.Lookup,
 		Restart: Restart{
 			Policy:     restart.text("policy"),
 			Max:        restart.integer("max"),
@@ -236,10 +255,10 @@ func (l *loader) plugin(s *section) Plugin {
 			Timeout:    swap.duration("timeout"),
 		},
 	}
-	p.Disabled = l.whyDisabled(s)
+	p.Disabled = r.whyDisabled(s)
 	p.Wanted = s.text("version")
 	p.Needs, _ = s.texts("needs")
-	p.Isolation = l.isolation(s.block("isolation"))
+	p.Isolation = r.isolation(s.block("isolation"))
 	p.Command, _ = s.texts("command")
 	p.Files, _ = s.texts("files")
 	p.EnvPass, _ = s.texts("env_pass")
@@ -249,58 +268,58 @@ func (l *loader) plugin(s *section) Plugin {
 // describe obtains the description of a plugin and decodes its config block with
 // the advertised schema. Without a description only the names in the block are
 // checked.
-func (l *loader) describe(s *section, p *Plugin) {
+func (r *reader) describe(s *section, p *Plugin) {
 	decoded := false
 	config := configBlock(s)
 	if config != nil {
 		defer func() {
 			if !decoded {
-				l.names(config.layers, config.path)
+				r.names(config.layers, config.path)
 			}
 		}()
 	}
 	if !p.Enabled || len(p.Command) == 0 {
 		return
 	}
-	if !l.installed(s, p) || !l.attach(s, p) || !l.present(s, p) {
+	if !r.installed(s, p) || !r.attach(s, p) || !r.present(s, p) {
 		return
 	}
-	l.programLocked(s, p)
-	if l.opts.Describer == nil {
-		l.unchecked(s, p, "it was not described")
+	r.programLocked(s, p)
+	if r.opts.Describer == nil {
+		r.unchecked(s, p, "it was not described")
 		return
 	}
-	bare, err := l.ask(*p, edn.Nil())
+	bare, err := r.ask(*p, edn.Nil())
 	if err != nil {
-		l.undescribed(s, p, err)
+		r.undescribed(s, p, err)
 		return
 	}
 	if s.node.damaged && config == nil || s.unread("enabled") {
-		l.usual(p, bare, s.at())
+		r.usual(p, bare, s.at())
 		return
 	}
 	by := fmt.Sprintf("%s %s, binary %s", bare.Name, bare.Version, p.Binary[:min(len(p.Binary), len("b3:")+8)])
 	if bare.ConfigSchema.IsNil() {
-		l.noConfig(config, p)
+		r.noConfig(config, p)
 		p.Description, p.Described = bare, true
-		l.accepts(s, p)
-		l.granted(s, p)
+		r.accepts(s, p)
+		r.granted(s, p)
 		return
 	}
 	own, err := readPluginSchema(bare.ConfigSchema, by)
 	if err != nil {
-		l.defect(p, Diagnostic{
+		r.defect(p, Diagnostic{
 			Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err),
 			Range:   s.at(),
 			Path:    s.node.path,
 			Hint:    "this is a defect of the plugin",
 		})
 		if p.Unusable != nil {
-			l.usual(p, bare, s.at())
+			r.usual(p, bare, s.at())
 		}
 		return
 	}
-	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{},
+	low := &lowering{decoder: r.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{},
 		inputsOf: map[string][]string{}}
 	var layers []layer
 	header := s.at()
@@ -310,45 +329,45 @@ func (l *loader) describe(s *section, p *Plugin) {
 	value := low.lower(layers, header)
 	decoded = true
 	if !low.good {
-		l.usual(p, bare, header)
+		r.usual(p, bare, header)
 		return
 	}
 	p.Config, p.Secrets, p.Reads, p.low = value, low.secrets, low.files, low
-	l.equip(bare, p)
-	l.price(own, p)
+	r.equip(bare, p)
+	r.price(own, p)
 	value = p.Config
 	p.places = func(path []edn.Value) *Range { return low.place([]string{"plugin", p.Name, "config"}, path) }
-	l.secretsOf(p)
-	full, err := l.ask(*p, value)
+	r.secretsOf(p)
+	full, err := r.ask(*p, value)
 	var refused Findings
 	if errors.As(err, &refused) {
-		l.refused(p, refused)
-		l.usual(p, bare, header)
+		r.refused(p, refused)
+		r.usual(p, bare, header)
 		return
 	}
 	if err != nil {
-		l.undescribed(s, p, err)
+		r.undescribed(s, p, err)
 		return
 	}
 	p.Description, p.Described = full, true
-	l.accepts(s, p)
-	l.granted(s, p)
+	r.accepts(s, p)
+	r.granted(s, p)
 }
 
 // usual sets the description of a plugin whose config block is invalid: the names that do not depend on the
 // configuration are still used to check references.
-func (l *loader) usual(p *Plugin, bare contract.Description, at *Range) {
+func (r *reader) usual(p *Plugin, bare contract.Description, at *Range) {
 	p.Description = bare
 	own, err := readPluginSchema(bare.ConfigSchema, "")
 	if len(bare.Capabilities) == 0 && err == nil && own.hasDefaults() {
 		low := &lowering{
-			decoder:  l.decoder,
+			decoder:  r.decoder,
 			plugin:   p.Name,
 			schema:   own,
 			written:  map[string]*attribute{},
 			inputsOf: map[string][]string{},
 		}
-		if d, err := l.ask(*p, low.lower(nil, at)); err == nil {
+		if d, err := r.ask(*p, low.lower(nil, at)); err == nil {
 			p.Description = d
 		}
 	}
@@ -360,7 +379,7 @@ func (p *Plugin) Starts() bool { return p.Enabled && p.Described && p.Unusable =
 
 // defect reports a problem with the description of a plugin. An optional plugin
 // with a defect is not started; the configuration remains usable.
-func (l *loader) defect(p *Plugin, d Diagnostic) {
+func (r *reader) defect(p *Plugin, d Diagnostic) {
 	d.Type = "capability/invalid-metadata"
 	if p.Optional {
 		d.Severity = SeverityWarning
@@ -369,20 +388,20 @@ func (l *loader) defect(p *Plugin, d Diagnostic) {
 			p.Unusable = p.Unusable.WithHint(d.Hint)
 		}
 	}
-	l.report.add(d)
+	r.report.add(d)
 }
 
 // names reports unknown functions, locals and variables in a config block that is not decoded because its plugin is
 // disabled or was not described. Nothing is evaluated, so environment variables and secrets may be missing.
-func (l *loader) names(layers []layer, path []string) {
+func (r *reader) names(layers []layer, path []string) {
 	p := partsOf(layers, nil, newCollector(sources{}))
 	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
 		a := p.attrs[name]
-		l.decoder.context(a.expr, a.source, append(slices.Clone(path), name))
+		r.decoder.context(a.expr, a.source, append(slices.Clone(path), name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
 		for _, b := range p.blocks[name] {
-			l.names(b.layers, append(append(slices.Clone(path), name), b.labels...))
+			r.names(b.layers, append(append(slices.Clone(path), name), b.labels...))
 		}
 	}
 }
@@ -394,13 +413,13 @@ func configBlock(s *section) *node {
 	return nil
 }
 
-func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.describeTimeout(p))
+func (r *reader) ask(p Plugin, config edn.Value) (contract.Description, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.describeTimeout(p))
 	defer cancel()
-	d, err := l.opts.Describer.Describe(ctx, p, config)
+	d, err := r.opts.Describer.Describe(ctx, p, config)
 	switch {
-	case err != nil && ctx.Err() != nil && l.ctx.Err() == nil:
-		return d, fmt.Errorf("it gave no answer within %s", l.opts.DescribeTimeout)
+	case err != nil && ctx.Err() != nil && r.ctx.Err() == nil:
+		return d, fmt.Errorf("it gave no answer within %s", r.opts.DescribeTimeout)
 	case err != nil:
 		return d, err
 	}
@@ -413,24 +432,24 @@ func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 
 // present checks that the program and its files exist and hashes them. All missing
 // files are reported before anything is hashed.
-func (l *loader) present(s *section, p *Plugin) bool {
-	good := l.fileOf(s, p, "command", p.Command[0], 0)
+func (r *reader) present(s *section, p *Plugin) bool {
+	good := r.fileOf(s, p, "command", p.Command[0], 0)
 	for i, name := range p.Files {
-		good = l.fileOf(s, p, "files", name, i) && good
+		good = r.fileOf(s, p, "files", name, i) && good
 	}
 	if info, err := os.Stat(p.Workdir); p.Workdir != "" && (err != nil || !info.IsDir()) {
-		l.lacks(s, p, "workdir", 0, Diagnostic{Message: printedName(l.config.Root, p.Workdir) + " is not a directory"})
+		r.lacks(s, p, "workdir", 0, Diagnostic{Message: printedName(r.dir, p.Workdir) + " is not a directory"})
 		good = false
 	}
 	if !good {
 		return false
 	}
-	hash, err := l.binaryHash(p.Command[0], p.Files)
+	hash, err := r.binaryHash(p.Command[0], p.Files)
 	if err == nil {
-		err = l.hashesOf(p)
+		err = r.hashesOf(p)
 	}
 	if err != nil {
-		l.lacks(s, p, "command", 0, Diagnostic{Message: cause(err)})
+		r.lacks(s, p, "command", 0, Diagnostic{Message: cause(err)})
 		return false
 	}
 	p.Binary = hash
@@ -438,7 +457,7 @@ func (l *loader) present(s *section, p *Plugin) bool {
 }
 
 // fileOf reports an item of an attribute that does not name a regular file.
-func (l *loader) fileOf(s *section, p *Plugin, attr, name string, item int) bool {
+func (r *reader) fileOf(s *section, p *Plugin, attr, name string, item int) bool {
 	_, err := regular(os.Stat(name))
 	if err == nil {
 		return true
@@ -447,27 +466,27 @@ func (l *loader) fileOf(s *section, p *Plugin, attr, name string, item int) bool
 	if errors.As(err, new(irregularError)) {
 		what = err.Error()
 	}
-	d := Diagnostic{Message: printedName(l.config.Root, name) + " " + what}
+	d := Diagnostic{Message: printedName(r.dir, name) + " " + what}
 	if program, args, ok := strings.Cut(name, " "); ok && item == 0 && attr == "command" && isFile(program) {
-		d.Hint = "write one member per argument: [" + spellText(printedName(l.config.Root, program))
+		d.Hint = "write one member per argument: [" + spellText(printedName(r.dir, program))
 		for _, arg := range strings.Fields(args) {
 			d.Hint += ", " + spellText(arg)
 		}
 		d.Hint += "]"
 	} else if near := Neighbour(name, err); near != "" {
-		d.Message += "; did you mean " + printedName(l.config.Root, near) + "?"
-	} else if base := filepath.Base(name); filepath.Join(l.config.Root, base) == name && attr == "command" {
-		if found := l.executable(base); len(found) > 0 {
+		d.Message += "; did you mean " + printedName(r.dir, near) + "?"
+	} else if base := filepath.Base(name); filepath.Join(r.dir, base) == name && attr == "command" {
+		if found := r.executable(base); len(found) > 0 {
 			d.Hint = fmt.Sprintf("PATH is not searched: name the program by its path, such as %s", quote(found[0]))
 		}
 	}
-	l.lacks(s, p, attr, item, d)
+	r.lacks(s, p, attr, item, d)
 	return false
 }
 
 // lacks reports a missing file of a program at the item of the attribute that
 // names it.
-func (l *loader) lacks(s *section, p *Plugin, attr string, item int, d Diagnostic) {
+func (r *reader) lacks(s *section, p *Plugin, attr string, item int, d Diagnostic) {
 	v := s.attrs[attr]
 	d.Type, d.Message = "config/plugin-unknown", fmt.Sprintf("plugin %s: %s", quote(p.Name), d.Message)
 	d.Range, d.Path = v.rng, append(slices.Clone(s.node.path), attr)
@@ -483,30 +502,30 @@ func (l *loader) lacks(s *section, p *Plugin, attr string, item int, d Diagnosti
 	if p.Optional {
 		d.Severity = SeverityWarning
 	}
-	l.report.add(d)
+	r.report.add(d)
 }
 
 // binaryHash hashes a program once per load, also if several plugins run it.
-func (l *loader) binaryHash(program string, files []string) (string, error) {
+func (r *reader) binaryHash(program string, files []string) (string, error) {
 	key := strings.Join(append([]string{program}, files...), "\x00")
-	if hash, ok := l.hashes[key]; ok {
+	if hash, ok := r.hashes[key]; ok {
 		return hash, nil
 	}
 	hash, err := "", error(nil)
-	if h, ok := l.opts.Describer.(Hasher); ok {
+	if h, ok := r.opts.Describer.(Hasher); ok {
 		hash, err = h.Hash(program, files)
 	} else {
 		hash, err = plugin.HashProgram(program, files)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s cannot be used: %s", printedName(l.config.Root, program), cause(err))
+		return "", fmt.Errorf("%s cannot be used: %s", printedName(r.dir, program), cause(err))
 	}
-	l.hashes[key] = hash
+	r.hashes[key] = hash
 	return hash, nil
 }
 
-func (l *loader) unchecked(s *section, p *Plugin, why string) {
-	l.report.add(Diagnostic{
+func (r *reader) unchecked(s *section, p *Plugin, why string) {
+	r.report.add(Diagnostic{
 		Type:     "config/plugin-unknown",
 		Severity: SeverityWarning,
 		Message:  fmt.Sprintf("plugin %s is not checked: %s", quote(p.Name), why),
@@ -525,9 +544,9 @@ func whole(err error) string {
 	return text
 }
 
-func (l *loader) undescribed(s *section, p *Plugin, err error) {
+func (r *reader) undescribed(s *section, p *Plugin, err error) {
 	if errors.Is(err, ErrNotStarted) {
-		l.notStarted(s, p)
+		r.notStarted(s, p)
 		return
 	}
 	d := Diagnostic{
@@ -536,7 +555,7 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 		Range:   s.at(),
 		Path:    s.node.path,
 		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
-			printedName(l.config.Root, p.Command[0])),
+			printedName(r.dir, p.Command[0])),
 	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type,
@@ -552,11 +571,11 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 			d.Range, d.Path = config.source.hclRange(config.header), config.path
 		}
 	}
-	l.report.add(d)
+	r.report.add(d)
 }
 
 // refused reports the findings of the plugin itself at the values that they are about.
-func (l *loader) refused(p *Plugin, found Findings) {
+func (r *reader) refused(p *Plugin, found Findings) {
 	for _, f := range found {
 		path := []string{"plugin", p.Name, "config"}
 		for _, k := range f.Path {
@@ -573,13 +592,13 @@ func (l *loader) refused(p *Plugin, found Findings) {
 		if !f.Expected.IsNil() {
 			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
-		l.report.add(l.absentPath(p, f.Path, d))
+		r.report.add(r.absentPath(p, f.Path, d))
 	}
 }
 
 // absentPath rewords a plugin's diagnostic about a missing path: the plugin knows neither the original spelling nor
 // similar files nearby.
-func (l *loader) absentPath(p *Plugin, path []edn.Value, d Diagnostic) Diagnostic {
+func (r *reader) absentPath(p *Plugin, path []edn.Value, d Diagnostic) Diagnostic {
 	at, _ := p.Config.GetIn(path...)
 	name, isText := at.AsString()
 	if !isText || !slices.Contains(p.Reads, name) {
@@ -588,20 +607,20 @@ func (l *loader) absentPath(p *Plugin, path []edn.Value, d Diagnostic) Diagnosti
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return d
 	}
-	d.Message = fmt.Sprintf("%s names %s, which is not there", subject(d.Path), quote(printedName(l.config.Root, name)))
-	d.Nearest, d.Hint = l.neighbour(name)
+	d.Message = fmt.Sprintf("%s names %s, which is not there", subject(d.Path), quote(printedName(r.dir, name)))
+	d.Nearest, d.Hint = r.neighbour(name)
 	return d
 }
 
-func (l *loader) noConfig(config *node, p *Plugin) {
+func (r *reader) noConfig(config *node, p *Plugin) {
 	if config == nil {
 		return
 	}
-	parts := partsOf(config.layers, nil, l.report)
+	parts := partsOf(config.layers, nil, r.report)
 	if len(parts.attrs)+len(parts.blocks) == 0 {
 		return
 	}
-	l.report.add(Diagnostic{
+	r.report.add(Diagnostic{
 		Type:    "config/plugin-schema",
 		Message: fmt.Sprintf("plugin %s accepts no configuration", quote(p.Name)),
 		Range:   config.source.hclRange(config.header),
@@ -611,14 +630,14 @@ func (l *loader) noConfig(config *node, p *Plugin) {
 }
 
 // accepts compares the version of the plugin with the constraint of the block.
-func (l *loader) accepts(s *section, p *Plugin) {
+func (r *reader) accepts(s *section, p *Plugin) {
 	if !s.written("version") {
 		return
 	}
 	wanted, err := parseConstraint(s.text("version"))
 	have, ok := parseVersion(p.Description.Version)
 	if err == nil && (!ok || !wanted.allows(have)) {
-		l.report.add(Diagnostic{
+		r.report.add(Diagnostic{
 			Type:     "config/range",
 			Message:  fmt.Sprintf("plugin %s has version %s", quote(p.Name), p.Description.Version),
 			Range:    s.attrs["version"].rng,
@@ -630,26 +649,26 @@ func (l *loader) accepts(s *section, p *Plugin) {
 }
 
 // secretsOf checks that the secrets of a plugin exist, without keeping their values.
-func (l *loader) secretsOf(p *Plugin) {
+func (r *reader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
-		l.secretThere(s, "config of plugin "+quote(p.Name), []string{"plugin", p.Name, "config"})
+		r.secretThere(s, "config of plugin "+quote(p.Name), []string{"plugin", p.Name, "config"})
 	}
 }
 
 // secretThere reports a missing secret; subject is the attribute that refers to it.
-func (l *loader) secretThere(s SecretAt, subject string, path []string) {
-	l.exposed(s.Secret, path, s.At)
-	text, err := s.Secret.Read(l.lookup)
+func (r *reader) secretThere(s SecretAt, subject string, path []string) {
+	r.exposed(s.Secret, path, s.At)
+	text, err := s.Secret.Read(r.set.Lookup)
 	if err == nil {
-		l.fingerprint(s.Secret, text)
+		r.fingerprint(s.Secret, text)
 		return
 	}
 	d := Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
 	if errors.Is(err, errNoSecret) {
 		if s.Secret.Kind == "file" {
-			d.Nearest, d.Hint = l.neighbour(s.Secret.path)
+			d.Nearest, d.Hint = r.neighbour(s.Secret.path)
 		} else {
-			d.Nearest = nearest(s.Secret.Name, slices.Sorted(maps.Keys(l.variables)))
+			d.Nearest = nearest(s.Secret.Name, slices.Sorted(maps.Keys(r.set.Variables)))
 			d.Hint = cmp.Or(meant(d.Nearest),
 				"set it where the host starts, or in a file .env beside the configuration")
 		}
@@ -657,7 +676,7 @@ func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 			d.Severity = SeverityWarning
 		}
 	}
-	l.report.add(d)
+	r.report.add(d)
 }
 
 // bodyText returns the text of a foreign block, which is decoded only if its
@@ -700,3 +719,45 @@ func sameLayout(text []byte) string {
 	}
 	return strings.Join(words, " ")
 }
+
+// SecretTexts reads the secrets of the plugin. It returns a map from the path of
+// each secret in the configuration, a vector, to its text. Missing secrets are
+// omitted; the plugin reports them.
+func (p Plugin) SecretTexts() (edn.Value, error) {
+	var b edn.MapBuilder
+	for _, at := range p.Secrets {
+		text, err := at.Secret.Read(p.env)
+		if errors.Is(err, errNoSecret) {
+			continue
+		}
+		if err != nil {
+			return edn.Nil(), fmt.Errorf("configuration of plugin %s: %w", p.Name, err)
+		}
+		b.Set(edn.Vector(at.Path...), edn.Text(text))
+	}
+	return b.Map(), nil
+}
+
+// exposed warns about a secret from an .env file that other users may read.
+func (r *reader) exposed(s Secret, path []string, at *Range) {
+	if s.Kind != "env" {
+		return
+	}
+	if _, ok := r.opts.Env(s.Name); ok {
+		return
+	}
+	if v, ok := r.set.Variables[s.Name]; ok && v.open {
+		r.report.add(Diagnostic{
+			Type:     "config/secret-missing",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("secret env:%s comes from a file that other users may read", s.Name),
+			Range:    at,
+			Path:     path,
+			Related:  []Related{{Range: v.at, Message: "sets it"}},
+			Hint:     "chmod 600 " + v.at.File,
+		})
+	}
+}
+
+// runs reports whether the plugin is enabled and its program exists.
+func (p *Plugin) runs() bool { return p.Enabled && p.Binary != "" }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -115,6 +116,14 @@ func (c *collector) doubtful(block string) bool {
 	return len(c.broken[block]) > 0 || len(c.broken[anyName]) > 0
 }
 
+// poisonedLabels returns the labels of the invalid blocks of a type, in any order.
+func (c *collector) poisonedLabels(block string) []string {
+	return slices.Collect(maps.Keys(c.broken[block]))
+}
+
+// empty reports whether nothing was reported.
+func (c *collector) empty() bool { return len(c.list) == 0 }
+
 // poisoned records the block of an error as invalid.
 func (c *collector) poisoned(d Diagnostic) {
 	switch {
@@ -164,16 +173,6 @@ func (c *collector) fold(cause string, d Diagnostic) {
 	}
 	if len(c.list) < MaxKept {
 		c.folded[cause] = len(c.list)
-	}
-	c.add(d)
-}
-
-func (c *collector) bound(s *Source, b *bound) {
-	c.poison(anyName, anyName) // the rest of the file is not read
-	d := Diagnostic{Type: b.typ, Message: b.message, Range: s.span(b.from, b.to), Hint: b.hint}
-	if b.expected != "" {
-		d.Expected = edn.Text(b.expected)
-		d.Found = edn.Text(short(string(s.text[b.from:b.to])))
 	}
 	c.add(d)
 }

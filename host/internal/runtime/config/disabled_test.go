@@ -1,13 +1,10 @@
 package config
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // envOf returns an environment with these variables.
@@ -98,29 +95,5 @@ capability "off/nothing" {
 			assert.Equal(t, "runtime/not-ready", a.Why.Type)
 			assert.NotEmpty(t, a.Where)
 		})
-	}
-}
-
-// Every language model name of the shipped file is known without a model, and its
-// error names the variable to set.
-func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
-	raw, err := os.ReadFile("../../../../ferment.hcl")
-	require.NoError(t, err)
-	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), LockIgnored)
-	require.False(t, ds.HasErrors(), "%v", ds)
-	for _, id := range []string{"llm/voice", "llm/meta", "llm/solver", "llm/code", "llm/router"} {
-		a, ok := c.Generation.Registry.Absent(id)
-		require.True(t, ok, id)
-		assert.Equal(t, "provider/not-configured", a.Why.Type, id)
-		for _, variable := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_MODEL", "MLX_MODEL"} {
-			assert.Contains(t, a.Why.Hint, variable, id)
-		}
-	}
-	for i := range c.Plugins {
-		if p := &c.Plugins[i]; p.Disabled != nil {
-			row, _ := contract.Lookup(p.Disabled.Type)
-			assert.NotEqual(t, row.Hint, p.Disabled.Hint, p.Name)
-			assert.False(t, p.Starts(), p.Name)
-		}
 	}
 }

@@ -245,7 +245,7 @@ func LimitsValue() edn.Value {
 // PluginReference returns the reference of the config block of a plugin, as
 // Markdown and as data, from its advertised schema. It fails if the plugin is
 // unknown, disabled or not described.
-func (c *Config) PluginReference(name string) (string, edn.Value, error) {
+func PluginReference(c *Config, name string) (string, edn.Value, error) {
 	p := c.plugin(name)
 	switch {
 	case p == nil:

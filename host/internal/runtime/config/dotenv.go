@@ -91,7 +91,7 @@ func envLine(line string) (key, value string, p *envProblem) {
 	switch {
 	case !ok:
 		return wrong(start, "a line of variables has no =", "write KEY=VALUE, or # before a comment")
-	case !variableName.MatchString(name):
+	case !isVariableName(name):
 		return wrong(start, "the name before = is not a variable name",
 			"letters, digits and _, not beginning with a digit")
 	}
@@ -181,50 +181,15 @@ func (g *gatherer) loadEnv(full string) {
 	exposed := err == nil && info.Mode().Perm()&0o077 != 0
 	for key, v := range parseEnv(s, g.report) {
 		v.open = exposed
-		g.variables[key] = v
+		g.Variables[key] = v
 	}
 }
 
-// lookup returns a variable; the process environment takes precedence over .env files.
-func (l *loader) lookup(name string) (string, bool) {
-	if v, ok := l.opts.Env(name); ok {
+// Lookup returns a variable; the process environment takes precedence over .env files.
+func (s *fileSet) Lookup(name string) (string, bool) {
+	if v, ok := s.env(name); ok {
 		return v, true
 	}
-	v, ok := l.variables[name]
+	v, ok := s.Variables[name]
 	return v.value, ok
-}
-
-// sources records the origins of the variables that were read.
-func (l *loader) sources() {
-	l.config.variables = map[string]*Range{}
-	for _, in := range l.config.Inputs {
-		if in.Kind != "env" || in.Hash == "" {
-			continue
-		}
-		l.config.variables[in.Name] = nil
-		if _, outer := l.opts.Env(in.Name); !outer {
-			l.config.variables[in.Name] = l.variables[in.Name].at
-		}
-	}
-}
-
-// exposed warns about a secret from an .env file that other users may read.
-func (l *loader) exposed(s Secret, path []string, at *Range) {
-	if s.Kind != "env" {
-		return
-	}
-	if _, ok := l.opts.Env(s.Name); ok {
-		return
-	}
-	if v, ok := l.variables[s.Name]; ok && v.open {
-		l.report.add(Diagnostic{
-			Type:     "config/secret-missing",
-			Severity: SeverityWarning,
-			Message:  fmt.Sprintf("secret env:%s comes from a file that other users may read", s.Name),
-			Range:    at,
-			Path:     path,
-			Related:  []Related{{Range: v.at, Message: "sets it"}},
-			Hint:     "chmod 600 " + v.at.File,
-		})
-	}
 }

@@ -11,46 +11,47 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func readEnv(text string) (map[string]string, Diagnostics) {
-	report := newCollector(sources{})
-	got := map[string]string{}
-	for k, v := range parseEnv(newSource("x.env", "/x.env", 0, []byte(text)), report) {
-		got[k] = v.value
+// HCL-017: later files override earlier ones, the process environment overrides
+// all; the variables are visible to expressions and the profile, never to plugins.
+func TestEnvOrder(t *testing.T) {
+	dir := lay(t, map[string]string{
+		"ferment.hcl": "ferment {\n  seed      = tonumber(env(\"SEED\"))\n  max_nodes = tonumber(env(\"NODES\"))\n  max_depth = tonumber(env(\"DEPTH\"))\n}\n",
+		".env":        "SEED=1\nNODES=11\nDEPTH=5\nFERMENT_PROFILE=dev\n", "common/a.env": "SEED=2\n", "common/b.env": "SEED=3\nNODES=12\n", "local/z.env": "NODES=13\n", "local/dev/z.env": "NODES=14\n", "common/.hidden.env": "SEED=9\n",
+	})
+	c, ds := loadDir(t, dir, Options{Env: func(name string) (string, bool) { return "6", name == "DEPTH" }})
+	require.Empty(t, ds)
+	assert.Equal(t, []any{int64(3), 13, 6, "prod"}, []any{c.Host.Seed, c.Host.MaxNodes, c.Host.MaxDepth, c.Profile})
+	c, ds = loadDir(t, dir, Options{Profile: "dev"})
+	require.Empty(t, ds)
+	assert.Equal(t, 14, c.Host.MaxNodes)
+	require.Len(t, c.Inputs, 3)
+	for _, in := range c.Inputs {
+		assert.Equal(t, "env", in.Kind)
+		assert.Len(t, in.Hash, 64)
 	}
-	return got, report.result()
 }
 
-// HCL-017: valid lines.
-func TestEnvLines(t *testing.T) {
-	for line, want := range map[string]map[string]string{
-		"A=b":                           {"A": "b"},
-		"  export A = b c  ":            {"A": "b c"},
-		"export\tA=b":                   {"A": "b"},
-		"exportA=b":                     {"exportA": "b"},
-		"export=b":                      {"export": "b"},
-		"_a1=":                          {"_a1": ""},
-		"A=b # comment":                 {"A": "b"},
-		"A=b#c":                         {"A": "b#c"},
-		"A=#c":                          {"A": ""},
-		"A= # c":                        {"A": ""},
-		"A='b # $C \\n \"'":             {"A": `b # $C \n "`},
-		"A='' # c":                      {"A": ""},
-		`A="b\n\t\"\\ # ' ${C}" # c`:    {"A": "b\n\t\"\\ # ' ${C}"},
-		"A=b=c":                         {"A": "b=c"},
-		"A=$B":                          {"A": "$B"},
-		"A=b\\":                         {"A": "b\\"},
-		"":                              {},
-		"   ":                           {},
-		"# A=b":                         {},
-		"  # A=b":                       {},
-		"A=ż\r\nB='ó'\r\n":              {"A": "ż", "B": "ó"},
-		"\xef\xbb\xbfA=b":               {"A": "b"},
-		"A=1\n\n# x\nexport B=2\nC='3'": {"A": "1", "B": "2", "C": "3"},
-	} {
-		got, ds := readEnv(line)
-		assert.Empty(t, ds, "%q", line)
-		assert.Equal(t, want, got, "%q", line)
-	}
+// HCL-017, HCL-026: a secret from a file that other users may read is a warning.
+func TestEnvSecret(t *testing.T) {
+	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": chessWith("  config {\n    api_key = secret(\"env:TOKEN\")\n  }"), "a.env": "TOKEN=canary-5\n"})
+	path := filepath.Join(dir, "a.env")
+	c, ds := loadDir(t, dir, Options{})
+	require.Empty(t, ds, c.Report(0).Text(false))
+	assert.Equal(t, "canary-5", secretText(t, c.Plugins[0]))
+	require.NoError(t, os.Chmod(path, 0o644))
+	c, ds = loadDir(t, dir, Options{})
+	require.Empty(t, types(ds))
+	require.Len(t, ds, 1)
+	assert.Equal(t, "config/secret-missing", ds[0].Type)
+	text := c.Report(0).Text(false)
+	assert.Contains(t, text, "see: a.env:1:1 sets it\n  next: chmod 600 a.env\n")
+	assert.NotContains(t, text, "canary")
+	_, ds = loadDir(t, dir, Options{Env: secretOf("TOKEN")})
+	assert.Empty(t, ds, "what the process has is not from the file")
+}
+
+func secretOf(want string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return "x", name == want }
 }
 
 // HCL-017: every invalid line is reported with its number, never with its value.
@@ -87,9 +88,8 @@ func TestWrongEnv(t *testing.T) {
 	_, ds := loadDir(t, lay(t, map[string]string{"ferment.hcl": "", ".env": strings.Repeat("# comment\n", 27_000)}), Options{})
 	require.Equal(t, []string{"config/limit"}, types(ds))
 	assert.Contains(t, ds[0].Message, "256KiB")
-	got, ds := readEnv(strings.Join(keysOf(1000), "\n"))
+	_, ds = loadDir(t, lay(t, map[string]string{"ferment.hcl": "", ".env": strings.Join(keysOf(1000), "\n")}), Options{})
 	assert.Empty(t, ds)
-	assert.Len(t, got, 1000)
 }
 
 func keysOf(n int) []string {
@@ -98,47 +98,4 @@ func keysOf(n int) []string {
 		out[i] = fmt.Sprintf("K%d=v", i)
 	}
 	return out
-}
-
-// HCL-017: later files override earlier ones, the process environment overrides
-// all; the variables are visible to expressions and the profile, never to plugins.
-func TestEnvOrder(t *testing.T) {
-	dir := lay(t, map[string]string{
-		"ferment.hcl": "ferment {\n  seed      = tonumber(env(\"SEED\"))\n  max_nodes = tonumber(env(\"NODES\"))\n  max_depth = tonumber(env(\"DEPTH\"))\n}\n",
-		".env":        "SEED=1\nNODES=11\nDEPTH=5\nFERMENT_PROFILE=dev\n", "common/a.env": "SEED=2\n", "common/b.env": "SEED=3\nNODES=12\n", "local/z.env": "NODES=13\n", "local/dev/z.env": "NODES=14\n", "common/.hidden.env": "SEED=9\n",
-	})
-	c, ds := loadDir(t, dir, Options{Env: func(name string) (string, bool) { return "6", name == "DEPTH" }})
-	require.Empty(t, ds)
-	assert.Equal(t, []any{int64(3), 13, 6, "prod"}, []any{c.Host.Seed, c.Host.MaxNodes, c.Host.MaxDepth, c.Profile})
-	c, ds = loadDir(t, dir, Options{Profile: "dev"})
-	require.Empty(t, ds)
-	assert.Equal(t, 14, c.Host.MaxNodes)
-	require.Len(t, c.Inputs, 3)
-	for _, in := range c.Inputs {
-		assert.Equal(t, "env", in.Kind)
-		assert.Len(t, in.Hash, 64)
-	}
-}
-
-// HCL-017, HCL-026: a secret from a file that other users may read is a warning.
-func TestEnvSecret(t *testing.T) {
-	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": chessWith("  config {\n    api_key = secret(\"env:TOKEN\")\n  }"), "a.env": "TOKEN=canary-5\n"})
-	path := filepath.Join(dir, "a.env")
-	c, ds := loadDir(t, dir, Options{})
-	require.Empty(t, ds, c.Report(0).Text(false))
-	assert.Equal(t, "canary-5", c.Plugins[0].secretText(t))
-	require.NoError(t, os.Chmod(path, 0o644))
-	c, ds = loadDir(t, dir, Options{})
-	require.Empty(t, types(ds))
-	require.Len(t, ds, 1)
-	assert.Equal(t, "config/secret-missing", ds[0].Type)
-	text := c.Report(0).Text(false)
-	assert.Contains(t, text, "see: a.env:1:1 sets it\n  next: chmod 600 a.env\n")
-	assert.NotContains(t, text, "canary")
-	_, ds = loadDir(t, dir, Options{Env: secretOf("TOKEN")})
-	assert.Empty(t, ds, "what the process has is not from the file")
-}
-
-func secretOf(want string) func(string) (string, bool) {
-	return func(name string) (string, bool) { return "x", name == want }
 }

@@ -2,9 +2,7 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,10 +16,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// ToolsPlugin is the name of the plugin of the effect tools. It enforces the scope
-// of each call.
-const ToolsPlugin = "tools"
-
 // effects reads the effects block.
 func (b *builder) effects() *policy.Effects {
 	s := b.root.block("effects")
@@ -32,7 +26,7 @@ func (b *builder) effects() *policy.Effects {
 	}
 	out.Host = b.scopes(s)
 	b.permitNothing(s)
-	for _, r := range s.each("rule") {
+	for _, r := range s.all("rule") {
 		b.effectRule(r, out.Rules)
 	}
 	for _, r := range b.all("role") {
@@ -46,9 +40,9 @@ func (b *builder) effects() *policy.Effects {
 		}
 	}
 	b.ownPaths(s)
-	if !slices.ContainsFunc(b.config.Plugins,
+	if !slices.ContainsFunc(b.Plugins,
 		func(p Plugin) bool { return p.Described && p.Description.Name == ToolsPlugin }) {
-		for _, x := range s.each("secret") {
+		for _, x := range s.all("secret") {
 			if v := x.attrs["value"]; v.secret != nil {
 				b.secretThere(SecretAt{Secret: *v.secret, At: v.rng, needed: true}, x.node.title(), x.pathOf("value"))
 			}
@@ -57,22 +51,9 @@ func (b *builder) effects() *policy.Effects {
 	return out
 }
 
-func (s *section) each(name string) []*section {
-	var out []*section
-	if s == nil {
-		return nil
-	}
-	for _, x := range s.blocks {
-		if x.node.spec.Name == name {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
 // permitNothing warns about enabled scopes that allow no path, program or host.
 func (b *builder) permitNothing(s *section) {
-	for _, x := range s.each("scope") {
+	for _, x := range s.all("scope") {
 		if !x.flag("enabled") || x.node.damaged {
 			continue
 		}
@@ -99,13 +80,13 @@ func (b *builder) permitNothing(s *section) {
 // scopes reads the scope blocks of a block.
 func (b *builder) scopes(s *section) policy.Scopes {
 	var out policy.Scopes
-	for _, x := range s.each("scope") {
+	for _, x := range s.all("scope") {
 		if s.node.spec.Name != "effects" { // its scopes apply only if enabled
 			b.scopeOnDisk(x)
 		}
 		good := b.commands(x)
 		effect := x.label()
-		scope, problems := contract.ParseScope(effect, x.scopeValue())
+		scope, problems := contract.ParseScope(effect, scopeValue(x))
 		if !good { // already reported
 			problems = slices.DeleteFunc(problems, func(p contract.ScopeProblem) bool {
 				return scalarText(p.Path[0]) == "arguments" && len(p.Path) == 2
@@ -119,29 +100,6 @@ func (b *builder) scopes(s *section) policy.Scopes {
 		}
 	}
 	return out
-}
-
-// scopeValue returns a scope block as a value of the contract, where names of
-// durations include the unit.
-func (s *section) scopeValue() edn.Value {
-	var m edn.MapBuilder
-	for i := range s.node.spec.Attrs {
-		a := &s.node.spec.Attrs[i]
-		v, ok := s.attrs[a.Name]
-		if !ok || v.v.IsNil() || a.Name == "on_unknown" {
-			continue
-		}
-		m.Key(scopeKey(a), v.v)
-	}
-	return m.Map()
-}
-
-func scopeKey(a *Attr) string {
-	key := strings.ReplaceAll(a.Name, "_", "-")
-	if a.Type.Kind == KindDur {
-		key += "-ms"
-	}
-	return key
 }
 
 func (b *builder) scopeProblem(s *section, p contract.ScopeProblem) {
@@ -232,21 +190,6 @@ func fittingArgument(written string, programs []string) string {
 	return ""
 }
 
-// part returns the part of a value at a path, or its deepest known ancestor.
-func (v value) part(path []edn.Value) value {
-	for _, step := range path {
-		i, isIndex := step.AsInt()
-		if !isIndex {
-			i = int64(slices.Index(v.keys, scalarText(step)))
-		}
-		if i < 0 || i >= int64(len(v.items)) {
-			break
-		}
-		v = v.items[i]
-	}
-	return v
-}
-
 // commands checks a scope of programs for patterns of programs that are not allowed and for a timeout above
 // max_timeout.
 func (b *builder) commands(s *section) (good bool) {
@@ -296,7 +239,7 @@ func (b *builder) effectRule(s *section, rules policy.Rules) {
 			return
 		}
 		for _, w := range effectWords { // a wildcard replaces the shipped rules of its namespace
-			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.root.block("effects").each("rule"),
+			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.root.block("effects").all("rule"),
 				func(x *section) bool { return x.label() == w }) {
 				delete(rules, w)
 			}
@@ -359,12 +302,12 @@ func roleName(label string) string {
 // ownPaths rejects scopes that include files of Ferment itself (FX-012).
 func (b *builder) ownPaths(s *section) {
 	kept, guarded := b.forbidden()
-	for _, x := range s.each("scope") {
+	for _, x := range s.all("scope") {
 		if !x.flag("enabled") {
 			continue
 		}
 		b.scopeOnDisk(x)
-		scope, problems := contract.ParseScope(x.label(), x.scopeValue())
+		scope, problems := contract.ParseScope(x.label(), scopeValue(x))
 		if len(problems) > 0 {
 			continue
 		}
@@ -398,83 +341,18 @@ func (b *builder) scopeOnDisk(s *section) {
 	b.onDisk(s, "allow_cwd", aFolder)
 }
 
-// Kinds of file.
-const (
-	anything  = ""
-	plainFile = "a file"
-	aFolder   = "a directory"
-)
-
-// onDisk rejects paths of another kind of file than wanted and warns about
-// missing paths, which otherwise fail only in a call.
-func (b *builder) onDisk(s *section, attr, wanted string) {
-	for _, item := range s.attrs[attr].items {
-		path, _ := item.v.AsString()
-		if !filepath.IsAbs(path) { // the name of a program
-			continue
-		}
-		info, err := os.Stat(path)
-		d := Diagnostic{
-			Message: fmt.Sprintf("%s in %s names %s, which is ", attr, s.node.title(),
-				quote(printedName(b.config.Root, path))),
-			Range: item.rng,
-			Path:  append(slices.Clone(s.node.path), attr),
-		}
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			d.Type, d.Severity, d.Message = "config/dangling-reference", SeverityWarning, d.Message+"not there"
-			d.Nearest, d.Hint = b.neighbour(path)
-		case err == nil && wanted != anything && kindOf(info) != wanted:
-			d.Type, d.Message = "config/type", d.Message+kindOf(info)
-			d.Expected, d.Found = edn.Text(wanted), edn.Text(kindOf(info))
-			d.Hint = "name " + wanted
-		default:
-			continue
-		}
-		b.report.add(d)
-	}
-}
-
-// kindOf returns the kind of a file in words.
-func kindOf(info fs.FileInfo) string {
-	if info.IsDir() {
-		return aFolder
-	}
-	return plainFile
-}
-
-// neighbour returns the existing file that a missing path probably means, with a hint.
-func (l *loader) neighbour(path string) (near, hint string) {
-	near = Neighbour(path, fs.ErrNotExist)
-	if near == "" {
-		return "", "make it, or correct the path"
-	}
-	near = printedName(l.config.Root, near)
-	return near, fmt.Sprintf("did you mean %s?", quote(near))
-}
-
 // forbidden returns the paths that no scope may include, and those that no scope
 // may write: writing the configuration or a program allows to run anything.
 func (b *builder) forbidden() (kept, guarded []string) {
-	env := b.opts.Env
-	if env == nil {
-		env = os.LookupEnv
-	}
-	xdg, _ := env("XDG_RUNTIME_DIR")
-	kept = []string{b.config.Host.DataDir, launch.RuntimeBase(xdg, os.Getuid())}
-	if socket := b.config.HTTP.AdminSocket; socket != "" {
-		kept = append(kept, socket)
-	}
-	if t := b.config.HTTP.TLS; t != nil {
-		kept = append(kept, t.KeyFile)
-	}
-	for _, f := range b.config.Files {
+	xdg, _ := b.opts.Env("XDG_RUNTIME_DIR")
+	kept = append([]string{b.opts.DataDir, launch.RuntimeBase(xdg, os.Getuid())}, b.settings.Kept...)
+	for _, f := range b.set.Files {
 		guarded = append(guarded, f.Path)
 	}
 	if lock := b.root.block("ferment").text("lock_file"); lock != "" {
 		guarded = append(guarded, lock)
 	}
-	for _, p := range b.config.Plugins {
+	for _, p := range b.Plugins {
 		if len(p.Command) > 0 && filepath.IsAbs(p.Command[0]) {
 			guarded = append(guarded, p.Command[0])
 		}
@@ -500,38 +378,4 @@ func realPath(p string) string {
 		return p
 	}
 	return filepath.Join(realPath(parent), filepath.Base(p))
-}
-
-// equip passes the settings of the effects block to the tools plugin.
-func (l *loader) equip(is contract.Description, p *Plugin) {
-	if is.Name != ToolsPlugin || p.Config.Kind() != edn.KindMap {
-		return
-	}
-	s := l.root.block("effects")
-	p.Config = p.Config.AssocKey("enforcement", edn.K(s.text("enforcement")))
-	var secrets edn.MapBuilder
-	for _, x := range s.each("secret") {
-		hosts, _ := x.texts("hosts")
-		var m edn.MapBuilder
-		m.Key("hosts", textVector(hosts))
-		if h := x.text("header"); h != "" {
-			m.Key("header", edn.Text(h))
-		}
-		m.Key("value", edn.Nil())
-		secrets.Set(edn.Text(x.label()), m.Map())
-		if v := x.attrs["value"]; v.secret != nil {
-			p.Secrets = append(p.Secrets,
-				SecretAt{Path: []edn.Value{edn.K("secrets"), edn.Text(x.label()), edn.K("value")}, Secret: *v.secret,
-					At: v.rng, needed: true})
-		}
-	}
-	p.Config = p.Config.AssocKey("secrets", secrets.Map())
-}
-
-func textVector(list []string) edn.Value {
-	vs := make([]edn.Value, len(list))
-	for i, s := range list {
-		vs[i] = edn.Text(s)
-	}
-	return edn.Vector(vs...)
 }

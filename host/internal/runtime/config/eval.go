@@ -125,26 +125,6 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 	return v, ok
 }
 
-// literal returns the value of a literal expression without evaluating it.
-func literal(expr hcl.Expression) (cty.Value, bool) {
-	switch e := expr.(type) {
-	case *hclsyntax.LiteralValueExpr:
-		return e.Val, true
-	case *hclsyntax.TemplateExpr:
-		if e.IsStringLiteral() {
-			v, diags := e.Value(nil)
-			return v, !diags.HasErrors()
-		}
-	}
-	return cty.NilVal, false
-}
-
-// isNull reports whether an expression is the literal null.
-func isNull(expr hcl.Expression) bool {
-	v, ok := literal(expr)
-	return ok && v.IsNull()
-}
-
 // pay adds the meter to an expression of native syntax once.
 func (e *evaluator) pay(expr hcl.Expression) {
 	if native, ok := expr.(hclsyntax.Expression); ok && !e.paid[expr] {

@@ -1,12 +1,8 @@
 package config
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	slashpath "path"
 	"path/filepath"
@@ -17,13 +13,42 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
+// Default names of the configuration.
+const (
+	DefaultFile      = "ferment.hcl"
+	DefaultDirectory = "config"
+)
+
 // MaxIncludeDepth is the maximum depth of nested includes (HCL-016).
 const MaxIncludeDepth = 8
+
+// fileOptions select the files of a configuration.
+type fileOptions struct {
+	// Profile overrides the environment variable FERMENT_PROFILE and
+	// ferment.profile; empty: not set.
+	Profile string
+	// Env looks up environment variables.
+	Env func(string) (string, bool)
+}
+
+// fileSet holds the files of one configuration. It is not modified after
+// readSet.
+type fileSet struct {
+	Root      string            // directory of the configuration
+	Profile   string            // one of Profiles
+	Files     []*Source         // in load order
+	Tree      *node             // the merged tree; nil if no file could be read
+	Variables map[string]envVar // of .env files
+	Sources   sources           // all files that were read, also .env files
+	env       func(string) (string, bool)
+	report    *collector
+}
 
 // gatherer finds and reads the files of a configuration in load order, each
 // once, and builds the tree of each.
 type gatherer struct {
-	*loader
+	*fileSet
+	profile  string          // Options.Profile
 	real     string          // root, symbolic links resolved
 	seen     map[string]bool // files by path, symbolic links resolved
 	visited  map[string]bool // directories whose .env files were read
@@ -45,36 +70,41 @@ func Find(dir string) string {
 	return filepath.Join(dir, DefaultFile)
 }
 
-// gather reads and merges all files of the configuration at a path; nil if no file
-// could be read.
-func (l *loader) gather(full string) *node {
-	g := &gatherer{loader: l, seen: map[string]bool{}, visited: map[string]bool{}}
+// readSet reads and merges all files of the configuration at an absolute path, a file
+// or a directory. It adds the files to known and reports problems in them.
+func readSet(full string, o fileOptions, known sources, report *collector) *fileSet {
+	g := &gatherer{
+		fileSet: &fileSet{Variables: map[string]envVar{}, Sources: known, env: o.Env, report: report},
+		profile: o.Profile,
+		seen:    map[string]bool{},
+		visited: map[string]bool{},
+	}
 	info, err := os.Stat(full)
 	if err == nil && info.IsDir() {
-		l.config.Root = full
+		g.Root = full
 		g.directory()
 	} else {
-		l.config.Root = filepath.Dir(full)
+		g.Root = filepath.Dir(full)
 		g.resolveRoot()
-		g.variablesOf(l.config.Root)
+		g.variablesOf(g.Root)
 		if g.ending(full) {
 			g.load(full, nil)
 		}
-		if n := len(l.config.Files); n > 0 {
-			g.profiled = l.config.Files[n-1:] // included files come before it
+		if n := len(g.Files); n > 0 {
+			g.profiled = g.Files[n-1:] // included files come before it
 		}
-		l.config.Profile = l.profile(g.trees)
+		g.Profile = g.effectiveProfile()
 	}
 	g.number()
 	g.misplacedProfile()
-	if len(g.trees) == 0 {
-		return nil
+	for i, t := range g.trees {
+		if i == 0 {
+			g.Tree = t
+			continue
+		}
+		g.Tree = merge(g.Tree, t)
 	}
-	tree := g.trees[0]
-	for _, t := range g.trees[1:] {
-		tree = merge(tree, t)
-	}
-	return tree
+	return g.fileSet
 }
 
 // ending rejects a file whose extension does not identify its format (HCL-012).
@@ -98,9 +128,9 @@ func (g *gatherer) ending(full string) bool {
 }
 
 func (g *gatherer) resolveRoot() {
-	real, err := filepath.EvalSymlinks(g.config.Root)
+	real, err := filepath.EvalSymlinks(g.Root)
 	if err != nil {
-		real = g.config.Root
+		real = g.Root
 	}
 	g.real = real
 }
@@ -109,157 +139,33 @@ func (g *gatherer) resolveRoot() {
 // and common determine the profile, and the profile the other files.
 func (g *gatherer) directory() {
 	g.resolveRoot()
-	g.variablesOf(g.config.Root)
+	g.variablesOf(g.Root)
 	for _, name := range []string{DefaultFile, DefaultFile + ".json"} {
-		if full := filepath.Join(g.config.Root, name); exists(full) {
+		if full := filepath.Join(g.Root, name); exists(full) {
 			g.load(full, nil)
 		}
 	}
 	g.folder("common")
-	g.profiled = slices.Clone(g.config.Files)
-	g.config.Profile = g.profile(g.trees)
-	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.config.Profile,
-		"local/" + g.config.Profile} {
+	g.profiled = slices.Clone(g.Files)
+	g.Profile = g.effectiveProfile()
+	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.Profile,
+		"local/" + g.Profile} {
 		g.folder(name)
 	}
-	if len(g.config.Files) == 0 && len(g.report.list) == 0 {
+	if len(g.Files) == 0 && g.report.empty() {
 		g.report.add(Diagnostic{
 			Type:    "config/include",
-			Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))),
+			Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.Root))),
 			Range:   &Range{File: "."},
 			Hint:    noConfiguration,
 		})
 	}
 }
 
-// unreadFiles warns about files of a configuration directory that are not read because of their name or the name of
-// their folder.
-func (l *loader) unreadFiles() {
-	for _, name := range l.strays() {
-		l.unreadFile(name, "", "move it into common or local, or include it: include "+quote(name)+" {}")
-	}
-	l.strayFolders()
-	for _, folder := range []string{"common", "local"} {
-		for _, name := range l.unreadIn(folder) {
-			near := ""
-			if strings.HasSuffix(name, ".json") && !isConfig(name) {
-				near = slashpath.Join(folder, strings.TrimSuffix(name, ".json")+".hcl.json")
-			}
-			if near != "" && !l.inputs.read(slashpath.Join(folder, name)) {
-				l.unreadFile(slashpath.Join(folder, name), near, "")
-			}
-		}
-		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
-		for _, e := range entries {
-			inner := slashpath.Join(folder, e.Name())
-			if !e.IsDir() || slices.Contains(Profiles(), e.Name()) ||
-				!slices.ContainsFunc(l.unreadIn(inner), isConfig) {
-				continue
-			}
-			near := nearest(e.Name(), Profiles())
-			if near != "" {
-				near = slashpath.Join(folder, near)
-			}
-			l.unreadFile(inner, near, "name a profile, or include the files")
-		}
-	}
-}
-
-// strayFolders warns about folders with configuration whose name is similar to common or local, or that of a profile:
-// profile folders belong into these two. A folder with its own ferment.hcl is another configuration.
-func (l *loader) strayFolders() {
-	if !l.opts.Advise {
-		return
-	}
-	read := []string{"common", "local"}
-	entries, _ := os.ReadDir(l.config.Root)
-	for _, e := range entries {
-		name := e.Name()
-		full := filepath.Join(l.config.Root, name)
-		if !e.IsDir() || slices.Contains(read, name) || exists(filepath.Join(full, DefaultFile)) ||
-			!slices.ContainsFunc(l.unreadIn(name), isConfig) {
-			continue
-		}
-		near := nearest(name, read)
-		if slices.Contains(Profiles(), name) {
-			near = slashpath.Join("local", name)
-		}
-		if near != "" {
-			l.unreadFile(name, near, "")
-		}
-	}
-}
-
-// strays returns the files of the root that look like Ferment configuration and
-// were not read, if Options.Advise is set.
-func (l *loader) strays() (names []string) {
-	if !l.opts.Advise {
-		return nil
-	}
-	for _, name := range l.unreadIn(".") {
-		full := filepath.Join(l.config.Root, name)
-		if !isConfig(name) || full == l.config.Host.LockFile || l.inputs.read(name) {
-			continue
-		}
-		raw, err := readConfig(name, full, MaxFileBytes)
-		if err == nil && isOurs(name, raw) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// isOurs reports whether a file contains only Ferment blocks. Other programs also use HCL, and some share the block
-// names locals and include.
-func isOurs(name string, raw []byte) bool {
-	var tops []string
-	if strings.HasSuffix(name, ".json") {
-		var root map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &root) // other values have no names
-		tops = slices.Sorted(maps.Keys(root))
-	} else {
-		for _, m := range opening.FindAllSubmatch(raw, -1) {
-			tops = append(tops, string(m[1]))
-		}
-	}
-	own := Specification().names("")
-	shared := []string{"locals", "include"}
-	return !slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(own, t) }) &&
-		slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(shared, t) })
-}
-
-// unreadIn returns the names of the files of a folder that were not read as configuration.
-func (l *loader) unreadIn(folder string) (names []string) {
-	entries, _ := os.ReadDir(filepath.Join(l.config.Root, filepath.FromSlash(folder)))
-	for _, e := range entries {
-		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && l.files[slashpath.Join(folder, e.Name())] == nil {
-			names = append(names, e.Name())
-		}
-	}
-	return names
-}
-
-func (l *loader) unreadFile(name, near, hint string) {
-	l.report.add(Diagnostic{
-		Type:     "config/unused",
-		Severity: SeverityWarning,
-		Message:  quote(name) + " is not read",
-		Range:    &Range{File: name},
-		Expected: edn.Text("common and local, and in them a folder for a profile, with files that end in .hcl or .hcl.json"),
-		Nearest:  near,
-		Hint:     cmp.Or(meant(near), hint),
-	})
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // folder reads the files of one directory below the root, sorted by name. A
 // missing directory is not an error.
 func (g *gatherer) folder(name string) {
-	dir := filepath.Join(g.config.Root, filepath.FromSlash(name))
+	dir := filepath.Join(g.Root, filepath.FromSlash(name))
 	names, ok := g.list(dir, name)
 	if !ok {
 		return
@@ -293,16 +199,6 @@ func (g *gatherer) list(dir, name string) ([]string, bool) {
 	return names, true
 }
 
-// isConfig reports whether a name is that of a configuration file. Names that
-// begin with a dot are ignored.
-func isConfig(name string) bool {
-	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
-}
-
-func isEnv(name string) bool {
-	return name == ".env" || strings.HasSuffix(name, ".env") && !strings.HasPrefix(name, ".")
-}
-
 // variablesOf reads the .env files of a directory, once.
 func (g *gatherer) variablesOf(dir string) {
 	if g.visited[dir] {
@@ -322,7 +218,7 @@ func (g *gatherer) variablesOf(dir string) {
 
 // source reads one file unless it has been read.
 func (g *gatherer) source(full string, most int64) (*Source, bool) {
-	name := printedName(g.config.Root, full)
+	name := printedName(g.Root, full)
 	real, err := filepath.EvalSymlinks(full)
 	if err != nil {
 		real = full // reading reports the error
@@ -367,8 +263,8 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 		}
 		return nil, false
 	}
-	s := newSource(name, full, len(g.files), raw)
-	g.files[name] = s
+	s := newSource(name, full, len(g.Sources), raw)
+	g.Sources[name] = s
 	return s, true
 }
 
@@ -380,7 +276,7 @@ func (g *gatherer) load(full string, from *Range) {
 		real = full
 	}
 	if i := slices.Index(g.under, real); i >= 0 {
-		ring := append(slices.Clone(g.names[i:]), printedName(g.config.Root, full))
+		ring := append(slices.Clone(g.names[i:]), printedName(g.Root, full))
 		g.report.add(Diagnostic{
 			Type:    "config/cycle",
 			Message: "files include each other: " + strings.Join(ring, " -> "),
@@ -409,18 +305,13 @@ func (g *gatherer) load(full string, from *Range) {
 	} else {
 		body = parse(s, g.report)
 	}
-	root := &node{
-		spec:   Specification(),
-		source: s,
-		header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos},
-	}
-	(&grower{source: s, report: g.report}).grow(root, body)
+	root := growTree(s, body, g.report)
 	g.variablesOf(filepath.Dir(full))
 	g.under, g.names = append(g.under, real), append(g.names, s.Name)
 	g.includes(root)
 	g.under, g.names = g.under[:len(g.under)-1], g.names[:len(g.names)-1]
 	g.trees = append(g.trees, root)
-	g.config.Files = append(g.config.Files, s)
+	g.Files = append(g.Files, s)
 }
 
 // includes reads the included files and removes the include blocks from the tree.
@@ -456,7 +347,7 @@ func (g *gatherer) matches(b *node) []string {
 	if !ok {
 		return nil
 	}
-	dir := printedName(g.config.Root, filepath.Dir(b.source.Path))
+	dir := printedName(g.Root, filepath.Dir(b.source.Path))
 	below := slashpath.Join(dir, pattern)
 	if slashpath.IsAbs(pattern) || !fs.ValidPath(below) {
 		return fail("config/include", "leads out of the root directory", "copy the file below the directory of the configuration")
@@ -464,16 +355,16 @@ func (g *gatherer) matches(b *node) []string {
 	if _, err := slashpath.Match(pattern, ""); err != nil {
 		return fail("config/syntax", "is not a valid pattern", "a pattern knows *, ? and [a-z]")
 	}
-	found, err := fs.Glob(os.DirFS(g.config.Root), below)
+	found, err := fs.Glob(os.DirFS(g.Root), below)
 	if err != nil {
 		return fail("config/include", "cannot be read: "+cause(err), "")
 	}
 	globbed := strings.ContainsAny(pattern, "*?[")
 	if globbed {
-		own := printedName(g.config.Root, b.source.Path) // a pattern does not match its own file
+		own := printedName(g.Root, b.source.Path) // a pattern does not match its own file
 		found = slices.DeleteFunc(found,
 			func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
-	} else if len(found) == 0 && exists(filepath.Join(g.config.Root, filepath.FromSlash(below))) {
+	} else if len(found) == 0 && exists(filepath.Join(g.Root, filepath.FromSlash(below))) {
 		found = []string{below} // a dangling symbolic link
 	}
 	slices.Sort(found)
@@ -487,7 +378,7 @@ func (g *gatherer) matches(b *node) []string {
 	}
 	var out []string
 	for _, name := range found {
-		full := filepath.Join(g.config.Root, filepath.FromSlash(name))
+		full := filepath.Join(g.Root, filepath.FromSlash(name))
 		if info, err := os.Stat(full); err == nil && info.IsDir() && !globbed {
 			files := slashpath.Join(pattern, "*.hcl")
 			return fail("config/include", "names a directory", "write include "+quote(files)+" for the files in it")
@@ -532,12 +423,12 @@ func (g *gatherer) optional(b *node) (value, ok bool) {
 
 // number numbers the files in load order, by which diagnostics are sorted.
 func (g *gatherer) number() {
-	for i, s := range g.config.Files {
+	for i, s := range g.Files {
 		s.order = i
 	}
-	for _, s := range g.files {
+	for _, s := range g.Sources {
 		if s.private {
-			s.order = len(g.config.Files) + s.order
+			s.order = len(g.Files) + s.order
 		}
 	}
 }
@@ -559,21 +450,4 @@ func (g *gatherer) misplacedProfile() {
 			}
 		}
 	}
-}
-
-// Neighbour returns the file beside a missing one that was probably meant; empty
-// if there is none or err is not a missing file.
-func Neighbour(name string, err error) string {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	entries, _ := os.ReadDir(filepath.Dir(name))
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	if near := nearest(filepath.Base(name), names); near != "" {
-		return filepath.Join(filepath.Dir(name), near)
-	}
-	return ""
 }

@@ -13,35 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lay writes files below a new directory; a content that begins with -> is the
-// target of a symbolic link.
-func lay(t testing.TB, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if target, ok := strings.CutPrefix(text, "-> "); ok {
-			require.NoError(t, os.Symlink(target, path))
-			continue
-		}
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	return dir
-}
-
-// loadDir loads a directory with the chess plugin.
-func loadDir(t testing.TB, dir string, opts Options) (*Config, Diagnostics) {
-	t.Helper()
-	if opts.Env == nil {
-		opts.Env = noEnv
-	}
-	if opts.Describer == nil {
-		opts.Describer = describer{"chess": chess(), "stockfish": chess()}
-	}
-	return Load(context.Background(), dir, opts)
-}
-
 func fileNames(c *Config) []string {
 	var out []string
 	for _, s := range c.Files {

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -175,42 +173,6 @@ func fitMap(s *schema.Schema, v edn.Value) edn.Value {
 		b.Set(key, x)
 	}
 	return b.Map()
-}
-
-// fitted returns the value of an attribute, converted to the schema. It reports the parts that do not fit.
-func (l *loader) fitted(s *section, attr, typ string, form *schema.Schema) edn.Value {
-	v := s.attrs[attr]
-	if !v.written {
-		return v.v
-	}
-	out := fit(form, v.v)
-	for _, f := range form.Validate(out) {
-		name := attr + partName(f.Path)
-		d := Diagnostic{
-			Type:    typ,
-			Message: fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
-			Range:   v.within(f.Path),
-			Path:    append(slices.Clone(s.node.path), attr),
-			Found:   f.Got,
-		}
-		switch kinds, ok := enumerated(f.Expected); {
-		case ok:
-			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
-			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
-		case f.Keys != nil:
-			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]),
-				s.node.title())
-			d.Expected, d.Found = words(hclNames(f.Keys)), edn.Text(hclName(scalarText(f.Path[len(f.Path)-1])))
-			d.Nearest = nearest(plain(d.Found), hclNames(f.Keys))
-			d.Hint = cmp.Or(meant(d.Nearest), "remove it, or correct its name")
-		case f.Expected.IsNil():
-			d.Hint = "correct the others first" // the message counts the omitted findings
-		default:
-			d.Expected = edn.Text(inWords(f.Expected))
-		}
-		l.report.add(d)
-	}
-	return out
 }
 
 // inWords returns a scalar schema form in words; another form is returned as it is.

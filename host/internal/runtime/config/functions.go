@@ -208,13 +208,6 @@ func (m *meter) formatGuard(args []cty.Value) error {
 	return nil
 }
 
-func asText(v cty.Value) (string, bool) {
-	if v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
-		return "", false
-	}
-	return v.AsString(), true
-}
-
 // try returns the first argument that evaluates without error. Its type is the
 // type of the value, so that nested calls are evaluated only once.
 func (m *meter) try() function.Function {

@@ -69,13 +69,13 @@ func (b *builder) check(s *section) (quality.Check, bool) {
 	}
 	ok := b.oneKind(s) && b.judge(s, &c)
 	if v := s.attrs["applies"]; v.written {
-		p := compile(v, true, append(slices.Clone(s.node.path), "applies"), b.report)
+		p := compile(exprIn{v.expr, v.source}, true, append(slices.Clone(s.node.path), "applies"), b.report)
 		if ok = ok && p != nil; p != nil {
 			c.Applies = p.applies()
 		}
 	}
 	if v := s.attrs["message"]; v.written {
-		p := compile(v, false, append(slices.Clone(s.node.path), "message"), b.report)
+		p := compile(exprIn{v.expr, v.source}, false, append(slices.Clone(s.node.path), "message"), b.report)
 		if ok = ok && p != nil; p != nil {
 			c.Message = p.message(c.Name)
 		}
@@ -121,7 +121,8 @@ func (b *builder) judge(s *section, c *quality.Check) bool {
 	switch {
 	case s.written("condition"):
 		c.Kind = registry.CheckCondition
-		p := compile(s.attrs["condition"], true, append(slices.Clone(s.node.path), "condition"), b.report)
+		v := s.attrs["condition"]
+		p := compile(exprIn{v.expr, v.source}, true, append(slices.Clone(s.node.path), "condition"), b.report)
 		if p == nil {
 			return false
 		}
@@ -347,7 +348,7 @@ func (b *builder) differ(want, have string) bool {
 // implied checks an intent without explicit candidates: one capability that serves it must fit its schemas.
 func (b *builder) implied(s *section, in registry.Intent) {
 	serves := func(c registry.Capability) bool { return c.Serves(in.ID) }
-	all := !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return !p.Described })
+	all := !slices.ContainsFunc(b.Plugins, func(p Plugin) bool { return !p.Described })
 	if all && !slices.ContainsFunc(b.caps, serves) {
 		b.report.add(Diagnostic{
 			Type:     "config/unused",

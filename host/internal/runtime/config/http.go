@@ -2,12 +2,8 @@ package config
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -148,49 +144,4 @@ func (l *loader) rate(s *section, name string) Rate {
 		})
 	}
 	return Rate{Events: int(n), Per: time.Duration(ms) * time.Millisecond}
-}
-
-// readListen checks a listen address. This build has no authentication, so only
-// loopback addresses are accepted (AUTH-030).
-func readListen(s string) *problem {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return &problem{typ: "config/type", what: "is not an address",
-			hint: "write host:port, such as \"127.0.0.1:7180\""}
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
-		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
-	}
-	insecure := &problem{
-		typ:  "http/insecure-listener",
-		what: "is open to other machines",
-		hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities",
-	}
-	if host == "" {
-		return insecure
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if !ip.Unmap().IsLoopback() {
-			return insecure
-		}
-		return nil
-	}
-	if !hostName.MatchString(host) {
-		return &problem{typ: "config/type", what: "is not an address",
-			hint: "write host:port, such as \"127.0.0.1:7180\""}
-	}
-	return nil
-}
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
-
-func readHostName(s string) *problem {
-	if len(s) > 253 || !hostName.MatchString(s) {
-		return &problem{
-			typ:  "config/type",
-			what: "is not a host name",
-			hint: "write the name alone, without scheme and port",
-		}
-	}
-	return nil
 }

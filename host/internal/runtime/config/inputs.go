@@ -3,17 +3,12 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 )
@@ -50,8 +45,10 @@ func (in *inputs) read(name string) bool {
 	return ok
 }
 
-func newInputs(root string, env func(string) (string, bool)) *inputs {
-	return &inputs{root: root, env: env, seen: map[[2]string]Input{}, files: map[string]string{}}
+// newInputs returns the inputs below a root. variables are the names of the variables of
+// .env files.
+func newInputs(root string, env func(string) (string, bool), variables ...string) *inputs {
+	return &inputs{root: root, env: env, names: variables, seen: map[[2]string]Input{}, files: map[string]string{}}
 }
 
 func (in *inputs) record(kind, name, value string, present bool) {
@@ -113,48 +110,6 @@ func (in *inputs) file(dir, name string) (string, error) {
 	return text, nil
 }
 
-// readBelow reads a regular text file below a directory; symbolic links must not
-// leave it.
-func readBelow(dir, name string, most int64) (string, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = root.Close() }()
-	info, err := regular(root.Stat(name))
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > most {
-		return "", fmt.Errorf("is larger than %s", formatBytes(most))
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return "", err
-	}
-	if int64(len(raw)) > most {
-		return "", fmt.Errorf("is larger than %s", formatBytes(most))
-	}
-	if !utf8.Valid(raw) {
-		return "", errors.New("is not UTF-8")
-	}
-	return string(raw), nil
-}
-
-// cause returns a file error without its path, which the message already contains.
-func cause(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err.Error()
-	}
-	return err.Error()
-}
-
 // functions returns the functions of a file: the gate functions and loadFunctions.
 func (e *evaluator) functions(s *Source) map[string]function.Function {
 	if fs, ok := e.funcs[s]; ok {
@@ -195,13 +150,13 @@ func (e *evaluator) envFunction() function.Function {
 		},
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			name := args[0].AsString()
-			if !variableName.MatchString(name) {
+			if !isVariableName(name) {
 				wrong := &functionError{
 					typ:     "config/type",
 					message: quote(short(name)) + " is not a variable name",
 					hint:    `the name comes first: env("NAME", "default")`,
 				}
-				if bare := strings.Trim(name, "${} "); variableName.MatchString(bare) {
+				if bare := strings.Trim(name, "${} "); isVariableName(bare) {
 					wrong.nearest, wrong.hint = bare, ""
 				}
 				return cty.NilVal, wrong
@@ -232,18 +187,3 @@ func (e *evaluator) envFunction() function.Function {
 		},
 	})
 }
-
-func readEDN(text string) (cty.Value, error) {
-	v, err := edn.ReadString(text, edn.WithLimits(edn.Config))
-	if err != nil {
-		return cty.NilVal, &ednError{err}
-	}
-	return ednCapsule(v), nil
-}
-
-// ednError keeps the position inside the text, which can be mapped to the file if
-// the text is a literal.
-type ednError struct{ err error }
-
-func (e *ednError) Error() string { return e.err.Error() }
-func (e *ednError) Unwrap() error { return e.err }

@@ -14,7 +14,7 @@ import (
 )
 
 // isolation reads the isolation block of a plugin (HCL-021).
-func (l *loader) isolation(s *section) plugin.Isolation {
+func (r *reader) isolation(s *section) plugin.Isolation {
 	i := plugin.Isolation{
 		Level:      confine.Level(s.text("level")),
 		BestEffort: s.flag("best_effort"),
@@ -29,7 +29,7 @@ func (l *loader) isolation(s *section) plugin.Isolation {
 	named, _ := s.texts("exec")
 	i.Programs = len(named) > 0
 	for _, name := range named {
-		i.Exec = append(i.Exec, l.executable(name)...)
+		i.Exec = append(i.Exec, r.executable(name)...)
 	}
 	for x := range s.attrs["ports"].v.Elems() {
 		if port, ok := x.AsInt(); ok {
@@ -43,11 +43,11 @@ func (l *loader) isolation(s *section) plugin.Isolation {
 // PATH with the directory of its toolchain, if any, because such a program starts
 // others from there. The result is empty for an unknown name; the plugin reports
 // the missing program.
-func (l *loader) executable(name string) []string {
+func (r *reader) executable(name string) []string {
 	if filepath.IsAbs(name) {
 		return []string{name}
 	}
-	path, _ := l.opts.Env("PATH")
+	path, _ := r.opts.Env("PATH")
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
 		info, err := regular(os.Stat(file))
@@ -79,11 +79,11 @@ func toolchain(program string) []string {
 // granted checks the needs of a described plugin against its isolation. A plugin
 // that cannot be started is an error in profile prod unless it is optional,
 // otherwise a warning and the plugin is not ready.
-func (l *loader) granted(s *section, p *Plugin) {
-	l.reach(p)
+func (r *reader) granted(s *section, p *Plugin) {
+	r.reach(p)
 	for i, need := range p.Needs {
 		if !slices.Contains(p.Description.Needs, need) {
-			l.report.add(Diagnostic{
+			r.report.add(Diagnostic{
 				Type:     "config/unused",
 				Severity: SeverityWarning,
 				Message: fmt.Sprintf("plugin %s does not need %s: a block can only restrict the needs of the plugin",
@@ -96,7 +96,7 @@ func (l *loader) granted(s *section, p *Plugin) {
 		}
 	}
 	severity := SeverityWarning
-	if l.config.Profile == ProfileProd && !p.Optional {
+	if r.profile == ProfileProd && !p.Optional {
 		severity = SeverityError
 	}
 	settings := plugin.Settings{Name: p.Name, Command: p.Command, Needs: p.Needs, Isolation: p.Isolation}
@@ -110,7 +110,7 @@ func (l *loader) granted(s *section, p *Plugin) {
 		for i, u := range c.Ungranted {
 			needs[i] = u.Need
 		}
-		l.report.add(Diagnostic{
+		r.report.add(Diagnostic{
 			Type:     "config/missing",
 			Severity: severity,
 			Message: fmt.Sprintf("plugin %s is not started: it needs %s, which its isolation does not grant",
@@ -129,7 +129,7 @@ func (l *loader) granted(s *section, p *Plugin) {
 		if p.Isolation.Limits.Cores > 0 {
 			held = SeverityError // this build cannot enforce it anywhere
 		}
-		l.report.add(Diagnostic{
+		r.report.add(Diagnostic{
 			Type:     "config/range",
 			Severity: held,
 			Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name),
@@ -139,17 +139,17 @@ func (l *loader) granted(s *section, p *Plugin) {
 			Hint:  "\"ferment doctor\" shows what it can hold; best_effort = true accepts less",
 		})
 	}
-	if l.root.block("effects").text("enforcement") == "strict" && p.Attached == "" {
-		l.unheld(settings, p, Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
+	if r.root.block("effects").text("enforcement") == "strict" && p.Attached == "" {
+		r.unheld(settings, p, Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
 	}
-	l.idleGrants(s, p)
+	r.idleGrants(s, p)
 }
 
 // unheld rejects a plugin whose needs and effects the machine cannot enforce
 // (FX-005). Effects without an enabled scope do not count.
-func (l *loader) unheld(settings plugin.Settings, p *Plugin, d Diagnostic) {
+func (r *reader) unheld(settings plugin.Settings, p *Plugin, d Diagnostic) {
 	var effects []string
-	for _, scoped := range l.standing(p) {
+	for _, scoped := range r.standing(p) {
 		effects = append(effects, scoped.Effect)
 	}
 	p.Isolation.Unheld = settings.Unheld(p.Description, effects)
@@ -158,12 +158,12 @@ func (l *loader) unheld(settings plugin.Settings, p *Plugin, d Diagnostic) {
 	}
 	d.Message = fmt.Sprintf("plugin %s is not started: %s", quote(p.Name), p.Isolation.Unheld.Text())
 	d.Found, d.Hint = words(p.Isolation.Unheld.What), p.Isolation.Unheld.Hint
-	l.report.add(d)
+	r.report.add(d)
 }
 
 // idleGrants warns about grants without a matching need of the plugin: they have
 // no effect.
-func (l *loader) idleGrants(s *section, p *Plugin) {
+func (r *reader) idleGrants(s *section, p *Plugin) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool {
 			return slices.Contains(plugin.Narrowed(p.Description.Needs, p.Needs), w) ||
@@ -174,7 +174,7 @@ func (l *loader) idleGrants(s *section, p *Plugin) {
 	i := s.block("isolation")
 	v := i.attrs["ports"]
 	if v.written && len(v.items) > 0 && p.Isolation.Network != confine.Ports && !i.unread("network") {
-		l.report.add(Diagnostic{
+		r.report.add(Diagnostic{
 			Type:     "config/unused",
 			Severity: SeverityWarning,
 			Message: fmt.Sprintf("ports in %s grants nothing: network is %s", i.node.title(),
@@ -195,7 +195,7 @@ func (l *loader) idleGrants(s *section, p *Plugin) {
 			!has("net/connect", "net/loopback", "net/http"), "net/connect"},
 	} {
 		if v := i.attrs[g.attr]; g.idle && v.written {
-			l.report.add(Diagnostic{
+			r.report.add(Diagnostic{
 				Type:     "config/unused",
 				Severity: SeverityWarning,
 				Message: fmt.Sprintf("%s in %s grants nothing: plugin %s does not need %s", g.attr, i.node.title(),

@@ -20,11 +20,11 @@ func parseJSON(s *Source, report *collector) hcl.Body {
 		b = scanJSON(s.text)
 	}
 	if b != nil {
-		report.bound(s, b)
+		reportBound(report, s, b)
 		return empty
 	}
 	file, diags := hcljson.Parse(s.text, s.Name)
-	report.syntax(s, nil, diags)
+	reportSyntax(report, s, nil, diags)
 	if file == nil || diags.HasErrors() {
 		report.poison(anyName, anyName)
 		return empty
@@ -89,12 +89,12 @@ func (g *grower) template(text string, at hcl.Range) hclsyntax.Expression {
 	tokens, _ := hclsyntax.LexExpression([]byte(source), g.source.Name, at.Start)
 	if b := scanTokens(tokens); b != nil {
 		b.from, b.to = at.Start.Byte, at.End.Byte
-		g.report.bound(g.source, b)
+		reportBound(g.report, g.source, b)
 		return unknown
 	}
 	expr, diags := hclsyntax.ParseExpression([]byte(source), g.source.Name, at.Start)
 	if diags.HasErrors() {
-		g.report.syntax(g.source, nil, diags)
+		reportSyntax(g.report, g.source, nil, diags)
 		return unknown
 	}
 	g.source.setPiece(at.Start.Byte, source)
@@ -132,29 +132,10 @@ func nativeQuoted(text string) string {
 
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\x00", `\u0000`)
 
-func (s *Source) setPiece(at int, text string) {
-	if s.pieces == nil {
-		s.pieces = map[int]string{}
-	}
-	s.pieces[at] = text
-}
-
-// piece returns the text of an expression of a JSON file in native syntax.
-func (s *Source) piece(r hcl.Range) (string, bool) {
-	for _, base := range slices.Sorted(maps.Keys(s.pieces)) {
-		text := s.pieces[base]
-		from, to := r.Start.Byte-base, r.End.Byte-base
-		if from >= 0 && to <= len(text) && from <= to {
-			return text[from:to], true
-		}
-	}
-	return "", false
-}
-
 // jsonStrangers reports names of a JSON block that the specification lacks.
 func (g *grower) jsonStrangers(n *node, rest hcl.Body) {
 	attrs, diags := rest.JustAttributes()
-	g.report.syntax(g.source, nil, diags)
+	reportSyntax(g.report, g.source, nil, diags)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		kind := "attribute"
 		if _, diags := hcl.ExprMap(attrs[name].Expr); !diags.HasErrors() {

@@ -10,39 +10,6 @@ import (
 )
 
 // jsonSample is jsonTwin in JSON.
-const jsonSample = `{
-  "//": "a comment, as the mapping has it",
-  "locals": {"n": 3, "greeting": "hi ${upper(\"x\")}"},
-  "ferment": {"seed": "${local.n + 1}", "mode": "lazy"},
-  "check": {
-    "short": {
-      "condition": "${length(try(result.text, \"\")) <= 1200}",
-      "message": "keep \"${request.intent}\" short",
-      "applies": true
-    },
-    "named": {"builtin": "json-valid"}
-  },
-  "dispatch": {"quality_first": {"checks": ["short", "named"], "retry": {"fallback": 2}}},
-  "plugin": [
-    {"chess": {
-      "command": ["bin/chess", "$${literal}"],
-      "env": {"A": "${local.greeting}", "B": "1"},
-      "config": {"depth": "${2 * 4}", "api_key": "${secret(\"env:KEY\")}", "model": {"m": {"name": "x"}}, "extra": {"a": {"x": 1}, "b": {"max-chars": 3, "list": [1, "a", null], "with_bar": true}}}
-    }},
-    {"stockfish": {"command": ["bin/chess"]}}
-  ],
-  "capability": {
-    "chess/embedded": {"plugin": "chess", "provides": "chess/engine"},
-    "chess/stockfish": {"plugin": "${plugin.stockfish}", "provides": "chess/engine"}
-  },
-  "intent": {"chess/best-move": {
-    "in": "req/chess.position", "out": "res/chess.move+pv+eval",
-    "candidates": ["chess/stockfish", "${capability[\"chess/embedded\"]}"],
-    "dispatch": "${dispatch.quality_first}", "done": {"must": ["schema-valid"]}
-  }}
-}
-`
-
 const jsonTwin = `locals {
   n        = 3
   greeting = "hi X"
@@ -127,19 +94,8 @@ func TestJSONForm(t *testing.T) {
 			"a key of JSON that is no identifier stays a text; one that is becomes a keyword")
 	}
 	assert.Equal(t, d.Changes[0].Before, d.Changes[1].After)
-	assert.Equal(t, "s", native.Plugins[0].secretText(t))
-	assert.Equal(t, "s", c.Plugins[0].secretText(t))
-}
-
-func (p Plugin) secretText(t *testing.T) string {
-	t.Helper()
-	v, err := p.SecretTexts()
-	require.NoError(t, err)
-	for _, x := range v.Entries() {
-		s, _ := x.AsString()
-		return s
-	}
-	return ""
+	assert.Equal(t, "s", secretText(t, native.Plugins[0]))
+	assert.Equal(t, "s", secretText(t, c.Plugins[0]))
 }
 
 // Native files and JSON merge with each other.
@@ -155,7 +111,7 @@ func TestMixedForms(t *testing.T) {
 	assert.Equal(t, map[string]string{"A": "1", "B": "3"}, p.Env)
 	assert.Equal(t, 7, p.Queue)
 	assert.Equal(t, `{:depth 3 :engine "builtin" :model {"m" {:name "x"}}}`, p.Config.String())
-	text, err := c.Show(ShowOptions{Origins: true, Only: "plugin.chess.env"})
+	text, err := Show(c, ShowOptions{Origins: true, Only: "plugin.chess.env"})
 	require.NoError(t, err)
 	assert.Contains(t, text, "# A common/a.hcl:3, B local/a.hcl.json:1")
 }

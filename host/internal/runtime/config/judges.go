@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // compileJudges returns the judges of the judge blocks.
@@ -127,7 +129,7 @@ func (b *builder) rubric(s *section) edn.Value {
 		}
 	}
 	var criteria []edn.Value
-	for _, c := range s.each("criterion") {
+	for _, c := range s.all("criterion") {
 		if strings.TrimSpace(c.text("ask")) == "" && c.written("ask") {
 			b.report.add(Diagnostic{
 				Type:     "judge/rubric-invalid",
@@ -273,4 +275,40 @@ func (b *builder) judging(l *policy.Layer, s *section) {
 			Hint:    "add a plugin that serves it, or name another intent in the judge block",
 		})
 	}
+}
+
+// fitted returns the value of an attribute, converted to the schema. It reports the parts that do not fit.
+func (b *builder) fitted(s *section, attr, typ string, form *schema.Schema) edn.Value {
+	v := s.attrs[attr]
+	if !v.written {
+		return v.v
+	}
+	out := fit(form, v.v)
+	for _, f := range form.Validate(out) {
+		name := attr + partName(f.Path)
+		d := Diagnostic{
+			Type:    typ,
+			Message: fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
+			Range:   v.within(f.Path),
+			Path:    append(slices.Clone(s.node.path), attr),
+			Found:   f.Got,
+		}
+		switch kinds, ok := enumerated(f.Expected); {
+		case ok:
+			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
+			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
+		case f.Keys != nil:
+			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]),
+				s.node.title())
+			d.Expected, d.Found = words(hclNames(f.Keys)), edn.Text(hclName(scalarText(f.Path[len(f.Path)-1])))
+			d.Nearest = nearest(plain(d.Found), hclNames(f.Keys))
+			d.Hint = cmp.Or(meant(d.Nearest), "remove it, or correct its name")
+		case f.Expected.IsNil():
+			d.Hint = "correct the others first" // the message counts the omitted findings
+		default:
+			d.Expected = edn.Text(inWords(f.Expected))
+		}
+		b.report.add(d)
+	}
+	return out
 }

@@ -103,14 +103,6 @@ rubric "answer" {
 	assert.True(t, edn.Equal(want, j.Rubric))
 }
 
-func allTypes(ds []Diagnostic) []string {
-	var out []string
-	for _, d := range ds {
-		out = append(out, d.Type)
-	}
-	return out
-}
-
 // HCL-029 to HCL-031, HCL-034: unknown names, empty rubrics, and cycles of gates.
 func TestJudgeProblems(t *testing.T) {
 	rubric := "\nrubric \"answer\" {\n  criterion \"a\" {\n    ask = \"is it true?\"\n  }\n}\n"

@@ -10,9 +10,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/text/packfile"
 )
 
-// maxLanguagePacks is the maximum number of language packs in a configuration.
-const maxLanguagePacks = 32
-
 // LanguagePack is a language pack of the configuration.
 type LanguagePack struct {
 	Language string // code
@@ -57,7 +54,7 @@ func (b *builder) languagePacks() []LanguagePack {
 		pack := LanguagePack{
 			Language: p.Language,
 			Name:     p.Name,
-			File:     printedName(b.config.Root, name),
+			File:     printedName(b.dir, name),
 			Hash:     edn.Hash(edn.Text(*item.content)),
 			Instead:  slices.Contains(rules.Languages(), p.Language),
 		}
@@ -93,7 +90,7 @@ func (b *builder) unread(item value, path []string) {
 		Path:     path,
 		Expected: edn.Text("a file with a language pack"),
 	}
-	_, err := b.inputs.file(b.config.Root, printedName(b.config.Root, name))
+	_, err := b.decoder.inputs.file(b.dir, printedName(b.dir, name))
 	var wrong *functionError
 	switch {
 	case errors.As(err, &wrong):
@@ -107,12 +104,12 @@ func (b *builder) unread(item value, path []string) {
 // languagePack reads one pack and returns it with the place of its language.
 func (b *builder) languagePack(item value, path []string) (rules.Pack, *Range, bool) {
 	name, _ := item.v.AsString()
-	printed := printedName(b.config.Root, name)
-	s := newSource(printed, name, len(b.files), []byte(*item.content))
-	if known := b.files[printed]; known != nil {
+	printed := printedName(b.dir, name)
+	s := newSource(printed, name, len(b.set.Sources), []byte(*item.content))
+	if known := b.set.Sources[printed]; known != nil {
 		s.order = known.order // the file is listed twice
 	}
-	b.files[printed] = s
+	b.set.Sources[printed] = s
 	p, problems := packfile.Parse(s.text)
 	for _, x := range problems {
 		d := Diagnostic{

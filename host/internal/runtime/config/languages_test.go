@@ -73,7 +73,7 @@ func TestLanguagePacks(t *testing.T) {
 	assert.Contains(t, diff.Text(), `prompts, language_packs: ["packs/it.edn"] -> ["packs/it.edn"], with another content`)
 	assert.True(t, Compare(c, c).Empty())
 
-	shown, err := c.Show(ShowOptions{Flat: true})
+	shown, err := Show(c, ShowOptions{Flat: true})
 	require.NoError(t, err)
 	assert.Contains(t, shown, `language_packs = ["packs/it.edn"]`)
 	again, ds := packed(t, shown, map[string]string{"packs/it.edn": italian + "}"})
@@ -151,7 +151,7 @@ func TestPathsInAListOfAPlugin(t *testing.T) {
 	}
 	before := describe()
 	assert.Equal(t, []string{filepath.Join(dir, "a.edn"), filepath.Join(dir, "b.edn")}, before.Plugins[0].Reads, before.Report(0).Text(false))
-	shown, err := before.Show(ShowOptions{})
+	shown, err := Show(before, ShowOptions{})
 	require.NoError(t, err)
 	assert.Contains(t, shown, `packs = ["a.edn", "b.edn"]`)
 

@@ -2,19 +2,15 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -124,16 +120,9 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	l := loader{
-		ctx:       ctx,
-		opts:      opts,
-		files:     sources{},
-		config:    &Config{prints: map[string]string{}},
-		hashes:    map[string]string{},
-		variables: map[string]envVar{},
-	}
-	l.report = newCollector(l.files)
-	l.run(path)
+	known := sources{}
+	l := loader{opts: opts, files: known, report: newCollector(known), config: &Config{}}
+	l.run(ctx, path)
 	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
 	if l.config.Diagnostics.HasErrors() || l.report.dropped > 0 {
 		l.config.Generation = nil
@@ -149,23 +138,15 @@ func (c *Config) Unreadable() bool {
 }
 
 type loader struct {
-	ctx     context.Context
-	opts    Options
-	files   sources
-	report  *collector
-	config  *Config
-	inputs  *inputs
-	decoder *decoder
-	root    *section // the decoded tree
-	byType  map[string][]*section
-	hashes  map[string]string // of programs
-	// variables are the variables of .env files.
-	variables map[string]envVar
-	locked    locked
-	prices    *pricelist.List // nil: not read yet
+	*document
+	opts   Options
+	files  sources
+	report *collector
+	config *Config
+	set    *fileSet
 }
 
-func (l *loader) run(path string) {
+func (l *loader) run(ctx context.Context, path string) {
 	dir := l.opts.Dir
 	if path == "" {
 		path = Find(dir)
@@ -180,25 +161,57 @@ func (l *loader) run(path string) {
 		})
 		return
 	}
-	tree := l.gather(full)
+	l.set = readSet(full, fileOptions{Profile: l.opts.Profile, Env: l.opts.Env}, l.files, l.report)
+	l.config.Root, l.config.Profile, l.config.Files = l.set.Root, l.set.Profile, l.set.Files
 	l.config.ahead = l.wayTo(l.config.Root)
-	if tree == nil {
+	if l.set.Tree == nil {
 		return
 	}
-	l.decode(tree)
+	in := newInputs(l.set.Root, l.set.Lookup, slices.Sorted(maps.Keys(l.set.Variables))...)
+	l.document = decodeDocument(l.set.Tree, l.set.Root, l.set.Profile, in, l.report)
+	l.host()
 	if l.opts.HostOnly {
 		return
 	}
 	if l.config.Root == full {
-		l.unreadFiles()
+		l.set.WarnUnread(l.config.Host.LockFile, l.opts.Advise, in.read)
 	}
-	l.readLock()
-	l.build()
+	r := readPlugins(ctx, l.document, l.set, l.plugins())
+	l.config.Generation = build(r, buildSettings{MinStability: l.config.Host.MinStability, Kept: l.kept()})
+	l.config.Plugins, l.config.Lock, l.config.prints = r.Plugins, r.lockFile(), r.prints
 	l.decoder.unused()
 	l.config.tree = l.root
-	l.config.Inputs = l.inputs.list()
+	l.config.Inputs = in.list()
 	l.sources()
 	l.hash()
+}
+
+// plugins returns the options of the descriptions.
+func (l *loader) plugins() readerOptions {
+	return readerOptions{
+		Describer:       l.opts.Describer,
+		DescribeTimeout: l.opts.DescribeTimeout,
+		Env:             l.opts.Env,
+		Key:             l.opts.Key,
+		Locking:         l.opts.Locking,
+		OnlyLocked:      l.opts.OnlyLocked,
+		MayStart:        l.opts.MayStart,
+		Attached:        l.opts.Attached,
+		DataDir:         l.config.Host.DataDir,
+		LockFile:        l.config.Host.LockFile,
+	}
+}
+
+// kept returns the files of the listeners that no effect may access.
+func (l *loader) kept() []string {
+	var out []string
+	if socket := l.config.HTTP.AdminSocket; socket != "" {
+		out = append(out, socket)
+	}
+	if t := l.config.HTTP.TLS; t != nil {
+		out = append(out, t.KeyFile)
+	}
+	return out
 }
 
 // wayTo returns the path from the working directory to root, with slashes; empty
@@ -212,30 +225,6 @@ func (l *loader) wayTo(root string) string {
 	}
 	return ""
 }
-
-// decode evaluates and checks every attribute.
-func (l *loader) decode(tree *node) {
-	l.inputs = newInputs(l.config.Root, l.lookup)
-	l.inputs.names = slices.Sorted(maps.Keys(l.variables))
-	eval := newEvaluator(l.report, l.inputs)
-	eval.declare(tree)
-	eval.addLocals(tree)
-	l.decoder = newDecoder(eval)
-	l.decoder.profile, l.decoder.root = l.config.Profile, tree
-	l.decoder.base = newSource("default", filepath.Join(l.config.Root, DefaultFile), 0, nil)
-	l.root = l.decoder.section(tree)
-	l.decoder.rivalLocals(tree)
-	l.chosenProfile()
-	l.byType = map[string][]*section{}
-	for _, b := range l.root.blocks {
-		l.byType[b.node.spec.Name] = append(l.byType[b.node.spec.Name], b)
-	}
-	eval.forceAll()
-	l.host()
-}
-
-// all returns the decoded blocks of one type, in the order of the file.
-func (l *loader) all(name string) []*section { return l.byType[name] }
 
 func (l *loader) host() {
 	f := l.root.block("ferment")
@@ -297,48 +286,8 @@ func (l *loader) host() {
 	})
 }
 
-// kindOf rejects a file in place of a directory, and a directory in place of a file.
-func (l *loader) kindOf(s *section, attr, wanted string) {
-	name := s.text(attr)
-	info, err := os.Stat(name)
-	for errors.Is(err, syscall.ENOTDIR) { // a parent is a file
-		name, wanted = filepath.Dir(name), aFolder
-		info, err = os.Stat(name)
-	}
-	if name == "" || err != nil || kindOf(info) == wanted {
-		return
-	}
-	l.report.add(Diagnostic{
-		Type:     "config/type",
-		Message:  fmt.Sprintf("%s names %s, which is %s", attr, quote(printedName(l.config.Root, name)), kindOf(info)),
-		Range:    s.attrs[attr].rng,
-		Path:     append(slices.Clone(s.node.path), attr),
-		Expected: edn.Text("the name of " + wanted),
-		Found:    edn.Text(kindOf(info)),
-		Hint:     "name another one, or move that one away",
-	})
-}
-
-// there rejects a configured path that does not exist.
-func (l *loader) there(s *section, attr string) {
-	v, name := s.attrs[attr], s.text(attr)
-	if !v.written {
-		return
-	}
-	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	near, hint := l.neighbour(name)
-	l.report.add(Diagnostic{
-		Type: "config/include",
-		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)),
-			quote(printedName(l.config.Root, name))),
-		Range:   v.rng,
-		Path:    s.pathOf(attr),
-		Nearest: near,
-		Hint:    hint,
-	})
-}
+// printer returns the printer of values of the configuration.
+func (c *Config) printer() printer { return printer{root: c.Root} }
 
 // hash sets the hash of the decoded configuration.
 func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.value(l.root)) }
@@ -348,7 +297,7 @@ func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.value(l.root)) }
 func (c *Config) value(s *section) edn.Value {
 	var b edn.MapBuilder
 	for name, v := range s.attrs {
-		b.Key(strings.ReplaceAll(name, "_", "-"), c.portable(v))
+		b.Key(strings.ReplaceAll(name, "_", "-"), c.printer().portable(v))
 	}
 	for _, inner := range s.blocks {
 		if inner.node.spec.Open {
@@ -362,58 +311,86 @@ func (c *Config) value(s *section) edn.Value {
 		b.Key("text", edn.Text(bodyText(s.node)))
 	case s.node.spec.Name == "plugin":
 		if p := c.plugin(s.label()); p != nil && p.low != nil {
-			b.Set(words([]string{"config"}), c.finished(p))
+			b.Set(words([]string{"config"}), p.finished(c.printer()))
 		}
 	}
 	return b.Map()
 }
 
-// finished returns the config of a plugin as data: secrets are handles, and paths
-// are relative to the root.
-func (c *Config) finished(p *Plugin) edn.Value {
-	var secrets []edn.Value
-	for _, s := range p.Secrets {
-		secrets = append(secrets, edn.Vector(edn.Vector(s.Path...), edn.Text(c.masked(s.Secret))))
+// Labels returns the labels of the top-level blocks of one type, in the order of
+// the files.
+func (c *Config) Labels(block string) []string {
+	if c.tree == nil {
+		return nil
 	}
-	v, err := p.Config.Walk(nil, func(v edn.Value) edn.Value { return c.shown(p, v, nil) })
-	if err != nil {
-		v = p.Config // nested too deeply to be walked
+	var out []string
+	for _, s := range c.tree.all(block) {
+		if label := s.label(); label != "" {
+			out = append(out, label)
+		}
 	}
-	return edn.Vector(v, edn.Vector(secrets...))
+	return out
 }
 
-// masked returns the handle of a secret, with a file path relative to the root.
-func (c *Config) masked(s Secret) string {
-	if s.Kind == "file" {
-		s.Name = printedName(c.Root, s.path)
+func (c *Config) plugin(name string) *Plugin {
+	for i := range c.Plugins {
+		if c.Plugins[i].Name == name {
+			return &c.Plugins[i]
+		}
 	}
-	return s.String()
+	return nil
 }
 
-func (c *Config) portable(v value) edn.Value {
-	switch {
-	case v.secret != nil:
-		return edn.Text(c.masked(*v.secret))
-	case v.file && v.content != nil:
-		p, _ := v.v.AsString()
-		return c.portableFile(p, *v.content)
-	case v.file:
-		p, _ := v.v.AsString()
-		return edn.Text(printedName(c.Root, p))
-	case v.content != nil:
-		return c.portableLayer(v)
-	case len(v.keys) > 0 && len(v.keys) == len(v.items):
-		var b edn.MapBuilder
-		for i, key := range v.keys {
-			b.Set(edn.Text(key), c.portable(v.items[i]))
+// sources records the origins of the variables that were read.
+func (l *loader) sources() {
+	l.config.variables = map[string]*Range{}
+	for _, in := range l.config.Inputs {
+		if in.Kind != "env" || in.Hash == "" {
+			continue
 		}
-		return b.Map()
-	case len(v.items) > 0 && len(v.keys) == 0:
-		items := make([]edn.Value, len(v.items))
-		for i, x := range v.items {
-			items[i] = c.portable(x)
+		l.config.variables[in.Name] = nil
+		if _, outer := l.opts.Env(in.Name); !outer {
+			l.config.variables[in.Name] = l.set.Variables[in.Name].at
 		}
-		return edn.Vector(items...)
 	}
-	return v.v
+}
+
+// Writable returns the sorted directories that enabled effects and grants of
+// plugins allow to write. Paths that cannot be read are omitted.
+func (c *Config) Writable() []string {
+	var all []string
+	if c.tree == nil {
+		return nil
+	}
+	for _, scoped := range writtenScopes(c.tree.block("effects")) {
+		scope := scoped.Scope
+		if !scope.Enabled.V {
+			continue
+		}
+		switch scoped.Effect {
+		case "fs/write":
+			for _, root := range scope.Roots.V {
+				for _, below := range scope.Allow.V {
+					all = append(all, filepath.Join(root, below))
+				}
+			}
+		case "process/run":
+			all = append(all, scope.AllowCWD.V...)
+		}
+	}
+	for _, p := range c.Plugins {
+		all = append(all, p.Isolation.WritePaths...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ModelPrices returns the prices of the models of all plugins with priced models,
+// in the order of the plugins and by label.
+func (c *Config) ModelPrices() []ModelPrice {
+	var all []ModelPrice
+	for i := range c.Plugins {
+		all = append(all, c.Plugins[i].modelPrices()...)
+	}
+	return all
 }

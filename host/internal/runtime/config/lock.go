@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
@@ -40,6 +41,20 @@ const (
 	LockMatches   LockState = "locked"
 )
 
+// readerOptions are the options of the descriptions.
+type readerOptions struct {
+	Describer       Describer // nil: plugins are not described
+	DescribeTimeout time.Duration
+	Env             func(string) (string, bool)
+	Key             []byte // of the secret hashes; empty: no hashes
+	Locking         Locking
+	OnlyLocked      bool
+	MayStart        func(plugin string) bool // nil: none
+	Attached        map[string]Attachment
+	DataDir         string
+	LockFile        string
+}
+
 // locked is the lock file of a load.
 type locked struct {
 	name   string // as printed
@@ -49,8 +64,8 @@ type locked struct {
 }
 
 // lockLenient reports whether a plugin without an entry may run.
-func (l *loader) lockLenient() bool {
-	return l.opts.Locking == LockShown || l.opts.Locking == LockChecked && !strictProfile(l.config.Profile)
+func (r *reader) lockLenient() bool {
+	return r.opts.Locking == LockShown || r.opts.Locking == LockChecked && !strictProfile(r.profile)
 }
 
 // strictProfile reports whether a profile starts only approved programs; dev and
@@ -58,40 +73,39 @@ func (l *loader) lockLenient() bool {
 func strictProfile(profile string) bool { return profile != ProfileDev && profile != ProfileTest }
 
 // lockUnknown reports whether the settings that select the lock file or the profile are invalid.
-func (l *loader) lockUnknown() bool {
-	return l.report.doubts("ferment", "profile") || l.report.doubts("ferment", "lock_file")
+func (r *reader) lockUnknown() bool {
+	return r.report.doubts("ferment", "profile") || r.report.doubts("ferment", "lock_file")
 }
 
 // readLock reads the lock file and reports errors in it.
-func (l *loader) readLock() {
-	path := l.config.Host.LockFile
-	if l.opts.Locking == LockIgnored || path == "" || l.lockUnknown() {
+func (r *reader) readLock() {
+	path := r.opts.LockFile
+	if r.opts.Locking == LockIgnored || path == "" || r.lockUnknown() {
 		return
 	}
-	l.locked.name = printedName(l.config.Root, path)
+	r.locked.name = printedName(r.dir, path)
 	var err error
-	l.locked.file, l.locked.there, err = lock.Read(l.locked.name, path)
-	l.config.Lock = l.locked.file
+	r.locked.file, r.locked.there, err = lock.Read(r.locked.name, path)
 	if err == nil {
 		return
 	}
-	l.locked.broken = true
+	r.locked.broken = true
 	var wrong *lock.DecodeError
 	if !errors.As(err, &wrong) {
-		l.report.add(Diagnostic{
+		r.report.add(Diagnostic{
 			Type:    "config/lock",
-			Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(l.locked.name), cause(err)),
-			Range:   l.root.block("ferment").attrs["lock_file"].rng,
+			Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(r.locked.name), cause(err)),
+			Range:   r.root.block("ferment").attrs["lock_file"].rng,
 			Path:    []string{"ferment", "lock_file"},
 		})
 		return
 	}
-	source := l.lockSource(path)
+	source := r.lockSource(path)
 	for _, p := range wrong.Problems {
 		d := Diagnostic{
 			Type:    p.Type,
 			Message: p.Message,
-			Range:   &Range{File: l.locked.name},
+			Range:   &Range{File: r.locked.name},
 			Nearest: p.Nearest,
 			Hint:    p.Hint,
 		}
@@ -104,41 +118,44 @@ func (l *loader) readLock() {
 		if p.Found != "" {
 			d.Found = edn.Text(p.Found)
 		}
-		l.report.add(d)
+		r.report.add(d)
 	}
 }
 
+// lockFile returns the lock file; empty if it was not read.
+func (r *reader) lockFile() lock.File { return r.locked.file }
+
 // lockSource returns the lock file for excerpts; nil if it cannot be read.
-func (l *loader) lockSource(path string) *Source {
-	raw, err := readConfig(l.locked.name, path, MaxFileBytes)
+func (r *reader) lockSource(path string) *Source {
+	raw, err := readConfig(r.locked.name, path, MaxFileBytes)
 	if err != nil {
 		return nil
 	}
-	s := newSource(l.locked.name, path, len(l.config.Files), raw)
-	l.files[l.locked.name] = s
+	s := newSource(r.locked.name, path, len(r.set.Files), raw)
+	r.set.Sources[r.locked.name] = s
 	return s
 }
 
 // programLocked compares the program of a plugin with the lock file before it is
 // executed, and decides whether it may be started.
-func (l *loader) programLocked(s *section, p *Plugin) {
+func (r *reader) programLocked(s *section, p *Plugin) {
 	p.Startable = true
-	if l.opts.Locking == LockIgnored || p.Attached != "" {
+	if r.opts.Locking == LockIgnored || p.Attached != "" {
 		return
 	}
-	p.Startable = l.opts.MayStart != nil && l.opts.MayStart(p.Name)
-	if l.locked.broken || l.lockUnknown() {
+	p.Startable = r.opts.MayStart != nil && r.opts.MayStart(p.Name)
+	if r.locked.broken || r.lockUnknown() {
 		return // reported once, at the file
 	}
-	entry, ok := l.locked.file.Plugin(p.Name)
+	entry, ok := r.locked.file.Plugin(p.Name)
 	if !ok {
 		p.Lock = LockAbsent
-		p.Startable = p.Startable || l.unlockedMayStart()
-		l.unlocked(s, p)
+		p.Startable = p.Startable || r.unlockedMayStart()
+		r.unlocked(s, p)
 		return
 	}
 	p.Lock = LockMatches
-	for _, d := range entry.CompareProgram(lock.Platform(), printedName(l.config.Root, p.Command[0]), p.Hashes.Program,
+	for _, d := range entry.CompareProgram(lock.Platform(), printedName(r.dir, p.Command[0]), p.Hashes.Program,
 		p.Hashes.Files) {
 		switch {
 		case d.Level == lock.Changed:
@@ -146,42 +163,42 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 		case p.Lock == LockMatches:
 			p.Lock = LockAbsent
 		}
-		l.differs(s, d)
+		r.differs(s, d)
 	}
-	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && l.unlockedMayStart()
+	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && r.unlockedMayStart()
 }
 
 // unlockedMayStart reports whether unapproved programs may be started: in
 // non-strict profiles, unless the options require an entry.
-func (l *loader) unlockedMayStart() bool {
-	return !l.opts.OnlyLocked && !strictProfile(l.config.Profile) && l.opts.Locking != LockReadonly
+func (r *reader) unlockedMayStart() bool {
+	return !r.opts.OnlyLocked && !strictProfile(r.profile) && r.opts.Locking != LockReadonly
 }
 
 // unlocked reports a plugin without an entry. A missing lock file is reported
 // once, not for each plugin.
-func (l *loader) unlocked(s *section, p *Plugin) {
+func (r *reader) unlocked(s *section, p *Plugin) {
 	d := lock.NotLocked(p.Name)
-	out := l.lockProblem(s, d)
-	if !l.locked.there {
-		out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", quote(l.locked.name))
+	out := r.lockProblem(s, d)
+	if !r.locked.there {
+		out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", quote(r.locked.name))
 		out.Hint = fmt.Sprintf("%q writes it", d.Command())
 	}
-	if l.opts.OnlyLocked && l.lockLenient() {
+	if r.opts.OnlyLocked && r.lockLenient() {
 		out.Hint += "; until then it is not started to be checked, unless --describe is given"
 	}
-	if l.locked.there {
-		l.report.add(out)
+	if r.locked.there {
+		r.report.add(out)
 		return
 	}
-	l.report.fold("no lock file", out)
+	r.report.fold("no lock file", out)
 }
 
 // descriptionLocked compares the description of a plugin with the lock file.
-func (l *loader) descriptionLocked(s *section, p *Plugin) {
-	if l.opts.Locking == LockIgnored || !p.Described {
+func (r *reader) descriptionLocked(s *section, p *Plugin) {
+	if r.opts.Locking == LockIgnored || !p.Described {
 		return
 	}
-	entry, ok := l.locked.file.Plugin(p.Name)
+	entry, ok := r.locked.file.Plugin(p.Name)
 	if !ok {
 		return
 	}
@@ -189,13 +206,13 @@ func (l *loader) descriptionLocked(s *section, p *Plugin) {
 		if d.Level == lock.Escalation && p.Lock != LockChanged {
 			p.Lock = LockEscalated
 		}
-		l.differs(s, d)
+		r.differs(s, d)
 	}
 }
 
-func (l *loader) differs(s *section, d lock.Difference) { l.report.add(l.lockProblem(s, d)) }
+func (r *reader) differs(s *section, d lock.Difference) { r.report.add(r.lockProblem(s, d)) }
 
-func (l *loader) lockProblem(s *section, d lock.Difference) Diagnostic {
+func (r *reader) lockProblem(s *section, d lock.Difference) Diagnostic {
 	out := Diagnostic{
 		Type:    "config/lock",
 		Message: d.Message(),
@@ -209,8 +226,8 @@ func (l *loader) lockProblem(s *section, d lock.Difference) Diagnostic {
 	if d.Level == lock.Escalation {
 		out.Range = s.at()
 	}
-	grave := d.Level == lock.Changed || d.Level == lock.Escalation || d.Level == lock.Absent && !l.lockLenient()
-	if l.opts.Locking == LockShown || !grave && l.opts.Locking != LockReadonly {
+	grave := d.Level == lock.Changed || d.Level == lock.Escalation || d.Level == lock.Absent && !r.lockLenient()
+	if r.opts.Locking == LockShown || !grave && r.opts.Locking != LockReadonly {
 		out.Severity = SeverityWarning
 	}
 	return out
@@ -255,19 +272,19 @@ func lockedPorts(p Plugin) []uint16 {
 }
 
 // hashesOf sets the hashes of the files of a plugin's program.
-func (l *loader) hashesOf(p *Plugin) error {
-	program, err := l.binaryHash(p.Command[0], nil)
+func (r *reader) hashesOf(p *Plugin) error {
+	program, err := r.binaryHash(p.Command[0], nil)
 	if err != nil {
 		return err
 	}
 	p.Hashes.Program = program
 	for _, path := range p.Files {
-		hash, err := l.binaryHash(path, nil)
+		hash, err := r.binaryHash(path, nil)
 		if err != nil {
 			return err
 		}
 		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{
-			Path: filepath.ToSlash(printedName(l.config.Root, path)),
+			Path: filepath.ToSlash(printedName(r.dir, path)),
 			Hash: hash,
 		})
 	}
@@ -276,8 +293,8 @@ func (l *loader) hashesOf(p *Plugin) error {
 
 // notStarted warns that a plugin is not checked, unless the reason is a lock file
 // problem that has been reported.
-func (l *loader) notStarted(s *section, p *Plugin) {
+func (r *reader) notStarted(s *section, p *Plugin) {
 	if p.Startable {
-		l.unchecked(s, p, "it was not started")
+		r.unchecked(s, p, "it was not started")
 	}
 }

@@ -287,9 +287,9 @@ func unitType(e schema.Entry) (Type, bool) {
 	case "path":
 		switch present(e.Schema).Kind() {
 		case schema.KindString:
-			return path, true
+			return Type{Kind: KindPath}, true
 		case schema.KindVector, schema.KindSequential:
-			return list(path), true
+			return Type{Kind: KindList, Elem: &Type{Kind: KindPath}}, true
 		}
 	}
 	return Type{}, false

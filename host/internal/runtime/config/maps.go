@@ -6,40 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 )
-
-// exprIn is an expression and its file.
-type exprIn struct {
-	expr   hcl.Expression
-	source *Source
-}
-
-// asObject reports whether an expression is an object literal.
-func (w exprIn) asObject() bool {
-	_, diags := hcl.ExprMap(w.expr)
-	return !diags.HasErrors()
-}
-
-// objects returns the effective layers of a map attribute: consecutive object
-// literals merge by key, any other expression replaces the earlier layers.
-func (a *attribute) objects() []exprIn {
-	all := a.stack()
-	out := make([]exprIn, 0, len(all))
-	for i := len(all) - 1; i >= 0; i-- {
-		w := exprIn{all[i].expr, all[i].source}
-		if i < len(all)-1 && !w.asObject() {
-			break
-		}
-		out = append(out, w)
-		if !w.asObject() {
-			break
-		}
-	}
-	slices.Reverse(out)
-	return out
-}
 
 // whole decodes an attribute with all its layers.
 func (d *decoder) whole(a *attribute, path []string) (value, bool) {
@@ -187,32 +155,4 @@ func (d *decoder) dataOf(layers []exprIn, path []string, want *schema.Schema) (e
 	}
 	d.ranges[rangeKey(path)] = top.source.hclRange(top.expr.Range())
 	return d.object(layers, path, want)
-}
-
-// writtenKeys returns the literal keys of an object.
-func writtenKeys(w exprIn) []string {
-	entries, _ := hcl.ExprMap(w.expr)
-	var out []string
-	for _, e := range entries {
-		if word, ok := literalKey(e.Key); ok {
-			out = append(out, word)
-		}
-	}
-	return out
-}
-
-// literalKey returns the literal key of an object entry.
-func literalKey(expr hcl.Expression) (string, bool) {
-	if word := hcl.ExprAsKeyword(expr); word != "" {
-		return word, true
-	}
-	key, ok := expr.(*hclsyntax.ObjectConsKeyExpr)
-	if !ok {
-		return "", false
-	}
-	v, ok := literal(key.Wrapped)
-	if !ok {
-		return "", false
-	}
-	return asText(v)
 }

@@ -14,99 +14,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// aFile generates a small configuration file with few names, so that files overlap.
-func aFile(t *rapid.T, label string) string {
-	var b strings.Builder
-	pick := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label+what) }
-	maybe := func(what string, write func()) {
-		if rapid.Bool().Draw(t, label+what) {
-			write()
-		}
-	}
-	maybe("host", func() {
-		b.WriteString("ferment {\n")
-		maybe("seed", func() { fmt.Fprintf(&b, "  seed = %s\n", pick("seed value", "1", "2", "null", "local.n")) })
-		maybe("mode", func() { fmt.Fprintf(&b, "  mode = %s\n", pick("mode value", `"lazy"`, `"strict"`, "null")) })
-		b.WriteString("}\n")
-	})
-	maybe("locals", func() { fmt.Fprintf(&b, "locals {\n  n = %s\n}\n", pick("local value", "5", "6")) })
-	for _, name := range []string{"chess", "stockfish"} {
-		maybe("plugin "+name, func() {
-			fmt.Fprintf(&b, "plugin %q {\n  command = [\"../bin/chess\"]\n", name)
-			maybe(name+" env", func() {
-				fmt.Fprintf(&b, "  env = %s\n", pick(name+" env value", "{ A = \"1\" }", "{ A = \"2\", B = \"3\" }", "{ \"B\" = null }", "null", "{}", "local.e"))
-			})
-			maybe(name+" restart", func() {
-				fmt.Fprintf(&b, "  restart {\n    max = %s\n  }\n", pick(name+" max", "1", "2", "null"))
-			})
-			maybe(name+" config", func() {
-				fmt.Fprintf(&b, "  config {\n    depth = %s\n%s  }\n", pick(name+" depth", "1", "2", "null"),
-					pick(name+" inner", "", "    model \"m\" {\n      name = \"a\"\n    }\n", "    model \"m\" {\n      name = \"b\"\n    }\n    extra {\n      x = 1\n    }\n", "    extra {\n      x = null\n      y = 2\n    }\n"))
-			})
-			b.WriteString("}\n")
-		})
-	}
-	return b.String()
-}
-
-// treeOf returns the tree of one file.
-func treeOf(name, text string) *node {
-	report := newCollector(sources{})
-	s := newSource(name, "/"+name, 0, []byte(text))
-	body := parse(s, report)
-	root := &node{spec: Specification(), source: s}
-	(&grower{source: s, report: report}).grow(root, body)
-	return root
-}
-
-// dump writes everything in a tree that determines its value.
-func dump(n *node, indent string, b *strings.Builder) {
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for k := range n.attrs {
-			if !yield(k) {
-				return
-			}
-		}
-	}) {
-		for _, a := range n.attrs[name].stack() {
-			fmt.Fprintf(b, "%s%s %s %s\n", indent, name, a.source.Name, sourceText(a.source, a.expr))
-		}
-	}
-	for _, l := range n.layers {
-		fmt.Fprintf(b, "%slayer %s\n", indent, l.source.Name)
-	}
-	for _, block := range n.blocks {
-		fmt.Fprintf(b, "%s%s %s", indent, strings.Join(block.path, "."), block.source.Name)
-		for _, p := range block.also {
-			b.WriteString(" " + p.source.Name)
-		}
-		b.WriteByte('\n')
-		dump(block, indent+"  ", b)
-	}
-}
-
-func dumped(n *node) string {
-	var b strings.Builder
-	dump(n, "", &b)
-	return b.String()
-}
-
-// HCL-014: merge(merge(a, b), c) = merge(a, merge(b, c)), and no operand is
-// modified.
-func TestMergeIsAssociative(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := treeOf("a.hcl", aFile(t, "a ")), treeOf("b.hcl", aFile(t, "b ")), treeOf("c.hcl", aFile(t, "c "))
-		before := dumped(a) + dumped(b) + dumped(c)
-		left, right := dumped(merge(merge(a, b), c)), dumped(merge(a, merge(b, c)))
-		if left != right {
-			t.Fatalf("not associative:\n%s\n%s", left, right)
-		}
-		if dumped(a)+dumped(b)+dumped(c) != before {
-			t.Fatalf("an operand was changed")
-		}
-	})
-}
-
 // site writes each file to its own directory, in load order.
 func site(t *rapid.T, dir string, files ...string) *Config {
 	places := []string{"common/f.hcl", "common/prod/f.hcl", "local/f.hcl", "local/prod/f.hcl"}
@@ -207,7 +114,7 @@ func TestMergeRules(t *testing.T) {
 			files["local/a.hcl"] = "plugin \"chess\" {\n  " + row.high + "\n}\n"
 			c, ds := loadDir(t, lay(t, files), Options{})
 			require.Empty(t, types(ds), c.Report(0).Text(false))
-			text, err := c.Show(ShowOptions{Only: "plugin.chess." + row.only})
+			text, err := Show(c, ShowOptions{Only: "plugin.chess." + row.only})
 			require.NoError(t, err)
 			assert.Contains(t, text, "  "+row.want+"\n")
 			for _, d := range ds {
@@ -230,7 +137,7 @@ func TestNullOfACondition(t *testing.T) {
 			form:           over,
 		}), Options{})
 		require.Empty(t, types(ds), c.Report(0).Text(false))
-		text, err := c.Show(ShowOptions{Only: "check"})
+		text, err := Show(c, ShowOptions{Only: "check"})
 		require.NoError(t, err)
 		assert.Equal(t, "check \"c\" {\n  builtin = \"json-valid\"\n}\n", text)
 	}

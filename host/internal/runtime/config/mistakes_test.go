@@ -673,7 +673,7 @@ func TestSecretOfDisabledPlugin(t *testing.T) {
 		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), LockIgnored)
 		assert.NotContains(t, newReport(ds, 0, 1, 0).Text(false), secret)
 		for _, defaults := range []bool{false, true} {
-			shown, err := c.Show(ShowOptions{Defaults: defaults})
+			shown, err := Show(c, ShowOptions{Defaults: defaults})
 			require.NoError(t, err)
 			assert.NotContains(t, shown, secret)
 		}
@@ -709,5 +709,29 @@ func TestProgramOfPath(t *testing.T) {
 		_, ds := Load(t.Context(), write(t, "plugin \"p\" {\n  command = [\""+command+"\"]\n}\n"), Options{Env: env})
 		require.Equal(t, []string{"config/plugin-unknown"}, types(ds), command)
 		assert.Contains(t, ds[0].Hint, hint, command)
+	}
+}
+
+// Every language model name of the shipped file is known without a model, and its
+// error names the variable to set.
+func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), LockIgnored)
+	require.False(t, ds.HasErrors(), "%v", ds)
+	for _, id := range []string{"llm/voice", "llm/meta", "llm/solver", "llm/code", "llm/router"} {
+		a, ok := c.Generation.Registry.Absent(id)
+		require.True(t, ok, id)
+		assert.Equal(t, "provider/not-configured", a.Why.Type, id)
+		for _, variable := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_MODEL", "MLX_MODEL"} {
+			assert.Contains(t, a.Why.Hint, variable, id)
+		}
+	}
+	for i := range c.Plugins {
+		if p := &c.Plugins[i]; p.Disabled != nil {
+			row, _ := contract.Lookup(p.Disabled.Type)
+			assert.NotEqual(t, row.Hint, p.Disabled.Hint, p.Name)
+			assert.False(t, p.Starts(), p.Name)
+		}
 	}
 }

@@ -87,13 +87,13 @@ func (p parts) json(l layer, s *schema.Schema, report *collector) {
 	}
 	g := &grower{source: l.source, report: report}
 	content, rest, diags := l.body.PartialContent(wanted)
-	report.syntax(l.source, nil, diags)
+	reportSyntax(report, l.source, nil, diags)
 	seen := map[string]bool{}
 	for _, b := range content.Blocks {
 		p.add(b.Type, b.Labels, layer{spot{b.DefRange, l.source}, b.Body}, seen)
 	}
 	attrs, diags := rest.JustAttributes()
-	report.syntax(l.source, nil, diags)
+	reportSyntax(report, l.source, nil, diags)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[name]
 		p.set(&attribute{name: name, expr: g.native(a.Expr), rng: a.NameRange, source: l.source})

@@ -42,19 +42,12 @@ func (m ModelPrice) Missing() string {
 	return fmt.Sprintf("write price { input = \"..\", output = \"..\" } or price { free = true } in the block model %s of plugin %s", quote(m.Label), quote(m.Plugin))
 }
 
-// ModelPrices returns the prices of the models of all plugins with priced models,
-// in the order of the plugins and by label.
-func (c *Config) ModelPrices() []ModelPrice {
-	var all []ModelPrice
-	for _, p := range c.Plugins {
-		if p.priced {
-			all = append(all, modelPrices(p)...)
-		}
+// modelPrices returns the prices of the models of a plugin by label; none if its models
+// have no prices.
+func (p *Plugin) modelPrices() []ModelPrice {
+	if !p.priced {
+		return nil
 	}
-	return all
-}
-
-func modelPrices(p Plugin) []ModelPrice {
 	var all []ModelPrice
 	for label, m := range p.Config.Key("model").Entries() {
 		all = append(all, ModelPrice{
@@ -76,7 +69,7 @@ func textAt(v edn.Value, key string) string {
 // price adds list prices to model blocks without amounts. Plugins cannot read the
 // list, which is a file of the host; the added prices are compared, cached and
 // shown like the rest of the configuration.
-func (l *loader) price(own *pluginSchema, p *Plugin) {
+func (r *reader) price(own *pluginSchema, p *Plugin) {
 	form, ok := own.root.At(edn.K("model"), edn.Text("label"), edn.K("price"))
 	if !ok || p.Config.Kind() != edn.KindMap {
 		return
@@ -85,10 +78,10 @@ func (l *loader) price(own *pluginSchema, p *Plugin) {
 		return
 	}
 	now := time.Now()
-	list := l.priceList(now)
+	list := r.priceList(now)
 	vendor := vendorOf(list, p.Config)
 	models := p.Config.Key("model")
-	for _, m := range modelPrices(*p) {
+	for _, m := range p.modelPrices() {
 		if m.written() {
 			continue
 		}
@@ -103,27 +96,27 @@ func (l *loader) price(own *pluginSchema, p *Plugin) {
 			block, _ := models.Get(label)
 			models = models.Assoc(label, block.AssocKey("price", listPrice(e, owner+"/"+name)))
 		case !m.Price.Key("listed").IsNil():
-			l.unlisted(p, m, list)
+			r.unlisted(p, m, list)
 		}
 	}
 	p.Config = p.Config.AssocKey("model", models)
 }
 
 // priceList returns the price list in force. A list that cannot be read is reported once.
-func (l *loader) priceList(now time.Time) pricelist.List {
-	if l.prices == nil {
-		list, err := pricelist.InForce(l.config.Host.DataDir, now)
+func (r *reader) priceList(now time.Time) pricelist.List {
+	if r.prices == nil {
+		list, err := pricelist.InForce(r.opts.DataDir, now)
 		if err != nil {
-			l.report.add(Diagnostic{
+			r.report.add(Diagnostic{
 				Type:     "config/type",
 				Severity: SeverityWarning,
 				Message:  cause(err) + "; the shipped prices are used",
 				Hint:     "install it again with \"ferment model prices update FILE\", or remove it",
 			})
 		}
-		l.prices = &list
+		r.prices = &list
 	}
-	return *l.prices
+	return *r.prices
 }
 
 // vendorOf returns the vendor of a plugin configuration, by the host of its address,
@@ -157,7 +150,7 @@ func listPrice(e pricelist.Entry, name string) edn.Value {
 }
 
 // unlisted warns about a model that is not in the list.
-func (l *loader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
+func (r *reader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 	written := textAt(m.Price, "listed")
 	var names []string
 	for _, e := range list.Prices {
@@ -166,7 +159,7 @@ func (l *loader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 		}
 	}
 	path := []edn.Value{edn.K("model"), edn.Text(m.Label), edn.K("price"), edn.K("listed")}
-	l.report.add(Diagnostic{
+	r.report.add(Diagnostic{
 		Type:     "config/unknown-name",
 		Severity: SeverityWarning,
 		Message: fmt.Sprintf("the price list has no %s, so the price of model %s is not known", quote(written),

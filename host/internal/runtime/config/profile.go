@@ -8,42 +8,19 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// The profiles: sets of defaults for different uses of the host (HCL-018). Prod is
-// the strictest and the default.
-const (
-	ProfileProd     = "prod"
-	ProfileDev      = "dev"
-	ProfileAdmin    = "admin"
-	ProfileTest     = "test"
-	ProfileTestLive = "test-live"
-)
-
 // ProfileVariable is the environment variable that selects the profile.
 const ProfileVariable = "FERMENT_PROFILE"
 
-// Profiles returns the names of the profiles.
-func Profiles() []string {
-	return []string{ProfileProd, ProfileDev, ProfileAdmin, ProfileTest, ProfileTestLive}
-}
-
-// DefaultIn returns the default in a profile as an HCL expression; empty: none.
-func (a *Attr) DefaultIn(profile string) string {
-	if text, ok := a.Profiles[profile]; ok {
-		return text
-	}
-	return a.Default
-}
-
-// profile returns the profile: from the option, else the environment, else the
+// effectiveProfile returns the profile: from the option, else the environment, else the
 // configuration (HCL-013).
-func (l *loader) profile(trees []*node) string {
-	written, fromFile := l.writtenProfile(trees)
-	if l.opts.Profile != "" {
-		return l.namedProfile(l.opts.Profile, "there is no profile "+quote(short(l.opts.Profile)))
+func (g *gatherer) effectiveProfile() string {
+	written, fromFile := g.writtenProfile()
+	if g.profile != "" {
+		return g.namedProfile(g.profile, "there is no profile "+quote(short(g.profile)))
 	}
-	if v, ok := l.opts.Env(ProfileVariable); ok && v != "" {
+	if v, ok := g.env(ProfileVariable); ok && v != "" {
 		// Values of environment variables are never printed.
-		return l.namedProfile(v, "the environment variable "+ProfileVariable+" names no profile")
+		return g.namedProfile(v, "the environment variable "+ProfileVariable+" names no profile")
 	}
 	if fromFile {
 		return written
@@ -52,15 +29,15 @@ func (l *loader) profile(trees []*node) string {
 }
 
 // namedProfile reports an invalid profile from the option or the environment.
-func (l *loader) namedProfile(name, problem string) string {
+func (g *gatherer) namedProfile(name, problem string) string {
 	if slices.Contains(Profiles(), name) {
 		return name
 	}
-	l.report.poison("ferment", "profile")
-	l.report.add(Diagnostic{
+	g.report.poison("ferment", "profile")
+	g.report.add(Diagnostic{
 		Type:     "config/range",
 		Message:  problem,
-		Expected: edn.Text(enum(Profiles()...).String()),
+		Expected: edn.Text(Type{Kind: KindEnum, Enum: Profiles()}.String()),
 		Nearest:  nearest(name, Profiles()),
 	})
 	return ProfileProd
@@ -68,21 +45,21 @@ func (l *loader) namedProfile(name, problem string) string {
 
 // writtenProfile reads ferment.profile before all other values. Errors in its
 // value are reported when all values are decoded.
-func (l *loader) writtenProfile(trees []*node) (string, bool) {
-	for _, tree := range slices.Backward(trees) {
+func (g *gatherer) writtenProfile() (string, bool) {
+	for _, tree := range slices.Backward(g.trees) {
 		for _, f := range tree.children("ferment") {
 			if a, ok := f.attrs["profile"]; ok {
-				return l.profileOf(a)
+				return g.profileOf(a)
 			}
 		}
 	}
 	return "", false
 }
 
-func (l *loader) profileOf(a *attribute) (string, bool) {
+func (g *gatherer) profileOf(a *attribute) (string, bool) {
 	path := []string{"ferment", "profile"}
 	if len(a.expr.Variables()) > 0 || callsOther(a.expr, "env") {
-		l.report.add(Diagnostic{
+		g.report.add(Diagnostic{
 			Type:    "config/type",
 			Message: "profile in ferment may use literals and env() only: it decides which files are read",
 			Range:   a.source.hclRange(a.expr.Range()),
@@ -91,20 +68,10 @@ func (l *loader) profileOf(a *attribute) (string, bool) {
 		})
 		return "", false
 	}
-	quiet := newEvaluator(newCollector(sources{}), newInputs(l.config.Root, l.lookup))
+	quiet := newEvaluator(newCollector(sources{}), newInputs(g.Root, g.Lookup))
 	v, ok := quiet.value(a.expr, a.source, path)
 	s, isText := asText(v)
 	return s, ok && isText && slices.Contains(Profiles(), s)
-}
-
-// chosenProfile replaces the value of ferment.profile by the effective profile.
-func (l *loader) chosenProfile() {
-	f := l.root.block("ferment")
-	v := f.attrs["profile"]
-	if name, _ := v.v.AsString(); name == l.config.Profile {
-		return
-	}
-	f.attrs["profile"] = value{v: edn.Text(l.config.Profile), written: true}
 }
 
 // callsOther reports whether an expression calls a function other than name.

@@ -2,151 +2,14 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/hashicorp/hcl/v2"
-	"github.com/zclconf/go-cty/cty"
 )
-
-// layer decodes a string, or a list of strings, files and fragment names
-// (PRM-002). Every part keeps its place.
-func (d *decoder) layer(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
-	at := s.hclRange(expr.Range())
-	parts, diags := hcl.ExprList(expr)
-	if diags.HasErrors() {
-		return d.fragment(t, expr, s, path)
-	}
-	out := value{rng: at}
-	good := true
-	list := make([]edn.Value, 0, len(parts))
-	for _, part := range parts {
-		item, ok := d.fragment(t, part, s, path)
-		switch {
-		case ok && item.v.IsVector():
-			ok = false
-			d.complain(&problem{
-				typ:  "config/type",
-				what: "holds a list",
-			}, t, cty.NilVal, s.hclRange(part.Range()), path)
-		case ok && item.v.IsNil():
-			ok = false
-			d.complain(&problem{typ: "config/type", what: "holds null"}, t, cty.NilVal, s.hclRange(part.Range()), path)
-		}
-		good = good && ok
-		out.items, list = append(out.items, item), append(list, item.v)
-	}
-	out.v = edn.Vector(list...)
-	return out, good
-}
-
-func (d *decoder) fragment(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
-	v, ok := d.value(expr, s, path)
-	if !ok {
-		return value{}, false
-	}
-	return d.layerOf(t, v, s, s.hclRange(expr.Range()), path)
-}
-
-// layerOf decodes a computed layer.
-func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []string) (value, bool) {
-	ty := v.Type()
-	switch {
-	case v.IsNull():
-		return value{rng: at}, true
-	case ty == cty.String:
-		out := value{rng: at, source: s}
-		if p := d.readText(t, v.AsString(), &out); p != nil {
-			d.complain(p, t, v, at, path)
-			return value{}, false
-		}
-		return out, true
-	case ty.IsTupleType() || ty.IsListType():
-		out := value{rng: at}
-		good := true
-		list := make([]edn.Value, 0, v.LengthInt())
-		for _, x := range v.AsValueSlice() {
-			item, ok := d.layerOf(t, x, s, at, path)
-			if ok && (item.v.IsNil() || item.v.IsVector()) {
-				ok = false
-				d.complain(&problem{
-					typ:  "config/type",
-					what: "holds neither a text nor a file nor a fragment",
-				}, t, x, at, path)
-			}
-			good = good && ok
-			out.items, list = append(out.items, item), append(list, item.v)
-		}
-		out.v = edn.Vector(list...)
-		return out, good
-	case ty.IsObjectType() && v.LengthInt() == 1:
-		for name, x := range v.AsValueMap() {
-			if x.Type() != cty.String || x.IsNull() {
-				break
-			}
-			switch name {
-			case "file":
-				return d.layerFile(x.AsString(), s, at, path)
-			case "fragment":
-				return value{v: edn.MustMap(edn.K("fragment"), edn.Text(x.AsString())), rng: at}, true
-			}
-		}
-	}
-	d.complain(&problem{typ: "config/type", what: "is not a layer"}, t, v, at, path)
-	return value{}, false
-}
-
-// layerFile reads the file of a fragment.
-func (d *decoder) layerFile(name string, s *Source, at *Range, path []string) (value, bool) {
-	text, err := d.inputs.file(filepath.Dir(s.Path), name)
-	var wrong *functionError
-	switch {
-	case errors.As(err, &wrong):
-		d.report.add(Diagnostic{Type: wrong.typ, Message: wrong.message, Range: at, Path: path, Hint: wrong.hint})
-		return value{}, false
-	case err != nil:
-		d.report.add(Diagnostic{Type: "config/include", Message: err.Error(), Range: at, Path: path})
-		return value{}, false
-	}
-	return value{v: edn.MustMap(edn.K("file"), edn.Text(absolute(name, s))), rng: at, content: &text}, true
-}
-
-// portableLayer returns a fragment of a file as data that changes with the content of the file.
-func (c *Config) portableLayer(v value) edn.Value {
-	p, _ := v.v.Key("file").AsString()
-	return c.portableFile(p, *v.content)
-}
-
-// portableFile returns a file as data that is independent of the machine.
-func (c *Config) portableFile(path, content string) edn.Value {
-	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, path)), edn.K("hash"),
-		edn.Text(edn.Hash(edn.Text(content))))
-}
-
-// spellLayer returns a layer as an HCL expression.
-func (c *Config) spellLayer(v value) string {
-	switch {
-	case v.v.IsVector():
-		parts := make([]string, len(v.items))
-		for i, x := range v.items {
-			parts[i] = c.spellLayer(x)
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	case v.content != nil:
-		p, _ := v.v.Key("file").AsString()
-		return "{ file = " + spellText(printedName(c.Root, p)) + " }"
-	case v.v.IsMap():
-		name, _ := v.v.Key("fragment").AsString()
-		return "{ fragment = " + spellText(name) + " }"
-	}
-	return hclText(v.v)
-}
 
 // writer compiles the layers of a configuration and records the used fragments.
 type writer struct {
@@ -174,7 +37,7 @@ func (b *builder) prompts() *prompt.Book {
 		book.Default = w.layer("prompts.default", []string{"prompts", "default"}, v)
 	}
 	for role, v := range entriesIn(s.attrs["roles"]) {
-		if !identLabel.MatchString(role) {
+		if !isIdentLabel(role) {
 			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is not a role name", quote(role)), "",
 				"write lower-case letters, such as voice")
 		}

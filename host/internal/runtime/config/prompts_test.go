@@ -88,7 +88,7 @@ func TestPrompts(t *testing.T) {
 	diff := Compare(c, other)
 	require.Len(t, diff.Changes, 1)
 	assert.Equal(t, []string{"prompts", "default"}, diff.Changes[0].Path)
-	flat, err := c.Show(ShowOptions{Flat: true})
+	flat, err := Show(c, ShowOptions{Flat: true})
 	require.NoError(t, err)
 	again, ds := Load(t.Context(), promptFile(t, flat, "Be calm.\n"), opts)
 	assert.Empty(t, ds, again.Report(0).Text(false))

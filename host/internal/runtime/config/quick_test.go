@@ -1,7 +1,6 @@
 package config
 
 import (
-	"math/big"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // certain fails if a text that harmless accepts exceeds a limit.
@@ -28,7 +26,7 @@ func certain(t testing.TB, text string) bool {
 // HCL-043: harmless accepts typical files, and no file that exceeds a limit.
 func TestHarmless(t *testing.T) {
 	t.Parallel()
-	assert.True(t, certain(t, large()), "the file of the benchmark")
+	assert.True(t, certain(t, strings.Repeat("intent \"bench/i\" {\n  in       = \"req/any\"\n  deadline = \"20s\"\n\n  done {\n    must      = [\"schema-valid\", \"short\"]\n    score_min = 0.5\n  }\n}\n", 400)), "a large file")
 
 	repeat := strings.Repeat
 	for _, row := range []struct {
@@ -81,21 +79,4 @@ func TestHarmless(t *testing.T) {
 		}
 	}
 	assert.Greater(t, sure, 3000)
-}
-
-// A decimal is formatted as in the file, by both the fast and the slow path.
-func TestDecimalText(t *testing.T) {
-	t.Parallel()
-	dice := rand.New(rand.NewPCG(3, 4))
-	texts := []string{"0.1", "0.3", "1e-300", "5e-324", "1e-400", "0.12345678901234567", "0.1234567890123456789012345", "123456789.000000001", "1e305", "0.30000000000000004"}
-	for range 2000 {
-		texts = append(texts, big.NewFloat(dice.ExpFloat64()).Text('g', 1+dice.IntN(20)))
-	}
-	for _, text := range texts {
-		for _, sign := range []string{"", "-"} {
-			f, _, err := big.ParseFloat(sign+text, 10, 512, big.ToNearestEven)
-			require.NoError(t, err)
-			assert.Equal(t, f.Text('f', -1), decimalText(f), text)
-		}
-	}
 }

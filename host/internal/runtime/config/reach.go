@@ -14,8 +14,8 @@ import (
 // reach extends the isolation of a plugin by what the scopes of its effects allow
 // (FX-003): the sandbox of a process that serves many calls is the union of their
 // scopes. The grants of the isolation block are added.
-func (l *loader) reach(p *Plugin) {
-	for _, scoped := range l.standing(p) {
+func (r *reader) reach(p *Plugin) {
+	for _, scoped := range r.standing(p) {
 		s := scoped.Scope
 		switch scoped.Effect {
 		case "fs/read":
@@ -45,8 +45,8 @@ const namePort = 53
 
 // standing returns the enabled scopes of the effects of a plugin's capabilities, as
 // a union over the capabilities.
-func (l *loader) standing(p *Plugin) policy.Scopes {
-	host := writtenScopes(l.root.block("effects"))
+func (r *reader) standing(p *Plugin) policy.Scopes {
+	host := writtenScopes(r.root.block("effects"))
 	var out policy.Scopes
 	for _, scoped := range host {
 		if !scoped.Scope.Enabled.V {
@@ -64,8 +64,8 @@ func (l *loader) standing(p *Plugin) policy.Scopes {
 // elsewhere.
 func writtenScopes(s *section) policy.Scopes {
 	var out policy.Scopes
-	for _, x := range s.each("scope") {
-		if scope, problems := contract.ParseScope(x.label(), x.scopeValue()); len(problems) == 0 {
+	for _, x := range s.all("scope") {
+		if scope, problems := contract.ParseScope(x.label(), scopeValue(x)); len(problems) == 0 {
 			out = policy.MeetAll(out, policy.Scopes{{Effect: x.label(), Scope: scope}})
 		}
 	}
@@ -110,34 +110,4 @@ func joined(a, b []string) []string {
 		}
 	}
 	return out
-}
-
-// Writable returns the sorted directories that enabled effects and grants of
-// plugins allow to write. Paths that cannot be read are omitted.
-func (c *Config) Writable() []string {
-	var all []string
-	if c.tree == nil {
-		return nil
-	}
-	for _, scoped := range writtenScopes(c.tree.block("effects")) {
-		scope := scoped.Scope
-		if !scope.Enabled.V {
-			continue
-		}
-		switch scoped.Effect {
-		case "fs/write":
-			for _, root := range scope.Roots.V {
-				for _, below := range scope.Allow.V {
-					all = append(all, filepath.Join(root, below))
-				}
-			}
-		case "process/run":
-			all = append(all, scope.AllowCWD.V...)
-		}
-	}
-	for _, p := range c.Plugins {
-		all = append(all, p.Isolation.WritePaths...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }

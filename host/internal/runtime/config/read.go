@@ -9,12 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-)
-
-// Default names of the configuration.
-const (
-	DefaultFile      = "ferment.hcl"
-	DefaultDirectory = "config"
+	"unicode/utf8"
 )
 
 // readError is a file that cannot be used, with the type of its diagnostic.
@@ -177,4 +172,63 @@ func outermost(path string) string {
 	}
 	first, _, _ := strings.Cut(path[1:], "/")
 	return first
+}
+
+// cause returns a file error without its path, which the message already contains.
+func cause(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// readBelow reads a regular text file below a directory; symbolic links must not
+// leave it.
+func readBelow(dir, name string, most int64) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := regular(root.Stat(name))
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > most {
+		return "", fmt.Errorf("is larger than %s", formatBytes(most))
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return "", err
+	}
+	if int64(len(raw)) > most {
+		return "", fmt.Errorf("is larger than %s", formatBytes(most))
+	}
+	if !utf8.Valid(raw) {
+		return "", errors.New("is not UTF-8")
+	}
+	return string(raw), nil
+}
+
+// Neighbour returns the file beside a missing one that was probably meant; empty
+// if there is none or err is not a missing file.
+func Neighbour(name string, err error) string {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	entries, _ := os.ReadDir(filepath.Dir(name))
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if near := nearest(filepath.Base(name), names); near != "" {
+		return filepath.Join(filepath.Dir(name), near)
+	}
+	return ""
 }

@@ -1,12 +1,7 @@
 package config
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -156,36 +151,11 @@ func ofBlock(spec *Block) Reload {
 	return ReloadUse
 }
 
-// all returns the nested blocks of a type.
-func (s *section) all(name string) []*section {
-	var out []*section
-	for _, b := range s.blocks {
-		if b.node.spec.Name == name {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
-// twin returns the nested block with the same identity as of.
-func (s *section) twin(of *section) *section {
-	for _, b := range s.blocks {
-		if b.node.identity() == of.node.identity() {
-			return b
-		}
-	}
-	return nil
-}
-
-func (s *section) below(path []string) []string {
-	return append(append(slices.Clone(path), s.node.spec.Name), s.node.labels...)
-}
-
 func (c *comparison) attribute(path []string, spec *Attr, a, b *section) {
 	x, hadX := a.attrs[spec.Name]
 	y, hasY := b.attrs[spec.Name]
-	before, after := c.before.portable(x), c.after.portable(y)
-	rotated := c.before.printsOf(x) != c.after.printsOf(y)
+	before, after := c.before.printer().portable(x), c.after.printer().portable(y)
+	rotated := printsOf(c.before, x) != printsOf(c.after, y)
 	if hadX == hasY && edn.Equal(before, after) && !rotated {
 		return
 	}
@@ -197,8 +167,8 @@ func (c *comparison) attribute(path []string, spec *Attr, a, b *section) {
 		After:    after,
 		BeforeAt: c.before.seen(x.rng),
 		AfterAt:  c.after.seen(y.rng),
-		before:   c.before.spell(spec.Type, x),
-		after:    c.after.spell(spec.Type, y),
+		before:   c.before.printer().spell(spec.Type, x),
+		after:    c.after.printer().spell(spec.Type, y),
 	}
 	switch {
 	case rotated && edn.Equal(before, after):
@@ -238,7 +208,7 @@ func (c *comparison) plugin(path []string) {
 	here := append(slices.Clone(path), "config")
 	if a.low != nil && b.low != nil {
 		c.config(here, nil, a, b, a.Config, b.Config)
-	} else if x, y := c.before.configText(a.Name), c.after.configText(b.Name); x != y {
+	} else if x, y := configText(c.before, a.Name), configText(c.after, b.Name); x != y {
 		c.add(Change{
 			Path:   here,
 			Change: changed(x != "", y != ""),
@@ -284,13 +254,13 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y ed
 		Path:     path,
 		Action:   ActionSwap,
 		Reload:   ReloadPlugin,
-		Before:   c.before.shown(a, x, s),
-		After:    c.after.shown(b, y, t),
+		Before:   a.shown(c.before.printer(), x, s),
+		After:    b.shown(c.after.printer(), y, t),
 		BeforeAt: c.before.seen(a.Place(at)),
 		AfterAt:  c.after.seen(b.Place(at)),
 	}
 	same := edn.Equal(ch.Before, ch.After)
-	inside := c.before.inside(a, x, s) == c.after.inside(b, y, t)
+	inside := inside(c.before, a, x, s) == inside(c.after, b, y, t)
 	if same && inside {
 		return
 	}
@@ -302,60 +272,24 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y ed
 	c.add(ch)
 }
 
-// shown returns a value of a plugin's config with secrets as handles.
-func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
-	if s != nil {
-		return edn.Text(c.masked(*s))
-	}
-	if text, ok := v.AsString(); ok && slices.Contains(p.Reads, text) {
-		return edn.Text(printedName(c.Root, text))
-	}
-	if v.IsVector() {
-		items := make([]edn.Value, 0, v.Len())
-		for x := range v.Elems() {
-			items = append(items, c.shown(p, x, nil))
-		}
-		return edn.Vector(items...)
-	}
-	return v
-}
-
 // inside returns a hash of the secret text or file content that a value refers to.
-func (c *Config) inside(p *Plugin, v edn.Value, s *Secret) string {
+func inside(c *Config, p *Plugin, v edn.Value, s *Secret) string {
 	if s != nil {
 		return c.prints[s.handle()]
 	}
 	if v.IsVector() {
 		var all strings.Builder
 		for x := range v.Elems() {
-			all.WriteString(c.inside(p, x, nil))
+			all.WriteString(inside(c, p, x, nil))
 		}
 		return all.String()
 	}
 	text, _ := v.AsString()
-	return p.hashes[text]
-}
-
-func (p *Plugin) secretAt(path []edn.Value) *Secret {
-	for i := range p.Secrets {
-		if slices.EqualFunc(p.Secrets[i].Path, path, edn.Equal) {
-			return &p.Secrets[i].Secret
-		}
-	}
-	return nil
-}
-
-func (c *Config) plugin(name string) *Plugin {
-	for i := range c.Plugins {
-		if c.Plugins[i].Name == name {
-			return &c.Plugins[i]
-		}
-	}
-	return nil
+	return p.readHash(text)
 }
 
 // configText returns the config text of a plugin that was not described.
-func (c *Config) configText(plugin string) string {
+func configText(c *Config, plugin string) string {
 	for _, s := range c.tree.all("plugin") {
 		if s.label() == plugin {
 			if n := configBlock(s); n != nil {
@@ -403,104 +337,14 @@ func (c *comparison) plugins() {
 	c.diff.Plugins = out
 }
 
-// runs reports whether the plugin is enabled and its program exists.
-func (p *Plugin) runs() bool { return p.Enabled && p.Binary != "" }
-
-// Key identifies the inputs of a process of the plugin: the class P values, the
-// resolved config with keyed hashes of secrets and hashes of the files that it
-// names, and the program. A reload keeps the process if the key is unchanged.
-func (p Plugin) Key() string { return p.key }
-
-// maxReadHash is the largest file whose content is hashed; a larger file is
-// identified by size and modification time.
-const maxReadHash = 16 << 20
-
-// identify sets the key of a plugin.
-func (l *loader) identify(s *section, p *Plugin) {
-	p.hashes = make(map[string]string, len(p.Reads))
-	var files []edn.Value
-	for _, name := range p.Reads {
-		p.hashes[name] = hashRead(name)
-		files = append(files, edn.Text(p.hashes[name]))
-	}
-	var secrets []edn.Value
-	for _, x := range p.Secrets {
-		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()),
-			edn.Text(l.config.prints[x.Secret.handle()])))
-	}
-	config := edn.Nil()
-	if p.low != nil {
-		config = l.config.finished(p)
-	} else if n := configBlock(s); n != nil {
-		config = edn.Text(bodyText(n))
-	}
-	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...),
-		edn.Text(p.Binary)))
-}
-
-// ofClass returns the values of a block with that reload class.
-func (l *loader) ofClass(s *section, class Reload) edn.Value {
-	var b edn.MapBuilder
-	for i := range s.node.spec.Attrs {
-		if spec := &s.node.spec.Attrs[i]; spec.Reload == class {
-			b.Set(edn.Text(spec.Name), l.config.portable(s.attrs[spec.Name]))
-		}
-	}
-	for _, inner := range s.blocks {
-		if !inner.node.spec.Foreign {
-			b.Set(words(inner.below(nil)), l.ofClass(inner, class))
-		}
-	}
-	return b.Map()
-}
-
-// hashRead returns a hash of the content of a file; empty if it is not a regular file.
-func hashRead(name string) string {
-	info, err := regular(os.Stat(name))
-	switch {
-	case err != nil:
-		return ""
-	case info.Size() > maxReadHash:
-		return fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, maxReadHash+1)); err != nil {
-		return ""
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// handle identifies a secret independent of the file that refers to it.
-func (s Secret) handle() string {
-	if s.Kind == "file" {
-		return s.Kind + ":" + s.path
-	}
-	return s.Kind + ":" + s.Name
-}
-
-// fingerprint records a keyed hash of a secret.
-func (l *loader) fingerprint(s Secret, text string) {
-	if len(l.opts.Key) == 0 {
-		return
-	}
-	mac := hmac.New(sha256.New, l.opts.Key)
-	_, _ = mac.Write([]byte(text)) // never fails
-	l.config.prints[s.handle()] = hex.EncodeToString(mac.Sum(nil))
-}
-
 // printsOf returns the hashes of the secrets in a value.
-func (c *Config) printsOf(v value) string {
+func printsOf(c *Config, v value) string {
 	if v.secret != nil {
 		return c.prints[v.secret.handle()]
 	}
 	var b strings.Builder
 	for _, x := range v.items {
-		b.WriteString(c.printsOf(x))
+		b.WriteString(printsOf(c, x))
 	}
 	return b.String()
 }
@@ -602,4 +446,25 @@ func orNone(s string) string {
 		return "none"
 	}
 	return short(s)
+}
+
+// certificate compares the certificates of the listeners: a renewed certificate has
+// the same file name as the old one.
+func (c *comparison) certificate() {
+	a, b := c.before.HTTP.TLS, c.after.HTTP.TLS
+	if a == nil || b == nil || a.Print == b.Print {
+		return
+	}
+	const shown = 16
+	before, after := a.Print[:shown], b.Print[:shown]
+	c.add(Change{
+		Path:   []string{"http", "tls", "certificate"},
+		Change: ChangeChanged,
+		Action: ActionUpdate,
+		Reload: ReloadUse,
+		Before: edn.Text(before),
+		After:  edn.Text(after),
+		before: spellText(before),
+		after:  spellText(after),
+	})
 }

@@ -25,10 +25,6 @@ func pairOf(t *testing.T, before, after string) (*Config, *Config) {
 	return load(before), load(after)
 }
 
-func secretEnv(value string) func(string) (string, bool) {
-	return func(name string) (string, bool) { return value, strings.HasPrefix(name, "KEY") }
-}
-
 func rows(d Diff) []string {
 	var out []string
 	for _, c := range d.Changes {
@@ -36,10 +32,6 @@ func rows(d Diff) []string {
 	}
 	return out
 }
-
-const chessPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n%s\n}\n"
-
-func chessWith(lines string) string { return strings.Replace(chessPlugin, "%s", lines, 1) }
 
 // HTTP-009, HCL-007: changes with their class, and the actions for plugins.
 func TestCompare(t *testing.T) {
@@ -200,7 +192,7 @@ func TestCompareEveryAttribute(t *testing.T) {
 		if isReserved && !r.partly() || w.chain[0].Name == "include" || w.path == "ferment.profile" {
 			continue
 		}
-		good, _, _ := w.attr.Type.values()
+		good, _, _ := valuesOf(w.attr.Type)
 		for i, v := range good {
 			if i == 0 {
 				continue

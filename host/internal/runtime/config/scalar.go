@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"math/big"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,8 +18,6 @@ import (
 
 // shellVariable matches a path that begins with a shell variable.
 var shellVariable = regexp.MustCompile(`^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(?:/|$)`)
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // MaxString is the maximum size of one string in bytes.
 const MaxString = 64 << 10
@@ -309,13 +309,13 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		}
 		return nil
 	case KindVariable:
-		if !variableName.MatchString(s) {
+		if !isVariableName(s) {
 			p := &problem{
 				typ:  "config/type",
 				what: "is not a variable name",
 				hint: "write letters, digits and _, not beginning with a digit",
 			}
-			if bare := strings.Trim(s, "${} "); variableName.MatchString(bare) {
+			if bare := strings.Trim(s, "${} "); isVariableName(bare) {
 				p.nearest, p.hint = bare, ""
 			}
 			return p
@@ -448,4 +448,49 @@ func (c constraint) allows(v versionNumber) bool {
 		}
 	}
 	return true
+}
+
+// readListen checks a listen address. This build has no authentication, so only
+// loopback addresses are accepted (AUTH-030).
+func readListen(s string) *problem {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return &problem{typ: "config/type", what: "is not an address",
+			hint: "write host:port, such as \"127.0.0.1:7180\""}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
+		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
+	}
+	insecure := &problem{
+		typ:  "http/insecure-listener",
+		what: "is open to other machines",
+		hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities",
+	}
+	if host == "" {
+		return insecure
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if !ip.Unmap().IsLoopback() {
+			return insecure
+		}
+		return nil
+	}
+	if !hostName.MatchString(host) {
+		return &problem{typ: "config/type", what: "is not an address",
+			hint: "write host:port, such as \"127.0.0.1:7180\""}
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
+
+func readHostName(s string) *problem {
+	if len(s) > 253 || !hostName.MatchString(s) {
+		return &problem{
+			typ:  "config/type",
+			what: "is not a host name",
+			hint: "write the name alone, without scheme and port",
+		}
+	}
+	return nil
 }

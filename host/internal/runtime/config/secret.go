@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Secret is a handle to a secret. It holds its location, never its value. Only
@@ -31,7 +29,7 @@ func parseSecret(ref, dir string) (Secret, error) {
 			hint:    secretHint(ref),
 		}
 	}
-	if kind == "env" && !variableName.MatchString(name) {
+	if kind == "env" && !isVariableName(name) {
 		return Secret{}, &functionError{
 			typ:     "config/type",
 			message: quote(short(name)) + " is not a variable name",
@@ -47,28 +45,10 @@ func parseSecret(ref, dir string) (Secret, error) {
 
 // secretHint suggests a valid reference. It never includes other text, which may be the secret itself.
 func secretHint(ref string) string {
-	if variableName.MatchString(ref) && strings.ToUpper(ref) == ref {
+	if isVariableName(ref) && strings.ToUpper(ref) == ref {
 		return "write secret(" + quote("env:"+ref) + ")"
 	}
 	return `write secret("env:NAME") or secret("file:PATH")`
-}
-
-// SecretTexts reads the secrets of the plugin. It returns a map from the path of
-// each secret in the configuration, a vector, to its text. Missing secrets are
-// omitted; the plugin reports them.
-func (p Plugin) SecretTexts() (edn.Value, error) {
-	var b edn.MapBuilder
-	for _, at := range p.Secrets {
-		text, err := at.Secret.Read(p.env)
-		if errors.Is(err, errNoSecret) {
-			continue
-		}
-		if err != nil {
-			return edn.Nil(), fmt.Errorf("configuration of plugin %s: %w", p.Name, err)
-		}
-		b.Set(edn.Vector(at.Path...), edn.Text(text))
-	}
-	return b.Map(), nil
 }
 
 // errNoSecret distinguishes a missing secret from an unreadable one.
@@ -103,4 +83,12 @@ func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 		return "", fmt.Errorf("secret file:%s %w", s.Name, errNoSecret)
 	}
 	return text, nil
+}
+
+// handle identifies a secret independent of the file that refers to it.
+func (s Secret) handle() string {
+	if s.Kind == "file" {
+		return s.Kind + ":" + s.path
+	}
+	return s.Kind + ":" + s.Name
 }

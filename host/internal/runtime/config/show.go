@@ -45,8 +45,8 @@ type shownBlock struct {
 
 // Show returns the merged configuration as HCL, without secrets. The error is an
 // UnknownPathError.
-func (c *Config) Show(o ShowOptions) (string, error) {
-	top, err := c.selected(o)
+func Show(c *Config, o ShowOptions) (string, error) {
+	top, err := selected(c, o)
 	if err != nil {
 		return "", err
 	}
@@ -57,16 +57,16 @@ func (c *Config) Show(o ShowOptions) (string, error) {
 
 // ShowValue returns the output of Show as data: block types and labels are keys.
 // With Origins an attribute is a map of its value and its origin.
-func (c *Config) ShowValue(o ShowOptions) (edn.Value, error) {
-	top, err := c.selected(o)
+func ShowValue(c *Config, o ShowOptions) (edn.Value, error) {
+	top, err := selected(c, o)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	return top.data(o), nil
 }
 
-func (c *Config) selected(o ShowOptions) (*shownBlock, error) {
-	s := shower{Config: c, ShowOptions: o}
+func selected(c *Config, o ShowOptions) (*shownBlock, error) {
+	s := shower{Config: c, printer: c.printer(), ShowOptions: o}
 	top := &shownBlock{}
 	if c.tree != nil {
 		top = s.block(c.tree)
@@ -175,6 +175,7 @@ func (b *shownBlock) data(o ShowOptions) edn.Value {
 // shower converts decoded blocks to shown blocks.
 type shower struct {
 	*Config
+	printer
 	ShowOptions
 }
 
@@ -361,7 +362,7 @@ func (s shower) entry(b *shownBlock, p *Plugin, e *schema.Entry, name string, v 
 	if w == nil && !s.Defaults {
 		return
 	}
-	a := shownAttr{name: name, value: s.shown(p, v, p.secretAt(at)), origin: "default"}
+	a := shownAttr{name: name, value: p.shown(s.printer, v, p.secretAt(at)), origin: "default"}
 	if w != nil {
 		a.origin = s.origin(value{
 			written: true,
@@ -388,7 +389,7 @@ func (s shower) spellEntry(p *Plugin, e *schema.Entry, v edn.Value, secret *Secr
 	}
 	if t, ok := unitType(*e); ok {
 		if t.Kind == KindPath || t.Kind == KindList {
-			return hclText(s.shown(p, v, nil))
+			return hclText(p.shown(s.printer, v, nil))
 		}
 		if t.Kind == KindDec {
 			return spellText(strings.TrimSuffix(v.String(), "M"))
@@ -449,7 +450,7 @@ type Weakness struct {
 // Weaker returns, for the attributes with profile-specific defaults, the values that
 // differ from the default of prod, in the order of the specification. A limit that
 // is lower than in prod, or that prod does not have, is not weaker.
-func (c *Config) Weaker() []Weakness {
+func Weaker(c *Config) []Weakness {
 	if c.tree == nil {
 		return nil
 	}
@@ -457,7 +458,7 @@ func (c *Config) Weaker() []Weakness {
 		newInputs(c.Root, func(string) (string, bool) { return "", false })))
 	d.profile, d.base = ProfileProd, newSource("default", c.Root+"/"+DefaultFile, 0, nil)
 	var out []Weakness
-	c.weaker(d, c.tree, &out)
+	weaker(c, d, c.tree, &out)
 	return out
 }
 
@@ -466,7 +467,7 @@ func (c *Config) Weaker() []Weakness {
 // machines.
 func isAddresses(t Type) bool { return t.Elem != nil && t.Elem.Kind == KindListen }
 
-func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
+func weaker(c *Config, d *decoder, s *section, out *[]Weakness) {
 	for i := range s.node.spec.Attrs {
 		spec := &s.node.spec.Attrs[i]
 		v, ok := s.attrs[spec.Name]
@@ -474,20 +475,20 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 			continue
 		}
 		strict, _ := d.fallback(s.node, spec)
-		if now, prod := c.portable(v), c.portable(strict); !edn.Equal(now, prod) && !atMost(v.v, strict.v) {
+		if now, prod := c.printer().portable(v), c.printer().portable(strict); !edn.Equal(now, prod) && !atMost(v.v, strict.v) {
 			*out = append(*out, Weakness{
 				Path:        append(slices.Clone(s.node.path), spec.Name),
 				Value:       now,
 				Prod:        prod,
-				Written:     orNone(c.spell(spec.Type, v)),
-				ProdWritten: orNone(c.spell(spec.Type, strict)),
+				Written:     orNone(c.printer().spell(spec.Type, v)),
+				ProdWritten: orNone(c.printer().spell(spec.Type, strict)),
 				At:          c.seen(v.rng),
 			})
 		}
 	}
 	for _, inner := range s.blocks {
 		if !inner.node.spec.Foreign && !inner.node.spec.Open {
-			c.weaker(d, inner, out)
+			weaker(c, d, inner, out)
 		}
 	}
 }
@@ -511,19 +512,4 @@ func atMost(a, b edn.Value) bool {
 	x, first := amount(a)
 	y, second := amount(b)
 	return first && second && x <= y
-}
-
-// Labels returns the labels of the top-level blocks of one type, in the order of
-// the files.
-func (c *Config) Labels(block string) []string {
-	if c.tree == nil {
-		return nil
-	}
-	var out []string
-	for _, s := range c.tree.all(block) {
-		if label := s.label(); label != "" {
-			out = append(out, label)
-		}
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"sort"
@@ -169,3 +170,22 @@ func withoutPasswords(text string) string {
 
 // sources is the set of files of one load, by printed name.
 type sources map[string]*Source
+
+func (s *Source) setPiece(at int, text string) {
+	if s.pieces == nil {
+		s.pieces = map[int]string{}
+	}
+	s.pieces[at] = text
+}
+
+// piece returns the text of an expression of a JSON file in native syntax.
+func (s *Source) piece(r hcl.Range) (string, bool) {
+	for _, base := range slices.Sorted(maps.Keys(s.pieces)) {
+		text := s.pieces[base]
+		from, to := r.Start.Byte-base, r.End.Byte-base
+		if from >= 0 && to <= len(text) && from <= to {
+			return text[from:to], true
+		}
+	}
+	return "", false
+}

@@ -40,3 +40,6 @@ var promptsBlock = Block{
 		},
 	},
 }
+
+// maxLanguagePacks is the maximum number of language packs in a configuration.
+const maxLanguagePacks = 32

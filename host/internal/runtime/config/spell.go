@@ -14,10 +14,10 @@ import (
 
 // spell returns a decoded value as an HCL expression that decodes to the same
 // value; empty for no value. Paths are relative to the root.
-func (c *Config) spell(t Type, v value) string {
+func (p printer) spell(t Type, v value) string {
 	switch {
 	case v.secret != nil:
-		return c.spellSecret(*v.secret)
+		return p.spellSecret(*v.secret)
 	case v.expr != nil && (t.Kind == KindCond || t.Kind == KindTemplate):
 		return strings.TrimSuffix(sourceText(v.source, v.expr), "\n")
 	case v.v.IsNil():
@@ -38,13 +38,13 @@ func (c *Config) spell(t Type, v value) string {
 	case KindDec:
 		return spellText(strings.TrimSuffix(v.v.String(), "M"))
 	case KindLayer:
-		return c.spellLayer(v)
+		return p.spellLayer(v)
 	case KindEDN:
 		return spellEDN(v.v)
 	case KindList, KindSet:
 		parts := make([]string, len(v.items))
 		for i, x := range v.items {
-			parts[i] = c.spell(t.member(i), x)
+			parts[i] = p.spell(t.member(i), x)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case KindMap:
@@ -56,21 +56,21 @@ func (c *Config) spell(t Type, v value) string {
 		}
 		parts := make([]string, len(v.keys))
 		for i, k := range v.keys {
-			parts[i] = spellKey(k) + " = " + c.spell(*t.Elem, v.items[i])
+			parts[i] = spellKey(k) + " = " + p.spell(*t.Elem, v.items[i])
 		}
 		return "{ " + strings.Join(parts, ", ") + " }"
 	}
 	if v.file {
-		p, _ := v.v.AsString()
-		return spellText(printedName(c.Root, p))
+		name, _ := v.v.AsString()
+		return spellText(printedName(p.root, name))
 	}
 	return hclText(v.v)
 }
 
-func (c *Config) spellSecret(s Secret) string {
+func (p printer) spellSecret(s Secret) string {
 	name := s.Name
 	if s.Kind == "file" {
-		name = printedName(c.Root, s.path)
+		name = printedName(p.root, s.path)
 	}
 	return "secret(" + spellText(s.Kind+":"+name) + ")"
 }

@@ -10,7 +10,7 @@ import (
 
 // installed replaces store:NAME@VERSION by the path of the installed program, and
 // reports whether the program exists.
-func (l *loader) installed(s *section, p *Plugin) bool {
+func (r *reader) installed(s *section, p *Plugin) bool {
 	name, version, named, err := install.ParseReference(p.Command[0])
 	if !named {
 		return true
@@ -23,7 +23,7 @@ func (l *loader) installed(s *section, p *Plugin) bool {
 	if err == nil {
 		var found install.Installed
 		if found,
-			err = install.Open(install.Dirs(l.config.Host.DataDir, l.opts.Env)...).Resolve(name, version); err == nil {
+			err = install.Open(install.Dirs(r.opts.DataDir, r.opts.Env)...).Resolve(name, version); err == nil {
 			p.Command = append([]string{found.Program}, p.Command[1:]...)
 			return true
 		}
@@ -35,6 +35,6 @@ func (l *loader) installed(s *section, p *Plugin) bool {
 	}
 	e := contract.AsError(err)
 	d.Message, d.Hint = fmt.Sprintf("plugin %s: %s", quote(p.Name), e.Message), e.Hint
-	l.report.add(d)
+	r.report.add(d)
 	return false
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,16 +17,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// syntax reports the diagnostics of the library. The body, if given, is used to show the first of two attributes with
+// reportSyntax reports the diagnostics of the library. The body, if given, is used to show the first of two attributes with
 // one name.
-func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostics) {
+func reportSyntax(c *collector, s *Source, body *hclsyntax.Body, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		out := Diagnostic{Type: "config/syntax", Message: sentence(d)}
 		if d.Severity == hcl.DiagWarning {
 			out.Severity = SeverityWarning
 		}
 		if d.Subject != nil {
-			out.Range = s.culprit(d)
+			out.Range = culprit(s, d)
 		}
 		if g, ok := grammar[d.Summary]; ok {
 			out.Message, out.Expected, out.Hint = cmp.Or(g.message, out.Message), edn.Text(g.expected), g.hint
@@ -59,7 +58,7 @@ const (
 
 // culprit returns the place of a mistake. The parser reports a missing separator or bracket at the end of a line on the
 // next line, and an open string at the end of the file.
-func (s *Source) culprit(d *hcl.Diagnostic) *Range {
+func culprit(s *Source, d *hcl.Diagnostic) *Range {
 	from, to := d.Subject.Start.Byte, d.Subject.End.Byte
 	if d.Summary == unclosedText && d.Context != nil {
 		from = d.Context.Start.Byte
@@ -134,7 +133,7 @@ const (
 var mergeMark = regexp.MustCompile(`(?m)^(<{7}|>{7}) .*$`)
 
 // unmerged reports a file with merge conflict markers, which cause all other errors in it.
-func (s *Source) unmerged(report *collector) bool {
+func unmerged(s *Source, report *collector) bool {
 	at := mergeMark.FindIndex(s.text)
 	if at == nil {
 		return false
@@ -244,8 +243,8 @@ var grammar = map[string]production{
 	"Invalid escape sequence": {expected: `one of \n \t \" \\ \uXXXX`},
 }
 
-// parse parses a part of the file; ranges are those of the whole file.
-func (s *Source) parse(from, to int) (*hclsyntax.Body, hcl.Diagnostics) {
+// parsePart parses a part of the file; ranges are those of the whole file.
+func parsePart(s *Source, from, to int) (*hclsyntax.Body, hcl.Diagnostics) {
 	at := s.position(from)
 	start := hcl.Pos{Line: at.Line, Column: at.Column, Byte: from}
 	file, diags := hclsyntax.ParseConfig(s.text[from:to], s.Name, start)
@@ -265,26 +264,26 @@ func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 	return nil
 }
 
-// recover parses a file with syntax errors block by block: a line that begins with a block type starts a piece. Each
+// recoverBlocks parses a file with syntax errors block by block: a line that begins with a block type starts a piece. Each
 // invalid piece is one error and poisons its block. Otherwise a block with a missing brace would include everything
 // after it.
-func (s *Source) recover(report *collector) *hclsyntax.Body {
+func recoverBlocks(s *Source, report *collector) *hclsyntax.Body {
 	out := emptyBody(s)
 	out.SrcRange.End.Byte = len(s.text)
 	out.Attributes = hclsyntax.Attributes{}
-	cuts := s.cuts()
+	cuts := cuts(s)
 	for i, from := range cuts {
 		to := len(s.text)
 		if i+1 < len(cuts) {
 			to = cuts[i+1]
 		}
-		body, diags := s.parse(from, to)
+		body, diags := parsePart(s, from, to)
 		if d := misread(diags); d != nil {
-			report.syntax(s, nil, hcl.Diagnostics{d})
-			report.poison(s.opens(from))
+			reportSyntax(report, s, nil, hcl.Diagnostics{d})
+			report.poison(opens(s, from))
 			continue
 		}
-		report.syntax(s, body, diags)
+		reportSyntax(report, s, body, diags)
 		out.Blocks = append(out.Blocks, body.Blocks...)
 		for name, a := range body.Attributes {
 			out.Attributes[name] = a
@@ -296,7 +295,7 @@ func (s *Source) recover(report *collector) *hclsyntax.Body {
 var opening = regexp.MustCompile(`(?m)^([A-Za-z_]+)(?:[ \t]+"([^"\n]*)"?)?`)
 
 // cuts returns the offsets of the lines that begin a block, and the start of the file.
-func (s *Source) cuts() []int {
+func cuts(s *Source) []int {
 	out := []int{0}
 	for _, at := range opening.FindAllSubmatchIndex(s.text, -1) {
 		if at[0] > 0 && topLevel(string(s.text[at[2]:at[3]])) != "" {
@@ -316,7 +315,7 @@ func topLevel(word string) string {
 }
 
 // opens returns the type and label of the block at the start of a piece.
-func (s *Source) opens(from int) (block, label string) {
+func opens(s *Source, from int) (block, label string) {
 	rest := s.text[from:]
 	if m := opening.FindSubmatchIndex(rest); m != nil {
 		if block = topLevel(string(rest[m[2]:m[3]])); block != "" && m[4] >= 0 {
@@ -369,45 +368,4 @@ func sentence(d *hcl.Diagnostic) string {
 		return lower(d.Summary)
 	}
 	return lower(d.Summary) + ": " + lower(detail)
-}
-
-func lower(s string) string {
-	r, size := utf8.DecodeRuneInString(s)
-	next, _ := utf8.DecodeRuneInString(s[size:])
-	if unicode.IsUpper(r) && !unicode.IsUpper(next) {
-		return string(unicode.ToLower(r)) + s[size:]
-	}
-	return s
-}
-
-// short shortens a text for a diagnostic.
-func short(s string) string {
-	const most = 80
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most]) + "..."
-}
-
-// functionError is an error of a function of the language with its own diagnostic
-// type.
-type functionError struct {
-	typ     string
-	message string
-	hint    string
-	nearest string
-}
-
-func (e *functionError) Error() string { return e.message }
-
-func asFunctionError(d *hcl.Diagnostic) (*functionError, bool) {
-	extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
-	if !ok {
-		return nil, false
-	}
-	var fe *functionError
-	if err := extra.FunctionCallError(); err != nil && errors.As(err, &fe) {
-		return fe, true
-	}
-	return nil, false
 }

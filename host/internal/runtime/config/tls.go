@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
-
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // MaxTLSFile is the maximum size of a certificate or key file in bytes.
@@ -156,26 +153,3 @@ func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byt
 
 // named returns the printed form of a path.
 func (l *loader) named(path string) string { return printedName(l.config.Root, path) }
-
-func (s *section) pathOf(attr string) []string { return append(slices.Clone(s.node.path), attr) }
-
-// certificate compares the certificates of the listeners: a renewed certificate has
-// the same file name as the old one.
-func (c *comparison) certificate() {
-	a, b := c.before.HTTP.TLS, c.after.HTTP.TLS
-	if a == nil || b == nil || a.Print == b.Print {
-		return
-	}
-	const shown = 16
-	before, after := a.Print[:shown], b.Print[:shown]
-	c.add(Change{
-		Path:   []string{"http", "tls", "certificate"},
-		Change: ChangeChanged,
-		Action: ActionUpdate,
-		Reload: ReloadUse,
-		Before: edn.Text(before),
-		After:  edn.Text(after),
-		before: spellText(before),
-		after:  spellText(after),
-	})
-}

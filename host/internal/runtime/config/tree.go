@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -59,28 +56,6 @@ type layer struct {
 // title returns the block in the form of diagnostics: plugin "chess", instances.
 func (n *node) title() string { return title(n.path) }
 
-// title formats a path of block types and labels. Labels are recognized by their
-// position: in the specification a block has at most one.
-func title(path []string) string {
-	var parts []string
-	block := Specification()
-	for i := 0; i < len(path); i++ {
-		part := path[i]
-		if block != nil {
-			next, ok := block.Block(part)
-			if ok && next.Label != LabelNone && i+1 < len(path) {
-				part += " " + quote(path[i+1])
-				i++
-			}
-			block = next
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, ", ")
-}
-
-func quote(s string) string { return strconv.Quote(s) }
-
 // specPath returns the path of a block in the specification: types without labels.
 func (n *node) specPath() string {
 	var parts []string
@@ -110,6 +85,17 @@ func (n *node) children(name string) []*node {
 	return out
 }
 
+// growTree returns the tree of a parsed file.
+func growTree(s *Source, body hcl.Body, report *collector) *node {
+	root := &node{
+		spec:   Specification(),
+		source: s,
+		header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos},
+	}
+	(&grower{source: s, report: report}).grow(root, body)
+	return root
+}
+
 // grower builds the tree of one file.
 type grower struct {
 	source *Source
@@ -137,7 +123,7 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	if native, ok := body.(*hclsyntax.Body); ok {
 		g.labels(n, native)
 	} else {
-		g.report.syntax(g.source, nil, diags)
+		reportSyntax(g.report, g.source, nil, diags)
 	}
 	for name, a := range content.Attributes {
 		spec, _ := n.spec.Attr(name)
@@ -164,7 +150,7 @@ func (g *grower) object(n *node, body hcl.Body) bool {
 	}
 	_, diags := body.JustAttributes()
 	if diags.HasErrors() {
-		g.report.syntax(g.source, nil, diags)
+		reportSyntax(g.report, g.source, nil, diags)
 		g.report.poison(cmp.Or(n.spec.Name, anyName), anyName)
 		n.damaged = true
 	}
@@ -241,7 +227,7 @@ func (g *grower) open(n *node, body hcl.Body) {
 			})
 		}
 	}
-	g.report.syntax(g.source, nil, diags)
+	reportSyntax(g.report, g.source, nil, diags)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[name]
 		if first := n.attrs[name]; first != nil {
@@ -353,11 +339,6 @@ func within(n *node) string {
 	return " in " + n.title()
 }
 
-var (
-	identLabel     = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,63}$`)
-	qualifiedLabel = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
-)
-
 // reservedNamespaces must not be used in labels.
 var reservedNamespaces = []string{"ferment", "session", "conversation"}
 
@@ -369,7 +350,7 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 	d := Diagnostic{Type: "config/syntax", Range: g.at(b.LabelRanges[0]), Path: n.path, Found: edn.Text(label)}
 	switch n.spec.Label {
 	case LabelIdent:
-		if identLabel.MatchString(label) {
+		if isIdentLabel(label) {
 			return true
 		}
 		d.Expected = edn.Text("a lower-case letter or digit, then at most 63 of a-z 0-9 . _ + -")
@@ -380,13 +361,13 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 		d.Expected = edn.Text("a path or a pattern such as extra/*.hcl")
 	case LabelImplied:
 		space := n.spec.Name + "/"
-		if identLabel.MatchString(strings.TrimPrefix(label, space)) {
+		if isIdentLabel(strings.TrimPrefix(label, space)) {
 			return true
 		}
 		example := map[string]string{"role": "clerk", "rubric": "answer"}[n.spec.Name]
 		d.Expected = edn.Text("a name such as " + example + ", or " + space + example)
 	case LabelQualified:
-		if qualifiedLabel.MatchString(label) && len(label) <= 128 {
+		if isQualifiedLabel(label) {
 			space, _, _ := strings.Cut(label, "/")
 			if !slices.Contains(reservedNamespaces, space) {
 				return true
@@ -403,30 +384,6 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 	g.report.add(d)
 	g.report.poison(n.spec.Name, anyName)
 	return false
-}
-
-// labelLike returns the valid label nearest to an invalid one; empty if there is none.
-func (b *Block) labelLike(label string) string {
-	label = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(label)), ":")
-	form := identLabel
-	if b.Label == LabelQualified {
-		form = qualifiedLabel
-		if !strings.Contains(label, "/") {
-			label = strings.Replace(label, " ", "/", 1)
-		}
-	}
-	if label = strings.ReplaceAll(label, " ", "-"); form.MatchString(label) {
-		return label
-	}
-	return ""
-}
-
-// shape returns the syntax of a block of that type.
-func (b *Block) shape() string {
-	if b.Label == LabelNone {
-		return b.Name + " { ... }"
-	}
-	return b.Name + ` "NAME" { ... }`
 }
 
 // strangers reports unknown attributes and blocks, and attributes written as blocks
@@ -508,108 +465,27 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 	})
 }
 
-// home returns the hint with the nested block that has the name; empty if there is none.
-func (b *Block) home(name string) string {
-	for _, inner := range b.Blocks {
-		if _, ok := inner.Attr(name); ok {
-			return "put it into " + inner.Name + " { ... }"
+// misnamed adds to a diagnostic about a top-level block the block of another file with a similar label, which it may be
+// meant to override.
+func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
+	const most = 1000 // compared labels
+	if n == nil || len(n.also) == 0 || len(n.blocks) > most ||
+		len(block.path) != 2 || len(block.labels) == 0 || len(block.also) > 0 {
+		return d
+	}
+	others := map[string]*node{}
+	for _, b := range n.children(block.spec.Name) {
+		if b.source != block.source {
+			others[b.labels[0]] = b
 		}
 	}
-	return ""
-}
-
-// elsewhere returns the hint with the top-level blocks that have the name; empty if there are none or too many.
-func elsewhere(name string) string {
-	const most = 3
-	var homes []string
-	for i := range Specification().Blocks {
-		b := &Specification().Blocks[i]
-		_, isAttr := b.Attr(name)
-		_, isBlock := b.Block(name)
-		if isAttr || isBlock {
-			homes = append(homes, b.shape())
-		}
+	label := block.labels[0]
+	if d.Nearest = nearest(label, slices.Sorted(maps.Keys(others))); d.Nearest == "" {
+		return d
 	}
-	if len(homes) == 0 || len(homes) > most {
-		return ""
-	}
-	return quote(name) + " belongs in " + strings.Join(homes, " or ")
-}
-
-// settings returns the hint for settings that a plugin defines; empty if the block has no such place.
-func (b *Block) settings(kind string) string {
-	for _, inner := range b.Blocks {
-		if inner.Foreign && kind == "attribute" {
-			return "settings of the plugin belong in " + inner.Name + " { ... }"
-		}
-	}
-	return ""
-}
-
-// article puts a or an before a word.
-func article(word string) string {
-	if strings.ContainsRune("aeiou", rune(word[0])) {
-		return "an " + word
-	}
-	return "a " + word
-}
-
-func words(names []string) edn.Value {
-	out := make([]edn.Value, len(names))
-	for i, n := range names {
-		out[i] = edn.Text(n)
-	}
-	return edn.Vector(out...)
-}
-
-// nearest returns the known name most similar to name, in this order: equal except for case and word order, the only
-// one that name is a prefix of, one with a small edit distance, the longest with a common prefix; empty if none.
-func nearest(name string, known []string) string {
-	const least = 3 // bytes in common
-	if same := sameWords(name, known); same != "" {
-		return same
-	}
-	if longer := begunBy(name, known); len(name) >= least && len(name) < 5 && len(longer) == 1 {
-		return longer[0]
-	}
-	best := contract.Nearest(name, known)
-	if best != "" {
-		return best
-	}
-	for _, k := range known {
-		short := min(len(k), len(name))
-		if short >= least && k[:short] == name[:short] && (len(k) > len(best) || len(k) == len(best) && k < best) {
-			best = k
-		}
-	}
-	return best
-}
-
-// sameWords returns the known name that differs from name only in case, separators, word order or a colon; empty if
-// there is none.
-func sameWords(name string, known []string) string {
-	want := wordsOf(name)
-	for _, k := range known {
-		if wordsOf(k) == want {
-			return k
-		}
-	}
-	return ""
-}
-
-func wordsOf(name string) string {
-	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune(" :_-", r) })
-	slices.Sort(parts)
-	return strings.Join(parts, " ")
-}
-
-// begunBy returns the known names with the prefix name.
-func begunBy(name string, known []string) []string {
-	var out []string
-	for _, k := range known {
-		if strings.HasPrefix(k, name) {
-			out = append(out, k)
-		}
-	}
-	return out
+	near := others[d.Nearest]
+	d.Hint = ""
+	d.Related = append(d.Related,
+		Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
+	return d
 }

@@ -20,7 +20,7 @@ func TestWeakerLimits(t *testing.T) {
 		c, ds := load(t, "ferment {\n  profile = \"prod\"\n}\n\nhttp {\n  limits {\n    "+text+"\n  }\n}\n")
 		require.False(t, ds.HasErrors(), text)
 		var got []string
-		for _, w := range c.Weaker() {
+		for _, w := range Weaker(c) {
 			got = append(got, w.Path[len(w.Path)-1])
 		}
 		assert.Equal(t, weaker, got, text)
@@ -35,6 +35,6 @@ func TestBudgetIsNotWeaker(t *testing.T) {
 	} {
 		c, ds := load(t, "ferment {\n  profile = \""+profile+"\"\n}\n\n"+budget)
 		require.Empty(t, types(ds), profile)
-		assert.Empty(t, c.Weaker(), profile)
+		assert.Empty(t, Weaker(c), profile)
 	}
 }

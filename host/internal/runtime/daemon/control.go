@@ -400,10 +400,10 @@ func (c control) Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.
 func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 	_, l := c.now()
 	o := config.ShowOptions{Only: q.Only, Defaults: q.Defaults, Origins: q.Origins}
-	v, err := l.ShowValue(o)
+	v, err := config.ShowValue(l.Config, o)
 	hcl := ""
 	if err == nil && q.Text {
-		hcl, err = l.Config.Show(o)
+		hcl, err = config.Show(l.Config, o)
 	}
 	var unknown *config.UnknownPathError
 	if errors.As(err, &unknown) {

@@ -210,7 +210,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
 	d.warn(loaded)
-	for _, w := range loaded.Weaker() {
+	for _, w := range config.Weaker(loaded.Config) {
 		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written,
 			"prod", w.ProdWritten)
 	}
@@ -542,7 +542,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 // nil.
 func weaker(l *Loaded) []edn.Value {
 	out := []edn.Value{}
-	for _, w := range l.Weaker() {
+	for _, w := range config.Weaker(l.Config) {
 		path := make([]edn.Value, len(w.Path))
 		for i, part := range w.Path {
 			path[i] = edn.Text(part)
