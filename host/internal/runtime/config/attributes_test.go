@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"fmt"
@@ -6,6 +6,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 )
 
 // HCL-044, HCL-019: each attribute at, below and above its range, and of
@@ -30,39 +38,39 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.quality.window": true, "plugin.quality.min_samples": true, "intent.quality.window": true, "intent.quality.min_samples": true,
 		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true, "plugin.instances.min": true,
 	}
-	for _, w := range everyAttribute() {
-		t.Run(w.path, func(t *testing.T) {
-			good, beyond, other := valuesOf(w.attr.Type)
-			r, isReserved := reservedAt(w.specPath())
-			if isReserved && !r.partly() {
-				_, ds := load(t, w.file(append(good, other...)[0]))
-				assert.Contains(t, types(ds), "config/reserved")
+	for _, w := range configtest.EveryAttribute() {
+		t.Run(w.Path, func(t *testing.T) {
+			good, beyond, other := configtest.ValuesOf(w.Attr.Type)
+			r, isReserved := language.ReservedAt(w.SpecPath())
+			if isReserved && !r.Partly() {
+				_, ds := configtest.Load(t, w.File(append(good, other...)[0]))
+				assert.Contains(t, configtest.Types(ds), "config/reserved")
 				return
 			}
 			for _, v := range good {
-				_, ds := load(t, w.file(v))
-				found := types(ds)
-				if isReserved && len(found) == 1 && !elsewhere[w.path] {
-					assert.Equal(t, "config/reserved", found[0], "%s = %s", w.path, v)
-				} else if !elsewhere[w.path] {
-					assert.Empty(t, found, "%s = %s\n%s", w.path, v, newReport(ds, 0, 1, 9).Text(false))
+				_, ds := configtest.Load(t, w.File(v))
+				found := configtest.Types(ds)
+				if isReserved && len(found) == 1 && !elsewhere[w.Path] {
+					assert.Equal(t, "config/reserved", found[0], "%s = %s", w.Path, v)
+				} else if !elsewhere[w.Path] {
+					assert.Empty(t, found, "%s = %s\n%s", w.Path, v, diag.NewReport(ds, 0, 1, 9).Text(false))
 				}
 			}
 			for _, v := range beyond {
-				_, ds := load(t, w.file(v))
-				require.NotEmpty(t, types(ds), "%s = %s", w.path, v)
-				assert.Equal(t, "config/range", types(ds)[0], "%s = %s\n%s", w.path, v, newReport(ds, 0, 1, 9).Text(false))
-				assert.Equal(t, w.attr.Name, ds[0].Path[len(ds[0].Path)-1])
+				_, ds := configtest.Load(t, w.File(v))
+				require.NotEmpty(t, configtest.Types(ds), "%s = %s", w.Path, v)
+				assert.Equal(t, "config/range", configtest.Types(ds)[0], "%s = %s\n%s", w.Path, v, diag.NewReport(ds, 0, 1, 9).Text(false))
+				assert.Equal(t, w.Attr.Name, ds[0].Path[len(ds[0].Path)-1])
 			}
 			for _, v := range other {
-				_, ds := load(t, w.file(v))
-				assert.NotEmpty(t, types(ds), "%s = %s", w.path, v)
+				_, ds := configtest.Load(t, w.File(v))
+				assert.NotEmpty(t, configtest.Types(ds), "%s = %s", w.Path, v)
 			}
-			_, ds := load(t, w.file("null"))
-			if w.attr.Required {
-				assert.NotEmpty(t, types(ds), "%s = null", w.path)
-			} else if !elsewhere[w.path] {
-				assert.Empty(t, types(ds), "%s = null\n%s", w.path, newReport(ds, 0, 1, 9).Text(false))
+			_, ds := configtest.Load(t, w.File("null"))
+			if w.Attr.Required {
+				assert.NotEmpty(t, configtest.Types(ds), "%s = null", w.Path)
+			} else if !elsewhere[w.Path] {
+				assert.Empty(t, configtest.Types(ds), "%s = null\n%s", w.Path, diag.NewReport(ds, 0, 1, 9).Text(false))
 			}
 		})
 	}
@@ -72,22 +80,22 @@ func TestEveryAttribute(t *testing.T) {
 // default is a value of its type.
 func TestSpecificationIsComplete(t *testing.T) {
 	seen := map[string]bool{}
-	for _, w := range everyAttribute() {
-		assert.False(t, seen[w.path], "%s is there twice", w.path)
-		seen[w.path] = true
-		assert.Contains(t, "NUPH", string(w.attr.Reload), w.path)
-		assert.NotEmpty(t, w.attr.Serves, w.path)
-		assert.NotEmpty(t, w.attr.Type.String(), w.path)
-		if w.attr.Default == "" {
+	for _, w := range configtest.EveryAttribute() {
+		assert.False(t, seen[w.Path], "%s is there twice", w.Path)
+		seen[w.Path] = true
+		assert.Contains(t, "NUPH", string(w.Attr.Reload), w.Path)
+		assert.NotEmpty(t, w.Attr.Serves, w.Path)
+		assert.NotEmpty(t, w.Attr.Type.String(), w.Path)
+		if w.Attr.Default == "" {
 			continue
 		}
-		assert.False(t, w.attr.Required, "%s is required and has a default", w.path)
-		for _, profile := range Profiles() {
-			report := newCollector(sources{})
-			d := newDecoder(newEvaluator(report, newInputs("/", noEnv)))
-			d.profile, d.base = profile, newSource("x", "/x", 0, nil)
-			_, ok := d.fallback(&node{path: []string{"x"}}, w.attr)
-			assert.True(t, ok || w.attr.DefaultIn(profile) == "", "%s = %s: %v", w.path, w.attr.DefaultIn(profile), report.result())
+		assert.False(t, w.Attr.Required, "%s is required and has a default", w.Path)
+		for _, profile := range language.Profiles() {
+			report := diag.NewCollector(diag.Sources{})
+			d := decode.NewDecoder(expression.NewEvaluator(report, expression.NewInputs("/", configtest.NoEnv)))
+			d.Profile, d.Base = profile, diag.NewSource("x", "/x", 0, nil)
+			_, ok := d.Fallback(&syntax.Node{Path: []string{"x"}}, w.Attr)
+			assert.True(t, ok || w.Attr.DefaultIn(profile) == "", "%s = %s: %v", w.Path, w.Attr.DefaultIn(profile), report.Result())
 		}
 	}
 }
@@ -95,17 +103,17 @@ func TestSpecificationIsComplete(t *testing.T) {
 // Each reserved top-level block is rejected with a message and a range.
 func TestReserved(t *testing.T) {
 	n := 0
-	for _, b := range Specification().Blocks {
-		r, ok := reservedAt(b.Name)
+	for _, b := range language.Specification().Blocks {
+		r, ok := language.ReservedAt(b.Name)
 		if !ok {
 			continue
 		}
 		n++
 		t.Run(b.Name, func(t *testing.T) {
-			_, ds := load(t, b.Name+" {}\n")
-			require.Equal(t, []string{"config/reserved"}, types(ds))
+			_, ds := configtest.Load(t, b.Name+" {}\n")
+			require.Equal(t, []string{"config/reserved"}, configtest.Types(ds))
 			assert.Equal(t, "1:1", fmt.Sprintf("%d:%d", ds[0].Range.Start.Line, ds[0].Range.Start.Column))
-			assert.Contains(t, ds[0].Message, r.what)
+			assert.Contains(t, ds[0].Message, r.What)
 		})
 	}
 	assert.NotZero(t, n)
@@ -113,9 +121,9 @@ func TestReserved(t *testing.T) {
 
 // HCL-001: the reference names every attribute.
 func TestReferenceNamesEveryAttribute(t *testing.T) {
-	text, err := Reference("")
+	text, err := view.Reference("")
 	require.NoError(t, err)
-	for _, w := range everyAttribute() {
-		assert.Contains(t, text, "`"+w.attr.Name+"`", w.path)
+	for _, w := range configtest.EveryAttribute() {
+		assert.Contains(t, text, "`"+w.Attr.Name+"`", w.Path)
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -7,11 +7,14 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
 )
 
 // HCL-043: load of a 64 KiB file against the parser of the library.
 func BenchmarkLoad64KiB(b *testing.B) {
-	text := large()
+	text := configtest.Large()
 	dir := b.TempDir()
 	path := dir + "/ferment.hcl"
 	if err := os.MkdirAll(dir+"/bin", 0o755); err != nil {
@@ -25,7 +28,7 @@ func BenchmarkLoad64KiB(b *testing.B) {
 	b.Run("load", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
-			c, ds := Load(context.Background(), path, Options{Describer: describer{"chess": chess(), "stockfish": chess()}, Env: noEnv})
+			c, ds := config.Load(context.Background(), path, config.Options{Describer: configtest.Describer{"chess": configtest.Chess(), "stockfish": configtest.Chess()}, Env: configtest.NoEnv})
 			if ds.HasErrors() {
 				b.Fatal(c.Report(5).Text(false))
 			}

@@ -11,6 +11,13 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -19,7 +26,7 @@ type Options struct {
 	// Describer returns the descriptions of plugins. If it is nil, their
 	// configuration is parsed but not checked, and their advertised names are
 	// unknown.
-	Describer Describer
+	Describer plugins.Describer
 	// DescribeTimeout is the time limit of one description; 0: 10 s.
 	DescribeTimeout time.Duration
 	// Dir is the base of a relative path and the directory of the default
@@ -36,7 +43,7 @@ type Options struct {
 	// not detected.
 	Key []byte
 	// Locking is the treatment of the lock file.
-	Locking Locking
+	Locking plugins.Locking
 	// OnlyLocked prevents the start of programs without an entry in the lock file
 	// in every profile.
 	OnlyLocked bool
@@ -45,7 +52,7 @@ type Options struct {
 	MayStart func(plugin string) bool
 	// Attached maps labels of plugin blocks to running plugins, usually under a
 	// debugger. It is allowed in the profiles dev and test.
-	Attached map[string]Attachment
+	Attached map[string]plugins.Attachment
 	// HostVersion is compared with ferment.requires. A text that is not a version
 	// number, such as that of a development build, satisfies every constraint.
 	HostVersion string
@@ -84,27 +91,27 @@ type Config struct {
 	Root string
 	// Profile is one of Profiles.
 	Profile string
-	Files   []*Source
+	Files   []*diag.Source
 	Host    Host
 	HTTP    HTTP
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
-	Plugins   []Plugin
+	Plugins   []plugins.Plugin
 	// Lock is the lock file; empty if it was not read.
 	Lock        lock.File
-	Inputs      []Input
-	Diagnostics Diagnostics
+	Inputs      []expression.Input
+	Diagnostics diag.Diagnostics
 	// Hash identifies the values of the configuration, independent of files and
 	// formatting. Inputs count through the values that depend on them.
 	Hash string
 	// Generation is the configuration for acts; nil if there are errors.
-	Generation *Generation
+	Generation *build.Generation
 
-	tree   *section          // decoded; nil if no file could be read
-	prints map[string]string // keyed hashes of secrets, by handle
-	// variables are the set environment variables that were read, with their place
+	Tree   *decode.Section   // decoded; nil if no file could be read
+	Prints map[string]string // keyed hashes of secrets, by handle
+	// Variables are the set environment variables that were read, with their place
 	// if an .env file sets them.
-	variables map[string]*Range
+	Variables map[string]*diag.Range
 	dropped   int
 	// ahead is the relative path from the working directory to Root.
 	ahead string
@@ -113,18 +120,18 @@ type Config struct {
 // Load reads the configuration at path, a file or a directory; an empty path is
 // that of Find. It reports every problem that it finds. The Config is never nil;
 // its Generation is nil if a diagnostic is an error.
-func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics) {
+func Load(ctx context.Context, path string, opts Options) (*Config, diag.Diagnostics) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
 	}
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	known := sources{}
-	l := loader{opts: opts, files: known, report: newCollector(known), config: &Config{}}
+	known := diag.Sources{}
+	l := loader{opts: opts, files: known, report: diag.NewCollector(known), config: &Config{}}
 	l.run(ctx, path)
-	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
-	if l.config.Diagnostics.HasErrors() || l.report.dropped > 0 {
+	l.config.Diagnostics, l.config.dropped = l.report.Result(), l.report.Dropped
+	if l.config.Diagnostics.HasErrors() || l.report.Dropped > 0 {
 		l.config.Generation = nil
 	}
 	return l.config, l.config.Diagnostics
@@ -132,63 +139,63 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 
 // Unreadable reports whether the load failed because a file could not be read.
 func (c *Config) Unreadable() bool {
-	return slices.ContainsFunc(c.Diagnostics, func(d Diagnostic) bool {
-		return d.Severity == SeverityError && d.Type == "config/include" && len(d.Path) == 0
+	return slices.ContainsFunc(c.Diagnostics, func(d diag.Diagnostic) bool {
+		return d.Severity == diag.SeverityError && d.Type == "config/include" && len(d.Path) == 0
 	})
 }
 
 type loader struct {
-	*document
+	*decode.Document
 	opts   Options
-	files  sources
-	report *collector
+	files  diag.Sources
+	report *diag.Collector
 	config *Config
-	set    *fileSet
+	set    *files.Set
 }
 
 func (l *loader) run(ctx context.Context, path string) {
 	dir := l.opts.Dir
 	if path == "" {
-		path = Find(dir)
+		path = files.Find(dir)
 	} else if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type:    "config/include",
-			Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err)),
+			Message: fmt.Sprintf("file %s has no absolute path: %s", diag.Quote(path), disk.Cause(err)),
 		})
 		return
 	}
-	l.set = readSet(full, fileOptions{Profile: l.opts.Profile, Env: l.opts.Env}, l.files, l.report)
+	l.set = files.Read(full, files.Options{Profile: l.opts.Profile, Env: l.opts.Env}, l.files, l.report)
 	l.config.Root, l.config.Profile, l.config.Files = l.set.Root, l.set.Profile, l.set.Files
 	l.config.ahead = l.wayTo(l.config.Root)
 	if l.set.Tree == nil {
 		return
 	}
-	in := newInputs(l.set.Root, l.set.Lookup, slices.Sorted(maps.Keys(l.set.Variables))...)
-	l.document = decodeDocument(l.set.Tree, l.set.Root, l.set.Profile, in, l.report)
+	in := expression.NewInputs(l.set.Root, l.set.Lookup, slices.Sorted(maps.Keys(l.set.Variables))...)
+	l.Document = decode.NewDocument(l.set.Tree, l.set.Root, l.set.Profile, in, l.report)
 	l.host()
 	if l.opts.HostOnly {
 		return
 	}
 	if l.config.Root == full {
-		l.set.WarnUnread(l.config.Host.LockFile, l.opts.Advise, in.read)
+		l.set.WarnUnread(l.config.Host.LockFile, l.opts.Advise, in.Read)
 	}
-	r := readPlugins(ctx, l.document, l.set, l.plugins())
-	l.config.Generation = build(r, buildSettings{MinStability: l.config.Host.MinStability, Kept: l.kept()})
-	l.config.Plugins, l.config.Lock, l.config.prints = r.Plugins, r.lockFile(), r.prints
-	l.decoder.unused()
-	l.config.tree = l.root
-	l.config.Inputs = in.list()
+	r := plugins.Read(ctx, l.Document, l.set, l.plugins())
+	l.config.Generation = build.New(r, build.Settings{MinStability: l.config.Host.MinStability, Kept: l.kept()})
+	l.config.Plugins, l.config.Lock, l.config.Prints = r.Plugins, r.LockFile(), r.Prints
+	l.Decoder.Unused()
+	l.config.Tree = l.Root
+	l.config.Inputs = in.List()
 	l.sources()
 	l.hash()
 }
 
 // plugins returns the options of the descriptions.
-func (l *loader) plugins() readerOptions {
-	return readerOptions{
+func (l *loader) plugins() plugins.Options {
+	return plugins.Options{
 		Describer:       l.opts.Describer,
 		DescribeTimeout: l.opts.DescribeTimeout,
 		Env:             l.opts.Env,
@@ -220,98 +227,98 @@ func (l *loader) wayTo(root string) string {
 	if l.opts.Dir == "" {
 		return ""
 	}
-	if way := printedName(l.opts.Dir, root); way != "." {
+	if way := disk.PrintedName(l.opts.Dir, root); way != "." {
 		return way
 	}
 	return ""
 }
 
 func (l *loader) host() {
-	f := l.root.block("ferment")
+	f := l.Root.Block("ferment")
 	h := Host{
-		DataDir:       f.text("data_dir"),
-		LockFile:      f.text("lock_file"),
-		Root:          f.text("root"),
-		MaxDepth:      f.integer("max_depth"),
-		MaxNodes:      f.integer("max_nodes"),
-		MaxParallel:   f.integer("max_parallel"),
-		Mode:          f.text("mode"),
-		MinStability:  f.text("min_stability"),
-		Seed:          int64(f.integer("seed")),
-		DrainTimeout:  f.duration("drain_timeout"),
-		ReloadTimeout: f.duration("reload_timeout"),
-		AutoReload:    f.flag("auto_reload"),
-		MaxRuns:       f.integer("max_runs"),
-		MemoryLimit:   int64(f.integer("memory_limit")),
-		GOGC:          f.integer("gogc"),
+		DataDir:       f.Text("data_dir"),
+		LockFile:      f.Text("lock_file"),
+		Root:          f.Text("root"),
+		MaxDepth:      f.Integer("max_depth"),
+		MaxNodes:      f.Integer("max_nodes"),
+		MaxParallel:   f.Integer("max_parallel"),
+		Mode:          f.Text("mode"),
+		MinStability:  f.Text("min_stability"),
+		Seed:          int64(f.Integer("seed")),
+		DrainTimeout:  f.Duration("drain_timeout"),
+		ReloadTimeout: f.Duration("reload_timeout"),
+		AutoReload:    f.Flag("auto_reload"),
+		MaxRuns:       f.Integer("max_runs"),
+		MemoryLimit:   int64(f.Integer("memory_limit")),
+		GOGC:          f.Integer("gogc"),
 	}
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
-	l.kindOf(f, "data_dir", aFolder)
-	l.kindOf(f, "root", aFolder)
-	l.kindOf(f, "lock_file", plainFile)
-	l.there(f, "root")
+	l.KindOf(f, "data_dir", decode.Folder)
+	l.KindOf(f, "root", decode.Folder)
+	l.KindOf(f, "lock_file", decode.File)
+	l.There(f, "root")
 	l.config.Host = h
-	l.config.LogFormat = l.root.block("log").text("format")
+	l.config.LogFormat = l.Root.Block("log").Text("format")
 	l.http()
-	if !f.written("requires") {
+	if !f.Written("requires") {
 		return
 	}
-	wanted, err := parseConstraint(f.text("requires"))
-	have, ok := parseVersion(l.opts.HostVersion)
+	wanted, err := decode.ParseConstraint(f.Text("requires"))
+	have, ok := decode.ParseVersion(l.opts.HostVersion)
 	if err == nil && !ok {
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type:     "config/range",
-			Severity: SeverityWarning,
+			Severity: diag.SeverityWarning,
 			Message:  "requires is not checked: this build of ferment has no version",
-			Range:    f.attrs["requires"].rng,
+			Range:    f.Attrs["requires"].At,
 			Path:     []string{"ferment", "requires"},
-			Expected: edn.Text(f.text("requires")),
+			Expected: edn.Text(f.Text("requires")),
 			Found:    edn.Text(l.opts.HostVersion),
 			Hint:     "use a release of ferment where the version matters",
 		})
 	}
-	if err != nil || !ok || wanted.allows(have) {
+	if err != nil || !ok || wanted.Allows(have) {
 		return
 	}
-	l.report.add(Diagnostic{
+	l.report.Add(diag.Diagnostic{
 		Type:     "config/range",
 		Message:  fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion),
-		Range:    f.attrs["requires"].rng,
+		Range:    f.Attrs["requires"].At,
 		Path:     []string{"ferment", "requires"},
-		Expected: edn.Text(f.text("requires")),
+		Expected: edn.Text(f.Text("requires")),
 		Found:    edn.Text(l.opts.HostVersion),
 		Hint:     "use another version of ferment",
 	})
 }
 
-// printer returns the printer of values of the configuration.
-func (c *Config) printer() printer { return printer{root: c.Root} }
+// Printer returns the printer of values of the configuration.
+func (c *Config) Printer() decode.Printer { return decode.Printer{Root: c.Root} }
 
 // hash sets the hash of the decoded configuration.
-func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.value(l.root)) }
+func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.BlockValue(l.Root)) }
 
-// value returns a decoded block as data that is independent of the machine: paths
+// BlockValue returns a decoded block as data that is independent of the machine: paths
 // are relative to the root and secrets are handles.
-func (c *Config) value(s *section) edn.Value {
+func (c *Config) BlockValue(s *decode.Section) edn.Value {
 	var b edn.MapBuilder
-	for name, v := range s.attrs {
-		b.Key(strings.ReplaceAll(name, "_", "-"), c.printer().portable(v))
+	for name, v := range s.Attrs {
+		b.Key(strings.ReplaceAll(name, "_", "-"), c.Printer().Portable(v))
 	}
-	for _, inner := range s.blocks {
-		if inner.node.spec.Open {
+	for _, inner := range s.Blocks {
+		if inner.Node.Spec.Open {
 			continue // locals are included where they are used
 		}
-		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
-		b.Set(words(key), c.value(inner))
+		key := append([]string{inner.Node.Spec.Name}, inner.Node.Labels...)
+		b.Set(diag.Words(key), c.BlockValue(inner))
 	}
 	switch {
-	case s.node.spec.Foreign:
-		b.Key("text", edn.Text(bodyText(s.node)))
-	case s.node.spec.Name == "plugin":
-		if p := c.plugin(s.label()); p != nil && p.low != nil {
-			b.Set(words([]string{"config"}), p.finished(c.printer()))
+	case s.Node.Spec.Foreign:
+		b.Key("text", edn.Text(plugins.BodyText(s.Node)))
+	case s.Node.Spec.Name == "plugin":
+		if p := c.Plugin(s.Label()); p != nil && p.Lowered != nil {
+			b.Set(diag.Words([]string{"config"}), p.Resolved(c.Printer()))
 		}
 	}
 	return b.Map()
@@ -320,19 +327,19 @@ func (c *Config) value(s *section) edn.Value {
 // Labels returns the labels of the top-level blocks of one type, in the order of
 // the files.
 func (c *Config) Labels(block string) []string {
-	if c.tree == nil {
+	if c.Tree == nil {
 		return nil
 	}
 	var out []string
-	for _, s := range c.tree.all(block) {
-		if label := s.label(); label != "" {
+	for _, s := range c.Tree.All(block) {
+		if label := s.Label(); label != "" {
 			out = append(out, label)
 		}
 	}
 	return out
 }
 
-func (c *Config) plugin(name string) *Plugin {
+func (c *Config) Plugin(name string) *plugins.Plugin {
 	for i := range c.Plugins {
 		if c.Plugins[i].Name == name {
 			return &c.Plugins[i]
@@ -343,14 +350,14 @@ func (c *Config) plugin(name string) *Plugin {
 
 // sources records the origins of the variables that were read.
 func (l *loader) sources() {
-	l.config.variables = map[string]*Range{}
+	l.config.Variables = map[string]*diag.Range{}
 	for _, in := range l.config.Inputs {
 		if in.Kind != "env" || in.Hash == "" {
 			continue
 		}
-		l.config.variables[in.Name] = nil
+		l.config.Variables[in.Name] = nil
 		if _, outer := l.opts.Env(in.Name); !outer {
-			l.config.variables[in.Name] = l.set.Variables[in.Name].at
+			l.config.Variables[in.Name] = l.set.Variables[in.Name].At
 		}
 	}
 }
@@ -359,10 +366,10 @@ func (l *loader) sources() {
 // plugins allow to write. Paths that cannot be read are omitted.
 func (c *Config) Writable() []string {
 	var all []string
-	if c.tree == nil {
+	if c.Tree == nil {
 		return nil
 	}
-	for _, scoped := range writtenScopes(c.tree.block("effects")) {
+	for _, scoped := range plugins.WrittenScopes(c.Tree.Block("effects")) {
 		scope := scoped.Scope
 		if !scope.Enabled.V {
 			continue
@@ -387,10 +394,10 @@ func (c *Config) Writable() []string {
 
 // ModelPrices returns the prices of the models of all plugins with priced models,
 // in the order of the plugins and by label.
-func (c *Config) ModelPrices() []ModelPrice {
-	var all []ModelPrice
+func (c *Config) ModelPrices() []plugins.ModelPrice {
+	var all []plugins.ModelPrice
 	for i := range c.Plugins {
-		all = append(all, c.Plugins[i].modelPrices()...)
+		all = append(all, c.Plugins[i].ModelPrices()...)
 	}
 	return all
 }

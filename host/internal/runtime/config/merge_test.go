@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -12,10 +12,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 )
 
 // site writes each file to its own directory, in load order.
-func site(t *rapid.T, dir string, files ...string) *Config {
+func site(t *rapid.T, dir string, files ...string) *config.Config {
 	places := []string{"common/f.hcl", "common/prod/f.hcl", "local/f.hcl", "local/prod/f.hcl"}
 	order := rapid.Permutation(places).Draw(t, "order of creation")
 	for _, place := range places {
@@ -32,7 +37,7 @@ func site(t *rapid.T, dir string, files ...string) *Config {
 			t.Fatalf("cannot write %s", full)
 		}
 	}
-	c, _ := Load(context.Background(), dir, Options{Env: noEnv, Describer: describer{"chess": chess(), "stockfish": chess()}})
+	c, _ := config.Load(context.Background(), dir, config.Options{Env: configtest.NoEnv, Describer: configtest.Describer{"chess": configtest.Chess(), "stockfish": configtest.Chess()}})
 	return c
 }
 
@@ -46,7 +51,7 @@ func TestNullLaws(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("x"), 0o700))
 	host := func(seed string) string { return "ferment {\n  seed = " + seed + "\n}\n" }
 	rapid.Check(t, func(t *rapid.T) {
-		below := localsFirst + aFile(t, "below ")
+		below := localsFirst + configtest.AFile(t, "below ")
 		over := rapid.SampledFrom([]string{"3", "4", "null", "local.n"}).Draw(t, "over")
 		nulled := site(t, dir, below, host(over), host("null"))
 		if nulled.Host.Seed != 0 {
@@ -60,7 +65,7 @@ func TestNullLaws(t *testing.T) {
 			return "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n  env     = " + text + "\n}\n"
 		}
 		clean := site(t, dir, below, env("null"), env(`{ Z = "z" }`))
-		if p := clean.plugin("chess"); p == nil || len(p.Env) != 1 || p.Env["Z"] != "z" {
+		if p := clean.Plugin("chess"); p == nil || len(p.Env) != 1 || p.Env["Z"] != "z" {
 			t.Fatalf("null does not end a map: %v", p)
 		}
 	})
@@ -73,10 +78,10 @@ func TestMergeOfDirectories(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("x"), 0o700))
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := localsFirst+aFile(t, "a "), aFile(t, "b ")
+		a, b := localsFirst+configtest.AFile(t, "a "), configtest.AFile(t, "b ")
 		first, second := site(t, dir, a, b), site(t, dir, a, b)
 		third, fourth := site(t, dir, "", a, b), site(t, dir, a, "", "", b)
-		for _, c := range []*Config{second, third, fourth} {
+		for _, c := range []*config.Config{second, third, fourth} {
 			if c.Hash != first.Hash || c.Generation == nil != (first.Generation == nil) {
 				t.Fatalf("%s and %s", first.Hash, c.Hash)
 			}
@@ -112,9 +117,9 @@ func TestMergeRules(t *testing.T) {
 			}
 			files["common/a.hcl"] = "locals {\n  e = { E = \"e\" }\n}\n\nplugin \"chess\" {\n  command = [\"../bin/chess\"]\n  " + row.low + "\n}\n"
 			files["local/a.hcl"] = "plugin \"chess\" {\n  " + row.high + "\n}\n"
-			c, ds := loadDir(t, lay(t, files), Options{})
-			require.Empty(t, types(ds), c.Report(0).Text(false))
-			text, err := Show(c, ShowOptions{Only: "plugin.chess." + row.only})
+			c, ds := configtest.LoadDir(t, configtest.Lay(t, files), config.Options{})
+			require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+			text, err := view.Show(c, view.ShowOptions{Only: "plugin.chess." + row.only})
 			require.NoError(t, err)
 			assert.Contains(t, text, "  "+row.want+"\n")
 			for _, d := range ds {
@@ -132,17 +137,17 @@ func TestNullOfACondition(t *testing.T) {
 		if strings.HasSuffix(form, ".json") {
 			over = `{"check": {"c": {"builtin": "json-valid", "condition": null, "message": null, "applies": null}}}`
 		}
-		c, ds := loadDir(t, lay(t, map[string]string{
+		c, ds := configtest.LoadDir(t, configtest.Lay(t, map[string]string{
 			"common/a.hcl": "check \"c\" {\n  condition = result.ok\n  message   = \"no\"\n  applies   = result.on\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n",
 			form:           over,
-		}), Options{})
-		require.Empty(t, types(ds), c.Report(0).Text(false))
-		text, err := Show(c, ShowOptions{Only: "check"})
+		}), config.Options{})
+		require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+		text, err := view.Show(c, view.ShowOptions{Only: "check"})
 		require.NoError(t, err)
 		assert.Equal(t, "check \"c\" {\n  builtin = \"json-valid\"\n}\n", text)
 	}
-	c, ds := loadDir(t, lay(t, map[string]string{"common/a.hcl": "check \"c\" {\n  condition = null\n}\n"}), Options{})
-	assert.Equal(t, []string{"config/missing"}, types(ds), c.Report(0).Text(false))
+	c, ds := configtest.LoadDir(t, configtest.Lay(t, map[string]string{"common/a.hcl": "check \"c\" {\n  condition = null\n}\n"}), config.Options{})
+	assert.Equal(t, []string{"config/missing"}, configtest.Types(ds), c.Report(0).Text(false))
 }
 
 // HCL-014: conflicting values in one directory are reported with both places.
@@ -153,8 +158,8 @@ func TestOverridden(t *testing.T) {
 		"common/b.hcl": "locals {\n  x = 2\n}\n\nplugin \"chess\" {\n  queue = 5\n  env   = { B = \"3\", C = \"4\" }\n\n  config {\n    depth = 4\n  }\n}\n",
 		"local/c.hcl":  "plugin \"chess\" {\n  queue = 6\n}\n",
 	}
-	c, ds := loadDir(t, lay(t, files), Options{})
-	require.Empty(t, types(ds))
+	c, ds := configtest.LoadDir(t, configtest.Lay(t, files), config.Options{})
+	require.Empty(t, configtest.Types(ds))
 	var got []string
 	for _, d := range ds {
 		if d.Type == "config/overridden" {
@@ -174,16 +179,16 @@ func TestOverridden(t *testing.T) {
 // HCL-002, HCL-028 to HCL-030, HCL-032: checks cover all files, and diagnostics are
 // in the order of the files.
 func TestChecksAcrossFiles(t *testing.T) {
-	dir := lay(t, map[string]string{
+	dir := configtest.Lay(t, map[string]string{
 		"bin/chess":           "program",
 		"common/10-loc.hcl":   "locals {\n  a = local.b\n}\n",
 		"common/20-plug.hcl":  "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n}\n\ncapability \"chess/deep\" {\n  plugin   = \"chess\"\n  provides = \"chess/engine\"\n}\n",
 		"local/10-intent.hcl": "intent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n  out        = \"res/chess.move+pv+eval\"\n  candidates = [\"chess/dep\"]\n  dispatch   = dispatch.defautl\n}\n",
 		"local/20-loc.hcl":    "locals {\n  b = local.a\n}\n\ndispatch \"idle\" {}\n\nferment {\n  seed =\n}\n",
 	})
-	c, ds := loadDir(t, dir, Options{})
+	c, ds := configtest.LoadDir(t, dir, config.Options{})
 	text := c.Report(0).Text(false)
-	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, types(ds), text)
+	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, configtest.Types(ds), text)
 	assert.Contains(t, text, "error: locals refer to each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
 	assert.Contains(t, text, "see: local/20-loc.hcl:2:3 is local \"b\"")
 	assert.Contains(t, text, "see: common/20-plug.hcl:5:1 declares capability \"chess/deep\"\n  next: did you mean \"chess/deep\"?")
@@ -202,8 +207,8 @@ func TestReportLimitsOfFiles(t *testing.T) {
 	for i := range 7 {
 		files[fmt.Sprintf("common/%d.hcl", i)] = strings.Repeat("nope {}\n", 25)
 	}
-	c, _ := loadDir(t, lay(t, files), Options{})
-	r := c.Report(DefaultMaxShown)
+	c, _ := configtest.LoadDir(t, configtest.Lay(t, files), config.Options{})
+	r := c.Report(diag.DefaultMaxShown)
 	assert.Equal(t, 175, r.Errors)
 	assert.Len(t, r.Shown, 100)
 	assert.Equal(t, 75, r.Omitted)

@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/stretchr/testify/assert"
@@ -15,14 +19,14 @@ import (
 
 // lying describes a plugin with invalid metadata.
 func lying() contract.Description {
-	d := chess()
+	d := configtest.Chess()
 	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map [:a-b :int] [:a_b :int]]}`)
 	return d
 }
 
 // old describes a plugin with a deprecated entry and a deprecated capability.
 func old() contract.Description {
-	d := chess()
+	d := configtest.Chess()
 	d.Capabilities[0].Stability = "deprecated"
 	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:depth {:default 6} :int] [:level {:optional true :deprecated "depth"} :int]]}`)
 	return d
@@ -38,17 +42,17 @@ func TestDiagnosticTypes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			raw, err := os.ReadFile(file)
 			require.NoError(t, err)
-			c, ds := Load(context.Background(), write(t, string(raw)), Options{Env: noEnv, HostVersion: "0.1.0",
-				Describer: describer{"chess": chess(), "stockfish": chess(), "liar": lying(), "old": old()}})
+			c, ds := config.Load(context.Background(), configtest.Write(t, string(raw)), config.Options{Env: configtest.NoEnv, HostVersion: "0.1.0",
+				Describer: configtest.Describer{"chess": configtest.Chess(), "stockfish": configtest.Chess(), "liar": lying(), "old": old()}})
 			for _, d := range ds {
 				covered[d.Type] = true
 			}
-			r := c.Report(DefaultMaxShown)
-			golden(t, "testdata/diag/"+name+".txt", []byte(r.Text(false)))
+			r := c.Report(diag.DefaultMaxShown)
+			configtest.Golden(t, "testdata/diag/"+name+".txt", []byte(r.Text(false)))
 			out, err := r.JSON()
 			require.NoError(t, err)
-			golden(t, "testdata/diag/"+name+".json", out)
-			golden(t, "testdata/diag/"+name+".edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
+			configtest.Golden(t, "testdata/diag/"+name+".json", out)
+			configtest.Golden(t, "testdata/diag/"+name+".edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
 			back, err := edn.ReadString(r.Value().String())
 			require.NoError(t, err)
 			assert.True(t, edn.Equal(r.Value(), back))
@@ -65,13 +69,13 @@ func TestDiagnosticTypes(t *testing.T) {
 // HCL-002: unknown names at the top level and in the ferment block. The known names
 // change with every build, so there is no golden file.
 func TestUnknownTopLevel(t *testing.T) {
-	_, ds := load(t, "feremnt {}\n\nferment {\n  max_dpeth = 3\n}\n")
-	require.Equal(t, []string{"config/unknown-name", "config/unknown-name"}, types(ds))
-	ferment, _ := Specification().Block("ferment")
+	_, ds := configtest.Load(t, "feremnt {}\n\nferment {\n  max_dpeth = 3\n}\n")
+	require.Equal(t, []string{"config/unknown-name", "config/unknown-name"}, configtest.Types(ds))
+	ferment, _ := language.Specification().Block("ferment")
 	assert.Equal(t, "did you mean \"ferment\"?", ds[0].Hint)
-	assert.True(t, edn.Equal(words(Specification().names("")), ds[0].Expected))
+	assert.True(t, edn.Equal(diag.Words(language.Specification().Names("")), ds[0].Expected))
 	assert.Equal(t, "did you mean \"max_depth\"?", ds[1].Hint)
-	assert.True(t, edn.Equal(words(ferment.names("ferment")), ds[1].Expected))
+	assert.True(t, edn.Equal(diag.Words(ferment.Names("ferment")), ds[1].Expected))
 }
 
 // HCL-033: 100 diagnostics are shown, 20 per file; 1,000 are kept, the rest is
@@ -81,14 +85,14 @@ func TestReportLimits(t *testing.T) {
 	for range 1500 {
 		b.WriteString("nope {}\n")
 	}
-	c, ds := load(t, b.String())
-	assert.Len(t, ds, MaxKept)
-	r := c.Report(DefaultMaxShown)
+	c, ds := configtest.Load(t, b.String())
+	assert.Len(t, ds, diag.MaxKept)
+	r := c.Report(diag.DefaultMaxShown)
 	assert.Equal(t, 1500, r.Errors)
-	assert.Len(t, r.Shown, MaxShownPerFile)
+	assert.Len(t, r.Shown, diag.MaxShownPerFile)
 	assert.Equal(t, 1480, r.Omitted)
 	assert.Contains(t, r.Text(false), "1500 errors, 0 warnings in 1 file (1480 not shown)")
-	assert.Len(t, c.Report(0).Shown, MaxKept)
+	assert.Len(t, c.Report(0).Shown, diag.MaxKept)
 	assert.Equal(t, 500, c.Report(0).Omitted)
 }
 
@@ -98,8 +102,8 @@ func TestFolding(t *testing.T) {
 	for i := range 40 {
 		b.WriteString("check \"c" + string(rune('a'+i%26)) + string(rune('a'+i/26)) + "\" {\n  builtin = local.nope\n}\n")
 	}
-	_, ds := load(t, b.String())
-	var dangling []Diagnostic
+	_, ds := configtest.Load(t, b.String())
+	var dangling []diag.Diagnostic
 	for _, d := range ds {
 		if d.Type == "config/dangling-reference" {
 			dangling = append(dangling, d)
@@ -113,7 +117,7 @@ func TestFolding(t *testing.T) {
 // HCL-032: long lines are shortened around the caret, control characters are escaped,
 // and the valid part of a file with a syntax error is checked.
 func TestExcerpts(t *testing.T) {
-	_, ds := load(t, "ferment {\n  mode = \""+strings.Repeat("x", 200)+"\" # "+strings.Repeat("y", 200)+"\n}\n")
+	_, ds := configtest.Load(t, "ferment {\n  mode = \""+strings.Repeat("x", 200)+"\" # "+strings.Repeat("y", 200)+"\n}\n")
 	require.Len(t, ds, 1)
 	text := ds[0].Text()
 	for _, line := range strings.Split(text, "\n")[:4] {
@@ -121,13 +125,13 @@ func TestExcerpts(t *testing.T) {
 	}
 	assert.Contains(t, text, "...")
 
-	_, ds = load(t, "ferment {\n  mode = \"a\x1b[31mb\"\n}\n")
+	_, ds = configtest.Load(t, "ferment {\n  mode = \"a\x1b[31mb\"\n}\n")
 	require.NotEmpty(t, ds)
 	assert.NotContains(t, ds[0].Text(), "\x1b")
 	assert.Contains(t, ds[0].Text(), `\u001b`)
 
-	_, ds = load(t, "ferment {\n  sed = 1\n}\n\ncheck \"a\" {\n  builtin = \n}\n\ndispatch \"d\" {\n  deadline = 5\n}\n")
-	assert.Subset(t, types(ds), []string{"config/unknown-name", "config/syntax", "config/type"})
+	_, ds = configtest.Load(t, "ferment {\n  sed = 1\n}\n\ncheck \"a\" {\n  builtin = \n}\n\ndispatch \"d\" {\n  deadline = 5\n}\n")
+	assert.Subset(t, configtest.Types(ds), []string{"config/unknown-name", "config/syntax", "config/type"})
 }
 
 // Two loads of one file have identical output (HCL-038).
@@ -136,7 +140,7 @@ func TestDeterministic(t *testing.T) {
 	require.NoError(t, err)
 	var first []byte
 	for range 20 {
-		c, _ := load(t, string(raw))
+		c, _ := configtest.Load(t, string(raw))
 		out, err := c.Report(0).JSON()
 		require.NoError(t, err)
 		if first == nil {
@@ -148,7 +152,7 @@ func TestDeterministic(t *testing.T) {
 
 // CLI-001: color changes only the severity.
 func TestColor(t *testing.T) {
-	c, _ := load(t, "nope {}\n")
+	c, _ := configtest.Load(t, "nope {}\n")
 	plain, colored := c.Report(0).Text(false), c.Report(0).Text(true)
 	assert.NotEqual(t, plain, colored)
 	assert.Equal(t, plain, strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(colored))
