@@ -22,6 +22,9 @@ import (
 
 const module = "github.com/fermenthq/ferment"
 
+// settings is the room of the configuration, which has rooms of its own.
+const settings = "host/internal/runtime/config"
+
 // rooms is the house from the top floor to the cellar. A package belongs to
 // the longest prefix that fits. It may import itself, the rooms named in
 // mayUse, and everything those rooms may use in turn; nothing else of this
@@ -32,11 +35,25 @@ var rooms = []room{
 	// runtime: main -> cli -> daemon -> {httpapi, telemetry, console} -> config
 	// The command line also checks plugins, with what their authors check them.
 	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon", "sdk/conformance"}},
-	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/httpapi", "host/internal/runtime/telemetry", "host/internal/runtime/console"}},
+	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/httpapi", "host/internal/runtime/telemetry", "host/internal/runtime/console", settings + "/view"}},
 	{prefix: "host/internal/runtime/httpapi", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/telemetry", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/console", mayUse: []string{"host/internal/runtime/config"}},
-	{prefix: "host/internal/runtime/config", mayUse: append([]string{"sdk/text/packfile"}, adapters...)},
+
+	// config: configtest -> view -> (root) -> build -> plugins -> {files, decode} -> expression -> {syntax, disk} -> language -> diag
+	{prefix: settings + "/configtest", mayUse: []string{settings + "/view"}},
+	{prefix: settings + "/view", mayUse: []string{settings}},
+	{prefix: settings, mayUse: []string{settings + "/build"}},
+	{prefix: settings + "/build", mayUse: []string{settings + "/plugins", "sdk/text/packfile"}},
+	{prefix: settings + "/plugins", mayUse: append([]string{settings + "/files", settings + "/decode", settings + "/pricelist"}, adapters...)},
+	{prefix: settings + "/pricelist", mayUse: []string{"sdk/contract"}},
+	{prefix: settings + "/files", mayUse: []string{settings + "/expression"}},
+	{prefix: settings + "/decode", mayUse: []string{settings + "/expression"}},
+	{prefix: settings + "/expression", mayUse: []string{settings + "/syntax", settings + "/disk", "host/internal/domain/quality"}},
+	{prefix: settings + "/syntax", mayUse: []string{settings + "/language"}},
+	{prefix: settings + "/disk", mayUse: []string{settings + "/language"}},
+	{prefix: settings + "/language", mayUse: []string{settings + "/diag"}},
+	{prefix: settings + "/diag", mayUse: []string{"sdk/contract"}},
 
 	{prefix: "host/internal/adapters/plugin", mayUse: below},
 	{prefix: "host/internal/adapters/store", mayUse: below},

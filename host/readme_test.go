@@ -20,6 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -207,16 +210,16 @@ func (r *reader) configuration(t *testing.T, f fence) {
 	}
 	path := filepath.Join(dir, "ferment.hcl")
 	require.NoError(t, os.WriteFile(path, []byte(f.text), 0o644))
-	assert.Equal(t, f.text, string(config.Format(path, []byte(f.text)).After))
+	assert.Equal(t, f.text, string(view.Format(path, []byte(f.text)).After))
 	if strings.HasPrefix(f.text, "# ferment.hcl\n") {
 		out, err := r.shell(t, dir, `bin/ferment validate --describe; bin/ferment act text/respond '{:prompt "hi"}'`)
 		require.NoError(t, err, out)
 		assert.Contains(t, out, "You said: hi")
 		return
 	}
-	_, diagnostics := config.Load(t.Context(), path, config.Options{Profile: config.ProfileDev})
+	_, diagnostics := config.Load(t.Context(), path, config.Options{Profile: language.ProfileDev})
 	for _, d := range diagnostics {
-		assert.NotEqual(t, config.SeverityError, d.Severity, "%s", d.Text())
+		assert.NotEqual(t, diag.SeverityError, d.Severity, "%s", d.Text())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -233,7 +233,7 @@ func (c *command) status(v edn.Value) error {
 	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
 	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
 	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"),
-		config.Counted(number(v.Key("generations")), "generation"))
+		diag.Counted(number(v.Key("generations")), "generation"))
 	if refused := v.Key("reload-refused"); !refused.IsNil() {
 		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")),
 			plain(refused.Key("error").Key("message")))

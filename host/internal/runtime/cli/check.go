@@ -12,7 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -210,7 +210,7 @@ func (c *command) checkOne(
 			most += "; it may need --effects " + strings.Join(effects, ",")
 		}
 		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name),
-			config.Counted(v.Key("nodes").Len(), "node"), most)
+			diag.Counted(v.Key("nodes").Len(), "node"), most)
 	}
 	return p, !failed, err
 }
@@ -233,14 +233,14 @@ func (c *command) checked(name string, findings []plan.Finding, worst plan.Worst
 
 // tellSyntax prints a syntax error for people, in the format of findings.
 func (c *command) tellSyntax(w io.Writer, e *edn.SyntaxError) error {
-	r := config.Report{Shown: []config.Diagnostic{diagnosed(e.Source, plan.SyntaxFinding(e)).Excerpted(e.Excerpt())}}
+	r := diag.Report{Shown: []diag.Diagnostic{diagnosed(e.Source, plan.SyntaxFinding(e)).Excerpted(e.Excerpt())}}
 	_, err := io.WriteString(w, r.Findings(c.color(w)))
 	return err
 }
 
 // tell prints findings for people, in the format of diagnostics.
 func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findings []plan.Finding) error {
-	var r config.Report
+	var r diag.Report
 	text := ""
 	if positions != nil {
 		text = positions.Shown()
@@ -253,18 +253,18 @@ func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findi
 }
 
 // diagnosed converts a finding to a diagnostic.
-func diagnosed(source string, f plan.Finding) config.Diagnostic {
-	d := config.Diagnostic{
+func diagnosed(source string, f plan.Finding) diag.Diagnostic {
+	d := diag.Diagnostic{
 		Type:    f.Check,
 		Message: f.Message,
-		Range: &config.Range{
+		Range: &diag.Range{
 			File:  source,
-			Start: config.Position{Line: f.Line, Column: f.Column},
-			End:   config.Position{Line: f.EndLine, Column: f.EndColumn},
+			Start: diag.Position{Line: f.Line, Column: f.Column},
+			End:   diag.Position{Line: f.EndLine, Column: f.EndColumn},
 		},
 	}
 	if f.Severity == plan.Warning {
-		d.Severity = config.SeverityWarning
+		d.Severity = diag.SeverityWarning
 	}
 	if len(f.Expected) > 0 {
 		d.Expected = edn.Text(":" + strings.Join(f.Expected, ", :"))

@@ -18,7 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -147,7 +148,7 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.config, "config", "",
 		"configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "",
-		"profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
+		"profile: "+strings.Join(language.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
 	flags.VarP(outputFlag{forms}, "output", "o", "output format: text, json or edn")
 	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
@@ -328,7 +329,7 @@ func wrapArgs(cmd *cobra.Command) {
 					err = fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
 				case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
 					err = fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"),
-						config.Counted(len(args), "argument"))
+						diag.Counted(len(args), "argument"))
 				}
 				return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestVerb(cmd, args)}
 			}

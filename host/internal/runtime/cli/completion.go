@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -60,7 +61,7 @@ func (c *command) completions(root *cobra.Command) {
 	capabilities := c.named(func(n daemon.Names) []string { return n.Capabilities })
 	plugins := c.named(func(n daemon.Names) []string { return n.Plugins })
 	for verb, offer := range map[string]names{
-		"act": intents, "plugin inspect": plugins, "plugin approve": plugins, "config docs": fixed(append(config.BlockPaths(), "limits")),
+		"act": intents, "plugin inspect": plugins, "plugin approve": plugins, "config docs": fixed(append(view.BlockPaths(), "limits")),
 		"admin plugin restart": plugins, "admin plugin swap": plugins, "admin plugin quarantine": plugins, "admin plugin logs": plugins,
 		"plugin restart": plugins, "plugin swap": plugins, "plugin quarantine": plugins, "plugin logs": plugins,
 	} {
@@ -76,7 +77,7 @@ func (c *command) completions(root *cobra.Command) {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins,
-			"profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}),
+			"profile": fixed(language.Profiles()), "output": fixed([]string{"text", "json", "edn"}),
 			"only": c.named(blockNames)} {
 			if cmd.LocalFlags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // fails if it is already registered

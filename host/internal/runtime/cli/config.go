@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -23,7 +25,7 @@ func (c *command) configCommand() *cobra.Command {
 }
 
 func (c *command) configShowCommand() *cobra.Command {
-	var o config.ShowOptions
+	var o view.ShowOptions
 	var inputs, noStart, running bool
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -33,7 +35,7 @@ func (c *command) configShowCommand() *cobra.Command {
 		Example: "  ferment config show --only plugin.chess --origins\n  ferment config show --defaults --profile prod\n  ferment config show --inputs\n  ferment config show --running --only plugin.chess",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if inputs && o != (config.ShowOptions{}) {
+			if inputs && o != (view.ShowOptions{}) {
 				return usagef("--inputs excludes other flags")
 			}
 			if running {
@@ -67,7 +69,7 @@ func (c *command) configShowCommand() *cobra.Command {
 }
 
 // showRunning prints the configuration of the daemon.
-func (c *command) showRunning(ctx context.Context, o config.ShowOptions) error {
+func (c *command) showRunning(ctx context.Context, o view.ShowOptions) error {
 	query := actionOf("config-show", edn.K("defaults?"), edn.Bool(o.Defaults), edn.K("origins?"), edn.Bool(o.Origins),
 		edn.K("text?"), edn.Bool(c.format == formatText))
 	if o.Only != "" {
@@ -85,9 +87,9 @@ func (c *command) showRunning(ctx context.Context, o config.ShowOptions) error {
 	return err
 }
 
-func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
+func (c *command) showConfig(cfg *config.Config, o view.ShowOptions) error {
 	if c.format != formatText {
-		v, err := cfg.ShowValue(o)
+		v, err := view.ShowValue(cfg, o)
 		if err != nil {
 			return notInConfig(err)
 		}
@@ -97,7 +99,7 @@ func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
 			edn.K("config"), v,
 		))
 	}
-	text, err := cfg.Show(o)
+	text, err := view.Show(cfg, o)
 	if err != nil {
 		return notInConfig(err)
 	}
@@ -107,7 +109,7 @@ func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
 
 // notInConfig converts an unknown path to an error of the catalogue.
 func notInConfig(err error) error {
-	var unknown *config.UnknownPathError
+	var unknown *view.UnknownPathError
 	if !errors.As(err, &unknown) {
 		return err
 	}
@@ -115,7 +117,7 @@ func notInConfig(err error) error {
 	return e.DidYouMean(unknown.Nearest)
 }
 
-func (c *command) showInputs(inputs []config.Input) error {
+func (c *command) showInputs(inputs []expression.Input) error {
 	if c.format != formatText {
 		all := make([]edn.Value, len(inputs))
 		for i, in := range inputs {
@@ -157,17 +159,17 @@ func (c *command) configDocsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				text, form, err := loaded.PluginReference(plugin)
+				text, form, err := view.PluginReference(loaded.Config, plugin)
 				return c.docs(text, form, err)
 			case len(args) == 1 && args[0] == "limits":
-				return c.docs(config.LimitsText(), config.LimitsValue(), nil)
+				return c.docs(view.LimitsText(), view.LimitsValue(), nil)
 			}
 			block := strings.Join(args, "")
-			text, err := config.Reference(block)
+			text, err := view.Reference(block)
 			if err != nil {
 				return c.docs("", edn.Nil(), err)
 			}
-			form, err := config.ReferenceValue(block)
+			form, err := view.ReferenceValue(block)
 			return c.docs(text, form, err)
 		},
 	}

@@ -11,7 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -45,7 +48,7 @@ func (c *command) load(ctx context.Context, o daemon.Options) (*daemon.Loaded, e
 
 // knownProfile rejects an unknown --profile before anything is read.
 func (c *command) knownProfile() error {
-	names := config.Profiles()
+	names := language.Profiles()
 	if c.profile == "" || slices.Contains(names, c.profile) {
 		return nil
 	}
@@ -57,7 +60,7 @@ func (c *command) knownProfile() error {
 
 // invalidConfig prints the diagnostics of a configuration.
 func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
-	if err := c.diagnostics(c.env.Stderr, e.Config.Report(config.DefaultMaxShown)); err != nil {
+	if err := c.diagnostics(c.env.Stderr, e.Config.Report(diag.DefaultMaxShown)); err != nil {
 		return err
 	}
 	if e.Config.Unreadable() {
@@ -66,7 +69,7 @@ func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
 	return quietError{contract.ExitNegative}
 }
 
-func (c *command) diagnostics(w io.Writer, r config.Report) error {
+func (c *command) diagnostics(w io.Writer, r diag.Report) error {
 	var text string
 	switch c.format {
 	case formatJSON:
@@ -117,7 +120,7 @@ func (c *command) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := loaded.Report(int(min(maxErrors, config.MaxKept)))
+			report := loaded.Report(int(min(maxErrors, diag.MaxKept)))
 			if c.format != formatText || len(report.Shown) > 0 {
 				if err := c.diagnostics(c.env.Stdout, report); err != nil {
 					return err
@@ -140,7 +143,7 @@ func (c *command) validateCommand() *cobra.Command {
 	c.registerLockfile(cmd)
 	cmd.Flags().BoolVar(&noStart, "no-start", false,
 		"start no plugin; those without a cached description stay unchecked")
-	cmd.Flags().UintVar(&maxErrors, "max-errors", config.DefaultMaxShown, "maximum number of diagnostics, 0 for all")
+	cmd.Flags().UintVar(&maxErrors, "max-errors", diag.DefaultMaxShown, "maximum number of diagnostics, 0 for all")
 	return cmd
 }
 
@@ -191,7 +194,7 @@ func (c *command) formatted(args []string) ([]string, error) {
 			names = append(names, name) // reading it reports the error
 			continue
 		}
-		files, err := config.Files(c.path(name))
+		files, err := files.List(c.path(name))
 		if err != nil {
 			return nil, &fileError{err: err}
 		}
@@ -207,15 +210,15 @@ func (c *command) formatted(args []string) ([]string, error) {
 }
 
 func (c *command) formatOne(name string, check, diff bool) (bool, error) {
-	var f config.Formatted
+	var f view.Formatted
 	var err error
 	if name == "-" {
 		var text []byte
 		if text, err = c.readText(name); err == nil {
-			f = config.Format("-", text)
+			f = view.Format("-", text)
 		}
 	} else {
-		if f, err = config.FormatFileAs(name, c.path(name)); err != nil {
+		if f, err = view.FormatFileAs(name, c.path(name)); err != nil {
 			err = &fileError{err: err}
 		}
 	}
@@ -245,7 +248,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 }
 
 // formatValue returns the result for one file as data.
-func (c *command) formatValue(f config.Formatted, diff bool) error {
+func (c *command) formatValue(f view.Formatted, diff bool) error {
 	var b edn.MapBuilder
 	b.Key("file", edn.Text(f.Name))
 	b.Key("changed?", edn.Bool(f.Changed()))

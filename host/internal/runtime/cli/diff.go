@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -89,7 +91,7 @@ func stayText(pids edn.Value) string {
 // configuration returns the file or directory that this command would read.
 func (c *command) configuration() string {
 	if c.config == "" {
-		return config.Find(c.env.Dir)
+		return files.Find(c.env.Dir)
 	}
 	return c.path(c.config)
 }
@@ -121,7 +123,7 @@ func (c *command) diff(ctx context.Context, against string, noStart bool) error 
 		}
 		both[i] = loaded.Config
 	}
-	d := config.Compare(both[0], both[1])
+	d := view.Compare(both[0], both[1])
 	if err := c.printDiff(d); err != nil {
 		return err
 	}
@@ -135,7 +137,7 @@ func (c *command) diff(ctx context.Context, against string, noStart bool) error 
 }
 
 // printDiff prints what a reload would do.
-func (c *command) printDiff(d config.Diff) error {
+func (c *command) printDiff(d view.Diff) error {
 	if c.format == formatText {
 		text := d.Text()
 		if d.Empty() {

@@ -17,6 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -97,11 +100,11 @@ func (c *command) doctor(ctx context.Context) error {
 		e.add("configuration", "files", stateFails, "%s", err)
 	case loaded.Generation == nil:
 		e.add("configuration", "files", stateFails, "%s; \"ferment validate\" shows what is wrong",
-			config.Counted(loaded.Diagnostics.Count(config.SeverityError), "error"))
+			diag.Counted(loaded.Diagnostics.Count(diag.SeverityError), "error"))
 	default:
 		e.add("configuration", "files", stateOK, "profile %s, %s", loaded.Profile,
-			config.Counted(len(loaded.Plugins), "plugin"))
-		for _, w := range loaded.Weaker() {
+			diag.Counted(len(loaded.Plugins), "plugin"))
+		for _, w := range view.Weaker(loaded.Config) {
 			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written,
 				w.ProdWritten)
 		}
@@ -234,7 +237,7 @@ func reason(err error) error {
 }
 
 // plugin examines one plugin block: its program and its confinement.
-func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
+func (e *examination) plugin(loaded *daemon.Loaded, p plugins.Plugin) {
 	bad := stateFails
 	if p.Optional {
 		bad = stateWeak

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -17,7 +17,7 @@ import (
 const modelLimit = 30 * time.Second
 
 // servesModels reports whether a plugin serves models.
-func servesModels(p config.Plugin) bool {
+func servesModels(p plugins.Plugin) bool {
 	return p.Enabled && p.Described &&
 		slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return c.Kind == "llm" })
 }
@@ -27,7 +27,7 @@ func servesModels(p config.Plugin) bool {
 // itself. It asks the daemon; without one it starts the plugins and stops them
 // again.
 func (c *command) examineModels(ctx context.Context, e *examination, loaded *daemon.Loaded) {
-	var models []config.Plugin
+	var models []plugins.Plugin
 	for _, p := range loaded.Plugins {
 		if servesModels(p) {
 			models = append(models, p)

@@ -15,22 +15,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // setting is an attribute of the specification with its enclosing blocks.
 type setting struct {
 	path  string
-	chain []*config.Block
-	attr  *config.Attr
+	chain []*language.Block
+	attr  *language.Attr
 }
 
 // settings returns all attributes of the specification.
 func settings() []setting {
 	var out []setting
-	var walk func(b *config.Block, path string, chain []*config.Block)
-	walk = func(b *config.Block, path string, chain []*config.Block) {
+	var walk func(b *language.Block, path string, chain []*language.Block)
+	walk = func(b *language.Block, path string, chain []*language.Block) {
 		for i := range b.Attrs {
 			out = append(out, setting{path + "." + b.Attrs[i].Name, chain, &b.Attrs[i]})
 		}
@@ -47,7 +47,7 @@ func settings() []setting {
 			}
 		}
 	}
-	walk(config.Specification(), "", nil)
+	walk(language.Specification(), "", nil)
 	return out
 }
 
@@ -151,7 +151,7 @@ func (s setting) changed() string {
 			return line
 		}
 	}
-	old := s.attr.DefaultIn(config.ProfileTest)
+	old := s.attr.DefaultIn(language.ProfileTest)
 	for _, v := range someValues(s.attr.Type, old) {
 		if v != old {
 			return s.attr.Name + " = " + v
@@ -162,23 +162,23 @@ func (s setting) changed() string {
 
 // someValues returns valid and harmless values of a type; at least one of them
 // is not the given one.
-func someValues(t config.Type, old string) []string {
+func someValues(t language.Type, old string) []string {
 	within := func(n float64) bool { return (t.Min == nil || n >= *t.Min) && (t.Max == nil || n <= *t.Max) }
 	var out []string
 	switch t.Kind {
-	case config.KindBool:
+	case language.KindBool:
 		return []string{"true", "false"}
-	case config.KindInt, config.KindNum:
+	case language.KindInt, language.KindNum:
 		n, _ := strconv.ParseFloat(old, 64)
 		for _, c := range []float64{n + 1, n - 1, 0.3, 0.7, 2} {
-			if within(c) && (t.Kind == config.KindNum || c == float64(int64(c))) {
+			if within(c) && (t.Kind == language.KindNum || c == float64(int64(c))) {
 				out = append(out, strconv.FormatFloat(c, 'f', -1, 64))
 			}
 		}
 		return out
-	case config.KindDec:
+	case language.KindDec:
 		return []string{"1.5"}
-	case config.KindDur:
+	case language.KindDur:
 		for _, d := range []string{"2s", "3s", "4s", "1m", "2m", "25h"} {
 			ms, err := time.ParseDuration(d)
 			if err == nil && within(float64(ms.Milliseconds())) {
@@ -186,41 +186,41 @@ func someValues(t config.Type, old string) []string {
 			}
 		}
 		return out
-	case config.KindBytes:
+	case language.KindBytes:
 		for _, n := range []float64{1 << 20, 2 << 20, 1 << 14} {
 			if within(n) {
 				out = append(out, strconv.FormatFloat(n, 'f', -1, 64))
 			}
 		}
 		return out
-	case config.KindEnum:
+	case language.KindEnum:
 		for _, w := range t.Enum {
 			out = append(out, strconv.Quote(w))
 		}
 		return out
-	case config.KindRate:
+	case language.KindRate:
 		return []string{`"7/s"`, `"9/s"`}
-	case config.KindPath:
+	case language.KindPath:
 		return []string{`".."`}
-	case config.KindCond:
+	case language.KindCond:
 		return []string{"result.ok", "true"}
-	case config.KindTemplate, config.KindStr, config.KindProgram, config.KindLayer:
+	case language.KindTemplate, language.KindStr, language.KindProgram, language.KindLayer:
 		return []string{`"x"`, `"y"`}
-	case config.KindRun:
+	case language.KindRun:
 		return []string{`"/bin"`}
-	case config.KindVariable:
+	case language.KindVariable:
 		return []string{`"A"`}
-	case config.KindRef:
+	case language.KindRef:
 		return []string{strconv.Quote(labelOf[t.Ref])}
-	case config.KindEDN:
+	case language.KindEDN:
 		return []string{`edn("{}")`}
-	case config.KindMap:
+	case language.KindMap:
 		elem := `"x"`
 		if t.Elem != nil {
 			elem = someValues(*t.Elem, "")[0]
 		}
 		return []string{"{ A = " + elem + " }"}
-	case config.KindList, config.KindSet:
+	case language.KindList, language.KindSet:
 		for _, v := range someValues(*t.Elem, "") {
 			out = append(out, "["+v+"]")
 		}
@@ -238,7 +238,7 @@ func (s setting) file() string {
 		switch {
 		case blk.Only != "":
 			fmt.Fprintf(&b, " %q", blk.Only)
-		case blk.Label != config.LabelNone:
+		case blk.Label != language.LabelNone:
 			fmt.Fprintf(&b, " %q", labelOf[blk.Name])
 		}
 		b.WriteString(" {\n")
@@ -291,7 +291,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "common"), 0o755))
 	s := w.serveLimit(10*time.Minute, "--config", ".")
 	reload := func() answer { return s.admin(`{:action :config-reload}`) }
-	seen := map[config.Reload]int{}
+	seen := map[language.Reload]int{}
 	for _, row := range settings() {
 		if _, ok := unusual[row.path]; ok {
 			continue
@@ -304,7 +304,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 			continue // not part of this build
 		}
 		switch row.attr.Reload {
-		case config.ReloadHost:
+		case language.ReloadHost:
 			if assert.Equal(t, 409, a.status, "%s\n%s\n%s", row.path, text, a.body) {
 				assert.Contains(t, a.value(t).Key("details").Key("keys").String(), row.attr.Name, row.path)
 			}
@@ -318,7 +318,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 			if row.chain[0].Name != "plugin" {
 				at = "tools" // the effects block is part of its configuration
 			}
-			if row.attr.Reload == config.ReloadPlugin {
+			if row.attr.Reload == language.ReloadPlugin {
 				assert.Eventually(t, func() bool {
 					now := s.processes()
 					return len(now[at]) == 1 && !slices.Equal(now[at], before[at])
@@ -335,16 +335,16 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 		a = reload()
 		assert.Equal(t, 200, a.status, "back from %s: %s", row.path, a.body)
 	}
-	assert.Greater(t, seen[config.ReloadUse], 100)
-	assert.Greater(t, seen[config.ReloadPlugin], 20)
-	assert.Greater(t, seen[config.ReloadHost], 5)
+	assert.Greater(t, seen[language.ReloadUse], 100)
+	assert.Greater(t, seen[language.ReloadPlugin], 20)
+	assert.Greater(t, seen[language.ReloadHost], 5)
 	s.stop()
 	assert.Empty(t, w.left(time.Second))
 }
 
 // changeOf reports whether the changes include one of an attribute, with the
 // action of its class.
-func changeOf(list edn.Value, attr *config.Attr) bool {
+func changeOf(list edn.Value, attr *language.Attr) bool {
 	for row := range list.Elems() {
 		path := row.Key("path")
 		last, _ := path.Nth(path.Len() - 1)

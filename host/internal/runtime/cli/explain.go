@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -145,7 +145,7 @@ func explanationText(v edn.Value) string {
 	for c := range v.Key("candidates").Elems() {
 		note := ""
 		if !c.Key("tried?").Truthy() {
-			note = "  not tried: retry { fallback } allows " + config.Counted(tried, "candidate")
+			note = "  not tried: retry { fallback } allows " + diag.Counted(tried, "candidate")
 		}
 		fmt.Fprintf(&b, "  %s. %s  (%s)%s\n     %s\n", c.Key("rank"), plain(c.Key("cap/id")), servedBy(c), note,
 			figuresText(c.Key("figures")))
@@ -256,9 +256,9 @@ func conditionText(f edn.Value) []string {
 		parts = append(parts, "in trouble")
 	}
 	if n := number(f.Key("in-flight")); n > 0 {
-		busy := config.Counted(n, "call") + " in flight"
+		busy := diag.Counted(n, "call") + " in flight"
 		if f.HasKey("places") {
-			busy += fmt.Sprintf(" at %s", config.Counted(number(f.Key("places")), "place"))
+			busy += fmt.Sprintf(" at %s", diag.Counted(number(f.Key("places")), "place"))
 		}
 		parts = append(parts, busy)
 	}
@@ -266,7 +266,7 @@ func conditionText(f edn.Value) []string {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
 	}
 	if n := number(f.Key("deaths")); n > 0 {
-		parts = append(parts, config.Counted(n, "recent death"))
+		parts = append(parts, diag.Counted(n, "recent death"))
 	}
 	return parts
 }

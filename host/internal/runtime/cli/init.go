@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -26,7 +26,7 @@ var project embed.FS
 // projectFiles lists the files of a new project and their templates in the
 // folder project.
 var projectFiles = []struct{ name, from string }{
-	{config.DefaultFile, config.DefaultFile},
+	{files.DefaultFile, files.DefaultFile},
 	{"greeter.edn", "greeter.edn"},
 	{"hello.edn", "hello.edn"},
 	{".gitignore", "gitignore"},
@@ -181,7 +181,7 @@ func writeProject(dir, program string) ([]string, error) {
 // lockProject approves the plugin of the new project.
 func (c *command) lockProject(ctx context.Context, dir string) error {
 	options := c.options()
-	options.Config = filepath.Join(dir, config.DefaultFile)
+	options.Config = filepath.Join(dir, files.DefaultFile)
 	if _, err := daemon.Lock(ctx, options, daemon.LockWish{}); err != nil {
 		return fmt.Errorf("init: write the lock file: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -47,7 +47,7 @@ func (c *command) readAll(name string) ([]byte, error) {
 	}
 	f, err := os.Open(c.path(name))
 	if err != nil {
-		near := config.Neighbour(c.path(name), err)
+		near := disk.Neighbour(c.path(name), err)
 		if near != "" {
 			near = filepath.Join(filepath.Dir(name), filepath.Base(near))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -152,7 +152,7 @@ func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) (
 		if name != "" && used != name || judge.Anchors == "" {
 			continue
 		}
-		r, err := config.ReadCalibration(loaded.Host.DataDir, used)
+		r, err := build.ReadCalibration(loaded.Host.DataDir, used)
 		if err != nil {
 			return nil, err
 		}
@@ -324,7 +324,7 @@ func (c *command) measuredHere(
 	ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating,
 ) (edn.Value, error) {
 	j := of.judge
-	store := config.Calibrations{DataDir: loaded.Host.DataDir}
+	store := build.Calibrations{DataDir: loaded.Host.DataDir}
 	m := &rescore.Measurement{
 		Judge: j, Registry: loaded.Generation.Registry, Anchors: of.anchors, Parallel: o.parallel, Deadline: o.deadline, Tick: c.ticker(), Clock: dispatch.SystemClock{},
 		Ask: func(ctx context.Context, request edn.Value) (edn.Value, error) {
@@ -339,7 +339,7 @@ func (c *command) measuredHere(
 	if err != nil {
 		c.tickEnd()
 		c.printf("warning: %s is not a calibration record and is replaced: %v\n",
-			c.relative(config.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
+			c.relative(build.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
 		before = nil
 	}
 	record.At, record.Why = time.Now().UTC().Truncate(time.Second), calibration.ByOperator

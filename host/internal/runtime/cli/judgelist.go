@@ -12,7 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -87,7 +87,7 @@ func (c *command) judges(ctx context.Context) (edn.Value, error) {
 // record.
 func judgesOf(loaded *daemon.Loaded) []rescore.Status {
 	reg, used := loaded.Generation.Registry, loaded.Generation.JudgesInUse()
-	store := config.Calibrations{DataDir: loaded.Host.DataDir}
+	store := build.Calibrations{DataDir: loaded.Host.DataDir}
 	var out []rescore.Status
 	for _, name := range reg.Judges() {
 		j, _ := reg.Judge(name)

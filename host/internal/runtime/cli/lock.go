@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -193,7 +193,7 @@ func (c *command) lockReport(out edn.Value, wish daemon.LockWish) error {
 	case wish.Check && written:
 		fmt.Fprintf(&b, "%s is out of date; \"ferment plugin lock\" writes it\n", name)
 	case written:
-		fmt.Fprintf(&b, "%s written: %s changed\n", name, config.Counted(changed, "plugin"))
+		fmt.Fprintf(&b, "%s written: %s changed\n", name, diag.Counted(changed, "plugin"))
 	default:
 		fmt.Fprintf(&b, "%s is up to date\n", name)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -113,7 +115,7 @@ func (c *command) printPriceList(ctx context.Context) error {
 	if list.Origin != "" {
 		from = "of " + c.relative(list.Origin)
 	}
-	c.printf("%s %s, in USD per million tokens; sources: %s\n", config.Counted(len(list.Prices), "price"), from,
+	c.printf("%s %s, in USD per million tokens; sources: %s\n", diag.Counted(len(list.Prices), "price"), from,
 		strings.Join(sources, "; "))
 	return nil
 }
@@ -169,7 +171,7 @@ func stalePrice(price edn.Value) string {
 }
 
 // priceFrom returns the source of a model's price.
-func priceFrom(m config.ModelPrice) string {
+func priceFrom(m plugins.ModelPrice) string {
 	switch {
 	case !m.Known():
 		return "unknown"
@@ -180,7 +182,7 @@ func priceFrom(m config.ModelPrice) string {
 }
 
 // priceRemark returns advice about a price, empty if there is none.
-func priceRemark(m config.ModelPrice) string {
+func priceRemark(m plugins.ModelPrice) string {
 	if !m.Known() {
 		return "what it costs is unknown: " + m.Missing()
 	}
@@ -227,7 +229,7 @@ func (c *command) printModelPrices(loaded *daemon.Loaded) error {
 
 // modelPriceValue returns the price of a model as data: the price block with
 // its source and age.
-func modelPriceValue(m config.ModelPrice) edn.Value {
+func modelPriceValue(m plugins.ModelPrice) edn.Value {
 	v := m.Price
 	if v.Kind() != edn.KindMap {
 		v = edn.MustMap()
@@ -279,14 +281,14 @@ func (c *command) wrongPrices(file string, problems []pricelist.Problem) error {
 		for _, p := range problems {
 			c.printf("%s: %s\n", file, p)
 		}
-		c.printf("error: the price list is not used: it has %s\n", config.Counted(len(problems), "problem"))
+		c.printf("error: the price list is not used: it has %s\n", diag.Counted(len(problems), "problem"))
 		return quietError{contract.ExitNegative}
 	}
 	findings := make([]edn.Value, len(problems))
 	for i, p := range problems {
 		findings[i] = p.Value()
 	}
-	return contract.Errorf("config/type", "the price list %s has %s", file, config.Counted(len(problems), "problem")).
+	return contract.Errorf("config/type", "the price list %s has %s", file, diag.Counted(len(problems), "problem")).
 		WithDetail("findings", edn.Vector(findings...))
 }
 
@@ -340,7 +342,7 @@ func (e *examination) prices(loaded *daemon.Loaded) {
 	for i, m := range prices {
 		if remark := priceRemark(m); remark != "" {
 			e.add("prices", m.Plugin+"/"+m.Label, stateWeak, "%s", remark)
-		} else if !slices.ContainsFunc(prices[:i], func(o config.ModelPrice) bool { return o.Plugin == m.Plugin }) {
+		} else if !slices.ContainsFunc(prices[:i], func(o plugins.ModelPrice) bool { return o.Plugin == m.Plugin }) {
 			e.add("prices", m.Plugin, stateOK, "the price of model %s is that of the %s", m.Model, priceFrom(m))
 		}
 	}

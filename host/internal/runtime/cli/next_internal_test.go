@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
 // textsOf calls f with every string literal of the program and its plugins,
@@ -68,7 +68,7 @@ func TestNextStepsExist(t *testing.T) {
 			}
 		}
 		for _, m := range attributePath.FindAllStringSubmatch(text, -1) {
-			block, _ := config.Specification().Block(m[1])
+			block, _ := language.Specification().Block(m[1])
 			_, isAttr := block.Attr(m[2])
 			_, isBlock := block.Block(m[2])
 			seen["attribute"]++
@@ -77,7 +77,7 @@ func TestNextStepsExist(t *testing.T) {
 			}
 		}
 		for _, m := range attributeInBlock.FindAllStringSubmatch(text, -1) {
-			known, has := anywhere(config.Specification(), m[1], m[2])
+			known, has := anywhere(language.Specification(), m[1], m[2])
 			if !known {
 				continue // of the lock file, or of a plugin
 			}
@@ -112,7 +112,7 @@ func isCommand(root *cobra.Command, words []string) bool {
 
 // anywhere reports whether a block of that name exists, and one with that
 // attribute or block, at any depth.
-func anywhere(b *config.Block, name, attr string) (known, has bool) {
+func anywhere(b *language.Block, name, attr string) (known, has bool) {
 	for i := range b.Blocks {
 		inner := &b.Blocks[i]
 		if inner.Name == name {

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -142,8 +143,8 @@ func (c *command) inspectThere(v edn.Value) error {
 		if i.HasKey("pid") {
 			fmt.Fprintf(&b, ", pid %s", i.Key("pid"))
 		}
-		fmt.Fprintf(&b, ", %s, %s\n", config.Counted(number(i.Key("in-flight")), "call"),
-			config.Counted(number(i.Key("restarts")), "recent restart"))
+		fmt.Fprintf(&b, ", %s, %s\n", diag.Counted(number(i.Key("in-flight")), "call"),
+			diag.Counted(number(i.Key("restarts")), "recent restart"))
 		if message, ok := i.Key("error").Key("message").AsString(); ok {
 			fmt.Fprintf(&b, "           %s\n", message)
 		}
@@ -165,7 +166,7 @@ func healthLines(health edn.Value) string {
 		parts := append([]string{state}, conditionText(h.AssocKey("deaths", h.Key("deaths/lately")))...)
 		fmt.Fprintf(&b, "           %s: %s", plain(id), strings.Join(parts, ", "))
 		if n := number(h.Key("deaths")); n > 0 {
-			fmt.Fprintf(&b, ", %s in all", config.Counted(n, "death"))
+			fmt.Fprintf(&b, ", %s in all", diag.Counted(n, "death"))
 		}
 		if reason, ok := h.Key("reason").AsString(); ok {
 			b.WriteString(", " + reason)
@@ -190,7 +191,7 @@ func absentLines(v edn.Value) string {
 
 // providedText lists what a plugin provides, or would provide once its hint is
 // followed.
-func providedText(loaded *daemon.Loaded, p config.Plugin) string {
+func providedText(loaded *daemon.Loaded, p plugins.Plugin) string {
 	absent := strings.Join(loaded.Absent(p.Name), " ")
 	switch {
 	case p.Disabled != nil && absent != "":
@@ -269,7 +270,7 @@ func (c *command) relative(path string) string {
 }
 
 // started formats the command of a plugin.
-func (c *command) started(p config.Plugin) string {
+func (c *command) started(p plugins.Plugin) string {
 	return strings.Join(append([]string{c.relative(p.Command[0])}, p.Command[1:]...), " ")
 }
 

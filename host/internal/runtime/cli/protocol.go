@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -199,6 +199,6 @@ func protocolDiffText(rows []edn.Value) string {
 			fmt.Fprintf(&b, "  + %s\n", cutTo(r.Key("after").String(), longestShown))
 		}
 	}
-	fmt.Fprintf(&b, "%s\n", config.Counted(len(rows), "difference"))
+	fmt.Fprintf(&b, "%s\n", diag.Counted(len(rows), "difference"))
 	return b.String()
 }

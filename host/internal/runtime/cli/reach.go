@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -72,7 +73,7 @@ func (c *command) nobodyServes(ctx context.Context) error {
 		return contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", cfg.Host.DataDir).
 			WithHint("start one with \"ferment serve\"")
 	}
-	if err := c.diagnostics(c.env.Stderr, cfg.Report(config.DefaultMaxShown)); err != nil {
+	if err := c.diagnostics(c.env.Stderr, cfg.Report(diag.DefaultMaxShown)); err != nil {
 		return err
 	}
 	return quietError{contract.ExitEnvironment}

@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -49,9 +50,9 @@ func (c *command) serveCommand() *cobra.Command {
 // logsText reports whether the daemon logs text for people.
 func (c *command) logsText() bool {
 	switch c.configured(context.Background()).LogFormat {
-	case config.LogText:
+	case language.LogText:
 		return true
-	case config.LogJSON:
+	case language.LogJSON:
 		return false
 	}
 	return terminal(c.env.Stderr)
@@ -63,15 +64,15 @@ func logNotServed(log hclog.Logger, err error) error {
 	code := daemon.ExitCode(err)
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {
-		report := invalid.Config.Report(config.DefaultMaxShown)
+		report := invalid.Config.Report(diag.DefaultMaxShown)
 		typ := "invalid-request"
 		for _, x := range report.Shown {
-			if x.Severity == config.SeverityError {
+			if x.Severity == diag.SeverityError {
 				typ = x.Type
 				break
 			}
 		}
-		log.Error("not served", "type", typ, "message", "the configuration has "+config.Counted(report.Errors, "error"),
+		log.Error("not served", "type", typ, "message", "the configuration has "+diag.Counted(report.Errors, "error"),
 			"findings", daemon.Findings(report.Value()), "hint", serveHint(daemon.ExitConfig, err), "exit", code)
 		return quietError{code}
 	}
@@ -86,7 +87,7 @@ func (c *command) notServed(err error) error {
 	code := daemon.ExitCode(err)
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {
-		if err := c.diagnostics(c.env.Stderr, invalid.Config.Report(config.DefaultMaxShown)); err != nil {
+		if err := c.diagnostics(c.env.Stderr, invalid.Config.Report(diag.DefaultMaxShown)); err != nil {
 			return err
 		}
 		return quietError{code}

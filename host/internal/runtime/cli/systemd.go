@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -57,7 +58,7 @@ func (c *command) unitCommand() *cobra.Command {
 func (c *command) configPath() string {
 	path := c.config
 	if path == "" {
-		path = config.Find(c.env.Dir)
+		path = files.Find(c.env.Dir)
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.env.Dir, path)

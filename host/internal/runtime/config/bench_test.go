@@ -1,29 +1,20 @@
-package config
+package config_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-)
 
-// large is a configuration of about 64 KiB.
-func large() string {
-	var b strings.Builder
-	b.WriteString(sample)
-	for i := 0; b.Len() < 64<<10; i++ {
-		fmt.Fprintf(&b, "\nintent \"bench/i%d\" {\n  in       = \"req/any\"\n  out      = \"res/any\"\n  deadline = \"20s\"\n\n  done {\n    must      = [\"schema-valid\", \"short\"]\n    score_min = 0.5\n  }\n}\n", i)
-	}
-	return b.String()
-}
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+)
 
 // HCL-043: load of a 64 KiB file against the parser of the library.
 func BenchmarkLoad64KiB(b *testing.B) {
-	text := large()
+	text := configtest.Large()
 	dir := b.TempDir()
 	path := dir + "/ferment.hcl"
 	if err := os.MkdirAll(dir+"/bin", 0o755); err != nil {
@@ -37,7 +28,7 @@ func BenchmarkLoad64KiB(b *testing.B) {
 	b.Run("load", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
-			c, ds := Load(context.Background(), path, Options{Describer: describer{"chess": chess(), "stockfish": chess()}, Env: noEnv})
+			c, ds := config.Load(context.Background(), path, config.Options{Describer: configtest.Describer{"chess": configtest.Chess(), "stockfish": configtest.Chess()}, Env: configtest.NoEnv})
 			if ds.HasErrors() {
 				b.Fatal(c.Report(5).Text(false))
 			}

@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -12,18 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-// types returns the types of the errors.
-func types(ds Diagnostics) []string {
-	var out []string
-	for _, d := range ds {
-		if d.Severity == SeverityError {
-			out = append(out, d.Type)
-		}
-	}
-	return out
-}
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+)
 
 // HCL-010: each row gives one clear error within a second and no panic.
 func TestBadInput(t *testing.T) {
@@ -77,15 +71,15 @@ func TestBadInput(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			start := time.Now()
-			c, ds := load(t, row.text)
+			c, ds := configtest.Load(t, row.text)
 			assert.Less(t, time.Since(start), 10*time.Second, "a fraction of a second; the margin is for a busy machine")
-			require.NotEmpty(t, types(ds))
-			assert.Equal(t, row.typ, types(ds)[0], "%s", newReport(ds, 0, 1, 5).Text(false))
+			require.NotEmpty(t, configtest.Types(ds))
+			assert.Equal(t, row.typ, configtest.Types(ds)[0], "%s", diag.NewReport(ds, 0, 1, 5).Text(false))
 			assert.Nil(t, c.Generation)
 			if row.at != "" {
 				d := ds[0]
 				assert.Equal(t, row.at, fmt.Sprintf("%d:%d", d.Range.Start.Line, d.Range.Start.Column))
-				assert.Len(t, types(ds), 1, "%s", newReport(ds, 0, 1, 5).Text(false))
+				assert.Len(t, configtest.Types(ds), 1, "%s", diag.NewReport(ds, 0, 1, 5).Text(false))
 			}
 		})
 	}
@@ -115,8 +109,8 @@ func TestWithinBounds(t *testing.T) {
 		"directives":   `"` + repeat("%{ if true }", 60) + "x" + repeat("%{ endif }", 60) + `"`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, ds := load(t, "locals {\n  a = "+expr+"\n}\n\n"+chessWith("  config {\n    extra {\n      x = local.a\n    }\n  }"))
-			assert.Empty(t, types(ds), "%s", newReport(ds, 0, 1, 5).Text(false))
+			_, ds := configtest.Load(t, "locals {\n  a = "+expr+"\n}\n\n"+configtest.ChessWith("  config {\n    extra {\n      x = local.a\n    }\n  }"))
+			assert.Empty(t, configtest.Types(ds), "%s", diag.NewReport(ds, 0, 1, 5).Text(false))
 		})
 	}
 }
@@ -150,9 +144,9 @@ func TestUnreadable(t *testing.T) {
 				path = at(path)
 			}
 			start := time.Now()
-			c, ds := Load(context.Background(), path, Options{})
+			c, ds := config.Load(context.Background(), path, config.Options{})
 			assert.Less(t, time.Since(start), 10*time.Second)
-			require.Equal(t, []string{row.typ}, types(ds))
+			require.Equal(t, []string{row.typ}, configtest.Types(ds))
 			assert.Equal(t, row.unreadable, c.Unreadable())
 			assert.NotContains(t, ds[0].Text(), dir, "no absolute path is printed")
 		})
@@ -167,26 +161,27 @@ func TestManyBlocks(t *testing.T) {
 		fmt.Fprintf(&b, "capability \"a/c%d\" {}\n", i)
 	}
 	start := time.Now()
-	_, ds := load(t, b.String())
+	_, ds := configtest.Load(t, b.String())
 	assert.Less(t, time.Since(start), 20*time.Second)
-	assert.Contains(t, types(ds), "config/missing")
+	assert.Contains(t, configtest.Types(ds), "config/missing")
 }
 
 // HCL-010: a file that is used 100 times is read once; the total limit is 16 MiB.
 func TestFileInputs(t *testing.T) {
-	path := write(t, "locals {\n  a = file(\"big.txt\")\n  b = [for i in range(100) : length(file(\"big.txt\"))]\n}\n\n"+
-		chessWith("  config {\n    extra {\n      a = length(local.a)\n      b = local.b\n    }\n  }"))
+	path := configtest.Write(t, "locals {\n  a = file(\"big.txt\")\n  b = [for i in range(100) : length(file(\"big.txt\"))]\n}\n\n"+
+		configtest.ChessWith("  config {\n    extra {\n      a = length(local.a)\n      b = local.b\n    }\n  }"))
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "big.txt"), []byte(strings.Repeat("x", 1000)), 0o600))
-	c, ds := Load(context.Background(), path, Options{Describer: describer{"chess": chess()}, Env: noEnv})
-	assert.Empty(t, types(ds), "%s", newReport(ds, 0, 1, 5).Text(false))
+	c, ds := config.Load(context.Background(), path, config.Options{Describer: configtest.Describer{"chess": configtest.Chess()}, Env: configtest.NoEnv})
+	assert.Empty(t, configtest.Types(ds), "%s", diag.NewReport(ds, 0, 1, 5).Text(false))
 	require.Len(t, c.Inputs, 1)
 	assert.Equal(t, "big.txt", c.Inputs[0].Name)
 
-	in := newInputs(filepath.Dir(path), noEnv)
+	root := filepath.Dir(path)
+	in := expression.NewInputs(root, configtest.NoEnv)
 	for i := range 17 {
 		name := fmt.Sprintf("f%d", i)
-		require.NoError(t, os.WriteFile(filepath.Join(in.root, name), make([]byte, 1<<20), 0o600))
-		_, err := in.file(in.root, name)
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), make([]byte, 1<<20), 0o600))
+		_, err := in.File(root, name)
 		if i < 16 {
 			require.NoError(t, err)
 		} else {
@@ -198,15 +193,15 @@ func TestFileInputs(t *testing.T) {
 // HCL-012: a byte order mark and CRLF are read, and positions are those of the
 // file on disk.
 func TestLineEnds(t *testing.T) {
-	_, ds := load(t, "\xef\xbb\xbfferment {\r\n  mode = \"lazy\"\r\n  sed = 1\r\n}\r\n")
+	_, ds := configtest.Load(t, "\xef\xbb\xbfferment {\r\n  mode = \"lazy\"\r\n  sed = 1\r\n}\r\n")
 	require.Len(t, ds, 1)
 	r := ds[0].Range
-	assert.Equal(t, Position{Line: 3, Column: 3, Byte: 3 + 11 + 17 + 2}, r.Start)
+	assert.Equal(t, diag.Position{Line: 3, Column: 3, Byte: 3 + 11 + 17 + 2}, r.Start)
 }
 
 // HCL-032: columns count code points, tabs are printed unchanged.
 func TestColumns(t *testing.T) {
-	_, ds := load(t, "ferment {\n\tmode = \"żółw\" + x\n}\n")
+	_, ds := configtest.Load(t, "ferment {\n\tmode = \"żółw\" + x\n}\n")
 	require.NotEmpty(t, ds)
 	d := ds[0]
 	assert.Equal(t, "2:18", fmt.Sprintf("%d:%d", d.Range.Start.Line, d.Range.Start.Column))

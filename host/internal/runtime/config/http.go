@@ -2,15 +2,14 @@ package config
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -53,34 +52,34 @@ type Rate struct {
 }
 
 func (l *loader) http() {
-	s := l.root.block("http")
-	limits := s.block("limits")
+	s := l.Root.Block("http")
+	limits := s.Block("limits")
 	h := HTTP{
-		AdminSocket: s.text("admin_socket"),
-		Heartbeat:   s.duration("heartbeat"),
+		AdminSocket: s.Text("admin_socket"),
+		Heartbeat:   s.Duration("heartbeat"),
 		Limits: HTTPLimits{
-			ActBody:              limits.integer("act_body"),
-			AdminBody:            limits.integer("admin_body"),
-			Headers:              limits.integer("headers"),
-			HeaderRead:           limits.duration("header_read"),
-			BodyRead:             limits.duration("body_read"),
-			Idle:                 limits.duration("idle"),
-			Write:                limits.duration("write"),
-			StreamWrite:          limits.duration("stream_write"),
-			Connections:          limits.integer("connections"),
-			PerAddress:           limits.integer("per_address"),
-			PrincipalSubscribers: limits.integer("principal_subscribers"),
+			ActBody:              limits.Integer("act_body"),
+			AdminBody:            limits.Integer("admin_body"),
+			Headers:              limits.Integer("headers"),
+			HeaderRead:           limits.Duration("header_read"),
+			BodyRead:             limits.Duration("body_read"),
+			Idle:                 limits.Duration("idle"),
+			Write:                limits.Duration("write"),
+			StreamWrite:          limits.Duration("stream_write"),
+			Connections:          limits.Integer("connections"),
+			PerAddress:           limits.Integer("per_address"),
+			PrincipalSubscribers: limits.Integer("principal_subscribers"),
 			ActRate:              l.rate(limits, "act_rate"),
-			ActBurst:             limits.integer("act_burst"),
+			ActBurst:             limits.Integer("act_burst"),
 			AnonymousRate:        l.rate(limits, "anonymous_rate"),
 		},
 	}
-	h.Listen, _ = s.texts("listen")
-	h.AllowedHosts, _ = s.texts("allowed_hosts")
+	h.Listen, _ = s.Texts("listen")
+	h.AllowedHosts, _ = s.Texts("allowed_hosts")
 	if h.AdminSocket == "" {
 		h.AdminSocket = filepath.Join(l.config.Host.DataDir, "run", "admin.sock")
 	}
-	h.TLS = l.tls(s.block("tls"))
+	h.TLS = l.tls(s.Block("tls"))
 	l.bindable(s, h)
 	l.config.HTTP = h
 }
@@ -89,108 +88,63 @@ func (l *loader) http() {
 const MaxSocketPath = 103
 
 // bindable reports addresses on which the daemon cannot listen.
-func (l *loader) bindable(s *section, h HTTP) {
-	for i, item := range s.attrs["listen"].items {
+func (l *loader) bindable(s *decode.Section, h HTTP) {
+	for i, item := range s.Attrs["listen"].Items {
 		first := slices.Index(h.Listen, h.Listen[i])
 		if first == i || strings.HasSuffix(h.Listen[i], ":0") {
 			continue
 		}
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type:    "config/duplicate",
-			Message: "listen in http names " + quote(h.Listen[i]) + " twice",
-			Range:   item.rng,
-			Path:    s.pathOf("listen"),
+			Message: "listen in http names " + diag.Quote(h.Listen[i]) + " twice",
+			Range:   item.At,
+			Path:    s.PathOf("listen"),
 			Found:   edn.Text(h.Listen[i]),
 			Hint:    "remove it: an address is listened on once",
 		})
 	}
-	v := s.attrs["admin_socket"]
-	if v.written {
-		l.kindOf(s, "admin_socket", plainFile)
+	v := s.Attrs["admin_socket"]
+	if v.Written {
+		l.KindOf(s, "admin_socket", decode.File)
 	}
-	if len(h.AdminSocket) <= MaxSocketPath || !v.written && !l.opts.Advise {
+	if len(h.AdminSocket) <= MaxSocketPath || !v.Written && !l.opts.Advise {
 		return
 	}
-	d := Diagnostic{
+	d := diag.Diagnostic{
 		Type:     "config/range",
 		Message:  "the path of admin_socket in http is too long for a socket",
-		Range:    v.rng,
-		Path:     s.pathOf("admin_socket"),
+		Range:    v.At,
+		Path:     s.PathOf("admin_socket"),
 		Expected: edn.Text(fmt.Sprintf("at most %d bytes with all directories", MaxSocketPath)),
 		Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
 		Hint:     "name a shorter path, such as one below /run",
 	}
-	if !v.written { // a warning: only the daemon needs a socket
-		d.Severity, d.Range = SeverityWarning, l.root.block("ferment").attrs["data_dir"].rng
+	if !v.Written { // a warning: only the daemon needs a socket
+		d.Severity, d.Range = diag.SeverityWarning, l.Root.Block("ferment").Attrs["data_dir"].At
 		d.Message = "no daemon can start: its admin socket lies in the data directory, whose path is too long for a socket"
 		d.Hint = `write http { admin_socket = "/run/user/.../ferment.sock" }, or a shorter data_dir in ferment { ... }`
 		if d.Range == nil {
-			d.Range = &Range{File: l.config.Files[len(l.config.Files)-1].Name}
+			d.Range = &diag.Range{File: l.config.Files[len(l.config.Files)-1].Name}
 		}
 	}
-	l.report.add(d)
+	l.report.Add(d)
 }
 
 // rate reads a rate and rejects zero.
-func (l *loader) rate(s *section, name string) Rate {
-	v := s.attrs[name]
-	events, _ := v.v.Nth(0)
-	per, _ := v.v.Nth(1)
+func (l *loader) rate(s *decode.Section, name string) Rate {
+	v := s.Attrs[name]
+	events, _ := v.EDN.Nth(0)
+	per, _ := v.EDN.Nth(1)
 	n, _ := events.AsInt()
 	ms, _ := per.AsInt()
-	if n == 0 && v.written {
-		l.report.add(Diagnostic{
+	if n == 0 && v.Written {
+		l.report.Add(diag.Diagnostic{
 			Type:     "config/range",
-			Message:  subject(s.pathOf(name)) + " allows no requests",
-			Range:    v.rng,
-			Path:     s.pathOf(name),
+			Message:  language.Subject(s.PathOf(name)) + " allows no requests",
+			Range:    v.At,
+			Path:     s.PathOf(name),
 			Expected: edn.Text("1/d or more"),
 		})
 	}
 	return Rate{Events: int(n), Per: time.Duration(ms) * time.Millisecond}
-}
-
-// readListen checks a listen address. This build has no authentication, so only
-// loopback addresses are accepted (AUTH-030).
-func readListen(s string) *problem {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return &problem{typ: "config/type", what: "is not an address",
-			hint: "write host:port, such as \"127.0.0.1:7180\""}
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
-		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
-	}
-	insecure := &problem{
-		typ:  "http/insecure-listener",
-		what: "is open to other machines",
-		hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities",
-	}
-	if host == "" {
-		return insecure
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if !ip.Unmap().IsLoopback() {
-			return insecure
-		}
-		return nil
-	}
-	if !hostName.MatchString(host) {
-		return &problem{typ: "config/type", what: "is not an address",
-			hint: "write host:port, such as \"127.0.0.1:7180\""}
-	}
-	return nil
-}
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
-
-func readHostName(s string) *problem {
-	if len(s) > 253 || !hostName.MatchString(s) {
-		return &problem{
-			typ:  "config/type",
-			what: "is not a host name",
-			hint: "write the name alone, without scheme and port",
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"testing"
@@ -6,13 +6,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
 // AUTH-033: the default limits. The effect of each limit is tested in httpapi. The
 // limits of sessions, run subscribers and logins are reserved because this build
 // lacks these features.
 func TestDefaultHTTPLimits(t *testing.T) {
-	want := HTTPLimits{
+	want := config.HTTPLimits{
 		ActBody:              4 << 20,
 		AdminBody:            64 << 10,
 		Headers:              32 << 10,
@@ -24,20 +28,20 @@ func TestDefaultHTTPLimits(t *testing.T) {
 		Connections:          1024,
 		PerAddress:           64,
 		PrincipalSubscribers: 128,
-		ActRate:              Rate{Events: 20, Per: time.Second},
+		ActRate:              config.Rate{Events: 20, Per: time.Second},
 		ActBurst:             40,
-		AnonymousRate:        Rate{Events: 5, Per: time.Second},
+		AnonymousRate:        config.Rate{Events: 5, Per: time.Second},
 	}
-	for _, profile := range []string{ProfileProd, ProfileDev, ProfileAdmin} {
-		c, ds := load(t, "ferment {\n  profile = \""+profile+"\"\n}\n")
-		require.Empty(t, types(ds), profile)
+	for _, profile := range []string{language.ProfileProd, language.ProfileDev, language.ProfileAdmin} {
+		c, ds := configtest.Load(t, "ferment {\n  profile = \""+profile+"\"\n}\n")
+		require.Empty(t, configtest.Types(ds), profile)
 		assert.Equal(t, want, c.HTTP.Limits, profile)
 	}
 	later := map[string]string{"session_body": `"1MiB"`, "run_subscribers": "64", "login_rate": `"5/min"`}
-	for _, w := range everyAttribute() {
-		if value, ok := later[w.attr.Name]; ok && w.specPath() == "http.limits."+w.attr.Name {
-			assert.Equal(t, value, w.attr.Default, w.path)
-			delete(later, w.attr.Name)
+	for _, w := range configtest.EveryAttribute() {
+		if value, ok := later[w.Attr.Name]; ok && w.SpecPath() == "http.limits."+w.Attr.Name {
+			assert.Equal(t, value, w.Attr.Default, w.Path)
+			delete(later, w.Attr.Name)
 		}
 	}
 	assert.Empty(t, later, "not in the specification")

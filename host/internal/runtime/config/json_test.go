@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"fmt"
@@ -7,42 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 )
 
 // jsonSample is jsonTwin in JSON.
-const jsonSample = `{
-  "//": "a comment, as the mapping has it",
-  "locals": {"n": 3, "greeting": "hi ${upper(\"x\")}"},
-  "ferment": {"seed": "${local.n + 1}", "mode": "lazy"},
-  "check": {
-    "short": {
-      "condition": "${length(try(result.text, \"\")) <= 1200}",
-      "message": "keep \"${request.intent}\" short",
-      "applies": true
-    },
-    "named": {"builtin": "json-valid"}
-  },
-  "dispatch": {"quality_first": {"checks": ["short", "named"], "retry": {"fallback": 2}}},
-  "plugin": [
-    {"chess": {
-      "command": ["bin/chess", "$${literal}"],
-      "env": {"A": "${local.greeting}", "B": "1"},
-      "config": {"depth": "${2 * 4}", "api_key": "${secret(\"env:KEY\")}", "model": {"m": {"name": "x"}}, "extra": {"a": {"x": 1}, "b": {"max-chars": 3, "list": [1, "a", null], "with_bar": true}}}
-    }},
-    {"stockfish": {"command": ["bin/chess"]}}
-  ],
-  "capability": {
-    "chess/embedded": {"plugin": "chess", "provides": "chess/engine"},
-    "chess/stockfish": {"plugin": "${plugin.stockfish}", "provides": "chess/engine"}
-  },
-  "intent": {"chess/best-move": {
-    "in": "req/chess.position", "out": "res/chess.move+pv+eval",
-    "candidates": ["chess/stockfish", "${capability[\"chess/embedded\"]}"],
-    "dispatch": "${dispatch.quality_first}", "done": {"must": ["schema-valid"]}
-  }}
-}
-`
-
 const jsonTwin = `locals {
   n        = 3
   greeting = "hi X"
@@ -115,47 +86,36 @@ intent "chess/best-move" {
 // HCL-012, HCL-036: JSON and native syntax decode to equal values, including those
 // with the schema of a plugin.
 func TestJSONForm(t *testing.T) {
-	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": jsonTwin, "a.hcl.json": jsonSample})
-	native, ds := loadDir(t, dir+"/ferment.hcl", Options{Env: secretEnv("s")})
-	require.Empty(t, types(ds), native.Report(0).Text(false))
-	c, ds := loadDir(t, dir+"/a.hcl.json", Options{Env: secretEnv("s")})
-	require.Empty(t, types(ds), c.Report(0).Text(false))
-	d := Compare(native, c)
+	dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": jsonTwin, "a.hcl.json": configtest.JSONSample})
+	native, ds := configtest.LoadDir(t, dir+"/ferment.hcl", config.Options{Env: configtest.SecretEnv("s")})
+	require.Empty(t, configtest.Types(ds), native.Report(0).Text(false))
+	c, ds := configtest.LoadDir(t, dir+"/a.hcl.json", config.Options{Env: configtest.SecretEnv("s")})
+	require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+	d := view.Compare(native, c)
 	require.Len(t, d.Changes, 2, d.Text())
 	for _, change := range d.Changes {
 		assert.Equal(t, []string{"plugin", "chess", "config", "extra", "b", "max_chars"}, change.Path,
 			"a key of JSON that is no identifier stays a text; one that is becomes a keyword")
 	}
 	assert.Equal(t, d.Changes[0].Before, d.Changes[1].After)
-	assert.Equal(t, "s", native.Plugins[0].secretText(t))
-	assert.Equal(t, "s", c.Plugins[0].secretText(t))
-}
-
-func (p Plugin) secretText(t *testing.T) string {
-	t.Helper()
-	v, err := p.SecretTexts()
-	require.NoError(t, err)
-	for _, x := range v.Entries() {
-		s, _ := x.AsString()
-		return s
-	}
-	return ""
+	assert.Equal(t, "s", configtest.SecretText(t, native.Plugins[0]))
+	assert.Equal(t, "s", configtest.SecretText(t, c.Plugins[0]))
 }
 
 // Native files and JSON merge with each other.
 func TestMixedForms(t *testing.T) {
-	dir := lay(t, map[string]string{
+	dir := configtest.Lay(t, map[string]string{
 		"bin/chess":        "program",
 		"common/a.hcl":     "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n  env     = { A = \"1\", B = \"2\" }\n\n  config {\n    depth = 3\n  }\n}\n",
 		"local/a.hcl.json": `{"plugin": {"chess": {"env": {"B": "3", "C": null}, "queue": 7, "config": {"engine": "builtin", "model": {"m": {"name": "x"}}}}}}`,
 	})
-	c, ds := loadDir(t, dir, Options{})
-	require.Empty(t, types(ds), c.Report(0).Text(false))
+	c, ds := configtest.LoadDir(t, dir, config.Options{})
+	require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
 	p := c.Plugins[0]
 	assert.Equal(t, map[string]string{"A": "1", "B": "3"}, p.Env)
 	assert.Equal(t, 7, p.Queue)
 	assert.Equal(t, `{:depth 3 :engine "builtin" :model {"m" {:name "x"}}}`, p.Config.String())
-	text, err := c.Show(ShowOptions{Origins: true, Only: "plugin.chess.env"})
+	text, err := view.Show(c, view.ShowOptions{Origins: true, Only: "plugin.chess.env"})
 	require.NoError(t, err)
 	assert.Contains(t, text, "# A common/a.hcl:3, B local/a.hcl.json:1")
 }
@@ -226,14 +186,14 @@ func TestWrongJSON(t *testing.T) {
 		{"label", `{"check": {"A b": {"builtin": "json-valid"}}}`, "config/syntax", "1:12", "label"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl.json": row.text})
-			c, ds := loadDir(t, dir+"/ferment.hcl.json", Options{})
-			require.NotEmpty(t, types(ds), "%v", c.Host)
+			dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "ferment.hcl.json": row.text})
+			c, ds := configtest.LoadDir(t, dir+"/ferment.hcl.json", config.Options{})
+			require.NotEmpty(t, configtest.Types(ds), "%v", c.Host)
 			text := c.Report(3).Text(false)
-			assert.Equal(t, row.typ, types(ds)[0], text)
+			assert.Equal(t, row.typ, configtest.Types(ds)[0], text)
 			if row.at != "" {
 				assert.Equal(t, row.at, fmt.Sprintf("%d:%d", ds[0].Range.Start.Line, ds[0].Range.Start.Column), text)
-				assert.Len(t, types(ds), 1, text)
+				assert.Len(t, configtest.Types(ds), 1, text)
 				assert.True(t, !ds[0].Expected.IsNil() || ds[0].Hint != "", text)
 			}
 			assert.Contains(t, strings.ToLower(ds[0].Message), strings.ToLower(row.says))

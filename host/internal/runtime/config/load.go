@@ -2,19 +2,22 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -23,7 +26,7 @@ type Options struct {
 	// Describer returns the descriptions of plugins. If it is nil, their
 	// configuration is parsed but not checked, and their advertised names are
 	// unknown.
-	Describer Describer
+	Describer plugins.Describer
 	// DescribeTimeout is the time limit of one description; 0: 10 s.
 	DescribeTimeout time.Duration
 	// Dir is the base of a relative path and the directory of the default
@@ -40,7 +43,7 @@ type Options struct {
 	// not detected.
 	Key []byte
 	// Locking is the treatment of the lock file.
-	Locking Locking
+	Locking plugins.Locking
 	// OnlyLocked prevents the start of programs without an entry in the lock file
 	// in every profile.
 	OnlyLocked bool
@@ -49,7 +52,7 @@ type Options struct {
 	MayStart func(plugin string) bool
 	// Attached maps labels of plugin blocks to running plugins, usually under a
 	// debugger. It is allowed in the profiles dev and test.
-	Attached map[string]Attachment
+	Attached map[string]plugins.Attachment
 	// HostVersion is compared with ferment.requires. A text that is not a version
 	// number, such as that of a development build, satisfies every constraint.
 	HostVersion string
@@ -88,27 +91,27 @@ type Config struct {
 	Root string
 	// Profile is one of Profiles.
 	Profile string
-	Files   []*Source
+	Files   []*diag.Source
 	Host    Host
 	HTTP    HTTP
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
-	Plugins   []Plugin
+	Plugins   []plugins.Plugin
 	// Lock is the lock file; empty if it was not read.
 	Lock        lock.File
-	Inputs      []Input
-	Diagnostics Diagnostics
+	Inputs      []expression.Input
+	Diagnostics diag.Diagnostics
 	// Hash identifies the values of the configuration, independent of files and
 	// formatting. Inputs count through the values that depend on them.
 	Hash string
 	// Generation is the configuration for acts; nil if there are errors.
-	Generation *Generation
+	Generation *build.Generation
 
-	tree   *section          // decoded; nil if no file could be read
-	prints map[string]string // keyed hashes of secrets, by handle
-	// variables are the set environment variables that were read, with their place
+	Tree   *decode.Section   // decoded; nil if no file could be read
+	Prints map[string]string // keyed hashes of secrets, by handle
+	// Variables are the set environment variables that were read, with their place
 	// if an .env file sets them.
-	variables map[string]*Range
+	Variables map[string]*diag.Range
 	dropped   int
 	// ahead is the relative path from the working directory to Root.
 	ahead string
@@ -117,25 +120,18 @@ type Config struct {
 // Load reads the configuration at path, a file or a directory; an empty path is
 // that of Find. It reports every problem that it finds. The Config is never nil;
 // its Generation is nil if a diagnostic is an error.
-func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics) {
+func Load(ctx context.Context, path string, opts Options) (*Config, diag.Diagnostics) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
 	}
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	l := loader{
-		ctx:       ctx,
-		opts:      opts,
-		files:     sources{},
-		config:    &Config{prints: map[string]string{}},
-		hashes:    map[string]string{},
-		variables: map[string]envVar{},
-	}
-	l.report = newCollector(l.files)
-	l.run(path)
-	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
-	if l.config.Diagnostics.HasErrors() || l.report.dropped > 0 {
+	known := diag.Sources{}
+	l := loader{opts: opts, files: known, report: diag.NewCollector(known), config: &Config{}}
+	l.run(ctx, path)
+	l.config.Diagnostics, l.config.dropped = l.report.Result(), l.report.Dropped
+	if l.config.Diagnostics.HasErrors() || l.report.Dropped > 0 {
 		l.config.Generation = nil
 	}
 	return l.config, l.config.Diagnostics
@@ -143,62 +139,86 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 
 // Unreadable reports whether the load failed because a file could not be read.
 func (c *Config) Unreadable() bool {
-	return slices.ContainsFunc(c.Diagnostics, func(d Diagnostic) bool {
-		return d.Severity == SeverityError && d.Type == "config/include" && len(d.Path) == 0
+	return slices.ContainsFunc(c.Diagnostics, func(d diag.Diagnostic) bool {
+		return d.Severity == diag.SeverityError && d.Type == "config/include" && len(d.Path) == 0
 	})
 }
 
 type loader struct {
-	ctx     context.Context
-	opts    Options
-	files   sources
-	report  *collector
-	config  *Config
-	inputs  *inputs
-	decoder *decoder
-	root    *section // the decoded tree
-	byType  map[string][]*section
-	hashes  map[string]string // of programs
-	// variables are the variables of .env files.
-	variables map[string]envVar
-	locked    locked
-	prices    *pricelist.List // nil: not read yet
+	*decode.Document
+	opts   Options
+	files  diag.Sources
+	report *diag.Collector
+	config *Config
+	set    *files.Set
 }
 
-func (l *loader) run(path string) {
+func (l *loader) run(ctx context.Context, path string) {
 	dir := l.opts.Dir
 	if path == "" {
-		path = Find(dir)
+		path = files.Find(dir)
 	} else if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type:    "config/include",
-			Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err)),
+			Message: fmt.Sprintf("file %s has no absolute path: %s", diag.Quote(path), disk.Cause(err)),
 		})
 		return
 	}
-	tree := l.gather(full)
+	l.set = files.Read(full, files.Options{Profile: l.opts.Profile, Env: l.opts.Env}, l.files, l.report)
+	l.config.Root, l.config.Profile, l.config.Files = l.set.Root, l.set.Profile, l.set.Files
 	l.config.ahead = l.wayTo(l.config.Root)
-	if tree == nil {
+	if l.set.Tree == nil {
 		return
 	}
-	l.decode(tree)
+	in := expression.NewInputs(l.set.Root, l.set.Lookup, slices.Sorted(maps.Keys(l.set.Variables))...)
+	l.Document = decode.NewDocument(l.set.Tree, l.set.Root, l.set.Profile, in, l.report)
+	l.host()
 	if l.opts.HostOnly {
 		return
 	}
 	if l.config.Root == full {
-		l.unreadFiles()
+		l.set.WarnUnread(l.config.Host.LockFile, l.opts.Advise, in.Read)
 	}
-	l.readLock()
-	l.build()
-	l.decoder.unused()
-	l.config.tree = l.root
-	l.config.Inputs = l.inputs.list()
+	r := plugins.Read(ctx, l.Document, l.set, l.plugins())
+	l.config.Generation = build.New(r, build.Settings{MinStability: l.config.Host.MinStability, Kept: l.kept()})
+	l.config.Plugins, l.config.Lock, l.config.Prints = r.Plugins, r.LockFile(), r.Prints
+	l.Decoder.Unused()
+	l.config.Tree = l.Root
+	l.config.Inputs = in.List()
 	l.sources()
 	l.hash()
+}
+
+// plugins returns the options of the descriptions.
+func (l *loader) plugins() plugins.Options {
+	return plugins.Options{
+		Describer:       l.opts.Describer,
+		DescribeTimeout: l.opts.DescribeTimeout,
+		Env:             l.opts.Env,
+		Key:             l.opts.Key,
+		Locking:         l.opts.Locking,
+		OnlyLocked:      l.opts.OnlyLocked,
+		MayStart:        l.opts.MayStart,
+		Attached:        l.opts.Attached,
+		DataDir:         l.config.Host.DataDir,
+		LockFile:        l.config.Host.LockFile,
+	}
+}
+
+// kept returns the files of the listeners that no effect may access.
+func (l *loader) kept() []string {
+	var out []string
+	if socket := l.config.HTTP.AdminSocket; socket != "" {
+		out = append(out, socket)
+	}
+	if t := l.config.HTTP.TLS; t != nil {
+		out = append(out, t.KeyFile)
+	}
+	return out
 }
 
 // wayTo returns the path from the working directory to root, with slashes; empty
@@ -207,213 +227,177 @@ func (l *loader) wayTo(root string) string {
 	if l.opts.Dir == "" {
 		return ""
 	}
-	if way := printedName(l.opts.Dir, root); way != "." {
+	if way := disk.PrintedName(l.opts.Dir, root); way != "." {
 		return way
 	}
 	return ""
 }
 
-// decode evaluates and checks every attribute.
-func (l *loader) decode(tree *node) {
-	l.inputs = newInputs(l.config.Root, l.lookup)
-	l.inputs.names = slices.Sorted(maps.Keys(l.variables))
-	eval := newEvaluator(l.report, l.inputs)
-	eval.declare(tree)
-	eval.addLocals(tree)
-	l.decoder = newDecoder(eval)
-	l.decoder.profile, l.decoder.root = l.config.Profile, tree
-	l.decoder.base = newSource("default", filepath.Join(l.config.Root, DefaultFile), 0, nil)
-	l.root = l.decoder.section(tree)
-	l.decoder.rivalLocals(tree)
-	l.chosenProfile()
-	l.byType = map[string][]*section{}
-	for _, b := range l.root.blocks {
-		l.byType[b.node.spec.Name] = append(l.byType[b.node.spec.Name], b)
-	}
-	eval.forceAll()
-	l.host()
-}
-
-// all returns the decoded blocks of one type, in the order of the file.
-func (l *loader) all(name string) []*section { return l.byType[name] }
-
 func (l *loader) host() {
-	f := l.root.block("ferment")
+	f := l.Root.Block("ferment")
 	h := Host{
-		DataDir:       f.text("data_dir"),
-		LockFile:      f.text("lock_file"),
-		Root:          f.text("root"),
-		MaxDepth:      f.integer("max_depth"),
-		MaxNodes:      f.integer("max_nodes"),
-		MaxParallel:   f.integer("max_parallel"),
-		Mode:          f.text("mode"),
-		MinStability:  f.text("min_stability"),
-		Seed:          int64(f.integer("seed")),
-		DrainTimeout:  f.duration("drain_timeout"),
-		ReloadTimeout: f.duration("reload_timeout"),
-		AutoReload:    f.flag("auto_reload"),
-		MaxRuns:       f.integer("max_runs"),
-		MemoryLimit:   int64(f.integer("memory_limit")),
-		GOGC:          f.integer("gogc"),
+		DataDir:       f.Text("data_dir"),
+		LockFile:      f.Text("lock_file"),
+		Root:          f.Text("root"),
+		MaxDepth:      f.Integer("max_depth"),
+		MaxNodes:      f.Integer("max_nodes"),
+		MaxParallel:   f.Integer("max_parallel"),
+		Mode:          f.Text("mode"),
+		MinStability:  f.Text("min_stability"),
+		Seed:          int64(f.Integer("seed")),
+		DrainTimeout:  f.Duration("drain_timeout"),
+		ReloadTimeout: f.Duration("reload_timeout"),
+		AutoReload:    f.Flag("auto_reload"),
+		MaxRuns:       f.Integer("max_runs"),
+		MemoryLimit:   int64(f.Integer("memory_limit")),
+		GOGC:          f.Integer("gogc"),
 	}
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
-	l.kindOf(f, "data_dir", aFolder)
-	l.kindOf(f, "root", aFolder)
-	l.kindOf(f, "lock_file", plainFile)
-	l.there(f, "root")
+	l.KindOf(f, "data_dir", decode.Folder)
+	l.KindOf(f, "root", decode.Folder)
+	l.KindOf(f, "lock_file", decode.File)
+	l.There(f, "root")
 	l.config.Host = h
-	l.config.LogFormat = l.root.block("log").text("format")
+	l.config.LogFormat = l.Root.Block("log").Text("format")
 	l.http()
-	if !f.written("requires") {
+	if !f.Written("requires") {
 		return
 	}
-	wanted, err := parseConstraint(f.text("requires"))
-	have, ok := parseVersion(l.opts.HostVersion)
+	wanted, err := decode.ParseConstraint(f.Text("requires"))
+	have, ok := decode.ParseVersion(l.opts.HostVersion)
 	if err == nil && !ok {
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type:     "config/range",
-			Severity: SeverityWarning,
+			Severity: diag.SeverityWarning,
 			Message:  "requires is not checked: this build of ferment has no version",
-			Range:    f.attrs["requires"].rng,
+			Range:    f.Attrs["requires"].At,
 			Path:     []string{"ferment", "requires"},
-			Expected: edn.Text(f.text("requires")),
+			Expected: edn.Text(f.Text("requires")),
 			Found:    edn.Text(l.opts.HostVersion),
 			Hint:     "use a release of ferment where the version matters",
 		})
 	}
-	if err != nil || !ok || wanted.allows(have) {
+	if err != nil || !ok || wanted.Allows(have) {
 		return
 	}
-	l.report.add(Diagnostic{
+	l.report.Add(diag.Diagnostic{
 		Type:     "config/range",
 		Message:  fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion),
-		Range:    f.attrs["requires"].rng,
+		Range:    f.Attrs["requires"].At,
 		Path:     []string{"ferment", "requires"},
-		Expected: edn.Text(f.text("requires")),
+		Expected: edn.Text(f.Text("requires")),
 		Found:    edn.Text(l.opts.HostVersion),
 		Hint:     "use another version of ferment",
 	})
 }
 
-// kindOf rejects a file in place of a directory, and a directory in place of a file.
-func (l *loader) kindOf(s *section, attr, wanted string) {
-	name := s.text(attr)
-	info, err := os.Stat(name)
-	for errors.Is(err, syscall.ENOTDIR) { // a parent is a file
-		name, wanted = filepath.Dir(name), aFolder
-		info, err = os.Stat(name)
-	}
-	if name == "" || err != nil || kindOf(info) == wanted {
-		return
-	}
-	l.report.add(Diagnostic{
-		Type:     "config/type",
-		Message:  fmt.Sprintf("%s names %s, which is %s", attr, quote(printedName(l.config.Root, name)), kindOf(info)),
-		Range:    s.attrs[attr].rng,
-		Path:     append(slices.Clone(s.node.path), attr),
-		Expected: edn.Text("the name of " + wanted),
-		Found:    edn.Text(kindOf(info)),
-		Hint:     "name another one, or move that one away",
-	})
-}
-
-// there rejects a configured path that does not exist.
-func (l *loader) there(s *section, attr string) {
-	v, name := s.attrs[attr], s.text(attr)
-	if !v.written {
-		return
-	}
-	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	near, hint := l.neighbour(name)
-	l.report.add(Diagnostic{
-		Type: "config/include",
-		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)),
-			quote(printedName(l.config.Root, name))),
-		Range:   v.rng,
-		Path:    s.pathOf(attr),
-		Nearest: near,
-		Hint:    hint,
-	})
-}
+// Printer returns the printer of values of the configuration.
+func (c *Config) Printer() decode.Printer { return decode.Printer{Root: c.Root} }
 
 // hash sets the hash of the decoded configuration.
-func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.value(l.root)) }
+func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.BlockValue(l.Root)) }
 
-// value returns a decoded block as data that is independent of the machine: paths
+// BlockValue returns a decoded block as data that is independent of the machine: paths
 // are relative to the root and secrets are handles.
-func (c *Config) value(s *section) edn.Value {
+func (c *Config) BlockValue(s *decode.Section) edn.Value {
 	var b edn.MapBuilder
-	for name, v := range s.attrs {
-		b.Key(strings.ReplaceAll(name, "_", "-"), c.portable(v))
+	for name, v := range s.Attrs {
+		b.Key(strings.ReplaceAll(name, "_", "-"), c.Printer().Portable(v))
 	}
-	for _, inner := range s.blocks {
-		if inner.node.spec.Open {
+	for _, inner := range s.Blocks {
+		if inner.Node.Spec.Open {
 			continue // locals are included where they are used
 		}
-		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
-		b.Set(words(key), c.value(inner))
+		key := append([]string{inner.Node.Spec.Name}, inner.Node.Labels...)
+		b.Set(diag.Words(key), c.BlockValue(inner))
 	}
 	switch {
-	case s.node.spec.Foreign:
-		b.Key("text", edn.Text(bodyText(s.node)))
-	case s.node.spec.Name == "plugin":
-		if p := c.plugin(s.label()); p != nil && p.low != nil {
-			b.Set(words([]string{"config"}), c.finished(p))
+	case s.Node.Spec.Foreign:
+		b.Key("text", edn.Text(plugins.BodyText(s.Node)))
+	case s.Node.Spec.Name == "plugin":
+		if p := c.Plugin(s.Label()); p != nil && p.Lowered != nil {
+			b.Set(diag.Words([]string{"config"}), p.Resolved(c.Printer()))
 		}
 	}
 	return b.Map()
 }
 
-// finished returns the config of a plugin as data: secrets are handles, and paths
-// are relative to the root.
-func (c *Config) finished(p *Plugin) edn.Value {
-	var secrets []edn.Value
-	for _, s := range p.Secrets {
-		secrets = append(secrets, edn.Vector(edn.Vector(s.Path...), edn.Text(c.masked(s.Secret))))
+// Labels returns the labels of the top-level blocks of one type, in the order of
+// the files.
+func (c *Config) Labels(block string) []string {
+	if c.Tree == nil {
+		return nil
 	}
-	v, err := p.Config.Walk(nil, func(v edn.Value) edn.Value { return c.shown(p, v, nil) })
-	if err != nil {
-		v = p.Config // nested too deeply to be walked
+	var out []string
+	for _, s := range c.Tree.All(block) {
+		if label := s.Label(); label != "" {
+			out = append(out, label)
+		}
 	}
-	return edn.Vector(v, edn.Vector(secrets...))
+	return out
 }
 
-// masked returns the handle of a secret, with a file path relative to the root.
-func (c *Config) masked(s Secret) string {
-	if s.Kind == "file" {
-		s.Name = printedName(c.Root, s.path)
+func (c *Config) Plugin(name string) *plugins.Plugin {
+	for i := range c.Plugins {
+		if c.Plugins[i].Name == name {
+			return &c.Plugins[i]
+		}
 	}
-	return s.String()
+	return nil
 }
 
-func (c *Config) portable(v value) edn.Value {
-	switch {
-	case v.secret != nil:
-		return edn.Text(c.masked(*v.secret))
-	case v.file && v.content != nil:
-		p, _ := v.v.AsString()
-		return c.portableFile(p, *v.content)
-	case v.file:
-		p, _ := v.v.AsString()
-		return edn.Text(printedName(c.Root, p))
-	case v.content != nil:
-		return c.portableLayer(v)
-	case len(v.keys) > 0 && len(v.keys) == len(v.items):
-		var b edn.MapBuilder
-		for i, key := range v.keys {
-			b.Set(edn.Text(key), c.portable(v.items[i]))
+// sources records the origins of the variables that were read.
+func (l *loader) sources() {
+	l.config.Variables = map[string]*diag.Range{}
+	for _, in := range l.config.Inputs {
+		if in.Kind != "env" || in.Hash == "" {
+			continue
 		}
-		return b.Map()
-	case len(v.items) > 0 && len(v.keys) == 0:
-		items := make([]edn.Value, len(v.items))
-		for i, x := range v.items {
-			items[i] = c.portable(x)
+		l.config.Variables[in.Name] = nil
+		if _, outer := l.opts.Env(in.Name); !outer {
+			l.config.Variables[in.Name] = l.set.Variables[in.Name].At
 		}
-		return edn.Vector(items...)
 	}
-	return v.v
+}
+
+// Writable returns the sorted directories that enabled effects and grants of
+// plugins allow to write. Paths that cannot be read are omitted.
+func (c *Config) Writable() []string {
+	var all []string
+	if c.Tree == nil {
+		return nil
+	}
+	for _, scoped := range plugins.WrittenScopes(c.Tree.Block("effects")) {
+		scope := scoped.Scope
+		if !scope.Enabled.V {
+			continue
+		}
+		switch scoped.Effect {
+		case "fs/write":
+			for _, root := range scope.Roots.V {
+				for _, below := range scope.Allow.V {
+					all = append(all, filepath.Join(root, below))
+				}
+			}
+		case "process/run":
+			all = append(all, scope.AllowCWD.V...)
+		}
+	}
+	for _, p := range c.Plugins {
+		all = append(all, p.Isolation.WritePaths...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ModelPrices returns the prices of the models of all plugins with priced models,
+// in the order of the plugins and by label.
+func (c *Config) ModelPrices() []plugins.ModelPrice {
+	var all []plugins.ModelPrice
+	for i := range c.Plugins {
+		all = append(all, c.Plugins[i].ModelPrices()...)
+	}
+	return all
 }

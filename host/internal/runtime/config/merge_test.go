@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -12,103 +12,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 )
 
-// aFile generates a small configuration file with few names, so that files overlap.
-func aFile(t *rapid.T, label string) string {
-	var b strings.Builder
-	pick := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label+what) }
-	maybe := func(what string, write func()) {
-		if rapid.Bool().Draw(t, label+what) {
-			write()
-		}
-	}
-	maybe("host", func() {
-		b.WriteString("ferment {\n")
-		maybe("seed", func() { fmt.Fprintf(&b, "  seed = %s\n", pick("seed value", "1", "2", "null", "local.n")) })
-		maybe("mode", func() { fmt.Fprintf(&b, "  mode = %s\n", pick("mode value", `"lazy"`, `"strict"`, "null")) })
-		b.WriteString("}\n")
-	})
-	maybe("locals", func() { fmt.Fprintf(&b, "locals {\n  n = %s\n}\n", pick("local value", "5", "6")) })
-	for _, name := range []string{"chess", "stockfish"} {
-		maybe("plugin "+name, func() {
-			fmt.Fprintf(&b, "plugin %q {\n  command = [\"../bin/chess\"]\n", name)
-			maybe(name+" env", func() {
-				fmt.Fprintf(&b, "  env = %s\n", pick(name+" env value", "{ A = \"1\" }", "{ A = \"2\", B = \"3\" }", "{ \"B\" = null }", "null", "{}", "local.e"))
-			})
-			maybe(name+" restart", func() {
-				fmt.Fprintf(&b, "  restart {\n    max = %s\n  }\n", pick(name+" max", "1", "2", "null"))
-			})
-			maybe(name+" config", func() {
-				fmt.Fprintf(&b, "  config {\n    depth = %s\n%s  }\n", pick(name+" depth", "1", "2", "null"),
-					pick(name+" inner", "", "    model \"m\" {\n      name = \"a\"\n    }\n", "    model \"m\" {\n      name = \"b\"\n    }\n    extra {\n      x = 1\n    }\n", "    extra {\n      x = null\n      y = 2\n    }\n"))
-			})
-			b.WriteString("}\n")
-		})
-	}
-	return b.String()
-}
-
-// treeOf returns the tree of one file.
-func treeOf(name, text string) *node {
-	report := newCollector(sources{})
-	s := newSource(name, "/"+name, 0, []byte(text))
-	body := parse(s, report)
-	root := &node{spec: Specification(), source: s}
-	(&grower{source: s, report: report}).grow(root, body)
-	return root
-}
-
-// dump writes everything in a tree that determines its value.
-func dump(n *node, indent string, b *strings.Builder) {
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for k := range n.attrs {
-			if !yield(k) {
-				return
-			}
-		}
-	}) {
-		for _, a := range n.attrs[name].stack() {
-			fmt.Fprintf(b, "%s%s %s %s\n", indent, name, a.source.Name, sourceText(a.source, a.expr))
-		}
-	}
-	for _, l := range n.layers {
-		fmt.Fprintf(b, "%slayer %s\n", indent, l.source.Name)
-	}
-	for _, block := range n.blocks {
-		fmt.Fprintf(b, "%s%s %s", indent, strings.Join(block.path, "."), block.source.Name)
-		for _, p := range block.also {
-			b.WriteString(" " + p.source.Name)
-		}
-		b.WriteByte('\n')
-		dump(block, indent+"  ", b)
-	}
-}
-
-func dumped(n *node) string {
-	var b strings.Builder
-	dump(n, "", &b)
-	return b.String()
-}
-
-// HCL-014: merge(merge(a, b), c) = merge(a, merge(b, c)), and no operand is
-// modified.
-func TestMergeIsAssociative(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := treeOf("a.hcl", aFile(t, "a ")), treeOf("b.hcl", aFile(t, "b ")), treeOf("c.hcl", aFile(t, "c "))
-		before := dumped(a) + dumped(b) + dumped(c)
-		left, right := dumped(merge(merge(a, b), c)), dumped(merge(a, merge(b, c)))
-		if left != right {
-			t.Fatalf("not associative:\n%s\n%s", left, right)
-		}
-		if dumped(a)+dumped(b)+dumped(c) != before {
-			t.Fatalf("an operand was changed")
-		}
-	})
-}
-
 // site writes each file to its own directory, in load order.
-func site(t *rapid.T, dir string, files ...string) *Config {
+func site(t *rapid.T, dir string, files ...string) *config.Config {
 	places := []string{"common/f.hcl", "common/prod/f.hcl", "local/f.hcl", "local/prod/f.hcl"}
 	order := rapid.Permutation(places).Draw(t, "order of creation")
 	for _, place := range places {
@@ -125,7 +37,7 @@ func site(t *rapid.T, dir string, files ...string) *Config {
 			t.Fatalf("cannot write %s", full)
 		}
 	}
-	c, _ := Load(context.Background(), dir, Options{Env: noEnv, Describer: describer{"chess": chess(), "stockfish": chess()}})
+	c, _ := config.Load(context.Background(), dir, config.Options{Env: configtest.NoEnv, Describer: configtest.Describer{"chess": configtest.Chess(), "stockfish": configtest.Chess()}})
 	return c
 }
 
@@ -139,7 +51,7 @@ func TestNullLaws(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("x"), 0o700))
 	host := func(seed string) string { return "ferment {\n  seed = " + seed + "\n}\n" }
 	rapid.Check(t, func(t *rapid.T) {
-		below := localsFirst + aFile(t, "below ")
+		below := localsFirst + configtest.AFile(t, "below ")
 		over := rapid.SampledFrom([]string{"3", "4", "null", "local.n"}).Draw(t, "over")
 		nulled := site(t, dir, below, host(over), host("null"))
 		if nulled.Host.Seed != 0 {
@@ -153,7 +65,7 @@ func TestNullLaws(t *testing.T) {
 			return "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n  env     = " + text + "\n}\n"
 		}
 		clean := site(t, dir, below, env("null"), env(`{ Z = "z" }`))
-		if p := clean.plugin("chess"); p == nil || len(p.Env) != 1 || p.Env["Z"] != "z" {
+		if p := clean.Plugin("chess"); p == nil || len(p.Env) != 1 || p.Env["Z"] != "z" {
 			t.Fatalf("null does not end a map: %v", p)
 		}
 	})
@@ -166,10 +78,10 @@ func TestMergeOfDirectories(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("x"), 0o700))
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := localsFirst+aFile(t, "a "), aFile(t, "b ")
+		a, b := localsFirst+configtest.AFile(t, "a "), configtest.AFile(t, "b ")
 		first, second := site(t, dir, a, b), site(t, dir, a, b)
 		third, fourth := site(t, dir, "", a, b), site(t, dir, a, "", "", b)
-		for _, c := range []*Config{second, third, fourth} {
+		for _, c := range []*config.Config{second, third, fourth} {
 			if c.Hash != first.Hash || c.Generation == nil != (first.Generation == nil) {
 				t.Fatalf("%s and %s", first.Hash, c.Hash)
 			}
@@ -205,9 +117,9 @@ func TestMergeRules(t *testing.T) {
 			}
 			files["common/a.hcl"] = "locals {\n  e = { E = \"e\" }\n}\n\nplugin \"chess\" {\n  command = [\"../bin/chess\"]\n  " + row.low + "\n}\n"
 			files["local/a.hcl"] = "plugin \"chess\" {\n  " + row.high + "\n}\n"
-			c, ds := loadDir(t, lay(t, files), Options{})
-			require.Empty(t, types(ds), c.Report(0).Text(false))
-			text, err := c.Show(ShowOptions{Only: "plugin.chess." + row.only})
+			c, ds := configtest.LoadDir(t, configtest.Lay(t, files), config.Options{})
+			require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+			text, err := view.Show(c, view.ShowOptions{Only: "plugin.chess." + row.only})
 			require.NoError(t, err)
 			assert.Contains(t, text, "  "+row.want+"\n")
 			for _, d := range ds {
@@ -225,17 +137,17 @@ func TestNullOfACondition(t *testing.T) {
 		if strings.HasSuffix(form, ".json") {
 			over = `{"check": {"c": {"builtin": "json-valid", "condition": null, "message": null, "applies": null}}}`
 		}
-		c, ds := loadDir(t, lay(t, map[string]string{
+		c, ds := configtest.LoadDir(t, configtest.Lay(t, map[string]string{
 			"common/a.hcl": "check \"c\" {\n  condition = result.ok\n  message   = \"no\"\n  applies   = result.on\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n",
 			form:           over,
-		}), Options{})
-		require.Empty(t, types(ds), c.Report(0).Text(false))
-		text, err := c.Show(ShowOptions{Only: "check"})
+		}), config.Options{})
+		require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+		text, err := view.Show(c, view.ShowOptions{Only: "check"})
 		require.NoError(t, err)
 		assert.Equal(t, "check \"c\" {\n  builtin = \"json-valid\"\n}\n", text)
 	}
-	c, ds := loadDir(t, lay(t, map[string]string{"common/a.hcl": "check \"c\" {\n  condition = null\n}\n"}), Options{})
-	assert.Equal(t, []string{"config/missing"}, types(ds), c.Report(0).Text(false))
+	c, ds := configtest.LoadDir(t, configtest.Lay(t, map[string]string{"common/a.hcl": "check \"c\" {\n  condition = null\n}\n"}), config.Options{})
+	assert.Equal(t, []string{"config/missing"}, configtest.Types(ds), c.Report(0).Text(false))
 }
 
 // HCL-014: conflicting values in one directory are reported with both places.
@@ -246,8 +158,8 @@ func TestOverridden(t *testing.T) {
 		"common/b.hcl": "locals {\n  x = 2\n}\n\nplugin \"chess\" {\n  queue = 5\n  env   = { B = \"3\", C = \"4\" }\n\n  config {\n    depth = 4\n  }\n}\n",
 		"local/c.hcl":  "plugin \"chess\" {\n  queue = 6\n}\n",
 	}
-	c, ds := loadDir(t, lay(t, files), Options{})
-	require.Empty(t, types(ds))
+	c, ds := configtest.LoadDir(t, configtest.Lay(t, files), config.Options{})
+	require.Empty(t, configtest.Types(ds))
 	var got []string
 	for _, d := range ds {
 		if d.Type == "config/overridden" {
@@ -267,16 +179,16 @@ func TestOverridden(t *testing.T) {
 // HCL-002, HCL-028 to HCL-030, HCL-032: checks cover all files, and diagnostics are
 // in the order of the files.
 func TestChecksAcrossFiles(t *testing.T) {
-	dir := lay(t, map[string]string{
+	dir := configtest.Lay(t, map[string]string{
 		"bin/chess":           "program",
 		"common/10-loc.hcl":   "locals {\n  a = local.b\n}\n",
 		"common/20-plug.hcl":  "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n}\n\ncapability \"chess/deep\" {\n  plugin   = \"chess\"\n  provides = \"chess/engine\"\n}\n",
 		"local/10-intent.hcl": "intent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n  out        = \"res/chess.move+pv+eval\"\n  candidates = [\"chess/dep\"]\n  dispatch   = dispatch.defautl\n}\n",
 		"local/20-loc.hcl":    "locals {\n  b = local.a\n}\n\ndispatch \"idle\" {}\n\nferment {\n  seed =\n}\n",
 	})
-	c, ds := loadDir(t, dir, Options{})
+	c, ds := configtest.LoadDir(t, dir, config.Options{})
 	text := c.Report(0).Text(false)
-	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, types(ds), text)
+	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, configtest.Types(ds), text)
 	assert.Contains(t, text, "error: locals refer to each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
 	assert.Contains(t, text, "see: local/20-loc.hcl:2:3 is local \"b\"")
 	assert.Contains(t, text, "see: common/20-plug.hcl:5:1 declares capability \"chess/deep\"\n  next: did you mean \"chess/deep\"?")
@@ -295,8 +207,8 @@ func TestReportLimitsOfFiles(t *testing.T) {
 	for i := range 7 {
 		files[fmt.Sprintf("common/%d.hcl", i)] = strings.Repeat("nope {}\n", 25)
 	}
-	c, _ := loadDir(t, lay(t, files), Options{})
-	r := c.Report(DefaultMaxShown)
+	c, _ := configtest.LoadDir(t, configtest.Lay(t, files), config.Options{})
+	r := c.Report(diag.DefaultMaxShown)
 	assert.Equal(t, 175, r.Errors)
 	assert.Len(t, r.Shown, 100)
 	assert.Equal(t, 75, r.Omitted)

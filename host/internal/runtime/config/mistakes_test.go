@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -13,18 +13,24 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // shippedPlugins are the recorded descriptions of testdata/shipped.edn, by the label of a block.
-func shippedPlugins(t *testing.T) describer {
+func shippedPlugins(t *testing.T) configtest.Describer {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/shipped.edn")
 	require.NoError(t, err)
 	all, err := edn.Read(raw)
 	require.NoError(t, err)
-	out := describer{}
+	out := configtest.Describer{}
 	for name, v := range all.Entries() {
 		d, derr := contract.ParseDescription(v)
 		require.Nil(t, derr)
@@ -365,7 +371,7 @@ func TestOneMistakeOneError(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, at, 0, "the file has no %q", old)
 			text = text[:at] + m.new + text[at+len(old):]
-			ds := loadShipped(t, file, text, shipped, LockIgnored)
+			ds := loadShipped(t, file, text, shipped, plugins.LockIgnored)
 			assertOne(t, m, text, ds)
 		})
 	}
@@ -376,9 +382,9 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
 	for _, edit := range [][2]string{{`"dev"`, `"development"`}, {`profile   =`, `profil    =`}, {`lock_file = "bin`, `lock_file = bin`}, {"ferment {", "fermnt {"}} {
-		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), LockChecked)
-		assert.Equal(t, 1, ds.Count(SeverityError), newReport(ds, 0, 1, 0).Text(false))
-		assert.Zero(t, ds.Count(SeverityWarning), newReport(ds, 0, 1, 0).Text(false))
+		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), plugins.LockChecked)
+		assert.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
+		assert.Zero(t, ds.Count(diag.SeverityWarning), diag.NewReport(ds, 0, 1, 0).Text(false))
 	}
 }
 
@@ -390,28 +396,28 @@ func TestDisabledPluginIsNamed(t *testing.T) {
 	for program, wants := range map[string]string{"sat": `plugin "sat" is disabled`, "testrunner": "tests-pass"} {
 		command := `command = ["bin/plugins/` + program + `"]`
 		text := strings.Replace(string(raw), command, command+"\n  enabled = false", 1)
-		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), LockIgnored)
-		assert.Contains(t, newReport(ds, 0, 1, 0).Text(false), wants)
+		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+		assert.Contains(t, diag.NewReport(ds, 0, 1, 0).Text(false), wants)
 	}
 }
 
 // HCL-013: an unknown profile in the environment does not cause diagnostics about the lock file.
 func TestWrongProfileOfTheEnvironment(t *testing.T) {
-	env := func(name string) (string, bool) { return "nonsense", name == ProfileVariable }
-	_, ds := Load(context.Background(), write(t, onePlugin), Options{Describer: describer{"chess": chess()}, Env: env})
-	assert.Equal(t, []string{"config/range"}, types(ds))
+	env := func(name string) (string, bool) { return "nonsense", name == files.ProfileVariable }
+	_, ds := config.Load(context.Background(), configtest.Write(t, configtest.OnePlugin), config.Options{Describer: configtest.Describer{"chess": configtest.Chess()}, Env: env})
+	assert.Equal(t, []string{"config/range"}, configtest.Types(ds))
 }
 
-func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) Diagnostics {
+func loadShipped(t *testing.T, file, text string, d plugins.Describer, locking plugins.Locking) diag.Diagnostics {
 	t.Helper()
 	_, ds := configOf(t, file, text, d, locking)
 	return ds
 }
 
-func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*Config, Diagnostics) {
+func configOf(t *testing.T, file, text string, d plugins.Describer, locking plugins.Locking) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	path := filepath.Join(layShipped(t, file, text), file)
-	return Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
+	return config.Load(context.Background(), path, config.Options{Describer: d, Env: configtest.NoEnv, Locking: locking})
 }
 
 // layShipped creates a directory with a file of the repository and the files that the shipped files name.
@@ -461,7 +467,7 @@ func TestOneMistakeOneFinding(t *testing.T) {
 	root := "../../../.."
 	raw, err := os.ReadFile(filepath.Join(root, "ferment.hcl"))
 	require.NoError(t, err)
-	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), LockIgnored)
+	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), plugins.LockIgnored)
 	require.NotNil(t, c.Generation)
 	env := plan.Env{
 		Registry: c.Generation.Registry,
@@ -494,19 +500,19 @@ func TestOneMistakeOneFinding(t *testing.T) {
 	}
 }
 
-func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
+func assertOne(t *testing.T, m mistake, text string, ds diag.Diagnostics) {
 	t.Helper()
-	var told Diagnostics
+	var told diag.Diagnostics
 	for _, d := range ds {
-		if d.Severity != SeverityInfo {
+		if d.Severity != diag.SeverityInfo {
 			told = append(told, d)
 		}
 	}
-	if !assert.Len(t, told, 1, newReport(told, 0, 1, 0).Text(false)) {
+	if !assert.Len(t, told, 1, diag.NewReport(told, 0, 1, 0).Text(false)) {
 		return
 	}
 	d := told[0]
-	assert.Equal(t, map[bool]Severity{true: SeverityWarning, false: SeverityError}[m.warning], d.Severity)
+	assert.Equal(t, map[bool]diag.Severity{true: diag.SeverityWarning, false: diag.SeverityError}[m.warning], d.Severity)
 	typ := m.typ
 	if !strings.Contains(typ, "/") {
 		typ = "config/" + typ
@@ -516,7 +522,7 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r", ""), "\n")
 	assert.Contains(t, lines[d.Range.Start.Line-1], m.line, d.Text())
 	assert.Equal(t, m.nearest, d.Nearest, d.Text())
-	assert.NotEqual(t, "", strings.TrimSpace(plain(d.Expected)), d.Text())
+	assert.NotEqual(t, "", strings.TrimSpace(diag.Plain(d.Expected)), d.Text())
 	assert.False(t, m.hint && d.Hint == "", "says not what to do: %s", d.Text())
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
 }
@@ -561,12 +567,12 @@ func TestUnreadFiles(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 			}
-			_, ds := Load(t.Context(), dir, Options{Env: noEnv, Advise: true})
+			_, ds := config.Load(t.Context(), dir, config.Options{Env: configtest.NoEnv, Advise: true})
 			if near == "none" {
 				assert.Empty(t, ds)
 				return
 			}
-			require.Len(t, ds, 1, newReport(ds, 0, 1, 0).Text(false))
+			require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 0).Text(false))
 			assert.Equal(t, "config/unused", ds[0].Type)
 			assert.Equal(t, near, ds[0].Nearest)
 		})
@@ -575,26 +581,26 @@ func TestUnreadFiles(t *testing.T) {
 
 // HCL-017: an unset variable is reported with a similar variable of an .env file.
 func TestNearVariable(t *testing.T) {
-	path := write(t, "locals { key = env(\"OPENAI_MODLE\") }\n")
+	path := configtest.Write(t, "locals { key = env(\"OPENAI_MODLE\") }\n")
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("OPENAI_MODEL=x\n"), 0o600))
-	_, ds := Load(t.Context(), path, Options{Env: noEnv})
-	require.Equal(t, []string{"config/env-missing"}, types(ds))
+	_, ds := config.Load(t.Context(), path, config.Options{Env: configtest.NoEnv})
+	require.Equal(t, []string{"config/env-missing"}, configtest.Types(ds))
 	assert.Equal(t, "OPENAI_MODEL", ds[0].Nearest)
 }
 
 // HCL-017, HCL-026: a secret of an unset variable is reported with a similar variable of an .env file.
 func TestNearVariableOfSecret(t *testing.T) {
-	path := write(t, "effects {\n  secret \"key\" {\n    value = secret(\"env:SEARCH_KYE\")\n  }\n}\n")
+	path := configtest.Write(t, "effects {\n  secret \"key\" {\n    value = secret(\"env:SEARCH_KYE\")\n  }\n}\n")
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("SEARCH_KEY=x\n"), 0o600))
-	_, ds := Load(t.Context(), path, Options{Env: noEnv})
-	require.Equal(t, []string{"config/secret-missing"}, types(ds))
+	_, ds := config.Load(t.Context(), path, config.Options{Env: configtest.NoEnv})
+	require.Equal(t, []string{"config/secret-missing"}, configtest.Types(ds))
 	assert.Equal(t, "SEARCH_KEY", ds[0].Nearest)
 }
 
 // HCL-017, HCL-032: an unset variable gives one error, regardless of the number of places that read it.
 func TestMissingVariableOnce(t *testing.T) {
-	_, ds := Load(t.Context(), write(t, "ferment {\n  mode     = env(\"NOPE\")\n  data_dir = \"${env(\"NOPE\")}/x\"\n  seed     = tonumber(env(\"NOPE\"))\n}\n"), Options{Env: noEnv})
-	require.Equal(t, []string{"config/env-missing"}, types(ds))
+	_, ds := config.Load(t.Context(), configtest.Write(t, "ferment {\n  mode     = env(\"NOPE\")\n  data_dir = \"${env(\"NOPE\")}/x\"\n  seed     = tonumber(env(\"NOPE\"))\n}\n"), config.Options{Env: configtest.NoEnv})
+	require.Equal(t, []string{"config/env-missing"}, configtest.Types(ds))
 	assert.Contains(t, ds[0].Message, "NOPE")
 	assert.Equal(t, 2, ds[0].More)
 	assert.Contains(t, ds[0].Hint, "NOPE")
@@ -614,11 +620,11 @@ func TestDeepDataDirectory(t *testing.T) {
 	} {
 		path := filepath.Join(deep, "ferment.hcl")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		c, ds := Load(t.Context(), path, Options{Env: noEnv, Advise: true})
-		require.Equal(t, want, allTypes(ds), "%s%s", text, c.Report(0).Text(false))
+		c, ds := config.Load(t.Context(), path, config.Options{Env: configtest.NoEnv, Advise: true})
+		require.Equal(t, want, configtest.AllTypes(ds), "%s%s", text, c.Report(0).Text(false))
 		assert.NotNil(t, c.Generation, "a run without a daemon needs no socket")
 		for _, d := range ds {
-			assert.Equal(t, SeverityWarning, d.Severity)
+			assert.Equal(t, diag.SeverityWarning, d.Severity)
 			assert.Contains(t, d.Hint, "admin_socket")
 			assert.Contains(t, d.Hint, "data_dir")
 			assert.Equal(t, "ferment.hcl", d.Range.File)
@@ -652,9 +658,9 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 			dir := layShipped(t, "ferment.hcl", string(raw))
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "local/a.hcl"), []byte(overlay+"\n"), 0o644))
-			_, ds := Load(t.Context(), dir, Options{Describer: shipped, Env: noEnv, Locking: LockIgnored})
-			ds = slices.DeleteFunc(ds, func(d Diagnostic) bool { return d.Severity == SeverityInfo })
-			require.Len(t, ds, 1, newReport(ds, 0, 1, 0).Text(false))
+			_, ds := config.Load(t.Context(), dir, config.Options{Describer: shipped, Env: configtest.NoEnv, Locking: plugins.LockIgnored})
+			ds = slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
+			require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 0).Text(false))
 			assert.Equal(t, want.typ, ds[0].Type)
 			assert.Equal(t, "local/a.hcl", ds[0].Range.File)
 			assert.Equal(t, want.nearest, ds[0].Nearest, ds[0].Text())
@@ -667,13 +673,13 @@ func TestSecretOfDisabledPlugin(t *testing.T) {
 	const secret = "sk-written-out-4711"
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
-	text := strings.Replace(string(raw), `secret("env:OPENAI_API_KEY")`, quote(secret), 1)
+	text := strings.Replace(string(raw), `secret("env:OPENAI_API_KEY")`, diag.Quote(secret), 1)
 	for _, wrong := range []string{"", "broken = local.absent\n"} {
-		text := strings.Replace(text, quote(secret)+"\n", quote(secret)+"\n    "+wrong, 1)
-		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), LockIgnored)
-		assert.NotContains(t, newReport(ds, 0, 1, 0).Text(false), secret)
+		text := strings.Replace(text, diag.Quote(secret)+"\n", diag.Quote(secret)+"\n    "+wrong, 1)
+		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+		assert.NotContains(t, diag.NewReport(ds, 0, 1, 0).Text(false), secret)
 		for _, defaults := range []bool{false, true} {
-			shown, err := c.Show(ShowOptions{Defaults: defaults})
+			shown, err := view.Show(c, view.ShowOptions{Defaults: defaults})
 			require.NoError(t, err)
 			assert.NotContains(t, shown, secret)
 		}
@@ -687,8 +693,8 @@ func TestShippedFilesAreRight(t *testing.T) {
 		raw, err := os.ReadFile(filepath.Join("../../../..", file))
 		require.NoError(t, err)
 		for _, text := range []string{string(raw), "\ufeff" + string(raw), strings.ReplaceAll(string(raw), "\n", "\r\n")} {
-			for _, d := range loadShipped(t, file, text, shipped, LockIgnored) {
-				assert.Equal(t, SeverityInfo, d.Severity, d.Text())
+			for _, d := range loadShipped(t, file, text, shipped, plugins.LockIgnored) {
+				assert.Equal(t, diag.SeverityInfo, d.Severity, d.Text())
 			}
 		}
 	}
@@ -706,8 +712,32 @@ func TestProgramOfPath(t *testing.T) {
 		"other":      "install",
 		"below/tool": "install",
 	} {
-		_, ds := Load(t.Context(), write(t, "plugin \"p\" {\n  command = [\""+command+"\"]\n}\n"), Options{Env: env})
-		require.Equal(t, []string{"config/plugin-unknown"}, types(ds), command)
+		_, ds := config.Load(t.Context(), configtest.Write(t, "plugin \"p\" {\n  command = [\""+command+"\"]\n}\n"), config.Options{Env: env})
+		require.Equal(t, []string{"config/plugin-unknown"}, configtest.Types(ds), command)
 		assert.Contains(t, ds[0].Hint, hint, command)
+	}
+}
+
+// Every language model name of the shipped file is known without a model, and its
+// error names the variable to set.
+func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), plugins.LockIgnored)
+	require.False(t, ds.HasErrors(), "%v", ds)
+	for _, id := range []string{"llm/voice", "llm/meta", "llm/solver", "llm/code", "llm/router"} {
+		a, ok := c.Generation.Registry.Absent(id)
+		require.True(t, ok, id)
+		assert.Equal(t, "provider/not-configured", a.Why.Type, id)
+		for _, variable := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_MODEL", "MLX_MODEL"} {
+			assert.Contains(t, a.Why.Hint, variable, id)
+		}
+	}
+	for i := range c.Plugins {
+		if p := &c.Plugins[i]; p.Disabled != nil {
+			row, _ := contract.Lookup(p.Disabled.Type)
+			assert.NotEqual(t, row.Hint, p.Disabled.Hint, p.Name)
+			assert.False(t, p.Starts(), p.Name)
+		}
 	}
 }

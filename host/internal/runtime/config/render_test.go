@@ -1,75 +1,32 @@
-package config
+package config_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got), "%s", path)
-}
-
-// place returns a source whose line n has the text.
-func place(name string, n int, lines ...string) *Source {
-	return newSource(name, name, 0, []byte(strings.Repeat("\n", n-1)+strings.Join(lines, "\n")+"\n"))
-}
-
-// HCL-002: the form of a diagnostic as text and as JSON.
-func TestRenderForm(t *testing.T) {
-	unknown := place("ferment.hcl", 16, "    max      = 2", "    stand_by = 1")
-	missing := place("common/20-intents.hcl", 4, `  candidates = ["chess/stockfsh", "chess/embedded"]`)
-	declares := place("local/10-plugins.hcl", 12, `capability "chess/stockfish" {`)
-	depth := place("common/10-chess.hcl", 8, "    depth  = 99")
-	c := newCollector(sources{unknown.Name: unknown, missing.Name: missing, declares.Name: declares, depth.Name: depth})
-	at := func(s *Source, piece string) *Range {
-		i := bytes.Index(s.text, []byte(piece))
-		return s.span(i, i+len(piece))
-	}
-	missing.order, depth.order = 1, 2
-	c.add(Diagnostic{Type: "config/unknown-name", Message: `unknown attribute "stand_by" in plugin "chess", instances`, Range: at(unknown, "stand_by"), Path: []string{"plugin", "chess", "instances", "stand_by"},
-		Expected: words([]string{"idle_ttl", "max", "max_calls", "min", "pin", "standby"}), Found: edn.Text("stand_by"), Nearest: "standby", context: true})
-	c.add(Diagnostic{Type: "config/dangling-reference", Message: `intent "chess/best-move" names the unknown capability "chess/stockfsh"`, Range: at(missing, `"chess/stockfsh"`), Path: []string{"intent", "chess/best-move", "candidates"},
-		Found: edn.Text("chess/stockfsh"), Nearest: "chess/stockfish", Related: []Related{{Range: at(declares, `capability "chess/stockfish"`), Message: `declares capability "chess/stockfish"`}}})
-	c.add(Diagnostic{Type: "config/plugin-schema", Message: `config of plugin "chess": depth is above its maximum`, Range: at(depth, "99"), Path: []string{"plugin", "chess", "config", "depth"},
-		Expected: edn.Text("int 1..64, search depth in plies (chess 1.0.0, binary b3:77aa0c1e)"), Found: edn.Int(99), Hint: "ferment plugin inspect chess"})
-	r := newReport(c.result(), 0, 4, DefaultMaxShown)
-	golden(t, "testdata/form.txt", []byte(r.Text(false)))
-	out, err := r.JSON()
-	require.NoError(t, err)
-	require.True(t, json.Valid(out))
-	golden(t, "testdata/form.json", out)
-	golden(t, "testdata/form.edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
-}
-
 // lying describes a plugin with invalid metadata.
 func lying() contract.Description {
-	d := chess()
+	d := configtest.Chess()
 	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map [:a-b :int] [:a_b :int]]}`)
 	return d
 }
 
 // old describes a plugin with a deprecated entry and a deprecated capability.
 func old() contract.Description {
-	d := chess()
+	d := configtest.Chess()
 	d.Capabilities[0].Stability = "deprecated"
 	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:depth {:default 6} :int] [:level {:optional true :deprecated "depth"} :int]]}`)
 	return d
@@ -85,17 +42,17 @@ func TestDiagnosticTypes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			raw, err := os.ReadFile(file)
 			require.NoError(t, err)
-			c, ds := Load(context.Background(), write(t, string(raw)), Options{Env: noEnv, HostVersion: "0.1.0",
-				Describer: describer{"chess": chess(), "stockfish": chess(), "liar": lying(), "old": old()}})
+			c, ds := config.Load(context.Background(), configtest.Write(t, string(raw)), config.Options{Env: configtest.NoEnv, HostVersion: "0.1.0",
+				Describer: configtest.Describer{"chess": configtest.Chess(), "stockfish": configtest.Chess(), "liar": lying(), "old": old()}})
 			for _, d := range ds {
 				covered[d.Type] = true
 			}
-			r := c.Report(DefaultMaxShown)
-			golden(t, "testdata/diag/"+name+".txt", []byte(r.Text(false)))
+			r := c.Report(diag.DefaultMaxShown)
+			configtest.Golden(t, "testdata/diag/"+name+".txt", []byte(r.Text(false)))
 			out, err := r.JSON()
 			require.NoError(t, err)
-			golden(t, "testdata/diag/"+name+".json", out)
-			golden(t, "testdata/diag/"+name+".edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
+			configtest.Golden(t, "testdata/diag/"+name+".json", out)
+			configtest.Golden(t, "testdata/diag/"+name+".edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
 			back, err := edn.ReadString(r.Value().String())
 			require.NoError(t, err)
 			assert.True(t, edn.Equal(r.Value(), back))
@@ -112,13 +69,13 @@ func TestDiagnosticTypes(t *testing.T) {
 // HCL-002: unknown names at the top level and in the ferment block. The known names
 // change with every build, so there is no golden file.
 func TestUnknownTopLevel(t *testing.T) {
-	_, ds := load(t, "feremnt {}\n\nferment {\n  max_dpeth = 3\n}\n")
-	require.Equal(t, []string{"config/unknown-name", "config/unknown-name"}, types(ds))
-	ferment, _ := Specification().Block("ferment")
+	_, ds := configtest.Load(t, "feremnt {}\n\nferment {\n  max_dpeth = 3\n}\n")
+	require.Equal(t, []string{"config/unknown-name", "config/unknown-name"}, configtest.Types(ds))
+	ferment, _ := language.Specification().Block("ferment")
 	assert.Equal(t, "did you mean \"ferment\"?", ds[0].Hint)
-	assert.True(t, edn.Equal(words(Specification().names("")), ds[0].Expected))
+	assert.True(t, edn.Equal(diag.Words(language.Specification().Names("")), ds[0].Expected))
 	assert.Equal(t, "did you mean \"max_depth\"?", ds[1].Hint)
-	assert.True(t, edn.Equal(words(ferment.names("ferment")), ds[1].Expected))
+	assert.True(t, edn.Equal(diag.Words(ferment.Names("ferment")), ds[1].Expected))
 }
 
 // HCL-033: 100 diagnostics are shown, 20 per file; 1,000 are kept, the rest is
@@ -128,14 +85,14 @@ func TestReportLimits(t *testing.T) {
 	for range 1500 {
 		b.WriteString("nope {}\n")
 	}
-	c, ds := load(t, b.String())
-	assert.Len(t, ds, MaxKept)
-	r := c.Report(DefaultMaxShown)
+	c, ds := configtest.Load(t, b.String())
+	assert.Len(t, ds, diag.MaxKept)
+	r := c.Report(diag.DefaultMaxShown)
 	assert.Equal(t, 1500, r.Errors)
-	assert.Len(t, r.Shown, MaxShownPerFile)
+	assert.Len(t, r.Shown, diag.MaxShownPerFile)
 	assert.Equal(t, 1480, r.Omitted)
 	assert.Contains(t, r.Text(false), "1500 errors, 0 warnings in 1 file (1480 not shown)")
-	assert.Len(t, c.Report(0).Shown, MaxKept)
+	assert.Len(t, c.Report(0).Shown, diag.MaxKept)
 	assert.Equal(t, 500, c.Report(0).Omitted)
 }
 
@@ -145,8 +102,8 @@ func TestFolding(t *testing.T) {
 	for i := range 40 {
 		b.WriteString("check \"c" + string(rune('a'+i%26)) + string(rune('a'+i/26)) + "\" {\n  builtin = local.nope\n}\n")
 	}
-	_, ds := load(t, b.String())
-	var dangling []Diagnostic
+	_, ds := configtest.Load(t, b.String())
+	var dangling []diag.Diagnostic
 	for _, d := range ds {
 		if d.Type == "config/dangling-reference" {
 			dangling = append(dangling, d)
@@ -160,21 +117,21 @@ func TestFolding(t *testing.T) {
 // HCL-032: long lines are shortened around the caret, control characters are escaped,
 // and the valid part of a file with a syntax error is checked.
 func TestExcerpts(t *testing.T) {
-	_, ds := load(t, "ferment {\n  mode = \""+strings.Repeat("x", 200)+"\" # "+strings.Repeat("y", 200)+"\n}\n")
+	_, ds := configtest.Load(t, "ferment {\n  mode = \""+strings.Repeat("x", 200)+"\" # "+strings.Repeat("y", 200)+"\n}\n")
 	require.Len(t, ds, 1)
 	text := ds[0].Text()
 	for _, line := range strings.Split(text, "\n")[:4] {
-		assert.LessOrEqual(t, len(line), 10+2*3+maxLineColumns)
+		assert.LessOrEqual(t, len(line), 10+2*3+160)
 	}
 	assert.Contains(t, text, "...")
 
-	_, ds = load(t, "ferment {\n  mode = \"a\x1b[31mb\"\n}\n")
+	_, ds = configtest.Load(t, "ferment {\n  mode = \"a\x1b[31mb\"\n}\n")
 	require.NotEmpty(t, ds)
 	assert.NotContains(t, ds[0].Text(), "\x1b")
 	assert.Contains(t, ds[0].Text(), `\u001b`)
 
-	_, ds = load(t, "ferment {\n  sed = 1\n}\n\ncheck \"a\" {\n  builtin = \n}\n\ndispatch \"d\" {\n  deadline = 5\n}\n")
-	assert.Subset(t, types(ds), []string{"config/unknown-name", "config/syntax", "config/type"})
+	_, ds = configtest.Load(t, "ferment {\n  sed = 1\n}\n\ncheck \"a\" {\n  builtin = \n}\n\ndispatch \"d\" {\n  deadline = 5\n}\n")
+	assert.Subset(t, configtest.Types(ds), []string{"config/unknown-name", "config/syntax", "config/type"})
 }
 
 // Two loads of one file have identical output (HCL-038).
@@ -183,7 +140,7 @@ func TestDeterministic(t *testing.T) {
 	require.NoError(t, err)
 	var first []byte
 	for range 20 {
-		c, _ := load(t, string(raw))
+		c, _ := configtest.Load(t, string(raw))
 		out, err := c.Report(0).JSON()
 		require.NoError(t, err)
 		if first == nil {
@@ -195,19 +152,8 @@ func TestDeterministic(t *testing.T) {
 
 // CLI-001: color changes only the severity.
 func TestColor(t *testing.T) {
-	c, _ := load(t, "nope {}\n")
+	c, _ := configtest.Load(t, "nope {}\n")
 	plain, colored := c.Report(0).Text(false), c.Report(0).Text(true)
 	assert.NotEqual(t, plain, colored)
 	assert.Equal(t, plain, strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(colored))
-}
-
-// HCL-032: a long list of expected values is wrapped between words.
-func TestExpectedFits(t *testing.T) {
-	d := Diagnostic{Type: "config/unknown-name", Message: "unknown", Expected: edn.Text(strings.TrimSuffix(strings.Repeat("twelve_words, ", 40), ", "))}
-	text := d.Text()
-	assert.Equal(t, 40, strings.Count(text, "twelve_words"))
-	for line := range strings.Lines(text) {
-		assert.LessOrEqual(t, len(strings.TrimRight(line, "\n")), shownColumns, line)
-		assert.Equal(t, strings.TrimRight(line, " \n"), strings.TrimRight(line, "\n"))
-	}
 }

@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"context"
@@ -12,6 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 )
 
 // HCL-009, HCL-011: the configurations of this repository are in canonical layout
@@ -22,15 +28,15 @@ func TestRepositoryFiles(t *testing.T) {
 	files := repositoryFiles(t, root, ".hcl")
 	require.Contains(t, files, filepath.Join(root, "ferment.hcl"))
 	for _, file := range files {
-		t.Run(printedName(root, file), func(t *testing.T) {
+		t.Run(disk.PrintedName(root, file), func(t *testing.T) {
 			raw, err := os.ReadFile(file)
 			require.NoError(t, err)
-			f := Format(file, raw)
+			f := view.Format(file, raw)
 			assert.Empty(t, f.Diagnostics)
 			assert.Empty(t, f.Diff())
-			_, ds := Load(context.Background(), file, Options{})
+			_, ds := config.Load(context.Background(), file, config.Options{})
 			for _, d := range ds {
-				if d.Severity != SeverityInfo {
+				if d.Severity != diag.SeverityInfo {
 					assert.Equal(t, "config/plugin-unknown", d.Type, d.Text())
 				}
 			}
@@ -48,10 +54,10 @@ func TestSamplesInDocuments(t *testing.T) {
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for i, m := range fenced.FindAllStringSubmatch(string(raw), -1) {
-			t.Run(fmt.Sprintf("%s %d", printedName(root, file), i+1), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s %d", disk.PrintedName(root, file), i+1), func(t *testing.T) {
 				text := m[1] + "\n"
-				assert.Empty(t, Format("sample.hcl", []byte(text)).Diff())
-				_, ds := loadWith(t, text, nil, nil)
+				assert.Empty(t, view.Format("sample.hcl", []byte(text)).Diff())
+				_, ds := configtest.LoadWith(t, text, nil, nil)
 				for _, d := range ds {
 					assert.Contains(t, []string{"config/plugin-unknown", "config/unused", "config/overridden"}, d.Type, d.Text())
 				}

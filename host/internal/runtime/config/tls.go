@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
-	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
 // MaxTLSFile is the maximum size of a certificate or key file in bytes.
@@ -31,18 +33,18 @@ type TLS struct {
 
 // tls reads the certificate of the listeners; nil if there is none or it cannot be
 // used, which is reported.
-func (l *loader) tls(s *section) *TLS {
-	t := &TLS{CertFile: s.text("cert_file"), KeyFile: s.text("key_file")}
+func (l *loader) tls(s *decode.Section) *TLS {
+	t := &TLS{CertFile: s.Text("cert_file"), KeyFile: s.Text("key_file")}
 	if t.CertFile == "" && t.KeyFile == "" {
 		return nil
 	}
 	for here, other := range map[string]string{"cert_file": "key_file", "key_file": "cert_file"} {
-		if s.text(here) != "" && s.text(other) == "" {
-			l.report.add(Diagnostic{
+		if s.Text(here) != "" && s.Text(other) == "" {
+			l.report.Add(diag.Diagnostic{
 				Type:    "config/missing",
 				Message: fmt.Sprintf("%s in http, tls requires %s", here, other),
-				Range:   s.attrs[here].rng,
-				Path:    s.pathOf(other),
+				Range:   s.Attrs[here].At,
+				Path:    s.PathOf(other),
 				Hint:    "a listener needs the certificate and its key",
 			})
 			return nil
@@ -58,7 +60,7 @@ func (l *loader) tls(s *section) *TLS {
 	}
 	t.Print = hex.EncodeToString(print.Sum(nil))
 	lowest := uint16(tls.VersionTLS12)
-	if s.text("min_version") == "1.3" {
+	if s.Text("min_version") == "1.3" {
 		lowest = tls.VersionTLS13
 	}
 	t.Config = &tls.Config{
@@ -73,7 +75,7 @@ func (l *loader) tls(s *section) *TLS {
 var errReported = errors.New("reported")
 
 // readPair reads certificate and key and checks that they match.
-func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
+func (l *loader) readPair(s *decode.Section, t *TLS) (*tls.Certificate, error) {
 	chain, certErr := l.readTLSFile(s, "cert_file", t.CertFile, false)
 	key, keyErr := l.readTLSFile(s, "key_file", t.KeyFile, true)
 	if certErr != nil || keyErr != nil {
@@ -82,12 +84,12 @@ func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		// The errors of the library never contain the content of the files.
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type: "config/type",
-			Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", quote(l.named(t.CertFile)),
-				quote(l.named(t.KeyFile)), cause(err)),
-			Range: s.attrs["cert_file"].rng,
-			Path:  s.pathOf("cert_file"),
+			Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", diag.Quote(l.named(t.CertFile)),
+				diag.Quote(l.named(t.KeyFile)), disk.Cause(err)),
+			Range: s.Attrs["cert_file"].At,
+			Path:  s.PathOf("cert_file"),
 			Hint:  "both are PEM files; the certificate of the host comes first, those that lead to its authority follow",
 		})
 		return nil, errReported
@@ -98,7 +100,7 @@ func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
 
 // checkTime warns about a certificate that is not valid at the current time. It is
 // not an error: the clock may be wrong, and the admin socket works without it.
-func (l *loader) checkTime(s *section, t *TLS, leaf *x509.Certificate) {
+func (l *loader) checkTime(s *decode.Section, t *TLS, leaf *x509.Certificate) {
 	now, what := time.Now(), ""
 	switch {
 	case now.After(leaf.NotAfter):
@@ -108,74 +110,51 @@ func (l *loader) checkTime(s *section, t *TLS, leaf *x509.Certificate) {
 	default:
 		return
 	}
-	l.report.add(Diagnostic{
+	l.report.Add(diag.Diagnostic{
 		Type:     "config/range",
-		Severity: SeverityWarning,
-		Message:  fmt.Sprintf("certificate %s %s", quote(l.named(t.CertFile)), what),
-		Range:    s.attrs["cert_file"].rng,
-		Path:     s.pathOf("cert_file"),
+		Severity: diag.SeverityWarning,
+		Message:  fmt.Sprintf("certificate %s %s", diag.Quote(l.named(t.CertFile)), what),
+		Range:    s.Attrs["cert_file"].At,
+		Path:     s.PathOf("cert_file"),
 		Hint:     "renew it and reload",
 	})
 }
 
 // readTLSFile reads one of the two files. It follows symbolic links, which tools
 // that renew certificates use for the current one.
-func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byte, error) {
+func (l *loader) readTLSFile(s *decode.Section, attr, path string, private bool) ([]byte, error) {
 	refuse := func(typ, what, hint string) error {
-		l.report.add(Diagnostic{
+		l.report.Add(diag.Diagnostic{
 			Type:    typ,
-			Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what),
-			Range:   s.attrs[attr].rng,
-			Path:    s.pathOf(attr),
+			Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, diag.Quote(l.named(path)), what),
+			Range:   s.Attrs[attr].At,
+			Path:    s.PathOf(attr),
 			Hint:    hint,
 		})
 		return errReported
 	}
-	info, err := regular(os.Stat(path))
+	info, err := disk.Regular(os.Stat(path))
 	switch {
-	case errors.As(err, new(irregularError)):
+	case errors.As(err, new(disk.IrregularError)):
 		return nil, refuse("config/type", err.Error(), "")
 	case err != nil:
-		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
+		return nil, refuse("config/missing", "cannot be read: "+disk.Cause(err), "")
 	case info.Size() > MaxTLSFile:
-		return nil, refuse("config/limit", "is larger than "+formatBytes(MaxTLSFile), "")
+		return nil, refuse("config/limit", "is larger than "+language.FormatBytes(MaxTLSFile), "")
 	case private && info.Mode().Perm()&0o007 != 0:
 		return nil, refuse("config/range", "may be read by others", "chmod o= it")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
+		return nil, refuse("config/missing", "cannot be read: "+disk.Cause(err), "")
 	}
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, MaxTLSFile))
 	if err != nil {
-		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
+		return nil, refuse("config/missing", "cannot be read: "+disk.Cause(err), "")
 	}
 	return text, nil
 }
 
 // named returns the printed form of a path.
-func (l *loader) named(path string) string { return printedName(l.config.Root, path) }
-
-func (s *section) pathOf(attr string) []string { return append(slices.Clone(s.node.path), attr) }
-
-// certificate compares the certificates of the listeners: a renewed certificate has
-// the same file name as the old one.
-func (c *comparison) certificate() {
-	a, b := c.before.HTTP.TLS, c.after.HTTP.TLS
-	if a == nil || b == nil || a.Print == b.Print {
-		return
-	}
-	const shown = 16
-	before, after := a.Print[:shown], b.Print[:shown]
-	c.add(Change{
-		Path:   []string{"http", "tls", "certificate"},
-		Change: ChangeChanged,
-		Action: ActionUpdate,
-		Reload: ReloadUse,
-		Before: edn.Text(before),
-		After:  edn.Text(after),
-		before: spellText(before),
-		after:  spellText(after),
-	})
-}
+func (l *loader) named(path string) string { return disk.PrintedName(l.config.Root, path) }

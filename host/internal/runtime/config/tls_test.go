@@ -1,14 +1,7 @@
-package config
+package config_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,27 +9,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// pemPair returns a certificate with the given lifetime and its key.
-func pemPair(t *testing.T, lasts time.Duration) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(lasts)}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, private.Public(), private)
-	require.NoError(t, err)
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
-}
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
+)
 
 // AUTH-030: errors in certificate files are reported with the file before a listener
 // uses them; no message contains the key.
 func TestTLSFiles(t *testing.T) {
-	cert, key := pemPair(t, time.Hour)
-	_, otherKey := pemPair(t, time.Hour)
-	old, oldKey := pemPair(t, -time.Hour)
+	cert, key := configtest.PEMPair(t, time.Hour)
+	_, otherKey := configtest.PEMPair(t, time.Hour)
+	old, oldKey := configtest.PEMPair(t, -time.Hour)
 	both := "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n    key_file  = \"pki/key.pem\"\n  }\n}\n"
 	for name, tc := range map[string]struct {
 		text, cert, key string
@@ -53,10 +38,10 @@ func TestTLSFiles(t *testing.T) {
 		"the key as both":     {text: both, cert: key, key: key, typ: "config/type", say: "pki/cert.pem"},
 		"readable by all":     {text: both, cert: cert, key: key, mode: 0o644, typ: "config/range", say: "read by others"},
 		"over":                {text: both, cert: old, key: oldKey, typ: "config/range", say: "out of date"},
-		"large":               {text: both, cert: string(make([]byte, MaxTLSFile+1)), key: key, typ: "config/limit", say: "1MiB"},
+		"large":               {text: both, cert: string(make([]byte, config.MaxTLSFile+1)), key: key, typ: "config/limit", say: "1MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := lay(t, map[string]string{"ferment.hcl": tc.text})
+			dir := configtest.Lay(t, map[string]string{"ferment.hcl": tc.text})
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "pki"), 0o700))
 			if tc.mode == 0 {
 				tc.mode = 0o600
@@ -67,19 +52,19 @@ func TestTLSFiles(t *testing.T) {
 					require.NoError(t, os.Chmod(filepath.Join(dir, "pki", file), tc.mode))
 				}
 			}
-			c, ds := Load(t.Context(), dir, Options{Env: noEnv})
+			c, ds := config.Load(t.Context(), dir, config.Options{Env: configtest.NoEnv})
 			if tc.typ == "" {
 				require.Empty(t, ds)
 				require.NotNil(t, c.HTTP.TLS)
 				assert.EqualValues(t, tls.VersionTLS12, c.HTTP.TLS.Config.MinVersion)
 				return
 			}
-			require.Len(t, ds, 1, newReport(ds, 0, 1, 9).Text(false))
+			require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 9).Text(false))
 			assert.Equal(t, tc.typ, ds[0].Type)
 			assert.Contains(t, ds[0].Message, tc.say)
 			assert.NotNil(t, ds[0].Range)
 			assert.Equal(t, name == "over", c.HTTP.TLS != nil, "one that is over is still shown")
-			assert.NotContains(t, newReport(ds, 0, 1, 9).Text(false), "PRIVATE")
+			assert.NotContains(t, diag.NewReport(ds, 0, 1, 9).Text(false), "PRIVATE")
 		})
 	}
 }
@@ -88,23 +73,23 @@ func TestTLSFiles(t *testing.T) {
 // unchanged.
 func TestTLSRenewed(t *testing.T) {
 	text := "http {\n  tls {\n    cert_file   = \"cert.pem\"\n    key_file    = \"key.pem\"\n    min_version = \"1.3\"\n  }\n}\n"
-	cert, key := pemPair(t, time.Hour)
-	dir := lay(t, map[string]string{"ferment.hcl": text})
-	load := func() *Config {
+	cert, key := configtest.PEMPair(t, time.Hour)
+	dir := configtest.Lay(t, map[string]string{"ferment.hcl": text})
+	load := func() *config.Config {
 		for file, text := range map[string]string{"cert.pem": cert, "key.pem": key} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 		}
-		c, ds := Load(t.Context(), dir, Options{Env: noEnv})
+		c, ds := config.Load(t.Context(), dir, config.Options{Env: configtest.NoEnv})
 		require.Empty(t, ds)
 		return c
 	}
 	before := load()
 	assert.EqualValues(t, tls.VersionTLS13, before.HTTP.TLS.Config.MinVersion)
-	assert.True(t, Compare(before, load()).Empty())
-	cert, key = pemPair(t, time.Hour)
-	d := Compare(before, load())
+	assert.True(t, view.Compare(before, load()).Empty())
+	cert, key = configtest.PEMPair(t, time.Hour)
+	d := view.Compare(before, load())
 	require.Len(t, d.Changes, 1)
 	assert.Equal(t, []string{"http", "tls", "certificate"}, d.Changes[0].Path)
-	assert.Equal(t, ActionUpdate, d.Changes[0].Action)
+	assert.Equal(t, view.ActionUpdate, d.Changes[0].Action)
 	assert.Empty(t, d.Restart())
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -14,7 +14,7 @@ import (
 )
 
 // attachments reads the attach records of the plugins that run already.
-func attachments(o Options) (map[string]config.Attachment, error) {
+func attachments(o Options) (map[string]plugins.Attachment, error) {
 	if len(o.Attached) == 0 {
 		return nil, nil
 	}
@@ -22,7 +22,7 @@ func attachments(o Options) (map[string]config.Attachment, error) {
 	if err != nil {
 		return nil, &EnvironmentError{"find the program itself", err}
 	}
-	all := map[string]config.Attachment{}
+	all := map[string]plugins.Attachment{}
 	for name, file := range o.Attached {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(o.Dir, file)
@@ -31,7 +31,7 @@ func attachments(o Options) (map[string]config.Attachment, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[name] = config.Attachment{File: file, Command: []string{self, launch.BridgeCommand, record.Socket}}
+		all[name] = plugins.Attachment{File: file, Command: []string{self, launch.BridgeCommand, record.Socket}}
 	}
 	return all, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 )
 
 // calibrations holds the calibration of the judges of one configuration. It
@@ -57,7 +57,7 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	if ok && now.Sub(was.looked) < rereadAfter {
 		return was.at(now)
 	}
-	file, err := os.Stat(config.CalibrationFile(c.dir, judge))
+	file, err := os.Stat(build.CalibrationFile(c.dir, judge))
 	if err != nil {
 		file = nil
 	}
@@ -101,7 +101,7 @@ func (c *calibrations) forget(judge string) {
 }
 
 func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.Time, r *calibration.Record) {
-	r, err := config.ReadCalibration(c.dir, judge)
+	r, err := build.ReadCalibration(c.dir, judge)
 	if err != nil || r == nil {
 		return is, until, nil
 	}
@@ -112,7 +112,7 @@ func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.T
 			is.Worthless = r.Worthless()
 		}
 		if r.Drifted(j.Drift) {
-			is.Drift = config.Drifted(r)
+			is.Drift = build.Drifted(r)
 		}
 	}
 	return is, until, r

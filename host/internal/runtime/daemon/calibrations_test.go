@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -29,7 +29,7 @@ func TestCalibrations(t *testing.T) {
 	assert.Equal(t, dispatch.Calibration{}, look())
 
 	key := "b3:" + strings.Repeat("0", 64)
-	file := config.CalibrationFile(dir, "grader")
+	file := build.CalibrationFile(dir, "grader")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	keep := func(r calibration.Record) {
 		next := file + ".new"
@@ -73,12 +73,12 @@ func TestServedModelsAreCompared(t *testing.T) {
 		c.Served("nobody", "judge/rubric", "m-9")
 	}
 	serve()
-	require.NoError(t, config.KeepCalibration(dir, r))
+	require.NoError(t, build.KeepCalibration(dir, r))
 	c.forget("grader")
 	serve()
 	assert.Empty(t, told)
 	r.Model, r.Models = "m-1", []string{"m-1", "m-2"}
-	require.NoError(t, config.KeepCalibration(dir, r))
+	require.NoError(t, build.KeepCalibration(dir, r))
 	c.forget("grader")
 	serve()
 	assert.Equal(t, []string{"grader m-3"}, told)

@@ -11,7 +11,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -56,7 +57,7 @@ func (h *Host) states(l *Loaded) edn.Value {
 }
 
 // plugin returns the configuration and the process states of a plugin.
-func (l *Loaded) plugin(p config.Plugin, status []plugin.Status, standings []dispatch.Standing) edn.Value {
+func (l *Loaded) plugin(p plugins.Plugin, status []plugin.Status, standings []dispatch.Standing) edn.Value {
 	var instances, quality []edn.Value
 	for _, s := range standings {
 		if s.Plugin == p.Name {
@@ -157,13 +158,13 @@ func healthOf(all []wire.CapabilityHealth) edn.Value {
 }
 
 // Condition returns the state of a plugin in the configuration as one word.
-func (l *Loaded) Condition(p config.Plugin) string {
+func (l *Loaded) Condition(p plugins.Plugin) string {
 	switch {
 	case !p.Enabled:
 		return "disabled"
 	case p.Binary == "":
 		return "missing"
-	case p.Lock == config.LockChanged, p.Lock == config.LockEscalated:
+	case p.Lock == plugins.LockChanged, p.Lock == plugins.LockEscalated:
 		return string(p.Lock)
 	case !p.Described:
 		return "unchecked"
@@ -208,7 +209,7 @@ func ErrorOrNil(e *contract.Error) edn.Value {
 
 // Find returns a plugin of the configuration by name. The error is not-found
 // with the nearest name.
-func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
+func (l *Loaded) Find(name string) (plugins.Plugin, *contract.Error) {
 	var names []string
 	for _, p := range l.Plugins {
 		if p.Name == name {
@@ -218,7 +219,7 @@ func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
 	}
 	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).
 		WithHint("\"ferment plugin list\" shows the plugins")
-	return config.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
+	return plugins.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
 }
 
 // Inspect implements httpapi.Control.
@@ -399,13 +400,13 @@ func (c control) Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.
 // Show implements httpapi.Control.
 func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 	_, l := c.now()
-	o := config.ShowOptions{Only: q.Only, Defaults: q.Defaults, Origins: q.Origins}
-	v, err := l.ShowValue(o)
+	o := view.ShowOptions{Only: q.Only, Defaults: q.Defaults, Origins: q.Origins}
+	v, err := view.ShowValue(l.Config, o)
 	hcl := ""
 	if err == nil && q.Text {
-		hcl, err = l.Config.Show(o)
+		hcl, err = view.Show(l.Config, o)
 	}
-	var unknown *config.UnknownPathError
+	var unknown *view.UnknownPathError
 	if errors.As(err, &unknown) {
 		return edn.Nil(), contract.Errorf("not-found", "the configuration has no %.100q", q.Only).
 			DidYouMean(unknown.Nearest)

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -30,7 +32,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 		return reloaded{err: contract.AsError(err)}
 	}
 	if next.Generation == nil {
-		report := next.Report(config.DefaultMaxShown)
+		report := next.Report(diag.DefaultMaxShown)
 		return reloaded{value: edn.MustMap(
 			edn.K("valid?"), edn.Bool(false),
 			edn.K("differs?"), edn.Bool(true),
@@ -39,7 +41,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 			edn.K("report"), report.Value(), edn.K("text"), edn.Text(report.Text(false)),
 		)}
 	}
-	diff := config.Compare(old.Config, next.Config)
+	diff := view.Compare(old.Config, next.Config)
 	_, wanted, err := next.startable()
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
@@ -58,7 +60,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 }
 
 // DiffValue returns a difference as an EDN value.
-func DiffValue(d config.Diff) edn.Value {
+func DiffValue(d view.Diff) edn.Value {
 	return edn.MustMap(
 		edn.K("valid?"), edn.Bool(true),
 		edn.K("differs?"), edn.Bool(!d.Empty()),
@@ -72,7 +74,7 @@ func DiffValue(d config.Diff) edn.Value {
 func (o Options) path() string {
 	switch {
 	case o.Config == "":
-		return config.Find(o.Dir)
+		return files.Find(o.Dir)
 	case filepath.IsAbs(o.Config):
 		return o.Config
 	}
@@ -81,7 +83,7 @@ func (o Options) path() string {
 
 // actions returns the names of the plugins by what a change does to them,
 // unchanged ones included.
-func actions(c plugin.Change, wanted []plugin.Settings) config.PluginActions {
+func actions(c plugin.Change, wanted []plugin.Settings) view.PluginActions {
 	names := func(list []plugin.Settings) []string {
 		var out []string
 		for _, s := range list {
@@ -90,7 +92,7 @@ func actions(c plugin.Change, wanted []plugin.Settings) config.PluginActions {
 		slices.Sort(out)
 		return out
 	}
-	a := config.PluginActions{
+	a := view.PluginActions{
 		Start:   names(c.Start),
 		Replace: names(c.Replace),
 		Update:  names(c.Update),
@@ -105,7 +107,7 @@ func actions(c plugin.Change, wanted []plugin.Settings) config.PluginActions {
 }
 
 // staying returns the process ids that would survive the change, by plugin.
-func staying(all []plugin.Status, a config.PluginActions) edn.Value {
+func staying(all []plugin.Status, a view.PluginActions) edn.Value {
 	pids := map[string][]edn.Value{}
 	for _, s := range all {
 		if s.PID != 0 && (slices.Contains(a.Keep, s.Plugin) || slices.Contains(a.Update, s.Plugin)) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
 // InvalidConfigError reports a configuration with errors.
@@ -15,9 +16,9 @@ type InvalidConfigError struct {
 // Error returns the first error in full and the number of the others.
 func (e *InvalidConfigError) Error() string {
 	ds := e.Config.Diagnostics
-	text, more := "the configuration has errors", ds.Count(config.SeverityError)-1
+	text, more := "the configuration has errors", ds.Count(diag.SeverityError)-1
 	for _, d := range ds {
-		if d.Severity == config.SeverityError {
+		if d.Severity == diag.SeverityError {
 			text = strings.TrimSpace(d.Text())
 			break
 		}

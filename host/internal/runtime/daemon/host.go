@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -100,7 +100,7 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	}
 	if o.Reach != nil {
 		reached := o.Reach(loaded)
-		started = slices.DeleteFunc(started, func(p config.Plugin) bool { return !reached[p.Name] })
+		started = slices.DeleteFunc(started, func(p plugins.Plugin) bool { return !reached[p.Name] })
 		for i := range wanted {
 			if !reached[wanted[i].Name] {
 				wanted[i].Instances.Min, wanted[i].Instances.Standby = 0, 0
@@ -134,8 +134,8 @@ func (l *Loaded) Reach(a act.Act) map[string]bool {
 }
 
 // startable returns the plugins to start, with their supervisor settings.
-func (l *Loaded) startable() ([]config.Plugin, []plugin.Settings, error) {
-	var plugins []config.Plugin
+func (l *Loaded) startable() ([]plugins.Plugin, []plugin.Settings, error) {
+	var plugins []plugins.Plugin
 	var wanted []plugin.Settings
 	for _, p := range l.Plugins {
 		if !p.Starts() {
@@ -153,7 +153,7 @@ func (l *Loaded) startable() ([]config.Plugin, []plugin.Settings, error) {
 // awaitAll waits for all plugins concurrently. A plugin that runs but reports
 // not ready is no error, as dispatch handles it; nor is an optional plugin
 // that does not start.
-func (h *Host) awaitAll(ctx context.Context, plugins []config.Plugin) error {
+func (h *Host) awaitAll(ctx context.Context, plugins []plugins.Plugin) error {
 	errs := make([]error, len(plugins))
 	var wait sync.WaitGroup
 	for i, p := range plugins {
@@ -170,7 +170,7 @@ func (h *Host) awaitAll(ctx context.Context, plugins []config.Plugin) error {
 	return errors.Join(errs...)
 }
 
-func (h *Host) awaitOne(ctx context.Context, p config.Plugin) error {
+func (h *Host) awaitOne(ctx context.Context, p plugins.Plugin) error {
 	err := h.supervisor.Await(ctx, p.Name)
 	if err == nil || p.Optional {
 		return nil

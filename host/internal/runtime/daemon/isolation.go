@@ -2,13 +2,13 @@ package daemon
 
 import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Confinement returns the confinement of a plugin's processes on this machine;
 // nil if the plugin was not described.
-func (l *Loaded) Confinement(p config.Plugin) *plugin.Confinement {
+func (l *Loaded) Confinement(p plugins.Plugin) *plugin.Confinement {
 	if !p.Described {
 		return nil
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -20,7 +21,7 @@ import (
 // newRescorer creates the rescorer. It is idle until a daemon runs it.
 func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	return rescore.New(rescore.Settings{
-		Clock: dispatch.SystemClock{}, Store: config.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
+		Clock: dispatch.SystemClock{}, Store: build.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
 		Tell:    func(n dispatch.Notice) { h.notice(n, o.Notices) },
 		Believe: h.believe,
 	})
@@ -30,7 +31,7 @@ func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 // admin no judges are in use, because the host takes no acts.
 func (h *Host) configureRescorer(loaded *Loaded) {
 	c := rescore.Config{Registry: loaded.Generation.Registry, Ask: h.grade}
-	if loaded.Profile != config.ProfileAdmin {
+	if loaded.Profile != language.ProfileAdmin {
 		c.Used = loaded.Generation.JudgesInUse()
 	}
 	h.rescorer.Configure(c)
@@ -68,7 +69,7 @@ func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	}
 	drift := ""
 	if r.Drifted(j.Drift) {
-		drift = config.Drifted(&r)
+		drift = build.Drifted(&r)
 	}
 	h.stats.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
 }
@@ -94,7 +95,7 @@ func JudgesValue(all []rescore.Status) edn.Value {
 // Calibrate implements httpapi.Control.
 func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Value, *contract.Error) {
 	h, l := c.now()
-	if l.Profile == config.ProfileAdmin {
+	if l.Profile == language.ProfileAdmin {
 		return edn.Nil(), contract.Errorf("policy/blocked",
 			"profile admin takes no acts, and measuring a judge needs acts")
 	}
@@ -114,5 +115,5 @@ func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Va
 // CalibratedValue returns the outcome of a measurement with the path of the
 // calibration file.
 func CalibratedValue(out rescore.Outcome, dataDir string) edn.Value {
-	return out.Value().AssocKey("file", edn.Text(config.CalibrationFile(dataDir, out.Judge.Name)))
+	return out.Value().AssocKey("file", edn.Text(build.CalibrationFile(dataDir, out.Judge.Name)))
 }

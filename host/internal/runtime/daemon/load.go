@@ -11,6 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -143,16 +145,16 @@ func (l *Loaded) Summary() string {
 	if len(plugins) > 0 {
 		how = " (" + strings.Join(plugins, ", ") + ")"
 	}
-	files := config.Counted(len(l.Files), "file")
+	files := diag.Counted(len(l.Files), "file")
 	if names := fileNames(l.Files); len(names) <= 4 {
 		files = strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s ok: %s%s, %s, hash %s",
-		files, config.Counted(len(l.Plugins), "plugin"), how,
-		config.Counted(len(l.Generation.Registry.Intents()), "intent"), l.Hash)
+		files, diag.Counted(len(l.Plugins), "plugin"), how,
+		diag.Counted(len(l.Generation.Registry.Intents()), "intent"), l.Hash)
 }
 
-func fileNames(files []*config.Source) []string {
+func fileNames(files []*diag.Source) []string {
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name
@@ -171,8 +173,8 @@ type describer struct {
 }
 
 var (
-	_ config.Describer = (*describer)(nil)
-	_ config.Hasher    = (*describer)(nil)
+	_ plugins.Describer = (*describer)(nil)
+	_ plugins.Hasher    = (*describer)(nil)
 )
 
 // Hash implements config.Hasher: loader and supervisor share one read of a
@@ -182,7 +184,7 @@ func (d *describer) Hash(program string, files []string) (string, error) {
 }
 
 // Describe implements config.Describer.
-func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value) (contract.Description, error) {
+func (d *describer) Describe(ctx context.Context, p plugins.Plugin, cfg edn.Value) (contract.Description, error) {
 	q := d.inquiries[p.Name]
 	if q == nil {
 		q = d.asks.Ask(settings(p))
@@ -190,7 +192,7 @@ func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value
 	}
 	if (d.noStart || !p.Startable) && !q.Known(cfg, p.Reads) {
 		d.count(p.Name, howUnchecked)
-		return contract.Description{}, config.ErrNotStarted
+		return contract.Description{}, plugins.ErrNotStarted
 	}
 	if d.asking != nil {
 		d.asking(p.Name)
@@ -205,7 +207,7 @@ func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value
 		return contract.Description{}, err
 	}
 	if len(got.Findings) > 0 {
-		return contract.Description{}, config.Findings(got.Findings)
+		return contract.Description{}, plugins.Findings(got.Findings)
 	}
 	if got.Cached {
 		d.count(p.Name, howCached)

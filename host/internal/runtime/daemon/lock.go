@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -30,14 +31,14 @@ const (
 	LockfileShown Lockfile = "shown"
 )
 
-func (l Lockfile) locking() config.Locking {
+func (l Lockfile) locking() plugins.Locking {
 	switch l {
 	case LockfileReadonly:
-		return config.LockReadonly
+		return plugins.LockReadonly
 	case LockfileShown:
-		return config.LockShown
+		return plugins.LockShown
 	}
-	return config.LockChecked
+	return plugins.LockChecked
 }
 
 // LockWish selects what to do with the lock file.
@@ -196,7 +197,7 @@ func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (loc
 
 // renew replaces an entry.
 func (o *LockOutcome) renew(
-	p config.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish,
+	p plugins.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish,
 ) lock.File {
 	now := p.LockEntry()
 	change.Differences = append(entry.CompareProgram(lock.Platform(), p.Command[0], p.Hashes.Program, p.Hashes.Files),
@@ -225,7 +226,7 @@ func (o *LockOutcome) renew(
 }
 
 // absence returns the reason why a plugin has no description.
-func absence(p config.Plugin) string {
+func absence(p plugins.Plugin) string {
 	switch {
 	case !p.Enabled:
 		return "it is disabled"
@@ -403,12 +404,12 @@ func (l *Loaded) LockedVersion(name string) string {
 }
 
 // lockWord returns the lock state of a plugin as an EDN keyword name.
-func lockWord(p config.Plugin) string {
-	if p.Lock == config.LockUnknown {
+func lockWord(p plugins.Plugin) string {
+	if p.Lock == plugins.LockUnknown {
 		return "unknown"
 	}
 	return string(p.Lock)
 }
 
 // Locked returns the lock state of a plugin as one word.
-func (l *Loaded) Locked(p config.Plugin) string { return lockWord(p) }
+func (l *Loaded) Locked(p plugins.Plugin) string { return lockWord(p) }

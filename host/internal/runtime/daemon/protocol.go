@@ -5,7 +5,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -92,7 +92,7 @@ func (l *Loaded) schemas() edn.Value {
 
 // prompts returns the prompt layers with their texts, and the hashes of
 // language packs.
-func prompts(book *prompt.Book, packs []config.LanguagePack) edn.Value {
+func prompts(book *prompt.Book, packs []build.LanguagePack) edn.Value {
 	var b, allowed, languages edn.MapBuilder
 	if book.Default != nil {
 		b.Key("default", edn.Text(book.Default.Source()))

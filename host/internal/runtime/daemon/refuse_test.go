@@ -11,6 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -42,7 +44,7 @@ func TestTakeRefuses(t *testing.T) {
 		"coming up":           {&Daemon{phase: phaseStarting}, "runtime/starting", true},
 		"going down":          {serving(phaseDraining, loaded("prod", 1), nil), "runtime/draining", true},
 		"its host going down": {serving("ready", loaded("prod", 1), func(h *Host) { h.runs.draining = true }), "runtime/draining", true},
-		"profile admin":       {serving("ready", loaded(config.ProfileAdmin, 1), nil), "policy/blocked", false},
+		"profile admin":       {serving("ready", loaded(language.ProfileAdmin, 1), nil), "policy/blocked", false},
 		"too many runs":       {serving("ready", loaded("prod", 2), func(h *Host) { h.runs.taken = 2 }), "runtime/overloaded", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,9 +77,9 @@ func TestOperatorsSeeALostLedger(t *testing.T) {
 	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
 	require.NoError(t, err)
 	block := policy.ScopeBudget{Written: true, Limits: limits, Per: "total"}
-	l := &Loaded{Config: &config.Config{Generation: &config.Generation{Budgets: &policy.Budgets{Tenant: block, User: block}}}}
+	l := &Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{Tenant: block, User: block}}}}
 	c := control{serving("ready", l, func(h *Host) { h.ledger = lostLedger{} })}
-	noTenant := &Loaded{Config: &config.Config{Generation: &config.Generation{Budgets: &policy.Budgets{User: block}}}}
+	noTenant := &Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{User: block}}}}
 	users := control{serving("ready", noTenant, func(h *Host) { h.ledger = lostLedger{} })}
 	for name, ask := range map[string]func() (edn.Value, *contract.Error){
 		"show all":      func() (edn.Value, *contract.Error) { return c.Budgets(t.Context(), "") },

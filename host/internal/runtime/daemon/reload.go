@@ -12,6 +12,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -193,7 +195,7 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	if next.Generation == nil {
 		return reloaded{err: invalid(next.Config)}
 	}
-	diff := config.Compare(old.Config, next.Config)
+	diff := view.Compare(old.Config, next.Config)
 	if keys := diff.Restart(); len(keys) > 0 {
 		return reloaded{err: needsRestart(keys)}
 	}
@@ -269,10 +271,10 @@ func notPrepared(err error, next *Loaded) *contract.Error {
 
 // invalid is the error for a configuration with errors; it holds all of them.
 func invalid(c *config.Config) *contract.Error {
-	report := c.Report(config.DefaultMaxShown)
+	report := c.Report(diag.DefaultMaxShown)
 	typ, first := "config/syntax", ""
 	for _, x := range c.Diagnostics {
-		if x.Severity == config.SeverityError {
+		if x.Severity == diag.SeverityError {
 			typ, first = x.Type, x.Message
 			if x.Range != nil {
 				first += " (" + x.Range.String() + ")"
@@ -283,7 +285,7 @@ func invalid(c *config.Config) *contract.Error {
 	if _, known := contract.Lookup(typ); !known {
 		typ = "config/syntax"
 	}
-	n := c.Diagnostics.Count(config.SeverityError)
+	n := c.Diagnostics.Count(diag.SeverityError)
 	message := first
 	if n > 1 {
 		message = fmt.Sprintf("%s, and %d more errors", first, n-1)
@@ -294,7 +296,7 @@ func invalid(c *config.Config) *contract.Error {
 }
 
 // needsRestart is the error for a change that requires a restart.
-func needsRestart(keys []config.Change) *contract.Error {
+func needsRestart(keys []view.Change) *contract.Error {
 	names := make([]edn.Value, len(keys))
 	text := ""
 	for i, k := range keys {

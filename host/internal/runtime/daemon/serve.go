@@ -17,7 +17,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -210,7 +212,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
 	d.warn(loaded)
-	for _, w := range loaded.Weaker() {
+	for _, w := range view.Weaker(loaded.Config) {
 		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written,
 			"prod", w.ProdWritten)
 	}
@@ -242,7 +244,7 @@ func (d *Daemon) start(ctx context.Context) error {
 // without a program.
 func (d *Daemon) warn(loaded *Loaded) {
 	for _, x := range loaded.Diagnostics {
-		if x.Severity != config.SeverityWarning {
+		if x.Severity != diag.SeverityWarning {
 			continue
 		}
 		args := []any{"type", x.Type, "message", x.Message}
@@ -542,7 +544,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 // nil.
 func weaker(l *Loaded) []edn.Value {
 	out := []edn.Value{}
-	for _, w := range l.Weaker() {
+	for _, w := range view.Weaker(l.Config) {
 		path := make([]edn.Value, len(w.Path))
 		for i, part := range w.Path {
 			path[i] = edn.Text(part)
@@ -605,7 +607,7 @@ func (d *Daemon) Settings() *httpapi.Settings {
 	}
 	s := &httpapi.Settings{
 		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
-		Anonymous: l.Profile == config.ProfileDev || l.Profile == config.ProfileTest,
+		Anonymous: l.Profile == language.ProfileDev || l.Profile == language.ProfileTest,
 	}
 	if t := l.HTTP.TLS; t != nil {
 		s.TLS = t.Config
@@ -621,7 +623,7 @@ func (d *Daemon) Take() (httpapi.Turn, *contract.Error) {
 	case phaseDraining:
 		return nil, contract.Errorf("runtime/draining", "the daemon is going down")
 	}
-	if d.profile() == config.ProfileAdmin {
+	if d.profile() == language.ProfileAdmin {
 		return nil, contract.Errorf("policy/blocked", "profile admin takes no acts")
 	}
 	return d.host.Load().Take()

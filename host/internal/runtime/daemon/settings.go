@@ -2,13 +2,13 @@ package daemon
 
 import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 )
 
 // settings returns the supervisor settings of a plugin block.
-func settings(p config.Plugin) plugin.Settings {
+func settings(p plugins.Plugin) plugin.Settings {
 	approved := ""
-	if p.Lock == config.LockMatches {
+	if p.Lock == plugins.LockMatches {
 		approved = p.Binary
 	}
 	s := plugin.Settings{
@@ -53,7 +53,7 @@ func settings(p config.Plugin) plugin.Settings {
 }
 
 // withSecrets adds the secrets in the form that Configure receives.
-func withSecrets(s plugin.Settings, p config.Plugin) (plugin.Settings, error) {
+func withSecrets(s plugin.Settings, p plugins.Plugin) (plugin.Settings, error) {
 	secrets, err := p.SecretTexts()
 	if err != nil {
 		return s, err

@@ -1,0 +1,188 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// CalibrationFile returns the path of the calibration file of a judge.
+func CalibrationFile(dataDir, judge string) string {
+	return filepath.Join(dataDir, "calibration", judge+".edn")
+}
+
+// maxCalibration is the maximum size of a calibration file in bytes.
+const maxCalibration = 64 << 10
+
+// ReadCalibration reads the calibration of a judge; nil without an error if it
+// was never calibrated.
+func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
+	file := CalibrationFile(dataDir, judge)
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
+	case len(text) > maxCalibration:
+		return nil, fmt.Errorf("read calibration of judge %s: the file has %d bytes, over the limit of %d", judge,
+			len(text), maxCalibration)
+	}
+	v, err := edn.Read(text)
+	if err != nil {
+		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
+	}
+	r, err := calibration.ParseRecord(v)
+	if err != nil {
+		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
+	}
+	return &r, nil
+}
+
+// KeepCalibration writes the calibration of a judge atomically.
+func KeepCalibration(dataDir string, r calibration.Record) error {
+	file := CalibrationFile(dataDir, r.Judge)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("keep calibration of judge %s: %w", r.Judge, err)
+	}
+	first := []edn.Value{edn.K("calibration/version"), edn.K("judge"), edn.K("cap/id")}
+	text := append(edn.WritePretty(r.Value(), edn.PrettyOptions{First: first}), '\n')
+	if err := renameio.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("keep calibration of judge %s: %w", r.Judge, err)
+	}
+	return nil
+}
+
+// ReadAnchors reads a file of labelled answers: JSON if its name ends in .json, else EDN.
+func ReadAnchors(file string) (calibration.Anchors, error) {
+	info, err := os.Stat(file)
+	if err == nil && info.Size() > int64(edn.Body.Bytes) {
+		err = fmt.Errorf("it has %d bytes, over the limit of %d", info.Size(), edn.Body.Bytes)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return calibration.Anchors{}, contract.Errorf("not-found", "the anchors %s cannot be read: %w", file, err)
+	}
+	read := edn.Read
+	if strings.HasSuffix(file, ".json") {
+		read = edn.ReadJSON
+	}
+	v, err := read(text, edn.WithLimits(edn.Body), edn.WithSource(file))
+	if err != nil {
+		return calibration.Anchors{}, contract.SyntaxError("invalid-request", err)
+	}
+	return calibration.ParseAnchors(v)
+}
+
+// plain marks the deterministic judges that no intent uses with severity must.
+// Their rules are part of the configuration, like those of a check, so they need
+// no calibration (JDG-002).
+func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
+	for i := range judges {
+		j := &judges[i]
+		at := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+		j.Plain = at >= 0 && b.caps[at].Deterministic
+		for _, l := range book.Intents {
+			if l.Judge.V == j.Name && l.JudgeSeverity.V == registry.JudgeMust {
+				j.Plain = false
+			}
+		}
+	}
+}
+
+// unseen reports whether the capability of a judge is unknown because its plugin
+// was not described, which is reported separately. It may be deterministic and
+// then needs no calibration.
+func (b *builder) unseen(j *registry.Judge) bool {
+	return j.Capability != "" &&
+		!slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+}
+
+// believed warns about judges in use that cannot reject an answer by themselves
+// because their calibration is missing, expired or too low (JDG-011).
+func (b *builder) believed(judges []registry.Judge) {
+	for i := range judges {
+		j := &judges[i]
+		s := b.judges[j.Name]
+		if !j.Enabled || !b.used["judge"][j.Name] || s == nil || b.Report.Doubts("judge", j.Name) {
+			continue
+		}
+		r, err := ReadCalibration(b.Options.DataDir, j.Name)
+		d := diag.Diagnostic{
+			Severity: diag.SeverityWarning,
+			Range:    s.At(),
+			Path:     s.Node.Path,
+			Hint:     "run: ferment judge calibrate " + j.Name + " --anchors FILE.edn",
+		}
+		if j.Anchors != "" {
+			d.Hint = "run: ferment judge calibrate " + j.Name
+		}
+		switch st := r.Standing(j, time.Now()); {
+		case j.Plain && st != calibration.Drifted:
+			continue
+		case err != nil:
+			d.Type, d.Message = "config/type",
+				fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.Node.Title(),
+					disk.Cause(err))
+		case r != nil && r.Other(j):
+			d.Type, d.Message = "config/range",
+				fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.Node.Title(),
+					diag.Quote(r.Capability), diag.Quote(j.Capability))
+		case st == calibration.Uncalibrated && b.unseen(j):
+			continue
+		case st == calibration.Uncalibrated:
+			d.Type, d.Message = "config/missing",
+				s.Node.Title()+" was not calibrated: it only counts in the score, and cannot reject an answer by itself"
+		case st == calibration.Drifted:
+			d.Type, d.Message = "judge/drift",
+				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.Node.Title(),
+					Drifted(r))
+		case st == calibration.Expired:
+			d.Type, d.Message = "config/range", s.Node.Title()+" was calibrated too long ago: it only counts in the score, and cannot reject an answer by itself"
+			d.Path = append(slices.Clone(s.Node.Path), "recheck")
+			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()),
+				edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
+			if j.Anchors != "" {
+				d.Hint += ", or have \"ferment serve\" do it, which measures the judge again soon after it started"
+			}
+		case st == calibration.Worthless:
+			d.Type, d.Message = "config/range",
+				fmt.Sprintf("%s weighs nothing and is not asked: %s", s.Node.Title(), r.Worthless())
+			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"),
+				edn.Text("kappa "+figure(r.Kappa))
+		case st == calibration.Weak:
+			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and cannot reject an answer by itself", s.Node.Title())
+			d.Path = append(slices.Clone(s.Node.Path), "min_kappa")
+			d.Expected, d.Found = edn.Text("kappa of at least "+figure(j.MinKappa)), edn.Text(figure(r.Kappa))
+		default:
+			continue
+		}
+		b.Report.Add(d)
+	}
+}
+
+// Drifted returns a description of the decrease in agreement of a judge.
+func Drifted(r *calibration.Record) string {
+	return "kappa was " + figure(r.Baseline.Value) + " at first and is " + figure(r.Kappa)
+}
+
+func figure(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

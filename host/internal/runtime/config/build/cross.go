@@ -1,0 +1,135 @@
+package build
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2"
+)
+
+// cross warns about settings of an intent and its dispatch that its candidates do
+// not support (HCL-031). These are warnings because a plan may override them.
+func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
+	if b.blind {
+		return // unknown candidates may support it
+	}
+	for i, in := range intents {
+		s, candidates, l := b.All("intent")[i], b.mayServe(in), book.For(in.ID)
+		if strategy := l.Strategy.Or(policy.DefaultStrategy); strategy != policy.Cascade {
+			b.parallel(s, strategy, candidates)
+		}
+		b.unnamed(in, &l)
+		if l.RepairMax.V > 0 && len(candidates) > 0 &&
+			!slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
+			b.Report.Add(diag.Diagnostic{
+				Type:     "config/unused",
+				Severity: diag.SeverityWarning,
+				Message:  fmt.Sprintf("repair has no effect for %s: no candidate supports it", s.Node.Title()),
+				Range:    s.At(),
+				Path:     s.Node.Path,
+				Hint:     "remove repair, or add a candidate whose :cap/repairs? is true",
+			})
+		}
+	}
+}
+
+// unnamed warns about conditions that read a key of the answer that its schema
+// does not name if the schema names a similar key. Map schemas are open, so the key
+// may exist nevertheless.
+func (b *builder) unnamed(in registry.Intent, l *policy.Layer) {
+	out, known := b.compiled.Lookup(in.Out)
+	if !known {
+		return
+	}
+	var names []string
+	for _, m := range mapsOf(out) {
+		for _, e := range m.Entries() {
+			names = append(names, language.HCLName(language.ScalarText(e.Key)))
+		}
+	}
+	for _, check := range slices.Concat(l.Must, l.Should, l.Soft, l.Checks.Names()) {
+		if c := b.checks[check.Name]; c != nil {
+			for _, attr := range []string{"condition", "applies", "message"} {
+				b.unnamedIn(in, c, attr, names)
+			}
+		}
+	}
+}
+
+func (b *builder) unnamedIn(in registry.Intent, c *decode.Section, attr string, names []string) {
+	v := c.Attrs[attr]
+	if v.Expr == nil {
+		return
+	}
+	for _, t := range v.Expr.Variables() {
+		if len(t) < 2 || t.RootName() != "result" {
+			continue
+		}
+		read, ok := t[1].(hcl.TraverseAttr)
+		if !ok || slices.Contains(names, read.Name) {
+			continue
+		}
+		if near := contract.Nearest(read.Name, names); near != "" {
+			b.Report.Add(diag.Diagnostic{
+				Type:     "config/unknown-name",
+				Severity: diag.SeverityWarning,
+				Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.Node.Title(),
+					read.Name, in.Out,
+					diag.Quote(in.ID)),
+				Range:    v.Source.Range(t.SourceRange()),
+				Path:     append(slices.Clone(c.Node.Path), attr),
+				Expected: diag.Words(names),
+				Found:    edn.Text(read.Name),
+				Nearest:  near,
+			})
+		}
+	}
+}
+
+// mayServe returns the candidates of an intent that its effects allow.
+func (b *builder) mayServe(in registry.Intent) []registry.Capability {
+	var out []registry.Capability
+	for _, c := range b.caps {
+		listed := in.Candidates == nil || slices.Contains(in.Candidates, c.ID)
+		allowed := !slices.ContainsFunc(c.Effects,
+			func(e string) bool { return e != "none" && !slices.Contains(in.Effects, e) })
+		if listed && allowed && c.Serves(in.ID) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// parallel warns about a parallel strategy with a single candidate, and with a candidate whose effects must not happen
+// twice: a plan with such a call is rejected.
+func (b *builder) parallel(s *decode.Section, strategy string, candidates []registry.Capability) {
+	warn := diag.Diagnostic{
+		Severity: diag.SeverityWarning,
+		Range:    s.At(),
+		Path:     s.Node.Path,
+		Hint:     "give the intent a dispatch with strategy = \"cascade\"",
+	}
+	for _, c := range candidates {
+		if c.StrictestRecovery() != contract.RecoveryNone {
+			warn.Type = "config/range"
+			warn.Message = fmt.Sprintf("%s has the strategy %s, which asks several candidates at once, and %s has effects "+
+				"that must not happen twice: its calls are refused", s.Node.Title(), strategy, diag.Quote(c.ID))
+			b.Report.Add(warn)
+			return
+		}
+	}
+	if len(candidates) == 1 {
+		warn.Type = "config/unused"
+		warn.Message = fmt.Sprintf("%s has the strategy %s, which asks several candidates, and only %s serves it",
+			s.Node.Title(), strategy, diag.Quote(candidates[0].ID))
+		warn.Hint = "add a candidate, or " + warn.Hint
+		b.Report.Add(warn)
+	}
+}

@@ -1,0 +1,21 @@
+// Package build makes the generation that the host runs from a decoded
+// configuration.
+//
+// # Main types
+//
+// [New] returns a [Generation]: the registry of capabilities and intents, the
+// checks, the policy layers, effects, budgets and prompts. It resolves the
+// references between blocks, and compiles the conditions of checks to plain
+// functions. [Calibrations] stores the calibrations of judges, which decide
+// whether a judge may reject an answer.
+//
+// # Concurrency
+//
+// A generation is built by one goroutine. It is immutable and safe for concurrent
+// use.
+//
+// # Failure
+//
+// Each reference to an unknown name is reported once, with the name that was
+// probably meant. A configuration with an error has no generation.
+package build

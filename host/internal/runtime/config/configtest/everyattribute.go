@@ -1,0 +1,179 @@
+package configtest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+)
+
+// Written is an attribute of the specification with its enclosing blocks.
+type Written struct {
+	Path  string // with dots
+	Chain []*language.Block
+	Attr  *language.Attr
+}
+
+// EveryAttribute returns all attributes of the specification.
+func EveryAttribute() []Written {
+	var out []Written
+	var walk func(b *language.Block, path string, chain []*language.Block)
+	walk = func(b *language.Block, path string, chain []*language.Block) {
+		for i := range b.Attrs {
+			out = append(out, Written{language.Join(path, b.Attrs[i].Name), chain, &b.Attrs[i]})
+		}
+		for i := range b.Blocks {
+			inner := &b.Blocks[i]
+			walk(inner, language.Join(path, inner.Name), append(chain[:len(chain):len(chain)], inner))
+			for k := range inner.Variants {
+				v := &inner.Variants[k]
+				walk(v, language.Join(path, inner.Name)+" "+v.Only, append(chain[:len(chain):len(chain)], v))
+			}
+		}
+	}
+	walk(language.Specification(), "", nil)
+	return out
+}
+
+// SpecPath returns the path without the label of a variant.
+func (w Written) SpecPath() string {
+	block, rest, ok := strings.Cut(w.Path, " ")
+	if !ok {
+		return w.Path
+	}
+	_, attr, _ := strings.Cut(rest, ".")
+	return language.Join(block, attr)
+}
+
+// Labels and required attributes of the files that written.file writes.
+var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move",
+	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a"}
+
+// File returns the smallest file with the attribute set to a value.
+func (w Written) File(value string) string {
+	var b strings.Builder
+	top := w.Chain[0]
+	if top.Name != "plugin" {
+		b.WriteString("plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n")
+	}
+	for i, blk := range w.Chain {
+		b.WriteString(blk.Name)
+		if blk.Label != language.LabelNone {
+			label := labels[blk.Name]
+			if blk.Only != "" {
+				label = blk.Only
+			}
+			fmt.Fprintf(&b, " %q", label)
+		}
+		b.WriteString(" {\n")
+		if i == 0 || blk.Name == "secret" || blk.Name == "criterion" {
+			for _, line := range required[blk.Name] {
+				if !strings.HasPrefix(line, w.Attr.Name+" ") && !(blk.Name == "check" && (w.Attr.Name == "condition" || w.Attr.Name == "intent")) {
+					b.WriteString(line + "\n")
+				}
+			}
+		}
+	}
+	fmt.Fprintf(&b, "%s = %s\n%s", w.Attr.Name, value, strings.Repeat("}\n", len(w.Chain)))
+	return b.String()
+}
+
+// ValuesOf returns values at the bounds of a type's range, beyond them, and of
+// another type.
+func ValuesOf(t language.Type) (good, beyond, other []string) {
+	num := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	switch t.Kind {
+	case language.KindBool:
+		return []string{"true", "false"}, nil, []string{`"true"`, "1"}
+	case language.KindInt:
+		return []string{num(*t.Min), num(*t.Max)}, []string{num(*t.Min - 1), num(*t.Max + 1)}, []string{`"` + num(*t.Max) + `"`, num(*t.Min) + ".5"}
+	case language.KindNum:
+		return []string{num(*t.Min), num(*t.Max)}, []string{num(*t.Min - 0.1), num(*t.Max + 0.1)}, []string{`"` + num(*t.Max) + `"`, "[]"}
+	case language.KindDec:
+		return []string{"0", `"0.000000000000000001"`, "1.5"}, []string{"-1", `"-0.5"`, `"1234567890123456789012345678901234567.5"`}, []string{`"cheap"`, "true"}
+	case language.KindDur:
+		good = []string{diag.Quote(language.FormatDuration(int64(*t.Min))), diag.Quote(language.FormatDuration(int64(*t.Max)))}
+		if *t.Min > 0 {
+			beyond = append(beyond, diag.Quote(fmt.Sprintf("%dms", int64(*t.Min)-1)))
+		}
+		return good, append(beyond, diag.Quote(fmt.Sprintf("%dms", int64(*t.Max)+1))), []string{`"soon"`, "5", `"-1s"`, `"1.0001ms"`, `""`}
+	case language.KindBytes:
+		good = []string{num(*t.Min), num(*t.Max), diag.Quote(language.FormatBytes(int64(*t.Max)))}
+		return good, []string{num(*t.Min - 1), num(*t.Max + 1), `"9999999GiB"`}, []string{`"big"`, `"1KX"`, "true", `"1.5B"`}
+	case language.KindEnum:
+		for _, w := range t.Enum {
+			good = append(good, diag.Quote(w))
+		}
+		return good, []string{`"` + t.Enum[0] + `x"`}, []string{"1", "[]"}
+	case language.KindStr:
+		return []string{`"a"`}, nil, []string{"1", "true", `["a"]`}
+	case language.KindPath, language.KindRun:
+		return []string{`"a"`, `"/a/b"`, `"../a"`}, nil, []string{"1", `""`}
+	case language.KindVariable:
+		return []string{`"A"`, `"_a1"`}, nil, []string{`""`, `"1A"`, `"A-B"`, "1"}
+	case language.KindRate:
+		return []string{`"20/s"`}, nil, []string{"20", `"fast"`}
+	case language.KindListen:
+		return []string{`"127.0.0.1:0"`, `"[::1]:65535"`, `"localhost:7180"`}, nil, []string{`"0.0.0.0:80"`, `":80"`, `"10.0.0.1:80"`, `"[::]:80"`, `"127.0.0.1"`, `"127.0.0.1:65536"`, `"127.0.0.1:-1"`, `"a b:1"`, "1"}
+	case language.KindHostName:
+		return []string{`"a"`, `"ferment.example.org"`}, nil, []string{`""`, `"a:1"`, `"http://a"`, `"*"`, "1"}
+	case language.KindVersion:
+		return []string{`">= 0.1, < 2.0"`, `"1.0.0"`}, nil, []string{`"newest"`, "1", `""`}
+	case language.KindSwitch:
+		return []string{`"runtime/crashed"`, `"class/retry"`, `"provider/*"`, `"invalid-result"`}, nil, []string{`"runtime/crashd"`, `"class/stop"`, "1"}
+	case language.KindRef:
+		return nil, nil, []string{"1", "[]"}
+	case language.KindCond:
+		return []string{"true", "result.ok", `length(try(result.text, "")) > 3`}, nil, []string{`"yes"`, "result +", "nope()"}
+	case language.KindTemplate:
+		return []string{`"a"`, `"${request.intent}: ${result.text}"`}, nil, []string{"nope()"}
+	case language.KindEDN:
+		return []string{`edn(":any")`, `":any"`}, nil, []string{`edn("[")`, `secret("env:A")`}
+	case language.KindLayer:
+		return []string{`"a"`, `["a", "b {language}"]`, "[]"}, nil, []string{"1", "[1]", "[null]", `{ a = "b" }`, `{ file = 1 }`}
+	case language.KindMap:
+		good, other = []string{"{}"}, []string{"[]", `"a"`, "1"}
+		if t.Elem != nil {
+			g, _, o := ValuesOf(*t.Elem)
+			good = append(good, "{ A = "+g[0]+" }", `{ "A_b" = `+g[0]+" }")
+			other = append(other, "{ A = "+o[0]+" }")
+			if t.Key != nil {
+				other = append(other, `{ "A b" = `+g[0]+" }")
+			}
+		}
+		return good, nil, other
+	case language.KindList, language.KindSet:
+		g, b, o := ValuesOf(*t.Elem)
+		other = []string{"1", `"a"`, "{}", "[null]"}
+		for _, v := range g {
+			good = append(good, "["+v+"]")
+		}
+		for _, v := range append(b, o...) {
+			other = append(other, "["+v+"]")
+		}
+		low, high := 0, 0
+		if t.Min != nil {
+			low = int(*t.Min)
+		}
+		if low == 0 {
+			good = append(good, "[]")
+		} else {
+			beyond = append(beyond, "[]")
+		}
+		if t.Max != nil && len(g) > 0 {
+			high = int(*t.Max)
+			good = append(good, "["+strings.Repeat(g[0]+",", high)+"]")
+			beyond = append(beyond, "["+strings.Repeat(g[0]+",", high+1)+"]")
+		}
+		return good, beyond, other
+	}
+	return nil, nil, nil
+}
+
+var required = map[string][]string{
+	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
+	"intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
+	"rubric": {`criterion "b" { ask = "is it true?" }`}, "criterion": {`ask = "is it short?"`},
+}

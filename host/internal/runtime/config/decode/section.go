@@ -1,0 +1,142 @@
+package decode
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (s *Section) Duration(name string) time.Duration {
+	return time.Duration(s.Integer(name)) * time.Millisecond
+}
+
+func (s *Section) Number(name string) float64 {
+	r, ok := s.Attrs[name].EDN.AsNumber()
+	if !ok {
+		return 0
+	}
+	f, _ := r.Float64()
+	return f
+}
+
+func (s *Section) Mapping(name string) map[string]string {
+	v := s.Attrs[name]
+	out := make(map[string]string, len(v.Keys))
+	for i, k := range v.Keys {
+		out[k], _ = v.Items[i].EDN.AsString()
+	}
+	return out
+}
+
+// All returns the nested blocks of a type; none of a nil section.
+func (s *Section) All(name string) []*Section {
+	if s == nil {
+		return nil
+	}
+	var out []*Section
+	for _, b := range s.Blocks {
+		if b.Node.Spec.Name == name {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Twin returns the nested block with the same identity as of.
+func (s *Section) Twin(of *Section) *Section {
+	for _, b := range s.Blocks {
+		if b.Node.Identity() == of.Node.Identity() {
+			return b
+		}
+	}
+	return nil
+}
+
+func (s *Section) Below(path []string) []string {
+	return append(append(slices.Clone(path), s.Node.Spec.Name), s.Node.Labels...)
+}
+
+func (s *Section) PathOf(attr string) []string { return append(slices.Clone(s.Node.Path), attr) }
+
+func (s *Section) Label() string {
+	if s == nil || len(s.Node.Labels) == 0 {
+		return ""
+	}
+	return s.Node.Labels[0]
+}
+
+// Where is the place of the block as "file:line:column".
+func (s *Section) Where() string { return s.At().String() }
+
+func (s *Section) At() *diag.Range { return s.Node.Source.Range(s.Node.Header) }
+
+// Block returns the nested block of that type, with defaults if the file has none.
+func (s *Section) Block(name string) *Section {
+	for _, b := range s.Blocks {
+		if b.Node.Spec.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+func (s *Section) Written(name string) bool { return s.Attrs[name].Written }
+
+// Unread reports whether an attribute is set but its value could not be determined.
+func (s *Section) Unread(name string) bool {
+	_, there := s.Node.Attrs[name]
+	return there && !s.Attrs[name].Written && !s.Attrs[name].Reset
+}
+
+func (s *Section) Text(name string) string {
+	t, _ := s.Attrs[name].EDN.AsString()
+	return t
+}
+
+func (s *Section) Integer(name string) int {
+	i, _ := s.Attrs[name].EDN.AsInt()
+	return int(i)
+}
+
+func (s *Section) Flag(name string) bool { return s.Attrs[name].EDN.Truthy() }
+
+// Texts returns the members of a list or set, and whether it has a value.
+func (s *Section) Texts(name string) ([]string, bool) {
+	v, ok := s.Attrs[name]
+	if !ok || v.EDN.IsNil() {
+		return nil, false
+	}
+	out := make([]string, 0, v.EDN.Len())
+	for x := range v.EDN.Elems() {
+		t, _ := x.AsString()
+		out = append(out, t)
+	}
+	return out, true
+}
+
+// ScopeValue returns a scope block as a value of the contract, where names of
+// durations include the unit.
+func ScopeValue(s *Section) edn.Value {
+	var m edn.MapBuilder
+	for i := range s.Node.Spec.Attrs {
+		a := &s.Node.Spec.Attrs[i]
+		v, ok := s.Attrs[a.Name]
+		if !ok || v.EDN.IsNil() || a.Name == "on_unknown" {
+			continue
+		}
+		m.Key(ScopeKey(a), v.EDN)
+	}
+	return m.Map()
+}
+
+func ScopeKey(a *language.Attr) string {
+	key := strings.ReplaceAll(a.Name, "_", "-")
+	if a.Type.Kind == language.KindDur {
+		key += "-ms"
+	}
+	return key
+}

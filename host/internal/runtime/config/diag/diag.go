@@ -1,0 +1,213 @@
+package diag
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Severity of a diagnostic. A configuration with an error cannot be used.
+type Severity int
+
+// The severities, most severe first.
+const (
+	SeverityError Severity = iota
+	SeverityWarning
+	SeverityInfo
+)
+
+// String returns the printed word.
+func (s Severity) String() string {
+	switch s {
+	case SeverityError:
+		return "error"
+	case SeverityWarning:
+		return "warning"
+	default:
+		return "info"
+	}
+}
+
+// Related is another place that concerns a diagnostic.
+type Related struct {
+	Range   *Range // nil: the place is not in a file
+	Message string // continues "FILE:LINE:COLUMN "
+}
+
+// Diagnostic is one finding about a configuration. It is not modified after the
+// load.
+type Diagnostic struct {
+	Type     string // of the error catalogue, without colon: "config/unknown-name"
+	Severity Severity
+	Message  string   // one sentence, no period, no secret
+	Range    *Range   // nil: not in a file
+	Path     []string // block types, labels and attribute
+	Expected edn.Value
+	Found    edn.Value
+	Nearest  string
+	Related  []Related
+	Hint     string // next step
+	More     int    // further places with the same cause, folded into this one
+
+	source  *Source
+	quoted  string // shown instead of lines of the source
+	Context bool   // the excerpt shows the line before
+}
+
+// Diagnostics are the findings of a load, in the order of the files.
+type Diagnostics []Diagnostic
+
+// HasErrors reports whether there is an error.
+func (ds Diagnostics) HasErrors() bool {
+	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == SeverityError })
+}
+
+// Count returns how many diagnostics have that severity.
+func (ds Diagnostics) Count(s Severity) int {
+	n := 0
+	for _, d := range ds {
+		if d.Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// MaxKept is the maximum number of diagnostics of one load; further ones are only counted.
+const MaxKept = 1000
+
+// Collector collects the diagnostics of one load. It is not safe for concurrent use.
+type Collector struct {
+	files   Sources
+	list    []Diagnostic
+	folded  map[string]int // key of a cause -> index in list
+	Dropped int
+	// broken holds the blocks with a reported error, by type and label; see poison.
+	broken map[string]map[string]bool
+}
+
+// AnyName stands for the unknown names that an invalid part of the configuration may declare.
+const AnyName = "*"
+
+func NewCollector(files Sources) *Collector {
+	return &Collector{files: files, folded: map[string]int{}, broken: map[string]map[string]bool{}}
+}
+
+// Poison records that the block of a type and label is invalid. References to it are then not reported, because they
+// are consequences of the same mistake. An unknown label or type is anyName.
+func (c *Collector) Poison(block, label string) {
+	if c.broken[block] == nil {
+		c.broken[block] = map[string]bool{}
+	}
+	c.broken[block][label] = true
+}
+
+// Doubts reports whether an invalid part may declare a block of that type and label.
+func (c *Collector) Doubts(block, label string) bool {
+	names := c.broken[block]
+	return names[label] || names[AnyName] || c.broken[AnyName][label] || c.broken[AnyName][AnyName]
+}
+
+// Doubtful reports whether any block of that type is invalid.
+func (c *Collector) Doubtful(block string) bool {
+	return len(c.broken[block]) > 0 || len(c.broken[AnyName]) > 0
+}
+
+// PoisonedLabels returns the labels of the invalid blocks of a type, in any order.
+func (c *Collector) PoisonedLabels(block string) []string {
+	return slices.Collect(maps.Keys(c.broken[block]))
+}
+
+// Empty reports whether nothing was reported.
+func (c *Collector) Empty() bool { return len(c.list) == 0 }
+
+// Poisoned records the block of an error as invalid.
+func (c *Collector) Poisoned(d Diagnostic) {
+	switch {
+	case d.Severity != SeverityError || len(d.Path) == 0:
+	case len(d.Path) == 1:
+		c.Poison(d.Path[0], "")
+	default:
+		c.Poison(d.Path[0], d.Path[1])
+		if d.Type == "config/unknown-name" && d.Nearest != "" && len(d.Path) == 2 {
+			c.Poison(d.Path[0], d.Nearest)
+		}
+	}
+}
+
+func (c *Collector) Add(d Diagnostic) {
+	c.Poisoned(d)
+	if len(c.list) >= MaxKept {
+		c.Dropped++
+		return
+	}
+	if d.Range != nil && d.source == nil {
+		d.source = c.files[d.Range.File]
+	}
+	if found, ok := d.Found.AsString(); ok {
+		d.Found = edn.Text(withoutPasswords(found))
+	}
+	if d.Expected.Kind() == edn.KindVector && d.Expected.Len() == 0 {
+		d.Expected = edn.Text("nothing: there is no such name to choose from")
+	}
+	d.Hint = cmp.Or(d.Hint, DidYouMean(d.Nearest))
+	c.list = append(c.list, d)
+}
+
+// DidYouMean returns the hint for the nearest name; empty if there is none.
+func DidYouMean(near string) string {
+	if near == "" {
+		return ""
+	}
+	return "did you mean " + Quote(near) + "?"
+}
+
+// Fold adds a diagnostic once per cause and counts the other places.
+func (c *Collector) Fold(cause string, d Diagnostic) {
+	if i, ok := c.folded[cause]; ok {
+		c.list[i].More++
+		return
+	}
+	if len(c.list) < MaxKept {
+		c.folded[cause] = len(c.list)
+	}
+	c.Add(d)
+}
+
+// Result returns the diagnostics sorted by place, without duplicates. Errors suppress the warnings about unused parts,
+// which require a valid configuration.
+func (c *Collector) Result() Diagnostics {
+	out := slices.Clone(c.list)
+	if Diagnostics(out).HasErrors() {
+		out = slices.DeleteFunc(out, func(d Diagnostic) bool {
+			return d.Severity == SeverityWarning && d.Type == "config/unused"
+		})
+	}
+	slices.SortStableFunc(out, func(a, b Diagnostic) int {
+		return cmp.Or(
+			cmp.Compare(a.order(), b.order()),
+			cmp.Compare(a.byte(), b.byte()),
+			strings.Compare(a.Type, b.Type),
+			strings.Compare(a.Message, b.Message))
+	})
+	return slices.CompactFunc(out, func(a, b Diagnostic) bool {
+		return a.order() == b.order() && a.byte() == b.byte() && a.Type == b.Type && a.Message == b.Message
+	})
+}
+
+func (d *Diagnostic) order() int {
+	if d.source == nil {
+		return 1 << 30 // diagnostics without a file come last
+	}
+	return d.source.Order
+}
+
+func (d *Diagnostic) byte() int {
+	if d.Range == nil {
+		return -1
+	}
+	return d.Range.Start.Byte
+}

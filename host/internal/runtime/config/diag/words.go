@@ -1,0 +1,100 @@
+package diag
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func Quote(s string) string { return strconv.Quote(s) }
+
+// Article puts a or an before a word.
+func Article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+func Words(names []string) edn.Value {
+	out := make([]edn.Value, len(names))
+	for i, n := range names {
+		out[i] = edn.Text(n)
+	}
+	return edn.Vector(out...)
+}
+
+// Nearest returns the known name most similar to name, in this order: equal except for case and word order, the only
+// one that name is a prefix of, one with a small edit distance, the longest with a common prefix; empty if none.
+func Nearest(name string, known []string) string {
+	const least = 3 // bytes in common
+	if same := sameWords(name, known); same != "" {
+		return same
+	}
+	if longer := begunBy(name, known); len(name) >= least && len(name) < 5 && len(longer) == 1 {
+		return longer[0]
+	}
+	best := contract.Nearest(name, known)
+	if best != "" {
+		return best
+	}
+	for _, k := range known {
+		short := min(len(k), len(name))
+		if short >= least && k[:short] == name[:short] && (len(k) > len(best) || len(k) == len(best) && k < best) {
+			best = k
+		}
+	}
+	return best
+}
+
+// sameWords returns the known name that differs from name only in case, separators, word order or a colon; empty if
+// there is none.
+func sameWords(name string, known []string) string {
+	want := wordsOf(name)
+	for _, k := range known {
+		if wordsOf(k) == want {
+			return k
+		}
+	}
+	return ""
+}
+
+func wordsOf(name string) string {
+	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune(" :_-", r) })
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// begunBy returns the known names with the prefix name.
+func begunBy(name string, known []string) []string {
+	var out []string
+	for _, k := range known {
+		if strings.HasPrefix(k, name) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Short shortens a text for a diagnostic.
+func Short(s string) string {
+	const most = 80
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "..."
+}
+
+func Lower(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	next, _ := utf8.DecodeRuneInString(s[size:])
+	if unicode.IsUpper(r) && !unicode.IsUpper(next) {
+		return string(unicode.ToLower(r)) + s[size:]
+	}
+	return s
+}

@@ -1,0 +1,68 @@
+package language
+
+// Reserved is a block or attribute that this build rejects because it lacks the
+// feature behind it. Nothing is accepted and ignored.
+type Reserved struct {
+	path string   // block types and attribute, with dots
+	What string   // the feature, as the subject of a sentence
+	Only []string // supported values; empty: none
+}
+
+// Partly reports whether some values are supported.
+func (r Reserved) Partly() bool { return len(r.Only) > 0 }
+
+// reservedTable lists everything that this build rejects. A build that gains a
+// feature removes its rows.
+var reservedTable = []Reserved{
+	{path: "cluster", What: "running on several hosts"},
+	{path: "router", What: "routing by a model"},
+	{path: "operations", What: "access control"},
+	{path: "auth", What: "access control"},
+	{path: "session", What: "keeping sessions"},
+	{path: "store", What: "the durable journal"},
+	{path: "queue", What: "the queue of accepted acts"},
+	{path: "cache", What: "caching of answers"},
+	{path: "telemetry", What: "telemetry"},
+	{path: "workspace", What: "the context engine"},
+	{path: "error", What: "declaring error types"},
+
+	{path: "effects.db", What: "tools for databases"},
+	{path: "effects.scope.on_unknown", What: "resuming a run"},
+	{path: "role.intents", What: "access control"},
+	{path: "role.max_priority", What: "access control"},
+
+	{path: "http.trusted_proxies", What: "access control"},
+	{path: "http.tls_terminated_by_proxy", What: "access control"},
+	{path: "http.cors_origins", What: "access control"},
+	{path: "http.console", What: "the console"},
+	{path: "http.stream_orphan_ttl", What: "streaming to clients"},
+	{path: "http.tls.client_ca_file", What: "access control"},
+	{path: "http.limits.session_body", What: "keeping sessions"},
+	{path: "http.limits.run_subscribers", What: "streaming to clients"},
+	{path: "http.limits.login_rate", What: "access control"},
+
+	{path: "capability.model_key", What: "choosing models"},
+
+	{
+		path: "dispatch.policy", What: "learning the best candidate",
+		Only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"},
+	},
+	{path: "dispatch.learned", What: "ordering candidates by learned results"},
+
+	{path: "intent.model_key", What: "choosing models"},
+	{path: "intent.plan", What: "the plan template"},
+	{path: "intent.queue_class", What: "the queue of accepted acts"},
+	{path: "intent.cacheable", What: "caching of answers"},
+	{path: "intent.cache_scope", What: "caching of answers"},
+	{path: "intent.on_unknown", What: "resuming a run"},
+	{path: "intent.access", What: "access control"},
+}
+
+func ReservedAt(path string) (Reserved, bool) {
+	for _, r := range reservedTable {
+		if r.path == path {
+			return r, true
+		}
+	}
+	return Reserved{}, false
+}

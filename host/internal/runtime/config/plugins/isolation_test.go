@@ -1,0 +1,66 @@
+package plugins_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/sdk/confine"
+)
+
+// FX-005, HCL-021: with effects.enforcement = "strict" a plugin is not started if
+// the machine cannot enforce its needs, or its effects with an enabled scope. In
+// prod this is an error, elsewhere a warning; best-effort, for all or for one
+// plugin, accepts it.
+func TestStrictEnforcement(t *testing.T) {
+	require.Equal(t, confine.Strict, confine.Probe().Best(), "this machine cannot hold level strict")
+	const scope = "  scope \"fs/read\" {\n    enabled = true\n    roots   = [\"data\"]\n    allow   = [\"\"]\n  }\n"
+	for _, row := range []struct {
+		name, profile, effects, isolation string
+		needs, with                       []string // needs and effects of the plugin
+		typ                               string
+		severity                          diag.Severity
+		what                              []string
+	}{
+		{name: "held", profile: language.ProfileProd, needs: []string{"process/run"}, isolation: `exec = ["/bin"]`},
+		{name: "a lower level in prod", profile: language.ProfileProd, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\"", typ: "config/range", severity: diag.SeverityError, what: []string{"process/run"}},
+		{name: "a lower level in test", profile: language.ProfileTest, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"none\"", typ: "config/range", severity: diag.SeverityWarning, what: []string{"process/run"}},
+		{name: "accepted for one", profile: language.ProfileProd, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\"\n    best_effort = true"},
+		{name: "accepted for all", profile: language.ProfileProd, effects: "  enforcement = \"best-effort\"\n", needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\""},
+		{name: "not strict in dev", profile: language.ProfileDev, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\""},
+		{name: "strict in dev", profile: language.ProfileDev, effects: "  enforcement = \"strict\"\n", needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\"", typ: "config/range", severity: diag.SeverityWarning, what: []string{"process/run"}},
+		{name: "nothing to hold", profile: language.ProfileProd, isolation: `level = "none"`},
+		{name: "an effect without scope", profile: language.ProfileProd, with: []string{"fs/read"}, isolation: `level = "limits"`},
+		{name: "an enabled scope", profile: language.ProfileProd, effects: scope, with: []string{"fs/read"}, isolation: `level = "limits"`, typ: "config/range", severity: diag.SeverityError, what: []string{"fs/read"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := configtest.Chess()
+			d.Needs = row.needs
+			if row.with != nil {
+				d.Capabilities[0].Effects = row.with
+			}
+			text := fmt.Sprintf("effects {\n%s}\n\nplugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation {\n    %s\n  }\n}\n", row.effects, row.isolation)
+			dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "data/x": "", "ferment.hcl": text})
+			c, ds := configtest.LoadDir(t, dir+"/ferment.hcl", config.Options{Profile: row.profile, Describer: configtest.Describer{"chess": d}})
+			require.Len(t, c.Plugins, 1, c.Report(0).Text(false))
+			assert.Equal(t, row.what, c.Plugins[0].Isolation.Unheld.What)
+			if row.typ == "" {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				return
+			}
+			require.Len(t, ds, 1, c.Report(0).Text(false))
+			assert.Equal(t, row.typ, ds[0].Type)
+			assert.Equal(t, row.severity, ds[0].Severity)
+			assert.Contains(t, ds[0].Message, "plugin \"chess\" is not started: nothing would hold it to "+row.what[0])
+			assert.Contains(t, ds[0].Hint, "best_effort = true")
+			require.NotNil(t, ds[0].Range)
+			assert.Equal(t, []string{"plugin", "chess", "isolation"}, ds[0].Path)
+		})
+	}
+}

@@ -1,0 +1,307 @@
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Locking is the treatment of the lock file in a load.
+type Locking int
+
+// The treatments. A program that differs from its entry is never Startable.
+const (
+	// LockIgnored does not read the lock file; every program may be started.
+	LockIgnored Locking = iota
+	// LockChecked reports changed programs and unapproved effects and needs as
+	// errors; the severity of a missing entry depends on the profile.
+	LockChecked
+	// LockReadonly reports every difference from the lock file as an error.
+	LockReadonly
+	// LockShown reports every difference as a warning.
+	LockShown
+)
+
+// LockState is the result of comparing a plugin with its lock file entry.
+type LockState string
+
+// The states.
+const (
+	LockUnknown   LockState = ""          // not compared
+	LockAbsent    LockState = "absent"    // no entry, or no entry for this platform
+	LockChanged   LockState = "changed"   // the program differs from the approved one
+	LockEscalated LockState = "escalated" // unapproved effects or needs
+	LockMatches   LockState = "locked"
+)
+
+// Options are the options of the descriptions.
+type Options struct {
+	Describer       Describer // nil: plugins are not described
+	DescribeTimeout time.Duration
+	Env             func(string) (string, bool)
+	Key             []byte // of the secret hashes; empty: no hashes
+	Locking         Locking
+	OnlyLocked      bool
+	MayStart        func(plugin string) bool // nil: none
+	Attached        map[string]Attachment
+	DataDir         string
+	LockFile        string
+}
+
+// locked is the lock file of a load.
+type locked struct {
+	name   string // as printed
+	file   lock.File
+	there  bool
+	broken bool
+}
+
+// lockLenient reports whether a plugin without an entry may run.
+func (r *Reader) lockLenient() bool {
+	return r.Options.Locking == LockShown || r.Options.Locking == LockChecked && !strictProfile(r.Profile)
+}
+
+// strictProfile reports whether a profile starts only approved programs; dev and
+// test do not.
+func strictProfile(profile string) bool {
+	return profile != language.ProfileDev && profile != language.ProfileTest
+}
+
+// lockUnknown reports whether the settings that select the lock file or the profile are invalid.
+func (r *Reader) lockUnknown() bool {
+	return r.Report.Doubts("ferment", "profile") || r.Report.Doubts("ferment", "lock_file")
+}
+
+// readLock reads the lock file and reports errors in it.
+func (r *Reader) readLock() {
+	path := r.Options.LockFile
+	if r.Options.Locking == LockIgnored || path == "" || r.lockUnknown() {
+		return
+	}
+	r.locked.name = disk.PrintedName(r.Dir, path)
+	var err error
+	r.locked.file, r.locked.there, err = lock.Read(r.locked.name, path)
+	if err == nil {
+		return
+	}
+	r.locked.broken = true
+	var wrong *lock.DecodeError
+	if !errors.As(err, &wrong) {
+		r.Report.Add(diag.Diagnostic{
+			Type:    "config/lock",
+			Message: fmt.Sprintf("the lock file %s cannot be read: %s", diag.Quote(r.locked.name), disk.Cause(err)),
+			Range:   r.Root.Block("ferment").Attrs["lock_file"].At,
+			Path:    []string{"ferment", "lock_file"},
+		})
+		return
+	}
+	source := r.lockSource(path)
+	for _, p := range wrong.Problems {
+		d := diag.Diagnostic{
+			Type:    p.Type,
+			Message: p.Message,
+			Range:   &diag.Range{File: r.locked.name},
+			Nearest: p.Nearest,
+			Hint:    p.Hint,
+		}
+		if source != nil {
+			d.Range = source.Span(p.From, p.To)
+		}
+		if p.Expected != "" {
+			d.Expected = edn.Text(p.Expected)
+		}
+		if p.Found != "" {
+			d.Found = edn.Text(p.Found)
+		}
+		r.Report.Add(d)
+	}
+}
+
+// LockFile returns the lock file; empty if it was not read.
+func (r *Reader) LockFile() lock.File { return r.locked.file }
+
+// lockSource returns the lock file for excerpts; nil if it cannot be read.
+func (r *Reader) lockSource(path string) *diag.Source {
+	raw, err := disk.ReadConfig(r.locked.name, path, syntax.MaxFileBytes)
+	if err != nil {
+		return nil
+	}
+	s := diag.NewSource(r.locked.name, path, len(r.Set.Files), raw)
+	r.Set.Sources[r.locked.name] = s
+	return s
+}
+
+// programLocked compares the program of a plugin with the lock file before it is
+// executed, and decides whether it may be started.
+func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
+	p.Startable = true
+	if r.Options.Locking == LockIgnored || p.Attached != "" {
+		return
+	}
+	p.Startable = r.Options.MayStart != nil && r.Options.MayStart(p.Name)
+	if r.locked.broken || r.lockUnknown() {
+		return // reported once, at the file
+	}
+	entry, ok := r.locked.file.Plugin(p.Name)
+	if !ok {
+		p.Lock = LockAbsent
+		p.Startable = p.Startable || r.unlockedMayStart()
+		r.unlocked(s, p)
+		return
+	}
+	p.Lock = LockMatches
+	for _, d := range entry.CompareProgram(lock.Platform(), disk.PrintedName(r.Dir, p.Command[0]), p.Hashes.Program,
+		p.Hashes.Files) {
+		switch {
+		case d.Level == lock.Changed:
+			p.Lock = LockChanged
+		case p.Lock == LockMatches:
+			p.Lock = LockAbsent
+		}
+		r.differs(s, d)
+	}
+	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && r.unlockedMayStart()
+}
+
+// unlockedMayStart reports whether unapproved programs may be started: in
+// non-strict profiles, unless the options require an entry.
+func (r *Reader) unlockedMayStart() bool {
+	return !r.Options.OnlyLocked && !strictProfile(r.Profile) && r.Options.Locking != LockReadonly
+}
+
+// unlocked reports a plugin without an entry. A missing lock file is reported
+// once, not for each plugin.
+func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
+	d := lock.NotLocked(p.Name)
+	out := r.lockProblem(s, d)
+	if !r.locked.there {
+		out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", diag.Quote(r.locked.name))
+		out.Hint = fmt.Sprintf("%q writes it", d.Command())
+	}
+	if r.Options.OnlyLocked && r.lockLenient() {
+		out.Hint += "; until then it is not started to be checked, unless --describe is given"
+	}
+	if r.locked.there {
+		r.Report.Add(out)
+		return
+	}
+	r.Report.Fold("no lock file", out)
+}
+
+// descriptionLocked compares the description of a plugin with the lock file.
+func (r *Reader) descriptionLocked(s *decode.Section, p *Plugin) {
+	if r.Options.Locking == LockIgnored || !p.Described {
+		return
+	}
+	entry, ok := r.locked.file.Plugin(p.Name)
+	if !ok {
+		return
+	}
+	for _, d := range entry.CompareDescription(p.LockEntry()) {
+		if d.Level == lock.Escalation && p.Lock != LockChanged {
+			p.Lock = LockEscalated
+		}
+		r.differs(s, d)
+	}
+}
+
+func (r *Reader) differs(s *decode.Section, d lock.Difference) { r.Report.Add(r.lockProblem(s, d)) }
+
+func (r *Reader) lockProblem(s *decode.Section, d lock.Difference) diag.Diagnostic {
+	out := diag.Diagnostic{
+		Type:    "config/lock",
+		Message: d.Message(),
+		Range:   s.Attrs["command"].At,
+		Path:    s.Node.Path,
+		Hint:    d.Hint(),
+	}
+	if d.Level != lock.Absent {
+		out.Expected, out.Found = edn.Text(d.Locked), edn.Text(d.Found)
+	}
+	if d.Level == lock.Escalation {
+		out.Range = s.At()
+	}
+	grave := d.Level == lock.Changed || d.Level == lock.Escalation || d.Level == lock.Absent && !r.lockLenient()
+	if r.Options.Locking == LockShown || !grave && r.Options.Locking != LockReadonly {
+		out.Severity = diag.SeverityWarning
+	}
+	return out
+}
+
+// Hashes are the hashes of the files that a plugin block executes.
+type Hashes struct {
+	Program string        // of the first element of command, "b3:.."
+	Files   []lock.Hashed // by path relative to the root
+}
+
+// LockEntry returns the lock file entry of the plugin in its current state, with
+// the hash of this platform only.
+func (p Plugin) LockEntry() lock.Plugin {
+	e := lock.Plugin{
+		Name:     p.Name,
+		Version:  p.Description.Version,
+		Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
+		Needs:    lockedNeeds(p),
+		Ports:    lockedPorts(p),
+		Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}},
+		Files:    slices.Clone(p.Hashes.Files),
+	}
+	for _, c := range p.Description.Capabilities {
+		e.Capabilities = append(e.Capabilities, lock.Capability{ID: c.ID, Effects: c.Effects, Intents: c.Intents})
+	}
+	f := lock.NewFile(e)
+	return f.Plugins[0]
+}
+
+// lockedNeeds returns the needs of a plugin that require approval.
+func lockedNeeds(p Plugin) []string { return plugin.Narrowed(p.Description.Needs, p.Needs) }
+
+// lockedPorts returns the ports of a plugin's needs if a network need remains
+// after narrowing.
+func lockedPorts(p Plugin) []uint16 {
+	needs := lockedNeeds(p)
+	if slices.Contains(needs, "net/connect") || slices.Contains(needs, "net/loopback") {
+		return p.Description.Ports
+	}
+	return nil
+}
+
+// hashesOf sets the hashes of the files of a plugin's program.
+func (r *Reader) hashesOf(p *Plugin) error {
+	program, err := r.binaryHash(p.Command[0], nil)
+	if err != nil {
+		return err
+	}
+	p.Hashes.Program = program
+	for _, path := range p.Files {
+		hash, err := r.binaryHash(path, nil)
+		if err != nil {
+			return err
+		}
+		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{
+			Path: filepath.ToSlash(disk.PrintedName(r.Dir, path)),
+			Hash: hash,
+		})
+	}
+	return nil
+}
+
+// notStarted warns that a plugin is not checked, unless the reason is a lock file
+// problem that has been reported.
+func (r *Reader) notStarted(s *decode.Section, p *Plugin) {
+	if p.Startable {
+		r.unchecked(s, p, "it was not started")
+	}
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+
+	slashpath "path"
+)
+
+// Report returns a report with at most max diagnostics and MaxShownPerFile per file;
+// 0: all. The counts include the omitted ones.
+func (c *Config) Report(max int) diag.Report {
+	r := diag.NewReport(c.Diagnostics, c.dropped, len(c.Files), max)
+	for i := range r.Shown {
+		r.Shown[i] = c.Located(r.Shown[i])
+	}
+	return r
+}
+
+// Located returns the diagnostic with file names relative to the working directory
+// of the load.
+func (c *Config) Located(d diag.Diagnostic) diag.Diagnostic {
+	if c.ahead == "" {
+		return d
+	}
+	d.Range = c.Place(d.Range)
+	related := make([]diag.Related, len(d.Related))
+	for i, r := range d.Related {
+		related[i] = diag.Related{Range: c.Place(r.Range), Message: r.Message}
+	}
+	d.Related = related
+	return d
+}
+
+func (c *Config) Place(r *diag.Range) *diag.Range {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.File = slashpath.Join(c.ahead, r.File)
+	return &out
+}
