@@ -2029,7 +2029,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05Calls\x12\x1d.ferment.plugin.v1.CallFrames\x1a\x1e.ferment.plugin.v1.EventFrames(\x010\x012\xa0\x01\n" +
 	"\x04Host\x12L\n" +
 	"\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n" +
-	"\x05State\x12\x1f.ferment.plugin.v1.StateRequest\x1a .ferment.plugin.v1.StateResponseB0Z.github.com/fermenthq/ferment/sdk/wire/pluginv1b\x06proto3"
+	"\x05State\x12\x1f.ferment.plugin.v1.StateRequest\x1a .ferment.plugin.v1.StateResponseB4Z2github.com/fermenthq/ferment/sdk/internal/pluginv1b\x06proto3"
 
 var (
 	file_plugin_proto_rawDescOnce sync.Once

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates plugin.pb.go and plugin_grpc.pb.go from plugin.proto.
+# Generates plugin.pb.go and plugin_grpc.pb.go from ../../wire/plugin.proto.
 #
 # Needs protoc on the PATH (any release since 3.21); the Go generators are
 # built at the versions pinned in .ci/tools. The comment that names the protoc
@@ -18,7 +18,7 @@ command -v protoc >/dev/null || {
 	google.golang.org/protobuf/cmd/protoc-gen-go \
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 
-PATH="$tools:$PATH" protoc --proto_path="$here" \
+PATH="$tools:$PATH" protoc --proto_path="$here/../../wire" \
 	--go_out="$here" --go_opt=paths=source_relative \
 	--go-grpc_out="$here" --go-grpc_opt=paths=source_relative \
 	plugin.proto
