@@ -336,7 +336,7 @@ func (o *operation) untried() (n int64) {
 // stoppedByBudget is failure f when the budget is too small for another call to
 // the same candidate. The other properties of f still decide whether other
 // candidates may be tried.
-func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failure {
+func (f *Failure) stoppedByBudget(lack *Failure, set policy.SwitchSet) *Failure {
 	g := *f
 	g.Matched = set.Matches(f.Err)
 	g.Err = lack.Err.WithCause(f.Err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -61,9 +62,9 @@ func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
 		return err
 	}
 	if e.Config.Unreadable() {
-		return quietError{contract.ExitEnvironment}
+		return quietError{exit.Environment}
 	}
-	return quietError{contract.ExitNegative}
+	return quietError{exit.Negative}
 }
 
 func (c *command) diagnostics(w io.Writer, r config.Report) error {
@@ -125,9 +126,9 @@ func (c *command) validateCommand() *cobra.Command {
 			}
 			switch {
 			case loaded.Unreadable():
-				return quietError{contract.ExitEnvironment}
+				return quietError{exit.Environment}
 			case !report.Valid(), strict && report.Warnings > 0:
-				return quietError{contract.ExitNegative}
+				return quietError{exit.Negative}
 			case c.format == formatText:
 				_, err = fmt.Fprintln(c.env.Stdout, loaded.Summary())
 			}
@@ -167,7 +168,7 @@ func (c *command) fmtCommand() *cobra.Command {
 				differs = differs || changed
 			}
 			if check && differs {
-				return quietError{contract.ExitNegative}
+				return quietError{exit.Negative}
 			}
 			return nil
 		},
@@ -226,7 +227,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 		if err := c.diagnostics(c.env.Stderr, f.Report()); err != nil {
 			return false, err
 		}
-		return false, quietError{contract.ExitNegative}
+		return false, quietError{exit.Negative}
 	}
 	switch {
 	case c.format != formatText:

@@ -782,7 +782,7 @@ func (b *builder) idleSwitches(s *section) {
 	for _, name := range []string{"switch_on", "switch_on_replace"} {
 		members, _ := s.texts(name)
 		for i, m := range members {
-			set, err := contract.ParseSwitchSet([]string{m})
+			set, err := policy.ParseSwitchSet([]string{m})
 			if err == nil && len(set.Idle()) > 0 {
 				b.report.add(Diagnostic{
 					Type:     "config/unused",

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // ToolsPlugin is the name of the plugin of the effect tools. It enforces the scope
@@ -461,7 +461,7 @@ func (b *builder) forbidden() (kept, guarded []string) {
 		env = os.LookupEnv
 	}
 	xdg, _ := env("XDG_RUNTIME_DIR")
-	kept = []string{b.config.Host.DataDir, launch.RuntimeBase(xdg, os.Getuid())}
+	kept = []string{b.config.Host.DataDir, rundir.Base(xdg, os.Getuid())}
 	if socket := b.config.HTTP.AdminSocket; socket != "" {
 		kept = append(kept, socket)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/zclconf/go-cty/cty"
@@ -348,7 +349,7 @@ func absolute(p string, s *Source) string {
 
 // readSwitch checks a member of a switch set against the error catalogue.
 func readSwitch(s string) *problem {
-	if _, err := contract.ParseSwitchSet([]string{s}); err == nil {
+	if _, err := policy.ParseSwitchSet([]string{s}); err == nil {
 		return nil
 	}
 	names := []string{"class/retry", "class/switch", "class/repair"}

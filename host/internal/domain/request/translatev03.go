@@ -1,8 +1,9 @@
-package contract
+package request
 
 import (
 	"slices"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -21,7 +22,7 @@ var v03Steps = []string{"build-prompt", "call-capability", "postprocess"}
 
 // v03 converts a request of version 0.3 to the form of the contract. Unknown
 // keys are kept and validated later.
-func (t *translation) v03(v edn.Value) (edn.Value, *Error) {
+func (t *translation) v03(v edn.Value) (edn.Value, *contract.Error) {
 	if steps, found := v.Get(edn.K("steps")); found {
 		if err := checkSteps(steps); err != nil {
 			return edn.Value{}, err
@@ -60,19 +61,19 @@ func (t *translation) v03(v edn.Value) (edn.Value, *Error) {
 	if id, ok := v.Key("request/id").AsString(); ok && !v.Has(kTrace) {
 		out = out.Assoc(kTrace, edn.MustMap(kID, edn.Text(id)))
 	}
-	return t.traced(out.Assoc(kProto, edn.Int(Proto)).Assoc(kTask, task).Assoc(kInput, input)), nil
+	return t.traced(out.Assoc(kProto, edn.Int(contract.Proto)).Assoc(kTask, task).Assoc(kInput, input)), nil
 }
 
-func checkSteps(steps edn.Value) *Error {
+func checkSteps(steps edn.Value) *contract.Error {
 	at := edn.K("steps")
 	if steps.Kind() != edn.KindVector && steps.Kind() != edn.KindList {
 		return invalidRequest("shape/wrong-type", "the steps are not a sequence", path(at)).
-			expecting(edn.K("vector"), steps).err()
+			Expecting(edn.K("vector"), steps).Err()
 	}
 	for i, step := range steps.All() {
 		if name, ok := step.Key("op").AsKeyword(); !ok || step.Len() != 1 || !slices.Contains(v03Steps, name) {
 			return invalidRequest("shape/unknown-key", "a step that is not supported", path(at, i)).
-				named(step.Key("op"), v03Steps).err()
+				Named(step.Key("op"), v03Steps).Err()
 		}
 	}
 	return nil
@@ -80,17 +81,17 @@ func checkSteps(steps edn.Value) *Error {
 
 // v03Messages returns the messages with their roles as keywords, and the text
 // of the last user message.
-func v03Messages(v edn.Value) (messages, prompt edn.Value, err *Error) {
+func v03Messages(v edn.Value) (messages, prompt edn.Value, err *contract.Error) {
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
 		return v, prompt, invalidRequest("shape/wrong-type", "the messages are not a sequence", path(kMessages)).
-			expecting(edn.K("vector"), v).err()
+			Expecting(edn.K("vector"), v).Err()
 	}
 	role := edn.K("role")
 	list := make([]edn.Value, 0, v.Len())
 	for i, m := range v.All() {
 		if m.Kind() != edn.KindMap {
 			return v, prompt, invalidRequest("shape/wrong-type", "a message is not a map", path(kMessages, i)).
-				expecting(kMap, m).err()
+				Expecting(kMap, m).Err()
 		}
 		m = update(m, role, word)
 		if who, _ := m.Key("role").AsKeyword(); who == "user" && m.Key("content").Kind() == edn.KindString {
@@ -167,12 +168,12 @@ func AnswerV03(r Request, response edn.Value) edn.Value {
 		b.Key("status", edn.K("ok"))
 		b.Key("errors", edn.Vector())
 	}
-	b.Key("output", EmitOut(out))
+	b.Key("output", contract.EmitOut(out))
 	usage := response.Key("usage")
 	if usage.IsNil() {
 		usage = result.Key("usage")
 	}
-	b.Set(kUsage, EmitOut(usage))
-	b.Key("quality", EmitOut(response.Key("quality")))
+	b.Set(kUsage, contract.EmitOut(usage))
+	b.Key("quality", contract.EmitOut(response.Key("quality")))
 	return b.Map()
 }

@@ -1,4 +1,4 @@
-package contract
+package request
 
 import (
 	"slices"
@@ -9,18 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // testEnv has a few intents, schemas and checks.
-func testEnv() RequestEnv {
+func testEnv() Env {
 	text := schema.MustCompile(edn.MustRead(`[:map [:prompt [:re "\\S"]]]`))
 	ceiling, err := ParseBudget(edn.MustRead(`{:max-tokens 2000 :max-usd 0.50M :max-roundtrips 3}`))
 	if err != nil {
 		panic(err)
 	}
-	return RequestEnv{
+	return Env{
 		Intents:  NamesOf("text/respond", "code/patch", "problem/solve", "chess/best-move"),
 		Schemas:  NamesOf("req/text", "res/text", "res/patch+tests"),
 		Checks:   NamesOf("schema-valid", "patch-applies", "tests-pass"),
@@ -167,10 +168,10 @@ func TestRequestReasons(t *testing.T) {
 			v = edn.MustRead(tt.in)
 		}
 		t.Run(tt.reason+" "+tt.path, func(t *testing.T) {
-			_, err := ParseRequest(v, testEnv())
+			_, err := Parse(v, testEnv())
 			require.NotNil(t, err, v.String())
 			assert.Equal(t, "invalid-request", err.Type)
-			assert.Equal(t, ClassFinal, err.Class)
+			assert.Equal(t, contract.ClassFinal, err.Class)
 			assert.Equal(t, 400, err.HTTPStatus())
 			assert.Equal(t, ":"+tt.reason, err.Details.Key("reason").String())
 			assert.Equal(t, tt.path, err.Details.Key("path").String())
@@ -246,7 +247,7 @@ func TestValidationOrder(t *testing.T) {
 				continue // the same field
 			}
 			v := edit(t, edit(t, sound, second.path, second.value), first.path, first.value)
-			_, err := ParseRequest(v, testEnv())
+			_, err := Parse(v, testEnv())
 			require.NotNil(t, err)
 			got, _ := err.Details.Key("reason").AsKeyword()
 			assert.Equal(t, first.reason, got, "%s before %s", first.reason, second.reason)
@@ -266,7 +267,7 @@ func edit(t *testing.T, v edn.Value, path, value string) edn.Value {
 
 // contracts.md 2.1: omitted fields have their defaults.
 func TestRequestDefaults(t *testing.T) {
-	r, err := ParseRequest(edn.MustRead(base), testEnv())
+	r, err := Parse(edn.MustRead(base), testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, 1, r.Proto)
 	assert.Equal(t, "text/respond", r.Intent)
@@ -286,11 +287,11 @@ func TestRequestDefaults(t *testing.T) {
 		assert.Empty(t, s)
 	}
 
-	r, err = ParseRequest(with(`[:effects]`, `{:scope {:fs/read {}}}`), testEnv())
+	r, err = Parse(with(`[:effects]`, `{:scope {:fs/read {}}}`), testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, "{:allowed #{:none} :scope {:fs/read {}}}", r.Effects.String())
 
-	r, err = ParseRequest(with(`[:response/type]`, `:accepted`), testEnv())
+	r, err = Parse(with(`[:response/type]`, `:accepted`), testEnv())
 	require.Nil(t, err)
 	assert.EqualValues(t, 900_000, r.DeadlineMS)
 }
@@ -309,7 +310,7 @@ func TestRequestFields(t *testing.T) {
 	 :role :voice :model "openai/x" :system "Be brief." :request/id "q.1" :session/id "s:1" :cap/id :llm/voice
 	 :response/type :stream :stream? true :routing {:meta? true :strict? false :on-error :fail-open :profile :fast :debug/plan? true}
 	 :queue {:class :batch :priority -9} :deadline-ms 86400000 :idempotency/key "k~1" :debug/transcript? true}`)
-	r, err := ParseRequest(v, testEnv())
+	r, err := Parse(v, testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, "llm/voice", r.CapID)
 	assert.Equal(t, Requires{
@@ -325,7 +326,7 @@ func TestRequestFields(t *testing.T) {
 	assert.Equal(t, "0.25M", r.BudgetLimits.MaxUSD.String())
 	assert.True(t, edn.Equal(v, r.Raw))
 
-	back, err := ParseRequest(r.Value(), testEnv())
+	back, err := Parse(r.Value(), testEnv())
 	require.Nil(t, err)
 	r.Raw, back.Raw = edn.Nil(), edn.Nil()
 	back.Routing, back.DebugPlan = r.Routing, r.DebugPlan
@@ -335,12 +336,12 @@ func TestRequestFields(t *testing.T) {
 // ENV-007: a plugin receives the envelope with a reduced task and without the
 // fields that only the host uses.
 func TestRequestForPlugin(t *testing.T) {
-	r, err := ParseRequest(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond :cap/id :llm/voice :requires {:out-schema :res/text} :dispatch {:strategy :cascade}}
+	r, err := Parse(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond :cap/id :llm/voice :requires {:out-schema :res/text} :dispatch {:strategy :cascade}}
 	 :input {:prompt "hi"} :constraints {:language :en} :budget {:max-tokens 5} :queue {:priority 1} :routing {:meta? true} :deadline-ms 5 :idempotency/key "k" :debug/plan? true}`), testEnv())
 	require.Nil(t, err)
 	wire := r.ForPlugin()
 	assert.Equal(t, `{:budget {:max-tokens 5} :constraints {:language :en} :effects {:allowed #{:none}} :input {:prompt "hi"} :proto 1 :task {:cap/id :llm/voice :intent :text/respond} :trace {:id "r"}}`, wire.String())
-	_, err = ParseRequest(wire, RequestEnv{FromHost: true})
+	_, err = Parse(wire, Env{FromHost: true})
 	assert.Nil(t, err)
 }
 
@@ -348,40 +349,35 @@ func TestRequestForPlugin(t *testing.T) {
 func TestRequestFromHost(t *testing.T) {
 	v := edn.MustRead(`{:proto 1 :trace {:id "r" :parent "00-ab" :new 1} :task {:intent :text/respond :new 1 :requires {:new 1}} :input {} :newer {:a 1}
 	 :context {:prompt {:system "s"} :repair {:attempt 1}} :done {:new 1} :effects {:allowed #{:none} :new 1}}`)
-	r, err := ParseRequest(v, RequestEnv{FromHost: true})
+	r, err := Parse(v, Env{FromHost: true})
 	require.Nil(t, err)
 	assert.Equal(t, `{:prompt {:system "s"} :repair {:attempt 1}}`, r.Context.String())
 	assert.Equal(t, `"00-ab"`, r.Trace.Key("parent").String())
-	_, err = ParseRequest(v, RequestEnv{})
+	_, err = Parse(v, Env{})
 	assert.NotNil(t, err, "but from a client it is")
 }
 
-// ENV-003: the requirements of a node are those of a request, under their own
-// path.
+// ENV-003: requirements, omitted and present.
 func TestParseRequires(t *testing.T) {
-	r, err := ParseRequires(edn.MustRead(`{:cap/kind :solver :effects/allowed #{}}`), testEnv())
+	r, err := Parse(with(`[:task :requires]`, `{:cap/kind :solver :effects/allowed #{}}`), testEnv())
 	require.Nil(t, err)
-	assert.Equal(t, Requires{CapKind: "solver", HasEffects: true}, r)
-	assert.Equal(t, "{:cap/kind :solver :effects/allowed #{}}", r.Value().String())
-	_, err = ParseRequires(edn.MustRead(`{:in-schema :req/txt}`), testEnv())
-	require.NotNil(t, err)
-	assert.Equal(t, "[:requires :in-schema]", err.Details.Key("path").String())
-	assert.Equal(t, ":req/text", err.Details.Key("nearest").String())
-	r, err = ParseRequires(edn.Nil(), RequestEnv{})
+	assert.Equal(t, Requires{CapKind: "solver", HasEffects: true}, r.Requires)
+	assert.Equal(t, "{:cap/kind :solver :effects/allowed #{}}", r.Requires.Value().String())
+	r, err = Parse(edn.MustRead(base), testEnv())
 	require.Nil(t, err)
-	assert.Equal(t, "{}", r.Value().String())
+	assert.Equal(t, "{}", r.Requires.Value().String())
 }
 
 // Errors repeat only a bounded part of the request.
 func TestRequestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("ż", 10_000)
 	for _, v := range []edn.Value{with(`[:role]`, `"`+long+`"`), with(`[:role]`, `["`+long+`"]`), edn.MustRead(base).AssocKey("role", edn.K("x")).AssocKey("budget", edn.Text(long))} {
-		_, err := ParseRequest(v, testEnv())
+		_, err := Parse(v, testEnv())
 		require.NotNil(t, err)
 		got, ok := err.Details.Key("got").AsString()
 		require.True(t, ok)
-		assert.Equal(t, maxGot+1, len([]rune(got)), "with the mark that it was cut")
-		assert.LessOrEqual(t, len([]rune(err.Message)), MaxMessage)
+		assert.Len(t, []rune(got), 201, "200 code points and the mark that it was cut")
+		assert.LessOrEqual(t, len([]rune(err.Message)), contract.MaxMessage)
 	}
 }
 
@@ -419,9 +415,9 @@ func genRequest(t *rapid.T) edn.Value {
 func TestRequestRoundTrip(t *testing.T) {
 	env := testEnv()
 	rapid.Check(t, func(t *rapid.T) {
-		first, err := ParseRequest(genRequest(t), env)
+		first, err := Parse(genRequest(t), env)
 		require.Nil(t, err)
-		second, err := ParseRequest(first.Value(), env)
+		second, err := Parse(first.Value(), env)
 		require.Nil(t, err)
 		assert.Equal(t, first.Value().String(), second.Value().String())
 		first.Raw, second.Raw = edn.Nil(), edn.Nil()
@@ -464,15 +460,48 @@ func TestSeedRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := edn.MustRead(in)
-			translated, warnings, err := TranslateRequest(v)
+			translated, warnings, err := Translate(v)
 			require.NoError(t, err)
 			assert.Empty(t, warnings)
 			assert.True(t, edn.Equal(v, translated), "nothing to translate")
-			r, bad := ParseRequest(v, testEnv())
+			r, bad := Parse(v, testEnv())
 			require.Nil(t, bad)
 			if name == "stratification" {
 				assert.True(t, edn.Equal(v, r.Value()), r.Value().String())
 			}
 		})
 	}
+}
+
+// ENV-020: the envelope has one major version. Every other number is rejected
+// with the supported ones; a value that is not a number is another fault.
+func TestEnvelopeVersion(t *testing.T) {
+	require.EqualValues(t, 1, contract.Proto)
+	for _, number := range []string{"0", "2", "-1", "17", "99999999999999999999"} {
+		_, err := Parse(with(`[:proto]`, number), testEnv())
+		require.NotNil(t, err, number)
+		assert.Equal(t, "invalid-request", err.Type)
+		assert.Equal(t, 400, err.HTTPStatus())
+		assert.Equal(t, ":proto/unsupported", err.Details.Key("reason").String(), number)
+		assert.Equal(t, "[:enum 1]", err.Details.Key("expected").String(), "the supported ones")
+		assert.Equal(t, "[:proto]", err.Details.Key("path").String())
+		assert.Contains(t, err.Message, "1", "in the sentence too")
+	}
+	for _, other := range []string{"1.0", "1M", ":one", "nil", `"2"`, `"one"`} {
+		in, _, err := Translate(with(`[:proto]`, other))
+		require.NoError(t, err)
+		_, bad := Parse(in, testEnv())
+		require.NotNil(t, bad, other)
+		assert.Equal(t, ":shape/wrong-type", bad.Details.Key("reason").String(), other)
+	}
+	for _, one := range []string{"1", "1N", `"1"`} {
+		in, warnings, err := Translate(with(`[:proto]`, one))
+		require.NoError(t, err)
+		_, bad := Parse(in, testEnv())
+		assert.Nil(t, bad, one)
+		assert.Empty(t, warnings, one)
+	}
+	// New fields are always optional: the three original fields are sufficient.
+	_, bad := Parse(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "x"}}`), testEnv())
+	assert.Nil(t, bad)
 }

@@ -1,9 +1,10 @@
-package contract
+package request
 
 import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -20,12 +21,12 @@ func (w Warning) Value() edn.Value {
 	return edn.MustMap(edn.K("code"), edn.K(w.Code), kPath, edn.Vector(w.Path...), kMessage, edn.Text(w.Message))
 }
 
-// TranslateOption sets a value that some spellings cannot express.
-type TranslateOption func(*translation)
+// Option sets a value that some spellings cannot express.
+type Option func(*translation)
 
 // DefaultTrace sets the trace id of requests without one: bare text, and
 // requests of version 0.3 without :request/id.
-func DefaultTrace(id string) TranslateOption { return func(t *translation) { t.trace = id } }
+func DefaultTrace(id string) Option { return func(t *translation) { t.trace = id } }
 
 type translation struct {
 	trace    string
@@ -36,13 +37,13 @@ func (t *translation) warn(code, message string, path ...edn.Value) {
 	t.warnings = append(t.warnings, Warning{Code: code, Path: path, Message: message})
 }
 
-// TranslateRequest converts a request to the form of the contract. It accepts
+// Translate converts a request to the form of the contract. It accepts
 // bare text and {:prompt text}, requests of version 0.3, "1" as :proto, strings
 // for keywords under :requires, :done and :effects, words for booleans, and
-// other names of error types. Anything unknown is kept for [ParseRequest] to
+// other names of error types. Anything unknown is kept for [Parse] to
 // validate. The warnings name deprecated spellings. The error is of type
 // invalid-request.
-func TranslateRequest(v edn.Value, opts ...TranslateOption) (edn.Value, []Warning, error) {
+func Translate(v edn.Value, opts ...Option) (edn.Value, []Warning, error) {
 	var t translation
 	for _, opt := range opts {
 		opt(&t)
@@ -55,7 +56,7 @@ func TranslateRequest(v edn.Value, opts ...TranslateOption) (edn.Value, []Warnin
 	case v.Len() == 1 && v.Key("prompt").Kind() == edn.KindString:
 		v = t.bareText(v.Key("prompt"))
 	case IsV03(v):
-		var err *Error
+		var err *contract.Error
 		if v, err = t.v03(v); err != nil {
 			return edn.Value{}, nil, err
 		}
@@ -65,7 +66,7 @@ func TranslateRequest(v edn.Value, opts ...TranslateOption) (edn.Value, []Warnin
 
 func (t *translation) bareText(prompt edn.Value) edn.Value {
 	return t.traced(edn.MustMap(
-		kProto, edn.Int(Proto),
+		kProto, edn.Int(contract.Proto),
 		kTask, edn.MustMap(kIntent, edn.K("text/respond")),
 		kInput, edn.MustMap(kPrompt, prompt),
 	))
@@ -84,7 +85,7 @@ func (t *translation) spellings(v edn.Value) edn.Value {
 		return v
 	}
 	if text, ok := v.Key("proto").AsString(); ok && text == "1" {
-		v = v.Assoc(kProto, edn.Int(Proto))
+		v = v.Assoc(kProto, edn.Int(contract.Proto))
 	}
 	v = update(v, kStream, truth)
 	v = update(v, kRouting, func(routing edn.Value) edn.Value {
@@ -190,7 +191,7 @@ func (t *translation) dispatch(dispatch edn.Value) edn.Value {
 			members := slices.Collect(set.Elems())
 			for i, m := range members {
 				alias, ok := m.AsKeyword()
-				typ := ResolveAlias(alias)
+				typ := contract.ResolveAlias(alias)
 				if !ok || typ == alias {
 					continue
 				}

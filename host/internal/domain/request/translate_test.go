@@ -1,12 +1,14 @@
-package contract
+package request
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -34,7 +36,7 @@ func TestTranslateSpellings(t *testing.T) {
 		{"neither text nor map", `[1 2]`, ``},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, warnings, err := TranslateRequest(edn.MustRead(tt.in), DefaultTrace("t"))
+			v, warnings, err := Translate(edn.MustRead(tt.in), DefaultTrace("t"))
 			require.NoError(t, err)
 			assert.Empty(t, warnings)
 			want := tt.out
@@ -42,7 +44,7 @@ func TestTranslateSpellings(t *testing.T) {
 				want = tt.in
 			}
 			assert.Equal(t, edn.MustRead(want).String(), v.String())
-			again, _, err := TranslateRequest(v, DefaultTrace("t"))
+			again, _, err := Translate(v, DefaultTrace("t"))
 			require.NoError(t, err)
 			assert.True(t, edn.Equal(v, again), "translating twice changes nothing")
 		})
@@ -51,31 +53,33 @@ func TestTranslateSpellings(t *testing.T) {
 
 // ENV-008: bare text becomes a valid request.
 func TestTranslatedTextIsARequest(t *testing.T) {
-	v, _, err := TranslateRequest(edn.Text("Explain ACID."), DefaultTrace("r-7"))
+	v, _, err := Translate(edn.Text("Explain ACID."), DefaultTrace("r-7"))
 	require.NoError(t, err)
-	r, bad := ParseRequest(v, testEnv())
+	r, bad := Parse(v, testEnv())
 	require.Nil(t, bad)
 	assert.Equal(t, "text/respond", r.Intent)
 
-	v, _, err = TranslateRequest(edn.Text("Explain ACID."))
+	v, _, err = Translate(edn.Text("Explain ACID."))
 	require.NoError(t, err)
-	_, bad = ParseRequest(v, testEnv())
+	_, bad = Parse(v, testEnv())
 	require.NotNil(t, bad, "without a trace the edge has to add one")
 	assert.Equal(t, "[:trace]", bad.Details.Key("path").String())
 }
 
 // ERR-011, ENV-023: aliases of error types are replaced, with a warning.
 func TestTranslateAliases(t *testing.T) {
-	for alias, typ := range aliases() {
-		for _, key := range []string{"switch-on", "switch-on/replace"} {
-			in := edn.MustMap(kTask, edn.MustMap(kDispatch, edn.MustMap(edn.K(key), edn.Vector(edn.K(alias), edn.K("runtime/crashed")))))
-			v, warnings, err := TranslateRequest(in)
-			require.NoError(t, err)
-			set := v.Key("task").Key("dispatch").Key(key)
-			assert.True(t, set.Has(edn.K(typ)), alias)
-			require.Len(t, warnings, 1)
-			assert.Equal(t, "alias", warnings[0].Code)
-			assert.Contains(t, warnings[0].Value().Key("message").String(), ":"+alias+" is now :"+typ)
+	for _, row := range contract.Rows() {
+		for _, alias := range row.Aliases {
+			for _, key := range []string{"switch-on", "switch-on/replace"} {
+				in := edn.MustMap(kTask, edn.MustMap(kDispatch, edn.MustMap(edn.K(key), edn.Vector(edn.K(alias), edn.K("runtime/crashed")))))
+				v, warnings, err := Translate(in)
+				require.NoError(t, err)
+				set := v.Key("task").Key("dispatch").Key(key)
+				assert.True(t, set.Has(edn.K(row.Type)), alias)
+				require.Len(t, warnings, 1)
+				assert.Equal(t, "alias", warnings[0].Code)
+				assert.Contains(t, warnings[0].Value().Key("message").String(), ":"+alias+" is now :"+row.Type)
+			}
 		}
 	}
 }
@@ -99,7 +103,7 @@ func TestTranslateV03(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.True(t, IsV03(edn.MustRead(in)))
-			v, warnings, err := TranslateRequest(edn.MustRead(in), DefaultTrace("t"))
+			v, warnings, err := Translate(edn.MustRead(in), DefaultTrace("t"))
 			require.NoError(t, err)
 			require.Len(t, warnings, 1)
 			assert.Equal(t, "v0.3", warnings[0].Code)
@@ -107,9 +111,9 @@ func TestTranslateV03(t *testing.T) {
 			assert.False(t, IsV03(v))
 		})
 	}
-	v, _, err := TranslateRequest(edn.MustRead(seedV03))
+	v, _, err := Translate(edn.MustRead(seedV03))
 	require.NoError(t, err)
-	r, bad := ParseRequest(v, testEnv())
+	r, bad := Parse(v, testEnv())
 	require.Nil(t, bad, "the example of version 0.3 is accepted unchanged")
 	assert.Equal(t, "text/respond", r.Intent)
 	assert.Equal(t, Limited(512), r.BudgetLimits.MaxTokens)
@@ -120,7 +124,7 @@ func TestTranslateV03Intents(t *testing.T) {
 	for in, want := range map[string]string{
 		`:coding`: ":code/patch", `:chat`: ":text/respond", `:analysis`: ":problem/solve", `nil`: ":text/respond", `:other`: ":other", `:a/b`: ":a/b",
 	} {
-		v, _, err := TranslateRequest(edn.MustMap(kMessages, edn.Vector(), kIntent, edn.MustRead(in)))
+		v, _, err := Translate(edn.MustMap(kMessages, edn.Vector(), kIntent, edn.MustRead(in)))
 		require.NoError(t, err)
 		assert.Equal(t, want, v.Key("task").Key("intent").String())
 	}
@@ -134,16 +138,16 @@ func TestTranslateV03Refusals(t *testing.T) {
 		`{:messages [] :steps [{:op :build-prompt :x 1}]}`:          `[:steps 0]`,
 		`{:messages [] :steps :all}`:                                `[:steps]`,
 	} {
-		_, _, err := TranslateRequest(edn.MustRead(in))
-		var e *Error
+		_, _, err := Translate(edn.MustRead(in))
+		var e *contract.Error
 		require.ErrorAs(t, err, &e, in)
 		assert.Equal(t, "invalid-request", e.Type)
 		assert.Equal(t, path, e.Details.Key("path").String(), in)
 	}
 	for _, odd := range []string{`{:messages [] :requires 7 :opts 7 :context 7 :done 7}`, `{:messages [] :requires {:quality/must 7} :constraints 7 :context {:lang 7}}`} {
-		v, _, err := TranslateRequest(edn.MustRead(odd))
+		v, _, err := Translate(edn.MustRead(odd))
 		require.NoError(t, err)
-		_, bad := ParseRequest(v, testEnv())
+		_, bad := Parse(v, testEnv())
 		assert.NotNil(t, bad, "what cannot be translated is refused by the check")
 	}
 }
@@ -159,4 +163,15 @@ func TestAnswerV03(t *testing.T) {
 	} {
 		assert.Equal(t, edn.MustRead(want).String(), AnswerV03(r, edn.MustRead(in)).String())
 	}
+}
+
+// golden compares with a file, or writes it if UPDATE_GOLDEN is set.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.WriteFile(name, got, 0o644))
+	}
+	want, err := os.ReadFile(name)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got), "%s is out of date: run with UPDATE_GOLDEN=1 and look at the difference", name)
 }

@@ -1,4 +1,4 @@
-package contract
+package policy
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 func parseSet(t *testing.T, members ...string) SwitchSet {
@@ -18,35 +20,35 @@ func parseSet(t *testing.T, members ...string) SwitchSet {
 
 // ATT-009, ERR-006, ATT-008 row 4.
 func TestSwitchSetMatches(t *testing.T) {
-	crash := Errorf("runtime/crashed", "x")
+	crash := contract.Errorf("runtime/crashed", "x")
 	for _, tt := range []struct {
 		name string
 		set  []string
-		err  *Error
+		err  *contract.Error
 		want bool
 	}{
 		{"type", []string{"runtime/crashed"}, crash, true},
 		{"type with a colon", []string{":runtime/crashed"}, crash, true},
-		{"alias", []string{"queue/full"}, Errorf("runtime/overloaded", "x"), true},
+		{"alias", []string{"queue/full"}, contract.Errorf("runtime/overloaded", "x"), true},
 		{"namespace", []string{"runtime/*"}, crash, true},
 		{"other namespace", []string{"provider/*"}, crash, false},
 		{"class", []string{"class/switch"}, crash, true},
 		{"other class", []string{"class/retry", "class/repair"}, crash, false},
 		{"empty", nil, crash, false},
-		{"class as it was set", []string{"class/retry"}, crash.WithClass(ClassRetry), true},
-		{"stop by its own name", []string{"slot/unresolved"}, Errorf("slot/unresolved", "x"), true},
-		{"stop not by namespace", []string{"slot/*"}, Errorf("slot/unresolved", "x"), false},
-		{"stop! never", []string{"invalid-request", "budget/exceeded", "budget/*"}, Errorf("budget/exceeded", "x"), false},
-		{"own type of a plugin", []string{"demo/own"}, Errorf("demo/own", "x"), true},
-		{"own namespace of a plugin", []string{"demo/*"}, Errorf("demo/own", "x"), true},
-		{"cause", []string{"eval/must-failed"}, Errorf("repair/exhausted", "x").WithCause(Errorf("eval/must-failed", "y")), true},
-		{"cause by class", []string{"class/repair"}, Errorf("repair/exhausted", "x").WithCause(Errorf("eval/must-failed", "y")), true},
-		{"cause of a cause", []string{"format/drift"}, crash.WithCause(Errorf("repair/exhausted", "x").WithCause(Errorf("format/drift", "y"))), false},
-		{"cause that stops, by namespace", []string{"slot/*"}, crash.WithCause(Errorf("slot/unresolved", "x")), false},
-		{"cause cannot lift a stop", []string{"runtime/crashed"}, Errorf("slot/unresolved", "x").WithCause(crash), false},
-		{"cause cannot lift a stop!", []string{"runtime/crashed"}, Errorf("canceled", "x").WithCause(crash), false},
-		{"lost race by class", []string{"class/switch", "class/retry", "class/repair"}, Errorf("race/lost", "x"), false},
-		{"lost race by name", []string{"race/lost"}, Errorf("race/lost", "x"), true},
+		{"class as it was set", []string{"class/retry"}, crash.WithClass(contract.ClassRetry), true},
+		{"stop by its own name", []string{"slot/unresolved"}, contract.Errorf("slot/unresolved", "x"), true},
+		{"stop not by namespace", []string{"slot/*"}, contract.Errorf("slot/unresolved", "x"), false},
+		{"stop! never", []string{"invalid-request", "budget/exceeded", "budget/*"}, contract.Errorf("budget/exceeded", "x"), false},
+		{"own type of a plugin", []string{"demo/own"}, contract.Errorf("demo/own", "x"), true},
+		{"own namespace of a plugin", []string{"demo/*"}, contract.Errorf("demo/own", "x"), true},
+		{"cause", []string{"eval/must-failed"}, contract.Errorf("repair/exhausted", "x").WithCause(contract.Errorf("eval/must-failed", "y")), true},
+		{"cause by class", []string{"class/repair"}, contract.Errorf("repair/exhausted", "x").WithCause(contract.Errorf("eval/must-failed", "y")), true},
+		{"cause of a cause", []string{"format/drift"}, crash.WithCause(contract.Errorf("repair/exhausted", "x").WithCause(contract.Errorf("format/drift", "y"))), false},
+		{"cause that stops, by namespace", []string{"slot/*"}, crash.WithCause(contract.Errorf("slot/unresolved", "x")), false},
+		{"cause cannot lift a stop", []string{"runtime/crashed"}, contract.Errorf("slot/unresolved", "x").WithCause(crash), false},
+		{"cause cannot lift a stop!", []string{"runtime/crashed"}, contract.Errorf("canceled", "x").WithCause(crash), false},
+		{"lost race by class", []string{"class/switch", "class/retry", "class/repair"}, contract.Errorf("race/lost", "x"), false},
+		{"lost race by name", []string{"race/lost"}, contract.Errorf("race/lost", "x"), true},
 		{"no error", []string{"class/switch"}, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,13 +60,24 @@ func TestSwitchSetMatches(t *testing.T) {
 // ATT-009, ERR-006: a set can name each type of the catalogue; a named type
 // matches unless its class is stop!.
 func TestSwitchSetTakesEveryType(t *testing.T) {
-	for _, row := range Rows() {
+	for _, row := range contract.Rows() {
 		if strings.HasSuffix(row.Type, "/*") {
 			continue
 		}
 		set := parseSet(t, row.Type)
-		assert.Equal(t, row.Class != ClassFinal, set.Matches(Errorf(row.Type, "x")), row.Type)
+		assert.Equal(t, row.Class != contract.ClassFinal, set.Matches(contract.Errorf(row.Type, "x")), row.Type)
 	}
+}
+
+// ERR-011: an alias names its type.
+func TestSwitchSetTakesAliases(t *testing.T) {
+	for _, row := range contract.Rows() {
+		for _, alias := range row.Aliases {
+			assert.Equal(t, []string{row.Type}, parseSet(t, ":"+alias).Members())
+		}
+	}
+	_, err := ParseSwitchSet([]string{"queue/empty"}) // dropped
+	assert.ErrorContains(t, err, "there is no error type :queue/empty")
 }
 
 func TestSwitchSetRefusesUnknownMembers(t *testing.T) {
@@ -88,16 +101,16 @@ func TestSwitchSetRefusesUnknownMembers(t *testing.T) {
 // LM-001: the full set contains all types of three classes and no others.
 func TestFullSwitchSet(t *testing.T) {
 	full := FullSwitchSet()
-	for _, r := range Rows() {
+	for _, r := range contract.Rows() {
 		for _, s := range r.Sources.List() {
-			e := Errorf(r.Type, "x").WithSource(s)
-			want := e.Class == ClassRetry || e.Class == ClassSwitch || e.Class == ClassRepair
+			e := contract.Errorf(r.Type, "x").WithSource(s)
+			want := e.Class == contract.ClassRetry || e.Class == contract.ClassSwitch || e.Class == contract.ClassRepair
 			assert.Equal(t, want, full.Matches(e), "%s from %s", r.Type, s)
 		}
 	}
-	assert.True(t, full.Matches(Errorf("demo/own", "x")))
-	assert.True(t, SwitchSet{}.Effective().Matches(Errorf("demo/own", "x")), "nobody wrote a set")
-	assert.False(t, parseSet(t).Effective().Matches(Errorf("demo/own", "x")), "a written set displaces it, also an empty one")
+	assert.True(t, full.Matches(contract.Errorf("demo/own", "x")))
+	assert.True(t, SwitchSet{}.Effective().Matches(contract.Errorf("demo/own", "x")), "nobody wrote a set")
+	assert.False(t, parseSet(t).Effective().Matches(contract.Errorf("demo/own", "x")), "a written set displaces it, also an empty one")
 }
 
 // ATT-002: Replace discards the members of weaker layers.

@@ -1,4 +1,4 @@
-package contract
+package policy
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -20,7 +21,7 @@ type SwitchSet struct {
 }
 
 // switchable are the classes that a set can contain.
-var switchable = [...]Class{ClassRetry, ClassSwitch, ClassRepair}
+var switchable = [...]contract.Class{contract.ClassRetry, contract.ClassSwitch, contract.ClassRepair}
 
 // ParseSwitchSet reads the members of a set, each with or without a leading
 // colon: a type, an alias, "ns/*", "class/retry", "class/switch" or
@@ -52,21 +53,21 @@ func (s *SwitchSet) add(member string) error {
 		return nil
 	}
 	if name, ok := strings.CutPrefix(member, "class/"); ok {
-		class, known := ParseClass(name)
+		class, known := contract.ParseClass(name)
 		if !known || !slices.Contains(switchable[:], class) {
 			return fmt.Errorf(":%s is not a class of a switch-on set: use :class/retry, :class/switch or :class/repair", member)
 		}
 		s.classes |= 1 << class
 		return nil
 	}
-	typ := ResolveAlias(member)
-	if _, known := Lookup(typ); !known {
+	typ := contract.ResolveAlias(member)
+	if _, known := contract.Lookup(typ); !known {
 		if _, err := edn.Keyword(typ); err != nil {
 			return fmt.Errorf("%q is not the name of an error type", member)
 		}
-		if Reserved(Namespace(typ)) {
+		if contract.Reserved(contract.Namespace(typ)) {
 			message := fmt.Sprintf("there is no error type :%s", typ)
-			if nearest := NearestType(typ); nearest != "" {
+			if nearest := contract.NearestType(typ); nearest != "" {
 				message += "; nearest is :" + nearest
 			}
 			return errors.New(message)
@@ -95,21 +96,21 @@ func (s SwitchSet) IsWritten() bool { return s.written }
 // Matches reports whether the evaluator continues after e: the set contains the
 // type, namespace or class of e or of its causes. A failure of class stop
 // matches only by its own type, one of class stop! never.
-func (s SwitchSet) Matches(e *Error) bool {
+func (s SwitchSet) Matches(e *contract.Error) bool {
 	switch {
-	case e == nil, e.Class == ClassFinal:
+	case e == nil, e.Class == contract.ClassFinal:
 		return false
 	case s.names[e.Type]:
 		return true
-	case e.Class == ClassStop, e.Class == ClassNone:
+	case e.Class == contract.ClassStop, e.Class == contract.ClassNone:
 		return false
 	}
-	return s.fits(e) || e.Cause != nil && e.Cause.Class != ClassFinal &&
-		(s.names[e.Cause.Type] || e.Cause.Class != ClassStop && s.fits(e.Cause))
+	return s.fits(e) || e.Cause != nil && e.Cause.Class != contract.ClassFinal &&
+		(s.names[e.Cause.Type] || e.Cause.Class != contract.ClassStop && s.fits(e.Cause))
 }
 
-func (s SwitchSet) fits(e *Error) bool {
-	return s.classes&(1<<e.Class) != 0 || len(s.spaces) > 0 && s.spaces[Namespace(e.Type)]
+func (s SwitchSet) fits(e *contract.Error) bool {
+	return s.classes&(1<<e.Class) != 0 || len(s.spaces) > 0 && s.spaces[contract.Namespace(e.Type)]
 }
 
 // Union returns the set with the members of both. An unset set adds nothing.
@@ -168,10 +169,10 @@ func (s SwitchSet) Members() []string {
 func (s SwitchSet) Idle() []string {
 	var idle []string
 	for _, member := range s.Members() {
-		if ns, ok := strings.CutSuffix(member, "/*"); ok && Reserved(ns) && !namespaceSwitches(ns) {
+		if ns, ok := strings.CutSuffix(member, "/*"); ok && contract.Reserved(ns) && !namespaceSwitches(ns) {
 			idle = append(idle, member)
 		}
-		if r, known := Lookup(member); known && r.Class == ClassFinal {
+		if r, known := contract.Lookup(member); known && r.Class == contract.ClassFinal {
 			idle = append(idle, member)
 		}
 	}
@@ -179,9 +180,9 @@ func (s SwitchSet) Idle() []string {
 }
 
 func namespaceSwitches(ns string) bool {
-	return slices.ContainsFunc(catalogue.rows, func(r Row) bool {
-		return Namespace(r.Type) == ns &&
-			(slices.Contains(switchable[:], r.Class) || r.elsewhere != nil && slices.Contains(switchable[:], r.elsewhere.Class))
+	return slices.ContainsFunc(contract.Rows(), func(r contract.Row) bool {
+		return contract.Namespace(r.Type) == ns && (slices.Contains(switchable[:], r.Class) ||
+			slices.Contains(switchable[:], r.For(contract.SourcePlugin).Class))
 	})
 }
 

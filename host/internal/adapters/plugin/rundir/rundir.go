@@ -1,4 +1,4 @@
-package launch
+package rundir
 
 import (
 	"crypto/rand"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // Lengths of socket paths. The kernel permits 108 bytes (104 on BSD);
@@ -32,9 +34,9 @@ func (e *PathTooLongError) Error() string {
 		e.Length, e.Limit)
 }
 
-// RuntimeDir is the private directory of one host process. A lock that ends
+// Dir is the private directory of one host process. A lock that ends
 // with the process marks it as in use.
-type RuntimeDir struct {
+type Dir struct {
 	path string
 	lock *os.File
 
@@ -42,20 +44,20 @@ type RuntimeDir struct {
 	next int
 }
 
-// RuntimeBase is the parent of the directories of all hosts of a user: below
+// Base is the parent of the directories of all hosts of a user: below
 // xdgRuntimeDir (the value of XDG_RUNTIME_DIR) if that is a directory, else
 // below /tmp.
-func RuntimeBase(xdgRuntimeDir string, uid int) string {
+func Base(xdgRuntimeDir string, uid int) string {
 	if info, err := os.Stat(xdgRuntimeDir); xdgRuntimeDir != "" && err == nil && info.IsDir() {
 		return filepath.Join(xdgRuntimeDir, "ferment")
 	}
 	return filepath.Join("/tmp", "ferment-"+strconv.Itoa(uid))
 }
 
-// OpenRuntimeDir creates and locks a new directory below base, after removing
+// Open creates and locks a new directory below base, after removing
 // those of ended hosts. It rejects a base that other users may write, and one
 // that is too long for sockets ([PathTooLongError]).
-func OpenRuntimeDir(base string) (*RuntimeDir, error) {
+func Open(base string) (*Dir, error) {
 	abs, err := filepath.Abs(base)
 	if err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
@@ -63,12 +65,12 @@ func OpenRuntimeDir(base string) (*RuntimeDir, error) {
 	if err := checkSocketPath(filepath.Join(abs, "01234567", "9999")); err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
-	return OpenScratchDir(abs)
+	return OpenScratch(abs)
 }
 
-// OpenScratchDir is [OpenRuntimeDir] for a directory without sockets, so that
+// OpenScratch is [Open] for a directory without sockets, so that
 // the length of base is not limited.
-func OpenScratchDir(base string) (*RuntimeDir, error) {
+func OpenScratch(base string) (*Dir, error) {
 	base, err := filepath.Abs(base)
 	if err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
@@ -76,7 +78,7 @@ func OpenScratchDir(base string) (*RuntimeDir, error) {
 	if err := privateDir(base); err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
-	if _, err := SweepRuntimeDirs(base); err != nil {
+	if _, err := Sweep(base); err != nil {
 		return nil, err
 	}
 	for range 16 {
@@ -85,7 +87,7 @@ func OpenScratchDir(base string) (*RuntimeDir, error) {
 			return nil, fmt.Errorf("runtime directory: %w", err)
 		}
 		if lock != nil {
-			return &RuntimeDir{path: path, lock: lock}, nil
+			return &Dir{path: path, lock: lock}, nil
 		}
 	}
 	return nil, fmt.Errorf("runtime directory: no free name below %s", base)
@@ -120,11 +122,11 @@ func newLockedDir(base string) (string, *os.File, error) {
 }
 
 // Path is the directory.
-func (d *RuntimeDir) Path() string { return d.path }
+func (d *Dir) Path() string { return d.path }
 
 // Instance creates a directory for the sockets of one process. The caller
 // removes it after the end of the process.
-func (d *RuntimeDir) Instance() (string, error) {
+func (d *Dir) Instance() (string, error) {
 	d.mu.Lock()
 	d.next++
 	path := filepath.Join(d.path, strconv.Itoa(d.next))
@@ -139,7 +141,7 @@ func (d *RuntimeDir) Instance() (string, error) {
 }
 
 // Close removes the directory and releases the lock.
-func (d *RuntimeDir) Close() error {
+func (d *Dir) Close() error {
 	err := os.RemoveAll(d.path)
 	if cerr := d.lock.Close(); err == nil && !errors.Is(cerr, os.ErrClosed) {
 		err = cerr
@@ -150,9 +152,9 @@ func (d *RuntimeDir) Close() error {
 	return nil
 }
 
-// SweepRuntimeDirs removes the directories below base whose host has ended, and
+// Sweep removes the directories below base whose host has ended, and
 // returns their paths.
-func SweepRuntimeDirs(base string) ([]string, error) {
+func Sweep(base string) ([]string, error) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return nil, fmt.Errorf("sweep runtime directories: %w", err)
@@ -163,7 +165,7 @@ func SweepRuntimeDirs(base string) ([]string, error) {
 			continue // not made by a host
 		}
 		path := filepath.Join(base, e.Name())
-		gone, err := sweepDir(path)
+		gone, err := launch.RemoveAbandoned(path)
 		if err != nil {
 			return swept, fmt.Errorf("sweep runtime directories: %w", err)
 		}
@@ -172,22 +174,6 @@ func SweepRuntimeDirs(base string) ([]string, error) {
 		}
 	}
 	return swept, nil
-}
-
-// sweepDir removes one directory unless its host runs.
-func sweepDir(path string) (bool, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil // another host was faster
-		}
-		return false, err
-	}
-	defer func() { _ = dir.Close() }()
-	if !abandoned(dir) {
-		return false, nil
-	}
-	return true, os.RemoveAll(path)
 }
 
 // privateDir creates dir, or checks that an existing one belongs to this user

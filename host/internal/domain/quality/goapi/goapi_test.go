@@ -63,14 +63,14 @@ func collect(t *testing.T) string {
 }
 
 // TXT-007: the index is that of the toolchain which builds the program. For a
-// newer one, go test ./sdk/text/goapi -update writes it.
+// newer one, go test ./host/internal/domain/quality/goapi -update writes it.
 func TestIndexIsCurrent(t *testing.T) {
 	now := collect(t)
 	if *update {
 		require.NoError(t, os.WriteFile("symbols.txt", []byte(now), 0o644))
 		return
 	}
-	assert.True(t, now == symbols, "symbols.txt is not that of this toolchain; go test ./sdk/text/goapi -update writes it anew")
+	assert.True(t, now == symbols, "symbols.txt is not that of this toolchain; go test ./host/internal/domain/quality/goapi -update writes it anew")
 }
 
 func TestCheck(t *testing.T) {

@@ -1,4 +1,4 @@
-package launch
+package logfile
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// LogReader reads the lines of a [LogFile], which another process may write and
+// Reader reads the lines of a [File], which another process may write and
 // rotate meanwhile. It loses no line unless it falls behind by more than the
 // files hold. It is not safe for concurrent use.
-type LogReader struct {
+type Reader struct {
 	path  string
 	files []*os.File // oldest first; only the last one may still grow
 	part  []byte     // of an incomplete line
@@ -25,10 +25,10 @@ type LogReader struct {
 // logPoll is the polling interval of Next.
 const logPoll = 100 * time.Millisecond
 
-// OpenLog starts reading at the oldest line that is kept. The error is
+// OpenReader starts reading at the oldest line that is kept. The error is
 // fs.ErrNotExist if the log was never written.
-func OpenLog(path string) (*LogReader, error) {
-	r := &LogReader{path: path, buf: make([]byte, 64<<10)}
+func OpenReader(path string) (*Reader, error) {
+	r := &Reader{path: path, buf: make([]byte, 64<<10)}
 	// The newest first: if it is rotated meanwhile, it is found again under an
 	// older name and skipped.
 	newest, err := os.Open(path)
@@ -55,7 +55,7 @@ func OpenLog(path string) (*LogReader, error) {
 
 // Last returns the last n complete lines that exist now, without their ends; a
 // negative n returns all. Next continues after them.
-func (r *LogReader) Last(n int) ([][]byte, error) {
+func (r *Reader) Last(n int) ([][]byte, error) {
 	for {
 		more, err := r.fill()
 		if err != nil {
@@ -75,7 +75,7 @@ func (r *LogReader) Last(n int) ([][]byte, error) {
 
 // Next returns the next line and waits for it if necessary. When ctx ends, the
 // error is its cause.
-func (r *LogReader) Next(ctx context.Context) ([]byte, error) {
+func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if len(r.lines) > 0 {
 			line := r.lines[0]
@@ -100,7 +100,7 @@ func (r *LogReader) Next(ctx context.Context) ([]byte, error) {
 }
 
 // fill reads one buffer; more is false if there is no more at the moment.
-func (r *LogReader) fill() (more bool, err error) {
+func (r *Reader) fill() (more bool, err error) {
 	n, err := r.files[0].Read(r.buf)
 	r.take(r.buf[:n])
 	switch {
@@ -117,7 +117,7 @@ func (r *LogReader) fill() (more bool, err error) {
 
 // next continues with the file written after the first. A line never spans two
 // files: an incomplete line was cut by the death of its writer.
-func (r *LogReader) next() {
+func (r *Reader) next() {
 	_ = r.files[0].Close()
 	r.files = r.files[1:]
 	if len(r.part) > 0 {
@@ -126,7 +126,7 @@ func (r *LogReader) next() {
 }
 
 // follow checks whether the current file was rotated, and opens the newer ones.
-func (r *LogReader) follow() (more bool, err error) {
+func (r *Reader) follow() (more bool, err error) {
 	at := r.files[0]
 	var newer []*os.File
 	for n := 0; ; n++ {
@@ -165,7 +165,7 @@ func (r *LogReader) follow() (more bool, err error) {
 	return true, nil
 }
 
-func (r *LogReader) take(text []byte) {
+func (r *Reader) take(text []byte) {
 	for len(text) > 0 {
 		line, rest, complete := bytes.Cut(text, []byte{'\n'})
 		r.part = append(r.part, line...)
@@ -177,7 +177,7 @@ func (r *LogReader) take(text []byte) {
 }
 
 // Close implements io.Closer.
-func (r *LogReader) Close() error {
+func (r *Reader) Close() error {
 	var errs []error
 	for _, f := range r.files {
 		errs = append(errs, f.Close())
@@ -190,4 +190,10 @@ func sameLog(a, b *os.File) bool {
 	x, err1 := a.Stat()
 	y, err2 := b.Stat()
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }

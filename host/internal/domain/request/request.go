@@ -1,18 +1,16 @@
-package contract
+package request
 
 import (
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Proto is the version of the envelope.
-const Proto = 1
-
-// Default deadlines of a request, in milliseconds.
+// Deadlines of a request, in milliseconds.
 const (
-	DefaultDeadlineMS  = 120_000
-	AcceptedDeadlineMS = 900_000
-	MaxDeadlineMS      = 86_400_000
+	usualDeadlineMS    = 120_000
+	acceptedDeadlineMS = 900_000
+	maxDeadlineMS      = 86_400_000
 )
 
 // Request is a validated request. Fields that the sender left out have the
@@ -62,9 +60,9 @@ type Requires struct {
 	HasEffects bool
 }
 
-// RequestEnv is the environment of the validation. A nil function or an empty
+// Env is the environment of the validation. A nil function or an empty
 // field disables the checks that need it.
-type RequestEnv struct {
+type Env struct {
 	// Intents are the declared or advertised intents.
 	Intents Names
 	// Schemas are the names of the known schemas.
@@ -109,11 +107,10 @@ func (n Names) list() []string {
 	return n.List()
 }
 
-// ParseRequest validates a request in the form of the contract (see
-// [TranslateRequest]). Of several faults it reports the first in the order of
+// Parse validates a request in the form of the contract (see [Translate]). Of several faults it reports the first in the order of
 // the contract: shape, intent, requires, done, effects, dispatch, budget,
 // input. The error is of type invalid-request.
-func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
+func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	var r Request
 	if err := r.readShape(v, env.FromHost); err != nil {
 		return Request{}, err
@@ -121,15 +118,15 @@ func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
 	if !env.Intents.known(r.Intent) {
 		err := invalidRequest("intent/not-supported", "the intent is neither declared nor served: :"+r.Intent,
 			path(kTask, kIntent)).
-			named(edn.K(r.Intent), env.Intents.list()).err()
+			Named(edn.K(r.Intent), env.Intents.list()).Err()
 		if hint := ModelHint(r.Intent); hint != "" {
 			err = err.WithHint(hint)
 		}
 		return Request{}, err
 	}
 	task := v.Key("task")
-	var err *Error
-	if r.Requires, err = parseRequires(task.Key("requires"), &env, kTask); err != nil {
+	var err *contract.Error
+	if r.Requires, err = parseRequires(task.Key("requires"), &env); err != nil {
 		return Request{}, err
 	}
 	if err := checkDone(r.Done, &env); err != nil {
@@ -153,7 +150,7 @@ func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
 	return r, nil
 }
 
-func (r *Request) checkBudget(env *RequestEnv) *Error {
+func (r *Request) checkBudget(env *Env) *contract.Error {
 	limits, err := ParseBudget(r.Budget)
 	if err != nil {
 		return err
@@ -161,8 +158,8 @@ func (r *Request) checkBudget(env *RequestEnv) *Error {
 	if env.Ceiling != nil {
 		if key := limits.Raises(*env.Ceiling); key != "" {
 			return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
-				expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))),
-					limits.Value().Key(key)).err()
+				Expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))),
+					limits.Value().Key(key)).Err()
 		}
 	}
 	r.BudgetLimits = limits
@@ -171,7 +168,7 @@ func (r *Request) checkBudget(env *RequestEnv) *Error {
 
 // checkInput validates the input against the schema that the request requires,
 // otherwise against the schema of its intent.
-func (r *Request) checkInput(env *RequestEnv) *Error {
+func (r *Request) checkInput(env *Env) *contract.Error {
 	name := r.Requires.InSchema
 	if name == "" && env.InSchema != nil {
 		name = env.InSchema(r.Intent)
@@ -188,8 +185,8 @@ func (r *Request) checkInput(env *RequestEnv) *Error {
 		return nil
 	}
 	f := invalidRequest("input/schema-invalid", "the input does not fit :"+name+": "+findings[0].String(), path(kInput))
-	f.findings = schema.Findings(findings)
-	return f.err()
+	f.Findings = schema.Findings(findings)
+	return f.Err()
 }
 
 // Value returns the request as a map without defaults, except the effects. It
@@ -222,7 +219,7 @@ func (r *Request) value(forPlugin bool) edn.Value {
 	}
 	f.set(kInput, r.Input)
 	f.text(kModel, r.Model)
-	f.set(kProto, edn.Int(Proto))
+	f.set(kProto, edn.Int(contract.Proto))
 	if !forPlugin {
 		f.nonEmpty(kQueue, r.queue())
 	}
@@ -272,7 +269,7 @@ const defaultQueue = "sync"
 
 func defaultDeadline(responseType string) int64 {
 	if responseType == "accepted" {
-		return AcceptedDeadlineMS
+		return acceptedDeadlineMS
 	}
-	return DefaultDeadlineMS
+	return usualDeadlineMS
 }

@@ -1,4 +1,4 @@
-package launch
+package logfile
 
 import (
 	"context"
@@ -24,11 +24,11 @@ func lineText(lines [][]byte) string {
 }
 
 // SUP-009: the last lines, over all rotated files.
-func TestLogReaderLast(t *testing.T) {
+func TestReaderLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log", "plugin.log")
-	_, err := OpenLog(path)
+	_, err := OpenReader(path)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	l, err := OpenLogFile(path, 12, 3)
+	l, err := Open(path, 12, 3)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	for n := range 9 {
@@ -36,7 +36,7 @@ func TestLogReaderLast(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for n, want := range map[int]string{0: "", 1: "l8", 4: "l5 l6 l7 l8", 100: "l0 l1 l2 l3 l4 l5 l6 l7 l8", -1: "l0 l1 l2 l3 l4 l5 l6 l7 l8"} {
-		r, err := OpenLog(path)
+		r, err := OpenReader(path)
 		require.NoError(t, err)
 		lines, err := r.Last(n)
 		require.NoError(t, err)
@@ -47,13 +47,13 @@ func TestLogReaderLast(t *testing.T) {
 
 // SUP-009: a follower of a log gets every line once and in order, also across
 // several rotations between two reads.
-func TestLogReaderFollows(t *testing.T) {
+func TestReaderFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plugin.log")
-	l, err := OpenLogFile(path, 200, 2)
+	l, err := Open(path, 200, 2)
 	require.NoError(t, err)
 	_, err = l.Write([]byte("first\n"))
 	require.NoError(t, err)
-	r, err := OpenLog(path)
+	r, err := OpenReader(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -96,10 +96,10 @@ func TestLogReaderFollows(t *testing.T) {
 }
 
 // A log that was removed is followed when it is created again.
-func TestLogReaderNewLog(t *testing.T) {
+func TestReaderNewLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plugin.log")
 	require.NoError(t, os.WriteFile(path, []byte("old\n"), 0o600))
-	r, err := OpenLog(path)
+	r, err := OpenReader(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	lines, err := r.Last(5)

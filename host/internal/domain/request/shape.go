@@ -1,9 +1,10 @@
-package contract
+package request
 
 import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -26,10 +27,10 @@ type shape struct {
 	r        *Request
 	fromHost bool
 	rank     rank
-	worst    *fault // a pointer, so that the request itself does not escape to the heap
+	worst    *contract.Fault // a pointer, so that the request itself does not escape to the heap
 }
 
-func (s *shape) add(rank rank, make func() fault) {
+func (s *shape) add(rank rank, make func() contract.Fault) {
 	if s.rank == rankNone || rank < s.rank {
 		s.rank, *s.worst = rank, make()
 	}
@@ -65,9 +66,9 @@ var noEffects = edn.MustMap(kAllowed, edn.Keywords("none"))
 
 // readShape fills the fields of r from v and returns the first fault of the
 // shape group.
-func (r *Request) readShape(v edn.Value, fromHost bool) *Error {
+func (r *Request) readShape(v edn.Value, fromHost bool) *contract.Error {
 	if v.Kind() != edn.KindMap {
-		return invalidRequest("shape/not-map", "the request is not a map", nil).expecting(kMap, v).err()
+		return invalidRequest("shape/not-map", "the request is not a map", nil).Expecting(kMap, v).Err()
 	}
 	*r = Request{
 		Raw:          v,
@@ -83,7 +84,7 @@ func (r *Request) readShape(v edn.Value, fromHost bool) *Error {
 		QueueClass:   defaultQueue,
 		ResponseType: "value",
 	}
-	var worst fault
+	var worst contract.Fault
 	s := shape{r: r, fromHost: fromHost, worst: &worst}
 	s.require(v, edn.Value{}, kProto, kTrace, kTask, kInput)
 	var streams, topCap edn.Value
@@ -103,7 +104,7 @@ func (r *Request) readShape(v edn.Value, fromHost bool) *Error {
 		r.DeadlineMS = defaultDeadline(r.ResponseType)
 	}
 	if s.rank != rankNone {
-		return worst.err()
+		return worst.Err()
 	}
 	return nil
 }
@@ -154,7 +155,7 @@ func (s *shape) top(name string, key, val edn.Value) {
 	case "response/type":
 		r.ResponseType = s.oneOf(none, key, val, "value", "stream", "accepted")
 	case "deadline-ms":
-		r.DeadlineMS = s.int(none, key, val, 1, MaxDeadlineMS)
+		r.DeadlineMS = s.int(none, key, val, 1, maxDeadlineMS)
 	case "debug/plan?":
 		r.DebugPlan = s.bool(none, key, val) || r.DebugPlan
 	case "debug/transcript?":
@@ -169,13 +170,13 @@ func (s *shape) proto(val edn.Value) {
 	switch {
 	case val.Kind() != edn.KindInt:
 		s.wrongType(edn.Value{}, kProto, val, kInt)
-	case !ok || n != Proto:
-		s.add(rankProto, func() fault {
+	case !ok || n != contract.Proto:
+		s.add(rankProto, func() contract.Fault {
 			return invalidRequest("proto/unsupported", "this version of the envelope is not supported", path(kProto)).
-				expecting(edn.Vector(edn.K("enum"), edn.Int(Proto)), val)
+				Expecting(edn.Vector(edn.K("enum"), edn.Int(contract.Proto)), val)
 		})
 	}
-	s.r.Proto = Proto
+	s.r.Proto = contract.Proto
 }
 
 func (s *shape) trace(name string, key, val edn.Value) {
@@ -283,7 +284,7 @@ func (s *shape) require(m, parent edn.Value, keys ...edn.Value) {
 	}
 	for _, key := range keys {
 		if !m.Has(key) {
-			s.add(rankMissing, func() fault {
+			s.add(rankMissing, func() contract.Fault {
 				return invalidRequest("shape/missing-key", "the request lacks "+key.String()+meant(m, key), at(parent, key))
 			})
 			return
@@ -300,7 +301,7 @@ func meant(m, missing edn.Value) string {
 			others = append(others, other)
 		}
 	}
-	if near := Nearest(name, others); near != "" {
+	if near := contract.Nearest(name, others); near != "" {
 		return "; is :" + near + " meant?"
 	}
 	return ""
@@ -310,9 +311,9 @@ func (s *shape) unknown(parent, key edn.Value, known []string) {
 	if s.fromHost {
 		return
 	}
-	s.add(rankUnknown, func() fault {
-		return invalidRequest("shape/unknown-key", "the request has an unknown key "+excerptOf(key),
-			at(parent, edn.Value{})).named(key, known)
+	s.add(rankUnknown, func() contract.Fault {
+		return invalidRequest("shape/unknown-key", "the request has an unknown key "+contract.Excerpt(key),
+			at(parent, edn.Value{})).Named(key, known)
 	})
 }
 
@@ -320,31 +321,31 @@ func (s *shape) hostOnly(parent, key edn.Value) {
 	if s.fromHost {
 		return
 	}
-	s.add(rankUnknown, func() fault {
+	s.add(rankUnknown, func() contract.Fault {
 		f := invalidRequest("shape/unknown-key", key.String()+" is set by the host alone", at(parent, edn.Value{}))
-		f.got, f.hasGot = key, true
+		f.Got, f.HasGot = key, true
 		return f
 	})
 }
 
 func (s *shape) wrongType(parent, key, got, expected edn.Value) {
-	s.add(rankType, func() fault {
+	s.add(rankType, func() contract.Fault {
 		return invalidRequest("shape/wrong-type", "the request has a value of the wrong type", at(parent, key)).
-			expecting(expected, got)
+			Expecting(expected, got)
 	})
 }
 
 func (s *shape) outOfRange(parent, key, got, expected edn.Value) {
-	s.add(rankRange, func() fault {
+	s.add(rankRange, func() contract.Fault {
 		return invalidRequest("shape/out-of-range", "the request has a value out of range", at(parent, key)).
-			expecting(expected, got)
+			Expecting(expected, got)
 	})
 }
 
 func (s *shape) conflict(key, got edn.Value, message string) {
-	s.add(rankConflict, func() fault {
+	s.add(rankConflict, func() contract.Fault {
 		f := invalidRequest("shape/conflict", message, path(key))
-		f.got, f.hasGot = got, true
+		f.Got, f.HasGot = got, true
 		return f
 	})
 }
@@ -498,17 +499,9 @@ func (s *shape) oneOf(parent, key, val edn.Value, words ...string) string {
 	if !isKeyword {
 		rank, reason, message = rankType, "shape/wrong-type", "the request has a value of the wrong type"
 	}
-	s.add(rank, func() fault {
+	s.add(rank, func() contract.Fault {
 		expected := edn.Vector(append([]edn.Value{edn.K("enum")}, keywords(words)...)...)
-		return invalidRequest(reason, message, at(parent, key)).named(val, words).expecting(expected, val)
+		return invalidRequest(reason, message, at(parent, key)).Named(val, words).Expecting(expected, val)
 	})
 	return words[0]
-}
-
-func keywords(names []string) []edn.Value {
-	list := make([]edn.Value, len(names))
-	for i, n := range names {
-		list[i] = edn.K(n)
-	}
-	return list
 }

@@ -1,26 +1,20 @@
-package contract
+package request
 
 import (
 	"slices"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Effects returns the effects of calls, sorted: what a call changes or reads in
-// the user's world.
-func Effects() []string { return slices.Clone(effectNames) }
-
-// effectNames are all effects, sorted.
-var effectNames = []string{"db/read", "db/write", "fs/read", "fs/write", "net/http", "none", "process/run"}
-
 // checkDone validates the conditions on the answer (:done).
-func checkDone(done edn.Value, env *RequestEnv) *Error {
+func checkDone(done edn.Value, env *Env) *contract.Error {
 	if done.Len() == 0 && done.Kind() == edn.KindMap {
 		return nil
 	}
 	if done.Kind() != edn.KindMap {
 		return invalidRequest("done/not-map", "the demands on the answer are not a map", path(kDone)).
-			expecting(kMap, done).err()
+			Expecting(kMap, done).Err()
 	}
 	for _, key := range gateKeys {
 		checks, found := done.Get(key)
@@ -29,11 +23,11 @@ func checkDone(done edn.Value, env *RequestEnv) *Error {
 		}
 		if !isColl(checks) {
 			return invalidRequest("done/"+key.Name()+"-not-keyword-coll", "the checks are not a set", path(kDone, key)).
-				expecting(setOfKeywords, checks).err()
+				Expecting(setOfKeywords, checks).Err()
 		}
 		if member, ok := onlyKeywords(checks); !ok {
 			return invalidRequest("done/"+key.Name()+"-not-keywords", "a check is not a keyword", path(kDone, key)).
-				expecting(kKeyword, member).err()
+				Expecting(kKeyword, member).Err()
 		}
 	}
 	for _, key := range gateKeys {
@@ -41,7 +35,7 @@ func checkDone(done edn.Value, env *RequestEnv) *Error {
 		for check := range checks.Elems() {
 			if name, _ := check.AsKeyword(); !env.Checks.known(name) {
 				return invalidRequest("done/unknown-check", "there is no check :"+name, path(kDone, key)).
-					named(check, env.Checks.list()).err()
+					Named(check, env.Checks.list()).Err()
 			}
 		}
 	}
@@ -50,7 +44,7 @@ func checkDone(done edn.Value, env *RequestEnv) *Error {
 
 var gateKeys = [...]edn.Value{kMust, kShould}
 
-func checkScore(done edn.Value) *Error {
+func checkScore(done edn.Value) *contract.Error {
 	score, found := done.Get(kScoreMin)
 	if !found {
 		return nil
@@ -58,19 +52,19 @@ func checkScore(done edn.Value) *Error {
 	expected := between(kNumber, 0, 1)
 	if !isNumber(score) {
 		return invalidRequest("done/score-min-not-number", "the least score is not a number", path(kDone, kScoreMin)).
-			expecting(expected, score).err()
+			Expecting(expected, score).Err()
 	}
 	if !within(score, 0, 1) {
 		return invalidRequest("done/score-min-out-of-range", "the least score is out of range", path(kDone, kScoreMin)).
-			expecting(expected, score).err()
+			Expecting(expected, score).Err()
 	}
 	return nil
 }
 
 // checkEffects validates the effects that a request allows.
-func checkEffects(effects edn.Value) *Error {
+func checkEffects(effects edn.Value) *contract.Error {
 	if effects.Kind() != edn.KindMap {
-		return invalidRequest("effects/not-map", "the effects are not a map", path(kEffects)).expecting(kMap, effects).err()
+		return invalidRequest("effects/not-map", "the effects are not a map", path(kEffects)).Expecting(kMap, effects).Err()
 	}
 	if err := checkScopes(effects.Key("scope")); err != nil {
 		return err
@@ -81,43 +75,44 @@ func checkEffects(effects edn.Value) *Error {
 	}
 	if !isColl(allowed) {
 		return invalidRequest("effects/allowed-not-keyword-coll", "the allowed effects are not a set",
-			path(kEffects, kAllowed)).expecting(setOfKeywords, allowed).err()
+			path(kEffects, kAllowed)).Expecting(setOfKeywords, allowed).Err()
 	}
 	if member, ok := onlyKeywords(allowed); !ok {
 		return invalidRequest("effects/allowed-not-keywords", "an allowed effect is not a keyword",
-			path(kEffects, kAllowed)).expecting(kKeyword, member).err()
+			path(kEffects, kAllowed)).Expecting(kKeyword, member).Err()
 	}
+	effectNames := contract.Effects()
 	for effect := range allowed.Elems() {
 		if name, _ := effect.AsKeyword(); !slices.Contains(effectNames, name) {
 			return invalidRequest("effects/unknown", "there is no effect :"+name, path(kEffects, kAllowed)).
-				named(effect, effectNames).err()
+				Named(effect, effectNames).Err()
 		}
 	}
 	return nil
 }
 
 // checkScopes validates the scopes that narrow the effects of a request.
-func checkScopes(scopes edn.Value) *Error {
+func checkScopes(scopes edn.Value) *contract.Error {
 	if scopes.IsNil() {
 		return nil
 	}
 	at := path(kEffects, edn.K("scope"))
 	if scopes.Kind() != edn.KindMap {
-		return invalidRequest("shape/wrong-type", "the scopes are not a map", at).expecting(kMap, scopes).err()
+		return invalidRequest("shape/wrong-type", "the scopes are not a map", at).Expecting(kMap, scopes).Err()
 	}
 	for effect, v := range scopes.Entries() {
 		name, _ := effect.AsKeyword()
-		if ScopeFields(name) == nil {
+		if contract.ScopeFields(name) == nil {
 			return invalidRequest("effects/unknown", "there is no scope of "+effect.String(), at).
-				named(effect, ScopedEffects()).err()
+				Named(effect, contract.ScopedEffects()).Err()
 		}
-		if _, problems := ParseScope(name, v); len(problems) > 0 {
+		if _, problems := contract.ParseScope(name, v); len(problems) > 0 {
 			p := problems[0]
 			f := invalidRequest("shape/wrong-type", "the scope of :"+name+" "+p.Message, append(append(at, effect), p.Path...))
 			if p.Nearest != "" {
-				f.nearest = edn.K(p.Nearest)
+				f.Nearest = edn.K(p.Nearest)
 			}
-			return f.err()
+			return f.Err()
 		}
 	}
 	return nil
@@ -132,7 +127,7 @@ const (
 	maxRepairs    = 8
 	maxHedges     = 8
 	maxWidth      = 16
-	maxMillis     = MaxDeadlineMS
+	maxMillis     = maxDeadlineMS
 )
 
 var strategies = []string{"cascade", "hedge", "race", "tournament"}
@@ -156,17 +151,11 @@ func isCandidates(v edn.Value) bool {
 		return false
 	}
 	for c := range v.Elems() {
-		if c.Kind() != edn.KindKeyword && !IsHandle(c) {
+		if _, isHandle := contract.HandleOf(c); c.Kind() != edn.KindKeyword && !isHandle {
 			return false
 		}
 	}
 	return true
-}
-
-// IsHandle reports whether v is a capability handle: a map with the one key
-// :cap/ref and a keyword under it.
-func IsHandle(v edn.Value) bool {
-	return v.Kind() == edn.KindMap && v.Len() == 1 && v.Key("cap/ref").Kind() == edn.KindKeyword
 }
 
 func whole(low, high int64) func(edn.Value) bool {
@@ -232,14 +221,14 @@ var dispatchKeys = func() []string {
 
 // checkDispatch validates :dispatch. Unknown keys, also those of the inner
 // maps, are reported before wrong values.
-func checkDispatch(dispatch edn.Value) *Error {
+func checkDispatch(dispatch edn.Value) *contract.Error {
 	if dispatch.Kind() != edn.KindMap {
 		return invalidRequest("dispatch/wrong-type", "the dispatch is not a map", path(kTask, kDispatch)).
-			expecting(kMap, dispatch).err()
+			Expecting(kMap, dispatch).Err()
 	}
 	if key, found := firstUnknown(dispatch, dispatchKeys); found {
-		return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+excerptOf(key),
-			path(kTask, kDispatch)).named(key, dispatchKeys).err()
+		return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+contract.Excerpt(key),
+			path(kTask, kDispatch)).Named(key, dispatchKeys).Err()
 	}
 	for key, val := range dispatch.Entries() {
 		name, _ := key.AsKeyword()
@@ -249,8 +238,8 @@ func checkDispatch(dispatch edn.Value) *Error {
 		}
 		fields := fieldNames(group)
 		if inner, found := firstUnknown(val, fields); found {
-			return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+excerptOf(inner),
-				path(kTask, kDispatch, key)).named(inner, fields).err()
+			return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+contract.Excerpt(inner),
+				path(kTask, kDispatch, key)).Named(inner, fields).Err()
 		}
 	}
 	for key, val := range dispatch.Entries() {
@@ -261,12 +250,12 @@ func checkDispatch(dispatch edn.Value) *Error {
 	return nil
 }
 
-func checkDispatchValue(key, val edn.Value) *Error {
+func checkDispatchValue(key, val edn.Value) *contract.Error {
 	name, _ := key.AsKeyword()
-	wrong := func(expected, got edn.Value, keys ...edn.Value) *Error {
+	wrong := func(expected, got edn.Value, keys ...edn.Value) *contract.Error {
 		return invalidRequest("dispatch/wrong-type", "the dispatch has a value that does not fit",
 			append(path(kTask, kDispatch), keys...)).
-			expecting(expected, got).err()
+			Expecting(expected, got).Err()
 	}
 	if group, ok := dispatchGroups[name]; ok {
 		if val.Kind() != edn.KindMap {

@@ -1,4 +1,4 @@
-package launch
+package logfile
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 
 // Sizes of the log of one plugin.
 const (
-	LogFileSize  = 4 << 20
-	LogFileCount = 2
+	Size  = 4 << 20
+	Count = 2
 )
 
-// LogFile is a file that is rotated when it gets too large: name, name.1 and so
+// File is a file that is rotated when it gets too large: name, name.1 and so
 // on, newest first. Each write goes to one file as a whole. It is safe for
 // concurrent use in one process; processes must not share one.
-type LogFile struct {
+type File struct {
 	path  string
 	limit int64
 	count int
@@ -29,17 +29,17 @@ type LogFile struct {
 	size int64
 }
 
-// OpenLogFile appends to path and creates its directory if necessary. There are
+// Open appends to path and creates its directory if necessary. There are
 // at most count files of limit bytes each; only a single larger write may
 // exceed it.
-func OpenLogFile(path string, limit int64, count int) (*LogFile, error) {
+func Open(path string, limit int64, count int) (*File, error) {
 	if limit <= 0 || count <= 0 {
 		return nil, fmt.Errorf("open log %s: limit and count must be positive", path)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &LogFile{path: path, limit: limit, count: count}
+	l := &File{path: path, limit: limit, count: count}
 	if err := l.open(); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func OpenLogFile(path string, limit int64, count int) (*LogFile, error) {
 }
 
 // open needs l.mu or sole ownership.
-func (l *LogFile) open() error {
+func (l *File) open() error {
 	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
@@ -62,10 +62,10 @@ func (l *LogFile) open() error {
 }
 
 // Path is the newest file.
-func (l *LogFile) Path() string { return l.path }
+func (l *File) Path() string { return l.path }
 
 // Write implements io.Writer.
-func (l *LogFile) Write(p []byte) (int, error) {
+func (l *File) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -85,7 +85,7 @@ func (l *LogFile) Write(p []byte) (int, error) {
 }
 
 // rotate needs l.mu.
-func (l *LogFile) rotate() error {
+func (l *File) rotate() error {
 	_ = l.file.Close()
 	l.file = nil
 	for i := l.count - 1; i > 0; i-- {
@@ -102,7 +102,7 @@ func (l *LogFile) rotate() error {
 	return l.open()
 }
 
-func (l *LogFile) aside(i int) string { return aside(l.path, i) }
+func (l *File) aside(i int) string { return aside(l.path, i) }
 
 // aside returns the name of the i-th file of a log, newest first.
 func aside(path string, i int) string {
@@ -113,7 +113,7 @@ func aside(path string, i int) string {
 }
 
 // Close implements io.Closer; a second Close does nothing.
-func (l *LogFile) Close() error {
+func (l *File) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {

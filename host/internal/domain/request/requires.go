@@ -1,8 +1,9 @@
-package contract
+package request
 
 import (
 	"slices"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -11,40 +12,29 @@ var requiresKeys = []string{"cap/kind", "cap/tags", "effects/allowed", "in-schem
 // resultTypes are the types of an answer.
 var resultTypes = []string{"plan", "stream", "value"}
 
-// ParseRequires reads the hard requirements of a request or of a node of a
-// plan. It uses only the schemas of env. Nil requires nothing. The error is of
-// type invalid-request.
-func ParseRequires(v edn.Value, env RequestEnv) (Requires, *Error) {
-	return parseRequires(v, &env, edn.Value{})
-}
-
-// parseRequires reads the requirements under :requires of parent, or v itself
-// if parent is nil.
-func parseRequires(v edn.Value, env *RequestEnv, parent edn.Value) (Requires, *Error) {
+// parseRequires reads the requirements of a request. Nil requires nothing.
+func parseRequires(v edn.Value, env *Env) (r Requires, err *contract.Error) {
 	if v.IsNil() {
-		return Requires{}, nil
+		return r, nil
 	}
-	return readRequires(v, env, func(keys ...edn.Value) []edn.Value { return append(at(parent, kRequires), keys...) })
-}
-
-func readRequires(v edn.Value, env *RequestEnv, under func(keys ...edn.Value) []edn.Value) (r Requires, err *Error) {
+	under := func(keys ...edn.Value) []edn.Value { return append(path(kTask, kRequires), keys...) }
 	if v.Kind() != edn.KindMap {
-		return r, invalidRequest("requires/not-map", "the demands are not a map", under()).expecting(kMap, v).err()
+		return r, invalidRequest("requires/not-map", "the demands are not a map", under()).Expecting(kMap, v).Err()
 	}
 	if key, found := firstUnknown(v, requiresKeys); found && !env.FromHost {
-		return r, invalidRequest("requires/unknown-keys", "the demands have an unknown key "+excerptOf(key), under()).
-			named(key, requiresKeys).err()
+		return r, invalidRequest("requires/unknown-keys", "the demands have an unknown key "+contract.Excerpt(key), under()).
+			Named(key, requiresKeys).Err()
 	}
 	var bad bool
 	if r.InSchema, bad = optionalKeyword(v, kInSchema); bad {
 		got, _ := v.Get(kInSchema)
 		return r, invalidRequest("requires/in-schema-not-keyword", "the demanded schema is not a keyword", under(kInSchema)).
-			expecting(kKeyword, got).err()
+			Expecting(kKeyword, got).Err()
 	}
 	if r.OutSchema, bad = optionalKeyword(v, kOutSchema); bad {
 		got, _ := v.Get(kOutSchema)
 		return r, invalidRequest("requires/out-schema-not-keyword", "the demanded schema is not a keyword",
-			under(kOutSchema)).expecting(kKeyword, got).err()
+			under(kOutSchema)).Expecting(kKeyword, got).Err()
 	}
 	if r.InSchema != "" && !env.Schemas.known(r.InSchema) {
 		return r, unknownSchema(r.InSchema, env, under(kInSchema))
@@ -56,26 +46,26 @@ func readRequires(v edn.Value, env *RequestEnv, under func(keys ...edn.Value) []
 	if bad || r.ResultType != "" && !slices.Contains(resultTypes, r.ResultType) {
 		got, _ := v.Get(kResultType)
 		return r, invalidRequest("requires/result-type-not-supported", "there is no such type of result", under(kResultType)).
-			expecting(edn.Vector(append(path(edn.K("enum")), keywords(resultTypes)...)...), got).err()
+			Expecting(edn.Vector(append(path(edn.K("enum")), keywords(resultTypes)...)...), got).Err()
 	}
 	if r.CapKind, bad = optionalKeyword(v, kCapKind); bad {
 		got, _ := v.Get(kCapKind)
 		return r, invalidRequest("requires/cap-kind-not-keyword", "the demanded kind is not a keyword", under(kCapKind)).
-			expecting(kKeyword, got).err()
+			Expecting(kKeyword, got).Err()
 	}
 	var ok bool
 	if tags, found := v.Get(kCapTags); found {
-		if r.CapTags, ok = KeywordSet(tags); !ok {
+		if r.CapTags, ok = contract.KeywordSet(tags); !ok {
 			return r, invalidRequest("requires/cap-tags-not-keywords", "the demanded tags are not a set of keywords",
 				under(kCapTags)).
-				expecting(setOfKeywords, tags).err()
+				Expecting(setOfKeywords, tags).Err()
 		}
 	}
 	if effects, found := v.Get(kEffectsAllowed); found {
-		if r.Effects, ok = KeywordSet(effects); !ok {
+		if r.Effects, ok = contract.KeywordSet(effects); !ok {
 			return r, invalidRequest("requires/effects-not-keywords", "the demanded effects are not a set of keywords",
 				under(kEffectsAllowed)).
-				expecting(setOfKeywords, effects).err()
+				Expecting(setOfKeywords, effects).Err()
 		}
 		r.HasEffects = true
 	}
@@ -98,11 +88,9 @@ func (r Requires) Value() edn.Value {
 	return f.value()
 }
 
-var setOfKeywords = edn.Vector(edn.K("set"), kKeyword)
-
-func unknownSchema(name string, env *RequestEnv, at []edn.Value) *Error {
+func unknownSchema(name string, env *Env, at []edn.Value) *contract.Error {
 	return invalidRequest("requires/schema-unknown", "there is no schema :"+name, at).
-		named(edn.K(name), env.Schemas.list()).err()
+		Named(edn.K(name), env.Schemas.list()).Err()
 }
 
 // optionalKeyword reads an optional keyword; bad means that the key has a value
@@ -124,38 +112,6 @@ func firstUnknown(m edn.Value, known []string) (edn.Value, bool) {
 		}
 	}
 	return edn.Value{}, false
-}
-
-// isColl reports whether v is a set, a vector or a list: the kinds accepted for
-// a collection of names.
-func isColl(v edn.Value) bool {
-	switch v.Kind() {
-	case edn.KindSet, edn.KindVector, edn.KindList:
-		return true
-	}
-	return false
-}
-
-// KeywordSet returns the keywords of a set, vector or list, sorted and without
-// duplicates. It returns false if v is something else or has a member that is
-// not a keyword.
-func KeywordSet(v edn.Value) ([]string, bool) {
-	if !isColl(v) {
-		return nil, false
-	}
-	if v.Len() == 0 {
-		return nil, true
-	}
-	names := make([]string, 0, v.Len())
-	for member := range v.Elems() {
-		name, ok := member.AsKeyword()
-		if !ok {
-			return nil, false
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), true
 }
 
 // onlyKeywords reports whether every member of the collection is a keyword, and

@@ -1,10 +1,11 @@
-package contract
+package request
 
 import (
 	"cmp"
 	"math/big"
 	"slices"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -97,18 +98,18 @@ func (b *Budget) limit(key string) *Limit {
 // ParseBudget reads a budget. Nil is a budget without limits. If a limit is
 // given under both of its names, the tighter one applies. The error is of type
 // invalid-request.
-func ParseBudget(v edn.Value) (Budget, *Error) {
+func ParseBudget(v edn.Value) (Budget, *contract.Error) {
 	if v.IsNil() || v.Kind() == edn.KindMap && v.Len() == 0 {
 		return Budget{}, nil
 	}
 	if v.Kind() != edn.KindMap {
-		return Budget{}, invalidRequest("shape/wrong-type", "the budget is not a map", path(kBudget)).expecting(kMap, v).err()
+		return Budget{}, invalidRequest("shape/wrong-type", "the budget is not a map", path(kBudget)).Expecting(kMap, v).Err()
 	}
 	var b Budget
 	for _, pass := range budgetPasses {
 		for key, amount := range v.Entries() {
 			if f := pass(&b, key, amount); f != nil {
-				return Budget{}, f.err()
+				return Budget{}, f.Err()
 			}
 		}
 	}
@@ -117,19 +118,19 @@ func ParseBudget(v edn.Value) (Budget, *Error) {
 
 // budgetPasses are applied one after the other to all entries, so that of
 // several faults the one with the first reason is reported.
-var budgetPasses = [...]func(b *Budget, key, amount edn.Value) *fault{unknownBudgetKey, readAmount, checkSign}
+var budgetPasses = [...]func(b *Budget, key, amount edn.Value) *contract.Fault{unknownBudgetKey, readAmount, checkSign}
 
-func unknownBudgetKey(b *Budget, key, _ edn.Value) *fault {
+func unknownBudgetKey(b *Budget, key, _ edn.Value) *contract.Fault {
 	name, _ := key.AsKeyword()
 	if name == "max-usd" || name == "usd" || name == "temperature" || b.limit(name) != nil {
 		return nil
 	}
-	f := invalidRequest("budget/unknown-key", "the budget has an unknown key "+excerptOf(key), path(kBudget)).
-		named(key, budgetKeys)
+	f := invalidRequest("budget/unknown-key", "the budget has an unknown key "+contract.Excerpt(key), path(kBudget)).
+		Named(key, budgetKeys)
 	return &f
 }
 
-func readAmount(b *Budget, key, amount edn.Value) *fault {
+func readAmount(b *Budget, key, amount edn.Value) *contract.Fault {
 	name, _ := key.AsKeyword()
 	expected := kInt
 	switch name {
@@ -156,27 +157,27 @@ func readAmount(b *Budget, key, amount edn.Value) *fault {
 		}
 	}
 	f := invalidRequest("budget/not-number", "the budget has no usable number", path(kBudget, key)).
-		expecting(expected, amount)
+		Expecting(expected, amount)
 	return &f
 }
 
-func checkSign(_ *Budget, key, amount edn.Value) *fault {
+func checkSign(_ *Budget, key, amount edn.Value) *contract.Fault {
 	if sign(amount) < 0 {
 		return negative(key, amount)
 	}
 	if name, _ := key.AsKeyword(); name == "temperature" {
 		if !within(amount, 0, 2) {
 			f := invalidRequest("shape/out-of-range", "the temperature is out of range", path(kBudget, key)).
-				expecting(between(kNumber, 0, 2), amount)
+				Expecting(between(kNumber, 0, 2), amount)
 			return &f
 		}
 	}
 	return nil
 }
 
-func negative(key, amount edn.Value) *fault {
+func negative(key, amount edn.Value) *contract.Fault {
 	f := invalidRequest("budget/negative", "the budget has a negative amount", path(kBudget, key)).
-		expecting(edn.Vector(kNumber, edn.MustMap(edn.K("min"), edn.Int(0))), amount)
+		Expecting(edn.Vector(kNumber, edn.MustMap(edn.K("min"), edn.Int(0))), amount)
 	return &f
 }
 
