@@ -48,5 +48,5 @@ soak: ## the tests of supervision again and again: make soak ROUNDS=50
 	.ci/soak $(ROUNDS)
 
 proto: ## generated code of the wire contract
-	sh sdk/wire/pluginv1/gen.sh
-	protoc --proto_path=sdk/wire/pluginv1 --proto_path=sdk/wire --python_out=host/internal/runtime/cli/scaffold/templates/python/ferment plugin.proto goplugin.proto
+	sh sdk/internal/pluginv1/gen.sh
+	protoc --proto_path=sdk/wire --python_out=host/internal/runtime/cli/scaffold/templates/python/ferment plugin.proto goplugin.proto

@@ -67,13 +67,14 @@ var rooms = []room{
 	{prefix: "host/internal/orchestration/journal", mayUse: domain},
 	{prefix: "host/internal/orchestration/session", mayUse: append(slices.Clone(domain), "sdk/conversation")},
 
-	// domain: routing -> plan -> {policy, quality, prompt} -> registry
+	// domain: routing -> plan -> {policy, quality, prompt} -> registry -> request
 	{prefix: "host/internal/domain/routing", mayUse: []string{"host/internal/domain/plan"}},
 	{prefix: "host/internal/domain/plan", mayUse: []string{"host/internal/domain/policy", "host/internal/domain/quality", "host/internal/domain/prompt"}},
 	{prefix: "host/internal/domain/policy", mayUse: []string{"host/internal/domain/registry"}},
 	{prefix: "host/internal/domain/quality", mayUse: []string{"host/internal/domain/registry"}},
 	{prefix: "host/internal/domain/prompt", mayUse: []string{"host/internal/domain/registry"}},
-	{prefix: "host/internal/domain/registry", mayUse: []string{"sdk/contract", "sdk/text"}},
+	{prefix: "host/internal/domain/registry", mayUse: []string{"host/internal/domain/request", "sdk/text"}},
+	{prefix: "host/internal/domain/request", mayUse: []string{"sdk/contract"}},
 
 	// sdk: sdktest -> conformance -> {(root), launch -> confine, text};
 	// (root) -> wire -> contract -> {schema -> edn, conversation}
@@ -82,7 +83,8 @@ var rooms = []room{
 	{prefix: "sdk/launch", mayUse: []string{"sdk/confine"}},
 	{prefix: "sdk/confine"},
 	{prefix: "sdk", exact: true, mayUse: []string{"sdk/wire"}},
-	{prefix: "sdk/wire", mayUse: []string{"sdk/contract"}},
+	{prefix: "sdk/wire", mayUse: []string{"sdk/contract", "sdk/internal/pluginv1"}},
+	{prefix: "sdk/internal/pluginv1"}, // generated from sdk/wire/plugin.proto
 	{prefix: "sdk/contract", mayUse: []string{"sdk/schema", "sdk/conversation"}},
 	{prefix: "sdk/schema", mayUse: []string{"sdk/edn"}},
 	{prefix: "sdk/edn"},

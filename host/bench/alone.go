@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -20,7 +20,7 @@ import (
 type alone struct {
 	supervisor *plugin.Supervisor
 	client     *plugin.Client
-	dir        *launch.RuntimeDir
+	dir        *rundir.Dir
 }
 
 func startAlone() (*alone, error) {
@@ -35,7 +35,7 @@ func startAlone() (*alone, error) {
 // capabilities.
 func startPlugin(settings plugin.Settings, capabilities ...string) (_ *alone, err error) {
 	a := &alone{}
-	if a.dir, err = launch.OpenRuntimeDir(launch.RuntimeBase("", os.Getuid())); err != nil {
+	if a.dir, err = rundir.Open(rundir.Base("", os.Getuid())); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/wire"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // The error types with which a plugin may refuse a call. Another type is a

@@ -8,9 +8,9 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/fermenthq/ferment/sdk/wire"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // maxVariants bounds the inputs that are derived from one question.

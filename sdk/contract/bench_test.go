@@ -5,18 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
-
-// benchRequest returns a request of about 1 KiB.
-func benchRequest() edn.Value {
-	return edn.MustRead(`{:proto 1 :trace {:id "r-4a2b" :turn 17} :task {:intent :text/respond :requires {:out-schema :res/text} :dispatch {:candidates [:llm/code :llm/meta] :policy :quality-aware}}
-	 :input {:prompt "` + strings.Repeat("Explain ACID in two sentences. ", 18) + `"} :context {:summary "short context"} :constraints {:no-web true :language :en}
-	 :done {:must #{:schema-valid} :should #{:tests-pass} :score-min 0.8} :budget {:max-tokens 1200 :max-roundtrips 3} :effects {:allowed #{:none}}}`)
-}
 
 func benchResponse() (edn.Value, ResultRules) {
 	v := edn.MustRead(`{:proto 1 :trace {:id "r-4a2b" :turn 17} :invoke/meta {:model "m"} :result {:type :value :usage {:mode :live :latency-ms 12 :tokens-in 3 :tokens-out 4}
@@ -35,49 +27,6 @@ func TestCheckResponseAllocatesNothing(t *testing.T) {
 			panic(err)
 		}
 	}))
-}
-
-func TestParseRequestAllocatesLittle(t *testing.T) {
-	v, env := benchRequest(), testEnv()
-	_, err := ParseRequest(v, env)
-	require.Nil(t, err)
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		if _, err := ParseRequest(v, env); err != nil {
-			panic(err)
-		}
-	}), 8.0)
-}
-
-func BenchmarkParseRequest(b *testing.B) {
-	v, env := benchRequest(), testEnv()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseRequest(v, env); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkRequestValue(b *testing.B) {
-	r, err := ParseRequest(benchRequest(), testEnv())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Value()
-	}
-}
-
-func BenchmarkRequestForPlugin(b *testing.B) {
-	r, err := ParseRequest(benchRequest(), testEnv())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.ForPlugin()
-	}
 }
 
 func BenchmarkCheckResponse(b *testing.B) {

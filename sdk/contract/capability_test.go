@@ -266,10 +266,3 @@ func TestNeedsAndEffectsAreCopies(t *testing.T) {
 	assert.Equal(t, "fs/read", Needs()[0])
 	assert.Equal(t, "db/read", Effects()[0])
 }
-
-// ENV-018: a handle has exactly one key.
-func TestIsHandle(t *testing.T) {
-	for in, want := range map[string]bool{`{:cap/ref :sat/solver}`: true, `{:cap/ref :a :x 1}`: false, `{:cap/ref "a"}`: false, `{}`: false, `:a`: false} {
-		assert.Equal(t, want, IsHandle(edn.MustRead(in)), in)
-	}
-}

@@ -3,6 +3,7 @@ package contract
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -188,8 +189,8 @@ func assertOutcomes(t *testing.T, r Row, class, again, http string) {
 		i = min(i, len(codes)-1)
 		o := r.For(source)
 		assert.Equal(t, classes[i], o.Class.String(), "%s from %s", r.Type, source)
-		assert.Equal(t, retries[i], yesNo(o.Retryable), "%s from %s", r.Type, source)
-		assert.Equal(t, codes[i], strings.ReplaceAll(status(o.HTTP), "-", "0"), "%s from %s", r.Type, source)
+		assert.Equal(t, retries[i] == "yes", o.Retryable, "%s from %s", r.Type, source)
+		assert.Equal(t, codes[i], strconv.Itoa(o.HTTP), "%s from %s", r.Type, source)
 	}
 	assert.Equal(t, Outcome{r.Class, r.Retryable, r.HTTP}, r.For(SourceRequest), r.Type)
 }
@@ -262,19 +263,9 @@ func TestAliases(t *testing.T) {
 		assert.Contains(t, r.Aliases, alias)
 		_, isType := Lookup(alias)
 		assert.False(t, isType, "%s is a type and an alias", alias)
-
-		set, err := ParseSwitchSet([]string{":" + alias})
-		require.NoError(t, err)
-		assert.Equal(t, []string{typ}, set.Members())
 	}
-	_, err := ParseSwitchSet([]string{"queue/empty"}) // dropped
-	assert.ErrorContains(t, err, "there is no error type :queue/empty")
 	assert.Equal(t, "demo/own", ResolveAlias("demo/own"))
 }
-
-// ERR-020: the documentation is generated from the catalogue. Set
-// UPDATE_GOLDEN=1 to write it.
-func TestDocumentationIsCurrent(t *testing.T) { golden(t, "ERRORS.md", Markdown()) }
 
 // golden compares with a file, or writes it if UPDATE_GOLDEN is set.
 func golden(t *testing.T, name string, got []byte) {
@@ -338,43 +329,4 @@ func TestNearest(t *testing.T) {
 	}
 	assert.Equal(t, "runtime/crashed", NearestType(":runtime/crashd"))
 	assert.NoError(t, quick.Check(func(name string) bool { return Nearest(name, []string{name}) == name || len(name) > 256 }, nil))
-}
-
-// CLI-002: the exit code of a command follows from the type and source of the
-// error.
-func TestExitCodes(t *testing.T) {
-	for _, tt := range []struct {
-		typ    string
-		source Source
-		want   int
-	}{
-		{"eval/must-failed", SourceDownstream, ExitNegative},
-		{"unsupported/intent", SourceRequest, ExitNegative},
-		{"config/syntax", SourceHost, ExitNegative},
-		{"config/restart", SourceHost, ExitConflict},
-		{"plan/invalid", SourceRequest, ExitNegative},
-		{"plan/invalid", SourcePlugin, ExitNegative},
-		{"runtime/crashed", SourcePlugin, ExitNegative},
-		{"demo/own", SourcePlugin, ExitNegative},
-		{"budget/exceeded", SourceRequest, ExitNegative},
-		{"invalid-request", SourceRequest, ExitUsage},
-		{"input/invalid", SourceRequest, ExitUsage},
-		{"http/too-large", SourceRequest, ExitUsage},
-		{"runtime/overloaded", SourceHost, ExitEnvironment},
-		{"runtime/not-ready", SourcePlugin, ExitEnvironment},
-		{"journal/full", SourceHost, ExitEnvironment},
-		{"runtime/internal", SourceHost, ExitEnvironment},
-		{"auth/forbidden", SourceRequest, ExitDenied},
-		{"auth/unauthorized", SourceRequest, ExitDenied},
-		{"effects/scope-denied", SourceRequest, ExitDenied},
-		{"run/not-found", SourceRequest, ExitNotFound},
-		{"replay/values-purged", SourceRequest, ExitNotFound},
-		{"run/suspended", SourceRequest, ExitConflict},
-		{"effects/outcome-unknown", SourcePlugin, ExitConflict},
-		{"timeout/hard", SourceDownstream, ExitDeadline},
-		{"queue/deadline-exceeded", SourceRequest, ExitDeadline},
-		{"canceled", SourceRequest, ExitDeadline},
-	} {
-		assert.Equal(t, tt.want, Errorf(tt.typ, "x").WithSource(tt.source).ExitCode(), "%s from %s", tt.typ, tt.source)
-	}
 }

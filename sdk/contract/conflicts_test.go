@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -39,11 +38,6 @@ func TestConflictsBetweenDocuments(t *testing.T) {
 		assert.Equal(t, []any{tt.class, tt.source, tt.again, tt.status}, []any{e.Class, e.Source, e.Retryable, e.HTTPStatus()}, "%s: %s", tt.typ, tt.conflict)
 	}
 
-	// The full set applies only if no layer set one.
-	soft := Errorf("timeout/soft", "x")
-	assert.True(t, SwitchSet{}.Effective().Matches(soft))
-	assert.False(t, parseSet(t).Effective().Matches(soft), "an empty set fails fast")
-
 	// The context engine determines whether a wrapped failure is retryable.
 	again := ErrorFromValue(edn.MustRead(`{:type :provider/request-failed :retryable? true}`), SourcePlugin)
 	assert.True(t, again.Retryable)
@@ -63,37 +57,4 @@ func TestConflictsBetweenDocuments(t *testing.T) {
 		_, found := Lookup(kept)
 		assert.True(t, found, kept)
 	}
-}
-
-// ENV-020: the envelope has one major version. Every other number is rejected
-// with the supported ones; a value that is not a number is another fault.
-func TestEnvelopeVersion(t *testing.T) {
-	require.EqualValues(t, 1, Proto)
-	for _, number := range []string{"0", "2", "-1", "17", "99999999999999999999"} {
-		_, err := ParseRequest(with(`[:proto]`, number), testEnv())
-		require.NotNil(t, err, number)
-		assert.Equal(t, "invalid-request", err.Type)
-		assert.Equal(t, 400, err.HTTPStatus())
-		assert.Equal(t, ":proto/unsupported", err.Details.Key("reason").String(), number)
-		assert.Equal(t, "[:enum 1]", err.Details.Key("expected").String(), "the supported ones")
-		assert.Equal(t, "[:proto]", err.Details.Key("path").String())
-		assert.Contains(t, err.Message, "1", "in the sentence too")
-	}
-	for _, other := range []string{"1.0", "1M", ":one", "nil", `"2"`, `"one"`} {
-		in, _, err := TranslateRequest(with(`[:proto]`, other))
-		require.NoError(t, err)
-		_, bad := ParseRequest(in, testEnv())
-		require.NotNil(t, bad, other)
-		assert.Equal(t, ":shape/wrong-type", bad.Details.Key("reason").String(), other)
-	}
-	for _, one := range []string{"1", "1N", `"1"`} {
-		in, warnings, err := TranslateRequest(with(`[:proto]`, one))
-		require.NoError(t, err)
-		_, bad := ParseRequest(in, testEnv())
-		assert.Nil(t, bad, one)
-		assert.Empty(t, warnings, one)
-	}
-	// New fields are always optional: the three original fields are sufficient.
-	_, bad := ParseRequest(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "x"}}`), testEnv())
-	assert.Nil(t, bad)
 }

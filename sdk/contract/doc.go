@@ -3,11 +3,8 @@
 //
 // # Envelopes
 //
-// [TranslateRequest] converts older and abbreviated spellings of a request to
-// the form of the contract; only the edge of the host calls it. [ParseRequest]
-// then validates the request and returns a [Request]. [CheckResponse] validates
-// the answer of a plugin and returns its normal form. [Budget] is the set of
-// limits of a request, a policy or a slice.
+// [CheckResponse] validates the answer of a plugin and returns its normal form.
+// [Fault] describes what is wrong with a request or an answer.
 //
 // # Capabilities
 //
@@ -27,8 +24,8 @@
 //
 // [Error] is the error type of every boundary. Its type is a name of the
 // catalogue ([Lookup], [Rows]) or of a plugin's own namespace. The catalogue
-// alone defines class, source, HTTP status, exit code and help; switch-on sets
-// ([SwitchSet]) and the documentation ([Markdown]) are derived from it.
+// alone defines class, source, HTTP status and help; ERRORS.md is derived from
+// it.
 //
 // # Concurrency and failure
 //

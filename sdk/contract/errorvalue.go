@@ -16,23 +16,27 @@ func (e *Error) value(causes int) edn.Value {
 	if err != nil {
 		typ = edn.K("runtime/internal")
 	}
-	var f fields
+	var b edn.MapBuilder
 	if e.Cause != nil && causes > 0 {
-		f.set(kCause, e.Cause.value(causes-1))
+		b.Set(kCause, e.Cause.value(causes-1))
 	}
-	f.set(kClass, edn.K(e.Class.String()))
-	f.nonEmpty(kDetails, e.Details)
+	b.Set(kClass, edn.K(e.Class.String()))
+	if e.Details.Len() > 0 {
+		b.Set(kDetails, e.Details)
+	}
 	if e.Hint != "" {
-		f.set(kHint, edn.Text(oneLine(e.Hint)))
+		b.Set(kHint, edn.Text(oneLine(e.Hint)))
 	}
-	f.set(kMessage, edn.Text(e.FullMessage()))
-	f.set(kRetryable, edn.Bool(e.Retryable))
+	b.Set(kMessage, edn.Text(e.FullMessage()))
+	b.Set(kRetryable, edn.Bool(e.Retryable))
 	if e.Source != 0 {
-		f.set(kSource, edn.K(e.Source.String()))
+		b.Set(kSource, edn.K(e.Source.String()))
 	}
-	f.set(kType, typ)
-	f.nonEmpty(kWhere, e.Where)
-	return f.value()
+	b.Set(kType, typ)
+	if e.Where.Len() > 0 {
+		b.Set(kWhere, e.Where)
+	}
+	return b.Map()
 }
 
 // ErrorFromValue reads an error from data that came from the source.
@@ -51,12 +55,12 @@ func ErrorFromValue(v edn.Value, from Source) *Error {
 
 func errorFromValue(v edn.Value, from Source, causes int) *Error {
 	if v.Kind() != edn.KindMap {
-		return invalidResult(reasonShape, "the error of the answer is not a map", path(kError)).expecting(kMap, v).err()
+		return invalidResult(reasonShape, "the error of the answer is not a map", path(kError)).Expecting(kMap, v).Err()
 	}
 	name, ok := v.Key("type").AsKeyword()
 	if !ok {
 		return invalidResult(reasonErrorType, "the error of the answer has no type", path(kError, kType)).
-			expecting(kKeyword, v.Key("type")).err()
+			Expecting(kKeyword, v.Key("type")).Err()
 	}
 	e := &Error{Type: name, Where: whereFrom(v.Key("where")), Details: detailsFrom(v.Key("details"))}
 	if from != SourceHost {

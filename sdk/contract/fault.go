@@ -21,36 +21,39 @@ const (
 	reasonErrorType      = "error/type-not-keyword"
 )
 
-// fault is one problem of an envelope.
-type fault struct {
-	typ      string
-	reason   string
-	message  string
-	path     []edn.Value
-	expected edn.Value
-	got      edn.Value
-	hasGot   bool
-	nearest  edn.Value
-	findings edn.Value
+// Fault is one problem of a request or an answer. [Fault.Err] returns it as an
+// error.
+type Fault struct {
+	// Type is the type of the error.
+	Type string
+	// Reason names the violated rule, Message states it in a sentence.
+	Reason, Message string
+	// Path leads to the place.
+	Path []edn.Value
+	// Expected is the schema of the expected value, nil for none.
+	Expected edn.Value
+	// Got is the value that was found, if HasGot is set.
+	Got    edn.Value
+	HasGot bool
+	// Nearest is the known name nearest to an unknown one, nil for none.
+	Nearest edn.Value
+	// Findings are those of a schema, nil for none.
+	Findings edn.Value
 }
 
 func path(keys ...edn.Value) []edn.Value { return keys }
 
-func invalidRequest(reason, message string, path []edn.Value) fault {
-	return fault{typ: "invalid-request", reason: reason, message: message, path: path}
+func invalidResult(reason, message string, path []edn.Value) Fault {
+	return Fault{Type: "runtime/invalid-result", Reason: reason, Message: message, Path: path}
 }
 
-func invalidResult(reason, message string, path []edn.Value) fault {
-	return fault{typ: "runtime/invalid-result", reason: reason, message: message, path: path}
-}
-
-// expecting adds the expected and the actual value. A string in the place of a
+// Expecting returns f with the expected and the actual value. A string in the place of a
 // keyword is the most common mistake, so the keyword is suggested.
-func (f fault) expecting(expected, got edn.Value) fault {
-	f.expected, f.got, f.hasGot = expected, got, true
-	if name, ok := got.AsString(); ok && wantsKeyword(expected) && f.nearest.IsNil() {
+func (f Fault) Expecting(expected, got edn.Value) Fault {
+	f.Expected, f.Got, f.HasGot = expected, got, true
+	if name, ok := got.AsString(); ok && wantsKeyword(expected) && f.Nearest.IsNil() {
 		if k, err := edn.Keyword(strings.TrimPrefix(name, ":")); err == nil {
-			f.nearest = k
+			f.Nearest = k
 		}
 	}
 	return f
@@ -68,54 +71,54 @@ func wantsKeyword(expected edn.Value) bool {
 	return false
 }
 
-// named adds the unknown name and the nearest known one.
-func (f fault) named(name edn.Value, known []string) fault {
-	f.got, f.hasGot = name, true
+// Named returns f with an unknown name and the nearest known one.
+func (f Fault) Named(name edn.Value, known []string) Fault {
+	f.Got, f.HasGot = name, true
 	text, isKeyword := name.AsKeyword()
 	if !isKeyword {
 		text, _ = name.AsString()
 		text = strings.TrimPrefix(text, ":")
 	}
 	if nearest := Nearest(text, known); nearest != "" && (nearest != text || !isKeyword) {
-		f.nearest = edn.K(nearest)
+		f.Nearest = edn.K(nearest)
 	}
 	return f
 }
 
-// err returns the fault as an error with :reason, :path, :expected, :got and
+// Err returns the fault as an error with :reason, :path, :expected, :got and
 // :nearest in its details.
-func (f fault) err() *Error {
+func (f Fault) Err() *Error {
 	var m strings.Builder
-	m.WriteString(f.message)
-	if len(f.path) > 0 {
+	m.WriteString(f.Message)
+	if len(f.Path) > 0 {
 		m.WriteString(" at ")
-		m.WriteString(excerptOf(edn.Vector(f.path...)))
+		m.WriteString(Excerpt(edn.Vector(f.Path...)))
 	}
-	if !f.expected.IsNil() {
+	if !f.Expected.IsNil() {
 		m.WriteString(": expected ")
-		m.WriteString(excerptOf(f.expected))
+		m.WriteString(Excerpt(f.Expected))
 		m.WriteString(", got ")
-		m.WriteString(excerptOf(f.got))
+		m.WriteString(Excerpt(f.Got))
 	}
-	if !f.nearest.IsNil() {
+	if !f.Nearest.IsNil() {
 		m.WriteString("; nearest is ")
-		m.WriteString(f.nearest.String())
+		m.WriteString(f.Nearest.String())
 	}
-	e := Errorf(f.typ, "%s", m.String())
+	e := Errorf(f.Type, "%s", m.String())
 	var d edn.MapBuilder
-	d.Set(kReason, edn.K(f.reason))
-	d.Set(kPath, edn.Vector(f.path...))
-	if !f.expected.IsNil() {
-		d.Set(kExpected, f.expected)
+	d.Set(kReason, edn.K(f.Reason))
+	d.Set(kPath, edn.Vector(f.Path...))
+	if !f.Expected.IsNil() {
+		d.Set(kExpected, f.Expected)
 	}
-	if f.hasGot {
-		d.Set(kGot, cut(f.got))
+	if f.HasGot {
+		d.Set(kGot, cut(f.Got))
 	}
-	if !f.nearest.IsNil() {
-		d.Set(kNearest, f.nearest)
+	if !f.Nearest.IsNil() {
+		d.Set(kNearest, f.Nearest)
 	}
-	if !f.findings.IsNil() {
-		d.Set(kFindings, f.findings)
+	if !f.Findings.IsNil() {
+		d.Set(kFindings, f.Findings)
 	}
 	e.Details = d.Map()
 	return e
@@ -132,9 +135,8 @@ func cut(v edn.Value) edn.Value {
 	return edn.Text(cutText(v.String()))
 }
 
-func excerptOf(v edn.Value) string {
-	return cutText(v.String())
-}
+// Excerpt returns the text of v for a message, cut to 200 code points.
+func Excerpt(v edn.Value) string { return cutText(v.String()) }
 
 func short(v edn.Value) bool {
 	if text, ok := v.AsString(); ok {

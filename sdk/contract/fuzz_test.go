@@ -12,13 +12,11 @@ import (
 
 // fuzzSeeds are valid and invalid envelopes of every kind.
 var fuzzSeeds = []string{
-	base, seedV03, engine, `"text"`, `{:prompt "x"}`, `nil`, `{}`, `[]`,
-	`{:proto 2 :trace 7 :task {:intent "x" :requires {:in-schema 1} :dispatch {:retry {:same-cap-max -1} :candidates [{:cap/ref :a}]}} :input [] :done {:must 1} :effects 7 :budget {:usd 0.1 :max-tokens -1}}`,
+	engine, `"text"`, `nil`, `{}`, `[]`,
 	`{:result {:type :value :out 1 :usage {:tokens-in "x"}} :error nil :x 1}`, `{:result {:type :stream :stream [{:event :delta :text "a"} {:event :done}]}}`,
 	`{:result {:type :plan :plan {} :bindings 7}}`, `{:result {:type :error :error {:type :a/b :where :x :cause {:type 1}}}}`,
 	`{:type :runtime/x :message "a\nb" :class :stop! :source :host :where {:line 1} :details 7 :cause {:type :plan/invalid}}`,
 	`{:plugin/name "x" :capabilities [` + engine + ` 7 {}] :schemas {1 2} :config 7 :features "x"}`,
-	`{:messages [{:role 1 :content nil}] :steps [{:op :x}] :requires {:quality/must [1 "a"]} :context {:lang ""}}`,
 }
 
 // VAL-051: any input returns an error or a valid value; nothing panics.
@@ -33,34 +31,11 @@ func FuzzEnvelope(f *testing.F) {
 			assert.NotEmpty(t, SyntaxError("invalid-request", err).Error())
 			return
 		}
-		fuzzRequest(t, v)
 		fuzzResponse(t, v, ResultRules{OutSchema: out, CanProduce: []string{"value", "plan"}})
 		fuzzResponse(t, v, ResultRules{})
 		fuzzError(t, v)
 		fuzzMetadata(t, v)
 	})
-}
-
-func fuzzRequest(t *testing.T, v edn.Value) {
-	translated, _, err := TranslateRequest(v, DefaultTrace("t"))
-	if err != nil {
-		requireTyped(t, err, "invalid-request")
-		return
-	}
-	for _, env := range []RequestEnv{{}, testEnv(), {FromHost: true}} {
-		r, bad := ParseRequest(translated, env)
-		if bad != nil {
-			requireTyped(t, bad, "invalid-request")
-			assert.False(t, bad.Details.Key("reason").IsNil())
-			continue
-		}
-		again, bad := ParseRequest(r.Value(), env)
-		require.Nil(t, bad)
-		assert.Equal(t, r.Value().String(), again.Value().String())
-		_, bad = ParseRequest(r.ForPlugin(), RequestEnv{FromHost: true})
-		require.Nil(t, bad)
-		AnswerV03(r, v)
-	}
 }
 
 func fuzzResponse(t *testing.T, v edn.Value, want ResultRules) {
@@ -83,8 +58,6 @@ func fuzzError(t *testing.T, v edn.Value) {
 		assert.Equal(t, e.Value().String(), back.Value().String())
 		assert.NotEmpty(t, e.Text(SourceText{Name: "x", Text: []byte("a\nb")}))
 		assert.NotEmpty(t, e.JSON())
-		FullSwitchSet().Matches(e)
-		e.ExitCode()
 	}
 }
 

@@ -22,6 +22,56 @@ var capabilityKeys = []string{
 	"cap/role", "cap/stability", "cap/streams?", "cap/tags", "cap/version", "io/in-schema", "io/out-schema",
 }
 
+// Effects returns the effects of calls, sorted: what a call changes or reads in
+// the user's world.
+func Effects() []string { return slices.Clone(effectNames) }
+
+// effectNames are all effects, sorted.
+var effectNames = []string{"db/read", "db/write", "fs/read", "fs/write", "net/http", "none", "process/run"}
+
+var setOfKeywords = edn.Vector(edn.K("set"), kKeyword)
+
+// enumOf returns the schema of one of the names.
+func enumOf(names []string) edn.Value {
+	schema := path(edn.K("enum"))
+	for _, name := range names {
+		schema = append(schema, edn.K(name))
+	}
+	return edn.Vector(schema...)
+}
+
+// isColl reports whether v is a set, a vector or a list: the kinds accepted for
+// a collection of names.
+func isColl(v edn.Value) bool {
+	switch v.Kind() {
+	case edn.KindSet, edn.KindVector, edn.KindList:
+		return true
+	}
+	return false
+}
+
+// KeywordSet returns the keywords of a set, vector or list, sorted and without
+// duplicates. It returns false if v is something else or has a member that is
+// not a keyword.
+func KeywordSet(v edn.Value) ([]string, bool) {
+	if !isColl(v) {
+		return nil, false
+	}
+	if v.Len() == 0 {
+		return nil, true
+	}
+	names := make([]string, 0, v.Len())
+	for member := range v.Elems() {
+		name, ok := member.AsKeyword()
+		if !ok {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), true
+}
+
 // metadata collects all problems of a plugin's metadata, so that the author
 // sees them at once.
 type metadata struct {
@@ -65,10 +115,10 @@ func (s site) bad(key edn.Value, message string, expected, got edn.Value, neares
 	line := at.String() + " " + message
 	if !expected.IsNil() {
 		b.Set(kExpected, expected)
-		line += ", expected " + excerptOf(expected)
+		line += ", expected " + Excerpt(expected)
 	}
 	b.Set(kGot, cut(got))
-	line += ", got " + excerptOf(got)
+	line += ", got " + Excerpt(got)
 	if nearest != "" {
 		b.Set(kNearest, edn.K(nearest))
 		line += "; nearest is :" + nearest
@@ -211,8 +261,7 @@ func (s site) word(field, otherwise string, words ...string) string {
 	}
 	name, _ := v.AsKeyword()
 	if !slices.Contains(words, name) {
-		s.bad(edn.K(field), "is none of the words", edn.Vector(append(path(edn.K("enum")), keywords(words)...)...), v,
-			Nearest(name, words))
+		s.bad(edn.K(field), "is none of the words", enumOf(words), v, Nearest(name, words))
 	}
 	return name
 }
@@ -236,8 +285,7 @@ func (s site) names(field string, known, otherwise []string) []string {
 	if known != nil {
 		for _, n := range names {
 			if !slices.Contains(known, n) {
-				s.bad(key, "has an unknown word", edn.Vector(append(path(edn.K("enum")), keywords(known)...)...), edn.K(n),
-					Nearest(n, known))
+				s.bad(key, "has an unknown word", enumOf(known), edn.K(n), Nearest(n, known))
 			}
 		}
 	}
@@ -327,13 +375,18 @@ func (s site) cost() Cost {
 			c.Latency, c.HasLatency = time.Duration(ms)*time.Millisecond, ok
 		case amount == nil:
 			in.bad(edn.Value{}, "has an unknown field", edn.Value{}, key, Nearest(name, costKeys))
-		case v.Kind() != edn.KindInt && v.Kind() != edn.KindDecimal || sign(v) < 0:
+		case v.Kind() != edn.KindInt && v.Kind() != edn.KindDecimal || isNegative(v):
 			in.wrong(key, "is not an amount", edn.MustRead("[:or [:decimal {:min 0}] [:int {:min 0}]]"), v)
 		default:
 			*amount = v
 		}
 	}
 	return c
+}
+
+func isNegative(v edn.Value) bool {
+	n, ok := v.AsNumber()
+	return ok && n.Sign() < 0
 }
 
 func (s site) limits() Limits {

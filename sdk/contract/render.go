@@ -115,7 +115,7 @@ func (e *Error) whereText() string {
 	var parts []string
 	for _, key := range whereKeys {
 		if v := e.Where.Key(key); !v.IsNil() {
-			parts = append(parts, ":"+key+" "+excerptOf(v))
+			parts = append(parts, ":"+key+" "+Excerpt(v))
 		}
 	}
 	return strings.Join(parts, " ")
@@ -134,7 +134,7 @@ func detailText(details edn.Value) string {
 		if slices.Contains(listedKeys, name) || val.Kind() == edn.KindVector && val.Len() == 0 {
 			continue
 		}
-		parts = append(parts, key.String()+" "+excerptOf(val))
+		parts = append(parts, key.String()+" "+Excerpt(val))
 	}
 	return strings.Join(parts, " ")
 }
@@ -154,9 +154,9 @@ func listFindings(b *strings.Builder, list edn.Value) {
 			return
 		}
 		message, _ := f.Key("message").AsString()
-		fmt.Fprintf(b, "\n    %s %s", excerptOf(f.Key("path")), oneLine(message))
+		fmt.Fprintf(b, "\n    %s %s", Excerpt(f.Key("path")), oneLine(message))
 		if got := f.Key("got"); !got.IsNil() {
-			b.WriteString(", got " + excerptOf(got))
+			b.WriteString(", got " + Excerpt(got))
 		}
 		i++
 	}
@@ -233,7 +233,7 @@ func SyntaxError(typ string, err error) *Error {
 	e := Errorf(typ, "%w", err)
 	e.Message = oneLine(syntax.Message)
 	if len(syntax.Path) > 0 {
-		e.Message = oneLine(syntax.Message + " in " + excerptOf(edn.Vector(syntax.Path...)))
+		e.Message = oneLine(syntax.Message + " in " + Excerpt(edn.Vector(syntax.Path...)))
 	}
 	if typ == "invalid-request" {
 		e = e.WithDetail("reason", edn.K("edn/invalid")).WithDetail("path", edn.Vector(syntax.Path...))

@@ -17,7 +17,8 @@ func TestRendering(t *testing.T) {
 	plan := []byte("{:nodes [{:op :call\n          :input {:prompt \"a\"}\n          :input {:prompt \"b\"}}]}\n")
 	_, syntax := edn.Read(plan, edn.WithSource("plan.edn"))
 	require.Error(t, syntax)
-	_, badRequest := ParseRequest(edn.MustRead(`{:proto 1 :trace {:id "r-1"} :task {:intent :text/respond} :input {} :constraint {:no-web true}}`), RequestEnv{})
+	badRequest := Fault{Type: "invalid-request", Reason: "shape/unknown-key", Message: "the request has an unknown key :constraint"}.
+		Named(edn.K("constraint"), []string{"constraints", "context"}).Err()
 	require.NotNil(t, badRequest)
 	_, badMetadata := ParseCapability(edn.MustRead(`{:cap/id :engine :cap/intents #{:chess/best-move} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.5} :cap/tag #{:a}}`))
 	require.Error(t, badMetadata)

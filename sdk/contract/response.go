@@ -7,6 +7,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
+// Proto is the version of the envelope.
+const Proto = 1
+
+// resultTypes are the types of an answer.
+var resultTypes = []string{"plan", "stream", "value"}
+
 // ResultRules are the conditions on an answer. The zero value accepts every
 // well-formed answer.
 type ResultRules struct {
@@ -40,7 +46,7 @@ func CheckResponse(v edn.Value, want ResultRules) (edn.Value, *Error) {
 		return edn.Value{}, reservedFault(v, nil)
 	}
 	if v.Kind() != edn.KindMap {
-		return edn.Value{}, invalidResult(reasonNotMap, "the answer is not a map", nil).expecting(kMap, v).err()
+		return edn.Value{}, invalidResult(reasonNotMap, "the answer is not a map", nil).Expecting(kMap, v).Err()
 	}
 	result, _ := v.Get(kResult)
 	failure, _ := v.Get(kError)
@@ -49,12 +55,12 @@ func CheckResponse(v edn.Value, want ResultRules) (edn.Value, *Error) {
 		v = v.Dissoc(kResult).Assoc(kError, failure)
 	}
 	if result.IsNil() == failure.IsNil() {
-		return edn.Value{}, invalidResult(reasonShape, "the answer needs one of :result and :error", nil).err()
+		return edn.Value{}, invalidResult(reasonShape, "the answer needs one of :result and :error", nil).Err()
 	}
 	if proto, found := v.Get(kProto); found {
 		if n, ok := proto.AsInt(); !ok || n != Proto {
 			return edn.Value{}, invalidResult(reasonShape, "the answer is in another version of the envelope", path(kProto)).
-				expecting(edn.Int(Proto), proto).err()
+				Expecting(edn.Int(Proto), proto).Err()
 		}
 	}
 	if !failure.IsNil() {
@@ -76,12 +82,12 @@ func isErrorResult(result edn.Value) bool {
 func checkFailure(v, failure edn.Value, want ResultRules) (edn.Value, *Error) {
 	if failure.Kind() != edn.KindMap {
 		return edn.Value{}, invalidResult(reasonShape, "the error of the answer is not a map", path(kError)).
-			expecting(kMap, failure).err()
+			Expecting(kMap, failure).Err()
 	}
 	typ, _ := failure.Get(kType)
 	if typ.Kind() != edn.KindKeyword {
 		return edn.Value{}, invalidResult(reasonErrorType, "the type of the error is not a keyword", path(kError, kType)).
-			expecting(kKeyword, typ).err()
+			Expecting(kKeyword, typ).Err()
 	}
 	if where, _ := failure.Get(kWhere); where.Kind() == edn.KindKeyword {
 		failure = failure.Assoc(kWhere, whereFrom(where))
@@ -93,19 +99,19 @@ func checkFailure(v, failure edn.Value, want ResultRules) (edn.Value, *Error) {
 func checkResult(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 	if result.Kind() != edn.KindMap {
 		return edn.Value{}, invalidResult(reasonShape, "the result of the answer is not a map", path(kResult)).
-			expecting(kMap, result).err()
+			Expecting(kMap, result).Err()
 	}
 	typ, _ := result.Get(kType)
 	name, _ := typ.AsKeyword()
 	if !allowed(name, want.CanProduce) {
 		return edn.Value{}, invalidResult(reasonTypeNotAllowed, "the result is of no type that is allowed here",
 			path(kResult, kType)).
-			expecting(producible(want.CanProduce), typ).err()
+			Expecting(producible(want.CanProduce), typ).Err()
 	}
 	if want.ResultType != "" && want.ResultType != name && (!flows(want.ResultType) || !flows(name)) {
 		return edn.Value{}, invalidResult(reasonTypeMismatch, "the result is not of the type that the request demands",
 			path(kResult, kType)).
-			expecting(edn.K(want.ResultType), typ).err()
+			Expecting(edn.K(want.ResultType), typ).Err()
 	}
 	switch name {
 	case "plan":
@@ -143,16 +149,16 @@ func producible(canProduce []string) edn.Value {
 	if len(canProduce) == 0 {
 		canProduce = resultTypes
 	}
-	return edn.Vector(append(path(edn.K("enum")), keywords(canProduce)...)...)
+	return enumOf(canProduce)
 }
 
 func checkPlan(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 	if plan, _ := result.Get(kPlan); plan.IsNil() {
-		return edn.Value{}, invalidResult(reasonPayload, "a result of type :plan needs a :plan", path(kResult, kPlan)).err()
+		return edn.Value{}, invalidResult(reasonPayload, "a result of type :plan needs a :plan", path(kResult, kPlan)).Err()
 	}
 	if bindings, _ := result.Get(kBindings); !bindings.IsNil() && bindings.Kind() != edn.KindMap {
 		return edn.Value{}, invalidResult(reasonBindings, "the bindings are not a map", path(kResult, kBindings)).
-			expecting(kMap, bindings).err()
+			Expecting(kMap, bindings).Err()
 	}
 	return normal(v, kResult, want), nil
 }
@@ -160,7 +166,7 @@ func checkPlan(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 func checkValue(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 	out, found := result.Get(kOut)
 	if !found {
-		return edn.Value{}, invalidResult(reasonPayload, "a result of type :value needs an :out", path(kResult, kOut)).err()
+		return edn.Value{}, invalidResult(reasonPayload, "a result of type :value needs an :out", path(kResult, kOut)).Err()
 	}
 	if want.OutSchema != nil {
 		if findings := want.OutSchema.Validate(out); len(findings) > 0 {
@@ -175,10 +181,14 @@ func misfit(want ResultRules, findings []schema.Finding) *Error {
 	if want.OutName != "" {
 		name = ":" + strings.TrimPrefix(want.OutName, ":")
 	}
-	f := fault{typ: "schema/invalid", reason: "output/schema-invalid",
-		message: "the output does not fit " + name + ": " + findings[0].String(), path: path(kResult, kOut)}
-	f.findings = schema.Findings(findings)
-	return f.err().WithSource(GateSource(want.Kind))
+	f := Fault{
+		Type:     "schema/invalid",
+		Reason:   "output/schema-invalid",
+		Message:  "the output does not fit " + name + ": " + findings[0].String(),
+		Path:     path(kResult, kOut),
+		Findings: schema.Findings(findings),
+	}
+	return f.Err().WithSource(GateSource(want.Kind))
 }
 
 // foldStream converts the events of a simple plugin to a value: the
@@ -187,7 +197,7 @@ func foldStream(result edn.Value) (edn.Value, *Error) {
 	events, _ := result.Get(kStreamKey)
 	if events.IsNil() {
 		return edn.Value{}, invalidResult(reasonPayload, "a result of type :stream needs a :stream",
-			path(kResult, kStreamKey)).err()
+			path(kResult, kStreamKey)).Err()
 	}
 	if events.Kind() != edn.KindVector && events.Kind() != edn.KindList {
 		return edn.Value{}, badEvent(edn.Vector(kResult, kStreamKey), "the stream is not a sequence of events")
@@ -282,7 +292,7 @@ func findReservedTag(v edn.Value, at []edn.Value) (string, []edn.Value) {
 // reservedFault reports a reserved tag without its content.
 func reservedFault(v edn.Value, at []edn.Value) *Error {
 	tag, found := findReservedTag(v, at)
-	return invalidResult(reasonShape, "the answer has the reserved tag #"+tag, found).err()
+	return invalidResult(reasonShape, "the answer has the reserved tag #"+tag, found).Err()
 }
 
 // ValueResult returns an answer with a value.
@@ -309,7 +319,7 @@ func ErrorResult(e *Error) edn.Value { return edn.MustMap(kProto, edn.Int(Proto)
 func EmitOut(v edn.Value) edn.Value {
 	switch v.Kind() {
 	case edn.KindNil:
-		return emptyMap
+		return edn.MustMap()
 	case edn.KindMap:
 		if out, _ := v.Get(kOut); out.Kind() == edn.KindMap {
 			return out

@@ -10,8 +10,7 @@
 // [Line] values, and explains an exit with a [Report]. [Stop] runs a sequence
 // of [Step] values, each with a hard deadline. [Reaper] is a second process
 // that kills the children of a host that died without stopping them.
-// [RuntimeDir] is the private directory for the sockets of one host. [Tail],
-// [LogFile] and [Environment] are helpers of these; [Listeners] reports the
+// [Tail] and [Environment] are helpers of these; [Listeners] reports the
 // processes that listen on a port. Supervisors compute their restarts with
 // [Backoff] and [Recent]. A program that imports this package is its own reaper
 // and its own trampoline (package confine), under hidden subcommands that run

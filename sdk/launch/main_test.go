@@ -208,12 +208,12 @@ func grandchild(role string, ownGroup bool) {
 func host(reaped, killReaper bool) int {
 	var reaper *Reaper
 	if reaped {
-		dir, err := OpenRuntimeDir(os.Getenv("BASE"))
+		dir, err := os.MkdirTemp(os.Getenv("BASE"), "")
 		if err != nil {
 			fmt.Println(err)
 			return 1
 		}
-		reaper = NewReaper(dir.Path())
+		reaper = NewReaper(dir)
 	}
 	p, err := Start(Command{Path: "/proc/self/exe", Env: []string{roleVar + "=keep-grandchildren", quickExit}, Reaper: reaper})
 	if err != nil {

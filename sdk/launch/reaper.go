@@ -44,8 +44,7 @@ type Reaper struct {
 }
 
 // NewReaper returns a reaper that runs the program of this process. runtimeDir,
-// if not empty, is the directory (see [RuntimeDir]) that it removes after the
-// killing.
+// if not empty, is a directory that it removes after the killing.
 func NewReaper(runtimeDir string) *Reaper {
 	r := &Reaper{args: []string{"ferment", ReaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
 	if runtimeDir != "" {
@@ -192,7 +191,7 @@ func reaperMain(args []string) int {
 // dying process may end a moment after its pipe.
 func removeAbandoned(path string) bool {
 	for range 100 {
-		if _, err := sweepDir(path); err != nil {
+		if _, err := RemoveAbandoned(path); err != nil {
 			return false
 		}
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -201,6 +200,23 @@ func removeAbandoned(path string) bool {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return false
+}
+
+// RemoveAbandoned removes a directory unless a process holds its lock. It
+// reports whether it removed one.
+func RemoveAbandoned(path string) (bool, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil // another host was faster
+		}
+		return false, err
+	}
+	defer func() { _ = dir.Close() }()
+	if !abandoned(dir) {
+		return false, nil
+	}
+	return true, os.RemoveAll(path)
 }
 
 // readFamilies reads lines "+ session start mark" and "- session start mark" to

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -158,7 +156,7 @@ func untilDone(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 func TestHostKilledLeavesNothing(t *testing.T) {
 	for _, role := range []string{"host", "host-stop-reaper"} {
 		t.Run(role, func(t *testing.T) {
-			base := filepath.Join(shortDir(t), "f")
+			base := shortDir(t)
 			h := start(t, command(role, "BASE="+base))
 			family := pids(t, h.Stdout())
 			require.GreaterOrEqual(t, len(family), 4, "reaper, plugin and two grandchildren")
@@ -291,134 +289,4 @@ func TestReapSparesReusedNumbers(t *testing.T) {
 	assert.True(t, alive(p.PID()))
 	endFamilies([]family{{session: p.PID(), start: startTime(p.PID())}}, reapLimit)
 	gone(t, p.PID(), time.Second)
-}
-
-// WIRE-001, SUP-008: private, short, locked, and removed only after the end of
-// its host.
-func TestRuntimeDir(t *testing.T) {
-	base := filepath.Join(shortDir(t), "ferment")
-	first, err := OpenRuntimeDir(base)
-	require.NoError(t, err)
-	assert.Regexp(t, `/ferment/[0-9a-f]{8}$`, first.Path())
-	inst, err := first.Instance()
-	require.NoError(t, err)
-	for _, dir := range []string{base, first.Path(), inst} {
-		info, err := os.Stat(dir)
-		require.NoError(t, err)
-		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), dir)
-	}
-
-	dead := filepath.Join(base, "deadbeef")
-	require.NoError(t, os.MkdirAll(filepath.Join(dead, "1", "plugin-dir1"), 0o700))
-	foreign := filepath.Join(base, "notes")
-	require.NoError(t, os.Mkdir(foreign, 0o700))
-
-	second, err := OpenRuntimeDir(base)
-	require.NoError(t, err)
-	assert.NoDirExists(t, dead, "it is not locked")
-	assert.DirExists(t, first.Path(), "its host lives")
-	assert.DirExists(t, foreign, "no host made it")
-
-	require.NoError(t, first.Close())
-	assert.NoDirExists(t, first.Path())
-	require.NoError(t, first.Close())
-	require.NoError(t, second.Close())
-}
-
-// Hosts that start concurrently do not remove each other's directories.
-func TestRuntimeDirRace(t *testing.T) {
-	base := filepath.Join(shortDir(t), "f")
-	var wg sync.WaitGroup
-	dirs := make([]*RuntimeDir, 16)
-	for i := range dirs {
-		wg.Go(func() {
-			d, err := OpenRuntimeDir(base)
-			if assert.NoError(t, err) {
-				dirs[i] = d
-			}
-		})
-	}
-	wg.Wait()
-	for _, d := range dirs {
-		require.NotNil(t, d)
-		assert.DirExists(t, d.Path())
-		assert.NoError(t, d.Close())
-	}
-}
-
-func TestRuntimeDirRefusals(t *testing.T) {
-	t.Run("too long", func(t *testing.T) { // WIRE-001
-		base := filepath.Join(t.TempDir(), strings.Repeat("d", 100))
-		_, err := OpenRuntimeDir(base)
-		var long *PathTooLongError
-		require.ErrorAs(t, err, &long)
-		assert.Equal(t, MaxSocketPath, long.Limit)
-		assert.Equal(t, len(long.Path), long.Length)
-		assert.True(t, strings.HasPrefix(long.Path, base))
-		assert.Contains(t, err.Error(), strconv.Itoa(long.Length))
-		assert.NoDirExists(t, base)
-	})
-	t.Run("open to others", func(t *testing.T) {
-		base := filepath.Join(shortDir(t), "f")
-		require.NoError(t, os.Mkdir(base, 0o700))
-		require.NoError(t, os.Chmod(base, 0o777))
-		_, err := OpenRuntimeDir(base)
-		assert.ErrorContains(t, err, "open to others")
-	})
-	t.Run("a link", func(t *testing.T) {
-		dir := shortDir(t)
-		require.NoError(t, os.Symlink(dir, filepath.Join(dir, "f")))
-		_, err := OpenRuntimeDir(filepath.Join(dir, "f"))
-		assert.ErrorContains(t, err, "not a directory")
-	})
-}
-
-func TestRuntimeBase(t *testing.T) {
-	dir := t.TempDir()
-	assert.Equal(t, dir+"/ferment", RuntimeBase(dir, 7))
-	assert.Equal(t, "/tmp/ferment-7", RuntimeBase("", 7))
-	assert.Equal(t, "/tmp/ferment-7", RuntimeBase(dir+"/none", 7))
-}
-
-// SUP-009: two files of a bounded size.
-func TestLogFileRotates(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log", "plugin.log")
-	l, err := OpenLogFile(path, 100, 2)
-	require.NoError(t, err)
-	line := strings.Repeat("x", 29) + "\n"
-	for range 10 {
-		n, err := l.Write([]byte(line))
-		require.NoError(t, err)
-		assert.Equal(t, 30, n)
-	}
-	require.NoError(t, l.Close())
-	require.NoError(t, l.Close())
-	_, err = l.Write([]byte(line))
-	assert.ErrorIs(t, err, os.ErrClosed)
-
-	entries, err := os.ReadDir(filepath.Dir(path))
-	require.NoError(t, err)
-	require.Len(t, entries, 2)
-	for _, e := range entries {
-		info, err := e.Info()
-		require.NoError(t, err)
-		assert.LessOrEqual(t, info.Size(), int64(100))
-		assert.Zero(t, info.Size()%30, "lines stay whole")
-		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	}
-
-	// A log that exists is continued.
-	l, err = OpenLogFile(path, 100, 1)
-	require.NoError(t, err)
-	for range 4 {
-		_, err = l.Write([]byte(line))
-		require.NoError(t, err)
-	}
-	assert.Equal(t, path, l.Path())
-	require.NoError(t, l.Close())
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.LessOrEqual(t, info.Size(), int64(100))
-	_, err = OpenLogFile(path, 0, 1)
-	assert.Error(t, err)
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 // echoDesc is a plain unary echo of bytes, as the baseline of a call.

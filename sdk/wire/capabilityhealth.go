@@ -2,7 +2,7 @@ package wire
 
 import (
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 // Warmth is the readiness of the backend of a capability.

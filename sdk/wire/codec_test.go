@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 // The codec writes the same bytes as the generated code and reads them back.

@@ -28,10 +28,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/fermenthq/ferment/sdk/wire"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // WIRE-006: the constants in CONTRACT.md equal those of the code.

@@ -8,7 +8,7 @@ import (
 	goproto "google.golang.org/protobuf/proto"
 
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 // Field numbers in plugin.proto.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/go-plugin"
@@ -93,7 +92,7 @@ func TestGRPCWithoutService(t *testing.T) {
 
 // The generated code is in the package that plugin.proto names.
 func TestProtoPackage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("pluginv1", "plugin.proto"))
+	text, err := os.ReadFile("plugin.proto")
 	require.NoError(t, err)
 	assert.Contains(t, string(text), fmt.Sprintf("package ferment.plugin.v%d;", Protocol))
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // hider removes secrets from text of a peer. It is applied on receipt, before a

@@ -6,8 +6,8 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // A value decoded from JSON has strings in place of keywords. The forms below

@@ -3,8 +3,8 @@ package wire
 import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // HostInfo describes the host to a plugin.

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

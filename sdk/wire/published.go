@@ -2,7 +2,7 @@ package wire
 
 import _ "embed"
 
-//go:embed pluginv1/plugin.proto
+//go:embed plugin.proto
 var pluginProto string
 
 //go:embed goplugin.proto

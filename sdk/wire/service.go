@@ -9,7 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 // Service is a plugin. Its methods must be safe for concurrent use. Configure

@@ -7,7 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 )
 
 // shared is the stream of calls of one plugin process. It is opened at the

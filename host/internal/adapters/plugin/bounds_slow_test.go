@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/conformance/fixture/greedy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -31,12 +32,11 @@ func TestBounds(t *testing.T) {
 		s.Health.Interval = 50 * time.Millisecond
 		return s
 	}
-	greedy, muxed, good := as("greedy", "greedy"), as("muxed", "greedy", "mux"), as("good", "good")
 	b := prepare(t, nil)
 	host := &many{}
 	b.AnswerCalls(host)
-	b.begin(greedy, muxed, as("broker", "greedy", "broker"), as("described", "greedy", "description"), as("printer", "greedy", "printed"),
-		littering("socket-files"), littering("socket-bytes"), good)
+	b.begin(as("greedy", "greedy"), as("muxed", "greedy", "mux"), as("broker", "greedy", "broker"), as("described", "greedy", "description"),
+		as("printer", "greedy", "printed"), littering("socket-files"), littering("socket-bytes"), as("good", "good"))
 	ready := func(names ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -105,7 +105,7 @@ func TestBounds(t *testing.T) {
 			require.NoError(t, ask(soon, "opened"), "calls made before the stream is open have one each")
 			ctx, cancel := context.WithCancel(soon)
 			var calls sync.WaitGroup
-			for range owedCalls - 1 {
+			for range greedy.OwedCalls - 1 {
 				calls.Go(func() { _ = ask(ctx, "owed") })
 			}
 			waiting := make(chan error, 1)

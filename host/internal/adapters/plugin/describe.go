@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -37,7 +38,7 @@ type Described struct {
 // file per program and configuration. It is safe for concurrent use.
 type Describer struct {
 	dir     string // of the cache; empty: memory only
-	runtime *launch.RuntimeDir
+	runtime *rundir.Dir
 	reaper  *launch.Reaper
 	host    wire.HostInfo
 	hash    *hasher
@@ -54,7 +55,7 @@ func (d *Describer) Distrust() { d.fresh = true }
 
 // NewDescriber returns a describer with its cache in dir ("": memory only).
 // reaper may be nil.
-func NewDescriber(dir string, runtime *launch.RuntimeDir, reaper *launch.Reaper, host wire.HostInfo) *Describer {
+func NewDescriber(dir string, runtime *rundir.Dir, reaper *launch.Reaper, host wire.HostInfo) *Describer {
 	return &Describer{
 		dir:     dir,
 		runtime: runtime,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
@@ -20,7 +21,7 @@ func hostRole(args []string) {
 			os.Exit(1)
 		}
 	}
-	dir, err := launch.OpenRuntimeDir(args[0])
+	dir, err := rundir.Open(args[0])
 	fail(err)
 	s, err := New(Options{Runtime: dir, Reaper: launch.NewReaper(dir.Path())})
 	fail(err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	words "github.com/fermenthq/ferment/sdk/text"
@@ -123,7 +124,7 @@ const lineCost = 256
 
 // pluginLog is the log of one plugin, shared by all its processes.
 type pluginLog struct {
-	file *launch.LogFile // nil: no file
+	file *logfile.File // nil: no file
 	sink Sink
 
 	mu      sync.Mutex

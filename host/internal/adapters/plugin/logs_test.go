@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
@@ -85,7 +86,7 @@ func (c *collector) Log(l Line)            { c.lines = append(c.lines, l) }
 // reports the number of dropped lines.
 func TestLogFlood(t *testing.T) {
 	sink := &collector{}
-	file, err := launch.OpenLogFile(filepath.Join(t.TempDir(), "p.log"), launch.LogFileSize, launch.LogFileCount)
+	file, err := logfile.Open(filepath.Join(t.TempDir(), "p.log"), logfile.Size, logfile.Count)
 	require.NoError(t, err)
 	p := &pluginLog{sink: sink, file: file}
 	now := dawn

@@ -17,9 +17,9 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -215,7 +215,7 @@ type bench struct {
 	*journal
 	t       testing.TB
 	client  *Client
-	runtime *launch.RuntimeDir
+	runtime *rundir.Dir
 	dataDir string
 }
 
@@ -232,7 +232,7 @@ func prepare(t testing.TB, change func(*Options)) *bench {
 	t.Helper()
 	base, err := os.MkdirTemp("/tmp", "fp")
 	require.NoError(t, err)
-	dir, err := launch.OpenRuntimeDir(filepath.Join(base, "f"))
+	dir, err := rundir.Open(filepath.Join(base, "f"))
 	require.NoError(t, err)
 	b := &bench{journal: newJournal(), t: t, runtime: dir, dataDir: t.TempDir()}
 	o := Options{DataDir: b.dataDir, Runtime: dir, Host: wire.HostInfo{Version: "test", Features: wire.HostFeatures()}, Sink: b.journal}

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -71,7 +72,7 @@ type launching struct {
 	settings    Settings
 	exe         *os.File // the opened and hashed program; nil: start by path
 	incarnation int
-	runtime     *launch.RuntimeDir
+	runtime     *rundir.Dir
 	reaper      *launch.Reaper
 	workdir     string
 	temp        string                              // directory for temporary files; empty: the socket directory

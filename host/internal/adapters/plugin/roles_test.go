@@ -23,6 +23,7 @@ import (
 
 	goplugin "github.com/hashicorp/go-plugin"
 
+	"github.com/fermenthq/ferment/sdk/conformance/fixture/greedy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -54,7 +55,7 @@ var roles = map[string]func(args []string){
 		f.capability = ":t/other"
 		serve(f)
 	},
-	"greedy": serveGreedy,
+	"greedy": func(args []string) { greedy.Serve(newFake(), strings.Join(args, "")) },
 	// One whose socket is a symbolic link to that of another program.
 	"linked": func(args []string) {
 		path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "s")

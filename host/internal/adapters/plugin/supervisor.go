@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -30,7 +32,7 @@ type Options struct {
 	// runtime directory.
 	DataDir string
 	// Runtime is the private directory for sockets; required.
-	Runtime *launch.RuntimeDir
+	Runtime *rundir.Dir
 	// Reaper kills the plugin processes when this process dies; nil: none does.
 	Reaper *launch.Reaper
 	// Describer caches descriptions; nil: one without a file cache.
@@ -46,7 +48,7 @@ type Options struct {
 
 // shared is common to all plugins of a supervisor.
 type shared struct {
-	runtime   *launch.RuntimeDir
+	runtime   *rundir.Dir
 	reaper    *launch.Reaper
 	describer *Describer
 	info      wire.HostInfo
@@ -61,7 +63,7 @@ type shared struct {
 type Supervisor struct {
 	shared  *shared
 	dataDir string
-	scratch *launch.RuntimeDir // nil without a data directory
+	scratch *rundir.Dir // nil without a data directory
 
 	changing chan struct{} // holds a token while a change is being prepared
 
@@ -111,7 +113,7 @@ func New(o Options) (*Supervisor, error) {
 	h.work = filepath.Join(o.Runtime.Path(), "work")
 	if o.DataDir != "" {
 		var err error
-		if s.scratch, err = launch.OpenScratchDir(filepath.Join(o.DataDir, "work")); err != nil {
+		if s.scratch, err = rundir.OpenScratch(filepath.Join(o.DataDir, "work")); err != nil {
 			return nil, err
 		}
 		h.work = s.scratch.Path()
@@ -168,8 +170,8 @@ func (s *Supervisor) newUnit(name string) (*unit, error) {
 	u := newUnit(s.shared, name)
 	if s.dataDir != "" {
 		var err error
-		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, name), launch.LogFileSize,
-			launch.LogFileCount); err != nil {
+		if u.log.file, err = logfile.Open(LogPath(s.dataDir, name), logfile.Size,
+			logfile.Count); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", name, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -67,7 +68,7 @@ func (np *nodeParser) budget(v edn.Value) {
 		np.wrong(v, "a map")
 		return
 	}
-	known := contract.BudgetKeys()
+	known := request.BudgetKeys()
 	for key, val := range v.Entries() {
 		np.in(key, func() {
 			if name, ok := key.AsKeyword(); !ok || !slices.Contains(known, name) {
@@ -78,8 +79,8 @@ func (np *nodeParser) budget(v edn.Value) {
 				np.temperature(val)
 				return
 			}
-			if _, err := contract.ParseBudget(edn.MustMap(key, val)); err != nil {
-				np.wrong(val, contract.BudgetAmount(key))
+			if _, err := request.ParseBudget(edn.MustMap(key, val)); err != nil {
+				np.wrong(val, request.BudgetAmount(key))
 			}
 		})
 	}
@@ -414,7 +415,7 @@ func (np *nodeParser) switchSet(v edn.Value) (policy.Val[policy.Names], bool) {
 	if !ok {
 		return policy.Val[policy.Names]{}, false
 	}
-	if _, err := contract.ParseSwitchSet(list); err != nil {
+	if _, err := policy.ParseSwitchSet(list); err != nil {
 		np.bad(checkType, "%s in %s", strings.ReplaceAll(err.Error(), "\n", "; "), showPath(np.cur))
 		return policy.Val[policy.Names]{}, false
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -144,7 +144,7 @@ func WorstCase(p *Plan, env Env) Worst {
 
 // wallOf returns the wall time of a budget, 0 if it has no such limit.
 func wallOf(limits edn.Value) time.Duration {
-	b, err := contract.ParseBudget(limits)
+	b, err := request.ParseBudget(limits)
 	if err != nil {
 		return 0 // CHECK-015 reports it
 	}

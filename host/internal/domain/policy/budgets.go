@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -90,7 +90,7 @@ func (b *Budgets) Depth() int {
 
 // WallLimit converts a limit in milliseconds to a duration. No limit is 0; a
 // limit of 0 is one nanosecond, so that the two remain distinct.
-func WallLimit(limit contract.Limit) time.Duration {
+func WallLimit(limit request.Limit) time.Duration {
 	switch {
 	case !limit.Set:
 		return 0

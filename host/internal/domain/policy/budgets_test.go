@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -169,17 +169,17 @@ func TestReached(t *testing.T) {
 // BUD-001: a wall time limit of zero allows no time and differs from no limit.
 func TestWallLimit(t *testing.T) {
 	for _, tt := range []struct {
-		limit contract.Limit
+		limit request.Limit
 		want  time.Duration
 	}{
-		{contract.Limit{}, 0},
-		{contract.Limit{N: 5}, 0},
-		{contract.Limit{Set: true}, time.Nanosecond},
-		{contract.Limit{Set: true, N: -1}, time.Nanosecond},
-		{contract.Limit{Set: true, N: 1}, time.Millisecond},
-		{contract.Limit{Set: true, N: math.MaxInt64}, (1 << 43) * time.Millisecond},
+		{request.Limit{}, 0},
+		{request.Limit{N: 5}, 0},
+		{request.Limit{Set: true}, time.Nanosecond},
+		{request.Limit{Set: true, N: -1}, time.Nanosecond},
+		{request.Limit{Set: true, N: 1}, time.Millisecond},
+		{request.Limit{Set: true, N: math.MaxInt64}, (1 << 43) * time.Millisecond},
 	} {
 		assert.Equal(t, tt.want, policy.WallLimit(tt.limit), "%+v", tt.limit)
 	}
-	assert.Positive(t, policy.WallLimit(contract.Limit{Set: true, N: math.MaxInt64}))
+	assert.Positive(t, policy.WallLimit(request.Limit{Set: true, N: math.MaxInt64}))
 }

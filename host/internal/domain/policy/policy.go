@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -80,7 +79,7 @@ type Policy struct {
 
 	// SwitchOn is the set of failures after which the next candidate may be
 	// tried. If no layer wrote one it is the full set (ATT-009).
-	SwitchOn contract.SwitchSet
+	SwitchOn SwitchSet
 	// SwitchOnNames is the written set, nil if none was written.
 	SwitchOnNames []string
 
@@ -164,14 +163,14 @@ func (l Layer) Resolve() (Policy, error) {
 	}
 	p.Must, p.Should = l.gates()
 	if !l.SwitchOn.Written() {
-		p.SwitchOn = contract.FullSwitchSet()
+		p.SwitchOn = FullSwitchSet()
 		return p, nil
 	}
 	p.SwitchOnNames = l.SwitchOn.Names().Strings()
 	if p.SwitchOnNames == nil {
 		p.SwitchOnNames = []string{}
 	}
-	set, err := contract.ParseSwitchSet(p.SwitchOnNames)
+	set, err := ParseSwitchSet(p.SwitchOnNames)
 	p.SwitchOn = set
 	return p, err
 }

@@ -4,9 +4,9 @@ import (
 	"path"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/quality/goapi"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/text"
-	"github.com/fermenthq/ferment/sdk/text/goapi"
 )
 
 // hallucinated is the type, and the violation, with which an answer declares

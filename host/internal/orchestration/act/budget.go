@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -25,7 +26,7 @@ type allowance struct {
 	budgets         *policy.Budgets
 	atLeast         bool
 	wall            time.Duration // 0: limited by the deadline only
-	depth           contract.Limit
+	depth           request.Limit
 
 	aside *journal.BudgetReserved // for the whole run; nil: none
 
@@ -54,10 +55,10 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 // of its parent call.
 func (f *flight) scopes() (wide []wideScope) {
 	a, budgets := &f.budget, f.service.config.Budgets
-	request := f.request.BudgetLimits
+	asked := f.request.BudgetLimits
 	own, _ := policy.LimitsOf(f.request.Budget) // validated with the request
-	a.depth = request.MaxDepth
-	a.take(policy.WallLimit(request.MaxWallMS))
+	a.depth = asked.MaxDepth
+	a.take(policy.WallLimit(asked.MaxWallMS))
 	if f.act.Stack != nil {
 		a.around, a.atLeast = f.act.Within, f.act.AtLeast
 	} else {
@@ -65,7 +66,7 @@ func (f *flight) scopes() (wide []wideScope) {
 		a.atLeast = budgets.AtLeast()
 		a.take(budgets.Wall())
 		if d := budgets.Depth(); d > 0 {
-			a.depth = a.depth.Lower(contract.Limited(int64(d)))
+			a.depth = a.depth.Lower(request.Limited(int64(d)))
 		}
 		if budgets != nil {
 			own = own.Tighter(budgets.Run.Limits)

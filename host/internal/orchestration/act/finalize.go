@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -103,7 +104,7 @@ func respond(f *flight) *contract.Error {
 		r.result, r.meta, r.quality,
 		f.account.Usage(), r.models, r.budget, r.warnings, r.debug, f.account.PlanRun(f.err), r.transcript)
 	if f.older {
-		f.response = contract.AnswerV03(f.request, f.response)
+		f.response = request.AnswerV03(f.request, f.response)
 	}
 	return nil
 }

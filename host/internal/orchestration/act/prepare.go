@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -28,12 +29,12 @@ func (e essence) Value() edn.Value { return e.request.Dissoc(transportKeys...) }
 
 // translate converts the accepted spellings of a request to the contract form.
 func translate(f *flight) *contract.Error {
-	f.older = contract.IsV03(f.act.Request)
-	var options []contract.TranslateOption
+	f.older = request.IsV03(f.act.Request)
+	var options []request.Option
 	if !f.act.Request.HasKey("trace") {
-		options = append(options, contract.DefaultTrace(f.service.config.NewID()))
+		options = append(options, request.DefaultTrace(f.service.config.NewID()))
 	}
-	v, warnings, err := contract.TranslateRequest(f.act.Request, options...)
+	v, warnings, err := request.Translate(f.act.Request, options...)
 	if err != nil {
 		return contract.AsError(err)
 	}
@@ -50,15 +51,15 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("there is no registry")
 	}
 	reg := c.Registry
-	s.env = contract.RequestEnv{
-		Intents: contract.Names{
+	s.env = request.Env{
+		Intents: request.Names{
 			Has: func(name string) bool {
 				_, ok := reg.Intent(name)
 				return ok || name == PlanIntent
 			},
 			List: func() []string { return append([]string{PlanIntent}, reg.Intents()...) },
 		},
-		Schemas: contract.Names{
+		Schemas: request.Names{
 			Has: func(name string) bool { _, ok := reg.Schema(name); return ok },
 			List: func() []string {
 				if reg.Schemas() == nil {
@@ -67,7 +68,7 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 				return reg.Schemas().Names()
 			},
 		},
-		Checks: contract.Names{
+		Checks: request.Names{
 			Has:  func(name string) bool { _, ok := reg.Check(name); return ok },
 			List: reg.Checks,
 		},
@@ -80,7 +81,7 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		},
 	}
 	return func(f *flight) *contract.Error {
-		req, err := contract.ParseRequest(f.act.Request, s.env)
+		req, err := request.Parse(f.act.Request, s.env)
 		f.request = req
 		if f.act.Watched {
 			f.request.ResponseType = "stream"

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
@@ -99,7 +100,7 @@ type Act struct {
 	Within  budget.Chain
 	AtLeast bool
 	// Deepest limits the nesting below the calling call.
-	Deepest contract.Limit
+	Deepest request.Limit
 	// Grading marks a request for a judge's verdict on a labelled answer: it
 	// counts as a vote, and breakers do not apply to the judge.
 	Grading bool
@@ -114,7 +115,7 @@ type Act struct {
 // Service runs acts.
 type Service struct {
 	config   Config
-	env      contract.RequestEnv
+	env      request.Env
 	eval     *eval.Evaluator
 	shapes   shapes
 	prepare  chain

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -25,7 +26,7 @@ type flight struct {
 	walled  bool            // the deadline is the wall time of a budget
 
 	// prepare
-	request  contract.Request
+	request  request.Request
 	warnings []edn.Value
 	plan     *plan.Plan
 	findings []plan.Finding

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/fermenthq/ferment/sdk/text"
@@ -38,7 +38,7 @@ type CallPolicy struct {
 	limits     policy.Limits // of the budget of one node
 	// Wall and Depth come from the budget; a Wall of 0 is no limit.
 	Wall  time.Duration
-	Depth contract.Limit
+	Depth request.Limit
 
 	prompts   *prompt.Book
 	languages *text.Packs
@@ -128,7 +128,7 @@ func (p *CallPolicy) budget() {
 		return
 	}
 	p.limits, _ = policy.LimitsOf(p.Budget)
-	if b, err := contract.ParseBudget(p.Budget); err == nil {
+	if b, err := request.ParseBudget(p.Budget); err == nil {
 		p.Wall, p.Depth = policy.WallLimit(b.MaxWallMS), b.MaxDepth
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -231,7 +232,7 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 	}
 	e := contract.Errorf("unsupported/intent", "node %s: %s", node, b.Sentence(intent)).
 		WithDetail("intent", journal.Keyword(intent))
-	if hint := contract.ModelHint(intent); hint != "" {
+	if hint := request.ModelHint(intent); hint != "" {
 		e = e.WithHint(hint)
 	}
 	for _, r := range b.Rejected {
@@ -239,7 +240,7 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 		case policy.ReasonNotReady:
 			e = e.WithRetryable(true)
 		case policy.ReasonEffects:
-			if contract.ModelHint(intent) != "" {
+			if request.ModelHint(intent) != "" {
 				continue
 			}
 			e = e.WithHint(policy.AllowHint(r.Detail))

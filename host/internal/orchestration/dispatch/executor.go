@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -34,19 +35,19 @@ type Call struct {
 	Run       string
 	Session   string // empty: none
 	Node      string
-	Path      edn.Value      // node path, a vector
-	Attempt   int            // from 1, over all candidates of the node
-	Deadline  time.Time      // zero: none
-	Request   edn.Value      // the envelope as a plugin sees it
-	Effects   []string       // effects that this call may have
-	Scope     edn.Value      // limits of those effects: a map from effect to scope
-	Roles     []string       // of the caller, for host calls made by the capability
-	EffectKey string         // the same for every attempt at the same effect
-	Budget    edn.Value      // what the call may still spend
-	Within    budget.Chain   // the scopes that pay for host calls made by the capability
-	Deepest   contract.Limit // how deep plans, maps and host calls may nest
-	AtLeast   bool           // calls of unknown price are allowed
-	Stack     []string       // capabilities that led to this call, outermost first
+	Path      edn.Value     // node path, a vector
+	Attempt   int           // from 1, over all candidates of the node
+	Deadline  time.Time     // zero: none
+	Request   edn.Value     // the envelope as a plugin sees it
+	Effects   []string      // effects that this call may have
+	Scope     edn.Value     // limits of those effects: a map from effect to scope
+	Roles     []string      // of the caller, for host calls made by the capability
+	EffectKey string        // the same for every attempt at the same effect
+	Budget    edn.Value     // what the call may still spend
+	Within    budget.Chain  // the scopes that pay for host calls made by the capability
+	Deepest   request.Limit // how deep plans, maps and host calls may nest
+	AtLeast   bool          // calls of unknown price are allowed
+	Stack     []string      // capabilities that led to this call, outermost first
 	Trace     edn.Value
 	Shadow    bool            // the answer is not used and not recorded in the run
 	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -391,7 +392,7 @@ func TestNoCandidate(t *testing.T) {
 		r.Err.Details.Key("rejected").String())
 	assert.Empty(t, w.Dispatched())
 	assert.Equal(t, "provider/not-configured", r.Err.Cause.Type)
-	assert.Equal(t, contract.ModelHint("text/respond"), r.Err.Hint, "RTE-009")
+	assert.Equal(t, request.ModelHint("text/respond"), r.Err.Hint, "RTE-009")
 }
 
 // BIND-009, RTE-009: the failure has the cause of an unavailable plugin and its

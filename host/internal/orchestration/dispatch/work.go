@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -80,7 +81,7 @@ type Work struct {
 	// nothing is counted.
 	Budget budget.Chain
 	// Deepest limits the nesting of plans, maps and host calls.
-	Deepest contract.Limit
+	Deepest request.Limit
 	// Stream forwards the text of the answer; nil: the node is not streamed.
 	Stream *TextStream
 

@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -69,14 +70,14 @@ func (s *scope) handBack(ctx context.Context, node string, slice *journal.Budget
 
 // deepest returns the lower of the current nesting limit and a node's limit
 // below its depth.
-func deepest(around contract.Limit, at int, below contract.Limit) contract.Limit {
+func deepest(around request.Limit, at int, below request.Limit) request.Limit {
 	if below.Set {
 		below.N += int64(at)
 	}
 	return around.Lower(below)
 }
 
-func tooDeep(depth int, most contract.Limit) *contract.Error {
+func tooDeep(depth int, most request.Limit) *contract.Error {
 	if !most.Set || int64(depth) <= most.N {
 		return nil
 	}

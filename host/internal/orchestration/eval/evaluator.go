@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -85,14 +86,14 @@ type Task struct {
 	Account *budget.Account
 	Budget  budget.Chain
 	AtLeast bool
-	Depth   contract.Limit
+	Depth   request.Limit
 	// Host are the scopes of the host itself; Grading marks a request for a
 	// judge's verdict on a labelled answer: see dispatch.Run.
 	Host    budget.Chain
 	Grading bool
 	// Deepest is the nesting limit of the parent call of a host call, counted
 	// from the root of the run.
-	Deepest contract.Limit
+	Deepest request.Limit
 	// Worst is the worst-case cost of the run, for the record; nil if it was
 	// not computed. Unbounded marks one without a finite worst case.
 	Worst     edn.Value

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -29,7 +30,7 @@ type scope struct {
 	answer     plan.Answer          // the node whose answer the plan gives
 	textStream *dispatch.TextStream // of that node; nil if it is not streamed
 	budget     budget.Chain         // the scopes around the nodes
-	deepest    contract.Limit       // how deep plans may nest
+	deepest    request.Limit        // how deep plans may nest
 
 	ended []ended // by node; written by the goroutine of the node, read by the owner after
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -305,7 +306,7 @@ func (c *command) refusal(name string, positions *edn.Positions, findings []plan
 	if err := c.tell(c.env.Stderr, name, positions, findings); err != nil {
 		return err
 	}
-	return quietError{err.ExitCode()}
+	return quietError{exit.Code(err)}
 }
 
 // perform starts the plugins, runs one act, and prints the result.
@@ -371,7 +372,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	}
 	err = c.conclude(p, response, failure, told)
 	if errors.Is(context.Cause(ctx), errInterrupted) {
-		return quietError{contract.ExitInterrupted}
+		return quietError{exit.Interrupted}
 	}
 	return err
 }
@@ -549,9 +550,9 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 // its run has started is a negative result, not a usage error, whatever its
 // nodes received; an invalid input of an act is a usage error (CLI-002).
 func (p performance) exitCode(response edn.Value, failure *contract.Error) int {
-	code := failure.ExitCode()
-	if code == contract.ExitUsage && p.file != "" && response.HasKey("run/id") {
-		return contract.ExitNegative
+	code := exit.Code(failure)
+	if code == exit.Usage && p.file != "" && response.HasKey("run/id") {
+		return exit.Negative
 	}
 	return code
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -59,7 +60,7 @@ func (c *command) notReloaded(err error) error {
 	}
 	c.printf("%s\n", trimNewline(text))
 	c.printf("the configuration is rejected and the present one stays\n")
-	return quietError{e.ExitCode()}
+	return quietError{exit.Code(e)}
 }
 
 // reloaded prints the result of a reload or a dry run.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -57,7 +59,7 @@ func (c *command) checkCommand() *cobra.Command {
 // checkAll checks all plans. An unreadable file determines the exit code
 // before a plan with errors.
 func (c *command) checkAll(names []string, around surroundings, budget edn.Value, loaded *daemon.Loaded) error {
-	code := contract.ExitDone
+	code := exit.Done
 	var plans []*plan.Plan
 	for _, name := range names {
 		p, ok, err := c.checkOne(name, around, budget, loaded)
@@ -67,15 +69,15 @@ func (c *command) checkAll(names []string, around surroundings, budget edn.Value
 			code = c.exit(c.ctx, err)
 		case err != nil:
 			return err
-		case !ok && code == contract.ExitDone:
-			code = contract.ExitNegative
+		case !ok && code == exit.Done:
+			code = exit.Negative
 		}
 		plans = append(plans, p)
 	}
 	if err := unknownBindings(plans, around, planEnv(around, loaded)); err != nil {
 		return err
 	}
-	if code != contract.ExitDone {
+	if code != exit.Done {
 		return quietError{code}
 	}
 	return nil
@@ -293,7 +295,7 @@ func readBudget(text string) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if _, err := contract.ParseBudget(v); err != nil {
+	if _, err := request.ParseBudget(v); err != nil {
 		return edn.Nil(), usagef("--budget: %s, such as '{:max-usd 0.05M :max-attempts 3}'", err.FullMessage())
 	}
 	return v, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -65,7 +66,7 @@ func interruptible(parent context.Context) (context.Context, func()) {
 		}
 		select {
 		case <-signals:
-			os.Exit(contract.ExitInterrupted)
+			os.Exit(exit.Interrupted)
 		case <-done:
 		}
 	}()
@@ -375,12 +376,12 @@ func (c *command) exit(ctx context.Context, err error) int {
 	var usage usageError
 	switch {
 	case err == nil:
-		return contract.ExitDone
+		return exit.Done
 	case errors.As(err, &quiet):
 		return quiet.code
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		c.problem(contract.Errorf("canceled", "interrupted"))
-		return contract.ExitInterrupted
+		return exit.Interrupted
 	case errors.As(err, &usage):
 		verb := cmp.Or(usage.verb, c.verb, "ferment")
 		message := err.Error()
@@ -393,12 +394,12 @@ func (c *command) exit(ctx context.Context, err error) int {
 		if verb == "ferment serve" {
 			return daemon.ExitUsage
 		}
-		return contract.ExitUsage
+		return exit.Usage
 	}
 	var file *fileError
 	if errors.As(err, &file) {
 		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(environmentHint(err)))
-		return contract.ExitEnvironment
+		return exit.Environment
 	}
 	var environment *daemon.EnvironmentError
 	if errors.As(err, &environment) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
@@ -407,13 +408,13 @@ func (c *command) exit(ctx context.Context, err error) int {
 			e = contract.Errorf("runtime/start-failed", "%s", err)
 		}
 		c.problem(e.WithHint(environmentHint(err)))
-		return contract.ExitEnvironment
+		return exit.Environment
 	}
 	if e := contract.AsError(err); e.Type == "runtime/internal" && environmentHint(err) == diskHint {
 		err = e.WithHint(diskHint) // the original output was lost
 	}
 	c.problem(err)
-	return contract.AsError(err).ExitCode()
+	return exit.Code(contract.AsError(err))
 }
 
 // diskHint is the hint for a disk that cannot be read or written.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -64,9 +65,9 @@ func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
 		return err
 	}
 	if e.Config.Unreadable() {
-		return quietError{contract.ExitEnvironment}
+		return quietError{exit.Environment}
 	}
-	return quietError{contract.ExitNegative}
+	return quietError{exit.Negative}
 }
 
 func (c *command) diagnostics(w io.Writer, r diag.Report) error {
@@ -128,9 +129,9 @@ func (c *command) validateCommand() *cobra.Command {
 			}
 			switch {
 			case loaded.Unreadable():
-				return quietError{contract.ExitEnvironment}
+				return quietError{exit.Environment}
 			case !report.Valid(), strict && report.Warnings > 0:
-				return quietError{contract.ExitNegative}
+				return quietError{exit.Negative}
 			case c.format == formatText:
 				_, err = fmt.Fprintln(c.env.Stdout, loaded.Summary())
 			}
@@ -170,7 +171,7 @@ func (c *command) fmtCommand() *cobra.Command {
 				differs = differs || changed
 			}
 			if check && differs {
-				return quietError{contract.ExitNegative}
+				return quietError{exit.Negative}
 			}
 			return nil
 		},
@@ -229,7 +230,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 		if err := c.diagnostics(c.env.Stderr, f.Report()); err != nil {
 			return false, err
 		}
-		return false, quietError{contract.ExitNegative}
+		return false, quietError{exit.Negative}
 	}
 	switch {
 	case c.format != formatText:

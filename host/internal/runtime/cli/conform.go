@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -140,9 +141,9 @@ func conformExit(s conformance.Status) error {
 	case conformance.Pass:
 		return nil
 	case conformance.Fault:
-		return quietError{contract.ExitEnvironment}
+		return quietError{exit.Environment}
 	}
-	return quietError{contract.ExitNegative}
+	return quietError{exit.Negative}
 }
 
 // maxPatience limits --patience.

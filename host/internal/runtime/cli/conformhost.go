@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/conformance/fixture"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -199,7 +199,7 @@ func (t *trial) live(ctx context.Context) (err error) {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(base) }()
-	dir, err := launch.OpenRuntimeDir(filepath.Join(base, "r"))
+	dir, err := rundir.Open(filepath.Join(base, "r"))
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -69,9 +69,9 @@ func (c *command) diffRunning(ctx context.Context) error {
 	case err != nil:
 		return err
 	case there.Key("restart?").Truthy():
-		return quietError{contract.ExitConflict}
+		return quietError{exit.Conflict}
 	case !valid, there.Key("differs?").Truthy():
-		return quietError{contract.ExitNegative}
+		return quietError{exit.Negative}
 	}
 	return nil
 }
@@ -131,9 +131,9 @@ func (c *command) diff(ctx context.Context, against string, noStart bool) error 
 	case d.Empty():
 		return nil
 	case len(d.Restart()) > 0:
-		return quietError{contract.ExitConflict}
+		return quietError{exit.Conflict}
 	}
-	return quietError{contract.ExitNegative}
+	return quietError{exit.Negative}
 }
 
 // printDiff prints what a reload would do.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
@@ -24,7 +25,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -176,14 +176,14 @@ func (e *examination) isolation(s confine.Support) {
 // examineSockets examines the directory of plugin sockets.
 func (c *command) examineSockets(e *examination) {
 	xdg, _ := c.env.Getenv("XDG_RUNTIME_DIR")
-	base := launch.RuntimeBase(xdg, os.Getuid())
-	longest, err := launch.LongestSocketPath(base)
+	base := rundir.Base(xdg, os.Getuid())
+	longest, err := rundir.LongestSocketPath(base)
 	if err != nil {
 		e.add("sockets", "length", stateFails, "%s", err)
 		return
 	}
-	e.add("sockets", "length", stateOK, "%d of at most %d bytes", len(longest), launch.MaxSocketPath)
-	dir, err := launch.OpenRuntimeDir(base)
+	e.add("sockets", "length", stateOK, "%d of at most %d bytes", len(longest), rundir.MaxSocketPath)
+	dir, err := rundir.Open(base)
 	if err != nil {
 		e.add("sockets", "directory", stateFails, "%s", err)
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // helped runs the program with arguments that need no files.
@@ -33,7 +33,7 @@ func TestHelpFits(t *testing.T) {
 	every = func(cmd *cobra.Command) (n int) {
 		verb := strings.Fields(cmd.CommandPath())[1:]
 		code, text, _ := helped(append(verb, "--help")...)
-		assert.Equal(t, contract.ExitDone, code, verb)
+		assert.Equal(t, exit.Done, code, verb)
 		for line := range strings.Lines(text) {
 			assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, "%s: %s", verb, line)
 		}
@@ -67,7 +67,7 @@ func TestGroupsOfVerbs(t *testing.T) {
 		groups++
 		for _, args := range [][]string{verb, append(slices.Clone(verb), "nonesuch")} {
 			code, stdout, stderr := helped(args...)
-			assert.Equal(t, contract.ExitUsage, code, args)
+			assert.Equal(t, exit.Usage, code, args)
 			assert.Empty(t, stdout, args)
 			assert.Contains(t, stderr, "ferment "+strings.Join(verb, " ")+" --help", args)
 		}
@@ -85,7 +85,7 @@ func TestValuesOfFlags(t *testing.T) {
 			}
 			flags++
 			code, stdout, stderr := helped(append(slices.Clone(verb), "--"+f.Name+"=@")...)
-			assert.Contains(t, []int{contract.ExitUsage, daemon.ExitUsage}, code, "%s --%s", verb, f.Name)
+			assert.Contains(t, []int{exit.Usage, daemon.ExitUsage}, code, "%s --%s", verb, f.Name)
 			assert.Empty(t, stdout, "%s --%s", verb, f.Name)
 			assert.Contains(t, stderr, "expected ", "%s --%s", verb, f.Name)
 			assert.NotContains(t, stderr, "strconv", "%s --%s", verb, f.Name)
@@ -111,7 +111,7 @@ func TestHelpOfNoVerb(t *testing.T) {
 				continue // --help belongs to that command, which takes arguments
 			}
 			code, stdout, stderr := helped(args...)
-			assert.Equal(t, contract.ExitUsage, code, args)
+			assert.Equal(t, exit.Usage, code, args)
 			assert.Empty(t, stdout, args)
 			assert.Equal(t, nearest != "", strings.Contains(stderr, "did you mean "), "%s: %s", args, stderr)
 			assert.Contains(t, stderr, nearest, args)
@@ -122,10 +122,10 @@ func TestHelpOfNoVerb(t *testing.T) {
 // CLI-001: a command line requests one output format, repeatedly if wanted.
 func TestOneForm(t *testing.T) {
 	for args, code := range map[string]int{
-		"version --json --edn":       contract.ExitUsage,
-		"version -o json --edn":      contract.ExitUsage,
-		"version --json -o json":     contract.ExitDone,
-		"version --json --edn=false": contract.ExitDone,
+		"version --json --edn":       exit.Usage,
+		"version -o json --edn":      exit.Usage,
+		"version --json -o json":     exit.Done,
+		"version --json --edn=false": exit.Done,
 	} {
 		got, _, _ := helped(strings.Fields(args)...)
 		assert.Equal(t, code, got, args)

@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -412,7 +413,7 @@ func (c *command) showCalibration(v edn.Value) error {
 		return err
 	}
 	if !v.Key("believed?").Truthy() {
-		return quietError{contract.ExitNegative}
+		return quietError{exit.Negative}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -153,7 +154,7 @@ func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err erro
 		}
 	}
 	if len(refused) > 0 || wish.Check && out.Changed {
-		return quietError{contract.ExitNegative}
+		return quietError{exit.Negative}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -113,7 +114,7 @@ func (c *command) printProbe(response edn.Value) error {
 		}
 	}
 	if !out.Key("agrees?").Truthy() {
-		return quietError{contract.ExitNegative}
+		return quietError{exit.Negative}
 	}
 	return nil
 }

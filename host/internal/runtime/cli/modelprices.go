@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
@@ -282,7 +283,7 @@ func (c *command) wrongPrices(file string, problems []pricelist.Problem) error {
 			c.printf("%s: %s\n", file, p)
 		}
 		c.printf("error: the price list is not used: it has %s\n", diag.Counted(len(problems), "problem"))
-		return quietError{contract.ExitNegative}
+		return quietError{exit.Negative}
 	}
 	findings := make([]edn.Value, len(problems))
 	for i, p := range problems {

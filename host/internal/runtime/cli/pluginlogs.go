@@ -16,9 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // logsCommand reads the log files of a plugin directly, so it works without a
@@ -53,7 +54,7 @@ func (c *command) logsCommand() *cobra.Command {
 			for follow {
 				line, err := log.Next(cmd.Context())
 				if errors.Is(err, errInterrupted) {
-					return quietError{contract.ExitInterrupted} // the usual end of --follow
+					return quietError{exit.Interrupted} // the usual end of --follow
 				}
 				if err != nil {
 					return err
@@ -75,13 +76,13 @@ func (c *command) logsCommand() *cobra.Command {
 const logWait = 200 * time.Millisecond
 
 // openLog opens the log of a plugin. With wait it waits until the log exists.
-func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*launch.LogReader, error) {
+func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*logfile.Reader, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return nil, usagef("%q is not a plugin name", name)
 	}
 	path := plugin.LogPath(dataDir, name)
 	for {
-		log, err := launch.OpenLog(path)
+		log, err := logfile.OpenReader(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return log, err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 func logged(message, more string) string {
@@ -24,7 +24,7 @@ func TestPluginLogs(t *testing.T) {
 	w := newWorld(t)
 	w.write("ferment.hcl", "plugin \"other\" {\n  command = [\"bin/none\"]\n  optional = true\n}\n")
 	path := filepath.Join(w.dir, "var", "plugins", "mine", "log", "plugin.log")
-	log, err := launch.OpenLogFile(path, 300, 2)
+	log, err := logfile.Open(path, 300, 2)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, log.Close()) }()
 	for _, line := range []string{logged("one", ""), logged(`two \u001b[31m`, `,"run":"run_1","depth":12,"@module":"search"`), "cut off\n"} {
@@ -68,7 +68,7 @@ func TestPluginLogsFollows(t *testing.T) {
 	w := newWorld(t)
 	w.write("ferment.hcl", "")
 	path := filepath.Join(w.dir, "var", "plugins", "mine", "log", "plugin.log")
-	log, err := launch.OpenLogFile(path, 2000, 2)
+	log, err := logfile.Open(path, 2000, 2)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, log.Close()) }()
 	_, err = log.Write([]byte(logged("line -1", "")))

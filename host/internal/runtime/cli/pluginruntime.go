@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -54,7 +55,7 @@ func (c *command) updateRuntime(dir string, check bool) error {
 	if err := c.runtimeChanges(dir, check, changes); err != nil || !check || len(changes) == 0 {
 		return err
 	}
-	return quietError{contract.ExitNegative}
+	return quietError{exit.Negative}
 }
 
 // runtimeChanges prints the files of a runtime that were written or, with

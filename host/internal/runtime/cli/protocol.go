@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -76,7 +77,7 @@ func (c *command) protocolDiffCommand() *cobra.Command {
 				before, err = c.readProtocol(args[0])
 				if e := contract.AsError(err); e != nil && e.Type == "protocol/invalid" {
 					c.problem(e)
-					return quietError{contract.ExitUsage} // 1 means that something differs
+					return quietError{exit.Usage} // 1 means that something differs
 				}
 			} else {
 				before, err = c.order(cmd.Context(), actionOf("protocol-export"))
@@ -130,7 +131,7 @@ func (c *command) protocolDiff(before, after edn.Value) error {
 		return err
 	}
 	if differs {
-		return quietError{contract.ExitNegative}
+		return quietError{exit.Negative}
 	}
 	return nil
 }

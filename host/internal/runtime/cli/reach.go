@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -76,7 +77,7 @@ func (c *command) nobodyServes(ctx context.Context) error {
 	if err := c.diagnostics(c.env.Stderr, cfg.Report(diag.DefaultMaxShown)); err != nil {
 		return err
 	}
-	return quietError{contract.ExitEnvironment}
+	return quietError{exit.Environment}
 }
 
 // actionOf returns the body of an admin action.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -15,7 +16,7 @@ import (
 // of their sockets, the reaper that outlives this process, and the cache of
 // descriptions.
 type runtimeEnv struct {
-	runtime   *launch.RuntimeDir
+	runtime   *rundir.Dir
 	reaper    *launch.Reaper
 	host      wire.HostInfo
 	describer *plugin.Describer
@@ -24,11 +25,11 @@ type runtimeEnv struct {
 // prepareRuntimeEnv creates the environment and removes what killed hosts left
 // behind.
 func prepareRuntimeEnv(o Options) (*runtimeEnv, error) {
-	base := launch.RuntimeBase(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
-	if _, err := launch.SweepRuntimeDirs(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	base := rundir.Base(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
+	if _, err := rundir.Sweep(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &EnvironmentError{"sweep the runtime directory", err}
 	}
-	dir, err := launch.OpenRuntimeDir(base)
+	dir, err := rundir.Open(base)
 	if err != nil {
 		return nil, &EnvironmentError{"open the runtime directory", err}
 	}

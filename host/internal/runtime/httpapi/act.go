@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -142,7 +143,7 @@ func onlyValues(request edn.Value, events bool) *contract.Error {
 // the envelope schema. The input is unchanged: its types are those of the
 // intent's schema.
 func RequestFromJSON(v edn.Value) edn.Value {
-	if !v.IsMap() || contract.IsV03(v) {
+	if !v.IsMap() || request.IsV03(v) {
 		return v
 	}
 	return envelopes()["envelope/request"].CoerceJSON(v)
@@ -152,7 +153,7 @@ func RequestFromJSON(v edn.Value) edn.Value {
 // and of the intent's input schema, and those of a plan the types of plans
 // (VAL-006).
 func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
-	if !v.IsMap() || contract.IsV03(v) {
+	if !v.IsMap() || request.IsV03(v) {
 		return v
 	}
 	v = RequestFromJSON(v)

@@ -47,7 +47,7 @@ func assertGone(t *testing.T, err error) {
 	var e *contract.Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "runtime/not-ready", e.Type)
-	assert.Equal(t, contract.ExitEnvironment, e.ExitCode())
+	assert.Equal(t, http.StatusServiceUnavailable, e.HTTPStatus())
 	for _, internal := range []string{"net/http", "http://", "EOF", "transport"} {
 		assert.NotContains(t, e.Message, internal)
 	}

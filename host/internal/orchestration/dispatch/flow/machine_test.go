@@ -220,7 +220,7 @@ func TestLaw(t *testing.T) {
 			Node:     "n",
 			Strategy: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}[n%4],
 			Width:    2 + rng.IntN(3), Joining: 1 + rng.IntN(3), After: time.Second,
-			MaxCandidates: 1 + rng.IntN(5), Limits: d, SwitchOn: contract.SwitchSet{},
+			MaxCandidates: 1 + rng.IntN(5), Limits: d, SwitchOn: policy.SwitchSet{},
 		}
 		l := d.run()
 		l.Check(t)

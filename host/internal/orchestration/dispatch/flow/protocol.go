@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -23,7 +23,7 @@ type Rules struct {
 	MaxCandidates int
 	Limits        Limits
 	// SwitchOn are the types after which another attempt is made.
-	SwitchOn contract.SwitchSet
+	SwitchOn policy.SwitchSet
 }
 
 // Limits are those of single candidates. The results depend on the arguments

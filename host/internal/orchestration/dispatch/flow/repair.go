@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -11,7 +12,7 @@ import (
 
 // exhausted is the failure of a candidate that could not repair its answer. The
 // switch set may contain it or the type of its cause.
-func exhausted(node string, last *Failure, set contract.SwitchSet) *Failure {
+func exhausted(node string, last *Failure, set policy.SwitchSet) *Failure {
 	f := *last
 	last.Owed = 0
 	f.RoundsLeft = false
@@ -29,7 +30,7 @@ func exhausted(node string, last *Failure, set contract.SwitchSet) *Failure {
 // stoppedByBudget is failure f when the budget is too small for another call to
 // the same candidate. The other properties of f still decide whether other
 // candidates may be tried.
-func (f *Failure) stoppedByBudget(lack *Failure, set contract.SwitchSet) *Failure {
+func (f *Failure) stoppedByBudget(lack *Failure, set policy.SwitchSet) *Failure {
 	g := *f
 	f.Owed = 0
 	g.Matched = set.Matches(f.Err)

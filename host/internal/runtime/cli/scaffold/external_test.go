@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
 // python runs a script beside the templates.
@@ -55,7 +55,9 @@ print(plugin_pb2.DESCRIPTOR.serialized_pb.hex())`, ""))
 	require.NoError(t, err)
 	var theirs descriptorpb.FileDescriptorProto
 	require.NoError(t, proto.Unmarshal(raw, &theirs))
-	ours := protodesc.ToFileDescriptorProto(pluginv1.File_plugin_proto)
+	file, err := protoregistry.GlobalFiles.FindFileByPath("plugin.proto")
+	require.NoError(t, err)
+	ours := protodesc.ToFileDescriptorProto(file)
 	for _, m := range ours.GetMessageType() {
 		for _, f := range m.GetField() {
 			f.JsonName = nil // protoc omits it for Python

@@ -788,7 +788,7 @@ func (b *builder) idleSwitches(s *decode.Section) {
 	for _, name := range []string{"switch_on", "switch_on_replace"} {
 		members, _ := s.Texts(name)
 		for i, m := range members {
-			set, err := contract.ParseSwitchSet([]string{m})
+			set, err := policy.ParseSwitchSet([]string{m})
 			if err == nil && len(set.Idle()) > 0 {
 				b.Report.Add(diag.Diagnostic{
 					Type:     "config/unused",

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -17,7 +18,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // effects reads the effects block.
@@ -349,7 +349,7 @@ func (b *builder) scopeOnDisk(s *decode.Section) {
 // may write: writing the configuration or a program allows to run anything.
 func (b *builder) forbidden() (kept, guarded []string) {
 	xdg, _ := b.Options.Env("XDG_RUNTIME_DIR")
-	kept = append([]string{b.Options.DataDir, launch.RuntimeBase(xdg, os.Getuid())}, b.settings.Kept...)
+	kept = append([]string{b.Options.DataDir, rundir.Base(xdg, os.Getuid())}, b.settings.Kept...)
 	for _, f := range b.Set.Files {
 		guarded = append(guarded, f.Path)
 	}

@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // shellVariable matches a path that begins with a shell variable.
@@ -351,7 +353,7 @@ func absolute(p string, s *diag.Source) string {
 
 // readSwitch checks a member of a switch set against the error catalogue.
 func readSwitch(s string) *problem {
-	if _, err := contract.ParseSwitchSet([]string{s}); err == nil {
+	if _, err := policy.ParseSwitchSet([]string{s}); err == nil {
 		return nil
 	}
 	names := []string{"class/retry", "class/switch", "class/repair"}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package rundir
+
+import (
+	"io/fs"
+	"os"
+)
+
+func holdLock(*os.File) bool { return true }
+
+func ownedByUs(fs.FileInfo) bool { return true }

@@ -1,0 +1,207 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// SwitchSet selects the failures after which the evaluator continues with
+// another candidate. The zero value is unset; a set that is set and empty fails
+// fast. A SwitchSet is immutable.
+type SwitchSet struct {
+	written bool
+	classes uint8           // bits of Class
+	names   map[string]bool // types
+	spaces  map[string]bool // namespaces, from ns/*
+}
+
+// switchable are the classes that a set can contain.
+var switchable = [...]contract.Class{contract.ClassRetry, contract.ClassSwitch, contract.ClassRepair}
+
+// ParseSwitchSet reads the members of a set, each with or without a leading
+// colon: a type, an alias, "ns/*", "class/retry", "class/switch" or
+// "class/repair". The error lists every invalid member; types in namespaces of
+// plugins cannot be checked and are accepted.
+func ParseSwitchSet(members []string) (SwitchSet, error) {
+	s := SwitchSet{written: true}
+	var wrong []error
+	for _, member := range members {
+		if err := s.add(strings.TrimPrefix(member, ":")); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if len(wrong) > 0 {
+		return SwitchSet{}, fmt.Errorf("switch-on: %w", errors.Join(wrong...))
+	}
+	return s, nil
+}
+
+func (s *SwitchSet) add(member string) error {
+	if ns, ok := strings.CutSuffix(member, "/*"); ok {
+		if _, err := edn.Keyword(ns); err != nil || ns == "" || strings.Contains(ns, "/") {
+			return fmt.Errorf(":%s is not a namespace", member)
+		}
+		if s.spaces == nil {
+			s.spaces = make(map[string]bool)
+		}
+		s.spaces[ns] = true
+		return nil
+	}
+	if name, ok := strings.CutPrefix(member, "class/"); ok {
+		class, known := contract.ParseClass(name)
+		if !known || !slices.Contains(switchable[:], class) {
+			return fmt.Errorf(":%s is not a class of a switch-on set: use :class/retry, :class/switch or :class/repair", member)
+		}
+		s.classes |= 1 << class
+		return nil
+	}
+	typ := contract.ResolveAlias(member)
+	if _, known := contract.Lookup(typ); !known {
+		if _, err := edn.Keyword(typ); err != nil {
+			return fmt.Errorf("%q is not the name of an error type", member)
+		}
+		if contract.Reserved(contract.Namespace(typ)) {
+			message := fmt.Sprintf("there is no error type :%s", typ)
+			if nearest := contract.NearestType(typ); nearest != "" {
+				message += "; nearest is :" + nearest
+			}
+			return errors.New(message)
+		}
+	}
+	if s.names == nil {
+		s.names = make(map[string]bool)
+	}
+	s.names[typ] = true
+	return nil
+}
+
+// FullSwitchSet returns the default set: all failures of class retry, switch
+// and repair.
+func FullSwitchSet() SwitchSet {
+	s := SwitchSet{written: true}
+	for _, class := range switchable {
+		s.classes |= 1 << class
+	}
+	return s
+}
+
+// IsWritten reports whether the set is set, possibly to empty.
+func (s SwitchSet) IsWritten() bool { return s.written }
+
+// Matches reports whether the evaluator continues after e: the set contains the
+// type, namespace or class of e or of its causes. A failure of class stop
+// matches only by its own type, one of class stop! never.
+func (s SwitchSet) Matches(e *contract.Error) bool {
+	switch {
+	case e == nil, e.Class == contract.ClassFinal:
+		return false
+	case s.names[e.Type]:
+		return true
+	case e.Class == contract.ClassStop, e.Class == contract.ClassNone:
+		return false
+	}
+	return s.fits(e) || e.Cause != nil && e.Cause.Class != contract.ClassFinal &&
+		(s.names[e.Cause.Type] || e.Cause.Class != contract.ClassStop && s.fits(e.Cause))
+}
+
+func (s SwitchSet) fits(e *contract.Error) bool {
+	return s.classes&(1<<e.Class) != 0 || len(s.spaces) > 0 && s.spaces[contract.Namespace(e.Type)]
+}
+
+// Union returns the set with the members of both. An unset set adds nothing.
+func (s SwitchSet) Union(o SwitchSet) SwitchSet {
+	switch {
+	case !o.written:
+		return s
+	case !s.written:
+		return o
+	}
+	return SwitchSet{
+		written: true,
+		classes: s.classes | o.classes,
+		names:   join(s.names, o.names),
+		spaces:  join(s.spaces, o.spaces),
+	}
+}
+
+// Replace returns o, or s if o is unset.
+func (s SwitchSet) Replace(o SwitchSet) SwitchSet {
+	if !o.written {
+		return s
+	}
+	return o
+}
+
+// Effective returns the set, or the full one if it is unset.
+func (s SwitchSet) Effective() SwitchSet {
+	if !s.written {
+		return FullSwitchSet()
+	}
+	return s
+}
+
+// Members returns the names of the members, without colons and with aliases
+// resolved.
+func (s SwitchSet) Members() []string {
+	members := make([]string, 0, len(s.names)+len(s.spaces)+len(switchable))
+	for name := range s.names {
+		members = append(members, name)
+	}
+	for ns := range s.spaces {
+		members = append(members, ns+"/*")
+	}
+	for _, class := range switchable {
+		if s.classes&(1<<class) != 0 {
+			members = append(members, "class/"+class.String())
+		}
+	}
+	slices.Sort(members)
+	return members
+}
+
+// Idle returns the members that can never match: types of class stop!, and
+// namespaces whose types all have that class. The host warns about them.
+func (s SwitchSet) Idle() []string {
+	var idle []string
+	for _, member := range s.Members() {
+		if ns, ok := strings.CutSuffix(member, "/*"); ok && contract.Reserved(ns) && !namespaceSwitches(ns) {
+			idle = append(idle, member)
+		}
+		if r, known := contract.Lookup(member); known && r.Class == contract.ClassFinal {
+			idle = append(idle, member)
+		}
+	}
+	return idle
+}
+
+func namespaceSwitches(ns string) bool {
+	return slices.ContainsFunc(contract.Rows(), func(r contract.Row) bool {
+		return contract.Namespace(r.Type) == ns && (slices.Contains(switchable[:], r.Class) ||
+			slices.Contains(switchable[:], r.For(contract.SourcePlugin).Class))
+	})
+}
+
+// Value returns the members as a set of keywords.
+func (s SwitchSet) Value() edn.Value { return edn.Keywords(s.Members()...) }
+
+func join(a, b map[string]bool) map[string]bool {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	all := make(map[string]bool, len(a)+len(b))
+	for name := range a {
+		all[name] = true
+	}
+	for name := range b {
+		all[name] = true
+	}
+	return all
+}

@@ -1,0 +1,275 @@
+package request
+
+import (
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Deadlines of a request, in milliseconds.
+const (
+	usualDeadlineMS    = 120_000
+	acceptedDeadlineMS = 900_000
+	maxDeadlineMS      = 86_400_000
+)
+
+// Request is a validated request. Fields that the sender left out have the
+// defaults of the contract; omitted maps are empty maps.
+type Request struct {
+	Proto int
+	// Trace is a map with :id and optionally :turn and :parent.
+	Trace edn.Value
+	// Intent is the requested intent, without a colon.
+	Intent string
+	// CapID pins the first candidate; with "" the evaluator chooses.
+	CapID string
+	// Requires are required properties of the capability and the answer.
+	Requires Requires
+
+	Dispatch, Input, Context, Constraints, Done, Budget, Effects edn.Value
+
+	// BudgetLimits is Budget, parsed.
+	BudgetLimits Budget
+
+	Role, Model, System  string
+	RequestID, SessionID string
+	// ResponseType is value, stream or accepted.
+	ResponseType string
+	Routing      edn.Value
+	QueueClass   string
+	Priority     int
+	// DeadlineMS counts from the time at which the request was accepted.
+	DeadlineMS     int64
+	IdempotencyKey string
+
+	DebugPlan, DebugTranscript bool
+
+	// Raw is the value that was parsed. Value ignores it.
+	Raw edn.Value
+}
+
+// Requires are the hard requirements of a request. An empty field requires
+// nothing.
+type Requires struct {
+	InSchema, OutSchema string
+	ResultType          string
+	CapKind             string
+	CapTags             []string // sorted
+	Effects             []string // sorted; the most effects that the capability may have
+	// HasEffects distinguishes a requirement of no effects from no requirement.
+	HasEffects bool
+}
+
+// Env is the environment of the validation. A nil function or an empty
+// field disables the checks that need it.
+type Env struct {
+	// Intents are the declared or advertised intents.
+	Intents Names
+	// Schemas are the names of the known schemas.
+	Schemas Names
+	// Schema returns a named schema.
+	Schema func(name string) (*schema.Schema, bool)
+	// InSchema returns the name of the input schema of an intent, which applies
+	// unless the request requires another; "" for none.
+	InSchema func(intent string) string
+	// Checks are the checks that :done may name.
+	Checks Names
+	// Ceiling is the largest budget that the intent allows the caller. It is
+	// nil for no ceiling and for callers who may exceed it.
+	Ceiling *Budget
+	// FromHost accepts fields that only the host may set and ignores unknown
+	// keys, for requests on their way to a plugin.
+	FromHost bool
+}
+
+// Names is a set of names that can be listed in the error about a misspelled
+// one.
+type Names struct {
+	Has  func(name string) bool
+	List func() []string
+}
+
+// NamesOf returns the set of the given names.
+func NamesOf(names ...string) Names {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return Names{Has: func(name string) bool { return set[name] }, List: func() []string { return names }}
+}
+
+func (n Names) known(name string) bool { return n.Has == nil || n.Has(name) }
+
+func (n Names) list() []string {
+	if n.List == nil {
+		return nil
+	}
+	return n.List()
+}
+
+// Parse validates a request in the form of the contract (see [Translate]). Of several faults it reports the first in the order of
+// the contract: shape, intent, requires, done, effects, dispatch, budget,
+// input. The error is of type invalid-request.
+func Parse(v edn.Value, env Env) (Request, *contract.Error) {
+	var r Request
+	if err := r.readShape(v, env.FromHost); err != nil {
+		return Request{}, err
+	}
+	if !env.Intents.known(r.Intent) {
+		err := invalidRequest("intent/not-supported", "the intent is neither declared nor served: :"+r.Intent,
+			path(kTask, kIntent)).
+			Named(edn.K(r.Intent), env.Intents.list()).Err()
+		if hint := ModelHint(r.Intent); hint != "" {
+			err = err.WithHint(hint)
+		}
+		return Request{}, err
+	}
+	task := v.Key("task")
+	var err *contract.Error
+	if r.Requires, err = parseRequires(task.Key("requires"), &env); err != nil {
+		return Request{}, err
+	}
+	if err := checkDone(r.Done, &env); err != nil {
+		return Request{}, err
+	}
+	if err := checkEffects(r.Effects); err != nil {
+		return Request{}, err
+	}
+	if !r.Effects.Has(kAllowed) {
+		r.Effects = r.Effects.Merge(noEffects)
+	}
+	if err := checkDispatch(r.Dispatch); err != nil {
+		return Request{}, err
+	}
+	if err := r.checkBudget(&env); err != nil {
+		return Request{}, err
+	}
+	if err := r.checkInput(&env); err != nil {
+		return Request{}, err
+	}
+	return r, nil
+}
+
+func (r *Request) checkBudget(env *Env) *contract.Error {
+	limits, err := ParseBudget(r.Budget)
+	if err != nil {
+		return err
+	}
+	if env.Ceiling != nil {
+		if key := limits.Raises(*env.Ceiling); key != "" {
+			return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
+				Expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))),
+					limits.Value().Key(key)).Err()
+		}
+	}
+	r.BudgetLimits = limits
+	return nil
+}
+
+// checkInput validates the input against the schema that the request requires,
+// otherwise against the schema of its intent.
+func (r *Request) checkInput(env *Env) *contract.Error {
+	name := r.Requires.InSchema
+	if name == "" && env.InSchema != nil {
+		name = env.InSchema(r.Intent)
+	}
+	if name == "" || env.Schema == nil {
+		return nil
+	}
+	s, found := env.Schema(name)
+	if !found {
+		return nil
+	}
+	findings := s.Validate(r.Input)
+	if len(findings) == 0 {
+		return nil
+	}
+	f := invalidRequest("input/schema-invalid", "the input does not fit :"+name+": "+findings[0].String(), path(kInput))
+	f.Findings = schema.Findings(findings)
+	return f.Err()
+}
+
+// Value returns the request as a map without defaults, except the effects. It
+// panics if a field that holds a name contains an invalid one.
+func (r Request) Value() edn.Value { return r.value(false) }
+
+// ForPlugin returns the request in the form for plugins: the task has only the
+// intent and the selected capability, and fields that only the host uses are
+// left out. Before the call, Input, Budget and Effects must be set to the
+// filled input, the slice and the granted effects.
+func (r Request) ForPlugin() edn.Value { return r.value(true) }
+
+// value writes the fields in canonical order.
+func (r *Request) value(forPlugin bool) edn.Value {
+	var f fields
+	f.nonEmpty(kBudget, r.Budget)
+	f.nonEmpty(kConstraints, r.Constraints)
+	f.nonEmpty(kContext, r.Context)
+	if !forPlugin {
+		if r.DeadlineMS != 0 && r.DeadlineMS != defaultDeadline(r.ResponseType) {
+			f.set(kDeadline, edn.Int(r.DeadlineMS))
+		}
+		f.flag(kDebugPlan, r.DebugPlan)
+		f.flag(kTranscript, r.DebugTranscript)
+	}
+	f.nonEmpty(kDone, r.Done)
+	f.nonEmpty(kEffects, r.Effects)
+	if !forPlugin {
+		f.text(kIdempotency, r.IdempotencyKey)
+	}
+	f.set(kInput, r.Input)
+	f.text(kModel, r.Model)
+	f.set(kProto, edn.Int(contract.Proto))
+	if !forPlugin {
+		f.nonEmpty(kQueue, r.queue())
+	}
+	f.text(kRequestID, r.RequestID)
+	if r.ResponseType != "value" {
+		f.keyword(kResponseType, r.ResponseType)
+	}
+	f.keyword(kRole, r.Role)
+	if !forPlugin {
+		f.nonEmpty(kRouting, r.Routing)
+	}
+	f.text(kSessionID, r.SessionID)
+	f.text(kSystem, r.System)
+	f.set(kTask, r.task(forPlugin))
+	f.set(kTrace, r.Trace)
+	return f.value()
+}
+
+func (r *Request) task(forPlugin bool) edn.Value {
+	var f fields
+	f.keyword(kCapID, r.CapID)
+	if !forPlugin {
+		f.nonEmpty(kDispatch, r.Dispatch)
+	}
+	f.set(kIntent, edn.K(r.Intent))
+	if !forPlugin {
+		f.nonEmpty(kRequires, r.Requires.Value())
+	}
+	return f.value()
+}
+
+func (r *Request) queue() edn.Value {
+	if (r.QueueClass == defaultQueue || r.QueueClass == "") && r.Priority == 0 {
+		return edn.Value{}
+	}
+	var f fields
+	if r.QueueClass != defaultQueue {
+		f.keyword(kClass, r.QueueClass)
+	}
+	if r.Priority != 0 {
+		f.set(kPriority, edn.Int(int64(r.Priority)))
+	}
+	return f.value()
+}
+
+const defaultQueue = "sync"
+
+func defaultDeadline(responseType string) int64 {
+	if responseType == "accepted" {
+		return acceptedDeadlineMS
+	}
+	return usualDeadlineMS
+}

@@ -1,0 +1,2 @@
+// Package exit defines the exit codes of the commands.
+package exit
