@@ -229,8 +229,8 @@ const sessionKillLimit = time.Second
 // PID is the id of the process, of its group and of its session.
 func (p *Process) PID() int { return p.pid }
 
-// Began is the start time of the process.
-func (p *Process) Began() time.Time { return p.begin }
+// began is the start time of the process.
+func (p *Process) began() time.Time { return p.begin }
 
 // Done is closed when the process has ended and Exit is set.
 func (p *Process) Done() <-chan struct{} { return p.done }
