@@ -451,7 +451,7 @@ func TestScripts(t *testing.T) {
 
 // A trampoline without orders prints an error and does nothing.
 func TestTrampolineByHand(t *testing.T) {
-	cmd := exec.Command(executable(t), Command)
+	cmd := exec.Command(executable(t), trampolineCommand)
 	text, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	assert.Equal(t, 2, cmd.ProcessState.ExitCode())

@@ -9,9 +9,9 @@
 //
 // There are two ways to confine. [Apply] restricts the calling process, for a
 // worker with one task. [Start] runs another program through a trampoline: the
-// executable of the caller starts once more under the hidden subcommand
-// [Command], reads its orders from an inherited descriptor, restricts itself
-// and executes the program. Package launch does that for its callers.
+// executable of the caller starts once more under a hidden subcommand, reads its
+// orders from an inherited descriptor, restricts itself and executes the
+// program. Package launch does that for its callers.
 //
 // # Layers
 //

@@ -47,7 +47,7 @@ func formOf(f *os.File, path string) (form, error) {
 	if loader == "" {
 		return form{}, nil
 	}
-	return form{extra: extra{read: SystemPaths(), exec: []string{loader}}}, nil
+	return form{extra: extra{read: systemPaths(), exec: []string{loader}}}, nil
 }
 
 // scriptForm parses the first line of a script after "#!".
@@ -62,7 +62,7 @@ func scriptForm(head []byte, path string) (form, error) {
 			Err: fmt.Errorf("its interpreter %q is not an absolute path", interpreter)}
 	}
 	return form{interpreter: interpreter, argument: strings.TrimSpace(argument),
-		extra: extra{read: append(SystemPaths(), path), exec: []string{interpreter}}}, nil
+		extra: extra{read: append(systemPaths(), path), exec: []string{interpreter}}}, nil
 }
 
 // loaderOf returns the dynamic loader of an ELF program; empty for a static

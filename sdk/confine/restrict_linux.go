@@ -184,7 +184,7 @@ func restrictFiles(p Policy, s Support, more *extra) error {
 	if more == nil {
 		more = &extra{}
 	}
-	read, exec := slices.Concat(Basics(), p.ReadPaths, more.read), slices.Concat(p.ExecPaths, more.exec)
+	read, exec := slices.Concat(basics(), p.ReadPaths, more.read), slices.Concat(p.ExecPaths, more.exec)
 	if len(p.ExecPaths) > 0 {
 		needs, err := programs(p.ExecPaths)
 		if err != nil {
@@ -193,7 +193,7 @@ func restrictFiles(p Policy, s Support, more *extra) error {
 		read, exec = append(read, needs.read...), append(exec, needs.exec...)
 	}
 	if !p.offline() {
-		read = append(read, NetworkPaths()...)
+		read = append(read, networkPaths()...)
 	}
 	for _, group := range []struct {
 		paths     []string
@@ -263,7 +263,7 @@ func (r *rules) add(path string, file, dir landlock.AccessFSSet, mustExist bool)
 // programs returns what the programs in paths need besides themselves:
 // interpreters, loaders, libraries.
 func programs(paths []string) (extra, error) {
-	need := extra{read: append(SystemPaths(), "/etc/passwd", "/etc/group"), exec: loaders()}
+	need := extra{read: append(systemPaths(), "/etc/passwd", "/etc/group"), exec: loaders()}
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if err != nil {

@@ -132,9 +132,9 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 	return found
 }
 
-// GapError is the error of a policy that the machine cannot enforce; nil
+// gapError is the error of a policy that the machine cannot enforce; nil
 // without gaps.
-func GapError(gaps []Gap) error {
+func gapError(gaps []Gap) error {
 	if len(gaps) == 0 {
 		return nil
 	}
@@ -153,5 +153,5 @@ func (p Policy) ready(s Support) error {
 	if p.BestEffort {
 		return nil
 	}
-	return GapError(p.Check(s))
+	return gapError(p.Check(s))
 }

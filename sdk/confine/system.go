@@ -11,10 +11,10 @@ func devices(p Policy) []string {
 	return []string{"/dev/null", "/dev/full", "/dev/zero"}
 }
 
-// Basics returns the files that every confined process may read: sources of
+// basics returns the files that every confined process may read: sources of
 // randomness, the time zone, and the files by which language runtimes detect
 // the size of the machine.
-func Basics() []string {
+func basics() []string {
 	return []string{
 		"/dev/urandom", "/dev/random", "/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo",
 		"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/sys/vm", "/proc/sys/kernel/cap_last_cap",
@@ -23,10 +23,10 @@ func Basics() []string {
 	}
 }
 
-// SystemPaths returns the files that a dynamic program or an interpreter reads
+// systemPaths returns the files that a dynamic program or an interpreter reads
 // to start: the libraries of the system and their configuration. They are the
 // same for all users of a machine.
-func SystemPaths() []string {
+func systemPaths() []string {
 	python, _ := filepath.Glob("/etc/python3*") // links in the library lead there
 	return append(python,
 		"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/share",
@@ -36,9 +36,9 @@ func SystemPaths() []string {
 	)
 }
 
-// NetworkPaths returns the files for name resolution and certificate
+// networkPaths returns the files for name resolution and certificate
 // verification. They contain no private keys.
-func NetworkPaths() []string {
+func networkPaths() []string {
 	return []string{
 		"/etc/resolv.conf", "/run/systemd/resolve/stub-resolv.conf", "/run/systemd/resolve/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
 		"/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/networks",

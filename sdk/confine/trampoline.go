@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Command is the hidden subcommand that makes an executable that imports this
-// package the trampoline.
-const Command = "internal-confine"
+// trampolineCommand is the hidden subcommand that makes an executable that
+// imports this package the trampoline.
+const trampolineCommand = "internal-confine"
 
 // The trampoline runs during package initialization: the initialization of the
 // whole program costs more than the trampoline does.
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == Command {
+	if len(os.Args) > 1 && os.Args[1] == trampolineCommand {
 		os.Exit(trampoline(os.Args[2:]))
 	}
 }

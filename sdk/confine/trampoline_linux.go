@@ -42,7 +42,7 @@ func (s Start) Prepare() (*Prepared, error) {
 	if err := s.Policy.ready(Probe()); err != nil {
 		return nil, err
 	}
-	p := &Prepared{Path: "/proc/self/exe", Args: []string{"ferment", Command}}
+	p := &Prepared{Path: "/proc/self/exe", Args: []string{"ferment", trampolineCommand}}
 	path, err := filepath.Abs(s.Path)
 	if err != nil {
 		return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: err}

@@ -21,7 +21,7 @@ func burnChecks() []Check {
 // cancelBurns cancels a call of every capability except solvers, which have a
 // stricter check in their profile.
 func cancelBurns(ctx context.Context, b *bench) error {
-	notSolver := func(q question) bool { return q.capability.Kind != Solver }
+	notSolver := func(q question) bool { return q.capability.Kind != profileSolver }
 	return b.cutAll(ctx, notSolver, "the callers went away", func(in Instance, batch []question) {
 		callCtx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -263,7 +263,7 @@ func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
 
 func hostError(ctx context.Context, b *bench) error {
 	host := &Host{}
-	host.AnswerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+	host.answerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
 		return edn.Nil(), contract.Errorf("runtime/overloaded", "the host is busy")
 	})
 	root, err := b.root()
@@ -291,7 +291,7 @@ func hostCancel(ctx context.Context, b *bench) error {
 	asked := make(chan struct{}, 1)
 	ended := make(chan struct{})
 	var once sync.Once
-	host.AnswerOthers(func(ctx context.Context, _ wire.Call, _ *wire.Emitter) (edn.Value, error) {
+	host.answerOthers(func(ctx context.Context, _ wire.Call, _ *wire.Emitter) (edn.Value, error) {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -351,7 +351,7 @@ func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, erro
 		return nil, contract.Description{}, err
 	}
 	setup := b.setup(root)
-	setup.Host.Features = []string{Mux}
+	setup.Host.Features = []string{profileMux}
 	return b.readyWith(ctx, setup, b.host())
 }
 

@@ -135,7 +135,7 @@ func invokeUsage(ctx context.Context, b *bench) error {
 		return err
 	}
 	for _, q := range b.questions(d) {
-		if q.capability.Kind == LLM {
+		if q.capability.Kind == profileLLM {
 			continue
 		}
 		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)

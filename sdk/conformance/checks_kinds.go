@@ -17,7 +17,7 @@ func modelChecks() []Check {
 		{ID: "llm/answer/text", Requirements: []string{"MODEL-001"},
 			Text: "every intent of a model is answered with a text or with calls of tools",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, LLM, func(a answer) error {
+				return b.values(ctx, profileLLM, func(a answer) error {
 					if calls := a.out.Key("tool/calls"); calls.Len() > 0 || hasText(a.out) {
 						return nil
 					}
@@ -30,7 +30,7 @@ func modelChecks() []Check {
 		{ID: "llm/finish/stated", Requirements: []string{"MODEL-003"},
 			Text: "the answer of a model has the reason of its end in :finish, of the output or of :invoke/meta",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, LLM, func(a answer) error {
+				return b.values(ctx, profileLLM, func(a answer) error {
 					finish := a.out.Key("finish")
 					if finish.IsNil() {
 						finish = a.response.Key("invoke/meta").Key("finish")
@@ -45,7 +45,7 @@ func modelChecks() []Check {
 		{ID: "llm/effects/none", Requirements: []string{"MODEL-004"},
 			Text: "the capability of a model has no effects",
 			run: func(ctx context.Context, b *bench) error {
-				return b.effects(ctx, LLM, nil)
+				return b.effects(ctx, profileLLM, nil)
 			}},
 	}
 }
@@ -82,7 +82,7 @@ const usageRepeats = 4
 // answers fast, it repeats the question: token counts of equal inputs that grow
 // with each call are a sum over calls.
 func usageStated(ctx context.Context, b *bench) error {
-	if err := b.values(ctx, LLM, usage); err != nil {
+	if err := b.values(ctx, profileLLM, usage); err != nil {
 		return err
 	}
 	in, d, err := b.lent(ctx)
@@ -90,7 +90,7 @@ func usageStated(ctx context.Context, b *bench) error {
 		return err
 	}
 	until := time.Now().Add(quickly)
-	for _, q := range b.questions(d, LLM) {
+	for _, q := range b.questions(d, profileLLM) {
 		var counts []int64
 		for len(counts) < usageRepeats && time.Now().Before(until) {
 			a, err := b.ask(ctx, in, q)
@@ -166,7 +166,7 @@ func judgeChecks() []Check {
 		{ID: "judge/verdict/score", Requirements: []string{"JUDGE-001"},
 			Text: "a verdict has a score from 0 to 1",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, Judge, func(a answer) error {
+				return b.values(ctx, profileJudge, func(a answer) error {
 					if share(a.out.Key("score")) {
 						return nil
 					}
@@ -176,7 +176,7 @@ func judgeChecks() []Check {
 		{ID: "judge/verdict/form", Requirements: []string{"JUDGE-002"},
 			Text: "violations, retry and criteria of a verdict are well formed",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, Judge, verdictForm)
+				return b.values(ctx, profileJudge, verdictForm)
 			}},
 		{ID: "judge/input/refused", Requirements: []string{"JUDGE-003"},
 			Text: "an input with nothing to judge is refused with a typed error",
@@ -225,7 +225,7 @@ func judgeRefuses(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range b.questions(d, Judge) {
+	for _, q := range b.questions(d, profileJudge) {
 		q.input = edn.MustMap()
 		a, err := b.ask(ctx, in, q)
 		if err == nil {
@@ -324,7 +324,7 @@ func checkerChecks() []Check {
 		{ID: "checker/findings/form", Requirements: []string{"CHECKER-002"},
 			Text: "findings are a collection of texts or of maps with a message",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, Checker, func(a answer) error {
+				return b.values(ctx, profileChecker, func(a answer) error {
 					f := a.out.Key("findings")
 					if f.IsNil() || findingsForm(f) {
 						return nil
@@ -338,7 +338,7 @@ func checkerChecks() []Check {
 		{ID: "checker/effects/reads", Requirements: []string{"CHECKER-004"},
 			Text: "a check has no effects beyond reading",
 			run: func(ctx context.Context, b *bench) error {
-				return b.effects(ctx, Checker, readEffects())
+				return b.effects(ctx, profileChecker, readEffects())
 			}},
 	}
 }
@@ -376,7 +376,7 @@ func findingsForm(v edn.Value) bool {
 func checkerVerdict(ctx context.Context, b *bench) error {
 	judged := map[string]bool{}
 	var last answer
-	err := b.values(ctx, Checker, func(a answer) error {
+	err := b.values(ctx, profileChecker, func(a answer) error {
 		last = a
 		_, ok := verdict(a.out)
 		judged[a.capability.ID] = judged[a.capability.ID] || ok
@@ -398,7 +398,7 @@ func checkerBeside(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range b.questions(d, Checker) {
+	for _, q := range b.questions(d, profileChecker) {
 		alone, err := b.value(ctx, in, q)
 		if err != nil {
 			return err

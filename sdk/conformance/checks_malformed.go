@@ -110,8 +110,8 @@ func (s *spoiled) forge(named, sent string) {
 	s.Blobs = []*pluginv1.Blob{{Hash: edn.Hash(edn.Text(named)), Body: []byte(sent)}}
 }
 
-// plainText encodes a value without extracting long texts. Unlike
-// wire.EncodeRequest it accepts references.
+// plainText encodes a value without extracting long texts. It accepts
+// references, as no request of a host does.
 func plainText(enc wire.Encoding, v edn.Value) ([]byte, error) {
 	if enc == wire.JSON {
 		return edn.WriteJSON(v)

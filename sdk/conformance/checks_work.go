@@ -48,9 +48,9 @@ func (b *bench) malformed(ctx context.Context, check func(Instance, question, er
 	if err != nil {
 		return err
 	}
-	all := b.questions(d, Solver)
+	all := b.questions(d, profileSolver)
 	if len(all) == 0 {
-		return untestable("the plugin has no capability of kind %s", Solver)
+		return untestable("the plugin has no capability of kind %s", profileSolver)
 	}
 	for _, q := range all {
 		for _, input := range misfits(d, q) {
@@ -104,7 +104,7 @@ func solverBurns(ctx context.Context, b *bench) error {
 	at := -1
 	if slow != nil {
 		at = slices.IndexFunc(d.Capabilities,
-			func(c contract.Capability) bool { return c.ID == slow.Capability && c.Kind == Solver })
+			func(c contract.Capability) bool { return c.ID == slow.Capability && c.Kind == profileSolver })
 	}
 	if at < 0 {
 		return untestable("no input with which a solver works for a second or more: give one in the samples as :slow {:capability :a/b :input {..}}")
@@ -140,7 +140,7 @@ func toolChecks() []Check {
 		{ID: "tool/answer/value", Requirements: []string{"TOOL-001"},
 			Text: "every intent of a tool is answered with a value",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, Tool, func(answer) error { return nil })
+				return b.values(ctx, profileTool, func(answer) error { return nil })
 			}},
 		{ID: "tool/recovery/path", Requirements: []string{"TOOL-002"},
 			Text: "the path of every recovery rule leads to an entry of the input schema",
@@ -148,7 +148,7 @@ func toolChecks() []Check {
 		{ID: "tool/effect-key/same", Requirements: []string{"TOOL-003"},
 			Text: "an idempotent tool gives two calls with one effect key the same answer",
 			run: func(ctx context.Context, b *bench) error {
-				return b.again(ctx, Tool, 0, func(c contract.Capability) bool { return c.Idempotent }, sameOut)
+				return b.again(ctx, profileTool, 0, func(c contract.Capability) bool { return c.Idempotent }, sameOut)
 			}},
 	}
 }
@@ -172,7 +172,7 @@ func toolRecovery(ctx context.Context, b *bench) error {
 	}
 	found := false
 	for _, c := range d.Capabilities {
-		if c.Kind != Tool {
+		if c.Kind != profileTool {
 			continue
 		}
 		found = true
@@ -184,7 +184,7 @@ func toolRecovery(ctx context.Context, b *bench) error {
 		}
 	}
 	if !found {
-		return untestable("the plugin has no capability of kind %s", Tool)
+		return untestable("the plugin has no capability of kind %s", profileTool)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func agentChecks() []Check {
 		{ID: "agent/answer/messages", Requirements: []string{"AGENT-001"},
 			Text: "an agent answers with :messages, each with a role, and with :agent/stop",
 			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, Agent, agentAnswer)
+				return b.values(ctx, profileAgent, agentAnswer)
 			}},
 		{ID: "agent/bound/stops", Requirements: []string{"AGENT-002"},
 			Text: "an agent whose model requests tools without end stops at a bound, with an error or an :agent/stop that names it",
@@ -253,7 +253,7 @@ func agentBound(ctx context.Context, b *bench) error {
 	var asked atomic.Int64
 	tooMany := make(chan struct{})
 	again := edn.MustRead(`{:text "" :finish :tool-calls :tool/calls [{:id "1" :tool/id :conformance/tool :args {}}]}`)
-	host.AnswerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+	host.answerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
 		if asked.Add(1) == agentCalls+1 {
 			close(tooMany)
 		}
@@ -267,9 +267,9 @@ func agentBound(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	all := b.questions(d, Agent)
+	all := b.questions(d, profileAgent)
 	if len(all) == 0 {
-		return untestable("the plugin has no capability of kind %s", Agent)
+		return untestable("the plugin has no capability of kind %s", profileAgent)
 	}
 	for _, q := range all {
 		if err := b.bounded(ctx, in, q, tooMany); err != nil {

@@ -62,8 +62,8 @@ func TestSoundPluginPasses(t *testing.T) {
 	assert.Equal(t, "1.0.0", report.Version)
 	assert.Equal(t, SuiteVersion, report.Suite)
 	assert.Equal(t, uint64(1), report.Seed)
-	assert.Equal(t, []string{Core, Tool, Mux}, report.Profiles)
-	assert.Len(t, seen, len(ChecksOf(Core, Tool, Mux)))
+	assert.Equal(t, []string{profileCore, profileTool, profileMux}, report.Profiles)
+	assert.Len(t, seen, len(ChecksOf(profileCore, profileTool, profileMux)))
 	assert.Equal(t, begun, seen)
 }
 
@@ -105,7 +105,7 @@ func TestChecksAreNamed(t *testing.T) {
 		assert.NotEmpty(t, c.Text)
 		assert.NotEmpty(t, c.Requirements, c.ID)
 		for _, name := range c.Requirements {
-			r, ok := RequirementOf(name)
+			r, ok := requirementOf(name)
 			assert.True(t, ok, "%s names %s, which is not a requirement", c.ID, name)
 			assert.Equal(t, r.Profile, c.Profile(), "%s names %s of another profile", c.ID, name)
 		}
@@ -116,8 +116,8 @@ func TestChecksAreNamed(t *testing.T) {
 // fault of the harness; a cancelled run has no verdict.
 func TestRunOutcomes(t *testing.T) {
 	report := Run(t.Context(), Process([]string{"/nonexistent"}, nil), Options{})
-	assert.Len(t, report.Results, len(ChecksOf(Core)))
-	assert.Equal(t, len(ChecksOf(Core)), report.Failed())
+	assert.Len(t, report.Results, len(ChecksOf(profileCore)))
+	assert.Equal(t, len(ChecksOf(profileCore)), report.Failed())
 	assert.Empty(t, report.Plugin)
 	assert.Contains(t, report.Results[0].Observed, "/nonexistent")
 

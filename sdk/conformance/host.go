@@ -37,8 +37,8 @@ func (h *Host) Answer(intent string, answer wire.Answerer) {
 	h.answers[intent] = answer
 }
 
-// AnswerOthers sets the answer to host calls for intents without Answer.
-func (h *Host) AnswerOthers(answer wire.Answerer) {
+// answerOthers sets the answer to host calls for intents without Answer.
+func (h *Host) answerOthers(answer wire.Answerer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.others = answer

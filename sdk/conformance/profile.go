@@ -12,40 +12,45 @@ import (
 // capability of that kind, and an optional part of the protocol to a plugin
 // that advertises it as a feature.
 const (
-	Core = "core"
+	profileCore = "core"
 
-	LLM     = "llm"
-	Judge   = "judge"
-	Checker = "checker"
-	Solver  = "solver"
-	Tool    = "tool"
-	Agent   = "agent"
+	profileLLM     = "llm"
+	profileJudge   = "judge"
+	profileChecker = "checker"
+	profileSolver  = "solver"
+	profileTool    = "tool"
+	profileAgent   = "agent"
 
-	Streaming = sdk.FeatureStreaming
-	HostCalls = sdk.FeatureHostCalls
-	Mux       = sdk.FeatureMux
-	HotSwap   = sdk.FeatureHotSwap
+	profileStreaming = sdk.FeatureStreaming
+	profileHostCalls = sdk.FeatureHostCalls
+	profileMux       = sdk.FeatureMux
+	profileHotSwap   = sdk.FeatureHotSwap
 )
 
 // Profiles returns the names of all profiles in the order of a report.
 func Profiles() []string {
-	return append([]string{Core}, append(kinds(), features()...)...)
+	return append([]string{profileCore}, append(kinds(), features()...)...)
 }
 
-func kinds() []string    { return []string{LLM, Judge, Checker, Solver, Tool, Agent} }
-func features() []string { return []string{Streaming, HostCalls, Mux, HotSwap} }
+func kinds() []string {
+	return []string{profileLLM, profileJudge, profileChecker, profileSolver, profileTool, profileAgent}
+}
+func features() []string {
+	return []string{profileStreaming, profileHostCalls, profileMux, profileHotSwap}
+}
 
-// ProfilesOf returns the profiles that a plugin must pass. They follow from its
+// profilesOf returns the profiles that a plugin must pass. They follow from its
 // description alone.
-func ProfilesOf(d contract.Description) []string {
-	all := []string{Core}
+func profilesOf(d contract.Description) []string {
+	all := []string{profileCore}
 	for _, kind := range kinds() {
 		if slices.ContainsFunc(d.Capabilities, func(c contract.Capability) bool { return c.Kind == kind }) {
 			all = append(all, kind)
 		}
 	}
 	for _, feature := range features() {
-		if slices.Contains(d.Features, feature) || feature == Streaming && slices.ContainsFunc(d.Capabilities, streams) {
+		if slices.Contains(d.Features, feature) ||
+			feature == profileStreaming && slices.ContainsFunc(d.Capabilities, streams) {
 			all = append(all, feature)
 		}
 	}

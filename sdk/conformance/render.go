@@ -136,14 +136,14 @@ func (r Report) junitCase(res Result) junitCase {
 func (r Report) Explain(res Result) string {
 	var b strings.Builder
 	for _, id := range res.Check.Requirements {
-		requirement, _ := RequirementOf(id)
+		requirement, _ := requirementOf(id)
 		fmt.Fprintf(&b, "requirement: %s %s\n", id, requirement.Text)
 	}
 	fmt.Fprintf(&b, "expected: %s\nobserved: %s\n", res.Expected, res.Observed)
 	for _, line := range res.Evidence {
 		fmt.Fprintf(&b, "log: %s\n", line)
 	}
-	if line := r.Reproduce(res.Check.ID); line != "" {
+	if line := r.reproduce(res.Check.ID); line != "" {
 		fmt.Fprintf(&b, "again: %s\n", line)
 	}
 	return strings.Map(printable, b.String())

@@ -9,9 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReportVersion is the version of the report format. Within one version keys
+// reportVersion is the version of the report format. Within one version keys
 // are only added.
-const ReportVersion = 1
+const reportVersion = 1
 
 // Report is the report of a run.
 type Report struct {
@@ -81,8 +81,8 @@ func (r Report) checked() []string {
 	})
 }
 
-// Unexpected returns the failures that are not in the baseline.
-func (r Report) Unexpected() []Result {
+// unexpected returns the failures that are not in the baseline.
+func (r Report) unexpected() []Result {
 	var all []Result
 	for _, res := range r.Results {
 		if res.Status == Fail && !r.Baseline.Knows(res.Check.ID) {
@@ -98,7 +98,7 @@ func (r Report) Outcome() Status {
 	switch {
 	case r.count(Fault, "") > 0:
 		return Fault
-	case len(r.Results) == 0 || len(r.Unexpected()) > 0 || len(r.Stale()) > 0:
+	case len(r.Results) == 0 || len(r.unexpected()) > 0 || len(r.Stale()) > 0:
 		return Fail
 	}
 	return Pass
@@ -121,9 +121,9 @@ func (r Report) Stale() []string {
 	return stale
 }
 
-// Reproduce returns the command that runs one check again. It is empty if the
+// reproduce returns the command that runs one check again. It is empty if the
 // command line is unknown.
-func (r Report) Reproduce(id string) string {
+func (r Report) reproduce(id string) string {
 	switch {
 	case r.Command.Verb != "":
 		return "ferment conform " + r.Command.Verb + " --run " + shellWord("^"+id+"$")
@@ -142,7 +142,7 @@ func (r Report) Reproduce(id string) string {
 // Value returns the report as data, in the form of its JSON.
 func (r Report) Value() edn.Value {
 	var b edn.MapBuilder
-	b.Key("report/v", edn.Int(ReportVersion))
+	b.Key("report/v", edn.Int(reportVersion))
 	b.Key("suite", edn.Text(r.Suite))
 	b.Key("protocol", edn.Int(int64(r.Protocol)))
 	b.Key("platform", edn.Text(r.Platform))
@@ -193,13 +193,13 @@ func (r Report) resultValue(res Result) edn.Value {
 	b.Key("text", edn.Text(res.Check.Text))
 	requirements := make([]edn.Value, len(res.Check.Requirements))
 	for i, id := range res.Check.Requirements {
-		requirement, _ := RequirementOf(id)
+		requirement, _ := requirementOf(id)
 		requirements[i] = edn.MustMap(edn.K("id"), edn.Text(id), edn.K("text"), edn.Text(requirement.Text))
 	}
 	b.Key("requirements", edn.Vector(requirements...))
 	b.Key("status", edn.K(string(res.Status)))
 	b.Key("took-ms", millis(res.Took))
-	if line := r.Reproduce(res.Check.ID); line != "" {
+	if line := r.reproduce(res.Check.ID); line != "" {
 		b.Key("reproduce", edn.Text(line))
 	}
 	if res.Status != Pass {

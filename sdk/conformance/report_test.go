@@ -34,7 +34,7 @@ func example() Report {
 		Began: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), Took: 1500 * time.Millisecond,
 		Plugin: "sound", Version: "1.0.0", Hash: "b3:00",
 		Command:  CommandLine{Flags: []string{"--config", "{:a 1}"}, Program: []string{"/bin/it's", "x"}},
-		Profiles: []string{Core, Judge, Tool},
+		Profiles: []string{profileCore, profileJudge, profileTool},
 		Baseline: &Baseline{IDs: []string{"judge/verdict/form", "core/describe/bare", "core/no/such"}},
 		Results: []Result{
 			{Check: check("core/describe/bare"), Status: Pass, Took: 12 * time.Millisecond},
@@ -117,9 +117,9 @@ func TestOutcome(t *testing.T) {
 
 // The command of Reproduce can be passed to a shell.
 func TestReproduce(t *testing.T) {
-	assert.Equal(t, `ferment conform --seed 18446744073709551615 --profile judge --run '^judge/verdict/form$' --config '{:a 1}' -- '/bin/it'\''s' x`, example().Reproduce("judge/verdict/form"))
-	assert.Equal(t, `ferment conform host --run '^host/x/y$'`, Report{Command: CommandLine{Verb: "host"}}.Reproduce("host/x/y"))
-	assert.Empty(t, Report{}.Reproduce("core/a/b"))
+	assert.Equal(t, `ferment conform --seed 18446744073709551615 --profile judge --run '^judge/verdict/form$' --config '{:a 1}' -- '/bin/it'\''s' x`, example().reproduce("judge/verdict/form"))
+	assert.Equal(t, `ferment conform host --run '^host/x/y$'`, Report{Command: CommandLine{Verb: "host"}}.reproduce("host/x/y"))
+	assert.Empty(t, Report{}.reproduce("core/a/b"))
 }
 
 // A baseline has one id per line; an error names the line.
@@ -182,8 +182,8 @@ func TestCancelledRun(t *testing.T) {
 // The profiles follow from the description; a requested profile that does not
 // apply to the plugin fails and is not skipped.
 func TestProfileThatDoesNotApply(t *testing.T) {
-	report := Run(t.Context(), InProcess(sound()), Options{Profiles: []string{Judge, HostCalls, Streaming}})
-	assert.Equal(t, []string{Judge, Streaming, HostCalls}, report.Profiles)
+	report := Run(t.Context(), InProcess(sound()), Options{Profiles: []string{profileJudge, profileHostCalls, profileStreaming}})
+	assert.Equal(t, []string{profileJudge, profileStreaming, profileHostCalls}, report.Profiles)
 	assert.Equal(t, Fail, report.Outcome())
 	for _, p := range report.Profiles {
 		assert.Positive(t, report.count(Fail, p), p)

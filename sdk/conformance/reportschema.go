@@ -9,5 +9,5 @@ import (
 //go:embed report.edn
 var reportSchema string
 
-// ReportSchema returns the schema of [Report.Value] in version [ReportVersion].
+// ReportSchema returns the schema of [Report.Value] in version reportVersion.
 func ReportSchema() edn.Value { return edn.MustRead(reportSchema) }

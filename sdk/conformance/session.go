@@ -38,7 +38,7 @@ func Open(ctx context.Context, target Target, opts Options) *Session {
 	s.secrets = secretsOf(s.plugin.ConfigSchema, opts)
 	s.profiles = opts.Profiles
 	if len(s.profiles) == 0 {
-		s.profiles = ProfilesOf(s.plugin)
+		s.profiles = profilesOf(s.plugin)
 	}
 	// The order of the report does not depend on the order of opts.Profiles.
 	wanted := s.profiles

@@ -53,7 +53,7 @@ func TestPluginThatDoesNotGetFar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			report := Run(t.Context(), tt.target, Options{Seed: 1, Patience: 0.2, Profiles: []string{Core}})
+			report := Run(t.Context(), tt.target, Options{Seed: 1, Patience: 0.2, Profiles: []string{profileCore}})
 			assert.Less(t, time.Since(began), time.Minute)
 			assert.Equal(t, Fail, report.Outcome())
 			blockedBy, ids := report.Blocked()

@@ -137,8 +137,8 @@ func (l *Limits) field(name string) *int {
 
 var limitKeys = []string{"context-tokens", "max-in-flight", "max-input-bytes", "max-tokens", "timeout-ms"}
 
-// Value returns the stated limits as a map.
-func (l Limits) Value() edn.Value {
+// value returns the stated limits as a map.
+func (l Limits) value() edn.Value {
 	var b edn.MapBuilder
 	for _, name := range limitKeys {
 		if f := l.field(name); f != nil && *f > 0 {
@@ -153,8 +153,8 @@ func (l Limits) Value() edn.Value {
 
 // Defaults of the metadata.
 const (
-	DefaultVersion   = "1.0.0"
-	DefaultStability = "stable"
+	defaultVersion   = "1.0.0"
+	defaultStability = "stable"
 )
 
 // Value returns the metadata as a map without default values. It panics if a
@@ -171,11 +171,11 @@ func (c Capability) Value() edn.Value {
 	b.Key("cap/intents", edn.Keywords(c.Intents...))
 	b.Key("io/in-schema", c.InSchema.Value())
 	b.Key("io/out-schema", c.OutSchema.Value())
-	set("cap/version", edn.Text(c.Version), c.Version != "" && c.Version != DefaultVersion)
+	set("cap/version", edn.Text(c.Version), c.Version != "" && c.Version != defaultVersion)
 	set("cap/can-produce", edn.Keywords(c.CanProduce...), !slices.Equal(c.CanProduce, []string{"value"}))
 	set("cap/effects", edn.Keywords(c.Effects...), !slices.Equal(c.Effects, []string{"none"}))
 	set("cap/tags", edn.Keywords(c.Tags...), len(c.Tags) > 0)
-	cost, limits := c.Cost.Value(), c.Limits.Value()
+	cost, limits := c.Cost.Value(), c.Limits.value()
 	set("cap/cost", cost, cost.Len() > 0)
 	set("cap/limits", limits, limits.Len() > 0)
 	set("cap/deterministic?", edn.Bool(true), c.Deterministic)
@@ -194,7 +194,7 @@ func (c Capability) Value() edn.Value {
 	}
 	set("cap/model", edn.Text(c.Model), c.Model != "")
 	set("cap/family", edn.Text(c.Family), c.Family != "")
-	if c.Stability != "" && c.Stability != DefaultStability {
+	if c.Stability != "" && c.Stability != defaultStability {
 		b.Key("cap/stability", edn.K(c.Stability))
 	}
 	set("cap/description", edn.Text(c.Description), c.Description != "")

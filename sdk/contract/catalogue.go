@@ -67,13 +67,13 @@ func Namespace(typ string) string {
 
 func row(typ string, class Class, source Source, retryable bool, status int, help, hint string) Row {
 	return Row{
-		Type: typ, Class: class, Source: source, Sources: Sources(source),
+		Type: typ, Class: class, Source: source, Sources: sourcesOf(source),
 		Retryable: retryable, HTTP: status, Help: help, Hint: hint,
 	}
 }
 
 func (r Row) or(sources ...Source) Row {
-	r.Sources |= Sources(sources...)
+	r.Sources |= sourcesOf(sources...)
 	return r
 }
 
@@ -86,7 +86,7 @@ func (r Row) orClass(class Class) Row {
 // default source applies.
 func (r Row) asCause() Row {
 	r.AsCause = true
-	r.Sources = Sources(SourceRequest, SourceHost, SourcePlugin, SourceDownstream)
+	r.Sources = sourcesOf(SourceRequest, SourceHost, SourcePlugin, SourceDownstream)
 	return r
 }
 

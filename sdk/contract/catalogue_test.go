@@ -311,7 +311,7 @@ func TestNamesOfClassesAndSources(t *testing.T) {
 	}
 	assert.Equal(t, "invalid", Class(99).String())
 	assert.Equal(t, "invalid", Source(99).String())
-	assert.Equal(t, []Source{SourceHost, SourceDownstream}, Sources(SourceDownstream, SourceHost).List())
+	assert.Equal(t, []Source{SourceHost, SourceDownstream}, sourcesOf(SourceDownstream, SourceHost).List())
 }
 
 // HCL-033: the nearest name is within two edits or a third of the name; ties

@@ -84,8 +84,8 @@ func ParseSource(name string) (Source, bool) {
 // SourceSet is a set of sources.
 type SourceSet uint8
 
-// Sources returns the set of the given sources.
-func Sources(members ...Source) SourceSet {
+// sourcesOf returns the set of the given sources.
+func sourcesOf(members ...Source) SourceSet {
 	var s SourceSet
 	for _, m := range members {
 		s |= 1 << m

@@ -45,7 +45,7 @@ func ParseDescription(v edn.Value) (Description, error) {
 	}
 	d := Description{
 		Name:         s.text("plugin/name", ""),
-		Version:      s.text("plugin/version", DefaultVersion),
+		Version:      s.text("plugin/version", defaultVersion),
 		Schemas:      s.schemas(),
 		ConfigSchema: s.config(),
 		Needs:        s.names("plugin/needs", needNames, []string{}),

@@ -17,7 +17,7 @@ import (
 // dropped.
 const (
 	MaxMessage    = 500 // code points of a message or a hint
-	MaxCauseDepth = 8   // causes behind one error
+	maxCauseDepth = 8   // causes behind one error
 )
 
 // Error is a failure at any boundary. Only Type is required. The With methods

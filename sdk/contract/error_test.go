@@ -120,7 +120,7 @@ func TestErrorLimits(t *testing.T) {
 	for v := deep.Value().Key("cause"); !v.IsNil(); v = v.Key("cause") {
 		depth++
 	}
-	assert.Equal(t, MaxCauseDepth, depth)
+	assert.Equal(t, maxCauseDepth, depth)
 }
 
 // ERR-005, ERR-007: which parts of an error a plugin may set.
@@ -188,8 +188,8 @@ func TestErrorFromPluginParts(t *testing.T) {
 		deep = edn.MustMap(kType, edn.K("demo/own"), kCause, deep)
 	}
 	chain := slices.Collect(ErrorFromValue(deep, SourcePlugin).Chain())
-	assert.Len(t, chain, 1+MaxCauseDepth)
-	assert.Nil(t, chain[MaxCauseDepth].Cause)
+	assert.Len(t, chain, 1+maxCauseDepth)
+	assert.Nil(t, chain[maxCauseDepth].Cause)
 }
 
 // ERR-003: the chain of an error goes from the error to its root cause.

@@ -8,8 +8,8 @@ import (
 var whereKeys = []string{"at", "run", "path", "node", "cap/id", "attempt", "line", "column"}
 
 // Value returns the error as data. Operation and object are part of the
-// message; Err and causes beyond MaxCauseDepth are left out.
-func (e *Error) Value() edn.Value { return e.value(MaxCauseDepth) }
+// message; Err and causes beyond the eighth are left out.
+func (e *Error) Value() edn.Value { return e.value(maxCauseDepth) }
 
 func (e *Error) value(causes int) edn.Value {
 	typ, err := edn.Keyword(e.Type)
@@ -50,7 +50,7 @@ func ErrorFromValue(v edn.Value, from Source) *Error {
 	if from != SourceHost && hasReservedTag(v) {
 		return reservedFault(v, path(kError))
 	}
-	return errorFromValue(v, from, MaxCauseDepth)
+	return errorFromValue(v, from, maxCauseDepth)
 }
 
 func errorFromValue(v edn.Value, from Source, causes int) *Error {

@@ -10,9 +10,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MaxDescription is the maximum length of the description of a capability, in
+// maxDescription is the maximum length of the description of a capability, in
 // code points.
-const MaxDescription = 500
+const maxDescription = 500
 
 var capabilityKeys = []string{
 	"cap/can-produce", "cap/cost", "cap/description", "cap/deterministic?", "cap/effects", "cap/effects-allowed",
@@ -174,7 +174,7 @@ func (m *metadata) capability(v edn.Value, at []edn.Value) Capability {
 	c := Capability{
 		ID:            s.name("cap/id", true),
 		Kind:          s.name("cap/kind", true),
-		Version:       s.text("cap/version", DefaultVersion),
+		Version:       s.text("cap/version", defaultVersion),
 		Intents:       s.names("cap/intents", nil, nil),
 		CanProduce:    s.names("cap/can-produce", resultTypes, []string{"value"}),
 		Effects:       s.effects(),
@@ -191,15 +191,15 @@ func (m *metadata) capability(v edn.Value, at []edn.Value) Capability {
 		Role:          s.name("cap/role", false),
 		Model:         s.text("cap/model", ""),
 		Family:        s.text("cap/family", ""),
-		Stability:     s.word("cap/stability", DefaultStability, "deprecated", "experimental", "stable"),
+		Stability:     s.word("cap/stability", defaultStability, "deprecated", "experimental", "stable"),
 		Description:   s.text("cap/description", ""),
 	}
 	if c.ID != "" && Namespace(c.ID) == "" {
 		s.wrong(kCapID, "has no namespace", kKeyword, edn.K(c.ID))
 	}
-	if utf8.RuneCountInString(c.Description) > MaxDescription {
+	if utf8.RuneCountInString(c.Description) > maxDescription {
 		s.wrong(edn.K("cap/description"), "is too long",
-			edn.Vector(kString, edn.MustMap(edn.K("max"), edn.Int(MaxDescription))), v.Key("cap/description"))
+			edn.Vector(kString, edn.MustMap(edn.K("max"), edn.Int(maxDescription))), v.Key("cap/description"))
 	}
 	c.Extra = s.extra()
 	return c
@@ -442,7 +442,7 @@ func (s site) rules() []RecoveryRule {
 		value, _ := form.Nth(1)
 		word, _ := form.Nth(2)
 		name, _ := word.AsKeyword()
-		class, ok := ParseRecoveryClass(name)
+		class, ok := parseRecoveryClass(name)
 		if !ok || form.Len() != 3 || where.Kind() != edn.KindVector || where.Len() == 0 {
 			site{metadata: s.metadata, at: s.path(key)}.wrong(i, "is not a rule", ruleForm, form)
 			continue

@@ -63,7 +63,7 @@ func (e *Error) Text(src SourceText) string {
 	for _, key := range listedKeys {
 		listFindings(&b, e.Details.Key(key))
 	}
-	for c, depth := e.Cause, 0; c != nil && depth < MaxCauseDepth; c, depth = c.Cause, depth+1 {
+	for c, depth := e.Cause, 0; c != nil && depth < maxCauseDepth; c, depth = c.Cause, depth+1 {
 		field("cause", c.FullMessage()+" ["+facts(c)+"]")
 	}
 	field("hint", oneLine(e.Hint))

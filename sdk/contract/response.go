@@ -300,19 +300,6 @@ func ValueResult(out edn.Value) edn.Value {
 	return edn.MustMap(kProto, edn.Int(Proto), kResult, edn.MustMap(kType, kValue, kOut, out))
 }
 
-// PlanResult returns an answer with a plan and, unless nil, the bindings of its
-// slots.
-func PlanResult(plan, bindings edn.Value) edn.Value {
-	result := edn.MustMap(kType, kPlan, kPlan, plan)
-	if !bindings.IsNil() {
-		result = result.Assoc(kBindings, bindings)
-	}
-	return edn.MustMap(kProto, edn.Int(Proto), kResult, result)
-}
-
-// ErrorResult returns an answer with the error.
-func ErrorResult(e *Error) edn.Value { return edn.MustMap(kProto, edn.Int(Proto), kError, e.Value()) }
-
 // EmitOut returns the output for an emitted value: the map under :out of a map
 // that has one, any other map unchanged, a string as :text, nil as the empty
 // map, and any other value as :value.

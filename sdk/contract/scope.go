@@ -198,13 +198,3 @@ func (s *Scope) Value(effect string) edn.Value {
 	}
 	return b.Map()
 }
-
-// Written reports whether any field is set.
-func (s *Scope) Written(effect string) bool {
-	for i := range fieldsOfEffect[effect] {
-		if !fieldsOfEffect[effect][i].value(s).IsNil() {
-			return true
-		}
-	}
-	return false
-}

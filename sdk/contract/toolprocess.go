@@ -12,8 +12,8 @@ import (
 
 // Defaults and limits of processes.
 const (
-	DefaultProcessTimeout = 30 * time.Second
-	MaxProcessTimeout     = 10 * time.Minute
+	defaultProcessTimeout = 30 * time.Second
+	maxProcessTimeout     = 10 * time.Minute
 	DefaultProcessOutput  = 1 << 20
 	DefaultProcessMemory  = 512 << 20
 	DefaultProcesses      = 16
@@ -162,10 +162,10 @@ func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *Error)
 }
 
 func (t Tool) timeout(input edn.Value, s *Scope) (time.Duration, *Error) {
-	most := min(s.MaxTimeout.Duration(MaxProcessTimeout), MaxProcessTimeout)
+	most := min(s.MaxTimeout.Duration(maxProcessTimeout), maxProcessTimeout)
 	v := input.Key("timeout-ms")
 	if v.IsNil() {
-		return min(s.Timeout.Duration(DefaultProcessTimeout), most), nil
+		return min(s.Timeout.Duration(defaultProcessTimeout), most), nil
 	}
 	n, ok := v.AsInt()
 	if !ok || n < 1 || time.Duration(n) > most/time.Millisecond {

@@ -27,9 +27,9 @@ var missing = []struct {
 	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which is not there"},
 }
 
-// LikelyCause guesses why a program did not start, from its report. It is empty
+// likelyCause guesses why a program did not start, from its report. It is empty
 // without a guess.
-func (r Report) LikelyCause() string {
+func (r Report) likelyCause() string {
 	for _, line := range r.Tail {
 		for _, m := range missing {
 			if found := m.line.FindStringSubmatch(line); found != nil {
@@ -66,7 +66,7 @@ func (r Report) LikelyCause() string {
 
 // causeSuffix returns the likely cause as a suffix of an error message.
 func (r Report) causeSuffix() string {
-	if cause := r.LikelyCause(); cause != "" {
+	if cause := r.likelyCause(); cause != "" {
 		return "; likely cause: " + cause
 	}
 	return ""

@@ -27,16 +27,16 @@ func TestLikelyCause(t *testing.T) {
 		"hangs":          {PID: 1},
 		"prints":         {PID: 1, Output: "hello"},
 	} {
-		cause := r.LikelyCause()
+		cause := r.likelyCause()
 		assert.NotEmpty(t, cause, name)
 		assert.Empty(t, seen[cause], "%s and %s are explained alike", name, seen[cause])
 		seen[cause] = name
 	}
-	assert.Contains(t, (Report{Exited: true, Tail: []string{"No module named grpc"}}).LikelyCause(), "grpc")
+	assert.Contains(t, (Report{Exited: true, Tail: []string{"No module named grpc"}}).likelyCause(), "grpc")
 	for name, r := range map[string]Report{
 		"it says so": {Exited: true, Exit: Exit{Code: 7}, Tail: []string{"no port is free"}},
 		"a panic":    {Exited: true, Exit: Exit{Code: 2}, Panic: []string{"panic: no port"}},
 	} {
-		assert.Empty(t, r.LikelyCause(), name)
+		assert.Empty(t, r.likelyCause(), name)
 	}
 }

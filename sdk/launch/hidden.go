@@ -11,7 +11,7 @@ func init() {
 		return
 	}
 	switch os.Args[1] {
-	case ReaperCommand:
+	case reaperCommand:
 		os.Exit(reaperMain(os.Args[2:]))
 	case BridgeCommand:
 		os.Exit(bridgeMain(os.Args[2:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))

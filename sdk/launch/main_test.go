@@ -221,15 +221,15 @@ func host(reaped, killReaper bool) int {
 		return 1
 	}
 	if reaped {
-		fmt.Println("pid", reaper.PID())
+		fmt.Println("pid", reaper.pid())
 	}
 	if killReaper {
-		first := reaper.PID()
+		first := reaper.pid()
 		_ = syscall.Kill(first, syscall.SIGKILL)
-		for reaper.PID() == first {
+		for reaper.pid() == first {
 			time.Sleep(time.Millisecond)
 		}
-		fmt.Println("pid", reaper.PID())
+		fmt.Println("pid", reaper.pid())
 	}
 	_, _ = io.Copy(os.Stdout, p.Stdout())
 	return 2

@@ -117,19 +117,19 @@ func (w *LineWriter) flush() {
 
 // Limits of the output that is kept for a diagnostic.
 const (
-	TailLines    = 200
+	tailLines    = 200
 	TailBytes    = 256 << 10
 	tailLineSize = 4 << 10
 	panicLines   = 20
 	outputHead   = 512
 )
 
-// Tail keeps the last lines of a process, at most TailLines with TailBytes in
+// Tail keeps the last lines of a process, at most tailLines with TailBytes in
 // total and each shortened to 4 KiB, and the head of the first Go panic. It is
 // safe for concurrent use.
 type Tail struct {
 	mu    sync.Mutex
-	lines [TailLines]string
+	lines [tailLines]string
 	first int // index of the oldest line
 	count int
 	bytes int
@@ -142,12 +142,12 @@ func (t *Tail) Add(line string) {
 	kept := Clip(line, tailLineSize)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.count > 0 && (t.count == TailLines || t.bytes+len(kept) > TailBytes) {
+	for t.count > 0 && (t.count == tailLines || t.bytes+len(kept) > TailBytes) {
 		t.bytes -= len(t.lines[t.first])
 		t.lines[t.first] = ""
-		t.first, t.count = (t.first+1)%TailLines, t.count-1
+		t.first, t.count = (t.first+1)%tailLines, t.count-1
 	}
-	t.lines[(t.first+t.count)%TailLines] = kept
+	t.lines[(t.first+t.count)%tailLines] = kept
 	t.count, t.bytes = t.count+1, t.bytes+len(kept)
 	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") ||
 		strings.HasPrefix(line, "runtime: out of memory")) {
@@ -164,7 +164,7 @@ func (t *Tail) Lines() []string {
 	defer t.mu.Unlock()
 	out := make([]string, t.count)
 	for i := range out {
-		out[i] = t.lines[(t.first+i)%TailLines]
+		out[i] = t.lines[(t.first+i)%tailLines]
 	}
 	return out
 }

@@ -61,7 +61,6 @@ type family struct {
 type Process struct {
 	pid     int
 	mark    uint64 // carried by the process and its descendants; 0: none
-	begin   time.Time
 	stdin   *os.File
 	stdout  *os.File
 	stderr  *os.File
@@ -196,7 +195,7 @@ func (p *Process) life(path string, argv []string, attr *os.ProcAttr, started ch
 		started <- err
 		return
 	}
-	p.pid, p.begin = proc.Pid, begin
+	p.pid = proc.Pid
 	members := family{session: p.pid, start: startTime(p.pid), mark: p.mark}
 	if p.reaper != nil {
 		p.reaper.watch(members)
@@ -228,9 +227,6 @@ const sessionKillLimit = time.Second
 
 // PID is the id of the process, of its group and of its session.
 func (p *Process) PID() int { return p.pid }
-
-// Began is the start time of the process.
-func (p *Process) Began() time.Time { return p.begin }
 
 // Done is closed when the process has ended and Exit is set.
 func (p *Process) Done() <-chan struct{} { return p.done }

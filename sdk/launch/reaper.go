@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ReaperCommand is the hidden subcommand that runs a program as its own reaper.
-const ReaperCommand = "internal-reaper"
+// reaperCommand is the hidden subcommand that runs a program as its own reaper.
+const reaperCommand = "internal-reaper"
 
 // After reaperRestarts restarts the families are left to the death signal and
 // the end of standard input.
@@ -46,7 +46,7 @@ type Reaper struct {
 // NewReaper returns a reaper that runs the program of this process. runtimeDir,
 // if not empty, is a directory that it removes after the killing.
 func NewReaper(runtimeDir string) *Reaper {
-	r := &Reaper{args: []string{"ferment", ReaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
+	r := &Reaper{args: []string{"ferment", reaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
 	if runtimeDir != "" {
 		r.args = append(r.args, runtimeDir)
 	}
@@ -116,8 +116,8 @@ func (r *Reaper) stay(proc *os.Process) {
 	close(r.ended)
 }
 
-// PID is the id of the reaper process; 0: not started yet.
-func (r *Reaper) PID() int {
+// pid is the id of the reaper process; 0: not started yet.
+func (r *Reaper) pid() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.proc == nil {

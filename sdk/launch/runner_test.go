@@ -142,7 +142,7 @@ func TestRunnerReport(t *testing.T) {
 				assert.Contains(t, strings.Join(rep.Panic, "\n"), "goroutine 1 [running]")
 				assert.Equal(t, "before", rep.Tail[0])
 			case "300-lines": // SUP-009: the last 200 lines
-				require.Len(t, rep.Tail, TailLines)
+				require.Len(t, rep.Tail, tailLines)
 				assert.Equal(t, "line 100", rep.Tail[0])
 			}
 		})
@@ -182,7 +182,7 @@ func TestRunnerLastLines(t *testing.T) {
 
 // A process without output delays nothing.
 func TestRunnerNoLastLines(t *testing.T) {
-	for role, tail := range map[string]int{"exit-3": 0, "suicide": 0, "300-lines": TailLines} {
+	for role, tail := range map[string]int{"exit-3": 0, "suicide": 0, "300-lines": tailLines} {
 		r := run(t, RunnerConfig{Command: command(role), SocketDir: t.TempDir()})
 		await(t, r.LastLines(), 10*time.Second, "last lines of "+role)
 		assert.Len(t, r.Report().Tail, tail, role)
@@ -310,20 +310,20 @@ func FuzzLines(f *testing.F) {
 func TestTailKeepsTheLastLines(t *testing.T) {
 	var tail Tail
 	assert.Empty(t, tail.Lines())
-	for i := range TailLines + 50 {
+	for i := range tailLines + 50 {
 		tail.Add(fmt.Sprintf("line %d %s", i, strings.Repeat("é", 300)))
 	}
 	lines := tail.Lines()
-	require.Len(t, lines, TailLines)
+	require.Len(t, lines, tailLines)
 	assert.True(t, strings.HasPrefix(lines[0], "line 50 "))
-	assert.True(t, strings.HasPrefix(lines[TailLines-1], "line 249 "))
+	assert.True(t, strings.HasPrefix(lines[tailLines-1], "line 249 "))
 	assert.Nil(t, tail.Panic())
 }
 
 // MLX-021: the kept output is bounded, for lines of any length.
 func TestTailIsBounded(t *testing.T) {
 	var tail Tail
-	for i := range TailLines + 50 {
+	for i := range tailLines + 50 {
 		tail.Add(fmt.Sprintf("line %d %s", i, strings.Repeat("é", 4096)))
 	}
 	lines, size := tail.Lines(), 0

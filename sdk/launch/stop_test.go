@@ -247,7 +247,7 @@ func TestHostKilledWithoutReaper(t *testing.T) {
 // A reaper starts with the first command, not before.
 func TestReaperForgetsEndedSessions(t *testing.T) {
 	r := NewReaper("")
-	assert.Zero(t, r.PID())
+	assert.Zero(t, r.pid())
 	c := command("exit-3")
 	c.Reaper = r
 	p := start(t, c)
@@ -255,7 +255,7 @@ func TestReaperForgetsEndedSessions(t *testing.T) {
 	r.mu.Lock()
 	assert.Empty(t, r.families)
 	r.mu.Unlock()
-	pid := r.PID()
+	pid := r.pid()
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close(), "a second close succeeds")
 	gone(t, pid, 5*time.Second)

@@ -116,7 +116,7 @@ func (x *exporter) shape(o *object, s *Schema) {
 		if isName(s.kids[0]) {
 			o.key("propertyNames", names)
 		} else {
-			o.edn(extKeys, s.kids[0].Normal())
+			o.edn(extKeys, s.kids[0].normal())
 		}
 		o.key("additionalProperties", x.value(s.kids[1]))
 		o.lengths("Properties", s.minLen, s.maxLen)

@@ -6,16 +6,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Equal reports whether the normal forms of two schemas are equal. Targets of
-// :ref are compared by name.
-func Equal(a, b *Schema) bool {
-	return a == b || edn.Equal(a.Normal(), b.Normal())
+// equalSchemas reports whether the normal forms of two schemas are equal.
+// Targets of :ref are compared by name.
+func equalSchemas(a, b *Schema) bool {
+	return a == b || edn.Equal(a.normal(), b.normal())
 }
 
-// Normal returns the form without parts that have no meaning: the order of map
+// normal returns the form without parts that have no meaning: the order of map
 // entries, empty property maps, properties that are false, the vector around a
 // single type word.
-func (s *Schema) Normal() edn.Value {
+func (s *Schema) normal() edn.Value {
 	form := []edn.Value{edn.K(s.kind.String())}
 	if props := s.propForm(); props.Len() > 0 {
 		form = append(form, props)
@@ -44,7 +44,7 @@ func (s *Schema) Normal() edn.Value {
 		form = append(form, edn.K(s.refName))
 	default:
 		for _, kid := range s.kids {
-			form = append(form, kid.Normal())
+			form = append(form, kid.normal())
 		}
 	}
 	if len(form) == 1 && s.kind != KindTuple {
@@ -58,7 +58,7 @@ func (e *Entry) normal() edn.Value {
 	if props := e.propForm(); props.Len() > 0 {
 		form = append(form, props)
 	}
-	return edn.Vector(append(form, e.Schema.Normal())...)
+	return edn.Vector(append(form, e.Schema.normal())...)
 }
 
 // propForm returns the property map of a schema with its limits.

@@ -66,12 +66,3 @@ func (r *Registry) Names() []string { return r.names }
 
 // Nearest returns the known name nearest to name, or "".
 func (r *Registry) Nearest(name string) string { return Nearest(name, r.names) }
-
-// Specs returns the forms of all schemas by name; the caller owns the map.
-func (r *Registry) Specs() map[string]edn.Value {
-	specs := make(map[string]edn.Value, len(r.schemas))
-	for name, s := range r.schemas {
-		specs[name] = s.spec
-	}
-	return specs
-}

@@ -242,7 +242,7 @@ func (s *Schema) At(path ...edn.Value) (*Schema, bool) {
 		return nil, false
 	}
 	for _, other := range found[1:] {
-		if !Equal(other, found[0]) {
+		if !equalSchemas(other, found[0]) {
 			return nil, false
 		}
 	}

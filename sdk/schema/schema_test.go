@@ -281,7 +281,7 @@ func TestRegistryReportsEverything(t *testing.T) {
 	assert.Equal(t, "req/text", r.Nearest("req/txt"))
 	assert.Empty(t, r.Nearest("something/else"))
 	assert.Contains(t, r.Names(), "res/eval")
-	assert.Len(t, r.Specs(), len(Builtin()))
+	assert.Len(t, r.schemas, len(Builtin()))
 	_, ok := r.Lookup("req/txt")
 	assert.False(t, ok)
 }

@@ -77,7 +77,7 @@ func terminates(r rune) bool {
 	case '։', '။', '၊', '።', '፧', '។', '៕', '།', '؞':
 		return true
 	}
-	return Terminator(r)
+	return terminator(r)
 }
 
 // unterminated reports letters of scripts without sentence terminators.

@@ -43,17 +43,17 @@ func labelledCases(t testing.TB, file string) []labelled {
 func (c labelled) remarks(t testing.TB) []Remark {
 	switch c.check {
 	case "ending":
-		return CheckEnding(c.content, c.language)
+		return ShippedPacks().CheckEnding(c.content, c.language)
 	case "list":
-		return CheckList(c.content, c.request, c.language)
+		return ShippedPacks().CheckList(c.content, c.request, c.language)
 	case "detail":
-		return CheckDetail(c.content, c.request, c.language)
+		return ShippedPacks().CheckDetail(c.content, c.request, c.language)
 	case "numbers":
-		return CheckNumbers(c.content, c.request, c.language)
+		return ShippedPacks().CheckNumbers(c.content, c.request, c.language)
 	case "quotes":
 		return CheckQuotes(c.content, c.request)
 	case "language":
-		out, _ := CheckLanguage(c.content, c.request)
+		out, _ := ShippedPacks().CheckLanguage(c.content, c.request)
 		return out
 	case "think":
 		return CheckReasoning(c.content)
@@ -153,9 +153,9 @@ func FuzzChecks(f *testing.F) {
 		f.Add(seed, "Explain with an example in detail: 12 \"x\"", "en")
 	}
 	f.Fuzz(func(t *testing.T, s, request, language string) {
-		all := [][]Remark{CheckEnding(s, language), CheckList(s, request, language), CheckDetail(s, request, language), CheckNumbers(s, request, language),
+		all := [][]Remark{ShippedPacks().CheckEnding(s, language), ShippedPacks().CheckList(s, request, language), ShippedPacks().CheckDetail(s, request, language), ShippedPacks().CheckNumbers(s, request, language),
 			CheckQuotes(s, request), CheckReasoning(s), CheckTools(s), CheckPrompt(s, request), CheckSecrets(s)}
-		remarks, _ := CheckLanguage(s, language)
+		remarks, _ := ShippedPacks().CheckLanguage(s, language)
 		for _, r := range slices.Concat(append(all, remarks)...) {
 			if r.Span.Start < 0 || r.Span.End < r.Span.Start || r.Span.End > len(s) {
 				t.Fatalf("bad place %v: %s", r.Span, r.Message)

@@ -36,7 +36,7 @@ func Clean(raw string, c Cleaning) Cleaned { return c.finish(WithoutReasoning(ra
 // finish does the steps after the removal of reasoning.
 func (c Cleaning) finish(s string) Cleaned {
 	var out Cleaned
-	out.Calls, s, out.Broken = ToolCalls(s)
+	out.Calls, s, out.Broken = toolCalls(s)
 	s = strings.TrimFunc(s, unicode.IsSpace)
 	if c.Collapse {
 		s = collapse(s)
@@ -75,13 +75,13 @@ const maxHeld = 64 << 10
 
 // Stream cleans a text that arrives in pieces. Its output is a prefix of the
 // output of Clean for the whole text; the rest is known at the end. It holds
-// back everything that a later piece can change: possible tags (like Filter),
+// back everything that a later piece can change: possible tags (like filter),
 // trailing blanks, a possible tool call, and with a limit the last 30 % of the
 // allowed length and a fence until it is closed. It is not safe for concurrent
 // use.
 type Stream struct {
 	clean   Cleaning
-	filter  Filter
+	filter  filter
 	marks   marks
 	over    bool // the rest must wait for the whole text
 	given   bool
@@ -101,7 +101,7 @@ func NewStream(c Cleaning) *Stream { return &Stream{clean: c, marks: newMarks()}
 // the text that can be shown. If void is true, the text returned so far is
 // invalid.
 func (s *Stream) Write(piece string) (text string, void bool) {
-	visible, void := s.filter.Write(piece)
+	visible, void := s.filter.write(piece)
 	if void {
 		*s = Stream{clean: s.clean, filter: s.filter, marks: newMarks()}
 	}

@@ -73,10 +73,10 @@ func drawChunks(t *rapid.T, s string) []string {
 func TestFilterDoesNotSeeChunks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawText(t)
-		var f Filter
+		var f filter
 		var got strings.Builder
 		for _, piece := range drawChunks(t, s) {
-			text, void := f.Write(piece)
+			text, void := f.write(piece)
 			if void {
 				got.Reset()
 			}
@@ -85,7 +85,7 @@ func TestFilterDoesNotSeeChunks(t *testing.T) {
 				require.LessOrEqual(t, len(f.held), 12)
 			}
 		}
-		got.WriteString(f.End())
+		got.WriteString(f.end())
 		require.Equal(t, WithoutReasoning(s), got.String())
 	})
 }
@@ -148,7 +148,7 @@ func TestToolCallsAreFound(t *testing.T) {
 		`Now {"plan": {"tool_calls":[{"name":"a","args":{}}]}`:                                                {"", "Now ", true},
 		`Now {"plan": {"steps":[{}]}`:                                                                         {"", `Now {"plan": {"steps":[{}]}`, false},
 	} {
-		calls, rest, broken := ToolCalls(in)
+		calls, rest, broken := toolCalls(in)
 		var names []string
 		for _, c := range calls {
 			names = append(names, c.Name+string(c.Args))

@@ -18,7 +18,7 @@ func CheckReasoning(s string) []Remark {
 // CheckTools looks for tool calls that were written as text.
 func CheckTools(s string) []Remark {
 	const message, fix = "a tool call is left in the text", "call the tool, or answer in words"
-	if calls, rest, _ := ToolCalls(s); len(calls) > 0 || rest != s {
+	if calls, rest, _ := toolCalls(s); len(calls) > 0 || rest != s {
 		return []Remark{{Span{0, len(s)}, message, fix}}
 	}
 	return tagsOutside(s, message, fix, "<tool_call>", "</tool_call>", "<tool_response>", "<function_call>",

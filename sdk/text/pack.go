@@ -11,7 +11,7 @@ import (
 
 // Pack is the data of one language: the shipped ones are in the directory
 // packs, an operator's in files that packfile reads. Words are in lower case.
-// Patterns are those of Rule, without a weight.
+// Patterns are those of a rule, without a weight.
 type Pack struct {
 	Language string // code of two or three letters
 	Name     string // in English; empty: the code
@@ -33,13 +33,13 @@ type Pack struct {
 
 // Limits of a pack, several times the size of a shipped pack.
 const (
-	MaxPackWords        = 2000 // per list
-	MaxPackWord         = 64   // bytes of a word
-	MaxPackMarks        = 64   // letters, terminators or closers
-	MaxPackNumbers      = 101
-	MaxPackAlternatives = 600 // of all patterns of a pack
-	MaxPackPhrase       = 8   // words of one alternative
-	MaxPacks            = 64  // including the shipped ones
+	maxPackWords        = 2000 // per list
+	maxPackWord         = 64   // bytes of a word
+	maxPackMarks        = 64   // letters, terminators or closers
+	maxPackNumbers      = 101
+	maxPackAlternatives = 600 // of all patterns of a pack
+	maxPackPhrase       = 8   // words of one alternative
+	maxPacks            = 64  // including the shipped ones
 )
 
 // leastCommon is the minimum number of function words that distinguish a
@@ -64,9 +64,9 @@ func (p PackProblem) Error() string { return ":" + p.Key + " " + p.Message }
 func (p Pack) Check() []PackProblem {
 	c := packCheck{}
 	c.code(p.Language)
-	if n := utf8.RuneCountInString(p.Name); n > MaxPackWord || strings.ContainsFunc(p.Name, unicode.IsControl) {
+	if n := utf8.RuneCountInString(p.Name); n > maxPackWord || strings.ContainsFunc(p.Name, unicode.IsControl) {
 		c.add("name", -1, p.Name, "is not the name of a language",
-			fmt.Sprintf("at most %d characters, such as \"Italian\"", MaxPackWord), "")
+			fmt.Sprintf("at most %d characters, such as \"Italian\"", maxPackWord), "")
 	}
 	c.marks("terminators", p.Terminators, punctuation, "marks that are neither letters, digits nor blanks")
 	c.marks("closers", p.Closers, punctuation, "marks that are neither letters, digits nor blanks")
@@ -80,17 +80,17 @@ func (p Pack) Check() []PackProblem {
 	c.marks("letters", p.Letters, distinct, "letters in lower case, or marks as ¿")
 	c.words("dangling", p.Dangling)
 	c.words("numbers", p.Numbers)
-	if n := len(p.Numbers); n > MaxPackNumbers {
+	if n := len(p.Numbers); n > maxPackNumbers {
 		c.add("numbers", -1, "", fmt.Sprintf("has %d words", n),
-			fmt.Sprintf("at most %d, for zero to %d", MaxPackNumbers, MaxPackNumbers-1), "")
+			fmt.Sprintf("at most %d, for zero to %d", maxPackNumbers, maxPackNumbers-1), "")
 	}
 	for _, w := range p.wishes() {
 		c.patterns(w.key, w.patterns)
 	}
-	if c.alternatives > MaxPackAlternatives {
+	if c.alternatives > maxPackAlternatives {
 		c.add("uncertainty", -1, "",
 			fmt.Sprintf("and the other patterns have %d alternatives together: looking for them would take too long",
-				c.alternatives), fmt.Sprintf("at most %d in a pack", MaxPackAlternatives),
+				c.alternatives), fmt.Sprintf("at most %d in a pack", maxPackAlternatives),
 			"open ends, as in riassum*, stand for many words")
 	}
 	return c.problems
@@ -133,8 +133,8 @@ func (c *packCheck) code(code string) {
 }
 
 func (c *packCheck) marks(key, marks string, good func(rune) bool, expected string) {
-	if n := utf8.RuneCountInString(marks); n > MaxPackMarks {
-		c.add(key, -1, "", fmt.Sprintf("has %d characters", n), fmt.Sprintf("at most %d", MaxPackMarks), "")
+	if n := utf8.RuneCountInString(marks); n > maxPackMarks {
+		c.add(key, -1, "", fmt.Sprintf("has %d characters", n), fmt.Sprintf("at most %d", maxPackMarks), "")
 	}
 	for _, r := range marks {
 		if !good(r) {
@@ -146,14 +146,14 @@ func (c *packCheck) marks(key, marks string, good func(rune) bool, expected stri
 
 // words reports the first bad word of a list.
 func (c *packCheck) words(key string, words []string) {
-	if len(words) > MaxPackWords {
-		c.add(key, -1, "", fmt.Sprintf("has %d words", len(words)), fmt.Sprintf("at most %d", MaxPackWords), "")
+	if len(words) > maxPackWords {
+		c.add(key, -1, "", fmt.Sprintf("has %d words", len(words)), fmt.Sprintf("at most %d", maxPackWords), "")
 	}
 	for _, w := range words {
 		switch {
-		case len(w) > MaxPackWord:
+		case len(w) > maxPackWord:
 			c.add(key, -1, w, "has a word that is too long",
-				fmt.Sprintf("words of at most %d bytes with blanks between them", MaxPackWord), "")
+				fmt.Sprintf("words of at most %d bytes with blanks between them", maxPackWord), "")
 		case strings.ToLower(w) != w:
 			c.add(key, -1, w, fmt.Sprintf("has the word %q, which no text in lower case holds", w), "words in lower case",
 				"write "+strings.ToLower(w))
@@ -178,9 +178,9 @@ func (c *packCheck) patterns(key string, patterns []string) {
 		for _, step := range steps {
 			c.alternatives += len(step)
 			for _, phrase := range step {
-				if len(phrase) > MaxPackPhrase {
+				if len(phrase) > maxPackPhrase {
 					c.add(key, i, "", fmt.Sprintf("has an alternative of %d words", len(phrase)),
-						fmt.Sprintf("at most %d", MaxPackPhrase), "write it as steps, with blanks between them")
+						fmt.Sprintf("at most %d", maxPackPhrase), "write it as steps, with blanks between them")
 				}
 			}
 		}

@@ -87,11 +87,11 @@ func (p *Packs) orShipped() *Packs {
 }
 
 func newPacks(all []Pack) (*Packs, error) {
-	if len(all) > MaxPacks {
-		return nil, fmt.Errorf("%d language packs, over the limit of %d", len(all), MaxPacks)
+	if len(all) > maxPacks {
+		return nil, fmt.Errorf("%d language packs, over the limit of %d", len(all), maxPacks)
 	}
 	out := &Packs{by: make(map[string]*pack, len(all))}
-	var wishes []Rule
+	var wishes []rule
 	for _, one := range all {
 		if problems := one.Check(); len(problems) > 0 {
 			return nil, fmt.Errorf("language pack %s: %w", one.Language, problems[0])
@@ -100,11 +100,11 @@ func newPacks(all []Pack) (*Packs, error) {
 		out.by[one.Language] = one.ready()
 		for _, w := range one.wishes() {
 			for _, pattern := range w.patterns {
-				wishes = append(wishes, Rule{Intent: w.key, Language: one.Language, Weight: 1, Pattern: pattern})
+				wishes = append(wishes, rule{Intent: w.key, Language: one.Language, Weight: 1, Pattern: pattern})
 			}
 		}
 	}
-	rules, err := NewRules(wishes)
+	rules, err := newRules(wishes)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (p *Packs) matched(text, language string) map[string]bool {
 	r := p.orShipped().wishes
 	for _, hit := range r.find(fold(ends(text))) {
 		if rule := &r.rules[hit.rule]; known == nil || rule.Language == known.Language {
-			out[rule.Rule.Intent] = true
+			out[rule.rule.Intent] = true
 		}
 	}
 	return out

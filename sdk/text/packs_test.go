@@ -90,7 +90,7 @@ func TestPackInstead(t *testing.T) {
 	assert.Len(t, p.Sentences("It was Lee Esq. So.", "en-GB"), 1)
 	assert.Len(t, Sentences("It was Dr. Lee. So.", "en"), 2)
 	assert.Equal(t, "en", p.Name("en"), "a name is not taken from the shipped pack")
-	assert.Equal(t, "English", LanguageName("en"))
+	assert.Equal(t, "English", ShippedPacks().Name("en"))
 }
 
 // The pack of a language serves its regions; nil means the shipped packs.
@@ -112,7 +112,7 @@ func TestPacksOfRegions(t *testing.T) {
 func TestPackRefused(t *testing.T) {
 	_, err := ShippedPacks().With(Pack{Language: "xx"})
 	assert.ErrorContains(t, err, "language pack xx: :common has 0 words")
-	many := make([]Pack, MaxPacks)
+	many := make([]Pack, maxPacks)
 	for i := range many {
 		many[i] = Pack{Language: "x" + string(rune('a'+i/26)) + string(rune('a'+i%26)), Common: words20("a")}
 	}
@@ -123,7 +123,7 @@ func TestPackRefused(t *testing.T) {
 // TXT-006, TXT-008: the most expensive patterns of a pack match a text made for
 // them in a fraction of a second: there is no exponential case.
 func TestPatternsDoNotExplode(t *testing.T) {
-	step := strings.TrimSuffix(strings.Repeat("aa*_aa*_aa*_aa*_aa*_aa*_aa*_ab|", MaxPackAlternatives/4), "|")
+	step := strings.TrimSuffix(strings.Repeat("aa*_aa*_aa*_aa*_aa*_aa*_aa*_ab|", maxPackAlternatives/4), "|")
 	hostile := Pack{Language: "xx", Common: words20("a"), List: []string{step + " " + step, step + " " + step}}
 	require.Empty(t, hostile.Check())
 	p := with(t, hostile)

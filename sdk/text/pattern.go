@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rule makes a pattern evidence for an intent.
+// rule makes a pattern evidence for an intent.
 //
 // A pattern is a sequence of steps separated by blanks. Each step must match
 // after the previous one, with at most eight words in between. A step is one or
@@ -24,7 +24,7 @@ import (
 // text is looked up once.
 //
 //	fix|repair bug|code|function*|pull_request
-type Rule struct {
+type rule struct {
 	Intent   string // qualified name without colon
 	Language string // code of the language, or "" for any
 	Weight   float64
@@ -46,7 +46,7 @@ type Rules struct {
 }
 
 type compiled struct {
-	Rule
+	rule
 	intent   int
 	steps    int
 	anchored bool
@@ -81,8 +81,8 @@ const reach = 8
 
 const fenStep = "<fen>"
 
-// NewRules compiles rules. The error names the rule with an invalid pattern.
-func NewRules(rules []Rule) (*Rules, error) {
+// newRules compiles rules. The error names the rule with an invalid pattern.
+func newRules(rules []rule) (*Rules, error) {
 	r := &Rules{tails: letterTree{backwards: true}}
 	numbers := map[atom]int{}
 	for i, rule := range rules {
@@ -93,8 +93,8 @@ func NewRules(rules []Rule) (*Rules, error) {
 	return r, nil
 }
 
-func (r *Rules) add(rule Rule, numbers map[atom]int) error {
-	c := compiled{Rule: rule, intent: slices.Index(r.intents, rule.Intent)}
+func (r *Rules) add(rule rule, numbers map[atom]int) error {
+	c := compiled{rule: rule, intent: slices.Index(r.intents, rule.Intent)}
 	if c.intent < 0 {
 		c.intent = len(r.intents)
 		r.intents = append(r.intents, rule.Intent)

@@ -2,7 +2,7 @@ package text
 
 import "strings"
 
-// Filter removes the reasoning of a model from a text that arrives in pieces:
+// filter removes the reasoning of a model from a text that arrives in pieces:
 // blocks of <think>, <thinking> and <reasoning>, also nested ones. An unclosed
 // block extends to the end. A closing tag without an opening one drops the text
 // before it, because templates open the block in the prompt. Tags in code are
@@ -13,9 +13,9 @@ import "strings"
 // a block too early, the remaining closing tag drops the rest.
 //
 // The output does not depend on how the text is split, and at most 11 bytes
-// outside of a block are held back. The zero value is ready. A Filter is not
+// outside of a block are held back. The zero value is ready. A filter is not
 // safe for concurrent use.
-type Filter struct {
+type filter struct {
 	started bool
 	outer   marks // of the output
 	before  marks // the same, before a possible tag
@@ -30,9 +30,9 @@ type Filter struct {
 	void    bool
 }
 
-// Write accepts a piece and returns the text that is certain. If void is true,
+// write accepts a piece and returns the text that is certain. If void is true,
 // the text returned so far is invalid.
-func (f *Filter) Write(piece string) (text string, void bool) {
+func (f *filter) write(piece string) (text string, void bool) {
 	if !f.started {
 		f.started, f.outer = true, newMarks()
 	}
@@ -50,7 +50,7 @@ func (f *Filter) Write(piece string) (text string, void bool) {
 
 // plain returns the number of bytes that neither end nor begin anything: within
 // a line of prose only a tag, a span and the end of the line do.
-func (f *Filter) plain(s string) int {
+func (f *filter) plain(s string) int {
 	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh {
 		return 0
 	}
@@ -62,9 +62,9 @@ func (f *Filter) plain(s string) int {
 	return len(s)
 }
 
-// End returns the text that was held back. The Filter must not be used
+// end returns the text that was held back. The filter must not be used
 // afterwards.
-func (f *Filter) End() string {
+func (f *filter) end() string {
 	if f.inside && (f.quote == 0 || f.deep > 1) {
 		return ""
 	}
@@ -73,14 +73,14 @@ func (f *Filter) End() string {
 	return rest
 }
 
-// WithoutReasoning applies a Filter to a whole text.
+// WithoutReasoning applies a filter to a whole text.
 func WithoutReasoning(s string) string {
-	var f Filter
-	text, _ := f.Write(s)
-	return text + f.End()
+	var f filter
+	text, _ := f.write(s)
+	return text + f.end()
 }
 
-func (f *Filter) next(c byte) {
+func (f *filter) next(c byte) {
 	if f.quote > 0 {
 		f.unquote(c)
 		return
@@ -117,7 +117,7 @@ func (f *Filter) next(c byte) {
 }
 
 // release outputs text that is not a tag.
-func (f *Filter) release() {
+func (f *filter) release() {
 	if f.inside {
 		for _, c := range f.held {
 			f.inner.code(c)
@@ -131,7 +131,7 @@ func (f *Filter) release() {
 	f.held = f.held[:0]
 }
 
-func (f *Filter) tag(t tag) {
+func (f *filter) tag(t tag) {
 	switch {
 	case !f.inside && t.closing:
 		f.out, f.void = f.out[:0], true
@@ -158,7 +158,7 @@ const maxQuote = 3
 
 // unquote processes bytes after a closing tag that directly follows the
 // backticks of a span.
-func (f *Filter) unquote(c byte) {
+func (f *filter) unquote(c byte) {
 	if c == '`' {
 		if f.ticks++; f.ticks == f.quote {
 			f.quote, f.ticks = 0, 0
@@ -176,7 +176,7 @@ func (f *Filter) unquote(c byte) {
 }
 
 // close ends one level of a block.
-func (f *Filter) close() {
+func (f *filter) close() {
 	if f.deep--; f.deep == 0 {
 		f.inside = false
 	}

@@ -137,7 +137,7 @@ func TestRulePatterns(t *testing.T) {
 		{"position", "<fen>", "see rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", "rnbqkbnr/pppppppp/8/8/8/8/pppppppp/rnbqkbnr w"},
 		{"no position", "<fen>", "a/b 1/2/3 8/8/8/8/8/8/8/8/8 w", ""},
 	} {
-		rules, err := NewRules([]Rule{{Intent: "a/b", Weight: 1, Pattern: c.pattern}})
+		rules, err := newRules([]rule{{Intent: "a/b", Weight: 1, Pattern: c.pattern}})
 		require.NoError(t, err, c.name)
 		got := rules.Classify(c.text, "", 0.1, "x/y")
 		if c.want == "" {
@@ -149,17 +149,17 @@ func TestRulePatterns(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "^", "a||b", "Fix", "é", "*", "a*", "*fi*", "fix__it", "a|<fen>"} {
-		_, err := NewRules([]Rule{{Intent: "a/b", Weight: 1, Pattern: bad}})
+		_, err := newRules([]rule{{Intent: "a/b", Weight: 1, Pattern: bad}})
 		assert.Error(t, err, bad)
 	}
-	_, err := NewRules([]Rule{{Intent: "a/b", Pattern: "fix"}})
+	_, err := newRules([]rule{{Intent: "a/b", Pattern: "fix"}})
 	assert.ErrorContains(t, err, "weight")
 }
 
 // Of equal weights the intent that the rules name first wins, rules of another
 // language are ignored, and the ranking contains every intent.
 func TestClassifyRanks(t *testing.T) {
-	rules, err := NewRules([]Rule{
+	rules, err := newRules([]rule{
 		{"first/one", "en", 1, "both"}, {"second/one", "", 1, "both"}, {"third/one", "de", 9, "both"},
 	})
 	require.NoError(t, err)

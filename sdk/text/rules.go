@@ -4,7 +4,7 @@ import "sync"
 
 // ShippedRules returns the rules for the built-in intents.
 var ShippedRules = sync.OnceValue(func() *Rules {
-	rules, err := NewRules(shippedRules)
+	rules, err := newRules(shippedRules)
 	if err != nil {
 		panic(err) // the table is part of the program; a test reads it
 	}
@@ -15,7 +15,7 @@ var ShippedRules = sync.OnceValue(func() *Rules {
 // alone, and 0.5 one that does not (see minimum confidence in Classify).
 //
 // The words are of five languages.
-var shippedRules = []Rule{
+var shippedRules = []rule{
 	{"chess/best-move", "", 4, "<fen>"},
 	{"chess/best-move", "en", 2, "best_move|next_move|winning_move|strongest_move|which_move|what_move|chess_move"},
 	{"chess/best-move", "en", 2, "mate_in|checkmate|zugzwang"},

@@ -41,7 +41,7 @@ func (p *Packs) sentenceRules(language string) sentenceRules {
 }
 
 func (l sentenceRules) terminator(r rune) bool {
-	return Terminator(r) || l.terminators != "" && strings.ContainsRune(l.terminators, r)
+	return terminator(r) || l.terminators != "" && strings.ContainsRune(l.terminators, r)
 }
 
 func (l sentenceRules) closer(r rune) bool {
@@ -84,8 +84,8 @@ func (l sentenceRules) append(out []Span, text string, block Span) []Span {
 	return add(start, block.End)
 }
 
-// Terminator reports whether a rune can end a sentence, in any script.
-func Terminator(r rune) bool {
+// terminator reports whether a rune can end a sentence, in any script.
+func terminator(r rune) bool {
 	switch r {
 	case '.', '!', '?', '…', '。', '！', '？', '｡', '।', '॥', '؟', '۔', '።', '‽':
 		return true

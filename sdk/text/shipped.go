@@ -10,37 +10,11 @@ import (
 // Languages returns the codes of the shipped languages in order.
 func Languages() []string { return ShippedPacks().Languages() }
 
-// LanguageName is Packs.Name of the shipped packs.
-func LanguageName(code string) string { return ShippedPacks().Name(code) }
-
 // Detect is Packs.Detect with the shipped packs.
 func Detect(text string) (language string, confidence float64) { return ShippedPacks().Detect(text) }
 
 // Sentences is Packs.Sentences with the shipped packs.
 func Sentences(text, language string) []Span { return ShippedPacks().Sentences(text, language) }
-
-// CheckEnding is Packs.CheckEnding with the shipped packs.
-func CheckEnding(s, language string) []Remark { return ShippedPacks().CheckEnding(s, language) }
-
-// CheckList is Packs.CheckList with the shipped packs.
-func CheckList(s, request, language string) []Remark {
-	return ShippedPacks().CheckList(s, request, language)
-}
-
-// CheckDetail is Packs.CheckDetail with the shipped packs.
-func CheckDetail(s, request, language string) []Remark {
-	return ShippedPacks().CheckDetail(s, request, language)
-}
-
-// CheckLanguage is Packs.CheckLanguage with the shipped packs.
-func CheckLanguage(s, want string) (remarks []Remark, applies bool) {
-	return ShippedPacks().CheckLanguage(s, want)
-}
-
-// CheckNumbers is Packs.CheckNumbers with the shipped packs.
-func CheckNumbers(s, source, language string) []Remark {
-	return ShippedPacks().CheckNumbers(s, source, language)
-}
 
 // readPack reads a shipped pack. packfile reads an operator's files and reports
 // their problems; a test ensures that the shipped ones are valid.

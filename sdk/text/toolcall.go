@@ -24,10 +24,10 @@ const (
 	callClose = "</tool_call>"
 )
 
-// ToolCalls finds tool calls in a text, outside of code: the content of
+// toolCalls finds tool calls in a text, outside of code: the content of
 // <tool_call>, and objects with a key tool_call or tool_calls. rest is the text
 // without them. broken reports that one of them could not be read.
-func ToolCalls(s string) (calls []ToolCall, rest string, broken bool) {
+func toolCalls(s string) (calls []ToolCall, rest string, broken bool) {
 	if !strings.Contains(s, callOpen) && !strings.Contains(s, `"tool_call`) {
 		return nil, s, false
 	}

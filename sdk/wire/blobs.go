@@ -13,7 +13,7 @@ import (
 // blobName is the length of a blob name: "b3:" and the digits of the hash.
 const blobName = len("b3:") + 64
 
-// Blobs holds the blobs received in one call: at most MaxBlobs with MaxMessage
+// Blobs holds the blobs received in one call: at most maxBlobs with MaxMessage
 // bytes. When more arrive, blobs that a payload has already used are evicted
 // first. The zero value and nil are empty. It is not safe for concurrent use.
 type Blobs struct {
@@ -43,12 +43,12 @@ func (b *Blobs) Add(blob *pluginv1.Blob) error {
 	if b.find(hash) != nil {
 		return nil
 	}
-	if len(b.held) == MaxBlobs || b.bytes+size > MaxMessage {
+	if len(b.held) == maxBlobs || b.bytes+size > MaxMessage {
 		b.dropUsed()
 	}
 	switch {
-	case len(b.held) == MaxBlobs:
-		return contract.Errorf("runtime/protocol", "blob %s: more than %d blobs wait for a payload", hash, MaxBlobs)
+	case len(b.held) == maxBlobs:
+		return contract.Errorf("runtime/protocol", "blob %s: more than %d blobs wait for a payload", hash, maxBlobs)
 	case b.bytes+size > MaxMessage:
 		return contract.Errorf("runtime/protocol", "blob %s: more than %d bytes of blobs wait for a payload", hash,
 			MaxMessage)

@@ -14,11 +14,11 @@ const (
 	MaxDescription = 4 << 20
 	// MaxHealth is the largest health event.
 	MaxHealth = 1 << 20
-	// MaxEvents is the maximum number of events of one call.
-	MaxEvents = 1 << 18
-	// MaxBlobs is the maximum number of blobs of one call that no payload has
+	// maxEvents is the maximum number of events of one call.
+	maxEvents = 1 << 18
+	// maxBlobs is the maximum number of blobs of one call that no payload has
 	// used yet.
-	MaxBlobs = MaxMessage / BlobThreshold
+	maxBlobs = MaxMessage / BlobThreshold
 	// MaxRestored limits the bytes that the references of one payload expand
 	// to, with every reference counted.
 	MaxRestored = 4 * MaxMessage
@@ -79,9 +79,9 @@ func Bounds() []Bound {
 		{"notice", "bytes of an answer of `EndRun`, `Drain` and `Shutdown`", MaxNotice, "it counts as no answer"},
 		{"description", "bytes of an answer of `Describe` and `Configure`", MaxDescription, "the start fails with `:runtime/protocol`"},
 		{"health", "bytes of a `HealthEvent`", MaxHealth, "it counts as no answer to a probe"},
-		{"events", "events of a call", MaxEvents, call},
+		{"events", "events of a call", maxEvents, call},
 		{"blob-name", "bytes of the name of a blob", blobName, call},
-		{"blobs", "blobs of a call that wait for their payload", MaxBlobs, call},
+		{"blobs", "blobs of a call that wait for their payload", maxBlobs, call},
 		{"blob-bytes", "bytes of blobs of a call that wait for their payload", MaxMessage, call},
 		{"restored", "bytes that the references of a payload expand to", MaxRestored, call},
 		{"error-details", "bytes of the details of an error and its causes", MaxErrorDetails, "the details are dropped; the error has their size"},

@@ -54,9 +54,9 @@ type CapabilityHealth struct {
 	RecentDeaths int
 }
 
-// MaxCapabilityHealth is the maximum number of capabilities read from one
+// maxCapabilityHealth is the maximum number of capabilities read from one
 // health event.
-const MaxCapabilityHealth = 4096
+const maxCapabilityHealth = 4096
 
 func (c CapabilityHealth) proto() *pluginv1.CapabilityHealth {
 	e := &pluginv1.CapabilityHealth{
@@ -81,8 +81,8 @@ func capabilitiesFrom(hide hider, all []*pluginv1.CapabilityHealth) []Capability
 	if len(all) == 0 {
 		return nil
 	}
-	out := make([]CapabilityHealth, 0, min(len(all), MaxCapabilityHealth))
-	for _, e := range all[:min(len(all), MaxCapabilityHealth)] {
+	out := make([]CapabilityHealth, 0, min(len(all), maxCapabilityHealth))
+	for _, e := range all[:min(len(all), maxCapabilityHealth)] {
 		c := CapabilityHealth{
 			ID:     e.GetCapId(),
 			State:  knownState(e.GetState()),

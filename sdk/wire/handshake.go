@@ -34,8 +34,8 @@ const (
 	protocolsEnv = "PLUGIN_PROTOCOL_VERSIONS"
 )
 
-// Handshake is the go-plugin handshake of this protocol revision.
-func Handshake() plugin.HandshakeConfig {
+// handshake is the go-plugin handshake of this protocol revision.
+func handshake() plugin.HandshakeConfig {
 	return plugin.HandshakeConfig{
 		ProtocolVersion:  Protocol,
 		MagicCookieKey:   CookieKey,
@@ -49,7 +49,7 @@ func Handshake() plugin.HandshakeConfig {
 // Dispense(PluginKey) returns a *[Client].
 func ClientConfig() *plugin.ClientConfig {
 	c := &plugin.ClientConfig{
-		HandshakeConfig:  Handshake(),
+		HandshakeConfig:  handshake(),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
@@ -63,7 +63,7 @@ func ClientConfig() *plugin.ClientConfig {
 // ServeConfig returns the go-plugin configuration that serves service.
 func ServeConfig(service Service, opts ...grpc.ServerOption) *plugin.ServeConfig {
 	return &plugin.ServeConfig{
-		HandshakeConfig: Handshake(),
+		HandshakeConfig: handshake(),
 		Plugins:         plugin.PluginSet{PluginKey: &GRPC{Service: service}},
 		GRPCServer: func(theirs []grpc.ServerOption) *grpc.Server {
 			all := append(ServerOptions(), theirs...)

@@ -21,7 +21,7 @@ func TestHandshakeConstants(t *testing.T) {
 		ProtocolVersion:  1,
 		MagicCookieKey:   "FERMENT_PLUGIN",
 		MagicCookieValue: "7b1e8c0e-5d3f-4a55-9a80-2f6f1f0c9e41",
-	}, Handshake())
+	}, handshake())
 	assert.Equal(t, "ferment", PluginKey)
 	assert.Equal(t, 16<<20, MaxMessage)
 	assert.Equal(t, 64<<10, BlobThreshold)

@@ -126,8 +126,8 @@ type Caller struct {
 	conn   *grpc.ClientConn
 }
 
-// NewCaller returns a caller of the host behind conn. Close closes conn.
-func NewCaller(conn *grpc.ClientConn) *Caller {
+// newCaller returns a caller of the host behind conn. Close closes conn.
+func newCaller(conn *grpc.ClientConn) *Caller {
 	return &Caller{client: pluginv1.NewHostClient(conn), conn: conn}
 }
 

@@ -135,7 +135,7 @@ func encodeInvoke(enc Encoding, call CallContext, request edn.Value) (*pluginv1.
 	if err != nil {
 		return nil, err
 	}
-	payload, blobs, err := EncodeRequest(enc, request)
+	payload, blobs, err := encodeRequest(enc, request)
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +160,8 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 	if got := event.GetSeq(); got != in.seq {
 		return false, contract.Errorf("runtime/protocol", "%s: event %d came where event %d was due", in.op, got, in.seq)
 	}
-	if in.seq > MaxEvents {
-		return false, contract.Errorf("runtime/protocol", "%s: more than %d events", in.op, MaxEvents)
+	if in.seq > maxEvents {
+		return false, contract.Errorf("runtime/protocol", "%s: more than %d events", in.op, maxEvents)
 	}
 	switch e := event.GetEvent().(type) {
 	case *pluginv1.InvokeEvent_Blob:

@@ -40,9 +40,9 @@ func EncodePayload(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Bl
 	return encodePayload(enc, v, extraction{})
 }
 
-// EncodeRequest is EncodePayload for a request. A request may name a secret as
+// encodeRequest is EncodePayload for a request. A request may name a secret as
 // #ferment/secret :name, which its executor resolves; an answer may not.
-func EncodeRequest(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
+func encodeRequest(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
 	return encodePayload(enc, v, extraction{request: true})
 }
 

@@ -203,7 +203,7 @@ func TestEncodePayloadRefuses(t *testing.T) {
 func TestRequestsNameSecrets(t *testing.T) {
 	request := edn.MustMap(edn.K("input"), edn.MustRead(`{:headers {"authorization" ["Bearer " #ferment/secret :hub] "x" #ferment/secret "k"}}`), edn.K("body"), edn.Text(strings.Repeat("x", BlobThreshold+1)))
 	for _, enc := range []Encoding{EDN, JSON} {
-		p, blobs, err := EncodeRequest(enc, request)
+		p, blobs, err := encodeRequest(enc, request)
 		require.NoError(t, err)
 		require.Len(t, blobs, 1)
 		arrived := Blobs{request: true}

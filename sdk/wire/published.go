@@ -8,9 +8,6 @@ var pluginProto string
 //go:embed goplugin.proto
 var goPluginProto string
 
-//go:embed CONTRACT.md
-var contractPage string
-
 // PluginProto returns the text of plugin.proto: the messages and services of
 // this contract.
 func PluginProto() string { return pluginProto }
@@ -18,7 +15,3 @@ func PluginProto() string { return pluginProto }
 // GoPluginProto returns the text of goplugin.proto: the services of go-plugin
 // on each connection.
 func GoPluginProto() string { return goPluginProto }
-
-// Contract returns CONTRACT.md, the page for authors of plugins in other
-// languages.
-func Contract() string { return contractPage }

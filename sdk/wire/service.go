@@ -121,7 +121,7 @@ func (s *pluginServer) configure(ctx context.Context, req *pluginv1.ConfigureReq
 			return Description{}, contract.Errorf("runtime/start-failed", "configure: connect to the host: %w", err)
 		}
 		conn.Connect() // connect early, so that the first request of the plugin does not wait
-		host = NewCaller(conn)
+		host = newCaller(conn)
 	}
 	d, err := s.service.Configure(ctx, Setup{
 		Config:      config,

@@ -53,8 +53,8 @@ func fields(p *text.Pack) map[string]any {
 // words is a list that is written as one text.
 type words struct{ list *[]string }
 
-// Keys returns the keys of a file, sorted.
-func Keys() []string {
+// keys returns the keys of a file, sorted.
+func keys() []string {
 	var out []string
 	for key := range fields(&text.Pack{}) {
 		out = append(out, key)
@@ -87,8 +87,8 @@ func Parse(raw []byte) (Parsed, []Problem) {
 	return Parsed{r.pack, span.Start.Offset, span.End.Offset}, r.problems
 }
 
-// Read reads a file. The error lists every problem with its line.
-func Read(name string) (text.Pack, error) {
+// read reads a file. The error lists every problem with its line.
+func read(name string) (text.Pack, error) {
 	raw, err := readFile(name)
 	if err != nil {
 		return text.Pack{}, fmt.Errorf("read language pack: %w", err)
@@ -185,7 +185,7 @@ func (r *reader) into(v edn.Value) {
 			if span, ok := r.positions.KeyAt(key); ok {
 				p.Start, p.End = span.Start.Offset, span.End.Offset
 			}
-			p.Among = Keys()
+			p.Among = keys()
 			continue
 		}
 		r.take(taker, key, value)
@@ -300,7 +300,7 @@ func Load(files []string) (*text.Packs, error) {
 	var packs []text.Pack
 	seen := map[string]string{}
 	for i, name := range files {
-		p, err := Read(name)
+		p, err := read(name)
 		if err != nil {
 			return nil, &FileError{i, err}
 		}
