@@ -12,14 +12,6 @@ import (
 // Timeouts are the timers of an exchange.
 type Timeouts struct{ Connect, First, Silence, Stall, Total time.Duration }
 
-// DefaultTimeouts returns the timeouts of the contract.
-func DefaultTimeouts() Timeouts {
-	return Timeouts{
-		Connect: 5 * time.Second, First: 120 * time.Second, Silence: 30 * time.Second,
-		Stall: 30 * time.Second, Total: 300 * time.Second,
-	}
-}
-
 // Settings configure a client.
 type Settings struct {
 	Base     *url.URL

@@ -27,7 +27,14 @@ func client(t *testing.T, base string, clock transport.Clock) *transport.Client 
 	t.Helper()
 	u, err := url.Parse(base)
 	require.NoError(t, err)
-	c := transport.NewClient(transport.Settings{Base: u, Header: http.Header{}, Timeouts: transport.DefaultTimeouts(), Conns: 2, Clock: clock})
+	timeouts := transport.Timeouts{
+		Connect: 5 * time.Second,
+		First:   120 * time.Second,
+		Silence: 30 * time.Second,
+		Stall:   30 * time.Second,
+		Total:   300 * time.Second,
+	}
+	c := transport.NewClient(transport.Settings{Base: u, Header: http.Header{}, Timeouts: timeouts, Conns: 2, Clock: clock})
 	t.Cleanup(c.Close)
 	return c
 }

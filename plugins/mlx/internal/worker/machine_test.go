@@ -373,7 +373,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 				if rapid.Bool().Draw(t, "here") {
 					r.record.Unavailable(r.now, why())
 				} else {
-					r.record.died(r.now, why(), 0)
+					_ = r.record.died(r.now, why(), 0)
 				}
 			},
 			"spawned": func(t *rapid.T) {
