@@ -67,7 +67,8 @@ type Plan struct {
 	Bindings edn.Value
 }
 
-// PlanFunc makes a capability from a function that returns a plan.
+// PlanFunc makes a capability from a function that returns a plan. A host calls it
+// only for an intent whose configuration permits plans: result_types = ["plan"].
 func PlanFunc[I any](
 	id string, intents IntentNames, fn func(context.Context, I) (Plan, error), opts ...Option,
 ) Capability {

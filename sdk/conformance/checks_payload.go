@@ -24,10 +24,9 @@ func payloadChecks() []Check {
 			Text: "the output of a value fits the output schema of its intent",
 			run:  outSchema},
 		{ID: "core/invoke/deterministic", Requirements: []string{"CALL-010"},
-			Text: "a deterministic capability gives the same answer to a repeated request, also after other calls",
-			run: func(ctx context.Context, b *bench) error {
-				return b.again(ctx, "", repeatCalls, func(c contract.Capability) bool { return c.Deterministic }, sameOut)
-			}},
+			Text: "a deterministic capability gives the same answer to a repeated request, also after other calls and " +
+				"in another instance",
+			run: deterministic},
 		{ID: "core/invoke/error", Requirements: []string{"ERROR-001"},
 			Text: fmt.Sprintf("an error has a permitted type and at most one sentence of %d characters",
 				contract.MaxMessage),
@@ -48,6 +47,14 @@ func payloadChecks() []Check {
 			Text: "unknown keys of the envelope change nothing",
 			run:  unknownKeys},
 	}
+}
+
+func deterministic(ctx context.Context, b *bench) error {
+	promises := func(c contract.Capability) bool { return c.Deterministic }
+	if err := b.again(ctx, "", repeatCalls, promises, sameOut); err != nil {
+		return err
+	}
+	return b.inAnyOrder(ctx)
 }
 
 func describeSchemas(ctx context.Context, b *bench) error {
@@ -212,14 +219,23 @@ func unknownKeys(ctx context.Context, b *bench) error {
 }
 
 // errorForm checks errors as they were sent, before the client corrects them:
-// for inputs of a wrong shape and for an unknown capability.
+// for inputs of a wrong shape, for an unknown capability, and for samples and
+// their edge cases until half of the patience for a call is used up.
 func errorForm(ctx context.Context, b *bench) error {
 	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
+	var all []question
 	for _, c := range append(slices.Clone(d.Capabilities), absent()) {
-		r, err := invokeRequest(in, c, edn.Int(7))
+		all = append(all, question{capability: c, input: edn.Int(7)})
+	}
+	until := time.Now().Add(b.call / 2)
+	for i, q := range append(all, withVariants(d, b.questions(d))...) {
+		if i >= len(all) && time.Now().After(until) {
+			return nil
+		}
+		r, err := invokeRequest(in, q.capability, q.input)
 		if err != nil {
 			return &fault{err}
 		}
@@ -260,6 +276,9 @@ func wellFormed(v edn.Value, enc wire.Encoding) error {
 		return want("a type of the catalogue, or one in a namespace of the plugin's own", ":%s", name)
 	}
 	message, _ := v.Key("message").AsString()
+	if strings.TrimSpace(message) == "" {
+		return want("an error with a :message", "%s", cut(v.String()))
+	}
 	if n := utf8.RuneCountInString(message); n > contract.MaxMessage ||
 		strings.Contains(strings.TrimSpace(message), "\n") {
 		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s",

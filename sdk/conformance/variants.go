@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -45,7 +46,8 @@ func edges(v edn.Value) []edn.Value {
 	switch v.Kind() {
 	case edn.KindString:
 		text, _ := v.AsString()
-		return []edn.Value{edn.Text(""), edn.Text(" "), edn.Text("ż🐝"), edn.Text("a\tb\nc"), edn.Text(text + " more")}
+		return []edn.Value{edn.Text(""), edn.Text(" "), edn.Text("7 ż🐝"), edn.Text("a\tb\nc"), edn.Text("\"\\\x00\x7f"),
+			edn.Text(text + " more")}
 	case edn.KindInt:
 		n, _ := v.AsInt()
 		return []edn.Value{edn.Int(0), edn.Int(n + 1), edn.Int(n + 2)}
@@ -132,6 +134,46 @@ func independent(q question) bool {
 type known struct {
 	question
 	was outcome
+}
+
+// inAnyOrder asks a second instance, in the opposite order, what the first one
+// answered, and fails on another outcome. The first one has ended by then: not
+// every plugin has two instances side by side.
+func (b *bench) inAnyOrder(ctx context.Context) error {
+	first, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	questions := slices.DeleteFunc(b.questions(d), func(q question) bool {
+		return !q.capability.Deterministic || !independent(q)
+	})
+	all, err := b.learn(ctx, first, withVariants(d, questions))
+	if err != nil || len(all) < 2 {
+		return err
+	}
+	first.Stop()
+	second, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(b.call / 2)
+	for _, k := range slices.Backward(all) {
+		if time.Now().After(until) {
+			return nil
+		}
+		got, err := b.steady(ctx, second, k.question)
+		if errors.Is(err, errUnsteady) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !got.equal(k.was) {
+			return want(fmt.Sprintf("the outcome of %s for %s whatever was asked before: %s", k.question,
+				cut(k.input.String()), k.was), "%s of another instance, asked in another order", got)
+		}
+	}
+	return nil
 }
 
 // learn asks questions in sequence and returns those with a repeatable outcome.

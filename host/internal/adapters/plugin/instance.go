@@ -297,6 +297,7 @@ type (
 	evProbeDone struct {
 		incarnation int
 		ok          bool
+		why         string
 	}
 )
 
@@ -372,13 +373,17 @@ func (i *instance) probe(incarnation int) {
 		if err == nil {
 			i.post(evHealth{incarnation: s.incarnation, health: h})
 		}
+		why := ""
+		if !ok && ctx.Err() == nil && errors.Is(err, contract.OfType("runtime/protocol")) {
+			why = err.Error() // not silence: the answer violates the contract
+		}
 		if !ok {
 			// A broken connection fails at once, and the connection of an
 			// exiting process breaks before its exit is seen. Only a full
 			// timeout counts as a miss.
 			<-ctx.Done()
 		}
-		i.post(evProbeDone{incarnation: s.incarnation, ok: ok || s.life.Err() != nil})
+		i.post(evProbeDone{incarnation: s.incarnation, ok: ok || s.life.Err() != nil, why: why})
 	})
 }
 

@@ -72,6 +72,7 @@ type (
 	evProbed struct {
 		incarnation int
 		ok          bool
+		why         string // why the answer does not count; "" if there was none
 	}
 	evExit struct {
 		incarnation int
@@ -159,7 +160,7 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 		}
 	case evProbed:
 		if m.current(e.incarnation) && m.state.live() {
-			return m.probed(e.ok, now)
+			return m.probed(e, now)
 		}
 	case evExit:
 		if m.current(e.incarnation) {
@@ -305,8 +306,8 @@ func (m *machine) withSource(err *contract.Error) *contract.Error {
 }
 
 // probed handles the result of a probe.
-func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
-	if ok {
+func (m *machine) probed(e evProbed, now time.Time) (*Transition, []any) {
+	if e.ok {
 		m.misses = 0
 		return nil, nil
 	}
@@ -316,6 +317,9 @@ func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
 	}
 	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses,
 		m.health.Timeout)
+	if e.why != "" {
+		err = contract.Errorf("runtime/unresponsive", "%s: %s", err.Message, e.why)
+	}
 	m.after = sequel{fail: true, cause: CauseUnresponsive, err: err}
 	t := m.move(Draining, CauseUnresponsive, err, now)
 	return t, []any{actEnd{incarnation: m.incarnation, reason: CauseUnresponsive}}

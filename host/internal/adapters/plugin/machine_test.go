@@ -57,9 +57,9 @@ func namedEvent(word string, incarnation int) any {
 	case "starting":
 		return evHealth{incarnation, wire.Health{State: wire.HealthStarting, Reason: "loading"}}
 	case "answered":
-		return evProbed{incarnation, true}
+		return evProbed{incarnation: incarnation, ok: true}
 	case "missed":
-		return evProbed{incarnation, false}
+		return evProbed{incarnation: incarnation}
 	case "crash":
 		return evExit{incarnation: incarnation, err: boom}
 	case "exit":

@@ -39,6 +39,8 @@ var roles = map[string]func(args []string){
 		f.features = ":mux"
 		serve(f)
 	},
+	// One whose health is too long for its host.
+	"long-health": func([]string) { serve(longHealth{newFake()}) },
 	// One that describes itself by the size of its own file.
 	"sized": func([]string) {
 		f := newFake()
@@ -286,6 +288,14 @@ func (f *fake) Health(ctx context.Context, send func(wire.Health) error) error {
 		case <-changed:
 		}
 	}
+}
+
+// longHealth gives a reason of more bytes than a health event may have.
+type longHealth struct{ *fake }
+
+// Health implements wire.Service.
+func (longHealth) Health(_ context.Context, send func(wire.Health) error) error {
+	return send(wire.Health{State: wire.HealthReady, Reason: strings.Repeat("x", 2*wire.MaxHealth)})
 }
 
 // EndRun implements wire.Service.

@@ -116,6 +116,21 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// SUP-003: the error of a plugin whose answers to probes violate the contract says
+// so, because its author looks for a hanging process otherwise.
+func TestProbeAnsweredWrongly(t *testing.T) {
+	t.Parallel()
+	s := as("long-health")
+	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 50*time.Millisecond, 500*time.Millisecond, 2
+	s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
+	b := prepare(t, nil)
+	b.begin(s)
+	failed := b.until(t, "a failed start", func(tr Transition) bool { return tr.To == Backoff })
+	require.NotNil(t, failed.Err)
+	assert.Equal(t, "runtime/unresponsive", failed.Err.Type)
+	assert.Contains(t, failed.Err.Message, "larger than max")
+}
+
 // A plugin whose process runs but whose connection is lost is replaced, because
 // it misses its probes; calls that cannot be sent were never started.
 func TestConnectionLost(t *testing.T) {
