@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -304,7 +305,7 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 			f.follow = c.Journal.Follow(f.id, 0)
 		}
 		if f.act.Watched {
-			f.pace = dispatch.NewPace()
+			f.pace = stream.NewPace()
 		}
 		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
 			return contract.AsError(err)

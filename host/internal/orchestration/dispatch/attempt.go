@@ -7,9 +7,12 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -24,9 +27,9 @@ type attempt struct {
 	prompt      prompt.Composed // of a language model, else zero
 	limits      limits
 	started     time.Time
-	stats       *candidateStats // nil without statistics
+	stats       *stats.Candidate // nil without statistics
 	permit      breaker.Permit
-	stream      *attemptStream // nil unless the run streams this node
+	stream      *stream.Attempt // nil unless the run streams this node
 	reservation reservation
 
 	answer     Answer
@@ -66,9 +69,7 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 	}
 	reservation, err := o.reserve(ctx, c, o.purpose(strategy), o.number+1, !o.joins)
 	if err != nil {
-		if cs != nil { // return the unused permit
-			cs.report(o.d.Clock.Now(), permit, breaker.Ignored, 0, 0)
-		}
+		cs.Return(o.d.Clock.Now(), permit)
 		return o.overBudget(ctx, err)
 	}
 	o.number++
@@ -83,11 +84,11 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 		limits:      limits,
 		stats:       cs,
 		permit:      permit,
-		stream:      o.w.Stream.forAttempt(o.mode, o.number),
+		stream:      o.w.Stream.ForAttempt(o.mode, o.number),
 		reservation: reservation,
 	}
 	if how, ok := o.w.Policy.cleaning(c); ok {
-		a.stream.cleanWith(how)
+		a.stream.CleanWith(how)
 	}
 	begin := o.startedRecord()
 	*begin = journal.AttemptStarted{
@@ -121,11 +122,11 @@ func (o *operation) begin(ctx context.Context, a *attempt, capID, strategy strin
 // awaitLastBreaker waits until the breaker of the last candidate admits calls
 // again. It returns false if other candidates are left or the breaker does not
 // reopen before the deadline.
-func (o *operation) awaitLastBreaker(ctx context.Context, cs *candidateStats) bool {
+func (o *operation) awaitLastBreaker(ctx context.Context, cs *stats.Candidate) bool {
 	if _, left := o.next(); left {
 		return false
 	}
-	wait, ok := cs.reopensIn(o.d.Clock.Now())
+	wait, ok := cs.ReopensIn(o.d.Clock.Now())
 	return ok && o.inTime(ctx, wait) && o.d.Clock.Wait(ctx, wait) == nil
 }
 
@@ -191,13 +192,13 @@ type attemptResult struct {
 	usage    edn.Value
 	walk     func(context.Context) Child
 
-	stats       *candidateStats
+	stats       *stats.Candidate
 	permit      breaker.Permit
 	began       time.Time
 	edition     int           // edition of the plugin that answered
 	process     int           // instance number of the process that answered; 0: the call was not delivered
 	firstPiece  time.Duration // time to the first piece of text; 0: there was none
-	stream      *attemptStream
+	stream      *stream.Attempt
 	reservation reservation
 	prompt      prompt.Composed
 	late        bool // the node ran out of time, not the attempt
@@ -218,7 +219,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *flow.Failur
 			WithCause(r.err).WithDetail("effect/key", edn.Text(o.effectKey()))
 		r.doneOnce = true
 	}
-	r.stream.pause()
+	r.stream.Pause()
 	o.recordEnd(r)
 	o.settle(&r.reservation, r.settlement())
 	o.recordOutcome(r)
@@ -234,8 +235,8 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *flow.Failur
 			r.err, r.outcome = asAttemptError(child.Err), outcomeAfterAnswer(r.recovery)
 		}
 	}
-	if r.err == nil && r.stream.contradicts(out) {
-		r.err, r.outcome = contradiction(":"+r.capability.ID), outcomeAfterAnswer(r.recovery)
+	if r.err == nil && r.stream.Contradicts(out) {
+		r.err, r.outcome = stream.Contradiction(":"+r.capability.ID), outcomeAfterAnswer(r.recovery)
 	}
 	if r.err == nil && o.failed == nil {
 		o.unevaluated = nil
@@ -249,11 +250,11 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *flow.Failur
 			}
 		}
 		if judged && verdict.Pass && !o.inconclusive() {
-			o.recordVerdict(r.sample(), true, verdict.Score)
+			o.recordVerdict(r.number, r.sample(), true, verdict.Score)
 		}
 	}
 	if r.err != nil {
-		r.err = r.stream.fail(r.err, r.outcome == flow.Judged, r.err.Class == contract.ClassFinal || o.expired(ctx))
+		r.err = r.stream.Fail(r.err, r.outcome == flow.Judged, r.err.Class == contract.ClassFinal || o.expired(ctx))
 	}
 	o.listAttempt(r)
 	result := &o.result
@@ -265,7 +266,7 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *flow.Failur
 		f.Out, f.Findings, f.Score = out, findings, r.err.Details.Key("score")
 		if r.outcome == flow.Judged && !o.inconclusive() {
 			if f.Owed = r.number; o.owed == nil {
-				o.owed = make(map[int]sample)
+				o.owed = make(map[int]stats.Sample)
 			}
 			o.owed[r.number] = r.sample()
 		}
@@ -277,11 +278,37 @@ func (o *operation) conclude(ctx context.Context, r *attemptResult) *flow.Failur
 
 // sample returns the verdict on the attempt for the quality window. A plan
 // answer is not a sample: other candidates produced its result.
-func (r *attemptResult) sample() sample {
+func (r *attemptResult) sample() stats.Sample {
 	if r.walk != nil {
-		return sample{}
+		return stats.Sample{}
 	}
-	return sample{stats: r.stats, edition: r.edition, began: r.began, attempt: r.number}
+	return stats.Sample{Candidate: r.stats, Edition: r.edition, Began: r.began}
+}
+
+// recordVerdict adds a verdict and starts the configured remediation of a
+// capability whose pass rate fell below its floor. Its immediate action is
+// recorded in the run of the verdict.
+func (o *operation) recordVerdict(attempt int, v stats.Sample, pass bool, score quality.Score) {
+	if !v.Add(o.d.Clock.Now(), pass, score) {
+		return
+	}
+	remediator, _ := o.d.Executor.(stats.Remediator)
+	n, ok := stats.Remediation{
+		Registry:   o.d.Registry,
+		Now:        o.d.Clock.Now,
+		Available:  func(capID string) bool { return unavailable(o.d.Executor.State(capID)).Reason == "" },
+		Remediator: remediator,
+		Candidate:  v.Candidate,
+		List:       o.w.Policy.static.Accepted,
+	}.Start()
+	if !ok {
+		return
+	}
+	o.record(&journal.HostEvent{
+		Event: n.Event, CapID: n.CapID, Intent: n.Intent,
+		Details: n.Details.Merge(edn.MustMap(
+			edn.K("path"), o.w.Path, edn.K("node"), edn.Text(o.w.Node), edn.K("attempt"), edn.Int(int64(attempt)))),
+	})
 }
 
 // recordEnd records how the attempt ended, before the gates run.
@@ -319,27 +346,18 @@ func (o *operation) recordOutcome(r *attemptResult) {
 	if r.stats == nil {
 		return
 	}
-	outcome := outcomeOf(r.err)
-	if r.late || r.label == journal.OutcomeCanceled {
-		outcome = breaker.Ignored
-	}
-	if outcome == breaker.Failure && r.crashed && r.stats.sameCrash(r.err) {
-		outcome = breaker.Ignored
-	}
-	now := o.d.Clock.Now()
-	outcome = o.countBackendCrashes(now, r.capability.ID, r.process, r.meta, r.err, outcome)
-	u := 0.0
-	if outcome == breaker.Failure {
-		u = Rand(o.run.Seed, o.w.Path, -o.number).Float64()
-	}
-	if isConfigurationFailure(r.err) {
-		r.stats.trip(now, r.edition, r.err)
-		return
-	}
-	r.stats.report(now, r.permit, outcome, retryAfter(r.err), u)
-	if outcome == breaker.Success {
-		r.stats.recordSuccess(r.latency, speedOf(r.usage, r.firstPiece), r.usage.Key("cost-usd"))
-	}
+	r.stats.Record(o.d.Clock.Now(), r.permit, stats.End{
+		Err:        r.err,
+		Ignored:    r.late || r.label == journal.OutcomeCanceled,
+		Crashed:    r.crashed,
+		Plugin:     r.capability.Plugin,
+		Edition:    r.edition,
+		Process:    r.process,
+		Latency:    r.latency,
+		FirstPiece: r.firstPiece,
+		Usage:      r.usage,
+		Meta:       r.meta,
+	}, func() float64 { return Rand(o.run.Seed, o.w.Path, -o.number).Float64() })
 }
 
 // inconclusive reports whether the last verdict says nothing about the answer:
@@ -377,7 +395,7 @@ func (o *operation) failure(ctx context.Context, r *attemptResult, err *contract
 	}
 	f.DoneOnce, f.Done = r.doneOnce, o.effectDone
 	o.effectDone = o.effectDone || r.outcome == flow.Judged && r.recovery != contract.RecoveryNone
-	f.Committed = r.stream.committed()
+	f.Committed = r.stream.Committed()
 	f.RepairAsked = o.w.Policy.RepairAsked
 	f.Expired = o.expired(ctx)
 	if r.crashed {
@@ -402,7 +420,7 @@ func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, contract.AsError(err)
 	}
-	if a.stream.live() {
+	if a.stream.Live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
@@ -414,11 +432,11 @@ func (o *operation) invoke(ctx context.Context, a *attempt) (Answer, error) {
 			if a.firstPiece.IsZero() {
 				a.firstPiece = o.d.Clock.Now()
 			}
-			a.stream.receive(own, piece, stop)
+			a.stream.Receive(own, piece, stop)
 		}
 	}
 	answer, err := o.d.Executor.Invoke(ctx, call)
-	if broken := a.stream.failure(); broken != nil {
+	if broken := a.stream.Failure(); broken != nil {
 		return Answer{}, broken
 	}
 	awaitOwnDeadline(ctx, err)
@@ -564,7 +582,7 @@ func (o *operation) read(r *attemptResult, a Answer) {
 			CapID:    r.capability.ID,
 			Plan:     result.Key("plan"),
 			Bindings: result.Key("bindings"),
-			Stream:   r.stream.child,
+			Stream:   r.stream.Child,
 		})
 	default:
 		if response, r.err = o.clean(r, response); r.err != nil {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -24,7 +25,7 @@ func (o *operation) backoff(try int, err *contract.Error) time.Duration {
 		draw := o.draw(jitterSteps)
 		wait = wait * time.Duration(8000+draw) / 10000
 	}
-	return max(wait, retryAfter(err))
+	return max(wait, stats.RetryAfter(err))
 }
 
 // draw returns a number below n from the seed of the run and records it for
@@ -34,18 +35,4 @@ func (o *operation) draw(n int64) int64 {
 	o.record(&journal.EnvRead{What: "random", Ordinal: o.draws, Value: edn.Int(v)})
 	o.draws++
 	return v
-}
-
-// maxRetryAfter bounds the retry-after of a server: a day in milliseconds.
-const maxRetryAfter = 24 * 60 * 60 * 1000
-
-func retryAfter(err *contract.Error) time.Duration {
-	if err == nil {
-		return 0
-	}
-	ms, ok := err.Details.Key("retry-after-ms").AsInt()
-	if !ok || ms <= 0 {
-		return 0
-	}
-	return time.Duration(min(ms, maxRetryAfter)) * time.Millisecond
 }

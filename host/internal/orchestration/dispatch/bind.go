@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -55,7 +57,7 @@ func (o *operation) unavailability(capID string) policy.Unavailable {
 
 // stats returns the statistics of a capability, nil without any. A verdict on a
 // labelled answer bypasses the breaker of the judge.
-func (o *operation) stats(capID string) *candidateStats {
+func (o *operation) stats(capID string) *stats.Candidate {
 	if o.vote && len(o.w.Stack) == 0 && o.run.Grading {
 		return nil
 	}
@@ -65,7 +67,7 @@ func (o *operation) stats(capID string) *candidateStats {
 // breakerRefusal returns why the breaker rejects this node, if it does.
 func (o *operation) breakerRefusal(capID string, edition int) policy.Unavailable {
 	cs := o.stats(capID)
-	if cs == nil || cs.closed.Load() {
+	if cs == nil || cs.Closed() {
 		return policy.Unavailable{}
 	}
 	now := o.d.Clock.Now()
@@ -75,14 +77,18 @@ func (o *operation) breakerRefusal(capID string, edition int) policy.Unavailable
 		if c, ok := o.d.Registry.Capability(capID); ok {
 			version = c.Version
 		}
-		a.ok, a.reopens = cs.allow(now, edition, version)
+		a.ok, a.reopens = cs.Allow(now, edition, version)
 		o.setBreakerAnswer(capID, a)
 	}
 	if a.ok {
 		return policy.Unavailable{}
 	}
-	return cs.refusal(now)
+	return cs.Refusal(now)
 }
+
+// standIn returns the substitute of a swapped capability until its breaker is
+// closed again.
+func (o *operation) standIn(capID string) string { return o.stats(capID).Substitute() }
 
 func (o *operation) setBreakerAnswer(capID string, a breakerAnswer) {
 	if o.breakerAnswers == nil {
@@ -100,22 +106,22 @@ func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
 	}
 	if o.ranked == nil {
 		now := o.d.Clock.Now()
-		o.ranked = make([]Figures, 0, len(b.Accepted))
+		o.ranked = make([]stats.Figures, 0, len(b.Accepted))
 		for i, id := range b.Accepted {
 			if c, ok := o.d.Registry.Capability(id); ok {
-				f := p.stats[id].figures(c, i, now)
+				f := p.stats[id].Figures(c, i, now)
 				f.Condition = o.d.condition(id)
 				o.ranked = append(o.ranked, f)
 			}
 		}
-		sortFigures(p.Ordering, o.ranked, o.streamed())
-		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == p.capID }); i > 0 {
+		stats.Sort(p.Ordering, o.ranked, o.streamed())
+		if i := slices.IndexFunc(o.ranked, func(f stats.Figures) bool { return f.CapID == p.capID }); i > 0 {
 			pinned := o.ranked[i]
 			o.ranked = slices.Insert(slices.Delete(o.ranked, i, i+1), 0, pinned)
 		}
 	}
 	place := func(id string) int {
-		if i := slices.IndexFunc(o.ranked, func(f Figures) bool { return f.CapID == id }); i >= 0 {
+		if i := slices.IndexFunc(o.ranked, func(f stats.Figures) bool { return f.CapID == id }); i >= 0 {
 			return i
 		}
 		return len(o.ranked) // became available later
@@ -128,12 +134,8 @@ func (o *operation) orderCandidates(b policy.Binding) policy.Binding {
 
 // streamed reports whether the answer is shown while it is produced.
 func (o *operation) streamed() bool {
-	f, p := o.w.Stream, o.w.Policy
-	if f == nil {
-		return false
-	}
-	m := modeOf(p.Stream)
-	return max(m, f.mode) != gatePassed && delayReason(m, p.Strategy, &p.Policy) == ""
+	p := o.w.Policy
+	return o.w.Stream != nil && o.w.Stream.Mode(&p.Policy, p.Strategy) != stream.GatePassed
 }
 
 // ranking returns the order with its figures, for the record.

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -33,7 +34,7 @@ type CallPolicy struct {
 	gates      []quality.Gate
 	judgePanel *judgePanel // nil without a judge
 	done       edn.Value
-	stats      map[string]*candidateStats // by capability; nil without statistics
+	stats      map[string]*stats.Candidate // by capability; nil without statistics
 	scoreMin   edn.Value
 	limits     policy.Limits // of the budget of one node
 	// Wall and Depth come from the budget; a Wall of 0 is no limit.
@@ -68,7 +69,7 @@ type metaKey struct {
 func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPolicy {
 	p := d.policyWithoutStats(pol, intent, capID)
 	if d.Stats != nil {
-		p.stats = make(map[string]*candidateStats, len(p.static.List))
+		p.stats = make(map[string]*stats.Candidate, len(p.static.List))
 		for _, id := range p.static.List {
 			if to := d.addStats(p, id); to != "" {
 				d.addStats(p, to)
@@ -89,7 +90,7 @@ func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 	if in, ok := d.Registry.Intent(p.intent); ok {
 		rules = in.Quality.Over(rules)
 	}
-	p.stats[capID] = d.Stats.statsFor(c, p.intent, c.Breaker.Over(p.Layer.Breaker), rules, d.Clock.Now())
+	p.stats[capID] = d.Stats.For(c, p.intent, c.Breaker.Over(p.Layer.Breaker), rules, d.Clock.Now())
 	return rules.SwapTo
 }
 

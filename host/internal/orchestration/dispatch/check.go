@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -190,8 +191,8 @@ func ServedModel(meta, out edn.Value) string {
 }
 
 // acquirePermit asks the breaker of a capability for a permit.
-func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (breaker.Permit, *contract.Error) {
-	permit, ok := cs.acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
+func (o *operation) acquirePermit(cs *stats.Candidate, c *registry.Capability) (breaker.Permit, *contract.Error) {
+	permit, ok := cs.Acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {
 		return permit, contract.Errorf("breaker/open", "node %s: the breaker of :%s is open", o.w.Node, c.ID)
 	}

@@ -175,5 +175,8 @@ func (c *cleaner) empty() *contract.Error {
 func (c *cleaner) drift(raw, what string) *contract.Error {
 	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.candidate, what).
 		WithSource(contract.SourcePlugin).
-		WithDetail("raw", edn.Text(truncate(text.WithoutReasoning(raw), maxDrift)))
+		WithDetail("raw", edn.Text(excerpt(text.WithoutReasoning(raw), maxDrift)))
 }
+
+// excerpt returns the start of a text, at most so many bytes.
+func excerpt(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -9,6 +9,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -24,7 +26,7 @@ type Dispatcher struct {
 	Prompts *prompt.Book
 	// Stats holds breakers and statistics of candidates; nil: all breakers stay
 	// closed and the declared order is used.
-	Stats *StatsTable
+	Stats *stats.Table
 	// Grades caches the grades of judges; nil: nothing is cached.
 	Grades *Grades
 	// Calibrations returns the measured quality of judges; nil: no judge is
@@ -47,14 +49,14 @@ type operation struct {
 	besides        *besides                 // nil in a cascade
 	timer          *timer                   // of a hedge; nil: none runs
 	accepted       []Result                 // answers of a tournament
-	owed           map[int]sample           // refused answers, by attempt
+	owed           map[int]stats.Sample     // refused answers, by attempt
 	number         int                      // attempts so far
 	waited         time.Duration            // for respawning processes since the last attempt
 	draws          int                      // random values drawn so far
 	key            string                   // effect key
-	ranked         []Figures                // candidates in the order of the policy
+	ranked         []stats.Figures          // candidates in the order of the policy
 	breakerAnswers map[string]breakerAnswer // of breakers that are not closed
-	mode           mode                     // when streamed text is shown
+	mode           stream.Mode              // when streamed text is shown
 	round          int                      // number of the current repair round; 0: none
 	repairContext  edn.Value                // the :repair of the request in a repair round
 	effectDone     bool                     // an answer was refused after its effect was done
@@ -137,7 +139,7 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	o.awaitBreaker(ctx)
 	o.strategy = o.selectStrategy()
 	if w.Stream != nil {
-		o.mode = w.Stream.modeFor(w.Policy, o.strategy)
+		o.mode = w.Stream.Mode(&w.Policy.Policy, o.strategy.name)
 	}
 	o.record(o.resolvedRecord())
 	if len(o.binding.Tried) == 0 {
@@ -146,9 +148,9 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		o.drive(ctx)
 	}
 	if o.result.Err == nil {
-		o.result.stream.accept(o.result.Out)
+		o.result.stream.Accept(o.result.Out)
 	}
-	w.Stream.close(o.result.Err)
+	w.Stream.Close(o.result.Err)
 	return &o.result
 }
 
@@ -192,11 +194,15 @@ func (o *operation) next() (string, bool) {
 	return o.machine.Next(flow.Situation{Accepted: o.binding.Accepted})
 }
 
-// available converts the state of a capability for binding.
-func (d *Dispatcher) available(capID string) policy.Unavailable {
-	return unavailable(d.Executor.State(capID))
+// condition returns the current condition of a capability.
+func (d *Dispatcher) condition(capID string) stats.Condition {
+	if c, ok := d.Executor.(stats.Conditions); ok {
+		return c.Condition(capID)
+	}
+	return stats.Condition{}
 }
 
+// unavailable converts the state of a capability for binding.
 func unavailable(st CapState) policy.Unavailable {
 	if st.Ready || st.Standby {
 		return policy.Unavailable{}

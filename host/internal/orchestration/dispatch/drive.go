@@ -86,7 +86,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	case flow.Discard:
 		o.recordLoser(o.attempt(c.Attempt))
 	case flow.Refuse:
-		o.recordVerdict(o.owed[c.Attempt], false, quality.Perfect)
+		o.recordVerdict(c.Attempt, o.owed[c.Attempt], false, quality.Perfect)
 	case flow.Look:
 		if c.Failure != nil && c.Failure.Undelivered || !o.machine.Exhausted() {
 			o.binding = o.bind()
@@ -126,11 +126,11 @@ func (o *operation) arrivals(events []flow.Event) []flow.Event {
 // committed returns the attempt whose text cannot be retracted; 0: none, -1: one
 // of another operation.
 func (o *operation) committed() int {
-	if !o.w.Stream.committed() {
+	if !o.w.Stream.Committed() {
 		return 0
 	}
 	for _, a := range o.attempts {
-		if a.stream.committed() {
+		if a.stream.Committed() {
 			return a.number
 		}
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -15,11 +17,11 @@ import (
 type Explanation struct {
 	Binding  policy.Binding // in the order of the policy
 	Ordering string
-	figures  map[string]Figures
+	figures  map[string]stats.Figures
 }
 
 // Figures returns the figures of a candidate; ok is false for an unknown one.
-func (x Explanation) Figures(capID string) (f Figures, ok bool) {
+func (x Explanation) Figures(capID string) (f stats.Figures, ok bool) {
 	f, ok = x.figures[capID]
 	return f, ok
 }
@@ -32,13 +34,13 @@ func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed b
 	p := d.CallPolicy(pol, intent, capID)
 	o := &operation{d: d, w: &Work{Op: "call", Policy: p, Intent: intent}}
 	if streamed {
-		o.w.Stream = &TextStream{}
+		o.w.Stream = &stream.Text{}
 	}
 	now := d.Clock.Now()
 	demand := p.demand(d.Registry)
 	demand.State = func(id string) policy.Unavailable { return o.peekUnavailability(id, now) }
 	demand.StandIn = o.standIn
-	x := Explanation{Binding: o.orderCandidates(demand.Bind()), Ordering: p.Ordering, figures: map[string]Figures{}}
+	x := Explanation{Binding: o.orderCandidates(demand.Bind()), Ordering: p.Ordering, figures: map[string]stats.Figures{}}
 	for i, id := range x.Binding.List {
 		if c, ok := d.Registry.Capability(id); ok {
 			x.figures[id] = d.figures(p, c, i, now)
@@ -51,29 +53,20 @@ func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed b
 // breaker.
 func (o *operation) peekUnavailability(capID string, now time.Time) policy.Unavailable {
 	if o.d.Executor != nil {
-		if u := o.d.available(capID); u.Reason != "" {
+		if u := unavailable(o.d.Executor.State(capID)); u.Reason != "" {
 			return u
 		}
 	}
 	cs := o.w.Policy.stats[capID]
-	if cs == nil || cs.admits(now) {
+	if cs == nil || cs.Admits(now) {
 		return policy.Unavailable{}
 	}
-	return cs.refusal(now)
-}
-
-func (cs *candidateStats) admits(now time.Time) bool {
-	cs.mu.Lock()
-	defer cs.unlock(now)
-	return cs.breaker.Admits(now)
+	return cs.Refusal(now)
 }
 
 // figures returns the recorded figures of a candidate, else the declared ones.
-func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, now time.Time) Figures {
-	f := unknown(c)
-	if cs := p.stats[c.ID]; cs != nil {
-		f = cs.figures(c, index, now)
-	}
+func (d *Dispatcher) figures(p *CallPolicy, c *registry.Capability, index int, now time.Time) stats.Figures {
+	f := p.stats[c.ID].Figures(c, index, now)
 	f.Condition = d.condition(c.ID)
 	return f
 }

@@ -73,7 +73,7 @@ func (o *operation) repeatable(ids []string) bool {
 // one; 0 if unknown.
 func (o *operation) usualLatency(capID string) time.Duration {
 	if cs := o.w.Policy.stats[capID]; cs != nil {
-		if d, ok := cs.percentile(0.95, minP95Samples); ok {
+		if d, ok := cs.P95(); ok {
 			return max(d, time.Millisecond)
 		}
 	}

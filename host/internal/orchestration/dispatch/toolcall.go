@@ -15,7 +15,7 @@ import (
 func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
 	id, ok := c.tool(call.Name)
 	if !ok {
-		return edn.Nil(), fmt.Errorf("the request offers no tool %q", truncate(call.Name, 64))
+		return edn.Nil(), fmt.Errorf("the request offers no tool %q", excerpt(call.Name, 64))
 	}
 	args, err := edn.ReadJSON(call.Args)
 	if err != nil {

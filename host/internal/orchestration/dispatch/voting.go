@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -109,15 +110,10 @@ func (v *voting) selectJudges() selection {
 
 // openForDrift opens the breaker of a drifted judge.
 func (v *voting) openForDrift(c *registry.Capability) {
-	cs := v.op.w.Policy.stats[c.ID]
-	if cs == nil {
-		return
+	if cs := v.op.w.Policy.stats[c.ID]; cs != nil {
+		d := v.op.d
+		cs.OpenForDrift(d.Clock.Now(), d.Executor.State(c.ID).Edition, c.Version, v.j.judge.Name, v.cal.Drift)
 	}
-	now := v.op.d.Clock.Now()
-	cs.mu.Lock()
-	defer cs.unlock(now)
-	cs.observeInstance(now, v.op.d.Executor.State(c.ID).Edition, c.Version)
-	cs.tripForDrift(now, v.j.judge.Name, v.cal.Drift)
 }
 
 // syncDrift applies the calibration of the judge to its breakers.
@@ -125,8 +121,8 @@ func (v *voting) syncDrift() {
 	for id, cs := range v.op.w.Policy.stats {
 		if v.cal.Drift != "" {
 			v.eligible(id)
-		} else if !cs.closed.Load() {
-			cs.clearDrift(v.op.d.Clock.Now(), v.j.judge.Name)
+		} else if !cs.Closed() {
+			cs.ClearDrift(v.op.d.Clock.Now(), v.j.judge.Name)
 		}
 	}
 }
@@ -282,7 +278,7 @@ func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (
 	if err != nil {
 		return nil, more, err
 	}
-	if cs != nil && !cs.closed.Load() {
+	if cs != nil && !cs.Closed() {
 		v.unsound = true
 	}
 	by, out, asked := v.op.callOnce(ctx, c)
@@ -299,7 +295,7 @@ func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (
 			v.reportModel(c, by.model)
 		}
 	}
-	v.op.recordVoteOutcome(ctx, cs, permit, by, asked)
+	v.op.recordVoteOutcome(ctx, cs, permit, c, by, asked)
 	return score, more, by.err
 }
 
@@ -314,32 +310,21 @@ func (v *voting) reportModel(c *registry.Capability, model string) {
 }
 
 // recordVoteOutcome reports how a call to a judge ended to its statistics.
-func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked,
-	asked bool) {
+func (o *operation) recordVoteOutcome(ctx context.Context, cs *stats.Candidate, permit breaker.Permit,
+	c *registry.Capability, by checked, asked bool) {
 	if cs == nil {
 		return
 	}
-	outcome := outcomeOf(by.err)
-	switch {
-	case !asked, by.err != nil && ctx.Err() != nil:
-		outcome = breaker.Ignored
-	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && cs.sameCrash(by.err):
-		outcome = breaker.Ignored
-	}
-	now := o.d.Clock.Now()
-	outcome = o.countBackendCrashes(now, by.capID, by.process, edn.Nil(), by.err, outcome)
-	if isConfigurationFailure(by.err) {
-		cs.trip(now, by.edition, by.err)
-		return
-	}
-	u := 0.0
-	if outcome == breaker.Failure {
-		u = Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64()
-	}
-	cs.report(now, permit, outcome, retryAfter(by.err), u)
-	if outcome == breaker.Success {
-		cs.recordSuccess(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
-	}
+	cs.Record(o.d.Clock.Now(), permit, stats.End{
+		Err:     by.err,
+		Ignored: !asked || by.err != nil && ctx.Err() != nil,
+		Crashed: by.err != nil && by.err.Type == "runtime/crashed",
+		Plugin:  c.Plugin,
+		Edition: by.edition,
+		Process: by.process,
+		Latency: by.latency,
+		Usage:   by.usage,
+	}, func() float64 { return Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64() })
 }
 
 // voteDraws keeps the random values of votes apart from those of attempts.

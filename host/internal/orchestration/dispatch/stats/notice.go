@@ -1,4 +1,4 @@
-package dispatch
+package stats
 
 import (
 	"strconv"
@@ -84,30 +84,33 @@ func (n Notice) Sentence() string {
 	return text
 }
 
-// note queues a notice for delivery by unlock. cs.mu must be held.
-func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
+// note queues a notice for delivery by unlock and returns it. cs.mu must be
+// held.
+func (cs *Candidate) note(now time.Time, event string, details edn.Value) Notice {
 	if details.IsNil() {
 		details = edn.MustMap()
 	}
-	cs.notices = append(cs.notices, Notice{
+	n := Notice{
 		At:      now,
 		Event:   event,
 		CapID:   cs.capID,
 		Intent:  cs.intent,
 		Plugin:  cs.plugin,
 		Details: details,
-	})
+	}
+	cs.notices = append(cs.notices, n)
+	return n
 }
 
-// noteStateChange queues the notice of a new breaker state. cs.mu must be held.
-func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
+// noteState queues the notice of a new breaker state. cs.mu must be held.
+func (cs *Candidate) noteState(now time.Time, st breaker.State) {
 	if st == breaker.Closed {
-		cs.remediation.substitute, cs.remediation.why = "", ""
+		cs.health.substitute, cs.health.why = "", ""
 	}
 	details := edn.MustMap()
 	if st == breaker.Open {
 		if at, ok := cs.breaker.Reopens(now); ok {
-			details = edn.MustMap(edn.K("until"), edn.Inst(at.UTC().Truncate(time.Millisecond)))
+			details = edn.MustMap(edn.K("until"), inst(at))
 		}
 	}
 	cs.note(now, map[breaker.State]string{
@@ -117,6 +120,8 @@ func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
 		breaker.Closed:   EventClosed,
 	}[st], details)
 }
+
+func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
 
 // formatShare formats a share as an exact decimal.
 func formatShare(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
