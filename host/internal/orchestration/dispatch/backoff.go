@@ -12,17 +12,23 @@ import (
 // jitterSteps is the number of values of the jitter between -20 % and +20 %.
 const jitterSteps = 4001
 
+// delays computes the waits of a node before its retries.
+type delays struct {
+	n     *node
+	draws int // random values drawn so far
+}
+
 // backoff returns the wait before try+1 of one candidate: exponential, bounded,
 // with 20 % jitter from the seed of the run. A retry-after in err is the
 // minimum.
-func (o *operation) backoff(try int, err *contract.Error) time.Duration {
-	wait := o.w.Policy.Backoff
-	for i := 1; i < try && wait < o.w.Policy.MaxBackoff; i++ {
+func (d *delays) backoff(try int, err *contract.Error) time.Duration {
+	wait := d.n.w.Policy.Backoff
+	for i := 1; i < try && wait < d.n.w.Policy.MaxBackoff; i++ {
 		wait *= 2
 	}
-	wait = min(wait, o.w.Policy.MaxBackoff)
+	wait = min(wait, d.n.w.Policy.MaxBackoff)
 	if wait > 0 {
-		draw := o.draw(jitterSteps)
+		draw := d.draw(jitterSteps)
 		wait = wait * time.Duration(8000+draw) / 10000
 	}
 	return max(wait, stats.RetryAfter(err))
@@ -30,9 +36,9 @@ func (o *operation) backoff(try int, err *contract.Error) time.Duration {
 
 // draw returns a number below n from the seed of the run and records it for
 // replay.
-func (o *operation) draw(n int64) int64 {
-	v := Rand(o.run.Seed, o.w.Path, o.draws).Int64N(n)
-	o.record(&journal.EnvRead{What: "random", Ordinal: o.draws, Value: edn.Int(v)})
-	o.draws++
+func (d *delays) draw(n int64) int64 {
+	v := Rand(d.n.run.Seed, d.n.w.Path, d.draws).Int64N(n)
+	d.n.Record(&journal.EnvRead{What: "random", Ordinal: d.draws, Value: edn.Int(v)})
+	d.draws++
 	return v
 }

@@ -107,7 +107,7 @@ func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string)
 	demand := p.demand(d.Registry)
 	p.static = demand.Bind()
 	p.effects = p.effectful(d.Registry)
-	p.candidates = candidates(p.static.Accepted)
+	p.candidates = candidateRecords(p.static.Accepted)
 	p.rejected = rejections(p.static.Rejected)
 	p.outName = d.Registry.OutSchema(intent, pol.Layer.Requires.OutSchema.V)
 	if sch, ok := d.Registry.Schema(p.outName); ok {
@@ -146,7 +146,7 @@ func (p *CallPolicy) demand(reg *registry.Registry) policy.Demand {
 	return policy.Demand{Registry: reg, Intent: p.intent, CapID: p.capID, Layer: &p.Layer}
 }
 
-func candidates(ids []string) []journal.Candidate {
+func candidateRecords(ids []string) []journal.Candidate {
 	out := make([]journal.Candidate, len(ids))
 	for i, id := range ids {
 		out[i].CapID = id
@@ -318,3 +318,15 @@ func (p *CallPolicy) subject(input edn.Value) edn.Value {
 	}
 	return b.Map()
 }
+
+// outBound returns the limit for the output tokens of a capability.
+func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
+	most, ok := int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
+	if n, asked := p.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
+		most, ok = n, true
+	}
+	return most, ok
+}
+
+// Limits returns the budget limits of one node.
+func (p *CallPolicy) Limits() policy.Limits { return p.limits }

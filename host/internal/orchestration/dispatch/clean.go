@@ -45,31 +45,6 @@ func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	return clean, true
 }
 
-// clean removes reasoning and tool-call markup from the text of a model. The
-// raw response is kept for the journal.
-func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := o.w.Policy.cleaning(r.capability)
-	if !ok {
-		return response, nil
-	}
-	result := response.Key("result")
-	out := result.Key("out")
-	c := cleaner{how: how, tools: o.w.Input.Key("tools"), candidate: ":" + r.capability.ID, node: o.w.Node}
-	cleaned, err := c.answer(out)
-	switch {
-	case err != nil:
-		r.raw = response
-		return edn.Nil(), err
-	case edn.Equal(cleaned, out):
-		return response, nil
-	}
-	r.raw = response
-	if c.cut {
-		r.meta = r.meta.AssocKey("text/cut?", edn.Bool(true))
-	}
-	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
-}
-
 // cleaner cleans one answer.
 type cleaner struct {
 	how             text.Cleaning
