@@ -10,63 +10,38 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Candidate is what is remembered of one capability for one intent.
 type Candidate struct {
 	table *Table
-	subject
 
 	// closed is true while the breaker is closed; it is read without the lock.
 	closed atomic.Bool
 
-	performance performance // has a lock of its own
+	performance // has a lock of its own
 
-	mu       sync.Mutex
-	settings registry.Breaker
-	breaker  *breaker.Breaker
-	health   health
-	notified breaker.State   // last state in a notice
-	notices  []Notice        // to deliver after unlock
-	crash    string          // message of the last process crash that was counted
-	tripped  *contract.Error // why the breaker was last tripped
-	drift    string          // name of the drifted judge for which the breaker was tripped
-	edition  int
-	version  string
+	mu sync.Mutex
+	state
 }
-
-// subject is what a Candidate and its notices are about. plugin is guarded by
-// Candidate.mu: the capability may move to another one.
-type subject struct{ capID, intent, plugin string }
 
 func newCandidate(t *Table, c *registry.Capability, intent string, settings registry.Breaker, rules registry.Quality,
 	now time.Time) *Candidate {
 	cs := &Candidate{
 		table:       t,
-		subject:     subject{c.ID, intent, c.Plugin},
 		performance: performance{paid: new(big.Rat)},
-		settings:    settings,
-		breaker:     breaker.New(settings, now),
-		health:      health{rules: rules, window: breaker.NewWindow(floorOf(rules))},
-		notified:    breaker.Closed,
+		state: state{
+			capID:    c.ID,
+			intent:   intent,
+			plugin:   c.Plugin,
+			settings: settings,
+			breaker:  breaker.New(settings, now),
+			health:   health{rules: rules, window: breaker.NewWindow(floorOf(rules))},
+			notified: breaker.Closed,
+		},
 	}
 	cs.closed.Store(true)
 	return cs
-}
-
-// configure applies the settings of a call and keeps what was recorded: calls
-// from layers with different settings for the same capability and intent may
-// alternate.
-func (cs *Candidate) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
-	cs.mu.Lock()
-	defer cs.unlock(now)
-	cs.plugin = plugin
-	cs.health.configure(q)
-	if !cs.settings.Equal(s) {
-		cs.settings = s
-		cs.breaker.SetSettings(s)
-	}
 }
 
 // Closed reports whether the breaker is closed.
@@ -88,17 +63,11 @@ func (cs *Candidate) Allow(now time.Time, edition int, version string) (ok bool,
 	return ok, reopens
 }
 
-// askAgain is the wait before a half-open or ramping breaker is asked again.
-const askAgain = 50 * time.Millisecond
-
-// reopens returns when the breaker may admit a call; zero: not by itself. cs.mu
-// must be held.
-func (cs *Candidate) reopens(now time.Time) time.Time {
-	at, ok := cs.breaker.Reopens(now)
-	if ok && at.IsZero() {
-		return now.Add(askAgain)
-	}
-	return at
+// configure applies the settings of a call.
+func (cs *Candidate) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.state.configure(plugin, s, q)
 }
 
 // ReopensIn returns how long to wait before the breaker may admit a call; ok is
@@ -141,18 +110,6 @@ func (cs *Candidate) Admits(now time.Time) bool {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	return cs.breaker.Admits(now)
-}
-
-// observeInstance resets breaker and window if another edition or version of
-// the capability serves. cs.mu must be held.
-func (cs *Candidate) observeInstance(now time.Time, edition int, version string) {
-	if cs.edition == edition && cs.version == version {
-		return
-	}
-	cs.edition, cs.version, cs.drift = edition, version, ""
-	cs.breaker.Replaced(now)
-	cs.health.window.Replaced()
-	cs.health.renewed(now)
 }
 
 // trip opens the breaker after a failure that only a change of the
@@ -222,14 +179,7 @@ func (cs *Candidate) OpenForDrift(now time.Time, edition int, version, judge, wh
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	cs.observeInstance(now, edition, version)
-	if cs.drift != "" {
-		return
-	}
-	cs.drift, cs.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s",
-		cs.capID, judge, why)
-	cs.breaker.Trip(now, time.Time{})
-	cs.notified = breaker.Open // the drift notice covers this state
-	cs.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
+	cs.tripForDrift(now, judge, why)
 }
 
 // ClearDrift closes the breaker that was opened for the drift of the judge.

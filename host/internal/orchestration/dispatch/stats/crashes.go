@@ -73,7 +73,7 @@ func (cs *Candidate) recordBackendCrashes(now time.Time, crashes uint64) {
 // countBackendCrashes records the crashes that an answer or error reports, and
 // returns the outcome that is still to be counted for the call: a crash that
 // ended it is already counted.
-func (cs *Candidate) countBackendCrashes(now time.Time, e End, outcome breaker.Outcome) breaker.Outcome {
+func (e *End) countBackendCrashes(now time.Time, t *Table, capID string, outcome breaker.Outcome) breaker.Outcome {
 	if e.Process == 0 {
 		return outcome
 	}
@@ -88,8 +88,8 @@ func (cs *Candidate) countBackendCrashes(now time.Time, e End, outcome breaker.O
 	if crashes <= 0 {
 		return outcome
 	}
-	cs.table.RecordBackendCrashes(now, BackendCrashes{
-		CapID:      cs.capID,
+	t.RecordBackendCrashes(now, BackendCrashes{
+		CapID:      capID,
 		Plugin:     e.Plugin,
 		Generation: e.Process,
 		Count:      uint64(crashes),

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -82,43 +81,6 @@ func (n Notice) Sentence() string {
 		text += ": " + why
 	}
 	return text
-}
-
-// note queues a notice for delivery by unlock and returns it. cs.mu must be
-// held.
-func (cs *Candidate) note(now time.Time, event string, details edn.Value) Notice {
-	if details.IsNil() {
-		details = edn.MustMap()
-	}
-	n := Notice{
-		At:      now,
-		Event:   event,
-		CapID:   cs.capID,
-		Intent:  cs.intent,
-		Plugin:  cs.plugin,
-		Details: details,
-	}
-	cs.notices = append(cs.notices, n)
-	return n
-}
-
-// noteState queues the notice of a new breaker state. cs.mu must be held.
-func (cs *Candidate) noteState(now time.Time, st breaker.State) {
-	if st == breaker.Closed {
-		cs.health.substitute, cs.health.why = "", ""
-	}
-	details := edn.MustMap()
-	if st == breaker.Open {
-		if at, ok := cs.breaker.Reopens(now); ok {
-			details = edn.MustMap(edn.K("until"), inst(at))
-		}
-	}
-	cs.note(now, map[breaker.State]string{
-		breaker.Open:     EventOpened,
-		breaker.HalfOpen: EventHalfOpen,
-		breaker.Ramping:  EventRamping,
-		breaker.Closed:   EventClosed,
-	}[st], details)
 }
 
 func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }

@@ -32,7 +32,7 @@ func (cs *Candidate) Record(now time.Time, permit breaker.Permit, e End, draw fu
 	if outcome == breaker.Failure && e.Crashed && cs.sameCrash(e.Err) {
 		outcome = breaker.Ignored
 	}
-	outcome = cs.countBackendCrashes(now, e, outcome)
+	outcome = e.countBackendCrashes(now, cs.table, cs.capID, outcome)
 	if isConfigurationFailure(e.Err) {
 		cs.trip(now, e.Edition, e.Err)
 		return

@@ -322,15 +322,6 @@ func remediationDetails(rate edn.Value, action, why string) edn.Value {
 	return rate.AssocKey("action", edn.K(action)).AssocKey("why", edn.Text(why))
 }
 
-// eject opens the breaker because of quality. cs.mu must be held.
-func (cs *Candidate) eject(now time.Time, why string) (until time.Time) {
-	until = cs.breaker.Eject(now)
-	cs.health.renewed(now)
-	cs.health.why = why
-	cs.notified = breaker.Open // the notice of the ejection covers this state
-	return until
-}
-
 // release readmits the capability after an operator released its plugin.
 func (cs *Candidate) release(plugin string, now time.Time) {
 	cs.mu.Lock()

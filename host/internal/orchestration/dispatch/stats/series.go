@@ -80,17 +80,17 @@ const minP95Samples = 20
 
 // performance holds the measurements of the last successes.
 type performance struct {
-	mu    sync.Mutex
-	paid  *big.Rat
-	bills int64
+	measuring sync.Mutex
+	paid      *big.Rat
+	bills     int64
 	// Latency, time to the first piece of text, tokens per second.
 	latencies, firsts, rates series
 }
 
 // add adds latency, speed and cost of a success.
 func (p *performance) add(took time.Duration, how speed, cost edn.Value) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.measuring.Lock()
+	defer p.measuring.Unlock()
 	p.latencies.add(float64(took))
 	if how.first > 0 {
 		p.firsts.add(float64(how.first))
@@ -106,8 +106,8 @@ func (p *performance) add(took time.Duration, how speed, cost edn.Value) {
 
 // fill sets the measured figures.
 func (p *performance) fill(f *Figures) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.measuring.Lock()
+	defer p.measuring.Unlock()
 	f.Latency, f.Timed = p.latencies.duration(0.5, 1)
 	f.First, _ = p.firsts.duration(0.5, 1)
 	f.Rate, _ = p.rates.quantile(0.5, 1)
@@ -118,8 +118,8 @@ func (p *performance) fill(f *Figures) {
 
 // P95 returns the p95 of the last latencies; ok is false with too few
 // successes.
-func (cs *Candidate) P95() (d time.Duration, ok bool) {
-	cs.performance.mu.Lock()
-	defer cs.performance.mu.Unlock()
-	return cs.performance.latencies.duration(0.95, minP95Samples)
+func (p *performance) P95() (d time.Duration, ok bool) {
+	p.measuring.Lock()
+	defer p.measuring.Unlock()
+	return p.latencies.duration(0.95, minP95Samples)
 }
