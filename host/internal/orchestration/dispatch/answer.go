@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/clean"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
@@ -186,8 +187,13 @@ func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
 	}
 	result := response.Key("result")
 	out := result.Key("out")
-	c := cleaner{how: how, tools: a.n.w.Input.Key("tools"), candidate: ":" + a.capability.ID, node: a.n.w.Node}
-	cleaned, err := c.answer(out)
+	c := clean.Cleaner{
+		How:       how,
+		Tools:     a.n.w.Input.Key("tools"),
+		Candidate: ":" + a.capability.ID,
+		Node:      a.n.w.Node,
+	}
+	cleaned, err := c.Answer(out)
 	switch {
 	case err != nil:
 		a.raw = response
@@ -196,7 +202,7 @@ func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
 		return response, nil
 	}
 	a.raw = response
-	if c.cut {
+	if c.Cut {
 		a.meta = a.meta.AssocKey("text/cut?", edn.Bool(true))
 	}
 	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // prepared is the constant part of the prompts of one capability.
@@ -135,4 +136,32 @@ func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *con
 // without calling it.
 func (p *CallPolicy) ComposePrompt(c *registry.Capability, input edn.Value) prompt.Composed {
 	return p.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
+}
+
+// respond is the intent whose answers are shown to people unchanged.
+const respond = "text/respond"
+
+// defaultChars limits an answer of respond without a configured limit.
+const defaultChars = 1200
+
+// cleaning returns how the text of a model is cleaned (TXT-001); ok is false
+// for other capabilities.
+func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
+	if c.Kind != registry.ModelKind {
+		return text.Cleaning{}, false
+	}
+	clean := text.Cleaning{Packs: p.languages}
+	if most, ok := p.Constraints.Key("max-chars").AsInt(); ok {
+		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
+	}
+	if language, ok := p.Constraints.Key("language").AsKeyword(); ok {
+		clean.Language = language
+	}
+	if p.intent == respond {
+		clean.Collapse = true
+		if clean.MaxChars == 0 {
+			clean.MaxChars = defaultChars
+		}
+	}
+	return clean, true
 }
