@@ -5,6 +5,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
@@ -48,12 +50,8 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if err != nil {
 		return nil, s.failure(ctx, nil, err)
 	}
-	may := &s.c.candidates.may
-	cs := may.stats(capID)
-	permit, err := may.acquire(cs, c)
-	for err != nil && strategy == "" && s.search.awaitLastBreaker(ctx, cs) {
-		permit, err = may.acquire(cs, c)
-	}
+	cs := s.c.candidates.may.stats(capID)
+	permit, err := s.permit(ctx, cs, c, strategy)
 	if err != nil {
 		return nil, s.probeLost(ctx, capID, err)
 	}
@@ -82,9 +80,29 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	} else {
 		s.beside = append(s.beside, a)
 	}
+	s.recordStart(a, st, strategy)
+	return a, nil
+}
+
+// permit asks the breaker of a candidate for a permit. A step of a cascade waits
+// for the breaker of the last candidate.
+func (s *attempts) permit(ctx context.Context, cs *stats.Candidate, c *registry.Capability, strategy string) (
+	permit breaker.Permit, err *contract.Error,
+) {
+	may := &s.c.candidates.may
+	permit, err = may.acquire(cs, c)
+	for err != nil && strategy == "" && s.search.awaitLastBreaker(ctx, cs) {
+		permit, err = may.acquire(cs, c)
+	}
+	return permit, err
+}
+
+// recordStart records the start of an attempt by a process in state st.
+func (s *attempts) recordStart(a *attempt, st CapState, strategy string) {
+	n, c := s.n, a.capability
 	a.begin = journal.AttemptStarted{
 		Attempt:     a.number,
-		CapID:       capID,
+		CapID:       c.ID,
 		CapVersion:  c.Version,
 		Request:     journal.RefTo(a.call.Request),
 		Effects:     c.Effects,
@@ -93,21 +111,20 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		Binary:      st.Binary,
 		Generation:  st.Generation,
 		Enforcement: st.Enforcement,
-		Round:       q.round,
+		Round:       s.c.request.round,
 		Entrant:     strategy,
-		Budget:      reservation.Amount(),
+		Budget:      a.reservation.Amount(),
 		Waited:      s.search.waited,
 	}
 	s.search.waited = 0
 	n.Record(&a.begin)
 	if n.failed != nil {
-		return a, nil
+		return
 	}
 	if a.number == 1 && n.w.Begun != nil {
 		n.w.Begun()
 	}
 	a.started = n.now()
-	return a, nil
 }
 
 // purpose returns the purpose of an attempt's reservation.

@@ -115,8 +115,7 @@ func (a *availability) firstReopening() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// peek is of without counting as a request at the
-// breaker.
+// peek is of without counting as a request at the breaker.
 func (a *availability) peek(capID string, now time.Time) policy.Unavailable {
 	if a.n.d.Executor != nil {
 		if u := unavailable(a.n.d.Executor.State(capID)); u.Reason != "" {

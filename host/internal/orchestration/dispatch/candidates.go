@@ -42,8 +42,8 @@ func (s *candidates) bind() {
 	s.binding = s.order(b)
 }
 
-// order sorts the accepted candidates by the policy. The order is
-// fixed once per node, so that its own attempts do not change it.
+// order sorts the accepted candidates by the policy. The order is fixed once per
+// node, so that its own attempts do not change it.
 func (s *candidates) order(b policy.Binding) policy.Binding {
 	p := s.n.w.Policy
 	if p.stats == nil || p.Ordering == policy.Declared || len(b.Accepted) == 0 {

@@ -26,7 +26,7 @@ type Dispatcher struct {
 	// Calibrations returns the measured quality of judges; nil: no judge is
 	// measured.
 	Calibrations Calibrations
-	// Observer sees every operation; nil: nobody does.
+	// Observer sees every operation; nil: none.
 	Observer Observer
 }
 
@@ -38,14 +38,12 @@ const anchorsGate = "judge/anchors"
 // accepted or has failed for good; ctx cancels it.
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	o := new(operation)
-	purpose, gate := funds.ForAttempt, ""
-	anchors := run.Grading && len(w.Stack) == 0
-	if anchors {
-		purpose, gate = funds.ForVote, anchorsGate
+	if run.Grading && len(w.Stack) == 0 { // a verdict on a labelled answer bypasses the breaker of the judge
+		o.init(d, run, w, funds.ForVote, anchorsGate)
+		o.candidates.may.unguarded = true
+	} else {
+		o.init(d, run, w, funds.ForAttempt, "")
 	}
-	o.init(d, run, w, purpose, gate)
-	// A verdict on a labelled answer bypasses the breaker of the judge.
-	o.candidates.may.unguarded = anchors
 	o.search = search{n: &o.node, candidates: &o.candidates, machine: &o.machine}
 	o.delays.n = &o.node
 	as := &o.attempts

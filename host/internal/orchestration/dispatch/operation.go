@@ -55,7 +55,7 @@ func (o *operation) serve(ctx context.Context) {
 }
 
 func (o *operation) resolvedRecord() *journal.NodeResolved {
-	n, w := &o.resolved, o.node.w
+	n, w, b := &o.resolved, o.node.w, &o.candidates.binding
 	*n = journal.NodeResolved{
 		Op:       w.Op,
 		Policy:   w.Policy.Ordering,
@@ -64,11 +64,11 @@ func (o *operation) resolvedRecord() *journal.NodeResolved {
 		Coerced:  w.Coerced,
 	}
 	if o.candidates.ranked != nil {
-		n.Candidates, n.Rejected = o.candidates.ranking(), rejections(o.candidates.binding.Rejected)
-	} else if len(o.candidates.binding.Accepted) == len(w.Policy.candidates) {
+		n.Candidates, n.Rejected = o.candidates.ranking(), rejections(b.Rejected)
+	} else if len(b.Accepted) == len(w.Policy.candidates) {
 		n.Candidates, n.Rejected = w.Policy.candidates, w.Policy.rejected
 	} else {
-		n.Candidates, n.Rejected = candidateRecords(o.candidates.binding.Accepted), rejections(o.candidates.binding.Rejected)
+		n.Candidates, n.Rejected = candidateRecords(b.Accepted), rejections(b.Rejected)
 	}
 	if w.Op == "tool" {
 		n.ToolID = w.ToolID
@@ -87,22 +87,22 @@ func (o *operation) resolvedRecord() *journal.NodeResolved {
 // fail makes err the failure of the node and adds attempts, candidates and
 // retry settings as details.
 func (o *operation) fail(err *contract.Error) {
-	p := &o.node.w.Policy.Policy
+	p, b, result := &o.node.w.Policy.Policy, &o.candidates.binding, &o.attempts.result
 	if err.Type == "budget/exceeded" {
 		err = err.WithClass(contract.ClassFinal) // no cheaper candidate is left
 	}
-	attempts := make([]edn.Value, len(o.attempts.result.Attempts))
-	for i, a := range o.attempts.result.Attempts {
+	attempts := make([]edn.Value, len(result.Attempts))
+	for i, a := range result.Attempts {
 		attempts[i] = a.value()
 	}
-	candidates := make([]edn.Value, len(o.candidates.binding.Accepted))
-	for i, id := range o.candidates.binding.Accepted {
+	candidates := make([]edn.Value, len(b.Accepted))
+	for i, id := range b.Accepted {
 		candidates[i] = journal.Keyword(id)
 	}
-	o.attempts.result.Err = err.
+	result.Err = err.
 		WithDetail("attempts", edn.Vector(attempts...)).
 		WithDetail("candidates", edn.Vector(candidates...)).
-		WithDetail("rejected", journal.RejectionsValue(rejections(o.candidates.binding.Rejected))).
+		WithDetail("rejected", journal.RejectionsValue(rejections(b.Rejected))).
 		WithDetail("retry", edn.MustMap(
 			edn.K("same-cap-max"), edn.Int(int64(p.SameCapMax)),
 			edn.K("fallback-max"), edn.Int(int64(p.FallbackMax)))).

@@ -34,9 +34,9 @@ func (s *search) next() (string, bool) {
 const reviveWait = 10 * time.Second
 
 // await returns the best candidate that was not tried. If none is available and
-// one is respawning, it waits until the deadline of the node. A
-// respawned candidate may exit again before it is bound; the wait then repeats
-// until the supervisor quarantines it.
+// one is respawning, it waits until the deadline of the node. A respawned
+// candidate may exit again before it is bound; the wait then repeats until the
+// supervisor quarantines it.
 func (s *search) await(ctx context.Context) (capID string, ok bool) {
 	if capID, ok = s.next(); ok || len(s.respawning()) == 0 {
 		return capID, ok

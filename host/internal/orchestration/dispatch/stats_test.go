@@ -243,7 +243,7 @@ func TestOneProbe(t *testing.T) {
 
 // BIND-003, BIND-007: the record has the order and its figures: actual costs
 // take precedence, candidates without calls have the declared figures.
-// TestSortFigures covers each comparison of each policy; :learned belongs
+// TestSort covers each comparison of each policy; :learned belongs
 // to a later part.
 func TestOrderings(t *testing.T) {
 	w := worldWithStats(t, "", "", ":cap/cost {:usd 0.5M :latency-ms 9000}")

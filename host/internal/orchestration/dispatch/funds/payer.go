@@ -25,8 +25,7 @@ const (
 	ForVote     Purpose = "vote"
 )
 
-// Payer pays for the calls of one node. All is in memory of the node, so it is
-// used by one goroutine at a time.
+// Payer pays for the calls of one node. It is used by one goroutine at a time.
 type Payer struct {
 	Account    *budget.Account    // of the run
 	Chain      budget.Chain       // scopes that count the spending of the node; empty: nothing is counted
