@@ -45,7 +45,7 @@ var targets = []string{
 	"host/internal/domain/plan/check_whole.go",
 	"host/internal/domain/policy",
 	"host/internal/orchestration/budget",
-	"host/internal/orchestration/dispatch/decide.go",
+	"host/internal/orchestration/dispatch/flow/decide.go",
 	"host/internal/orchestration/dispatch/backoff.go",
 	"host/internal/orchestration/dispatch/breaker",
 	"host/internal/orchestration/eval/order.go",

@@ -3,7 +3,7 @@ package plugin
 import (
 	"cmp"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -62,11 +62,11 @@ func better(a, b wire.CapabilityHealth) bool {
 		cmp.Compare(a.InFlight, b.InFlight)) < 0
 }
 
-// Condition implements dispatch.Conditions.
-func (c *Client) Condition(capID string) dispatch.Condition {
+// Condition implements stats.Conditions.
+func (c *Client) Condition(capID string) stats.Condition {
 	t, ok := c.targets[capID]
 	if !ok {
-		return dispatch.Condition{}
+		return stats.Condition{}
 	}
 	own := t.limit.condition()
 	u := t.unit
@@ -75,13 +75,13 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 	e := u.current
 	all := e.condition()
 	said, told := e.capHealth(t.advertised)
-	d := dispatch.Condition{Troubled: len(e.ready) > 0 && e.face().State == Degraded}
+	d := stats.Condition{Troubled: len(e.ready) > 0 && e.face().State == Degraded}
 	switch {
 	case len(e.ready) > 0:
 	case e.scaledToZero(), !e.face().comesBack():
-		d.Warmth = dispatch.Cold
+		d.Warmth = stats.Cold
 	default:
-		d.Warmth = dispatch.Starting
+		d.Warmth = stats.Starting
 	}
 	if told {
 		d = toCondition(said, d.Troubled)
@@ -95,8 +95,8 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 }
 
 // toCondition converts the reported health of a capability.
-func toCondition(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
-	d := dispatch.Condition{Troubled: troubled, BackendCrashes: c.RecentDeaths}
+func toCondition(c wire.CapabilityHealth, troubled bool) stats.Condition {
+	d := stats.Condition{Troubled: troubled, BackendCrashes: c.RecentDeaths}
 	if c.State != wire.HealthUnknown {
 		d.Troubled = c.State == wire.HealthDegraded
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 )
 
 // MLX-009: the reported health of a capability applies to it under its name in
@@ -44,7 +44,7 @@ func TestCapabilityHealth(t *testing.T) {
 	assert.Equal(t, "model/frozen", st.Why.Type)
 	assert.Equal(t, "by hand", st.Why.Message)
 	assert.True(t, c.State("a/other").Ready)
-	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Cold, Places: 4}, c.Condition("a/other"))
+	assert.Equal(t, stats.Condition{Warmth: stats.Cold, Places: 4}, c.Condition("a/other"))
 	told := b.journal.last()
 	assert.Equal(t, "p", told.Plugin)
 	assert.Equal(t, c.State("a/other").Generation, told.Generation)
@@ -53,7 +53,7 @@ func TestCapabilityHealth(t *testing.T) {
 	// Calls of the host count from the moment they are made.
 	say(`{:t/other {:warmth 1 :in-flight 1 :queued 1 :places 2}}`)
 	eventually("it is back", func() bool { return c.State("a/voice").Ready })
-	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Warm, InFlight: 2, Places: 2}, c.Condition("a/other"))
+	assert.Equal(t, stats.Condition{Warmth: stats.Warm, InFlight: 2, Places: 2}, c.Condition("a/other"))
 	ctx, cancel := context.WithCancel(context.Background())
 	var hung []chan error
 	for range 4 { // a/other takes three at once
@@ -62,7 +62,7 @@ func TestCapabilityHealth(t *testing.T) {
 		go func() { _, err := c.Invoke(ctx, call("a/other", `{:do "hang"}`)); done <- err }()
 	}
 	eventually("four calls", func() bool { d := c.Condition("a/other"); return d.InFlight+d.Queued == 4 })
-	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Warm, InFlight: 2, Queued: 2, Places: 2}, c.Condition("a/other"))
+	assert.Equal(t, stats.Condition{Warmth: stats.Warm, InFlight: 2, Queued: 2, Places: 2}, c.Condition("a/other"))
 	cancel()
 	for _, done := range hung {
 		assert.Error(t, <-done)
@@ -85,7 +85,7 @@ func TestConditionOutOfService(t *testing.T) {
 			b := run(t, as("good")).ready()
 			require.NoError(t, order(b))
 			require.Eventually(t, func() bool { return !b.client.State("t/echo").Ready }, 20*time.Second, 5*time.Millisecond)
-			require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == dispatch.Cold }, 20*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == stats.Cold }, 20*time.Second, 5*time.Millisecond)
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestConditionOfAPluginAsleep(t *testing.T) {
 	s := as("good")
 	s.Instances.Min = 0
 	b := run(t, s)
-	require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == dispatch.Cold }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == stats.Cold }, 20*time.Second, 5*time.Millisecond)
 	b.mustAsk(`{}`)
 	assert.Empty(t, b.client.Condition("t/echo").Warmth)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -44,9 +45,9 @@ type target struct {
 }
 
 var (
-	_ dispatch.Executor   = (*Client)(nil)
-	_ dispatch.Trials     = (*Client)(nil)
-	_ dispatch.Conditions = (*Client)(nil)
+	_ dispatch.Executor = (*Client)(nil)
+	_ dispatch.Trials   = (*Client)(nil)
+	_ stats.Conditions  = (*Client)(nil)
 )
 
 // Client routes capabilities, by the ids that plans use, to plugins. It returns

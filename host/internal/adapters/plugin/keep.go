@@ -3,13 +3,13 @@ package plugin
 import (
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-var _ dispatch.Remediator = (*Client)(nil)
+var _ stats.Remediator = (*Client)(nil)
 
-// Renew implements dispatch.Remediator.
+// Renew implements stats.Remediator.
 func (c *Client) Renew(capID string, done func(error)) {
 	t, ok := c.targets[capID]
 	if !ok {
@@ -19,19 +19,19 @@ func (c *Client) Renew(capID string, done func(error)) {
 	s := c.supervisor
 	s.background(func() {
 		if t.unit.trying.Load() {
-			done(dispatch.ErrChanging)
+			done(stats.ErrChanging)
 			return
 		}
 		done(s.swap(s.life, t.unit.name, CauseQuality, false))
 	})
 }
 
-// Restart implements dispatch.Remediator.
+// Restart implements stats.Remediator.
 func (c *Client) Restart(capID string) error {
 	return c.deliver(capID, evRestart{CauseQuality}, false)
 }
 
-// Quarantine implements dispatch.Remediator.
+// Quarantine implements stats.Remediator.
 func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	t, ok := c.targets[capID]
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -71,7 +71,7 @@ func TestRenewWhileTrying(t *testing.T) {
 	b.client.Renew(capID, func(err error) { first <- err })
 	require.Eventually(t, func() bool { return b.client.targets[capID].unit.trying.Load() }, 20*time.Second, 5*time.Millisecond)
 	b.client.Renew(capID, func(err error) { second <- err })
-	assert.ErrorIs(t, <-second, dispatch.ErrChanging)
+	assert.ErrorIs(t, <-second, stats.ErrChanging)
 	stop := b.judging(true)
 	assert.NoError(t, <-first)
 	stop()

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -305,7 +306,7 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 			f.follow = c.Journal.Follow(f.id, 0)
 		}
 		if f.act.Watched {
-			f.pace = dispatch.NewPace()
+			f.pace = stream.NewPace()
 		}
 		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
 			return contract.AsError(err)

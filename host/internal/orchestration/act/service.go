@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -61,7 +62,7 @@ type Config struct {
 	Clock  dispatch.Clock
 	// Stats remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
-	Stats *dispatch.StatsTable
+	Stats *stats.Table
 	// Grades remembers what judges made of answers; nil: only this service does.
 	// Services of one host share it.
 	Grades *dispatch.Grades
@@ -169,7 +170,7 @@ func (c *Config) defaults() {
 		c.Ledger = budget.NewMemory(c.Clock.Now)
 	}
 	if c.Stats == nil {
-		c.Stats = &dispatch.StatsTable{}
+		c.Stats = &stats.Table{}
 	}
 	if c.Grades == nil {
 		c.Grades = dispatch.NewGrades(dispatch.MaxGrades)

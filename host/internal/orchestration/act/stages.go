@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -44,7 +44,7 @@ type flight struct {
 	follow   *journal.Cursor
 	inside   *eval.Place        // of a host call; nil for a top-level run
 	tell     func(journal.Body) // receives text of a host call
-	pace     *dispatch.Pace     // nil unless the run is streamed
+	pace     *stream.Pace       // nil unless the run is streamed
 
 	// route
 	program *plan.Program

@@ -6,10 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // loserGrace is the time that a losing attempt has to report its usage after it
@@ -27,7 +23,7 @@ type besides struct {
 }
 
 // call starts the call of an attempt.
-func (b *besides) call(ctx context.Context, a *attempt, invoke func(context.Context, *attempt) (Answer, error)) {
+func (b *besides) call(ctx context.Context, a *attempt) {
 	a.stop = make(chan struct{})
 	a.call.Stop = a.stop
 	a.ctx, a.cancel = context.WithCancel(ctx)
@@ -43,7 +39,7 @@ func (b *besides) call(ctx context.Context, a *attempt, invoke func(context.Cont
 			}
 			b.arrivals <- a
 		}()
-		a.answer, a.err = invoke(a.ctx, a)
+		a.answer, a.failed = a.invoke(a.ctx)
 	}()
 }
 
@@ -133,39 +129,4 @@ func (t *timer) fired() <-chan struct{} {
 		return nil
 	}
 	return t.fires
-}
-
-// recordLoser records an attempt that lost. An attempt that failed before it
-// was told to stop keeps its failure; a later result counts as usage only.
-func (o *operation) recordLoser(a *attempt) {
-	r := new(attemptResult)
-	a.account(r)
-	var sent edn.Value
-	switch err := contract.AsError(a.err); {
-	case err == nil:
-		response, err := contract.CheckResponse(a.answer.Response, o.resultRules(a.capability))
-		if err != nil {
-			response = a.answer.Response
-			if !a.lost {
-				r.err, r.label = o.replaceReservedType(r, err), journal.OutcomeError
-			}
-		}
-		r.usage = mapOrNil(response.Key("result").Key("usage"))
-	case a.lost:
-		sent = err.Details.Key("sent?")
-	case err.Type != "canceled":
-		o.classifyLostCall(context.Background(), r, err, a.limits, a.ended)
-	}
-	if r.err == nil {
-		r.label = journal.OutcomeCanceled
-		r.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", o.w.Node,
-			a.capability.ID)
-		if !sent.IsNil() {
-			r.err = r.err.WithDetail("sent?", sent)
-		}
-	}
-	o.recordEnd(r)
-	o.settle(&r.reservation, r.settlement())
-	o.recordOutcome(r)
-	o.listAttempt(r)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -33,7 +34,7 @@ type CallPolicy struct {
 	gates      []quality.Gate
 	judgePanel *judgePanel // nil without a judge
 	done       edn.Value
-	stats      map[string]*candidateStats // by capability; nil without statistics
+	stats      map[string]*stats.Candidate // by capability; nil without statistics
 	scoreMin   edn.Value
 	limits     policy.Limits // of the budget of one node
 	// Wall and Depth come from the budget; a Wall of 0 is no limit.
@@ -68,7 +69,7 @@ type metaKey struct {
 func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPolicy {
 	p := d.policyWithoutStats(pol, intent, capID)
 	if d.Stats != nil {
-		p.stats = make(map[string]*candidateStats, len(p.static.List))
+		p.stats = make(map[string]*stats.Candidate, len(p.static.List))
 		for _, id := range p.static.List {
 			if to := d.addStats(p, id); to != "" {
 				d.addStats(p, to)
@@ -89,7 +90,7 @@ func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 	if in, ok := d.Registry.Intent(p.intent); ok {
 		rules = in.Quality.Over(rules)
 	}
-	p.stats[capID] = d.Stats.statsFor(c, p.intent, c.Breaker.Over(p.Layer.Breaker), rules, d.Clock.Now())
+	p.stats[capID] = d.Stats.For(c, p.intent, c.Breaker.Over(p.Layer.Breaker), rules, d.Clock.Now())
 	return rules.SwapTo
 }
 
@@ -106,7 +107,7 @@ func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string)
 	demand := p.demand(d.Registry)
 	p.static = demand.Bind()
 	p.effects = p.effectful(d.Registry)
-	p.candidates = candidates(p.static.Accepted)
+	p.candidates = candidateRecords(p.static.Accepted)
 	p.rejected = rejections(p.static.Rejected)
 	p.outName = d.Registry.OutSchema(intent, pol.Layer.Requires.OutSchema.V)
 	if sch, ok := d.Registry.Schema(p.outName); ok {
@@ -145,7 +146,7 @@ func (p *CallPolicy) demand(reg *registry.Registry) policy.Demand {
 	return policy.Demand{Registry: reg, Intent: p.intent, CapID: p.capID, Layer: &p.Layer}
 }
 
-func candidates(ids []string) []journal.Candidate {
+func candidateRecords(ids []string) []journal.Candidate {
 	out := make([]journal.Candidate, len(ids))
 	for i, id := range ids {
 		out[i].CapID = id
@@ -317,3 +318,15 @@ func (p *CallPolicy) subject(input edn.Value) edn.Value {
 	}
 	return b.Map()
 }
+
+// outBound returns the limit for the output tokens of a capability.
+func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
+	most, ok := int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
+	if n, asked := p.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
+		most, ok = n, true
+	}
+	return most, ok
+}
+
+// Limits returns the budget limits of one node.
+func (p *CallPolicy) Limits() policy.Limits { return p.limits }

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -29,7 +29,7 @@ type checked struct {
 
 // runCheckSafely converts a panic on the goroutine of a check into a failure of
 // the check, because no caller could recover it.
-func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (
+func (j *judging) runCheckSafely(ctx context.Context, c *quality.Check, subject quality.Subject) (
 	out quality.Outcome, by checked,
 ) {
 	defer func() {
@@ -38,16 +38,14 @@ func (o *operation) runCheckSafely(ctx context.Context, r *attemptResult, c *qua
 			out = quality.InterpretError(c, by.err, subject)
 		}
 	}()
-	return o.runCheck(ctx, r, c, subject)
+	return j.runCheck(ctx, c, subject)
 }
 
 // runCheck calls the capability of a check. The call has no gates and may only
 // read. It is repeated once if the failure is retryable or the process was lost
 // and is available again within the timeout of the check; every other failure
 // is a finding.
-func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.Check, subject quality.Subject) (
-	quality.Outcome, checked,
-) {
+func (j *judging) runCheck(ctx context.Context, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
 	subject.Params = c.Params
 	if !c.Applicable(subject) {
 		return c.Run(subject), checked{}
@@ -60,7 +58,7 @@ func (o *operation) runCheck(ctx context.Context, r *attemptResult, c *quality.C
 	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 
-	child := &operation{d: o.d, run: o.run, number: r.number, gate: c.Name, w: o.checkWork(r, c, subject)}
+	child := newGateCall(j, j.checkWork(c, subject), funds.ForCheck, c.Name)
 	by, out := child.bindAndCall(ctx)
 	for tried := false; by.retries(tried) && ctx.Err() == nil; {
 		tried = tried || !by.undelivered()
@@ -104,110 +102,20 @@ func (by *checked) undelivered() bool {
 }
 
 // checkWork returns the node of a capability check.
-func (o *operation) checkWork(r *attemptResult, c *quality.Check, subject quality.Subject) *Work {
-	layer := policy.CheckLayer(o.d.Registry, &c.Check, r.capability.ID)
+func (j *judging) checkWork(c *quality.Check, subject quality.Subject) *Work {
+	d, w := j.n.d, j.n.w
+	layer := policy.CheckLayer(d.Registry, &c.Check, j.a.capability.ID)
 	p, _ := layer.Resolve() // cannot fail without a switch-on set
 	return &Work{
 		Op:     "call",
-		Node:   o.w.Node,
-		Path:   o.w.Path,
+		Node:   w.Node,
+		Path:   w.Path,
 		Intent: c.Intent,
 		// An open breaker of the checker must not refuse the answer.
-		Policy: o.d.policyWithoutStats(p, c.Intent, ""),
+		Policy: d.policyWithoutStats(p, c.Intent, ""),
 		Input:  quality.CapabilityInput(c, subject),
-		Stack:  append(slices.Clip(o.w.Stack), r.capability.ID),
+		Stack:  append(slices.Clip(w.Stack), j.a.capability.ID),
 		// A check spends from the budget of its node.
-		Budget: o.w.Budget,
+		Budget: w.Budget,
 	}
-}
-
-// bindAndCall binds and makes one call. If all candidates are only respawning,
-// it waits for the first of them.
-func (o *operation) bindAndCall(ctx context.Context) (checked, edn.Value) {
-	capID, err := o.selectChecker(ctx)
-	if err != nil {
-		return checked{err: err}, edn.Nil()
-	}
-	c, _ := o.d.Registry.Capability(capID)
-	by, out, _ := o.callOnce(ctx, c)
-	return by, out
-}
-
-// callOnce makes one call to one capability; asked reports whether it was sent.
-func (o *operation) callOnce(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
-	by = checked{capID: c.ID, version: c.Version}
-	l := o.limits(c)
-	if !l.end.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, l.end)
-		defer cancel()
-	}
-	deadline, _ := ctx.Deadline()
-	started := o.d.Clock.Now()
-	scopes, err := o.scopes(c)
-	if err != nil {
-		by.err = err
-		return by, edn.Nil(), false
-	}
-	purpose := forCheck
-	if o.vote {
-		purpose = forVote
-	}
-	reservation, err := o.reserve(ctx, c, purpose, o.number, false)
-	if err != nil {
-		by.err = err
-		return by, edn.Nil(), false
-	}
-	answer, failed := o.d.Executor.Invoke(ctx, o.call(c, deadline, scopes, &reservation, o.composePrompt(c)))
-	awaitOwnDeadline(ctx, failed)
-	by.latency, by.edition, by.process = o.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
-	if failed != nil {
-		by.err = contract.AsError(failed)
-		o.settle(&reservation, settlement{unknown: unknownOutcome(by.err)})
-		return by, edn.Nil(), true
-	}
-	o.settle(&reservation, settlement{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
-	response, err := contract.CheckResponse(answer.Response, o.resultRules(c))
-	if err != nil {
-		by.err = err
-		return by, edn.Nil(), true
-	}
-	by.usage = mapOrNil(response.Key("result").Key("usage"))
-	out = response.Key("result").Key("out")
-	by.model = ServedModel(response.Key("invoke/meta"), out)
-	return by, out, true
-}
-
-// ServedModel returns the model behind a verdict as named by its server: from
-// the answer of a judge that calls a model, or from the metadata of a judge
-// that is a model. It is empty if not reported.
-func ServedModel(meta, out edn.Value) string {
-	if model, ok := out.Key("judge").Key("model").AsString(); ok && model != "" {
-		return model
-	}
-	model, _ := meta.Key("provider").Key("model/served").AsString()
-	return model
-}
-
-// acquirePermit asks the breaker of a capability for a permit.
-func (o *operation) acquirePermit(cs *candidateStats, c *registry.Capability) (breaker.Permit, *contract.Error) {
-	permit, ok := cs.acquire(o.d.Clock.Now(), o.d.Executor.State(c.ID).Edition, c.Version)
-	if !ok {
-		return permit, contract.Errorf("breaker/open", "node %s: the breaker of :%s is open", o.w.Node, c.ID)
-	}
-	return permit, nil
-}
-
-func (o *operation) selectChecker(ctx context.Context) (string, *contract.Error) {
-	o.binding = o.bind()
-	if len(o.binding.Accepted) > 0 {
-		return o.binding.Accepted[0], nil
-	}
-	for _, r := range o.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && o.d.Executor.State(r.Cap).willReturn() &&
-			o.d.Executor.Await(ctx, r.Cap) == nil {
-			return r.Cap, nil
-		}
-	}
-	return "", o.noCandidate()
 }

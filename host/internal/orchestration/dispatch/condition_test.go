@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -32,18 +32,18 @@ func ordered(t *testing.T, r served) []string {
 func TestOrderByCondition(t *testing.T) {
 	for name, c := range map[string]struct {
 		ordering string
-		a, b, c  dispatch.Condition
+		a, b, c  stats.Condition
 		want     []string
 	}{
-		"nothing known":            {policy.Availability, dispatch.Condition{}, dispatch.Condition{}, dispatch.Condition{}, []string{"t/a", "t/b", "t/c"}},
-		"warm, starting, cold":     {policy.Availability, dispatch.Condition{Warmth: dispatch.Cold}, dispatch.Condition{Warmth: dispatch.Starting}, dispatch.Condition{Warmth: dispatch.Warm}, []string{"t/c", "t/b", "t/a"}},
-		"the same by latency":      {policy.LatencyFirst, dispatch.Condition{Warmth: dispatch.Cold}, dispatch.Condition{Warmth: dispatch.Starting}, dispatch.Condition{Warmth: dispatch.Warm}, []string{"t/c", "t/b", "t/a"}},
-		"not by quality":           {policy.QualityAware, dispatch.Condition{Warmth: dispatch.Cold}, dispatch.Condition{Warmth: dispatch.Starting}, dispatch.Condition{Warmth: dispatch.Warm}, []string{"t/a", "t/b", "t/c"}},
-		"in flight by places":      {policy.Availability, dispatch.Condition{InFlight: 3, Places: 4}, dispatch.Condition{InFlight: 4, Places: 8}, dispatch.Condition{InFlight: 9}, []string{"t/c", "t/b", "t/a"}},
-		"a queue":                  {policy.Availability, dispatch.Condition{InFlight: 4, Queued: 9, Places: 4}, dispatch.Condition{InFlight: 4, Places: 4}, dispatch.Condition{Queued: 20}, []string{"t/b", "t/a", "t/c"}},
-		"a queue before a start":   {policy.Availability, dispatch.Condition{Warmth: dispatch.Cold, Places: 1}, dispatch.Condition{Warmth: dispatch.Warm, InFlight: 1, Queued: 1, Places: 1}, dispatch.Condition{}, []string{"t/c", "t/b", "t/a"}},
-		"troubled":                 {policy.Availability, dispatch.Condition{Troubled: true}, dispatch.Condition{InFlight: 1, Places: 2}, dispatch.Condition{}, []string{"t/c", "t/b", "t/a"}},
-		"room by latency: unknown": {policy.LatencyFirst, dispatch.Condition{InFlight: 1, Queued: 9, Places: 1}, dispatch.Condition{}, dispatch.Condition{}, []string{"t/a", "t/b", "t/c"}},
+		"nothing known":            {policy.Availability, stats.Condition{}, stats.Condition{}, stats.Condition{}, []string{"t/a", "t/b", "t/c"}},
+		"warm, starting, cold":     {policy.Availability, stats.Condition{Warmth: stats.Cold}, stats.Condition{Warmth: stats.Starting}, stats.Condition{Warmth: stats.Warm}, []string{"t/c", "t/b", "t/a"}},
+		"the same by latency":      {policy.LatencyFirst, stats.Condition{Warmth: stats.Cold}, stats.Condition{Warmth: stats.Starting}, stats.Condition{Warmth: stats.Warm}, []string{"t/c", "t/b", "t/a"}},
+		"not by quality":           {policy.QualityAware, stats.Condition{Warmth: stats.Cold}, stats.Condition{Warmth: stats.Starting}, stats.Condition{Warmth: stats.Warm}, []string{"t/a", "t/b", "t/c"}},
+		"in flight by places":      {policy.Availability, stats.Condition{InFlight: 3, Places: 4}, stats.Condition{InFlight: 4, Places: 8}, stats.Condition{InFlight: 9}, []string{"t/c", "t/b", "t/a"}},
+		"a queue":                  {policy.Availability, stats.Condition{InFlight: 4, Queued: 9, Places: 4}, stats.Condition{InFlight: 4, Places: 4}, stats.Condition{Queued: 20}, []string{"t/b", "t/a", "t/c"}},
+		"a queue before a start":   {policy.Availability, stats.Condition{Warmth: stats.Cold, Places: 1}, stats.Condition{Warmth: stats.Warm, InFlight: 1, Queued: 1, Places: 1}, stats.Condition{}, []string{"t/c", "t/b", "t/a"}},
+		"troubled":                 {policy.Availability, stats.Condition{Troubled: true}, stats.Condition{InFlight: 1, Places: 2}, stats.Condition{}, []string{"t/c", "t/b", "t/a"}},
+		"room by latency: unknown": {policy.LatencyFirst, stats.Condition{InFlight: 1, Queued: 9, Places: 1}, stats.Condition{}, stats.Condition{}, []string{"t/a", "t/b", "t/c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldWithStats(t, "", "", "")
@@ -87,9 +87,9 @@ func TestFirstTokenOrWholeAnswer(t *testing.T) {
 		assert.Equal(t, []string{"t/b", "t/a"}, w.Dispatcher.Explain(p, "text/respond", "", true).Binding.Accepted)
 
 		// Three queued calls of a second each and its own: b takes longer.
-		w.SetCondition("t/a", dispatch.Condition{InFlight: 1, Queued: 2, Places: 1})
+		w.SetCondition("t/a", stats.Condition{InFlight: 1, Queued: 2, Places: 1})
 		assert.Equal(t, []string{"t/a", "t/b"}, ordered(t, serve(t, w, order{layer: fast})))
-		w.SetCondition("t/a", dispatch.Condition{InFlight: 1, Queued: 4, Places: 1})
+		w.SetCondition("t/a", stats.Condition{InFlight: 1, Queued: 4, Places: 1})
 		assert.Equal(t, []string{"t/b", "t/a"}, ordered(t, serve(t, w, order{layer: fast})))
 	})
 }
@@ -111,8 +111,8 @@ func TestFirstPieceAsObserved(t *testing.T) {
 }
 
 // backendCrashes is the counter of t/a reported by process 1 of the plugin.
-func backendCrashes(deaths uint64) dispatch.BackendCrashes {
-	return dispatch.BackendCrashes{CapID: "t/a", Plugin: "scripted", Generation: 1, Count: deaths}
+func backendCrashes(deaths uint64) stats.BackendCrashes {
+	return stats.BackendCrashes{CapID: "t/a", Plugin: "scripted", Generation: 1, Count: deaths}
 }
 
 // MLX-009, BRK-004: each crash counts once, whichever report comes first, and

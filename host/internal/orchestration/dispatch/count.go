@@ -23,81 +23,70 @@ const (
 // first one loads the tokenizer table.
 const countLimit = 1500 * time.Millisecond
 
-// wide is the largest ratio of counted to estimated tokens: the estimate is at
-// least a third of the bytes, and a token has at least one byte.
-const wide = 3
-
-// countInput asks the capability to count the input of a call if the estimate
-// could decide whether the budget covers it (LLM-022): a budget limits tokens
-// or money and would not cover the largest possible input. beside is the amount
-// needed by other calls. A failed or late count leaves the estimate. The count
-// is requested once per capability and repair round.
-func (o *operation) countInput(ctx context.Context, c *registry.Capability, counts, beside policy.Amounts) {
-	if !o.countable(c) {
-		return
+// Input implements funds.Request.
+func (q *callRequest) Input(c *registry.Capability) int64 {
+	if n := q.counted[c.ID]; n > 0 && q.countedIn == q.round {
+		return n
 	}
-	if o.countedIn != o.round {
-		o.counted, o.countedIn = nil, o.round
+	w := q.n.w
+	if q.tokens == 0 {
+		q.tokens = policy.CountTokens(w.Input, w.Policy.Context, w.Policy.Constraints, edn.Text(w.System))
 	}
-	if _, known := o.counted[c.ID]; known {
-		return
+	n := q.tokens + q.layersTokens(c)
+	if q.round > 0 {
+		n += policy.CountTokens(q.repair)
 	}
-	size := o.size(ctx, c)
-	enough := func(in int64) bool {
-		want, err := o.atMost(c, counts, policy.Size{In: in, InKnown: true, Out: size.Out, OutKnown: size.OutKnown})
-		return err == nil && o.checkBudget(beside.Plus(want)) == nil
-	}
-	if enough(size.In*wide) || !enough(0) {
-		return // the count cannot change the decision
-	}
-	if o.counted == nil {
-		o.counted = make(map[string]int64)
-	}
-	o.counted[c.ID] = o.callCount(ctx, c)
+	return n
 }
 
-// countable reports whether a count of the input can be requested and matters.
-func (o *operation) countable(c *registry.Capability) bool {
-	if !slices.Contains(c.Intents, countIntent) || o.w.Intent == countIntent || c.Effectful() {
+// Output implements funds.Request.
+func (q *callRequest) Output(c *registry.Capability) (int64, bool) { return q.n.w.Policy.outBound(c) }
+
+// Countable implements funds.Request. The count is requested once per capability
+// and repair round (LLM-022).
+func (q *callRequest) Countable(c *registry.Capability) bool {
+	if !slices.Contains(c.Intents, countIntent) || q.n.w.Intent == countIntent || c.Effectful() {
 		return false
 	}
-	return o.w.Budget.Bounds(policy.TokensIn) || o.w.Budget.Bounds(policy.USD) && !c.Cost.USDInPerMTok.IsNil()
+	if q.countedIn != q.round {
+		q.counted, q.countedIn = nil, q.round
+	}
+	_, known := q.counted[c.ID]
+	return !known
 }
 
-// atMost returns the worst-case cost of a call of a given size.
-func (o *operation) atMost(c *registry.Capability, counts policy.Amounts, size policy.Size) (policy.Amounts, error) {
-	want := counts.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
-	price, err := policy.Price(c, size)
-	if err != nil && o.w.Budget.Bounds(policy.USD) {
-		return want, err
+// Count implements funds.Request.
+func (q *callRequest) Count(ctx context.Context, c *registry.Capability) {
+	if q.counted == nil {
+		q.counted = make(map[string]int64)
 	}
-	return want.Plus(price), nil
+	q.counted[c.ID] = q.callCount(ctx, c)
 }
 
 // callCount calls the capability to count the input tokens; 0 if it does not
 // answer.
-func (o *operation) callCount(ctx context.Context, c *registry.Capability) int64 {
-	if !o.d.Executor.State(c.ID).Ready {
+func (q *callRequest) callCount(ctx context.Context, c *registry.Capability) int64 {
+	if !q.n.d.Executor.State(c.ID).Ready {
 		return 0
 	}
-	deadline := o.d.Clock.Now().Add(countLimit)
-	if d := o.w.Deadline; !d.IsZero() && d.Before(deadline) {
+	deadline := q.n.now().Add(countLimit)
+	if d := q.n.w.Deadline; !d.IsZero() && d.Before(deadline) {
 		deadline = d
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	answer, err := o.d.Executor.Invoke(ctx, Call{
+	answer, err := q.n.d.Executor.Invoke(ctx, Call{
 		CapID:    c.ID,
-		Run:      o.run.ID,
-		Node:     o.w.Node,
-		Path:     o.w.Path,
-		Attempt:  o.number,
+		Run:      q.n.run.ID,
+		Node:     q.n.w.Node,
+		Path:     q.n.w.Path,
+		Attempt:  q.attempts,
 		Deadline: deadline,
-		Request:  o.countRequest(c),
+		Request:  q.countRequest(c),
 		Effects:  effects(c),
 		Scope:    edn.MustMap(),
-		Stack:    o.w.Stack,
-		Trace:    o.run.Trace,
+		Stack:    q.n.w.Stack,
+		Trace:    q.n.run.Trace,
 		Shadow:   true,
 	})
 	if err != nil {
@@ -108,12 +97,12 @@ func (o *operation) callCount(ctx context.Context, c *registry.Capability) int64
 }
 
 // countRequest returns the request of the call with the intent replaced.
-func (o *operation) countRequest(c *registry.Capability) edn.Value {
-	v := o.request(c, o.composePrompt(c))
+func (q *callRequest) countRequest(c *registry.Capability) edn.Value {
+	v := q.envelope(c, q.composePrompt(c))
 	around := v.Key("context")
 	if around.IsNil() {
 		around = edn.MustMap()
 	}
 	return v.AssocKey("task", v.Key("task").AssocKey("intent", edn.K(countIntent))).
-		AssocKey("context", around.AssocKey(countOf, journal.Keyword(o.w.Intent)))
+		AssocKey("context", around.AssocKey(countOf, journal.Keyword(q.n.w.Intent)))
 }

@@ -6,27 +6,43 @@
 //
 // Main types: Executor is what the package needs from the adapters; Call and
 // Answer cross that boundary. Dispatcher serves Work, the description of a node
-// whose slots are filled and whose policy is merged, and returns a Result.
-// Decide is the attempt table as a pure function. StatsTable holds what is
-// remembered per candidate across calls: breakers, quality windows, latencies
-// and costs. Clock and Rand are the only sources of time and randomness.
+// whose slots are filled and whose policy is merged, and returns a Result. Clock
+// and Rand are the only sources of time and randomness.
 //
-// Streamed text leaves a run through the TextStream of the answer node. If the
+// An operation is the state of one Serve. The machine of package flow decides
+// what it does next, and drive.go carries that out with the parts of the
+// operation, one per concern:
+//
+//	node          the work, its run and its records (node.go, grant.go)
+//	callRequest   requests, effect key, counting of input (request.go, count.go)
+//	funds.Payer   reservation and settlement
+//	availability  what may be called now: state, breaker, budget
+//	candidates    binding and order (candidates.go)
+//	search        the next candidate, waits for respawns (search.go)
+//	attempts      start, verdict and failure of each attempt (attempts.go)
+//	attempt       one call and its answer (attempt.go, answer.go)
+//	judging       gates, checks and judge of one answer (gates.go, check.go)
+//	voting        votes of a judge (voting.go, gradeverdict.go)
+//	gateCall      calls of checks and judges (gatecall.go)
+//
+// Checks, votes and trials create only the parts that they need.
+//
+// Packages below, which know nothing of this one: flow decides, stats remembers
+// candidates across calls, breaker is the state of one breaker, funds pays,
+// stream forwards text, clean removes markup from text, memo caches grades.
+// Package rescore uses this one: it measures judges and reports the result
+// through stats.Table.Believe.
+//
+// Streamed text leaves a run through the stream.Text of the answer node. If the
 // policy allows it, text is shown before the gates have run; then it can be
-// retracted, or it commits the operation to that candidate. Pace blocks a
-// plugin while the reader of the stream is behind.
+// retracted, or it commits the operation to that candidate.
 //
-// The last gate is a judge, if the policy of a call names one (judgepanel.go,
-// voting.go): a capability that grades the answer. The judge is called only if
-// its grade can still change the verdict, and never for its own answers or for
-// calls that it makes itself. A grade below the minimum is confirmed by further
-// votes. Grades caches grades, so that equal answers get equal grades. Votes
-// are paid from the budget of the node. Package rescore measures judges and
-// reports the result through StatsTable.Believe.
-//
-// If a budget of tokens or money is so tight that the estimate of the input
-// size decides whether a call is possible, the candidate counts its input
-// before the reservation is made (count.go).
+// The last gate is a judge, if the policy of a call names one: a capability that
+// grades the answer. The judge is called only if its grade can still change the
+// verdict, and never for its own answers or for calls that it makes itself. A
+// grade below the minimum is confirmed by further votes. Grades caches grades, so
+// that equal answers get equal grades. Votes are paid from the budget of the
+// node.
 //
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at
 // once. One call runs on the goroutine of its caller, which records, evaluates

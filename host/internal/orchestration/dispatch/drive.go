@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -21,14 +22,14 @@ type Observer func(flow.Rules) func(e flow.Event, open []flow.Command)
 func (o *operation) drive(ctx context.Context) {
 	rules := o.rules()
 	if o.strategy.name != policy.Cascade {
-		o.besides = &besides{clock: o.d.Clock, arrivals: make(chan *attempt, o.strategy.candidates)}
+		o.besides = &besides{clock: o.node.d.Clock, arrivals: make(chan *attempt, o.strategy.candidates)}
 		defer o.stopAll()
 	}
 	var observe func(flow.Event, []flow.Command)
-	if o.d.Observer != nil {
-		observe = o.d.Observer(rules)
+	if o.node.d.Observer != nil {
+		observe = o.node.d.Observer(rules)
 	}
-	commands, events := o.machine.Begin(rules), o.scratch.events[:0]
+	commands, events := o.machine.Begin(rules), o.events[:0]
 	for {
 		for i := range commands {
 			c := &commands[i]
@@ -37,8 +38,8 @@ func (o *operation) drive(ctx context.Context) {
 				return
 			}
 			events = o.perform(ctx, c, events)
-			if o.failed != nil { // what cannot be recorded does not go on
-				o.result.Err = contract.AsError(o.failed)
+			if o.node.failed != nil { // what cannot be recorded does not go on
+				o.attempts.result.Err = contract.AsError(o.node.failed)
 				return
 			}
 		}
@@ -50,7 +51,7 @@ func (o *operation) drive(ctx context.Context) {
 			observe(events[0], o.machine.Open())
 		}
 		if events = events[1:]; len(events) == 0 {
-			events = o.scratch.events[:0]
+			events = o.events[:0]
 		}
 	}
 }
@@ -59,8 +60,8 @@ func (o *operation) drive(ctx context.Context) {
 func (o *operation) rules() flow.Rules {
 	s := o.strategy
 	return flow.Rules{
-		Node: o.w.Node, Strategy: s.name, Width: s.width, Joining: s.max, After: s.after, MaxCandidates: s.candidates,
-		Limits: (*limitsOf)(o), SwitchOn: o.w.Policy.SwitchOn,
+		Node: o.node.w.Node, Strategy: s.name, Width: s.width, Joining: s.max, After: s.after, MaxCandidates: s.candidates,
+		Limits: (*limitsOf)(&o.node), SwitchOn: o.node.w.Policy.SwitchOn,
 	}
 }
 
@@ -75,34 +76,34 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	case flow.Start:
 		o.start(ctx, c, e)
 	case flow.Call:
-		a := o.attempt(c.Attempt)
+		a := o.attempts.get(c.Attempt)
 		if c.Parallel {
 			a.command = c.ID
-			o.besides.call(ctx, a, o.invoke)
+			o.besides.call(ctx, a)
 			return events
 		}
-		o.shadow(a)
-		a.answer, a.err = o.invoke(ctx, a)
-		a.ended = o.d.Clock.Now()
+		o.attempts.shadow(a)
+		a.answer, a.failed = a.invoke(ctx)
+		a.ended = o.node.now()
 	case flow.Judge:
-		o.evaluate(ctx, o.attempt(c.Attempt), e)
+		o.evaluate(ctx, o.attempts.get(c.Attempt), e)
 	case flow.Discard:
-		o.recordLoser(o.attempt(c.Attempt))
+		o.attempts.discard(o.attempts.get(c.Attempt))
 	case flow.Refuse:
-		o.recordVerdict(o.owed[c.Attempt], false, quality.Perfect)
+		o.attempts.recordVerdict(c.Attempt, o.attempts.owed[c.Attempt], false, quality.Perfect)
 	case flow.Look:
 		if c.Failure != nil && c.Failure.Undelivered || !o.machine.Exhausted() {
-			o.binding = o.bind()
+			o.candidates.bind()
 		}
 		e.Situation = o.situation(c.CapID)
 	case flow.Ready:
 		o.awaitRetry(ctx, c, e)
 	case flow.Timer:
-		o.timer = startTimer(ctx, o.d.Clock, c.ID, c.After)
+		o.timer = startTimer(ctx, o.node.d.Clock, c.ID, c.After)
 		return events
 	case flow.Stop:
 		if c.Attempt > 0 {
-			o.besides.stop(o.attempt(c.Attempt))
+			o.besides.stop(o.attempts.get(c.Attempt))
 			return events
 		}
 		o.timer.end()
@@ -116,174 +117,121 @@ func (o *operation) arrivals(events []flow.Event) []flow.Event {
 	batch := o.besides.wait(o.timer.fired())
 	if batch == nil {
 		o.timer.end()
-		events = append(events, flow.Event{Of: o.timer.id, Committed: o.committed()})
+		events = append(events, flow.Event{Of: o.timer.id, Committed: o.attempts.committed()})
 		o.timer = nil
 		return events
 	}
 	for _, a := range batch {
-		events = append(events, flow.Event{Of: a.command, Committed: o.committed()})
+		events = append(events, flow.Event{Of: a.command, Committed: o.attempts.committed()})
 	}
 	return events
 }
 
-// committed returns the attempt whose text cannot be retracted; 0: none, -1: one
-// of another operation.
-func (o *operation) committed() int {
-	if !o.w.Stream.committed() {
-		return 0
-	}
-	for _, a := range o.attempts {
-		if a.stream.committed() {
-			return a.number
-		}
-	}
-	return -1
-}
-
 // find looks for a candidate that was not tried.
 func (o *operation) find(ctx context.Context, c *flow.Command, e *flow.Event) {
-	o.joins = c.Joins
+	o.funds.Joins = c.Joins
 	if c.Wait {
-		o.awaitRespawn(ctx)
+		o.search.await(ctx)
 	} else {
-		o.next()
+		o.search.next()
 	}
-	o.joins = false
-	e.Situation.Accepted = o.binding.Accepted
+	o.funds.Joins = false
+	e.Situation.Accepted = o.candidates.binding.Accepted
 }
 
-// start records the start of an attempt.
+// start starts an attempt.
 func (o *operation) start(ctx context.Context, c *flow.Command, e *flow.Event) {
-	a, entrant := &o.scratch.attempt, ""
+	entrant := ""
 	if c.Parallel {
-		a, entrant = &attempt{}, o.strategy.name
-		o.attempts = append(o.attempts, a)
+		entrant = o.strategy.name
 	}
-	o.setRound(c.Round, c.Repair)
-	o.joins = c.Joins
-	e.Failure = o.begin(ctx, a, c.CapID, entrant)
-	o.joins = false
-	if e.Failure != nil {
+	o.request.setRound(c.Round, c.Repair)
+	o.funds.Joins = c.Joins
+	a, failure := o.attempts.start(ctx, c.CapID, entrant)
+	o.funds.Joins = false
+	if e.Failure = failure; failure != nil {
 		o.afterFailure(e)
+		return
 	}
 	e.Attempt = a.number
 }
 
-// setRound sets the repair round; each has an effect key of its own.
-func (o *operation) setRound(round int, repair edn.Value) {
-	if o.round != round {
-		o.round, o.repairContext, o.key = round, repair, ""
-	}
-}
-
-// attempt returns an attempt by its number: one that runs beside others, or the
-// one that runs alone.
-func (o *operation) attempt(number int) *attempt {
-	for _, a := range o.attempts {
-		if a.number == number {
-			return a
-		}
-	}
-	return &o.scratch.attempt
-}
-
 // evaluate evaluates the answer of an attempt or its absence.
 func (o *operation) evaluate(ctx context.Context, a *attempt, e *flow.Event) {
-	r := &o.scratch.result
+	e.Failure = o.attempts.finish(ctx, a)
 	if o.besides != nil {
-		r = new(attemptResult)
-	}
-	e.Failure = o.finish(ctx, a, r)
-	if o.besides != nil {
-		e.Committed = o.committed()
+		e.Committed = o.attempts.committed()
 	}
 	if e.Failure != nil {
 		o.afterFailure(e)
 		return
 	}
-	if o.strategy.name == policy.Tournament {
-		e.Score, e.Cost = o.result.Verdict.Score.Value(), o.result.Usage.Key("cost-usd")
-		o.accepted = append(o.accepted, o.result)
+	if result := &o.attempts.result; o.strategy.name == policy.Tournament {
+		e.Score, e.Cost = result.Verdict.Score.Value(), result.Usage.Key("cost-usd")
+		o.accepted = append(o.accepted, *result)
 	}
 }
 
 // afterFailure ends the repair round of a failed attempt, and adds what the
 // budget leaves.
 func (o *operation) afterFailure(e *flow.Event) {
-	o.setRound(0, edn.Nil())
-	if o.limited() {
-		o.next()
+	o.request.setRound(0, edn.Nil())
+	if o.funds.Limited() {
+		o.search.next()
 		e.Situation = o.situation("")
 	}
-}
-
-// limited reports whether a budget limits the number of calls.
-func (o *operation) limited() bool {
-	return o.w.Budget.Bounds(policy.Roundtrips) || o.w.Budget.Bounds(policy.Attempts)
 }
 
 // situation describes the candidates at this moment; capID is the one that
 // failed.
 func (o *operation) situation(capID string) flow.Situation {
-	s := flow.Situation{Accepted: o.binding.Accepted, Returning: o.returning()}
+	s := flow.Situation{Accepted: o.candidates.binding.Accepted, Returning: o.candidates.returning()}
 	if capID != "" {
-		s.ComesBack = o.d.Executor.State(capID).willReturn()
+		s.ComesBack = o.node.d.Executor.State(capID).willReturn()
 	}
-	if !o.limited() {
-		return s
-	}
-	left, err := o.run.Account.Left(o.run.Base, o.w.Budget)
-	if err != nil {
-		return s
-	}
-	for _, d := range []policy.Dimension{policy.Roundtrips, policy.Attempts} {
-		if n := left.Amounts().Count(d); o.w.Budget.Bounds(d) && (!s.Limited || n < s.Left) {
-			s.Limited, s.Left = true, n
-		}
-	}
+	s.Left, s.Limited = o.funds.CallsLeft()
 	return s
 }
 
 // awaitRetry waits until a candidate may be called again: for the backoff, and
 // after a crash for its process.
 func (o *operation) awaitRetry(ctx context.Context, c *flow.Command, e *flow.Event) {
-	f := c.Failure
-	if wait := o.backoff(c.Try, f.Err); wait > 0 && !f.Undelivered {
-		if !o.inTime(ctx, wait) || o.d.Clock.Wait(ctx, wait) != nil {
-			e.Late, e.Expired = true, o.expired(ctx)
-			return
-		}
+	n, f := &o.node, c.Failure
+	if wait := o.delays.backoff(c.Try, f.Err); wait > 0 && !f.Undelivered && !n.sleep(ctx, wait) {
+		e.Late, e.Expired = true, n.expired(ctx)
+		return
 	}
 	if c.Wait {
-		begun := o.d.Clock.Now()
-		err := o.awaitReady(ctx, c.CapID)
-		o.waited += o.d.Clock.Now().Sub(begun)
+		begun := n.now()
+		err := n.awaitReady(ctx, c.CapID)
+		o.search.waited += n.now().Sub(begun)
 		e.Ready = err == nil
 	} else {
-		reason := o.unavailability(c.CapID).Reason
+		reason := o.candidates.may.of(c.CapID).Reason
 		if e.Ready = reason == ""; reason == policy.ReasonBudget {
-			e.Failure = o.overBudget(ctx, o.shortfall)
+			e.Failure = o.attempts.overBudget(ctx, o.funds.Shortfall())
 		}
 	}
 	if !e.Ready {
-		e.Expired = o.expired(ctx)
-		o.next()
+		e.Expired = n.expired(ctx)
+		o.search.next()
 		e.Situation = o.situation(c.CapID)
 	}
 }
 
 // end completes the result.
 func (o *operation) end(c *flow.Command) {
+	result := &o.attempts.result
 	switch f := c.Failure; {
 	case c.Attempt > 0:
 		if i := slices.IndexFunc(o.accepted, func(r Result) bool { return r.Attempt == c.Attempt }); i >= 0 {
-			attempts, once := o.result.Attempts, o.result.DoneOnce
-			o.result = o.accepted[i]
-			o.result.Attempts, o.result.DoneOnce = attempts, once
+			attempts, once := result.Attempts, result.DoneOnce
+			*result = o.accepted[i]
+			result.Attempts, result.DoneOnce = attempts, once
 		}
-		o.result.Outscored = c.Outscored
+		result.Outscored = c.Outscored
 	case f == nil:
-		o.fail(o.noCandidate())
+		o.fail(o.candidates.noCandidate())
 	default:
 		if err := o.stoppedAtBudget(f); err != nil {
 			o.fail(err)
@@ -293,17 +241,27 @@ func (o *operation) end(c *flow.Command) {
 	}
 }
 
+// stoppedAtBudget returns the error of a node that would have continued with a
+// larger budget, else nil.
+func (o *operation) stoppedAtBudget(f *flow.Failure) *contract.Error {
+	shortfall := o.funds.Shortfall()
+	if shortfall == nil || f.OverBudget || !o.machine.GoesOn(f) {
+		return nil
+	}
+	return shortfall.WithCause(f.Err)
+}
+
 // stopAll ends what still runs when the operation ends early.
 func (o *operation) stopAll() {
 	o.timer.end()
 	o.besides.stopAll(func(a *attempt) {
 		usage := mapOrNil(a.answer.Response.Key("result").Key("usage"))
-		o.settle(&a.reservation, settlement{usage: usage, unknown: usage.IsNil()})
+		o.funds.Settle(&a.reservation, funds.Settlement{Usage: usage, Unknown: usage.IsNil()})
 	})
 }
 
 // limitsOf are the limits of the candidates of an operation.
-type limitsOf operation
+type limitsOf node
 
 var _ flow.Limits = (*limitsOf)(nil)
 

@@ -83,6 +83,10 @@ type CapState struct {
 	Enforcement string
 }
 
+// willReturn reports whether a capability is ready or will be without an
+// operator. It may have become ready since binding.
+func (st CapState) willReturn() bool { return st.Ready || st.Standby || st.Respawning }
+
 // Trials is an optional interface of an Executor that runs a new edition of a
 // plugin beside the current one and compares the verdicts of the gates.
 type Trials interface {

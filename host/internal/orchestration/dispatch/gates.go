@@ -12,29 +12,43 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judge runs the gates of the node on an answer, tier by tier, the judge last.
-// The first tier with a failed must gate is the last to run, but runs
-// completely, so that its findings are complete.
-func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) (quality.Verdict, bool) {
-	p := o.w.Policy
+// judging evaluates one answer with the gates of its node.
+type judging struct {
+	n           *node
+	a           *attempt        // whose answer it is
+	unsound     bool            // the breaker of the judge was not closed
+	unevaluated *contract.Error // why a check or judge could not evaluate the answer
+
+	// Space for one gate. A record in it is written once and then belongs to the
+	// journal.
+	results [1]quality.Result
+	record  journal.GateVerdict
+	written bool // record is in use
+}
+
+// run runs the gates of the node on the answer of an attempt, tier by tier, the
+// judge last. The first tier with a failed must gate is the last to run, but
+// runs completely, so that its findings are complete.
+func (j *judging) run(ctx context.Context, a *attempt, out edn.Value) (quality.Verdict, bool) {
+	j.n, j.a = a.n, a
+	w, p := j.n.w, j.n.w.Policy
 	gates := p.gates
-	o.unsound = false
 	if len(gates) == 0 && p.judgePanel == nil {
 		return quality.Decide(nil, p.scoreMin, nil), false
 	}
-	subject := quality.Subject{Result: out, Meta: r.meta, Schema: p.out, SchemaName: p.outName}
+	subject := quality.Subject{Result: out, Meta: a.meta, Schema: p.out, SchemaName: p.outName}
 	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
-		subject.Request = p.subject(o.w.Input)
-		subject.System = o.w.System
-		if r.prompt.System != "" {
-			subject.System = r.prompt.System
+		subject.Request = p.subject(w.Input)
+		subject.System = w.System
+		if a.prompt.System != "" {
+			subject.System = a.prompt.System
 		}
-		if o.w.Around != nil {
-			subject.Env = o.w.Around.Env
+		if w.Around != nil {
+			subject.Env = w.Around.Env
 		}
 	}
-	results := o.scratch.results[:0]
-	if len(gates) > 1 || o.number > 1 || p.judgePanel != nil {
+	results := j.results[:0]
+	if len(gates) > 1 || p.judgePanel != nil {
 		results = make([]quality.Result, 0, len(gates)+1)
 	}
 	for len(gates) > 0 {
@@ -46,16 +60,16 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 		before := len(results)
 		results = results[:before+n]
 		if tier == quality.TierCapability {
-			o.askTier(ctx, r, gates[:n], subject, results[before:])
+			j.askTier(ctx, gates[:n], subject, results[before:])
 		} else {
-			o.judgeTier(r, gates[:n], subject, results[before:])
+			j.judgeTier(gates[:n], subject, results[before:])
 		}
 		gates = gates[n:]
-		if o.failed != nil || quality.MustFailed(results) {
+		if j.n.failed != nil || quality.MustFailed(results) {
 			break
 		}
 	}
-	last, asked := o.gradeAnswer(ctx, r, subject, results)
+	last, asked := j.gradeAnswer(ctx, subject, results)
 	if asked {
 		results = append(results, last)
 	}
@@ -63,42 +77,45 @@ func (o *operation) judge(ctx context.Context, r *attemptResult, out edn.Value) 
 }
 
 // judgeTier runs the built-in checks of one tier.
-func (o *operation) judgeTier(r *attemptResult, gates []quality.Gate, subject quality.Subject,
-	results []quality.Result) {
+func (j *judging) judgeTier(gates []quality.Gate, subject quality.Subject, results []quality.Result) {
 	for i, g := range gates {
 		if g.Check == nil {
 			results[i] = quality.Unknown(g)
 		} else {
 			results[i] = quality.Result{Gate: g, Outcome: g.Check.Run(subject)}
 		}
-		o.verdict(r, &results[i], checked{})
+		j.verdict(&results[i], checked{})
 	}
 }
 
 // askTier calls the checking capabilities of one tier in parallel and records
 // their verdicts in order.
-func (o *operation) askTier(ctx context.Context, r *attemptResult, gates []quality.Gate, subject quality.Subject,
+func (j *judging) askTier(ctx context.Context, gates []quality.Gate, subject quality.Subject,
 	results []quality.Result) {
 	served := make([]checked, len(gates))
 	var group sync.WaitGroup
 	for i, g := range gates {
 		results[i].Gate = g
-		group.Go(func() { results[i].Outcome, served[i] = o.runCheckSafely(ctx, r, g.Check, subject) })
+		group.Go(func() { results[i].Outcome, served[i] = j.runCheckSafely(ctx, g.Check, subject) })
 	}
 	group.Wait()
 	for i := range results {
-		o.verdict(r, &results[i], served[i])
+		j.verdict(&results[i], served[i])
 	}
 }
 
 // verdict records the result of one gate.
-func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked) {
+func (j *judging) verdict(result *quality.Result, by checked) {
 	for k := range result.Findings {
 		result.Findings[k].Severity = result.Gate.Severity
 	}
-	v := o.verdictRecord()
+	v := &j.record
+	if j.written {
+		v = new(journal.GateVerdict)
+	}
+	j.written = true
 	*v = journal.GateVerdict{
-		Attempt:       r.number,
+		Attempt:       j.a.number,
 		Gate:          result.Gate.Name,
 		Severity:      result.Gate.Severity.String(),
 		Tier:          int(result.Gate.Tier()),
@@ -111,34 +128,31 @@ func (o *operation) verdict(r *attemptResult, result *quality.Result, by checked
 		Err:           by.err,
 	}
 	if by.err != nil && by.err.Type == "budget/exceeded" && result.Failed() {
-		o.unevaluated = by.err
+		j.unevaluated = by.err
 	}
 	if len(result.Findings) > 0 {
 		v.Findings = journal.RefTo(quality.FindingsValue(result.Findings))
 	}
-	o.record(v)
+	j.n.Record(v)
 }
 
 func findingsValue(v *quality.Verdict) edn.Value { return quality.FindingsValue(v.Findings()) }
 
-// gateError is the failure for an answer that the gates refused.
-func (o *operation) gateError(r *attemptResult, v *quality.Verdict, findings edn.Value) *contract.Error {
-	kind, id := "", o.w.Node
-	if r.capability != nil {
-		kind, id = r.capability.Kind, ":"+r.capability.ID
-	}
+// refusal is the failure for an answer that the gates refused.
+func (j *judging) refusal(v *quality.Verdict, findings edn.Value) *contract.Error {
+	kind, id := j.a.capability.Kind, ":"+j.a.capability.ID
 	found := v.Findings()
 	var e *contract.Error
 	switch {
 	case len(found) > 0:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", o.w.Node, id,
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", j.n.w.Node, id,
 			found[0].Gate, found[0].Message)
 		if last := v.Results[len(v.Results)-1]; last.Grade != nil && v.FailureType == quality.FailLowScore {
 			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score),
 				digits(v.ScoreMin))
 		}
 	default:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", o.w.Node, id,
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", j.n.w.Node, id,
 			v.Score.Value(), v.ScoreMin.Value())
 	}
 	return e.WithSource(contract.GateSource(kind)).

@@ -10,17 +10,17 @@ import (
 )
 
 // recordGrade converts a grade to the result of its gate and records it.
-func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.Result {
+func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
 	sev := v.j.severity(v.cal, g)
 	result := quality.Result{Gate: quality.Gate{Name: v.j.gate, Severity: sev, Judge: v.j.judge.Name}}
 	rec := &journal.GateVerdict{
-		Attempt: r.number, Gate: result.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
+		Attempt: j.a.number, Gate: result.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
 		CapID: v.by.capID, CapVersion: v.by.version, Latency: v.by.latency, JudgeCalls: v.calls,
 	}
 	if len(v.usages) > 0 {
 		rec.Usage = journal.SumUsage(v.usages...)
 	}
-	o.unsound = v.unsound
+	j.unsound = v.unsound
 	switch {
 	case v.cal.Worthless != "" && v.cal.Drift == "":
 		result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " weighs nothing and was not asked: " +
@@ -29,7 +29,7 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 		result.Outcome = v.failure()
 		rec.Err = v.by.err
 		if sev == quality.Must && result.Failed() {
-			o.unevaluated = v.unjudged(o)
+			j.unevaluated = v.unjudged(j.n.w.Node)
 		}
 	default:
 		// A cached grade may be from a call with another minimum.
@@ -53,7 +53,7 @@ func (o *operation) recordGrade(r *attemptResult, v *voting, g *grade) quality.R
 	if len(result.Findings) > 0 {
 		rec.Findings = journal.RefTo(quality.FindingsValue(result.Findings))
 	}
-	o.record(rec)
+	j.n.Record(rec)
 	return result
 }
 
@@ -70,11 +70,11 @@ func (v *voting) failure() quality.Outcome {
 
 // unjudged is the failure of an attempt whose judge is a must gate but gave no
 // grade.
-func (v *voting) unjudged(o *operation) *contract.Error {
+func (v *voting) unjudged(node string) *contract.Error {
 	if v.by.err.Type == "budget/exceeded" {
 		return v.by.err
 	}
-	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", o.w.Node,
+	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", node,
 		v.j.judge.Name, v.attempt.capability.ID, v.by.err.FullMessage()).
 		WithCause(v.by.err).WithDetail("judge", edn.Text(v.j.judge.Name))
 }

@@ -9,34 +9,34 @@ import (
 
 // checkEffects checks the effects of a tool before binding. Effects of other
 // candidates are checked while binding.
-func (o *operation) checkEffects() *contract.Error {
-	if err := o.checkPromptOverride(); err != nil || o.w.Op != "tool" {
+func (n *node) checkEffects() *contract.Error {
+	if err := n.checkPromptOverride(); err != nil || n.w.Op != "tool" {
 		return err
 	}
-	c, ok := o.d.Registry.Tool(o.w.ToolID)
+	c, ok := n.d.Registry.Tool(n.w.ToolID)
 	if !ok {
-		return contract.Errorf("effects/unsupported-tool", "node %s: there is no tool :%s", o.w.Node, o.w.ToolID)
+		return contract.Errorf("effects/unsupported-tool", "node %s: there is no tool :%s", n.w.Node, n.w.ToolID)
 	}
-	_, err := o.scopes(c)
+	_, err := n.scopes(c)
 	return err
 }
 
 // scopes returns the scopes for a call of the capability by this node.
-func (o *operation) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
+func (n *node) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
 	if !c.Effectful() {
 		return nil, nil
 	}
-	scopes, err := o.run.Grant.Decide(policy.Need{Capability: c, Layer: &o.w.Policy.Layer, Input: o.w.Input})
+	scopes, err := n.run.Grant.Decide(policy.Need{Capability: c, Layer: &n.w.Policy.Layer, Input: n.w.Input})
 	if err != nil {
-		return nil, err.WithWhere("node", edn.Text(o.w.Node))
+		return nil, err.WithWhere("node", edn.Text(n.w.Node))
 	}
 	return scopes, nil
 }
 
 // deniedEffect returns why this node may not call a capability; see
 // policy.Demand.
-func (o *operation) deniedEffect(c *registry.Capability) *contract.Error {
-	_, err := o.scopes(c)
+func (n *node) deniedEffect(c *registry.Capability) *contract.Error {
+	_, err := n.scopes(c)
 	return err
 }
 

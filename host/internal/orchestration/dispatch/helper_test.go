@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -30,7 +31,7 @@ type order struct {
 	base     context.Context
 	seed     int64
 	streams  bool
-	pace     *dispatch.Pace
+	pace     *stream.Pace
 	explain  bool
 	limits   string // budget of the node, as EDN
 	intent   string

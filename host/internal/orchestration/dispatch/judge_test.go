@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -56,7 +57,7 @@ func (c judgeWorld) world(t testing.TB) *dispatchtest.World {
 	if c.cal == nil {
 		w.Dispatcher.Calibrations = calibrated
 	}
-	w.Dispatcher.Grades, w.Dispatcher.Stats = dispatch.NewGrades(8), &dispatch.StatsTable{}
+	w.Dispatcher.Grades, w.Dispatcher.Stats = dispatch.NewGrades(8), &stats.Table{}
 	return w
 }
 
@@ -630,7 +631,7 @@ func TestDriftedJudge(t *testing.T) {
 	known := calibrations{"grader": {Known: true, Kappa: 0.5, CapID: "t/grader", Drift: "kappa was 0.7 and is 0.5"}}
 	w := judgeWorld{cal: known}.world(t)
 	var events []string
-	w.Dispatcher.Stats.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.Dispatcher.Stats.Notice = func(n stats.Notice) { events = append(events, n.Event+" "+n.CapID) }
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9"))
 	for range 2 {
 		r := serve(t, w, order{layer: by("must", "0.8M")})
@@ -656,7 +657,7 @@ func TestBelieve(t *testing.T) {
 	known := calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/grader"}}
 	w := judgeWorld{cal: known, caps: []string{grader("t/grader", ""), grader("t/next", "")}}.world(t)
 	var events []string
-	w.Dispatcher.Stats.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.Dispatcher.Stats.Notice = func(n stats.Notice) { events = append(events, n.Event+" "+n.CapID) }
 	state := func() string {
 		for _, st := range w.Dispatcher.Stats.Standings(time.Now()) {
 			if st.CapID == "t/grader" && st.Intent == registry.IntentGrade {

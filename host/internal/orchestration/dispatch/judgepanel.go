@@ -248,7 +248,7 @@ func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Ca
 			continue
 		}
 		st := d.Executor.State(id)
-		if cs := j.policy.stats[id]; !st.Ready && !st.Standby || cs != nil && !cs.closed.Load() {
+		if cs := j.policy.stats[id]; !st.Ready && !st.Standby || cs != nil && !cs.Closed() {
 			return nil
 		}
 		if g, ok := d.Grades.get(j.key(d, c, task, answer)); ok {

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // prepared is the constant part of the prompts of one capability.
@@ -67,45 +68,27 @@ func (p *CallPolicy) options() edn.Value {
 	return b.Map()
 }
 
-// composePrompt composes the prompt of this attempt; the zero value if the
-// candidate gets none.
-func (o *operation) composePrompt(c *registry.Capability) prompt.Composed {
-	if !o.w.Policy.composes(c) {
-		return prompt.Composed{}
-	}
-	return o.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(o.w.System, o.w.Input),
-		Input: o.w.Input, Repair: o.repairContext})
-}
-
-// layersTokens estimates how many tokens the prompt layers add to the call.
-func (o *operation) layersTokens(c *registry.Capability) int64 {
-	if !o.w.Policy.composes(c) || prompt.System(o.w.System, o.w.Input) != "" {
-		return 0
-	}
-	return o.w.Policy.preparation(c).tokens
-}
-
 // checkPromptOverride rejects a system prompt that comes from a result
 // (PRM-002) or replaces that of the configuration without permission (PRM-003).
-func (o *operation) checkPromptOverride() *contract.Error {
-	if o.w.Unmarked != nil && o.hasModelCandidate() {
-		return o.w.Unmarked
+func (n *node) checkPromptOverride() *contract.Error {
+	if n.w.Unmarked != nil && n.hasModelCandidate() {
+		return n.w.Unmarked
 	}
-	why := o.run.Overriding
-	if why == nil && !o.w.Foreign {
+	why := n.run.Overriding
+	if why == nil && !n.w.Foreign {
 		return nil
 	}
-	where, ok := prompt.Overrides(o.w.Intent, o.w.System, o.w.Input)
-	if !ok || where != ":system" && !o.hasModelCandidate() {
+	where, ok := prompt.Overrides(n.w.Intent, n.w.System, n.w.Input)
+	if !ok || where != ":system" && !n.hasModelCandidate() {
 		return nil
 	}
 	if why == nil {
 		return contract.Errorf("policy/blocked",
 			"node %s: its %s replaces the system prompt, which a plan that a capability wrote may not",
-			o.w.Node, where).
+			n.w.Node, where).
 			WithDetail("operation", edn.K(policy.OverridePrompt))
 	}
-	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", o.w.Node, where,
+	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", n.w.Node, where,
 		why.Message).
 		WithHint("leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }")
 	for _, key := range [...]string{"operation", "rule", "reason"} {
@@ -115,9 +98,9 @@ func (o *operation) checkPromptOverride() *contract.Error {
 }
 
 // hasModelCandidate reports whether a language model is among the candidates.
-func (o *operation) hasModelCandidate() bool {
-	for _, id := range o.w.Policy.static.List {
-		if c, ok := o.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
+func (n *node) hasModelCandidate() bool {
+	for _, id := range n.w.Policy.static.List {
+		if c, ok := n.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
 			return true
 		}
 	}
@@ -153,4 +136,32 @@ func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *con
 // without calling it.
 func (p *CallPolicy) ComposePrompt(c *registry.Capability, input edn.Value) prompt.Composed {
 	return p.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
+}
+
+// respond is the intent whose answers are shown to people unchanged.
+const respond = "text/respond"
+
+// defaultChars limits an answer of respond without a configured limit.
+const defaultChars = 1200
+
+// cleaning returns how the text of a model is cleaned (TXT-001); ok is false
+// for other capabilities.
+func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
+	if c.Kind != registry.ModelKind {
+		return text.Cleaning{}, false
+	}
+	clean := text.Cleaning{Packs: p.languages}
+	if most, ok := p.Constraints.Key("max-chars").AsInt(); ok {
+		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
+	}
+	if language, ok := p.Constraints.Key("language").AsKeyword(); ok {
+		clean.Language = language
+	}
+	if p.intent == respond {
+		clean.Collapse = true
+		if clean.MaxChars == 0 {
+			clean.MaxChars = defaultChars
+		}
+	}
+	return clean, true
 }

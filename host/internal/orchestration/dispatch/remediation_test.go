@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -27,7 +28,7 @@ type remediationWorld struct {
 	t testing.TB
 
 	mu      sync.Mutex
-	notices []dispatch.Notice
+	notices []stats.Notice
 	bad     map[string]bool // capabilities with bad answers
 }
 
@@ -48,7 +49,7 @@ func newRemediationWorldOf(t testing.TB, q registry.Quality, candidates int, apa
 		Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "test/n", Quality: q}},
 		Schemas: map[string]string{"test/n": `[:map [:n :int]]`},
 	})
-	k.Dispatcher.Stats = &dispatch.StatsTable{Notice: func(n dispatch.Notice) {
+	k.Dispatcher.Stats = &stats.Table{Notice: func(n stats.Notice) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.notices = append(k.notices, n)
@@ -370,9 +371,9 @@ func TestOneRemediationAtATimePerPlugin(t *testing.T) {
 
 // A log line names the action and the reason.
 func TestSentences(t *testing.T) {
-	n := dispatch.Notice{Event: dispatch.EventSwap, CapID: "t/a", Intent: "x/y", Plugin: "p", Details: edn.MustRead(`{:to :t/b :why "4 of the last 10 answers passed"}`)}
+	n := stats.Notice{Event: stats.EventSwap, CapID: "t/a", Intent: "x/y", Plugin: "p", Details: edn.MustRead(`{:to :t/b :why "4 of the last 10 answers passed"}`)}
 	assert.Equal(t, ":t/a for :x/y (plugin p) is being swapped for :t/b: 4 of the last 10 answers passed", n.Sentence())
-	n = dispatch.Notice{Event: dispatch.EventClosed, CapID: "t/a", Intent: "x/y", Details: edn.MustMap()}
+	n = stats.Notice{Event: stats.EventClosed, CapID: "t/a", Intent: "x/y", Details: edn.MustMap()}
 	assert.Equal(t, ":t/a for :x/y has a closed breaker again", n.Sentence())
 }
 

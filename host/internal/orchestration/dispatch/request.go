@@ -10,8 +10,39 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
+
+// callRequest makes the requests of a node.
+type callRequest struct {
+	n        *node
+	attempts int       // attempts so far
+	round    int       // number of the current repair round; 0: none
+	repair   edn.Value // the :repair of the request in a repair round
+	key      string    // effect key; empty: not computed yet
+
+	// The following fields are used only with a budget.
+	tokens int64 // estimated input tokens of the node; 0: not estimated yet
+	// Input tokens as counted by a capability, 0 if it did not answer, and the
+	// repair round of these counts.
+	counted   map[string]int64
+	countedIn int
+
+	space [192]byte // for the text of the key
+}
+
+var _ funds.Request = (*callRequest)(nil)
+
+// setRound sets the repair round; each has an effect key of its own.
+func (q *callRequest) setRound(round int, repair edn.Value) {
+	if q.round != round {
+		q.round, q.repair, q.key = round, repair, ""
+	}
+}
+
+// setInput replaces the input of the node.
+func (q *callRequest) setInput(input edn.Value) { q.n.w.Input, q.tokens, q.counted = input, 0, nil }
 
 // limits are the deadlines of one attempt: soft is that of the capability, end
 // that of the call, including the extension that the node may grant.
@@ -27,64 +58,66 @@ func (l limits) given() time.Duration { return l.end.Sub(l.begun) }
 // limits computes the deadline of an attempt: the earlier one of node and
 // capability. The run bounds both through its context. A zero end means no
 // deadline.
-func (o *operation) limits(c *registry.Capability) limits {
-	l := limits{end: o.w.Deadline}
+func (n *node) limits(c *registry.Capability) limits {
+	l := limits{end: n.w.Deadline}
 	if c.Limits.Timeout <= 0 {
 		return l
 	}
-	l.begun = o.d.Clock.Now()
+	l.begun = n.now()
 	soft := l.begun.Add(c.Limits.Timeout)
 	if !l.end.IsZero() && !soft.Before(l.end) {
 		return l
 	}
 	l.soft, l.end = soft, soft
-	if o.w.Policy.Extend > 0 {
+	if n.w.Policy.Extend > 0 {
 		l.extended = true
-		l.end = soft.Add(o.w.Policy.Extend)
-		if d := o.w.Deadline; !d.IsZero() && d.Before(l.end) {
+		l.end = soft.Add(n.w.Policy.Extend)
+		if d := n.w.Deadline; !d.IsZero() && d.Before(l.end) {
 			l.end = d
 		}
 	}
 	return l
 }
 
-func (o *operation) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, r *reservation,
+// call makes the call of a capability. left is the :budget of the request.
+func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, left edn.Value,
 	asked prompt.Composed) Call {
+	w, run := q.n.w, q.n.run
 	return Call{
 		CapID:     c.ID,
-		Run:       o.run.ID,
-		Node:      o.w.Node,
-		Path:      o.w.Path,
-		Attempt:   o.number,
+		Run:       run.ID,
+		Node:      w.Node,
+		Path:      w.Path,
+		Attempt:   q.attempts,
 		Deadline:  deadline,
-		Request:   o.request(c, asked),
+		Request:   q.envelope(c, asked),
 		Effects:   effects(c),
 		Scope:     scopeValue(scopes),
-		Roles:     o.run.Grant.Roles(),
-		EffectKey: o.effectKey(),
-		Budget:    o.callBudget(r),
-		Within:    o.w.Budget,
-		Deepest:   o.w.Deepest,
-		AtLeast:   o.run.AtLeast,
-		Stack:     o.w.Stack,
-		Trace:     o.run.Trace,
-		Shadow:    o.run.Shadow,
+		Roles:     run.Grant.Roles(),
+		EffectKey: q.effectKey(),
+		Budget:    left,
+		Within:    w.Budget,
+		Deepest:   w.Deepest,
+		AtLeast:   run.AtLeast,
+		Stack:     w.Stack,
+		Trace:     run.Trace,
+		Shadow:    run.Shadow,
 	}
 }
 
-// request returns the envelope, with the findings of the last round in a repair
+// envelope returns the envelope, with the findings of the last round in a repair
 // and with the composed prompt for a language model.
-func (o *operation) request(c *registry.Capability, asked prompt.Composed) edn.Value {
-	v := o.w.Policy.envelope(c, o.run.Trace, o.w.Input, o.w.System)
-	if o.round == 0 && asked.Value.IsNil() {
+func (q *callRequest) envelope(c *registry.Capability, asked prompt.Composed) edn.Value {
+	v := q.n.w.Policy.envelope(c, q.n.run.Trace, q.n.w.Input, q.n.w.System)
+	if q.round == 0 && asked.Value.IsNil() {
 		return v
 	}
 	around := v.Key("context")
 	if around.IsNil() {
 		around = edn.MustMap()
 	}
-	if o.round > 0 {
-		around = around.AssocKey("repair", o.repairContext)
+	if q.round > 0 {
+		around = around.AssocKey("repair", q.repair)
 	}
 	if !asked.Value.IsNil() {
 		around = around.AssocKey("prompt", asked.Value)
@@ -95,15 +128,33 @@ func (o *operation) request(c *registry.Capability, asked prompt.Composed) edn.V
 // effectKey returns the key of the node's effect, which is the same over
 // attempts, candidates and resumes: the hash of run, node path and repair
 // round.
-func (o *operation) effectKey() string {
-	if o.key == "" {
-		text := append(o.scratch.key[:0], o.run.ID...)
+func (q *callRequest) effectKey() string {
+	if q.key == "" {
+		text := append(q.space[:0], q.n.run.ID...)
 		text = append(text, '\n')
-		text = o.w.Path.AppendCanonical(text)
+		text = q.n.w.Path.AppendCanonical(text)
 		text = append(text, '\n')
-		text = strconv.AppendInt(text, int64(o.round), 10)
+		text = strconv.AppendInt(text, int64(q.round), 10)
 		sum := blake3.Sum256(text)
-		o.key = string(hex.AppendEncode(append(o.scratch.key[:0], "b3:"...), sum[:]))
+		q.key = string(hex.AppendEncode(append(q.space[:0], "b3:"...), sum[:]))
 	}
-	return o.key
+	return q.key
+}
+
+// composePrompt composes the prompt of this attempt; the zero value if the
+// candidate gets none.
+func (q *callRequest) composePrompt(c *registry.Capability) prompt.Composed {
+	if !q.n.w.Policy.composes(c) {
+		return prompt.Composed{}
+	}
+	return q.n.w.Policy.preparation(c).Compose(prompt.Call{System: prompt.System(q.n.w.System, q.n.w.Input),
+		Input: q.n.w.Input, Repair: q.repair})
+}
+
+// layersTokens estimates how many tokens the prompt layers add to the call.
+func (q *callRequest) layersTokens(c *registry.Capability) int64 {
+	if !q.n.w.Policy.composes(c) || prompt.System(q.n.w.System, q.n.w.Input) != "" {
+		return 0
+	}
+	return q.n.w.Policy.preparation(c).tokens
 }

@@ -473,19 +473,21 @@ func TestPassingOverIsQuick(t *testing.T) {
 // EVAL-060: the failure is that of the last attempt, with all attempts in its
 // details.
 func TestFailureDetails(t *testing.T) {
-	w := world(t, "", "")
-	w.On("t/a", fails("provider/unavailable"))
-	w.On("t/b", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "last"), Delay: 0})
-	layer := retries(0, 1)
-	layer.SwitchOn = policy.Additive{Add: policy.Of(policy.NamesOf(here, "class/retry", "class/switch"), here)}
-	r := serve(t, w, order{layer: layer})
-	require.Equal(t, "runtime/invoke-failed", r.failure())
-	d := r.Err.Details
-	assert.Equal(t, `[{:cap/id :t/a :latency-ms 0 :type :provider/unavailable} {:cap/id :t/b :latency-ms 0 :type :runtime/invoke-failed}]`, d.Key("attempts").String())
-	assert.Equal(t, `[:t/a :t/b]`, d.Key("candidates").String())
-	assert.Equal(t, `{:fallback-max 1 :same-cap-max 0}`, d.Key("retry").String())
-	assert.Equal(t, `#{:class/retry :class/switch}`, d.Key("switch-on").String())
-	assert.Equal(t, `[]`, d.Key("rejected").String())
+	synctest.Test(t, func(t *testing.T) { // latencies are exact
+		w := world(t, "", "")
+		w.On("t/a", fails("provider/unavailable"))
+		w.On("t/b", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "last"), Delay: 0})
+		layer := retries(0, 1)
+		layer.SwitchOn = policy.Additive{Add: policy.Of(policy.NamesOf(here, "class/retry", "class/switch"), here)}
+		r := serve(t, w, order{layer: layer})
+		require.Equal(t, "runtime/invoke-failed", r.failure())
+		d := r.Err.Details
+		assert.Equal(t, `[{:cap/id :t/a :latency-ms 0 :type :provider/unavailable} {:cap/id :t/b :latency-ms 0 :type :runtime/invoke-failed}]`, d.Key("attempts").String())
+		assert.Equal(t, `[:t/a :t/b]`, d.Key("candidates").String())
+		assert.Equal(t, `{:fallback-max 1 :same-cap-max 0}`, d.Key("retry").String())
+		assert.Equal(t, `#{:class/retry :class/switch}`, d.Key("switch-on").String())
+		assert.Equal(t, `[]`, d.Key("rejected").String())
+	})
 }
 
 // ENV-007, DET-001: a plugin gets the reduced task and the advertised id, and

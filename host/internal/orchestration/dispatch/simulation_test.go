@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -53,7 +54,7 @@ type simulation struct {
 	rate     func(capID string, edition, call int) float64 // probability that a call passes its gates
 	down     func(capID string, call int) bool             // whether the call fails instead
 	editions map[string]int
-	notices  []dispatch.Notice
+	notices  []stats.Notice
 	call     int            // number of the current call
 	asked    map[string]int // calls per candidate
 	judged   map[string]int // verdicts per candidate
@@ -91,13 +92,13 @@ func (s *simulation) State(capID string) dispatch.CapState {
 // Await implements dispatch.Executor.
 func (s *simulation) Await(context.Context, string) error { return nil }
 
-// Renew implements dispatch.Remediator.
+// Renew implements stats.Remediator.
 func (s *simulation) Renew(capID string, done func(error)) { s.editions[capID]++; done(nil) }
 
-// Restart implements dispatch.Remediator.
+// Restart implements stats.Remediator.
 func (s *simulation) Restart(string) error { return nil }
 
-// Quarantine implements dispatch.Remediator.
+// Quarantine implements stats.Remediator.
 func (s *simulation) Quarantine(string, string, time.Time) error { return nil }
 
 // simWorld makes runs of one configuration.
@@ -123,7 +124,7 @@ func (w simWorld) run(seed uint64) *simulation {
 		clock: &simClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, rand: rand.New(rand.NewPCG(seed, 74)),
 		editions: map[string]int{}, asked: map[string]int{}, judged: map[string]int{}, acted: map[string]int{},
 	}
-	table := &dispatch.StatsTable{Notice: func(n dispatch.Notice) {
+	table := &stats.Table{Notice: func(n stats.Notice) {
 		s.notices = append(s.notices, n)
 		if _, before := s.acted[n.CapID]; n.IsQuality() && !before {
 			s.acted[n.CapID] = s.judged[n.CapID]
@@ -172,7 +173,7 @@ func constant(rates map[string]float64) func(string, int, int) float64 {
 func TestSimulatedFalseAlarms(t *testing.T) {
 	t.Parallel()
 	runs := simSeeds(t)
-	for action, event := range map[string]string{registry.ActionQuarantine: dispatch.EventEject, registry.ActionSwap: dispatch.EventSwap} {
+	for action, event := range map[string]string{registry.ActionQuarantine: stats.EventEject, registry.ActionSwap: stats.EventSwap} {
 		w := newSimWorld(t, 2, 1, registry.Quality{MinPassRate: registry.ShareOf(0.6), Action: action})
 		falsely := 0
 		for seed := range uint64(runs) {
@@ -203,7 +204,7 @@ func TestSimulatedTrueAlarms(t *testing.T) {
 			soon++
 		}
 		asked += s.asked["t/a"]
-		assert.Zero(t, s.events(dispatch.EventCapReached, "t/a"))
+		assert.Zero(t, s.events(stats.EventCapReached, "t/a"))
 	}
 	t.Logf("a 0.3 executor was acted on within 20 samples in %d of %d runs, and asked %d times a run", soon, runs, asked/runs)
 	assert.GreaterOrEqual(t, soon*100, runs*95)
@@ -248,7 +249,7 @@ func TestSimulatedDrift(t *testing.T) {
 			lateExecutor++
 		}
 		after += s.calls(simCalls/2-100, nil)
-		if s.events(dispatch.EventSwap, "t/a") == 1 {
+		if s.events(stats.EventSwap, "t/a") == 1 {
 			once++
 		}
 	}
@@ -272,12 +273,12 @@ func TestSimulatedOutage(t *testing.T) {
 		assert.Equal(t, 200, s.calls(200, nil))
 		before := s.asked["t/a"]
 		assert.Equal(t, 300, s.calls(300, nil), "the other one serves")
-		openings, asked := s.events(dispatch.EventOpened, "t/a"), s.asked["t/a"]-before
+		openings, asked := s.events(stats.EventOpened, "t/a"), s.asked["t/a"]-before
 		// The outcomes in the window before the first opening, and one probe per opening.
 		window := breaker.Defaults().Window
 		assert.LessOrEqual(t, asked, window+openings, "seed %d", seed)
 		assert.Equal(t, 500, s.calls(500, nil))
-		assert.Equal(t, 1, s.events(dispatch.EventClosed, "t/a"))
+		assert.Equal(t, 1, s.events(stats.EventClosed, "t/a"))
 		before = s.asked["t/a"]
 		s.calls(20, nil)
 		assert.Equal(t, 20, s.asked["t/a"]-before, "it is in again")
@@ -319,7 +320,7 @@ func (s *simulation) calm(t assert.TestingT) {
 	last := map[string]time.Time{}
 	for _, n := range s.notices {
 		switch n.Event {
-		case dispatch.EventSwap, dispatch.EventRestart, dispatch.EventEject:
+		case stats.EventSwap, stats.EventRestart, stats.EventEject:
 			if at, ok := last[n.CapID]; ok && n.At.Sub(at) < breaker.ActionPause {
 				assert.Fail(t, "too soon", "%s %s after %s", n.Event, n.CapID, n.At.Sub(at))
 			}
@@ -351,7 +352,7 @@ func TestSimulatedHedge(t *testing.T) {
 					return in(20*ms, out(`{:n 1}`))
 				})
 				x.On("t/b", in(40*ms, out(`{:n 2}`)))
-				x.Dispatcher.Stats = &dispatch.StatsTable{}
+				x.Dispatcher.Stats = &stats.Table{}
 				s := w.run(seed)
 				s.work.Policy = x.Dispatcher.CallPolicy(p, "text/respond", "")
 				for range simCalls {

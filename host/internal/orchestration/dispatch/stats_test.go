@@ -14,13 +14,14 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 func worldWithStats(t testing.TB, more ...string) *dispatchtest.World {
 	w := world(t, more...)
-	w.Dispatcher.Stats = &dispatch.StatsTable{}
+	w.Dispatcher.Stats = &stats.Table{}
 	return w
 }
 
@@ -145,7 +146,7 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 func TestFailureBesideTheWinnerCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(caps("", "", ""), judge("t/judge", "")), Checks: []quality.Check{verified("verified")}})
-		w.Dispatcher.Stats = &dispatch.StatsTable{}
+		w.Dispatcher.Stats = &stats.Table{}
 		w.On("t/a", in(10*ms, out(`{:n 1}`))).On("t/b", in(10*ms, fails("provider/unavailable"))).On("t/c", in(5*ms, out(`{:n 1}`)))
 		layer := race(3, 0)
 		layer.Must = policy.NamesOf(here, "verified")
@@ -242,7 +243,7 @@ func TestOneProbe(t *testing.T) {
 
 // BIND-003, BIND-007: the record has the order and its figures: actual costs
 // take precedence, candidates without calls have the declared figures.
-// TestSortFigures covers each comparison of each policy; :learned belongs
+// TestSort covers each comparison of each policy; :learned belongs
 // to a later part.
 func TestOrderings(t *testing.T) {
 	w := worldWithStats(t, "", "", ":cap/cost {:usd 0.5M :latency-ms 9000}")
@@ -306,8 +307,8 @@ func TestPinnedStaysFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := worldWithStats(t, ":cap/cost {:usd 9}",
 					":cap/cost {:usd 2 :latency-ms 2000}", ":cap/cost {:usd 1 :latency-ms 1000}")
-				w.SetCondition("t/a", dispatch.Condition{InFlight: 8, Places: 9})
-				w.SetCondition("t/b", dispatch.Condition{InFlight: 2, Places: 9})
+				w.SetCondition("t/a", stats.Condition{InFlight: 8, Places: 9})
+				w.SetCondition("t/b", stats.Condition{InFlight: 2, Places: 9})
 				w.On("t/a", in(9*time.Second, wrong), in(9*time.Second, out(`{:n 1}`)))
 				l := retries(0, 2)
 				l.Ordering = policy.Of(ordering, here)
@@ -326,7 +327,7 @@ func TestPinnedStaysFirst(t *testing.T) {
 // BRK-007: a repaired answer counts once, by its final verdict.
 func TestRepairCountsOnce(t *testing.T) {
 	w := repairWorld(t, repairs)
-	w.Dispatcher.Stats = &dispatch.StatsTable{}
+	w.Dispatcher.Stats = &stats.Table{}
 	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`))
 	r := serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
 	require.Nil(t, r.Err)
@@ -336,7 +337,7 @@ func TestRepairCountsOnce(t *testing.T) {
 	assert.Equal(t, "0.83M", figures.Key("quality").String(), "(1 + 4) / (1 + 5)")
 
 	w = repairWorld(t, repairs)
-	w.Dispatcher.Stats = &dispatch.StatsTable{}
+	w.Dispatcher.Stats = &stats.Table{}
 	w.On("t/a", out(`{:n 1}`))
 	serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
 	figures = serve(t, w, order{layer: l}).resolved(t).Candidates[0].Figures

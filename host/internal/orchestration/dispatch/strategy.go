@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // strategy is how the attempts of one call are scheduled.
@@ -27,7 +26,7 @@ func (p strategy) recordedWidth() int {
 // selectStrategy selects the strategy of this call. Candidates with effects run as a
 // cascade, never in parallel, and so does a single candidate.
 func (o *operation) selectStrategy() strategy {
-	p := o.w.Policy
+	p := o.node.w.Policy
 	cascade := strategy{name: policy.Cascade, candidates: 1 + p.FallbackMax}
 	s := strategy{name: p.Strategy, candidates: cascade.candidates}
 	switch s.name {
@@ -41,45 +40,20 @@ func (o *operation) selectStrategy() strategy {
 	default:
 		return cascade
 	}
-	accepted := o.binding.Accepted
-	if o.w.Op != "call" || !o.repeatable(accepted) {
+	accepted := o.candidates.binding.Accepted
+	if o.node.w.Op != "call" || !o.candidates.repeatable(accepted) {
 		return cascade
 	}
 	cascade.candidates = max(cascade.candidates, s.width)
 	s.candidates = cascade.candidates
-	room := o.affordable(accepted[:min(s.width, len(accepted))])
+	room := o.funds.Affordable(accepted[:min(s.width, len(accepted))])
 	s.width = min(s.width, room)
 	s.max = min(s.max, room-1)
 	if s.name == policy.Hedge && s.after == 0 && len(accepted) > 0 {
-		s.after = o.usualLatency(accepted[0])
+		s.after = o.candidates.usualLatency(accepted[0])
 	}
 	if s.width < 2 || s.name == policy.Hedge && s.after == 0 {
 		return cascade
 	}
 	return s
-}
-
-// repeatable reports whether calls to all candidates are free of effects.
-func (o *operation) repeatable(ids []string) bool {
-	for _, id := range ids {
-		if c, ok := o.d.Registry.Capability(id); ok && c.Recovery(o.w.Input) != contract.RecoveryNone {
-			return false
-		}
-	}
-	return true
-}
-
-// usualLatency returns the p95 latency of a capability, or twice the declared
-// one; 0 if unknown.
-func (o *operation) usualLatency(capID string) time.Duration {
-	if cs := o.w.Policy.stats[capID]; cs != nil {
-		if d, ok := cs.percentile(0.95, minP95Samples); ok {
-			return max(d, time.Millisecond)
-		}
-	}
-	c, ok := o.d.Registry.Capability(capID)
-	if !ok || !c.Cost.HasLatency {
-		return 0
-	}
-	return 2 * c.Cost.Latency
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -212,7 +212,7 @@ func TestStreamPace(t *testing.T) {
 		}
 		step.Value = edn.MustMap(edn.K("text"), edn.Text(strings.Repeat("x", 1000<<10)))
 		w.On("t/a", step)
-		pace := dispatch.NewPace()
+		pace := stream.NewPace()
 		done := make(chan served, 1)
 		go func() {
 			done <- serve(t, w, order{layer: streaming(policy.Provisional, retries(0, 0)), streams: true, pace: pace})
@@ -232,7 +232,7 @@ func TestStreamPace(t *testing.T) {
 		w.On("t/a", says(strings.Repeat("x", 300<<10), "y"))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		s := serve(t, w, order{ctx: ctx, layer: streaming(policy.Provisional, retries(0, 0)), streams: true, pace: dispatch.NewPace()})
+		s := serve(t, w, order{ctx: ctx, layer: streaming(policy.Provisional, retries(0, 0)), streams: true, pace: stream.NewPace()})
 		assert.Equal(t, "canceled", s.failure(), "a blocked plugin can be canceled")
 	})
 }
@@ -299,7 +299,7 @@ func TestStreamDelayReason(t *testing.T) {
 		{policy.Provisional, policy.Tournament, nil, "with the strategy :tournament the accepted attempt is known"},
 		{policy.FirstToken, policy.Hedge, nil, ""},
 	} {
-		why := dispatch.StreamDelayReason(&policy.Policy{Stream: row.stream, Strategy: row.strategy, Must: row.must})
+		why := stream.DelayReason(&policy.Policy{Stream: row.stream, Strategy: row.strategy, Must: row.must})
 		assert.Equal(t, row.why == "", why == "", "%+v: %s", row, why)
 		assert.Contains(t, why, row.why)
 	}

@@ -13,12 +13,12 @@ import (
 // reportTrial reports the verdict on an answer to an Executor that compares
 // editions of a plugin (SUP-006). A plan answer is not a sample: other
 // candidates produced its result.
-func (o *operation) reportTrial(a *attempt, r *attemptResult) {
-	trials, ok := o.d.Executor.(Trials)
-	if !ok || r.walk != nil || r.outcome == flow.Judged && !answeredByChecks(o.result.Verdict) {
+func (s *attempts) reportTrial(a *attempt) {
+	trials, ok := s.n.d.Executor.(Trials)
+	if !ok || a.walk != nil || a.outcome == flow.Judged && !answeredByChecks(s.result.Verdict) {
 		return
 	}
-	trials.Judged(a.capability.ID, a.answer, r.err == nil)
+	trials.Judged(a.capability.ID, a.answer, a.err == nil)
 }
 
 // shadow sends the call to an edition on trial if the call has no effects. The
@@ -29,35 +29,41 @@ func (o *operation) reportTrial(a *attempt, r *attemptResult) {
 // the host with an account of its own: the caller did not request them, and the
 // scopes of the run may be closed by then (BUD-003, BUD-005). If the budget of
 // the host does not cover the gates, the answer is not a sample.
-func (o *operation) shadow(a *attempt) {
-	c, recovery, number := a.capability, a.recovery, a.number // a is reused by the next attempt
-	trials, ok := o.d.Executor.(Trials)
-	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() || !o.free(c) {
+func (s *attempts) shadow(a *attempt) {
+	c, n := a.capability, s.n
+	trials, ok := n.d.Executor.(Trials)
+	if !ok || !trials.Shadowing(c.ID) || a.recovery != contract.RecoveryNone || c.Effectful() || !s.c.funds.Free(c) {
 		return
 	}
-	w := *o.w
-	w.Begun, w.Around, w.Stream, w.Budget = nil, nil, nil, o.run.Host
-	if o.w.Around != nil {
-		w.Around = frozen{o.w.Around.Env()}
+	w := *n.w
+	w.Begun, w.Around, w.Stream, w.Budget = nil, nil, nil, n.run.Host
+	if n.w.Around != nil {
+		w.Around = frozen{n.w.Around.Env()}
 	}
-	run := *o.run
+	d, run := n.d, *n.run
+	number := a.number
 	run.Recorder, run.Shadow = unrecorded{}, true
 	trials.Shadow(a.call, func(ctx context.Context, answer Answer) (pass, counts bool) {
 		run.Base = ctx
-		if o.run.Account != nil {
-			run.Account = o.run.Account.Beside()
+		if n.run.Account != nil {
+			run.Account = n.run.Account.Beside()
 			defer run.Account.Close(context.WithoutCancel(ctx))
 		}
-		twin := &operation{d: o.d, run: &run, w: &w, number: number}
-		r := &attemptResult{capability: c, recovery: recovery, number: number}
-		twin.read(r, answer)
+		twin := &attempt{
+			n:          &node{d: d, run: &run, w: &w},
+			capability: c,
+			recovery:   contract.RecoveryNone,
+			number:     number,
+			answer:     answer,
+		}
+		twin.read()
 		switch {
-		case r.walk != nil:
+		case twin.walk != nil:
 			return false, false
-		case r.err != nil:
+		case twin.err != nil:
 			return false, true
 		}
-		verdict, _ := twin.judge(ctx, r, r.response.Key("result").Key("out"))
+		verdict, _ := twin.judging.run(ctx, twin, twin.response.Key("result").Key("out"))
 		return verdict.Pass, verdict.Pass || answeredByChecks(verdict)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -17,37 +17,39 @@ import (
 
 // gradeAnswer asks the judge of the call for a grade if the grade can still
 // change the verdict (GATE-008). ok is false if there is no result to record.
-func (o *operation) gradeAnswer(ctx context.Context, r *attemptResult, subject quality.Subject,
-	results []quality.Result) (result quality.Result, ok bool) {
-	j := o.w.Policy.judgePanel
-	if j == nil || o.failed != nil || !quality.JudgeMatters(results, o.w.Policy.scoreMin) || j.asksFor(o.d, o.w.Stack) {
+func (j *judging) gradeAnswer(ctx context.Context, subject quality.Subject, results []quality.Result) (
+	result quality.Result, ok bool,
+) {
+	n, p := j.n, j.n.w.Policy
+	panel := p.judgePanel
+	if panel == nil || n.failed != nil || !quality.JudgeMatters(results, p.scoreMin) || panel.asksFor(n.d, n.w.Stack) {
 		return result, false
 	}
-	cal := o.d.calibration(j.judge.Name)
+	cal := n.d.calibration(panel.judge.Name)
 	if cal.Worthless != "" && cal.Drift == "" {
-		return o.recordGrade(r, &voting{j: j, cal: cal}, nil), true
+		return j.recordGrade(&voting{j: panel, cal: cal}, nil), true
 	}
-	if g := j.memoized(o.d, r.capability, cal, o.w.Input, subject.Result); g != nil {
-		return o.recordGrade(r, &voting{j: j, cal: cal, least: o.w.Policy.scoreMin, memoized: true}, g), true
+	if g := panel.memoized(n.d, j.a.capability, cal, n.w.Input, subject.Result); g != nil {
+		return j.recordGrade(&voting{j: panel, cal: cal, least: p.scoreMin, memoized: true}, g), true
 	}
 	if subject.Request.IsNil() {
-		subject.Request = o.w.Policy.subject(o.w.Input)
+		subject.Request = p.subject(n.w.Input)
 	}
-	v := o.voting(r, j, cal)
+	v := j.voting(panel, cal)
 	if v.selectJudges() == noOtherJudge {
 		return result, false
 	}
 	g := v.run(ctx, subject)
-	if v.op.failed != nil && o.failed == nil {
-		o.failed = v.op.failed
+	if v.failed() && n.failed == nil {
+		n.failed = v.call.node.failed
 	}
-	return o.recordGrade(r, v, g), true
+	return j.recordGrade(v, g), true
 }
 
-// voting is the grading of one answer: the child call that collects the votes.
+// voting is the grading of one answer: its calls collect the votes.
 type voting struct {
-	op           *operation // the child call
-	attempt      *attemptResult
+	call         *gateCall
+	attempt      *attempt
 	j            *judgePanel
 	cal          Calibration
 	least        edn.Value
@@ -61,16 +63,20 @@ type voting struct {
 	rejected     *contract.Error
 }
 
-func (o *operation) voting(r *attemptResult, j *judgePanel, cal Calibration) *voting {
-	child := &operation{d: o.d, run: o.run, number: r.number, gate: j.gate, vote: true, w: &Work{
-		Op: "call", Node: o.w.Node, Path: o.w.Path, Intent: j.judge.Intent, Policy: j.policy,
-		Input: o.w.Input, Deadline: o.w.Deadline, Wall: o.w.Wall, Deepest: o.w.Deepest,
-		Stack: append(slices.Clip(o.w.Stack), r.capability.ID),
+func (j *judging) voting(panel *judgePanel, cal Calibration) *voting {
+	w := j.n.w
+	call := newGateCall(j, &Work{
+		Op: "call", Node: w.Node, Path: w.Path, Intent: panel.judge.Intent, Policy: panel.policy,
+		Input: w.Input, Deadline: w.Deadline, Wall: w.Wall, Deepest: w.Deepest,
+		Stack: append(slices.Clip(w.Stack), j.a.capability.ID),
 		// A judge spends from the budget of its node.
-		Budget: o.w.Budget,
-	}}
-	return &voting{op: child, attempt: r, j: j, cal: cal, least: o.w.Policy.scoreMin}
+		Budget: w.Budget,
+	}, funds.ForVote, panel.gate)
+	return &voting{call: call, attempt: j.a, j: panel, cal: cal, least: w.Policy.scoreMin}
 }
+
+// failed reports whether a record of the votes could not be written.
+func (v *voting) failed() bool { return v.call.node.failed != nil }
 
 // selection is the result of selectJudges.
 type selection int
@@ -85,18 +91,18 @@ const (
 // stay, because their grade may be cached.
 func (v *voting) selectJudges() selection {
 	v.syncDrift()
-	v.op.binding = v.op.bind()
-	ids := slices.Clone(v.op.binding.Accepted)
-	for _, r := range v.op.binding.Rejected {
+	v.call.candidates.bind()
+	ids := slices.Clone(v.call.candidates.binding.Accepted)
+	for _, r := range v.call.candidates.binding.Rejected {
 		if r.Reason == policy.ReasonBudget {
 			ids = append(ids, r.Cap)
 		}
 	}
 	others := false
-	for _, id := range v.op.binding.List {
+	for _, id := range v.call.candidates.binding.List {
 		others = others || id != v.attempt.capability.ID
 	}
-	if !others && len(v.op.binding.List) > 0 {
+	if !others && len(v.call.candidates.binding.List) > 0 {
 		return noOtherJudge
 	}
 	for _, id := range ids {
@@ -109,30 +115,25 @@ func (v *voting) selectJudges() selection {
 
 // openForDrift opens the breaker of a drifted judge.
 func (v *voting) openForDrift(c *registry.Capability) {
-	cs := v.op.w.Policy.stats[c.ID]
-	if cs == nil {
-		return
+	if cs := v.call.node.w.Policy.stats[c.ID]; cs != nil {
+		n := &v.call.node
+		cs.OpenForDrift(n.now(), n.d.Executor.State(c.ID).Edition, c.Version, v.j.judge.Name, v.cal.Drift)
 	}
-	now := v.op.d.Clock.Now()
-	cs.mu.Lock()
-	defer cs.unlock(now)
-	cs.observeInstance(now, v.op.d.Executor.State(c.ID).Edition, c.Version)
-	cs.tripForDrift(now, v.j.judge.Name, v.cal.Drift)
 }
 
 // syncDrift applies the calibration of the judge to its breakers.
 func (v *voting) syncDrift() {
-	for id, cs := range v.op.w.Policy.stats {
+	for id, cs := range v.call.node.w.Policy.stats {
 		if v.cal.Drift != "" {
 			v.eligible(id)
-		} else if !cs.closed.Load() {
-			cs.clearDrift(v.op.d.Clock.Now(), v.j.judge.Name)
+		} else if !cs.Closed() {
+			cs.ClearDrift(v.call.node.now(), v.j.judge.Name)
 		}
 	}
 }
 
 func (v *voting) eligible(id string) bool {
-	c, ok := v.op.d.Registry.Capability(id)
+	c, ok := v.call.node.d.Registry.Capability(id)
 	author := v.attempt.capability
 	switch {
 	case !ok || id == author.ID:
@@ -157,17 +158,17 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 		v.await(ctx)
 	}
 	for _, id := range v.ids {
-		c, ok := v.op.d.Registry.Capability(id)
+		c, ok := v.call.node.d.Registry.Capability(id)
 		if !ok {
 			continue
 		}
-		grades := v.op.d.Grades
+		grades := v.call.node.d.Grades
 		if grades == nil || !v.j.judge.Memo {
 			if g, ok := v.collectVotes(ctx, c, subject); ok {
 				return &g
 			}
 		} else {
-			key := v.j.key(v.op.d, c, subject.Request.Key("input"), subject.Result)
+			key := v.j.key(v.call.node.d, c, subject.Request.Key("input"), subject.Result)
 			grades.kept.Drop(key, grades.stale)
 			g, known := grades.kept.Do(ctx, key, func() (grade, bool) {
 				g, ok := v.collectVotes(ctx, c, subject)
@@ -178,7 +179,7 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 				return &g
 			}
 		}
-		if v.by.err == nil || v.op.failed != nil || ctx.Err() != nil || v.by.err.Type == "judge/rubric-invalid" {
+		if v.by.err == nil || v.failed() || ctx.Err() != nil || v.by.err.Type == "judge/rubric-invalid" {
 			break
 		}
 	}
@@ -186,18 +187,18 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 		v.by.err = v.rejected
 	}
 	if v.by.err == nil {
-		v.by.err = v.op.noCandidate()
+		v.by.err = v.call.candidates.noCandidate()
 	}
 	return nil
 }
 
 // await waits for a judge that is respawning.
 func (v *voting) await(ctx context.Context) {
-	for _, r := range v.op.binding.Rejected {
-		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.op.d.Executor.State(r.Cap).willReturn() {
+	for _, r := range v.call.candidates.binding.Rejected {
+		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.call.node.d.Executor.State(r.Cap).willReturn() {
 			continue
 		}
-		if v.op.d.Executor.Await(ctx, r.Cap) == nil {
+		if v.call.node.d.Executor.Await(ctx, r.Cap) == nil {
 			v.ids = append(v.ids, r.Cap)
 			return
 		}
@@ -214,7 +215,7 @@ func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subje
 	}
 	g = grade{ballot: quality.NewBallot(most, v.least), capID: c.ID, version: c.Version}
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
-		v.op.w.Input, v.op.tokens, v.op.counted = v.question(subject, sample), 0, nil
+		v.call.request.setInput(v.question(subject, sample))
 		score, more, err := v.askWithRetry(ctx, c)
 		if err == nil {
 			g.mixed = g.mixed || sample > 0 && g.model != more.model
@@ -233,7 +234,7 @@ func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subje
 			v.votesSkipped = true
 			g.close()
 			return g, true
-		case v.op.failed != nil || ctx.Err() != nil:
+		case v.failed() || ctx.Err() != nil:
 			// The answer is no longer needed, and incomplete votes are not a grade.
 			v.by.err = err
 			return grade{}, false
@@ -259,12 +260,12 @@ func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (
 ) {
 	for try := 1; ; try++ {
 		score, more, err = v.askOnce(ctx, c)
-		if err == nil || try >= v.j.judge.MaxAttempts || ctx.Err() != nil || v.op.failed != nil {
+		if err == nil || try >= v.j.judge.MaxAttempts || ctx.Err() != nil || v.failed() {
 			return score, more, err
 		}
 		switch {
 		case lostExecutor(err):
-			if v.op.awaitReady(ctx, c.ID) != nil {
+			if v.call.node.awaitReady(ctx, c.ID) != nil {
 				return nil, more, err
 			}
 		case err.Class != contract.ClassRetry:
@@ -277,15 +278,15 @@ func (v *voting) askWithRetry(ctx context.Context, c *registry.Capability) (
 func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (
 	score *big.Rat, more remarks, err *contract.Error,
 ) {
-	cs := v.op.w.Policy.stats[c.ID]
-	permit, err := v.op.acquirePermit(cs, c)
+	cs := v.call.node.w.Policy.stats[c.ID]
+	permit, err := v.call.candidates.may.acquire(cs, c)
 	if err != nil {
 		return nil, more, err
 	}
-	if cs != nil && !cs.closed.Load() {
+	if cs != nil && !cs.Closed() {
 		v.unsound = true
 	}
-	by, out, asked := v.op.callOnce(ctx, c)
+	by, out, asked := v.call.callOnce(ctx, c)
 	if asked {
 		v.calls++
 		v.usages = append(v.usages, by.usage)
@@ -293,52 +294,23 @@ func (v *voting) askOnce(ctx context.Context, c *registry.Capability) (
 		v.by.capID, v.by.version = c.ID, c.Version
 	}
 	if by.err == nil {
-		if score, by.err = contract.ParseScore(out, v.op.d.Registry.ScoreRules(v.j.judge, c)); by.err == nil {
+		if score, by.err = contract.ParseScore(out, v.call.node.d.Registry.ScoreRules(v.j.judge, c)); by.err == nil {
 			more = parseRemarks(out)
 			more.model = by.model
 			v.reportModel(c, by.model)
 		}
 	}
-	v.op.recordVoteOutcome(ctx, cs, permit, by, asked)
+	v.call.report(ctx, cs, permit, c, by, asked)
 	return score, more, by.err
 }
 
 // reportModel reports which model gave a grade to Grades and Calibrations.
 func (v *voting) reportModel(c *registry.Capability, model string) {
-	if v.op.d.Grades != nil {
-		v.op.d.Grades.recordModel(c.ID, model)
+	if v.call.node.d.Grades != nil {
+		v.call.node.d.Grades.recordModel(c.ID, model)
 	}
-	if w, ok := v.op.d.Calibrations.(ModelObserver); ok && model != "" {
+	if w, ok := v.call.node.d.Calibrations.(ModelObserver); ok && model != "" {
 		w.Served(v.j.judge.Name, c.ID, model)
-	}
-}
-
-// recordVoteOutcome reports how a call to a judge ended to its statistics.
-func (o *operation) recordVoteOutcome(ctx context.Context, cs *candidateStats, permit breaker.Permit, by checked,
-	asked bool) {
-	if cs == nil {
-		return
-	}
-	outcome := outcomeOf(by.err)
-	switch {
-	case !asked, by.err != nil && ctx.Err() != nil:
-		outcome = breaker.Ignored
-	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && cs.sameCrash(by.err):
-		outcome = breaker.Ignored
-	}
-	now := o.d.Clock.Now()
-	outcome = o.countBackendCrashes(now, by.capID, by.process, edn.Nil(), by.err, outcome)
-	if isConfigurationFailure(by.err) {
-		cs.trip(now, by.edition, by.err)
-		return
-	}
-	u := 0.0
-	if outcome == breaker.Failure {
-		u = Rand(o.run.Seed, o.w.Path, voteDraws-o.number).Float64()
-	}
-	cs.report(now, permit, outcome, retryAfter(by.err), u)
-	if outcome == breaker.Success {
-		cs.recordSuccess(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
 	}
 }
 
@@ -386,7 +358,7 @@ func (v *voting) question(subject quality.Subject, sample int) edn.Value {
 		Result: result,
 		Done:   subject.Request.Key("done"),
 		Author: v.author(subject.Meta),
-		Sample: int64(sample), Seed: Rand(v.op.run.Seed, v.op.w.Path,
+		Sample: int64(sample), Seed: Rand(v.call.node.run.Seed, v.call.node.w.Path,
 			voteDraws-64*v.attempt.number-sample).Int64N(1 << 53),
 		AllowSameFamily: v.j.judge.AllowSameFamily,
 	})

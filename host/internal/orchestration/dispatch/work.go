@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -52,6 +53,18 @@ type Run struct {
 	Grading bool
 }
 
+// NewTextStream returns the stream of the answer node of the run; see
+// [stream.New]. If tell is set, it gets the text instead of the recorder.
+func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *stream.Pace,
+	tell func(journal.Body)) *stream.Text {
+	if tell == nil {
+		// The error can be ignored: the recorder returns it again at its next record,
+		// which ends the run.
+		tell = func(body journal.Body) { _ = r.Recorder.Record(path, node, body) }
+	}
+	return stream.New(tell, clock, key, pace)
+}
+
 // Work is one call or tool node with its slots filled and its policy merged.
 type Work struct {
 	Op     string // "call" or "tool"
@@ -83,7 +96,7 @@ type Work struct {
 	// Deepest limits the nesting of plans, maps and host calls.
 	Deepest request.Limit
 	// Stream forwards the text of the answer; nil: the node is not streamed.
-	Stream *TextStream
+	Stream *stream.Text
 
 	// Begun is called after the first attempt is recorded and before it is made.
 	Begun func()
@@ -109,7 +122,7 @@ type PlanAnswer struct {
 	Bindings edn.Value
 	// Stream returns the stream of the plan's answer node; nil if the run is not
 	// streamed.
-	Stream func(key string) *TextStream
+	Stream func(key string) *stream.Text
 }
 
 // Child is the result of running a plan answer.
@@ -140,7 +153,7 @@ type Result struct {
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error
 
-	stream *attemptStream // of the attempt
+	stream *stream.Attempt // of the attempt
 }
 
 // Attempt is one attempt in the details of a failure.

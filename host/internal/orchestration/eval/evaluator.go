@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -71,7 +72,7 @@ type Task struct {
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.
 	Streams bool
-	Pace    *dispatch.Pace
+	Pace    *stream.Pace
 	// Text, if set, receives the text of the answer, which then is not
 	// recorded.
 	Text func(journal.Body)

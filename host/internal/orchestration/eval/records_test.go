@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -65,7 +66,7 @@ func TestOneCrashCutsManyCalls(t *testing.T) {
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			w := abc(t)
-			w.Dispatcher.Stats = &dispatch.StatsTable{}
+			w.Dispatcher.Stats = &stats.Table{}
 			first := edn.Hash(edn.Text("program"))
 			alive := dispatch.CapState{Ready: true, Generation: 1, Edition: 1, Binary: first}
 			w.SetState("t/a", alive)
@@ -107,7 +108,7 @@ func sameAsGolden(t *testing.T, name string, v edn.Value) {
 func TestSwapInTheMiddleOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := abc(t)
-		w.Dispatcher.Stats = &dispatch.StatsTable{}
+		w.Dispatcher.Stats = &stats.Table{}
 		old, young := edn.Hash(edn.Text("old program")), edn.Hash(edn.Text("new program"))
 		w.SetState("t/a", dispatch.CapState{Ready: true, Generation: 1, Edition: 1, Binary: old})
 		down := fails("provider/unavailable")

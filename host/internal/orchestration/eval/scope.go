@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -27,10 +28,10 @@ type scope struct {
 	// foreign is set for plan answers.
 	foreign bool
 
-	answer     plan.Answer          // the node whose answer the plan gives
-	textStream *dispatch.TextStream // of that node; nil if it is not streamed
-	budget     budget.Chain         // the scopes around the nodes
-	deepest    request.Limit        // how deep plans may nest
+	answer     plan.Answer   // the node whose answer the plan gives
+	textStream *stream.Text  // of that node; nil if it is not streamed
+	budget     budget.Chain  // the scopes around the nodes
+	deepest    request.Limit // how deep plans may nest
 
 	ended []ended // by node; written by the goroutine of the node, read by the owner after
 
@@ -83,7 +84,7 @@ func (s *scope) stream() {
 }
 
 // streamOf is the way of text out of node i.
-func (s *scope) streamOf(i int) *dispatch.TextStream {
+func (s *scope) streamOf(i int) *stream.Text {
 	if i != s.answer.Node {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -135,9 +135,9 @@ func (w *watcher) transition(t daemon.Transition) {
 
 // notice reports the outcome of a remediation and an opened breaker: a call
 // may wait for it. The remediation itself is an event of the run.
-func (w *watcher) notice(n dispatch.Notice) {
+func (w *watcher) notice(n stats.Notice) {
 	switch n.Event {
-	case dispatch.EventOpened, dispatch.EventSwapped, dispatch.EventFailed, dispatch.EventQuarantine, dispatch.EventRecovered:
+	case stats.EventOpened, stats.EventSwapped, stats.EventFailed, stats.EventQuarantine, stats.EventRecovered:
 	default:
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -57,7 +57,7 @@ func (h *Host) states(l *Loaded) edn.Value {
 }
 
 // plugin returns the configuration and the process states of a plugin.
-func (l *Loaded) plugin(p plugins.Plugin, status []plugin.Status, standings []dispatch.Standing) edn.Value {
+func (l *Loaded) plugin(p plugins.Plugin, status []plugin.Status, standings []stats.Standing) edn.Value {
 	var instances, quality []edn.Value
 	for _, s := range standings {
 		if s.Plugin == p.Name {

@@ -5,6 +5,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -80,7 +81,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	if v := l.layersOf(in); !v.IsNil() {
 		b.Key("prompt", v)
 	}
-	if why := dispatch.StreamDelayReason(&effective); why != "" {
+	if why := stream.DelayReason(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
 	return b.Map(), nil

@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -34,7 +35,7 @@ type Host struct {
 
 	closing sync.Once
 	// stats outlives the generations: a reload forgets nothing.
-	stats dispatch.StatsTable
+	stats stats.Table
 	// grades outlive them as well: equal text has one grade.
 	grades *dispatch.Grades
 	// events is the event stream of the host itself.
@@ -68,7 +69,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	h := &Host{boot: ulid.Make().String(), env: env, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
-	h.stats.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
+	h.stats.Notice = func(n stats.Notice) { h.notice(n, o.Notices) }
 	loaded, err := load(ctx, o, h.env)
 	if err == nil && loaded.Generation == nil {
 		err = &InvalidConfigError{Config: loaded.Config}
@@ -219,7 +220,7 @@ func (h *Host) Described(name string) (plugin.Described, bool) { return h.superv
 func (h *Host) Service() *act.Service { return h.runs.now().service }
 
 // notice records a change of a candidate in the event stream of the host.
-func (h *Host) notice(n dispatch.Notice, each func(dispatch.Notice)) {
+func (h *Host) notice(n stats.Notice, each func(stats.Notice)) {
 	details := n.Details
 	if n.Plugin != "" {
 		details = details.AssocKey("plugin", edn.Text(n.Plugin))
@@ -236,9 +237,9 @@ func (h *Host) Events() []journal.Record { return h.events.Records() }
 
 // Standings returns the statistics of the capabilities of the current
 // configuration, per intent that they were called for.
-func (h *Host) Standings() []dispatch.Standing {
+func (h *Host) Standings() []stats.Standing {
 	reg := h.Loaded().Generation.Registry
-	return slices.DeleteFunc(h.stats.Standings(time.Now()), func(s dispatch.Standing) bool {
+	return slices.DeleteFunc(h.stats.Standings(time.Now()), func(s stats.Standing) bool {
 		c, there := reg.Capability(s.CapID)
 		_, asked := reg.Intent(s.Intent)
 		return !there || !asked || c.Plugin != s.Plugin || !c.Serves(s.Intent)
@@ -260,7 +261,7 @@ func (h *Host) recordHealth(s plugin.Statement) {
 		}
 		for _, told := range s.Capabilities {
 			if told.ID == c.Advertised && told.Deaths > 0 {
-				h.stats.RecordBackendCrashes(s.At, dispatch.BackendCrashes{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Count: told.Deaths})
+				h.stats.RecordBackendCrashes(s.At, stats.BackendCrashes{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Count: told.Deaths})
 			}
 		}
 	}

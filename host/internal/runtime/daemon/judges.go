@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -22,7 +23,7 @@ import (
 func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	return rescore.New(rescore.Settings{
 		Clock: dispatch.SystemClock{}, Store: build.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
-		Tell:    func(n dispatch.Notice) { h.notice(n, o.Notices) },
+		Tell:    func(n stats.Notice) { h.notice(n, o.Notices) },
 		Believe: h.believe,
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
@@ -61,7 +61,7 @@ type Options struct {
 	Transitions func(Transition)
 	// Notices, if set, is called with each change of a candidate, in the same
 	// way.
-	Notices func(dispatch.Notice)
+	Notices func(stats.Notice)
 }
 
 // Loaded is a configuration with counts of how its plugins were described.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
@@ -409,14 +409,14 @@ func (d *Daemon) transition(t Transition) {
 
 // notice logs a change of a candidate: quality problems and opened breakers as
 // warnings, the rest as information.
-func (d *Daemon) notice(n dispatch.Notice) {
+func (d *Daemon) notice(n stats.Notice) {
 	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin,
 		"details", n.Details.String()}
 	log := d.log.Named("candidates")
 	switch {
-	case n.IsQuality(), n.Event == dispatch.EventDrift, n.Event == dispatch.EventRescoreFailed:
+	case n.IsQuality(), n.Event == stats.EventDrift, n.Event == stats.EventRescoreFailed:
 		log.Warn(n.Sentence(), args...)
-	case n.Event == dispatch.EventOpened:
+	case n.Event == stats.EventOpened:
 		log.Warn(n.Sentence(), args...)
 	default:
 		log.Info(n.Sentence(), args...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -55,11 +56,11 @@ type Executor struct {
 	live         int
 	most         int
 	remediations []Remediation
-	near         map[string]dispatch.Condition
+	near         map[string]stats.Condition
 	onRenew      func(capID string, done func(error))
 }
 
-// Remediation is a call to a method of dispatch.Remediator.
+// Remediation is a call to a method of stats.Remediator.
 type Remediation struct {
 	Action, CapID string
 	Until         time.Time
@@ -73,25 +74,25 @@ type script struct {
 }
 
 var (
-	_ dispatch.Executor   = (*Executor)(nil)
-	_ dispatch.Remediator = (*Executor)(nil)
+	_ dispatch.Executor = (*Executor)(nil)
+	_ stats.Remediator  = (*Executor)(nil)
 
-	_ dispatch.Conditions = (*Executor)(nil)
+	_ stats.Conditions = (*Executor)(nil)
 )
 
 // SetCondition sets the condition of a capability.
-func (x *Executor) SetCondition(capID string, c dispatch.Condition) *Executor {
+func (x *Executor) SetCondition(capID string, c stats.Condition) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.near == nil {
-		x.near = map[string]dispatch.Condition{}
+		x.near = map[string]stats.Condition{}
 	}
 	x.near[capID] = c
 	return x
 }
 
-// Condition implements dispatch.Conditions.
-func (x *Executor) Condition(capID string) dispatch.Condition {
+// Condition implements stats.Conditions.
+func (x *Executor) Condition(capID string) stats.Condition {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.near[capID]
@@ -106,7 +107,7 @@ func (x *Executor) OnRenew(f func(capID string, done func(error))) *Executor {
 	return x
 }
 
-// Renew implements dispatch.Remediator.
+// Renew implements stats.Remediator.
 func (x *Executor) Renew(capID string, done func(error)) {
 	f := x.recordRemediation(Remediation{Action: "swap", CapID: capID})
 	if f != nil {
@@ -119,13 +120,13 @@ func (x *Executor) Renew(capID string, done func(error)) {
 	done(nil)
 }
 
-// Restart implements dispatch.Remediator.
+// Restart implements stats.Remediator.
 func (x *Executor) Restart(capID string) error {
 	x.recordRemediation(Remediation{Action: "restart", CapID: capID})
 	return nil
 }
 
-// Quarantine implements dispatch.Remediator.
+// Quarantine implements stats.Remediator.
 func (x *Executor) Quarantine(capID, _ string, until time.Time) error {
 	x.recordRemediation(Remediation{Action: "quarantine", CapID: capID, Until: until})
 	return nil

@@ -3,7 +3,7 @@
 // accepted.
 //
 // Machine is a state machine without clock, goroutine, randomness or I/O. It
-// emits commands. Whoever carries them out (a driver) applies an event for each:
+// emits commands. A driver carries them out and applies an event for each:
 // what came of it. Everything that the machine cannot know (states of
 // candidates, time, draws, answers and verdicts) is in the events, and these are
 // data. So a machine to which the events of a recorded operation are applied is

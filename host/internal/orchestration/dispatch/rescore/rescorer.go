@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -32,7 +33,7 @@ type Settings struct {
 	// Random returns a number in [0, 1).
 	Random func() float64
 	// Tell is called with the notice of each measurement and failure.
-	Tell func(dispatch.Notice)
+	Tell func(stats.Notice)
 	// Believe is called with each new record after it is stored.
 	Believe func(j *registry.Judge, r calibration.Record)
 }
@@ -88,7 +89,7 @@ var (
 // New returns a Rescorer without judges.
 func New(s Settings) *Rescorer {
 	if s.Tell == nil {
-		s.Tell = func(dispatch.Notice) {}
+		s.Tell = func(stats.Notice) {}
 	}
 	if s.Believe == nil {
 		s.Believe = func(*registry.Judge, calibration.Record) {}
@@ -297,7 +298,7 @@ func (r *Rescorer) remeasure(ctx context.Context, t *dueJudge) {
 	t.st.retryAt = now.Add(backoff(t.judge.Recheck, t.st.failures, r.s.Random()))
 	again := t.st.retryAt
 	r.mu.Unlock()
-	r.tell(t.judge, dispatch.EventRescoreFailed, "", edn.MustMap(
+	r.tell(t.judge, stats.EventRescoreFailed, "", edn.MustMap(
 		edn.K("cause"), edn.K(string(t.why)), edn.K("type"), edn.K(e.Type), edn.K("again"), inst(again),
 		edn.K("why"), edn.Text("the next try is at "+again.UTC().Format(time.RFC3339)+
 			", and until then the last record is in force: "+e.FullMessage())))
@@ -310,7 +311,7 @@ func (r *Rescorer) tell(j *registry.Judge, event, capID string, details edn.Valu
 	r.mu.Lock()
 	reg := r.config.Registry
 	r.mu.Unlock()
-	n := dispatch.Notice{
+	n := stats.Notice{
 		At:      r.s.Clock.Now(),
 		Event:   event,
 		CapID:   capID,
@@ -377,7 +378,7 @@ func (r *Rescorer) measure(ctx context.Context, judge string, o Options) (Outcom
 		return out, nil
 	}
 	r.s.Believe(j, out.Record)
-	r.tell(j, dispatch.EventRescored, out.Record.Capability, out.noticeDetails())
+	r.tell(j, stats.EventRescored, out.Record.Capability, out.noticeDetails())
 	return out, nil
 }
 

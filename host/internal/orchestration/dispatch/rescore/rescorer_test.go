@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -44,7 +45,7 @@ type fakeHost struct {
 	asked   []time.Time
 	now     int // running verdicts
 	most    int
-	events  []dispatch.Notice
+	events  []stats.Notice
 	kept    []calibration.Record
 }
 
@@ -112,7 +113,7 @@ func newFakeHost(t testing.TB, list ...registry.Judge) *fakeHost {
 	b.Rescorer = rescore.New(rescore.Settings{
 		Clock: dispatch.SystemClock{}, Store: b,
 		Random: func() float64 { u += 0.37; u -= float64(int(u)); return u },
-		Tell: func(n dispatch.Notice) {
+		Tell: func(n stats.Notice) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.events = append(b.events, n)
@@ -220,10 +221,10 @@ func (b *fakeHost) atOnce() int {
 	return b.most
 }
 
-func (b *fakeHost) notices() []dispatch.Notice {
+func (b *fakeHost) notices() []stats.Notice {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]dispatch.Notice(nil), b.events...)
+	return append([]stats.Notice(nil), b.events...)
 }
 
 func anchored(name string) registry.Judge { return registry.Judge{Name: name, Anchors: "anchors.edn"} }

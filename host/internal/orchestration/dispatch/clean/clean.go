@@ -1,20 +1,13 @@
-package dispatch
+package clean
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/text"
 )
-
-// respond is the intent whose answers are shown to people unchanged.
-const respond = "text/respond"
-
-// defaultChars limits an answer of respond without a configured limit.
-const defaultChars = 1200
 
 // maxDrift bounds the excerpt of the answer in a format/drift error, in bytes.
 const maxDrift = 4 << 10
@@ -23,64 +16,20 @@ const maxDrift = 4 << 10
 // :patch is not cleaned: there a tag can be part of a program.
 var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation"}
 
-// cleaning returns how the text of a model is cleaned (TXT-001); ok is false
-// for other capabilities.
-func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
-	if c.Kind != registry.ModelKind {
-		return text.Cleaning{}, false
-	}
-	clean := text.Cleaning{Packs: p.languages}
-	if most, ok := p.Constraints.Key("max-chars").AsInt(); ok {
-		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
-	}
-	if language, ok := p.Constraints.Key("language").AsKeyword(); ok {
-		clean.Language = language
-	}
-	if p.intent == respond {
-		clean.Collapse = true
-		if clean.MaxChars == 0 {
-			clean.MaxChars = defaultChars
-		}
-	}
-	return clean, true
-}
-
-// clean removes reasoning and tool-call markup from the text of a model. The
-// raw response is kept for the journal.
-func (o *operation) clean(r *attemptResult, response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := o.w.Policy.cleaning(r.capability)
-	if !ok {
-		return response, nil
-	}
-	result := response.Key("result")
-	out := result.Key("out")
-	c := cleaner{how: how, tools: o.w.Input.Key("tools"), candidate: ":" + r.capability.ID, node: o.w.Node}
-	cleaned, err := c.answer(out)
-	switch {
-	case err != nil:
-		r.raw = response
-		return edn.Nil(), err
-	case edn.Equal(cleaned, out):
-		return response, nil
-	}
-	r.raw = response
-	if c.cut {
-		r.meta = r.meta.AssocKey("text/cut?", edn.Bool(true))
-	}
-	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
-}
-
-// cleaner cleans one answer.
-type cleaner struct {
-	how             text.Cleaning
-	tools           edn.Value // offered by the request
-	candidate, node string
+// Cleaner cleans one answer.
+type Cleaner struct {
+	How       text.Cleaning
+	Tools     edn.Value // offered by the request
+	Candidate string    // for messages
+	Node      string    // for messages
+	Cut       bool      // set if a text was shortened
 
 	calls []edn.Value
-	cut   bool
 }
 
-func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
+// Answer returns the answer without reasoning, and with the tool calls of its
+// text as structured ones.
+func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 	if s, ok := out.AsString(); ok {
 		clean, err := c.prose(s, "text")
 		if err == nil && len(c.calls) > 0 {
@@ -122,13 +71,13 @@ func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
 
 // prose cleans one text. Only the key :text is limited in length; other keys
 // are parts of a structure.
-func (c *cleaner) prose(s, key string) (string, *contract.Error) {
-	how := c.how
+func (c *Cleaner) prose(s, key string) (string, *contract.Error) {
+	how := c.How
 	if key != "text" {
 		how.MaxChars = 0
 	}
 	clean := text.Clean(s, how)
-	if clean.Broken || len(clean.Calls) > 0 && c.tools.Len() == 0 {
+	if clean.Broken || len(clean.Calls) > 0 && c.Tools.Len() == 0 {
 		return "", c.drift(s, "wrote a tool call into its text")
 	}
 	for _, call := range clean.Calls {
@@ -138,12 +87,12 @@ func (c *cleaner) prose(s, key string) (string, *contract.Error) {
 		}
 		c.calls = append(c.calls, v)
 	}
-	c.cut = c.cut || clean.Cut
+	c.Cut = c.Cut || clean.Cut
 	return clean.Text, nil
 }
 
 // withCalls adds the extracted tool calls to the answer.
-func (c *cleaner) withCalls(out edn.Value) edn.Value {
+func (c *Cleaner) withCalls(out edn.Value) edn.Value {
 	all := slices.Collect(out.Key("tool/calls").Elems())
 	for _, call := range c.calls {
 		if _, named := call.Key("id").AsString(); !named {
@@ -167,13 +116,16 @@ func saysMore(out edn.Value) bool {
 	return false
 }
 
-func (c *cleaner) empty() *contract.Error {
+func (c *Cleaner) empty() *contract.Error {
 	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning",
-		c.node, c.candidate)
+		c.Node, c.Candidate)
 }
 
-func (c *cleaner) drift(raw, what string) *contract.Error {
-	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.candidate, what).
+func (c *Cleaner) drift(raw, what string) *contract.Error {
+	return contract.Errorf("format/drift", "node %s: %s %s", c.Node, c.Candidate, what).
 		WithSource(contract.SourcePlugin).
-		WithDetail("raw", edn.Text(truncate(text.WithoutReasoning(raw), maxDrift)))
+		WithDetail("raw", edn.Text(excerpt(text.WithoutReasoning(raw), maxDrift)))
 }
+
+// excerpt returns the start of a text, at most so many bytes.
+func excerpt(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -1,10 +1,13 @@
-package dispatch
+package stats
 
 import (
+	"cmp"
 	"math"
 	"math/big"
+	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -39,14 +42,6 @@ type Figures struct {
 	Stead         string
 }
 
-// unknown returns the figures of a capability that was never called for an
-// intent.
-func unknown(c *registry.Capability) Figures {
-	f := Figures{CapID: c.ID, Quality: breaker.NewWindow(breaker.DefaultFloor()).Quality(), Breaker: breaker.Closed}
-	f.declared(c)
-	return f
-}
-
 // declared fills missing figures with those that the capability declares.
 func (f *Figures) declared(c *registry.Capability) {
 	if !f.Timed && c.Cost.HasLatency {
@@ -58,32 +53,32 @@ func (f *Figures) declared(c *registry.Capability) {
 }
 
 // observed returns the recorded figures, without declared ones.
-func (cs *candidateStats) observed(now time.Time) Figures {
+func (cs *Candidate) observed(now time.Time) Figures {
 	f := Figures{CapID: cs.capID}
-	f.Latency, f.Timed = cs.percentile(0.5, 1)
+	cs.performance.fill(&f)
 	cs.mu.Lock()
 	defer cs.unlock(now)
-	f.First, _ = cs.firsts.duration(0.5, 1)
-	f.Rate, _ = cs.rates.quantile(0.5, 1)
-	f.Quality = cs.window.Quality()
-	f.Passes, f.Samples = cs.window.Counts()
+	f.Quality = cs.health.window.Quality()
+	f.Passes, f.Samples = cs.health.window.Counts()
 	f.Breaker = cs.breaker.State(now)
 	if f.Breaker == breaker.Open {
 		f.Reopens, _ = cs.breaker.Reopens(now)
 	}
 	f.Out = cs.breaker.Ejected(now)
-	f.Degraded = cs.remediation.degraded
+	f.Degraded = cs.health.degraded
 	if f.Breaker != breaker.Closed {
-		f.Stead = cs.remediation.substitute
-	}
-	if cs.bills > 0 {
-		f.Cost = new(big.Rat).Quo(cs.paid, new(big.Rat).SetInt64(cs.bills))
+		f.Stead = cs.health.substitute
 	}
 	return f
 }
 
-func (cs *candidateStats) figures(c *registry.Capability, index int, now time.Time) Figures {
-	f := cs.observed(now)
+// Figures returns the recorded figures of c, else the declared ones; all of a
+// nil Candidate are declared. index is the position in the declared order.
+func (cs *Candidate) Figures(c *registry.Capability, index int, now time.Time) Figures {
+	f := Figures{CapID: c.ID, Quality: breaker.NewWindow(breaker.DefaultFloor()).Quality(), Breaker: breaker.Closed}
+	if cs != nil {
+		f = cs.observed(now)
+	}
 	f.index = index
 	f.declared(c)
 	return f
@@ -160,4 +155,56 @@ func rate(perSecond float64) edn.Value {
 		return edn.Nil()
 	}
 	return v
+}
+
+// Sort sorts candidates by the ordering of a policy; ties keep the
+// declared order. For latency, a streamed call counts the time to the first
+// piece, another call the whole answer.
+func Sort(ordering string, all []Figures, streamed bool) {
+	quality := func(a, b Figures) int { return cmp.Compare(b.Quality, a.Quality) }
+	cost := func(a, b Figures) int {
+		return compareKnown(a.Cost != nil, b.Cost != nil, func() int { return a.Cost.Cmp(b.Cost) })
+	}
+	latency := func(a, b Figures) int {
+		return compareKnown(a.Timed, b.Timed, func() int { return cmp.Compare(a.Latency, b.Latency) })
+	}
+	near := func(a, b Figures) int { return compareDistance(a.Condition, b.Condition) }
+	soon := func(a, b Figures) int {
+		return compareKnown(a.timed(streamed), b.timed(streamed),
+			func() int { return cmp.Compare(a.after(streamed), b.after(streamed)) })
+	}
+	var by []func(a, b Figures) int
+	switch ordering {
+	case policy.QualityAware:
+		by = []func(a, b Figures) int{quality, cost, latency}
+	case policy.CostFirst:
+		by = []func(a, b Figures) int{cost, quality}
+	case policy.LatencyFirst:
+		by = []func(a, b Figures) int{near, soon, quality}
+	case policy.Availability:
+		closed := func(a, b Figures) int { return compareKnown(a.closed(), b.closed(), func() int { return 0 }) }
+		by = []func(a, b Figures) int{closed, near,
+			func(a, b Figures) int { return compareLoad(a.Condition, b.Condition) }}
+	}
+	slices.SortStableFunc(all, func(a, b Figures) int {
+		for _, f := range by {
+			if n := f(a, b); n != 0 {
+				return n
+			}
+		}
+		return cmp.Compare(a.index, b.index)
+	})
+}
+
+// compareKnown sorts unknown values last.
+func compareKnown(a, b bool, both func() int) int {
+	switch {
+	case a && b:
+		return both()
+	case a:
+		return -1
+	case b:
+		return 1
+	}
+	return 0
 }

@@ -1,4 +1,4 @@
-package dispatch
+package stats
 
 import (
 	"cmp"
@@ -27,14 +27,6 @@ type Condition struct {
 	InFlight, Queued, Places int
 	// BackendCrashes counts the recent crashes of the backend.
 	BackendCrashes int
-}
-
-// condition returns the current condition of a capability.
-func (d *Dispatcher) condition(capID string) Condition {
-	if c, ok := d.Executor.(Conditions); ok {
-		return c.Condition(capID)
-	}
-	return Condition{}
 }
 
 // Values of Condition.Warmth.

@@ -1,4 +1,4 @@
-package dispatch
+package stats
 
 import (
 	"math/big"
@@ -24,7 +24,7 @@ func figured(id string, quality int, usd string, latency time.Duration) Figures 
 // BIND-007: each ordering compares its figures in order, unknown figures sort
 // last, and ties keep the declared order. TestOrderByCondition covers
 // conditions; TestOrderings and TestQuality cover the origin of the figures.
-func TestSortFigures(t *testing.T) {
+func TestSort(t *testing.T) {
 	const s = time.Second
 	in := func(f Figures, state breaker.State, inFlight, places int) Figures {
 		f.Breaker, f.Condition = state, Condition{InFlight: inFlight, Places: places}
@@ -77,7 +77,7 @@ func TestSortFigures(t *testing.T) {
 			for i := range all {
 				all[i].index = i
 			}
-			sortFigures(row.ordering, all, false)
+			Sort(row.ordering, all, false)
 			var got []string
 			for _, f := range all {
 				got = append(got, f.CapID)

@@ -1,8 +1,10 @@
-package dispatch
+package stats
 
 import (
 	"math"
+	"math/big"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -72,3 +74,52 @@ func speedOf(usage edn.Value, observed time.Duration) speed {
 
 // maxMillis is the longest accepted time: a day.
 const maxMillis = int64(24 * time.Hour / time.Millisecond)
+
+// minP95Samples is the number of successes needed to estimate a p95.
+const minP95Samples = 20
+
+// performance holds the measurements of the last successes.
+type performance struct {
+	measuring sync.Mutex
+	paid      *big.Rat
+	bills     int64
+	// Latency, time to the first piece of text, tokens per second.
+	latencies, firsts, rates series
+}
+
+// add adds latency, speed and cost of a success.
+func (p *performance) add(took time.Duration, how speed, cost edn.Value) {
+	p.measuring.Lock()
+	defer p.measuring.Unlock()
+	p.latencies.add(float64(took))
+	if how.first > 0 {
+		p.firsts.add(float64(how.first))
+	}
+	if how.rate > 0 {
+		p.rates.add(how.rate)
+	}
+	if r, ok := cost.AsNumber(); ok && r.Sign() >= 0 {
+		p.paid = new(big.Rat).Add(p.paid, r)
+		p.bills++
+	}
+}
+
+// fill sets the measured figures.
+func (p *performance) fill(f *Figures) {
+	p.measuring.Lock()
+	defer p.measuring.Unlock()
+	f.Latency, f.Timed = p.latencies.duration(0.5, 1)
+	f.First, _ = p.firsts.duration(0.5, 1)
+	f.Rate, _ = p.rates.quantile(0.5, 1)
+	if p.bills > 0 {
+		f.Cost = new(big.Rat).Quo(p.paid, new(big.Rat).SetInt64(p.bills))
+	}
+}
+
+// P95 returns the p95 of the last latencies; ok is false with too few
+// successes.
+func (p *performance) P95() (d time.Duration, ok bool) {
+	p.measuring.Lock()
+	defer p.measuring.Unlock()
+	return p.latencies.duration(0.95, minP95Samples)
+}

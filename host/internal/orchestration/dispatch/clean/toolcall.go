@@ -1,4 +1,4 @@
-package dispatch
+package clean
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 
 // call converts a tool call in the text of a model to the form of a structured
 // tool call.
-func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
+func (c *Cleaner) call(call text.ToolCall) (edn.Value, error) {
 	id, ok := c.tool(call.Name)
 	if !ok {
-		return edn.Nil(), fmt.Errorf("the request offers no tool %q", truncate(call.Name, 64))
+		return edn.Nil(), fmt.Errorf("the request offers no tool %q", excerpt(call.Name, 64))
 	}
 	args, err := edn.ReadJSON(call.Args)
 	if err != nil {
@@ -32,8 +32,8 @@ func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
 
 // tool finds an offered tool by name. Names on the wire have no slash, so a
 // model may use another spelling.
-func (c *cleaner) tool(name string) (edn.Value, bool) {
-	for t := range c.tools.Elems() {
+func (c *Cleaner) tool(name string) (edn.Value, bool) {
+	for t := range c.Tools.Elems() {
 		id := t.Key("tool/id")
 		word, ok := id.AsKeyword()
 		if !ok {

@@ -1,10 +1,9 @@
-package dispatch
+package stats
 
 import (
 	"strconv"
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -84,39 +83,7 @@ func (n Notice) Sentence() string {
 	return text
 }
 
-// note queues a notice for delivery by unlock. cs.mu must be held.
-func (cs *candidateStats) note(now time.Time, event string, details edn.Value) {
-	if details.IsNil() {
-		details = edn.MustMap()
-	}
-	cs.notices = append(cs.notices, Notice{
-		At:      now,
-		Event:   event,
-		CapID:   cs.capID,
-		Intent:  cs.intent,
-		Plugin:  cs.plugin,
-		Details: details,
-	})
-}
-
-// noteStateChange queues the notice of a new breaker state. cs.mu must be held.
-func (cs *candidateStats) noteStateChange(now time.Time, st breaker.State) {
-	if st == breaker.Closed {
-		cs.remediation.substitute, cs.remediation.why = "", ""
-	}
-	details := edn.MustMap()
-	if st == breaker.Open {
-		if at, ok := cs.breaker.Reopens(now); ok {
-			details = edn.MustMap(edn.K("until"), edn.Inst(at.UTC().Truncate(time.Millisecond)))
-		}
-	}
-	cs.note(now, map[breaker.State]string{
-		breaker.Open:     EventOpened,
-		breaker.HalfOpen: EventHalfOpen,
-		breaker.Ramping:  EventRamping,
-		breaker.Closed:   EventClosed,
-	}[st], details)
-}
+func inst(t time.Time) edn.Value { return edn.Inst(t.UTC().Truncate(time.Millisecond)) }
 
 // formatShare formats a share as an exact decimal.
 func formatShare(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

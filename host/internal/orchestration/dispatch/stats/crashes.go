@@ -1,4 +1,4 @@
-package dispatch
+package stats
 
 import (
 	"time"
@@ -31,7 +31,7 @@ const oldInstances = 64
 // RecordBackendCrashes counts crashes that were not reported before as failures
 // of the capability for all intents: each crash once, even if the plugin
 // repeated the call successfully. It reports whether there were new crashes.
-func (t *StatsTable) RecordBackendCrashes(now time.Time, c BackendCrashes) bool {
+func (t *Table) RecordBackendCrashes(now time.Time, c BackendCrashes) bool {
 	t.mu.Lock()
 	process := crashKey{c.CapID, c.Plugin, c.Generation}
 	before := t.crashes[process]
@@ -48,8 +48,8 @@ func (t *StatsTable) RecordBackendCrashes(now time.Time, c BackendCrashes) bool 
 		}
 	}
 	t.crashes[process] = c.Count
-	var all []*candidateStats
-	for key, cs := range t.stats {
+	var all []*Candidate
+	for key, cs := range t.candidates {
 		if key.capID == c.CapID {
 			all = append(all, cs)
 		}
@@ -62,7 +62,7 @@ func (t *StatsTable) RecordBackendCrashes(now time.Time, c BackendCrashes) bool 
 }
 
 // recordBackendCrashes counts crashes as failures of the breaker.
-func (cs *candidateStats) recordBackendCrashes(now time.Time, crashes uint64) {
+func (cs *Candidate) recordBackendCrashes(now time.Time, crashes uint64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	for range min(crashes, uint64(cs.settings.Window)) { // more than the window holds have no effect
@@ -71,17 +71,15 @@ func (cs *candidateStats) recordBackendCrashes(now time.Time, crashes uint64) {
 }
 
 // countBackendCrashes records the crashes that an answer or error reports, and
-// returns the outcome that is still to be counted for the attempt: a crash that
+// returns the outcome that is still to be counted for the call: a crash that
 // ended it is already counted.
-func (o *operation) countBackendCrashes(now time.Time, capID string, process int, meta edn.Value, err *contract.Error,
-	outcome breaker.Outcome) breaker.Outcome {
-	c, known := o.d.Registry.Capability(capID)
-	if o.d.Stats == nil || process == 0 || !known {
+func (e *End) countBackendCrashes(now time.Time, t *Table, capID string, outcome breaker.Outcome) breaker.Outcome {
+	if e.Process == 0 {
 		return outcome
 	}
-	crashes, fatal := crashCount(err)
-	if !fatal && !meta.IsNil() {
-		for attempt := range meta.Key("attempts").Elems() {
+	crashes, fatal := crashCount(e.Err)
+	if !fatal && !e.Meta.IsNil() {
+		for attempt := range e.Meta.Key("attempts").Elems() {
 			if n, ok := attempt.Key("deaths").AsInt(); ok {
 				crashes = max(crashes, n)
 			}
@@ -90,10 +88,10 @@ func (o *operation) countBackendCrashes(now time.Time, capID string, process int
 	if crashes <= 0 {
 		return outcome
 	}
-	o.d.Stats.RecordBackendCrashes(now, BackendCrashes{
+	t.RecordBackendCrashes(now, BackendCrashes{
 		CapID:      capID,
-		Plugin:     c.Plugin,
-		Generation: process,
+		Plugin:     e.Plugin,
+		Generation: e.Process,
 		Count:      uint64(crashes),
 	})
 	if fatal && outcome == breaker.Failure {

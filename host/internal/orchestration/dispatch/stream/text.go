@@ -1,9 +1,10 @@
-package dispatch
+package stream
 
 import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
@@ -13,60 +14,64 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// TextStream forwards text of one node to the reader of the run: of the answer
+// Text forwards text of one node to the reader of the run: of the answer
 // node of the run, or, while the answer of that node is a plan, of the answer
 // node of that plan (STR-001). The strictest stream policy of all levels
 // applies.
-type TextStream struct {
-	writer *streamWriter
-	parent *attemptStream // attempt whose plan contains the node; nil at the outermost level
-	mode   mode           // minimum mode required by the outer levels
-	key    string         // key of the text in the answer; empty: any of SLOT-008
+type Text struct {
+	writer *writer
+	parent *Attempt // attempt whose plan contains the node; nil at the outermost level
+	mode   Mode     // minimum mode required by the outer levels
+	key    string   // key of the text in the answer; empty: any of SLOT-008
 }
 
-// NewTextStream returns the stream of the answer node of a run. Text is taken
-// from key of its answer, or from the first key with text if key is empty. pace
-// may be nil. If tell is set, it gets the text instead of the recorder.
-func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *Pace,
-	tell func(journal.Body)) *TextStream {
-	if tell == nil {
-		// The error can be ignored: the recorder returns it again at its next record,
-		// which ends the run.
-		tell = func(body journal.Body) { _ = r.Recorder.Record(path, node, body) }
-	}
-	return &TextStream{writer: &streamWriter{record: tell, clock: clock, pace: pace}, key: key}
+// Clock is the time source of a stream.
+type Clock interface {
+	Now() time.Time
+	// Wait returns nil after d, or the error of ctx if that ends first.
+	Wait(ctx context.Context, d time.Duration) error
 }
 
-// mode is when text is shown. A stricter mode is greater.
-type mode uint8
+// New returns the stream of the answer node of a run. record gets its
+// AttemptChunk and AttemptRetracted. Text is taken from key of the answer, or
+// from the first key with text if key is empty. pace may be nil.
+func New(record func(journal.Body), clock Clock, key string, pace *Pace) *Text {
+	return &Text{writer: &writer{record: record, clock: clock, pace: pace}, key: key}
+}
 
+// Mode is when text is shown. A stricter mode is greater.
+type Mode uint8
+
+// GatePassed shows text after the gates.
 const (
-	firstToken mode = iota
+	firstToken Mode = iota
 	provisional
-	gatePassed
+	GatePassed
 )
 
 var modeNames = [...]string{policy.FirstToken, policy.Provisional, policy.GatePassed}
 
-func (m mode) String() string { return modeNames[m] }
+// String returns the name of the mode in policies.
+func (m Mode) String() string { return modeNames[m] }
 
-func modeOf(name string) mode {
-	return mode(max(0, slices.Index(modeNames[:], name)))
+func modeOf(name string) Mode {
+	return Mode(max(0, slices.Index(modeNames[:], name)))
 }
 
-// modeFor returns when the text of a call is shown: as its policy and the outer
-// levels require, or after the gates if there is a delayReason.
-func (t *TextStream) modeFor(p *CallPolicy, s strategy) mode {
+// Mode returns when the text of a call is shown: as its policy and the outer
+// levels require, or after the gates if an earlier time is not possible.
+// strategy is the strategy of the call.
+func (t *Text) Mode(p *policy.Policy, strategy string) Mode {
 	m := modeOf(p.Stream)
-	if delayReason(m, s.name, &p.Policy) != "" {
-		m = gatePassed
+	if delayReason(m, strategy, p) != "" {
+		m = GatePassed
 	}
 	return max(m, t.mode)
 }
 
 // delayReason returns why text waits for the gates against the stream policy.
-func delayReason(m mode, strategy string, p *policy.Policy) string {
-	if m == gatePassed {
+func delayReason(m Mode, strategy string, p *policy.Policy) string {
+	if m == GatePassed {
 		return ""
 	}
 	if strategy == policy.Race || strategy == policy.Tournament {
@@ -84,17 +89,17 @@ func delayReason(m mode, strategy string, p *policy.Policy) string {
 	return ""
 }
 
-// StreamDelayReason returns why the text of calls under a policy is shown only
+// DelayReason returns why the text of calls under a policy is shown only
 // after its gates although the policy requests it earlier; empty if the policy
 // is followed.
-func StreamDelayReason(p *policy.Policy) string { return delayReason(modeOf(p.Stream), p.Strategy, p) }
+func DelayReason(p *policy.Policy) string { return delayReason(modeOf(p.Stream), p.Strategy, p) }
 
-// attemptStream is the text of one attempt. A nil stream shows nothing. Fields
+// Attempt is the text of one attempt. A nil stream shows nothing. Fields
 // that change are guarded by writer.mu.
-type attemptStream struct {
-	writer  *streamWriter
-	parent  *attemptStream
-	mode    mode
+type Attempt struct {
+	writer  *writer
+	parent  *Attempt
+	mode    Mode
 	key     string
 	attempt int // number of the attempt at the outermost level
 
@@ -105,20 +110,20 @@ type attemptStream struct {
 	fault    *contract.Error
 }
 
-// forAttempt returns the stream of an attempt of the node.
-func (t *TextStream) forAttempt(m mode, attempt int) *attemptStream {
+// ForAttempt returns the stream of an attempt of the node.
+func (t *Text) ForAttempt(m Mode, attempt int) *Attempt {
 	if t == nil {
 		return nil
 	}
 	if t.parent != nil {
 		attempt = t.parent.attempt
 	}
-	return &attemptStream{writer: t.writer, parent: t.parent, mode: m, key: t.key, attempt: attempt}
+	return &Attempt{writer: t.writer, parent: t.parent, mode: m, key: t.key, attempt: attempt}
 }
 
-// cleanWith cleans the text of the attempt before it is shown (TXT-002), unless
+// CleanWith cleans the text of the attempt before it is shown (TXT-002), unless
 // the key holds a program.
-func (s *attemptStream) cleanWith(how text.Cleaning) {
+func (s *Attempt) CleanWith(how text.Cleaning) {
 	switch {
 	case s == nil, s.key == "code", s.key == "patch":
 	default:
@@ -130,7 +135,7 @@ func (s *attemptStream) cleanWith(how text.Cleaning) {
 }
 
 // worksFor reports whether s is other or belongs to a plan that answers it.
-func (s *attemptStream) worksFor(other *attemptStream) bool {
+func (s *Attempt) worksFor(other *Attempt) bool {
 	for ; s != nil; s = s.parent {
 		if s == other {
 			return true
@@ -139,24 +144,24 @@ func (s *attemptStream) worksFor(other *attemptStream) bool {
 	return false
 }
 
-// child returns the stream of the plan that the attempt answered with.
-func (s *attemptStream) child(key string) *TextStream {
+// Child returns the stream of the plan that the attempt answered with.
+func (s *Attempt) Child(key string) *Text {
 	if s == nil {
 		return nil
 	}
-	return &TextStream{writer: s.writer, parent: s, mode: s.mode, key: key}
+	return &Text{writer: s.writer, parent: s, mode: s.mode, key: key}
 }
 
-// live reports whether text is shown while the attempt runs.
-func (s *attemptStream) live() bool { return s != nil && s.mode != gatePassed }
+// Live reports whether text is shown while the attempt runs.
+func (s *Attempt) Live() bool { return s != nil && s.mode != GatePassed }
 
 // maxSaid bounds the text of one attempt in bytes, like one string of an
 // answer.
 const maxSaid = 8 << 20
 
-// receive takes a piece of the answer. It blocks while the reader of the stream
+// Receive takes a piece of the answer. It blocks while the reader of the stream
 // is behind. Too much text ends the attempt through stop.
-func (s *attemptStream) receive(ctx context.Context, piece edn.Value, stop func()) {
+func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	if kind, _ := piece.Key("kind").AsKeyword(); kind != "text" {
 		return
 	}
@@ -197,7 +202,7 @@ func (s *attemptStream) receive(ctx context.Context, piece edn.Value, stop func(
 
 // retract drops the text so far because it turned out to be reasoning. It fails
 // if the text is committed. writer.mu must be held.
-func (s *attemptStream) retract() bool {
+func (s *Attempt) retract() bool {
 	w := s.writer
 	if w.current == s {
 		if w.committed {
@@ -211,8 +216,8 @@ func (s *attemptStream) retract() bool {
 	return true
 }
 
-// failure returns the error of the text that ended the attempt, if any.
-func (s *attemptStream) failure() *contract.Error {
+// Failure returns the error of the text that ended the attempt, if any.
+func (s *Attempt) Failure() *contract.Error {
 	if s == nil {
 		return nil
 	}
@@ -221,8 +226,8 @@ func (s *attemptStream) failure() *contract.Error {
 	return s.fault
 }
 
-// pause records pending text.
-func (s *attemptStream) pause() {
+// Pause records pending text.
+func (s *Attempt) Pause() {
 	if s != nil {
 		s.writer.mu.Lock()
 		defer s.writer.mu.Unlock()
@@ -231,7 +236,7 @@ func (s *attemptStream) pause() {
 }
 
 // text returns the text of an answer as it is streamed.
-func (s *attemptStream) text(out edn.Value) string {
+func (s *Attempt) text(out edn.Value) string {
 	if s.key != "" {
 		found, _ := out.Key(s.key).AsString()
 		return found
@@ -246,9 +251,9 @@ func (s *attemptStream) text(out edn.Value) string {
 	return ""
 }
 
-// committed reports whether text of this attempt was shown and cannot be
+// Committed reports whether text of this attempt was shown and cannot be
 // retracted, so that no other attempt may answer.
-func (s *attemptStream) committed() bool {
+func (s *Attempt) Committed() bool {
 	if s == nil {
 		return false
 	}
@@ -257,8 +262,8 @@ func (s *attemptStream) committed() bool {
 	return s.writer.committed && s.writer.current.worksFor(s)
 }
 
-// committed reports whether shown text of the run's answer cannot be retracted.
-func (t *TextStream) committed() bool {
+// Committed reports whether shown text of the run's answer cannot be retracted.
+func (t *Text) Committed() bool {
 	if t == nil {
 		return false
 	}
@@ -267,9 +272,9 @@ func (t *TextStream) committed() bool {
 	return t.writer.committed
 }
 
-// contradicts reports whether an answer differs from its committed text.
-func (s *attemptStream) contradicts(out edn.Value) bool {
-	if !s.committed() {
+// Contradicts reports whether an answer differs from its committed text.
+func (s *Attempt) Contradicts(out edn.Value) bool {
+	if !s.Committed() {
 		return false
 	}
 	s.writer.mu.Lock()
@@ -277,14 +282,16 @@ func (s *attemptStream) contradicts(out edn.Value) bool {
 	return !strings.HasPrefix(s.text(out), s.writer.shown.String())
 }
 
-func contradiction(source string) *contract.Error {
+// Contradiction is the failure of an answer that differs from its committed
+// text.
+func Contradiction(source string) *contract.Error {
 	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", source).
 		WithSource(contract.SourcePlugin)
 }
 
-// fail ends the attempt. judged is true if gates refused its answer, over if
+// Fail ends the attempt. judged is true if gates refused its answer, over if
 // the run or the node ends. It returns the error for the node.
-func (s *attemptStream) fail(err *contract.Error, judged, over bool) *contract.Error {
+func (s *Attempt) Fail(err *contract.Error, judged, over bool) *contract.Error {
 	if s == nil {
 		return err
 	}
@@ -307,8 +314,8 @@ func (s *attemptStream) fail(err *contract.Error, judged, over bool) *contract.E
 	return err
 }
 
-// accept makes the answer of the attempt the answer of its node.
-func (s *attemptStream) accept(out edn.Value) {
+// Accept makes the answer of the attempt the answer of its node.
+func (s *Attempt) Accept(out edn.Value) {
 	if s == nil {
 		return
 	}
@@ -319,14 +326,14 @@ func (s *attemptStream) accept(out edn.Value) {
 	switch {
 	case s.parent == nil:
 		w.commit(s, s.text(out))
-	case s.mode == gatePassed && s.parent.mode != gatePassed && w.current == nil:
+	case s.mode == GatePassed && s.parent.mode != GatePassed && w.current == nil:
 		w.current = s
 		w.write(s.text(out), s.parent.mode)
 	}
 }
 
-// close ends the stream of a node and retracts its text if the node failed.
-func (t *TextStream) close(err *contract.Error) {
+// Close ends the stream of a node and retracts its text if the node failed.
+func (t *Text) Close(err *contract.Error) {
 	if t == nil {
 		return
 	}
@@ -340,37 +347,37 @@ func (t *TextStream) close(err *contract.Error) {
 	t.writer.stop()
 }
 
-// InlineStream is the stream of an inline plan that is the answer node.
-type InlineStream struct{ stream *attemptStream }
+// Inline is the stream of an inline plan that is the answer node.
+type Inline struct{ stream *Attempt }
 
 // Inline returns the stream of an inline plan; nil for nil.
-func (t *TextStream) Inline() *InlineStream {
+func (t *Text) Inline() *Inline {
 	if t == nil {
 		return nil
 	}
-	return &InlineStream{t.forAttempt(t.mode, 0)}
+	return &Inline{t.ForAttempt(t.mode, 0)}
 }
 
 // Stream returns the stream of the plan's answer node; nil for nil.
-func (i *InlineStream) Stream(key string) *TextStream {
+func (i *Inline) Stream(key string) *Text {
 	if i == nil {
 		return nil
 	}
-	return i.stream.child(key)
+	return i.stream.Child(key)
 }
 
 // End ends the stream of the plan and returns the error for its node.
-func (i *InlineStream) End(out edn.Value, err *contract.Error, over bool) *contract.Error {
+func (i *Inline) End(out edn.Value, err *contract.Error, over bool) *contract.Error {
 	if i == nil {
 		return err
 	}
-	if err == nil && i.stream.contradicts(out) {
-		err = contradiction("the plan")
+	if err == nil && i.stream.Contradicts(out) {
+		err = Contradiction("the plan")
 	}
 	if err != nil {
-		err = i.stream.fail(err, false, over)
+		err = i.stream.Fail(err, false, over)
 	} else {
-		i.stream.accept(out)
+		i.stream.Accept(out)
 	}
 	i.stream.writer.stop()
 	return err

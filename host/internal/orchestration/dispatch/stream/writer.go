@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"context"
@@ -17,15 +17,15 @@ const (
 	chunkSize = 4 << 10
 )
 
-// streamWriter records the streamed text of a run at the answer node. It shows
+// writer records the streamed text of a run at the answer node. It shows
 // one attempt at a time.
-type streamWriter struct {
+type writer struct {
 	record func(journal.Body) // AttemptChunk and AttemptRetracted
 	clock  Clock
 	pace   *Pace
 
 	mu        sync.Mutex
-	current   *attemptStream  // attempt that is shown; nil: none
+	current   *Attempt        // attempt that is shown; nil: none
 	shown     strings.Builder // since the last retraction
 	committed bool            // shown text cannot be retracted
 	refused   bool            // the committed answer was refused
@@ -40,7 +40,7 @@ type streamWriter struct {
 }
 
 // write shows text. mu must be held.
-func (w *streamWriter) write(text string, m mode) {
+func (w *writer) write(text string, m Mode) {
 	if text == "" {
 		return
 	}
@@ -70,7 +70,7 @@ func (w *streamWriter) write(text string, m mode) {
 }
 
 // flush records the pending text in chunks. mu must be held.
-func (w *streamWriter) flush() {
+func (w *writer) flush() {
 	text := w.pending.String()
 	if text == "" {
 		return
@@ -97,7 +97,7 @@ func truncate(text string, most int) string {
 }
 
 // retract takes back all shown text. mu must be held.
-func (w *streamWriter) retract(reason string) {
+func (w *writer) retract(reason string) {
 	w.pace.Read(w.pending.Len()) // the dropped text is not read
 	w.pending.Reset()
 	if w.recorded {
@@ -108,14 +108,14 @@ func (w *streamWriter) retract(reason string) {
 }
 
 // markRefused records that the committed text was refused. mu must be held.
-func (w *streamWriter) markRefused(reason string) {
+func (w *writer) markRefused(reason string) {
 	w.flush()
 	w.refused = true
 	w.record(&journal.AttemptRetracted{Attempt: w.attempt, Reason: reason})
 }
 
 // commit shows the whole accepted text. mu must be held.
-func (w *streamWriter) commit(s *attemptStream, text string) {
+func (w *writer) commit(s *Attempt, text string) {
 	switch shown := w.shown.String(); {
 	case w.current != nil && !w.current.worksFor(s):
 		w.retract("race/lost")
@@ -124,7 +124,7 @@ func (w *streamWriter) commit(s *attemptStream, text string) {
 	}
 	w.current = s
 	if rest, ok := strings.CutPrefix(text, w.shown.String()); ok {
-		w.write(rest, gatePassed)
+		w.write(rest, GatePassed)
 	}
 	w.flush()
 }
@@ -136,7 +136,7 @@ type flusher struct {
 }
 
 // flushLater schedules a flush after d. mu must be held.
-func (w *streamWriter) flushLater(d time.Duration) {
+func (w *writer) flushLater(d time.Duration) {
 	if w.timer != nil {
 		return
 	}
@@ -158,7 +158,7 @@ func (w *streamWriter) flushLater(d time.Duration) {
 }
 
 // stop cancels the scheduled flush and flushes.
-func (w *streamWriter) stop() {
+func (w *writer) stop() {
 	w.mu.Lock()
 	t := w.timer
 	w.timer = nil

@@ -1,0 +1,311 @@
+package funds
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Purpose of a reservation in records.
+type Purpose string
+
+// The purposes.
+const (
+	ForAttempt  Purpose = "attempt"
+	ForParallel Purpose = "entrant"
+	ForRepair   Purpose = "repair"
+	ForCheck    Purpose = "check"
+	ForVote     Purpose = "vote"
+)
+
+// Payer pays for the calls of one node. It is used by one goroutine at a time.
+type Payer struct {
+	Account    *budget.Account    // of the run
+	Chain      budget.Chain       // scopes that count the spending of the node; empty: nothing is counted
+	Run        context.Context    // ends with the run
+	Clock      Clock              // for the time when a limit changes
+	Registry   *registry.Registry // has the prices
+	Candidates []string           // the dearest one stands for a candidate of unknown price
+	AtLeast    bool               // calls of unknown price are allowed
+	Node       string             // for messages
+	Request    Request
+	Records    Records
+
+	Purpose Purpose // of calls that are neither repair nor parallel
+	Gate    string  // name of the check or judge that is called
+	Joins   bool    // the next call joins running attempts
+
+	shortfall *contract.Error // why the last checked candidate exceeds the budget
+}
+
+// Clock is the time source of a Payer.
+type Clock interface{ Now() time.Time }
+
+// Request is the request of the node, as far as the price of a call depends on
+// it.
+type Request interface {
+	// Input returns the input tokens for a capability: as counted by it, else
+	// estimated.
+	Input(c *registry.Capability) int64
+	// Output returns the limit for the output tokens; ok is false without one.
+	Output(c *registry.Capability) (n int64, ok bool)
+	// Countable reports whether a capability can count the input and has not done
+	// so.
+	Countable(c *registry.Capability) bool
+	// Count asks a capability to count the input. A failed count leaves the
+	// estimate.
+	Count(ctx context.Context, c *registry.Capability)
+}
+
+// Records takes the records of a node.
+type Records interface {
+	// Record writes a record. After the first error it does nothing.
+	Record(body journal.Body)
+	// RecordLate writes a record from any goroutine. Its error is dropped: the
+	// recorder returns it again at the end of the run.
+	RecordLate(body journal.Body)
+	// Fail ends the node: what it has spent could not be written down.
+	Fail(err *contract.Error)
+}
+
+func (p *Payer) budgeted() bool { return len(p.Chain) > 0 }
+
+// Shortfall returns why the last checked candidate exceeds the budget; nil if it
+// does not.
+func (p *Payer) Shortfall() *contract.Error { return p.shortfall }
+
+// errUnpriced is an unknown price where money is limited (BUD-007).
+type errUnpriced struct {
+	scope budget.Scope
+	why   error
+}
+
+func (e *errUnpriced) Error() string { return e.why.Error() }
+
+// worstCase returns the most that one call to a capability can cost, including
+// counts.
+func (p *Payer) worstCase(ctx context.Context, c *registry.Capability, counts policy.Amounts) (
+	want policy.Amounts, substitute bool, err error,
+) {
+	chain := p.Chain
+	want = counts
+	money := chain.Bounds(policy.USD)
+	size := p.size(ctx, c)
+	if policy.CountsTokens(c) {
+		want = want.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
+	}
+	price, unknown := policy.Price(c, size)
+	switch {
+	case unknown == nil:
+		return want.Plus(price), false, nil
+	case !money:
+		return want, false, nil
+	}
+	if p.AtLeast {
+		if highest, ok := p.highestPrice(ctx); ok {
+			return want.Plus(highest), true, nil
+		}
+	}
+	for _, scope := range chain {
+		if scope.Limits.Bounds(policy.USD) {
+			return want, false, &errUnpriced{scope, unknown}
+		}
+	}
+	return want, false, unknown
+}
+
+// size returns the most tokens that a call can have as input and output. An
+// unbounded answer may take all that is left.
+func (p *Payer) size(ctx context.Context, c *registry.Capability) policy.Size {
+	if !policy.CountsTokens(c) {
+		return policy.Size{InKnown: true, OutKnown: true}
+	}
+	size := policy.Size{In: p.Request.Input(c), InKnown: true}
+	if most := int64(c.Limits.ContextTokens); most > 0 {
+		size.In = min(size.In, most)
+	}
+	if n, ok := p.Request.Output(c); ok {
+		size.Out, size.OutKnown = n, true
+		return size
+	}
+	if p.Chain.Bounds(policy.TokensOut) {
+		if left, err := p.Account.Left(ctx, p.Chain); err == nil {
+			// With nothing left, one token already exceeds the budget.
+			size.Out, size.OutKnown = max(1, left.Amounts().Count(policy.TokensOut)), true
+		}
+	}
+	return size
+}
+
+// highestPrice returns the highest known price of all candidates.
+func (p *Payer) highestPrice(ctx context.Context) (policy.Amounts, bool) {
+	var most policy.Amounts
+	known := false
+	for _, id := range p.Candidates {
+		c, ok := p.Registry.Capability(id)
+		if !ok {
+			continue
+		}
+		if price, err := policy.Price(c, p.size(ctx, c)); err == nil {
+			most, known = most.Max(price), true
+		}
+	}
+	return most, known && most.Has(policy.USD)
+}
+
+// counts returns what a call adds to the counters of attempts, round trips and
+// judge calls. Parallel attempts share one round trip.
+func counts(purpose Purpose, first bool) policy.Amounts {
+	switch purpose {
+	case ForCheck:
+		return policy.Amounts{}
+	case ForVote:
+		return policy.Count(policy.JudgeCalls, 1)
+	}
+	n := policy.Count(policy.Attempts, 1)
+	if first {
+		n = n.Plus(policy.Count(policy.Roundtrips, 1))
+	}
+	return n
+}
+
+// Unaffordable reports whether the budget is too small for a call to the
+// capability. It sets the shortfall.
+func (p *Payer) Unaffordable(capID string) bool {
+	c, ok := p.Registry.Capability(capID)
+	if !ok || !p.budgeted() {
+		return false
+	}
+	counts := counts(p.Purpose, !p.Joins)
+	p.countInput(p.Run, c, counts, policy.Amounts{})
+	want, _, err := p.worstCase(p.Run, c, counts)
+	if err == nil {
+		err = p.check(want)
+	}
+	if err == nil {
+		return false
+	}
+	p.shortfall = p.budgetError(c, want, err)
+	return true
+}
+
+func (p *Payer) check(want policy.Amounts) error {
+	lack, err := p.Account.Short(p.Run, p.Chain, want)
+	if err != nil {
+		return err
+	}
+	if lack != nil {
+		return lack
+	}
+	return nil
+}
+
+// Affordable returns how many of the first candidates fit into the budget
+// together (ATT-011).
+func (p *Payer) Affordable(ids []string) int {
+	if !p.budgeted() {
+		return len(ids)
+	}
+	var sum policy.Amounts
+	for i, id := range ids {
+		c, ok := p.Registry.Capability(id)
+		if !ok {
+			return i
+		}
+		counts := counts(ForParallel, i == 0)
+		p.countInput(p.Run, c, counts, sum)
+		want, _, err := p.worstCase(p.Run, c, counts)
+		if err != nil {
+			return i
+		}
+		if sum = sum.Plus(want); p.check(sum) != nil {
+			return i
+		}
+	}
+	return len(ids)
+}
+
+// Limited reports whether the budget limits the number of calls.
+func (p *Payer) Limited() bool {
+	return p.Chain.Bounds(policy.Roundtrips) || p.Chain.Bounds(policy.Attempts)
+}
+
+// CallsLeft returns how many calls the budget leaves; limited is false if it
+// does not limit their number or cannot be read.
+func (p *Payer) CallsLeft() (n int64, limited bool) {
+	if !p.Limited() {
+		return 0, false
+	}
+	left, err := p.Account.Left(p.Run, p.Chain)
+	if err != nil {
+		return 0, false
+	}
+	for _, d := range []policy.Dimension{policy.Roundtrips, policy.Attempts} {
+		if m := left.Amounts().Count(d); p.Chain.Bounds(d) && (!limited || m < n) {
+			n, limited = m, true
+		}
+	}
+	return n, limited
+}
+
+// Remaining returns the :budget of a request: the limits own of the policy, and
+// for the sums what is left including the reservation of the call.
+func (p *Payer) Remaining(own edn.Value, r *Reservation) edn.Value {
+	if r.hold == nil {
+		return own
+	}
+	left, err := p.Account.Left(p.Run, p.Chain)
+	if err != nil {
+		return own
+	}
+	left = left.Plus(r.hold.Want())
+	if own.IsNil() {
+		own = edn.MustMap()
+	}
+	return own.Merge(left.Value())
+}
+
+// Free reports whether a call may be made without a reservation: if a budget
+// applies, only one that costs nothing.
+func (p *Payer) Free(c *registry.Capability) bool {
+	if !p.budgeted() {
+		return true
+	}
+	price, err := policy.Price(c, policy.Size{InKnown: true, OutKnown: true})
+	return err == nil && !price.Has(policy.USD) && !policy.CountsTokens(c)
+}
+
+// budgetError is the error for callers: what is left and when that changes.
+func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
+	var lack *budget.ExceededError
+	var unpriced *errUnpriced
+	var out *contract.Error
+	switch {
+	case errors.As(err, &lack):
+		out = lack.Contract("budget/exceeded", p.Clock.Now())
+	case errors.As(err, &unpriced):
+		left := edn.Nil()
+		if l, err := p.Account.Left(p.Run, p.Chain); err == nil {
+			left = l.Max(policy.USD)
+		}
+		out = contract.Errorf("budget/exceeded",
+			"the budget of %s limits money, and what a call to :%s costs is unknown: %s",
+			unpriced.scope, c.ID, unpriced.why).
+			WithDetail("scope", edn.K(unpriced.scope.Kind.String())).
+			WithDetail("dimension", edn.K(policy.USD.String())).
+			WithDetail("limit", unpriced.scope.Limits.Max(policy.USD)).
+			WithDetail("left", left)
+	default:
+		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", p.Node,
+			err)
+	}
+	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).
+		WithWhere("node", edn.Text(p.Node))
+}

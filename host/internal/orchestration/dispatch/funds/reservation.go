@@ -1,0 +1,169 @@
+package funds
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Reservation is the amount set aside for one call, until it is settled. The
+// zero value is a call without a budget.
+type Reservation struct {
+	hold   *budget.Hold
+	record *journal.BudgetReserved
+	cap    *registry.Capability
+	// substitute: the price of the dearest priced candidate is used, because that
+	// of this one is unknown.
+	substitute bool
+	// money: a scope limits money.
+	money bool
+}
+
+// Reserve sets aside the worst-case cost of a call in every scope. Without a
+// budget it does nothing. An error means that the call must not be made. number
+// is that of the attempt; first is false if the call shares a round trip.
+func (p *Payer) Reserve(ctx context.Context, c *registry.Capability, purpose Purpose, number int,
+	first bool) (Reservation, *contract.Error) {
+	if !p.budgeted() {
+		return Reservation{}, nil
+	}
+	if err := p.Run.Err(); err != nil {
+		return Reservation{}, contract.AsError(err) // the run has ended
+	}
+	counts := counts(purpose, first)
+	p.countInput(ctx, c, counts, policy.Amounts{})
+	want, substitute, err := p.worstCase(ctx, c, counts)
+	var hold *budget.Hold
+	if err == nil {
+		hold, err = p.Account.Reserve(context.WithoutCancel(ctx), p.Chain, want)
+	}
+	if err != nil {
+		p.shortfall = p.budgetError(c, want, err)
+		return Reservation{}, p.shortfall
+	}
+	p.shortfall = nil
+	r := Reservation{
+		hold:       hold,
+		cap:        c,
+		substitute: substitute,
+		money:      p.Chain.Bounds(policy.USD),
+		record: &journal.BudgetReserved{
+			For:     string(purpose),
+			Scopes:  p.Chain.Kinds(),
+			Amount:  want.Value(),
+			Attempt: number,
+			Gate:    p.Gate,
+		},
+	}
+	p.Records.Record(r.record)
+	hold.OnLoss(func(spent policy.Amounts, mark budget.Mark) {
+		p.Records.RecordLate(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
+	})
+	return r, nil
+}
+
+// Amount returns the reserved amount, nil without a reservation.
+func (r *Reservation) Amount() edn.Value {
+	if r.hold == nil {
+		return edn.Nil()
+	}
+	return r.record.Amount
+}
+
+// Settlement is what is known about a call when its reservation is settled.
+type Settlement struct {
+	Usage edn.Value
+	// Unknown: the call may have continued after the host stopped waiting.
+	Unknown bool
+	// Unsent: the call did not reach the capability.
+	Unsent bool
+}
+
+// Settle replaces the reservation by the amount spent (LED-003).
+func (p *Payer) Settle(r *Reservation, end Settlement) {
+	if r.hold == nil {
+		return
+	}
+	spent, mark := r.actual(end)
+	// Settle even if the run is canceled.
+	err := r.hold.Settle(context.WithoutCancel(p.Run), spent, mark)
+	p.Records.Record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
+	if err != nil {
+		p.Records.Fail(contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w",
+			p.Node, err))
+	}
+	r.hold = nil
+}
+
+// actual returns what a call cost: the reported usage, and the reserved amount
+// for what is not reported.
+func (r *Reservation) actual(end Settlement) (policy.Amounts, budget.Mark) {
+	want := r.hold.Want()
+	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).
+		With(policy.USD, policy.Amounts{})
+	if end.Unsent {
+		return out, budget.Exact
+	}
+	mark := budget.Exact
+	tokens := true // input and output are both reported
+	for d, key := range map[policy.Dimension]string{policy.TokensIn: "tokens-in", policy.TokensOut: "tokens-out"} {
+		n, ok := end.Usage.Key(key).AsInt()
+		switch {
+		case ok && n >= 0:
+			out = out.Plus(policy.Count(d, n))
+			mark = max(mark, markOf(end.Usage.Key("tokens-mark"), budget.Exact))
+		case want.Has(d):
+			out, mark, tokens = out.With(d, want), max(mark, budget.Estimated), false
+		default:
+			tokens = false
+		}
+	}
+	paid, m := r.paid(end.Usage, want, out, tokens)
+	out, mark = out.Plus(paid), max(mark, m)
+	if end.Unknown {
+		out, mark = out.Max(want), max(mark, budget.AtLeast)
+	}
+	return out, mark
+}
+
+// paid returns the cost in money and how exact it is.
+func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark) {
+	if a, err := policy.Money(usage.Key("cost-usd")); err == nil {
+		return a, markOf(usage.Key("cost-mark"), budget.Exact)
+	}
+	if r.substitute {
+		return want.Only(policy.USD), budget.AtLeast
+	}
+	price, err := policy.Price(r.cap, policy.Size{
+		In:       used.Count(policy.TokensIn),
+		Out:      used.Count(policy.TokensOut),
+		InKnown:  tokens,
+		OutKnown: tokens,
+	})
+	switch {
+	case err == nil && !price.Has(policy.USD):
+		return price, budget.Exact
+	case err == nil:
+		return price, budget.Estimated
+	case want.Has(policy.USD):
+		return want.Only(policy.USD), budget.Estimated
+	case !r.money:
+		return policy.Amounts{}, budget.Exact // money is not limited
+	}
+	return policy.Amounts{}, budget.Unknown
+}
+
+func markOf(v edn.Value, or budget.Mark) budget.Mark {
+	name, _ := v.AsKeyword()
+	for m := budget.Exact; m <= budget.Unknown; m++ {
+		if m.String() == name {
+			return m
+		}
+	}
+	return or
+}

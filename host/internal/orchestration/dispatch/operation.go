@@ -1,0 +1,122 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// operation is the execution of one call or tool node: the state of one Serve.
+// The machine decides; the operation carries out its commands with its parts.
+type operation struct {
+	caller
+	machine  flow.Machine
+	search   search
+	attempts attempts
+	delays   delays
+	strategy strategy
+	besides  *besides // nil in a cascade
+	timer    *timer   // of a hedge; nil: none runs
+	accepted []Result // answers of a tournament
+
+	// Space for the common case, one attempt that is accepted. resolved is written
+	// once and then belongs to the journal.
+	events   [1]flow.Event
+	resolved journal.NodeResolved
+}
+
+func (o *operation) serve(ctx context.Context) {
+	w, result := o.node.w, &o.attempts.result
+	if err := o.node.checkEffects(); err != nil {
+		o.fail(err)
+		return
+	}
+	o.candidates.bind()
+	o.search.await(ctx)
+	o.candidates.awaitBreaker(ctx)
+	o.strategy = o.selectStrategy()
+	if w.Stream != nil {
+		o.attempts.mode = w.Stream.Mode(&w.Policy.Policy, o.strategy.name)
+	}
+	o.node.Record(o.resolvedRecord())
+	if len(o.candidates.binding.Tried) == 0 {
+		o.fail(o.candidates.noCandidate())
+	} else {
+		o.drive(ctx)
+	}
+	if result.Err == nil {
+		result.stream.Accept(result.Out)
+	}
+	w.Stream.Close(result.Err)
+}
+
+func (o *operation) resolvedRecord() *journal.NodeResolved {
+	n, w, b := &o.resolved, o.node.w, &o.candidates.binding
+	*n = journal.NodeResolved{
+		Op:       w.Op,
+		Policy:   w.Policy.Ordering,
+		Strategy: o.strategy.name,
+		Width:    o.strategy.recordedWidth(),
+		Coerced:  w.Coerced,
+	}
+	if o.candidates.ranked != nil {
+		n.Candidates, n.Rejected = o.candidates.ranking(), rejections(b.Rejected)
+	} else if len(b.Accepted) == len(w.Policy.candidates) {
+		n.Candidates, n.Rejected = w.Policy.candidates, w.Policy.rejected
+	} else {
+		n.Candidates, n.Rejected = candidateRecords(b.Accepted), rejections(b.Rejected)
+	}
+	if w.Op == "tool" {
+		n.ToolID = w.ToolID
+	} else {
+		n.Intent = w.Intent
+	}
+	if w.Stream != nil {
+		n.Stream = o.attempts.mode.String()
+	}
+	if o.node.run.Explain {
+		o.candidates.addFigures(n)
+	}
+	return n
+}
+
+// fail makes err the failure of the node and adds attempts, candidates and
+// retry settings as details.
+func (o *operation) fail(err *contract.Error) {
+	p, b, result := &o.node.w.Policy.Policy, &o.candidates.binding, &o.attempts.result
+	if err.Type == "budget/exceeded" {
+		err = err.WithClass(contract.ClassFinal) // no cheaper candidate is left
+	}
+	attempts := make([]edn.Value, len(result.Attempts))
+	for i, a := range result.Attempts {
+		attempts[i] = a.value()
+	}
+	candidates := make([]edn.Value, len(b.Accepted))
+	for i, id := range b.Accepted {
+		candidates[i] = journal.Keyword(id)
+	}
+	result.Err = err.
+		WithDetail("attempts", edn.Vector(attempts...)).
+		WithDetail("candidates", edn.Vector(candidates...)).
+		WithDetail("rejected", journal.RejectionsValue(rejections(b.Rejected))).
+		WithDetail("retry", edn.MustMap(
+			edn.K("same-cap-max"), edn.Int(int64(p.SameCapMax)),
+			edn.K("fallback-max"), edn.Int(int64(p.FallbackMax)))).
+		WithDetail("switch-on", switchOn(p))
+}
+
+// switchOn returns the configured switch set, or :default.
+func switchOn(p *policy.Policy) edn.Value {
+	if p.SwitchOnNames == nil {
+		return edn.K("default")
+	}
+	vs := make([]edn.Value, len(p.SwitchOnNames))
+	for i, n := range p.SwitchOnNames {
+		vs[i] = journal.Keyword(n)
+	}
+	return edn.SetOf(vs...)
+}

@@ -1,0 +1,193 @@
+package stats
+
+import (
+	"math/big"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Candidate is what is remembered of one capability for one intent.
+type Candidate struct {
+	table *Table
+
+	// closed is true while the breaker is closed; it is read without the lock.
+	closed atomic.Bool
+
+	performance // has a lock of its own
+
+	mu sync.Mutex
+	state
+}
+
+func newCandidate(t *Table, c *registry.Capability, intent string, settings registry.Breaker, rules registry.Quality,
+	now time.Time) *Candidate {
+	cs := &Candidate{
+		table:       t,
+		performance: performance{paid: new(big.Rat)},
+		state: state{
+			capID:    c.ID,
+			intent:   intent,
+			plugin:   c.Plugin,
+			settings: settings,
+			breaker:  breaker.New(settings, now),
+			health:   health{rules: rules, window: breaker.NewWindow(floorOf(rules))},
+			notified: breaker.Closed,
+		},
+	}
+	cs.closed.Store(true)
+	return cs
+}
+
+// Closed reports whether the breaker is closed.
+func (cs *Candidate) Closed() bool { return cs.closed.Load() }
+
+// Allow reports whether a call may be made, and if not, when the breaker may
+// admit one; zero: not by itself. Asking counts while the breaker ramps up.
+func (cs *Candidate) Allow(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
+	if cs.closed.Load() {
+		return true, time.Time{}
+	}
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.observeInstance(now, edition, version)
+	ok = cs.breaker.Allow(now)
+	if !ok {
+		reopens = cs.reopens(now)
+	}
+	return ok, reopens
+}
+
+// configure applies the settings of a call.
+func (cs *Candidate) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.state.configure(plugin, s, q)
+}
+
+// ReopensIn returns how long to wait before the breaker may admit a call; ok is
+// false if it does not reopen by itself.
+func (cs *Candidate) ReopensIn(now time.Time) (wait time.Duration, ok bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	at := cs.reopens(now)
+	return at.Sub(now), !at.IsZero()
+}
+
+// Acquire takes a permit for a call. A nil Candidate admits every call.
+func (cs *Candidate) Acquire(now time.Time, edition int, version string) (breaker.Permit, bool) {
+	if cs == nil {
+		return breaker.Permit{}, true
+	}
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.observeInstance(now, edition, version)
+	return cs.breaker.Acquire(now)
+}
+
+// Return gives back a permit that was not used. A nil Candidate ignores it.
+func (cs *Candidate) Return(now time.Time, p breaker.Permit) {
+	if cs != nil {
+		cs.report(now, p, breaker.Ignored, 0, 0)
+	}
+}
+
+// report records how a call ended; see breaker.Breaker.Report.
+func (cs *Candidate) report(now time.Time, p breaker.Permit, o breaker.Outcome, floor time.Duration, u float64) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.breaker.Report(now, p, o, floor, u)
+}
+
+// Admits reports whether the breaker would admit a call, without counting as a
+// request.
+func (cs *Candidate) Admits(now time.Time) bool {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	return cs.breaker.Admits(now)
+}
+
+// trip opens the breaker after a failure that only a change of the
+// configuration can fix, until the time in the error or until another edition
+// serves (LLM-030). A result of an earlier edition is ignored.
+func (cs *Candidate) trip(now time.Time, edition int, err *contract.Error) {
+	until := time.Time{}
+	if floor := RetryAfter(err); floor > 0 {
+		until = now.Add(floor)
+	}
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if edition != 0 && edition != cs.edition {
+		return
+	}
+	cs.tripped = err
+	cs.breaker.Trip(now, until)
+}
+
+// unlock releases the lock and delivers the notices.
+func (cs *Candidate) unlock(now time.Time) {
+	if st := cs.breaker.LastState(); st != cs.notified {
+		cs.notified = st
+		cs.noteState(now, st)
+	}
+	cs.closed.Store(cs.notified == breaker.Closed)
+	notices := cs.notices
+	cs.notices = nil
+	cs.mu.Unlock()
+	if cs.table.Notice != nil {
+		for _, n := range notices {
+			cs.table.Notice(n)
+		}
+	}
+}
+
+// Refusal is the rejection of a call by the breaker, for binding. Its cause is
+// why the candidate is ejected or tripped; nil if its breaker is open for failed
+// calls.
+func (cs *Candidate) Refusal(now time.Time) policy.Unavailable {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	u := policy.Unavailable{Reason: policy.ReasonBreaker}
+	switch {
+	case cs.breaker.Tripped(now):
+		u.Why = cs.tripped
+	case cs.breaker.Ejected(now):
+		u.Why = contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", cs.capID, cs.intent, cs.health.why)
+	}
+	return u
+}
+
+// Substitute returns the capability that serves in place of a swapped one until
+// its breaker is closed again; empty: none. A nil Candidate has none.
+func (cs *Candidate) Substitute() string {
+	if cs == nil || cs.closed.Load() {
+		return ""
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.health.substitute
+}
+
+// OpenForDrift opens the breaker of a judge that no longer agrees with labelled
+// answers, until it is another edition or was calibrated again (JDG-011).
+func (cs *Candidate) OpenForDrift(now time.Time, edition int, version, judge, why string) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	cs.observeInstance(now, edition, version)
+	cs.tripForDrift(now, judge, why)
+}
+
+// ClearDrift closes the breaker that was opened for the drift of the judge.
+func (cs *Candidate) ClearDrift(now time.Time, judge string) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	if cs.drift == judge {
+		cs.drift = ""
+		cs.breaker.Reset(now)
+	}
+}
