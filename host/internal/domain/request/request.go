@@ -107,9 +107,10 @@ func (n Names) list() []string {
 	return n.List()
 }
 
-// Parse validates a request in the form of the contract (see [Translate]). Of several faults it reports the first in the order of
-// the contract: shape, intent, requires, done, effects, dispatch, budget,
-// input. The error is of type invalid-request.
+// Parse validates a request in the form of the contract (see [Translate]). Of
+// several faults it reports the first in the order of the contract: shape,
+// intent, requires, done, effects, dispatch, budget, input. The error is of type
+// invalid-request.
 func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	var r Request
 	if err := r.readShape(v, env.FromHost); err != nil {
