@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -96,7 +97,7 @@ func textRows(p pace, dir string) ([]row, error) {
 			return nil
 		}, os.WriteFile(path, text, 0o600)
 	}
-	small, large := blocks(64<<10), blocks(config.MaxFileBytes-1024)
+	small, large := blocks(64<<10), blocks(syntax.MaxFileBytes-1024)
 	loadSmall, err := load("small.hcl", small, false)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func textRows(p pace, dir string) ([]row, error) {
 	for _, x := range []struct {
 		name string
 		text []byte
-	}{{"blocks", large}, {"expressions", expressions(config.MaxFileBytes - 1024)}} {
+	}{{"blocks", large}, {"expressions", expressions(syntax.MaxFileBytes - 1024)}} {
 		fn, err := load(x.name+".hcl", x.text, x.name == "blocks") // it has more intents than the limit
 		if err != nil {
 			return nil, err
