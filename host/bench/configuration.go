@@ -20,6 +20,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -96,7 +98,7 @@ func textRows(p pace, dir string) ([]row, error) {
 			return nil
 		}, os.WriteFile(path, text, 0o600)
 	}
-	small, large := blocks(64<<10), blocks(config.MaxFileBytes-1024)
+	small, large := blocks(64<<10), blocks(syntax.MaxFileBytes-1024)
 	loadSmall, err := load("small.hcl", small, false)
 	if err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func textRows(p pace, dir string) ([]row, error) {
 	rows := []row{against("load of a 64 KiB file", times[0], "hclsyntax parse", times[1], 3)}
 
 	times, err = inTurn(p.rounds, func() error {
-		if f := config.Format("large.hcl", large); f.Diagnostics.HasErrors() {
+		if f := view.Format("large.hcl", large); f.Diagnostics.HasErrors() {
 			return errors.New("the file cannot be formatted")
 		}
 		return nil
@@ -127,7 +129,7 @@ func textRows(p pace, dir string) ([]row, error) {
 	for _, x := range []struct {
 		name string
 		text []byte
-	}{{"blocks", large}, {"expressions", expressions(config.MaxFileBytes - 1024)}} {
+	}{{"blocks", large}, {"expressions", expressions(syntax.MaxFileBytes - 1024)}} {
 		fn, err := load(x.name+".hcl", x.text, x.name == "blocks") // it has more intents than the limit
 		if err != nil {
 			return nil, err
