@@ -21,6 +21,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -115,7 +116,7 @@ func textRows(p pace, dir string) ([]row, error) {
 	rows := []row{against("load of a 64 KiB file", times[0], "hclsyntax parse", times[1], 3)}
 
 	times, err = inTurn(p.rounds, func() error {
-		if f := config.Format("large.hcl", large); f.Diagnostics.HasErrors() {
+		if f := view.Format("large.hcl", large); f.Diagnostics.HasErrors() {
 			return errors.New("the file cannot be formatted")
 		}
 		return nil

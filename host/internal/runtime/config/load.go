@@ -339,6 +339,7 @@ func (c *Config) Labels(block string) []string {
 	return out
 }
 
+// Plugin returns the plugin with that name; nil if there is none.
 func (c *Config) Plugin(name string) *plugins.Plugin {
 	for i := range c.Plugins {
 		if c.Plugins[i].Name == name {

@@ -31,6 +31,7 @@ func (c *Config) Located(d diag.Diagnostic) diag.Diagnostic {
 	return d
 }
 
+// Place returns a range with the file relative to the working directory of the load.
 func (c *Config) Place(r *diag.Range) *diag.Range {
 	if r == nil {
 		return nil

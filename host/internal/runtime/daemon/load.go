@@ -20,7 +20,7 @@ import (
 // Options selects what to load and start.
 type Options struct {
 	// Config is a configuration file or directory; empty selects the one that
-	// config.Find returns.
+	// files.Find returns.
 	Config string
 	// Profile overrides FERMENT_PROFILE and the configuration; empty keeps
 	// theirs.
@@ -177,13 +177,13 @@ var (
 	_ plugins.Hasher    = (*describer)(nil)
 )
 
-// Hash implements config.Hasher: loader and supervisor share one read of a
+// Hash implements plugins.Hasher: loader and supervisor share one read of a
 // program.
 func (d *describer) Hash(program string, files []string) (string, error) {
 	return d.asks.HashProgram(program, files)
 }
 
-// Describe implements config.Describer.
+// Describe implements plugins.Describer.
 func (d *describer) Describe(ctx context.Context, p plugins.Plugin, cfg edn.Value) (contract.Description, error) {
 	q := d.inquiries[p.Name]
 	if q == nil {

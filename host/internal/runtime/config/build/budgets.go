@@ -67,7 +67,9 @@ func (b *builder) scopeBudget(s *decode.Section, out *policy.ScopeBudget) {
 	if err != nil {
 		return // already reported
 	}
-	limited := slices.ContainsFunc(budgetKeys, func(k struct{ attr, key string }) bool { return s.Node.Attrs[k.attr] != nil })
+	limited := slices.ContainsFunc(budgetKeys, func(k struct{ attr, key string }) bool {
+		return s.Node.Attrs[k.attr] != nil
+	})
 	if !limited {
 		b.Report.Add(diag.Diagnostic{
 			Type:     "config/unused",

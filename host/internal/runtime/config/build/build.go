@@ -325,9 +325,10 @@ func (b *builder) register(p *plugins.Plugin, advertised contract.Capability, s 
 		b.Report.Add(diag.Diagnostic{
 			Type:     "config/deprecated",
 			Severity: diag.SeverityWarning,
-			Message:  fmt.Sprintf("capability %s of plugin %s is deprecated by its author", diag.Quote(c.ID), diag.Quote(p.Name)),
-			Range:    at,
-			Path:     []string{"plugin", p.Name},
+			Message: fmt.Sprintf("capability %s of plugin %s is deprecated by its author", diag.Quote(c.ID),
+				diag.Quote(p.Name)),
+			Range: at,
+			Path:  []string{"plugin", p.Name},
 		})
 	}
 	if c.Stability == "experimental" && b.settings.MinStability == "stable" {
@@ -455,7 +456,8 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 			d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, diag.Quote(near))}}
 		}
 	} else if off := b.disabled(name); off != nil && slices.Contains([]string{"capability", "intent", "schema"}, kind) {
-		d.Hint = fmt.Sprintf("plugin %s is disabled: set enabled = true if it gives %s", diag.Quote(off.Name), diag.Quote(name))
+		d.Hint = fmt.Sprintf("plugin %s is disabled: set enabled = true if it gives %s", diag.Quote(off.Name),
+			diag.Quote(name))
 		d.Related = []diag.Related{{
 			Range:   b.place("plugin", off.Name),
 			Message: "declares the disabled plugin " + diag.Quote(off.Name),
@@ -574,7 +576,8 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 				d.Hint = `a form is EDN and no text: write spec = edn("[:map ...]")`
 			}
 			if *d.Range != *spec.At {
-				d.Message = fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Short(p.Message)) // the diagnostic shows the place
+				// The diagnostic shows the place.
+				d.Message = fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Short(p.Message))
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
 			d.Range = b.place("plugin", owner.Name)

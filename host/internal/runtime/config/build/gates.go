@@ -74,13 +74,13 @@ func (b *builder) check(s *decode.Section) (quality.Check, bool) {
 	}
 	ok := b.oneKind(s) && b.judge(s, &c)
 	if v := s.Attrs["applies"]; v.Written {
-		p := expression.Compile(syntax.ExprIn{Expr: v.Expr, Source: v.Source}, true, append(slices.Clone(s.Node.Path), "applies"), b.Report)
+		p := expression.Compile(v.Expression(), true, append(slices.Clone(s.Node.Path), "applies"), b.Report)
 		if ok = ok && p != nil; p != nil {
 			c.Applies = p.Applies()
 		}
 	}
 	if v := s.Attrs["message"]; v.Written {
-		p := expression.Compile(syntax.ExprIn{Expr: v.Expr, Source: v.Source}, false, append(slices.Clone(s.Node.Path), "message"), b.Report)
+		p := expression.Compile(v.Expression(), false, append(slices.Clone(s.Node.Path), "message"), b.Report)
 		if ok = ok && p != nil; p != nil {
 			c.Message = p.Message(c.Name)
 		}
@@ -127,7 +127,7 @@ func (b *builder) judge(s *decode.Section, c *quality.Check) bool {
 	case s.Written("condition"):
 		c.Kind = registry.CheckCondition
 		v := s.Attrs["condition"]
-		p := expression.Compile(syntax.ExprIn{Expr: v.Expr, Source: v.Source}, true, append(slices.Clone(s.Node.Path), "condition"), b.Report)
+		p := expression.Compile(v.Expression(), true, append(slices.Clone(s.Node.Path), "condition"), b.Report)
 		if p == nil {
 			return false
 		}

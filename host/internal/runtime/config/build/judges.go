@@ -303,7 +303,8 @@ func (b *builder) fitted(s *decode.Section, attr, typ string, form *schema.Schem
 		case f.Keys != nil:
 			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+language.PartName(f.Path[:len(f.Path)-1]),
 				s.Node.Title())
-			d.Expected, d.Found = diag.Words(decode.HCLNames(f.Keys)), edn.Text(language.HCLName(language.ScalarText(f.Path[len(f.Path)-1])))
+			d.Expected = diag.Words(decode.HCLNames(f.Keys))
+			d.Found = edn.Text(language.HCLName(language.ScalarText(f.Path[len(f.Path)-1])))
 			d.Nearest = diag.Nearest(diag.Plain(d.Found), decode.HCLNames(f.Keys))
 			d.Hint = cmp.Or(diag.DidYouMean(d.Nearest), "remove it, or correct its name")
 		case f.Expected.IsNil():

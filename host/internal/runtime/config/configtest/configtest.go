@@ -30,10 +30,12 @@ import (
 // Describer answers from a table of plugin names.
 type Describer map[string]contract.Description
 
+// Describe implements plugins.Describer.
 func (d Describer) Describe(_ context.Context, p plugins.Plugin, _ edn.Value) (contract.Description, error) {
 	return d[p.Name], nil
 }
 
+// Chess returns the description of a chess plugin.
 func Chess() contract.Description {
 	return contract.Description{
 		Name: "chess", Version: "1.0.0",
@@ -63,13 +65,16 @@ func Write(t *testing.T, text string) string {
 	return path
 }
 
+// Load loads a text with the plugins chess and stockfish described.
 func Load(t *testing.T, text string) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	return config.Load(context.Background(), Write(t, text), config.Options{Describer: Describer{"chess": Chess(), "stockfish": Chess()}, Env: NoEnv})
 }
 
+// NoEnv is an environment without variables.
 func NoEnv(string) (string, bool) { return "", false }
 
+// Sample is a configuration of two chess plugins.
 const Sample = `check "short" {
   condition = length(try(result.text, "")) <= 1200
   message   = "keep it below 1200 characters"
@@ -154,8 +159,10 @@ func Types(ds diag.Diagnostics) []string {
 	return out
 }
 
+// OnePlugin is the smallest chess block.
 const OnePlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
 
+// LoadWith loads a text with a describer and an environment.
 func LoadWith(t *testing.T, text string, d plugins.Describer, env map[string]string) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	return config.Load(context.Background(), Write(t, text), config.Options{Describer: d, DescribeTimeout: 50 * time.Millisecond,
@@ -164,8 +171,10 @@ func LoadWith(t *testing.T, text string, d plugins.Describer, env map[string]str
 
 const chessPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n%s\n}\n"
 
+// ChessWith returns the chess block with lines in it.
 func ChessWith(lines string) string { return strings.Replace(chessPlugin, "%s", lines, 1) }
 
+// SecretText returns the text of the only secret of a plugin.
 func SecretText(t *testing.T, p plugins.Plugin) string {
 	t.Helper()
 	v, err := p.SecretTexts()
@@ -179,6 +188,7 @@ func SecretText(t *testing.T, p plugins.Plugin) string {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// Golden compares a text with a committed file; with -update it writes the file.
 func Golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -224,6 +234,7 @@ func AFile(t *rapid.T, label string) string {
 	return b.String()
 }
 
+// AllTypes returns the types of all diagnostics.
 func AllTypes(ds []diag.Diagnostic) []string {
 	var out []string
 	for _, d := range ds {
@@ -232,6 +243,7 @@ func AllTypes(ds []diag.Diagnostic) []string {
 	return out
 }
 
+// SecretEnv is an environment in which the variables that begin with KEY have a value.
 func SecretEnv(value string) func(string) (string, bool) {
 	return func(name string) (string, bool) { return value, strings.HasPrefix(name, "KEY") }
 }
@@ -259,6 +271,7 @@ func Large() string {
 	return b.String()
 }
 
+// JSONSample is a configuration in JSON.
 const JSONSample = `{
   "//": "a comment, as the mapping has it",
   "locals": {"n": 3, "greeting": "hi ${upper(\"x\")}"},

@@ -136,7 +136,8 @@ func memberOf(expr hcl.Expression, step edn.Value) (hcl.Range, hcl.Expression) {
 	}
 	entries, _ := hcl.ExprMap(expr)
 	for _, e := range entries {
-		if word, ok := syntax.LiteralKey(e.Key); ok && (word == language.ScalarText(step) || word == language.HCLName(language.ScalarText(step))) {
+		word, ok := syntax.LiteralKey(e.Key)
+		if name := language.ScalarText(step); ok && (word == name || word == language.HCLName(name)) {
 			return hcl.RangeBetween(e.Key.Range(), e.Value.Range()), e.Value
 		}
 	}

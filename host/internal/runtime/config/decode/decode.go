@@ -35,6 +35,9 @@ type Value struct {
 	Content *string // content of the file that a layer fragment names
 }
 
+// Expression returns the expression that is evaluated later, with its file.
+func (v Value) Expression() syntax.ExprIn { return syntax.ExprIn{Expr: v.Expr, Source: v.Source} }
+
 // Section is a decoded block with its defaults filled in.
 type Section struct {
 	Node   *syntax.Node
@@ -52,6 +55,7 @@ type Decoder struct {
 	Base     *diag.Source // base of relative paths in defaults
 }
 
+// NewDecoder returns a decoder of one load.
 func NewDecoder(e *expression.Evaluator) *Decoder {
 	return &Decoder{Evaluator: e, ranges: map[string]*diag.Range{}, defaults: map[*language.Attr]Value{}}
 }

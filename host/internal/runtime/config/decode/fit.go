@@ -190,6 +190,7 @@ func scalarKind(s *schema.Schema) bool {
 		slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())
 }
 
+// HCLNames returns the names of keys as written in HCL.
 func HCLNames(keys []string) []string {
 	out := make([]string, len(keys))
 	for i, key := range keys {

@@ -134,7 +134,8 @@ func (l *Lowering) subject(path []string) string {
 	return fmt.Sprintf("config of plugin %s: %s", diag.Quote(l.Plugin), strings.Join(path[3:], "."))
 }
 
-func (l *Lowering) block(layers []syntax.Layer, s *schema.Schema, path []string, at []edn.Value, header *diag.Range) edn.Value {
+func (l *Lowering) block(layers []syntax.Layer, s *schema.Schema, path []string, at []edn.Value,
+	header *diag.Range) edn.Value {
 	p := syntax.PartsOf(layers, s, l.Report)
 	l.ranges[RangeKey(path)] = header
 	var b edn.MapBuilder
@@ -214,7 +215,8 @@ func (l *Lowering) strangers(p syntax.Parts, names []string, path []string) (dam
 }
 
 // entry decodes a scalar entry, or returns its default.
-func (l *Lowering) entry(a *syntax.Attribute, e schema.Entry, path []string, at []edn.Value, header *diag.Range) (edn.Value, bool) {
+func (l *Lowering) entry(a *syntax.Attribute, e schema.Entry, path []string, at []edn.Value,
+	header *diag.Range) (edn.Value, bool) {
 	if a == nil {
 		return l.absent(e, path, header)
 	}
@@ -454,8 +456,8 @@ func (l *Lowering) Place(path []string, inner []edn.Value) *diag.Range {
 }
 
 // nested decodes the blocks of one entry.
-func (l *Lowering) nested(blocks []*syntax.Piece, e schema.Entry, path []string, at []edn.Value, header *diag.Range) (edn.Value,
-	bool) {
+func (l *Lowering) nested(blocks []*syntax.Piece, e schema.Entry, path []string, at []edn.Value,
+	header *diag.Range) (edn.Value, bool) {
 	if len(blocks) == 0 {
 		return l.absent(e, path, header)
 	}
@@ -552,10 +554,11 @@ func (l *Lowering) free(blk *syntax.Piece, s *schema.Schema, path []string) edn.
 	for _, name := range slices.Sorted(maps.Keys(p.Blocks)) {
 		blk := p.Blocks[name][0]
 		l.fail(diag.Diagnostic{
-			Type:    "config/unknown-name",
-			Message: fmt.Sprintf("unknown block %s in %s: only attributes are allowed here", diag.Quote(name), language.Title(path)),
-			Range:   blk.At(),
-			Path:    append(slices.Clone(path), name),
+			Type: "config/unknown-name",
+			Message: fmt.Sprintf("unknown block %s in %s: only attributes are allowed here", diag.Quote(name),
+				language.Title(path)),
+			Range: blk.At(),
+			Path:  append(slices.Clone(path), name),
 		})
 	}
 	return b.Map()
@@ -564,7 +567,8 @@ func (l *Lowering) free(blk *syntax.Piece, s *schema.Schema, path []string) edn.
 // conditional checks entries with :when: an entry that is not :optional is required
 // if the condition is true, and no such entry is allowed otherwise. It returns the
 // value without the defaults of entries whose condition is false.
-func (l *Lowering) conditional(s *schema.Schema, p syntax.Parts, v edn.Value, path []string, header *diag.Range) edn.Value {
+func (l *Lowering) conditional(s *schema.Schema, p syntax.Parts, v edn.Value, path []string,
+	header *diag.Range) edn.Value {
 	out := v
 	for _, e := range s.Entries() {
 		if e.Props.When.IsNil() {

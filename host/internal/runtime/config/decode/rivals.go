@@ -24,7 +24,8 @@ func (d *Decoder) rivals(a *syntax.Attribute, at []string) {
 		}
 		shared := ""
 		if a.Spec != nil && a.Spec.Type.Kind == language.KindMap {
-			x, y := syntax.ExprIn{Expr: earlier.Expr, Source: earlier.Source}, syntax.ExprIn{Expr: later.Expr, Source: later.Source}
+			x := syntax.ExprIn{Expr: earlier.Expr, Source: earlier.Source}
+			y := syntax.ExprIn{Expr: later.Expr, Source: later.Source}
 			if x.AsObject() && y.AsObject() {
 				keys := sharedKeys(x, y)
 				if len(keys) == 0 {

@@ -381,6 +381,7 @@ type versionNumber struct {
 	pre   string
 }
 
+// ParseVersion parses a version number.
 func ParseVersion(s string) (versionNumber, bool) {
 	var v versionNumber
 	s = strings.TrimPrefix(s, "v")
@@ -420,6 +421,7 @@ type constraint []struct {
 
 var constraintOps = []string{">=", "<=", "!=", ">", "<", "="}
 
+// ParseConstraint parses comparisons that are separated by commas.
 func ParseConstraint(s string) (constraint, error) {
 	var out constraint
 	for _, part := range strings.Split(s, ",") {
@@ -443,6 +445,7 @@ func ParseConstraint(s string) (constraint, error) {
 	return out, nil
 }
 
+// Allows reports whether the version satisfies all comparisons.
 func (c constraint) Allows(v versionNumber) bool {
 	for _, x := range c {
 		cmp := v.compare(x.v)
@@ -487,6 +490,7 @@ func readListen(s string) *problem {
 	return nil
 }
 
+// HostName matches the name of a host.
 var HostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
 
 func readHostName(s string) *problem {

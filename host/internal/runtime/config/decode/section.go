@@ -10,10 +10,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// Duration returns an attribute in milliseconds as a duration.
 func (s *Section) Duration(name string) time.Duration {
 	return time.Duration(s.Integer(name)) * time.Millisecond
 }
 
+// Number returns an attribute as the nearest float.
 func (s *Section) Number(name string) float64 {
 	r, ok := s.Attrs[name].EDN.AsNumber()
 	if !ok {
@@ -23,6 +25,7 @@ func (s *Section) Number(name string) float64 {
 	return f
 }
 
+// Mapping returns a map of texts.
 func (s *Section) Mapping(name string) map[string]string {
 	v := s.Attrs[name]
 	out := make(map[string]string, len(v.Keys))
@@ -56,12 +59,15 @@ func (s *Section) Twin(of *Section) *Section {
 	return nil
 }
 
+// Below returns the path of the block below another one.
 func (s *Section) Below(path []string) []string {
 	return append(append(slices.Clone(path), s.Node.Spec.Name), s.Node.Labels...)
 }
 
+// PathOf returns the path of an attribute.
 func (s *Section) PathOf(attr string) []string { return append(slices.Clone(s.Node.Path), attr) }
 
+// Label returns the label; empty if the block has none.
 func (s *Section) Label() string {
 	if s == nil || len(s.Node.Labels) == 0 {
 		return ""
@@ -72,6 +78,7 @@ func (s *Section) Label() string {
 // Where is the place of the block as "file:line:column".
 func (s *Section) Where() string { return s.At().String() }
 
+// At returns the place of the block.
 func (s *Section) At() *diag.Range { return s.Node.Source.Range(s.Node.Header) }
 
 // Block returns the nested block of that type, with defaults if the file has none.
@@ -84,6 +91,7 @@ func (s *Section) Block(name string) *Section {
 	return nil
 }
 
+// Written reports whether the attribute is set.
 func (s *Section) Written(name string) bool { return s.Attrs[name].Written }
 
 // Unread reports whether an attribute is set but its value could not be determined.
@@ -92,16 +100,19 @@ func (s *Section) Unread(name string) bool {
 	return there && !s.Attrs[name].Written && !s.Attrs[name].Reset
 }
 
+// Text returns an attribute that is a text.
 func (s *Section) Text(name string) string {
 	t, _ := s.Attrs[name].EDN.AsString()
 	return t
 }
 
+// Integer returns an attribute that is a whole number.
 func (s *Section) Integer(name string) int {
 	i, _ := s.Attrs[name].EDN.AsInt()
 	return int(i)
 }
 
+// Flag returns an attribute that is a bool.
 func (s *Section) Flag(name string) bool { return s.Attrs[name].EDN.Truthy() }
 
 // Texts returns the members of a list or set, and whether it has a value.
@@ -133,6 +144,7 @@ func ScopeValue(s *Section) edn.Value {
 	return m.Map()
 }
 
+// ScopeKey returns the key of a scope attribute in the contract.
 func ScopeKey(a *language.Attr) string {
 	key := strings.ReplaceAll(a.Name, "_", "-")
 	if a.Type.Kind == language.KindDur {

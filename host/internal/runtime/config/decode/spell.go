@@ -72,6 +72,7 @@ func (p Printer) Spell(t language.Type, v Value) string {
 	return HCLText(v.EDN)
 }
 
+// SpellSecret returns the call that names a secret.
 func (p Printer) SpellSecret(s expression.Secret) string {
 	name := s.Name
 	if s.Kind == "file" {
@@ -80,6 +81,7 @@ func (p Printer) SpellSecret(s expression.Secret) string {
 	return "secret(" + SpellText(s.Kind+":"+name) + ")"
 }
 
+// SpellKey returns a key of an object.
 func SpellKey(k string) string {
 	if hclsyntax.ValidIdentifier(k) {
 		return k
@@ -99,6 +101,7 @@ func spellRate(v edn.Value) string {
 // with the last letter of the escape.
 var composed = regexp.MustCompile(`(\\(?:[bfnrt]|u[0-9a-fA-F]{4}))([\x{0300}-\x{036f}])`)
 
+// SpellEDN returns data as a call of edn.
 func SpellEDN(v edn.Value) string {
 	text := composed.ReplaceAllStringFunc(v.String(), func(s string) string {
 		accent, size := utf8.DecodeLastRuneInString(s)

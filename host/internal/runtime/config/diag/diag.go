@@ -92,12 +92,13 @@ type Collector struct {
 // AnyName stands for the unknown names that an invalid part of the configuration may declare.
 const AnyName = "*"
 
+// NewCollector returns an empty collector; files are quoted in excerpts.
 func NewCollector(files Sources) *Collector {
 	return &Collector{files: files, folded: map[string]int{}, broken: map[string]map[string]bool{}}
 }
 
 // Poison records that the block of a type and label is invalid. References to it are then not reported, because they
-// are consequences of the same mistake. An unknown label or type is anyName.
+// are consequences of the same mistake. An unknown label or type is AnyName.
 func (c *Collector) Poison(block, label string) {
 	if c.broken[block] == nil {
 		c.broken[block] = map[string]bool{}
@@ -138,6 +139,7 @@ func (c *Collector) Poisoned(d Diagnostic) {
 	}
 }
 
+// Add adds a diagnostic.
 func (c *Collector) Add(d Diagnostic) {
 	c.Poisoned(d)
 	if len(c.list) >= MaxKept {

@@ -27,6 +27,7 @@ type Report struct {
 	Shown            Diagnostics
 }
 
+// NewReport returns the report of diagnostics with at most max of them; 0: all.
 func NewReport(ds Diagnostics, dropped, files, max int) Report {
 	r := Report{
 		Errors:   ds.Count(SeverityError) + dropped,
@@ -406,6 +407,7 @@ func (d Diagnostic) Value() edn.Value {
 	return b.Map()
 }
 
+// TextOrNil returns a text; nil if it is empty.
 func TextOrNil(s string) edn.Value {
 	if s == "" {
 		return edn.Nil()
@@ -413,6 +415,7 @@ func TextOrNil(s string) edn.Value {
 	return edn.Text(s)
 }
 
+// RangeValue returns a range as EDN.
 func RangeValue(r *Range) edn.Value {
 	if r == nil {
 		return edn.Nil()

@@ -58,6 +58,7 @@ type Source struct {
 
 var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
 
+// NewSource returns the source of a file; order is its place in the load order.
 func NewSource(name, path string, order int, raw []byte) *Source {
 	s := &Source{Name: name, Path: path, Order: order}
 	if bytes.HasPrefix(raw, byteOrderMark) {
@@ -111,10 +112,12 @@ func (s *Source) Position(offset int) Position {
 	}
 }
 
+// Span returns the range between two offsets in the parsed text.
 func (s *Source) Span(from, to int) *Range {
 	return &Range{File: s.Name, Start: s.Position(from), End: s.Position(max(from, to))}
 }
 
+// Range converts a range of the library.
 func (s *Source) Range(r hcl.Range) *Range { return s.Span(r.Start.Byte, r.End.Byte) }
 
 // Line returns the text of a line without its end. Hidden ranges are replaced by
@@ -171,6 +174,7 @@ func withoutPasswords(text string) string {
 // Sources is the set of files of one load, by printed name.
 type Sources map[string]*Source
 
+// SetPiece records the native syntax of the expression at an offset of a JSON file.
 func (s *Source) SetPiece(at int, text string) {
 	if s.pieces == nil {
 		s.pieces = map[int]string{}

@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// Quote returns a name in quotes.
 func Quote(s string) string { return strconv.Quote(s) }
 
 // Article puts a or an before a word.
@@ -21,6 +22,7 @@ func Article(word string) string {
 	return "a " + word
 }
 
+// Words returns names as a vector of texts.
 func Words(names []string) edn.Value {
 	out := make([]edn.Value, len(names))
 	for i, n := range names {
@@ -90,6 +92,7 @@ func Short(s string) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
+// Lower returns a sentence that begins in lower case, unless it begins with an acronym.
 func Lower(s string) string {
 	r, size := utf8.DecodeRuneInString(s)
 	next, _ := utf8.DecodeRuneInString(s[size:])

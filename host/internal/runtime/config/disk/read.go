@@ -23,6 +23,7 @@ type ReadError struct {
 	Nearest string // the name of the file that was probably meant
 }
 
+// Error implements error.
 func (e *ReadError) Error() string { return e.Message }
 
 // Next returns the hint.
@@ -92,9 +93,10 @@ func (e *ReadError) absent(name, path string) {
 // IrregularError describes a path that is not a regular file; the text follows the path in a message.
 type IrregularError string
 
+// Error implements error.
 func (e IrregularError) Error() string { return string(e) }
 
-// Regular returns the results of os.Stat, with an irregularError if the path is not a regular file: reading a pipe or a
+// Regular returns the results of os.Stat, with an IrregularError if the path is not a regular file: reading a pipe or a
 // device may block or never end.
 func Regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	switch {

@@ -181,6 +181,7 @@ func identifier(s string) bool {
 	return s != ""
 }
 
+// NumberFromCty converts a number exactly; it fails for an infinite one.
 func NumberFromCty(v cty.Value) (edn.Value, error) {
 	f := v.AsBigFloat()
 	if f.IsInf() {
@@ -217,7 +218,8 @@ func measure(v edn.Value) error {
 	if m.walk(v) {
 		return nil
 	}
-	return &limitError{fmt.Sprintf("the value is over %s or %d elements", language.FormatBytes(MaxGateBytes), MaxGateElements)}
+	return &limitError{fmt.Sprintf("the value is over %s or %d elements", language.FormatBytes(MaxGateBytes),
+		MaxGateElements)}
 }
 
 type measurer struct{ bytes, elements int }

@@ -16,6 +16,7 @@ type FunctionError struct {
 	nearest string
 }
 
+// Error implements error.
 func (e *FunctionError) Error() string { return e.Message }
 
 func asFunctionError(d *hcl.Diagnostic) (*FunctionError, bool) {

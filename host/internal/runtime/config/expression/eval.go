@@ -45,6 +45,7 @@ type Evaluator struct {
 	Touched []string
 }
 
+// NewEvaluator returns the evaluator of one load.
 func NewEvaluator(report *diag.Collector, in *Inputs) *Evaluator {
 	return &Evaluator{Report: report, Inputs: in, meter: &meter{}, Locals: map[string]*Local{},
 		Blocks: map[string]cty.Value{},

@@ -36,8 +36,7 @@ type Options struct {
 	Env func(string) (string, bool)
 }
 
-// Set holds the files of one configuration. It is not modified after
-// readSet.
+// Set holds the files of one configuration. It is not modified after Read.
 type Set struct {
 	Root      string              // directory of the configuration
 	Profile   string              // one of Profiles

@@ -63,7 +63,7 @@ func PartName(path []edn.Value) string {
 	return b.String()
 }
 
-// HCLName is the inverse of identifierKey for the name of a keyword.
+// HCLName is the inverse of KeyOf for the name of a keyword.
 func HCLName(keyword string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")
 }

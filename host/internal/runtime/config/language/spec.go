@@ -112,6 +112,7 @@ func (b *Block) Names(path string) []string {
 	return out
 }
 
+// Join returns the dotted path of a name below a path.
 func Join(path, name string) string {
 	if path == "" {
 		return name

@@ -58,6 +58,7 @@ var reservedTable = []Reserved{
 	{path: "intent.access", What: "access control"},
 }
 
+// ReservedAt returns the reserved name at a dotted path.
 func ReservedAt(path string) (Reserved, bool) {
 	for _, r := range reservedTable {
 		if r.path == path {

@@ -413,6 +413,7 @@ func (r *Reader) names(layers []syntax.Layer, path []string) {
 	}
 }
 
+// ConfigBlock returns the config block of a plugin block; nil if there is none.
 func ConfigBlock(s *decode.Section) *syntax.Node {
 	if blocks := s.Node.Children("config"); len(blocks) > 0 {
 		return blocks[0]
@@ -614,7 +615,8 @@ func (r *Reader) absentPath(p *Plugin, path []edn.Value, d diag.Diagnostic) diag
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return d
 	}
-	d.Message = fmt.Sprintf("%s names %s, which is not there", language.Subject(d.Path), diag.Quote(disk.PrintedName(r.Dir, name)))
+	d.Message = fmt.Sprintf("%s names %s, which is not there", language.Subject(d.Path),
+		diag.Quote(disk.PrintedName(r.Dir, name)))
 	d.Nearest, d.Hint = r.Neighbour(name)
 	return d
 }

@@ -134,6 +134,7 @@ func (p *Plugin) Shown(with decode.Printer, v edn.Value, s *expression.Secret) e
 	return v
 }
 
+// SecretAt returns the secret at a path of the configuration; nil if there is none.
 func (p *Plugin) SecretAt(path []edn.Value) *expression.Secret {
 	for i := range p.Secrets {
 		if slices.EqualFunc(p.Secrets[i].Path, path, edn.Equal) {

@@ -19,8 +19,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reportSyntax reports the diagnostics of the library. The body, if given, is used to show the first of two attributes with
-// one name.
+// reportSyntax reports the diagnostics of the library. The body, if given, is used to show the first of two attributes
+// with one name.
 func reportSyntax(c *diag.Collector, s *diag.Source, body *hclsyntax.Body, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		out := diag.Diagnostic{Type: "config/syntax", Message: Sentence(d)}
@@ -266,9 +266,9 @@ func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 	return nil
 }
 
-// recoverBlocks parses a file with syntax errors block by block: a line that begins with a block type starts a piece. Each
-// invalid piece is one error and poisons its block. Otherwise a block with a missing brace would include everything
-// after it.
+// recoverBlocks parses a file with syntax errors block by block: a line that begins with a block type starts a piece.
+// Each invalid piece is one error and poisons its block. Otherwise a block with a missing brace would include
+// everything after it.
 func recoverBlocks(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	out := emptyBody(s)
 	out.SrcRange.End.Byte = len(s.Text)
@@ -294,6 +294,7 @@ func recoverBlocks(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	return out
 }
 
+// Opening matches the start of a block at the start of a line.
 var Opening = regexp.MustCompile(`(?m)^([A-Za-z_]+)(?:[ \t]+"([^"\n]*)"?)?`)
 
 // cuts returns the offsets of the lines that begin a block, and the start of the file.

@@ -89,6 +89,7 @@ func (a *Attribute) Objects() []ExprIn {
 	return out
 }
 
+// AsText returns a known string.
 func AsText(v cty.Value) (string, bool) {
 	if v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
 		return "", false
@@ -96,6 +97,7 @@ func AsText(v cty.Value) (string, bool) {
 	return v.AsString(), true
 }
 
+// SourceText returns the text of an expression in native syntax.
 func SourceText(s *diag.Source, expr hcl.Expression) string {
 	r := expr.Range()
 	if text, ok := s.Piece(r); ok {

@@ -27,8 +27,10 @@ type Piece struct {
 	Twice  []spot // duplicates in one file
 }
 
+// At returns the place of the block.
 func (p spot) At() *diag.Range { return p.Source.Range(p.header) }
 
+// At returns the place of the name.
 func (a *Attribute) At() *diag.Range { return a.Source.Range(a.NameRange) }
 
 // PartsOf merges the layers of a block. The schema determines which JSON names are
@@ -102,6 +104,7 @@ func (p Parts) json(l Layer, s *schema.Schema, report *diag.Collector) {
 	}
 }
 
+// LabelNames are the names of the labels of a block in the reference.
 var LabelNames = []string{"name", "name 2"}
 
 // EntriesOf returns the entries of a map schema, which may be optional.

@@ -324,6 +324,7 @@ func (g *grower) allowed(n *Node, name string, at hcl.Range) bool {
 	return false
 }
 
+// ReservedDiagnostic returns the diagnostic of a reserved name.
 func ReservedDiagnostic(r language.Reserved, subject string, at *diag.Range, path []string) diag.Diagnostic {
 	return diag.Diagnostic{
 		Type:    "config/reserved",
@@ -334,6 +335,7 @@ func ReservedDiagnostic(r language.Reserved, subject string, at *diag.Range, pat
 	}
 }
 
+// Within returns the words after the name of a part of the block; empty for the root.
 func Within(n *Node) string {
 	if len(n.Path) == 0 {
 		return ""

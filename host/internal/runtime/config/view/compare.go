@@ -182,8 +182,9 @@ func (c *comparison) attribute(path []string, spec *language.Attr, a, b *decode.
 	case ch.before == ch.after: // a file with an unchanged name
 		ch.after += ", with another content"
 	}
-	ch.Action = map[language.Reload]Action{language.ReloadNothing: ActionUpdate, language.ReloadUse: ActionUpdate, language.ReloadPlugin: ActionSwap,
-		language.ReloadHost: ActionRestart}[spec.Reload]
+	ch.Action = map[language.Reload]Action{language.ReloadNothing: ActionUpdate, language.ReloadUse: ActionUpdate,
+		language.ReloadPlugin: ActionSwap,
+		language.ReloadHost:   ActionRestart}[spec.Reload]
 	c.add(ch)
 }
 
@@ -245,7 +246,8 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *plugins.Plugin,
 	if x.Kind() == edn.KindMap && y.Kind() == edn.KindMap {
 		for k, v := range x.Entries() {
 			w, _ := y.Get(k)
-			c.config(append(slices.Clone(path), language.HCLName(language.ScalarText(k))), append(slices.Clone(at), k), a, b, v, w)
+			c.config(append(slices.Clone(path), language.HCLName(language.ScalarText(k))), append(slices.Clone(at), k),
+				a, b, v, w)
 		}
 		for k, w := range y.Entries() {
 			if _, had := x.Get(k); !had {
@@ -443,7 +445,8 @@ func (ch Change) text(b *strings.Builder) {
 	}
 	note := map[Action]string{ActionSwap: "  (new process)",
 		ActionRestart: "  (needs a restart of the host)"}[ch.Action]
-	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, diag.Printable(language.Title(ch.Path)), diag.Printable(orNone(ch.before)),
+	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, diag.Printable(language.Title(ch.Path)),
+		diag.Printable(orNone(ch.before)),
 		diag.Printable(orNone(ch.after)), note, diag.Printable(place))
 }
 

@@ -322,7 +322,8 @@ func (s shower) config(plugin *decode.Section) *shownBlock {
 	return b
 }
 
-func (s shower) entries(b *shownBlock, p *plugins.Plugin, m *schema.Schema, v edn.Value, path []string, at []edn.Value) {
+func (s shower) entries(b *shownBlock, p *plugins.Plugin, m *schema.Schema, v edn.Value, path []string,
+	at []edn.Value) {
 	for _, e := range syntax.EntriesOf(m) {
 		x, there := v.Get(e.Key)
 		if !there {
@@ -483,7 +484,8 @@ func weaker(c *config.Config, d *decode.Decoder, s *decode.Section, out *[]Weakn
 			continue
 		}
 		strict, _ := d.Fallback(s.Node, spec)
-		if now, prod := c.Printer().Portable(v), c.Printer().Portable(strict); !edn.Equal(now, prod) && !atMost(v.EDN, strict.EDN) {
+		now, prod := c.Printer().Portable(v), c.Printer().Portable(strict)
+		if !edn.Equal(now, prod) && !atMost(v.EDN, strict.EDN) {
 			*out = append(*out, Weakness{
 				Path:        append(slices.Clone(s.Node.Path), spec.Name),
 				Value:       now,
