@@ -94,21 +94,18 @@ func Decode(name string, text []byte) (File, error) {
 
 // file converts a parsed tree.
 func (d *decoding) file(root *block) File {
-	d.names(root, fileShape)
 	heads := root.of("lock")
-	newer := false
-	switch {
-	case len(heads) == 0:
+	if len(heads) == 0 { // another kind of file
 		d.add(Problem{
 			Type:     "config/missing",
 			Message:  "the lock block is missing",
 			Expected: "lock { format = 1 }",
 			Hint:     rewrite,
 		}, 0, 0)
-	default:
-		newer = d.newer(heads[0])
+		return File{}
 	}
-	if newer {
+	d.names(root, fileShape)
+	if d.newer(heads[0]) {
 		return File{} // the rest has another format
 	}
 	blocks := root.of("plugin")

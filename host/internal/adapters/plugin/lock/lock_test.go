@@ -132,6 +132,7 @@ func TestRefusals(t *testing.T) {
 		line                  int
 	}{
 		{"empty", "", "config/missing", "lock block is missing", 1},
+		{"another kind of file", "ferment {\n  profile = \"dev\"\n}\n\nplugin \"p\" {\n  command = [\"p\"]\n}\n", "config/missing", "lock block is missing", 1},
 		{"no format", "lock {\n}\n", "config/missing", "lock has no format", 1},
 		{"newer format with new names", "lock {\n  format = 2\n  x = 1\n}\n\nfuture {\n}\n", "config/lock", "newer ferment", 2},
 		{"newer format alone", "lock {\n  format = 2\n}\n", "config/lock", "newer ferment", 2},
@@ -191,6 +192,9 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, tt.line, p.Line, err.Error())
 			_, known := contract.Lookup(p.Type)
 			assert.True(t, known, p.Type)
+			if tt.name == "another kind of file" {
+				assert.Len(t, d.Problems, 1)
+			}
 			assert.LessOrEqual(t, len(err.Error()), 600)
 			assert.Equal(t, p.Type, d.Typed().Type)
 			for _, p := range d.Problems {
