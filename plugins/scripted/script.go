@@ -238,7 +238,7 @@ func (r *scriptReader) step(at []edn.Value, form edn.Value) step {
 		r.fault(at, "a step is a map, not %s", form)
 		return s
 	}
-	r.known(at, form, "a step", append(slices.Clone(actions), modifiers...))
+	good := r.known(at, form, "a step", append(slices.Clone(actions), modifiers...))
 	for _, name := range actions {
 		arg, found := form.Get(edn.K(name))
 		if !found {
@@ -254,7 +254,7 @@ func (r *scriptReader) step(at []edn.Value, form edn.Value) step {
 	s.more, s.usage, s.meta = r.mapAt(at, form, "bindings"), r.mapAt(at, form, "usage"), r.mapAt(at, form, "meta")
 	if stream, found := form.Get(edn.K("stream")); found {
 		s.pieces = r.pieces(at, stream)
-	} else if s.action == actFold {
+	} else if s.action == actFold && good { // an unknown key may be a misspelt action
 		r.fault(at, "a step has one of :%s, or :stream", strings.Join(actions, " :"))
 	}
 	r.argument(at, s)
@@ -358,16 +358,19 @@ func (r *scriptReader) mapAt(at []edn.Value, form edn.Value, name string) edn.Va
 }
 
 // known rejects unknown keys, naming the nearest known one.
-func (r *scriptReader) known(at []edn.Value, m edn.Value, what string, names []string) {
+func (r *scriptReader) known(at []edn.Value, m edn.Value, what string, names []string) bool {
+	good := true
 	for key := range m.Entries() {
 		word, ok := key.AsKeyword()
 		if ok && slices.Contains(names, word) {
 			continue
 		}
+		good = false
 		hint := ""
 		if near := contract.Nearest(word, names); near != "" {
 			hint = fmt.Sprintf(", did you mean :%s?", near)
 		}
 		r.keyFault(append(slices.Clone(at), key), "unknown key %s in %s%s", key, what, hint)
 	}
+	return good
 }

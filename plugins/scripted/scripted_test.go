@@ -269,6 +269,7 @@ func TestBadScripts(t *testing.T) {
 		{"wrong type", map[string]any{"script": 7}, "[:script]", nil},
 		{"no map", map[string]any{"inline": "[]"}, "[:inline]", []string{"a script is a map"}},
 		{"no capability", map[string]any{"inline": "{:capabilities {}}"}, "[:inline]", []string{"at least one capability"}},
+		{"misspelt action", map[string]any{"inline": "{:capabilities {:a/b {:steps [{:vale 1}]}}}"}, "[:inline]", []string{"did you mean :value?"}},
 		{"all at once", map[string]any{"inline": "{:capabilitys 1\n :capabilities {:a/b {:steps [{:vale 1}\n {:value 1 :raw \"x\"} {:crash :gently}\n {:error {}} {:stream 7} {:delay-ms -1 :value 1} 7 {:hang 1} {:bindings 1 :plan {}}]\n :then :never}\n \"c\" {} :d/e {:kind 7 :steps []}}}"},
 			"[:inline]", []string{"1:2: unknown key :capabilitys in a script, did you mean :capabilities?", "did you mean :value?", "not both :value and :raw", ":crash is :sigkill",
 				":error is a map", ":stream is a vector", ":delay-ms is a number", "a step is a map", ":hang is true", ":bindings is a map", ":then is :repeat-last", `keyword with a map, not "c"`, "at least one step", "kind"}},
@@ -284,6 +285,9 @@ func TestBadScripts(t *testing.T) {
 			for _, f := range d.Findings {
 				assert.Equal(t, tt.at, edn.Vector(f.Path...).String())
 				messages = append(messages, f.Message)
+			}
+			if tt.name == "misspelt action" {
+				assert.Len(t, messages, 1)
 			}
 			all := strings.Join(messages, "\n")
 			for _, text := range tt.says {
