@@ -84,7 +84,11 @@ func (c *checker) intent(p *Plan, n *Node) bool {
 		return true
 	}
 	path := p.path(n.Index, kIntent)
-	c.bad(checkIntent, path, keywordOr(c.env.Registry.NearestIntent(n.Intent)), "unknown intent :%s in %s", n.Intent,
+	near := c.env.Registry.NearestIntent(n.Intent)
+	if named, ok := c.env.Registry.Tool(n.Intent); ok && len(named.Intents) > 0 {
+		near = named.Intents[0] // the id of a capability stands in place of its intent
+	}
+	c.bad(checkIntent, path, keywordOr(near), "unknown intent :%s in %s", n.Intent,
 		showPath(path))
 	return false
 }

@@ -107,6 +107,7 @@ func TestCheckTable(t *testing.T) {
 
 		// CHECK-011: unknown intent.
 		{`{:op :call :intent :text/respnd}`, []string{`1:29: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
+		{`{:op :call :intent :llm/voice}`, []string{`1:29: error CHECK-011 unknown intent :llm/voice in [:nodes 0 :intent]; nearest is :text/respond`}},
 		{`{:op :call :intent :zz/zz}`, []string{`1:29: error CHECK-011 unknown intent :zz/zz in [:nodes 0 :intent]`}},
 
 		// CHECK-012: unknown capability or handle.
