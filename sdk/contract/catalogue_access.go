@@ -48,7 +48,7 @@ func accessErrors() []Row {
 		row("effects/outcome-unknown", ClassFinal, SourcePlugin, false, 409,
 			"it is unknown whether the effect happened", "look, then decide with `ferment runs resume`"),
 
-		row("not-found", ClassFinal, SourceRequest, false, 404, "there is nothing at this address", "see /routes"),
+		row("not-found", ClassFinal, SourceRequest, false, 404, "there is nothing at this address", "correct the name or the address"),
 		row("method-not-allowed", ClassFinal, SourceRequest, false, 405, "the address does not take this method", "see /routes"),
 		row("http/not-acceptable", ClassFinal, SourceRequest, false, 406,
 			"the answer has none of the accepted media types", "accept application/edn or application/json"),

@@ -300,6 +300,17 @@ func TestSyntaxError(t *testing.T) {
 	assert.Equal(t, "runtime/protocol", SyntaxError("runtime/protocol", err).Type)
 	assert.Equal(t, "runtime/protocol", SyntaxError("runtime/protocol", io.EOF).Type)
 
+	for text, place := range map[string]string{
+		"{:a [0 {:b 1 2x 3}]}":        " in [:a 1]",
+		"{2x 1}":                      "",
+		strings.Repeat("[", 20) + "]": " in [0 0 0 0 0 0 0 0 ...]",
+	} {
+		_, err = edn.ReadString(text)
+		message := SyntaxError("plan/invalid", err).Message
+		_, shown, _ := strings.Cut(message, " in ")
+		assert.Equal(t, place, strings.TrimSuffix(" in "+shown, " in "), "%s: %s", text, message)
+	}
+
 	_, err = edn.Read([]byte(`"`+strings.Repeat("x", 5<<20)+`"`), edn.WithLimits(edn.Body))
 	assert.Equal(t, "http/too-large", SyntaxError("invalid-request", err).Type)
 }

@@ -219,6 +219,21 @@ func window(line string, column int) (string, int) {
 	return shown, caret
 }
 
+// placeOf shows at most 8 steps of the path of a syntax error, up to a step into a key.
+func placeOf(path []edn.Value) string {
+	const most = 8
+	if key := slices.IndexFunc(path, edn.Value.IsVector); key >= 0 {
+		path = path[:key]
+	}
+	switch {
+	case len(path) == 0:
+		return ""
+	case len(path) > most:
+		return strings.TrimSuffix(excerptOf(edn.Vector(path[:most]...)), "]") + " ...]"
+	}
+	return excerptOf(edn.Vector(path...))
+}
+
 // SyntaxError converts the error of a reader to the type for the origin of the
 // text: invalid-request (with the reason edn/invalid) for a client,
 // plan/invalid for a plan, runtime/protocol for a plugin.
@@ -232,8 +247,8 @@ func SyntaxError(typ string, err error) *Error {
 	}
 	e := Errorf(typ, "%w", err)
 	e.Message = oneLine(syntax.Message)
-	if len(syntax.Path) > 0 {
-		e.Message = oneLine(syntax.Message + " in " + Excerpt(edn.Vector(syntax.Path...)))
+	if place := placeOf(syntax.Path); place != "" {
+		e.Message = oneLine(syntax.Message + " in " + place)
 	}
 	if typ == "invalid-request" {
 		e = e.WithDetail("reason", edn.K("edn/invalid")).WithDetail("path", edn.Vector(syntax.Path...))
