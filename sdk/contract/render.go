@@ -229,9 +229,9 @@ func placeOf(path []edn.Value) string {
 	case len(path) == 0:
 		return ""
 	case len(path) > most:
-		return strings.TrimSuffix(excerptOf(edn.Vector(path[:most]...)), "]") + " ...]"
+		return strings.TrimSuffix(Excerpt(edn.Vector(path[:most]...)), "]") + " ...]"
 	}
-	return excerptOf(edn.Vector(path...))
+	return Excerpt(edn.Vector(path...))
 }
 
 // SyntaxError converts the error of a reader to the type for the origin of the

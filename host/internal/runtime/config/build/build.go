@@ -698,9 +698,9 @@ func (b *builder) generation() *Generation {
 	for _, s := range b.All("intent") {
 		intents = append(intents, b.intent(s, book))
 	}
-	b.cross(book, intents)
 	effects := b.effects()
 	budgets := b.budgets(book)
+	b.cross(book, intents, effects, budgets)
 	prompts := b.prompts()
 	b.gateRings()
 	b.unusedBlocks()

@@ -16,12 +16,18 @@ import (
 
 // cross warns about settings of an intent and its dispatch that its candidates do
 // not support (HCL-031). These are warnings because a plan may override them.
-func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
+func (b *builder) cross(
+	book *policy.Book, intents []registry.Intent, effects *policy.Effects, budgets *policy.Budgets,
+) {
 	if b.blind {
 		return // unknown candidates may support it
 	}
 	for i, in := range intents {
 		s, candidates, l := b.All("intent")[i], b.mayServe(in), book.For(in.ID)
+		b.uncallable(s, in, effects)
+		if !budgets.AtLeast() {
+			b.unpriced(s, candidates)
+		}
 		if strategy := l.Strategy.Or(policy.DefaultStrategy); strategy != policy.Cascade {
 			b.parallel(s, strategy, candidates)
 		}
@@ -105,6 +111,53 @@ func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 		}
 	}
 	return out
+}
+
+// uncallable warns about listed candidates with an effect that no call may have,
+// whatever its caller and request allow.
+func (b *builder) uncallable(s *decode.Section, in registry.Intent, effects *policy.Effects) {
+	grant := effects.Grant([]string{policy.RoleAdmin})
+	for _, item := range s.Attrs["candidates"].Items {
+		id, _ := item.EDN.AsString()
+		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id && c.Serves(in.ID) })
+		if i < 0 {
+			continue // reported by servers
+		}
+		c := &b.caps[i]
+		all := &policy.Layer{Effects: policy.Of(c.Effects, policy.Origin{Source: policy.SourceRequest})}
+		if _, err := grant.Decide(policy.Need{Capability: c, Layer: all}); err != nil {
+			b.Report.Add(diag.Diagnostic{
+				Type:     "config/unused",
+				Severity: diag.SeverityWarning,
+				Message:  fmt.Sprintf("%s cannot call a candidate: %s", s.Node.Title(), err.Message),
+				Range:    item.At,
+				Path:     append(slices.Clone(s.Node.Path), "candidates"),
+				Hint:     err.Hint,
+			})
+		}
+	}
+}
+
+// unpriced warns about an intent that limits money and has only candidates
+// without a known price (BUD-007).
+func (b *builder) unpriced(s *decode.Section, candidates []registry.Capability) {
+	limit := s.Block("budget").Attrs["max_usd"]
+	priced := func(c registry.Capability) bool {
+		_, err := policy.Price(&c, policy.Size{InKnown: true, OutKnown: true})
+		return err == nil
+	}
+	if !limit.Written || len(candidates) == 0 || slices.ContainsFunc(candidates, priced) {
+		return
+	}
+	b.Report.Add(diag.Diagnostic{
+		Type:     "config/unused",
+		Severity: diag.SeverityWarning,
+		Message: fmt.Sprintf("no candidate of %s is called under max_usd: the price of %s is unknown", s.Node.Title(),
+			diag.Quote(candidates[0].ID)),
+		Range: limit.At,
+		Path:  append(slices.Clone(s.Node.Path), "budget", "max_usd"),
+		Hint:  fmt.Sprintf("set cost { usd = .. } in a block capability %s", diag.Quote(candidates[0].ID)),
+	})
 }
 
 // parallel warns about a parallel strategy with a single candidate, and with a candidate whose effects must not happen

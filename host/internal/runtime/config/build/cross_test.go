@@ -2,6 +2,8 @@ package build_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,6 +70,52 @@ func TestCrossChecks(t *testing.T) {
 	for _, block := range []string{"restart {\n    backoff = \"1m\"\n  }", "health {\n    timeout = \"5s\"\n  }", "instances {\n    min = 2\n  }", "quality {\n    min_samples = 30\n  }"} {
 		_, ds := configtest.LoadWith(t, "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  "+block+"\n}\n", configtest.Describer{"chess": configtest.Chess()}, nil)
 		assert.Equal(t, []string{"config/range"}, configtest.Types(ds), block)
+	}
+}
+
+// HCL-031: a listed candidate that no call may reach is a warning at its place. So
+// is a money limit that no candidate can be called under. An effect that the
+// intent leaves to requests is none.
+func TestCandidatesThatCannotBeCalled(t *testing.T) {
+	intent := func(attrs string) string {
+		return "intent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n  out        = \"res/chess.move+pv+eval\"\n" +
+			"  candidates = [\"chess/engine\"]\n" + attrs + "}\n\n" + configtest.OnePlugin
+	}
+	const enabled = "\neffects {\n  scope \"fs/write\" {\n    enabled = true\n    roots   = [\"out\"]\n    allow   = [\"x\"]\n  }\n}\n"
+	const money = "  budget { max_usd = 1 }\n"
+	const price = "\ncapability \"chess/engine\" {\n  plugin = \"chess\"\n\n  cost { usd = 0 }\n}\n"
+	const listed = "  effects    = [\"fs/write\"]\n"
+	for _, row := range []struct {
+		name, text string
+		effects    []string
+		line       string // of the warning; empty: none
+		hint       string
+	}{
+		{"scope disabled", intent(listed), []string{"fs/write"}, "candidates = ", "enabled = true"},
+		{"scope disabled by the capability", intent(listed) + enabled + "\ncapability \"chess/engine\" {\n  plugin = \"chess\"\n\n  scope \"fs/write\" { enabled = false }\n}\n", []string{"fs/write"}, "candidates = ", "enabled = true"},
+		{"effect left to requests", intent("") + enabled, []string{"fs/write"}, "", ""},
+		{"effect listed and enabled", intent(listed) + enabled, []string{"fs/write"}, "", ""},
+		{"no effects", intent(""), []string{"none"}, "", ""},
+		{"money and no price", intent(money), []string{"none"}, "max_usd", "cost { usd = .. }"},
+		{"money and a price", intent(money) + price, []string{"none"}, "", ""},
+		{"money and a permitted unknown price", intent(money) + "\nbudget \"run\" {\n  max_usd       = 1\n  unknown_price = \"at-least\"\n}\n", []string{"none"}, "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := configtest.Chess()
+			d.Capabilities[0].Effects = row.effects
+			path := configtest.Write(t, row.text)
+			require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "out", "x"), 0o700))
+			c, ds := config.Load(t.Context(), path, config.Options{Describer: configtest.Describer{"chess": d}, Env: configtest.NoEnv})
+			if row.line == "" {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				return
+			}
+			require.Len(t, ds, 1, c.Report(0).Text(false))
+			assert.Equal(t, diag.SeverityWarning, ds[0].Severity)
+			assert.Equal(t, "config/unused", ds[0].Type)
+			assert.Contains(t, strings.Split(row.text, "\n")[ds[0].Range.Start.Line-1], row.line)
+			assert.Contains(t, ds[0].Hint, row.hint)
+		})
 	}
 }
 
