@@ -72,7 +72,7 @@ func (a *attempt) classifyLostCall(ctx context.Context) {
 // candidates.
 func (a *attempt) replaceReservedType(err *contract.Error) *contract.Error {
 	switch err.Type {
-	case "canceled", "runtime/internal", "race/lost":
+	case "canceled", "runtime/internal", "race/lost", "runtime/starting", "runtime/draining":
 		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s",
 			a.n.w.Node, a.capability.ID, err.Type, err.Message).WithCause(err)
 	case "budget/exceeded":

@@ -23,7 +23,7 @@ type attempts struct {
 	search *search
 
 	mode       stream.Mode          // when streamed text is shown
-	beside     []*attempt           // that run beside each other
+	parallel   []*attempt           // that run in parallel
 	alone      *attempt             // the last one that does not
 	owed       map[int]stats.Sample // refused answers, by attempt
 	effectDone bool                 // an answer was refused after its effect was done
@@ -78,7 +78,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if strategy == "" {
 		s.alone = a
 	} else {
-		s.beside = append(s.beside, a)
+		s.parallel = append(s.parallel, a)
 	}
 	s.recordStart(a, st, strategy)
 	return a, nil
@@ -161,10 +161,10 @@ func (s *attempts) overBudget(ctx context.Context, lack *contract.Error) *flow.F
 	return f
 }
 
-// get returns an attempt by its number: one that runs beside others, or the one
+// get returns an attempt by its number: one that runs in parallel to others, or the one
 // that runs alone.
 func (s *attempts) get(number int) *attempt {
-	for _, a := range s.beside {
+	for _, a := range s.parallel {
 		if a.number == number {
 			return a
 		}
@@ -178,7 +178,7 @@ func (s *attempts) committed() int {
 	if !s.n.w.Stream.Committed() {
 		return 0
 	}
-	for _, a := range s.beside {
+	for _, a := range s.parallel {
 		if a.stream.Committed() {
 			return a.number
 		}

@@ -22,7 +22,7 @@ type Observer func(flow.Rules) func(e flow.Event, open []flow.Command)
 func (o *operation) drive(ctx context.Context) {
 	rules := o.rules()
 	if o.strategy.name != policy.Cascade {
-		o.besides = &besides{clock: o.node.d.Clock, arrivals: make(chan *attempt, o.strategy.candidates)}
+		o.parallel = &parallelCalls{clock: o.node.d.Clock, arrivals: make(chan *attempt, o.strategy.candidates)}
 		defer o.stopAll()
 	}
 	var observe func(flow.Event, []flow.Command)
@@ -79,7 +79,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		a := o.attempts.get(c.Attempt)
 		if c.Parallel {
 			a.command = c.ID
-			o.besides.call(ctx, a)
+			o.parallel.call(ctx, a)
 			return events
 		}
 		o.attempts.shadow(a)
@@ -103,7 +103,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		return events
 	case flow.Stop:
 		if c.Attempt > 0 {
-			o.besides.stop(o.attempts.get(c.Attempt))
+			o.parallel.stop(o.attempts.get(c.Attempt))
 			return events
 		}
 		o.timer.end()
@@ -114,7 +114,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 
 // arrivals waits for the calls and the timer that are in progress.
 func (o *operation) arrivals(events []flow.Event) []flow.Event {
-	batch := o.besides.wait(o.timer.fired())
+	batch := o.parallel.wait(o.timer.fired())
 	if batch == nil {
 		o.timer.end()
 		events = append(events, flow.Event{Of: o.timer.id, Committed: o.attempts.committed()})
@@ -159,7 +159,7 @@ func (o *operation) start(ctx context.Context, c *flow.Command, e *flow.Event) {
 // evaluate evaluates the answer of an attempt or its absence.
 func (o *operation) evaluate(ctx context.Context, a *attempt, e *flow.Event) {
 	e.Failure = o.attempts.finish(ctx, a)
-	if o.besides != nil {
+	if o.parallel != nil {
 		e.Committed = o.attempts.committed()
 	}
 	if e.Failure != nil {
@@ -254,7 +254,7 @@ func (o *operation) stoppedAtBudget(f *flow.Failure) *contract.Error {
 // stopAll ends what still runs when the operation ends early.
 func (o *operation) stopAll() {
 	o.timer.end()
-	o.besides.stopAll(func(a *attempt) {
+	o.parallel.stopAll(func(a *attempt) {
 		usage := mapOrNil(a.answer.Response.Key("result").Key("usage"))
 		o.funds.Settle(&a.reservation, funds.Settlement{Usage: usage, Unknown: usage.IsNil()})
 	})

@@ -19,9 +19,9 @@ type operation struct {
 	attempts attempts
 	delays   delays
 	strategy strategy
-	besides  *besides // nil in a cascade
-	timer    *timer   // of a hedge; nil: none runs
-	accepted []Result // answers of a tournament
+	parallel *parallelCalls // nil in a cascade
+	timer    *timer         // of a hedge; nil: none runs
+	accepted []Result       // answers of a tournament
 
 	// Space for the common case, one attempt that is accepted. resolved is written
 	// once and then belongs to the journal.

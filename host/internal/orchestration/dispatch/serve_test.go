@@ -46,6 +46,8 @@ func TestFailureTypes(t *testing.T) {
 		"claims a cancel":   {fails("canceled"), "runtime/invoke-failed", "error"},
 		"cancel envelope":   {dispatchtest.Step{Raw: edn.MustRead(`{:error {:type :canceled}}`)}, "runtime/invoke-failed", "error"},
 		"claims a defect":   {fails("runtime/internal"), "runtime/invoke-failed", "error"},
+		"claims to drain":   {fails("runtime/draining"), "runtime/invoke-failed", "error"},
+		"claims to start":   {fails("runtime/starting"), "runtime/invoke-failed", "error"},
 		"truncated stream":  {dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :stream :stream [{:event :delta :text "x"}]}}`)}, "stream/truncated", "error"},
 	} {
 		t.Run(name, func(t *testing.T) {

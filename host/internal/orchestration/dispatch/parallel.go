@@ -13,9 +13,9 @@ import (
 // that handles cancellation answers within milliseconds.
 const loserGrace = 250 * time.Millisecond
 
-// besides are the calls of a race, hedge or tournament. Each runs on a goroutine
+// parallelCalls are the calls of a race, hedge or tournament. Each runs on a goroutine
 // of its own; all else is done on the goroutine of the operation.
-type besides struct {
+type parallelCalls struct {
 	clock    Clock
 	arrivals chan *attempt
 	running  []*attempt
@@ -23,7 +23,7 @@ type besides struct {
 }
 
 // call starts the call of an attempt.
-func (b *besides) call(ctx context.Context, a *attempt) {
+func (b *parallelCalls) call(ctx context.Context, a *attempt) {
 	a.stop = make(chan struct{})
 	a.call.Stop = a.stop
 	a.ctx, a.cancel = context.WithCancel(ctx)
@@ -45,7 +45,7 @@ func (b *besides) call(ctx context.Context, a *attempt) {
 
 // wait returns the attempts that have ended, in the order of their start, or
 // none if the timer fires first.
-func (b *besides) wait(fires <-chan struct{}) []*attempt {
+func (b *parallelCalls) wait(fires <-chan struct{}) []*attempt {
 	var batch []*attempt
 	select {
 	case a := <-b.arrivals:
@@ -74,7 +74,7 @@ func (b *besides) wait(fires <-chan struct{}) []*attempt {
 
 // stop closes the stop channel of an attempt and cancels its call if it does not
 // end within loserGrace.
-func (b *besides) stop(a *attempt) {
+func (b *parallelCalls) stop(a *attempt) {
 	close(a.stop)
 	b.stopping.Go(func() {
 		if b.clock.Wait(a.ctx, loserGrace) == nil {
@@ -84,7 +84,7 @@ func (b *besides) stop(a *attempt) {
 }
 
 // stopAll cancels all running calls and waits for their goroutines.
-func (b *besides) stopAll(settle func(*attempt)) {
+func (b *parallelCalls) stopAll(settle func(*attempt)) {
 	for _, a := range b.running {
 		a.cancel()
 	}
