@@ -30,7 +30,9 @@ var catalogueFiles = []string{"sdk/contract/catalogue", "sdk/contract/exit"}
 // lists what others may raise; the model adapter has a table of failures whose
 // rows its tests go by.
 func named(raiser string) bool {
-	for _, other := range []string{"sdk/contract", "sdk/conformance", "plugins/llm", "plugins/internal/provider"} {
+	for _, other := range []string{
+		"sdk/contract", "sdk/conformance", "host/internal/runtime/cli/exit", "plugins/llm", "plugins/internal/provider",
+	} {
 		if raiser == other || strings.HasPrefix(raiser, other+"/") {
 			return false
 		}

@@ -48,7 +48,7 @@ var rooms = []room{
 	{prefix: settings + "/plugins", mayUse: append([]string{settings + "/files", settings + "/decode", settings + "/pricelist"}, adapters...)},
 	{prefix: settings + "/pricelist", mayUse: []string{"sdk/contract"}},
 	{prefix: settings + "/files", mayUse: []string{settings + "/expression"}},
-	{prefix: settings + "/decode", mayUse: []string{settings + "/expression"}},
+	{prefix: settings + "/decode", mayUse: []string{settings + "/expression", "host/internal/domain/policy"}},
 	{prefix: settings + "/expression", mayUse: []string{settings + "/syntax", settings + "/disk", "host/internal/domain/quality"}},
 	{prefix: settings + "/syntax", mayUse: []string{settings + "/language"}},
 	{prefix: settings + "/disk", mayUse: []string{settings + "/language"}},

@@ -463,6 +463,7 @@ judge "grader" {
 	}
 
 	w.write("protocol.edn", w.run("protocol", "export", "--local").stdout)
+	require.Equal(t, 0, w.run("plugin", "runtime", "examples/plugins/readability").code)
 
 	var all []string
 	var collect func(verb string)

@@ -102,21 +102,18 @@ func TestSpecificationIsComplete(t *testing.T) {
 
 // Each reserved top-level block is rejected with a message and a range.
 func TestReserved(t *testing.T) {
-	n := 0
-	for _, b := range language.Specification().Blocks {
-		r, ok := language.ReservedAt(b.Name)
-		if !ok {
-			continue
-		}
-		n++
-		t.Run(b.Name, func(t *testing.T) {
-			_, ds := configtest.Load(t, b.Name+" {}\n")
+	for _, name := range []string{
+		"auth", "cache", "cluster", "error", "operations", "queue", "router", "session", "store", "telemetry", "workspace",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, ok := language.ReservedAt(name)
+			require.True(t, ok)
+			_, ds := configtest.Load(t, name+" {}\n")
 			require.Equal(t, []string{"config/reserved"}, configtest.Types(ds))
 			assert.Equal(t, "1:1", fmt.Sprintf("%d:%d", ds[0].Range.Start.Line, ds[0].Range.Start.Column))
 			assert.Contains(t, ds[0].Message, r.What)
 		})
 	}
-	assert.NotZero(t, n)
 }
 
 // HCL-001: the reference names every attribute.

@@ -1,12 +1,16 @@
 package language
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
 
-// The table of reserved names names only what the specification has.
+// The table of reserved names has blocks of the top level, which the
+// specification does not have (a test of config loads them), and below it only
+// what the specification has.
 func TestReservedTable(t *testing.T) {
 	known := map[string]bool{}
 	var walk func(b *Block, path string)
@@ -23,8 +27,17 @@ func TestReservedTable(t *testing.T) {
 		}
 	}
 	walk(Specification(), "")
+	var top []string
 	for _, r := range reservedTable {
 		assert.NotEmpty(t, r.What, r.path)
+		if !strings.Contains(r.path, ".") {
+			top = append(top, r.path)
+			continue
+		}
 		assert.True(t, known[r.path], "the specification has no %s", r.path)
 	}
+	slices.Sort(top)
+	assert.Equal(t, []string{
+		"auth", "cache", "cluster", "error", "operations", "queue", "router", "session", "store", "telemetry", "workspace",
+	}, top)
 }
