@@ -287,9 +287,10 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 }
 
 func finish(a Answer, closed bool, code int) (Answer, error) {
-	switch {
-	case a.Status == "" && code == exitUnknown:
+	if a.Status == "" && code == exitUnknown {
 		a.Status = Unknown // cadical writes no status when it gives up
+	}
+	switch {
 	case a.Status == "":
 		return Answer{}, errors.New("it gave no status line")
 	case a.Status != Sat && (len(a.Model) > 0 || closed):

@@ -165,6 +165,7 @@ func TestExternalThatIsNoProgram(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add("c x\ns SATISFIABLE\nv 1 -2\nv 0\n", 10)
 	f.Add("s UNSATISFIABLE\n", 20)
+	f.Add("c no status\nv 1 -2\nv 0\n", 0)
 	f.Fuzz(func(t *testing.T, text string, code int) {
 		if len(text) > 4096 {
 			return
