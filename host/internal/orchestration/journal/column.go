@@ -330,6 +330,12 @@ func (c *column[T]) check() func(x *T) bool {
 		return nil
 	case c.present == nil && c.wanted == nil, c.when == "" && c.covers:
 		return c.bad
+	case c.when == "" && c.wanted == nil && c.bad == nil:
+		present := c.present
+		return func(x *T) bool { return !present(x) }
+	case free && !c.strict:
+		present, bad := c.present, c.bad
+		return func(x *T) bool { return present(x) && bad(x) }
 	}
 	return c.fault
 }
