@@ -3,6 +3,7 @@ package edn_test
 import (
 	"errors"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -589,6 +590,40 @@ func TestReadWithPositions(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = pos.KeyAt(edn.K("missing"))
 	assert.False(t, ok)
+}
+
+// VAL-014: positions in a JSON text, also below a tagged literal.
+func TestReadJSONWithPositions(t *testing.T) {
+	text := "{\"b\": [1,\n  {\"x\": \"é\"}], \"t\": {\"#value\": [5, 6], \"#tag\": \"my/tag\"},\n" +
+		"\"at\": {\"#tag\": \"inst\", \"#value\": \"2026-11-20T10:00:00Z\"}, \"z\": [true]}"
+	v, pos, err := edn.ReadJSONWithPositions([]byte(text))
+	require.NoError(t, err)
+	same, err := edn.ReadJSON([]byte(text))
+	require.NoError(t, err)
+	assert.True(t, edn.Equal(same, v))
+	for path, want := range map[string]string{
+		"[]":        text,
+		"[:b 1]":    `{"x": "é"}`,
+		"[:b 1 :x]": `"é"`,
+		"[:t]":      `{"#value": [5, 6], "#tag": "my/tag"}`,
+		"[:t 1]":    "6",
+		"[:at]":     `{"#tag": "inst", "#value": "2026-11-20T10:00:00Z"}`,
+		"[:z 0]":    "true",
+		"[:z 1]":    "",
+	} {
+		span, ok := pos.At(slices.Collect(edn.MustRead(path).Elems())...)
+		assert.Equal(t, want, text[span.Start.Offset:span.End.Offset], "%s", path)
+		assert.Equal(t, want != "", ok, "%s", path)
+	}
+	key, ok := pos.KeyAt(edn.K("b"), edn.Int(1), edn.K("x"))
+	require.True(t, ok)
+	assert.Equal(t, `"x"`, text[key.Start.Offset:key.End.Offset])
+	assert.Equal(t, 2, key.Start.Line)
+	_, pos, err = edn.ReadJSONWithPositions([]byte(`{"z": {"#tag": "ferment/secret", "#value": "one"}, "a": [{"#value": "two", "#tag": "ferment/secret"}]}`))
+	require.NoError(t, err)
+	assert.Equal(t, `{"z": {"#tag": "ferment/secret", "#value": *****}, "a": [{"#value": *****, "#tag": "ferment/secret"}]}`, pos.Shown())
+	_, _, err = edn.ReadJSONWithPositions([]byte("{:b 1}"))
+	require.Error(t, err)
 }
 
 // VAL-001: decimals are exact; integers are limited only by the number of

@@ -178,6 +178,9 @@ func (r *reader) jsonClose(at int, c byte) jsonState {
 		return jsonWantNext
 	}
 	r.i = at + 1
+	if r.tree != nil {
+		r.tree.closeTagged(v.kind == KindTagged)
+	}
 	r.complete(v, start)
 	return r.jsonAfter()
 }

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Positions holds the position of each form of a text. It is immutable and
 // keeps the text.
 type Positions struct {
 	text string
+	json bool
 	root Value
 	tree posNode
 
@@ -28,20 +30,28 @@ type posNode struct {
 // ReadWithPositions is Read with the position of every form. It needs up to as
 // much memory again as the value.
 func ReadWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
+	return readWithPositions(b, false, opts)
+}
+
+// ReadJSONWithPositions is ReadJSON with the position of every form.
+func ReadJSONWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
+	return readWithPositions(b, true, opts)
+}
+
+func readWithPositions(b []byte, json bool, opts []Option) (Value, *Positions, error) {
 	set := newSettings(opts)
 	if len(b) > set.limits.Bytes {
-		_, err := Read(b, opts...)
-		return Value{}, nil, err
+		return Value{}, nil, tooLong(unsafe.String(unsafe.SliceData(b), len(b)), &set)
 	}
 	s := string(b)
 	tree := &posTree{}
 	r := newReader(s, set.limits)
-	r.tree, r.observed = tree, true
+	r.tree, r.observed, r.json = tree, true, json
 	r.run()
 	if f := r.verdict(); f != nil {
 		return Value{}, nil, r.explain(f, s, &set)
 	}
-	return r.root, &Positions{text: s, root: r.root, tree: tree.stack[0]}, nil
+	return r.root, &Positions{text: s, json: json, root: r.root, tree: tree.stack[0]}, nil
 }
 
 // Shown returns the text with the form after each secret tag masked, code point
@@ -49,7 +59,13 @@ func ReadWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
 func (p *Positions) Shown() string {
 	var b strings.Builder
 	from := 0
-	for _, s := range maskedSpans(p.text, 0, len(p.text), nil) {
+	var secrets []span
+	if p.json {
+		secrets = p.tree.secrets(p.root, nil)
+	} else {
+		secrets = maskedSpans(p.text, 0, len(p.text), nil)
+	}
+	for _, s := range secrets {
 		b.WriteString(p.text[from:s.start])
 		for _, r := range p.text[s.start:s.end] {
 			if r != '\n' {
@@ -169,6 +185,23 @@ func (p *Positions) position(offset int) Position {
 	return Position{Line: line + 1, Column: 1 + utf8.RuneCountInString(p.text[start:offset]), Offset: offset}
 }
 
+// secrets adds the extents of the forms below secret tags, in the order of the text.
+func (n *posNode) secrets(v Value, out []span) []span {
+	from := len(out)
+	switch {
+	case v.kind == KindTagged && v.tagged().tag == tagSecret:
+		return append(out, span{int(n.kids[0].start), int(n.kids[0].end)})
+	case v.kind == KindTagged:
+		return n.kids[0].secrets(v.tagged().val, out)
+	case v.kind.isCollection():
+		for i, elem := range v.elems() {
+			out = n.kids[i].secrets(elem, out)
+		}
+	}
+	slices.SortFunc(out[from:], func(a, b span) int { return a.start - b.start })
+	return out
+}
+
 // posTree collects the extents of forms while a reader runs.
 type posTree struct {
 	stack []posNode // forms of the open collections
@@ -192,6 +225,15 @@ func (t *posTree) close() {
 	base := t.pop()
 	t.kids = slices.Clone(t.stack[base:])
 	t.stack = t.stack[:base]
+}
+
+// closeTagged ends a JSON object with the sorted members #tag and #value.
+func (t *posTree) closeTagged(hasPart bool) {
+	t.close()
+	t.kids = t.kids[3:]
+	if !hasPart {
+		t.kids = nil
+	}
 }
 
 // closeTag ends a tag around the form from start to end. Instants and UUIDs have

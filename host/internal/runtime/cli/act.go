@@ -120,7 +120,7 @@ func (c *command) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f.isJSON = positions == nil
+			f.isJSON = isJSONFile(args[0])
 			var input edn.MapBuilder
 			input.Key("plan", source)
 			if bindings.IsMap() && bindings.Len() > 0 { // anything else is reported as a finding
@@ -285,7 +285,7 @@ func (p performance) why(e *contract.Error) *contract.Error {
 func (c *command) admitPlan(
 	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded,
 ) error {
-	p, findings := readPlan(v, positions, around, loaded)
+	p, findings := readPlan(name, v, positions, around, loaded)
 	if err := unknownBindings([]*plan.Plan{p}, around, planEnv(around, loaded)); err != nil {
 		return err
 	}

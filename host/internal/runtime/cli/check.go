@@ -156,11 +156,11 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 }
 
 // readPlan reads a plan and checks it against the configuration. The result is
-// nil if the value is not a plan. A plan without positions was JSON.
+// nil if the value is not a plan.
 func readPlan(
-	v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded,
+	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded,
 ) (*plan.Plan, []plan.Finding) {
-	if positions == nil {
+	if isJSONFile(name) {
 		v = plan.FromJSON(v, loaded.Generation.Registry)
 	}
 	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
@@ -186,7 +186,7 @@ func (c *command) checkOne(
 	if err != nil {
 		return nil, false, err
 	}
-	p, findings := readPlan(v, positions, around, loaded)
+	p, findings := readPlan(name, v, positions, around, loaded)
 	var worst plan.Worst
 	var effects []string
 	if p != nil && !plan.HasErrors(findings) {

@@ -484,3 +484,16 @@ func findings(t testing.TB, got ended) string {
 	e := got.value(t).Key("error")
 	return e.Key("details").String() + e.Key("where").String()
 }
+
+// CHECK-001: errors of a plan in JSON have positions too, in check, run and graph.
+func TestPlacesInAPlanOfJSON(t *testing.T) {
+	t.Parallel()
+	w := checkWorld(t)
+	w.mustLock()
+	w.write("plan.json", "{\"nodes\": [\n  {\"op\": \"call\", \"intent\": \"text/respnd\", \"as\": \"x\"},\n  {\"op\": \"emit\", \"input\": {\"slot/id\": \"x\"}}]}\n")
+	for _, verb := range []string{"check", "run", "graph"} {
+		got := w.run(verb, "plan.json")
+		assert.Equal(t, 1, got.code, verb)
+		assert.Contains(t, got.stdout+got.stderr, "plan.json:2:28\n", verb)
+	}
+}

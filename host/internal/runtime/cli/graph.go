@@ -107,7 +107,7 @@ func (c *command) graph(
 	if err != nil {
 		return err
 	}
-	p, findings := readPlan(v, positions, surroundings{bindings: bindings}, loaded)
+	p, findings := readPlan(name, v, positions, surroundings{bindings: bindings}, loaded)
 	refusal := c.refusal(name, positions, findings)
 	if p == nil {
 		return refusal

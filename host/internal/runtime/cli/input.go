@@ -145,21 +145,18 @@ func (c *command) readRequest(name string) (v edn.Value, isJSON bool, err error)
 	return httpapi.RequestFromJSON(v), true, nil
 }
 
-// readPlan reads a plan with the positions of its parts. A plan in JSON has no
-// positions and untyped values.
+// readPlan reads a plan with the positions of its parts. A plan in JSON has
+// untyped values.
 func (c *command) readPlan(name string) (edn.Value, *edn.Positions, error) {
 	text, err := c.readText(name)
 	if err != nil {
 		return edn.Nil(), nil, err
 	}
+	read := edn.ReadWithPositions
 	if isJSONFile(name) {
-		v, err := edn.ReadJSON(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
-		if err != nil {
-			return edn.Nil(), nil, contract.SyntaxError("plan/invalid", err)
-		}
-		return v, nil, nil
+		read = edn.ReadJSONWithPositions
 	}
-	v, positions, err := edn.ReadWithPositions(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
+	v, positions, err := read(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
 	if err != nil {
 		return edn.Nil(), nil, contract.SyntaxError("plan/invalid", err)
 	}
