@@ -161,8 +161,8 @@ func (s *attempts) overBudget(ctx context.Context, lack *contract.Error) *flow.F
 	return f
 }
 
-// get returns an attempt by its number: one that runs in parallel to others, or the one
-// that runs alone.
+// get returns an attempt by its number: one that runs in parallel to others, or
+// the one that runs alone.
 func (s *attempts) get(number int) *attempt {
 	for _, a := range s.parallel {
 		if a.number == number {

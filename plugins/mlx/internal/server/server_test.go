@@ -296,8 +296,8 @@ func TestUnseenThief(t *testing.T) {
 	assert.Len(t, r.pids, 2)
 }
 
-// A server whose listener nobody sees, as one that runs as another user,
-// becomes ready all the same.
+// A server whose listener this process cannot see, such as one that runs as
+// another user, becomes ready nevertheless.
 func TestUnseenListener(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -83,9 +83,9 @@ type Remediation struct {
 	plugin string
 }
 
-// Start decides on the action and starts it. ok is false if there is no notice:
-// another remediation is running, or nothing can be done and that was reported
-// before.
+// Start selects the action and starts it. ok is false if nothing is to be
+// reported: another remediation is running, or none is possible and that was
+// reported before.
 func (r Remediation) Start() (n Notice, ok bool) {
 	cs, now := r.Candidate, r.Now()
 	cs.mu.Lock()
