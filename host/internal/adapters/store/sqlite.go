@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	sqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Everything that only SQLite has is in this file and below sql/sqlite.
+
+// Sizes of the write-ahead log at which it is copied into the database.
+const (
+	walCopy = 4 << 20
+	walCut  = 64 << 20
+)
+
+const busyTimeout = 10 * time.Second
+
+// sqliteDB are the connections to a database file.
+type sqliteDB struct {
+	path    string
+	writers *sql.DB // one connection for the writer, one for checkpoints
+	conn    *sql.Conn
+	behind  *sql.Conn // of checkpoints
+	readers *sql.DB
+}
+
+func sqliteSource(path string, settings url.Values) string {
+	settings.Set("_busy_timeout", fmt.Sprint(busyTimeout.Milliseconds()))
+	settings.Set("_defensive", "1")
+	settings.Set("_dqs", "0")
+	settings.Add("_pragma", "trusted_schema(0)")
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: settings.Encode()}).String()
+}
+
+func openSQLite(ctx context.Context, path string, full bool) (db *sqliteDB, err error) {
+	// The process may run with any umask: create the file as private.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	sync := "FULL"
+	if !full {
+		sync = "OFF"
+	}
+	db = &sqliteDB{path: path}
+	defer func() {
+		if err != nil {
+			_ = db.close()
+		}
+	}()
+	db.writers, err = sql.Open("sqlite", sqliteSource(path, url.Values{
+		"_auto_vacuum":  {"INCREMENTAL"},
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {sync},
+		"_pragma":       {"wal_autocheckpoint(0)"},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	if db.conn, err = db.writers.Conn(ctx); err != nil {
+		return nil, err
+	}
+	if db.behind, err = db.writers.Conn(ctx); err != nil {
+		return nil, err
+	}
+	db.readers, err = sql.Open("sqlite", sqliteSource(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+	if err != nil {
+		return nil, err
+	}
+	db.readers.SetMaxOpenConns(4)
+	return db, nil
+}
+
+func (db *sqliteDB) close() error {
+	var errs []error
+	if db.readers != nil {
+		errs = append(errs, db.readers.Close())
+	}
+	for _, c := range []*sql.Conn{db.conn, db.behind} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	if db.writers != nil {
+		errs = append(errs, db.writers.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (db *sqliteDB) walSize() int64 {
+	info, err := os.Stat(db.path + "-wal")
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// checkpoint copies the write-ahead log into the database. With cut it waits
+// for readers and empties the log. A busy database is not an error.
+func (db *sqliteDB) checkpoint(ctx context.Context, cut bool) error {
+	mode := "PASSIVE"
+	if cut {
+		mode = "TRUNCATE"
+	}
+	_, err := db.behind.ExecContext(ctx, "PRAGMA wal_checkpoint("+mode+")")
+	var failed *sqlite.Error
+	if errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_BUSY {
+		return nil
+	}
+	return err
+}
+
+// eraseMode makes deletions overwrite what they delete.
+func (db *sqliteDB) eraseMode(ctx context.Context, on bool) error {
+	mode := "0"
+	if on {
+		mode = "1"
+	}
+	_, err := db.conn.ExecContext(ctx, "PRAGMA secure_delete="+mode)
+	return err
+}
+
+// shrink returns free pages to the file system.
+func (db *sqliteDB) shrink(ctx context.Context) error {
+	rows, err := db.conn.QueryContext(ctx, "PRAGMA incremental_vacuum")
+	if err != nil {
+		return err
+	}
+	for rows.Next() { // frees a page per row
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// copyTo writes a copy of the database to a new file.
+func (db *sqliteDB) copyTo(ctx context.Context, path string) error {
+	_, err := db.conn.ExecContext(ctx, "VACUUM INTO ?", path)
+	return err
+}
