@@ -45,6 +45,8 @@ func runErrors() []Row {
 			"the journal has no room; nothing was done", "free space in the data directory"),
 		row("journal/fenced", ClassFinal, SourceHost, false, 409,
 			"another host owns the run now", "ask the host that `ferment runs show` names"),
+		row("journal/damaged", ClassFinal, SourceHost, false, 500,
+			"a record or value of the journal was changed or lost", "`ferment runs verify` says where"),
 
 		row("replay/miss", ClassFinal, SourceRequest, false, 409,
 			"the replay asks for something that the record does not have", "the details show both sides"),

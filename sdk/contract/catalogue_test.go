@@ -96,6 +96,7 @@ var rowsOfTheContract = []struct {
 	{"stream/too-many-subscribers", "stop!", "request", "yes", "429"},
 	{"journal/unavailable journal/full", "stop!", "host", "yes", "503"},
 	{"journal/fenced", "stop!", "host", "no", "409"},
+	{"journal/damaged", "stop!", "host", "no", "500"},
 	{"replay/miss", "stop!", "request", "no", "409"},
 	{"replay/values-purged", "stop!", "request", "no", "410"},
 	{"session/not-found", "stop!", "request", "no", "404"},

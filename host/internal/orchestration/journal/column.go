@@ -10,16 +10,19 @@ import (
 )
 
 // column describes one key of the records with body T: its place in the body,
-// its schema, and when it is present. Encoding, check, references and
+// its schema, and when it is present. Encoding, decoding, check, references and
 // documentation follow from it.
 type column[T any] struct {
 	key    string
-	schema string // as EDN text
-	when   string // the key is present only then; empty: always
+	name   edn.Value // of the key
+	schema string    // as EDN text
+	when   string    // the key is present only then; empty: always
 	// present reports whether a record has the key (nil: it always has), put
-	// returns its value, and bad reports an invalid value.
+	// returns its value, take reads it and reports whether it has the right type
+	// (nil: it follows from other keys), and bad reports an invalid value.
 	present func(x *T) bool
 	put     func(x *T) edn.Value
+	take    func(x *T, v edn.Value, d *Decoder) bool
 	bad     func(x *T) bool
 	strict  bool // bad is asked although the key is absent
 	covers  bool // bad is true for an absent key
@@ -105,17 +108,28 @@ func always[T any](key, schema string, put func(x *T) edn.Value, bad func(x *T) 
 	return column[T]{key: key, schema: schema, put: put, bad: bad}
 }
 
+// field makes the key readable: parse returns the content of the field from a
+// value of the right type.
+func field[T, F any](c column[T], at func(x *T) *F, parse func(v edn.Value) (F, bool)) column[T] {
+	c.take = func(x *T, v edn.Value, _ *Decoder) bool {
+		content, ok := parse(v)
+		*at(x) = content
+		return ok
+	}
+	return c
+}
+
 // text is a name or sentence that is not empty.
 func text[T any](key string, at func(x *T) *string) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: tStr,
 		present: func(x *T) bool { return *at(x) != "" },
 		put:     func(x *T) edn.Value { return edn.Text(*at(x)) },
-	}
+	}, at, edn.Value.AsString)
 }
 
 func keyword[T any](key string, at func(x *T) *string) column[T] {
-	c := text(key, at)
+	c := field(text(key, at), at, edn.Value.AsKeyword)
 	c.schema, c.put = tKw, func(x *T) edn.Value { return Keyword(*at(x)) }
 	return c
 }
@@ -148,21 +162,31 @@ func fingerprint[T any](key string, at func(x *T) *Ref) column[T] {
 		key: key, schema: tHash,
 		present: func(x *T) bool { return at(x).set },
 		put:     func(x *T) edn.Value { return edn.Text(at(x).Hash()) },
+		take: func(x *T, v edn.Value, d *Decoder) bool {
+			hash, ok := v.AsString()
+			*at(x) = d.ref(hash)
+			return ok && isHash(hash)
+		},
 	}
 }
 
 // ordinal is a number from 1; 0 is absent.
 func ordinal[T any](key string, at func(x *T) *int) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: tOrdinal,
 		present: func(x *T) bool { return *at(x) > 0 },
 		put:     func(x *T) edn.Value { return edn.Int(int64(*at(x))) },
-	}
+	}, at, asInt)
 }
 
 // number is any integer.
 func number[T any](key string, at func(x *T) *int) column[T] {
-	return always(key, tInt, func(x *T) edn.Value { return edn.Int(int64(*at(x))) }, nil)
+	return field(always(key, tInt, func(x *T) edn.Value { return edn.Int(int64(*at(x))) }, nil), at, asInt)
+}
+
+func asInt(v edn.Value) (int, bool) {
+	n, ok := v.AsInt()
+	return int(n), ok
 }
 
 // count is a number from 0.
@@ -174,7 +198,11 @@ func count[T any](key string, at func(x *T) *int) column[T] {
 
 // duration is a time in milliseconds; a negative one is 0.
 func duration[T any](key string, at func(x *T) *time.Duration) column[T] {
-	return always(key, tCount, func(x *T) edn.Value { return edn.Int(max(0, at(x).Milliseconds())) }, nil)
+	c := always(key, tCount, func(x *T) edn.Value { return edn.Int(max(0, at(x).Milliseconds())) }, nil)
+	return field(c, at, func(v edn.Value) (time.Duration, bool) {
+		n, ok := v.AsInt()
+		return time.Duration(n) * time.Millisecond, ok
+	})
 }
 
 // spent is a duration that is absent if it is below a millisecond.
@@ -183,42 +211,50 @@ func spent[T any](key, when string, at func(x *T) *time.Duration) column[T] {
 }
 
 func flag[T any](key string, at func(x *T) *bool) column[T] {
-	return always(key, tBool, func(x *T) edn.Value { return edn.Bool(*at(x)) }, nil)
+	return field(always(key, tBool, func(x *T) edn.Value { return edn.Bool(*at(x)) }, nil), at, edn.Value.AsBool)
 }
 
 // mark is a flag that is present only if it is set.
 func mark[T any](key, when string, value bool, at func(x *T) *bool) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: "[:enum " + edn.Bool(value).String() + "]", when: when,
 		present: func(x *T) bool { return *at(x) },
 		put:     func(*T) edn.Value { return edn.Bool(value) },
-	}
+	}, at, func(v edn.Value) (bool, bool) {
+		b, ok := v.AsBool()
+		return true, ok && b == value
+	})
 }
 
 // amounts are counts and money by dimension; nil is none.
 func amounts[T any](key string, at func(x *T) *edn.Value) column[T] {
-	return always(key, tAmount, func(x *T) edn.Value { return orEmpty(*at(x)) }, func(x *T) bool { return !isAmount(*at(x)) })
+	return field(always(key, tAmount, func(x *T) edn.Value { return orEmpty(*at(x)) },
+		func(x *T) bool { return !isAmount(*at(x)) }), at, anything)
 }
 
 // mapping is a map; nil is an empty one.
 func mapping[T any](key string, at func(x *T) *edn.Value) column[T] {
-	return always(key, tMap, func(x *T) edn.Value { return orEmpty(*at(x)) },
-		func(x *T) bool { return !isMapOrNone(*at(x)) })
+	return field(always(key, tMap, func(x *T) edn.Value { return orEmpty(*at(x)) },
+		func(x *T) bool { return !isMapOrNone(*at(x)) }), at, anything)
 }
+
+func anything(v edn.Value) (edn.Value, bool) { return v, true }
 
 // value is data; nil is absent.
 func value[T any](key, schema string, at func(x *T) *edn.Value, good func(edn.Value) bool) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: schema,
 		present: func(x *T) bool { return !at(x).IsNil() },
 		put:     func(x *T) edn.Value { return *at(x) },
 		bad:     func(x *T) bool { return !good(*at(x)) },
-	}
+	}, at, anything)
 }
 
 // list is a vector; good checks its elements and may be nil.
-func list[T, E any](key, schema string, at func(x *T) *[]E, encode func(E) edn.Value, good func(E) bool) column[T] {
-	return always(key, schema, func(x *T) edn.Value {
+func list[T, E any](
+	key, schema string, at func(x *T) *[]E, encode func(E) edn.Value, parse func(edn.Value) (E, bool), good func(E) bool,
+) column[T] {
+	c := always(key, schema, func(x *T) edn.Value {
 		all := make([]edn.Value, len(*at(x)))
 		for i, e := range *at(x) {
 			all[i] = encode(e)
@@ -227,6 +263,23 @@ func list[T, E any](key, schema string, at func(x *T) *[]E, encode func(E) edn.V
 	}, func(x *T) bool {
 		return good != nil && slices.ContainsFunc(*at(x), func(e E) bool { return !good(e) })
 	})
+	return field(c, at, func(v edn.Value) ([]E, bool) { return elements(v, edn.KindVector, parse) })
+}
+
+// elements parses the elements of a vector or set.
+func elements[E any](v edn.Value, kind edn.Kind, parse func(edn.Value) (E, bool)) ([]E, bool) {
+	if v.Kind() != kind {
+		return nil, false
+	}
+	var all []E
+	for e := range v.Elems() {
+		parsed, ok := parse(e)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, parsed)
+	}
+	return all, true
 }
 
 // some makes a list absent if it is empty.
@@ -237,45 +290,48 @@ func some[T, E any](c column[T], when string, at func(x *T) *[]E) column[T] {
 func same(v edn.Value) edn.Value { return v }
 
 func keywords[T any](key string, at func(x *T) *[]string) column[T] {
-	return always(key, tKwSet, func(x *T) edn.Value {
+	c := always(key, tKwSet, func(x *T) edn.Value {
 		all := make([]edn.Value, len(*at(x)))
 		for i, name := range *at(x) {
 			all[i] = Keyword(name)
 		}
 		return edn.SetOf(all...)
 	}, nil)
+	return field(c, at, func(v edn.Value) ([]string, bool) { return elements(v, edn.KindSet, edn.Value.AsKeyword) })
 }
 
 func instant[T any](key string, at func(x *T) *time.Time) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: tInst,
 		present: func(x *T) bool { return !at(x).IsZero() },
 		put:     func(x *T) edn.Value { return edn.Inst(*at(x)) },
-	}
+	}, at, edn.Value.AsInst)
 }
 
 func score[T any](key string, at func(x *T) *Score) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: tScore,
 		present: func(x *T) bool { return at(x).set },
 		put:     func(x *T) edn.Value { return at(x).Value() },
 		bad:     func(x *T) bool { return at(x).bad() },
-	}
+	}, at, scoreFrom)
 }
 
 func failure[T any](key string, at func(x *T) **contract.Error) column[T] {
-	return column[T]{
+	return field(column[T]{
 		key: key, schema: tError,
 		present: func(x *T) bool { return *at(x) != nil },
 		put:     func(x *T) edn.Value { return (*at(x)).Value() },
 		bad:     func(x *T) bool { return (*at(x)).Type == "" },
-	}
+	}, at, func(v edn.Value) (*contract.Error, bool) {
+		return contract.ErrorFromValue(v, contract.SourceHost), v.IsMap() && v.Key("type").IsKeyword()
+	})
 }
 
 // ofError is a key of the value of an error.
 func ofError[T any](key, name string, at func(x *T) **contract.Error) column[T] {
 	c := failure(key, at)
-	c.schema, c.put = tKw, func(x *T) edn.Value { return (*at(x)).Value().Key(name) }
+	c.schema, c.put, c.take = tKw, func(x *T) edn.Value { return (*at(x)).Value().Key(name) }, nil
 	return c
 }
 
@@ -294,6 +350,8 @@ type description interface {
 	fields(b Body, to *edn.MapBuilder)
 	// refs yields every reference that is set.
 	refs(b Body, yield func(Ref))
+	// take reads a body from a record and returns the first ill-typed key, or "".
+	take(rec edn.Value, d *Decoder) (b Body, bad string)
 	hasPath() bool
 	row() kindRow
 }
@@ -315,6 +373,7 @@ type check[T any] struct {
 func kindOf[T any](kind Kind, pathed bool, columns ...column[T]) *table[T] {
 	t := &table[T]{kind: kind, pathed: pathed, columns: columns}
 	for i := range columns {
+		columns[i].name = edn.K(columns[i].key)
 		if fault := columns[i].check(); fault != nil {
 			t.checks = append(t.checks, check[T]{columns[i].key, fault})
 		}
@@ -362,6 +421,17 @@ func (t *table[T]) fields(b Body, to *edn.MapBuilder) {
 			to.Key(c.key, c.put(x))
 		}
 	}
+}
+
+func (t *table[T]) take(rec edn.Value, d *Decoder) (b Body, bad string) {
+	x := new(T)
+	for i := range t.columns {
+		c := &t.columns[i]
+		if v, has := rec.Get(c.name); has && c.take != nil && !c.take(x, v, d) {
+			return nil, c.key
+		}
+	}
+	return any(x).(Body), ""
 }
 
 func (t *table[T]) refs(b Body, yield func(Ref)) {

@@ -8,14 +8,14 @@
 //
 // Main types: Record is one record, its Body one of the typed kinds. Ref
 // refers to a value; readers in this process read the value, a store keeps its
-// hash. Journal is the interface of writers, Memory the implementation that
-// keeps runs in memory, Cursor a reader that follows a run while it is
-// written. Transcript, Progress and Report are readers: they use nothing but
+// hash, and Decoder reads what a store has written. Journal is the interface of
+// writers, Memory the implementation that keeps runs in memory, Cursor a reader
+// that follows a run while it is written. Transcript, Progress and Report are readers: they use nothing but
 // records, so their output always agrees with them.
 //
 // Concurrency: records and bodies are immutable once appended. Memory is safe
 // for concurrent use; a Cursor belongs to one goroutine.
 //
 // Errors: Append returns a *contract.Error of type runtime/internal for an
-// invalid record. Memory has no other errors.
+// invalid record, Decode one of type journal/damaged. Memory has no other errors.
 package journal

@@ -402,3 +402,140 @@ func TestOutscored(t *testing.T) {
 	body.Outscored = nil
 	assert.False(t, at(1, body).Value().HasKey("outscored"))
 }
+
+// JRN-009: reading a written record returns an equal record, and a key that is
+// missing, unknown or ill-typed is found.
+func TestDecode(t *testing.T) {
+	values := map[string]edn.Value{}
+	decoder := func() *journal.Decoder {
+		return &journal.Decoder{Values: func(hash string) edn.Value { return values[hash] }}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		rec := record(drawBody(t))
+		if rec.Check() != nil {
+			t.Skip("not a record")
+		}
+		rec.Refs(func(ref journal.Ref) { values[ref.Hash()] = ref.Value() })
+		back, err := decoder().Decode(edn.MustRead(rec.Value().String()))
+		require.NoError(t, err)
+		assert.True(t, back.Value().Equal(rec.Value()), "%s became %s", rec.Value(), back.Value())
+		assert.IsType(t, rec.Body, back.Body)
+		back.Refs(func(ref journal.Ref) { assert.Equal(t, ref.Hash(), edn.Hash(ref.Value())) })
+	})
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	damaged := contract.OfType("journal/damaged")
+	for kind, body := range samples() {
+		whole := record(body).Value()
+		for k := range whole.Entries() {
+			name, _ := k.AsKeyword()
+			s, _ := journal.Schema(kind)
+			for _, changed := range []edn.Value{whole.Dissoc(k), whole.Assoc(k, edn.MustRead(`1.5`)), whole.AssocKey(name+"s", edn.Int(1))} {
+				var d journal.Decoder
+				_, err := d.Decode(changed)
+				if err != nil {
+					assert.ErrorIs(t, err, damaged, "%s of %s", name, changed)
+				}
+				if len(s.Validate(changed)) > 0 {
+					assert.Error(t, err, "%s of %s", name, changed)
+				}
+			}
+		}
+	}
+	for _, v := range []string{`nil`, `[]`, `{}`, `{:v 1 :run "r" :seq 1 :at #inst "2026-01-01T00:00:00Z" :epoch 1 :kind :no/such}`} {
+		var d journal.Decoder
+		_, err := d.Decode(edn.MustRead(v))
+		assert.ErrorIs(t, err, damaged, v)
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for kind, body := range samples() {
+		v := record(body).Value()
+		b.Run(string(kind), func(b *testing.B) {
+			for b.Loop() {
+				var d journal.Decoder
+				if _, err := d.Decode(v); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// JRN-004: a reader of a held journal sees a record only once it is shown.
+func TestHeldRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := journal.NewHeld()
+		ctx := t.Context()
+		cursor, seen := m.Follow("run_x", 0), make(chan int, 9)
+		go func() {
+			defer close(seen)
+			for {
+				rec, ok, err := cursor.Next(ctx)
+				if !ok || err != nil {
+					return
+				}
+				seen <- rec.Seq
+			}
+		}()
+		kinds := samples()
+		require.NoError(t, m.Append(ctx, at(1, kinds[journal.KindRunAccepted])))
+		require.NoError(t, m.Append(ctx, at(2, kinds[journal.KindRunStarted])))
+		require.NoError(t, m.Append(ctx, at(3, kinds[journal.KindRunFinished])))
+		synctest.Wait()
+		assert.Empty(t, seen)
+		assert.Len(t, m.Records("run_x"), 3)
+		m.Show("run_x", 2)
+		m.Show("run_x", 1)
+		m.Show("run_y", 1)
+		synctest.Wait()
+		assert.Len(t, seen, 2)
+		m.Show("run_x", 9)
+		synctest.Wait()
+		var all []int
+		for seq := range seen {
+			all = append(all, seq)
+		}
+		assert.Equal(t, []int{1, 2, 3}, all, "the cursor ends after run/finished")
+	})
+}
+
+func TestRecorded(t *testing.T) {
+	var all []journal.Record
+	for i := range 70 {
+		all = append(all, at(i+1, samples()[journal.KindCancelRequested]))
+	}
+	cursor := journal.Recorded(all)
+	for i := range all {
+		rec, ok, err := cursor.Next(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		assert.Equal(t, i+1, rec.Seq)
+	}
+	_, ok, err := cursor.Next(t.Context())
+	assert.NoError(t, err)
+	assert.False(t, ok)
+}
+
+// JRN-009: whatever a store holds, it is a record or an error.
+func FuzzDecode(f *testing.F) {
+	for _, body := range samples() {
+		f.Add(record(body).Value().String())
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		v, err := edn.ReadString(text)
+		if err != nil {
+			return
+		}
+		var d journal.Decoder
+		rec, err := d.Decode(v)
+		if err != nil {
+			assert.ErrorIs(t, err, contract.OfType("journal/damaged"))
+			return
+		}
+		assert.NoError(t, rec.Check())
+		assert.True(t, rec.Value().Equal(v))
+	})
+}

@@ -29,8 +29,15 @@ func (*BudgetReserved) describe() description { return budgetReserved }
 
 var budgetReserved = kindOf(KindBudgetReserved, true,
 	enum("for", func(x *BudgetReserved) *string { return &x.For }, "run", "attempt", "entrant", "repair", "check", "vote", "plan"),
-	always("amounts", tScopes, func(x *BudgetReserved) edn.Value { return perScope(x.Scopes, x.Amount) },
-		func(x *BudgetReserved) bool { return len(x.Scopes) == 0 || !isAmount(x.Amount) }),
+	column[BudgetReserved]{
+		key: "amounts", schema: tScopes,
+		put: func(x *BudgetReserved) edn.Value { return perScope(x.Scopes, x.Amount) },
+		take: func(x *BudgetReserved, v edn.Value, _ *Decoder) (ok bool) {
+			x.Scopes, x.Amount, ok = fromScopes(v)
+			return ok
+		},
+		bad: func(x *BudgetReserved) bool { return len(x.Scopes) == 0 || !isAmount(x.Amount) },
+	},
 	ordinal("attempt", func(x *BudgetReserved) *int { return &x.Attempt }).
 		needed("not for run", func(x *BudgetReserved) bool { return x.For != "run" }),
 	keyword("gate", func(x *BudgetReserved) *string { return &x.Gate }).
@@ -61,12 +68,25 @@ var budgetSettled = kindOf(KindBudgetSettled, true,
 		key: "of", schema: tOrdinal,
 		present: func(x *BudgetSettled) bool { return x.Of != nil && x.Of.seq > 0 },
 		put:     func(x *BudgetSettled) edn.Value { return edn.Int(int64(x.Of.seq)) },
+		take: func(x *BudgetSettled, v edn.Value, d *Decoder) bool {
+			seq, ok := asInt(v)
+			x.Of = d.reservation(seq)
+			return ok && seq > 0
+		},
 	},
 	column[BudgetSettled]{
 		key: "amounts", schema: tScopes,
 		present: func(x *BudgetSettled) bool { return x.Of != nil },
 		put:     func(x *BudgetSettled) edn.Value { return perScope(x.Of.Scopes, x.Amount) },
-		bad:     func(x *BudgetSettled) bool { return !isAmount(x.Amount) },
+		take: func(x *BudgetSettled, v edn.Value, _ *Decoder) bool {
+			scopes, amount, ok := fromScopes(v)
+			x.Amount = amount
+			if x.Of != nil && x.Of.Scopes == nil { // the reservation was not decoded
+				x.Of.Scopes = scopes
+			}
+			return ok && x.Of != nil
+		},
+		bad: func(x *BudgetSettled) bool { return !isAmount(x.Amount) },
 	},
 	enum("mark", func(x *BudgetSettled) *string { return &x.Mark }, marks...),
 )
@@ -80,4 +100,16 @@ func perScope(scopes []string, amount edn.Value) edn.Value {
 		m.Key(s, amount)
 	}
 	return m.Map()
+}
+
+// fromScopes is the inverse of perScope.
+func fromScopes(v edn.Value) (scopes []string, amount edn.Value, ok bool) {
+	for scope, each := range v.Entries() {
+		name, isName := scope.AsKeyword()
+		if !isName || scopes != nil && !amount.Equal(each) {
+			return nil, edn.Nil(), false
+		}
+		scopes, amount = append(scopes, name), each
+	}
+	return scopes, amount, v.IsMap()
 }

@@ -31,7 +31,7 @@ var planResolved = kindOf(KindPlanResolved, true,
 	reference("plan", func(x *PlanResolved) *Ref { return &x.Plan }),
 	enum("source", func(x *PlanResolved) *string { return &x.Source }, "request", "template", "intent", "route", "answer", "inline"),
 	amounts("worst-case", func(x *PlanResolved) *edn.Value { return &x.WorstCase }),
-	list("warnings", tMaps, func(x *PlanResolved) *[]edn.Value { return &x.Warnings }, same, isMap),
+	list("warnings", tMaps, func(x *PlanResolved) *[]edn.Value { return &x.Warnings }, same, anything, isMap),
 	mark("unbounded?", "no finite worst case", true, func(x *PlanResolved) *bool { return &x.Unbounded }),
 	reference("bindings", func(x *PlanResolved) *Ref { return &x.Bindings }).optional("the plan has bindings"),
 	ordinal("attempt", func(x *PlanResolved) *int { return &x.Attempt }).
@@ -53,6 +53,12 @@ func (c Candidate) value() edn.Value {
 		m.Key("figures", c.Figures)
 	}
 	return m.Map()
+}
+
+func candidateFrom(v edn.Value) (c Candidate, ok bool) {
+	c.CapID, ok = v.Key("cap/id").AsKeyword()
+	c.Figures = v.Key("figures")
+	return c, ok
 }
 
 func (c Candidate) good() bool { return c.CapID != "" && isMapOrNone(c.Figures) }
@@ -91,9 +97,9 @@ func (*NodeResolved) describe() description { return nodeResolved }
 var nodeResolved = kindOf(KindNodeResolved, true,
 	enum("op", func(x *NodeResolved) *string { return &x.Op }, "call", "tool"),
 	list("candidates", `[:vector [:map {:closed true} [:cap/id :keyword] [:figures {:optional true} :map]]]`,
-		func(x *NodeResolved) *[]Candidate { return &x.Candidates }, Candidate.value, Candidate.good),
+		func(x *NodeResolved) *[]Candidate { return &x.Candidates }, Candidate.value, candidateFrom, Candidate.good),
 	list("rejected", `[:vector [:map {:closed true} [:cap/id :keyword] [:reason :keyword] [:why {:optional true} :keyword] [:figures {:optional true} :map]]]`,
-		func(x *NodeResolved) *[]Rejection { return &x.Rejected }, Rejection.value, Rejection.good),
+		func(x *NodeResolved) *[]Rejection { return &x.Rejected }, Rejection.value, rejectionFrom, Rejection.good),
 	keyword("policy", func(x *NodeResolved) *string { return &x.Policy }),
 	keyword("strategy", func(x *NodeResolved) *string { return &x.Strategy }),
 	keyword("intent", func(x *NodeResolved) *string { return &x.Intent }).
@@ -101,7 +107,7 @@ var nodeResolved = kindOf(KindNodeResolved, true,
 	keyword("tool/id", func(x *NodeResolved) *string { return &x.ToolID }).
 		required("op tool", func(x *NodeResolved) bool { return x.Op == "tool" }),
 	ordinal("width", func(x *NodeResolved) *int { return &x.Width }).as(tInt).optional("strategy race or tournament"),
-	some(list("coerced", `[:vector [:vector :any]]`, coerced, same, isVector), "a slot stands where text is wanted", coerced),
+	some(list("coerced", `[:vector [:vector :any]]`, coerced, same, anything, isVector), "a slot stands where text is wanted", coerced),
 	enum("stream", func(x *NodeResolved) *string { return &x.Stream }, "gate-passed", "first-token", "provisional").optional("its text is the answer of a run that streams"),
 )
 
@@ -118,6 +124,14 @@ func (r Rejection) value() edn.Value {
 		m.Key("figures", r.Figures)
 	}
 	return m.Map()
+}
+
+func rejectionFrom(v edn.Value) (r Rejection, ok bool) {
+	r.CapID, ok = v.Key("cap/id").AsKeyword()
+	r.Reason, _ = v.Key("reason").AsKeyword()
+	r.Why, _ = v.Key("why").AsKeyword()
+	r.Figures = v.Key("figures")
+	return r, ok
 }
 
 func (r Rejection) good() bool { return r.CapID != "" && r.Reason != "" && isMapOrNone(r.Figures) }
@@ -144,7 +158,8 @@ func (*NodeSkipped) describe() description { return nodeSkipped }
 
 var nodeSkipped = kindOf(KindNodeSkipped, true,
 	keyword("op", func(x *NodeSkipped) *string { return &x.Op }),
-	always("when", `:any`, func(x *NodeSkipped) edn.Value { return x.When }, nil),
+	field(always("when", `:any`, func(x *NodeSkipped) edn.Value { return x.When }, nil),
+		func(x *NodeSkipped) *edn.Value { return &x.When }, anything),
 )
 
 // AttemptStarted is written before a request is sent to a plugin. Attempt
@@ -292,7 +307,7 @@ var gateVerdict = kindOf(KindGateVerdict, true,
 		only("a capability served it", byCapability).
 		unless(func(x *GateVerdict) bool { return !isMapOrNone(x.Usage) }),
 	hash("judge/key", func(x *GateVerdict) *string { return &x.JudgeKey }).optional("a judge graded"),
-	some(list("votes", `[:vector `+tScore+`]`, votes, same, nil), "a judge graded", votes),
+	some(list("votes", `[:vector `+tScore+`]`, votes, same, anything, nil), "a judge graded", votes),
 	mark("memo?", "the judge graded an equal answer before", true, func(x *GateVerdict) *bool { return &x.Memo }),
 	ordinal("judge-calls", func(x *GateVerdict) *int { return &x.JudgeCalls }).optional("the judge was called").
 		unless(func(x *GateVerdict) bool { return x.JudgeCalls < 0 }),
@@ -327,7 +342,7 @@ var nodeCommitted = kindOf(KindNodeCommitted, true,
 	ordinal("attempt", func(x *NodeCommitted) *int { return &x.Attempt }).optional("ops call and tool"),
 	score("score", func(x *NodeCommitted) *Score { return &x.Score }).optional("gates ran"),
 	keyword("failure/type", func(x *NodeCommitted) *string { return &x.FailureType }).optional("a failure was kept"),
-	some(list("outscored", `[:vector `+tOrdinal+`]`, outscored, func(n int) edn.Value { return edn.Int(int64(n)) }, nil),
+	some(list("outscored", `[:vector `+tOrdinal+`]`, outscored, func(n int) edn.Value { return edn.Int(int64(n)) }, asInt, nil),
 		"attempts of a tournament passed their gates and lost", outscored),
 )
 

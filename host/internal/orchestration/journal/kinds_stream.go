@@ -29,7 +29,8 @@ func (*AttemptChunk) describe() description { return attemptChunk }
 var attemptChunk = kindOf(KindAttemptChunk, true,
 	count("attempt", func(x *AttemptChunk) *int { return &x.Attempt }),
 	count("chunk", func(x *AttemptChunk) *int { return &x.Chunk }),
-	always("text", tStr, func(x *AttemptChunk) edn.Value { return edn.Text(x.Text) }, nil),
+	field(always("text", tStr, func(x *AttemptChunk) edn.Value { return edn.Text(x.Text) }, nil),
+		func(x *AttemptChunk) *string { return &x.Text }, edn.Value.AsString),
 	enum("visible", func(x *AttemptChunk) *string { return &x.Visible }, VisibleChunk, VisibleProvisional),
 )
 

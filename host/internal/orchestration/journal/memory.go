@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -36,6 +37,13 @@ type Opener interface {
 	Open(run string) Journal
 }
 
+// Syncer is an optional interface of a Journal that writes behind its callers.
+type Syncer interface {
+	// Sync returns when everything that was appended to the run is durable. The
+	// error is a *contract.Error of type journal/unavailable: then it may be lost.
+	Sync(ctx context.Context, run string) error
+}
+
 var (
 	_ Journal = (*Memory)(nil)
 	_ Source  = (*Memory)(nil)
@@ -46,6 +54,7 @@ var (
 type Memory struct {
 	mu   sync.Mutex
 	runs map[string]*run
+	held bool
 }
 
 // run is the log of one run. Cursors refer to it, so that they can read a
@@ -54,6 +63,8 @@ type run struct {
 	mu       sync.Mutex
 	chunks   [][]Record // of chunkSize each, except the last
 	count    int
+	shown    int // records that cursors return
+	held     bool
 	finished bool
 	changed  chan struct{}        // closed at the next append; nil without waiting readers
 	values   map[string]edn.Value // filled at the first lookup
@@ -85,6 +96,27 @@ func (r *run) all() []Record {
 // NewMemory returns an empty journal.
 func NewMemory() *Memory { return &Memory{} }
 
+// NewHeld returns an empty journal whose cursors return a record only after Show.
+func NewHeld() *Memory { return &Memory{held: true} }
+
+// Show lets cursors return the records of a run up to seq.
+func (m *Memory) Show(id string, seq int) {
+	m.mu.Lock()
+	r := m.runs[id]
+	m.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.show(min(seq, r.count))
+}
+
+// Recorded returns a cursor over the records of a finished run.
+func Recorded(records []Record) *Cursor {
+	return &Cursor{run: &run{chunks: slices.Collect(slices.Chunk(records, chunkSize)), count: len(records), shown: len(records), finished: true}}
+}
+
 func (m *Memory) open(id string) *run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +125,7 @@ func (m *Memory) open(id string) *run {
 		if m.runs == nil {
 			m.runs = make(map[string]*run)
 		}
-		r = &run{}
+		r = &run{held: m.held}
 		m.runs[id] = r
 	}
 	return r
@@ -138,11 +170,22 @@ func (r *run) append(rec Record) error {
 	*last = append(*last, rec)
 	r.count++
 	r.finished = rec.Body.Kind() == KindRunFinished
+	if !r.held {
+		r.show(r.count)
+	}
+	return nil
+}
+
+// show lets cursors return the first n records.
+func (r *run) show(n int) {
+	if n <= r.shown {
+		return
+	}
+	r.shown = n
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil
 	}
-	return nil
 }
 
 // Records returns the present records of a run. The caller may append to the
@@ -173,8 +216,7 @@ func (m *Memory) Get(id, hash string) (edn.Value, bool) {
 		r.values = make(map[string]edn.Value)
 	}
 	for ; r.indexed < r.count; r.indexed++ {
-		body := r.at(r.indexed).Body
-		body.describe().refs(body, func(ref Ref) { r.values[ref.Hash()] = ref.Value() })
+		r.at(r.indexed).Refs(func(ref Ref) { r.values[ref.Hash()] = ref.Value() })
 	}
 	v, ok := r.values[hash]
 	return v, ok
@@ -203,13 +245,13 @@ type Cursor struct {
 func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 	for {
 		c.run.mu.Lock()
-		if c.next < c.run.count {
+		if c.next < c.run.shown {
 			rec = *c.run.at(c.next)
 			c.next++
 			c.run.mu.Unlock()
 			return rec, true, nil
 		}
-		if c.run.finished {
+		if c.run.finished && c.run.shown == c.run.count {
 			c.run.mu.Unlock()
 			return Record{}, false, nil
 		}

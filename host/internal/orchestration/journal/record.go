@@ -105,6 +105,7 @@ func refused(kind, why string) error {
 type Ref struct {
 	v    edn.Value
 	from Valuer
+	hash string // of a stored value; empty: from v
 	set  bool
 }
 
@@ -117,10 +118,15 @@ func RefTo(v edn.Value) Ref { return Ref{v: v, set: true} }
 // RefOf refers to the value of from.
 func RefOf(from Valuer) Ref { return Ref{from: from, set: true} }
 
+// stored refers to a value by its hash. load returns the value, nil if it is not
+// kept; without load no value is kept.
+func stored(hash string, load Valuer) Ref { return Ref{from: load, hash: hash, set: true} }
+
 // Set reports whether the reference has a value.
 func (r Ref) Set() bool { return r.set }
 
-// Value returns the value; nil for an unset reference.
+// Value returns the value; nil for an unset reference, and for one in a decoded
+// record whose value is not kept.
 func (r Ref) Value() edn.Value {
 	if r.from != nil {
 		return r.from.Value()
@@ -130,8 +136,11 @@ func (r Ref) Value() edn.Value {
 
 // Hash returns the canonical hash of the value, "" for an unset reference.
 func (r Ref) Hash() string {
-	if !r.set {
+	switch {
+	case !r.set:
 		return ""
+	case r.hash != "":
+		return r.hash
 	}
 	return edn.Hash(r.Value())
 }
@@ -158,6 +167,19 @@ func (s Score) Value() edn.Value {
 		return edn.Nil()
 	}
 	return v
+}
+
+// scoreFrom reads a score with at most three places.
+func scoreFrom(v edn.Value) (Score, bool) {
+	r, ok := v.AsNumber()
+	if !ok {
+		return Score{}, false
+	}
+	r = new(big.Rat).Mul(r, big.NewRat(1000, 1))
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return Score{}, false
+	}
+	return ScoreOf(r.Num().Int64()), true
 }
 
 func (s Score) bad() bool { return s.thousandths < 0 || s.thousandths > 1000 }

@@ -65,14 +65,24 @@ var pathColumns = []docColumn{
 	{"node", tStr, "the path is not []"},
 }
 
-// kinds are all kinds, in the order of a run.
-var kinds = rows(runAccepted, runStarted, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk,
-	attemptRetracted, attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead,
-	cancelRequested, runFinished, hostEvent)
+// descriptions are those of all kinds, in the order of a run.
+var descriptions = []description{
+	runAccepted, runStarted, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk, attemptRetracted,
+	attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead, cancelRequested,
+	runFinished, hostEvent,
+}
 
-func rows(all ...description) (rows []kindRow) {
-	for _, d := range all {
-		rows = append(rows, d.row())
+// byKind finds the description of a kind; kinds are their rows for documentation.
+var (
+	byKind = make(map[Kind]description, len(descriptions))
+	kinds  = rows()
+)
+
+func rows() (rows []kindRow) {
+	for _, d := range descriptions {
+		row := d.row()
+		byKind[row.kind] = d
+		rows = append(rows, row)
 	}
 	return rows
 }
