@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	sqlite "modernc.org/sqlite"
@@ -114,12 +115,19 @@ func (db *sqliteDB) checkpoint(ctx context.Context, cut bool) error {
 		mode = "TRUNCATE"
 	}
 	_, err := db.behind.ExecContext(ctx, "PRAGMA wal_checkpoint("+mode+")")
-	var failed *sqlite.Error
-	if errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_BUSY {
+	if hasCode(err, sqlite3.SQLITE_BUSY) {
 		return nil
 	}
 	return err
 }
+
+func hasCode(err error, codes ...int) bool {
+	var failed *sqlite.Error
+	return errors.As(err, &failed) && slices.Contains(codes, failed.Code()&0xff)
+}
+
+// isCorrupt reports whether the error says that the file is damaged.
+func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
 
 // eraseMode makes deletions overwrite what they delete.
 func (db *sqliteDB) eraseMode(ctx context.Context, on bool) error {

@@ -41,14 +41,17 @@ WHERE n = ?1
 -- name: pin
 UPDATE runs SET pinned = ?2 WHERE n = ?1
 -- name: mark_purged
-UPDATE runs SET purged = ?2 WHERE n = ?1
+UPDATE runs SET purged = ?2, bytes = (
+  SELECT coalesce(sum(length(body) + 32), 0) FROM records WHERE id > (?1 << 32) AND id < ((?1 + 1) << 32)
+) WHERE n = ?1
 -- name: mark_removed
 UPDATE runs SET removed = ?2, bytes = 0 WHERE n = ?1
 -- name: total_bytes
 SELECT coalesce(sum(bytes), 0) FROM runs
 -- name: removable
-SELECT id, n, state, accepted, finished, bytes, keyed FROM runs
-WHERE state <> 'open' AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  keyed, imported, pinned, purged, removed
+FROM runs WHERE state <> 'open' AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
 
 -- name: add_record
 INSERT INTO records (id, chain, body) VALUES ((?1 << 32) | ?2, ?3, ?4)
@@ -69,7 +72,7 @@ SELECT n, hash, owner, form, size, body FROM content WHERE hash = ?1
 -- name: share
 INSERT INTO shared (content, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING
 -- name: heir
-SELECT run FROM shared WHERE content = ?1 ORDER BY run LIMIT 1
+SELECT run FROM shared WHERE content = ?1 AND run <> ?2 ORDER BY run LIMIT 1
 -- name: unshare
 DELETE FROM shared WHERE content = ?1 AND run = ?2
 -- name: unshare_run
