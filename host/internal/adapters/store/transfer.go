@@ -167,7 +167,7 @@ type importer struct {
 }
 
 func badFile(format string, args ...any) error {
-	return contract.Errorf("journal/damaged", "journal: import: "+format, args...)
+	return contract.Errorf("import/invalid", "journal: import: "+format, args...)
 }
 
 func (i *importer) read(in *bufio.Reader) error {
