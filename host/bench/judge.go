@@ -53,6 +53,9 @@ type nowhere struct{}
 // Record implements dispatch.Recorder.
 func (nowhere) Record(edn.Value, string, journal.Body) error { return nil }
 
+// Sync implements dispatch.Recorder.
+func (nowhere) Sync() error { return nil }
+
 // perCall is what one call takes within the host, with or without a judge that
 // has graded the answer before.
 func perCall(text string, judged bool) (time.Duration, error) {

@@ -171,6 +171,9 @@ func finish(f *flight) *contract.Error {
 		Totals:   f.account.Totals(),
 		Err:      f.err,
 	})
+	if err == nil {
+		err = f.recorder.Sync() // before a byte of the answer leaves (JRN-004)
+	}
 	if err != nil {
 		return contract.AsError(err)
 	}

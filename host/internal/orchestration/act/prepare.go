@@ -312,7 +312,12 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 			return contract.AsError(err)
 		}
 		if f.budget.aside != nil {
-			return contract.AsError(f.recorder.Record(edn.Vector(), "", f.budget.aside))
+			if err := f.recorder.Record(edn.Vector(), "", f.budget.aside); err != nil {
+				return contract.AsError(err)
+			}
+		}
+		if f.request.IdempotencyKey != "" || f.request.ResponseType == "accepted" {
+			return contract.AsError(f.recorder.Sync()) // before it starts (JRN-004)
 		}
 		return nil
 	}, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
@@ -103,6 +104,12 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	}
 	awaitOwnDeadline(ctx, err)
 	return answer, err
+}
+
+// priced reports whether the call may cost money.
+func (a *attempt) priced() bool {
+	usd, ok := a.capability.Cost.USD.AsNumber()
+	return ok && usd.Sign() > 0 || policy.CountsTokens(a.capability)
 }
 
 // deadlineSkew is the tolerated clock difference between host and plugin for

@@ -118,6 +118,9 @@ func (s *attempts) recordStart(a *attempt, st CapState, strategy string) {
 	}
 	s.search.waited = 0
 	n.Record(&a.begin)
+	if a.recovery != contract.RecoveryNone || a.priced() {
+		n.sync() // a call that a crash must not repeat or forget starts after its record (JRN-004)
+	}
 	if n.failed != nil {
 		return
 	}

@@ -39,7 +39,8 @@ type order struct {
 	ledger   budget.Ledger // of a node with limits; nil: a new one
 	host     budget.Chain
 	grading  bool
-	capID    string // pins the first candidate
+	capID    string                // pins the first candidate
+	records  *dispatchtest.Records // nil: new ones
 }
 
 // retries returns a layer with same retries per candidate and fallback further
@@ -84,7 +85,10 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	}
 	p, err := o.layer.Resolve()
 	require.NoError(t, err)
-	records := dispatchtest.NewRecords(t)
+	records := o.records
+	if records == nil {
+		records = dispatchtest.NewRecords(t)
+	}
 	trace := edn.MustRead(`{:id "t"}`)
 	if o.intent == "" {
 		o.intent = "text/respond"

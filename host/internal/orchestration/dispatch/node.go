@@ -30,6 +30,13 @@ func (n *node) Record(body journal.Body) {
 	}
 }
 
+// sync waits until what was recorded is durable.
+func (n *node) sync() {
+	if n.failed == nil {
+		n.failed = n.run.Recorder.Sync()
+	}
+}
+
 // RecordLate implements funds.Records.
 func (n *node) RecordLate(body journal.Body) { _ = n.run.Recorder.Record(n.w.Path, n.w.Node, body) }
 

@@ -64,6 +64,9 @@ type simulation struct {
 // Record implements dispatch.Recorder and drops the records.
 func (s *simulation) Record(edn.Value, string, journal.Body) error { return nil }
 
+// Sync implements dispatch.Recorder.
+func (s *simulation) Sync() error { return nil }
+
 var (
 	simGood = edn.MustRead(`{:result {:type :value :out {:n 1}}}`)
 	simBad  = edn.MustRead(`{:result {:type :value :out {}}}`)

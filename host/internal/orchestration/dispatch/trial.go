@@ -85,6 +85,9 @@ type unrecorded struct{}
 // Record implements Recorder.
 func (unrecorded) Record(edn.Value, string, journal.Body) error { return nil }
 
+// Sync implements Recorder.
+func (unrecorded) Sync() error { return nil }
+
 // frozen is a Surroundings with the slots of one moment.
 type frozen struct{ env edn.Value }
 

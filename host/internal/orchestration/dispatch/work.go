@@ -19,6 +19,8 @@ import (
 // can no longer be accounted for and must end.
 type Recorder interface {
 	Record(path edn.Value, node string, body journal.Body) error
+	// Sync returns when all records so far are durable. An error ends the run.
+	Sync() error
 }
 
 // Run holds what all calls of one run share.

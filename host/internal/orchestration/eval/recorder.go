@@ -15,6 +15,7 @@ import (
 type Recorder struct {
 	ctx   context.Context
 	to    journal.Journal
+	sync  journal.Syncer // nil: every record is durable at once
 	clock dispatch.Clock
 	run   string
 	epoch int
@@ -29,10 +30,28 @@ var _ dispatch.Recorder = (*Recorder)(nil)
 // NewRecorder creates the recorder of a run. Canceling ctx does not stop
 // recording: a run is recorded to its end.
 func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, run string, epoch int) *Recorder {
+	r := &Recorder{ctx: context.WithoutCancel(ctx), to: to, clock: clock, run: run, epoch: epoch}
+	r.sync, _ = to.(journal.Syncer)
 	if o, ok := to.(journal.Opener); ok {
-		to = o.Open(run)
+		r.to = o.Open(run)
 	}
-	return &Recorder{ctx: context.WithoutCancel(ctx), to: to, clock: clock, run: run, epoch: epoch}
+	return r
+}
+
+// Sync implements dispatch.Recorder.
+func (r *Recorder) Sync() error {
+	if r.sync == nil {
+		return nil
+	}
+	err := r.sync.Sync(r.ctx, r.run)
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.err == nil {
+			r.err = err
+		}
+	}
+	return err
 }
 
 // Record implements dispatch.Recorder.

@@ -115,9 +115,12 @@ func (w *World) Again() *World {
 
 // Records is a recorder that stores all records and checks their schemas.
 type Records struct {
-	tb  testing.TB
-	mu  sync.Mutex
-	all []journal.Record
+	tb     testing.TB
+	mu     sync.Mutex
+	all    []journal.Record
+	synced int
+	// Broken, if set, is the error of Sync.
+	Broken error
 }
 
 // NewRecords returns a recorder that fails tb when a record violates its
@@ -145,6 +148,21 @@ func (r *Records) Record(path edn.Value, node string, body journal.Body) error {
 	r.all = append(r.all, rec)
 	Verify(r.tb, rec)
 	return nil
+}
+
+// Sync implements dispatch.Recorder.
+func (r *Records) Sync() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synced = len(r.all)
+	return r.Broken
+}
+
+// Synced returns the records that were durable at the last Sync.
+func (r *Records) Synced() []journal.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]journal.Record(nil), r.all[:r.synced]...)
 }
 
 // All returns the records so far.
