@@ -14,7 +14,7 @@ import (
 
 // An exported run is a text file with one EDN map per line: the header, the
 // records in order, and the values that they name, parts before what they belong
-// to. A part is written as #ferment/part "b3:..".
+// to. A part is written as #store/part "b3:..".
 //
 //	{:ferment/export 1 :run "run_.." :records 12 :chain "b3:.."}
 //	{:chain "b3:.." :record {..}}

@@ -49,14 +49,14 @@ type form int
 
 const (
 	formWhole form = iota // canonical bytes
-	formParts             // the same, with elements replaced by #ferment/part n
+	formParts             // the same, with elements replaced by #store/part n
 	formTree              // numbers of vectors to concatenate, each as varint
 )
 
 // partTag marks an element of a formParts body that is a value of its own. An
 // element of that tag in user data is always made a value of its own, so every
 // such tag in a body was written by the store.
-const partTag = "ferment/part"
+const partTag = "store/part"
 
 // content is a stored value.
 type content struct {
