@@ -143,6 +143,7 @@ func (q *queue) fail(err *contract.Error) {
 	for _, j := range q.next.jobs {
 		j.finish(err)
 	}
+	q.next = newBatch()
 }
 
 // finish wakes the callers that wait for the records.

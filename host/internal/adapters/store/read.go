@@ -211,6 +211,8 @@ func (s *Store) content(ctx context.Context, by string, key any) (content, error
 	return readContent(ctx, s.read, s.blobs, by, key)
 }
 
+// readContent reads a value. Without files the body of one that is a file stays
+// nil.
 func readContent(ctx context.Context, from *statements, files *blobs, by string, key any) (c content, err error) {
 	var hash []byte
 	err = from.one(ctx, by, []any{key}, []any{&c.n, &hash, &c.owner, &c.form, &c.size, &c.body})
@@ -218,7 +220,11 @@ func readContent(ctx context.Context, from *statements, files *blobs, by string,
 		return c, err
 	}
 	copy(c.hash[:], hash)
-	if c.body == nil {
+	switch {
+	case c.body != nil:
+	case files == nil:
+		return c, nil
+	default:
 		c.body, err = files.read(c.hash)
 	}
 	if err == nil && len(c.body) != c.size {

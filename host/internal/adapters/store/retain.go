@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -97,26 +98,35 @@ func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
 	return row, err
 }
 
-// dropContent marks a run and deletes what it owns in one transaction. It
-// returns the files to delete after it.
+// dropContent marks a run and deletes the values that only it uses, in one
+// transaction. It returns the files to delete after it.
 func (s *Store) dropContent(ctx context.Context, row *runRow, mark string) (files []sum, err error) {
+	used, err := s.uses(ctx, row)
+	if err != nil {
+		return nil, err
+	}
 	err = s.transaction(ctx, func(ctx context.Context) error {
 		if _, err := s.write.exec(ctx, mark, row.n, nanos(s.opts.Now())); err != nil {
 			return err
 		}
-		if err := s.bequeath(ctx, row.n); err != nil {
-			return err
+		for _, n := range used {
+			if err := s.bequeath(ctx, n, row.n); err != nil {
+				return err
+			}
 		}
-		var hash []byte
-		err := s.write.all(ctx, "owned_files", []any{row.n}, []any{&hash}, func() error {
-			files = append(files, sum(hash))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		for _, name := range []string{"remove_content", "unshare_run"} {
-			if _, err := s.write.exec(ctx, name, row.n); err != nil {
+		for _, n := range used {
+			c, err := readContent(ctx, s.write, nil, "content", n)
+			if err != nil {
+				return err
+			}
+			name, args := "unshare", []any{n, row.n}
+			if c.owner == row.n {
+				name, args = "remove_content", args[:1]
+				if c.body == nil {
+					files = append(files, c.hash)
+				}
+			}
+			if _, err := s.write.exec(ctx, name, args...); err != nil {
 				return err
 			}
 		}
@@ -129,23 +139,70 @@ func (s *Store) dropContent(ctx context.Context, row *runRow, mark string) (file
 	return files, err
 }
 
-// bequeath gives the values of a run that other runs use to one of these, with
-// the parts of these values.
-func (s *Store) bequeath(ctx context.Context, run int64) error {
-	used, err := s.write.numbers(ctx, "owned_shared", run)
-	if err != nil {
+// uses returns the numbers of the values that the records of a run name, with
+// their parts.
+func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) {
+	seen := map[int64]bool{}
+	var visit func(c content) error
+	visit = func(c content) error {
+		if seen[c.n] {
+			return nil
+		}
+		seen[c.n] = true
+		out = append(out, c.n)
+		parts, err := c.parts()
+		if err != nil {
+			return fmt.Errorf("value %s: %w", c.hash.hash(), err)
+		}
+		for _, n := range parts {
+			if seen[n] {
+				continue
+			}
+			part, err := s.content(ctx, "content", n)
+			if err == nil {
+				err = visit(part)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	decode := s.decoder()
+	err = s.stored(ctx, row.n, 0, row.Records, func(_ int, _, body []byte) error {
+		rec, err := decode(body)
+		if err != nil {
+			return err
+		}
+		rec.Refs(func(ref journal.Ref) {
+			hash, bad := parseSum(ref.Hash())
+			if err != nil || bad != nil {
+				return
+			}
+			var c content
+			c, err = s.content(ctx, "content_by_hash", hash[:])
+			if errors.Is(err, sql.ErrNoRows) {
+				err = nil // purged
+			} else if err == nil {
+				err = visit(c)
+			}
+		})
+		return err
+	})
+	return out, err
+}
+
+// bequeath gives a value of a run that another run uses to that run, with its
+// parts.
+func (s *Store) bequeath(ctx context.Context, n, run int64) error {
+	var heir int64
+	switch err := s.write.one(ctx, "heir", []any{n, run}, []any{&heir}); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
 		return err
 	}
-	for _, n := range used {
-		var heir int64
-		if err := s.write.one(ctx, "heir", []any{n, run}, []any{&heir}); err != nil {
-			return err
-		}
-		if err := s.inherit(ctx, n, run, heir); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.inherit(ctx, n, run, heir)
 }
 
 func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
@@ -157,7 +214,7 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 	case to:
 		return nil
 	case from:
-	default: // another run stored it first: it is used by the heir now
+	default: // another run stored it first: the heir uses it now
 		_, err := s.write.exec(ctx, "share", n, to)
 		return err
 	}
@@ -168,15 +225,12 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 		return err
 	}
 	parts, err := c.parts()
-	if err != nil {
-		return fmt.Errorf("value %s: %w", c.hash.hash(), err)
-	}
 	for _, part := range parts {
-		if err := s.inherit(ctx, part, from, to); err != nil {
-			return err
+		if err == nil {
+			err = s.inherit(ctx, part, from, to)
 		}
 	}
-	return nil
+	return err
 }
 
 // Retain removes finished runs that are too old, then the oldest ones until the
@@ -237,4 +291,3 @@ func (s *Store) tidy(ctx context.Context, shrink bool) error {
 		return err
 	})
 }
-

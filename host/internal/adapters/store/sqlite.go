@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/url"
@@ -41,7 +42,7 @@ func sqliteSource(path string, settings url.Values) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: settings.Encode()}).String()
 }
 
-func openSQLite(ctx context.Context, path string, full bool) (db *sqliteDB, err error) {
+func openSQLite(ctx context.Context, path string, full bool) (_ *sqliteDB, err error) {
 	// The process may run with any umask: create the file as private.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -54,7 +55,7 @@ func openSQLite(ctx context.Context, path string, full bool) (db *sqliteDB, err 
 	if !full {
 		sync = "OFF"
 	}
-	db = &sqliteDB{path: path}
+	db := &sqliteDB{path: path}
 	defer func() {
 		if err != nil {
 			_ = db.close()
@@ -99,12 +100,39 @@ func (db *sqliteDB) close() error {
 	return errors.Join(errs...)
 }
 
+// walSize is the length of the write-ahead log file. It does not shrink when the
+// log starts over.
 func (db *sqliteDB) walSize() int64 {
 	info, err := os.Stat(db.path + "-wal")
 	if err != nil {
 		return 0
 	}
 	return info.Size()
+}
+
+// Places in the index of the write-ahead log, as SQLite documents its file
+// format, in native byte order.
+const (
+	shmFrames = 16 // pages in the log
+	shmCopied = 96 // pages of them that are in the database
+	shmHeader = 100
+	pageSize  = 4096
+)
+
+// walBehind returns the bytes of the write-ahead log that are not in the
+// database yet.
+func (db *sqliteDB) walBehind() int64 {
+	f, err := os.Open(db.path + "-shm")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	var head [shmHeader]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		return 0
+	}
+	frames, copied := binary.NativeEndian.Uint32(head[shmFrames:]), binary.NativeEndian.Uint32(head[shmCopied:])
+	return (int64(frames) - int64(copied)) * pageSize
 }
 
 // checkpoint copies the write-ahead log into the database. With cut it waits

@@ -106,13 +106,6 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 	return nil
 }
 
-// numbers reads a column of integers.
-func (s *statements) numbers(ctx context.Context, name string, args ...any) (out []int64, err error) {
-	var n int64
-	err = s.all(ctx, name, args, []any{&n}, func() error { out = append(out, n); return nil })
-	return out, err
-}
-
 func (s *statements) close() {
 	for _, st := range s.prepared {
 		_ = st.Close()

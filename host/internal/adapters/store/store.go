@@ -76,11 +76,7 @@ var (
 // Open opens or creates a database, migrates it, and verifies the chains of
 // unfinished runs. The errors are *LockedError, *SchemaError, *Damage and those
 // of the file system.
-func Open(ctx context.Context, opts Options) (*Store, error) {
-	return open(ctx, opts, true)
-}
-
-func open(ctx context.Context, opts Options, verify bool) (s *Store, err error) {
+func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -91,7 +87,7 @@ func open(ctx context.Context, opts Options, verify bool) (s *Store, err error) 
 		opts.QueueBytes = defaultQueue
 	}
 	dir := filepath.Dir(opts.Path)
-	s = &Store{
+	s := &Store{
 		opts:    opts,
 		memory:  journal.NewHeld(),
 		reserve: reserve{path: filepath.Join(dir, reserveName), size: reserveSize, faults: opts.Faults},
@@ -125,10 +121,8 @@ func open(ctx context.Context, opts Options, verify bool) (s *Store, err error) 
 	if s.writer, err = newWriter(ctx, s); err != nil {
 		return nil, err
 	}
-	if verify {
-		if err := s.verifyUnfinished(ctx); err != nil {
-			return nil, err
-		}
+	if err := s.verifyUnfinished(ctx); err != nil {
+		return nil, err
 	}
 	s.reserve.hold()
 	s.checkSpace()
@@ -259,14 +253,14 @@ func (s *Store) keepUp() {
 }
 
 // copyLog makes a checkpoint if the write-ahead log is long enough. Emptying the
-// log waits for the writer, so it is done only while the writer is idle.
+// file waits for the writer, so it is done only while the writer is idle.
 func (s *Store) copyLog(idle bool) error {
-	size := s.db.walSize()
-	if size < walCopy {
+	cut := idle && s.db.walSize() >= walCut
+	if !cut && s.db.walBehind() < walCopy {
 		return nil
 	}
 	if err := s.opts.Faults.at("checkpoint"); err != nil {
 		return err
 	}
-	return s.db.checkpoint(context.Background(), idle && size >= walCut)
+	return s.db.checkpoint(context.Background(), cut)
 }

@@ -40,14 +40,12 @@ CREATE TABLE content (
   size  INTEGER NOT NULL,
   body  BLOB                            -- NULL: in the file named by the hash
 );
-CREATE INDEX content_owner ON content (owner);
 
 CREATE TABLE shared (
   content INTEGER NOT NULL,
   run     INTEGER NOT NULL,
   PRIMARY KEY (content, run)
 ) WITHOUT ROWID;
-CREATE INDEX shared_run ON shared (run);
 
 CREATE TRIGGER records_update BEFORE UPDATE ON records
 BEGIN SELECT RAISE(ABORT, 'records are append-only'); END;

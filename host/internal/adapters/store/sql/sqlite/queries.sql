@@ -75,15 +75,7 @@ INSERT INTO shared (content, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING
 SELECT run FROM shared WHERE content = ?1 AND run <> ?2 ORDER BY run LIMIT 1
 -- name: unshare
 DELETE FROM shared WHERE content = ?1 AND run = ?2
--- name: unshare_run
-DELETE FROM shared WHERE run = ?1
--- name: owned
-SELECT n FROM content WHERE owner = ?1
--- name: owned_shared
-SELECT n FROM content WHERE owner = ?1 AND EXISTS (SELECT 1 FROM shared WHERE content = content.n AND run <> ?1)
 -- name: inherit
 UPDATE content SET owner = ?2 WHERE n = ?1
--- name: owned_files
-SELECT hash FROM content WHERE owner = ?1 AND body IS NULL
 -- name: remove_content
-DELETE FROM content WHERE owner = ?1
+DELETE FROM content WHERE n = ?1

@@ -1,0 +1,5 @@
+//go:build slow
+
+package store
+
+const growthTurns = 1000
