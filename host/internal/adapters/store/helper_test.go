@@ -173,3 +173,11 @@ func typed(t testing.TB, err error, typ string) {
 	t.Helper()
 	require.ErrorIs(t, err, contract.OfType(typ))
 }
+
+// checkpoint empties the log.
+func checkpoint(t testing.TB, s *Store) {
+	t.Helper()
+	whole, err := s.db.checkpoint(context.Background(), true)
+	require.NoError(t, err)
+	require.True(t, whole)
+}

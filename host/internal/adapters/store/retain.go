@@ -81,11 +81,17 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 			return err
 		}
 		// The write-ahead log still holds the old pages until it is emptied.
-		err = errors.Join(s.blobs.remove(files), s.db.shrink(ctx), s.db.checkpoint(ctx, true))
-		if err != nil {
+		err = errors.Join(s.blobs.remove(files), s.db.shrink(ctx))
+		whole, failed := s.db.checkpoint(ctx, true)
+		if err := errors.Join(err, failed); err != nil {
 			s.fail(err)
+			return err
 		}
-		return err
+		if !whole {
+			return contract.Errorf("journal/unavailable", "journal: purge run %s: the values are deleted, but a reader "+
+				"keeps them in the log of the database; purge the run again", run)
+		}
+		return nil
 	})
 }
 

@@ -2,4 +2,8 @@
 
 package store
 
-const growthTurns = 1000
+const (
+	growthTurns = 1000
+	killPoints  = 60
+	cutEvery    = 1
+)

@@ -65,7 +65,7 @@ func openSQLite(ctx context.Context, path string, full bool) (_ *sqliteDB, err e
 		"_auto_vacuum":  {"INCREMENTAL"},
 		"_journal_mode": {"WAL"},
 		"_synchronous":  {sync},
-		"_pragma":       {"wal_autocheckpoint(0)"},
+		"_pragma":       {"wal_autocheckpoint(0)", "secure_delete(fast)"},
 	}))
 	if err != nil {
 		return nil, err
@@ -136,17 +136,19 @@ func (db *sqliteDB) walBehind() int64 {
 }
 
 // checkpoint copies the write-ahead log into the database. With cut it waits
-// for readers and empties the log. A busy database is not an error.
-func (db *sqliteDB) checkpoint(ctx context.Context, cut bool) error {
+// for readers and empties the log. It reports whether all of the log was copied;
+// readers can prevent that.
+func (db *sqliteDB) checkpoint(ctx context.Context, cut bool) (whole bool, err error) {
 	mode := "PASSIVE"
 	if cut {
 		mode = "TRUNCATE"
 	}
-	_, err := db.behind.ExecContext(ctx, "PRAGMA wal_checkpoint("+mode+")")
+	var busy, pages, copied int
+	err = db.behind.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &copied)
 	if hasCode(err, sqlite3.SQLITE_BUSY) {
-		return nil
+		return false, nil
 	}
-	return err
+	return busy == 0 && pages == copied, err
 }
 
 func hasCode(err error, codes ...int) bool {
@@ -157,11 +159,12 @@ func hasCode(err error, codes ...int) bool {
 // isCorrupt reports whether the error says that the file is damaged.
 func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
 
-// eraseMode makes deletions overwrite what they delete.
+// eraseMode makes deletions overwrite also the pages that they free. Within pages
+// they always overwrite what they delete or move.
 func (db *sqliteDB) eraseMode(ctx context.Context, on bool) error {
-	mode := "0"
+	mode := "FAST"
 	if on {
-		mode = "1"
+		mode = "ON"
 	}
 	_, err := db.conn.ExecContext(ctx, "PRAGMA secure_delete="+mode)
 	return err

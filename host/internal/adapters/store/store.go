@@ -149,7 +149,7 @@ func (s *Store) Close() error {
 		close(s.stop)
 		s.done.Wait()
 		if s.Err() == nil {
-			_ = s.db.checkpoint(context.Background(), true)
+			_, _ = s.db.checkpoint(context.Background(), true)
 		}
 		s.queue.fail(closedError())
 		err = s.closeFiles()
@@ -262,5 +262,6 @@ func (s *Store) copyLog(idle bool) error {
 	if err := s.opts.Faults.at("checkpoint"); err != nil {
 		return err
 	}
-	return s.db.checkpoint(context.Background(), cut)
+	_, err := s.db.checkpoint(context.Background(), cut)
+	return err
 }

@@ -148,7 +148,7 @@ func TestConversationsGrowLinearly(t *testing.T) {
 			appendAll(t, s, sc.step(request, textOf(i, 400))...)
 		}
 		require.NoError(t, s.Sync(context.Background(), "run_1"))
-		require.NoError(t, s.db.checkpoint(context.Background(), true))
+		checkpoint(t, s)
 		var pages float64
 		require.NoError(t, s.db.readers.QueryRow("PRAGMA page_count").Scan(&pages))
 		sizes = append(sizes, pages*pageSize)
