@@ -183,11 +183,11 @@ func TestRecovery(t *testing.T) {
 		assert.Equal(t, tt.strictest.String(), c.StrictestRecovery().String(), tt.extra)
 	}
 	for _, class := range []RecoveryClass{RecoveryNone, RecoveryIdempotent, RecoveryOnce} {
-		got, ok := parseRecoveryClass(class.String())
+		got, ok := ParseRecoveryClass(class.String())
 		assert.True(t, ok)
 		assert.Equal(t, class, got)
 	}
-	_, ok := parseRecoveryClass("twice")
+	_, ok := ParseRecoveryClass("twice")
 	assert.False(t, ok)
 	assert.Equal(t, "invalid", RecoveryClass(9).String())
 }

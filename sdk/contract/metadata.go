@@ -442,7 +442,7 @@ func (s site) rules() []RecoveryRule {
 		value, _ := form.Nth(1)
 		word, _ := form.Nth(2)
 		name, _ := word.AsKeyword()
-		class, ok := parseRecoveryClass(name)
+		class, ok := ParseRecoveryClass(name)
 		if !ok || form.Len() != 3 || where.Kind() != edn.KindVector || where.Len() == 0 {
 			site{metadata: s.metadata, at: s.path(key)}.wrong(i, "is not a rule", ruleForm, form)
 			continue

@@ -32,8 +32,8 @@ func (c RecoveryClass) String() string {
 	return "invalid"
 }
 
-// parseRecoveryClass reads the name of a recovery class, without a colon.
-func parseRecoveryClass(name string) (RecoveryClass, bool) {
+// ParseRecoveryClass reads the name of a recovery class, without a colon.
+func ParseRecoveryClass(name string) (RecoveryClass, bool) {
 	i := slices.Index(recoveryNames[:], name)
 	return RecoveryClass(max(i, 0)), i >= 0
 }

@@ -82,6 +82,31 @@ func resultSlot(kind SlotKind, r *Result) Slot {
 //revive:disable-next-line:exported named after the op, like CallSlot and ToolSlot
 func PlanSlot(r *Result) Slot { return resultSlot(SlotPlan, r) }
 
+// Recorded makes the slot that had the value v, as recorded by a run.
+func Recorded(kind SlotKind, v edn.Value) Slot {
+	of := func(f field) edn.Value {
+		part, _ := v.Get(fieldKeys[f])
+		return part
+	}
+	r := &Result{
+		Envelope: of(fieldResult),
+		Out:      of(fieldOut),
+		Error:    of(fieldError),
+		Meta:     of(fieldMeta),
+		Run:      of(fieldRun),
+	}
+	id := fieldCapID
+	if kind == SlotTool {
+		id = fieldToolID
+	}
+	r.ID, _ = of(id).AsKeyword()
+	if r.FailureType, _ = of(fieldFailure).AsKeyword(); r.FailureType != "" {
+		r.Recover, _ = of(fieldRecover).AsBool()
+		r.Failure = contract.ErrorFromValue(r.Error, contract.SourceHost)
+	}
+	return resultSlot(kind, r)
+}
+
 // Kind returns the kind of source that wrote the slot.
 func (s Slot) Kind() SlotKind { return s.kind }
 

@@ -213,6 +213,20 @@ func (a Amounts) Count(d Dimension) int64 {
 	return 0
 }
 
+// AmountsOf reads the value of amounts. What is not an amount counts as zero.
+func AmountsOf(v edn.Value) Amounts {
+	var a Amounts
+	for _, d := range Dimensions() {
+		if d == USD {
+			money, _ := Money(v.Key(d.String())) // zero on an error
+			a = a.Plus(money)
+		} else if n, ok := v.Key(d.String()).AsInt(); ok {
+			a = a.Plus(Count(d, n))
+		}
+	}
+	return a
+}
+
 // Value returns a map from bare dimension to number, without zeros.
 func (a Amounts) Value() edn.Value {
 	var m edn.MapBuilder

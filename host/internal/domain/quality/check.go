@@ -35,6 +35,14 @@ func (s Severity) String() string {
 	return "should"
 }
 
+// SeverityOf returns the severity with a name; unknown names are shoulds.
+func SeverityOf(name string) Severity {
+	if name == Must.String() {
+		return Must
+	}
+	return Should
+}
+
 // Tier orders checks by cost: the first tier with a failed must is the last
 // that runs.
 type Tier uint8
@@ -110,6 +118,28 @@ func FindingsValue(fs []Finding) edn.Value {
 		vs[i] = fs[i].Value()
 	}
 	return edn.Vector(vs...)
+}
+
+// FindingsOf reads recorded findings; what is none is left out.
+func FindingsOf(v edn.Value) []Finding {
+	var out []Finding
+	for x := range v.Elems() {
+		f := Finding{Severity: SeverityOf(x.Key("severity").Name())}
+		f.Gate, _ = x.Key("gate").AsKeyword()
+		f.Code, _ = x.Key("code").AsKeyword()
+		f.Message, _ = x.Key("message").AsString()
+		f.Fix, _ = x.Key("fix").AsString()
+		f.Path = slices.Collect(x.Key("path").Elems())
+		for i := range f.Range {
+			at, _ := x.Key("range").Nth(i)
+			n, _ := at.AsInt()
+			f.Range[i] = int(n)
+		}
+		if x.IsMap() {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // Outcome is the result of one check.

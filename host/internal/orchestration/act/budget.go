@@ -37,7 +37,7 @@ type allowance struct {
 func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 	c := &s.config
 	return func(f *flight) *contract.Error {
-		if f.inside == nil {
+		if f.id == "" {
 			f.id = c.NewID()
 		}
 		if f.budget.account == nil { // a host call uses the account of its run

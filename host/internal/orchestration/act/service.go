@@ -123,6 +123,7 @@ type Service struct {
 	route    chain
 	execute  chain
 	finalize chain
+	resume   chain
 	// inner and reply are prepare and finalize of a request that a plugin
 	// makes within a run: that run is already accepted, and not finished by
 	// it.
@@ -144,6 +145,7 @@ func New(c Config) (*Service, error) {
 		{"route", &s.route, routeSteps},
 		{"execute", &s.execute, executeSteps},
 		{"finalize", &s.finalize, finalizeSteps},
+		{"resume", &s.resume, resumeSteps},
 	} {
 		compiled, err := compile(st.name, st.of, s)
 		if err != nil {
@@ -272,7 +274,13 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	defer f.closeBudget()
 	s.flights.add(f)
 	defer s.flights.remove(f)
-	if f.err = s.stage(s.route, f); f.err == nil {
+	if f.past != nil {
+		f.err = s.stage(s.resume, f)
+	}
+	if f.err == nil {
+		f.err = s.stage(s.route, f)
+	}
+	if f.err == nil {
 		f.err = s.stage(s.execute, f)
 	}
 	f.ended = ctx.Err()

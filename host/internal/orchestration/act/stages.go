@@ -44,6 +44,7 @@ type flight struct {
 	follow   *journal.Cursor
 	inside   *eval.Place        // of a host call; nil for a top-level run
 	tell     func(journal.Body) // receives text of a host call
+	past     *journal.History   // of a run that is resumed; else nil
 	pace     *stream.Pace       // nil unless the run is streamed
 
 	// route
@@ -110,6 +111,18 @@ var prepareSteps = []step{
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
 	{"accept", compileAccept},
+}
+
+// resumeSteps take the place of prepareSteps in a run that is resumed: it was
+// accepted before.
+var resumeSteps = []step{
+	{"resume", always(recordResumed)},
+	{"translate", always(translate)},
+	{"validate", compileValidate},
+	{"plan", always(readPlan)},
+	{"authorize", always(authorize)},
+	{"budget", compileBudget},
+	{"recall", always(recallCosts)},
 }
 
 // readSteps is the number of leading steps of prepare that read the request

@@ -112,6 +112,16 @@ const (
 	Unknown               // unknown; the reservation is used instead
 )
 
+// MarkOf returns the mark with a name; another name is unknown.
+func MarkOf(name string) Mark {
+	for m := Exact; m < Unknown; m++ {
+		if m.String() == name {
+			return m
+		}
+	}
+	return Unknown
+}
+
 // String returns the keyword name of the mark.
 func (m Mark) String() string {
 	names := [...]string{"exact", "estimated", "at-least", "unknown"}

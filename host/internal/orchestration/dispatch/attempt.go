@@ -21,6 +21,7 @@ import (
 // attempt is one call to one candidate, from its start to its verdict.
 type attempt struct {
 	n           *node
+	past        *journal.Tried // recorded before the run was resumed; nil: it is made now
 	capability  *registry.Capability
 	recovery    contract.RecoveryClass
 	number      int
@@ -71,6 +72,9 @@ type attempt struct {
 // class once is not canceled when a sibling node fails: it runs under the
 // context of the run.
 func (a *attempt) invoke(ctx context.Context) (Answer, error) {
+	if a.past != nil {
+		return a.recalled()
+	}
 	call, l := a.call, a.limits
 	if a.recovery == contract.RecoveryOnce {
 		ctx = a.n.run.Base

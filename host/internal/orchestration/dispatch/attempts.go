@@ -22,6 +22,7 @@ type attempts struct {
 	c      *caller
 	search *search
 
+	past       past
 	mode       stream.Mode          // when streamed text is shown
 	parallel   []*attempt           // that run in parallel
 	alone      *attempt             // the last one that does not
@@ -45,6 +46,10 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return nil, s.failure(ctx, nil, contract.Errorf("runtime/internal",
 			"dispatch %s: candidate :%s left the registry", n.w.Node, capID))
 	}
+	if t := s.past.take(capID, s.c.request.round); t != nil {
+		return s.recall(t, c, strategy), nil
+	}
+	s.past.only = ""
 	st := n.d.Executor.State(capID)
 	scopes, err := n.scopes(c)
 	if err != nil {
@@ -191,13 +196,16 @@ func (s *attempts) committed() int {
 
 // finish evaluates the answer of an attempt or its absence.
 func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
-	if a.failed != nil {
+	switch {
+	case a.past != nil:
+		a.readPast()
+	case a.failed != nil:
 		a.classifyLostCall(ctx)
-	} else {
+	default:
 		a.read()
 	}
 	failure := s.conclude(ctx, a)
-	if a.failed == nil && s.n.failed == nil {
+	if a.past == nil && a.failed == nil && s.n.failed == nil {
 		s.reportTrial(a)
 	}
 	return failure
@@ -207,9 +215,7 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
-		a.err = contract.Errorf("effects/outcome-unknown",
-			"node %s: whether :%s did its work is not known: %s", s.n.w.Node, a.capability.ID, a.err.Message).
-			WithCause(a.err).WithDetail("effect/key", edn.Text(s.c.request.effectKey()))
+		a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
 		a.doneOnce = true
 	}
 	a.stream.Pause()
@@ -247,7 +253,7 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	}
 	f := s.failure(ctx, a, a.err)
 	f.Out, f.Findings, f.Score = out, findings, a.err.Details.Key("score")
-	if a.outcome == flow.Judged && !s.inconclusive() {
+	if a.past == nil && a.outcome == flow.Judged && !s.inconclusive() {
 		if f.Owed = a.number; s.owed == nil {
 			s.owed = make(map[int]stats.Sample)
 		}
@@ -256,8 +262,12 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	return f
 }
 
-// close records how the attempt ended and pays for it.
+// close records how the attempt ended and pays for it, unless that was done
+// before the run was resumed.
 func (s *attempts) close(a *attempt) {
+	if a.past != nil {
+		return
+	}
 	a.recordEnd()
 	s.c.funds.Settle(&a.reservation, a.settlement())
 	a.report(-s.c.request.attempts)
@@ -276,7 +286,7 @@ func (s *attempts) judge(ctx context.Context, a *attempt, out edn.Value) (findin
 		if j.unevaluated != nil {
 			a.err = j.unevaluated // the answer could not be evaluated
 		}
-	case judged && !s.inconclusive():
+	case a.past == nil && judged && !s.inconclusive():
 		s.recordVerdict(a.number, a.sample(), true, verdict.Score)
 	}
 	return findings

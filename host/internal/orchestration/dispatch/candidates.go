@@ -19,6 +19,7 @@ import (
 type candidates struct {
 	n       *node
 	may     availability
+	past    *past // of the operation
 	binding policy.Binding
 	ranked  []stats.Figures // candidates in the order of the policy
 }
@@ -41,6 +42,10 @@ func (s *candidates) bind() {
 		}
 	}
 	s.binding = s.order(b)
+	if p := s.past; p != nil && (p.only != "" || len(p.ended) > 0) {
+		s.binding.Accepted = p.order(s.binding.Accepted, s.n.d.Registry)
+		s.binding.Tried = s.binding.Accepted[:min(len(s.binding.Accepted), max(1, len(s.binding.Tried)))]
+	}
 }
 
 // order sorts the accepted candidates by the policy. The order is fixed once per

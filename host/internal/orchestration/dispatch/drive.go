@@ -82,7 +82,9 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 			o.parallel.call(ctx, a)
 			return events
 		}
-		o.attempts.shadow(a)
+		if a.past == nil {
+			o.attempts.shadow(a)
+		}
 		a.answer, a.failed = a.invoke(ctx)
 		a.ended = o.node.now()
 	case flow.Judge:
@@ -196,6 +198,9 @@ func (o *operation) situation(capID string) flow.Situation {
 // awaitRetry waits until a candidate may be called again: for the backoff, and
 // after a crash for its process.
 func (o *operation) awaitRetry(ctx context.Context, c *flow.Command, e *flow.Event) {
+	if e.Ready = o.attempts.past.has(c.CapID); e.Ready {
+		return
+	}
 	n, f := &o.node, c.Failure
 	if wait := o.delays.backoff(c.Try, f.Err); wait > 0 && !f.Undelivered && !n.sleep(ctx, wait) {
 		e.Late, e.Expired = true, n.expired(ctx)
@@ -231,7 +236,7 @@ func (o *operation) end(c *flow.Command) {
 		}
 		result.Outscored = c.Outscored
 	case f == nil:
-		o.fail(o.candidates.noCandidate())
+		o.fail(o.noCandidate())
 	default:
 		if err := o.stoppedAtBudget(f); err != nil {
 			o.fail(err)

@@ -79,7 +79,9 @@ func (j *judging) run(ctx context.Context, a *attempt, out edn.Value) (quality.V
 // judgeTier runs the built-in checks of one tier.
 func (j *judging) judgeTier(gates []quality.Gate, subject quality.Subject, results []quality.Result) {
 	for i, g := range gates {
-		if g.Check == nil {
+		if v := j.pastVerdict(g.Name); v != nil {
+			results[i] = quality.Result{Gate: g, Outcome: outcomeOf(v)}
+		} else if g.Check == nil {
 			results[i] = quality.Unknown(g)
 		} else {
 			results[i] = quality.Result{Gate: g, Outcome: g.Check.Run(subject)}
@@ -96,6 +98,10 @@ func (j *judging) askTier(ctx context.Context, gates []quality.Gate, subject qua
 	var group sync.WaitGroup
 	for i, g := range gates {
 		results[i].Gate = g
+		if v := j.pastVerdict(g.Name); v != nil {
+			results[i].Outcome = outcomeOf(v)
+			continue
+		}
 		group.Go(func() { results[i].Outcome, served[i] = j.runCheckSafely(ctx, g.Check, subject) })
 	}
 	group.Wait()
@@ -108,6 +114,9 @@ func (j *judging) askTier(ctx context.Context, gates []quality.Gate, subject qua
 func (j *judging) verdict(result *quality.Result, by checked) {
 	for k := range result.Findings {
 		result.Findings[k].Severity = result.Gate.Severity
+	}
+	if v := j.pastVerdict(result.Gate.Name); v != nil && v.Pass != result.Failed() {
+		return // it is recorded
 	}
 	v := &j.record
 	if j.written {

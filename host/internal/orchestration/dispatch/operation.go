@@ -35,6 +35,12 @@ func (o *operation) serve(ctx context.Context) {
 		o.fail(err)
 		return
 	}
+	if w.Past != nil {
+		if err := o.resume(w.Past); err != nil {
+			o.fail(err)
+			return
+		}
+	}
 	o.candidates.bind()
 	o.search.await(ctx)
 	o.candidates.awaitBreaker(ctx)
@@ -44,7 +50,7 @@ func (o *operation) serve(ctx context.Context) {
 	}
 	o.node.Record(o.resolvedRecord())
 	if len(o.candidates.binding.Tried) == 0 {
-		o.fail(o.candidates.noCandidate())
+		o.fail(o.noCandidate())
 	} else {
 		o.drive(ctx)
 	}
@@ -52,6 +58,15 @@ func (o *operation) serve(ctx context.Context) {
 		result.stream.Accept(result.Out)
 	}
 	w.Stream.Close(result.Err)
+}
+
+// noCandidate is the failure of an operation without a candidate.
+func (o *operation) noCandidate() *contract.Error {
+	err := o.candidates.noCandidate()
+	if only := o.attempts.past.only; only != "" {
+		return outcomeUnknown(o.node.w.Node, only, o.request.effectKey(), err)
+	}
+	return err
 }
 
 func (o *operation) resolvedRecord() *journal.NodeResolved {

@@ -25,6 +25,9 @@ func (j *judging) gradeAnswer(ctx context.Context, subject quality.Subject, resu
 	if panel == nil || n.failed != nil || !quality.JudgeMatters(results, p.scoreMin) || panel.asksFor(n.d, n.w.Stack) {
 		return result, false
 	}
+	if v := j.pastVerdict(panel.gate); v != nil {
+		return pastGrade(panel, v), true
+	}
 	cal := n.d.calibration(panel.judge.Name)
 	if cal.Worthless != "" && cal.Drift == "" {
 		return j.recordGrade(&voting{j: panel, cal: cal}, nil), true

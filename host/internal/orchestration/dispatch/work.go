@@ -100,6 +100,8 @@ type Work struct {
 	// Stream forwards the text of the answer; nil: the node is not streamed.
 	Stream *stream.Text
 
+	// Past is what the run recorded of the node before it was resumed; nil: nothing.
+	Past *journal.Place
 	// Begun is called after the first attempt is recorded and before it is made.
 	Begun func()
 	// Around gives access to the surrounding plan. Nil: there are no slots, and

@@ -20,6 +20,9 @@ func (s *scope) spends(w *dispatch.Work) budget.Chain {
 	}
 	own := budget.Scope{Kind: budget.Node, ID: s.run.task.Run + " " + w.Path.String(), Limits: limits}
 	s.run.task.Account.Renew(s.run.call.Base, own)
+	if past := s.past(w.Path); past != nil {
+		Recall(s.run.call.Base, s.run.task.Account, budget.Chain{own}, past.Settled)
+	}
 	return s.budget.In(own)
 }
 

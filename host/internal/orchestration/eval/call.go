@@ -20,7 +20,8 @@ func (s *scope) callNode(
 	w, err := s.work(i, n, e)
 	if err == nil {
 		w.Begun = begun
-		if n.Op == plan.OpCall {
+		w.Past = s.past(e.path)
+		if n.Op == plan.OpCall && !w.Past.IsCommitted() { // else its text was shown
 			w.Stream = s.streamOf(i)
 		}
 		result := s.run.ev.Dispatcher.Serve(ctx, &s.run.call, w)
@@ -259,8 +260,8 @@ func (s *scope) answered(ctx context.Context, c *call, a dispatch.PlanAnswer, fi
 	if !a.Bindings.IsNil() {
 		resolved.Bindings = journal.RefTo(a.Bindings)
 	}
-	if err := s.run.task.Recorder.Record(edn.Vector(s.path...), c.Node, resolved); err != nil {
-		return dispatch.Child{Err: contract.AsError(err)}
+	if err := s.recordPlan(edn.Vector(s.path...), c.Node, resolved); err != nil {
+		return dispatch.Child{Err: err}
 	}
 	s.run.frames.Lock()
 	s.frame = c.scope.frame.Answer(c.index, s.prog, a.Bindings)

@@ -68,6 +68,10 @@ type Task struct {
 	Dir      string
 	Recorder *Recorder
 	Started  *journal.RunStarted
+	// Past is what the run recorded before it was resumed, nil for a new run: nodes
+	// whose commit is recorded keep their value, and recorded answers of others
+	// are not asked for again.
+	Past *journal.History
 	// Streams records text of the answer according to the streaming policy.
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.
@@ -78,7 +82,8 @@ type Task struct {
 	Text func(journal.Body)
 
 	// Inside is the place of a host call in the run of its parent call; nil
-	// for a top-level run. Started is nil for a host call.
+	// for a top-level run. Started is nil for a host call
+	// and for a resumed run.
 	Inside *Place
 
 	// Account is the budget of the run, Budget the scopes around its nodes;
@@ -204,8 +209,8 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	if in := t.Inside; in != nil {
 		node = in.Node
 	}
-	if err := t.Recorder.Record(edn.Vector(root.path...), node, resolved); err != nil {
-		return Outcome{Err: contract.AsError(err)}
+	if err := root.recordPlan(edn.Vector(root.path...), node, resolved); err != nil {
+		return Outcome{Err: err}
 	}
 	if t.Started != nil {
 		if err := t.Recorder.Record(edn.Nil(), "", t.Started); err != nil {

@@ -33,7 +33,7 @@ func (s *scope) resolved(n *plan.Node, e *ended, bindings edn.Value) *contract.E
 	if !bindings.IsNil() {
 		record.Bindings = journal.RefTo(bindings)
 	}
-	return contract.AsError(s.run.task.Recorder.Record(e.path, n.ID, record))
+	return s.recordPlan(e.path, n.ID, record)
 }
 
 // planNode evaluates an inline plan.

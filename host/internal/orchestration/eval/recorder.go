@@ -38,6 +38,10 @@ func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, 
 	return r
 }
 
+// Continue makes the next record follow number seq, the last one of a run that is
+// resumed. It must be called before the first record.
+func (r *Recorder) Continue(seq int) { r.seq = seq }
+
 // Sync implements dispatch.Recorder.
 func (r *Recorder) Sync() error {
 	if r.sync == nil {

@@ -79,7 +79,13 @@ func (s *scope) parallel() int {
 func (s *scope) stream() {
 	t := s.run.task
 	if i := s.answer.Node; t.Streams && i >= 0 {
-		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace, t.Text)
+		path, node := s.pathOf(i), s.node(i).ID
+		if past := s.past(path); past != nil && past.HasShown && !past.IsCommitted() {
+			// The reader is told to forget what a host has shown that ended (RUN-043). An
+			// error of the recorder is that of its next record.
+			_ = t.Recorder.Record(path, node, &journal.AttemptRetracted{Attempt: past.Shown, Reason: "runtime/crashed"})
+		}
+		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, path, node, s.answer.Key, t.Pace, t.Text)
 	}
 }
 
@@ -111,10 +117,13 @@ func (s *scope) pathOf(i int) edn.Value {
 // left to do, which reports it.
 func (s *scope) skip(i int) bool {
 	n := s.node(i)
+	path := s.pathOf(i)
+	if past := s.past(path); past != nil && past.Skipped {
+		return true
+	}
 	if n.When == nil || n.When.Eval(s.frame) {
 		return false
 	}
-	path := s.pathOf(i)
 	return s.run.task.Recorder.Record(path, n.ID, &journal.NodeSkipped{Op: n.Op.String(), When: n.WhenSource}) == nil
 }
 
@@ -140,6 +149,10 @@ func (s *scope) do(ctx context.Context, i int, begun func()) (err *contract.Erro
 	}()
 	if s.run.nodes.Add(1) > int64(s.run.ev.Limits.RunNodes) {
 		return contract.Errorf("plan/too-large", "the run has more than %d nodes", s.run.ev.Limits.RunNodes)
+	}
+	if s.recall(n, e) {
+		begun()
+		return nil
 	}
 	switch n.Op {
 	case plan.OpLet:
@@ -168,6 +181,9 @@ func (s *scope) fail(n *plan.Node, e *ended, err *contract.Error, attempts int) 
 	}
 	if err.Type == "canceled" {
 		return err
+	}
+	if past := s.past(e.path); past != nil && past.Failed != nil {
+		return err // it is recorded
 	}
 	record := &journal.NodeFailed{Err: err, Attempts: attempts}
 	if e.result != nil && !e.result.Findings.IsNil() {
@@ -201,7 +217,7 @@ func (s *scope) emit(n *plan.Node, e *ended) *contract.Error {
 // commit publishes the result of a node. Only the owner of the scope calls it.
 func (s *scope) commit(i int) *contract.Error {
 	n, e := s.node(i), &s.ended[i]
-	if s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit) {
+	if !s.past(e.path).IsCommitted() && (s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit)) {
 		record := &e.record // committed once, and then owned by the journal
 		record.As = n.As
 		switch n.Op {

@@ -102,6 +102,7 @@ func samples() map[journal.Kind]journal.Body {
 			ResponseType: "value", Class: "sync", DeadlineAt: time.Unix(9, 0), Config: someHash, Evaluator: 1, Trace: empty,
 		},
 		&journal.RunStarted{Host: "h", Boot: "b", Config: someHash},
+		&journal.RunResumed{Host: "h", Boot: "b", Config: someHash, Was: someHash, Why: journal.ResumedCrash},
 		&journal.PlanResolved{Plan: ref, Source: "request"},
 		&journal.NodeResolved{
 			Op: "call", Intent: "a/b", Policy: "declared", Strategy: "cascade",
@@ -156,6 +157,8 @@ func drawBody(t *rapid.T) journal.Body {
 		if spoil("evaluator") {
 			b.Evaluator = 0
 		}
+	case *journal.RunResumed:
+		drop(spoil, &b.Host, &b.Boot, &b.Config, &b.Was, &b.Why)
 	case *journal.RunStarted:
 		drop(spoil, &b.Host, &b.Boot, &b.Config)
 	case *journal.PlanResolved:

@@ -83,6 +83,33 @@ var runStarted = kindOf(KindRunStarted, false,
 	hash("protocol", func(x *RunStarted) *string { return &x.Protocol }).optional("the host has a protocol package"),
 )
 
+// Why a run was resumed.
+const (
+	ResumedCrash = "crash" // its host ended without finishing it
+)
+
+// RunResumed starts a new epoch of a run that was started before.
+type RunResumed struct {
+	Host   string
+	Boot   string // identity of this host process
+	Config string
+	Was    string // configuration of the epoch before
+	Why    string
+}
+
+// Kind implements Body.
+func (*RunResumed) Kind() Kind { return KindRunResumed }
+
+func (*RunResumed) describe() description { return runResumed }
+
+var runResumed = kindOf(KindRunResumed, false,
+	text("host", func(x *RunResumed) *string { return &x.Host }),
+	text("boot", func(x *RunResumed) *string { return &x.Boot }),
+	hash("config", func(x *RunResumed) *string { return &x.Config }),
+	hash("config/was", func(x *RunResumed) *string { return &x.Was }),
+	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash),
+)
+
 // CancelRequested records a request to cancel the run.
 type CancelRequested struct {
 	By  string

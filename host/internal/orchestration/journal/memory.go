@@ -99,6 +99,24 @@ func NewMemory() *Memory { return &Memory{} }
 // NewHeld returns an empty journal whose cursors return a record only after Show.
 func NewHeld() *Memory { return &Memory{held: true} }
 
+// Load adds a run that was recorded before, with its records from the first on.
+// Cursors return them at once, and more records may be appended.
+func (m *Memory) Load(id string, records []Record) {
+	r := m.open(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chunks, r.count, r.shown = chunked(records), len(records), len(records)
+}
+
+// chunked divides records into full chunks and a last one.
+func chunked(records []Record) [][]Record {
+	var chunks [][]Record
+	for c := range slices.Chunk(records, chunkSize) {
+		chunks = append(chunks, append(make([]Record, 0, chunkSize), c...))
+	}
+	return chunks
+}
+
 // Show lets cursors return the records of a run up to seq.
 func (m *Memory) Show(id string, seq int) {
 	m.mu.Lock()
@@ -114,7 +132,7 @@ func (m *Memory) Show(id string, seq int) {
 
 // Recorded returns a cursor over the records of a finished run.
 func Recorded(records []Record) *Cursor {
-	return &Cursor{run: &run{chunks: slices.Collect(slices.Chunk(records, chunkSize)), count: len(records), shown: len(records), finished: true}}
+	return &Cursor{run: &run{chunks: chunked(records), count: len(records), shown: len(records), finished: true}}
 }
 
 func (m *Memory) open(id string) *run {

@@ -71,6 +71,8 @@ func wholes() []struct {
 			:response/type :stream :roles #{:admin :any} :seed -7 :session/id "s-1" :session/version 4 :trace {:id "t"}}`},
 		{&journal.RunStarted{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Protocol: edn.Hash(edn.Int(2))},
 			`{:boot "b" :config "H1" :host "h" :protocol "H2"}`},
+		{&journal.RunResumed{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Was: edn.Hash(edn.Int(2)), Why: "crash"},
+			`{:boot "b" :config "H1" :config/was "H2" :host "h" :why :crash}`},
 		{&journal.PlanResolved{
 			Plan:      oneRef,
 			Source:    "answer",

@@ -19,6 +19,7 @@ type Kind string
 const (
 	KindRunAccepted      Kind = "run/accepted"
 	KindRunStarted       Kind = "run/started"
+	KindRunResumed       Kind = "run/resumed"
 	KindPlanResolved     Kind = "plan/resolved"
 	KindNodeResolved     Kind = "node/resolved"
 	KindNodeSkipped      Kind = "node/skipped"
@@ -67,9 +68,9 @@ var pathColumns = []docColumn{
 
 // descriptions are those of all kinds, in the order of a run.
 var descriptions = []description{
-	runAccepted, runStarted, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk, attemptRetracted,
-	attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead, cancelRequested,
-	runFinished, hostEvent,
+	runAccepted, runStarted, runResumed, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk,
+	attemptRetracted, attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead,
+	cancelRequested, runFinished, hostEvent,
 }
 
 // byKind finds the description of a kind; kinds are their rows for documentation.

@@ -1,0 +1,101 @@
+package act
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Resume continues a run whose host has ended, from its records, of which the
+// journal has them all. Nodes whose commit is recorded are not executed again,
+// and a call whose answer is recorded is not made again; a call that was under way
+// is made again if its recovery class allows that, else the run fails with
+// effects/outcome-unknown (JRN-040, JRN-041). The configuration of this service
+// binds what is left, the deadline is that of the run.
+//
+// The error is run/not-resumable for records that are not those of an open run,
+// and run/evaluator-unknown for a run of another evaluator.
+func (s *Service) Resume(ctx context.Context, run string, records []journal.Record) (*Run, *contract.Error) {
+	past := journal.NewHistory(records)
+	switch accepted := past.Accepted; {
+	case accepted == nil || past.Finished:
+		return nil, contract.Errorf("run/not-resumable", "run %s has no open end", run)
+	case accepted.Evaluator != eval.Version:
+		return nil, contract.Errorf("run/evaluator-unknown", "run %s began under evaluator %d, and this build has %d", run,
+			accepted.Evaluator, eval.Version)
+	}
+	c, accepted := &s.config, past.Accepted
+	f := s.flight(Act{
+		Request:       accepted.Request.Value(),
+		Principal:     accepted.Principal,
+		PrincipalType: accepted.PrincipalType,
+		Roles:         accepted.Roles,
+		Watched:       accepted.ResponseType == "stream",
+	})
+	f.past, f.id, f.begun, f.seed, f.deadline = past, run, past.Begun, accepted.Seed, accepted.DeadlineAt
+	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
+	f.recorder.Continue(past.Last)
+	f.follow = c.Journal.Follow(run, 0)
+	ctx, cancel := context.WithCancelCause(ctx)
+	if asked := past.Canceled; asked != nil {
+		cancel(&cancellation{asked.By, asked.Why})
+	}
+	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		defer cancel(nil)
+		s.fly(ctx, f)
+	}()
+	return r, nil
+}
+
+// recordResumed starts the new epoch.
+func recordResumed(f *flight) *contract.Error {
+	c := &f.service.config
+	return contract.AsError(f.recorder.Record(edn.Nil(), "", &journal.RunResumed{
+		Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: f.past.Config, Why: journal.ResumedCrash,
+	}))
+}
+
+// isOfAttempt reports whether a reservation was made for an attempt, which is
+// recorded before its call is made.
+func isOfAttempt(r *journal.BudgetReserved) bool {
+	switch funds.Purpose(r.For) {
+	case funds.ForAttempt, funds.ForParallel, funds.ForRepair:
+		return true
+	}
+	return false
+}
+
+// recallCosts counts what the run has cost before, and settles what it had
+// reserved when its host ended with the reserved amount: the calls may have been
+// made (LED-005).
+func recallCosts(f *flight) *contract.Error {
+	for _, open := range f.past.Reserved {
+		if open.For == "run" {
+			f.budget.aside = open
+			continue
+		}
+		path := f.past.PathOf(open)
+		place, end := f.past.At(path), &journal.BudgetSettled{Of: open, Amount: open.Amount, Mark: budget.AtLeast.String()}
+		if isOfAttempt(open) && place.Attempt(open.Attempt) == nil { // its call was not made
+			end.Amount, end.Mark = edn.MustMap(), budget.Exact.String()
+		}
+		if err := f.recorder.Record(path, place.Node, end); err != nil {
+			return contract.AsError(err)
+		}
+		place.Settled, f.past.Settled = append(place.Settled, end), append(f.past.Settled, end)
+	}
+	if f.budget.account != nil && len(f.budget.around) > 0 {
+		eval.Recall(context.Background(), f.budget.account, f.budget.around, f.past.Settled)
+	}
+	whole := f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
+	f.walled = f.budget.wall > 0 && f.deadline.Before(whole)
+	return nil
+}

@@ -1,0 +1,276 @@
+package act_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// resumeWorld serves every call in the same way, whichever host makes it. a/bad
+// gives an answer that its gate refuses and is good in a repair round, a/down
+// fails, a/plan answers with a plan, and a/check is a gate.
+func resumeWorld(t testing.TB) *dispatchtest.World {
+	t.Helper()
+	w := dispatchtest.New(t, dispatchtest.Spec{
+		Caps: []string{
+			dispatchtest.Cap("a/one", ""), dispatchtest.Cap("a/two", ""), dispatchtest.Cap("a/down", ""), dispatchtest.Cap("a/bad", ":cap/repairs? true"),
+			dispatchtest.Cap("a/plan", ":cap/can-produce #{:value :plan}"),
+			dispatchtest.Cap("a/pays", ":cap/cost {:usd 0.01M}"),
+			dispatchtest.Cap("a/puts", ":cap/effects #{:fs/write} :cap/idempotent? true"),
+			dispatchtest.Cap("a/adds", ":cap/effects #{:fs/write}"),
+			`{:cap/id :a/check :cap/kind :solver :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any}`,
+		},
+		Intents: []registry.Intent{
+			{ID: "text/respond", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}},
+			{ID: "text/verify", In: "req/any", Out: "res/any"},
+		},
+		Checks: []quality.Check{
+			{Check: registry.Check{Name: "good", Kind: registry.CheckCondition}, Judge: func(s quality.Subject) quality.Outcome {
+				if s.Result.Key("good").Truthy() {
+					return quality.Passed()
+				}
+				return quality.Failed(quality.Finding{Message: "it is not good"})
+			}},
+			{Check: registry.Check{Name: "checked", Kind: registry.CheckCapability, Intent: "text/verify"}},
+		},
+	})
+	w.Func("a/one", answerInput).Func("a/two", answerInput).Func("a/puts", answerInput).Func("a/adds", answerInput).Func("a/pays", func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+		step := answerInput(ctx, c)
+		step.Usage = edn.MustRead(`{:cost-usd 0.01M :cost-mark :exact}`)
+		return step
+	})
+	w.Func("a/down", func(context.Context, dispatch.Call) dispatchtest.Step {
+		return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no server listens")}
+	})
+	w.Func("a/bad", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+		return dispatchtest.Step{Value: edn.MustMap(edn.K("good"), edn.Bool(c.Request.Key("context").HasKey("repair")))}
+	})
+	w.Func("a/plan", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+		return dispatchtest.Step{Plan: edn.MustRead(`{:nodes [
+		  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt "within"} :as :w}
+		  {:op :emit :input {:good true :was {:slot/id :w :slot/path [:out]}}}]}`)}
+	})
+	w.Func("a/check", func(context.Context, dispatch.Call) dispatchtest.Step {
+		return dispatchtest.Step{Value: edn.MustRead(`{:ok? true}`)}
+	})
+	return w
+}
+
+func answerInput(_ context.Context, c dispatch.Call) dispatchtest.Step {
+	return dispatchtest.Step{Value: edn.MustMap(edn.K("good"), edn.Bool(true), edn.K("by"), edn.K(c.CapID), edn.K("of"), c.Request.Key("input"))}
+}
+
+// resumeCases are acts whose runs are cut at every record.
+var resumeCases = map[string]string{
+	"one call": asking("[:a/one]", "", "{}", ""),
+	"fallback": asking("[:a/down :a/two]", ":retry {:fallback-max 1}", "{}", ""),
+	"retry":    asking("[:a/down :a/two]", ":retry {:same-cap-max 1 :fallback-max 1}", "{}", ""),
+	"repair":   asking("[:a/bad]", ":repair {:max 1}", "{}", ":done {:must #{:good}}"),
+	"refused":  asking("[:a/bad :a/one]", ":retry {:fallback-max 1}", "{}", ":done {:must #{:good}}"),
+	"checked":  asking("[:a/one]", "", "{}", ":done {:must #{:good :checked}}"),
+	"plan":     asking("[:a/plan]", "", "{}", ""),
+	"budget":   asking("[:a/pays]", "", "{:max-usd 1M}", ""),
+	"effect":   asking("[:a/puts :a/one]", ":retry {:fallback-max 1}", "{}", ":effects {:allowed #{:fs/write}}"),
+	"once":     asking("[:a/adds :a/one]", ":retry {:fallback-max 1}", "{}", ":effects {:allowed #{:fs/write}}"),
+	"race":     asking("[:a/one :a/down]", ":strategy :race :race {:width 2} :retry {:fallback-max 1}", "{}", ""),
+	"fails":    asking("[:a/down]", "", "{}", ""),
+	"streams":  asking("[:a/one]", "", "{}", ":response/type :stream"),
+	"own plan": ownPlan(`{:nodes [
+	  {:op :let :value {:n 1} :as :x}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt {:slot/id :x}} :as :first}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/down :a/two] :retry {:fallback-max 1}} :input {:prompt {:slot/path [:first :out]}} :as :second}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :when {:failed? :first} :input {} :as :third}
+	  {:op :emit :input [{:slot/path [:first :out]} {:slot/path [:second :out]}]}]}`, "", ""),
+	"nested": ownPlan(`{:nodes [
+	  {:op :let :value [1 2 3] :as :numbers}
+	  {:op :map :over :numbers :item :i :as :all :max-parallel 1 :body [
+	    {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:n {:slot/id :i}} :as :r}
+	    {:op :emit :input {:slot/path [:r :out :of]}}]}
+	  {:op :plan :as :inner :plan {:nodes [
+	    {:op :call :intent :text/respond :dispatch {:candidates [:a/plan]} :input {} :as :p}
+	    {:op :emit :input {:slot/path [:p :out]}}]}}
+	  {:op :emit :input {:all {:slot/path [:all :out]} :inner {:slot/path [:inner :out]}}}]}`, "", ""),
+	"kept failure": ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/down] :allow-failure? true} :input {} :as :x}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt {:slot/path [:x :error :message]}} :as :y}
+	  {:op :emit :input {:why {:slot/path [:x :error :type]} :y {:slot/path [:y :out]}}}]}`, "", ""),
+}
+
+// made identifies a call: equal ones have the same effect.
+func made(c dispatch.Call) string { return c.EffectKey + " " + c.CapID }
+
+// JRN-040, JRN-041, JRN-043: a run that is cut after any of its records and
+// resumed by a new host ends as it would have; what is recorded is not done again,
+// a call under way is repeated with its effect key by its own candidate, and one of
+// class once is not repeated at all.
+func TestResumeAfterAnyRecord(t *testing.T) {
+	for name, text := range resumeCases {
+		t.Run(name, func(t *testing.T) {
+			open := func(c *act.Config) { c.Effects = dispatchtest.Open() }
+			whole := resumeWorld(t)
+			_, err, records := do(t, service(t, whole, open), text)
+			require.NotEmpty(t, records, "%v", err)
+			want := finished(t, records)
+			for n := 1; n < len(records); n++ {
+				w, kept := resumeWorld(t), journal.NewMemory()
+				past := decoded(t, records[:n])
+				kept.Load(past[0].Run, past)
+				s := service(t, w, open, func(c *act.Config) { c.Journal = kept })
+				run, refused := s.Resume(t.Context(), past[0].Run, past)
+				require.Nil(t, refused, "after %d records", n)
+				<-run.Done()
+				all := run.Records()
+				for i, rec := range all {
+					dispatchtest.Verify(t, rec)
+					require.Equal(t, i+1, rec.Seq)
+				}
+				at := fmt.Sprintf("after %d records, %s", n, past[n-1].Body.Kind())
+				under := underWay(past)
+				if slices.ContainsFunc(under, (*journal.Tried).HadEffectOnce) {
+					assert.Equal(t, "effects/outcome-unknown", finished(t, all).Err.Type, at)
+					assert.Empty(t, w.Calls(), at)
+					continue
+				}
+				assertSameEnd(t, want, finished(t, all), at)
+				calls := answered(past)
+				for _, c := range w.Calls() {
+					calls[made(c)]++
+					assert.False(t, c.CapID == "a/one" && name == "effect", "%s: another candidate has the effect", at)
+				}
+				for call, times := range answered(records) {
+					assert.Equal(t, times, calls[call], "%s: calls of %s", at, call)
+				}
+			}
+		})
+	}
+}
+
+// assertSameEnd compares how runs end.
+func assertSameEnd(t *testing.T, want, got *journal.RunFinished, at string) {
+	t.Helper()
+	assert.Equal(t, want.Status, got.Status, at)
+	if want.Err != nil && assert.NotNil(t, got.Err, at) {
+		assert.Equal(t, want.Err.Type, got.Err.Type, at)
+	}
+	for _, key := range []string{"result", "quality"} {
+		assert.Equal(t, want.Response.Value().Key(key).Dissoc(edn.K("usage")).String(),
+			got.Response.Value().Key(key).Dissoc(edn.K("usage")).String(), "%s: %s", at, key)
+	}
+}
+
+func finished(t *testing.T, records []journal.Record) *journal.RunFinished {
+	t.Helper()
+	end, ok := records[len(records)-1].Body.(*journal.RunFinished)
+	require.True(t, ok, "the last record is %s", records[len(records)-1].Body.Kind())
+	return end
+}
+
+// decoded returns records as a store gives them back.
+func decoded(t *testing.T, records []journal.Record) []journal.Record {
+	t.Helper()
+	values := map[string]edn.Value{}
+	d := journal.Decoder{Values: func(hash string) edn.Value { return values[hash] }}
+	out := make([]journal.Record, len(records))
+	for i, rec := range records {
+		rec.Refs(func(ref journal.Ref) { values[ref.Hash()] = ref.Value() })
+		var err error
+		out[i], err = d.Decode(edn.MustRead(rec.Value().String()))
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// underWay returns the attempts without an end.
+func underWay(records []journal.Record) (out []*journal.Tried) {
+	h := journal.NewHistory(records)
+	for _, rec := range records {
+		if start, ok := rec.Body.(*journal.AttemptStarted); ok {
+			for _, tried := range h.At(rec.Path).Attempts {
+				if tried.Started == start && tried.Finished == nil {
+					out = append(out, tried)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// answered counts the calls with an end.
+func answered(records []journal.Record) map[string]int {
+	out := map[string]int{}
+	h := journal.NewHistory(records)
+	for _, rec := range records {
+		if start, ok := rec.Body.(*journal.AttemptStarted); ok {
+			for _, tried := range h.At(rec.Path).Attempts {
+				if tried.Started == start && tried.Finished != nil {
+					out[start.EffectKey+" "+start.CapID]++
+				}
+			}
+		}
+	}
+	return out
+}
+
+// JRN-040: what cannot be resumed is refused.
+func TestNotResumable(t *testing.T) {
+	w := resumeWorld(t)
+	s := service(t, w)
+	_, err, records := do(t, s, resumeCases["one call"])
+	require.Nil(t, err)
+	_, refused := s.Resume(t.Context(), records[0].Run, records)
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/not-resumable", refused.Type)
+	_, refused = s.Resume(t.Context(), "run_x", nil)
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/not-resumable", refused.Type)
+
+	older := records[0]
+	body := *older.Body.(*journal.RunAccepted)
+	body.Evaluator++
+	older.Body = &body
+	_, refused = s.Resume(t.Context(), older.Run, []journal.Record{older})
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/evaluator-unknown", refused.Type)
+}
+
+// LED-005: the budget of a resumed run has what was spent before, and what was
+// reserved for a call under way.
+func TestBudgetOfAResumedRun(t *testing.T) {
+	w := resumeWorld(t)
+	text := ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/pays]} :input {:n 1} :as :x}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/pays]} :input {:n {:slot/path [:x :out]}} :as :y}
+	  {:op :emit :input {:slot/path [:y :out]}}]}`, "", ":budget {:max-usd 0.02M}")
+	_, err, records := do(t, service(t, w), text)
+	require.Nil(t, err, "%v", err)
+	for n := 1; n < len(records); n++ {
+		past := decoded(t, records[:n])
+		kept := journal.NewMemory()
+		kept.Load(past[0].Run, past)
+		s := service(t, resumeWorld(t), budgets(policy.Budgets{}), func(c *act.Config) { c.Journal = kept })
+		run, refused := s.Resume(t.Context(), past[0].Run, past)
+		require.Nil(t, refused)
+		_, err := run.Wait()
+		lost := len(underWay(past)) > 0
+		if lost { // the call that may have been paid leaves nothing for another
+			require.NotNil(t, err, "after %d records", n)
+			assert.Equal(t, "budget/exceeded", err.Type, "after %d records", n)
+		} else {
+			assert.Nil(t, err, "after %d records: %v", n, err)
+		}
+	}
+}

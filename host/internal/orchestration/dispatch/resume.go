@@ -1,0 +1,173 @@
+package dispatch
+
+import (
+	"math/big"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// past is what an earlier start of the run recorded of an operation that it did
+// not finish. The operation runs from its beginning; attempts whose end is
+// recorded are not made again but have that end (JRN-040).
+type past struct {
+	ended []*journal.Tried // not taken yet
+	// only is the capability of an idempotent call whose outcome is unknown: no
+	// other one knows its effect key (JRN-041). Empty after it is called again.
+	only string
+}
+
+// resume reads the past of the operation. Attempts without an end are closed as
+// lost with the host. The error is that of a call which nobody may repeat.
+func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
+	n := &o.node
+	for _, t := range place.Attempts {
+		start := t.Started
+		o.request.attempts = max(o.request.attempts, start.Attempt)
+		if t.Finished != nil {
+			o.attempts.past.ended = append(o.attempts.past.ended, t)
+			continue
+		}
+		err := contract.Errorf("runtime/crashed", "node %s: the host ended while :%s worked", n.w.Node, start.CapID).
+			WithSource(contract.SourceHost)
+		n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
+		switch recovery, _ := contract.ParseRecoveryClass(start.Recovery); recovery {
+		case contract.RecoveryIdempotent:
+			o.attempts.past.only = start.CapID
+		case contract.RecoveryOnce:
+			lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, err)
+		}
+	}
+	return lost
+}
+
+// outcomeUnknown is the failure of a call that may have had its effect, and must
+// not be made again without a decision (JRN-042).
+func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contract.Error {
+	return contract.Errorf("effects/outcome-unknown", "node %s: whether :%s did its work is not known: %s", node, capID,
+		err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
+}
+
+// order returns the candidates in the order of the past: those whose calls are
+// recorded, which need not be callable now, and then the accepted ones.
+func (p *past) order(accepted []string, known *registry.Registry) []string {
+	if p.only != "" {
+		return slices.DeleteFunc(slices.Clone(accepted), func(id string) bool { return id != p.only })
+	}
+	var ids []string
+	for _, t := range p.ended {
+		id := t.Started.CapID
+		if _, ok := known.Capability(id); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range accepted {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// has reports whether another attempt at a candidate is recorded.
+func (p *past) has(capID string) bool {
+	return slices.ContainsFunc(p.ended, func(t *journal.Tried) bool { return t.Started.CapID == capID })
+}
+
+// take removes and returns the oldest recorded attempt at a candidate in a
+// repair round, nil if there is none.
+func (p *past) take(capID string, round int) *journal.Tried {
+	i := slices.IndexFunc(p.ended, func(t *journal.Tried) bool {
+		return t.Started.CapID == capID && t.Started.Round == round
+	})
+	if i < 0 {
+		return nil
+	}
+	t := p.ended[i]
+	p.ended = slices.Delete(p.ended, i, i+1)
+	return t
+}
+
+// recall makes an attempt whose end is recorded.
+func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy string) *attempt {
+	n, q := s.n, &s.c.request
+	a := &attempt{n: n, capability: c, number: t.Started.Attempt, past: t, started: t.At}
+	a.recovery, _ = contract.ParseRecoveryClass(t.Started.Recovery)
+	a.prompt = q.composePrompt(c)
+	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)
+	if strategy == "" {
+		s.alone = a
+	} else {
+		s.parallel = append(s.parallel, a)
+	}
+	return a
+}
+
+// recalled returns the recorded end of the call. The answer is the one before
+// its clean-up.
+func (a *attempt) recalled() (Answer, error) {
+	end := a.past.Finished
+	response := end.Raw.Value()
+	if response.IsNil() {
+		response = end.Result.Value()
+	}
+	if end.Err != nil {
+		return Answer{Response: response}, end.Err
+	}
+	return Answer{Response: response}, nil
+}
+
+// readPast is read and classifyLostCall for an attempt whose end is recorded.
+func (a *attempt) readPast() {
+	end := a.past.Finished
+	a.ended = a.started.Add(end.Latency)
+	if end.Err == nil {
+		a.read()
+	} else {
+		a.err, a.response = end.Err, end.Result.Value()
+		switch {
+		case end.Outcome == journal.OutcomeUnknown:
+			a.outcome = flow.Unknown
+			a.crashed = end.Err.Type == "runtime/crashed" || end.Err.Type == "runtime/unresponsive"
+		case end.Result.Set(), end.Err.Type == "runtime/invalid-result":
+			a.outcome = outcomeAfterAnswer(a.recovery)
+		}
+	}
+	a.label, a.usage, a.meta = end.Outcome, end.Usage, end.Meta
+}
+
+// pastVerdict returns the recorded verdict of a gate on the answer, nil if there
+// is none or if the gate itself had failed.
+func (j *judging) pastVerdict(gate string) *journal.GateVerdict {
+	if j.a.past == nil {
+		return nil
+	}
+	if v := j.a.past.Verdict(gate); v != nil && v.Err == nil {
+		return v
+	}
+	return nil
+}
+
+// outcomeOf is the outcome that a verdict records.
+func outcomeOf(v *journal.GateVerdict) quality.Outcome {
+	return quality.Outcome{
+		Pass:          v.Pass || v.NotApplicable,
+		NotApplicable: v.NotApplicable,
+		Findings:      quality.FindingsOf(v.Findings.Value()),
+	}
+}
+
+// pastGrade is the result of a judge that a verdict records.
+func pastGrade(panel *judgePanel, v *journal.GateVerdict) quality.Result {
+	gate := quality.Gate{Name: v.Gate, Severity: quality.SeverityOf(v.Severity), Judge: panel.judge.Name}
+	result := quality.Result{Gate: gate, Outcome: outcomeOf(v)}
+	if r, ok := v.Score.Value().AsNumber(); ok && !v.NotApplicable {
+		result.Grade = new(big.Rat).Set(r)
+	}
+	return result
+}

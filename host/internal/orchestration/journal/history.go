@@ -1,0 +1,173 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// History is what a run has recorded so far, by place: what a resumed run need
+// not do again. It is immutable and safe for concurrent use. A nil History is
+// empty.
+type History struct {
+	places map[string]*Place
+	// Reserved are the reservations that were not settled, oldest first.
+	Reserved []*BudgetReserved
+	// Settled are the settled ones of attempts, checks and votes.
+	Settled []*BudgetSettled
+	// Last is the number of the last record, Epoch its epoch.
+	Last, Epoch int
+	// Accepted is nil in a history without its first record.
+	Accepted *RunAccepted
+	Config   string    // hash of the configuration of the last epoch
+	Begun    time.Time // when the run was accepted
+	Canceled *CancelRequested
+	Finished bool
+
+	paths map[*BudgetReserved]edn.Value
+}
+
+// Place is what is recorded of one node, or of the plan at a path.
+type Place struct {
+	Node      string
+	Skipped   bool
+	Settled   []*BudgetSettled // of its attempts, checks and votes
+	Committed *NodeCommitted
+	Failed    *NodeFailed
+	Plan      *PlanResolved // the newest
+	Attempts  []*Tried      // in the order of their start
+	// Shown is the attempt whose text was shown last and not retracted; 0: an
+	// inline plan. It means nothing unless HasShown is set.
+	Shown    int
+	HasShown bool
+}
+
+// Tried is what is recorded of one attempt.
+type Tried struct {
+	At       time.Time // of its start
+	Started  *AttemptStarted
+	Finished *AttemptFinished // nil: its end is not recorded
+	Verdicts []*GateVerdict
+}
+
+// Verdict returns the newest verdict of a gate, nil if there is none.
+func (t *Tried) Verdict(gate string) *GateVerdict {
+	for i := len(t.Verdicts) - 1; i >= 0; i-- {
+		if t.Verdicts[i].Gate == gate {
+			return t.Verdicts[i]
+		}
+	}
+	return nil
+}
+
+// At returns what is recorded at a path, nil if nothing is.
+func (h *History) At(path edn.Value) *Place {
+	if h == nil {
+		return nil
+	}
+	return h.places[path.String()]
+}
+
+// PathOf returns the path of a reservation.
+func (h *History) PathOf(r *BudgetReserved) edn.Value { return h.paths[r] }
+
+// NewHistory reads the records of one run from its first one.
+func NewHistory(records []Record) *History {
+	h := &History{places: map[string]*Place{}, paths: map[*BudgetReserved]edn.Value{}}
+	open := map[*BudgetReserved]bool{}
+	for _, rec := range records {
+		h.Last, h.Epoch = rec.Seq, rec.Epoch
+		switch body := rec.Body.(type) {
+		case *RunAccepted:
+			h.Accepted, h.Begun, h.Config = body, rec.At, body.Config
+		case *RunResumed:
+			h.Config = body.Config
+		case *CancelRequested:
+			h.Canceled = body
+		case *RunFinished:
+			h.Finished = true
+		case *BudgetReserved:
+			h.Reserved = append(h.Reserved, body)
+			h.paths[body] = rec.Path
+			open[body] = true
+		case *BudgetSettled:
+			delete(open, body.Of)
+			h.Settled = append(h.Settled, body)
+		}
+		if rec.Body.describe().hasPath() {
+			h.place(rec).add(rec)
+		}
+	}
+	unsettled := h.Reserved[:0]
+	for _, r := range h.Reserved {
+		if open[r] {
+			unsettled = append(unsettled, r)
+		}
+	}
+	h.Reserved = unsettled
+	return h
+}
+
+func (h *History) place(rec Record) *Place {
+	path := rec.Path
+	if path.IsNil() {
+		path = edn.Vector()
+	}
+	key := path.String()
+	p := h.places[key]
+	if p == nil {
+		p = &Place{Node: rec.Node}
+		h.places[key] = p
+	}
+	return p
+}
+
+func (p *Place) add(rec Record) {
+	switch body := rec.Body.(type) {
+	case *NodeSkipped:
+		p.Skipped = true
+	case *NodeCommitted:
+		p.Committed = body
+	case *NodeFailed:
+		p.Failed = body
+	case *PlanResolved:
+		p.Plan = body
+	case *AttemptStarted:
+		p.Attempts = append(p.Attempts, &Tried{At: rec.At, Started: body})
+	case *AttemptFinished:
+		if t := p.Attempt(body.Attempt); t != nil {
+			t.Finished = body
+		}
+	case *GateVerdict:
+		if t := p.Attempt(body.Attempt); t != nil {
+			t.Verdicts = append(t.Verdicts, body)
+		}
+	case *BudgetSettled:
+		p.Settled = append(p.Settled, body)
+	case *AttemptChunk:
+		p.Shown, p.HasShown = body.Attempt, true
+	case *AttemptRetracted:
+		p.HasShown = false
+	}
+}
+
+// Attempt returns the newest attempt with a number, nil if none has it.
+func (p *Place) Attempt(number int) *Tried {
+	for i := len(p.Attempts) - 1; i >= 0; i-- {
+		if p.Attempts[i].Started.Attempt == number {
+			return p.Attempts[i]
+		}
+	}
+	return nil
+}
+
+// IsCommitted reports whether the commit of the node is recorded.
+func (p *Place) IsCommitted() bool { return p != nil && p.Committed != nil }
+
+// HadEffectOnce reports whether the attempt did, or may have done, work that must
+// not be repeated.
+func (t *Tried) HadEffectOnce() bool {
+	return t.Started.Recovery == contract.RecoveryOnce.String() &&
+		(t.Finished == nil || t.Finished.Outcome == OutcomeOK || t.Finished.Outcome == OutcomeUnknown)
+}
