@@ -1,0 +1,40 @@
+// Package store keeps the journal of runs in a SQL database.
+//
+// # Main types
+//
+// A [Store] implements the journal of the orchestration: it takes records,
+// lets readers follow a run, and reads finished runs back. [Open] opens it,
+// [Options] configure it. [Run] is the summary of one run, [Filter] selects
+// summaries. [Damage] is the position of a record or a value that is not what
+// was written.
+//
+// # Writing
+//
+// Records of live runs are appended to memory and queued. One goroutine takes
+// all queued records, encodes them, stores the values that they name, and
+// commits once; only then do readers that follow a run see them. A batch forms
+// while the previous commit runs, so there is no added delay. Each record has a
+// chain value: the BLAKE3 sum of the previous chain value and the bytes of the
+// record.
+//
+// A value is stored once, under its hash. Elements of maps and vectors above
+// 256 bytes are values of their own, and long vectors are trees, so that a
+// conversation which grows by a turn is stored as that turn and a few numbers.
+// Bodies above 256 KiB are files of the folder blobs.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use; the records of one run come from one
+// goroutine at a time. A database has one Store: a lock on the folder blobs
+// rejects a second one. Readers use their own read-only connections.
+//
+// # Errors
+//
+// The errors of callers are of type *contract.Error. A failed commit, sync or
+// file write is final: [Store.Failed] is closed, and each later append returns
+// journal/unavailable. While free space is below the minimum, new runs get
+// journal/full. An append with an old epoch gets journal/fenced. [Open] returns
+// a *[Damage] for an open run with a broken chain, a *[SchemaError] for a
+// database that another version wrote, and a *[LockedError] for one that is
+// already open.
+package store

@@ -1,0 +1,255 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+)
+
+var errDisk = errors.New("the disk is broken")
+
+// JRN-005: each failed write, sync, rename and commit ends the store: it says so
+// once, nothing waits for ever, and what was acknowledged is there afterwards.
+func TestFailedWritesAreFinal(t *testing.T) {
+	for _, op := range []string{"begin", "commit", "blob/write", "blob/sync", "blob/rename", "blob/dir"} {
+		t.Run(op, func(t *testing.T) {
+			dir := t.TempDir()
+			var broken atomic.Bool
+			s := openAt(t, dir, func(o *Options) {
+				o.Faults.Before = func(at string) error {
+					if at == op && broken.Load() {
+						return errDisk
+					}
+					return nil
+				}
+			})
+			sc := newScript("run_1")
+			appendAll(t, s, sc.accepted(large(1)))
+			require.NoError(t, s.Sync(context.Background(), "run_1"))
+			broken.Store(true)
+			lost := sc.record(&journal.AttemptFinished{Attempt: 1, Outcome: "ok", Usage: usage, Result: journal.RefTo(large(2)), ResultType: "value"})
+			appendAll(t, s, lost)
+			typed(t, s.Sync(context.Background(), "run_1"), "journal/unavailable")
+			<-s.Failed()
+			require.ErrorIs(t, s.Err(), errDisk)
+			broken.Store(false)
+			typed(t, s.Append(context.Background(), sc.record(&journal.CancelRequested{By: "a"})), "journal/unavailable")
+			typed(t, s.Append(context.Background(), newScript("run_2").accepted(nothing)), "journal/unavailable")
+			typed(t, s.Sync(context.Background(), "run_1"), "journal/unavailable")
+			typed(t, s.Pin(context.Background(), "run_1"), "journal/unavailable")
+			require.NoError(t, s.Close())
+
+			s = openAt(t, dir)
+			stored, err := s.Bytes(context.Background(), "run_1", 0, 10)
+			require.NoError(t, err)
+			assert.Len(t, stored, 1, "what was not acknowledged is not there")
+			require.NoError(t, s.Verify(context.Background(), "run_1"))
+			_, err = s.Retain(context.Background())
+			require.NoError(t, err)
+			files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
+			require.NoError(t, err)
+			assert.Len(t, files, 1, "a file without a value is swept")
+		})
+	}
+}
+
+// JRN-005: a failed checkpoint is a failed sync.
+func TestFailedCheckpointIsFinal(t *testing.T) {
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "checkpoint" {
+				return errDisk
+			}
+			return nil
+		}
+	})
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	for i := range 20 {
+		appendAll(t, s, sc.step(textOf(i, maxRow-2000), textOf(-i, maxRow-2000))...)
+	}
+	<-s.Failed()
+	require.ErrorIs(t, s.Err(), errDisk)
+}
+
+// JRN-008: the log is copied behind the commits, so it does not grow with what is
+// written.
+func TestCheckpointsRunBehindCommits(t *testing.T) {
+	var checkpoints atomic.Int32
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "checkpoint" {
+				checkpoints.Add(1)
+			}
+			return nil
+		}
+	})
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	for i := range 100 {
+		appendAll(t, s, sc.step(textOf(i, maxRow/2), textOf(-i, maxRow/2))...)
+		require.NoError(t, s.Sync(context.Background(), "run_1"))
+	}
+	assert.Positive(t, checkpoints.Load())
+	assert.Less(t, s.db.walSize(), int64(walCut))
+	checkpoint(t, s)
+	assert.Zero(t, s.db.walSize())
+	assert.Zero(t, s.db.walBehind())
+}
+
+// JRN-006: below the minimum of free space new runs are rejected and running ones
+// go on; the reserve is released when the rest is nearly gone, and taken back.
+func TestLowSpaceRejectsNewRuns(t *testing.T) {
+	dir := t.TempDir()
+	var free atomic.Uint64
+	free.Store(10 << 30)
+	s := openAt(t, dir, func(o *Options) {
+		o.MinFree = 512 << 20
+		o.Faults.Free = func() (uint64, error) { return free.Load(), nil }
+	})
+	look := func(bytes uint64) {
+		free.Store(bytes)
+		require.NoError(t, s.queue.run(context.Background(), func(context.Context) error { s.checkSpace(); return nil }))
+	}
+	reserved := func() bool {
+		info, err := os.Stat(filepath.Join(dir, reserveName))
+		return err == nil && info.Size() == reserveSize
+	}
+	running := newScript("run_1")
+	appendAll(t, s, running.accepted(nothing))
+	assert.False(t, s.Full())
+	assert.True(t, reserved())
+
+	look(400 << 20)
+	assert.True(t, s.Full())
+	assert.True(t, reserved())
+	typed(t, s.Append(context.Background(), newScript("run_2").accepted(nothing)), "journal/full")
+	appendAll(t, s, running.step(textOf(1, 300), textOf(2, 300))...)
+	look(10 << 20)
+	assert.False(t, reserved())
+	appendAll(t, s, running.finished(nothing))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+
+	look(520 << 20)
+	assert.False(t, s.Full())
+	assert.False(t, reserved(), "there is no room for it yet")
+	appendAll(t, s, newScript("run_2").accepted(nothing))
+	look(10 << 30)
+	assert.True(t, reserved())
+}
+
+// JRN-006, JRN-005: on a really full disk the store ends, and everything that was
+// acknowledged is there.
+func TestFullDiskLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skip("needs the right to mount a file system")
+	}
+	defer func() { require.NoError(t, unix.Unmount(dir, 0)) }()
+	opts := Options{Path: filepath.Join(dir, "ferment.db"), MinFree: 1}
+	s, err := Open(context.Background(), opts)
+	require.NoError(t, err)
+	acknowledged := map[string]int{}
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	for n := range 4 {
+		done.Go(func() {
+			sc := newScript(fmt.Sprintf("run_%d", n))
+			seq := 0
+			for i := 0; ; i++ {
+				records := sc.step(textOf(i, 20_000), textOf(n*1000+i, 20_000))
+				if i == 0 {
+					sc.seq = 0
+					records = append([]journal.Record{sc.accepted(nothing)}, sc.step(nothing, nothing)...)
+				}
+				for _, r := range records {
+					if err := s.Append(context.Background(), r); err != nil {
+						return
+					}
+					seq = r.Seq
+				}
+				if s.Sync(context.Background(), sc.run) != nil {
+					return
+				}
+				mu.Lock()
+				acknowledged[sc.run] = seq
+				mu.Unlock()
+			}
+		})
+	}
+	done.Wait()
+	<-s.Failed()
+	require.NoError(t, s.Close())
+
+	// With room again, the database opens.
+	require.NoError(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT, "size=200m"))
+	s, err = Open(context.Background(), opts)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	damage, err := s.VerifyAll(context.Background())
+	require.NoError(t, err)
+	assert.Empty(t, damage)
+	assert.NotEmpty(t, acknowledged)
+	for run, seq := range acknowledged {
+		got, err := s.Run(context.Background(), run)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, got.Records, seq, run)
+	}
+}
+
+// OPS-002: a database has one Store.
+func TestSecondOpenIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, dir)
+	_, err := tryOpen(t, dir)
+	var locked *LockedError
+	require.ErrorAs(t, err, &locked)
+	require.NoError(t, s.Close())
+	again := openAt(t, dir)
+	require.NoError(t, again.Close())
+	require.NoError(t, again.Close(), "closing twice is harmless")
+	typed(t, again.Append(context.Background(), newScript("run_1").accepted(nothing)), "journal/unavailable")
+}
+
+// Files of the store are private.
+func TestFilesArePrivate(t *testing.T) {
+	dir := filled(t)
+	require.NoError(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := d.Info()
+		require.NoError(t, err)
+		if name != dir {
+			assert.Zero(t, info.Mode().Perm()&0o077, name)
+		}
+		return nil
+	}))
+}
+
+// JRN-003: durability is full, and can be given up for tests only by saying so.
+func TestDurabilityIsFull(t *testing.T) {
+	for want, noSync := range map[int]bool{2: false, 0: true} {
+		s := openAt(t, t.TempDir(), func(o *Options) { o.NoSync = noSync })
+		var got int
+		var mode string
+		require.NoError(t, s.queue.run(context.Background(), func(ctx context.Context) error {
+			require.NoError(t, s.db.conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&got))
+			return s.db.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
+		}))
+		assert.Equal(t, want, got)
+		assert.Equal(t, "wal", mode)
+		var trusted int
+		require.NoError(t, s.db.readers.QueryRow("PRAGMA trusted_schema").Scan(&trusted))
+		assert.Zero(t, trusted)
+	}
+}

@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Faults are hooks for tests of failing disks. The zero value has none.
+type Faults struct {
+	// Before is called before each operation on files and the database, and can
+	// fail it: "blob/write", "blob/sync", "blob/rename", "blob/dir", "begin",
+	// "commit", "checkpoint".
+	Before func(op string) error
+	// Free replaces the free bytes of the file system.
+	Free func() (uint64, error)
+}
+
+func (f Faults) at(op string) error {
+	if f.Before == nil {
+		return nil
+	}
+	return f.Before(op)
+}
+
+// blobs are the bodies that are too large for a row: <2 hex>/<hash> below dir.
+type blobs struct {
+	dir    string
+	faults Faults
+	lock   *os.File // the folder; holds the lock of the database
+}
+
+// LockedError is a database that another Store has open.
+type LockedError struct{ Path string }
+
+// Error implements error.
+func (e *LockedError) Error() string {
+	return "store: open " + e.Path + ": another process has the database open; stop it first"
+}
+
+func openBlobs(dir, database string, faults Faults) (*blobs, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &LockedError{database}
+		}
+		return nil, err
+	}
+	return &blobs{dir, faults, f}, nil
+}
+
+func (b *blobs) close() error { return b.lock.Close() }
+
+func (b *blobs) path(h sum) string {
+	name := hex.EncodeToString(h[:])
+	return filepath.Join(b.dir, name[:2], name)
+}
+
+// write makes a body durable under its hash. A file that is already there was
+// completely written and is kept.
+func (b *blobs) write(h sum, body []byte) (err error) {
+	name := b.path(h)
+	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(body)) {
+		return nil
+	}
+	folder := filepath.Dir(name)
+	if err := os.Mkdir(folder, 0o700); err == nil {
+		if err := b.syncFolder(b.dir); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.CreateTemp(b.dir, tempPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	for _, step := range []struct {
+		op string
+		do func() error
+	}{
+		{"blob/write", func() error { _, err := f.Write(body); return err }},
+		{"blob/sync", f.Sync},
+		{"blob/rename", func() error { return errors.Join(f.Close(), os.Rename(f.Name(), name)) }},
+	} {
+		if err := b.faults.at(step.op); err != nil {
+			return err
+		}
+		if err := step.do(); err != nil {
+			return err
+		}
+	}
+	return b.syncFolder(folder)
+}
+
+const tempPrefix = "tmp-"
+
+func (b *blobs) syncFolder(name string) error {
+	if err := b.faults.at("blob/dir"); err != nil {
+		return err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (b *blobs) read(h sum) ([]byte, error) { return os.ReadFile(b.path(h)) }
+
+// remove deletes files; one that is missing is not an error.
+func (b *blobs) remove(all []sum) error {
+	for _, h := range all {
+		if err := os.Remove(b.path(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep deletes the files that no value names: what a crash left behind.
+func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error)) error {
+	return filepath.WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return errors.Join(err, ctx.Err())
+		}
+		if h, err := parseSum("b3:" + d.Name()); err == nil {
+			if ok, err := named(h); ok || err != nil {
+				return err
+			}
+		} else if !strings.HasPrefix(d.Name(), tempPrefix) {
+			return nil // not a file of the store
+		}
+		return os.Remove(path)
+	})
+}
+
+// Free space.
+const (
+	reserveSize = 64 << 20
+	reserveName = "reserve"
+)
+
+// reserve is a file that holds back space, so that running runs can finish on a
+// full disk.
+type reserve struct {
+	path   string
+	size   int64
+	faults Faults
+	held   bool
+}
+
+// hold allocates the file. Without room for it nothing is held.
+func (r *reserve) hold() {
+	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, r.size); err != nil {
+		_ = os.Remove(r.path)
+		return
+	}
+	r.held = true
+}
+
+// release gives the space back.
+func (r *reserve) release() error {
+	r.held = false
+	err := os.Remove(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// free returns the bytes that this process may still write.
+func (r *reserve) free() (uint64, error) {
+	if r.faults.Free != nil {
+		return r.faults.Free()
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(r.path), &st); err != nil {
+		return 0, err
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}

@@ -1,0 +1,327 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// SES-030: one suite for every journal. Records come back as they were written,
+// in order, to readers that follow and to readers that come later.
+func TestJournalKeepsRecordsInOrder(t *testing.T) {
+	each(t, func(t *testing.T, j act.Journal) {
+		s := newScript("run_1")
+		records := s.whole(3)
+		cursor := j.Follow("run_1", 0)
+		var followed []journal.Record
+		var done sync.WaitGroup
+		done.Go(func() {
+			for {
+				r, ok, err := cursor.Next(context.Background())
+				if !ok || err != nil {
+					return
+				}
+				followed = append(followed, r)
+			}
+		})
+		appendAll(t, j, records...)
+		syncRun(t, j, "run_1")
+		done.Wait()
+		assert.Equal(t, texts(records), texts(followed))
+		assert.Equal(t, texts(records), texts(j.Records("run_1")))
+		late := j.Follow("run_1", 2)
+		j.Drop("run_1")
+		r, ok, err := late.Next(context.Background())
+		require.NoError(t, err)
+		require.True(t, ok)
+		assert.Equal(t, 3, r.Seq)
+	})
+}
+
+// SES-030: an invalid record, a gap and a record after the end are rejected.
+func TestJournalRejects(t *testing.T) {
+	each(t, func(t *testing.T, j act.Journal) {
+		s := newScript("run_1")
+		first := s.accepted(nothing)
+		second := s.record(&journal.CancelRequested{By: "uid/7"})
+		ctx := context.Background()
+		typed(t, j.Append(ctx, journal.Record{Run: "run_1", Seq: 1, At: start, Epoch: 1}), "runtime/internal")
+		typed(t, j.Append(ctx, second), "runtime/internal")
+		appendAll(t, j, first, second, s.finished(nothing))
+		assert.Error(t, j.Append(ctx, s.record(&journal.CancelRequested{By: "uid/7"})))
+		syncRun(t, j, "run_1")
+		assert.Len(t, j.Records("run_1"), 3)
+	})
+}
+
+// JRN-002: the records of many writers share commits, and Sync returns after the
+// commit of what was appended before it.
+func TestStoreGroupsCommits(t *testing.T) {
+	const writers, steps = 16, 10
+	s := openAt(t, t.TempDir())
+	before := s.writer.commits
+	var done sync.WaitGroup
+	for n := range writers {
+		done.Go(func() {
+			run := fmt.Sprintf("run_%02d", n)
+			sc := newScript(run)
+			log := s.Open(run)
+			assert.NoError(t, log.Append(context.Background(), sc.accepted(nothing)))
+			for i := range steps {
+				for _, r := range sc.step(textOf(i, 300), textOf(n, 300)) {
+					assert.NoError(t, log.Append(context.Background(), r))
+				}
+				assert.NoError(t, s.Sync(context.Background(), run))
+				stored, err := s.Bytes(context.Background(), run, 0, 1000)
+				assert.NoError(t, err)
+				assert.Len(t, stored, 1+5*(i+1), "durable after Sync")
+			}
+		})
+	}
+	done.Wait()
+	require.NoError(t, s.queue.run(context.Background(), func(context.Context) error { // the writer is idle
+		assert.Less(t, s.writer.commits-before, int64(writers*steps), "commits are shared between writers")
+		return nil
+	}))
+	damage, err := s.VerifyAll(context.Background())
+	require.NoError(t, err)
+	assert.Empty(t, damage)
+}
+
+// JRN-004, JRN-002: a reader never sees what is not durable, and Sync waits for
+// it.
+func TestStoreShowsDurableRecordsOnly(t *testing.T) {
+	hold, held := make(chan struct{}), make(chan struct{})
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "commit" {
+				held <- struct{}{}
+				<-hold
+			}
+			return nil
+		}
+	})
+	sc := newScript("run_1")
+	cursor := s.Follow("run_1", 0)
+	appendAll(t, s, sc.accepted(nothing))
+	<-held
+	assert.Len(t, s.Records("run_1"), 1, "the writer of the run sees its own records")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _, err := cursor.Next(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, s.Sync(ctx, "run_1"), context.Canceled)
+	close(hold)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	r, ok, err := cursor.Next(context.Background())
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, 1, r.Seq)
+	assert.NoError(t, s.Sync(context.Background(), "run_unknown"))
+}
+
+// JRN-002: a slow disk blocks the callers instead of filling the memory.
+func TestStoreQueueIsBounded(t *testing.T) {
+	hold, held := make(chan struct{}), make(chan struct{}, 10)
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.QueueBytes = 3 * firstWeight
+		o.Faults.Before = func(op string) error {
+			if op == "commit" {
+				held <- struct{}{}
+				<-hold
+			}
+			return nil
+		}
+	})
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	<-held
+	for range 3 {
+		appendAll(t, s, sc.record(&journal.CancelRequested{By: "a"}))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Append(ctx, sc.record(&journal.CancelRequested{By: "b"})), context.DeadlineExceeded)
+	close(hold)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+}
+
+// JRN-007: an append with an older epoch than the run has is rejected, also when
+// the newer one was written by an earlier process. JRN-030: a higher epoch
+// continues the run that a crash left open.
+func TestStoreFencesOldEpochs(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, dir)
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	sc.epoch = 2
+	appendAll(t, s, sc.record(&journal.RunStarted{Host: "h", Boot: "b", Config: someSum}))
+	old := sc.record(&journal.CancelRequested{By: "a"})
+	old.Epoch = 1
+	typed(t, s.Append(context.Background(), old), "journal/fenced")
+	require.NoError(t, s.Close())
+
+	s = openAt(t, dir)
+	open, err := s.Unfinished(context.Background())
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	assert.Equal(t, "run_1", open[0].Run.ID)
+	assert.Equal(t, 2, open[0].Last.Seq)
+	typed(t, s.Append(context.Background(), old), "journal/fenced")
+	sc.seq, sc.epoch = 2, 3
+	appendAll(t, s, sc.record(&journal.RunStarted{Host: "h", Boot: "c", Config: someSum}), sc.finished(nothing))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	run, err := s.Run(context.Background(), "run_1")
+	require.NoError(t, err)
+	assert.Equal(t, 3, run.Epoch)
+	assert.Equal(t, 4, run.Records)
+	assert.Len(t, s.Records("run_1"), 4)
+	open, err = s.Unfinished(context.Background())
+	require.NoError(t, err)
+	assert.Empty(t, open)
+}
+
+// JRN-007: a run that was recorded already is not started again.
+func TestStoreRefusesARunTwice(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	appendAll(t, s, newScript("run_1").whole(1)...)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	s.Drop("run_1")
+	appendAll(t, s, newScript("run_1").accepted(nothing))
+	typed(t, s.Sync(context.Background(), "run_1"), "journal/fenced")
+	typed(t, s.Append(context.Background(), newScript("run_1").record(&journal.CancelRequested{By: "a"})), "runtime/internal")
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	assert.NoError(t, s.Err(), "other runs go on")
+}
+
+// A record above the limit ends its run and no other one.
+func TestStoreLimitsRecords(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	a, b := newScript("run_a"), newScript("run_b")
+	appendAll(t, s, a.accepted(nothing), b.accepted(nothing),
+		a.record(&journal.CancelRequested{By: "a", Why: string(make([]byte, maxRecord))}))
+	typed(t, s.Sync(context.Background(), "run_a"), "runtime/internal")
+	typed(t, s.Append(context.Background(), a.record(&journal.CancelRequested{By: "a"})), "runtime/internal")
+	appendAll(t, s, b.finished(nothing))
+	require.NoError(t, s.Sync(context.Background(), "run_b"))
+	for _, run := range []string{"run_a", "run_b"} {
+		require.NoError(t, s.Verify(context.Background(), run))
+	}
+}
+
+// A run that was dropped before its records were durable is written all the same,
+// and its readers reach the end.
+func TestStoreDropsAfterTheCommit(t *testing.T) {
+	hold := make(chan struct{})
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "commit" {
+				<-hold
+			}
+			return nil
+		}
+	})
+	cursor := s.Follow("run_1", 0)
+	records := newScript("run_1").whole(1)
+	appendAll(t, s, records...)
+	s.Drop("run_1")
+	close(hold)
+	for range records {
+		_, ok, err := cursor.Next(context.Background())
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	_, ok, err := cursor.Next(context.Background())
+	require.NoError(t, err)
+	assert.False(t, ok)
+	require.NoError(t, s.queue.run(context.Background(), func(context.Context) error { return nil }))
+	assert.Empty(t, s.memory.Records("run_1"))
+	assert.Equal(t, texts(records), texts(s.Records("run_1")))
+	followed, ok, err := s.Follow("run_1", len(records)-1).Next(context.Background())
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, len(records), followed.Seq)
+}
+
+// JRN-060: summaries are written with the records and can be selected.
+func TestStoreSelectsRuns(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	for i := range 5 {
+		sc := newScript(fmt.Sprintf("run_%d", i))
+		sc.at = start.Add(time.Duration(i) * time.Minute)
+		records := sc.whole(1)
+		if i == 3 {
+			records = records[:3]
+		}
+		appendAll(t, s, records...)
+		require.NoError(t, s.Sync(context.Background(), sc.run))
+	}
+	for name, row := range map[string]struct {
+		f    Filter
+		want []string
+	}{
+		"all":       {Filter{}, []string{"run_4", "run_3", "run_2", "run_1", "run_0"}},
+		"open":      {Filter{Status: "open"}, []string{"run_3"}},
+		"completed": {Filter{Status: "completed", Limit: 2}, []string{"run_4", "run_2"}},
+		"page":      {Filter{Before: "run_2"}, []string{"run_1", "run_0"}},
+		"since":     {Filter{Since: start.Add(3 * time.Minute)}, []string{"run_4", "run_3"}},
+		"until":     {Filter{Until: start.Add(time.Minute)}, []string{"run_0"}},
+		"intent":    {Filter{Intent: "a/c"}, nil},
+		"principal": {Filter{Principal: "uid/7", Limit: 1}, []string{"run_4"}},
+	} {
+		runs, err := s.Runs(context.Background(), row.f)
+		require.NoError(t, err)
+		var got []string
+		for _, r := range runs {
+			got = append(got, r.ID)
+		}
+		assert.Equal(t, row.want, got, name)
+	}
+	run, err := s.Run(context.Background(), "run_0")
+	require.NoError(t, err)
+	assert.Equal(t, Run{
+		ID:        "run_0",
+		State:     "completed",
+		Intent:    "a/b",
+		Principal: "uid/7",
+		Epoch:     1,
+		Records:   7,
+		Accepted:  start.Add(time.Millisecond),
+		Finished:  start.Add(7 * time.Millisecond),
+		Latency:   7 * time.Millisecond,
+		Cost:      "0.25",
+	}, run)
+	_, err = s.Run(context.Background(), "run_9")
+	typed(t, err, "run/not-found")
+}
+
+// JRN-020: the values of stored records are read by their hash when they are
+// asked for.
+func TestStoreReadsValues(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	records := newScript("run_1").whole(2)
+	appendAll(t, s, records...)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	read, err := s.Read(context.Background(), "run_1", 1, 2)
+	require.NoError(t, err)
+	require.Len(t, read, 2)
+	request := read[1].Body.(*journal.AttemptStarted).Request
+	assert.True(t, edn.Equal(textOf(0, 300), request.Value()))
+	v, err := s.Value(context.Background(), request.Hash())
+	require.NoError(t, err)
+	assert.Equal(t, request.Hash(), edn.Hash(v))
+	_, err = s.Value(context.Background(), edn.Hash(edn.Text("never stored")))
+	typed(t, err, "replay/values-purged")
+	_, err = s.Read(context.Background(), "run_2", 0, 1)
+	typed(t, err, "run/not-found")
+}

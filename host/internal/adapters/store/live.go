@@ -1,0 +1,266 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// liveRun is a run that this process writes.
+type liveRun struct {
+	id  string
+	log journal.Journal // the records in memory
+
+	// Guarded by the lock of the queue.
+	last    *batch          // with the last record
+	fault   *contract.Error // a record could not be written
+	dropped bool
+
+	mu    sync.Mutex // of appends
+	epoch int        // of the last append
+
+	// Of the writer.
+	row     runRow
+	saved   bool // the row exists
+	touched bool
+	broken  bool
+}
+
+// liveRuns are the live runs by id.
+type liveRuns struct {
+	mu   sync.Mutex
+	runs map[string]*liveRun
+}
+
+func (l *liveRuns) get(id string) *liveRun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runs[id]
+}
+
+// Append implements journal.Journal. It returns when the record is queued; Sync
+// waits until it is durable.
+func (s *Store) Append(ctx context.Context, rec journal.Record) error {
+	return (&runLog{s: s, id: rec.Run}).Append(ctx, rec)
+}
+
+// Open implements journal.Opener.
+func (s *Store) Open(run string) journal.Journal { return &runLog{s: s, id: run} }
+
+// runLog appends to one run.
+type runLog struct {
+	s   *Store
+	id  string
+	run *liveRun
+}
+
+var _ journal.Syncer = (*runLog)(nil)
+
+// Append implements journal.Journal.
+func (l *runLog) Append(ctx context.Context, rec journal.Record) error {
+	if err := rec.Check(); err != nil {
+		return err
+	}
+	if err := l.s.Err(); err != nil {
+		return contract.Errorf("journal/unavailable", "journal: append: %w", err)
+	}
+	if l.run == nil {
+		run, err := l.s.runFor(ctx, rec)
+		if err != nil {
+			return err
+		}
+		l.run = run
+	}
+	return l.s.append(ctx, l.run, rec)
+}
+
+// Sync implements journal.Syncer.
+func (l *runLog) Sync(ctx context.Context, run string) error { return l.s.Sync(ctx, run) }
+
+func (s *Store) append(ctx context.Context, run *liveRun, rec journal.Record) error {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if rec.Epoch < run.epoch {
+		return contract.Errorf("journal/fenced", "journal: append to %s: epoch %d of the caller is older than epoch %d of the run",
+			run.id, rec.Epoch, run.epoch)
+	}
+	if err := run.log.Append(ctx, rec); err != nil {
+		return err
+	}
+	run.epoch = rec.Epoch
+	return s.queue.add(ctx, item{run, rec})
+}
+
+// runFor returns the live run of a record. One that an earlier process left open
+// is read back and continued.
+func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error) {
+	if run := s.live.get(rec.Run); run != nil {
+		return run, nil
+	}
+	if rec.Seq > 1 {
+		run, err := s.revive(ctx, rec.Run)
+		if err == nil || !errors.Is(err, sql.ErrNoRows) {
+			return run, err
+		}
+	} else if s.Full() {
+		return nil, contract.Errorf("journal/full", "journal: append to %s: free space of %s is below %d bytes", rec.Run,
+			s.opts.Path, s.opts.MinFree)
+	}
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	return s.live.add(rec.Run, s.memory), nil
+}
+
+// add makes a run live. The caller holds the lock.
+func (l *liveRuns) add(id string, memory *journal.Memory) *liveRun {
+	run := l.runs[id]
+	if run == nil {
+		if l.runs == nil {
+			l.runs = map[string]*liveRun{}
+		}
+		run = &liveRun{id: id, log: memory.Open(id)}
+		l.runs[id] = run
+	}
+	return run
+}
+
+// revive makes a run live that is open in the database.
+func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
+	row, err := readRun(ctx, s.read, id)
+	if err != nil {
+		return nil, err
+	}
+	if row.State != stateOpen {
+		return nil, contract.Errorf("run/not-resumable", "journal: append to %s: the run is finished", id)
+	}
+	records, err := s.Read(ctx, id, 0, maxRecords)
+	if err != nil {
+		return nil, err
+	}
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	if run := s.live.runs[id]; run != nil {
+		return run, nil
+	}
+	run := s.live.add(id, s.memory)
+	for _, rec := range records {
+		if err := run.log.Append(ctx, rec); err != nil {
+			delete(s.live.runs, id)
+			s.memory.Drop(id)
+			return nil, err
+		}
+	}
+	s.memory.Show(id, len(records))
+	run.row, run.saved, run.epoch = row, true, row.Epoch
+	return run, nil
+}
+
+// Sync implements journal.Syncer. A run that is not live has nothing to wait
+// for.
+func (s *Store) Sync(ctx context.Context, run string) error {
+	if r := s.live.get(run); r != nil {
+		return s.sync(ctx, r)
+	}
+	return nil
+}
+
+func (s *Store) sync(ctx context.Context, r *liveRun) error {
+	s.queue.mu.Lock()
+	last := r.last
+	s.queue.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	select {
+	case <-last.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if last.err != nil {
+		return last.err
+	}
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if r.fault != nil {
+		return r.fault
+	}
+	return nil
+}
+
+// breakRun ends a run one of whose records cannot be written.
+func (s *Store) breakRun(r *liveRun, err *contract.Error) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	r.fault = err
+}
+
+// Records implements act.Journal: the records of a live run, durable or not, or
+// those of a stored one. A run that cannot be read has none.
+func (s *Store) Records(run string) []journal.Record {
+	if s.live.get(run) != nil {
+		return s.memory.Records(run)
+	}
+	records, err := s.Read(context.Background(), run, 0, maxRecords)
+	if err != nil {
+		return nil
+	}
+	return records
+}
+
+// Follow implements journal.Source. A live run is read as it becomes durable.
+func (s *Store) Follow(run string, seq int) *journal.Cursor {
+	if s.live.get(run) == nil {
+		row, err := readRun(context.Background(), s.read, run)
+		switch {
+		case err != nil: // not recorded yet, most likely
+		case row.State != stateOpen:
+			records := s.Records(run)
+			return journal.Recorded(records[min(max(0, seq), len(records)):])
+		default:
+			_, _ = s.revive(context.Background(), run)
+		}
+	}
+	return s.memory.Follow(run, seq)
+}
+
+// Drop implements act.Journal: it removes a run from memory once its records are
+// durable.
+func (s *Store) Drop(run string) {
+	s.live.mu.Lock()
+	r := s.live.runs[run]
+	delete(s.live.runs, run)
+	s.live.mu.Unlock()
+	if r == nil {
+		s.memory.Drop(run)
+		return
+	}
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if r.last != nil && !r.last.finished() {
+		r.dropped = true
+		return
+	}
+	s.memory.Drop(run)
+}
+
+// settleDrop drops a run that waited for its last batch.
+func (s *Store) settleDrop(r *liveRun, b *batch) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if r.dropped && r.last == b {
+		s.memory.Drop(r.id)
+	}
+}
+
+func (b *batch) finished() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}

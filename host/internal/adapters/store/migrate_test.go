@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func migratorAt(t *testing.T, path string, steps []migration) *migrator {
+	db, err := openSQLite(context.Background(), path, true)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.close()) })
+	return &migrator{path: path, conn: db.conn, steps: steps, now: time.Now, copy: db.copyTo}
+}
+
+func schemaOf(t *testing.T, m *migrator) (out []string) {
+	rows, err := m.conn.QueryContext(context.Background(),
+		"SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'migrations' ORDER BY name")
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		out = append(out, text)
+	}
+	require.NoError(t, rows.Err())
+	return out
+}
+
+// OPS-007: up, down and up again give the same schema.
+func TestMigrationsGoUpAndDown(t *testing.T) {
+	steps, err := readMigrations(sqlFiles, "sql/sqlite")
+	require.NoError(t, err)
+	require.NotEmpty(t, steps)
+	m := migratorAt(t, filepath.Join(t.TempDir(), "x.db"), steps)
+	ctx := context.Background()
+	require.NoError(t, m.up(ctx, true))
+	first := schemaOf(t, m)
+	assert.NotEmpty(t, first)
+	require.NoError(t, m.down(ctx, 0))
+	assert.Empty(t, schemaOf(t, m))
+	require.NoError(t, m.up(ctx, true))
+	assert.Equal(t, first, schemaOf(t, m))
+}
+
+// OPS-007: a later version, an unknown text and a missing migration are told
+// apart; a migration of a database with content keeps a copy; a step that fails
+// changes nothing.
+func TestMigrationsAreChecked(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	path := filepath.Join(dir, "x.db")
+	one := migration{1, "0001_a", "CREATE TABLE a (n)", "DROP TABLE a"}
+	two := migration{2, "0002_b", "CREATE TABLE b (n); INSERT INTO a VALUES (2)", "DROP TABLE b; DELETE FROM a WHERE n = 2"}
+	require.NoError(t, migratorAt(t, path, []migration{one}).up(ctx, true))
+
+	var schema *SchemaError
+	require.ErrorAs(t, migratorAt(t, path, []migration{one, two}).up(ctx, false), &schema)
+	assert.Equal(t, SchemaError{Path: path, Found: 1, Known: 2}, *schema)
+
+	bad := two
+	bad.up = "CREATE TABLE b (n); INSERT INTO missing VALUES (2)"
+	m := migratorAt(t, path, []migration{one, bad})
+	require.Error(t, m.up(ctx, true))
+	assert.Len(t, schemaOf(t, m), 1)
+
+	require.NoError(t, migratorAt(t, path, []migration{one, two}).up(ctx, true))
+	saved := migratorAt(t, path+".v1", []migration{one})
+	found, err := saved.version(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 1, found)
+
+	require.ErrorAs(t, migratorAt(t, path, []migration{one}).up(ctx, true), &schema)
+	assert.Equal(t, SchemaError{Path: path, Found: 2, Known: 1}, *schema)
+	one.up = "CREATE TABLE a (m)"
+	require.ErrorAs(t, migratorAt(t, path, []migration{one, two}).up(ctx, true), &schema)
+	assert.Equal(t, "0001_a", schema.Changed)
+}
+
+// OPS-007: Open refuses a database that a later program wrote.
+func TestOpenRefusesALaterVersion(t *testing.T) {
+	dir := filled(t)
+	tamper(t, dir, "INSERT INTO migrations VALUES (99, '0099_later', 'b3:', 1)")
+	_, err := tryOpen(t, dir)
+	var schema *SchemaError
+	require.ErrorAs(t, err, &schema)
+	assert.Equal(t, 99, schema.Found)
+	assert.False(t, errors.Is(err, os.ErrNotExist))
+}
+
+// OPS-007: migrations are numbered without gaps and have both directions.
+func TestMigrationFiles(t *testing.T) {
+	for name, files := range map[string]fstest.MapFS{
+		"gap":     {"d/0002_a.up.sql": {}, "d/0002_a.down.sql": {}},
+		"letters": {"d/a.up.sql": {}, "d/a.down.sql": {}},
+		"no down": {"d/0001_a.up.sql": {}},
+	} {
+		_, err := readMigrations(files, "d")
+		assert.Error(t, err, name)
+	}
+	for _, text := range []string{"sqlite"} {
+		all, err := readStatements(text)
+		require.NoError(t, err)
+		s := openAt(t, t.TempDir())
+		for name := range all {
+			_, err := s.read.get(context.Background(), name)
+			assert.NoError(t, err, name)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package store
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// queue collects what the next commit takes.
+type queue struct {
+	mu     sync.Mutex
+	next   *batch
+	err    *contract.Error // of every later append
+	wake   chan struct{}   // there is something in next
+	limit  int
+	weight int // estimated bytes of a record
+}
+
+// batch is what one commit takes.
+type batch struct {
+	items []item
+	jobs  []*job
+	room  chan struct{}   // closed when the writer takes the batch; nil unless an append waits for it
+	done  chan struct{}   // closed when the batch is durable or failed
+	err   *contract.Error // set before done is closed
+}
+
+type item struct {
+	run *liveRun
+	rec journal.Record
+}
+
+// job is a change of the database besides records, in a transaction of its own.
+type job struct {
+	do   func(ctx context.Context) error
+	err  error
+	done chan struct{}
+}
+
+func newBatch() *batch { return &batch{done: make(chan struct{})} }
+
+// firstWeight is the estimate of a record before any was written.
+const firstWeight = 1 << 10
+
+func (q *queue) init(limit int) {
+	q.next, q.wake, q.limit, q.weight = newBatch(), make(chan struct{}, 1), limit, firstWeight
+}
+
+func (q *queue) notify() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// add queues a record. It blocks while the queue is full.
+func (q *queue) add(ctx context.Context, it item) error {
+	q.mu.Lock()
+	for q.err == nil && len(q.next.items)*q.weight >= q.limit && len(q.next.items) > 0 {
+		if q.next.room == nil {
+			q.next.room = make(chan struct{})
+		}
+		room := q.next.room
+		q.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		q.mu.Lock()
+	}
+	defer q.mu.Unlock()
+	switch {
+	case q.err != nil:
+		return q.err
+	case it.run.fault != nil:
+		return it.run.fault
+	}
+	q.next.items = append(q.next.items, it)
+	it.run.last = q.next
+	if len(q.next.items) == 1 {
+		q.notify()
+	}
+	return nil
+}
+
+// run queues a job and waits for it.
+func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) error {
+	j := &job{do: do, done: make(chan struct{})}
+	q.mu.Lock()
+	if q.err != nil {
+		defer q.mu.Unlock()
+		return q.err
+	}
+	q.next.jobs = append(q.next.jobs, j)
+	q.notify()
+	q.mu.Unlock()
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take returns what is queued, nil if nothing is.
+func (q *queue) take() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.next
+	if len(b.items)+len(b.jobs) == 0 {
+		return nil
+	}
+	q.next = newBatch()
+	q.next.items = make([]item, 0, len(b.items))
+	if b.room != nil {
+		close(b.room)
+	}
+	return b
+}
+
+// learn adjusts the estimate of a record to what a batch took.
+func (q *queue) learn(bytes, records int) {
+	q.mu.Lock()
+	q.weight = max(1, (3*q.weight+bytes/max(1, records))/4)
+	q.mu.Unlock()
+}
+
+// fail ends the queue: everything that waits and comes later gets err.
+func (q *queue) fail(err *contract.Error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil || q.next == nil {
+		return
+	}
+	q.err = err
+	if q.next.room != nil {
+		close(q.next.room)
+	}
+	q.next.finish(err)
+	for _, j := range q.next.jobs {
+		j.finish(err)
+	}
+	q.next = newBatch()
+}
+
+// finish wakes the callers that wait for the records.
+func (b *batch) finish(err *contract.Error) {
+	b.err = err
+	close(b.done)
+}
+
+func (j *job) finish(err error) {
+	j.err = err
+	close(j.done)
+}

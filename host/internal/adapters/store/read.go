@@ -1,0 +1,234 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Filter selects runs. Zero fields select all.
+type Filter struct {
+	Status    string // "open", or the status of run/finished
+	Intent    string
+	Principal string
+	Since     time.Time // accepted then or later
+	Until     time.Time // accepted before
+	Before    string    // runs that were recorded before this one
+	Limit     int       // 0: 100
+}
+
+// Runs returns summaries, the latest first.
+func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	rows, err := readRuns(ctx, s.read, "runs", f.Status, f.Intent, f.Principal, nanos(f.Since), nanos(f.Until), f.Before,
+		f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Run, len(rows))
+	for i := range rows {
+		out[i] = rows[i].Run
+	}
+	return out, nil
+}
+
+// Run returns the summary of one run; the error of an unknown one is
+// run/not-found.
+func (s *Store) Run(ctx context.Context, id string) (Run, error) {
+	row, err := s.run(ctx, id)
+	return row.Run, err
+}
+
+func (s *Store) run(ctx context.Context, id string) (runRow, error) {
+	row, err := readRun(ctx, s.read, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, contract.Errorf("run/not-found", "journal: read run %s: it is not recorded", id)
+	}
+	return row, err
+}
+
+// Unfinished is a run without run/finished, and its last record.
+type Unfinished struct {
+	Run  Run
+	Last journal.Record
+}
+
+// Unfinished returns the open runs with their last records, the oldest first.
+// An append with a higher epoch continues one.
+func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
+	rows, err := readRuns(ctx, s.read, "runs_open")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Unfinished, 0, len(rows))
+	for _, row := range rows {
+		last, err := s.Read(ctx, row.ID, row.Records-1, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(last) == 1 {
+			out = append(out, Unfinished{row.Run, last[0]})
+		}
+	}
+	return out, nil
+}
+
+// Stored is a record as it is stored.
+type Stored struct {
+	Seq   int
+	Chain string
+	Bytes []byte // canonical EDN
+}
+
+// Bytes returns up to limit records of a run after seq, as they are stored.
+func (s *Store) Bytes(ctx context.Context, run string, after, limit int) ([]Stored, error) {
+	row, err := s.run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	var out []Stored
+	err = s.stored(ctx, row.n, after, limit, func(seq int, chain, body []byte) error {
+		out = append(out, Stored{seq, "b3:" + fmt.Sprintf("%x", chain), body})
+		return nil
+	})
+	return out, err
+}
+
+// page is the number of records that are read at once.
+const page = 500
+
+// stored yields the records of a run after seq, without a transaction around
+// them.
+func (s *Store) stored(ctx context.Context, run int64, after, limit int, each func(seq int, chain, body []byte) error) error {
+	type row struct {
+		seq         int
+		chain, body []byte
+	}
+	for limit > 0 {
+		var rows []row
+		var r row
+		err := s.read.all(ctx, "records", []any{run, after, min(limit, page)}, []any{&r.seq, &r.chain, &r.body}, func() error {
+			rows = append(rows, r)
+			r.chain, r.body = nil, nil
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := each(r.seq, r.chain, r.body); err != nil {
+				return err
+			}
+			after = r.seq
+		}
+		if len(rows) < page {
+			return nil
+		}
+		limit -= len(rows)
+	}
+	return nil
+}
+
+// Read returns up to limit records of a run after seq. Their values are read
+// when they are asked for.
+func (s *Store) Read(ctx context.Context, run string, after, limit int) ([]journal.Record, error) {
+	row, err := s.run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	decode := s.decoder()
+	var out []journal.Record
+	err = s.stored(ctx, row.n, max(0, after), limit, func(seq int, _, body []byte) error {
+		rec, err := decode(body)
+		if err != nil {
+			return &Damage{Run: run, Seq: seq, What: err.Error()}
+		}
+		out = append(out, rec)
+		return nil
+	})
+	return out, err
+}
+
+// decoder returns a function that decodes the records of one run in order.
+func (s *Store) decoder() func(body []byte) (journal.Record, error) {
+	d := journal.Decoder{Values: func(hash string) edn.Value {
+		v, err := s.Value(context.Background(), hash)
+		if err != nil {
+			return edn.Nil()
+		}
+		return v
+	}}
+	return func(body []byte) (journal.Record, error) {
+		v, err := edn.Read(body, storedLimits)
+		if err != nil {
+			return journal.Record{}, err
+		}
+		return d.Decode(v)
+	}
+}
+
+// Value returns a value by its hash. It is compared with the hash; the error is
+// replay/values-purged if it is not kept, a *Damage if it is not what was
+// stored.
+func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
+	want, err := parseSum(hash)
+	if err != nil {
+		return edn.Nil(), fmt.Errorf("store: read value: %w", err)
+	}
+	c, err := s.content(ctx, "content_by_hash", want[:])
+	if errors.Is(err, sql.ErrNoRows) {
+		return edn.Nil(), contract.Errorf("replay/values-purged", "store: read value %s: it is not kept", hash)
+	}
+	if err == nil {
+		c.hash = want
+		v, failed := s.assemble(ctx, c)
+		if failed == nil {
+			return v, nil
+		}
+		err = failed
+	}
+	if errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sql.ErrNoRows) {
+		return edn.Nil(), &Damage{Hash: hash, What: err.Error()}
+	}
+	return edn.Nil(), err
+}
+
+func (s *Store) assemble(ctx context.Context, c content) (edn.Value, error) {
+	return assemble(c, func(n int64) (content, error) { return s.content(ctx, "content", n) })
+}
+
+// content reads a value as it is stored.
+func (s *Store) content(ctx context.Context, by string, key any) (content, error) {
+	return readContent(ctx, s.read, s.blobs, by, key)
+}
+
+// readContent reads a value. Without files the body of one that is a file stays
+// nil.
+func readContent(ctx context.Context, from *statements, files *blobs, by string, key any) (c content, err error) {
+	var hash []byte
+	err = from.one(ctx, by, []any{key}, []any{&c.n, &hash, &c.owner, &c.form, &c.size, &c.body})
+	if err != nil {
+		return c, err
+	}
+	copy(c.hash[:], hash)
+	switch {
+	case c.body != nil:
+	case files == nil:
+		return c, nil
+	default:
+		c.body, err = files.read(c.hash)
+	}
+	if err == nil && len(c.body) != c.size {
+		err = fmt.Errorf("%w: it has %d bytes instead of %d", errDamaged, len(c.body), c.size)
+	}
+	return c, err
+}

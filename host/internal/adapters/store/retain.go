@@ -1,0 +1,299 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Retention says how long finished runs are kept. Open and pinned runs are
+// always kept, and runs with an idempotency key as long as the key is valid.
+type Retention struct {
+	Age       time.Duration // since the end of a run; 0: no limit
+	FailedAge time.Duration // of runs that were not completed, if longer than Age
+	Bytes     int64         // of records and values; 0: no limit
+	KeyWindow time.Duration // validity of an idempotency key since the run was accepted
+}
+
+// keeps reports whether a finished run must be kept for another reason than its
+// size. The second result is for its age.
+func (r Retention) keeps(row *runRow, now time.Time) (must, young bool) {
+	must = row.keyed && now.Sub(row.Accepted) < r.KeyWindow
+	age := r.Age
+	if row.State != journal.StatusCompleted {
+		age = max(age, r.FailedAge)
+	}
+	return must, age == 0 || r.Age == 0 || now.Sub(row.Finished) < age
+}
+
+// Pin exempts a run from Retain.
+func (s *Store) Pin(ctx context.Context, run string) error { return s.pin(ctx, run, true) }
+
+// Unpin takes Pin back.
+func (s *Store) Unpin(ctx context.Context, run string) error { return s.pin(ctx, run, false) }
+
+func (s *Store) pin(ctx context.Context, run string, on bool) error {
+	return s.change(ctx, func(ctx context.Context) error {
+		row, err := s.run(ctx, run)
+		if err != nil {
+			return err
+		}
+		_, err = s.write.exec(ctx, "pin", row.n, on)
+		return err
+	})
+}
+
+// change runs a job of the writer in a transaction.
+func (s *Store) change(ctx context.Context, do func(ctx context.Context) error) error {
+	return s.queue.run(ctx, func(ctx context.Context) error { return s.transaction(ctx, do) })
+}
+
+// transaction is that of the writer; a failure ends the store.
+func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) error) error {
+	err := s.writer.transaction(ctx, do)
+	var refused *contract.Error
+	if err != nil && !errors.As(err, &refused) {
+		s.fail(err)
+		return contract.Errorf("journal/unavailable", "journal: %w", err)
+	}
+	return err
+}
+
+// Purge deletes the values of a finished run from the disk. Records and hashes
+// stay, so the chain can still be verified. A value that another kept run names
+// stays for that run.
+func (s *Store) Purge(ctx context.Context, run string) error {
+	return s.queue.run(ctx, func(ctx context.Context) error {
+		row, err := s.finished(ctx, run, "purge")
+		if err != nil {
+			return err
+		}
+		if err := s.db.eraseMode(ctx, true); err != nil {
+			return err
+		}
+		files, err := s.dropContent(ctx, &row, "mark_purged")
+		if err := errors.Join(err, s.db.eraseMode(ctx, false)); err != nil {
+			return err
+		}
+		// The write-ahead log still holds the old pages until it is emptied.
+		err = errors.Join(s.blobs.remove(files), s.db.shrink(ctx))
+		whole, failed := s.db.checkpoint(ctx, true)
+		if err := errors.Join(err, failed); err != nil {
+			s.fail(err)
+			return err
+		}
+		if !whole {
+			return contract.Errorf("journal/unavailable", "journal: purge run %s: the values are deleted, but a reader "+
+				"keeps them in the log of the database; purge the run again", run)
+		}
+		return nil
+	})
+}
+
+// finished returns the row of a run that ended.
+func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
+	row, err := s.run(ctx, run)
+	if err == nil && row.State == stateOpen {
+		err = contract.Errorf("runtime/internal", "journal: %s run %s: the run is not finished", op, run)
+	}
+	return row, err
+}
+
+// dropContent marks a run and deletes the values that only it uses, in one
+// transaction. It returns the files to delete after it.
+func (s *Store) dropContent(ctx context.Context, row *runRow, mark string) (files []sum, err error) {
+	used, err := s.uses(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	err = s.transaction(ctx, func(ctx context.Context) error {
+		if _, err := s.write.exec(ctx, mark, row.n, nanos(s.opts.Now())); err != nil {
+			return err
+		}
+		for _, n := range used {
+			if err := s.bequeath(ctx, n, row.n); err != nil {
+				return err
+			}
+		}
+		for _, n := range used {
+			c, err := readContent(ctx, s.write, nil, "content", n)
+			if err != nil {
+				return err
+			}
+			name, args := "unshare", []any{n, row.n}
+			if c.owner == row.n {
+				name, args = "remove_content", args[:1]
+				if c.body == nil {
+					files = append(files, c.hash)
+				}
+			}
+			if _, err := s.write.exec(ctx, name, args...); err != nil {
+				return err
+			}
+		}
+		if mark == "mark_removed" {
+			_, err = s.write.exec(ctx, "remove_records", row.n)
+		}
+		return err
+	})
+	clear(s.writer.known) // some of it may be deleted
+	return files, err
+}
+
+// uses returns the numbers of the values that the records of a run name, with
+// their parts.
+func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) {
+	seen := map[int64]bool{}
+	var visit func(c content) error
+	visit = func(c content) error {
+		if seen[c.n] {
+			return nil
+		}
+		seen[c.n] = true
+		out = append(out, c.n)
+		parts, err := c.parts()
+		if err != nil {
+			return fmt.Errorf("value %s: %w", c.hash.hash(), err)
+		}
+		for _, n := range parts {
+			if seen[n] {
+				continue
+			}
+			part, err := s.content(ctx, "content", n)
+			if err == nil {
+				err = visit(part)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	decode := s.decoder()
+	err = s.stored(ctx, row.n, 0, row.Records, func(_ int, _, body []byte) error {
+		rec, err := decode(body)
+		if err != nil {
+			return err
+		}
+		rec.Refs(func(ref journal.Ref) {
+			hash, bad := parseSum(ref.Hash())
+			if err != nil || bad != nil {
+				return
+			}
+			var c content
+			c, err = s.content(ctx, "content_by_hash", hash[:])
+			if errors.Is(err, sql.ErrNoRows) {
+				err = nil // purged
+			} else if err == nil {
+				err = visit(c)
+			}
+		})
+		return err
+	})
+	return out, err
+}
+
+// bequeath gives a value of a run that another run uses to that run, with its
+// parts.
+func (s *Store) bequeath(ctx context.Context, n, run int64) error {
+	var heir int64
+	switch err := s.write.one(ctx, "heir", []any{n, run}, []any{&heir}); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return s.inherit(ctx, n, run, heir)
+}
+
+func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
+	c, err := readContent(ctx, s.write, s.blobs, "content", n)
+	if err != nil {
+		return err
+	}
+	switch c.owner {
+	case to:
+		return nil
+	case from:
+	default: // another run stored it first: the heir uses it now
+		_, err := s.write.exec(ctx, "share", n, to)
+		return err
+	}
+	if _, err := s.write.exec(ctx, "inherit", n, to); err != nil {
+		return err
+	}
+	if _, err := s.write.exec(ctx, "unshare", n, to); err != nil {
+		return err
+	}
+	parts, err := c.parts()
+	for _, part := range parts {
+		if err == nil {
+			err = s.inherit(ctx, part, from, to)
+		}
+	}
+	return err
+}
+
+// Retain removes finished runs that are too old, then the oldest ones until the
+// rest fits. Of a removed run its summary and its final chain value stay. It
+// returns the number of removed runs.
+func (s *Store) Retain(ctx context.Context) (removed int, err error) {
+	now := s.opts.Now()
+	var total int64
+	if err := s.read.one(ctx, "total_bytes", nil, []any{&total}); err != nil {
+		return 0, err
+	}
+	for after := int64(0); ; {
+		rows, err := readRuns(ctx, s.read, "removable", after)
+		if err != nil || len(rows) == 0 {
+			return removed, errors.Join(err, s.tidy(ctx, removed > 0))
+		}
+		for _, row := range rows {
+			after = row.n
+			must, young := s.opts.Retain.keeps(&row, now)
+			if must || young && (s.opts.Retain.Bytes == 0 || total <= s.opts.Retain.Bytes) {
+				continue
+			}
+			if err := s.remove(ctx, row.ID); err != nil {
+				return removed, err
+			}
+			total -= row.bytes
+			removed++
+		}
+	}
+}
+
+// remove deletes the records and values of a run.
+func (s *Store) remove(ctx context.Context, run string) error {
+	return s.queue.run(ctx, func(ctx context.Context) error {
+		row, err := s.finished(ctx, run, "remove")
+		if err != nil || row.Pinned {
+			return err
+		}
+		files, err := s.dropContent(ctx, &row, "mark_removed")
+		if err != nil {
+			return err
+		}
+		return s.blobs.remove(files)
+	})
+}
+
+// tidy deletes files that a crash left behind, and returns free pages to the
+// file system.
+func (s *Store) tidy(ctx context.Context, shrink bool) error {
+	return s.queue.run(ctx, func(ctx context.Context) error {
+		err := s.blobs.sweep(ctx, func(h sum) (bool, error) {
+			at, err := s.writer.find(ctx, h, true)
+			return at.n > 0, err
+		})
+		if err == nil && shrink {
+			err = s.db.shrink(ctx)
+		}
+		return err
+	})
+}

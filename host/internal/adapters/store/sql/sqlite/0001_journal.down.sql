@@ -1,0 +1,4 @@
+DROP TABLE shared;
+DROP TABLE content;
+DROP TABLE records;
+DROP TABLE runs;

@@ -1,0 +1,81 @@
+-- Statements of the store, each under its name.
+
+-- name: begin
+BEGIN IMMEDIATE
+-- name: commit
+COMMIT
+-- name: rollback
+ROLLBACK
+
+-- name: last_run
+SELECT coalesce(max(n), 0) FROM runs
+-- name: last_content
+SELECT coalesce(max(n), 0) FROM content
+
+-- name: run
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  keyed, imported, pinned, purged, removed
+FROM runs WHERE id = ?1
+-- name: runs_open
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  keyed, imported, pinned, purged, removed
+FROM runs WHERE state = 'open' ORDER BY n
+-- name: runs
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  keyed, imported, pinned, purged, removed
+FROM runs
+WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR principal = ?3)
+  AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
+  AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6))
+ORDER BY n DESC LIMIT ?7
+-- name: add_run
+INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  keyed, imported)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+-- name: set_run
+UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5 WHERE n = ?1
+-- name: finish_run
+UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5, state = ?6, finished = ?7, latency = ?8, cost = ?9,
+  error = ?10
+WHERE n = ?1
+-- name: pin
+UPDATE runs SET pinned = ?2 WHERE n = ?1
+-- name: mark_purged
+UPDATE runs SET purged = ?2, bytes = (
+  SELECT coalesce(sum(length(body) + 32), 0) FROM records WHERE id > (?1 << 32) AND id < ((?1 + 1) << 32)
+) WHERE n = ?1
+-- name: mark_removed
+UPDATE runs SET removed = ?2, bytes = 0 WHERE n = ?1
+-- name: total_bytes
+SELECT coalesce(sum(bytes), 0) FROM runs
+-- name: removable
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  keyed, imported, pinned, purged, removed
+FROM runs WHERE state <> 'open' AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
+
+-- name: add_record
+INSERT INTO records (id, chain, body) VALUES ((?1 << 32) | ?2, ?3, ?4)
+-- name: records
+SELECT id & 4294967295, chain, body FROM records
+WHERE id > ((?1 << 32) | ?2) AND id < ((?1 + 1) << 32) ORDER BY id LIMIT ?3
+-- name: remove_records
+DELETE FROM records WHERE id > (?1 << 32) AND id < ((?1 + 1) << 32)
+
+-- name: add_content
+INSERT INTO content (n, hash, owner, form, size, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO NOTHING
+-- name: find_content
+SELECT n, owner FROM content WHERE hash = ?1
+-- name: content
+SELECT n, hash, owner, form, size, body FROM content WHERE n = ?1
+-- name: content_by_hash
+SELECT n, hash, owner, form, size, body FROM content WHERE hash = ?1
+-- name: share
+INSERT INTO shared (content, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING
+-- name: heir
+SELECT run FROM shared WHERE content = ?1 AND run <> ?2 ORDER BY run LIMIT 1
+-- name: unshare
+DELETE FROM shared WHERE content = ?1 AND run = ?2
+-- name: inherit
+UPDATE content SET owner = ?2 WHERE n = ?1
+-- name: remove_content
+DELETE FROM content WHERE n = ?1

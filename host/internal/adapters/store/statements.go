@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+//go:embed sql
+var sqlFiles embed.FS
+
+// statements are the named statements of a dialect on one connection or on a
+// pool. Each is prepared at its first use.
+type statements struct {
+	on interface {
+		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
+	}
+	text map[string]string
+
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt
+}
+
+// readStatements reads the file of named statements of a dialect.
+func readStatements(dialect string) (map[string]string, error) {
+	file, err := sqlFiles.ReadFile("sql/" + dialect + "/queries.sql")
+	if err != nil {
+		return nil, err
+	}
+	text := map[string]string{}
+	for i, part := range strings.Split(string(file), "-- name: ") {
+		if name, body, ok := strings.Cut(part, "\n"); ok && i > 0 {
+			text[name] = strings.TrimSpace(body)
+		}
+	}
+	return text, nil
+}
+
+func (s *statements) get(ctx context.Context, name string) (*sql.Stmt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.prepared[name]; st != nil {
+		return st, nil
+	}
+	st, err := s.on.PrepareContext(ctx, s.text[name])
+	if err != nil {
+		return nil, fmt.Errorf("prepare statement %s: %w", name, err)
+	}
+	if s.prepared == nil {
+		s.prepared = map[string]*sql.Stmt{}
+	}
+	s.prepared[name] = st
+	return st, nil
+}
+
+// exec runs a statement and returns the number of changed rows.
+func (s *statements) exec(ctx context.Context, name string, args ...any) (int64, error) {
+	st, err := s.get(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return res.RowsAffected()
+}
+
+// one reads one row; without one the error is sql.ErrNoRows.
+func (s *statements) one(ctx context.Context, name string, args, into []any) error {
+	st, err := s.get(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := st.QueryRowContext(ctx, args...).Scan(into...); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// all reads every row into the places and calls each after it.
+func (s *statements) all(ctx context.Context, name string, args, into []any, each func() error) error {
+	st, err := s.get(ctx, name)
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *statements) close() {
+	for _, st := range s.prepared {
+		_ = st.Close()
+	}
+}

@@ -1,0 +1,340 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// An exported run is a text file with one EDN map per line: the header, the
+// records in order, and the values that they name, parts before what they belong
+// to. A part is written as #store/part "b3:..".
+//
+//	{:ferment/export 1 :run "run_.." :records 12 :chain "b3:.."}
+//	{:chain "b3:.." :record {..}}
+//	{:hash "b3:.." :value ..}       a whole value
+//	{:hash "b3:.." :parts ..}       a value with parts
+//	{:hash "b3:.." :concat ["b3:.."]} a vector made of vectors
+const exportVersion = 1
+
+// Export writes a finished run with its values.
+func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
+	row, err := s.finished(ctx, run, "export")
+	if err != nil {
+		return err
+	}
+	if !row.Removed.IsZero() {
+		return contract.Errorf("run/not-found", "journal: export run %s: its records were removed", run)
+	}
+	out := bufio.NewWriter(to)
+	e := exporter{s: s, ctx: ctx, out: out, written: map[int64]sum{}}
+	var head edn.MapBuilder
+	head.Key("ferment/export", edn.Int(exportVersion))
+	head.Key("run", edn.Text(run))
+	head.Key("records", edn.Int(int64(row.Records)))
+	head.Key("chain", edn.Text(row.chain.hash()))
+	if !row.Purged.IsZero() {
+		head.Key("purged", edn.Inst(row.Purged))
+	}
+	e.line(head.Map())
+	var names []string
+	decode := s.decoder()
+	_, err = s.verifyChain(ctx, row, func(seq int, body []byte) error {
+		rec, err := decode(body)
+		if err != nil {
+			return &Damage{Run: run, Seq: seq, What: err.Error()}
+		}
+		rec.Refs(func(ref journal.Ref) { names = append(names, ref.Hash()) })
+		v, err := edn.Read(body, storedLimits)
+		e.chain = chained(e.chain, body)
+		e.line(edn.MustMap(edn.K("chain"), edn.Text(e.chain.hash()), edn.K("record"), v))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, hash := range names {
+		if err := e.named(hash); err != nil && !(errors.Is(err, contract.OfType("replay/values-purged")) && !row.Purged.IsZero()) {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+type exporter struct {
+	s       *Store
+	ctx     context.Context
+	out     *bufio.Writer // keeps its first error for Flush
+	chain   sum
+	written map[int64]sum
+}
+
+func (e *exporter) line(v edn.Value) {
+	_, _ = e.out.Write(v.Canonical())
+	_ = e.out.WriteByte('\n')
+}
+
+// named writes a value that a record names, after it was compared with its hash.
+func (e *exporter) named(hash string) error {
+	if _, err := e.s.Value(e.ctx, hash); err != nil {
+		return err
+	}
+	key, err := parseSum(hash)
+	if err != nil {
+		return err
+	}
+	c, err := e.s.content(e.ctx, "content_by_hash", key[:])
+	if err != nil {
+		return err
+	}
+	_, err = e.value(c.n)
+	return err
+}
+
+func (e *exporter) value(n int64) (sum, error) {
+	if h, ok := e.written[n]; ok {
+		return h, nil
+	}
+	c, err := e.s.content(e.ctx, "content", n)
+	if err != nil {
+		return c.hash, err
+	}
+	key, body := "value", edn.Nil()
+	if c.form == formTree {
+		parts, err := c.parts()
+		if err != nil {
+			return c.hash, err
+		}
+		list := make([]edn.Value, len(parts))
+		for i, part := range parts {
+			h, err := e.value(part)
+			if err != nil {
+				return c.hash, err
+			}
+			list[i] = edn.Text(h.hash())
+		}
+		key, body = "concat", edn.Vector(list...)
+	} else if body, err = edn.Read(c.body, storedLimits); err != nil {
+		return c.hash, err
+	}
+	if c.form == formParts {
+		key = "parts"
+		body = body.MapValues(func(elem edn.Value) edn.Value {
+			if n, ok := partNumber(elem); ok && err == nil {
+				var h sum
+				h, err = e.value(n)
+				return partOf(edn.Text(h.hash()))
+			}
+			return elem
+		})
+		if err != nil {
+			return c.hash, err
+		}
+	}
+	e.line(edn.MustMap(edn.K("hash"), edn.Text(c.hash.hash()), edn.K(key), body))
+	e.written[n] = c.hash
+	return c.hash, nil
+}
+
+// Import reads an exported run, verifies its chain and its values, and stores it
+// as a finished run. It returns the id; the error of a file that Export did not
+// write is journal/damaged, that of a run which is already here journal/fenced.
+func (s *Store) Import(ctx context.Context, from io.Reader) (run string, err error) {
+	in := bufio.NewReaderSize(from, 1<<16)
+	err = s.change(ctx, func(ctx context.Context) error {
+		i := importer{s: s, ctx: ctx, w: s.writer, names: map[sum]bool{}}
+		err := i.read(in)
+		run = i.row.ID
+		return err
+	})
+	return run, err
+}
+
+type importer struct {
+	s     *Store
+	ctx   context.Context
+	w     *writer
+	row   runRow
+	want  edn.Value // the header
+	names map[sum]bool
+	code  journal.Decoder
+}
+
+func badFile(format string, args ...any) error {
+	return contract.Errorf("import/invalid", "journal: import: "+format, args...)
+}
+
+func (i *importer) read(in *bufio.Reader) error {
+	for number := 1; ; number++ {
+		line, err := readLine(in)
+		if err == io.EOF {
+			return i.end()
+		}
+		if err != nil {
+			return badFile("line %d: %w", number, err)
+		}
+		v, err := edn.Read(line, storedLimits)
+		if err != nil {
+			return badFile("line %d: %w", number, err)
+		}
+		switch {
+		case number == 1:
+			err = i.header(v)
+		case v.HasKey("record"):
+			err = i.record(v)
+		default:
+			err = i.value(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readLine returns the next line that is not empty.
+func readLine(in *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxValue+1<<20:
+			return nil, errors.New("the line is longer than any value")
+		case err == bufio.ErrBufferFull:
+		case err == io.EOF && len(line) > 0, err == nil && len(line) > 1:
+			return line, nil
+		case err != nil:
+			return nil, err
+		default:
+			line = line[:0]
+		}
+	}
+}
+
+func (i *importer) header(v edn.Value) error {
+	version, _ := v.Key("ferment/export").AsInt()
+	id, ok := v.Key("run").AsString()
+	if version != exportVersion || !ok || id == "" || id == journal.HostRun {
+		return badFile("the first line is not the header of a run in version %d", exportVersion)
+	}
+	i.want = v
+	run := liveRun{id: id}
+	if err := i.w.newRun(i.ctx, &run); err != nil {
+		return err
+	}
+	i.row = run.row
+	i.row.Imported = true
+	return nil
+}
+
+func (i *importer) record(v edn.Value) error {
+	rec, err := i.code.Decode(v.Key("record"))
+	if err != nil {
+		return err
+	}
+	body := v.Key("record").Canonical()
+	chain := chained(i.row.chain, body)
+	if text, _ := v.Key("chain").AsString(); text != chain.hash() || rec.Seq != i.row.Records+1 || rec.Run != i.row.ID {
+		return badFile("record %d of run %s does not continue the run", rec.Seq, rec.Run)
+	}
+	rec.Refs(func(ref journal.Ref) {
+		if h, err := parseSum(ref.Hash()); err == nil {
+			i.names[h] = true
+		}
+	})
+	i.row.apply(rec, chain)
+	i.row.bytes += int64(len(body))
+	return i.w.addRecord(i.ctx, &i.row, body)
+}
+
+// value stores a value and compares it with its hash.
+func (i *importer) value(v edn.Value) error {
+	text, _ := v.Key("hash").AsString()
+	hash, err := parseSum(text)
+	if err != nil {
+		return badFile("%w", err)
+	}
+	at, err := i.w.find(i.ctx, hash, true)
+	if err != nil || at.n > 0 {
+		return errors.Join(err, i.w.share(i.ctx, at, i.row.n))
+	}
+	c := content{hash: hash, owner: i.row.n}
+	switch {
+	case v.HasKey("value"):
+		c.body = v.Key("value").Canonical()
+	case v.HasKey("concat"):
+		c.form = formTree
+		for e := range v.Key("concat").Elems() {
+			c.body = binary.AppendUvarint(c.body, uint64(i.part(e, &err)))
+		}
+	default:
+		c.form = formParts
+		c.body = v.Key("parts").MapValues(func(e edn.Value) edn.Value {
+			if tag, ref, ok := e.AsTagged(); ok && tag == partTag {
+				return partOf(edn.Int(i.part(ref, &err)))
+			}
+			return e
+		}).Canonical()
+	}
+	if err != nil {
+		return err
+	}
+	c.size, c.n = len(c.body), i.w.lastN+1
+	if _, err := assemble(c, func(n int64) (content, error) {
+		return readContent(i.ctx, i.w.sql, i.s.blobs, "content", n)
+	}); err != nil {
+		return badFile("value %s: %w", text, err)
+	}
+	i.row.bytes += int64(c.size)
+	_, err = i.w.add(i.ctx, c)
+	return err
+}
+
+// part returns the number of a value that an earlier line stored.
+func (i *importer) part(ref edn.Value, err *error) int64 {
+	text, _ := ref.AsString()
+	hash, bad := parseSum(text)
+	at, failed := i.w.find(i.ctx, hash, true)
+	switch {
+	case *err != nil:
+	case bad != nil, failed == nil && at.n == 0:
+		*err = badFile("part %s is not before the value that needs it", ref)
+	case failed != nil:
+		*err = failed
+	}
+	return at.n
+}
+
+func (i *importer) end() error {
+	if i.want.IsNil() {
+		return badFile("the file is empty")
+	}
+	records, _ := i.want.Key("records").AsInt()
+	chain, _ := i.want.Key("chain").AsString()
+	switch {
+	case int(records) != i.row.Records || chain != i.row.chain.hash():
+		return badFile("run %s has %d records of %d", i.row.ID, i.row.Records, records)
+	case i.row.State == stateOpen:
+		return badFile("run %s is not finished", i.row.ID)
+	}
+	i.row.Purged, _ = i.want.Key("purged").AsInst()
+	for hash := range i.names {
+		at, err := i.w.find(i.ctx, hash, true)
+		if err == nil && at.n == 0 && i.row.Purged.IsZero() {
+			err = badFile("value %s is missing", hash.hash())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := i.w.saveRun(i.ctx, &i.row, false); err != nil || i.row.Purged.IsZero() {
+		return err
+	}
+	_, err := i.w.sql.exec(i.ctx, "mark_purged", i.row.n, nanos(i.row.Purged))
+	return err
+}

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits of a run.
+const (
+	maxRecord  = 64 << 10
+	maxRecords = 100_000
+)
+
+// writer owns the writing connection.
+type writer struct {
+	s       *Store
+	sql     *statements
+	lastRun int64
+	lastN   int64            // of content
+	known   map[sum]location // values that are stored for certain
+	stored  int              // bytes that the current transaction added
+	touched []*liveRun       // runs of the current batch
+	commits int64            // transactions so far, for tests
+}
+
+// location is where a value is.
+type location struct{ n, owner int64 }
+
+// maxKnown bounds the memory of known.
+const maxKnown = 1 << 16
+
+func newWriter(ctx context.Context, s *Store) (*writer, error) {
+	w := &writer{s: s, sql: s.write, known: map[sum]location{}}
+	if err := w.sql.one(ctx, "last_run", nil, []any{&w.lastRun}); err != nil {
+		return nil, err
+	}
+	return w, w.sql.one(ctx, "last_content", nil, []any{&w.lastN})
+}
+
+// loop commits what is queued until the store stops, then what is left.
+func (w *writer) loop() {
+	defer w.s.done.Done()
+	for {
+		b := w.s.queue.take()
+		if b != nil {
+			w.batch(b)
+			continue
+		}
+		select {
+		case <-w.s.queue.wake:
+		case <-w.s.failed:
+			return
+		case <-w.s.stop:
+			if b := w.s.queue.take(); b != nil {
+				w.batch(b)
+			}
+			return
+		}
+	}
+}
+
+// batch commits a batch and wakes its waiters. Its jobs follow, each in a
+// transaction of its own.
+func (w *writer) batch(b *batch) {
+	ctx := context.Background()
+	if len(b.items) > 0 {
+		err := w.transaction(ctx, func(ctx context.Context) error { return w.records(ctx, b.items) })
+		if err == nil {
+			w.s.queue.learn(w.stored, len(b.items))
+		}
+		w.settle(b, err)
+	} else {
+		b.finish(nil)
+	}
+	for _, j := range b.jobs {
+		if err := w.s.Err(); err != nil {
+			j.finish(contract.Errorf("journal/unavailable", "journal: %w", err))
+			continue
+		}
+		j.finish(j.do(ctx))
+	}
+	select {
+	case w.s.upkeep <- struct{}{}:
+	default:
+	}
+}
+
+// settle shows the records of a batch to their readers, or ends the store.
+func (w *writer) settle(b *batch, err error) {
+	if err != nil {
+		w.s.fail(err)
+		b.finish(contract.Errorf("journal/unavailable", "journal: append: %w", err))
+		return
+	}
+	for _, r := range w.touched {
+		w.s.memory.Show(r.id, r.row.Records)
+	}
+	b.finish(nil)
+	for _, r := range w.touched {
+		w.s.settleDrop(r, b)
+	}
+}
+
+// transaction runs do in a transaction. An error of type *contract.Error rolls
+// it back; any other error ends the store.
+func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) error) error {
+	w.stored = 0
+	if err := w.s.opts.Faults.at("begin"); err != nil {
+		return err
+	}
+	if _, err := w.sql.exec(ctx, "begin"); err != nil {
+		return err
+	}
+	err := do(ctx)
+	if err == nil {
+		err = w.s.opts.Faults.at("commit")
+	}
+	if err == nil {
+		_, err = w.sql.exec(ctx, "commit")
+	}
+	if err != nil {
+		_, _ = w.sql.exec(ctx, "rollback")
+		clear(w.known)
+		return err
+	}
+	w.commits++
+	return nil
+}
+
+// records writes the records of a batch and the rows of their runs. A record
+// that cannot be written ends its run, not the batch.
+func (w *writer) records(ctx context.Context, items []item) error {
+	w.touched = w.touched[:0]
+	for _, it := range items {
+		r := it.run
+		if r.broken {
+			continue
+		}
+		if !r.touched {
+			r.touched = true
+			w.touched = append(w.touched, r)
+		}
+		before := w.stored
+		err := w.record(ctx, r, it.rec)
+		var refused *contract.Error
+		switch {
+		case errors.As(err, &refused):
+			r.broken = true
+			w.s.breakRun(r, refused)
+		case err != nil:
+			return err
+		}
+		r.row.bytes += int64(w.stored - before)
+	}
+	for _, r := range w.touched {
+		r.touched = false
+		if r.row.Records == 0 {
+			continue // its first record was rejected
+		}
+		if err := w.saveRun(ctx, &r.row, r.saved); err != nil {
+			return err
+		}
+		r.saved = true
+	}
+	return nil
+}
+
+// record appends one record to its run and stores the values that it names.
+func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) error {
+	if r.row.n == 0 {
+		if err := w.newRun(ctx, r); err != nil {
+			return err
+		}
+	}
+	var err error
+	rec.Refs(func(ref journal.Ref) {
+		if err == nil {
+			err = w.keep(ctx, ref.Value(), r.row.n)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	body := rec.Value().Canonical()
+	switch {
+	case len(body) > maxRecord:
+		return contract.Errorf("runtime/internal", "journal: append %s: the record has %d bytes, allowed are %d",
+			rec.Body.Kind(), len(body), maxRecord)
+	case rec.Seq > maxRecords && rec.Run != journal.HostRun:
+		return contract.Errorf("runtime/internal", "journal: append %s: the run has %d records, the most that are allowed",
+			rec.Body.Kind(), maxRecords)
+	}
+	r.row.apply(rec, chained(r.row.chain, body))
+	return w.addRecord(ctx, &r.row, body)
+}
+
+func (w *writer) addRecord(ctx context.Context, row *runRow, body []byte) error {
+	w.stored += len(body) + len(row.chain)
+	_, err := w.sql.exec(ctx, "add_record", row.n, row.Records, row.chain[:], body)
+	return err
+}
+
+// chained returns the chain value of a record.
+func chained(previous sum, body []byte) sum {
+	return blake3.Sum256(append(append(make([]byte, 0, 32+len(body)), previous[:]...), body...))
+}
+
+// newRun gives a run its number.
+func (w *writer) newRun(ctx context.Context, r *liveRun) error {
+	switch _, err := readRun(ctx, w.sql, r.id); {
+	case err == nil:
+		return contract.Errorf("journal/fenced", "journal: append to %s: the run was already recorded", r.id)
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
+	w.lastRun++
+	r.row = runRow{n: w.lastRun, Run: Run{ID: r.id, State: stateOpen}}
+	return nil
+}
+
+func (w *writer) saveRun(ctx context.Context, row *runRow, exists bool) error {
+	var err error
+	switch {
+	case !exists:
+		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain[:], row.bytes,
+			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.keyed,
+			row.Imported)
+	case row.State == stateOpen:
+		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain[:], row.bytes)
+	default:
+		_, err = w.sql.exec(ctx, "finish_run", row.n, row.Epoch, row.Records, row.chain[:], row.bytes, row.State,
+			nanos(row.Finished), row.Latency, row.Cost, row.Error)
+	}
+	return err
+}
+
+// keep stores a value that a record of a run names.
+func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
+	if longer(v, maxValue) {
+		return contract.Errorf("runtime/internal", "journal: store value: it has more than %d MiB", maxValue>>20)
+	}
+	_, err := w.put(ctx, v, run)
+	return err
+}
+
+// put stores a value with its parts and returns its number.
+func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error) {
+	hash := hashOf(v)
+	if at, err := w.find(ctx, hash, v.IsMap() || v.IsVector()); err != nil || at.n > 0 {
+		return at.n, errors.Join(err, w.share(ctx, at, run))
+	}
+	form, body, err := layout(v, func(part edn.Value) (int64, error) { return w.put(ctx, part, run) })
+	if err != nil {
+		return 0, err
+	}
+	return w.add(ctx, content{hash: hash, owner: run, form: form, size: len(body), body: body})
+}
+
+// find returns where a value is stored; zero if it is not known to be. ask looks
+// into the database, which saves the parts of a stored value from being laid out
+// again.
+func (w *writer) find(ctx context.Context, hash sum, ask bool) (at location, err error) {
+	if at := w.known[hash]; at.n > 0 || !ask {
+		return at, nil
+	}
+	err = w.sql.one(ctx, "find_content", []any{hash[:]}, []any{&at.n, &at.owner})
+	if errors.Is(err, sql.ErrNoRows) {
+		return location{}, nil
+	}
+	w.remember(hash, at)
+	return at, err
+}
+
+func (w *writer) remember(hash sum, at location) {
+	if len(w.known) >= maxKnown {
+		clear(w.known)
+	}
+	w.known[hash] = at
+}
+
+// share notes that a run uses a value which another run stored.
+func (w *writer) share(ctx context.Context, at location, run int64) error {
+	if at.n == 0 || at.owner == run {
+		return nil
+	}
+	_, err := w.sql.exec(ctx, "share", at.n, run)
+	return err
+}
+
+// add writes a laid out value, unless it is stored already.
+func (w *writer) add(ctx context.Context, c content) (int64, error) {
+	row := any(c.body)
+	if len(c.body) > maxRow {
+		if err := w.s.blobs.write(c.hash, c.body); err != nil {
+			return 0, fmt.Errorf("write blob %s: %w", c.hash.hash(), err)
+		}
+		row = nil
+	}
+	added, err := w.sql.exec(ctx, "add_content", w.lastN+1, c.hash[:], c.owner, int(c.form), c.size, row)
+	if err != nil {
+		return 0, err
+	}
+	if added == 0 {
+		at, err := w.find(ctx, c.hash, true)
+		return at.n, errors.Join(err, w.share(ctx, at, c.owner))
+	}
+	w.lastN++
+	w.stored += len(c.body) + len(c.hash)
+	w.remember(c.hash, location{w.lastN, c.owner})
+	return w.lastN, nil
+}
