@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -166,7 +167,9 @@ type reserve struct {
 	path   string
 	size   int64
 	faults Faults
-	held   bool
+
+	mu   sync.Mutex
+	held bool
 }
 
 // hold allocates the file. Without room for it nothing is held.

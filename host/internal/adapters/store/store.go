@@ -211,8 +211,10 @@ func (s *Store) Full() bool { return s.full.Load() }
 func (s *Store) checkSpace() {
 	free, err := s.reserve.free()
 	if err != nil {
-		return // the next write will tell
+		return // a write on such a disk fails and says why
 	}
+	s.reserve.mu.Lock()
+	defer s.reserve.mu.Unlock()
 	low := free < s.opts.MinFree
 	s.full.Store(low)
 	switch {
