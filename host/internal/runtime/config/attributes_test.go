@@ -26,6 +26,7 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.isolation.cpu": true,                                                    // not enforceable
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // unknown names, and checks without a kind
 		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // missing files
+		"store.path": true, "store.sync": true, // below data_dir; off in profile test only
 		"rubric.scale":    true,                                                                                                                          // must be ascending
 		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that refer to each other
 		"ferment.requires": true, "plugin.version": true,
@@ -103,7 +104,7 @@ func TestSpecificationIsComplete(t *testing.T) {
 // Each reserved top-level block is rejected with a message and a range.
 func TestReserved(t *testing.T) {
 	for _, name := range []string{
-		"auth", "cache", "cluster", "error", "operations", "queue", "router", "session", "store", "telemetry", "workspace",
+		"auth", "cache", "cluster", "error", "operations", "queue", "router", "session", "telemetry", "workspace",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ok := language.ReservedAt(name)

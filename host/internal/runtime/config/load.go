@@ -94,6 +94,7 @@ type Config struct {
 	Files   []*diag.Source
 	Host    Host
 	HTTP    HTTP
+	Store   Store
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
 	Plugins   []plugins.Plugin
@@ -262,6 +263,7 @@ func (l *loader) host() {
 	l.config.Host = h
 	l.config.LogFormat = l.Root.Block("log").Text("format")
 	l.http()
+	l.store()
 	if !f.Written("requires") {
 		return
 	}

@@ -87,6 +87,8 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 	switch t.Kind {
 	case language.KindBool:
 		return []string{"true", "false"}, nil, []string{`"true"`, "1"}
+	case language.KindSecret:
+		return nil, nil, []string{"1"}
 	case language.KindInt:
 		return []string{num(*t.Min), num(*t.Max)}, []string{num(*t.Min - 1), num(*t.Max + 1)}, []string{`"` + num(*t.Max) + `"`, num(*t.Min) + ".5"}
 	case language.KindNum:

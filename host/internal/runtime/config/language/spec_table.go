@@ -212,6 +212,7 @@ var specification = Block{Blocks: []Block{
 	budgetBlock,
 	roleBlock,
 	httpBlock,
+	storeBlock,
 	{
 		Name: "log", Doc: "log of the daemon on standard error",
 		Attrs: []Attr{

@@ -1,0 +1,59 @@
+package config_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+)
+
+// JRN-003, JRN-006, JRN-060, HCL-018: the defaults of the store by profile.
+func TestStoreDefaults(t *testing.T) {
+	for _, profile := range []string{language.ProfileProd, language.ProfileDev, language.ProfileAdmin, language.ProfileTestLive} {
+		c, ds := configtest.Load(t, "ferment {\n  profile = \""+profile+"\"\n}\n")
+		require.Empty(t, configtest.Types(ds), profile)
+		assert.Equal(t, config.Store{
+			File: filepath.Join(c.Host.DataDir, "ferment.db"), Sync: true, MinFree: 512 << 20,
+			Age: 30 * 24 * time.Hour, FailedAge: 30 * 24 * time.Hour, Size: 10 << 30,
+		}, c.Store, profile)
+	}
+	c, ds := configtest.Load(t, "ferment {\n  profile = \"test\"\n}\n")
+	require.Empty(t, configtest.Types(ds))
+	assert.Empty(t, c.Store.File, "runs are kept in memory")
+	assert.False(t, c.Store.Sync)
+}
+
+func TestStoreSettings(t *testing.T) {
+	c, ds := configtest.Load(t, `ferment {
+  profile = "test"
+}
+store {
+  driver = "sqlite"
+  path   = "db/runs.db"
+  retain {
+    failed_age = "90d"
+  }
+}
+`)
+	require.Empty(t, configtest.Types(ds))
+	assert.Equal(t, filepath.Join(c.Host.DataDir, "db", "runs.db"), c.Store.File)
+	assert.Equal(t, 90*24*time.Hour, c.Store.FailedAge)
+
+	for name, text := range map[string]string{
+		"config/range":    "store {\n  sync = \"off\"\n}\n",
+		"config/reserved": "store {\n  driver = \"postgres\"\n}\n",
+	} {
+		_, ds := configtest.Load(t, text)
+		assert.Equal(t, []string{name}, configtest.Types(ds), text)
+	}
+	for _, path := range []string{"/tmp/x.db", "../x.db", "", "."} {
+		_, ds := configtest.Load(t, "store {\n  path = \""+path+"\"\n}\n")
+		assert.Equal(t, []string{"config/range"}, configtest.Types(ds), path)
+	}
+}
