@@ -364,6 +364,16 @@ func (r *Run) Records() []journal.Record {
 	}
 }
 
+// Interrupt ends the run at its next record, as the end of its host would: the run
+// stays open in the journal and can be resumed. Its caller gets the error
+// runtime/draining. On a finished run it has no effect.
+func (r *Run) Interrupt() {
+	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", r.f.id).
+		WithWhere("run", edn.Text(r.f.id))
+	r.f.recorder.Stop(err)
+	r.cancel(err)
+}
+
 // Cancel requests the cancellation of the run and returns at once. On a
 // finished run it has no effect.
 func (r *Run) Cancel(by, why string) {

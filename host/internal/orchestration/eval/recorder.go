@@ -42,6 +42,15 @@ func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, 
 // resumed. It must be called before the first record.
 func (r *Recorder) Continue(seq int) { r.seq = seq }
 
+// Stop makes the recorder reject all further records with err.
+func (r *Recorder) Stop(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+}
+
 // Sync implements dispatch.Recorder.
 func (r *Recorder) Sync() error {
 	if r.sync == nil {

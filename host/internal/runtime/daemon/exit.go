@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -12,6 +13,7 @@ import (
 // ExitLocked and ExitPermission a restart is useless.
 const (
 	ExitUsage       = 64 // the command line is wrong
+	ExitDamaged     = 65 // the journal of runs is damaged
 	ExitUnavailable = 69 // a required plugin or an address is unavailable
 	ExitInternal    = 70 // a defect, or a failed system call
 	ExitLocked      = 73 // another daemon has the data directory
@@ -63,6 +65,8 @@ func ExitCode(err error) int {
 	var directory *DirectoryError
 	var invalid *InvalidConfigError
 	var unavailable *UnavailableError
+	var schema *store.SchemaError
+	var held *store.LockedError
 	switch {
 	case err == nil:
 		return 0
@@ -70,6 +74,12 @@ func ExitCode(err error) int {
 		return ExitLocked
 	case errors.As(err, &directory):
 		return directory.code
+	case errors.Is(err, contract.OfType("journal/damaged")):
+		return ExitDamaged
+	case errors.As(err, &schema), errors.As(err, &held):
+		return ExitConfig
+	case errors.Is(err, errJournalFailed):
+		return ExitIO
 	case broken(err):
 		return ExitIO
 	case errors.Is(err, fs.ErrPermission):

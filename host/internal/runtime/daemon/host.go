@@ -30,7 +30,8 @@ type Host struct {
 	boot       string
 	env        *runtimeEnv
 	supervisor *plugin.Supervisor
-	journal    *journal.Memory
+	journal    act.Journal
+	full       func() bool // whether there is too little space for new acts; nil: there is not
 	runs       *runs
 
 	closing sync.Once

@@ -99,10 +99,19 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) er
 
 func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (edn.Value, *contract.Error) {
 	h := t.host
+	if err := h.admits(); err != nil {
+		return t.of.service.Refusal(a, err), err
+	}
 	run, err := t.of.service.Start(ctx, a)
 	if err != nil {
 		return t.of.service.Refusal(a, err), err
 	}
+	return t.carry(run, follow)
+}
+
+// carry follows a run to its end.
+func (t *turn) carry(run *act.Run, follow func(*act.Run)) (edn.Value, *contract.Error) {
+	h := t.host
 	h.runs.mu.Lock()
 	h.runs.byID[run.ID()] = &activeRun{run: run, of: t.of}
 	h.runs.mu.Unlock()
@@ -192,7 +201,7 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 const onceWait = 10 * time.Second
 
 // drain stops taking acts and waits for the runs in progress (OPS-004). At the
-// limit it cancels the runs, except those with an open attempt whose recovery
+// limit it ends the runs, except those with an open attempt whose recovery
 // is once; these get onceWait more. The end of ctx skips the waiting.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.mu.Lock()
@@ -220,6 +229,17 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.idle(last)
 }
 
+// awaitTurn waits until a turn is released.
+func (r *runs) awaitTurn(ctx context.Context) {
+	r.mu.Lock()
+	changed := r.changed
+	r.mu.Unlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
 // idle waits until no turn is held. It reports false if ctx ends first.
 func (r *runs) idle(ctx context.Context) bool {
 	for {
@@ -237,6 +257,7 @@ func (r *runs) idle(ctx context.Context) bool {
 	}
 }
 
+// cancelRuns ends runs: those in a durable journal go on at the next start.
 func (h *Host) cancelRuns(which func(id string) bool) {
 	h.runs.mu.Lock()
 	var all []*activeRun
@@ -247,7 +268,12 @@ func (h *Host) cancelRuns(which func(id string) bool) {
 	}
 	h.runs.mu.Unlock()
 	for _, t := range all { // only drain writes canceled
-		if t.canceled = which(t.run.ID()); t.canceled {
+		if t.canceled = which(t.run.ID()); !t.canceled {
+			continue
+		}
+		if _, durable := h.journal.(journal.Syncer); durable {
+			t.run.Interrupt()
+		} else {
 			t.run.Cancel("host", "the daemon is going down")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -50,15 +51,18 @@ type Daemon struct {
 	begun   time.Time
 	boot    string
 
-	host    atomic.Pointer[Host] // set before its plugins are started
-	dir     *dataDir
-	server  *httpapi.Server
-	beat    atomic.Int64 // nanoseconds from begun to the last round of the main loop
-	drains  chan struct{}
-	drained sync.Once
-	reloads reloads
-	lostDir atomic.Pointer[lostDir] // nil while the data directory is intact
-	space   atomic.Pointer[space]   // nil before the first measurement
+	host  atomic.Pointer[Host] // set before its plugins are started
+	dir   *dataDir
+	store *store.Store // nil: runs are kept in memory
+	// unfinished are the runs that earlier daemons have left open.
+	unfinished []store.Unfinished
+	server     *httpapi.Server
+	beat       atomic.Int64 // nanoseconds from begun to the last round of the main loop
+	drains     chan struct{}
+	drained    sync.Once
+	reloads    reloads
+	lostDir    atomic.Pointer[lostDir] // nil while the data directory is intact
+	space      atomic.Pointer[space]   // nil before the first measurement
 	// free returns the free bytes below a directory.
 	free func(dir string) (uint64, error)
 	// life is canceled when the daemon begins to close its parts; work tracks
@@ -133,12 +137,15 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.announce()
 	d.spawn(func() { d.watch(d.life) })
 	d.spawn(func() { d.maintain(d.life) })
+	if d.store != nil {
+		d.spawn(func() { d.retain(d.life) })
+		d.spawn(func() { d.resumeRuns(d.life) })
+	}
 	d.spawn(func() { d.host.Load().rescorer.Run(d.life) })
 	if hangups {
 		d.hangup()
 	}
-	d.loop(signals)
-	return nil
+	return d.loop(signals)
 }
 
 // announce reports to the service manager and in the log that the daemon
@@ -221,6 +228,12 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	step("data directory", "path", d.dir.path)
 	d.measureSpace()
+	if err := d.openStore(ctx, h, loaded); err != nil {
+		return err
+	}
+	if d.store != nil {
+		step("journal", "file", loaded.Store.File, "unfinished", len(d.unfinished))
+	}
 	api := httpapi.New(d, d.log.Named("http"))
 	d.server, err = api.Bind(ctx, httpapi.Binding{
 		Listen:      loaded.HTTP.Listen,
@@ -278,10 +291,15 @@ func (d *Daemon) stepper() func(what string, args ...any) {
 	}
 }
 
-// loop is the main loop. It blocks only in its select.
-func (d *Daemon) loop(signals <-chan os.Signal) {
+// loop is the main loop. It blocks only in its select. The error is that of a
+// journal that cannot record any more.
+func (d *Daemon) loop(signals <-chan os.Signal) error {
 	tick := time.NewTicker(d.notify.interval())
 	defer tick.Stop()
+	var failed <-chan struct{}
+	if d.store != nil {
+		failed = d.store.Failed()
+	}
 	for {
 		select {
 		case s := <-signals:
@@ -291,11 +309,13 @@ func (d *Daemon) loop(signals <-chan os.Signal) {
 			}
 			d.log.Info("signal", "signal", s.String())
 			d.stop(signals)
-			return
+			return nil
 		case <-d.drains:
 			d.log.Info("drain", "by", "an operator")
 			d.stop(signals)
-			return
+			return nil
+		case <-failed:
+			return d.giveUp()
 		case <-tick.C:
 			d.recordBeat()
 			d.notify.ping()
@@ -359,6 +379,11 @@ func (d *Daemon) takeDown(ctx context.Context) {
 	}
 	if h := d.host.Load(); h != nil {
 		h.close(ctx)
+	}
+	if d.store != nil {
+		if err := d.store.Close(); err != nil {
+			d.log.Error("the journal was not closed", "error", err)
+		}
 	}
 	if d.dir != nil {
 		d.dir.close()
@@ -535,6 +560,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 		{Name: "started", OK: phase != phaseStarting, Since: since, Why: "the daemon is coming up"},
 		d.directory(),
 		d.spaceCondition(),
+		d.journalCondition(),
 		{Name: "not-draining", OK: phase != phaseDraining, Since: since, Why: "the daemon is going down"},
 	}, r.Conditions...)
 	return r

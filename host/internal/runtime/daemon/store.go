@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// errJournalFailed is the cause of a daemon that ends because its journal cannot
+// record any more (JRN-005).
+var errJournalFailed = errors.New("the journal cannot record")
+
+// failedLimit bounds the end of such a daemon. Nothing that it would wait for can
+// be recorded.
+const failedLimit = 3 * time.Second
+
+// retainEvery is the interval in which old runs are removed.
+const retainEvery = 10 * time.Minute
+
+// openStore opens the journal of the configuration. Without one, runs are kept in
+// memory.
+func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
+	s := loaded.Store
+	if s.File == "" {
+		return nil
+	}
+	opened, err := store.Open(ctx, store.Options{
+		Path:    s.File,
+		NoSync:  !s.Sync,
+		MinFree: uint64(s.MinFree),
+		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size},
+	})
+	if err != nil {
+		return err
+	}
+	d.store, h.journal, h.full = opened, opened, opened.Full
+	d.unfinished, err = opened.Unfinished(ctx)
+	return err
+}
+
+// admits rejects new acts while there is too little space to record them
+// (JRN-006).
+func (h *Host) admits() *contract.Error {
+	if h.full == nil || !h.full() {
+		return nil
+	}
+	return contract.Errorf("journal/full", "the file system of the journal has less than store.min_free left")
+}
+
+// resumeRuns continues the runs that an earlier daemon has not finished (JRN-040,
+// RUN-016). One that cannot be continued is reported and left as it is.
+func (d *Daemon) resumeRuns(ctx context.Context) {
+	h, resumed := d.host.Load(), 0
+	for _, u := range d.unfinished {
+		err := h.resume(u.Run.ID)
+		for err != nil && err.Type == "runtime/overloaded" && ctx.Err() == nil {
+			h.runs.awaitTurn(ctx)
+			err = h.resume(u.Run.ID)
+		}
+		if err != nil {
+			d.log.Error("a run cannot be resumed", "run", u.Run.ID, "intent", u.Run.Intent, "error", err)
+			continue
+		}
+		resumed++
+	}
+	if resumed > 0 {
+		d.log.Info("resumed runs that an earlier daemon had begun", "runs", resumed)
+	}
+}
+
+// resume continues a run of the journal and returns once it goes on.
+func (h *Host) resume(id string) *contract.Error {
+	taken, err := h.Take()
+	if err != nil {
+		return err
+	}
+	t := taken.(*turn)
+	run, err := t.of.service.Resume(context.Background(), id, h.journal.Records(id))
+	if err != nil {
+		t.Release()
+		return err
+	}
+	h.runs.after.Go(func() {
+		defer t.Release()
+		_, _ = t.carry(run, func(*act.Run) {}) // the journal has the response
+	})
+	return nil
+}
+
+// giveUp ends a daemon whose journal failed: no answer leaves any more, so there
+// is nothing to wait for.
+func (d *Daemon) giveUp() error {
+	err := fmt.Errorf("%w: %w", errJournalFailed, d.store.Err())
+	d.log.Error("the journal cannot record: the daemon ends", "error", d.store.Err())
+	d.setPhase(phaseDraining)
+	d.notify.tell("STOPPING=1", "STATUS=the journal cannot record")
+	ctx, cancel := context.WithTimeout(context.Background(), failedLimit)
+	defer cancel()
+	d.takeDown(ctx)
+	return err
+}
+
+// retain removes old runs from time to time.
+func (d *Daemon) retain(ctx context.Context) {
+	tick := time.NewTicker(retainEvery)
+	defer tick.Stop()
+	for {
+		removed, err := d.store.Retain(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.log.Error("old runs are not removed", "error", err)
+		case removed > 0:
+			d.log.Info("removed old runs", "runs", removed)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// journalCondition is the condition of the journal (HTTP-007).
+func (d *Daemon) journalCondition() httpapi.Condition {
+	c := httpapi.Condition{Name: "journal", OK: true}
+	switch {
+	case d.store == nil:
+	case d.store.Err() != nil:
+		c.OK, c.Why = false, "the journal cannot record: "+d.store.Err().Error()
+	case d.store.Full():
+		c.OK, c.Why = false, "the file system of the journal has less than store.min_free left"
+	}
+	return c
+}
