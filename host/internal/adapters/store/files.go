@@ -178,7 +178,7 @@ func (r *reserve) hold() {
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, r.size); err != nil {
 		_ = os.Remove(r.path)
 		return

@@ -100,7 +100,7 @@ func (m *migrator) version(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	found, changed := 0, ""
 	for rows.Next() {
 		var name, sum string

@@ -24,7 +24,7 @@ func schemaOf(t *testing.T, m *migrator) (out []string) {
 	rows, err := m.conn.QueryContext(context.Background(),
 		"SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'migrations' ORDER BY name")
 	require.NoError(t, err)
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var text string
 		require.NoError(t, rows.Scan(&text))

@@ -175,7 +175,7 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 		return nil
 	}
 	decode := s.decoder()
-	err = s.stored(ctx, row.n, 0, row.Records, func(_ int, _, body []byte) error {
+	err = s.stored(ctx, row.n, 0, row.Records, func(_ int, _ sum, body []byte) error {
 		rec, err := decode(body)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 				return
 			}
 			var c content
-			c, err = s.content(ctx, "content_by_hash", hash[:])
+			c, err = s.content(ctx, "content_by_hash", hash)
 			if errors.Is(err, sql.ErrNoRows) {
 				err = nil // purged
 			} else if err == nil {

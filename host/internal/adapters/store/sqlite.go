@@ -126,7 +126,7 @@ func (db *sqliteDB) walBehind() int64 {
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var head [shmHeader]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil {
 		return 0

@@ -23,8 +23,7 @@ type Options struct {
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
 	NoMigrate bool
-	// MinFree is the free space in bytes below which new runs are rejected; 0:
-	// 512 MiB.
+	// MinFree is the free space in bytes below which new runs are rejected.
 	MinFree uint64
 	// Retain says what Retain removes.
 	Retain Retention
@@ -37,10 +36,7 @@ type Options struct {
 	Faults Faults
 }
 
-const (
-	defaultMinFree = 512 << 20
-	defaultQueue   = 64 << 20
-)
+const defaultQueue = 64 << 20
 
 // Store is a journal in a database. Create it with Open.
 type Store struct {
@@ -51,7 +47,8 @@ type Store struct {
 	blobs   *blobs
 	reserve reserve
 	memory  *journal.Memory // of live runs
-	live    liveRuns
+	liveMu  sync.Mutex
+	live    map[string]*liveRun
 
 	queue  queue
 	writer *writer
@@ -80,9 +77,6 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.MinFree == 0 {
-		opts.MinFree = defaultMinFree
-	}
 	if opts.QueueBytes == 0 {
 		opts.QueueBytes = defaultQueue
 	}
@@ -90,6 +84,7 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	s := &Store{
 		opts:    opts,
 		memory:  journal.NewHeld(),
+		live:    map[string]*liveRun{},
 		reserve: reserve{path: filepath.Join(dir, reserveName), size: reserveSize, faults: opts.Faults},
 		failed:  make(chan struct{}),
 		stop:    make(chan struct{}),

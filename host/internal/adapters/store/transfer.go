@@ -89,7 +89,7 @@ func (e *exporter) named(hash string) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.s.content(e.ctx, "content_by_hash", key[:])
+	c, err := e.s.content(e.ctx, "content_by_hash", key)
 	if err != nil {
 		return err
 	}
@@ -105,37 +105,33 @@ func (e *exporter) value(n int64) (sum, error) {
 	if err != nil {
 		return c.hash, err
 	}
-	key, body := "value", edn.Nil()
-	if c.form == formTree {
-		parts, err := c.parts()
+	parts, err := c.parts()
+	if err != nil {
+		return c.hash, err
+	}
+	names := make([]edn.Value, len(parts))
+	for i, part := range parts {
+		h, err := e.value(part)
 		if err != nil {
 			return c.hash, err
 		}
-		list := make([]edn.Value, len(parts))
-		for i, part := range parts {
-			h, err := e.value(part)
-			if err != nil {
-				return c.hash, err
-			}
-			list[i] = edn.Text(h.hash())
+		names[i] = edn.Text(h.hash())
+	}
+	key, body := "concat", edn.Vector(names...)
+	if c.form != formTree {
+		if body, err = edn.Read(c.body, storedLimits); err != nil {
+			return c.hash, err
 		}
-		key, body = "concat", edn.Vector(list...)
-	} else if body, err = edn.Read(c.body, storedLimits); err != nil {
-		return c.hash, err
+		key = "value"
 	}
 	if c.form == formParts {
 		key = "parts"
 		body = body.MapValues(func(elem edn.Value) edn.Value {
-			if n, ok := partNumber(elem); ok && err == nil {
-				var h sum
-				h, err = e.value(n)
-				return partOf(edn.Text(h.hash()))
+			if _, ok := partNumber(elem); ok {
+				elem, names = partOf(names[0]), names[1:]
 			}
 			return elem
 		})
-		if err != nil {
-			return c.hash, err
-		}
 	}
 	e.line(edn.MustMap(edn.K("hash"), edn.Text(c.hash.hash()), edn.K(key), body))
 	e.written[n] = c.hash
