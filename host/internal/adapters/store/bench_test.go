@@ -10,7 +10,44 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
+
+// BenchmarkRecord is the rate of commits of one record with 1 and 16 writers, in
+// turns: 16/1 is expected >= 5. JRN-002.
+func BenchmarkRecord(b *testing.B) {
+	const rounds, writers = 50, 16
+	s := openAt(b, b.TempDir())
+	var spent [2]time.Duration
+	run := 0
+	for b.Loop() {
+		for i, n := range []int{1, writers} {
+			var done sync.WaitGroup
+			began := time.Now()
+			for range n {
+				run++
+				sc := newScript(fmt.Sprintf("run_%d", run))
+				log := s.Open(sc.run)
+				appendAll(b, log, sc.accepted(nothing))
+				done.Go(func() {
+					for range rounds {
+						appendAll(b, log, sc.record(&journal.CancelRequested{By: "uid/7"}))
+						syncRun(b, s, sc.run)
+					}
+				})
+			}
+			done.Wait()
+			spent[i] += time.Since(began)
+		}
+	}
+	alone := float64(rounds*b.N) / spent[0].Seconds()
+	together := float64(rounds*writers*b.N) / spent[1].Seconds()
+	b.ReportMetric(alone, "alone/s")
+	b.ReportMetric(together, "together/s")
+	b.ReportMetric(together/alone, "16/1")
+	b.ReportMetric(0, "ns/op")
+}
 
 // BenchmarkCommit compares the commit of one step's records with a bare
 // transaction of one row on the same disk, alternating in the same run: the ratio

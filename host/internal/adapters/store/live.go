@@ -160,9 +160,7 @@ func (s *Store) Sync(ctx context.Context, run string) error {
 }
 
 func (s *Store) sync(ctx context.Context, r *liveRun) error {
-	s.queue.mu.Lock()
-	last := r.last
-	s.queue.mu.Unlock()
+	last := s.queue.await(r)
 	if last == nil {
 		return nil
 	}
