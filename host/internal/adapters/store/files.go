@@ -45,7 +45,9 @@ func (e *LockedError) Error() string {
 	return "store: open " + e.Path + ": another process has the database open; stop it first"
 }
 
-func openBlobs(dir, database string, faults Faults) (*blobs, error) {
+// openBlobs opens the folder blobs beside a database and locks it.
+func openBlobs(database string, faults Faults) (*blobs, error) {
+	dir := filepath.Join(filepath.Dir(database), "blobs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

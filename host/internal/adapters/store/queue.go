@@ -109,8 +109,12 @@ func (q *queue) await(r *liveRun) *batch {
 	return r.last
 }
 
-// run queues a job and waits for it.
+// run queues a job and waits for its end. Only a job that has not begun can be
+// canceled.
 func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	j := &job{do: do, done: make(chan struct{})}
 	q.mu.Lock()
 	if q.err != nil {
@@ -120,12 +124,8 @@ func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) err
 	q.next.jobs = append(q.next.jobs, j)
 	q.notify()
 	q.mu.Unlock()
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	<-j.done
+	return j.err
 }
 
 // take returns what is queued, nil if nothing is.

@@ -99,13 +99,20 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 			err = fmt.Errorf("store: open %s: %w", opts.Path, err)
 		}
 	}()
-	if s.blobs, err = openBlobs(filepath.Join(dir, "blobs"), opts.Path, opts.Faults); err != nil {
+	if s.blobs, err = openBlobs(opts.Path, opts.Faults); err != nil {
 		return nil, err
 	}
 	if s.db, err = openSQLite(ctx, opts.Path, !opts.NoSync); err != nil {
 		return nil, err
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.blobs.syncFolder(dir); err != nil { // the files may be new
+		return nil, err
+	}
+	m, err := newMigrator(s.db, opts.Now)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.up(ctx, !opts.NoMigrate); err != nil {
 		return nil, err
 	}
 	text, err := readStatements("sqlite")
@@ -126,15 +133,6 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	go s.writer.loop()
 	go s.keepUp()
 	return s, nil
-}
-
-func (s *Store) migrate(ctx context.Context) error {
-	steps, err := readMigrations(sqlFiles, "sql/sqlite")
-	if err != nil {
-		return err
-	}
-	m := migrator{path: s.opts.Path, conn: s.db.conn, steps: steps, now: s.opts.Now, copy: s.db.copyTo}
-	return m.up(ctx, !s.opts.NoMigrate)
 }
 
 // Close writes what is queued and closes the database.
@@ -222,7 +220,8 @@ func (s *Store) checkSpace() {
 	}
 }
 
-// spacePeriod is the time between two looks at the free space without commits.
+// spacePeriod is the time between two looks at the free space without commits,
+// and the time without commits after which the writer is idle.
 const spacePeriod = 5 * time.Second
 
 // keepUp copies the write-ahead log and watches the free space, beside the
@@ -231,7 +230,7 @@ func (s *Store) keepUp() {
 	defer s.done.Done()
 	tick := time.NewTicker(spacePeriod)
 	defer tick.Stop()
-	for {
+	for busy := false; ; {
 		idle := false
 		select {
 		case <-s.stop:
@@ -239,8 +238,9 @@ func (s *Store) keepUp() {
 		case <-s.failed:
 			return
 		case <-tick.C:
-			idle = true
+			idle, busy = !busy, false
 		case <-s.upkeep:
+			busy = true
 		}
 		s.checkSpace()
 		if err := s.copyLog(idle); err != nil {
