@@ -25,8 +25,8 @@ type Effects struct {
 
 // AllowHint returns the hint that shows how a request allows an effect.
 func AllowHint(effect string) string {
-	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect +
-		" on the command line"
+	return "allow the effect :" + effect + ": `:effects {:allowed [:" + effect + "]}` in the request, `--effects " + effect +
+		"` on the command line"
 }
 
 // Grant holds the permissions that Effects give to a set of roles. The zero

@@ -516,7 +516,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 		c.printf("%s\n", pretty(response.Key("plan/debug")))
 	}
 	for w := range response.Key("warnings").Elems() {
-		c.printf("warning: %s\n", plain(w.Key("message")))
+		c.warn("%s", plain(w.Key("message")))
 	}
 	if quality := response.Key("quality"); quality.Key("degraded?").Truthy() {
 		var why []string

@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 			w := &world{t: t, dir: w.dir, env: w.env}
 			checked := w.run("check", name)
 			assert.Equal(t, 1, checked.code)
-			assert.Equal(t, want, errorsOf(checked.stdout))
+			assert.Equal(t, want, errorsOf(unwrapped(checked.stdout)))
 
 			run := w.run("run", name)
 			assert.Equal(t, 1, run.code)
@@ -256,12 +256,12 @@ effects {
 	assert.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "it may need --effects fs/write")
 	assert.Equal(t, "#{:fs/write}", w.run("check", "plan.edn", "--edn").value(t).Key("effects").String())
-	const how = "--effects fs/write on the command line"
+	const how = "`--effects fs/write` on the command line"
 	for _, args := range [][]string{{"check", "plan.edn", "--effects", "fs/read"}, {"run", "plan.edn"}} {
 		got = w.run(args...)
 		assert.Equal(t, 1, got.code, args)
-		assert.Contains(t, got.stdout+got.stderr, "(CHECK-021)", args)
-		assert.Contains(t, got.stdout+got.stderr, how, args)
+		assert.Contains(t, unwrapped(got.stdout)+got.stderr, "(CHECK-021)", args)
+		assert.Contains(t, unwrapped(got.stdout)+got.stderr, how, args)
 	}
 	got = w.run("act", "fs/write-file", `{:path "out" :content "short"}`)
 	assert.Equal(t, 1, got.code)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -34,7 +35,7 @@ func TestTablesFit(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, table(&out, head, rows))
 		for line := range strings.Lines(out.String()) {
-			if n := len([]rune(strings.TrimRight(line, "\n"))); n > tableWidth {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > diag.Columns {
 				t.Fatalf("%d columns: %q", n, line)
 			}
 		}
@@ -160,7 +161,7 @@ func TestExaminationFits(t *testing.T) {
 	c := &command{env: Env{Stdout: &out}}
 	require.NoError(t, c.printExamination(e))
 	for line := range strings.Lines(out.String()) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, line)
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), diag.Columns, line)
 	}
 	out.Reset()
 	c.format = formatJSON
