@@ -401,6 +401,65 @@ func TestDisabledPluginIsNamed(t *testing.T) {
 	}
 }
 
+// HCL-029, HCL-032: the names that a disabled plugin may define are one mistake, reported at its enabled = false, also
+// if another plugin is disabled or another name is similar.
+func TestDisabledPluginIsOneMistake(t *testing.T) {
+	const text = `plugin "chess" {
+  command = ["bin/plugins/chess"]
+  enabled = false
+}
+
+plugin "words" {
+  command = ["bin/plugins/text"]
+  enabled = false
+}
+
+intent "chess/best-move" {
+  in         = "req/chess.place"
+  out        = "res/chess.move+pv+eval"
+  candidates = ["chess/embedded"]
+
+  done { must = ["schema-valid", "legal-move"] }
+}
+
+check "legal-move" { intent = "chess/verify-move" }
+`
+	ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+	require.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
+	d := ds[slices.IndexFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityError })]
+	assert.Equal(t, "config/dangling-reference", d.Type)
+	lines := []int{d.Range.Start.Line}
+	for _, r := range d.Related {
+		lines = append(lines, r.Range.Start.Line)
+	}
+	assert.Equal(t, []int{19, 3, 12, 14}, lines, d.Text())
+}
+
+// HCL-002: a known block or attribute in a wrong place is reported with the places that accept it and with the names
+// that its place accepts.
+func TestBlocksInAWrongPlace(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, hint, accepted string
+	}{
+		{"of another block", "intent \"a/b\" {\n  retry { fallback = 1 }\n}\n", "`dispatch \"NAME\" { ... }`", "candidates"},
+		{"at the top", "retry {\n  fallback = 1\n}\n", "`dispatch \"NAME\" { ... }`", "dispatch"},
+		{"of the top", "http {\n  judge \"x\" {}\n}\n", "the file", "listen"},
+		{"with a similar name in its place", "plugin \"p\" {\n  command = [\"x\"]\n  retry { fallback = 1 }\n}\n",
+			"`dispatch \"NAME\" { ... }`", "restart"},
+		{"attribute of a block in a block", "dispatch \"d\" {\n  memory = \"1GB\"\n}\n", "`plugin \"NAME\" { isolation { ... } }`", "retry"},
+		{"attribute of a block inside", "plugin \"p\" {\n  command = [\"x\"]\n  memory  = \"1GB\"\n}\n", "`isolation { ... }`", "isolation"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, ds := configtest.LoadWith(t, tt.text, nil, nil)
+			i := slices.IndexFunc(ds, func(d diag.Diagnostic) bool { return d.Type == "config/unknown-name" })
+			require.GreaterOrEqual(t, i, 0, diag.NewReport(ds, 0, 1, 0).Text(false))
+			assert.Contains(t, ds[i].Hint, tt.hint)
+			assert.Contains(t, diag.Plain(ds[i].Expected), tt.accepted)
+			assert.Empty(t, ds[i].Nearest)
+		})
+	}
+}
+
 // HCL-013: an unknown profile in the environment does not cause diagnostics about the lock file.
 func TestWrongProfileOfTheEnvironment(t *testing.T) {
 	env := func(name string) (string, bool) { return "nonsense", name == files.ProfileVariable }
