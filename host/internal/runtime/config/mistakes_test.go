@@ -71,6 +71,11 @@ func running(attrs string) string {
 var mistakes = []mistake{
 	// Limits that this build cannot enforce (ISO-002).
 	{name: "share of the processors", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 2 }", typ: "range", line: "isolation { cpu"},
+	{name: "memory of no program", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { memory = \"1KB\" }", typ: "range", line: "isolation { "},
+	{name: "memory below a minimum", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { memory = \"15MiB\" }", typ: "range", line: "isolation { "},
+	{name: "processes of no program", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { processes = 3 }", typ: "range", line: "isolation { "},
+	{name: "file size of no file", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { file_size = \"1KB\" }", typ: "range", line: "isolation { "},
+	{name: "share of no program", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 0.001 }", typ: "range", line: "isolation { "},
 
 	// Suspicious but possible settings.
 	{name: "a candidate twice", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish", "chess/stockfish", "chess/embedded"`, typ: "duplicate", line: `"chess/stockfish", "chess/stockfish"`, warning: true},
@@ -433,6 +438,15 @@ check "legal-move" { intent = "chess/verify-move" }
 		lines = append(lines, r.Range.Start.Line)
 	}
 	assert.Equal(t, []int{19, 3, 12, 14}, lines, d.Text())
+}
+
+// ISO-002, HCL-021: 0 is no limit, also where a limit has a minimum.
+func TestNoLimit(t *testing.T) {
+	const text = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation {\n    memory    = 0\n    processes = 0\n    file_size = \"0B\"\n    cpu       = 0\n  }\n}\n"
+	c, ds := configtest.LoadWith(t, text, configtest.Describer{"chess": configtest.Chess()}, nil)
+	assert.Empty(t, ds, c.Report(0).Text(false))
+	assert.Zero(t, c.Plugins[0].Isolation.Limits.Memory)
+	assert.Zero(t, c.Plugins[0].Isolation.Limits.FileSize)
 }
 
 // HCL-002: a known block or attribute in a wrong place is reported with the places that accept it and with the names
