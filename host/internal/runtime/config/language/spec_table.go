@@ -615,7 +615,8 @@ var dispatchBlock = Block{
 		},
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "ATT-006",
-			Doc: "time limit of one call, over all attempts",
+			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
+				"the request, by default 120s",
 		},
 	},
 	Blocks: []Block{
@@ -729,7 +730,8 @@ var intentBlock = Block{
 		},
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "RUN-006",
-			Doc: "time limit of one call, over all attempts",
+			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
+				"the request, by default 120s",
 		},
 		{Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011"},
 		{Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030"},
