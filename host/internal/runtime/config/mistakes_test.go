@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -472,6 +473,37 @@ func TestBlocksInAWrongPlace(t *testing.T) {
 			assert.Empty(t, ds[i].Nearest)
 		})
 	}
+}
+
+// failing is a describer of plugins that cannot be described.
+type failing struct{ err error }
+
+func (f failing) Describe(context.Context, plugins.Plugin, edn.Value) (contract.Description, error) {
+	return contract.Description{}, f.err
+}
+
+// CONF-001: the hint for a plugin that cannot be described is a whole command: a program may be an interpreter.
+func TestConformHintIsTheCommand(t *testing.T) {
+	const text = "plugin \"chess\" {\n  command = [\"bin/chess\", \"main.py\", \"--name\", \"it's a test\"]\n}\n"
+	_, ds := config.Load(t.Context(), configtest.Write(t, text), config.Options{Describer: failing{errors.New("it ended")}, Env: configtest.NoEnv})
+	require.Len(t, ds, 1)
+	assert.Equal(t, "config/plugin-unknown", ds[0].Type)
+	assert.Contains(t, ds[0].Hint, "`ferment conform -- bin/chess main.py --name 'it'\\''s a test'`")
+}
+
+// ENV-011: what was expected of the metadata of a plugin is complete, whatever was found.
+func TestExpectedMetadataIsNotCut(t *testing.T) {
+	_, err := contract.ParseCapability(edn.MustRead(`{:cap/id :a/b :cap/kind :solver :cap/version "1" :cap/intents #{:a/b}
+		:cap/effects #{:fs/reed} :io/in-schema :req/any :io/out-schema :res/any :cap/stability "` + strings.Repeat("stable ", 60) + `"}`))
+	require.Error(t, err)
+	fields := contract.AsError(err).Details.Key("invalid-fields")
+	first, _ := fields.Nth(0)
+	expected := first.Key("expected")
+	require.False(t, expected.IsNil(), fields.String())
+	_, ds := config.Load(t.Context(), configtest.Write(t, configtest.OnePlugin), config.Options{Describer: failing{err}, Env: configtest.NoEnv})
+	require.Len(t, ds, 1)
+	assert.Equal(t, "capability/invalid-metadata", ds[0].Type)
+	assert.Contains(t, ds[0].Message, "expected "+expected.String())
 }
 
 // HCL-013: an unknown profile in the environment does not cause diagnostics about the lock file.

@@ -594,7 +594,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		}
 		d := diag.Diagnostic{
 			Type:    "config/type",
-			Message: fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Short(message)),
+			Message: fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Sentence(message)),
 			Path:    []string{"schema", p.Schema},
 			Hint:    p.Hint,
 		}
@@ -606,7 +606,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 			}
 			if *d.Range != *spec.At {
 				// The diagnostic shows the place.
-				d.Message = fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Short(p.Message))
+				d.Message = fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Sentence(p.Message))
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
 			d.Range = b.place("plugin", owner.Name)
@@ -630,7 +630,7 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 		}
 		b.Defect(owner, diag.Diagnostic{
 			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is invalid: %s", diag.Quote(owner.Name),
-				diag.Quote(p.Schema), diag.Short(p.Message)),
+				diag.Quote(p.Schema), diag.Sentence(p.Message)),
 			Range: b.place("plugin", owner.Name),
 			Path:  []string{"schema", p.Schema},
 			Hint:  "this is a defect of the plugin",
