@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -484,11 +483,19 @@ func (f failing) Describe(context.Context, plugins.Plugin, edn.Value) (contract.
 
 // CONF-001: the hint for a plugin that cannot be described is a whole command: a program may be an interpreter.
 func TestConformHintIsTheCommand(t *testing.T) {
-	const text = "plugin \"chess\" {\n  command = [\"bin/chess\", \"main.py\", \"--name\", \"it's a test\"]\n}\n"
-	_, ds := config.Load(t.Context(), configtest.Write(t, text), config.Options{Describer: failing{errors.New("it ended")}, Env: configtest.NoEnv})
-	require.Len(t, ds, 1)
-	assert.Equal(t, "config/plugin-unknown", ds[0].Type)
-	assert.Contains(t, ds[0].Hint, "`ferment conform -- bin/chess main.py --name 'it'\\''s a test'`")
+	for command, want := range map[string]string{
+		`["bin/chess", "main.py", "--name", "it's a test"]`: `bin/chess main.py --name 'it'\''s a test'`,
+		`["./run.sh"]`: "./run.sh",
+	} {
+		path := configtest.Write(t, "plugin \"chess\" {\n  command = "+command+"\n}\n")
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "run.sh"), []byte("program"), 0o755))
+		ended := contract.Errorf("runtime/start-failed", "it ended")
+		_, ds := config.Load(t.Context(), path, config.Options{Describer: failing{ended}, Env: configtest.NoEnv})
+		require.Len(t, ds, 1)
+		assert.Equal(t, "config/plugin-unknown", ds[0].Type)
+		assert.Contains(t, ds[0].Hint, "`ferment conform -- "+want+"`")
+		assert.NotContains(t, ds[0].Message, ended.Type)
+	}
 }
 
 // ENV-011: what was expected of the metadata of a plugin is complete, whatever was found.

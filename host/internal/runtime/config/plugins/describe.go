@@ -543,18 +543,28 @@ func (r *Reader) unchecked(s *decode.Section, p *Plugin, why string) {
 	})
 }
 
+// runnable returns the printed name of a program as a word that a shell does not look up in PATH.
+func (r *Reader) runnable(program string) string {
+	name := disk.PrintedName(r.Dir, program)
+	if !strings.ContainsRune(name, filepath.Separator) && filepath.IsAbs(program) {
+		return "./" + name
+	}
+	return name
+}
+
 func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 	if errors.Is(err, ErrNotStarted) {
 		r.notStarted(s, p)
 		return
 	}
+	why := strings.TrimPrefix(err.Error(), ":"+contract.AsError(err).Type+": ")
 	d := diag.Diagnostic{
 		Type:    "config/plugin-unknown",
-		Message: fmt.Sprintf("plugin %s cannot be described: %s", diag.Quote(p.Name), diag.Sentence(err.Error())),
+		Message: fmt.Sprintf("plugin %s cannot be described: %s", diag.Quote(p.Name), diag.Sentence(why)),
 		Range:   s.At(),
 		Path:    s.Node.Path,
 		Hint: fmt.Sprintf("`ferment conform -- %s` shows what it does wrong; enabled = false leaves it out",
-			launch.ShellLine(append([]string{disk.PrintedName(r.Dir, p.Command[0])}, p.Command[1:]...)...)),
+			launch.ShellLine(append([]string{r.runnable(p.Command[0])}, p.Command[1:]...)...)),
 	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type,
