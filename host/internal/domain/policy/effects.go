@@ -105,6 +105,15 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 	return out, nil
 }
 
+// Admits reports whether any call may have the effect: the rules permit it, and its scope is enabled.
+func (g *Grant) Admits(effect string) bool {
+	if _, _, ok := g.rule(effect); !ok {
+		return false
+	}
+	s, known := g.effects.Host.Of(effect)
+	return known && s.Enabled.V
+}
+
 // access checks the access rule of one effect.
 func (g *Grant) access(effect, by string) *contract.Error {
 	rule, why, ok := g.rule(effect)
