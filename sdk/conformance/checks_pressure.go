@@ -125,7 +125,8 @@ func refusedGrowth(ctx context.Context, b *bench) error {
 	return b.leaks(ctx, in, leak{calls: refusedCalls, perCall: leakPerCall, what: "refused calls", block: block})
 }
 
-// healthGrowth probes the health as often as a host does in an hour, several probes at a time, and on if the memory grows.
+// healthGrowth probes the health as often as a host does in an hour, several probes at a time, and on if the memory
+// grows.
 func healthGrowth(ctx context.Context, b *bench) error {
 	in, _, err := b.ready(ctx)
 	if err != nil {

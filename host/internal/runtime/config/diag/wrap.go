@@ -89,7 +89,8 @@ func wordEnd(text string, from int) int {
 // sentences are the labels of the lines of an error that WrapError wraps. The other lines are excerpts and EDN.
 var sentences = []string{"error:", "warning:", "hint", "cause"}
 
-// WrapError wraps the sentences of an error that the method Text of contract.Error rendered. The first line may begin with a place.
+// WrapError wraps the sentences of an error that the method Text of contract.Error rendered. The first line may begin
+// with a place.
 func WrapError(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -81,7 +81,8 @@ func belongs(name string, in func(*Block) bool) string {
 	return diag.Quote(name) + " belongs in " + strings.Join(homes, " or ")
 }
 
-// accepting returns the syntax of the block b and the blocks in it for which in is true. outer adds the blocks around b.
+// accepting returns the syntax of the block b and the blocks in it for which in is true. outer adds the blocks around
+// b.
 func accepting(b *Block, in func(*Block) bool, outer func(inner string) string) []string {
 	var homes []string
 	if in(b) {

@@ -12,8 +12,8 @@ var environment = Type{Kind: KindMap, Key: &variable, Elem: &text}
 // the reference. Callers must not modify it.
 func Specification() *Block { return &specification }
 
-// The smallest limits with which a process can start: no runtime with an RPC server needs less memory, and the threads of
-// the host count as processes of its user.
+// The smallest limits with which a process can start: no runtime with an RPC server needs less memory, and the threads
+// of the host count as processes of its user.
 const (
 	leastMemory    = 16 * mib
 	leastProcesses = 16
