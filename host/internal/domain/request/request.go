@@ -8,7 +8,7 @@ import (
 
 // Deadlines of a request, in milliseconds.
 const (
-	usualDeadlineMS    = 120_000
+	UsualDeadlineMS    = 120_000 // of a request that is answered at once
 	acceptedDeadlineMS = 900_000
 	maxDeadlineMS      = 86_400_000
 )
@@ -272,5 +272,5 @@ func defaultDeadline(responseType string) int64 {
 	if responseType == "accepted" {
 		return acceptedDeadlineMS
 	}
-	return usualDeadlineMS
+	return UsualDeadlineMS
 }

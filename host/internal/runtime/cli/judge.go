@@ -339,7 +339,7 @@ func (c *command) measuredHere(
 	before, err := store.Record(j.Name)
 	if err != nil {
 		c.tickEnd()
-		c.printf("warning: %s is not a calibration record and is replaced: %v\n",
+		c.warn("%s is not a calibration record and is replaced: %v",
 			c.relative(build.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
 		before = nil
 	}

@@ -84,7 +84,7 @@ func (c *command) dataDir(ctx context.Context) string {
 func (c *command) priceList(ctx context.Context) pricelist.List {
 	list, err := pricelist.InForce(c.dataDir(ctx), time.Now())
 	if err != nil {
-		c.printf("warning: %s; the shipped prices are used\n", err)
+		c.warn("%s; the shipped prices are used", err)
 	}
 	return list
 }
@@ -222,7 +222,7 @@ func (c *command) printModelPrices(loaded *daemon.Loaded) error {
 	}
 	for _, m := range prices {
 		if remark := priceRemark(m); remark != "" {
-			c.printf("warning: %s/%s: %s\n", m.Plugin, m.Label, remark)
+			c.warn("%s/%s: %s", m.Plugin, m.Label, remark)
 		}
 	}
 	return nil

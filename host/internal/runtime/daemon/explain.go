@@ -4,6 +4,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -76,6 +77,13 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 			edn.K("value"), r.Value,
 			edn.K("from"), edn.Text(originText(r.Origin)),
 		)
+	}
+	if effective.Deadline == 0 {
+		policies = append(policies, edn.MustMap(
+			edn.K("field"), edn.Text(":deadline-ms"),
+			edn.K("value"), edn.Int(request.UsualDeadlineMS),
+			edn.K("from"), edn.Text("the whole run, unless the request sets it"),
+		))
 	}
 	b.Key("policy", edn.Vector(policies...))
 	if v := l.layersOf(in); !v.IsNil() {
