@@ -71,14 +71,6 @@ func SyntaxFinding(e *edn.SyntaxError) Finding {
 	}
 }
 
-// Render writes the finding on one line, after the name of the text.
-func (f Finding) Render(source string) string {
-	if f.Line > 0 {
-		source = fmt.Sprintf("%s:%d:%d", source, f.Line, f.Column)
-	}
-	return fmt.Sprintf("%s: %s %s %s", source, f.Severity, f.Check, f.Message)
-}
-
 // Value returns the finding as data; keys that do not apply are absent.
 func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
