@@ -235,7 +235,7 @@ func TestFormatFile(t *testing.T) {
 
 	_, err = view.FormatFileAs("nowhere.hcl", filepath.Join(t.TempDir(), "nowhere.hcl"))
 	require.Error(t, err)
-	f.Name = filepath.Join(t.TempDir(), "nowhere.hcl")
+	f.Path = filepath.Join(t.TempDir(), "nowhere.hcl")
 	require.Error(t, f.Write())
 }
 
