@@ -275,7 +275,7 @@ func isPluginFault(err error) bool {
 // whether a trial precedes. Swap returns when the new edition has replaced the
 // old one and the old processes have ended, or with the reason why the old
 // edition stays. The transitions carry cause: [CauseSwap] for an operator,
-// [CauseHealth] or [CauseQuality] for a remediation.
+// [CauseQuality] for a remediation.
 func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error {
 	u, err := s.unit(plugin)
 	if err != nil {

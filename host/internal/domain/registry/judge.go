@@ -119,8 +119,6 @@ const (
 	IntentChat  = "model/chat"
 )
 
-// The severities of a judge in the policy of an intent.
-const (
-	JudgeMust   = "must"
-	JudgeShould = "should"
-)
+// JudgeMust is the severity of a judge whose verdict an answer must pass, in the
+// policy of an intent.
+const JudgeMust = "must"

@@ -118,6 +118,11 @@ func (c *Client) Do(ctx context.Context, action edn.Value) (edn.Value, error) {
 	return answer.Key("result"), nil
 }
 
+// Ready returns the readiness of the daemon.
+func (c *Client) Ready(ctx context.Context) (edn.Value, error) {
+	return c.send(ctx, http.MethodGet, "/ready", nil, "")
+}
+
 func (c *Client) send(ctx context.Context, method, path string, body []byte, dir string) (edn.Value, error) {
 	resp, err := c.open(ctx, method, path, body, dir, string(typeEDN))
 	if err != nil {
