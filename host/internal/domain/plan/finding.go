@@ -87,9 +87,7 @@ func (f Finding) Value() edn.Value {
 		b.Key("elsewhere", edn.Vector(f.elsewhere...))
 	}
 	b.Key("message", edn.Text(f.Message))
-	if !f.Nearest.IsNil() {
-		b.Key("nearest", f.Nearest)
-	}
+	b.Opt("nearest", f.Nearest)
 	if len(f.Expected) > 0 {
 		expected := make([]edn.Value, len(f.Expected))
 		for i, name := range f.Expected {
@@ -97,12 +95,8 @@ func (f Finding) Value() edn.Value {
 		}
 		b.Key("expected", edn.Vector(expected...))
 	}
-	if f.Effect != "" {
-		b.Key("effect", edn.K(f.Effect))
-	}
-	if f.Hint != "" {
-		b.Key("hint", edn.Text(f.Hint))
-	}
+	b.OptKeyword("effect", f.Effect)
+	b.OptText("hint", f.Hint)
 	return b.Map()
 }
 

@@ -89,17 +89,13 @@ func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("gate", edn.K(f.Gate))
 	b.Key("severity", edn.K(f.Severity.String()))
-	if f.Code != "" {
-		b.Key("code", edn.K(f.Code))
-	}
+	b.OptKeyword("code", f.Code)
 	b.Key("path", edn.Vector(f.Path...))
 	b.Key("message", edn.Text(f.Message))
 	if f.Range[1] > 0 {
 		b.Key("range", edn.Vector(edn.Int(int64(f.Range[0])), edn.Int(int64(f.Range[1]))))
 	}
-	if f.Fix != "" {
-		b.Key("fix", edn.Text(f.Fix))
-	}
+	b.OptText("fix", f.Fix)
 	return b.Map()
 }
 

@@ -74,9 +74,7 @@ func (j *Judge) Question(t Task) edn.Value {
 		}
 		m.Key(part.key, part.v)
 	}
-	if !t.Other.IsNil() {
-		m.Key("task/other", t.Other)
-	}
+	m.Opt("task/other", t.Other)
 	about.Key("sample", edn.Int(t.Sample))
 	about.Key("seed", edn.Int(t.Seed))
 	about.Key("author", t.Author)

@@ -189,12 +189,8 @@ func (b Budget) Value() edn.Value {
 			m.Key(key, edn.Int(l.N))
 		}
 	}
-	if !b.MaxUSD.IsNil() {
-		m.Key("max-usd", b.MaxUSD)
-	}
-	if !b.Temperature.IsNil() {
-		m.Key("temperature", b.Temperature)
-	}
+	m.Opt("max-usd", b.MaxUSD)
+	m.Opt("temperature", b.Temperature)
 	return m.Map()
 }
 

@@ -308,9 +308,7 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 			b.Key(g.word, edn.Vector(texts...))
 		}
 		b.Key("prices", edn.Int(int64(entries)))
-		if installed != "" {
-			b.Key("installed", edn.Text(installed))
-		}
+		b.OptText("installed", installed)
 		return c.value(c.env.Stdout, b.Map())
 	}
 	var rows [][]string

@@ -375,9 +375,7 @@ func (o *LockOutcome) Value() edn.Value {
 		b.Key("plugin", edn.Text(c.Plugin))
 		b.Key("change", edn.K(c.Change))
 		b.Key("version", edn.Text(c.Version))
-		if c.Note != "" {
-			b.Key("note", edn.Text(c.Note))
-		}
+		b.OptText("note", c.Note)
 		differences := make([]edn.Value, len(c.Differences))
 		for i, d := range c.Differences {
 			differences[i] = edn.MustMap(
