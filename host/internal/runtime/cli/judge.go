@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
@@ -17,7 +19,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -153,7 +154,7 @@ func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) (
 		if name != "" && used != name || judge.Anchors == "" {
 			continue
 		}
-		r, err := build.ReadCalibration(loaded.Host.DataDir, used)
+		r, err := calibrations.Dir(loaded.Host.DataDir).Record(used)
 		if err != nil {
 			return nil, err
 		}
@@ -325,7 +326,7 @@ func (c *command) measuredHere(
 	ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating,
 ) (edn.Value, error) {
 	j := of.judge
-	store := build.Calibrations{DataDir: loaded.Host.DataDir}
+	store := calibrations.Dir(loaded.Host.DataDir)
 	m := &rescore.Measurement{
 		Judge: j, Registry: loaded.Generation.Registry, Anchors: of.anchors, Parallel: o.parallel, Deadline: o.deadline, Tick: c.ticker(), Clock: dispatch.SystemClock{},
 		Ask: func(ctx context.Context, request edn.Value) (edn.Value, error) {
@@ -340,7 +341,7 @@ func (c *command) measuredHere(
 	if err != nil {
 		c.tickEnd()
 		c.printf("warning: %s is not a calibration record and is replaced: %v\n",
-			c.relative(build.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
+			c.relative(calibrations.Dir(loaded.Host.DataDir).File(j.Name)), err)
 		before = nil
 	}
 	record.At, record.Why = time.Now().UTC().Truncate(time.Second), calibration.ByOperator

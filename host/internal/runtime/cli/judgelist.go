@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -87,7 +88,7 @@ func (c *command) judges(ctx context.Context) (edn.Value, error) {
 // record.
 func judgesOf(loaded *daemon.Loaded) []rescore.Status {
 	reg, used := loaded.Generation.Registry, loaded.Generation.JudgesInUse()
-	store := build.Calibrations{DataDir: loaded.Host.DataDir}
+	store := calibrations.Dir(loaded.Host.DataDir)
 	var out []rescore.Status
 	for _, name := range reg.Judges() {
 		j, _ := reg.Judge(name)

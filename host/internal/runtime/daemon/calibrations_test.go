@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -22,14 +23,14 @@ func TestCalibrations(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
 	require.NoError(t, err)
-	c := newCalibrations(dir, reg)
+	c := newCalibrationCache(dir, reg)
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	c.now = func() time.Time { return at }
 	look := func() dispatch.Calibration { at = at.Add(rereadAfter); return c.Calibration("grader") }
 	assert.Equal(t, dispatch.Calibration{}, look())
 
 	key := "b3:" + strings.Repeat("0", 64)
-	file := build.CalibrationFile(dir, "grader")
+	file := calibrations.Dir(dir).File("grader")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	keep := func(r calibration.Record) {
 		next := file + ".new"
@@ -59,7 +60,7 @@ func TestServedModelsAreCompared(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
 	require.NoError(t, err)
-	c := newCalibrations(dir, reg)
+	c := newCalibrationCache(dir, reg)
 	var told []string
 	c.served = func(judge, model string) { told = append(told, judge+" "+model) }
 	key := "b3:" + strings.Repeat("0", 64)
@@ -73,12 +74,12 @@ func TestServedModelsAreCompared(t *testing.T) {
 		c.Served("nobody", "judge/rubric", "m-9")
 	}
 	serve()
-	require.NoError(t, build.KeepCalibration(dir, r))
+	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
 	serve()
 	assert.Empty(t, told)
 	r.Model, r.Models = "m-1", []string{"m-1", "m-2"}
-	require.NoError(t, build.KeepCalibration(dir, r))
+	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
 	serve()
 	assert.Equal(t, []string{"grader m-3"}, told)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
@@ -156,7 +157,7 @@ func (l *Loaded) Condition(p plugins.Plugin) string {
 		return "disabled"
 	case p.Binary == "":
 		return "missing"
-	case p.Lock == plugins.LockChanged, p.Lock == plugins.LockEscalated:
+	case p.Lock == lock.StateChanged, p.Lock == lock.StateEscalated:
 		return string(p.Lock)
 	case !p.Described:
 		return "unchecked"

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
+
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -12,7 +14,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -22,7 +23,7 @@ import (
 // newRescorer creates the rescorer. It is idle until a daemon runs it.
 func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	return rescore.New(rescore.Settings{
-		Clock: dispatch.SystemClock{}, Store: build.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
+		Clock: dispatch.SystemClock{}, Store: calibrations.Dir(loaded.Host.DataDir), Random: rand.Float64,
 		Tell:    func(n stats.Notice) { h.notice(n, o.Notices) },
 		Believe: h.believe,
 	})
@@ -70,7 +71,7 @@ func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	}
 	drift := ""
 	if r.Drifted(j.Drift) {
-		drift = build.Drifted(&r)
+		drift = r.Decline()
 	}
 	h.stats.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
 }
@@ -116,5 +117,5 @@ func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Va
 // CalibratedValue returns the outcome of a measurement with the path of the
 // calibration file.
 func CalibratedValue(out rescore.Outcome, dataDir string) edn.Value {
-	return out.Value().AssocKey("file", edn.Text(build.CalibrationFile(dataDir, out.Judge.Name)))
+	return out.Value().AssocKey("file", edn.Text(calibrations.Dir(dataDir).File(out.Judge.Name)))
 }
