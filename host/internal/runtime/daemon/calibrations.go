@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
-
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
