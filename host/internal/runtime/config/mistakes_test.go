@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -376,7 +377,7 @@ func TestOneMistakeOneError(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, at, 0, "the file has no %q", old)
 			text = text[:at] + m.new + text[at+len(old):]
-			ds := loadShipped(t, file, text, shipped, plugins.LockIgnored)
+			ds := loadShipped(t, file, text, shipped, lock.Ignored)
 			assertOne(t, m, text, ds)
 		})
 	}
@@ -387,7 +388,7 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
 	for _, edit := range [][2]string{{`"dev"`, `"development"`}, {`profile   =`, `profil    =`}, {`lock_file = "bin`, `lock_file = bin`}, {"ferment {", "fermnt {"}} {
-		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), plugins.LockChecked)
+		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), lock.Checked)
 		assert.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
 		assert.Zero(t, ds.Count(diag.SeverityWarning), diag.NewReport(ds, 0, 1, 0).Text(false))
 	}
@@ -401,7 +402,7 @@ func TestDisabledPluginIsNamed(t *testing.T) {
 	for program, wants := range map[string]string{"sat": `plugin "sat" is disabled`, "testrunner": "tests-pass"} {
 		command := `command = ["bin/plugins/` + program + `"]`
 		text := strings.Replace(string(raw), command, command+"\n  enabled = false", 1)
-		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
 		assert.Contains(t, diag.NewReport(ds, 0, 1, 0).Text(false), wants)
 	}
 }
@@ -429,7 +430,7 @@ intent "chess/best-move" {
 
 check "legal-move" { intent = "chess/verify-move" }
 `
-	ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+	ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
 	require.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
 	d := ds[slices.IndexFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityError })]
 	assert.Equal(t, "config/dangling-reference", d.Type)
@@ -520,13 +521,13 @@ func TestWrongProfileOfTheEnvironment(t *testing.T) {
 	assert.Equal(t, []string{"config/range"}, configtest.Types(ds))
 }
 
-func loadShipped(t *testing.T, file, text string, d plugins.Describer, locking plugins.Locking) diag.Diagnostics {
+func loadShipped(t *testing.T, file, text string, d plugins.Describer, locking lock.Mode) diag.Diagnostics {
 	t.Helper()
 	_, ds := configOf(t, file, text, d, locking)
 	return ds
 }
 
-func configOf(t *testing.T, file, text string, d plugins.Describer, locking plugins.Locking) (*config.Config, diag.Diagnostics) {
+func configOf(t *testing.T, file, text string, d plugins.Describer, locking lock.Mode) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	path := filepath.Join(layShipped(t, file, text), file)
 	return config.Load(context.Background(), path, config.Options{Describer: d, Env: configtest.NoEnv, Locking: locking})
@@ -579,7 +580,7 @@ func TestOneMistakeOneFinding(t *testing.T) {
 	root := "../../../.."
 	raw, err := os.ReadFile(filepath.Join(root, "ferment.hcl"))
 	require.NoError(t, err)
-	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), plugins.LockIgnored)
+	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), lock.Ignored)
 	require.NotNil(t, c.Generation)
 	env := plan.Env{
 		Registry: c.Generation.Registry,
@@ -770,7 +771,7 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 			dir := layShipped(t, "ferment.hcl", string(raw))
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "local/a.hcl"), []byte(overlay+"\n"), 0o644))
-			_, ds := config.Load(t.Context(), dir, config.Options{Describer: shipped, Env: configtest.NoEnv, Locking: plugins.LockIgnored})
+			_, ds := config.Load(t.Context(), dir, config.Options{Describer: shipped, Env: configtest.NoEnv, Locking: lock.Ignored})
 			ds = slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
 			require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 0).Text(false))
 			assert.Equal(t, want.typ, ds[0].Type)
@@ -788,7 +789,7 @@ func TestSecretOfDisabledPlugin(t *testing.T) {
 	text := strings.Replace(string(raw), `secret("env:OPENAI_API_KEY")`, diag.Quote(secret), 1)
 	for _, wrong := range []string{"", "broken = local.absent\n"} {
 		text := strings.Replace(text, diag.Quote(secret)+"\n", diag.Quote(secret)+"\n    "+wrong, 1)
-		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
 		assert.NotContains(t, diag.NewReport(ds, 0, 1, 0).Text(false), secret)
 		for _, defaults := range []bool{false, true} {
 			shown, err := view.Show(c, view.ShowOptions{Defaults: defaults})
@@ -805,7 +806,7 @@ func TestShippedFilesAreRight(t *testing.T) {
 		raw, err := os.ReadFile(filepath.Join("../../../..", file))
 		require.NoError(t, err)
 		for _, text := range []string{string(raw), "\ufeff" + string(raw), strings.ReplaceAll(string(raw), "\n", "\r\n")} {
-			for _, d := range loadShipped(t, file, text, shipped, plugins.LockIgnored) {
+			for _, d := range loadShipped(t, file, text, shipped, lock.Ignored) {
 				assert.Equal(t, diag.SeverityInfo, d.Severity, d.Text())
 			}
 		}
@@ -835,7 +836,7 @@ func TestProgramOfPath(t *testing.T) {
 func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
-	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), plugins.LockIgnored)
+	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), lock.Ignored)
 	require.False(t, ds.HasErrors(), "%v", ds)
 	for _, id := range []string{"llm/voice", "llm/meta", "llm/solver", "llm/code", "llm/router"} {
 		a, ok := c.Generation.Registry.Absent(id)

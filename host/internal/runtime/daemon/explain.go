@@ -60,13 +60,9 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	b.Key("implied?", edn.Bool(in.Implied))
 	b.Key("in-schema", edn.K(in.In))
 	b.Key("out-schema", edn.K(in.Out))
-	if in.Where != "" {
-		b.Key("where", edn.Text(in.Where))
-	}
+	b.OptText("where", in.Where)
 	b.Key("ordering", edn.K(x.Ordering))
-	if streamed {
-		b.Key("streamed?", edn.Bool(true))
-	}
+	b.OptTrue("streamed?", streamed)
 	b.Key("candidates", l.candidates(x))
 	b.Key("rejected", l.rejected(x))
 	rows := append(effective.Explain(), l.Generation.Budgets.Explain()...)
@@ -86,9 +82,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 		))
 	}
 	b.Key("policy", edn.Vector(policies...))
-	if v := l.layersOf(in); !v.IsNil() {
-		b.Key("prompt", v)
-	}
+	b.Opt("prompt", l.layersOf(in))
 	if why := stream.DelayReason(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
@@ -133,9 +127,7 @@ func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
 		var b edn.MapBuilder
 		b.Key("cap/id", edn.K(r.Cap))
 		b.Key("reason", edn.K(r.Reason))
-		if r.Detail != "" {
-			b.Key("detail", edn.Text(r.Detail))
-		}
+		b.OptText("detail", r.Detail)
 		if r.Why != nil {
 			b.Key("why", edn.K(r.Why.Type))
 			b.Key("message", edn.Text(r.Why.FullMessage()))
@@ -157,12 +149,8 @@ func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
 	} else if a, ok := reg.Absent(id); ok {
 		plugin, where = a.Plugin, a.Where
 	}
-	if plugin != "" {
-		b.Key("plugin", edn.Text(plugin))
-	}
-	if where != "" {
-		b.Key("where", edn.Text(where))
-	}
+	b.OptText("plugin", plugin)
+	b.OptText("where", where)
 	if f, ok := x.Figures(id); ok {
 		b.Key("figures", f.Value())
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
@@ -107,7 +108,7 @@ type Plugin struct {
 	Wanted string
 	// Lock compares the program with the lock file. Startable reports whether the
 	// program may be started.
-	Lock      LockState
+	Lock      lock.State
 	Startable bool
 	// Description is the answer of Describe with Config; Described is false if
 	// Describe was not called or failed.
