@@ -26,6 +26,7 @@ func (j *judging) gradeAnswer(ctx context.Context, subject quality.Subject, resu
 		return result, false
 	}
 	if v := j.pastVerdict(panel.gate); v != nil {
+		j.recallFailure(v)
 		return pastGrade(panel, v), true
 	}
 	cal := n.d.calibration(panel.judge.Name)

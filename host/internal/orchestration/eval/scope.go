@@ -216,7 +216,13 @@ func (s *scope) emit(n *plan.Node, e *ended) *contract.Error {
 // commit publishes the result of a node. Only the owner of the scope calls it.
 func (s *scope) commit(i int) *contract.Error {
 	n, e := s.node(i), &s.ended[i]
-	if !s.past(e.path).IsCommitted() && (s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit)) {
+	past := s.past(e.path)
+	if s.run.task.Replay && past.IsCommitted() {
+		if err := s.sameValue(n, e, past); err != nil {
+			return err
+		}
+	}
+	if !past.IsCommitted() && (s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit)) {
 		record := &e.record // committed once, and then owned by the journal
 		record.As = n.As
 		switch n.Op {
