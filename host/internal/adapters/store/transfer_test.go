@@ -64,7 +64,7 @@ func TestImportVerifies(t *testing.T) {
 	refuse("text", "{:a")
 	for i := range lines {
 		refuse("without a line", strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), ""))
-		for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/7 {
+		for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/2 {
 			changed := []byte(lines[i])
 			if changed[at]++; changed[at] == '\n' || changed[at] == ' '+1 || changed[at] == ',' {
 				continue
