@@ -260,13 +260,14 @@ func TestEnds(t *testing.T) {
 		typ    string
 		status string
 	}{
-		"completed":        {value(`{:text "x"}`), ask + `}`, nil, "", "completed"},
-		"failed":           {dispatchtest.Step{Err: contract.Errorf("input/invalid", "x")}, ask + `}`, nil, "input/invalid", "failed"},
-		"nobody serves":    {hang, strings.Replace(ask, ":text/respond", ":text/respond :cap/id :a/nobody", 1) + `}`, nil, "unsupported/intent", "failed"},
-		"expired":          {hang, ask + `:deadline-ms 50}`, nil, "queue/deadline-exceeded", "expired"},
-		"canceled":         {hang, ask + `}`, func(_ context.CancelFunc, r *act.Run) { r.Cancel("local", "enough") }, "canceled", "canceled"},
-		"caller gone":      {hang, ask + `}`, func(cancel context.CancelFunc, _ *act.Run) { cancel() }, "canceled", "canceled"},
-		"defect in a call": {dispatchtest.Step{Panic: "boom"}, ask + `}`, nil, "runtime/internal", "failed"},
+		"completed":          {value(`{:text "x"}`), ask + `}`, nil, "", "completed"},
+		"failed":             {dispatchtest.Step{Err: contract.Errorf("input/invalid", "x")}, ask + `}`, nil, "input/invalid", "failed"},
+		"nobody serves":      {hang, strings.Replace(ask, ":text/respond", ":text/respond :cap/id :a/nobody", 1) + `}`, nil, "unsupported/intent", "failed"},
+		"expired":            {hang, ask + `:deadline-ms 50}`, nil, "queue/deadline-exceeded", "expired"},
+		"expired by default": {hang, ask + `}`, nil, "queue/deadline-exceeded", "expired"},
+		"canceled":           {hang, ask + `}`, func(_ context.CancelFunc, r *act.Run) { r.Cancel("local", "enough") }, "canceled", "canceled"},
+		"caller gone":        {hang, ask + `}`, func(cancel context.CancelFunc, _ *act.Run) { cancel() }, "canceled", "canceled"},
+		"defect in a call":   {dispatchtest.Step{Panic: "boom"}, ask + `}`, nil, "runtime/internal", "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -175,8 +175,6 @@ func (a Attempt) value() edn.Value {
 		b.Key("type", journal.Keyword(a.Failure))
 	}
 	b.Key("latency-ms", edn.Int(a.Latency.Milliseconds()))
-	if !a.Cost.IsNil() {
-		b.Key("cost-usd", a.Cost)
-	}
+	b.Opt("cost-usd", a.Cost)
 	return b.Map()
 }

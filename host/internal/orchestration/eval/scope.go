@@ -196,12 +196,11 @@ func (s *scope) fail(n *plan.Node, e *ended, err *contract.Error, attempts int) 
 }
 
 func (s *scope) let(n *plan.Node, e *ended) *contract.Error {
-	v, _, err := n.Value.Fill(s.frame, nil)
+	slot, err := n.FillLet(s.frame)
 	if err != nil {
 		return err
 	}
-	e.slot = plan.ValueSlot(v)
-	e.value = v
+	e.slot, e.value = slot, slot.Value()
 	return nil
 }
 
