@@ -66,6 +66,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 			"char(unicode(substr(CAST(%[1]s AS TEXT), %[5]d, 1)) + 1) || substr(%[1]s, %[6]d) AS BLOB) WHERE %[3]s",
 			column, table, where, at, at+1, at+2)
 	}
+	base := filled(t)
 	for name, row := range map[string]struct {
 		change []string
 		want   Damage // What is not compared
@@ -97,7 +98,8 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		"form": {[]string{"UPDATE content SET form = 2 WHERE n = 1"}, Damage{Run: "run_1", Seq: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filled(t)
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS(base)))
 			tamper(t, dir, row.change...)
 			s := openAt(t, dir)
 			all, err := s.VerifyAll(context.Background())
