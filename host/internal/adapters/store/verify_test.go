@@ -142,7 +142,7 @@ func TestOpenRefusesADamagedOpenRun(t *testing.T) {
 	require.ErrorAs(t, err, &d)
 	assert.Equal(t, "run_3", d.Run)
 	assert.Equal(t, 4, d.Seq)
-	assert.Contains(t, d.Error(), "ferment admin journal-repair run_3")
+	assert.Contains(t, d.Error(), "run run_3")
 }
 
 // JRN-030: a damaged page is reported as damage, not read as content.
