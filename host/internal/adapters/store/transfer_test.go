@@ -43,7 +43,7 @@ func TestExportComesBack(t *testing.T) {
 	assert.Equal(t, file.String(), again.String())
 	_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
 	typed(t, err, "journal/fenced")
-	typed(t, from.Export(context.Background(), "run_3", &file), "runtime/internal")
+	typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
 	require.NoError(t, to.Err())
 }
 
@@ -60,7 +60,8 @@ func TestImportVerifies(t *testing.T) {
 		require.NoError(t, to.Err(), what)
 	}
 	refuse("empty", "")
-	refuse("other", "{:a 1}")
+	_, err := to.Import(context.Background(), strings.NewReader("{:a 1}"))
+	typed(t, err, "import/invalid")
 	refuse("text", "{:a")
 	for i := range lines {
 		refuse("without a line", strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), ""))
