@@ -163,7 +163,7 @@ func TestRetainRemovesOldRuns(t *testing.T) {
 	assert.Empty(t, stored)
 	require.NoError(t, s.Verify(context.Background(), "failed"))
 	require.NoError(t, s.Verify(context.Background(), "open"))
-	typed(t, s.Purge(context.Background(), "open"), "runtime/internal")
+	typed(t, s.Purge(context.Background(), "open"), "queue/invalid-transition")
 	typed(t, s.Purge(context.Background(), "nothing"), "run/not-found")
 	typed(t, s.Pin(context.Background(), "nothing"), "run/not-found")
 }
