@@ -359,7 +359,10 @@ func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, erro
 // test.
 func (b *bench) alone(ctx context.Context, in Instance, d contract.Description, c contract.Capability) error {
 	q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
-	response, err := b.invoke(ctx, in, q, q.request(), nil)
+	if err := b.hanging.blocks(q); err != nil {
+		return err
+	}
+	response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
 	return ended(response, err)
 }
 

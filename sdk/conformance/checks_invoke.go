@@ -274,10 +274,11 @@ func invokeParallel(ctx context.Context, b *bench) error {
 			call.CallID = fmt.Sprintf("call-%d", i)
 			call.Deadline = time.Now().Add(b.call)
 			q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
-			_, err := b.invokeAs(ctx, in, q, q.request(), call, nil)
-			if errors.As(err, new(*blocked)) {
-				failures[i] = err
-			} else if err != nil && typedError(err) != nil {
+			if failures[i] = b.hanging.blocks(q); failures[i] != nil {
+				return
+			}
+			_, err := in.Client().Invoke(ctx, call, q.request(), nil)
+			if err != nil && typedError(err) != nil {
 				failures[i] = want(fmt.Sprintf("each of %d concurrent calls ends within %s, beyond the limit of the plugin as "+
 					":runtime/overloaded", parallelCalls, b.call), "%v", err)
 			}
