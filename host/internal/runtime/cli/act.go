@@ -267,6 +267,8 @@ type performance struct {
 	flags     *callFlags
 	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
 	show      func(edn.Value) error      // prints a result in a format of its own; may be nil
+	// recorded reports whether the journal of a daemon has the run.
+	recorded bool
 	// refused rewrites the rejection of a request that the command built
 	// itself; may be nil.
 	refused func(*contract.Error) *contract.Error
@@ -327,6 +329,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 			return err
 		}
 		if client != nil {
+			p.recorded = c.configured(ctx).Store.File != ""
 			return c.performThere(ctx, client, p)
 		}
 	}
@@ -532,7 +535,13 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 			failure = failure.WithHint(strings.ReplaceAll(failure.Hint, ":deadline-ms", "--deadline"))
 		}
 		c.problem(failure)
+		if id, ok := response.Key("run/id").AsString(); ok && p.recorded {
+			c.printf("  run     look at it with \"ferment runs show %s\"\n", id)
+		}
 		return quietError{p.exitCode(response, failure)}
+	}
+	if id, ok := response.Key("run/id").AsString(); ok && c.verbose {
+		c.printf("run %s\n", id)
 	}
 	if told.told() {
 		return nil

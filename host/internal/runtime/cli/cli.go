@@ -155,7 +155,7 @@ func (c *command) root() *cobra.Command {
 	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	flags.BoolVar(&c.verbose, "verbose", false,
-		"print more about an error: its class and source, and the policy of the call")
+		"print more: the id of a run, and the class, the source and the policy of an error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
 		if errors.As(err, &wrong) && expected[wrong.GetFlag().Value.Type()] != "" {

@@ -154,8 +154,7 @@ func (c *command) runsTable(v edn.Value, _ bool) error {
 			dash(written(r.Key("error/type"))), dash(strings.Join(runMarks(r), ", "))})
 	}
 	if len(rows) == 0 {
-		_, err := io.WriteString(c.env.Stdout, "no run is recorded; \"ferment serve\" records the acts that it executes, such as those of "+
-			"\"ferment act\"\nwhile it serves\n")
+		_, err := io.WriteString(c.env.Stdout, noRuns)
 		return err
 	}
 	err := table(c.env.Stdout, []string{"run", "status", "intent", "accepted", "took", "usd", "error", "marks"}, rows)
@@ -164,6 +163,9 @@ func (c *command) runsTable(v edn.Value, _ bool) error {
 	}
 	return err
 }
+
+const noRuns = "no such run is recorded; \"ferment serve\" records the acts that it executes, such as those of\n" +
+	"\"ferment act\" while it serves\n"
 
 // runMarks returns what is unusual about a recorded run.
 func runMarks(r edn.Value) []string {
@@ -250,7 +252,7 @@ func (c *command) runText(v edn.Value, there bool) string {
 		line("canceled", "%s ago by %s", since(cancel.Key("at")), by)
 	}
 	b.WriteByte('\n')
-	nodesText(&b, v.Key("nodes"))
+	nodesText(&b, v.Key("nodes"), run.HasKey("finished-at"))
 	b.WriteString(c.runEnd(v, id, status, there))
 	return b.String()
 }
@@ -280,18 +282,21 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 // were not committed.
 const shownNodes = 40
 
-func nodesText(b *strings.Builder, nodes edn.Value) {
-	left := 0
-	n := 0
+// nodesText formats the nodes of a run; ended runs have no running ones.
+func nodesText(b *strings.Builder, nodes edn.Value, ended bool) {
+	left, n := 0, 0
 	for node := range nodes.Elems() {
 		if n++; n > shownNodes && plain(node.Key("state")) == "committed" {
 			left++
 			continue
 		}
+		if ended && plain(node.Key("state")) == "running" {
+			node = node.AssocKey("state", edn.K("unfinished"))
+		}
 		nodeText(b, node)
 	}
 	if left > 0 {
-		fmt.Fprintf(b, "and %s more that %s committed\n", diag.Counted(left, "node"), map[bool]string{true: "was", false: "were"}[left == 1])
+		fmt.Fprintf(b, "not shown: %s, committed\n", diag.Counted(left, "more node"))
 	}
 }
 
@@ -308,8 +313,10 @@ func nodeText(b *strings.Builder, node edn.Value) {
 		state += " (" + why + ")"
 	}
 	asked := strings.TrimSpace(written(node.Key("op")) + " " + written(node.Key("asked")))
-	put("%s %s  %s: %s, %s", pathText(node.Key("path")), plain(node.Key("node")), asked, state,
-		tookText(node.Key("latency-ms")))
+	if ms := node.Key("latency-ms"); number(ms) > 0 {
+		state += ", " + tookText(ms)
+	}
+	put("%s %s  %s: %s", pathText(node.Key("path")), plain(node.Key("node")), asked, state)
 	for a := range node.Key("attempts").Elems() {
 		outcome := written(a.Key("outcome"))
 		if outcome == "" {

@@ -434,8 +434,12 @@ func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contr
 	switch {
 	case err != nil:
 	case run.State == "open":
-		err = contract.Errorf("queue/invalid-transition", "%s run %s: it is %s, and only a finished run can be", op, run.ID,
-			j.status(run)).WithHint(fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID))
+		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
+		if j.live == nil {
+			next = "\"ferment serve\" resumes it"
+		}
+		err = contract.Errorf("queue/invalid-transition", "%s run %s: the run is %s, expected a finished one", op, run.ID,
+			j.status(run)).WithHint(next)
 	case !run.Removed.IsZero():
 		err = contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
 			run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
@@ -505,6 +509,9 @@ func (j *Journal) Import(ctx context.Context, name string) (edn.Value, *contract
 	}
 	defer func() { _ = f.Close() }()
 	id, err := s.Import(ctx, f)
+	if errors.Is(err, contract.OfType("journal/fenced")) {
+		return edn.Nil(), contract.AsError(err).WithHint("\"ferment runs list\" shows the recorded runs")
+	}
 	if err != nil {
 		return edn.Nil(), failureOf(err)
 	}
