@@ -121,42 +121,52 @@ func TestResumeAfterAnyRecord(t *testing.T) {
 	for name, text := range resumeCases {
 		t.Run(name, func(t *testing.T) {
 			open := func(c *act.Config) { c.Effects = dispatchtest.Open() }
-			whole := resumeWorld(t)
-			_, err, records := do(t, service(t, whole, open), text)
+			_, err, records := do(t, service(t, resumeWorld(t), open), text)
 			require.NotEmpty(t, records, "%v", err)
 			want := finished(t, records)
 			for n := 1; n < len(records); n++ {
-				w, kept := resumeWorld(t), journal.NewMemory()
-				past := decoded(t, records[:n])
-				kept.Load(past[0].Run, past)
-				s := service(t, w, open, func(c *act.Config) { c.Journal = kept })
-				run, refused := s.Resume(t.Context(), past[0].Run, past)
-				require.Nil(t, refused, "after %d records", n)
-				<-run.Done()
-				all := run.Records()
-				for i, rec := range all {
-					dispatchtest.Verify(t, rec)
-					require.Equal(t, i+1, rec.Seq)
-				}
-				at := fmt.Sprintf("after %d records, %s", n, past[n-1].Body.Kind())
-				under := underWay(past)
-				if slices.ContainsFunc(under, (*journal.Tried).HadEffectOnce) {
-					assert.Equal(t, "effects/outcome-unknown", finished(t, all).Err.Type, at)
-					assert.Empty(t, w.Calls(), at)
-					continue
-				}
-				assertSameEnd(t, want, finished(t, all), at)
-				calls := answered(past)
-				for _, c := range w.Calls() {
-					calls[made(c)]++
-					assert.False(t, c.CapID == "a/one" && name == "effect", "%s: another candidate has the effect", at)
-				}
-				for call, times := range answered(records) {
-					assert.Equal(t, times, calls[call], "%s: calls of %s", at, call)
+				again := assertResumes(t, name, records, want, records[:n])
+				for m := n + 1; m < len(again); m++ { // and the second host ends as well
+					assertResumes(t, name, records, want, again[:m])
 				}
 			}
 		})
 	}
+}
+
+// assertResumes resumes a run of a case from its first records, and returns all
+// records. The uninterrupted run has the records whole and ends with want.
+func assertResumes(t *testing.T, name string, whole []journal.Record, want *journal.RunFinished, first []journal.Record) []journal.Record {
+	t.Helper()
+	w, kept := resumeWorld(t), journal.NewMemory()
+	past := decoded(t, first)
+	kept.Load(past[0].Run, past)
+	s := service(t, w, func(c *act.Config) { c.Effects, c.Journal = dispatchtest.Open(), kept })
+	run, refused := s.Resume(t.Context(), past[0].Run, past)
+	require.Nil(t, refused, "after %d records", len(past))
+	<-run.Done()
+	all := run.Records()
+	for i, rec := range all {
+		dispatchtest.Verify(t, rec)
+		require.Equal(t, i+1, rec.Seq)
+	}
+	last := past[len(past)-1]
+	at := fmt.Sprintf("after %d records, %s of epoch %d", len(past), last.Body.Kind(), last.Epoch)
+	if slices.ContainsFunc(underWay(past), (*journal.Tried).HadEffectOnce) {
+		assert.Equal(t, "effects/outcome-unknown", finished(t, all).Err.Type, at)
+		assert.Empty(t, w.Calls(), at)
+		return all
+	}
+	assertSameEnd(t, want, finished(t, all), at)
+	calls := answered(past)
+	for _, c := range w.Calls() {
+		calls[made(c)]++
+		assert.False(t, c.CapID == "a/one" && name == "effect", "%s: another candidate has the effect", at)
+	}
+	for call, times := range answered(whole) {
+		assert.Equal(t, times, calls[call], "%s: calls of %s", at, call)
+	}
+	return all
 }
 
 // assertSameEnd compares how runs end.
@@ -200,7 +210,7 @@ func underWay(records []journal.Record) (out []*journal.Tried) {
 	for _, rec := range records {
 		if start, ok := rec.Body.(*journal.AttemptStarted); ok {
 			for _, tried := range h.At(rec.Path).Attempts {
-				if tried.Started == start && tried.Finished == nil {
+				if tried.Started == start && tried.Lost {
 					out = append(out, tried)
 				}
 			}
@@ -216,7 +226,7 @@ func answered(records []journal.Record) map[string]int {
 	for _, rec := range records {
 		if start, ok := rec.Body.(*journal.AttemptStarted); ok {
 			for _, tried := range h.At(rec.Path).Attempts {
-				if tried.Started == start && tried.Finished != nil {
+				if tried.Started == start && !tried.Lost {
 					out[start.EffectKey+" "+start.CapID]++
 				}
 			}

@@ -29,13 +29,15 @@ func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 	for _, t := range place.Attempts {
 		start := t.Started
 		o.request.attempts = max(o.request.attempts, start.Attempt)
-		if t.Finished != nil {
-			o.attempts.past.ended = append(o.attempts.past.ended, t)
+		if !t.Lost {
+			o.attempts.past.ended, o.attempts.past.only = append(o.attempts.past.ended, t), ""
 			continue
 		}
 		err := contract.Errorf("runtime/crashed", "node %s: the host ended while :%s worked", n.w.Node, start.CapID).
 			WithSource(contract.SourceHost)
-		n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
+		if !t.Closed {
+			n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
+		}
 		switch recovery, _ := contract.ParseRecoveryClass(start.Recovery); recovery {
 		case contract.RecoveryIdempotent:
 			o.attempts.past.only = start.CapID

@@ -47,8 +47,13 @@ type Place struct {
 type Tried struct {
 	At       time.Time // of its start
 	Started  *AttemptStarted
-	Finished *AttemptFinished // nil: its end is not recorded
+	Finished *AttemptFinished // nil: it was lost
 	Verdicts []*GateVerdict
+	// Lost attempts were under way when their host ended. One that is Closed has
+	// been noted as such by a host that resumed the run.
+	Lost, Closed bool
+
+	epoch int
 }
 
 // Verdict returns the newest verdict of a gate, nil if there is none.
@@ -134,10 +139,15 @@ func (p *Place) add(rec Record) {
 	case *PlanResolved:
 		p.Plan = body
 	case *AttemptStarted:
-		p.Attempts = append(p.Attempts, &Tried{At: rec.At, Started: body})
+		p.Attempts = append(p.Attempts, &Tried{At: rec.At, Started: body, Lost: true, epoch: rec.Epoch})
 	case *AttemptFinished:
-		if t := p.Attempt(body.Attempt); t != nil {
-			t.Finished = body
+		t := p.Attempt(body.Attempt)
+		switch {
+		case t == nil:
+		case t.epoch != rec.Epoch:
+			t.Closed = true
+		default:
+			t.Finished, t.Lost = body, false
 		}
 	case *GateVerdict:
 		if t := p.Attempt(body.Attempt); t != nil {
@@ -169,5 +179,5 @@ func (p *Place) IsCommitted() bool { return p != nil && p.Committed != nil }
 // not be repeated.
 func (t *Tried) HadEffectOnce() bool {
 	return t.Started.Recovery == contract.RecoveryOnce.String() &&
-		(t.Finished == nil || t.Finished.Outcome == OutcomeOK || t.Finished.Outcome == OutcomeUnknown)
+		(t.Lost || t.Finished.Outcome == OutcomeOK || t.Finished.Outcome == OutcomeUnknown)
 }

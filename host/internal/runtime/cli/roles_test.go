@@ -32,6 +32,7 @@ const (
 	roleRefuser = "role:refuser" // a plugin that describes itself and rejects every configuration
 	roleKeeper  = "role:keeper"  // a plugin that leaks its secrets wherever it can
 	roleCaller  = "role:caller"  // a plugin with a network of its own
+	roleCounter = "role:counter" // a plugin whose calls leave a line in a file
 	roleModel   = "role:model"   // a model server that answers with its process id
 )
 
@@ -61,6 +62,8 @@ func role(args []string) bool {
 		sdk.Serve(keeper())
 	case roleCaller:
 		sdk.Serve(caller())
+	case roleCounter:
+		sdk.Serve(counter())
 	case roleModel:
 		model(args[2])
 	default:
@@ -251,5 +254,41 @@ func keeper() sdk.Plugin {
 			}
 			return answer, nil
 		})},
+	}
+}
+
+// counted is the input and the answer of the counter.
+type counted struct {
+	N string `edn:"n"`
+}
+
+// counter is a plugin that writes a line for each effect, outside of the host: the
+// class, the number of the call and its effect key. As a service that knows keys
+// would, count/keyed has the effect of a key once; it notes every call.
+func counter() sdk.Plugin {
+	type settings struct {
+		File string `edn:"file"`
+	}
+	serve := func(class string) func(context.Context, counted) (counted, error) {
+		return func(ctx context.Context, in counted) (counted, error) {
+			time.Sleep(2 * time.Millisecond)
+			f, err := os.OpenFile(sdk.ConfigFrom[settings](ctx).File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return in, err
+			}
+			defer func() { _ = f.Close() }()
+			_, err = fmt.Fprintf(f, "%s %s %s\n", class, in.N, sdk.CallFrom(ctx).EffectKey)
+			time.Sleep(2 * time.Millisecond)
+			return in, err
+		}
+	}
+	writes := sdk.Effects("fs/write")
+	return sdk.Plugin{
+		Name: "counter", Version: "1.0.0", Config: sdk.Config[settings]{},
+		Capabilities: []sdk.Capability{
+			sdk.Func("count/free", sdk.Intents("count/free"), serve("free"), sdk.MaxInFlight(16)),
+			sdk.Func("count/keyed", sdk.Intents("count/keyed"), serve("keyed"), writes, sdk.Idempotent(), sdk.MaxInFlight(16)),
+			sdk.Func("count/once", sdk.Intents("count/once"), serve("once"), writes, sdk.MaxInFlight(16)),
+		},
 	}
 }

@@ -1,0 +1,189 @@
+//go:build slow
+
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
+)
+
+// countingPlan has calls of every class in a row, in a map and in a plan. Its
+// result is the same however often it is resumed.
+const countingPlan = `{:nodes [
+ {:op :call :intent :count/free :input {:n "%[1]s.1"} :as :a}
+ {:op :call :intent :count/keyed :input {:n "%[1]s.2"} :as :b}
+ {:op :let :value ["%[1]s.3" "%[1]s.4" "%[1]s.5"] :as :names}
+ {:op :map :over :names :item :name :as :all :max-parallel 2
+  :body [{:op :call :intent :count/free :input {:n {:slot/id :name}} :as :r} {:op :emit :input {:slot/path [:r :out :n]}}]}
+ {:op :plan :as :inner :plan {:nodes [{:op :call :intent :count/keyed :input {:n "%[1]s.6"} :as :p} {:op :emit :input {:slot/path [:p :n]}}]}}
+ %[2]s
+ {:op :emit :input [{:slot/path [:a :n]} {:slot/path [:b :n]} {:slot/path [:all :out]} {:slot/path [:inner :out]}]}]}`
+
+// TestDaemonKilledAnytime: SIGKILL of a daemon at any moment loses no accepted
+// run. The next daemon resumes what was open; calls of class none and idempotent
+// are done, equal to those of an uninterrupted run, and no call of class once is
+// repeated (JRN-004, JRN-040, JRN-041, JRN-043, RUN-016).
+func TestDaemonKilledAnytime(t *testing.T) {
+	kills := proof.Size(t, "kills of the daemon", 60, 1000)
+	w := newWorld(t, "ferment.hcl", testProfile)
+	file := filepath.Join(w.dir, "out", "effects")
+	w.write("ferment.hcl", testProfile+fmt.Sprintf(`store {
+  driver = "sqlite"
+  sync   = "full"
+}
+plugin "counter" {
+  command = [%q, %q]
+  config {
+    file = %q
+  }
+  isolation {
+    write_paths = ["out"]
+  }
+}
+effects {
+  scope "fs/write" {
+    enabled = true
+    roots   = ["out"]
+    allow   = ["."]
+  }
+  rule "fs/write" {
+    any = ["any"]
+  }
+}
+`, built.helper, roleCounter, file)+strings.Join([]string{
+		fmt.Sprintf(anyIntent, "count/free"), fmt.Sprintf(anyEffect, "count/keyed"), fmt.Sprintf(anyEffect, "count/once"),
+	}, ""))
+	require.NoError(t, os.Mkdir(filepath.Join(w.dir, "out"), 0o755))
+	w.mustLock()
+	random := rand.New(rand.NewPCG(killSeed, 7))
+	want := map[string]string{} // by run: its result
+	open := 0
+	for round := range kills {
+		s := w.serve()
+		if open > 0 {
+			_, _, ok := s.logged(0, said("resumed runs that an earlier daemon had begun"))
+			require.True(t, ok, "round %d: %d open runs are not resumed", round, open)
+		}
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		for k := range 3 {
+			name, once := fmt.Sprintf("%d/%d", round, k), ""
+			if k == 0 {
+				once = fmt.Sprintf(`{:op :call :intent :count/once :input {:n "%s.7"} :as :o}`, name)
+			}
+			clients.Go(func() {
+				body := envelopeOf("plan/run", "{:plan "+fmt.Sprintf(countingPlan, name, once)+"}", ":effects {:allowed #{:fs/write}}")
+				a := s.request(context.Background(), "POST", "/v1/act", body)
+				if a.err != nil {
+					return // the daemon is gone
+				}
+				assert.Equal(t, 200, a.status, "%s", a.body)
+				mu.Lock()
+				defer mu.Unlock()
+				want[a.header.Get("Ferment-Run-Id")] = a.value(t).Key("result").Key("out").String()
+			})
+		}
+		<-time.NewTimer(time.Duration(random.IntN(70)) * time.Millisecond).C
+		s.signal(syscall.SIGKILL)
+		s.wait()
+		clients.Wait()
+		require.Empty(t, awaitNone(built.root, 2*time.Second))
+		open = openRuns(t, w)
+	}
+	s := w.serve() // resumes the last ones, and waits for them when it is stopped
+	if open > 0 {
+		_, _, ok := s.logged(0, said("resumed runs that an earlier daemon had begun"))
+		require.True(t, ok)
+	}
+	s.stop()
+	verifyDurable(t, w, want, file)
+}
+
+const anyEffect = "intent %q {\n  in      = \"req/any\"\n  out     = \"res/any\"\n  effects = [\"fs/write\"]\n}\n"
+
+func openStore(t *testing.T, w *world) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{Path: filepath.Join(w.dir, "var", "ferment.db")})
+	require.NoError(t, err)
+	return s
+}
+
+func openRuns(t *testing.T, w *world) int {
+	s := openStore(t, w)
+	defer func() { require.NoError(t, s.Close()) }()
+	runs, err := s.Unfinished(t.Context())
+	require.NoError(t, err)
+	return len(runs)
+}
+
+// verifyDurable checks the journal against what clients have seen and what the
+// counter has counted.
+func verifyDurable(t *testing.T, w *world, want map[string]string, file string) {
+	t.Helper()
+	s := openStore(t, w)
+	defer func() { require.NoError(t, s.Close()) }()
+	damaged, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, damaged)
+	runs, err := s.Runs(t.Context(), store.Filter{Limit: 100_000})
+	require.NoError(t, err)
+	resumed, unknown := 0, 0
+	for _, run := range runs {
+		records, err := s.Read(t.Context(), run.ID, 0, 10_000)
+		require.NoError(t, err)
+		end, ok := records[len(records)-1].Body.(*journal.RunFinished)
+		if !assert.True(t, ok, "run %s is open: %s", run.ID, records[len(records)-1].Value()) {
+			continue
+		}
+		if run.Epoch > 1 {
+			resumed++
+		}
+		name, _ := records[0].Body.(*journal.RunAccepted).Request.Value().Key("input").Key("plan").Key("nodes").Nth(0)
+		first, _ := name.Key("input").Key("n").AsString()
+		first = strings.TrimSuffix(first, ".1")
+		if end.Err != nil {
+			unknown++
+			assert.Equal(t, "effects/outcome-unknown", end.Err.Type, "run %s: %v", run.ID, end.Err)
+			assert.Greater(t, run.Epoch, 1)
+			continue
+		}
+		result := end.Response.Value().Key("result").Key("out").String()
+		assert.Equal(t, fmt.Sprintf(`{:value ["%[1]s.1" "%[1]s.2" ["%[1]s.3" "%[1]s.4" "%[1]s.5"] {:text "%[1]s.6"}]}`, first), result, "run %s", run.ID)
+		if seen, ok := want[run.ID]; ok {
+			assert.Equal(t, seen, result, "run %s: its client had another answer", run.ID)
+			delete(want, run.ID)
+		}
+	}
+	assert.Empty(t, want, "answered runs that the journal does not have")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	keys, times := map[string]string{}, map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		var class, name, key string
+		_, err := fmt.Sscan(line, &class, &name, &key)
+		require.NoError(t, err, line)
+		if before, ok := keys[name]; ok {
+			assert.Equal(t, before, key, "call %s has two effect keys", name)
+		}
+		keys[name] = key
+		times[class+" "+name]++
+		assert.False(t, class == "once" && times[class+" "+name] > 1, "call %s of class once was repeated", name)
+	}
+	assert.Positive(t, resumed, "no run was cut")
+	t.Logf("%d runs, %d resumed, %d with an unknown outcome, %d calls", len(runs), resumed, unknown, len(keys))
+}
