@@ -304,6 +304,13 @@ func TestJournalMovesRuns(t *testing.T) {
 	assert.True(t, verified.Key("ok?").Truthy())
 	_, failed = there.Import(t.Context(), path)
 	assert.Equal(t, "journal/fenced", typeOf(failed))
+	cut := filepath.Join(t.TempDir(), "cut.edn")
+	require.NoError(t, os.WriteFile(cut, []byte(file.String()[:pageBytes]), 0o600))
+	_, failed = j.Import(t.Context(), cut)
+	assert.Equal(t, "journal/fenced", typeOf(failed), "the header is read first")
+	require.NoError(t, os.WriteFile(cut, []byte("{:nodes []}\n"), 0o600))
+	_, failed = j.Import(t.Context(), cut)
+	assert.Equal(t, "import/invalid", typeOf(failed))
 	_, failed = there.Import(t.Context(), path+"x")
 	assert.Equal(t, "invalid-request", typeOf(failed))
 }
