@@ -424,8 +424,14 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	}
 	if err != nil {
 		_ = told.endLine()
-		if id, known := run.Load().(string); known && errors.Is(context.Cause(ctx), errInterrupted) {
+		id, known := run.Load().(string)
+		switch {
+		case !known:
+		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)
+		case p.recorded:
+			return contract.AsError(err).WithHint(fmt.Sprintf(
+				"\"ferment runs show %s\" shows the run, which the next start of the daemon resumes", id))
 		}
 		return err
 	}

@@ -116,9 +116,9 @@ func TestRuns(t *testing.T) {
 	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, 20*time.Second, 20*time.Millisecond)
 	s.signal(syscall.SIGKILL)
 	s.wait()
-	cut.wait()
 	id := w.listed("run", "--status", "open")
 	require.Len(t, id, 1)
+	assert.Contains(t, cut.wait().stderr, "ferment runs show "+id[0], "its caller can find it")
 	assert.Equal(t, "4", w.data("runs", "verify").Key("runs").String())
 	assert.Equal(t, 3, w.run("runs", "cancel", id[0]).code, "no daemon executes it")
 

@@ -44,9 +44,9 @@ func (s *runScript) put(bodies ...journal.Body) {
 		case *journal.NodeResolved, *journal.AttemptStarted, *journal.AttemptFinished, *journal.NodeCommitted, *journal.NodeFailed:
 			rec.Path, rec.Node = edn.Vector(edn.Int(0)), "a"
 		}
-		require.NoError(s.t, s.to.Append(context.Background(), rec))
+		assert.NoError(s.t, s.to.Append(context.Background(), rec))
 	}
-	require.NoError(s.t, s.to.Sync(context.Background(), s.run))
+	assert.NoError(s.t, s.to.Sync(context.Background(), s.run))
 }
 
 // begin writes the records of a run up to its first attempt.
@@ -260,6 +260,34 @@ func TestJournalVerifies(t *testing.T) {
 	healthy, failed := j.Verify(t.Context(), lostRun)
 	require.Nil(t, failed)
 	assert.True(t, healthy.Key("ok?").Truthy())
+}
+
+// A run that grows while it is verified is not damaged.
+func TestJournalVerifiesRunInProgress(t *testing.T) {
+	cfg := dataDirOf(t)
+	s, err := store.Open(t.Context(), storeOptions(cfg.Store))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	growing := &runScript{t: t, to: s, run: "run_04EEEEEEEEEEEEEEEEEEEEEEEE", at: recordedAt, epoch: 1}
+	growing.begin("a/good")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 200 {
+			growing.put(&journal.CancelRequested{By: "a test"})
+		}
+	}()
+	j := &Journal{store: s}
+	for {
+		got, failed := j.Verify(t.Context(), growing.run)
+		require.Nil(t, failed)
+		require.True(t, got.Key("ok?").Truthy(), "%s", got)
+		select {
+		case <-over:
+			return
+		default:
+		}
+	}
 }
 
 // JRN-053: a run is the same after export and import, whatever its size. That
