@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,7 +117,9 @@ func (c *command) runsListCommand() *cobra.Command {
 				}
 				action = action.AssocKey("since", edn.Inst(at))
 			}
-			return c.orderRuns(cmd.Context(), action, c.runsTable)
+			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error {
+				return c.runsTable(v, action.HasKey("status") || action.HasKey("intent") || action.HasKey("since"))
+			})
 		},
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only runs that are "+strings.Join(runStatuses, ", "))
@@ -146,7 +150,8 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("--since %s: expected a time such as 90m or 7d, or a date such as 2026-11-20", text)
 }
 
-func (c *command) runsTable(v edn.Value, _ bool) error {
+// runsTable prints a list of runs; selected reports whether it has only some.
+func (c *command) runsTable(v edn.Value, selected bool) error {
 	var rows [][]string
 	for r := range v.Key("runs").Elems() {
 		rows = append(rows, []string{plain(r.Key("run")), plain(r.Key("status")), plain(r.Key("intent")),
@@ -154,7 +159,11 @@ func (c *command) runsTable(v edn.Value, _ bool) error {
 			dash(written(r.Key("error/type"))), dash(strings.Join(runMarks(r), ", "))})
 	}
 	if len(rows) == 0 {
-		_, err := io.WriteString(c.env.Stdout, noRuns)
+		text := noRuns
+		if selected {
+			text = "no recorded run fits --status, --intent and --since\n"
+		}
+		_, err := io.WriteString(c.env.Stdout, text)
 		return err
 	}
 	err := table(c.env.Stdout, []string{"run", "status", "intent", "accepted", "took", "usd", "error", "marks"}, rows)
@@ -164,7 +173,7 @@ func (c *command) runsTable(v edn.Value, _ bool) error {
 	return err
 }
 
-const noRuns = "no such run is recorded; \"ferment serve\" records the acts that it executes, such as those of\n" +
+const noRuns = "no run is recorded; \"ferment serve\" records the acts that it executes, such as those of\n" +
 	"\"ferment act\" while it serves\n"
 
 // runMarks returns what is unusual about a recorded run.
@@ -282,22 +291,44 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 // were not committed.
 const shownNodes = 40
 
-// nodesText formats the nodes of a run; ended runs have no running ones.
-func nodesText(b *strings.Builder, nodes edn.Value, ended bool) {
+// nodesText formats the nodes of a run as a tree, without those that only
+// computed a value. Ended runs have no running ones.
+func nodesText(b *strings.Builder, all edn.Value, ended bool) {
+	nodes := slices.SortedStableFunc(all.Elems(), func(x, y edn.Value) int { return comparePaths(x.Key("path"), y.Key("path")) })
 	left, n := 0, 0
-	for node := range nodes.Elems() {
-		if n++; n > shownNodes && plain(node.Key("state")) == "committed" {
+	for i, node := range nodes {
+		state, depth := plain(node.Key("state")), node.Key("path").Len()
+		parent := i+1 < len(nodes) && nodes[i+1].Key("path").Len() > depth
+		switch n++; {
+		case state != "committed":
+			if ended && state == "running" {
+				node = node.AssocKey("state", edn.K("unfinished"))
+			}
+		case node.Key("attempts").Len() == 0 && !parent:
+			n--
+			continue
+		case n > shownNodes:
 			left++
 			continue
-		}
-		if ended && plain(node.Key("state")) == "running" {
-			node = node.AssocKey("state", edn.K("unfinished"))
 		}
 		nodeText(b, node)
 	}
 	if left > 0 {
 		fmt.Fprintf(b, "not shown: %s, committed\n", diag.Counted(left, "more node"))
 	}
+}
+
+// comparePaths orders nodes as their plan does, each before those within it.
+func comparePaths(x, y edn.Value) int {
+	for i := range min(x.Len(), y.Len()) {
+		a, _ := x.Nth(i)
+		b, _ := y.Nth(i)
+		// Items are strings with a number, such as "i10".
+		if c := cmp.Or(cmp.Compare(len(plain(a)), len(plain(b))), strings.Compare(plain(a), plain(b))); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(x.Len(), y.Len())
 }
 
 func nodeText(b *strings.Builder, node edn.Value) {
