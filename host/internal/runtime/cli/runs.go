@@ -39,7 +39,6 @@ func (c *command) runsCommand() *cobra.Command {
 // runsDesk executes actions on runs.
 type runsDesk struct {
 	do    func(ctx context.Context, action edn.Value) (edn.Value, error)
-	close func() error
 	there bool // a daemon executes them
 }
 
