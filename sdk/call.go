@@ -181,9 +181,7 @@ func (k *call) planResponse(p Plan) edn.Value {
 	var result edn.MapBuilder
 	result.Key("type", edn.K("plan"))
 	result.Key("plan", p.Plan)
-	if !p.Bindings.IsNil() {
-		result.Key("bindings", p.Bindings)
-	}
+	result.Opt("bindings", p.Bindings)
 	return k.response(&result)
 }
 

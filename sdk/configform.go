@@ -101,9 +101,7 @@ func configEntry(f reflect.StructField, value reflect.Value, derived edn.Value) 
 			optional = false
 		}
 	}
-	if optional {
-		props.Key("optional", edn.Bool(true))
-	}
+	props.OptTrue("optional", optional)
 	if err := textProps(&props, f.Tag); err != nil {
 		return edn.Nil(), err
 	}

@@ -127,9 +127,7 @@ func (h *Host) request(ask Ask) (edn.Value, error) {
 	}
 	own.Key("task", task.Map())
 	own.Key("input", input)
-	if ask.OnDelta != nil {
-		own.Key("stream?", edn.Bool(true))
-	}
+	own.OptTrue("stream?", ask.OnDelta != nil)
 	return merged(ask.Fields, own.Map()), nil
 }
 

@@ -20,7 +20,7 @@ func TestReadme(t *testing.T) {
 		_, ok := contract.Lookup(m[1])
 		assert.True(t, ok, m[1])
 	}
-	for _, name := range dialect.PresetNames() {
-		assert.Contains(t, string(text), "`"+name+"`")
+	for _, p := range dialect.Presets() {
+		assert.Contains(t, string(text), "`"+p.Name+"`")
 	}
 }

@@ -168,13 +168,9 @@ func attempts(all []attempt) edn.Value {
 	for _, a := range all {
 		var m edn.MapBuilder
 		m.Key("error", edn.K(a.death.Type))
-		if n := a.death.Details.Key("deaths"); !n.IsNil() {
-			m.Key("deaths", n)
-		}
+		m.Opt("deaths", a.death.Details.Key("deaths"))
 		m.Key("pid", edn.Int(int64(a.pid)))
-		if !a.usage.IsNil() {
-			m.Key("usage", a.usage)
-		}
+		m.Opt("usage", a.usage)
 		list = append(list, m.Map())
 	}
 	return edn.Vector(list...)

@@ -125,9 +125,7 @@ func speed(m *edn.MapBuilder, st pool.Status) {
 
 func workerValue(w pool.Worker) edn.Value {
 	var m edn.MapBuilder
-	if w.Session != "" {
-		m.Key("session/id", edn.Text(w.Session))
-	}
+	m.OptText("session/id", w.Session)
 	m.Key("state", edn.K(string(w.State)))
 	m.Key("since-ms", edn.Int(w.Since.Milliseconds()))
 	if w.PID != 0 {
@@ -144,17 +142,13 @@ func workerValue(w pool.Worker) edn.Value {
 
 func eventValue(e pool.Event) edn.Value {
 	var m edn.MapBuilder
-	if e.Session != "" {
-		m.Key("session/id", edn.Text(e.Session))
-	}
+	m.OptText("session/id", e.Session)
 	m.Key("at", edn.Inst(e.At))
 	m.Key("from", edn.K(string(e.From)))
 	m.Key("to", edn.K(string(e.To)))
 	m.Key("cause", edn.K(e.Cause))
 	m.Key("took-ms", edn.Int(e.Took.Milliseconds()))
-	if e.PID != 0 {
-		m.Key("pid", edn.Int(int64(e.PID)))
-	}
+	m.OptInt("pid", int64(e.PID))
 	return m.Map()
 }
 

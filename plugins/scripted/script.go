@@ -280,7 +280,7 @@ func (r *scriptReader) argument(at []edn.Value, s step) {
 		r.ask(append(slices.Clone(at), edn.K("ask")), s.arg)
 	case actHang:
 		if b, _ := s.arg.AsBool(); !b {
-			r.fault(at, ":hang is true")
+			r.fault(at, ":hang is true, not %s", s.arg)
 		}
 	case actCrash:
 		word, _ := s.arg.AsKeyword()

@@ -99,9 +99,7 @@ func (a *applied) value() edn.Value {
 	b.Key("applies?", edn.Bool(a.refusal == nil))
 	if a.refusal != nil {
 		b.Key("reason", edn.Text(a.refusal.Reason))
-		if a.refusal.File != "" {
-			b.Key("file", edn.Text(a.refusal.File))
-		}
+		b.OptText("file", a.refusal.File)
 		if a.refusal.Hunk > 0 {
 			b.Key("hunk", edn.Int(int64(a.refusal.Hunk)))
 		}
@@ -132,9 +130,7 @@ func (a *applied) value() edn.Value {
 func changeValue(c patch.Change) edn.Value {
 	var b edn.MapBuilder
 	b.Key("path", edn.Text(c.Path))
-	if c.From != "" {
-		b.Key("from", edn.Text(c.From))
-	}
+	b.OptText("from", c.From)
 	b.Key("status", edn.K(string(c.Status)))
 	b.Key("added", edn.Int(int64(c.Added)))
 	b.Key("removed", edn.Int(int64(c.Removed)))

@@ -173,9 +173,7 @@ func (t *tested) value() edn.Value {
 	r := &t.result
 	var b edn.MapBuilder
 	b.Key("tests/pass?", edn.Bool(r.OK))
-	if r.Reason != "" {
-		b.Key("reason", edn.Text(r.Reason))
-	}
+	b.OptText("reason", r.Reason)
 	tests := make([]edn.Value, len(r.Tests))
 	for i := range r.Tests {
 		tests[i] = testValue(&r.Tests[i])
@@ -200,22 +198,16 @@ func (t *tested) value() edn.Value {
 		words[0] = edn.Text(filepath.Base(t.command[0]))
 		b.Key("command", edn.Vector(words...))
 	}
-	if r.Output != "" {
-		b.Key("output", edn.Text(r.Output))
-	}
+	b.OptText("output", r.Output)
 	return b.Map()
 }
 
 func testValue(t *suite.Test) edn.Value {
 	var b edn.MapBuilder
 	b.Key("name", edn.Text(t.Name))
-	if t.Package != "" {
-		b.Key("package", edn.Text(t.Package))
-	}
+	b.OptText("package", t.Package)
 	b.Key("status", edn.K(string(t.Status)))
 	b.Key("ms", edn.Int(t.Took.Milliseconds()))
-	if t.Output != "" {
-		b.Key("output", edn.Text(t.Output))
-	}
+	b.OptText("output", t.Output)
 	return b.Map()
 }

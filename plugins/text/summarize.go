@@ -75,7 +75,7 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 	if err != nil {
 		return summarizeOut{}, err
 	}
-	picked, err := summary.ExtractIn(z.languages, source, language, limits)
+	picked, err := summary.Extract(z.languages, source, language, limits)
 	switch {
 	case errors.Is(err, summary.ErrNothing):
 		return summarizeOut{}, contract.Errorf("text/nothing-to-summarize", "the text has no sentence").

@@ -28,7 +28,8 @@ type bench struct {
 
 	described string    // description of the first instance of the session
 	obstacle  *obstacle // stage that the plugin is known to fail at
-	said      []string  // output of instances that did not start
+	hanging   hanging
+	said      []string // output of instances that did not start
 
 	loan     *loan // shared instance of the session; nil outside of one
 	borrowed Instance

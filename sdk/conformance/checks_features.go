@@ -275,7 +275,7 @@ func hostError(ctx context.Context, b *bench) error {
 		return err
 	}
 	for _, q := range b.questions(d) {
-		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
+		response, err := b.invoke(ctx, in, q, q.request(), nil)
 		if err := ended(response, err); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
 		}
@@ -358,9 +358,8 @@ func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, erro
 // alone makes a call by itself and ignores its failure, which other checks
 // test.
 func (b *bench) alone(ctx context.Context, in Instance, d contract.Description, c contract.Capability) error {
-	call := b.callContext(c)
-	call.Deadline = time.Now().Add(b.call)
-	response, err := in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
+	q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
+	response, err := b.invoke(ctx, in, q, q.request(), nil)
 	return ended(response, err)
 }
 

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,6 +97,9 @@ func ended(_ edn.Value, err error) error {
 
 // typedError accepts an error that was sent as an answer.
 func typedError(err error) error {
+	if errors.As(err, new(*blocked)) {
+		return err
+	}
 	e := contract.AsError(err)
 	if wire.Transport(err) || e.Type == "runtime/protocol" {
 		return want("an answer or a typed error", "%v", err)
@@ -118,7 +122,7 @@ func invokeAnswer(ctx context.Context, b *bench) error {
 		return err
 	}
 	for _, q := range b.questions(d) {
-		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
+		response, err := b.invoke(ctx, in, q, q.request(), nil)
 		if err := answered(q.capability, response, err); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
 		}
@@ -138,7 +142,7 @@ func invokeUsage(ctx context.Context, b *bench) error {
 		if q.capability.Kind == profileLLM {
 			continue
 		}
-		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
+		response, err := b.invoke(ctx, in, q, q.request(), nil)
 		if err != nil {
 			continue // other checks test how a call ends
 		}
@@ -194,7 +198,7 @@ func invokeUnexpected(ctx context.Context, b *bench) error {
 	for _, c := range d.Capabilities {
 		for _, input := range oddInputs() {
 			call := b.callContext(c)
-			call.Deadline = time.Now().Add(b.call)
+			call.Deadline = time.Now().Add(b.callLimit(c))
 			response, err := in.Client().Invoke(ctx, call, request(c, input), nil)
 			if err := ended(response, err); err != nil {
 				return fmt.Errorf("capability %s, input %s: %w", c.ID, input, err)
@@ -240,7 +244,7 @@ func (b *bench) largeTexts(ctx context.Context, in Instance, d contract.Descript
 	large := edn.Text(strings.Repeat("0123456789abcde\n", largeText/16))
 	for _, q := range b.questions(d) {
 		for key, v := range q.input.Entries() {
-			if !v.IsString() || q.capability.Streams {
+			if !v.IsString() || q.capability.Streams || b.hanging.slow[q.capability.ID] {
 				continue
 			}
 			q.input = q.input.Assoc(key, large)
@@ -269,8 +273,11 @@ func invokeParallel(ctx context.Context, b *bench) error {
 			call := b.callContext(c)
 			call.CallID = fmt.Sprintf("call-%d", i)
 			call.Deadline = time.Now().Add(b.call)
-			_, err := in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
-			if err != nil && typedError(err) != nil {
+			q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
+			_, err := b.invokeAs(ctx, in, q, q.request(), call, nil)
+			if errors.As(err, new(*blocked)) {
+				failures[i] = err
+			} else if err != nil && typedError(err) != nil {
 				failures[i] = want(fmt.Sprintf("each of %d concurrent calls ends within %s, beyond the limit of the plugin as "+
 					":runtime/overloaded", parallelCalls, b.call), "%v", err)
 			}
@@ -547,10 +554,9 @@ func endRun(ctx context.Context, b *bench) error {
 		return err
 	}
 	c := d.Capabilities[0]
-	call := b.callContext(c)
-	call.Deadline = time.Now().Add(b.call)
-	_, _ = in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
-	for _, run := range []string{call.Run, "conformance-never-seen", ""} {
+	q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
+	_, _ = b.invoke(ctx, in, q, q.request(), nil)
+	for _, run := range []string{b.callContext(c).Run, "conformance-never-seen", ""} {
 		if err := in.Client().EndRun(ctx, run); err != nil {
 			return want("EndRun succeeds", "run %q: %v", run, err)
 		}

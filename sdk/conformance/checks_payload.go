@@ -203,7 +203,7 @@ func unknownKeys(ctx context.Context, b *bench) error {
 	for _, k := range all {
 		envelope := unknown(k.request())
 		envelope = envelope.AssocKey("task", unknown(envelope.Key("task")))
-		response, err := in.Client().Invoke(ctx, b.context(k.question), envelope, nil)
+		response, err := b.invoke(ctx, in, k.question, envelope, nil)
 		if err == nil && !failed(response, nil) {
 			continue
 		}

@@ -38,7 +38,11 @@ const (
 	leakBlock    = 500
 	cutCalls     = 160
 	refusedCalls = 300
+	healthProbes = 500
 )
+
+// leakOfProbe is smaller than leakPerCall: a host probes a plugin as long as it runs.
+const leakOfProbe = 3 << 10
 
 func pressureChecks() []Check {
 	return []Check{
@@ -51,6 +55,9 @@ func pressureChecks() []Check {
 		{ID: "core/refuse/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: "calls that end with a typed error leave no descriptors, threads or growing memory behind",
 			run:  refusedGrowth},
+		{ID: "core/health/growth", Requirements: []string{"HEALTH-007"}, Process: true,
+			Text: "health probes leave no descriptors, threads or growing memory behind",
+			run:  healthGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
 			Text: fmt.Sprintf("%d calls and %d cancelled calls leave no processes behind", leftCalls, leftCancelled),
 			run:  loadProcesses},
@@ -116,6 +123,38 @@ func refusedGrowth(ctx context.Context, b *bench) error {
 		return err
 	}
 	return b.leaks(ctx, in, leak{calls: refusedCalls, perCall: leakPerCall, what: "refused calls", block: block})
+}
+
+// healthGrowth probes the health as often as a host does in an hour, several probes at a time, and on if the memory
+// grows.
+func healthGrowth(ctx context.Context, b *bench) error {
+	in, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	block := func() (bool, error) {
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		failures := make([]error, growthWorkers)
+		for i := range failures {
+			wg.Go(func() {
+				for failures[i] == nil && ctx.Err() == nil && next.Add(1) <= healthProbes {
+					_, failures[i] = b.probe(ctx, in)
+				}
+			})
+		}
+		wg.Wait()
+		for _, err := range failures {
+			if err != nil {
+				return false, want("each health probe is answered", "%v", err)
+			}
+		}
+		return true, ctx.Err()
+	}
+	if _, err := block(); err != nil {
+		return err
+	}
+	return b.leaks(ctx, in, leak{calls: healthProbes, perCall: leakOfProbe, what: "health probes", block: block})
 }
 
 // Calls of the check for processes that outlive their calls, and their bound.

@@ -78,7 +78,7 @@ type answer struct {
 // context returns the call context of a question, with a deadline.
 func (b *bench) context(q question) wire.CallContext {
 	call := b.callContext(q.capability)
-	call.Deadline = time.Now().Add(b.call)
+	call.Deadline = time.Now().Add(b.callLimit(q.capability))
 	if q.at != (place{}) {
 		q.at.fill(&call)
 	}
@@ -89,7 +89,7 @@ func (b *bench) context(q question) wire.CallContext {
 // connection.
 func (b *bench) ask(ctx context.Context, in Instance, q question) (answer, error) {
 	a := answer{question: q}
-	response, err := in.Client().Invoke(ctx, b.context(q), q.request(), func(e wire.Event) {
+	response, err := b.invoke(ctx, in, q, q.request(), func(e wire.Event) {
 		if e.Kind == wire.Delta {
 			a.deltas = append(a.deltas, e.Value)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -203,20 +202,10 @@ func (r Report) Markdown() []byte {
 	}
 	by, ids := r.Blocked()
 	for _, id := range by {
-		fmt.Fprintf(&b, "\n## Not made because of %s\n\n", id)
+		fmt.Fprintf(&b, "\n## %s\n\n", strings.Replace(r.BlockedText(id), "not", "Not", 1))
 		for _, blocked := range ids[id] {
 			fmt.Fprintf(&b, "- `%s`\n", blocked)
 		}
 	}
 	return b.Bytes()
-}
-
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord quotes a word for a POSIX shell.
-func shellWord(word string) string {
-	if plainWord.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

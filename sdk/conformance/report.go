@@ -3,10 +3,10 @@ package conformance
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // reportVersion is the version of the report format. Within one version keys
@@ -61,6 +61,16 @@ func (r Report) Blocked() (by []string, ids map[string][]string) {
 		ids[res.Blocked] = append(ids[res.Blocked], res.Check.ID)
 	}
 	return by, ids
+}
+
+// BlockedText says why the checks that a failed check prevented did not run.
+func (r Report) BlockedText(by string) string {
+	for _, res := range r.Results {
+		if res.Blocked == by && res.Observed == (&blocked{by: by, hangs: true}).Error() {
+			return "not run: calls do not end (" + by + ")"
+		}
+	}
+	return "not run because of " + by
 }
 
 // count counts the results of a status in a profile, or in all.
@@ -126,17 +136,14 @@ func (r Report) Stale() []string {
 func (r Report) reproduce(id string) string {
 	switch {
 	case r.Command.Verb != "":
-		return "ferment conform " + r.Command.Verb + " --run " + shellWord("^"+id+"$")
+		return "ferment conform " + r.Command.Verb + " --run " + launch.ShellLine("^"+id+"$")
 	case len(r.Command.Program) == 0:
 		return ""
 	}
 	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run",
 		"^" + id + "$"}
 	words = slices.Concat(words, r.Command.Flags, []string{"--"}, r.Command.Program)
-	for i, word := range words {
-		words[i] = shellWord(word)
-	}
-	return strings.Join(words, " ")
+	return launch.ShellLine(words...)
 }
 
 // Value returns the report as data, in the form of its JSON.

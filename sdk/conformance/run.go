@@ -153,6 +153,8 @@ func (b *bench) result(ctx context.Context, check Check, err error, took time.Du
 		out.Blocked, out.Evidence = met.by, nil
 	case errors.As(err, &broken):
 		out.Status = Fault
+	case b.hanging.met != nil && ctx.Err() == nil:
+		out.Blocked, out.Observed, out.Evidence = b.hanging.met.by, b.hanging.met.Error(), nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		out.Status, out.Observed = Fault, "the run was cancelled"
 	case errors.As(err, &f):

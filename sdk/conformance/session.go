@@ -24,6 +24,7 @@ type Session struct {
 	early    map[string]Result // of checks that ran before their turn
 	obstacle *obstacle
 	hangs    bool // calls of the plugin do not end
+	hanging  hanging
 	secrets  *words.Secrets
 
 	described string // description of the first instance
@@ -75,12 +76,20 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 	if s.obstacle != nil {
 		limit = blockedLimit
 	}
-	result, used := take(ctx, s.target, check, s.opts, limit, s.past)
+	var last *bench
+	know := func(b *bench) {
+		s.past(b)
+		last = b
+	}
+	result, used := take(ctx, s.target, check, s.opts, limit, know)
 	if result.Status != Pass {
 		s.loan.end()
 	}
-	if result.Status == Fail && used {
-		result, _ = take(ctx, s.target, check, s.opts, limit, s.past)
+	if result.Status == Fail && used && result.Blocked == "" {
+		result, _ = take(ctx, s.target, check, s.opts, limit, know)
+	}
+	if result.Status == Fail && last != nil {
+		s.hanging.remember(&last.hanging, check.ID)
 	}
 	return result.without(s.secrets)
 }
@@ -88,6 +97,7 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 // past initializes a bench with what is known of the plugin.
 func (s *Session) past(b *bench) {
 	b.obstacle, b.described, b.loan = s.obstacle, s.described, &s.loan
+	b.hanging.known, b.hanging.slow = s.hanging.known, s.hanging.slow
 	if s.hangs {
 		b.patience.call = s.opts.long(hangingCall)
 	}
@@ -131,7 +141,7 @@ const (
 	confirmLimit = 20 * time.Second // for the check that reports it
 	blockedLimit = 5 * time.Second  // for each of the others
 	probeCall    = 5 * time.Second  // for a first call, of arbitrary duration
-	hangingCall  = time.Second      // for calls of a plugin on which two calls hung
+	hangingCall  = time.Second / 2  // for calls of a plugin on which two calls hung
 )
 
 // probe runs the plugin through the stages and returns the one at which it
@@ -201,13 +211,15 @@ func (s *Session) confirm(ctx context.Context, at stage) {
 		if !slices.Contains(at.tell(), check.ID) || (check.Process && !startsProcesses(s.target)) {
 			continue
 		}
-		result, _ := take(ctx, s.target, check, s.opts, confirmLimit, func(*bench) {})
+		var last *bench
+		result, _ := take(ctx, s.target, check, s.opts, confirmLimit, func(b *bench) { last = b })
 		if result.Status != Fail {
 			continue
 		}
 		s.early[check.ID] = result
 		if at == answering {
 			s.hangs = result.Took >= newBench(s.target, s.opts).call
+			s.hanging.remember(&last.hanging, check.ID)
 		} else {
 			s.obstacle = &obstacle{at: at, check: check.ID}
 		}
@@ -224,10 +236,16 @@ func within[T any](ctx context.Context, limit time.Duration, do func(ctx context
 
 // blocked is the error of a check that fails for a reason that another check
 // reports.
-type blocked struct{ by string }
+type blocked struct {
+	by    string
+	hangs bool // calls do not end
+}
 
 func (e *blocked) Error() string {
-	return "not made: the plugin does not get this far, see " + e.by
+	if e.hangs {
+		return "not run: calls do not end, see " + e.by
+	}
+	return "not run: the plugin does not get this far, see " + e.by
 }
 
 // blocked returns the obstacle that is recorded for a stage.

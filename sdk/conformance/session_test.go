@@ -100,6 +100,40 @@ func TestPluginThatHangs(t *testing.T) {
 	}
 }
 
+// CONF-006: once a check has observed that calls with a sample do not end, the checks
+// that need its answer do not run and name that check, also if other capabilities
+// answer.
+func TestSampleThatHangs(t *testing.T) {
+	answers := sdk.Func("t/answer", sdk.Intents("t/answer"), func(context.Context, struct{}) (string, error) { return "x", nil })
+	hangs := sdk.Func("t/hang", sdk.Intents("t/hang"), func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	for name, capabilities := range map[string][]sdk.Capability{"all": {hangs}, "one of two": {answers, hangs}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := sound()
+			p.Capabilities = capabilities
+			began := time.Now()
+			report := Run(t.Context(), InProcess(p), Options{Seed: 1, Patience: 0.1, Profiles: []string{profileCore},
+				Only: regexp.MustCompile("^core/(invoke|health|run|cancel|deadline)/")})
+			assert.Less(t, time.Since(began), time.Minute)
+			by, ids := report.Blocked()
+			require.Equal(t, []string{"core/invoke/answer"}, by)
+			assert.Subset(t, ids[by[0]], []string{"core/invoke/parallel", "core/invoke/apart"})
+			for _, r := range report.Results {
+				switch r.Check.ID {
+				case by[0]:
+					assert.Equal(t, Fail, r.Status)
+					assert.Empty(t, r.Blocked)
+				case "core/health/at-once", "core/deadline/stops":
+					assert.Equal(t, Pass, r.Status, "it needs no answer")
+				}
+			}
+		})
+	}
+}
+
 // A slow start is not an obstacle if the check that would report it succeeds.
 func TestObstacleIsConfirmed(t *testing.T) {
 	t.Parallel()

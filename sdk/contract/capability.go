@@ -189,9 +189,7 @@ func (c Capability) Value() edn.Value {
 		}
 		b.Key("cap/recovery-rules", edn.Vector(rules...))
 	}
-	if c.Role != "" {
-		b.Key("cap/role", edn.K(c.Role))
-	}
+	b.OptKeyword("cap/role", c.Role)
 	set("cap/model", edn.Text(c.Model), c.Model != "")
 	set("cap/family", edn.Text(c.Family), c.Family != "")
 	if c.Stability != "" && c.Stability != defaultStability {

@@ -194,9 +194,7 @@ func (d Description) Value() edn.Value {
 		}
 		b.Key("schemas", schemas.Map())
 	}
-	if !d.ConfigSchema.IsNil() {
-		b.Key("config", d.ConfigSchema)
-	}
+	b.Opt("config", d.ConfigSchema)
 	if len(d.Needs) > 0 {
 		b.Key("plugin/needs", edn.Keywords(d.Needs...))
 	}
@@ -214,8 +212,6 @@ func (d Description) Value() edn.Value {
 		}
 		b.Key("features", edn.SetOf(features...))
 	}
-	if !d.Limits.IsNil() {
-		b.Key("limits", d.Limits)
-	}
+	b.Opt("limits", d.Limits)
 	return b.Map()
 }

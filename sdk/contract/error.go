@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -163,20 +162,6 @@ func OfType(typ string) error { return ofType(ResolveAlias(typ)) }
 // HTTPStatus returns the status of an answer with e, 0 for types that are never
 // an answer.
 func (e *Error) HTTPStatus() int { return rowOf(e.Type).For(e.Source).HTTP }
-
-// neverRetried are the types whose runs are never started again, because the
-// same request would fail in the same way. Sorted.
-var neverRetried = []string{
-	"auth/forbidden-effect", "effects/invalid-input", "effects/scope-denied", "effects/unsupported-tool",
-	"eval/must-failed",
-	"input/invalid", "invalid-request", "repair/exhausted", "schema/invalid", "unsupported/intent",
-}
-
-// JobRetryable reports whether a whole run may be started again after e.
-func (e *Error) JobRetryable() bool {
-	_, never := slices.BinarySearch(neverRetried, e.Type)
-	return e.Retryable && !never
-}
 
 func (e *Error) with(change func(*Error)) *Error {
 	c := *e

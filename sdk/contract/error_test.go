@@ -265,20 +265,6 @@ func TestErrorWithoutChain(t *testing.T) {
 	assert.Equal(t, ":runtime/internal", (&Error{Type: "no keyword"}).Value().Key("type").String(), "data never holds a name that cannot be read")
 }
 
-// ERR-008: runs whose failure would repeat are not retryable.
-func TestJobRetryable(t *testing.T) {
-	never := []string{
-		"invalid-request", "input/invalid", "unsupported/intent", "auth/forbidden-effect", "effects/invalid-input",
-		"effects/unsupported-tool", "effects/scope-denied", "schema/invalid", "eval/must-failed", "repair/exhausted",
-	}
-	assert.ElementsMatch(t, never, neverRetried)
-	for _, typ := range never {
-		assert.False(t, Errorf(typ, "x").WithRetryable(true).JobRetryable(), typ)
-	}
-	assert.True(t, Errorf("runtime/crashed", "x").JobRetryable())
-	assert.False(t, Errorf("timeout/hard", "x").JobRetryable())
-}
-
 // ERR-009: a bad answer of a model does not count against its adapter.
 func TestGateSource(t *testing.T) {
 	for kind, want := range map[string]Source{"llm": SourceDownstream, "agent": SourceDownstream, "solver": SourcePlugin, "": SourcePlugin} {

@@ -96,7 +96,7 @@ func (f Fault) Err() *Error {
 	}
 	if !f.Expected.IsNil() {
 		m.WriteString(": expected ")
-		m.WriteString(Excerpt(f.Expected))
+		m.WriteString(f.Expected.String()) // never cut
 		m.WriteString(", got ")
 		m.WriteString(Excerpt(f.Got))
 	}

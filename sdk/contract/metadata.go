@@ -115,7 +115,7 @@ func (s site) bad(key edn.Value, message string, expected, got edn.Value, neares
 	line := at.String() + " " + message
 	if !expected.IsNil() {
 		b.Set(kExpected, expected)
-		line += ", expected " + Excerpt(expected)
+		line += ", expected " + expected.String() // never cut
 	}
 	b.Set(kGot, cut(got))
 	line += ", got " + Excerpt(got)

@@ -129,46 +129,6 @@ type ScopeField struct {
 	change func(string) string // normalizes a name before it is stored
 }
 
-// FlagOf returns the field of s if it is a flag, otherwise nil.
-func (f *ScopeField) FlagOf(s *Scope) *Flag {
-	if f.flag == nil {
-		return nil
-	}
-	return f.flag(s)
-}
-
-// BoundOf returns the field of s if it is a limit, else nil.
-func (f *ScopeField) BoundOf(s *Scope) *Bound {
-	if f.limit == nil {
-		return nil
-	}
-	return f.limit(s)
-}
-
-// NamesOf returns the field of s if it is a list of texts, else nil.
-func (f *ScopeField) NamesOf(s *Scope) *List[string] {
-	if f.names == nil {
-		return nil
-	}
-	return f.names(s)
-}
-
-// PortsOf returns the field of s if it is a list of ports, else nil.
-func (f *ScopeField) PortsOf(s *Scope) *List[int] {
-	if f.ports == nil {
-		return nil
-	}
-	return f.ports(s)
-}
-
-// WordOf returns the field of s if it is a text, else nil.
-func (f *ScopeField) WordOf(s *Scope) *Word {
-	if f.word == nil {
-		return nil
-	}
-	return f.word(s)
-}
-
 // ScopedEffects returns the effects that have scopes, sorted.
 func ScopedEffects() []string { return []string{"fs/read", "fs/write", "net/http", "process/run"} }
 

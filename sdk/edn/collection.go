@@ -212,6 +212,42 @@ func (b *MapBuilder) Set(key, val Value) {
 // panics if name is not a valid keyword name; it is meant for literals.
 func (b *MapBuilder) Key(name string, val Value) { b.Set(K(name), val) }
 
+// Opt is Key for a value that is left out if it is nil.
+func (b *MapBuilder) Opt(name string, val Value) {
+	if !val.IsNil() {
+		b.Key(name, val)
+	}
+}
+
+// OptText is Key for a string that is left out if it is empty.
+func (b *MapBuilder) OptText(name, s string) {
+	if s != "" {
+		b.Key(name, Text(s))
+	}
+}
+
+// OptKeyword is Key for a keyword, given without colon, that is left out if it
+// is empty. It panics like [K].
+func (b *MapBuilder) OptKeyword(name, keyword string) {
+	if keyword != "" {
+		b.Key(name, K(keyword))
+	}
+}
+
+// OptInt is Key for an integer that is left out if it is 0.
+func (b *MapBuilder) OptInt(name string, n int64) {
+	if n != 0 {
+		b.Key(name, Int(n))
+	}
+}
+
+// OptTrue is Key for a boolean that is left out if it is false.
+func (b *MapBuilder) OptTrue(name string, is bool) {
+	if is {
+		b.Key(name, Bool(true))
+	}
+}
+
 // Map returns a map of the entries added so far; the builder can be used
 // further. It panics with a *ValueError if the map would nest deeper than
 // MaxDepth.

@@ -331,3 +331,20 @@ func TestKeyAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
+
+// The optional entries of a MapBuilder are left out if they are empty.
+func TestMapBuilderOpt(t *testing.T) {
+	var b edn.MapBuilder
+	b.Opt("nil", edn.Nil())
+	b.OptText("text", "")
+	b.OptKeyword("keyword", "")
+	b.OptInt("int", 0)
+	b.OptTrue("true", false)
+	assert.Equal(t, "{}", b.Map().String())
+	b.Opt("nil", edn.Bool(false))
+	b.OptText("text", "x")
+	b.OptKeyword("keyword", "a/b")
+	b.OptInt("int", -1)
+	b.OptTrue("true", true)
+	assert.Equal(t, `{:int -1 :keyword :a/b :nil false :text "x" :true true}`, b.Map().String())
+}

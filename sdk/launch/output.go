@@ -169,8 +169,8 @@ func (t *Tail) Lines() []string {
 	return out
 }
 
-// Panic returns the first lines of a panic, nil if none was seen.
-func (t *Tail) Panic() []string {
+// panicText returns the first lines of a panic, nil if none was seen.
+func (t *Tail) panicText() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.panic...)

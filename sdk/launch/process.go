@@ -256,9 +256,9 @@ func (p *Process) Killed() bool {
 	return p.killed
 }
 
-// Escaped is the number of descendants that outlived the process group; 0 until
+// outlived is the number of descendants that outlived the process group; 0 until
 // Settled is closed.
-func (p *Process) Escaped() int {
+func (p *Process) outlived() int {
 	select {
 	case <-p.settled:
 		return p.escaped

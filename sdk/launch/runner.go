@@ -252,14 +252,14 @@ func (r *Runner) Report() Report {
 	rep := Report{Output: strings.ToValidUTF8(string(r.head), "\uFFFD"), Noise: r.noise}
 	proc := r.proc
 	r.mu.Unlock()
-	rep.Tail, rep.Panic = r.tail.Lines(), r.tail.Panic()
+	rep.Tail, rep.Panic = r.tail.Lines(), r.tail.panicText()
 	if proc == nil {
 		return rep
 	}
 	rep.PID = proc.PID()
 	select {
 	case <-proc.Done():
-		rep.Exited, rep.Exit, rep.Killed, rep.Escaped = true, proc.Exit(), proc.Killed(), proc.Escaped()
+		rep.Exited, rep.Exit, rep.Killed, rep.Escaped = true, proc.Exit(), proc.Killed(), proc.outlived()
 	default:
 	}
 	return rep

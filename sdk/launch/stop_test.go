@@ -222,7 +222,7 @@ func TestExitEndsEscaped(t *testing.T) {
 		require.Len(t, family, 2)
 		await(t, p.Settled(), 5*time.Second, "end of the family")
 		assert.Equal(t, 8, p.Exit().Code)
-		assert.Equal(t, 2, p.Escaped())
+		assert.Equal(t, 2, p.outlived())
 		for _, pid := range family {
 			gone(t, pid, time.Second)
 		}

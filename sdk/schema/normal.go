@@ -65,16 +65,10 @@ func (e *Entry) normal() edn.Value {
 func (s *Schema) propForm() edn.Value {
 	var b edn.MapBuilder
 	if lowest, highest := s.Bounds(); true {
-		if !lowest.IsNil() {
-			b.Key("min", lowest)
-		}
-		if !highest.IsNil() {
-			b.Key("max", highest)
-		}
+		b.Opt("min", lowest)
+		b.Opt("max", highest)
 	}
-	if s.closed {
-		b.Key("closed", edn.Bool(true))
-	}
+	b.OptTrue("closed", s.closed)
 	if s.props != nil {
 		s.props.form(&b)
 	}
@@ -83,9 +77,7 @@ func (s *Schema) propForm() edn.Value {
 
 func (e *Entry) propForm() edn.Value {
 	var b edn.MapBuilder
-	if e.Optional {
-		b.Key("optional", edn.Bool(true))
-	}
+	b.OptTrue("optional", e.Optional)
 	e.Props.form(&b)
 	return b.Map()
 }
@@ -104,19 +96,13 @@ func (p *Props) form(b *edn.MapBuilder) {
 			b.Key(t.key, edn.Bool(true))
 		}
 	}
-	if p.Replacement != "" {
-		b.Key("deprecated", edn.Text(p.Replacement))
-	}
-	if p.Unit != "" {
-		b.Key("unit", edn.K(p.Unit))
-	}
+	b.OptText("deprecated", p.Replacement)
+	b.OptKeyword("unit", p.Unit)
 	if p.HasDefault {
 		b.Key("default", p.Default)
 	}
 	if p.Labels > 0 {
 		b.Key("labels", edn.Int(int64(p.Labels)))
 	}
-	if !p.When.IsNil() {
-		b.Key("when", p.When)
-	}
+	b.Opt("when", p.When)
 }

@@ -57,12 +57,8 @@ func (e *CompileError) Value() edn.Value {
 		var b edn.MapBuilder
 		b.Key("path", edn.Vector(p.Path...))
 		b.Key("message", edn.Text(p.Message))
-		if p.Schema != "" {
-			b.Key("schema", edn.K(p.Schema))
-		}
-		if p.Hint != "" {
-			b.Key("hint", edn.Text(p.Hint))
-		}
+		b.OptKeyword("schema", p.Schema)
+		b.OptText("hint", p.Hint)
 		out[i] = b.Map()
 	}
 	return edn.Vector(out...)

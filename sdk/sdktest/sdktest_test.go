@@ -97,7 +97,7 @@ func TestConformFails(t *testing.T) {
 	require.Contains(t, out, "--- FAIL: TestMute/core/configure/agrees")
 	require.Contains(t, out, "--- FAIL: TestMute/core/invoke/answer")
 	assert.Regexp(t, `fail core/configure/agrees\n +requirement: [A-Z]+-\d+ .*\n( +requirement: .*\n)* +expected: Configure succeeds\n +observed: .*there is no voice`, out)
-	assert.Contains(t, out, "not made: the plugin does not get this far, see core/configure/agrees")
+	assert.Contains(t, out, "not run: the plugin does not get this far, see core/configure/agrees")
 	assert.Equal(t, 1, strings.Count(out, "there is no voice"), out)
 
 	again := regexp.MustCompile(`again: go test -run '(.+)'\n`).FindStringSubmatch(out)

@@ -46,7 +46,7 @@ func TestRequests(t *testing.T) {
 	var wrong []string
 	for _, r := range all {
 		languages[r.language]++
-		language, _ := Detect(r.text)
+		language, _ := ShippedPacks().Detect(r.text)
 		got := ShippedRules().Classify(r.text, language, 0.35, "problem/solve")
 		if got.Intent == r.intent {
 			right[r.unseen]++
@@ -68,7 +68,7 @@ func TestRequests(t *testing.T) {
 func TestDetectRequests(t *testing.T) {
 	right := 0
 	for _, r := range requests(t) {
-		language, _ := Detect(r.text)
+		language, _ := ShippedPacks().Detect(r.text)
 		if language == r.language {
 			right++
 			continue
@@ -102,7 +102,7 @@ func TestNearMisses(t *testing.T) {
 		"🙂🙂🙂",
 		"",
 	} {
-		language, _ := Detect(said)
+		language, _ := ShippedPacks().Detect(said)
 		got := ShippedRules().Classify(said, language, 0.35, "problem/solve")
 		assert.Equal(t, "problem/solve", got.Intent, "%s: %v", said, got.Evidence)
 	}
@@ -179,7 +179,7 @@ func BenchmarkClassify2KiB(b *testing.B) {
 	ShippedRules()
 	b.SetBytes(int64(len(said)))
 	for b.Loop() {
-		language, _ := Detect(said)
+		language, _ := ShippedPacks().Detect(said)
 		if ShippedRules().Classify(said, language, 0.35, "problem/solve").Intent != "context/summarize" {
 			b.Fatal("not recognised")
 		}

@@ -10,9 +10,6 @@ import (
 // Languages returns the codes of the shipped languages in order.
 func Languages() []string { return ShippedPacks().Languages() }
 
-// Detect is Packs.Detect with the shipped packs.
-func Detect(text string) (language string, confidence float64) { return ShippedPacks().Detect(text) }
-
 // Sentences is Packs.Sentences with the shipped packs.
 func Sentences(text, language string) []Span { return ShippedPacks().Sentences(text, language) }
 

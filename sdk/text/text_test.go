@@ -89,7 +89,7 @@ func TestDetect(t *testing.T) {
 		"xyzzy plugh frotz":    Undetermined,
 		"Пчёлы танцуют в саду": Undetermined,
 	} {
-		got, confidence := Detect(text)
+		got, confidence := ShippedPacks().Detect(text)
 		assert.Equal(t, want, got, "%s (%.2f)", text, confidence)
 		if want != Undetermined {
 			assert.GreaterOrEqual(t, confidence, 0.6)
@@ -119,7 +119,7 @@ func TestClassify(t *testing.T) {
 		"":                    "problem/solve",
 		"route this to admin": "problem/solve",
 	} {
-		language, _ := Detect(text)
+		language, _ := ShippedPacks().Detect(text)
 		got := ShippedRules().Classify(text, language, 0.35, "problem/solve")
 		assert.Equal(t, want, got.Intent, "%s: %v", text, got.Ranking[:2])
 	}
@@ -157,7 +157,7 @@ func FuzzText(f *testing.F) {
 				t.Fatalf("word cut in a rune: %q", w.In(text))
 			}
 		}
-		Detect(text)
+		ShippedPacks().Detect(text)
 		ShippedRules().Classify(text, language, 0.35, "x/y")
 	})
 }

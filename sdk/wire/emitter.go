@@ -61,8 +61,8 @@ func (e *Emitter) Verbatim(body []byte) error {
 	return e.send(&pluginv1.Payload{Encoding: string(e.encoding), Body: body}, nil, resultEvent, true)
 }
 
-// Answered reports whether the answer was sent.
-func (e *Emitter) Answered() bool {
+// isAnswered reports whether the answer was sent.
+func (e *Emitter) isAnswered() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.answered
@@ -156,11 +156,11 @@ func serveInvoke(req *pluginv1.InvokeRequest, stream eventSink, answer Answerer)
 		}
 		response, err = answer(ctx, call, out)
 	}
-	if out.Answered() {
+	if out.isAnswered() {
 		return nil
 	}
 	if err == nil {
-		if err = out.emit(response, resultEvent, true); err == nil || out.Answered() {
+		if err = out.emit(response, resultEvent, true); err == nil || out.isAnswered() {
 			return err
 		}
 	}

@@ -321,7 +321,7 @@ func emitterIsSafeForConcurrentUse(t *testing.T, client clientOf) {
 	require.NoError(t, err)
 	assert.Equal(t, 200, n)
 	require.Error(t, kept.Delta(edn.Nil()))
-	assert.True(t, kept.Answered())
+	assert.True(t, kept.isAnswered())
 }
 
 // A value that cannot be sent becomes the error of the call, not a broken

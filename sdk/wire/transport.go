@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -46,6 +47,21 @@ func Transport(err error) bool {
 	return errors.As(err, &t)
 }
 
+// notItself explains a connection without the mutual TLS of the handshake line: another connection would fail in the
+// same way. The gRPC library passes on only the text of the error of package tls.
+func notItself(text string) (why string, ok bool) {
+	for _, row := range []struct{ part, why string }{
+		{"tls: failed to verify certificate", "the certificate in the handshake line is not that of the server"},
+		{"tls: first record does not look like a TLS handshake", "the server does not speak TLS, and the host speaks mutual TLS only"},
+		{"remote error: tls: ", "the server refuses the certificate of the host"},
+	} {
+		if strings.Contains(text, "authentication handshake failed: ") && strings.Contains(text, row.part) {
+			return row.why, true
+		}
+	}
+	return "", false
+}
+
 // transport converts an error of the gRPC library to a typed error. If ctx, the
 // context of the call, has ended, its cause is the better explanation.
 func transport(ctx context.Context, op string, err error) *contract.Error {
@@ -62,6 +78,9 @@ func transport(ctx context.Context, op string, err error) *contract.Error {
 	line := &TransportError{Code: status.Code(err), Err: err}
 	switch line.Code {
 	case codes.Unavailable, codes.Canceled, codes.Aborted:
+		if why, ok := notItself(line.Error()); ok {
+			return contract.Errorf("runtime/protocol", "%s: %s: %w", op, why, line)
+		}
 		return contract.Errorf("runtime/crashed", "%s: the connection was lost: %w", op, line)
 	case codes.DeadlineExceeded:
 		return contract.Errorf("timeout/hard", "%s: %w", op, line)

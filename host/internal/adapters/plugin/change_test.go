@@ -132,7 +132,7 @@ func TestSwapMovesWaitingCalls(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return b.Status()[0].Queued == 3 }, 10*time.Second, time.Millisecond)
 	swapped := make(chan error, 1)
-	go func() { swapped <- b.Swap(within(t), "p", CauseHealth) }()
+	go func() { swapped <- b.Swap(within(t), "p", CauseQuality) }()
 	for range 3 {
 		assert.Equal(t, 2, <-waiting)
 	}

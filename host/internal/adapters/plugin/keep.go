@@ -22,7 +22,7 @@ func (c *Client) Renew(capID string, done func(error)) {
 			done(stats.ErrChanging)
 			return
 		}
-		done(s.swap(s.life, t.unit.name, CauseQuality, false))
+		done(s.Swap(s.life, t.unit.name, CauseQuality))
 	})
 }
 

@@ -336,3 +336,18 @@ func died(pid int, limit time.Duration) bool {
 		}
 	}
 }
+
+// Described returns the description of the current edition; false before the
+// first Describe.
+func (b *bench) Described(plugin string) (Described, bool) {
+	u, err := b.unit(plugin)
+	if err != nil {
+		return Described{}, false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if d := u.current.described.Load(); d != nil {
+		return *d, true
+	}
+	return Described{}, false
+}

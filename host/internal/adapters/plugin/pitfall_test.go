@@ -478,6 +478,8 @@ func TestHostileHandshake(t *testing.T) {
 		"certificate of nothing":  {"print", "1|1|unix|%s|grpc|" + strings.Repeat("A", 400), "runtime/protocol", CauseProtocol, "is not a certificate", false},
 		"certificate no base64":   {"print", "1|1|unix|%s|grpc|" + strings.Repeat("*", 400), "runtime/protocol", CauseProtocol, "is not base64", false},
 		"padded certificate":      {"print", "1|1|unix|%s|grpc|CERT=", "runtime/protocol", CauseProtocol, "without padding", false},
+		"another certificate":     {"stranger", "1|1|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "certificate", false},
+		"a server without TLS":    {"plain", "1|1|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "TLS", false},
 		"half a line":             {"print", "1|1|unix|%s", "runtime/protocol", CauseProtocol, "has no part for the protocol", false},
 		"nobody listens":          {"print", "1|1|unix|%s|grpc|CERT", "", CauseStartFailed, "", false},
 		"somebody else's socket":  {"print", "1|1|unix|/var/run/docker.sock|grpc|CERT", "runtime/start-failed", CauseStartFailed, "not below its socket directory", false},
@@ -494,7 +496,10 @@ func TestHostileHandshake(t *testing.T) {
 			t.Parallel()
 			cert := base64.RawStdEncoding.EncodeToString(testCertificate())
 			b := prepare(t, nil)
-			line := strings.NewReplacer("%s", b.runtime.Path()+socket, "CERT", cert).Replace(row.line)
+			line := strings.ReplaceAll(row.line, "CERT", cert)
+			if row.role == "print" {
+				line = strings.ReplaceAll(line, "%s", b.runtime.Path()+socket)
+			}
 			s := as(row.role, line)
 			switch row.role {
 			case "":

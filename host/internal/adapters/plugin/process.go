@@ -341,7 +341,7 @@ func connect(client *goplugin.Client) (c connection) {
 	c.conn = speaker.Conn
 	c.wire, ok = raw.(*wire.Client)
 	if !ok {
-		c.err = contract.Errorf("runtime/internal", "the plugin map gives a %T", raw)
+		c.err = contract.Errorf("runtime/internal", "go-plugin returned an unknown kind of client")
 	}
 	return c
 }

@@ -5,11 +5,16 @@ package plugin
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -67,6 +72,16 @@ var roles = map[string]func(args []string){
 		fmt.Println(strings.Replace(args[1], "%s", path, 1))
 		awaitHost()
 	},
+	// One whose server has another certificate than its handshake line.
+	"stranger": func(args []string) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			os.Exit(98)
+		}
+		listenAs(args[0], &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificateOf(key)}, PrivateKey: key}}})
+	},
+	// One whose server speaks no TLS.
+	"plain":    func(args []string) { listenAs(args[0], nil) },
 	"stubborn": serveStubborn,
 	"hostile":  func([]string) { serve(hostile{newFake()}) },
 	"needy":    func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
@@ -499,4 +514,30 @@ func spawnDeaf(ownSession bool) (edn.Value, error) {
 		return edn.Nil(), errors.New("the grandchild did not start")
 	}
 	return edn.MustMap(edn.K("pid"), edn.Int(int64(cmd.Process.Pid))), nil
+}
+
+// listenAs prints a handshake line and listens on its address, with TLS if there is a configuration.
+func listenAs(line string, secure *tls.Config) {
+	path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		os.Exit(98)
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = conn.Write([]byte("this is no handshake\n"))
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	fmt.Println(strings.Replace(line, "%s", path, 1))
+	awaitHost()
 }

@@ -61,7 +61,6 @@ const (
 const (
 	CauseSwap    Cause = "swap"    // requested by an operator
 	CauseReload  Cause = "reload"  // the configuration changed
-	CauseHealth  Cause = "health"  // the old edition is unhealthy
 	CauseQuality Cause = "quality" // the answers of the old edition are bad
 )
 

@@ -235,22 +235,6 @@ func (s *Supervisor) Status() []Status {
 	return all
 }
 
-// Described returns the description of the current edition; false before the
-// first Describe.
-func (s *Supervisor) Described(plugin string) (Described, bool) {
-	u, err := s.unit(plugin)
-	if err != nil {
-		return Described{}, false
-	}
-	u.mu.Lock()
-	e := u.current
-	u.mu.Unlock()
-	if d := e.described.Load(); d != nil {
-		return *d, true
-	}
-	return Described{}, false
-}
-
 // Restart stops the processes of a plugin gracefully and starts new ones; a
 // quarantine ends. Like Drain, Release and Quarantine it returns when that has
 // begun, and must not be called from a Sink.

@@ -275,17 +275,8 @@ func isPluginFault(err error) bool {
 // whether a trial precedes. Swap returns when the new edition has replaced the
 // old one and the old processes have ended, or with the reason why the old
 // edition stays. The transitions carry cause: [CauseSwap] for an operator,
-// [CauseHealth] or [CauseQuality] for a remediation.
+// [CauseQuality] for a remediation.
 func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error {
-	return s.swap(ctx, plugin, cause, false)
-}
-
-// SwapDirect is Swap without a trial.
-func (s *Supervisor) SwapDirect(ctx context.Context, plugin string, cause Cause) error {
-	return s.swap(ctx, plugin, cause, true)
-}
-
-func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direct bool) error {
 	u, err := s.unit(plugin)
 	if err != nil {
 		return err
@@ -298,9 +289,6 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	}
 	settings := before.settings()
 	settings.Described = edn.Nil() // the version may differ; the rest is compared below
-	if direct {
-		settings.Swap.Mode = SwapDirect
-	}
 	p, err := s.Prepare(ctx, Change{Cause: cause, Replace: []Settings{settings}})
 	if err != nil {
 		return err

@@ -189,8 +189,8 @@ func TestTrialEnds(t *testing.T) {
 		assert.Error(t, <-swapped)
 	})
 	t.Run("an operator does not want one", func(t *testing.T) {
-		b := run(t, canary(SwapCanary)).ready()
-		require.NoError(t, b.SwapDirect(within(t), "p", CauseSwap))
+		b := run(t, canary(SwapDirect)).ready()
+		require.NoError(t, b.Swap(within(t), "p", CauseSwap))
 		stays(t, b, 2)
 	})
 }

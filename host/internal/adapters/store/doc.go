@@ -11,9 +11,10 @@
 // # Writing
 //
 // Records of live runs are appended to memory and queued. One goroutine takes
-// all queued records, encodes them, stores the values that they name, and
-// commits once; only then do readers that follow a run see them. A batch forms
-// while the previous commit runs, so there is no added delay. Each record has a
+// all queued records as soon as a caller waits for one of them in [Store.Sync],
+// encodes them, stores the values that they name, and commits once; only then do
+// readers that follow a run see them. A batch forms while the previous commit
+// runs, so a waiting caller is not delayed. Each record has a
 // chain value: the BLAKE3 sum of the previous chain value and the bytes of the
 // record.
 //

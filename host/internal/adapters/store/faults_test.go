@@ -157,7 +157,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		t.Skip("needs the right to mount a file system")
 	}
 	defer func() { require.NoError(t, unix.Unmount(dir, 0)) }()
-	opts := Options{Path: filepath.Join(dir, "ferment.db"), MinFree: 1}
+	opts := Options{Path: filepath.Join(dir, "ferment.db")}
 	s, err := Open(context.Background(), opts)
 	require.NoError(t, err)
 	acknowledged := map[string]int{}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +45,9 @@ func (e *LockedError) Error() string {
 	return "store: open " + e.Path + ": another process has the database open; stop it first"
 }
 
-func openBlobs(dir, database string, faults Faults) (*blobs, error) {
+// openBlobs opens the folder blobs beside a database and locks it.
+func openBlobs(database string, faults Faults) (*blobs, error) {
+	dir := filepath.Join(filepath.Dir(database), "blobs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,9 @@ type reserve struct {
 	path   string
 	size   int64
 	faults Faults
-	held   bool
+
+	mu   sync.Mutex
+	held bool
 }
 
 // hold allocates the file. Without room for it nothing is held.
@@ -175,7 +180,7 @@ func (r *reserve) hold() {
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, r.size); err != nil {
 		_ = os.Remove(r.path)
 		return

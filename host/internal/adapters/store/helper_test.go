@@ -114,7 +114,7 @@ func openAt(t testing.TB, dir string, change ...func(*Options)) *Store {
 }
 
 func tryOpen(t testing.TB, dir string, change ...func(*Options)) (*Store, error) {
-	opts := Options{Path: filepath.Join(dir, "ferment.db"), MinFree: 1, Now: func() time.Time { return start.Add(time.Hour) }}
+	opts := Options{Path: filepath.Join(dir, "ferment.db"), Now: func() time.Time { return start.Add(time.Hour) }}
 	for _, f := range change {
 		f(&opts)
 	}

@@ -97,6 +97,19 @@ func TestStoreGroupsCommits(t *testing.T) {
 	assert.Empty(t, damage)
 }
 
+// JRN-004: what no barrier waits for shares the commit of the next barrier, so a
+// run with one barrier commits once.
+func TestStoreCommitsOncePerBarrier(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	s.queue.mu.Lock()
+	s.queue.delay = time.Hour
+	s.queue.mu.Unlock()
+	appendAll(t, s, newScript("run_1").whole(5)...)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	assert.EqualValues(t, 1, s.writer.commits)
+}
+
 // JRN-004, JRN-002: a reader never sees what is not durable, and Sync waits for
 // it.
 func TestStoreShowsDurableRecordsOnly(t *testing.T) {

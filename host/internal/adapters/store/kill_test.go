@@ -36,7 +36,7 @@ func killed() bool {
 	at, _ := strconv.ParseInt(os.Getenv(killAt), 10, 64)
 	var ops atomic.Int64
 	s, err := Open(context.Background(), Options{
-		Path: filepath.Join(dir, "ferment.db"), MinFree: 1,
+		Path: filepath.Join(dir, "ferment.db"),
 		Faults: Faults{Before: func(string) error {
 			if ops.Add(1) == at {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -30,18 +30,6 @@ type liveRun struct {
 	broken  bool
 }
 
-// liveRuns are the live runs by id.
-type liveRuns struct {
-	mu   sync.Mutex
-	runs map[string]*liveRun
-}
-
-func (l *liveRuns) get(id string) *liveRun {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.runs[id]
-}
-
 // Append implements journal.Journal. It returns when the record is queued; Sync
 // waits until it is durable.
 func (s *Store) Append(ctx context.Context, rec journal.Record) error {
@@ -98,7 +86,7 @@ func (s *Store) append(ctx context.Context, run *liveRun, rec journal.Record) er
 // runFor returns the live run of a record. One that an earlier process left open
 // is read back and continued.
 func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error) {
-	if run := s.live.get(rec.Run); run != nil {
+	if run := s.liveRun(rec.Run); run != nil {
 		return run, nil
 	}
 	if rec.Seq > 1 {
@@ -110,22 +98,25 @@ func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error
 		return nil, contract.Errorf("journal/full", "journal: append to %s: free space of %s is below %d bytes", rec.Run,
 			s.opts.Path, s.opts.MinFree)
 	}
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	return s.live.add(rec.Run, s.memory), nil
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	return s.addLive(rec.Run), nil
 }
 
-// add makes a run live. The caller holds the lock.
-func (l *liveRuns) add(id string, memory *journal.Memory) *liveRun {
-	run := l.runs[id]
+// addLive makes a run live. The caller holds the lock.
+func (s *Store) addLive(id string) *liveRun {
+	run := s.live[id]
 	if run == nil {
-		if l.runs == nil {
-			l.runs = map[string]*liveRun{}
-		}
-		run = &liveRun{id: id, log: memory.Open(id)}
-		l.runs[id] = run
+		run = &liveRun{id: id, log: s.memory.Open(id)}
+		s.live[id] = run
 	}
 	return run
+}
+
+func (s *Store) liveRun(id string) *liveRun {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	return s.live[id]
 }
 
 // revive makes a run live that is open in the database.
@@ -141,15 +132,15 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	if run := s.live.runs[id]; run != nil {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	if run := s.live[id]; run != nil {
 		return run, nil
 	}
-	run := s.live.add(id, s.memory)
+	run := s.addLive(id)
 	for _, rec := range records {
 		if err := run.log.Append(ctx, rec); err != nil {
-			delete(s.live.runs, id)
+			delete(s.live, id)
 			s.memory.Drop(id)
 			return nil, err
 		}
@@ -162,16 +153,14 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 // Sync implements journal.Syncer. A run that is not live has nothing to wait
 // for.
 func (s *Store) Sync(ctx context.Context, run string) error {
-	if r := s.live.get(run); r != nil {
+	if r := s.liveRun(run); r != nil {
 		return s.sync(ctx, r)
 	}
 	return nil
 }
 
 func (s *Store) sync(ctx context.Context, r *liveRun) error {
-	s.queue.mu.Lock()
-	last := r.last
-	s.queue.mu.Unlock()
+	last := s.queue.await(r)
 	if last == nil {
 		return nil
 	}
@@ -201,7 +190,7 @@ func (s *Store) breakRun(r *liveRun, err *contract.Error) {
 // Records implements act.Journal: the records of a live run, durable or not, or
 // those of a stored one. A run that cannot be read has none.
 func (s *Store) Records(run string) []journal.Record {
-	if s.live.get(run) != nil {
+	if s.liveRun(run) != nil {
 		return s.memory.Records(run)
 	}
 	records, err := s.Read(context.Background(), run, 0, maxRecords)
@@ -213,7 +202,7 @@ func (s *Store) Records(run string) []journal.Record {
 
 // Follow implements journal.Source. A live run is read as it becomes durable.
 func (s *Store) Follow(run string, seq int) *journal.Cursor {
-	if s.live.get(run) == nil {
+	if s.liveRun(run) == nil {
 		row, err := readRun(context.Background(), s.read, run)
 		switch {
 		case err != nil: // not recorded yet, most likely
@@ -230,10 +219,10 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 // Drop implements act.Journal: it removes a run from memory once its records are
 // durable.
 func (s *Store) Drop(run string) {
-	s.live.mu.Lock()
-	r := s.live.runs[run]
-	delete(s.live.runs, run)
-	s.live.mu.Unlock()
+	s.liveMu.Lock()
+	r := s.live[run]
+	delete(s.live, run)
+	s.liveMu.Unlock()
 	if r == nil {
 		s.memory.Drop(run)
 		return

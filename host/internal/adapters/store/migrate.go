@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -100,7 +99,7 @@ func (m *migrator) version(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	found, changed := 0, ""
 	for rows.Next() {
 		var name, sum string
@@ -132,11 +131,8 @@ func (m *migrator) up(ctx context.Context, apply bool) error {
 			return &SchemaError{Path: m.path, Found: found, Known: len(m.steps)}
 		}
 		saved := fmt.Sprintf("%s.v%d", m.path, found)
-		if err := os.Remove(saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 		if err := m.copy(ctx, saved); err != nil {
-			return fmt.Errorf("copy the database before its migration: %w", err)
+			return fmt.Errorf("copy to %s before the migration: %w", saved, err)
 		}
 	}
 	for _, step := range m.steps[found:] {
@@ -147,6 +143,54 @@ func (m *migrator) up(ctx context.Context, apply bool) error {
 		}
 	}
 	return nil
+}
+
+// LossError is a change of the schema that would delete data.
+type LossError struct {
+	Path     string
+	From, To int // versions
+}
+
+// Error implements error.
+func (e *LossError) Error() string {
+	return fmt.Sprintf("store: migrate %s: version %d has no place for data of version %d; the flag --accept-loss deletes it",
+		e.Path, e.To, e.From)
+}
+
+// Migrate brings the database of a store that is not open to a version of the
+// schema; a negative one is the latest. A lower version deletes data, which
+// acceptLoss must allow.
+func Migrate(ctx context.Context, path string, to int, acceptLoss bool) (err error) {
+	lock, err := openBlobs(path, Faults{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.close()) }()
+	db, err := openSQLite(ctx, path, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	m, err := newMigrator(db, time.Now)
+	if err != nil {
+		return err
+	}
+	if to < 0 || to >= len(m.steps) {
+		return m.up(ctx, true)
+	}
+	found, err := m.version(ctx)
+	if err != nil || found <= to {
+		return err
+	}
+	if !acceptLoss {
+		return &LossError{Path: path, From: found, To: to}
+	}
+	return m.down(ctx, to)
+}
+
+func newMigrator(db *sqliteDB, now func() time.Time) (*migrator, error) {
+	steps, err := readMigrations(sqlFiles, "sql/sqlite")
+	return &migrator{path: db.path, conn: db.conn, steps: steps, now: now, copy: db.copyTo}, err
 }
 
 // down takes back the steps above a version. It deletes what they added.

@@ -24,7 +24,7 @@ func schemaOf(t *testing.T, m *migrator) (out []string) {
 	rows, err := m.conn.QueryContext(context.Background(),
 		"SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'migrations' ORDER BY name")
 	require.NoError(t, err)
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var text string
 		require.NoError(t, rows.Scan(&text))
@@ -113,4 +113,25 @@ func TestMigrationFiles(t *testing.T) {
 			assert.NoError(t, err, name)
 		}
 	}
+}
+
+// OPS-007: a lower version is refused while it would lose data, and the way back
+// up gives an empty store.
+func TestMigrateRefusesToLoseData(t *testing.T) {
+	dir, ctx := filled(t), context.Background()
+	path := filepath.Join(dir, "ferment.db")
+	require.NoError(t, Migrate(ctx, path, -1, false))
+	var loss *LossError
+	require.ErrorAs(t, Migrate(ctx, path, 0, false), &loss)
+	assert.Equal(t, LossError{Path: path, From: 1}, *loss)
+	s := openAt(t, dir)
+	var locked *LockedError
+	require.ErrorAs(t, Migrate(ctx, path, 0, true), &locked)
+	require.NoError(t, s.Verify(ctx, "run_1"))
+	require.NoError(t, s.Close())
+	require.NoError(t, Migrate(ctx, path, 0, true))
+	s = openAt(t, dir)
+	runs, err := s.Runs(ctx, Filter{})
+	require.NoError(t, err)
+	assert.Empty(t, runs)
 }

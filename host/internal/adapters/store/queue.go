@@ -3,20 +3,30 @@ package store
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// queue collects what the next commit takes.
+// queue collects what the next commit takes. The writer takes it when a caller
+// waits for it, when it is full, or after idleDelay: records that no caller waits
+// for share the commit of the next one that is waited for.
 type queue struct {
 	mu     sync.Mutex
 	next   *batch
 	err    *contract.Error // of every later append
-	wake   chan struct{}   // there is something in next
+	wake   chan struct{}   // next is to be taken
+	timer  *time.Timer     // wakes the writer after delay
+	delay  time.Duration
 	limit  int
 	weight int // estimated bytes of a record
 }
+
+// idleDelay is the time after which records are written that no caller waits for.
+// It bounds the delay of readers that follow a run, and what a crash can lose of a
+// run without barriers.
+const idleDelay = 2 * time.Millisecond
 
 // batch is what one commit takes.
 type batch struct {
@@ -46,6 +56,7 @@ const firstWeight = 1 << 10
 
 func (q *queue) init(limit int) {
 	q.next, q.wake, q.limit, q.weight = newBatch(), make(chan struct{}, 1), limit, firstWeight
+	q.delay, q.timer = idleDelay, time.AfterFunc(idleDelay, q.notify)
 }
 
 func (q *queue) notify() {
@@ -64,6 +75,7 @@ func (q *queue) add(ctx context.Context, it item) error {
 		}
 		room := q.next.room
 		q.mu.Unlock()
+		q.notify()
 		select {
 		case <-room:
 		case <-ctx.Done():
@@ -81,13 +93,28 @@ func (q *queue) add(ctx context.Context, it item) error {
 	q.next.items = append(q.next.items, it)
 	it.run.last = q.next
 	if len(q.next.items) == 1 {
-		q.notify()
+		q.timer.Reset(q.delay)
 	}
 	return nil
 }
 
-// run queues a job and waits for it.
+// await returns the batch that holds the last record of a run, and makes the
+// writer take it.
+func (q *queue) await(r *liveRun) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.last == q.next {
+		q.notify()
+	}
+	return r.last
+}
+
+// run queues a job and waits for its end. Only a job that has not begun can be
+// canceled.
 func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	j := &job{do: do, done: make(chan struct{})}
 	q.mu.Lock()
 	if q.err != nil {
@@ -97,12 +124,8 @@ func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) err
 	q.next.jobs = append(q.next.jobs, j)
 	q.notify()
 	q.mu.Unlock()
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	<-j.done
+	return j.err
 }
 
 // take returns what is queued, nil if nothing is.
@@ -113,6 +136,7 @@ func (q *queue) take() *batch {
 	if len(b.items)+len(b.jobs) == 0 {
 		return nil
 	}
+	q.timer.Stop()
 	q.next = newBatch()
 	q.next.items = make([]item, 0, len(b.items))
 	if b.room != nil {
@@ -136,6 +160,7 @@ func (q *queue) fail(err *contract.Error) {
 		return
 	}
 	q.err = err
+	q.timer.Stop()
 	if q.next.room != nil {
 		close(q.next.room)
 	}

@@ -107,8 +107,8 @@ func (s *Store) Bytes(ctx context.Context, run string, after, limit int) ([]Stor
 		return nil, err
 	}
 	var out []Stored
-	err = s.stored(ctx, row.n, after, limit, func(seq int, chain, body []byte) error {
-		out = append(out, Stored{seq, "b3:" + fmt.Sprintf("%x", chain), body})
+	err = s.stored(ctx, row.n, after, limit, func(seq int, chain sum, body []byte) error {
+		out = append(out, Stored{seq, chain.hash(), body})
 		return nil
 	})
 	return out, err
@@ -119,17 +119,18 @@ const page = 500
 
 // stored yields the records of a run after seq, without a transaction around
 // them.
-func (s *Store) stored(ctx context.Context, run int64, after, limit int, each func(seq int, chain, body []byte) error) error {
+func (s *Store) stored(ctx context.Context, run int64, after, limit int, each func(seq int, chain sum, body []byte) error) error {
 	type row struct {
-		seq         int
-		chain, body []byte
+		seq   int
+		chain sum
+		body  []byte
 	}
 	for limit > 0 {
 		var rows []row
 		var r row
 		err := s.read.all(ctx, "records", []any{run, after, min(limit, page)}, []any{&r.seq, &r.chain, &r.body}, func() error {
 			rows = append(rows, r)
-			r.chain, r.body = nil, nil
+			r.body = nil
 			return nil
 		})
 		if err != nil {
@@ -158,7 +159,7 @@ func (s *Store) Read(ctx context.Context, run string, after, limit int) ([]journ
 	}
 	decode := s.decoder()
 	var out []journal.Record
-	err = s.stored(ctx, row.n, max(0, after), limit, func(seq int, _, body []byte) error {
+	err = s.stored(ctx, row.n, max(0, after), limit, func(seq int, _ sum, body []byte) error {
 		rec, err := decode(body)
 		if err != nil {
 			return &Damage{Run: run, Seq: seq, What: err.Error()}
@@ -195,12 +196,11 @@ func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), fmt.Errorf("store: read value: %w", err)
 	}
-	c, err := s.content(ctx, "content_by_hash", want[:])
+	c, err := s.content(ctx, "content_by_hash", want)
 	if errors.Is(err, sql.ErrNoRows) {
 		return edn.Nil(), contract.Errorf("replay/values-purged", "store: read value %s: it is not kept", hash)
 	}
 	if err == nil {
-		c.hash = want
 		v, failed := s.assemble(ctx, c)
 		if failed == nil {
 			return v, nil
@@ -225,12 +225,10 @@ func (s *Store) content(ctx context.Context, by string, key any) (content, error
 // readContent reads a value. Without files the body of one that is a file stays
 // nil.
 func readContent(ctx context.Context, from *statements, files *blobs, by string, key any) (c content, err error) {
-	var hash []byte
-	err = from.one(ctx, by, []any{key}, []any{&c.n, &hash, &c.owner, &c.form, &c.size, &c.body})
+	err = from.one(ctx, by, []any{key}, []any{&c.n, &c.hash, &c.owner, &c.form, &c.size, &c.body})
 	if err != nil {
 		return c, err
 	}
-	copy(c.hash[:], hash)
 	switch {
 	case c.body != nil:
 	case files == nil:

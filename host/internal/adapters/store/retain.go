@@ -175,7 +175,7 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 		return nil
 	}
 	decode := s.decoder()
-	err = s.stored(ctx, row.n, 0, row.Records, func(_ int, _, body []byte) error {
+	err = s.stored(ctx, row.n, 0, row.Records, func(_ int, _ sum, body []byte) error {
 		rec, err := decode(body)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 				return
 			}
 			var c content
-			c, err = s.content(ctx, "content_by_hash", hash[:])
+			c, err = s.content(ctx, "content_by_hash", hash)
 			if errors.Is(err, sql.ErrNoRows) {
 				err = nil // purged
 			} else if err == nil {
@@ -241,17 +241,18 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 
 // Retain removes finished runs that are too old, then the oldest ones until the
 // rest fits. Of a removed run its summary and its final chain value stay. It
-// returns the number of removed runs.
+// returns the number of removed runs; a damaged run is kept and reported.
 func (s *Store) Retain(ctx context.Context) (removed int, err error) {
 	now := s.opts.Now()
 	var total int64
 	if err := s.read.one(ctx, "total_bytes", nil, []any{&total}); err != nil {
 		return 0, err
 	}
+	var damaged error
 	for after := int64(0); ; {
 		rows, err := readRuns(ctx, s.read, "removable", after)
 		if err != nil || len(rows) == 0 {
-			return removed, errors.Join(err, s.tidy(ctx, removed > 0))
+			return removed, errors.Join(err, damaged, s.tidy(ctx, removed > 0))
 		}
 		for _, row := range rows {
 			after = row.n
@@ -259,8 +260,12 @@ func (s *Store) Retain(ctx context.Context) (removed int, err error) {
 			if must || young && (s.opts.Retain.Bytes == 0 || total <= s.opts.Retain.Bytes) {
 				continue
 			}
-			if err := s.remove(ctx, row.ID); err != nil {
-				return removed, err
+			if failed := s.remove(ctx, row.ID); failed != nil {
+				if s.Err() != nil || ctx.Err() != nil {
+					return removed, failed
+				}
+				damaged = errors.Join(damaged, failed) // it must not keep the others
+				continue
 			}
 			total -= row.bytes
 			removed++

@@ -187,3 +187,14 @@ func TestRetainKeepsWithinBytes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, damage)
 }
+
+// JRN-060: a damaged run is reported and does not keep the others.
+func TestRetainReportsDamage(t *testing.T) {
+	dir := filled(t)
+	tamper(t, dir, "UPDATE content SET body = CAST('{' AS BLOB), size = 1, form = 1 WHERE n = 2")
+	s := openAt(t, dir, func(o *Options) { o.Retain = Retention{Age: time.Second} })
+	n, err := s.Retain(context.Background())
+	assert.ErrorIs(t, err, errDamaged)
+	assert.Equal(t, 1, n)
+	require.NoError(t, s.Err())
+}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -50,19 +52,12 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	case *journal.RunFinished:
 		r.State, r.Finished, r.Latency = body.Status, rec.At, body.Latency.Truncate(time.Millisecond)
 		if cost := body.Totals.Key("attempts").Key("cost-usd"); cost.IsNumber() {
-			r.Cost = trimDecimal(cost.String())
+			r.Cost = strings.TrimSuffix(cost.String(), "M")
 		}
 		if body.Err != nil {
 			r.Error = body.Err.Type
 		}
 	}
-}
-
-func trimDecimal(s string) string {
-	if n := len(s) - 1; n > 0 && s[n] == 'M' {
-		return s[:n]
-	}
-	return s
 }
 
 // nanos is the form of a time in the database; 0 is the zero time.
@@ -73,44 +68,37 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-func timeOf(nanos int64) time.Time {
-	if nanos == 0 {
-		return time.Time{}
+// moment reads a time from the database.
+type moment struct{ to *time.Time }
+
+// Scan implements sql.Scanner.
+func (m moment) Scan(from any) error {
+	n, ok := from.(int64)
+	if !ok {
+		return fmt.Errorf("a time is not a number but %T", from)
 	}
-	return time.Unix(0, nanos).UTC()
+	*m.to = time.Time{}
+	if n != 0 {
+		*m.to = time.Unix(0, n).UTC()
+	}
+	return nil
 }
 
-// rowPlaces receive the columns of a run.
-type rowPlaces struct {
-	row                                 runRow
-	chain                               []byte
-	accepted, finished, purged, removed int64
-}
-
-func (p *rowPlaces) into() []any {
-	r := &p.row
+// columns receive a row, in the order of the statements that read runs.
+func (r *runRow) columns() []any {
 	return []any{
-		&r.n, &r.ID, &r.State, &r.Epoch, &r.Records, &p.chain, &r.bytes, &p.accepted, &p.finished, &r.Latency, &r.Intent,
-		&r.Principal, &r.Cost, &r.Error, &r.keyed, &r.Imported, &r.Pinned, &p.purged, &p.removed,
+		&r.n, &r.ID, &r.State, &r.Epoch, &r.Records, &r.chain, &r.bytes, moment{&r.Accepted}, moment{&r.Finished}, &r.Latency,
+		&r.Intent, &r.Principal, &r.Cost, &r.Error, &r.keyed, &r.Imported, &r.Pinned, moment{&r.Purged}, moment{&r.Removed},
 	}
 }
 
-func (p *rowPlaces) take() runRow {
-	r := p.row
-	copy(r.chain[:], p.chain)
-	r.Accepted, r.Finished = timeOf(p.accepted), timeOf(p.finished)
-	r.Purged, r.Removed = timeOf(p.purged), timeOf(p.removed)
-	return r
-}
-
-func readRun(ctx context.Context, from *statements, id string) (runRow, error) {
-	var p rowPlaces
-	err := from.one(ctx, "run", []any{id}, p.into())
-	return p.take(), err
+func readRun(ctx context.Context, from *statements, id string) (row runRow, err error) {
+	err = from.one(ctx, "run", []any{id}, row.columns())
+	return row, err
 }
 
 func readRuns(ctx context.Context, from *statements, name string, args ...any) (out []runRow, err error) {
-	var p rowPlaces
-	err = from.all(ctx, name, args, p.into(), func() error { out = append(out, p.take()); return nil })
+	var row runRow
+	err = from.all(ctx, name, args, row.columns(), func() error { out = append(out, row); return nil })
 	return out, err
 }

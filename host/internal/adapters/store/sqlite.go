@@ -43,7 +43,7 @@ func sqliteSource(path string, settings url.Values) string {
 }
 
 func openSQLite(ctx context.Context, path string, full bool) (_ *sqliteDB, err error) {
-	// The process may run with any umask: create the file as private.
+	// SQLite gives its other files the mode of this one.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (db *sqliteDB) walBehind() int64 {
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var head [shmHeader]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil {
 		return 0
@@ -181,8 +181,11 @@ func (db *sqliteDB) shrink(ctx context.Context) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// copyTo writes a copy of the database to a new file.
+// copyTo writes a copy of the database to a file, and replaces one that is there.
 func (db *sqliteDB) copyTo(ctx context.Context, path string) error {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return err
+	}
 	_, err := db.conn.ExecContext(ctx, "VACUUM INTO ?", path)
 	return err
 }

@@ -91,7 +91,7 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -23,8 +23,7 @@ type Options struct {
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
 	NoMigrate bool
-	// MinFree is the free space in bytes below which new runs are rejected; 0:
-	// 512 MiB.
+	// MinFree is the free space in bytes below which new runs are rejected.
 	MinFree uint64
 	// Retain says what Retain removes.
 	Retain Retention
@@ -37,10 +36,7 @@ type Options struct {
 	Faults Faults
 }
 
-const (
-	defaultMinFree = 512 << 20
-	defaultQueue   = 64 << 20
-)
+const defaultQueue = 64 << 20
 
 // Store is a journal in a database. Create it with Open.
 type Store struct {
@@ -51,7 +47,8 @@ type Store struct {
 	blobs   *blobs
 	reserve reserve
 	memory  *journal.Memory // of live runs
-	live    liveRuns
+	liveMu  sync.Mutex
+	live    map[string]*liveRun
 
 	queue  queue
 	writer *writer
@@ -80,9 +77,6 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.MinFree == 0 {
-		opts.MinFree = defaultMinFree
-	}
 	if opts.QueueBytes == 0 {
 		opts.QueueBytes = defaultQueue
 	}
@@ -90,6 +84,7 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	s := &Store{
 		opts:    opts,
 		memory:  journal.NewHeld(),
+		live:    map[string]*liveRun{},
 		reserve: reserve{path: filepath.Join(dir, reserveName), size: reserveSize, faults: opts.Faults},
 		failed:  make(chan struct{}),
 		stop:    make(chan struct{}),
@@ -104,13 +99,20 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 			err = fmt.Errorf("store: open %s: %w", opts.Path, err)
 		}
 	}()
-	if s.blobs, err = openBlobs(filepath.Join(dir, "blobs"), opts.Path, opts.Faults); err != nil {
+	if s.blobs, err = openBlobs(opts.Path, opts.Faults); err != nil {
 		return nil, err
 	}
 	if s.db, err = openSQLite(ctx, opts.Path, !opts.NoSync); err != nil {
 		return nil, err
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.blobs.syncFolder(dir); err != nil { // the files may be new
+		return nil, err
+	}
+	m, err := newMigrator(s.db, opts.Now)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.up(ctx, !opts.NoMigrate); err != nil {
 		return nil, err
 	}
 	text, err := readStatements("sqlite")
@@ -131,15 +133,6 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	go s.writer.loop()
 	go s.keepUp()
 	return s, nil
-}
-
-func (s *Store) migrate(ctx context.Context) error {
-	steps, err := readMigrations(sqlFiles, "sql/sqlite")
-	if err != nil {
-		return err
-	}
-	m := migrator{path: s.opts.Path, conn: s.db.conn, steps: steps, now: s.opts.Now, copy: s.db.copyTo}
-	return m.up(ctx, !s.opts.NoMigrate)
 }
 
 // Close writes what is queued and closes the database.
@@ -211,8 +204,10 @@ func (s *Store) Full() bool { return s.full.Load() }
 func (s *Store) checkSpace() {
 	free, err := s.reserve.free()
 	if err != nil {
-		return // the next write will tell
+		return // a write on such a disk fails and says why
 	}
+	s.reserve.mu.Lock()
+	defer s.reserve.mu.Unlock()
 	low := free < s.opts.MinFree
 	s.full.Store(low)
 	switch {
@@ -225,7 +220,8 @@ func (s *Store) checkSpace() {
 	}
 }
 
-// spacePeriod is the time between two looks at the free space without commits.
+// spacePeriod is the time between two looks at the free space without commits,
+// and the time without commits after which the writer is idle.
 const spacePeriod = 5 * time.Second
 
 // keepUp copies the write-ahead log and watches the free space, beside the
@@ -234,7 +230,7 @@ func (s *Store) keepUp() {
 	defer s.done.Done()
 	tick := time.NewTicker(spacePeriod)
 	defer tick.Stop()
-	for {
+	for busy := false; ; {
 		idle := false
 		select {
 		case <-s.stop:
@@ -242,8 +238,9 @@ func (s *Store) keepUp() {
 		case <-s.failed:
 			return
 		case <-tick.C:
-			idle = true
+			idle, busy = !busy, false
 		case <-s.upkeep:
+			busy = true
 		}
 		s.checkSpace()
 		if err := s.copyLog(idle); err != nil {

@@ -89,7 +89,7 @@ func (e *exporter) named(hash string) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.s.content(e.ctx, "content_by_hash", key[:])
+	c, err := e.s.content(e.ctx, "content_by_hash", key)
 	if err != nil {
 		return err
 	}
@@ -105,37 +105,33 @@ func (e *exporter) value(n int64) (sum, error) {
 	if err != nil {
 		return c.hash, err
 	}
-	key, body := "value", edn.Nil()
-	if c.form == formTree {
-		parts, err := c.parts()
+	parts, err := c.parts()
+	if err != nil {
+		return c.hash, err
+	}
+	names := make([]edn.Value, len(parts))
+	for i, part := range parts {
+		h, err := e.value(part)
 		if err != nil {
 			return c.hash, err
 		}
-		list := make([]edn.Value, len(parts))
-		for i, part := range parts {
-			h, err := e.value(part)
-			if err != nil {
-				return c.hash, err
-			}
-			list[i] = edn.Text(h.hash())
+		names[i] = edn.Text(h.hash())
+	}
+	key, body := "concat", edn.Vector(names...)
+	if c.form != formTree {
+		if body, err = edn.Read(c.body, storedLimits); err != nil {
+			return c.hash, err
 		}
-		key, body = "concat", edn.Vector(list...)
-	} else if body, err = edn.Read(c.body, storedLimits); err != nil {
-		return c.hash, err
+		key = "value"
 	}
 	if c.form == formParts {
 		key = "parts"
 		body = body.MapValues(func(elem edn.Value) edn.Value {
-			if n, ok := partNumber(elem); ok && err == nil {
-				var h sum
-				h, err = e.value(n)
-				return partOf(edn.Text(h.hash()))
+			if _, ok := partNumber(elem); ok {
+				elem, names = partOf(names[0]), names[1:]
 			}
 			return elem
 		})
-		if err != nil {
-			return c.hash, err
-		}
 	}
 	e.line(edn.MustMap(edn.K("hash"), edn.Text(c.hash.hash()), edn.K(key), body))
 	e.written[n] = c.hash
@@ -146,10 +142,13 @@ func (e *exporter) value(n int64) (sum, error) {
 // as a finished run. It returns the id; the error of a file that Export did not
 // write is journal/damaged, that of a run which is already here journal/fenced.
 func (s *Store) Import(ctx context.Context, from io.Reader) (run string, err error) {
-	in := bufio.NewReaderSize(from, 1<<16)
+	lines, err := readLines(from) // before the writer is kept busy
+	if err != nil {
+		return "", err
+	}
 	err = s.change(ctx, func(ctx context.Context) error {
 		i := importer{s: s, ctx: ctx, w: s.writer, names: map[sum]bool{}}
-		err := i.read(in)
+		err := i.read(lines)
 		run = i.row.ID
 		return err
 	})
@@ -170,21 +169,10 @@ func badFile(format string, args ...any) error {
 	return contract.Errorf("import/invalid", "journal: import: "+format, args...)
 }
 
-func (i *importer) read(in *bufio.Reader) error {
-	for number := 1; ; number++ {
-		line, err := readLine(in)
-		if err == io.EOF {
-			return i.end()
-		}
-		if err != nil {
-			return badFile("line %d: %w", number, err)
-		}
-		v, err := edn.Read(line, storedLimits)
-		if err != nil {
-			return badFile("line %d: %w", number, err)
-		}
+func (i *importer) read(lines []edn.Value) (err error) {
+	for n, v := range lines {
 		switch {
-		case number == 1:
+		case n == 0:
 			err = i.header(v)
 		case v.HasKey("record"):
 			err = i.record(v)
@@ -195,25 +183,24 @@ func (i *importer) read(in *bufio.Reader) error {
 			return err
 		}
 	}
+	return i.end()
 }
 
-// readLine returns the next line that is not empty.
-func readLine(in *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > maxValue+1<<20:
-			return nil, errors.New("the line is longer than any value")
-		case err == bufio.ErrBufferFull:
-		case err == io.EOF && len(line) > 0, err == nil && len(line) > 1:
-			return line, nil
-		case err != nil:
-			return nil, err
-		default:
-			line = line[:0]
+// readLines reads a file of one form per line.
+func readLines(from io.Reader) (out []edn.Value, err error) {
+	in := bufio.NewScanner(from)
+	in.Buffer(nil, maxValue+maxRecord)
+	for in.Scan() {
+		v, err := edn.Read(in.Bytes(), storedLimits)
+		if err != nil {
+			return nil, badFile("line %d: %w", len(out)+1, err)
 		}
+		out = append(out, v)
 	}
+	if err := in.Err(); err != nil {
+		return nil, badFile("line %d: %w", len(out)+1, err)
+	}
+	return out, nil
 }
 
 func (i *importer) header(v edn.Value) error {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql/driver"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -23,6 +24,19 @@ const (
 
 // sum is a BLAKE3-256 sum: the hash of a value or a chain value.
 type sum [32]byte
+
+// Scan implements sql.Scanner.
+func (s *sum) Scan(from any) error {
+	b, ok := from.([]byte)
+	if !ok || len(b) != len(s) {
+		return fmt.Errorf("%w: a hash has %d bytes", errDamaged, len(b))
+	}
+	copy(s[:], b)
+	return nil
+}
+
+// Value implements driver.Valuer.
+func (s sum) Value() (driver.Value, error) { return s[:], nil }
 
 // hash returns the form of records.
 func (s sum) hash() string { return "b3:" + hex.EncodeToString(s[:]) }
@@ -242,14 +256,13 @@ func (a *assembler) value(c content, depth int) (edn.Value, error) {
 }
 
 func (a *assembler) tree(c content, depth int) (edn.Value, error) {
+	parts, err := c.parts()
+	if err != nil {
+		return edn.Nil(), err
+	}
 	var elems []edn.Value
-	for rest := c.body; len(rest) > 0; {
-		n, size := binary.Uvarint(rest)
-		if size <= 0 {
-			return edn.Nil(), fmt.Errorf("%w: a number of the tree is malformed", errDamaged)
-		}
-		rest = rest[size:]
-		v, err := a.part(c, int64(n), depth)
+	for _, n := range parts {
+		v, err := a.part(c, n, depth)
 		switch {
 		case err != nil:
 			return edn.Nil(), err
@@ -287,7 +300,7 @@ func (c content) parts() (out []int64, err error) {
 		for rest := c.body; len(rest) > 0; {
 			n, size := binary.Uvarint(rest)
 			if size <= 0 {
-				return nil, errDamaged
+				return nil, fmt.Errorf("%w: a number of the tree is malformed", errDamaged)
 			}
 			out, rest = append(out, int64(n)), rest[size:]
 		}

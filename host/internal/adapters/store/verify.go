@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -145,12 +144,12 @@ func (s *Store) verifyValues(ctx context.Context, row runRow, rec journal.Record
 func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, body []byte) error) (sum, error) {
 	var chain sum
 	last := 0
-	err := s.stored(ctx, row.n, 0, row.Records+1, func(seq int, stored, body []byte) error {
+	err := s.stored(ctx, row.n, 0, row.Records+1, func(seq int, stored sum, body []byte) error {
 		if seq != last+1 {
 			return &Damage{Run: row.ID, Seq: last + 1, What: fmt.Sprintf("the record is missing; the next one is %d", seq)}
 		}
 		last, chain = seq, chained(chain, body)
-		if !bytes.Equal(chain[:], stored) {
+		if chain != stored {
 			return &Damage{Run: row.ID, Seq: seq, What: "its bytes do not match its chain value"}
 		}
 		if each == nil {

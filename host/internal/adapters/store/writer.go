@@ -204,7 +204,7 @@ func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) err
 
 func (w *writer) addRecord(ctx context.Context, row *runRow, body []byte) error {
 	w.stored += len(body) + len(row.chain)
-	_, err := w.sql.exec(ctx, "add_record", row.n, row.Records, row.chain[:], body)
+	_, err := w.sql.exec(ctx, "add_record", row.n, row.Records, row.chain, body)
 	return err
 }
 
@@ -230,13 +230,13 @@ func (w *writer) saveRun(ctx context.Context, row *runRow, exists bool) error {
 	var err error
 	switch {
 	case !exists:
-		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain[:], row.bytes,
+		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain, row.bytes,
 			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.keyed,
 			row.Imported)
 	case row.State == stateOpen:
-		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain[:], row.bytes)
+		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain, row.bytes)
 	default:
-		_, err = w.sql.exec(ctx, "finish_run", row.n, row.Epoch, row.Records, row.chain[:], row.bytes, row.State,
+		_, err = w.sql.exec(ctx, "finish_run", row.n, row.Epoch, row.Records, row.chain, row.bytes, row.State,
 			nanos(row.Finished), row.Latency, row.Cost, row.Error)
 	}
 	return err
@@ -254,7 +254,7 @@ func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
 // put stores a value with its parts and returns its number.
 func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error) {
 	hash := hashOf(v)
-	if at, err := w.find(ctx, hash, v.IsMap() || v.IsVector()); err != nil || at.n > 0 {
+	if at, err := w.find(ctx, hash, longer(v, askAbove)); err != nil || at.n > 0 {
 		return at.n, errors.Join(err, w.share(ctx, at, run))
 	}
 	form, body, err := layout(v, func(part edn.Value) (int64, error) { return w.put(ctx, part, run) })
@@ -264,14 +264,17 @@ func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error)
 	return w.add(ctx, content{hash: hash, owner: run, form: form, size: len(body), body: body})
 }
 
+// askAbove is the text of a value above which a look into the database is worth
+// it: for a stored value it saves that its parts are laid out again.
+const askAbove = 1 << 10
+
 // find returns where a value is stored; zero if it is not known to be. ask looks
-// into the database, which saves the parts of a stored value from being laid out
-// again.
+// into the database.
 func (w *writer) find(ctx context.Context, hash sum, ask bool) (at location, err error) {
 	if at := w.known[hash]; at.n > 0 || !ask {
 		return at, nil
 	}
-	err = w.sql.one(ctx, "find_content", []any{hash[:]}, []any{&at.n, &at.owner})
+	err = w.sql.one(ctx, "find_content", []any{hash}, []any{&at.n, &at.owner})
 	if errors.Is(err, sql.ErrNoRows) {
 		return location{}, nil
 	}
@@ -304,7 +307,7 @@ func (w *writer) add(ctx context.Context, c content) (int64, error) {
 		}
 		row = nil
 	}
-	added, err := w.sql.exec(ctx, "add_content", w.lastN+1, c.hash[:], c.owner, int(c.form), c.size, row)
+	added, err := w.sql.exec(ctx, "add_content", w.lastN+1, c.hash, c.owner, int(c.form), c.size, row)
 	if err != nil {
 		return 0, err
 	}

@@ -478,18 +478,6 @@ func TestSurroundings(t *testing.T) {
 	assert.Empty(t, lines(t, `{:bindings {:own 1} :nodes [{:op :emit :input :own}]}`, env))
 }
 
-// TestPositionsInsideAText: the findings of a plan inside a request have their
-// position in the request's text.
-func TestPositionsInsideAText(t *testing.T) {
-	v, pos, err := edn.ReadWithPositions([]byte("{:input\n {:plan {:nodes [{:op :emt}]}}}"))
-	require.NoError(t, err)
-	inner, ok := v.GetIn(edn.K("input"), edn.K("plan"))
-	require.True(t, ok)
-	_, fs := plan.Parse(inner, pos, plan.At(edn.K("input"), edn.K("plan")))
-	require.Len(t, fs, 1)
-	assert.Equal(t, "req.edn:2:23: error CHECK-010 unknown op :emt in [:input :plan :nodes 0 :op]; nearest is :emit", fs[0].Render("req.edn"))
-}
-
 // TestAllFindingsAtOnce: CHECK-003, at most 200, by position; errors take
 // precedence over warnings.
 func TestAllFindingsAtOnce(t *testing.T) {

@@ -71,14 +71,6 @@ func SyntaxFinding(e *edn.SyntaxError) Finding {
 	}
 }
 
-// Render writes the finding on one line, after the name of the text.
-func (f Finding) Render(source string) string {
-	if f.Line > 0 {
-		source = fmt.Sprintf("%s:%d:%d", source, f.Line, f.Column)
-	}
-	return fmt.Sprintf("%s: %s %s %s", source, f.Severity, f.Check, f.Message)
-}
-
 // Value returns the finding as data; keys that do not apply are absent.
 func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
@@ -95,9 +87,7 @@ func (f Finding) Value() edn.Value {
 		b.Key("elsewhere", edn.Vector(f.elsewhere...))
 	}
 	b.Key("message", edn.Text(f.Message))
-	if !f.Nearest.IsNil() {
-		b.Key("nearest", f.Nearest)
-	}
+	b.Opt("nearest", f.Nearest)
 	if len(f.Expected) > 0 {
 		expected := make([]edn.Value, len(f.Expected))
 		for i, name := range f.Expected {
@@ -105,12 +95,8 @@ func (f Finding) Value() edn.Value {
 		}
 		b.Key("expected", edn.Vector(expected...))
 	}
-	if f.Effect != "" {
-		b.Key("effect", edn.K(f.Effect))
-	}
-	if f.Hint != "" {
-		b.Key("hint", edn.Text(f.Hint))
-	}
+	b.OptKeyword("effect", f.Effect)
+	b.OptText("hint", f.Hint)
 	return b.Map()
 }
 

@@ -110,9 +110,6 @@ func Recorded(kind SlotKind, v edn.Value) Slot {
 // Kind returns the kind of source that wrote the slot.
 func (s Slot) Kind() SlotKind { return s.kind }
 
-// Result returns the result in the slot, nil for a plain value.
-func (s Slot) Result() *Result { return s.res }
-
 // Filled reports whether the slot has a value.
 func (s Slot) Filled() bool { return s.kind != SlotUnfilled }
 
@@ -393,15 +390,9 @@ func (f *Frame) Names(at int) func(name string) bool {
 	}
 }
 
-// Program returns the program that the frame belongs to.
-func (f *Frame) Program() *Program { return f.prog }
-
 // Set stores the slot of a node. Only the owner of the frame calls it, before
 // any successor of the node reads.
 func (f *Frame) Set(node int, s Slot) { f.slots[node] = s }
-
-// Slot returns the slot of a node.
-func (f *Frame) Slot(node int) Slot { return f.slots[node] }
 
 // Env returns the filled slots visible to node at, by name, as read by
 // conditions of gates.

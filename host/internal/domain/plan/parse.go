@@ -17,11 +17,6 @@ type Option func(*parser)
 // WithLimits replaces DefaultLimits.
 func WithLimits(l Limits) Option { return func(ps *parser) { ps.limits = l } }
 
-// At sets the path of the plan in its text, for a plan inside a request.
-func At(path ...edn.Value) Option {
-	return func(ps *parser) { ps.cur = slices.Clone(path) }
-}
-
 // Depth sets the number of levels of plans, maps and host calls around the
 // plan.
 func Depth(levels int) Option { return func(ps *parser) { ps.depth = levels } }

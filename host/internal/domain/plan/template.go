@@ -202,11 +202,7 @@ func (s Slot) Emitted() edn.Value {
 		return s.res.Out
 	}
 	var b edn.MapBuilder
-	if !s.res.Error.IsNil() {
-		b.Key("error", s.res.Error)
-	}
-	if s.res.FailureType != "" {
-		b.Key("failure/type", edn.K(s.res.FailureType))
-	}
+	b.Opt("error", s.res.Error)
+	b.OptKeyword("failure/type", s.res.FailureType)
 	return b.Map()
 }

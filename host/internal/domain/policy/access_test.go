@@ -219,7 +219,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	assert.Nil(t, err)
 	assert.Equal(t, admin, both("").Grant(admin).Roles())
 	assert.Empty(t, (*policy.Grant)(nil).Roles())
-	assert.Contains(t, policy.AllowHint("fs/write"), "--effects fs/write on the command line")
+	assert.Contains(t, policy.AllowHint("fs/write"), "`--effects fs/write` on the command line")
 }
 
 // A capability without effects needs no grant.

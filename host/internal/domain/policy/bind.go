@@ -5,7 +5,6 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Rejection reasons, in the order in which the filters run (BIND-002).
@@ -34,17 +33,6 @@ type Rejection struct {
 	// Denied is the error of Permits, nil if another filter rejected the
 	// candidate.
 	Denied *contract.Error
-}
-
-// Value returns the rejection as `node/resolved` records it.
-func (r Rejection) Value() edn.Value {
-	var b edn.MapBuilder
-	b.Key("cap/id", edn.K(r.Cap))
-	b.Key("reason", edn.K(r.Reason))
-	if r.Why != nil {
-		b.Key("why", edn.K(r.Why.Type))
-	}
-	return b.Map()
 }
 
 // Unavailable gives the reason why a matching capability cannot be used now.

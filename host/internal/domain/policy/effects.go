@@ -25,8 +25,8 @@ type Effects struct {
 
 // AllowHint returns the hint that shows how a request allows an effect.
 func AllowHint(effect string) string {
-	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect +
-		" on the command line"
+	return "allow the effect :" + effect + ": `:effects {:allowed [:" + effect + "]}` in the request, `--effects " + effect +
+		"` on the command line"
 }
 
 // Grant holds the permissions that Effects give to a set of roles. The zero
@@ -103,6 +103,15 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 		out = MeetAll(out, Scopes{{effect, s}})
 	}
 	return out, nil
+}
+
+// Admits reports whether any call may have the effect: the rules permit it, and its scope is enabled.
+func (g *Grant) Admits(effect string) bool {
+	if _, _, ok := g.rule(effect); !ok {
+		return false
+	}
+	s, known := g.effects.Host.Of(effect)
+	return known && s.Enabled.V
 }
 
 // access checks the access rule of one effect.

@@ -117,12 +117,6 @@ func (l Limits) Amounts() Amounts {
 	return out
 }
 
-// Bound limits one dimension to its amount in a, unless its limit is already
-// lower.
-func (l Limits) Bound(d Dimension, a Amounts) Limits {
-	return l.Tighter(Limits{set: only(d), max: a.Only(d)})
-}
-
 // Exceeded returns the first dimension whose limit spent + want exceeds. A
 // dimension with a zero want is never exceeded.
 func (l Limits) Exceeded(spent, want Amounts) (Dimension, bool) {

@@ -50,15 +50,6 @@ func Merge(weak, strong Layer) Layer {
 	return out
 }
 
-// MergeAll folds layers, weakest first.
-func MergeAll(layers ...Layer) Layer {
-	var out Layer
-	for i := range layers {
-		out = Merge(out, layers[i])
-	}
-	return out
-}
-
 func strongerField(_, strong Field) Field { return strong }
 
 // smallerField keeps the lower limit. A value that is not a number is never

@@ -27,9 +27,18 @@ func written(from policy.Origin, list ...string) policy.Val[policy.Names] {
 	return policy.Of(names(from, list...), from)
 }
 
+// mergeAll folds layers, weakest first.
+func mergeAll(layers ...policy.Layer) policy.Layer {
+	var out policy.Layer
+	for _, l := range layers {
+		out = policy.Merge(out, l)
+	}
+	return out
+}
+
 func resolve(t *testing.T, layers ...policy.Layer) policy.Policy {
 	t.Helper()
-	p, err := policy.MergeAll(layers...).Resolve()
+	p, err := mergeAll(layers...).Resolve()
 	require.NoError(t, err)
 	return p
 }
@@ -215,7 +224,6 @@ func TestMergeLaws(t *testing.T) {
 		assert.Equal(t, dump(left), dump(right))
 		assert.Equal(t, dump(a), dump(policy.Merge(policy.Layer{}, a)))
 		assert.Equal(t, dump(a), dump(policy.Merge(a, policy.Layer{})))
-		assert.Equal(t, dump(left), dump(policy.MergeAll(a, b, c)))
 		assert.Equal(t, before, dump(a)+dump(b)+dump(c), "operands stay as they are")
 	})
 }
@@ -234,19 +242,6 @@ func TestMergeChoice(t *testing.T) {
 		policy.MergeChoice(&dst, &a, &b)
 		assert.Equal(t, choice(policy.Merge(a, b)), choice(dst))
 	})
-}
-
-// TestBuiltin: the weakest layer states the defaults that Resolve fills in.
-func TestBuiltin(t *testing.T) {
-	with, without := resolve(t, policy.Builtin()), resolve(t)
-	assert.Len(t, with.Explain(), 8)
-	assert.Equal(t, policy.SourceBuiltin, with.Explain()[0].Origin.Source)
-	assert.Equal(t, without.SameCapMax, with.SameCapMax)
-	assert.Equal(t, without.FallbackMax, with.FallbackMax)
-	assert.Equal(t, without.MaxBackoff, with.MaxBackoff)
-	assert.Equal(t, without.Strategy, with.Strategy)
-	assert.Equal(t, without.Ordering, with.Ordering)
-	assert.Equal(t, without.ScoreMin.String(), with.ScoreMin.String())
 }
 
 // TestNarrowing: effects never widen, limits never rise (POL-001, EVAL-071).
@@ -470,10 +465,6 @@ func TestResolveDefaults(t *testing.T) {
 	assert.Equal(t, 1, p.HedgeMax)
 	assert.Equal(t, 10*time.Second, p.MaxBackoff)
 	assert.Equal(t, "cascade declared gate-passed", p.Strategy+" "+p.Ordering+" "+p.Stream)
-
-	builtin := policy.Builtin()
-	assert.Zero(t, builtin.Backoff.V)
-	assert.Equal(t, "0", builtin.ScoreMin.V.String())
 
 	for max, asked := range map[int]bool{0: false, 1: true} {
 		assert.Equal(t, asked, resolve(t, policy.Layer{RepairMax: policy.Of(max, byNode)}).RepairAsked)

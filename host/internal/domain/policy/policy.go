@@ -43,22 +43,6 @@ const (
 	DefaultHedges     = 1
 )
 
-// Builtin returns the weakest layer: the defaults as values, so that explain
-// names them. Resolve fills in the same defaults without it.
-func Builtin() Layer {
-	var from Origin
-	return Layer{
-		SameCapMax:  Of(0, from),
-		FallbackMax: Of(0, from),
-		Backoff:     Of(time.Duration(0), from),
-		MaxBackoff:  Of(DefaultMaxBackoff, from),
-		ScoreMin:    Of(edn.Int(0), from),
-		Strategy:    Of(DefaultStrategy, from),
-		Stream:      Of(DefaultStream, from),
-		Ordering:    Of(DefaultOrdering, from),
-	}
-}
-
 // Policy is the effective policy of one call: the folded layers with defaults
 // filled in. It is immutable; slices must not be changed.
 type Policy struct {

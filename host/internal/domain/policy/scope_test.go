@@ -67,38 +67,37 @@ func drawField(t *rapid.T, f contract.ScopeField) edn.Value {
 }
 
 // notWider reports whether wide permits everything in a field that narrow
-// permits.
-func notWider(f contract.ScopeField, narrow, wide *contract.Scope) bool {
-	switch {
-	case f.FlagOf(wide) != nil:
-		w, n := f.FlagOf(wide), f.FlagOf(narrow)
-		return !w.Set || n.Set && (w.V || !n.V)
-	case f.BoundOf(wide) != nil:
-		w, n := f.BoundOf(wide), f.BoundOf(narrow)
-		return !w.Set || n.Set && n.N <= w.N
-	case f.PortsOf(wide) != nil:
-		w, n := f.PortsOf(wide), f.PortsOf(narrow)
-		return !w.Set || n.Set && len(n.V) <= len(w.V)
-	case f.WordOf(wide) != nil:
-		w, n := f.WordOf(wide), f.WordOf(narrow)
-		return !w.Set || n.Set && (n.V == w.V || n.V == "")
-	case f.NamesOf(wide) != nil:
-		w, n := f.NamesOf(wide), f.NamesOf(narrow)
-		if !w.Set {
-			return true
-		}
-		for _, x := range n.V {
-			covered := false
-			for _, y := range w.V {
-				covered = covered || contract.Covers(f.Kind, y, x)
-			}
-			if !covered {
-				return false
-			}
-		}
-		return n.Set
+// permits. Both are values of the field.
+func notWider(f contract.ScopeField, narrow, wide edn.Value) bool {
+	if wide.IsNil() {
+		return true
 	}
-	return true
+	switch f.Kind {
+	case contract.ScopeArguments:
+		return true
+	case contract.ScopeFlag:
+		return !narrow.IsNil() && (wide.Truthy() || !narrow.Truthy())
+	case contract.ScopeCount, contract.ScopeBytes, contract.ScopeMillis:
+		n, set := narrow.AsInt()
+		w, _ := wide.AsInt()
+		return set && n <= w
+	case contract.ScopePorts:
+		return !narrow.IsNil() && narrow.Len() <= wide.Len()
+	case contract.ScopeWord:
+		return edn.Equal(narrow, wide) || edn.Equal(narrow, edn.Text(""))
+	}
+	for x := range narrow.Elems() {
+		covered := false
+		for y := range wide.Elems() {
+			name, _ := x.AsString()
+			of, _ := y.AsString()
+			covered = covered || contract.Covers(f.Kind, of, name)
+		}
+		if !covered {
+			return false
+		}
+	}
+	return !narrow.IsNil()
 }
 
 // FX-001: meet is commutative, associative and idempotent, and never wider than
@@ -115,7 +114,8 @@ func TestMeetLaws(t *testing.T) {
 			require.Equal(t, show(a), show(policy.Meet(a, a)), "idempotent")
 			require.Equal(t, show(a), show(policy.Meet(a, contract.Scope{})), "absent inherits")
 			for _, f := range contract.ScopeFields(effect) {
-				require.True(t, notWider(f, &ab, &a) && notWider(f, &ab, &b), "%s: %s is wider than %s or %s", f.Key, show(ab), show(a), show(b))
+				in := func(s contract.Scope) edn.Value { return s.Value(effect).Key(f.Key) }
+				require.True(t, notWider(f, in(ab), in(a)) && notWider(f, in(ab), in(b)), "%s: %s is wider than %s or %s", f.Key, show(ab), show(a), show(b))
 			}
 			require.False(t, ab.Enabled.V && (a.Enabled.Set && !a.Enabled.V || b.Enabled.Set && !b.Enabled.V), "enabled = false wins")
 			read, problems := contract.ParseScope(effect, ab.Value(effect))
@@ -139,19 +139,21 @@ func TestMeetDecidesLikeBoth(t *testing.T) {
 	for _, tool := range []contract.Tool{file, request, run} {
 		t.Run(tool.ID, rapid.MakeCheck(func(t *rapid.T) {
 			a, b := drawScope(t, tool.Effect), drawScope(t, tool.Effect)
-			// Only written lists decide; an unwritten one inherits.
-			for _, f := range contract.ScopeFields(tool.Effect) {
-				for _, s := range []*contract.Scope{&a, &b} {
-					if n := f.NamesOf(s); n != nil {
-						n.Set = true
-					}
-					if p := f.PortsOf(s); p != nil {
-						p.Set = true
-					}
-					if e := f.FlagOf(s); e != nil {
-						e.Set = true
+			// Only written lists and flags decide; an unwritten one inherits.
+			for _, s := range []*contract.Scope{&a, &b} {
+				v := s.Value(tool.Effect)
+				for _, f := range contract.ScopeFields(tool.Effect) {
+					switch {
+					case v.HasKey(f.Key):
+					case f.Kind == contract.ScopeFlag:
+						v = v.AssocKey(f.Key, edn.Bool(false))
+					case scopeMembers[f.Kind] != nil || f.Kind == contract.ScopePorts:
+						v = v.AssocKey(f.Key, edn.Vector())
 					}
 				}
+				var problems []contract.ScopeProblem
+				*s, problems = contract.ParseScope(tool.Effect, v)
+				require.Empty(t, problems)
 			}
 			ab := policy.Meet(a, b)
 			for _, in := range inputs[tool.Effect] {

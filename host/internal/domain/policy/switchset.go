@@ -11,10 +11,8 @@ import (
 )
 
 // SwitchSet selects the failures after which the evaluator continues with
-// another candidate. The zero value is unset; a set that is set and empty fails
-// fast. A SwitchSet is immutable.
+// another candidate. An empty set fails fast. A SwitchSet is immutable.
 type SwitchSet struct {
-	written bool
 	classes uint8           // bits of Class
 	names   map[string]bool // types
 	spaces  map[string]bool // namespaces, from ns/*
@@ -28,7 +26,7 @@ var switchable = [...]contract.Class{contract.ClassRetry, contract.ClassSwitch, 
 // "class/repair". The error lists every invalid member; types in namespaces of
 // plugins cannot be checked and are accepted.
 func ParseSwitchSet(members []string) (SwitchSet, error) {
-	s := SwitchSet{written: true}
+	s := SwitchSet{}
 	var wrong []error
 	for _, member := range members {
 		if err := s.add(strings.TrimPrefix(member, ":")); err != nil {
@@ -83,15 +81,12 @@ func (s *SwitchSet) add(member string) error {
 // FullSwitchSet returns the default set: all failures of class retry, switch
 // and repair.
 func FullSwitchSet() SwitchSet {
-	s := SwitchSet{written: true}
+	s := SwitchSet{}
 	for _, class := range switchable {
 		s.classes |= 1 << class
 	}
 	return s
 }
-
-// IsWritten reports whether the set is set, possibly to empty.
-func (s SwitchSet) IsWritten() bool { return s.written }
 
 // Matches reports whether the evaluator continues after e: the set contains the
 // type, namespace or class of e or of its causes. A failure of class stop
@@ -111,38 +106,6 @@ func (s SwitchSet) Matches(e *contract.Error) bool {
 
 func (s SwitchSet) fits(e *contract.Error) bool {
 	return s.classes&(1<<e.Class) != 0 || len(s.spaces) > 0 && s.spaces[contract.Namespace(e.Type)]
-}
-
-// Union returns the set with the members of both. An unset set adds nothing.
-func (s SwitchSet) Union(o SwitchSet) SwitchSet {
-	switch {
-	case !o.written:
-		return s
-	case !s.written:
-		return o
-	}
-	return SwitchSet{
-		written: true,
-		classes: s.classes | o.classes,
-		names:   join(s.names, o.names),
-		spaces:  join(s.spaces, o.spaces),
-	}
-}
-
-// Replace returns o, or s if o is unset.
-func (s SwitchSet) Replace(o SwitchSet) SwitchSet {
-	if !o.written {
-		return s
-	}
-	return o
-}
-
-// Effective returns the set, or the full one if it is unset.
-func (s SwitchSet) Effective() SwitchSet {
-	if !s.written {
-		return FullSwitchSet()
-	}
-	return s
 }
 
 // Members returns the names of the members, without colons and with aliases
@@ -188,20 +151,3 @@ func namespaceSwitches(ns string) bool {
 
 // Value returns the members as a set of keywords.
 func (s SwitchSet) Value() edn.Value { return edn.Keywords(s.Members()...) }
-
-func join(a, b map[string]bool) map[string]bool {
-	if len(a) == 0 {
-		return b
-	}
-	if len(b) == 0 {
-		return a
-	}
-	all := make(map[string]bool, len(a)+len(b))
-	for name := range a {
-		all[name] = true
-	}
-	for name := range b {
-		all[name] = true
-	}
-	return all
-}

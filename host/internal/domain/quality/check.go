@@ -78,7 +78,7 @@ type Subject struct {
 
 // Finding is one objection of a check to an answer.
 type Finding struct {
-	// Gate and Severity are filled in by Gate.Run and Gate.Conclude.
+	// Gate and Severity are filled in by Result.Named.
 	Gate     string
 	Severity Severity
 	// Code is a keyword such as "check/error", empty for an ordinary finding.
@@ -97,17 +97,13 @@ func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("gate", edn.K(f.Gate))
 	b.Key("severity", edn.K(f.Severity.String()))
-	if f.Code != "" {
-		b.Key("code", edn.K(f.Code))
-	}
+	b.OptKeyword("code", f.Code)
 	b.Key("path", edn.Vector(f.Path...))
 	b.Key("message", edn.Text(f.Message))
 	if f.Range[1] > 0 {
 		b.Key("range", edn.Vector(edn.Int(int64(f.Range[0])), edn.Int(int64(f.Range[1]))))
 	}
-	if f.Fix != "" {
-		b.Key("fix", edn.Text(f.Fix))
-	}
+	b.OptText("fix", f.Fix)
 	return b.Map()
 }
 
@@ -376,14 +372,6 @@ func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
 	return gates
 }
 
-// Run runs a built-in or a condition and sets the gate in the findings.
-func (g Gate) Run(s Subject) Result {
-	if g.Check == nil {
-		return Unknown(g)
-	}
-	return g.Conclude(g.Check.Run(s))
-}
-
 // Named sets the gate in the findings of a result.
 func (r Result) Named() Result {
 	for i := range r.Findings {
@@ -391,10 +379,4 @@ func (r Result) Named() Result {
 		r.Findings[i].Severity = r.Gate.Severity
 	}
 	return r
-}
-
-// Conclude returns the result for an outcome obtained elsewhere, such as the
-// answer of a capability check.
-func (g Gate) Conclude(o Outcome) Result {
-	return Result{Gate: g, Outcome: o}.Named()
 }

@@ -45,7 +45,8 @@ func TestUnknownCheckFails(t *testing.T) {
 	set, err := quality.NewSet()
 	require.NoError(t, err)
 	g := set.Gates([]string{"nobody"}, nil, false)[0]
-	r := g.Run(quality.Subject{})
+	require.Nil(t, g.Check)
+	r := quality.Unknown(g)
 	assert.True(t, r.Failed())
 	assert.Equal(t, quality.CheckError, r.Findings[0].Code)
 	assert.Equal(t, quality.TierBuiltin, g.Tier())
@@ -210,7 +211,7 @@ func TestInterpret(t *testing.T) {
 	assert.Contains(t, o.Findings[0].Message, "timed out")
 	full := quality.Interpret(&c, edn.MustRead(`[{:message "b" :fix "c" :path [:x 0]}]`), quality.Subject{})
 	g := quality.Gate{Name: "legal-move", Severity: quality.Should, Check: &c}
-	r := g.Conclude(full)
+	r := quality.Result{Gate: g, Outcome: full}.Named()
 	assert.Equal(t, `{:fix "c" :gate :legal-move :message "b" :path [:x 0] :severity :should}`, r.Findings[0].Value().String())
 }
 

@@ -74,9 +74,7 @@ func (j *Judge) Question(t Task) edn.Value {
 		}
 		m.Key(part.key, part.v)
 	}
-	if !t.Other.IsNil() {
-		m.Key("task/other", t.Other)
-	}
+	m.Opt("task/other", t.Other)
 	about.Key("sample", edn.Int(t.Sample))
 	about.Key("seed", edn.Int(t.Seed))
 	about.Key("author", t.Author)
@@ -119,8 +117,6 @@ const (
 	IntentChat  = "model/chat"
 )
 
-// The severities of a judge in the policy of an intent.
-const (
-	JudgeMust   = "must"
-	JudgeShould = "should"
-)
+// JudgeMust is the severity of a judge whose verdict an answer must pass, in the
+// policy of an intent.
+const JudgeMust = "must"

@@ -37,25 +37,3 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkRequestValue(b *testing.B) {
-	r, err := Parse(benchRequest(), testEnv())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Value()
-	}
-}
-
-func BenchmarkRequestForPlugin(b *testing.B) {
-	r, err := Parse(benchRequest(), testEnv())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.ForPlugin()
-	}
-}

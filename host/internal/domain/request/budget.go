@@ -30,7 +30,7 @@ func (l Limit) Lower(o Limit) Limit {
 func (l Limit) above(o Limit) bool { return o.Set && l.Set && l.N > o.N }
 
 // Budget is the spending limit of a scope, such as a run or a node. It is a
-// value; Lower returns a new one.
+// value.
 type Budget struct {
 	// MaxTokens bounds the output tokens of one attempt, not the sum over
 	// attempts.
@@ -189,28 +189,9 @@ func (b Budget) Value() edn.Value {
 			m.Key(key, edn.Int(l.N))
 		}
 	}
-	if !b.MaxUSD.IsNil() {
-		m.Key("max-usd", b.MaxUSD)
-	}
-	if !b.Temperature.IsNil() {
-		m.Key("temperature", b.Temperature)
-	}
+	m.Opt("max-usd", b.MaxUSD)
+	m.Opt("temperature", b.Temperature)
 	return m.Map()
-}
-
-// Lower returns the tighter limit of each dimension. The temperature is that of
-// b, or that of o if b has none.
-func (b Budget) Lower(o Budget) Budget {
-	for _, key := range budgetKeys {
-		if l := b.limit(key); l != nil {
-			*l = l.Lower(*o.limit(key))
-		}
-	}
-	b.MaxUSD = lowerMoney(b.MaxUSD, o.MaxUSD)
-	if b.Temperature.IsNil() {
-		b.Temperature = o.Temperature
-	}
-	return b
 }
 
 // Raises returns the first key, by name, under which b allows more than the

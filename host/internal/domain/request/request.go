@@ -8,7 +8,7 @@ import (
 
 // Deadlines of a request, in milliseconds.
 const (
-	usualDeadlineMS    = 120_000
+	UsualDeadlineMS    = 120_000 // of a request that is answered at once
 	acceptedDeadlineMS = 900_000
 	maxDeadlineMS      = 86_400_000
 )
@@ -43,9 +43,6 @@ type Request struct {
 	IdempotencyKey string
 
 	DebugPlan, DebugTranscript bool
-
-	// Raw is the value that was parsed. Value ignores it.
-	Raw edn.Value
 }
 
 // Requires are the hard requirements of a request. An empty field requires
@@ -77,9 +74,6 @@ type Env struct {
 	// Ceiling is the largest budget that the intent allows the caller. It is
 	// nil for no ceiling and for callers who may exceed it.
 	Ceiling *Budget
-	// FromHost accepts fields that only the host may set and ignores unknown
-	// keys, for requests on their way to a plugin.
-	FromHost bool
 }
 
 // Names is a set of names that can be listed in the error about a misspelled
@@ -87,15 +81,6 @@ type Env struct {
 type Names struct {
 	Has  func(name string) bool
 	List func() []string
-}
-
-// NamesOf returns the set of the given names.
-func NamesOf(names ...string) Names {
-	set := make(map[string]bool, len(names))
-	for _, n := range names {
-		set[n] = true
-	}
-	return Names{Has: func(name string) bool { return set[name] }, List: func() []string { return names }}
 }
 
 func (n Names) known(name string) bool { return n.Has == nil || n.Has(name) }
@@ -113,7 +98,7 @@ func (n Names) list() []string {
 // invalid-request.
 func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	var r Request
-	if err := r.readShape(v, env.FromHost); err != nil {
+	if err := r.readShape(v); err != nil {
 		return Request{}, err
 	}
 	if !env.Intents.known(r.Intent) {
@@ -190,87 +175,11 @@ func (r *Request) checkInput(env *Env) *contract.Error {
 	return f.Err()
 }
 
-// Value returns the request as a map without defaults, except the effects. It
-// panics if a field that holds a name contains an invalid one.
-func (r Request) Value() edn.Value { return r.value(false) }
-
-// ForPlugin returns the request in the form for plugins: the task has only the
-// intent and the selected capability, and fields that only the host uses are
-// left out. Before the call, Input, Budget and Effects must be set to the
-// filled input, the slice and the granted effects.
-func (r Request) ForPlugin() edn.Value { return r.value(true) }
-
-// value writes the fields in canonical order.
-func (r *Request) value(forPlugin bool) edn.Value {
-	var f fields
-	f.nonEmpty(kBudget, r.Budget)
-	f.nonEmpty(kConstraints, r.Constraints)
-	f.nonEmpty(kContext, r.Context)
-	if !forPlugin {
-		if r.DeadlineMS != 0 && r.DeadlineMS != defaultDeadline(r.ResponseType) {
-			f.set(kDeadline, edn.Int(r.DeadlineMS))
-		}
-		f.flag(kDebugPlan, r.DebugPlan)
-		f.flag(kTranscript, r.DebugTranscript)
-	}
-	f.nonEmpty(kDone, r.Done)
-	f.nonEmpty(kEffects, r.Effects)
-	if !forPlugin {
-		f.text(kIdempotency, r.IdempotencyKey)
-	}
-	f.set(kInput, r.Input)
-	f.text(kModel, r.Model)
-	f.set(kProto, edn.Int(contract.Proto))
-	if !forPlugin {
-		f.nonEmpty(kQueue, r.queue())
-	}
-	f.text(kRequestID, r.RequestID)
-	if r.ResponseType != "value" {
-		f.keyword(kResponseType, r.ResponseType)
-	}
-	f.keyword(kRole, r.Role)
-	if !forPlugin {
-		f.nonEmpty(kRouting, r.Routing)
-	}
-	f.text(kSessionID, r.SessionID)
-	f.text(kSystem, r.System)
-	f.set(kTask, r.task(forPlugin))
-	f.set(kTrace, r.Trace)
-	return f.value()
-}
-
-func (r *Request) task(forPlugin bool) edn.Value {
-	var f fields
-	f.keyword(kCapID, r.CapID)
-	if !forPlugin {
-		f.nonEmpty(kDispatch, r.Dispatch)
-	}
-	f.set(kIntent, edn.K(r.Intent))
-	if !forPlugin {
-		f.nonEmpty(kRequires, r.Requires.Value())
-	}
-	return f.value()
-}
-
-func (r *Request) queue() edn.Value {
-	if (r.QueueClass == defaultQueue || r.QueueClass == "") && r.Priority == 0 {
-		return edn.Value{}
-	}
-	var f fields
-	if r.QueueClass != defaultQueue {
-		f.keyword(kClass, r.QueueClass)
-	}
-	if r.Priority != 0 {
-		f.set(kPriority, edn.Int(int64(r.Priority)))
-	}
-	return f.value()
-}
-
 const defaultQueue = "sync"
 
 func defaultDeadline(responseType string) int64 {
 	if responseType == "accepted" {
 		return acceptedDeadlineMS
 	}
-	return usualDeadlineMS
+	return UsualDeadlineMS
 }

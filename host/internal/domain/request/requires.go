@@ -21,7 +21,7 @@ func parseRequires(v edn.Value, env *Env) (r Requires, err *contract.Error) {
 	if v.Kind() != edn.KindMap {
 		return r, invalidRequest("requires/not-map", "the demands are not a map", under()).Expecting(kMap, v).Err()
 	}
-	if key, found := firstUnknown(v, requiresKeys); found && !env.FromHost {
+	if key, found := firstUnknown(v, requiresKeys); found {
 		return r, invalidRequest("requires/unknown-keys", "the demands have an unknown key "+contract.Excerpt(key), under()).
 			Named(key, requiresKeys).Err()
 	}
@@ -74,18 +74,23 @@ func parseRequires(v edn.Value, env *Env) (r Requires, err *contract.Error) {
 
 // Value returns the requirements as a map; empty ones are left out.
 func (r Requires) Value() edn.Value {
-	var f fields
-	f.keyword(kCapKind, r.CapKind)
+	var m edn.MapBuilder
+	keyword := func(key edn.Value, name string) {
+		if name != "" {
+			m.Set(key, edn.K(name))
+		}
+	}
+	keyword(kCapKind, r.CapKind)
 	if len(r.CapTags) > 0 {
-		f.set(kCapTags, edn.Keywords(r.CapTags...))
+		m.Set(kCapTags, edn.Keywords(r.CapTags...))
 	}
 	if r.HasEffects {
-		f.set(kEffectsAllowed, edn.Keywords(r.Effects...))
+		m.Set(kEffectsAllowed, edn.Keywords(r.Effects...))
 	}
-	f.keyword(kInSchema, r.InSchema)
-	f.keyword(kOutSchema, r.OutSchema)
-	f.keyword(kResultType, r.ResultType)
-	return f.value()
+	keyword(kInSchema, r.InSchema)
+	keyword(kOutSchema, r.OutSchema)
+	keyword(kResultType, r.ResultType)
+	return m.Map()
 }
 
 func unknownSchema(name string, env *Env, at []edn.Value) *contract.Error {

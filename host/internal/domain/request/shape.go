@@ -24,10 +24,9 @@ const (
 
 // shape reads the fields of one request and keeps the first fault.
 type shape struct {
-	r        *Request
-	fromHost bool
-	rank     rank
-	worst    *contract.Fault // a pointer, so that the request itself does not escape to the heap
+	r     *Request
+	rank  rank
+	worst *contract.Fault // a pointer, so that the request itself does not escape to the heap
 }
 
 func (s *shape) add(rank rank, make func() contract.Fault) {
@@ -66,12 +65,11 @@ var noEffects = edn.MustMap(kAllowed, edn.Keywords("none"))
 
 // readShape fills the fields of r from v and returns the first fault of the
 // shape group.
-func (r *Request) readShape(v edn.Value, fromHost bool) *contract.Error {
+func (r *Request) readShape(v edn.Value) *contract.Error {
 	if v.Kind() != edn.KindMap {
 		return invalidRequest("shape/not-map", "the request is not a map", nil).Expecting(kMap, v).Err()
 	}
 	*r = Request{
-		Raw:          v,
 		Trace:        emptyMap,
 		Dispatch:     emptyMap,
 		Input:        emptyMap,
@@ -85,7 +83,7 @@ func (r *Request) readShape(v edn.Value, fromHost bool) *contract.Error {
 		ResponseType: "value",
 	}
 	var worst contract.Fault
-	s := shape{r: r, fromHost: fromHost, worst: &worst}
+	s := shape{r: r, worst: &worst}
 	s.require(v, edn.Value{}, kProto, kTrace, kTask, kInput)
 	var streams, topCap edn.Value
 	for key, val := range v.Entries() {
@@ -243,11 +241,7 @@ func (s *shape) routing(name string, key, val edn.Value) {
 func (s *shape) queue(name string, key, val edn.Value) {
 	switch name {
 	case "class":
-		if s.fromHost { // the host validates the classes itself
-			s.r.QueueClass = s.keyword(kQueue, key, val)
-		} else {
-			s.r.QueueClass = s.oneOf(kQueue, key, val, queueClasses...)
-		}
+		s.r.QueueClass = s.oneOf(kQueue, key, val, queueClasses...)
 	case "priority":
 		s.r.Priority = int(s.int(kQueue, key, val, -9, 9))
 	default:
@@ -308,9 +302,6 @@ func meant(m, missing edn.Value) string {
 }
 
 func (s *shape) unknown(parent, key edn.Value, known []string) {
-	if s.fromHost {
-		return
-	}
 	s.add(rankUnknown, func() contract.Fault {
 		return invalidRequest("shape/unknown-key", "the request has an unknown key "+contract.Excerpt(key),
 			at(parent, edn.Value{})).Named(key, known)
@@ -318,9 +309,6 @@ func (s *shape) unknown(parent, key edn.Value, known []string) {
 }
 
 func (s *shape) hostOnly(parent, key edn.Value) {
-	if s.fromHost {
-		return
-	}
 	s.add(rankUnknown, func() contract.Fault {
 		f := invalidRequest("shape/unknown-key", key.String()+" is set by the host alone", at(parent, edn.Value{}))
 		f.Got, f.HasGot = key, true
@@ -385,7 +373,7 @@ func (s *shape) submap(key, val edn.Value, read func(name string, key, val edn.V
 // closed reports unknown keys of the map val. A value that is not a map is left
 // to a later group.
 func (s *shape) closed(key, val edn.Value, known []string) {
-	if val.Kind() != edn.KindMap || s.fromHost {
+	if val.Kind() != edn.KindMap {
 		return
 	}
 next:

@@ -725,7 +725,7 @@ func judgePanels(t testing.TB) *dispatchtest.World {
 			{Name: "three", Intent: registry.IntentGrade, Capability: "j/dear", Enabled: true, Votes: 3, MaxAttempts: 1, ScorePath: []string{"score"}, Memo: true},
 			{Name: "all", Intent: registry.IntentGrade, Enabled: true, Votes: 5, MaxAttempts: 2, ScorePath: []string{"score"}},
 		},
-		Policies: policy.Book{Intents: map[string]policy.Layer{"graded/three": layer("three", registry.JudgeMust), "graded/all": layer("all", registry.JudgeShould)}},
+		Policies: policy.Book{Intents: map[string]policy.Layer{"graded/three": layer("three", registry.JudgeMust), "graded/all": layer("all", "should")}},
 	})
 }
 

@@ -126,7 +126,7 @@ func TestResumeAfterAnyRecord(t *testing.T) {
 			want := finished(t, records)
 			for n := 1; n < len(records); n++ {
 				again := assertResumes(t, name, records, want, records[:n])
-				for m := n + 1; m < len(again); m++ { // and the second host ends as well
+				for m := n + 1; m < len(again); m += 3 { // and the second host ends as well
 					assertResumes(t, name, records, want, again[:m])
 				}
 			}

@@ -124,6 +124,7 @@ type Service struct {
 	execute  chain
 	finalize chain
 	resume   chain
+	replay   chain
 	// inner and reply are prepare and finalize of a request that a plugin
 	// makes within a run: that run is already accepted, and not finished by
 	// it.
@@ -146,6 +147,7 @@ func New(c Config) (*Service, error) {
 		{"execute", &s.execute, executeSteps},
 		{"finalize", &s.finalize, finalizeSteps},
 		{"resume", &s.resume, resumeSteps},
+		{"replay", &s.replay, replaySteps},
 	} {
 		compiled, err := compile(st.name, st.of, s)
 		if err != nil {

@@ -44,8 +44,9 @@ type flight struct {
 	follow   *journal.Cursor
 	inside   *eval.Place        // of a host call; nil for a top-level run
 	tell     func(journal.Body) // receives text of a host call
-	past     *journal.History   // of a run that is resumed; else nil
-	pace     *stream.Pace       // nil unless the run is streamed
+	past     *journal.History   // of a run that is resumed or replayed; else nil
+	replay   bool
+	pace     *stream.Pace // nil unless the run is streamed
 
 	// route
 	program *plan.Program
@@ -123,6 +124,14 @@ var resumeSteps = []step{
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
 	{"recall", always(recallCosts)},
+}
+
+// replaySteps read a run that is replayed. Nothing is counted or recorded.
+var replaySteps = []step{
+	{"translate", always(translate)},
+	{"validate", compileValidate},
+	{"plan", always(readPlan)},
+	{"authorize", always(authorize)},
 }
 
 // readSteps is the number of leading steps of prepare that read the request

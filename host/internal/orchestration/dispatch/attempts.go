@@ -49,6 +49,13 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if t := s.past.take(capID, s.c.request.round); t != nil {
 		return s.recall(t, c, strategy), nil
 	}
+	if s.past.strict {
+		if s.past.gap {
+			n.Fail(replayMiss(n, "attempt %d at :%s is not recorded", s.past.taken, capID))
+			return nil, s.failure(ctx, nil, n.failedError())
+		}
+		return nil, s.overBudget(ctx, unaffordable(n, capID))
+	}
 	s.past.only = ""
 	st := n.d.Executor.State(capID)
 	scopes, err := n.scopes(c)

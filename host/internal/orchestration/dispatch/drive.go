@@ -22,7 +22,7 @@ type Observer func(flow.Rules) func(e flow.Event, open []flow.Command)
 func (o *operation) drive(ctx context.Context) {
 	rules := o.rules()
 	if o.strategy.name != policy.Cascade {
-		o.parallel = &parallelCalls{clock: o.node.d.Clock, arrivals: make(chan *attempt, o.strategy.candidates)}
+		o.parallel = &parallelCalls{clock: o.node.d.Clock, arrivals: make(chan *attempt, min(o.strategy.candidates, maxParallel))}
 		defer o.stopAll()
 	}
 	var observe func(flow.Event, []flow.Command)
@@ -39,12 +39,15 @@ func (o *operation) drive(ctx context.Context) {
 			}
 			events = o.perform(ctx, c, events)
 			if o.node.failed != nil { // what cannot be recorded does not go on
-				o.attempts.result.Err = contract.AsError(o.node.failed)
+				o.attempts.result.Err = o.node.failedError()
 				return
 			}
 		}
 		if len(events) == 0 {
-			events = o.arrivals(events)
+			if events = o.arrivals(events); o.node.failed != nil {
+				o.attempts.result.Err = o.node.failedError()
+				return
+			}
 		}
 		commands = o.machine.Apply(&events[0])
 		if observe != nil {
@@ -55,6 +58,9 @@ func (o *operation) drive(ctx context.Context) {
 		}
 	}
 }
+
+// maxParallel bounds the parallel attempts of a call.
+const maxParallel = 256
 
 // rules returns what this operation may do.
 func (o *operation) rules() flow.Rules {
@@ -101,6 +107,10 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	case flow.Ready:
 		o.awaitRetry(ctx, c, e)
 	case flow.Timer:
+		if o.attempts.past.strict {
+			o.timer = timerWithoutTime(c.ID)
+			return events
+		}
 		o.timer = startTimer(ctx, o.node.d.Clock, c.ID, c.After)
 		return events
 	case flow.Stop:
@@ -116,8 +126,14 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 
 // arrivals waits for the calls and the timer that are in progress.
 func (o *operation) arrivals(events []flow.Event) []flow.Event {
-	batch := o.parallel.wait(o.timer.fired())
+	batch := o.recalledArrivals()
 	if batch == nil {
+		batch = o.parallel.wait(o.timer.fired())
+	}
+	if len(batch) == 0 && o.node.failed != nil {
+		return events
+	}
+	if len(batch) == 0 {
 		o.timer.end()
 		events = append(events, flow.Event{Of: o.timer.id, Committed: o.attempts.committed()})
 		o.timer = nil
@@ -127,6 +143,24 @@ func (o *operation) arrivals(events []flow.Event) []flow.Event {
 		events = append(events, flow.Event{Of: a.command, Committed: o.attempts.committed()})
 	}
 	return events
+}
+
+// recalledArrivals returns the next attempt whose end is recorded, none if the
+// timer fired before it, and nil if nothing that runs is recorded.
+func (o *operation) recalledArrivals() []*attempt {
+	past, calls := &o.attempts.past, o.parallel
+	a, timer := past.next(calls.recalled, o.timer != nil)
+	switch {
+	case a != nil:
+		calls.recalled = slices.DeleteFunc(calls.recalled, func(r *attempt) bool { return r == a })
+		return []*attempt{a}
+	case timer:
+		return []*attempt{}
+	case past.strict:
+		o.node.Fail(replayMiss(&o.node, "the end of a parallel attempt is not recorded"))
+		return []*attempt{}
+	}
+	return nil
 }
 
 // find looks for a candidate that was not tried.
@@ -199,6 +233,10 @@ func (o *operation) situation(capID string) flow.Situation {
 // after a crash for its process.
 func (o *operation) awaitRetry(ctx context.Context, c *flow.Command, e *flow.Event) {
 	if e.Ready = o.attempts.past.has(c.CapID); e.Ready {
+		return
+	} else if o.attempts.past.strict {
+		o.search.next()
+		e.Situation = o.situation(c.CapID)
 		return
 	}
 	n, f := &o.node, c.Failure

@@ -116,6 +116,7 @@ func (j *judging) verdict(result *quality.Result, by checked) {
 		result.Findings[k].Severity = result.Gate.Severity
 	}
 	if v := j.pastVerdict(result.Gate.Name); v != nil && v.Pass != result.Failed() {
+		j.recallFailure(v)
 		return // it is recorded
 	}
 	v := &j.record

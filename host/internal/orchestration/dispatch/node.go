@@ -47,6 +47,9 @@ func (n *node) Fail(err *contract.Error) {
 	}
 }
 
+// failedError returns why nothing is recorded any more.
+func (n *node) failedError() *contract.Error { return contract.AsError(n.failed) }
+
 func (n *node) now() time.Time { return n.d.Clock.Now() }
 
 // awaitReady waits until a candidate is ready.

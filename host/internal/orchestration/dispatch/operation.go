@@ -44,7 +44,9 @@ func (o *operation) serve(ctx context.Context) {
 	o.candidates.bind()
 	o.search.await(ctx)
 	o.candidates.awaitBreaker(ctx)
-	o.strategy = o.selectStrategy()
+	if o.strategy = o.selectStrategy(); o.attempts.past.strict {
+		o.strategy = recordedStrategy(w.Past.Resolved)
+	}
 	if w.Stream != nil {
 		o.attempts.mode = w.Stream.Mode(&w.Policy.Policy, o.strategy.name)
 	}

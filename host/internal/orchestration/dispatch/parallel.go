@@ -19,6 +19,7 @@ type parallelCalls struct {
 	clock    Clock
 	arrivals chan *attempt
 	running  []*attempt
+	recalled []*attempt     // whose end is recorded; they are not called
 	stopping sync.WaitGroup // of losers
 }
 
@@ -26,6 +27,11 @@ type parallelCalls struct {
 func (b *parallelCalls) call(ctx context.Context, a *attempt) {
 	a.stop = make(chan struct{})
 	a.call.Stop = a.stop
+	if a.past != nil {
+		a.answer, a.failed = a.recalled()
+		b.recalled = append(b.recalled, a)
+		return
+	}
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	b.running = append(b.running, a)
 	go func() {
@@ -76,6 +82,10 @@ func (b *parallelCalls) wait(fires <-chan struct{}) []*attempt {
 // end within loserGrace.
 func (b *parallelCalls) stop(a *attempt) {
 	close(a.stop)
+	if a.past != nil {
+		a.lost = true
+		return
+	}
 	b.stopping.Go(func() {
 		if b.clock.Wait(a.ctx, loserGrace) == nil {
 			a.cancel()
@@ -113,6 +123,13 @@ func startTimer(ctx context.Context, clock Clock, id int, d time.Duration) *time
 		}
 	}()
 	return t
+}
+
+// timerWithoutTime is a timer that never fires.
+func timerWithoutTime(id int) *timer {
+	done := make(chan struct{})
+	close(done)
+	return &timer{id: id, off: func() {}, done: done}
 }
 
 // end stops the timer. t may be nil.

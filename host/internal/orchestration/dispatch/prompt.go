@@ -59,12 +59,8 @@ func (p *CallPolicy) preparation(c *registry.Capability) *prepared {
 // options returns the model options besides the text.
 func (p *CallPolicy) options() edn.Value {
 	var b edn.MapBuilder
-	if n := p.Budget.Key("max-tokens"); !n.IsNil() {
-		b.Key("max-tokens", n)
-	}
-	if !p.Temperature.IsNil() {
-		b.Key("temperature", p.Temperature)
-	}
+	b.Opt("max-tokens", p.Budget.Key("max-tokens"))
+	b.Opt("temperature", p.Temperature)
 	return b.Map()
 }
 

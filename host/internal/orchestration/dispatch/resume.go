@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"math/big"
 	"slices"
 
@@ -20,12 +21,18 @@ type past struct {
 	// only is the capability of an idempotent call whose outcome is unknown: no
 	// other one knows its effect key (JRN-041). Empty after it is called again.
 	only string
+	// strict: nothing may be done that is not recorded.
+	strict bool
+	lost   []int // numbers of attempts without an end
+	taken  int   // number of the last attempt
+	gap    bool  // the next attempt is not the recorded one
 }
 
 // resume reads the past of the operation. Attempts without an end are closed as
 // lost with the host. The error is that of a call which nobody may repeat.
 func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 	n := &o.node
+	o.attempts.past.strict = n.w.Replay
 	for _, t := range place.Attempts {
 		start := t.Started
 		o.request.attempts = max(o.request.attempts, start.Attempt)
@@ -35,6 +42,9 @@ func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 		}
 		err := contract.Errorf("runtime/crashed", "node %s: the host ended while :%s worked", n.w.Node, start.CapID).
 			WithSource(contract.SourceHost)
+		if o.attempts.past.lost = append(o.attempts.past.lost, start.Attempt); n.w.Replay {
+			continue // an attempt after it tells how it went on
+		}
 		if !t.Closed {
 			n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
 		}
@@ -68,6 +78,9 @@ func (p *past) order(accepted []string, known *registry.Registry) []string {
 			ids = append(ids, id)
 		}
 	}
+	if p.strict {
+		return ids
+	}
 	for _, id := range accepted {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -91,6 +104,12 @@ func (p *past) take(capID string, round int) *journal.Tried {
 		return nil
 	}
 	t := p.ended[i]
+	for p.taken++; p.strict && slices.Contains(p.lost, p.taken); {
+		p.taken++
+	}
+	if p.gap = p.strict && p.taken != t.Started.Attempt; p.gap {
+		return nil
+	}
 	p.ended = slices.Delete(p.ended, i, i+1)
 	return t
 }
@@ -149,10 +168,22 @@ func (j *judging) pastVerdict(gate string) *journal.GateVerdict {
 	if j.a.past == nil {
 		return nil
 	}
-	if v := j.a.past.Verdict(gate); v != nil && v.Err == nil {
+	if v := j.a.past.Verdict(gate); v != nil && (v.Err == nil || j.n.w.Replay) {
 		return v
 	}
 	return nil
+}
+
+// recallFailure sets why a recorded gate could not evaluate the answer, if it
+// could not and that refused it.
+func (j *judging) recallFailure(v *journal.GateVerdict) {
+	switch {
+	case v.Err == nil || v.Pass:
+	case v.Err.Type == "budget/exceeded":
+		j.unevaluated = v.Err
+	case v.Tier == int(quality.TierJudge) && v.Severity == quality.Must.String():
+		j.unevaluated = contract.Errorf("judge/failed", "node %s: %s gave no grade", j.n.w.Node, v.Gate).WithCause(v.Err)
+	}
 }
 
 // outcomeOf is the outcome that a verdict records.
@@ -172,4 +203,37 @@ func pastGrade(panel *judgePanel, v *journal.GateVerdict) quality.Result {
 		result.Grade = new(big.Rat).Set(r)
 	}
 	return result
+}
+
+// next returns what came next of parallel attempts whose ends are recorded: the
+// end of one of those that run, or the timer (timer is true), which fired before
+// another attempt began. Both are zero if that is not recorded.
+func (p *past) next(running []*attempt, timed bool) (a *attempt, timer bool) {
+	first := math.MaxInt
+	for _, r := range running {
+		if r.past != nil && r.past.Ended < first {
+			a, first = r, r.past.Ended
+		}
+	}
+	if !timed || len(p.ended) == 0 {
+		return a, false
+	}
+	if p.ended[0].Begun < first {
+		return nil, true
+	}
+	return a, false
+}
+
+// unaffordable is the reason why a replayed run made no further attempt at a
+// candidate that could be called: only the budget keeps an attempt from its
+// start.
+func unaffordable(n *node, capID string) *contract.Error {
+	return contract.Errorf("budget/exceeded", "node %s: the budget did not cover another call of :%s", n.w.Node, capID)
+}
+
+// replayMiss is the error of a replay that asks for what is not recorded
+// (JRN-050).
+func replayMiss(n *node, format string, args ...any) *contract.Error {
+	return contract.Errorf("replay/miss", "node %s: "+format, append([]any{n.w.Node}, args...)...).
+		WithWhere("node", edn.Text(n.w.Node)).WithWhere("path", n.w.Path)
 }

@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"math"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
 // strategy is how the attempts of one call are scheduled.
@@ -21,6 +23,16 @@ func (p strategy) recordedWidth() int {
 		return p.width
 	}
 	return 0
+}
+
+// recordedStrategy is the strategy of a call that is replayed.
+func recordedStrategy(r *journal.NodeResolved) strategy {
+	s := strategy{name: policy.Cascade, candidates: math.MaxInt}
+	if r != nil {
+		s.name, s.width = r.Strategy, max(2, r.Width)
+		s.max, s.after = math.MaxInt32, 1 // the records say how often a hedge fired
+	}
+	return s
 }
 
 // selectStrategy selects the strategy of this call. Candidates with effects run as a

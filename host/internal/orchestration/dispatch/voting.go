@@ -26,6 +26,7 @@ func (j *judging) gradeAnswer(ctx context.Context, subject quality.Subject, resu
 		return result, false
 	}
 	if v := j.pastVerdict(panel.gate); v != nil {
+		j.recallFailure(v)
 		return pastGrade(panel, v), true
 	}
 	cal := n.d.calibration(panel.judge.Name)
@@ -373,12 +374,8 @@ func (v *voting) author(meta edn.Value) edn.Value {
 	c := v.attempt.capability
 	var m edn.MapBuilder
 	m.Key("cap/id", journal.Keyword(c.ID))
-	if c.Family != "" {
-		m.Key("family", edn.Text(c.Family))
-	}
-	if c.Model != "" {
-		m.Key("model", edn.Text(c.Model))
-	}
+	m.OptText("family", c.Family)
+	m.OptText("model", c.Model)
 	var names []edn.Value
 	for _, name := range []edn.Value{edn.Text(c.ID), edn.Text(c.Advertised), edn.Text(c.Model),
 		meta.Key("provider").Key("model"), meta.Key("provider").Key("model/served"), meta.Key("agent/id")} {

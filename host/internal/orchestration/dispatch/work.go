@@ -102,6 +102,8 @@ type Work struct {
 
 	// Past is what the run recorded of the node before it was resumed; nil: nothing.
 	Past *journal.Place
+	// Replay does nothing that is not recorded in Past (JRN-050).
+	Replay bool
 	// Begun is called after the first attempt is recorded and before it is made.
 	Begun func()
 	// Around gives access to the surrounding plan. Nil: there are no slots, and
@@ -175,8 +177,6 @@ func (a Attempt) value() edn.Value {
 		b.Key("type", journal.Keyword(a.Failure))
 	}
 	b.Key("latency-ms", edn.Int(a.Latency.Milliseconds()))
-	if !a.Cost.IsNil() {
-		b.Key("cost-usd", a.Cost)
-	}
+	b.Opt("cost-usd", a.Cost)
 	return b.Map()
 }

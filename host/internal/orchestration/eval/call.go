@@ -20,7 +20,10 @@ func (s *scope) callNode(
 	w, err := s.work(i, n, e)
 	if err == nil {
 		w.Begun = begun
-		w.Past = s.past(e.path)
+		w.Past, w.Replay = s.past(e.path), s.run.task.Replay
+		if w.Replay && w.Past == nil {
+			return 0, s.unrecorded(n, e)
+		}
 		if n.Op == plan.OpCall && !w.Past.IsCommitted() { // else its text was shown
 			w.Stream = s.streamOf(i)
 		}
@@ -29,6 +32,9 @@ func (s *scope) callNode(
 		attempts, err = len(result.Attempts), result.Err
 		if result.DoneOnce {
 			s.doneOnce.Store(true)
+		}
+		if w.Replay {
+			err = s.replayed(n, e, err)
 		}
 	}
 	if err != nil && (!n.AllowFailure || endsRun(ctx, err)) {

@@ -70,8 +70,11 @@ type Task struct {
 	Started  *journal.RunStarted
 	// Past is what the run recorded before it was resumed, nil for a new run: nodes
 	// whose commit is recorded keep their value, and recorded answers of others
-	// are not asked for again.
-	Past *journal.History
+	// are not asked for again. Replay does nothing that is not recorded there, and
+	// fails with replay/miss if that is not enough or if a node ends in another way
+	// (JRN-050).
+	Past   *journal.History
+	Replay bool
 	// Streams records text of the answer according to the streaming policy.
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.

@@ -35,7 +35,7 @@ func naivePlan(p edn.Value, env naiveEnv) (emitted, last edn.Value, has bool, fa
 		switch op {
 		case "let":
 			if slot, failure = naiveFill(node.Key("value"), env); failure == "" {
-				last = slot
+				last = naiveShownInside(slot)
 			}
 		case "emit":
 			var v edn.Value
@@ -268,6 +268,9 @@ func naiveSlot(v edn.Value, env naiveEnv, emit bool) (edn.Value, string) {
 	}
 	name, _ := path[0].AsKeyword()
 	slot := env[name]
+	if emit && !isResult(slot) {
+		slot = naiveShownInside(slot)
+	}
 	found, _ := slot.GetIn(path[1:]...)
 	if found.IsNil() && len(path) > 1 {
 		found, _ = slot.Key("out").GetIn(path[1:]...)
@@ -292,6 +295,20 @@ func naiveShown(slot edn.Value) edn.Value {
 	return slot.Key("out")
 }
 
+// naiveShownInside shows the whole slots inside the value of a let.
+func naiveShownInside(v edn.Value) edn.Value {
+	out, err := v.Walk(nil, func(x edn.Value) edn.Value {
+		if isResult(x) {
+			return naiveShown(x)
+		}
+		return x
+	})
+	if err != nil {
+		return v
+	}
+	return out
+}
+
 func naiveEmit(v edn.Value, env naiveEnv) (edn.Value, string) {
 	if name, ok := v.AsKeyword(); ok {
 		slot, filled := env[name]
@@ -301,7 +318,7 @@ func naiveEmit(v edn.Value, env naiveEnv) (edn.Value, string) {
 		case isResult(slot):
 			return naiveShown(slot), ""
 		}
-		return slot, ""
+		return naiveShownInside(slot), ""
 	}
 	if name, ok := v.Key("final").AsKeyword(); ok {
 		shown, failure := naiveEmit(edn.K(name), env)

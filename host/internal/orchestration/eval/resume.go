@@ -22,7 +22,7 @@ func (s *scope) past(path edn.Value) *journal.Place { return s.run.task.Past.At(
 // calls are recorded.
 func (s *scope) recall(n *plan.Node, e *ended) bool {
 	past := s.past(e.path)
-	if !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && len(s.path) == 0 {
+	if s.run.task.Replay || !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && len(s.path) == 0 {
 		return false
 	}
 	kinds := map[plan.Op]plan.SlotKind{
@@ -59,4 +59,53 @@ func Recall(ctx context.Context, a *budget.Account, c budget.Chain, settled []*j
 		}
 		_ = hold.Settle(ctx, policy.AmountsOf(x.Amount), budget.MarkOf(x.Mark))
 	}
+}
+
+// miss is the error of a replay that differs from the records at a node (JRN-050).
+func (s *scope) miss(n *plan.Node, e *ended, format string, args ...any) *contract.Error {
+	return contract.Errorf("replay/miss", "node %s: "+format, append([]any{n.ID}, args...)...).
+		WithWhere("node", edn.Text(n.ID)).WithWhere("path", e.path)
+}
+
+// unrecorded is the error of a call that has no records. In a run that did not
+// complete, another node ended the plan before it.
+func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
+	if s.run.task.Past.Status != journal.StatusCompleted {
+		return contract.Errorf("canceled", "node %s: it did not run", n.ID)
+	}
+	return s.miss(n, e, "the run has no record of it")
+}
+
+// replayed returns the recorded end of a call. Its own error has details that no
+// record has, such as the state of other candidates.
+func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.Error {
+	past := s.past(e.path)
+	switch {
+	case err != nil && err.Type == "replay/miss":
+		return err
+	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // what the host failed at is not repeated
+		return past.Failed.Err
+	case past.Failed != nil && err == nil:
+		return s.miss(n, e, "it was accepted, and its record is a failure of type :%s", past.Failed.Err.Type)
+	case past.Failed != nil:
+		return past.Failed.Err
+	case past.IsCommitted() && err != nil && past.Committed.FailureType != err.Type:
+		return s.miss(n, e, "it failed with :%s, and its record is a commit", err.Type)
+	case past.IsCommitted() && err != nil: // kept: its commit has the error
+		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
+	}
+	return err
+}
+
+// sameValue compares the value of a node with its recorded commit.
+func (s *scope) sameValue(n *plan.Node, e *ended, past *journal.Place) *contract.Error {
+	v := e.value
+	if n.Op != plan.OpLet && n.Op != plan.OpEmit {
+		v = e.slot.Value()
+	}
+	if hash := edn.Hash(v); hash != past.Committed.Value.Hash() {
+		return s.miss(n, e, "its value is another than the recorded one").
+			WithDetail("recorded", edn.Text(past.Committed.Value.Hash())).WithDetail("replayed", edn.Text(hash))
+	}
+	return nil
 }

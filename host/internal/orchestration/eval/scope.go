@@ -196,12 +196,11 @@ func (s *scope) fail(n *plan.Node, e *ended, err *contract.Error, attempts int) 
 }
 
 func (s *scope) let(n *plan.Node, e *ended) *contract.Error {
-	v, _, err := n.Value.Fill(s.frame, nil)
+	slot, err := n.FillLet(s.frame)
 	if err != nil {
 		return err
 	}
-	e.slot = plan.ValueSlot(v)
-	e.value = v
+	e.slot, e.value = slot, slot.Value()
 	return nil
 }
 
@@ -217,7 +216,13 @@ func (s *scope) emit(n *plan.Node, e *ended) *contract.Error {
 // commit publishes the result of a node. Only the owner of the scope calls it.
 func (s *scope) commit(i int) *contract.Error {
 	n, e := s.node(i), &s.ended[i]
-	if !s.past(e.path).IsCommitted() && (s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit)) {
+	past := s.past(e.path)
+	if s.run.task.Replay && past.IsCommitted() {
+		if err := s.sameValue(n, e, past); err != nil {
+			return err
+		}
+	}
+	if !past.IsCommitted() && (s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit)) {
 		record := &e.record // committed once, and then owned by the journal
 		record.As = n.As
 		switch n.Op {

@@ -32,3 +32,16 @@ func TestCallCommits(t *testing.T) {
 	assert.Equal(t, []string{"node/resolved", "attempt/started", "attempt/finished", "gate/verdict", "node/committed"}, r.kinds("[0]"))
 	assert.Equal(t, []string{"node/committed"}, r.kinds("[1]"))
 }
+
+// IR-009: the whole slot of a call that went through a let shows its :out; the
+// envelope and the meta of the call do not leave the plan.
+func TestLetOfAWholeSlot(t *testing.T) {
+	w := two(t)
+	w.On("a/one", value(`{:text "hello"}`))
+	r := run(t, w, `{:nodes [
+	  {:op :call :intent :text/respond :input {:prompt "A"} :as :x}
+	  {:op :let :value {:deep [{:slot/id :x}]} :as :y}
+	  {:op :emit :input {:slot/id :y}}]}`)
+	require.Nil(t, r.Err)
+	assert.Equal(t, `{:deep [{:text "hello"}]}`, r.out())
+}

@@ -24,6 +24,7 @@ type History struct {
 	Begun    time.Time // when the run was accepted
 	Canceled *CancelRequested
 	Finished bool
+	Status   string // of a finished run
 
 	paths map[*BudgetReserved]edn.Value
 }
@@ -36,6 +37,7 @@ type Place struct {
 	Committed *NodeCommitted
 	Failed    *NodeFailed
 	Plan      *PlanResolved // the newest
+	Resolved  *NodeResolved // the newest
 	Attempts  []*Tried      // in the order of their start
 	// Shown is the attempt whose text was shown last and not retracted; 0: an
 	// inline plan. It means nothing unless HasShown is set.
@@ -52,6 +54,8 @@ type Tried struct {
 	// Lost attempts were under way when their host ended. One that is Closed has
 	// been noted as such by a host that resumed the run.
 	Lost, Closed bool
+	// Begun and Ended are the numbers of the records of start and end.
+	Begun, Ended int
 
 	epoch int
 }
@@ -91,7 +95,7 @@ func NewHistory(records []Record) *History {
 		case *CancelRequested:
 			h.Canceled = body
 		case *RunFinished:
-			h.Finished = true
+			h.Finished, h.Status = true, body.Status
 		case *BudgetReserved:
 			h.Reserved = append(h.Reserved, body)
 			h.paths[body] = rec.Path
@@ -138,8 +142,10 @@ func (p *Place) add(rec Record) {
 		p.Failed = body
 	case *PlanResolved:
 		p.Plan = body
+	case *NodeResolved:
+		p.Resolved = body
 	case *AttemptStarted:
-		p.Attempts = append(p.Attempts, &Tried{At: rec.At, Started: body, Lost: true, epoch: rec.Epoch})
+		p.Attempts = append(p.Attempts, &Tried{At: rec.At, Started: body, Lost: true, Begun: rec.Seq, epoch: rec.Epoch})
 	case *AttemptFinished:
 		t := p.Attempt(body.Attempt)
 		switch {
@@ -147,7 +153,7 @@ func (p *Place) add(rec Record) {
 		case t.epoch != rec.Epoch:
 			t.Closed = true
 		default:
-			t.Finished, t.Lost = body, false
+			t.Finished, t.Lost, t.Ended = body, false, rec.Seq
 		}
 	case *GateVerdict:
 		if t := p.Attempt(body.Attempt); t != nil {

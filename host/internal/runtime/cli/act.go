@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
@@ -45,7 +46,8 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	effectsFlag(cmd, &f.effects)
 	cmd.Flags().StringVar(&f.budget, "budget", "",
 		"budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time limit of the whole run, such as 30s")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, fmt.Sprintf("time limit of the whole run, such as 30s; without it %s",
+		time.Duration(request.UsualDeadlineMS)*time.Millisecond))
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false,
 		"report every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
@@ -525,7 +527,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 		c.printf("%s\n", pretty(response.Key("plan/debug")))
 	}
 	for w := range response.Key("warnings").Elems() {
-		c.printf("warning: %s\n", plain(w.Key("message")))
+		c.warn("%s", plain(w.Key("message")))
 	}
 	if quality := response.Key("quality"); quality.Key("degraded?").Truthy() {
 		var why []string

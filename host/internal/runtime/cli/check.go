@@ -192,6 +192,7 @@ func (c *command) checkOne(
 	if p != nil && !plan.HasErrors(findings) {
 		env := planEnv(around, loaded)
 		effects = env.Registry.EffectsOf(plan.Reach(p, env))
+		effects = slices.DeleteFunc(effects, func(e string) bool { return !env.Grant.Admits(e) })
 		env.Request.SetBudget(budget, policy.Origin{Source: policy.SourceRequest})
 		worst = plan.WorstCase(p, env)
 		findings = append(findings, plan.WithinBudget(&worst, env, p)...)

@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 			w := &world{t: t, dir: w.dir, env: w.env}
 			checked := w.run("check", name)
 			assert.Equal(t, 1, checked.code)
-			assert.Equal(t, want, errorsOf(checked.stdout))
+			assert.Equal(t, want, errorsOf(unwrapped(checked.stdout)))
 
 			run := w.run("run", name)
 			assert.Equal(t, 1, run.code)
@@ -231,6 +231,28 @@ func TestNoPlan(t *testing.T) {
 	}
 }
 
+// CHECK-021: an effect that no request can add is not named as one to add, and a call whose candidates all need such an
+// effect is an error without and with it.
+func TestEffectsThatNoRequestAdds(t *testing.T) {
+	t.Parallel()
+	const text = ":in-schema :req/text :out-schema :res/text :steps [{:value {:text \"x\"}}]"
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine"),
+		"mine.edn", `{:capabilities {:mine/net {:kind :solver :intents #{:t/all :t/some} :effects #{:net/http} `+text+`}
+			:mine/pure {:kind :solver :intents #{:t/some} `+text+`}}}`,
+		"all.edn", `{:nodes [{:op :call :intent :t/all :input {:prompt "x"}}]}`,
+		"map.edn", `{:nodes [{:op :map :over [{:prompt "x"}] :fn {:cap/ref :mine/net} :intent :t/all :as :m} {:op :emit :input {:slot/path [:m]}}]}`,
+		"some.edn", `{:nodes [{:op :call :intent :t/some :input {:prompt "x"}}]}`)
+	w.mustLock()
+	for _, args := range [][]string{{"check", "all.edn"}, {"check", "map.edn"}, {"check", "all.edn", "--effects", "net/http"}, {"run", "all.edn"}} {
+		got := w.run(args...)
+		assert.Equal(t, 1, got.code, args)
+		assert.Contains(t, unwrapped(got.stdout)+got.stderr, "(CHECK-021)", args)
+	}
+	got := w.run("check", "some.edn", "--edn")
+	assert.Zero(t, got.code, got.stdout)
+	assert.Equal(t, "#{}", got.value(t).Key("effects").String())
+}
+
 // CHECK-021, CLI-002: check reports the effects that a run may need, and run
 // reports the same error without them; both explain how to allow an effect.
 func TestEffectsOfAPlan(t *testing.T) {
@@ -256,12 +278,12 @@ effects {
 	assert.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "it may need --effects fs/write")
 	assert.Equal(t, "#{:fs/write}", w.run("check", "plan.edn", "--edn").value(t).Key("effects").String())
-	const how = "--effects fs/write on the command line"
+	const how = "`--effects fs/write` on the command line"
 	for _, args := range [][]string{{"check", "plan.edn", "--effects", "fs/read"}, {"run", "plan.edn"}} {
 		got = w.run(args...)
 		assert.Equal(t, 1, got.code, args)
-		assert.Contains(t, got.stdout+got.stderr, "(CHECK-021)", args)
-		assert.Contains(t, got.stdout+got.stderr, how, args)
+		assert.Contains(t, unwrapped(got.stdout)+got.stderr, "(CHECK-021)", args)
+		assert.Contains(t, unwrapped(got.stdout)+got.stderr, how, args)
 	}
 	got = w.run("act", "fs/write-file", `{:path "out" :content "short"}`)
 	assert.Equal(t, 1, got.code)

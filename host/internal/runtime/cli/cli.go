@@ -234,16 +234,14 @@ func (c *command) helpOfVerbs(root *cobra.Command) {
 // unchanged.
 func fitHelp(cmd *cobra.Command) *cobra.Command {
 	if !cmd.HasParent() {
-		flags := fmt.Sprintf("FlagUsagesWrapped %d ", tableWidth)
+		flags := fmt.Sprintf("FlagUsagesWrapped %d ", diag.Columns)
 		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages ", flags))
 	}
 	paragraphs := strings.Split(cmd.Long, "\n\n")
 	for i, p := range paragraphs {
-		tooLong := func(line string) bool { return len([]rune(line)) > tableWidth }
+		tooLong := func(line string) bool { return len([]rune(line)) > diag.Columns }
 		if slices.ContainsFunc(strings.Split(p, "\n"), tooLong) && !strings.Contains("\n"+p, "\n ") {
-			var out strings.Builder
-			wrap(&out, strings.Join(strings.Fields(p), " "), 0, 0)
-			paragraphs[i] = strings.TrimSuffix(out.String(), "\n")
+			paragraphs[i] = diag.Wrap(strings.Join(strings.Fields(p), " "), 0, 0)
 		}
 	}
 	cmd.Long = strings.Join(paragraphs, "\n\n")

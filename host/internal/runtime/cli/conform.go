@@ -436,11 +436,15 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		_, _ = fmt.Fprintf(w, "\n%s %s%s\n%s", res.Status, res.Check.ID, known, indent(r.Explain(res)))
 	}
 	_, _ = fmt.Fprintln(w)
-	missed := ""
+	missed := 0
 	by, ids := r.Blocked()
 	for _, id := range by {
-		_, _ = fmt.Fprintf(w, "not made because of %s: %s\n\n", id, strings.Join(ids[id], " "))
-		missed += fmt.Sprintf(", %d not made", len(ids[id]))
+		_, _ = fmt.Fprintf(w, "%s: %s\n\n", r.BlockedText(id), strings.Join(ids[id], " "))
+		missed += len(ids[id])
+	}
+	notRun := ""
+	if missed > 0 {
+		notRun = fmt.Sprintf(", %d not run", missed)
 	}
 	for _, id := range r.Stale() {
 		_, _ = fmt.Fprintf(w, "stale: %s does not fail any more: take it out of the baseline\n", id)
@@ -451,7 +455,7 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		seed = fmt.Sprintf(", seed %d", r.Seed)
 	}
 	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed%s in %.1fs (profiles %s; suite %s, protocol %d%s)\n",
-		r.Outcome(), name, len(r.Results)-failed, len(r.Results), missed, r.Took.Seconds(),
+		r.Outcome(), name, len(r.Results)-failed, len(r.Results), notRun, r.Took.Seconds(),
 		strings.Join(r.Profiles, " "), r.Suite, r.Protocol, seed)
 }
 

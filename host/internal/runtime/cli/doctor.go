@@ -285,7 +285,7 @@ func (e *examination) plugin(loaded *daemon.Loaded, p plugins.Plugin) {
 
 // judges reports the calibration of the judges in use (JDG-011).
 func (e *examination) judges(loaded *daemon.Loaded) {
-	for _, s := range judgesOf(loaded) {
+	for _, s := range loaded.JudgeStates(time.Now()) {
 		if !s.Used {
 			continue
 		}

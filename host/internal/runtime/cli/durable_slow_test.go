@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
@@ -186,4 +188,32 @@ func verifyDurable(t *testing.T, w *world, want map[string]string, file string) 
 	}
 	assert.Positive(t, resumed, "no run was cut")
 	t.Logf("%d runs, %d resumed, %d with an unknown outcome, %d calls", len(runs), resumed, unknown, len(keys))
+}
+
+// JRN-005: a daemon that cannot record answers nothing more, and ends with 74
+// within 5 s. The next one has everything that was answered.
+func TestDaemonWithABrokenJournal(t *testing.T) {
+	w := answering(t, "store {\n  driver = \"sqlite\"\n}\n")
+	s := w.serve()
+	before := s.ask("mine/data", "{}")
+	require.Equal(t, 200, before.status, "%s", before.body)
+	limit := unix.Rlimit{Cur: 1000, Max: 1000} // every file is larger
+	require.NoError(t, unix.Prlimit(s.pid, unix.RLIMIT_FSIZE, &limit, nil))
+	broken := time.Now()
+	a := s.ask("mine/data", "{}")
+	if a.err == nil { // the daemon may end first
+		assert.Equal(t, 503, a.status, "%s", a.body)
+		assert.Equal(t, "journal/unavailable", a.failure(t))
+	}
+	assert.Equal(t, 74, s.wait().code)
+	assert.Less(t, time.Since(broken), 5*time.Second)
+	assert.Empty(t, w.left(time.Second))
+
+	w.serve().stop()
+	kept := openStore(t, w)
+	defer func() { require.NoError(t, kept.Close()) }()
+	runs, err := kept.Runs(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	require.Len(t, runs, 1, "what was not answered is not there, or is finished")
+	assert.Equal(t, journal.StatusCompleted, runs[0].State)
 }

@@ -107,7 +107,7 @@ func (c *command) explainError(name string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, ":%s\n  %s\n", row.Type, row.Help)
 	if row.Hint != "" && row.Hint != row.Help {
-		fmt.Fprintf(&b, "  next: %s\n", row.Hint)
+		b.WriteString(diag.WrapLabeled("  next: ", row.Hint) + "\n")
 	}
 	for _, source := range row.Sources.List() {
 		o := row.For(source)
@@ -160,10 +160,10 @@ func explanationText(v edn.Value) string {
 		}
 		b.WriteByte('\n')
 		if r.HasKey("message") {
-			fmt.Fprintf(&b, "     %s\n", plain(r.Key("message")))
+			b.WriteString(diag.WrapLabeled("     ", plain(r.Key("message"))) + "\n")
 		}
 		if r.HasKey("hint") {
-			fmt.Fprintf(&b, "     hint: %s\n", plain(r.Key("hint")))
+			b.WriteString(diag.WrapLabeled("     hint: ", plain(r.Key("hint"))) + "\n")
 		}
 		if r.HasKey("figures") {
 			fmt.Fprintf(&b, "     %s\n", figuresText(r.Key("figures")))

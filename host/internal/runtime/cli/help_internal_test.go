@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 )
 
@@ -35,7 +36,7 @@ func TestHelpFits(t *testing.T) {
 		code, text, _ := helped(append(verb, "--help")...)
 		assert.Equal(t, exit.Done, code, verb)
 		for line := range strings.Lines(text) {
-			assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, "%s: %s", verb, line)
+			assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), diag.Columns, "%s: %s", verb, line)
 		}
 		_, same, _ := helped(append([]string{"help"}, verb...)...)
 		assert.Equal(t, text, same, verb)

@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -147,21 +147,7 @@ func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) (
 			return nil, err
 		}
 	}
-	var out []*registry.Judge
-	for _, used := range loaded.Generation.JudgesInUse() {
-		judge, _ := reg.Judge(used)
-		if name != "" && used != name || judge.Anchors == "" {
-			continue
-		}
-		r, err := build.ReadCalibration(loaded.Host.DataDir, used)
-		if err != nil {
-			return nil, err
-		}
-		if r != nil && !r.Other(judge) && !time.Now().Before(r.EarliestDue(judge.Recheck)) {
-			out = append(out, judge)
-		}
-	}
-	return out, nil
+	return loaded.JudgesDue(name, time.Now())
 }
 
 func (c *command) nothingDue() error {
@@ -325,7 +311,7 @@ func (c *command) measuredHere(
 	ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating,
 ) (edn.Value, error) {
 	j := of.judge
-	store := build.Calibrations{DataDir: loaded.Host.DataDir}
+	store := calibrations.Dir(loaded.Host.DataDir)
 	m := &rescore.Measurement{
 		Judge: j, Registry: loaded.Generation.Registry, Anchors: of.anchors, Parallel: o.parallel, Deadline: o.deadline, Tick: c.ticker(), Clock: dispatch.SystemClock{},
 		Ask: func(ctx context.Context, request edn.Value) (edn.Value, error) {
@@ -336,31 +322,19 @@ func (c *command) measuredHere(
 	if err != nil {
 		return edn.Nil(), err
 	}
-	before, err := store.Record(j.Name)
-	if err != nil {
-		c.tickEnd()
-		c.printf("warning: %s is not a calibration record and is replaced: %v\n",
-			c.relative(build.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
-		before = nil
-	}
-	record.At, record.Why = time.Now().UTC().Truncate(time.Second), calibration.ByOperator
+	how := rescore.Options{Why: calibration.ByOperator, Reset: o.reset}
 	if o.recheck {
-		record.Why = calibration.ByAge
+		how.Why = calibration.ByAge
 	}
-	if o.reset {
-		record = record.Anew(before)
-	} else {
-		record = record.Since(before)
+	out, err := m.Conclude(store, record, how)
+	if out.Unreadable != nil {
+		c.tickEnd()
+		c.warn("%s is not a calibration record and is replaced: %v", c.relative(store.File(j.Name)), out.Unreadable)
 	}
-	if err := store.Keep(record); err != nil {
+	if err != nil {
 		return edn.Nil(), err
 	}
-	return daemon.CalibratedValue(rescore.Outcome{
-		Judge:  j,
-		Record: record,
-		Before: before,
-		Spent:  m.Spent(),
-	}, loaded.Host.DataDir), nil
+	return daemon.CalibratedValue(out, loaded.Host.DataDir), nil
 }
 
 // actIn performs one act on the plugins of this process.

@@ -220,7 +220,7 @@ written to           var/calibration/grader.edn
 	assert.Equal(t, "false", v.Key("believed?").String())
 	assert.Equal(t, "[:order :drift]", edn.Vector(keysUnder(v.Key("faults"), "fault")...).String())
 	drifted := readRecord(t, record)
-	assert.True(t, drifted.Drifted(calibration.DriftLimit))
+	assert.True(t, drifted.Drifted(0.15))
 	assert.Equal(t, drifted.Hash(), mustText(t, v.Key("hash")))
 	assert.Equal(t, 0.95, drifted.Baseline.Value)
 	got = w.run("judge", "calibrate", "--reset", "--parallel", "1")

@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -80,20 +78,7 @@ func (c *command) judges(ctx context.Context) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return daemon.JudgesValue(judgesOf(loaded)), nil
-}
-
-// judgesOf returns the judges of a configuration in the state that their files
-// record.
-func judgesOf(loaded *daemon.Loaded) []rescore.Status {
-	reg, used := loaded.Generation.Registry, loaded.Generation.JudgesInUse()
-	store := build.Calibrations{DataDir: loaded.Host.DataDir}
-	var out []rescore.Status
-	for _, name := range reg.Judges() {
-		j, _ := reg.Judge(name)
-		out = append(out, rescore.StatusOf(j, store, slices.Contains(used, name), time.Now()))
-	}
-	return out
+	return daemon.JudgesValue(loaded.JudgeStates(time.Now())), nil
 }
 
 func (c *command) judgeTable(v edn.Value) error {

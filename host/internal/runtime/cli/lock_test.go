@@ -415,7 +415,7 @@ func TestInstallLife(t *testing.T) {
 		w.write("ferment.hcl", fmt.Sprintf("plugin \"text\" {\n  command = [%q]\n}\n", reference))
 		got = w.run("validate")
 		assert.Equal(t, 1, got.code, reference)
-		assert.Contains(t, got.stdout, says)
+		assert.Contains(t, unwrapped(got.stdout), says)
 	}
 	w.write("bad.tar.gz", "\x1f\x8bgarbage")
 	got = w.run("plugin", "install", "bad.tar.gz")

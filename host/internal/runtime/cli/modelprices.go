@@ -84,7 +84,7 @@ func (c *command) dataDir(ctx context.Context) string {
 func (c *command) priceList(ctx context.Context) pricelist.List {
 	list, err := pricelist.InForce(c.dataDir(ctx), time.Now())
 	if err != nil {
-		c.printf("warning: %s; the shipped prices are used\n", err)
+		c.warn("%s; the shipped prices are used", err)
 	}
 	return list
 }
@@ -145,14 +145,8 @@ func limitCells(price edn.Value) []string {
 	return []string{dash(written(price.Key("up-to"))), dash(written(price.Key("until")))}
 }
 
-// priceAge returns the days since a price was read; false if that is unknown.
-func priceAge(price edn.Value) (days int, ok bool) {
-	age, ok := pricelist.Age(plain(price.Key("date")), time.Now())
-	return int(age / (24 * time.Hour)), ok
-}
-
 func ageText(price edn.Value) string {
-	days, ok := priceAge(price)
+	days, ok := pricelist.Days(plain(price.Key("date")), time.Now())
 	switch {
 	case !ok:
 		return ""
@@ -162,40 +156,12 @@ func ageText(price edn.Value) string {
 	return strconv.Itoa(days) + " d ago"
 }
 
-// stalePrice returns advice about an old price; empty for a recent one.
-func stalePrice(price edn.Value) string {
-	days, ok := priceAge(price)
-	if !ok || days <= int(pricelist.Stale/(24*time.Hour)) {
-		return ""
-	}
-	return fmt.Sprintf("its price was read %d days ago: compare it with %s, and give a newer list to \"ferment model prices update\"", days, dash(written(price.Key("source"))))
-}
-
-// priceFrom returns the source of a model's price.
-func priceFrom(m plugins.ModelPrice) string {
-	switch {
-	case !m.Known():
-		return "unknown"
-	case m.Listed():
-		return "list"
-	}
-	return "configuration"
-}
-
-// priceRemark returns advice about a price, empty if there is none.
-func priceRemark(m plugins.ModelPrice) string {
-	if !m.Known() {
-		return "what it costs is unknown: " + m.Missing()
-	}
-	return stalePrice(m.Price)
-}
-
 func (c *command) printModelPrices(loaded *daemon.Loaded) error {
-	prices := loaded.ModelPrices()
+	prices, now := loaded.ModelPrices(), time.Now()
 	if c.format != formatText {
 		rows := make([]edn.Value, len(prices))
 		for i, m := range prices {
-			rows[i] = modelPriceValue(m)
+			rows[i] = m.Value(now)
 		}
 		return c.value(c.env.Stdout, edn.MustMap(edn.K("prices"), edn.Vector(rows...)))
 	}
@@ -209,7 +175,7 @@ func (c *command) printModelPrices(loaded *daemon.Loaded) error {
 		if m.Price.Key("free").Truthy() {
 			cells[0], cells[1] = "free", "free"
 		}
-		from := priceFrom(m)
+		from := m.From()
 		if source := written(m.Price.Key("source")); source != "" {
 			from += ": " + source
 		}
@@ -221,29 +187,11 @@ func (c *command) printModelPrices(loaded *daemon.Loaded) error {
 		return err
 	}
 	for _, m := range prices {
-		if remark := priceRemark(m); remark != "" {
-			c.printf("warning: %s/%s: %s\n", m.Plugin, m.Label, remark)
+		if remark := m.Remark(now); remark != "" {
+			c.warn("%s/%s: %s", m.Plugin, m.Label, remark)
 		}
 	}
 	return nil
-}
-
-// modelPriceValue returns the price of a model as data: the price block with
-// its source and age.
-func modelPriceValue(m plugins.ModelPrice) edn.Value {
-	v := m.Price
-	if v.Kind() != edn.KindMap {
-		v = edn.MustMap()
-	}
-	v = v.AssocKey("plugin", edn.Text(m.Plugin)).AssocKey("block", edn.Text(m.Label)).
-		AssocKey("model", edn.Text(m.Model)).AssocKey("from", edn.K(priceFrom(m)))
-	if days, ok := priceAge(m.Price); ok {
-		v = v.AssocKey("age-days", edn.Int(int64(days)))
-	}
-	if remark := priceRemark(m); remark != "" {
-		v = v.AssocKey("remark", edn.Text(remark))
-	}
-	return v
 }
 
 func (c *command) updatePrices(ctx context.Context, file string, dry bool) error {
@@ -308,9 +256,7 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 			b.Key(g.word, edn.Vector(texts...))
 		}
 		b.Key("prices", edn.Int(int64(entries)))
-		if installed != "" {
-			b.Key("installed", edn.Text(installed))
-		}
+		b.OptText("installed", installed)
 		return c.value(c.env.Stdout, b.Map())
 	}
 	var rows [][]string
@@ -339,12 +285,12 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 
 // prices examines models whose costs are unknown or based on old prices.
 func (e *examination) prices(loaded *daemon.Loaded) {
-	prices := loaded.ModelPrices()
+	prices, now := loaded.ModelPrices(), time.Now()
 	for i, m := range prices {
-		if remark := priceRemark(m); remark != "" {
+		if remark := m.Remark(now); remark != "" {
 			e.add("prices", m.Plugin+"/"+m.Label, stateWeak, "%s", remark)
 		} else if !slices.ContainsFunc(prices[:i], func(o plugins.ModelPrice) bool { return o.Plugin == m.Plugin }) {
-			e.add("prices", m.Plugin, stateOK, "the price of model %s is that of the %s", m.Model, priceFrom(m))
+			e.add("prices", m.Plugin, stateOK, "the price of model %s is that of the %s", m.Model, m.From())
 		}
 	}
 }

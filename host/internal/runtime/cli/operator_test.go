@@ -115,3 +115,17 @@ func TestExplainUnknownCapability(t *testing.T) {
 	assert.Contains(t, plain(v.Key("error").Key("hint")), "mine/first")
 	assert.Zero(t, w.run("explain", "t/a", "--capability", "mine/first").code)
 }
+
+// RUN-006: the policy of an intent without a deadline names the deadline of a run.
+func TestExplainDefaultDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine"),
+		"mine.edn", script(":mine/first", ":t/a", ":in-schema :req/any :out-schema :res/any", "{:value {}}"))
+	var deadlines []string
+	for row := range w.run("explain", "t/a", "--edn").value(t).Key("policy").Elems() {
+		if plain(row.Key("field")) == ":deadline-ms" {
+			deadlines = append(deadlines, row.Key("value").String())
+		}
+	}
+	assert.Equal(t, []string{"120000"}, deadlines)
+}

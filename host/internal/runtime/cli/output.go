@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -183,6 +184,11 @@ func (c *command) printf(format string, args ...any) {
 	_, _ = io.WriteString(c.env.Stderr, shown(c.env.Stderr, fmt.Sprintf(format, args...)))
 }
 
+// warn prints a warning for people to standard error.
+func (c *command) warn(format string, args ...any) {
+	c.printf("%s\n", diag.WrapLabeled("warning: ", fmt.Sprintf(format, args...)))
+}
+
 // problem prints an error to standard error in the selected format.
 func (c *command) problem(err error) {
 	e := contract.AsError(err)
@@ -203,7 +209,7 @@ func (c *command) problem(err error) {
 	if isSyntax {
 		text.Name = syntax.Source
 	}
-	c.printf("%s\n", e.Text(text))
+	c.printf("%s\n", diag.WrapError(e.Text(text)))
 }
 
 // plain formats a value for people: strings and keywords without quotes and
@@ -226,9 +232,8 @@ func cutTo(s string, most int) string {
 	return string(r[:most]) + "…"
 }
 
-// tableWidth is the maximum width of a table in columns, lastWidth the minimum
-// width of its last column.
-const tableWidth, lastWidth = 100, 30
+// lastWidth is the minimum width of the last column of a table.
+const lastWidth = 30
 
 // table aligns rows under their headings. Text of the last column that does
 // not fit wraps into further lines; columns that do not fit are listed by name
@@ -246,7 +251,7 @@ func table(w io.Writer, head []string, rows [][]string) error {
 		if shown == len(head)-1 {
 			need = min(need, lastWidth)
 		}
-		if shown > 0 && at+need > tableWidth {
+		if shown > 0 && at+need > diag.Columns {
 			break
 		}
 		last, at = at, at+width[shown]+2
@@ -256,7 +261,7 @@ func table(w io.Writer, head []string, rows [][]string) error {
 		for i, cell := range row[:shown-1] {
 			out.WriteString(cell + strings.Repeat(" ", width[i]-len([]rune(cell))+2))
 		}
-		wrap(&out, row[shown-1], last, last)
+		out.WriteString(diag.Wrap(row[shown-1], last, last) + "\n")
 		if k == 0 {
 			continue
 		}
@@ -267,8 +272,7 @@ func table(w io.Writer, head []string, rows [][]string) error {
 			}
 		}
 		if len(more) > 0 {
-			out.WriteString("    ")
-			wrap(&out, strings.Join(more, "; "), 4, 4)
+			out.WriteString(diag.WrapLabeled("    ", strings.Join(more, "; ")) + "\n")
 		}
 	}
 	for line := range strings.Lines(out.String()) {
@@ -277,22 +281,6 @@ func table(w io.Writer, head []string, rows [][]string) error {
 		}
 	}
 	return nil
-}
-
-// wrap wraps words to the table width, starting at a column.
-func wrap(out *strings.Builder, text string, at, indent int) {
-	for i, word := range strings.Split(text, " ") {
-		if n := len([]rune(word)); i > 0 && at+1+n > tableWidth {
-			out.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		} else if i > 0 {
-			out.WriteByte(' ')
-			at++
-		}
-		out.WriteString(word)
-		at += len([]rune(word))
-	}
-	out.WriteByte('\n')
 }
 
 // keywords converts names to a vector of keywords.

@@ -181,7 +181,8 @@ func healthLines(health edn.Value) string {
 func absentLines(v edn.Value) string {
 	var b strings.Builder
 	if e := v.Key("disabled"); !e.IsNil() {
-		fmt.Fprintf(&b, "  why:     %s\n  hint:    %s\n", plain(e.Key("message")), plain(e.Key("hint")))
+		b.WriteString(diag.WrapLabeled("  why:     ", plain(e.Key("message"))) + "\n")
+		b.WriteString(diag.WrapLabeled("  hint:    ", plain(e.Key("hint"))) + "\n")
 	}
 	if absent := plains(v.Key("capabilities/absent")); len(absent) > 0 {
 		fmt.Fprintf(&b, "  absent:  %s\n", strings.Join(absent, " "))

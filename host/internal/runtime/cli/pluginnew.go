@@ -94,6 +94,20 @@ func prepare(p scaffold.Project) string {
 
 // equip finds the tools for building the project on this machine.
 func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
+	if named := p.Interpreter; named != "" {
+		if p.Lang == scaffold.Go {
+			return usagef("--interpreter %s: a plugin in Go has no interpreter", named)
+		}
+		if strings.ContainsRune(named, filepath.Separator) {
+			named = c.path(named)
+		}
+		path, err := exec.LookPath(named)
+		if err != nil {
+			return &fileError{err: fmt.Errorf("--interpreter: no program %s: %w", named, cause(lookPathCause(err)))}
+		}
+		p.Interpreter = path
+		return nil
+	}
 	switch p.Lang {
 	case scaffold.Go:
 		return c.findSDK(p)
@@ -105,23 +119,12 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 		c.findInterpreter(ctx, p, "node", "the plugin needs node, which is not installed (Debian: nodejs npm)", "-e",
 			"0")
 	}
-	if !filepath.IsAbs(p.Interpreter) {
-		path, err := exec.LookPath(p.Interpreter)
-		if err != nil {
-			return &fileError{err: err}
-		}
-		p.Interpreter = path
-	}
 	return nil
 }
 
-// findInterpreter sets the interpreter of a project if none was named: the
-// first that runs a small script. If none does, it prints a warning and keeps
-// the default.
+// findInterpreter sets the interpreter of a project: the first that runs a small
+// script. If none does, it prints a warning and keeps the default.
 func (c *command) findInterpreter(ctx context.Context, p *scaffold.Project, name, without string, script ...string) {
-	if p.Interpreter != "" {
-		return
-	}
 	usual := scaffold.DefaultInterpreter(p.Lang)
 	if p.Interpreter = interpreter(ctx, []string{name, usual}, script...); p.Interpreter == "" {
 		p.Interpreter = usual

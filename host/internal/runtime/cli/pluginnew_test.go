@@ -90,7 +90,11 @@ func TestNewPluginRefused(t *testing.T) {
 		{"no checkout", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "taken is not a checkout of ferment"},
 		{"no checkout, what to do", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "name the folder of a checkout of ferment with --sdk"},
 		{"no release", []string{"fine", "--kind", "tool"}, 2, "name a checkout of ferment with --sdk"},
-		{"no interpreter", []string{"fine", "--kind", "tool", "--lang", "node", "--interpreter", "no-such-node"}, 3, "no-such-node"},
+		{"no interpreter", []string{"fine", "--kind", "tool", "--lang", "node", "--interpreter", "no-such-node"}, 3, "no program no-such-node"},
+		{"interpreter of Go", []string{"fine", "--kind", "tool", "--interpreter", "python3"}, 2, "a plugin in Go has no interpreter"},
+		{"no file for an interpreter", []string{"fine", "--kind", "tool", "--lang", "node", "--interpreter", "/nowhere/node"}, 3, "no program /nowhere/node"},
+		{"no program for an interpreter", []string{"fine", "--kind", "tool", "--lang", "python", "--interpreter", "./file"}, 3, "/file: permission denied"},
+		{"a folder for an interpreter", []string{"fine", "--kind", "tool", "--lang", "python", "--interpreter", "./taken"}, 3, "/taken: is a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := w.run(append([]string{"plugin", "new"}, tt.args...)...)
@@ -106,7 +110,7 @@ func TestNewPluginRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "kept", string(text))
 
-	out := w.run("plugin", "new", "fine", "--kind", "judge", "--lang", "python", "--interpreter", "/usr/bin/python3", "--dir", "other", "--edn")
+	out := w.run("plugin", "new", "fine", "--kind", "judge", "--lang", "python", "--interpreter", built.ferment, "--dir", "other", "--edn")
 	require.Zero(t, out.code, "%s", out.stderr)
 	assert.Equal(t, `:judge`, out.value(t).Key("kind").String())
 	assert.FileExists(t, filepath.Join(w.dir, "other", "plugin.py"))

@@ -27,14 +27,49 @@ type watcher struct {
 	out      io.Writer
 	begun    time.Time
 	done     chan struct{}
-	asked    string          // the plugin that is being described
-	slow     *time.Timer     // fires when a start becomes slow
-	told     bool            // a slow start was reported
-	starting map[string]bool // plugins
+	asked    string            // the plugin that is being described
+	slow     *time.Timer       // fires when a start becomes slow
+	told     bool              // a slow start was reported
+	starting map[string]bool   // plugins
+	awaited  map[string]string // the capability of each attempt in progress
+	quiet    *time.Timer       // fires after longWait without an event of the run
 }
 
 // slowStart is the duration of a start after which it is reported.
 const slowStart = 300 * time.Millisecond
+
+// longWait is the time without an event of the run after which the capabilities in progress are named again.
+const longWait = 15 * time.Second
+
+// awaits records which capabilities a run waits for.
+func (w *watcher) awaits(e journal.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quiet == nil {
+		w.awaited, w.quiet = map[string]string{}, time.AfterFunc(longWait, w.stillWaiting)
+	}
+	w.quiet.Reset(longWait)
+	attempt := fmt.Sprintf("%s %s %d", e.Path, e.Node, e.Attempt)
+	switch {
+	case e.Name == "finished":
+		w.quiet.Stop()
+	case e.Name != "attempt":
+	case plain(e.Details.Key("state")) == "started":
+		w.awaited[attempt] = e.CapID
+	default:
+		delete(w.awaited, attempt)
+	}
+}
+
+func (w *watcher) stillWaiting() {
+	w.mu.Lock()
+	names := slices.Compact(slices.Sorted(maps.Values(w.awaited)))
+	w.quiet.Reset(longWait)
+	w.mu.Unlock()
+	if len(names) > 0 {
+		w.line("still waiting for %s", strings.Join(names, ", "))
+	}
+}
 
 // tellStarting reports which plugins are being started once that takes long,
 // until stop is called.
@@ -175,6 +210,7 @@ func (w *watcher) tell(e journal.Event) {
 	switch {
 	case !w.on:
 	case w.form == formatText:
+		w.awaits(e)
 		w.text(e)
 	default:
 		w.value(e.Value())

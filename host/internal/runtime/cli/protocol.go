@@ -3,13 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -101,25 +101,11 @@ func (c *command) readProtocol(name string) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	said, _ := v.Key("hash").AsString()
-	if !v.IsMap() || said == "" {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is not a protocol package: it has no :hash", name).
-			WithHint("\"ferment protocol export\" writes one, as EDN")
-	}
-	if strings.HasSuffix(name, ".json") {
-		return edn.Nil(), contract.Errorf("protocol/invalid",
-			"%s is a protocol package in JSON, which loses the types that are compared: keywords, sets and decimals",
-			name).WithHint("\"ferment protocol export --edn\" writes one that can be compared")
-	}
-	if is := edn.Hash(v.Dissoc(edn.K("hash"))); is != said {
-		return edn.Nil(), contract.Errorf("protocol/invalid",
-			"%s was changed after its export: its hash is %s, :hash is %s", name, is, said).WithHint("export it again")
-	}
-	return v, nil
+	return v, daemon.CheckProtocol(name, v)
 }
 
 func (c *command) protocolDiff(before, after edn.Value) error {
-	rows := protocolChanges(nil, nil, before.Dissoc(edn.K("hash")), after.Dissoc(edn.K("hash")))
+	rows := daemon.ProtocolChanges(before, after)
 	differs := len(rows) > 0
 	if c.format != formatText {
 		if err := c.value(c.env.Stdout, edn.MustMap(
@@ -134,49 +120,6 @@ func (c *command) protocolDiff(before, after edn.Value) error {
 		return quietError{exit.Negative}
 	}
 	return nil
-}
-
-// protocolChanges compares maps key by key, everything else as a whole.
-func protocolChanges(rows, path []edn.Value, before, after edn.Value) []edn.Value {
-	if edn.Equal(before, after) {
-		return rows
-	}
-	if !before.IsMap() || !after.IsMap() {
-		return append(rows, protocolRow(path, "changed", before, after))
-	}
-	keys := make([]edn.Value, 0, before.Len()+after.Len())
-	for k := range before.Entries() {
-		keys = append(keys, k)
-	}
-	for k := range after.Entries() {
-		if !before.Has(k) {
-			keys = append(keys, k)
-		}
-	}
-	slices.SortFunc(keys, edn.Compare)
-	for _, k := range keys {
-		here := append(slices.Clone(path), k)
-		x, had := before.Get(k)
-		y, has := after.Get(k)
-		switch {
-		case !had:
-			rows = append(rows, protocolRow(here, "added", edn.Nil(), y))
-		case !has:
-			rows = append(rows, protocolRow(here, "removed", x, edn.Nil()))
-		default:
-			rows = protocolChanges(rows, here, x, y)
-		}
-	}
-	return rows
-}
-
-func protocolRow(path []edn.Value, change string, before, after edn.Value) edn.Value {
-	return edn.MustMap(
-		edn.K("path"), edn.Vector(path...),
-		edn.K("change"), edn.K(change),
-		edn.K("before"), before,
-		edn.K("after"), after,
-	)
 }
 
 // longestShown limits the printed length of a value, in code points.

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -34,7 +36,7 @@ func TestTablesFit(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, table(&out, head, rows))
 		for line := range strings.Lines(out.String()) {
-			if n := len([]rune(strings.TrimRight(line, "\n"))); n > tableWidth {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > diag.Columns {
 				t.Fatalf("%d columns: %q", n, line)
 			}
 		}
@@ -92,6 +94,34 @@ func TestProgressOfSeveralSlowStarts(t *testing.T) {
 		assert.Equal(t, "  300ms  starting slow for its description\n"+
 			"  899ms  starting slower for its description\n"+
 			" 1.199s  starting late\n", out.String())
+	})
+}
+
+// CLI-001: a run without events names what it waits for again and again, until its end.
+func TestProgressOfALongCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := &watcher{on: true, out: &out, begun: time.Now()}
+		attempt := func(n int, capability, state string) {
+			w.tell(journal.Event{Name: "attempt", Node: "a", Attempt: n, CapID: capability,
+				Details: edn.MustMap(edn.K("state"), edn.K(state))})
+		}
+		attempt(1, "s/slow", "started")
+		time.Sleep(2*longWait + time.Second) // in synthetic time
+		attempt(2, "s/other", "started")
+		attempt(1, "s/slow", "failed")
+		time.Sleep(longWait)
+		synctest.Wait()
+		w.tell(journal.Event{Name: "finished"})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		var waits []string
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, "waiting") {
+				waits = append(waits, strings.TrimSpace(line))
+			}
+		}
+		assert.Equal(t, []string{"15s  still waiting for s/slow", "30s  still waiting for s/slow", "46s  still waiting for s/other"}, waits)
 	})
 }
 
@@ -160,7 +190,7 @@ func TestExaminationFits(t *testing.T) {
 	c := &command{env: Env{Stdout: &out}}
 	require.NoError(t, c.printExamination(e))
 	for line := range strings.Lines(out.String()) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, line)
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), diag.Columns, line)
 	}
 	out.Reset()
 	c.format = formatJSON

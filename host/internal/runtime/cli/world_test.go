@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,8 +66,14 @@ func (w *world) write(name, text string) string {
 // ended is the result of a command.
 type ended struct {
 	code           int
-	stdout, stderr string
+	stdout, stderr string // stderr is unwrapped
 }
+
+// hanging is the line end and the indent inside a wrapped sentence; lines of excerpts begin with a number or a bar.
+var hanging = regexp.MustCompile(`\n {6,}([^ |0-9\n])`)
+
+// unwrapped joins the lines of wrapped sentences, whose ends depend on the names of temporary directories.
+func unwrapped(text string) string { return hanging.ReplaceAllString(text, " $1") }
 
 // value parses standard output as one EDN value.
 func (e ended) value(t testing.TB) edn.Value {
@@ -261,7 +268,7 @@ func (p *process) wait() ended {
 	p.t.Helper()
 	<-p.over
 	var exit *exec.ExitError
-	got := ended{code: p.cmd.ProcessState.ExitCode(), stdout: p.stdout.String(), stderr: strings.Join(p.lines, "") + string(p.rest)}
+	got := ended{code: p.cmd.ProcessState.ExitCode(), stdout: p.stdout.String(), stderr: unwrapped(strings.Join(p.lines, "") + string(p.rest))}
 	if p.err != nil && !errors.As(p.err, &exit) {
 		assert.NoError(p.t, p.err, "ferment %s\n%s", strings.Join(p.args, " "), got.stderr)
 	}

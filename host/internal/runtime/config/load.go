@@ -43,7 +43,7 @@ type Options struct {
 	// not detected.
 	Key []byte
 	// Locking is the treatment of the lock file.
-	Locking plugins.Locking
+	Locking lock.Mode
 	// OnlyLocked prevents the start of programs without an entry in the lock file
 	// in every profile.
 	OnlyLocked bool

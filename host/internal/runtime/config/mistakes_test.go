@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -71,6 +72,11 @@ func running(attrs string) string {
 var mistakes = []mistake{
 	// Limits that this build cannot enforce (ISO-002).
 	{name: "share of the processors", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 2 }", typ: "range", line: "isolation { cpu"},
+	{name: "memory of no program", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { memory = \"1KB\" }", typ: "range", line: "isolation { "},
+	{name: "memory below a minimum", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { memory = \"15MiB\" }", typ: "range", line: "isolation { "},
+	{name: "processes of no program", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { processes = 3 }", typ: "range", line: "isolation { "},
+	{name: "file size of no file", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { file_size = \"1KB\" }", typ: "range", line: "isolation { "},
+	{name: "share of no program", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 0.001 }", typ: "range", line: "isolation { "},
 
 	// Suspicious but possible settings.
 	{name: "a candidate twice", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish", "chess/stockfish", "chess/embedded"`, typ: "duplicate", line: `"chess/stockfish", "chess/stockfish"`, warning: true},
@@ -371,7 +377,7 @@ func TestOneMistakeOneError(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, at, 0, "the file has no %q", old)
 			text = text[:at] + m.new + text[at+len(old):]
-			ds := loadShipped(t, file, text, shipped, plugins.LockIgnored)
+			ds := loadShipped(t, file, text, shipped, lock.Ignored)
 			assertOne(t, m, text, ds)
 		})
 	}
@@ -382,7 +388,7 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
 	for _, edit := range [][2]string{{`"dev"`, `"development"`}, {`profile   =`, `profil    =`}, {`lock_file = "bin`, `lock_file = bin`}, {"ferment {", "fermnt {"}} {
-		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), plugins.LockChecked)
+		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), lock.Checked)
 		assert.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
 		assert.Zero(t, ds.Count(diag.SeverityWarning), diag.NewReport(ds, 0, 1, 0).Text(false))
 	}
@@ -396,9 +402,116 @@ func TestDisabledPluginIsNamed(t *testing.T) {
 	for program, wants := range map[string]string{"sat": `plugin "sat" is disabled`, "testrunner": "tests-pass"} {
 		command := `command = ["bin/plugins/` + program + `"]`
 		text := strings.Replace(string(raw), command, command+"\n  enabled = false", 1)
-		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
 		assert.Contains(t, diag.NewReport(ds, 0, 1, 0).Text(false), wants)
 	}
+}
+
+// HCL-029, HCL-032: the names that a disabled plugin may define are one mistake, reported at its enabled = false, also
+// if another plugin is disabled or another name is similar.
+func TestDisabledPluginIsOneMistake(t *testing.T) {
+	const text = `plugin "chess" {
+  command = ["bin/plugins/chess"]
+  enabled = false
+}
+
+plugin "words" {
+  command = ["bin/plugins/text"]
+  enabled = false
+}
+
+intent "chess/best-move" {
+  in         = "req/chess.place"
+  out        = "res/chess.move+pv+eval"
+  candidates = ["chess/embedded"]
+
+  done { must = ["schema-valid", "legal-move"] }
+}
+
+check "legal-move" { intent = "chess/verify-move" }
+`
+	ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
+	require.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
+	d := ds[slices.IndexFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityError })]
+	assert.Equal(t, "config/dangling-reference", d.Type)
+	lines := []int{d.Range.Start.Line}
+	for _, r := range d.Related {
+		lines = append(lines, r.Range.Start.Line)
+	}
+	assert.Equal(t, []int{19, 3, 12, 14}, lines, d.Text())
+}
+
+// ISO-002, HCL-021: 0 is no limit, also where a limit has a minimum.
+func TestNoLimit(t *testing.T) {
+	const text = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation {\n    memory    = 0\n    processes = 0\n    file_size = \"0B\"\n    cpu       = 0\n  }\n}\n"
+	c, ds := configtest.LoadWith(t, text, configtest.Describer{"chess": configtest.Chess()}, nil)
+	assert.Empty(t, ds, c.Report(0).Text(false))
+	assert.Zero(t, c.Plugins[0].Isolation.Limits.Memory)
+	assert.Zero(t, c.Plugins[0].Isolation.Limits.FileSize)
+}
+
+// HCL-002: a known block or attribute in a wrong place is reported with the places that accept it and with the names
+// that its place accepts.
+func TestBlocksInAWrongPlace(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, hint, accepted string
+	}{
+		{"of another block", "intent \"a/b\" {\n  retry { fallback = 1 }\n}\n", "`dispatch \"NAME\" { ... }`", "candidates"},
+		{"at the top", "retry {\n  fallback = 1\n}\n", "`dispatch \"NAME\" { ... }`", "dispatch"},
+		{"of the top", "http {\n  judge \"x\" {}\n}\n", "the file", "listen"},
+		{"with a similar name in its place", "plugin \"p\" {\n  command = [\"x\"]\n  retry { fallback = 1 }\n}\n",
+			"`dispatch \"NAME\" { ... }`", "restart"},
+		{"attribute of a block in a block", "dispatch \"d\" {\n  memory = \"1GB\"\n}\n", "`plugin \"NAME\" { isolation { ... } }`", "retry"},
+		{"attribute of a block inside", "plugin \"p\" {\n  command = [\"x\"]\n  memory  = \"1GB\"\n}\n", "`isolation { ... }`", "isolation"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, ds := configtest.LoadWith(t, tt.text, nil, nil)
+			i := slices.IndexFunc(ds, func(d diag.Diagnostic) bool { return d.Type == "config/unknown-name" })
+			require.GreaterOrEqual(t, i, 0, diag.NewReport(ds, 0, 1, 0).Text(false))
+			assert.Contains(t, ds[i].Hint, tt.hint)
+			assert.Contains(t, diag.Plain(ds[i].Expected), tt.accepted)
+			assert.Empty(t, ds[i].Nearest)
+		})
+	}
+}
+
+// failing is a describer of plugins that cannot be described.
+type failing struct{ err error }
+
+func (f failing) Describe(context.Context, plugins.Plugin, edn.Value) (contract.Description, error) {
+	return contract.Description{}, f.err
+}
+
+// CONF-001: the hint for a plugin that cannot be described is a whole command: a program may be an interpreter.
+func TestConformHintIsTheCommand(t *testing.T) {
+	for command, want := range map[string]string{
+		`["bin/chess", "main.py", "--name", "it's a test"]`: `bin/chess main.py --name 'it'\''s a test'`,
+		`["./run.sh"]`: "./run.sh",
+	} {
+		path := configtest.Write(t, "plugin \"chess\" {\n  command = "+command+"\n}\n")
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "run.sh"), []byte("program"), 0o755))
+		ended := contract.Errorf("runtime/start-failed", "it ended")
+		_, ds := config.Load(t.Context(), path, config.Options{Describer: failing{ended}, Env: configtest.NoEnv})
+		require.Len(t, ds, 1)
+		assert.Equal(t, "config/plugin-unknown", ds[0].Type)
+		assert.Contains(t, ds[0].Hint, "`ferment conform -- "+want+"`")
+		assert.NotContains(t, ds[0].Message, ended.Type)
+	}
+}
+
+// ENV-011: what was expected of the metadata of a plugin is complete, whatever was found.
+func TestExpectedMetadataIsNotCut(t *testing.T) {
+	_, err := contract.ParseCapability(edn.MustRead(`{:cap/id :a/b :cap/kind :solver :cap/version "1" :cap/intents #{:a/b}
+		:cap/effects #{:fs/reed} :io/in-schema :req/any :io/out-schema :res/any :cap/stability "` + strings.Repeat("stable ", 60) + `"}`))
+	require.Error(t, err)
+	fields := contract.AsError(err).Details.Key("invalid-fields")
+	first, _ := fields.Nth(0)
+	expected := first.Key("expected")
+	require.False(t, expected.IsNil(), fields.String())
+	_, ds := config.Load(t.Context(), configtest.Write(t, configtest.OnePlugin), config.Options{Describer: failing{err}, Env: configtest.NoEnv})
+	require.Len(t, ds, 1)
+	assert.Equal(t, "capability/invalid-metadata", ds[0].Type)
+	assert.Contains(t, ds[0].Message, "expected "+expected.String())
 }
 
 // HCL-013: an unknown profile in the environment does not cause diagnostics about the lock file.
@@ -408,13 +521,13 @@ func TestWrongProfileOfTheEnvironment(t *testing.T) {
 	assert.Equal(t, []string{"config/range"}, configtest.Types(ds))
 }
 
-func loadShipped(t *testing.T, file, text string, d plugins.Describer, locking plugins.Locking) diag.Diagnostics {
+func loadShipped(t *testing.T, file, text string, d plugins.Describer, locking lock.Mode) diag.Diagnostics {
 	t.Helper()
 	_, ds := configOf(t, file, text, d, locking)
 	return ds
 }
 
-func configOf(t *testing.T, file, text string, d plugins.Describer, locking plugins.Locking) (*config.Config, diag.Diagnostics) {
+func configOf(t *testing.T, file, text string, d plugins.Describer, locking lock.Mode) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	path := filepath.Join(layShipped(t, file, text), file)
 	return config.Load(context.Background(), path, config.Options{Describer: d, Env: configtest.NoEnv, Locking: locking})
@@ -467,7 +580,7 @@ func TestOneMistakeOneFinding(t *testing.T) {
 	root := "../../../.."
 	raw, err := os.ReadFile(filepath.Join(root, "ferment.hcl"))
 	require.NoError(t, err)
-	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), plugins.LockIgnored)
+	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), lock.Ignored)
 	require.NotNil(t, c.Generation)
 	env := plan.Env{
 		Registry: c.Generation.Registry,
@@ -658,7 +771,7 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 			dir := layShipped(t, "ferment.hcl", string(raw))
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "local/a.hcl"), []byte(overlay+"\n"), 0o644))
-			_, ds := config.Load(t.Context(), dir, config.Options{Describer: shipped, Env: configtest.NoEnv, Locking: plugins.LockIgnored})
+			_, ds := config.Load(t.Context(), dir, config.Options{Describer: shipped, Env: configtest.NoEnv, Locking: lock.Ignored})
 			ds = slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
 			require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 0).Text(false))
 			assert.Equal(t, want.typ, ds[0].Type)
@@ -676,7 +789,7 @@ func TestSecretOfDisabledPlugin(t *testing.T) {
 	text := strings.Replace(string(raw), `secret("env:OPENAI_API_KEY")`, diag.Quote(secret), 1)
 	for _, wrong := range []string{"", "broken = local.absent\n"} {
 		text := strings.Replace(text, diag.Quote(secret)+"\n", diag.Quote(secret)+"\n    "+wrong, 1)
-		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), plugins.LockIgnored)
+		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
 		assert.NotContains(t, diag.NewReport(ds, 0, 1, 0).Text(false), secret)
 		for _, defaults := range []bool{false, true} {
 			shown, err := view.Show(c, view.ShowOptions{Defaults: defaults})
@@ -693,7 +806,7 @@ func TestShippedFilesAreRight(t *testing.T) {
 		raw, err := os.ReadFile(filepath.Join("../../../..", file))
 		require.NoError(t, err)
 		for _, text := range []string{string(raw), "\ufeff" + string(raw), strings.ReplaceAll(string(raw), "\n", "\r\n")} {
-			for _, d := range loadShipped(t, file, text, shipped, plugins.LockIgnored) {
+			for _, d := range loadShipped(t, file, text, shipped, lock.Ignored) {
 				assert.Equal(t, diag.SeverityInfo, d.Severity, d.Text())
 			}
 		}
@@ -723,7 +836,7 @@ func TestProgramOfPath(t *testing.T) {
 func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
-	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), plugins.LockIgnored)
+	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), lock.Ignored)
 	require.False(t, ds.HasErrors(), "%v", ds)
 	for _, id := range []string{"llm/voice", "llm/meta", "llm/solver", "llm/code", "llm/router"} {
 		a, ok := c.Generation.Registry.Absent(id)

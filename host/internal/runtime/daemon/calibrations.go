@@ -5,17 +5,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 )
 
-// calibrations holds the calibration of the judges of one configuration. It
+// calibrationCache holds the calibration of the judges of one configuration. It
 // reads the file of a judge again at most once per rereadAfter, so a
 // calibration made while the host runs takes effect. Safe for concurrent use.
-type calibrations struct {
-	dir      string
+type calibrationCache struct {
+	dir      calibrations.Dir
 	registry *registry.Registry
 	now      func() time.Time
 	// served is called with a model that graded but was not measured; it may
@@ -36,20 +36,20 @@ type calibrated struct {
 }
 
 var (
-	_ dispatch.Calibrations  = (*calibrations)(nil)
-	_ dispatch.ModelObserver = (*calibrations)(nil)
+	_ dispatch.Calibrations  = (*calibrationCache)(nil)
+	_ dispatch.ModelObserver = (*calibrationCache)(nil)
 )
 
 // rereadAfter is the time for which a calibration file is not read again.
 const rereadAfter = time.Second
 
-func newCalibrations(dir string, reg *registry.Registry) *calibrations {
-	return &calibrations{dir: dir, registry: reg, now: time.Now, known: map[string]calibrated{}}
+func newCalibrationCache(dataDir string, reg *registry.Registry) *calibrationCache {
+	return &calibrationCache{dir: calibrations.Dir(dataDir), registry: reg, now: time.Now, known: map[string]calibrated{}}
 }
 
 // Calibration implements dispatch.Calibrations. An unreadable file counts as
 // no calibration; the configuration warns of it.
-func (c *calibrations) Calibration(judge string) dispatch.Calibration {
+func (c *calibrationCache) Calibration(judge string) dispatch.Calibration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was, ok := c.known[judge]
@@ -57,7 +57,7 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	if ok && now.Sub(was.looked) < rereadAfter {
 		return was.at(now)
 	}
-	file, err := os.Stat(build.CalibrationFile(c.dir, judge))
+	file, err := os.Stat(c.dir.File(judge))
 	if err != nil {
 		file = nil
 	}
@@ -84,7 +84,7 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 
 // Served implements dispatch.ModelObserver: a model that was not measured has graded
 // (JDG-011). Its verdicts are those of another, uncalibrated judge.
-func (c *calibrations) Served(judge, capID, model string) {
+func (c *calibrationCache) Served(judge, capID, model string) {
 	c.mu.Lock()
 	r := c.known[judge].record
 	c.mu.Unlock()
@@ -94,14 +94,14 @@ func (c *calibrations) Served(judge, capID, model string) {
 }
 
 // forget drops the cached file of a judge, so that the next use reads it.
-func (c *calibrations) forget(judge string) {
+func (c *calibrationCache) forget(judge string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, judge)
 }
 
-func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.Time, r *calibration.Record) {
-	r, err := build.ReadCalibration(c.dir, judge)
+func (c *calibrationCache) read(judge string) (is dispatch.Calibration, until time.Time, r *calibration.Record) {
+	r, err := c.dir.Record(judge)
 	if err != nil || r == nil {
 		return is, until, nil
 	}
@@ -112,7 +112,7 @@ func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.T
 			is.Worthless = r.Worthless()
 		}
 		if r.Drifted(j.Drift) {
-			is.Drift = build.Drifted(r)
+			is.Drift = r.Decline()
 		}
 	}
 	return is, until, r

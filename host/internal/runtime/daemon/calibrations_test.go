@@ -10,9 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -22,14 +25,14 @@ func TestCalibrations(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
 	require.NoError(t, err)
-	c := newCalibrations(dir, reg)
+	c := newCalibrationCache(dir, reg)
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	c.now = func() time.Time { return at }
 	look := func() dispatch.Calibration { at = at.Add(rereadAfter); return c.Calibration("grader") }
 	assert.Equal(t, dispatch.Calibration{}, look())
 
 	key := "b3:" + strings.Repeat("0", 64)
-	file := build.CalibrationFile(dir, "grader")
+	file := calibrations.Dir(dir).File("grader")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	keep := func(r calibration.Record) {
 		next := file + ".new"
@@ -59,7 +62,7 @@ func TestServedModelsAreCompared(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
 	require.NoError(t, err)
-	c := newCalibrations(dir, reg)
+	c := newCalibrationCache(dir, reg)
 	var told []string
 	c.served = func(judge, model string) { told = append(told, judge+" "+model) }
 	key := "b3:" + strings.Repeat("0", 64)
@@ -73,13 +76,61 @@ func TestServedModelsAreCompared(t *testing.T) {
 		c.Served("nobody", "judge/rubric", "m-9")
 	}
 	serve()
-	require.NoError(t, build.KeepCalibration(dir, r))
+	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
 	serve()
 	assert.Empty(t, told)
 	r.Model, r.Models = "m-1", []string{"m-1", "m-2"}
-	require.NoError(t, build.KeepCalibration(dir, r))
+	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
 	serve()
 	assert.Equal(t, []string{"grader m-3"}, told)
+}
+
+// JDG-011: judges are due that are in use, have anchors, and were measured by
+// this capability long enough ago.
+func TestJudgesDue(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	judge := func(name, anchors string) registry.Judge {
+		return registry.Judge{Name: name, Capability: "judge/rules", Anchors: anchors, Recheck: time.Hour, Enabled: true}
+	}
+	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{
+		judge("due", "a.edn"), judge("fresh", "a.edn"), judge("never", "a.edn"), judge("other", "a.edn"), judge("plain", ""), judge("unused", "a.edn"),
+	}})
+	require.NoError(t, err)
+	book := &policy.Book{Intents: map[string]policy.Layer{}}
+	for _, name := range []string{"due", "fresh", "never", "other", "plain"} {
+		book.Intents["x/"+name] = policy.Layer{Judge: policy.Of(name, policy.Origin{})}
+	}
+	l := &Loaded{Config: &config.Config{Generation: &build.Generation{Registry: reg, Policies: book}}}
+	l.Host.DataDir = t.TempDir()
+	key := "b3:" + strings.Repeat("0", 64)
+	for name, age := range map[string]time.Duration{"due": 2 * time.Hour, "fresh": 0, "other": 2 * time.Hour, "plain": 2 * time.Hour, "unused": 2 * time.Hour} {
+		r := calibration.Record{Judge: name, Capability: "judge/rules", Key: key, Anchors: key, Good: 20, Bad: 20, At: at.Add(-age), Kappa: 0.8}
+		if name == "other" {
+			r.Capability = "judge/llm"
+		}
+		require.NoError(t, calibrations.Dir(l.Host.DataDir).Keep(r))
+	}
+	names := func(name string) (out []string) {
+		judges, err := l.JudgesDue(name, at)
+		require.NoError(t, err)
+		for _, j := range judges {
+			out = append(out, j.Name)
+		}
+		return out
+	}
+	assert.Equal(t, []string{"due"}, names(""))
+	assert.Empty(t, names("fresh"))
+
+	states := l.JudgeStates(at)
+	require.Len(t, states, 6)
+	for _, s := range states {
+		assert.Equal(t, s.Judge.Name != "unused", s.Used, s.Judge.Name)
+		assert.Equal(t, s.Judge.Name == "never", s.Standing == calibration.Uncalibrated && s.Record == nil, s.Judge.Name)
+	}
+
+	require.NoError(t, os.WriteFile(calibrations.Dir(l.Host.DataDir).File("due"), []byte("{"), 0o600))
+	_, err = l.JudgesDue("due", at)
+	assert.Error(t, err)
 }

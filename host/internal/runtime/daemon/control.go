@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
@@ -93,9 +94,7 @@ func instance(s plugin.Status) edn.Value {
 	b.Key("instance", edn.Int(int64(s.Instance)))
 	b.Key("edition", edn.Int(int64(s.Edition)))
 	b.Key("generation", edn.Int(int64(s.Generation)))
-	if s.Role != "" {
-		b.Key("role", edn.K(string(s.Role)))
-	}
+	b.OptKeyword("role", string(s.Role))
 	b.Key("state", edn.K(string(s.State)))
 	b.Key("cause", edn.K(string(s.Cause)))
 	b.Key("since", edn.Inst(s.Since.UTC().Truncate(time.Millisecond)))
@@ -103,12 +102,8 @@ func instance(s plugin.Status) edn.Value {
 	b.Key("in-flight", edn.Int(int64(s.InFlight)))
 	b.Key("queued", edn.Int(int64(s.Queued)))
 	b.Key("restarts", edn.Int(int64(s.Restarts)))
-	if s.PID != 0 {
-		b.Key("pid", edn.Int(int64(s.PID)))
-	}
-	if s.Version != "" {
-		b.Key("version", edn.Text(s.Version))
-	}
+	b.OptInt("pid", int64(s.PID))
+	b.OptText("version", s.Version)
 	if s.Confinement != nil {
 		b.Key("enforcement", edn.K(s.Confinement.Enforcement))
 	}
@@ -137,9 +132,7 @@ func healthOf(all []wire.CapabilityHealth) edn.Value {
 		if c.State != wire.HealthUnknown {
 			b.Key("state", edn.K(c.State.String()))
 		}
-		if c.Reason != "" {
-			b.Key("reason", edn.Text(c.Reason))
-		}
+		b.OptText("reason", c.Reason)
 		if c.Warmth != wire.WarmthUnknown {
 			b.Key("warmth", edn.K(c.Warmth.String()))
 		}
@@ -164,7 +157,7 @@ func (l *Loaded) Condition(p plugins.Plugin) string {
 		return "disabled"
 	case p.Binary == "":
 		return "missing"
-	case p.Lock == plugins.LockChanged, p.Lock == plugins.LockEscalated:
+	case p.Lock == lock.StateChanged, p.Lock == lock.StateEscalated:
 		return string(p.Lock)
 	case !p.Described:
 		return "unchecked"

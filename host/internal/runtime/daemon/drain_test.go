@@ -80,3 +80,87 @@ func TestDrainAwaitsOnce(t *testing.T) {
 		})
 	}
 }
+
+// synced is a journal whose records are durable at once.
+type synced struct{ *journal.Memory }
+
+// Sync implements journal.Syncer.
+func (synced) Sync(context.Context, string) error { return nil }
+
+// OPS-004: with a durable journal a run that is left at the end of the drain stops
+// at its next record and is open in the journal, so that the next daemon goes on.
+func TestDrainLeavesRunsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("a/one", "")}})
+		w.On("a/one", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Delay: time.Minute}, dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+		kept := journal.NewMemory()
+		c := act.Config{
+			Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: synced{kept}, Hash: edn.Hash(edn.Nil()),
+		}
+		service, err := act.New(c)
+		require.NoError(t, err)
+		h := &Host{runs: newRuns(), journal: c.Journal}
+		h.runs.closed = true
+		h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
+		taken, refused := h.Take()
+		require.Nil(t, refused)
+		ended := make(chan *contract.Error, 1)
+		var run string
+		go func() {
+			_, err := taken.Do(context.Background(), act.Act{
+				Accepted: func(id string) { run = id },
+				Request:  edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {}}`),
+			})
+			ended <- err
+			taken.Release()
+		}()
+		synctest.Wait()
+		records := kept.Records(run)
+		begun := time.Now()
+		h.drain(context.Background(), time.Second)
+		assert.Less(t, time.Since(begun), 2*time.Second)
+		failure := <-ended
+		require.NotNil(t, failure)
+		assert.Equal(t, "runtime/draining", failure.Type)
+		assert.True(t, failure.Retryable)
+		for _, r := range records {
+			assert.NotEqual(t, journal.KindRunFinished, r.Body.Kind())
+		}
+
+		next := journal.NewMemory()
+		next.Load(run, records)
+		c.Journal = synced{next}
+		service, err = act.New(c)
+		require.NoError(t, err)
+		h = &Host{runs: newRuns(), journal: c.Journal}
+		h.runs.closed = true
+		h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
+		cursor := next.Follow(run, len(records))
+		require.Nil(t, h.resume(run))
+		var last journal.Record
+		for {
+			rec, ok, err := cursor.Next(context.Background())
+			require.NoError(t, err)
+			if !ok {
+				break
+			}
+			last = rec
+		}
+		end, ok := last.Body.(*journal.RunFinished)
+		require.True(t, ok)
+		assert.Equal(t, journal.StatusCompleted, end.Status)
+		assert.Equal(t, 2, last.Epoch)
+		h.runs.after.Wait()
+	})
+}
+
+// JRN-006: without space for records no act is accepted.
+func TestFullJournalRejectsActs(t *testing.T) {
+	full := true
+	h := &Host{full: func() bool { return full }}
+	require.NotNil(t, h.admits())
+	assert.Equal(t, "journal/full", h.admits().Type)
+	full = false
+	assert.Nil(t, h.admits())
+	assert.Nil(t, (&Host{}).admits(), "runs in memory")
+}

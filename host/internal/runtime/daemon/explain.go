@@ -4,6 +4,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -59,13 +60,9 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	b.Key("implied?", edn.Bool(in.Implied))
 	b.Key("in-schema", edn.K(in.In))
 	b.Key("out-schema", edn.K(in.Out))
-	if in.Where != "" {
-		b.Key("where", edn.Text(in.Where))
-	}
+	b.OptText("where", in.Where)
 	b.Key("ordering", edn.K(x.Ordering))
-	if streamed {
-		b.Key("streamed?", edn.Bool(true))
-	}
+	b.OptTrue("streamed?", streamed)
 	b.Key("candidates", l.candidates(x))
 	b.Key("rejected", l.rejected(x))
 	rows := append(effective.Explain(), l.Generation.Budgets.Explain()...)
@@ -77,10 +74,15 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 			edn.K("from"), edn.Text(originText(r.Origin)),
 		)
 	}
-	b.Key("policy", edn.Vector(policies...))
-	if v := l.layersOf(in); !v.IsNil() {
-		b.Key("prompt", v)
+	if effective.Deadline == 0 {
+		policies = append(policies, edn.MustMap(
+			edn.K("field"), edn.Text(":deadline-ms"),
+			edn.K("value"), edn.Int(request.UsualDeadlineMS),
+			edn.K("from"), edn.Text("the whole run, unless the request sets it"),
+		))
 	}
+	b.Key("policy", edn.Vector(policies...))
+	b.Opt("prompt", l.layersOf(in))
 	if why := stream.DelayReason(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
@@ -125,9 +127,7 @@ func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
 		var b edn.MapBuilder
 		b.Key("cap/id", edn.K(r.Cap))
 		b.Key("reason", edn.K(r.Reason))
-		if r.Detail != "" {
-			b.Key("detail", edn.Text(r.Detail))
-		}
+		b.OptText("detail", r.Detail)
 		if r.Why != nil {
 			b.Key("why", edn.K(r.Why.Type))
 			b.Key("message", edn.Text(r.Why.FullMessage()))
@@ -149,12 +149,8 @@ func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
 	} else if a, ok := reg.Absent(id); ok {
 		plugin, where = a.Plugin, a.Where
 	}
-	if plugin != "" {
-		b.Key("plugin", edn.Text(plugin))
-	}
-	if where != "" {
-		b.Key("where", edn.Text(where))
-	}
+	b.OptText("plugin", plugin)
+	b.OptText("where", where)
 	if f, ok := x.Figures(id); ok {
 		b.Key("figures", f.Value())
 	}

@@ -14,7 +14,7 @@ type generation struct {
 	client  *plugin.Client
 	service *act.Service
 	holds   int
-	judges  *calibrations
+	judges  *calibrationCache
 }
 
 // newGeneration creates the service of a configuration whose plugins the
@@ -28,7 +28,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	c := loaded.actConfig()
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger = g.client, h.journal, h.boot, &h.stats, h.grades, h.ledger
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
-	g.judges = newCalibrations(loaded.Host.DataDir, loaded.Generation.Registry)
+	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served
 	c.Calibrations = g.judges
 	if name, err := os.Hostname(); err == nil {

@@ -213,9 +213,6 @@ func (h *Host) Loaded() *Loaded { return h.runs.now().loaded }
 // Plugins returns a snapshot of every plugin process.
 func (h *Host) Plugins() []plugin.Status { return h.supervisor.Status() }
 
-// Described returns the description of a plugin.
-func (h *Host) Described(name string) (plugin.Described, bool) { return h.supervisor.Described(name) }
-
 // Service returns the act service of the current configuration. Its runs are
 // canceled when the host closes.
 func (h *Host) Service() *act.Service { return h.runs.now().service }

@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -12,7 +14,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -22,7 +23,7 @@ import (
 // newRescorer creates the rescorer. It is idle until a daemon runs it.
 func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	return rescore.New(rescore.Settings{
-		Clock: dispatch.SystemClock{}, Store: build.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
+		Clock: dispatch.SystemClock{}, Store: calibrations.Dir(loaded.Host.DataDir), Random: rand.Float64,
 		Tell:    func(n stats.Notice) { h.notice(n, o.Notices) },
 		Believe: h.believe,
 	})
@@ -70,13 +71,46 @@ func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	}
 	drift := ""
 	if r.Drifted(j.Drift) {
-		drift = build.Drifted(&r)
+		drift = r.Decline()
 	}
 	h.stats.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
 }
 
 // Judges returns the state of the judges of the current configuration.
 func (h *Host) Judges() []rescore.Status { return h.rescorer.Status() }
+
+// JudgeStates returns the judges of the configuration in the state that their
+// files record, without a host that measures them.
+func (l *Loaded) JudgeStates(now time.Time) []rescore.Status {
+	reg, used := l.Generation.Registry, l.Generation.JudgesInUse()
+	var out []rescore.Status
+	for _, name := range reg.Judges() {
+		j, _ := reg.Judge(name)
+		out = append(out, rescore.StatusOf(j, calibrations.Dir(l.Host.DataDir), slices.Contains(used, name), now))
+	}
+	return out
+}
+
+// JudgesDue returns the judges in use whose measurement is to be repeated: those
+// that have anchors and a record that is expired or soon will be. An empty name
+// stands for all.
+func (l *Loaded) JudgesDue(name string, now time.Time) ([]*registry.Judge, error) {
+	var out []*registry.Judge
+	for _, used := range l.Generation.JudgesInUse() {
+		judge, _ := l.Generation.Registry.Judge(used)
+		if name != "" && used != name || judge.Anchors == "" {
+			continue
+		}
+		r, err := calibrations.Dir(l.Host.DataDir).Record(used)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && !r.Other(judge) && !now.Before(r.EarliestDue(judge.Recheck)) {
+			out = append(out, judge)
+		}
+	}
+	return out, nil
+}
 
 // Judges implements httpapi.Control.
 func (c control) Judges() edn.Value {
@@ -116,5 +150,5 @@ func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Va
 // CalibratedValue returns the outcome of a measurement with the path of the
 // calibration file.
 func CalibratedValue(out rescore.Outcome, dataDir string) edn.Value {
-	return out.Value().AssocKey("file", edn.Text(build.CalibrationFile(dataDir, out.Judge.Name)))
+	return out.Value().AssocKey("file", edn.Text(calibrations.Dir(dataDir).File(out.Judge.Name)))
 }

@@ -31,14 +31,14 @@ const (
 	LockfileShown Lockfile = "shown"
 )
 
-func (l Lockfile) locking() plugins.Locking {
+func (l Lockfile) locking() lock.Mode {
 	switch l {
 	case LockfileReadonly:
-		return plugins.LockReadonly
+		return lock.Readonly
 	case LockfileShown:
-		return plugins.LockShown
+		return lock.Shown
 	}
-	return plugins.LockChecked
+	return lock.Checked
 }
 
 // LockWish selects what to do with the lock file.
@@ -375,9 +375,7 @@ func (o *LockOutcome) Value() edn.Value {
 		b.Key("plugin", edn.Text(c.Plugin))
 		b.Key("change", edn.K(c.Change))
 		b.Key("version", edn.Text(c.Version))
-		if c.Note != "" {
-			b.Key("note", edn.Text(c.Note))
-		}
+		b.OptText("note", c.Note)
 		differences := make([]edn.Value, len(c.Differences))
 		for i, d := range c.Differences {
 			differences[i] = edn.MustMap(
@@ -405,7 +403,7 @@ func (l *Loaded) LockedVersion(name string) string {
 
 // lockWord returns the lock state of a plugin as an EDN keyword name.
 func lockWord(p plugins.Plugin) string {
-	if p.Lock == plugins.LockUnknown {
+	if p.Lock == lock.StateUnknown {
 		return "unknown"
 	}
 	return string(p.Lock)

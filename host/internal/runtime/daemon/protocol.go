@@ -182,9 +182,7 @@ func (l *Loaded) routing() edn.Value {
 		b.Key("kind", keywordOrNil(c.Kind))
 		b.Key("version", edn.Text(c.Version))
 		b.Key("intents", edn.Keywords(c.Intents...))
-		if c.Role != "" {
-			b.Key("role", edn.K(c.Role))
-		}
+		b.OptKeyword("role", c.Role)
 		capabilities.Key(id, b.Map())
 	}
 	return edn.MustMap(

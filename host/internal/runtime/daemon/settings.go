@@ -2,13 +2,14 @@ package daemon
 
 import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 )
 
 // settings returns the supervisor settings of a plugin block.
 func settings(p plugins.Plugin) plugin.Settings {
 	approved := ""
-	if p.Lock == plugins.LockMatches {
+	if p.Lock == lock.StateMatches {
 		approved = p.Binary
 	}
 	s := plugin.Settings{

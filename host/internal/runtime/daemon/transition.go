@@ -31,9 +31,7 @@ func (t Transition) Value() edn.Value {
 	b.Key("to", edn.K(t.To))
 	b.Key("cause", edn.K(t.Cause))
 	b.Key("at", edn.Inst(t.At))
-	if t.PID != 0 {
-		b.Key("pid", edn.Int(int64(t.PID)))
-	}
+	b.OptInt("pid", int64(t.PID))
 	if t.Calls > 0 {
 		b.Key("calls", edn.Int(int64(t.Calls)))
 	}

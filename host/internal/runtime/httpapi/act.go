@@ -146,7 +146,7 @@ func RequestFromJSON(v edn.Value) edn.Value {
 	if !v.IsMap() || request.IsV03(v) {
 		return v
 	}
-	return envelopes()["envelope/request"].CoerceJSON(v)
+	return typedRequest().CoerceJSON(v)
 }
 
 // FromJSON gives untyped JSON values of a request the types of the envelope

@@ -125,9 +125,7 @@ func (r Ready) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("ok?", edn.Bool(len(failed) == 0))
 	b.Key("phase", edn.K(r.Phase))
-	if r.Profile != "" {
-		b.Key("profile", edn.K(r.Profile))
-	}
+	b.OptKeyword("profile", r.Profile)
 	b.Key("boot", edn.Text(r.Boot))
 	b.Key("failed", edn.Vector(failed...))
 	if r.Weaker != nil {

@@ -42,6 +42,67 @@ func TestJSONAndEDNAreTheSame(t *testing.T) {
 	}
 }
 
+// ENV-008, ENV-015: a text in the place of a number or boolean of the envelope is of the wrong type in JSON and in EDN,
+// except the words for flags of the edge.
+func TestTextIsNoNumber(t *testing.T) {
+	for _, tt := range []struct {
+		at       []string // path of the field
+		text     string
+		expected string
+		reason   string
+	}{
+		{[]string{"deadline-ms"}, "5", ":int", "shape/wrong-type"},
+		{[]string{"debug/plan?"}, "true", ":boolean", "shape/wrong-type"},
+		{[]string{"debug/transcript?"}, "true", ":boolean", "shape/wrong-type"},
+		{[]string{"trace", "turn"}, "5", ":int", "shape/wrong-type"},
+		{[]string{"queue", "priority"}, "5", ":int", "shape/wrong-type"},
+		{[]string{"constraints", "max-chars"}, "5", ":int", "shape/wrong-type"},
+		{[]string{"constraints", "no-web"}, "true", ":boolean", "shape/wrong-type"},
+		{[]string{"done", "score-min"}, "0.5", "[:number {:max 1 :min 0}]", "done/score-min-not-number"},
+		{[]string{"budget", "max-tokens"}, "5", ":int", "budget/not-number"},
+		{[]string{"budget", "max-wall-ms"}, "5", ":int", "budget/not-number"},
+		{[]string{"budget", "temperature"}, "0.5", ":number", "budget/not-number"},
+		{[]string{"task", "dispatch", "retry", "fallback-max"}, "1", "[:int {:max 32 :min 0}]", "dispatch/wrong-type"},
+		{[]string{"task", "dispatch", "allow-failure?"}, "true", ":boolean", "dispatch/wrong-type"},
+	} {
+		t.Run(strings.Join(tt.at, " "), func(t *testing.T) {
+			w := newWorld(t)
+			keys := make([]edn.Value, len(tt.at))
+			request := edn.MustRead(`{:proto 1 :trace {:id "t"} :task {:intent :t/any} :input {}}`)
+			for i, key := range tt.at {
+				keys[i] = edn.K(key)
+			}
+			request = assocIn(request, edn.Text(tt.text), keys...)
+			asJSON, err := edn.WriteJSON(request)
+			require.NoError(t, err)
+			for media, body := range map[string]string{"application/json": string(asJSON), "application/edn": request.String()} {
+				a := w.call("POST /v1/act", body, "Content-Type", media, "Accept", "application/edn")
+				assert.Equal(t, 400, a.status, "%s", a.body)
+				e := a.value(t).Key("error")
+				assert.Equal(t, ":invalid-request", e.Key("type").String())
+				details := e.Key("details")
+				assert.Equal(t, edn.Vector(keys...).String(), details.Key("path").String(), media)
+				assert.Equal(t, tt.expected, details.Key("expected").String(), media)
+				assert.Equal(t, edn.Text(tt.text).String(), details.Key("got").String(), media)
+				assert.Equal(t, ":"+tt.reason, details.Key("reason").String(), media)
+			}
+			assert.Empty(t, w.exec.Calls())
+		})
+	}
+}
+
+// assocIn returns v with a value at a path of keys.
+func assocIn(v, val edn.Value, keys ...edn.Value) edn.Value {
+	if len(keys) == 0 {
+		return val
+	}
+	inner, _ := v.Get(keys[0])
+	if !inner.IsMap() {
+		inner = edn.MustMap()
+	}
+	return v.Assoc(keys[0], assocIn(inner, val, keys[1:]...))
+}
+
 // VAL-006: a plan in JSON runs as its EDN form does, with tools and messages typed by the schema of their intent.
 func TestPlanInJSON(t *testing.T) {
 	w := newWorld(t)

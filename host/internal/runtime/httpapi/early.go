@@ -16,15 +16,9 @@ func serveHealth(x *exchange) reply {
 	b.Key("service", edn.Text("ferment"))
 	b.Key("version", edn.Text(h.Version))
 	b.Key("routes", edn.Int(int64(len(x.api.table.rows))))
-	if !h.Isolation.IsNil() {
-		b.Key("isolation", h.Isolation)
-	}
-	if !h.Quality.IsNil() {
-		b.Key("quality", h.Quality)
-	}
-	if !h.Judges.IsNil() {
-		b.Key("judges", h.Judges)
-	}
+	b.Opt("isolation", h.Isolation)
+	b.Opt("quality", h.Quality)
+	b.Opt("judges", h.Judges)
 	return reply{status: status, body: b.Map()}
 }
 

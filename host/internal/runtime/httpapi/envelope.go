@@ -121,4 +121,10 @@ var envelopes = sync.OnceValue(func() map[string]*schema.Schema {
 	return out
 })
 
+// typedRequest is the request schema for typing JSON. No number of a request is beyond what a JSON number represents,
+// so a text is not read as one: it is of the wrong type, as it is in EDN. Amounts of money are texts in JSON.
+var typedRequest = sync.OnceValue(func() *schema.Schema {
+	return schema.MustCompile(edn.MustRead(strings.NewReplacer("[:int ", "[:number ", ":int ", ":number ").Replace(specRequest)))
+})
+
 func envelopeNames() []string { return slices.Sorted(maps.Keys(specs)) }

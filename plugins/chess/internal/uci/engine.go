@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/corentings/chess/v2"
@@ -44,9 +43,7 @@ type Engine struct {
 	options map[string]string
 
 	turn chan struct{} // holds one token: the right to use proc
-	mu   sync.Mutex
 	proc *process
-	name string
 }
 
 // New returns an engine without starting it. Options are sent with setoption in
@@ -55,13 +52,6 @@ func New(path string, args []string, options map[string]string) *Engine {
 	e := &Engine{path: path, args: args, options: options, turn: make(chan struct{}, 1)}
 	e.turn <- struct{}{}
 	return e
-}
-
-// Name returns the name that the engine reports, empty before its first start.
-func (e *Engine) Name() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.name
 }
 
 // Close ends the process, if one runs, and waits for it.
@@ -117,13 +107,7 @@ func (e *Engine) ready(ctx context.Context) error {
 		if err := p.send("uci"); err != nil {
 			return err
 		}
-		if _, err := p.until(hctx, "uciok", func(line string) {
-			if name, ok := strings.CutPrefix(line, "id name "); ok {
-				e.mu.Lock()
-				e.name = name
-				e.mu.Unlock()
-			}
-		}); err != nil {
+		if _, err := p.until(hctx, "uciok", nil); err != nil {
 			return fmt.Errorf("uci: waiting for uciok: %w", err)
 		}
 		for _, name := range sortedKeys(e.options) {

@@ -113,7 +113,7 @@ func TestSearchTakesTheMainLine(t *testing.T) {
 		assert.Equal(t, int64(60), r.Nodes)
 		assert.Equal(t, 2, r.Depth)
 	}
-	assert.Equal(t, "Test plain", e.Name())
+
 }
 
 func TestSearchMateAndBadLine(t *testing.T) {

@@ -115,12 +115,8 @@ type ways struct{ in, out pricing.Way }
 
 func (w ways) value() edn.Value {
 	var b edn.MapBuilder
-	if w.in != "" {
-		b.Key("in", edn.K(string(w.in)))
-	}
-	if w.out != "" {
-		b.Key("out", edn.K(string(w.out)))
-	}
+	b.OptKeyword("in", string(w.in))
+	b.OptKeyword("out", string(w.out))
 	return b.Map()
 }
 

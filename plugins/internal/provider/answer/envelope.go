@@ -20,9 +20,7 @@ func respond(out edn.Value, err *contract.Error, usage, meta edn.Value) edn.Valu
 		result.Key("type", edn.K("value"))
 		result.Key("out", out)
 	}
-	if !usage.IsNil() {
-		result.Key("usage", usage)
-	}
+	result.Opt("usage", usage)
 	return edn.MustMap(edn.K("result"), result.Map(), edn.K("invoke/meta"), meta)
 }
 
@@ -35,9 +33,7 @@ func (m *Model) usage(mode string, took time.Duration, tokens pricing.Tokens) ed
 	u.Key("tokens-out", edn.Int(tokens.Out))
 	u.Key("tokens-mark", edn.K(string(tokens.Mark)))
 	cost, mark := m.Price.Cost(tokens)
-	if !cost.IsNil() {
-		u.Key("cost-usd", cost)
-	}
+	u.Opt("cost-usd", cost)
 	u.Key("cost-mark", edn.K(string(mark)))
 	return u.Map()
 }
@@ -105,15 +101,11 @@ func (c *call) meta() edn.Value {
 	m.Key("provider", provider.Map())
 	m.Key("model", edn.Text(c.model.Name))
 	m.Key("prompt/hash", edn.Text(c.question.Hash))
-	if !c.question.Agent.IsNil() {
-		m.Key("agent/id", c.question.Agent)
-	}
+	m.Opt("agent/id", c.question.Agent)
 	if f := c.answer.Finish; f != chat.Unfinished && f != chat.Failed {
 		m.Key("finish", edn.K(string(f)))
 	}
-	if c.answer.Assumed {
-		m.Key("finish/assumed?", edn.Bool(true))
-	}
+	m.OptTrue("finish/assumed?", c.answer.Assumed)
 	if c.skipped > 0 {
 		m.Key("stream/skipped", edn.Int(int64(c.skipped)))
 	}
@@ -129,14 +121,10 @@ func (c *call) meta() edn.Value {
 	if c.form != chat.Plain {
 		m.Key("format/mode", edn.K(string(c.form)))
 	}
-	if c.how != "" {
-		m.Key("format/found", edn.K(c.how))
-	}
+	m.OptKeyword("format/found", c.how)
 	if how := c.by.value(); how.Len() > 0 {
 		m.Key(countedBy, how)
 	}
-	if price := c.model.Price.Value(); !price.IsNil() {
-		m.Key("price", price)
-	}
+	m.Opt("price", c.model.Price.Value())
 	return m.Map()
 }

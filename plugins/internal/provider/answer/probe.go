@@ -319,16 +319,12 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 	}
 	var out edn.MapBuilder
 	out.Key("model", edn.Text(m.Name))
-	if served != "" {
-		out.Key("model/served", edn.Text(served))
-	}
+	out.OptText("model/served", served)
 	out.Key("preset", edn.Text(m.Preset.Name))
 	out.Key("agrees?", edn.Bool(len(differences) == 0 && allAgree(all)))
 	out.Key("checks", edn.Vector(checks...))
 	out.Key("differences", edn.Vector(differences...))
-	if !count.IsNil() {
-		out.Key("count", count)
-	}
+	out.Opt("count", count)
 	return respond(out.Map(), nil, (&call{model: m}).account(sum, took), m.meta())
 }
 

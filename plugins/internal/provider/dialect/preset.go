@@ -218,15 +218,6 @@ func PresetNamed(name string) (Preset, bool) {
 	return all[i], true
 }
 
-// PresetNames returns the names of all presets.
-func PresetNames() []string {
-	var names []string
-	for _, p := range Presets() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 // Quirks correct a preset for one model, from the configuration. Unset fields
 // keep the preset's values.
 type Quirks struct {

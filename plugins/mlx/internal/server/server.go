@@ -48,9 +48,6 @@ func (s *Server) Gone() {
 	<-s.drained
 }
 
-// Lines returns the last lines of output, oldest first.
-func (s *Server) Lines() []string { return s.tail.Lines() }
-
 // once starts the server on a port and waits until it is ready.
 func (p *Plan) once(
 	ctx context.Context, program string, port uint16, spawned func(int, uint16),

@@ -162,7 +162,7 @@ func TestStart(t *testing.T) {
 			s, err := r.start()
 			if row.typ == "" {
 				require.Nil(t, err, "%v", err)
-				assert.LessOrEqual(t, len(strings.Join(s.Lines(), "")), launch.TailBytes)
+				assert.LessOrEqual(t, len(strings.Join(s.tail.Lines(), "")), launch.TailBytes)
 				s.Kill()
 				s.Gone()
 				r.gone()

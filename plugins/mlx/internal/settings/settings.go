@@ -199,12 +199,6 @@ func (s Settings) Wire(name string) string {
 	return s.Model
 }
 
-// PresetOf returns the preset of the server.
-func (s Settings) PresetOf() dialect.Preset {
-	p, _ := dialect.PresetNamed(s.Preset)
-	return p
-}
-
 // Environment returns the environment variables that the settings define for
 // the server.
 func (s Settings) Environment() map[string]string {

@@ -78,7 +78,7 @@ func TestCorpus(t *testing.T) {
 		assert.Len(t, d.key, keysPerDocument, d.id)
 		assert.GreaterOrEqual(t, len(d.sentences), 7, d.id)
 		assert.LessOrEqual(t, len(d.sentences), 14, d.id)
-		found, _ := text.Detect(d.source)
+		found, _ := text.ShippedPacks().Detect(d.source)
 		assert.Equal(t, d.language, found, d.id)
 		var cut []string
 		for _, s := range text.Sentences(d.source, d.language) {

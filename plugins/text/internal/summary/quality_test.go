@@ -43,7 +43,7 @@ func (m measure) gain() float64 {
 
 func measureOne(t *testing.T, d document) measure {
 	t.Helper()
-	picked, err := Extract(d.source, "", Limits{Sentences: keysPerDocument})
+	picked, err := Extract(nil, d.source, "", Limits{Sentences: keysPerDocument})
 	require.NoError(t, err, d.id)
 	require.Len(t, picked, keysPerDocument, d.id)
 	hits, lead := 0, 0

@@ -31,14 +31,9 @@ type Sentence struct {
 	Text  string
 }
 
-// Extract is ExtractIn with the built-in languages.
-func Extract(source, language string, limits Limits) ([]Sentence, error) {
-	return ExtractIn(nil, source, language, limits)
-}
-
-// ExtractIn selects sentences of source. The language is a code or "" to detect
-// it.
-func ExtractIn(languages *text.Packs, source, language string, limits Limits) ([]Sentence, error) {
+// Extract selects sentences of source. Nil languages are the built-in ones. The
+// language is a code or "" to detect it.
+func Extract(languages *text.Packs, source, language string, limits Limits) ([]Sentence, error) {
 	if language == "" {
 		if found, _ := languages.Detect(source); found != text.Undetermined {
 			language = found

@@ -22,7 +22,7 @@ func TestExtractPicksTheTopic(t *testing.T) {
 	source := "The lighthouse stood on the northern cape. Its lamp was lit each evening by the keeper. " +
 		"My cousin likes cheese. Ships near the cape steered by the lighthouse lamp. " +
 		"When the keeper fell ill the lamp of the lighthouse stayed dark and two ships ran onto the cape."
-	got, err := Extract(source, "en", Limits{Sentences: 2})
+	got, err := Extract(nil, source, "en", Limits{Sentences: 2})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	for _, s := range got {
@@ -33,7 +33,7 @@ func TestExtractPicksTheTopic(t *testing.T) {
 
 func TestExtractDoesNotRepeat(t *testing.T) {
 	source := "Solar panels turn light into power. Solar panels turn light into power every day. Solar panels turn light into power at noon. Batteries keep the power for the night."
-	got, err := Extract(source, "en", Limits{Sentences: 2})
+	got, err := Extract(nil, source, "en", Limits{Sentences: 2})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	assert.Contains(t, Join(got), "Batteries")
@@ -41,12 +41,12 @@ func TestExtractDoesNotRepeat(t *testing.T) {
 
 func TestExtractLimits(t *testing.T) {
 	source := "Short one about bees. " + strings.Repeat("word ", 60) + "bees. Bees are small."
-	got, err := Extract(source, "en", Limits{Chars: 60})
+	got, err := Extract(nil, source, "en", Limits{Chars: 60})
 	require.NoError(t, err)
 	assert.LessOrEqual(t, utf8.RuneCountInString(Join(got)), 60)
-	_, err = Extract(source, "en", Limits{Chars: 5})
+	_, err = Extract(nil, source, "en", Limits{Chars: 5})
 	require.ErrorIs(t, err, ErrTooTight)
-	_, err = Extract(" \n ", "", Limits{})
+	_, err = Extract(nil, " \n ", "", Limits{})
 	require.ErrorIs(t, err, ErrNothing)
 }
 
@@ -58,7 +58,7 @@ func TestExtractIsSlices(t *testing.T) {
 		source := strings.Join(rapid.SliceOfN(words, 1, 60).Draw(t, "words"), rapid.SampledFrom([]string{" ", ""}).Draw(t, "blank"))
 		language := rapid.SampledFrom(append(text.Languages(), "", "xx")).Draw(t, "language")
 		limits := Limits{Sentences: rapid.IntRange(0, 4).Draw(t, "sentences"), Chars: rapid.IntRange(0, 80).Draw(t, "chars")}
-		got, err := Extract(source, language, limits)
+		got, err := Extract(nil, source, language, limits)
 		if err != nil {
 			require.True(t, errors.Is(err, ErrNothing) || errors.Is(err, ErrTooTight), "%v", err)
 			return
@@ -91,7 +91,7 @@ func TestExtractKeepsCodeAndTablesWhole(t *testing.T) {
 	const code = "```go\nfunc drain(tank Tank) {\n\tvalve.Open(). // the valve. Opens.\n\n\ttank.Empty()\n}\n```"
 	const table = "| valve | tank |\n|---|---|\n| open. Now | empties. Then |"
 	source := "The valve opens and the tank empties.\n\n" + code + "\n\nA cat sleeps.\n\n" + table + "\n\nOpen the valve to empty the tank."
-	got, err := Extract(source, "en", Limits{})
+	got, err := Extract(nil, source, "en", Limits{})
 	require.NoError(t, err)
 	var whole []string
 	for _, s := range got {
@@ -111,7 +111,7 @@ func TestExtractKnowsTheLanguage(t *testing.T) {
 		{"en", "Dr. Hooker wrote to Mr. Wallace in the spring. The answer came with the next ship.", "Dr. Hooker wrote to Mr. Wallace in the spring."},
 	} {
 		for _, language := range []string{c.language, ""} {
-			got, err := Extract(c.source, language, Limits{})
+			got, err := Extract(nil, c.source, language, Limits{})
 			require.NoError(t, err)
 			assert.Equal(t, c.first, got[0].Text, "language %q", language)
 			assert.Len(t, got, 2, "language %q", language)
@@ -125,7 +125,7 @@ func TestExtractKnowsTheLanguage(t *testing.T) {
 func TestExtractIsSteady(t *testing.T) {
 	var b strings.Builder
 	for _, d := range corpus(t) {
-		got, err := Extract(d.source, "", Limits{Sentences: 4})
+		got, err := Extract(nil, d.source, "", Limits{Sentences: 4})
 		require.NoError(t, err)
 		b.WriteString(d.id)
 		for _, s := range got {
@@ -166,7 +166,7 @@ func TestExtractLongTextsInBlocks(t *testing.T) {
 			assert.Len(t, pool, n, "one graph")
 		}
 	}
-	got, err := Extract(essay(large+1), "en", Limits{Sentences: 5})
+	got, err := Extract(nil, essay(large+1), "en", Limits{Sentences: 5})
 	require.NoError(t, err)
 	assert.Len(t, got, 5)
 }
@@ -180,7 +180,7 @@ func TestExtractBounds(t *testing.T) {
 	for range 3 { // the best of three: the machine may be busy
 		runtime.ReadMemStats(&before)
 		at := time.Now()
-		_, err := Extract(source, "en", Limits{Sentences: 3})
+		_, err := Extract(nil, source, "en", Limits{Sentences: 3})
 		require.NoError(t, err)
 		best = min(best, time.Since(at))
 		runtime.ReadMemStats(&after)
@@ -207,7 +207,7 @@ func TestExtractHostileTexts(t *testing.T) {
 		"one word per block": strings.Repeat("same\n\n", 1<<14),
 		"no blank":           strings.Repeat("a.", 1<<18),
 	} {
-		got, err := Extract(source, "", Limits{Sentences: 2})
+		got, err := Extract(nil, source, "", Limits{Sentences: 2})
 		require.NoError(t, err, name)
 		assert.NotEmpty(t, got, name)
 	}
@@ -221,7 +221,7 @@ func BenchmarkExtract(b *testing.B) {
 		b.Run(fmt.Sprintf("%d-sentences", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Extract(source, "en", Limits{Sentences: 3}); err != nil {
+				if _, err := Extract(nil, source, "en", Limits{Sentences: 3}); err != nil {
 					b.Fatal(err)
 				}
 			}

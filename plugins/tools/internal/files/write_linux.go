@@ -58,9 +58,7 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 	m.Key("append?", edn.Bool(appends))
 	m.Key("wrote?", edn.Bool(true))
 	m.Key("hash/after", edn.Text(hashOf(whole)))
-	if old.hash != "" {
-		m.Key("hash/before", edn.Text(old.hash))
-	}
+	m.OptText("hash/before", old.hash)
 	return m.Map(), nil
 }
 

@@ -259,9 +259,7 @@ func (r *Runner) out(p *launch.Process, program *contract.Program, stdout, stder
 	m.Key("command", edn.Vector(argv...))
 	m.Key("cwd", edn.Text(program.Dir))
 	m.Key("exit", edn.Int(int64(exit.Code)))
-	if exit.Signal != 0 {
-		m.Key("signal", edn.Int(int64(exit.Signal)))
-	}
+	m.OptInt("signal", int64(exit.Signal))
 	m.Key("stdout", stdout.text())
 	m.Key("stderr", stderr.text())
 	m.Key("truncated?", edn.Bool(stdout.more || stderr.more))

@@ -61,9 +61,6 @@ func (l *File) open() error {
 	return nil
 }
 
-// Path is the newest file.
-func (l *File) Path() string { return l.path }
-
 // Write implements io.Writer.
 func (l *File) Write(p []byte) (int, error) {
 	l.mu.Lock()

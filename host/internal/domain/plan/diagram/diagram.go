@@ -168,15 +168,9 @@ func (n *Node) value() edn.Value {
 	case n.Of != "":
 		b.Key("intent", edn.K(n.Of))
 	}
-	if n.As != "" {
-		b.Key("as", edn.K(n.As))
-	}
-	if !n.When.IsNil() {
-		b.Key("when", n.When)
-	}
-	if !n.Over.IsNil() {
-		b.Key("over", n.Over)
-	}
+	b.OptKeyword("as", n.As)
+	b.Opt("when", n.When)
+	b.Opt("over", n.Over)
 	if n.Op == "call" || n.Op == "tool" {
 		b.Key("candidates", keywords(n.Candidates))
 		b.Key("filled?", edn.Bool(n.Filled))
@@ -185,9 +179,7 @@ func (n *Node) value() edn.Value {
 		b.Key("should", keywords(n.Should))
 		b.Key("repair", edn.Int(int64(n.Repair)))
 	}
-	if n.Strategy != "" {
-		b.Key("strategy", edn.K(n.Strategy))
-	}
+	b.OptKeyword("strategy", n.Strategy)
 	b.Key("effects?", edn.Bool(n.Effects))
 	if n.Inside != nil {
 		b.Key("inside", n.Inside.Value())

@@ -15,10 +15,6 @@ import (
 // Version is the version of the record's EDN form.
 const Version = 1
 
-// DriftLimit is the default loss of kappa at which a judge counts as drifted
-// (JDG-011).
-const DriftLimit = 0.15
-
 // Record is the calibration of one judge (JDG-010). Shares and coefficients are
 // rounded to four decimals, so that writing and reading a record returns the
 // same record.

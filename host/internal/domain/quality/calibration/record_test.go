@@ -92,15 +92,15 @@ func TestRecordDrifts(t *testing.T) {
 		return r.Since(&before)
 	}
 	for kappa, want := range map[float64]bool{0.95: false, 0.9: false, 0.7501: false, 0.75: true, 0.3: true, -0.2: true} {
-		assert.Equal(t, want, measured(kappa, first).Drifted(calibration.DriftLimit), "kappa %g", kappa)
+		assert.Equal(t, want, measured(kappa, first).Drifted(0.15), "kappa %g", kappa)
 	}
 	slow := measured(0.74, measured(0.82, first))
-	assert.True(t, slow.Drifted(calibration.DriftLimit), "little by little")
+	assert.True(t, slow.Drifted(0.15), "little by little")
 	assert.False(t, slow.Drifted(0.2))
 	other := first
 	other.Key = "b3:cc"
-	assert.False(t, measured(0.1, other).Drifted(calibration.DriftLimit), "another judge")
-	assert.False(t, first.Since(nil).Drifted(calibration.DriftLimit))
+	assert.False(t, measured(0.1, other).Drifted(0.15), "another judge")
+	assert.False(t, first.Since(nil).Drifted(0.15))
 }
 
 func qualityScore(n int64) quality.Score { return quality.Score(n) }

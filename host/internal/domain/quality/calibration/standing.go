@@ -3,6 +3,7 @@ package calibration
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -75,6 +76,13 @@ func (r *Record) Worthless() string {
 	}
 	return ""
 }
+
+// Decline describes the decrease in agreement since the baseline.
+func (r *Record) Decline() string {
+	return fmt.Sprintf("kappa was %s at first and is %s", plain(r.Baseline.Value), plain(r.Kappa))
+}
+
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // byChance is the standard deviation of kappa of a judge that passes the same
 // number of answers at random.

@@ -85,7 +85,7 @@ func TestPlantAndRecover(t *testing.T) {
 			for seed := range uint64(seeds) {
 				d := rand.New(rand.NewPCG(seed, 7))
 				before := s.judge(d, 0)
-				faults := s.judge(d, s.later).Since(&before).Faults(calibration.DriftLimit)
+				faults := s.judge(d, s.later).Since(&before).Faults(0.15)
 				if len(faults) == 0 {
 					clean++
 				}

@@ -153,9 +153,6 @@ func (b *Breaker) Acquire(now time.Time) (Permit, bool) {
 // time.
 func (b *Breaker) LastState() State { return b.state }
 
-// IsClosed reports whether LastState is Closed.
-func (b *Breaker) IsClosed() bool { return b.state == Closed }
-
 // share reports whether call k of a stage is in the admitted share.
 func (b *Breaker) share(k int) bool {
 	s := b.settings.Ramp[b.stage]

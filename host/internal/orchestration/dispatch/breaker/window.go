@@ -161,9 +161,6 @@ func (w *Window) Healthy() bool {
 // Below reports whether the rate fell and has not recovered.
 func (w *Window) Below() bool { return w.below }
 
-// Floor returns the floor of the window.
-func (w *Window) Floor() Floor { return w.floor }
-
 // Counts returns the number of passes and of verdicts in the window.
 func (w *Window) Counts() (passes, samples int) { return w.passes, len(w.ring) }
 

@@ -22,9 +22,7 @@ func (c *Cleaner) call(call text.ToolCall) (edn.Value, error) {
 		return edn.Nil(), errors.New("its arguments cannot be read")
 	}
 	var b edn.MapBuilder
-	if call.ID != "" {
-		b.Key("id", edn.Text(call.ID))
-	}
+	b.OptText("id", call.ID)
 	b.Key("tool/id", id)
 	b.Key("args", args)
 	return b.Map(), nil

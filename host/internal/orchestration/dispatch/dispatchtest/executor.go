@@ -332,18 +332,12 @@ func (s Step) response() edn.Value {
 	} else {
 		result.Key("type", edn.K("plan"))
 		result.Key("plan", s.Plan)
-		if !s.Bindings.IsNil() {
-			result.Key("bindings", s.Bindings)
-		}
+		result.Opt("bindings", s.Bindings)
 	}
-	if !s.Usage.IsNil() {
-		result.Key("usage", s.Usage)
-	}
+	result.Opt("usage", s.Usage)
 	var b edn.MapBuilder
 	b.Key("result", result.Map())
-	if !s.Meta.IsNil() {
-		b.Key("invoke/meta", s.Meta)
-	}
+	b.Opt("invoke/meta", s.Meta)
 	return b.Map()
 }
 

@@ -10,6 +10,10 @@
 // in the state of that operation, whatever the point at which the record ends,
 // and Open returns the commands that were still to be carried out there.
 //
+// A cascade makes one attempt after another, parallel makes several at once and
+// leaves what failed to the cascade. Both share the open commands and the
+// candidates that were tried.
+//
 // Decide is the attempt table: the next action after a failure.
 //
 // Concurrency: a Machine belongs to one goroutine.

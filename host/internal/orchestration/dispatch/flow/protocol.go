@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -125,64 +124,4 @@ type Situation struct {
 	// Limited: the budget leaves calls for Left more attempts.
 	Limited bool
 	Left    int64
-}
-
-// next returns the best candidate that was not tried; ok is false if there is
-// none or the limit is reached.
-func (m *Machine) next(s *Situation) (capID string, ok bool) {
-	if m.Exhausted() {
-		return "", false
-	}
-	for _, id := range s.Accepted {
-		if !slices.Contains(m.used, id) {
-			return id, true
-		}
-	}
-	return "", false
-}
-
-// Next is the candidate that the machine would try next.
-func (m *Machine) Next(s Situation) (capID string, ok bool) { return m.next(&s) }
-
-// Exhausted reports whether no further candidate may be tried; false before
-// Begin.
-func (m *Machine) Exhausted() bool { return m.newest > 0 && len(m.used) >= m.rules.MaxCandidates }
-
-// Tried reports whether a candidate was tried.
-func (m *Machine) Tried(capID string) bool { return slices.Contains(m.used, capID) }
-
-// Fresh reports whether nothing was tried yet.
-func (m *Machine) Fresh() bool { return len(m.used) == 0 && m.attempts == 0 }
-
-// nextLeft sets f.NextLeft and reports whether a candidate is ready.
-func (m *Machine) nextLeft(f *Failure, s *Situation) (ready bool) {
-	_, ready = m.next(s)
-	f.NextLeft = ready || !m.Exhausted() && slices.ContainsFunc(s.Returning, func(id string) bool { return !m.Tried(id) })
-	return ready
-}
-
-// untried returns the number of candidates that may still be tried.
-func (m *Machine) untried(s *Situation) (n int64) {
-	for _, id := range s.Accepted {
-		if !m.Tried(id) {
-			n++
-		}
-	}
-	return min(n, int64(m.rules.MaxCandidates-len(m.used)))
-}
-
-// yields reports whether a candidate that failed gives up its retries and repair
-// rounds: they would use the calls that the candidates which were not tried yet
-// need, and one of those can be called now. Without this rule a small limit is
-// spent on a candidate that is down (EMB-002).
-func (m *Machine) yields(f *Failure, s *Situation) bool {
-	if !s.Limited || !m.nextLeft(f, s) {
-		return false
-	}
-	next := *f
-	next.TriesLeft, next.RoundsLeft = false, false
-	if action, _ := Decide(next); action != Next {
-		return false
-	}
-	return s.Left <= m.untried(s)
 }

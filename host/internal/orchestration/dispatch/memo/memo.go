@@ -120,10 +120,3 @@ func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
 		delete(m.entries, key)
 	}
 }
-
-// Len returns the number of entries.
-func (m *Memo[K, V]) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.order.Len()
-}

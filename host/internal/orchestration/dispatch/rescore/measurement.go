@@ -37,9 +37,10 @@ type Measurement struct {
 	Tick func(done, all int)
 	// Rest is called after each verdict with its duration; nil: there is no rest.
 	Rest func(ctx context.Context, took time.Duration)
-	// Clock measures the durations for Rest.
+	// Clock measures the durations for Rest, and dates the record.
 	Clock dispatch.Clock
 
+	began      time.Time
 	capability string // gives all verdicts; known after the first one
 
 	mu    sync.Mutex
@@ -70,6 +71,7 @@ func (m *Measurement) Spent() Spending {
 // date and no history yet. Take ends early when too few anchors are left for a
 // record.
 func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
+	m.began = m.Clock.Now()
 	list, pairs := m.Anchors.List, m.Anchors.Pairs()
 	jobs := make([]edn.Value, 0, 2*len(list)+len(pairs))
 	for sample := range int64(2) {
@@ -96,6 +98,27 @@ func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 		return calibration.Record{}, err
 	}
 	return m.record(verdicts)
+}
+
+// Conclude compares the record of Take with the judge's earlier one, and stores
+// it. An earlier record that cannot be read is replaced.
+func (m *Measurement) Conclude(s Store, rec calibration.Record, o Options) (Outcome, error) {
+	out := Outcome{Judge: m.Judge, Spent: m.Spent()}
+	if out.Before, out.Unreadable = s.Record(m.Judge.Name); out.Unreadable != nil {
+		out.Before = nil
+	}
+	if o.slow && out.Before != nil && out.Before.At.After(m.began) {
+		out.Record, out.byOther = *out.Before, true
+		return out, nil
+	}
+	rec.At, rec.Why = m.Clock.Now().UTC().Truncate(time.Second), o.Why
+	if o.Reset {
+		rec = rec.Anew(out.Before)
+	} else {
+		rec = rec.Since(out.Before)
+	}
+	out.Record = rec
+	return out, s.Keep(rec)
 }
 
 // mostFirst is the number of failed verdicts after which Take gives up before

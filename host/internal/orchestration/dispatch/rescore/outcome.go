@@ -19,6 +19,8 @@ type Outcome struct {
 	Record calibration.Record
 	Before *calibration.Record // nil without an earlier record
 	Spent  Spending
+	// Unreadable is why the earlier record could not be read; it was replaced.
+	Unreadable error
 
 	byOther bool // another process measured the judge in the meantime; Record is its record
 }
@@ -160,12 +162,8 @@ func (s Status) Value(whole bool) edn.Value {
 	b.Key("min-kappa", figure(s.Judge.MinKappa))
 	b.Key("drift", figure(s.Judge.Drift))
 	b.Key("recheck-ms", edn.Int(s.Judge.Recheck.Milliseconds()))
-	if s.Judge.Anchors != "" {
-		b.Key("anchors", edn.Text(s.Judge.Anchors))
-	}
-	if s.Judge.Where != "" {
-		b.Key("where", edn.Text(s.Judge.Where))
-	}
+	b.OptText("anchors", s.Judge.Anchors)
+	b.OptText("where", s.Judge.Where)
 	if s.Err != nil {
 		b.Key("unreadable", edn.Text(s.Err.Error()))
 	}
@@ -177,9 +175,7 @@ func (s Status) Value(whole bool) edn.Value {
 		if r.Baseline.Known() {
 			b.Key("first-kappa", figure(r.Baseline.Value))
 		}
-		if r.Model != "" {
-			b.Key("model", edn.Text(r.Model))
-		}
+		b.OptText("model", r.Model)
 		if whole {
 			b.Key("calibration", r.Value())
 		}

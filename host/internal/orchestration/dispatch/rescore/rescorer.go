@@ -422,7 +422,6 @@ func (r *Rescorer) release(st *state) {
 
 // take runs the measurement and stores its record.
 func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Config, o Options) (Outcome, error) {
-	began := r.s.Clock.Now()
 	file := o.File
 	if file == "" {
 		file = j.Anchors
@@ -459,23 +458,7 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 	if err := context.Cause(ctx); err != nil {
 		return Outcome{}, err // the configuration has changed
 	}
-	before, err := r.s.Store.Record(j.Name)
-	if err != nil {
-		before = nil
-	}
-	out := Outcome{Judge: j, Before: before, Spent: m.Spent()}
-	if o.slow && before != nil && before.At.After(began) {
-		out.Record, out.byOther = *before, true
-		return out, nil
-	}
-	rec.At, rec.Why = r.s.Clock.Now().UTC().Truncate(time.Second), o.Why
-	if o.Reset {
-		rec = rec.Anew(before)
-	} else {
-		rec = rec.Since(before)
-	}
-	out.Record = rec
-	return out, r.s.Store.Keep(rec)
+	return m.Conclude(r.s.Store, rec, o)
 }
 
 // The loop requests verdicts for one part of restParts + 1 of the time.

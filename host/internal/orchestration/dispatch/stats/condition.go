@@ -89,12 +89,8 @@ func compareLoad(a, b Condition) int {
 
 // appendTo adds the known values to figures.
 func (c Condition) appendTo(b *edn.MapBuilder) {
-	if c.Warmth != "" {
-		b.Key("warmth", edn.K(c.Warmth))
-	}
-	if c.Troubled {
-		b.Key("troubled?", edn.Bool(true))
-	}
+	b.OptKeyword("warmth", c.Warmth)
+	b.OptTrue("troubled?", c.Troubled)
 	for _, part := range []struct {
 		key string
 		n   int

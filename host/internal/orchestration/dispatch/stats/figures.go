@@ -128,12 +128,8 @@ func (f Figures) Value() edn.Value {
 	if !f.Reopens.IsZero() {
 		b.Key("reopens-at", edn.Inst(f.Reopens.UTC().Truncate(time.Millisecond)))
 	}
-	if f.Out {
-		b.Key("out?", edn.Bool(true))
-	}
-	if f.Degraded {
-		b.Key("degraded?", edn.Bool(true))
-	}
+	b.OptTrue("out?", f.Out)
+	b.OptTrue("degraded?", f.Degraded)
 	if f.Stead != "" {
 		b.Key("stead", journal.Keyword(f.Stead))
 	}

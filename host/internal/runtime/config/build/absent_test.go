@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 )
 
 // envOf returns an environment with these variables.
@@ -78,7 +78,7 @@ capability "off/nothing" {
 		t.Run(name, func(t *testing.T) {
 			dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": file})
 			c, ds := configtest.LoadDir(t, dir+"/ferment.hcl", config.Options{
-				Env: envOf(row.env), Describer: configtest.Describer{"first": configtest.Chess(), "second": configtest.Chess()}, Locking: plugins.LockIgnored,
+				Env: envOf(row.env), Describer: configtest.Describer{"first": configtest.Chess(), "second": configtest.Chess()}, Locking: lock.Ignored,
 			})
 			require.False(t, ds.HasErrors(), "%v", ds)
 			reg := c.Generation.Registry

@@ -451,17 +451,16 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 		Found:    edn.Text(name),
 		Nearest:  near,
 	}
+	off := b.disabled(name)
+	if off != nil && (near == "" || off.Name == namespace(name)) &&
+		slices.Contains([]string{"capability", "intent", "schema"}, kind) {
+		b.blame(off, kind, name, d)
+		return
+	}
 	if near != "" {
 		if place := b.place(kind, near); place != nil {
 			d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, diag.Quote(near))}}
 		}
-	} else if off := b.disabled(name); off != nil && slices.Contains([]string{"capability", "intent", "schema"}, kind) {
-		d.Hint = fmt.Sprintf("plugin %s is disabled: set enabled = true if it gives %s", diag.Quote(off.Name),
-			diag.Quote(name))
-		d.Related = []diag.Related{{
-			Range:   b.place("plugin", off.Name),
-			Message: "declares the disabled plugin " + diag.Quote(off.Name),
-		}}
 	} else if place != nil {
 		d.Hint = fmt.Sprintf("%s is a %s: write the name of a %s", diag.Quote(name), other, kind)
 		d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", other, diag.Quote(name))}}
@@ -482,23 +481,53 @@ func (b *builder) kindOfLabel(label string) (string, *diag.Range) {
 	return "", nil
 }
 
-// disabled returns the disabled plugin that may define a name: the plugin named like its namespace, else the only
-// disabled one; nil if there is none. The names of a disabled plugin are unknown.
-func (b *builder) disabled(name string) *plugins.Plugin {
+// blame reports a missing name that a disabled plugin may define. All names that the plugin may define are one mistake.
+func (b *builder) blame(off *plugins.Plugin, kind, name string, d diag.Diagnostic) {
+	again := fmt.Sprintf("names %s %s", kind, diag.Quote(name))
+	d.Message = fmt.Sprintf("%s, and plugin %s is disabled", d.Message, diag.Quote(off.Name))
+	d.Hint = fmt.Sprintf("set enabled = true in plugin %s if it gives %s", diag.Quote(off.Name), diag.Quote(name))
+	if near := diag.DidYouMean(d.Nearest); near != "" {
+		d.Hint += "; else " + near
+	}
+	d.Expected, d.Found = edn.Nil(), edn.Nil()
+	at := b.place("plugin", off.Name)
+	for _, s := range b.All("plugin") {
+		if s.Label() == off.Name && s.Written("enabled") {
+			at = s.Attrs["enabled"].At
+		}
+	}
+	d.Related = []diag.Related{{Range: at, Message: "disables plugin " + diag.Quote(off.Name)}}
+	b.Report.Gather("disabled plugin "+off.Name, d, diag.Related{Range: d.Range, Message: again + " as well"})
+}
+
+func namespace(name string) string {
 	space, _, _ := strings.Cut(name, "/")
-	var off []*plugins.Plugin
+	return space
+}
+
+// disabled returns the disabled plugin that may define a name: the plugin named like its namespace or another word of
+// it, else the only disabled one; nil if there is none. The names of a disabled plugin are unknown.
+func (b *builder) disabled(name string) *plugins.Plugin {
+	var off, alike []*plugins.Plugin
+	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("/.+", r) })
 	for i := range b.Plugins {
-		if p := &b.Plugins[i]; !p.Enabled {
-			if p.Name == space {
-				return p
-			}
+		p := &b.Plugins[i]
+		switch {
+		case p.Enabled:
+		case p.Name == namespace(name):
+			return p
+		case slices.Contains(words, p.Name):
+			alike = append(alike, p)
+		default:
 			off = append(off, p)
 		}
 	}
-	if len(off) != 1 {
-		return nil
+	for _, found := range [][]*plugins.Plugin{alike, off} {
+		if len(found) == 1 {
+			return found[0]
+		}
 	}
-	return off[0]
+	return nil
 }
 
 // choices returns the names that a reference may use: all if they are few, else those of its namespace, else a count.
@@ -565,7 +594,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		}
 		d := diag.Diagnostic{
 			Type:    "config/type",
-			Message: fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Short(message)),
+			Message: fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Sentence(message)),
 			Path:    []string{"schema", p.Schema},
 			Hint:    p.Hint,
 		}
@@ -577,7 +606,7 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 			}
 			if *d.Range != *spec.At {
 				// The diagnostic shows the place.
-				d.Message = fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Short(p.Message))
+				d.Message = fmt.Sprintf("schema %s is invalid: %s", diag.Quote(p.Schema), diag.Sentence(p.Message))
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
 			d.Range = b.place("plugin", owner.Name)
@@ -601,7 +630,7 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 		}
 		b.Defect(owner, diag.Diagnostic{
 			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is invalid: %s", diag.Quote(owner.Name),
-				diag.Quote(p.Schema), diag.Short(p.Message)),
+				diag.Quote(p.Schema), diag.Sentence(p.Message)),
 			Range: b.place("plugin", owner.Name),
 			Path:  []string{"schema", p.Schema},
 			Hint:  "this is a defect of the plugin",
@@ -836,7 +865,7 @@ func (b *builder) boundRef(s *decode.Section, attr, name string, at *diag.Range)
 	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
 		return
 	}
-	b.Report.Fold("check "+name, diag.Diagnostic{
+	d := diag.Diagnostic{
 		Type: "config/dangling-reference",
 		Message: fmt.Sprintf("%s names check %s, but no plugin serves its intent %s", s.Node.Title(), diag.Quote(name),
 			diag.Quote(intent)),
@@ -844,7 +873,12 @@ func (b *builder) boundRef(s *decode.Section, attr, name string, at *diag.Range)
 		Path:     append(slices.Clone(s.Node.Path), attr),
 		Expected: edn.Text("a plugin that serves " + intent),
 		Hint:     fmt.Sprintf("add the plugin, or a block check %s that asks another intent", diag.Quote(name)),
-	})
+	}
+	if off := b.disabled(intent); off != nil {
+		b.blame(off, "check", name, d)
+		return
+	}
+	b.Report.Fold("check "+name, d)
 }
 
 func (b *builder) checkNames() []string {

@@ -1,97 +1,19 @@
 package build
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
-
-// CalibrationFile returns the path of the calibration file of a judge.
-func CalibrationFile(dataDir, judge string) string {
-	return filepath.Join(dataDir, "calibration", judge+".edn")
-}
-
-// maxCalibration is the maximum size of a calibration file in bytes.
-const maxCalibration = 64 << 10
-
-// ReadCalibration reads the calibration of a judge; nil without an error if it
-// was never calibrated.
-func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
-	file := CalibrationFile(dataDir, judge)
-	text, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
-	case len(text) > maxCalibration:
-		return nil, fmt.Errorf("read calibration of judge %s: the file has %d bytes, over the limit of %d", judge,
-			len(text), maxCalibration)
-	}
-	v, err := edn.Read(text)
-	if err != nil {
-		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
-	}
-	r, err := calibration.ParseRecord(v)
-	if err != nil {
-		return nil, fmt.Errorf("read calibration of judge %s: %w", judge, err)
-	}
-	return &r, nil
-}
-
-// KeepCalibration writes the calibration of a judge atomically.
-func KeepCalibration(dataDir string, r calibration.Record) error {
-	file := CalibrationFile(dataDir, r.Judge)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fmt.Errorf("keep calibration of judge %s: %w", r.Judge, err)
-	}
-	first := []edn.Value{edn.K("calibration/version"), edn.K("judge"), edn.K("cap/id")}
-	text := append(edn.WritePretty(r.Value(), edn.PrettyOptions{First: first}), '\n')
-	if err := renameio.WriteFile(file, text, 0o600); err != nil {
-		return fmt.Errorf("keep calibration of judge %s: %w", r.Judge, err)
-	}
-	return nil
-}
-
-// ReadAnchors reads a file of labelled answers: JSON if its name ends in .json, else EDN.
-func ReadAnchors(file string) (calibration.Anchors, error) {
-	info, err := os.Stat(file)
-	if err == nil && info.Size() > int64(edn.Body.Bytes) {
-		err = fmt.Errorf("it has %d bytes, over the limit of %d", info.Size(), edn.Body.Bytes)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return calibration.Anchors{}, contract.Errorf("not-found", "the anchors %s cannot be read: %w", file, err)
-	}
-	read := edn.Read
-	if strings.HasSuffix(file, ".json") {
-		read = edn.ReadJSON
-	}
-	v, err := read(text, edn.WithLimits(edn.Body), edn.WithSource(file))
-	if err != nil {
-		return calibration.Anchors{}, contract.SyntaxError("invalid-request", err)
-	}
-	return calibration.ParseAnchors(v)
-}
 
 // plain marks the deterministic judges that no intent uses with severity must.
 // Their rules are part of the configuration, like those of a check, so they need
@@ -126,7 +48,7 @@ func (b *builder) believed(judges []registry.Judge) {
 		if !j.Enabled || !b.used["judge"][j.Name] || s == nil || b.Report.Doubts("judge", j.Name) {
 			continue
 		}
-		r, err := ReadCalibration(b.Options.DataDir, j.Name)
+		r, err := calibrations.Dir(b.Options.DataDir).Record(j.Name)
 		d := diag.Diagnostic{
 			Severity: diag.SeverityWarning,
 			Range:    s.At(),
@@ -155,7 +77,7 @@ func (b *builder) believed(judges []registry.Judge) {
 		case st == calibration.Drifted:
 			d.Type, d.Message = "judge/drift",
 				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.Node.Title(),
-					Drifted(r))
+					r.Decline())
 		case st == calibration.Expired:
 			d.Type, d.Message = "config/range", s.Node.Title()+" was calibrated too long ago: it only counts in the score, and cannot reject an answer by itself"
 			d.Path = append(slices.Clone(s.Node.Path), "recheck")
@@ -180,9 +102,24 @@ func (b *builder) believed(judges []registry.Judge) {
 	}
 }
 
-// Drifted returns a description of the decrease in agreement of a judge.
-func Drifted(r *calibration.Record) string {
-	return "kappa was " + figure(r.Baseline.Value) + " at first and is " + figure(r.Kappa)
+func figure(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// JudgesInUse returns the names of the enabled judges that an intent uses.
+func (g *Generation) JudgesInUse() []string {
+	var out []string
+	for _, name := range g.Registry.Judges() {
+		if j, ok := g.Registry.Judge(name); ok && j.Enabled && uses(g.Policies, j) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
-func figure(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+func uses(book *policy.Book, j *registry.Judge) bool {
+	for _, l := range book.Intents {
+		if l.Judge.V == j.Name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,9 @@ func (b *builder) cross(
 ) {
 	if b.blind {
 		return // unknown candidates may support it
+	}
+	for _, s := range b.All("dispatch") {
+		b.idleRetries(s)
 	}
 	for i, in := range intents {
 		s, candidates, l := b.All("intent")[i], b.mayServe(in), book.For(in.ID)
@@ -113,19 +117,92 @@ func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	return out
 }
 
-// uncallable warns about listed candidates with an effect that no call may have,
-// whatever its caller and request allow.
+// idleRetries warns about further attempts that an empty set of failures excludes. Without a failure, a later candidate
+// is called only while an earlier one is not available.
+func (b *builder) idleRetries(s *decode.Section) {
+	layers := []*decode.Section{b.dispatch["default"], s}
+	if layers[0] == s || layers[0] == nil {
+		layers = layers[1:]
+	}
+	var members []string
+	var empty *diag.Range
+	strategy := policy.DefaultStrategy
+	retries := map[string]decode.Value{}
+	for _, layer := range layers {
+		if set, ok := layer.Texts("switch_on_replace"); ok {
+			members, empty = set, layer.Attrs["switch_on_replace"].At
+		}
+		if set, ok := layer.Texts("switch_on"); ok {
+			members, empty = append(members, set...), layer.Attrs["switch_on"].At
+		}
+		if v := layer.Attrs["strategy"]; v.Written {
+			strategy = layer.Text("strategy")
+		}
+		for name, v := range layer.Block("retry").Attrs {
+			if v.Written {
+				retries[name] = v
+			}
+		}
+	}
+	if empty == nil || len(members) > 0 || strategy != policy.Cascade {
+		return
+	}
+	for _, name := range []string{"fallback", "same_capability"} {
+		v, written := retries[name]
+		n, _ := v.EDN.AsInt()
+		if !written || n == 0 {
+			continue
+		}
+		b.Report.Add(diag.Diagnostic{
+			Type:     "config/unused",
+			Severity: diag.SeverityWarning,
+			Message: fmt.Sprintf("%s = %d has no effect in %s: switch_on is empty, so no failure leads to another attempt",
+				name, n, s.Node.Title()),
+			Range:   v.At,
+			Path:    append(slices.Clone(s.Node.Path), "retry", name),
+			Related: []diag.Related{{Range: empty, Message: "is empty"}},
+			Hint: "name the errors that lead to another attempt, such as switch_on = [\"class/retry\", \"class/switch\"], " +
+				"or remove switch_on for all errors of these classes",
+		})
+	}
+}
+
+// uncallable warns about listed candidates with an effect that no call may have, whatever its caller and request allow.
+// An intent that has no other candidates cannot be served, which is an error.
 func (b *builder) uncallable(s *decode.Section, in registry.Intent, effects *policy.Effects) {
 	grant := effects.Grant([]string{policy.RoleAdmin})
+	refusal := func(c *registry.Capability) *contract.Error {
+		all := &policy.Layer{Effects: policy.Of(c.Effects, policy.Origin{Source: policy.SourceRequest})}
+		_, err := grant.Decide(policy.Need{Capability: c, Layer: all})
+		return err
+	}
+	refused := map[string]*contract.Error{}
+	var first *contract.Error
+	callable := false
+	for i := range b.caps {
+		if c := &b.caps[i]; c.Serves(in.ID) && slices.Contains(in.Candidates, c.ID) {
+			refused[c.ID] = refusal(c)
+			callable = callable || refused[c.ID] == nil
+			first = cmp.Or(first, refused[c.ID])
+		}
+	}
+	for _, id := range in.Candidates {
+		_, known := refused[id]
+		callable = callable || !known // it is absent, disabled, or reported by servers
+	}
+	if !callable && first != nil {
+		b.Report.Add(diag.Diagnostic{
+			Type:    "config/range",
+			Message: fmt.Sprintf("%s can call none of its candidates: %s", s.Node.Title(), first.Message),
+			Range:   s.Attrs["candidates"].At,
+			Path:    append(slices.Clone(s.Node.Path), "candidates"),
+			Hint:    first.Hint,
+		})
+		return
+	}
 	for _, item := range s.Attrs["candidates"].Items {
 		id, _ := item.EDN.AsString()
-		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id && c.Serves(in.ID) })
-		if i < 0 {
-			continue // reported by servers
-		}
-		c := &b.caps[i]
-		all := &policy.Layer{Effects: policy.Of(c.Effects, policy.Origin{Source: policy.SourceRequest})}
-		if _, err := grant.Decide(policy.Need{Capability: c, Layer: all}); err != nil {
+		if err := refused[id]; err != nil {
 			b.Report.Add(diag.Diagnostic{
 				Type:     "config/unused",
 				Severity: diag.SeverityWarning,

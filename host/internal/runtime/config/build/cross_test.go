@@ -73,7 +73,39 @@ func TestCrossChecks(t *testing.T) {
 	}
 }
 
-// HCL-031: a listed candidate that no call may reach is a warning at its place. So
+// ATT-002: retries are reported as idle where no failure can lead to another attempt, and only there.
+func TestIdleRetries(t *testing.T) {
+	block := func(name, body string) string { return "dispatch \"" + name + "\" {\n" + body + "}\n\n" }
+	const empty, retry = "  switch_on = []\n", "  retry { fallback = 1 }\n"
+	const used = "intent \"chess/best-move\" {\n  in       = \"req/chess.position\"\n  out      = \"res/chess.move+pv+eval\"\n  dispatch = \"d\"\n}\n\n"
+	for _, row := range []struct {
+		name, text string
+		warnings   int
+	}{
+		{"empty", block("d", empty+retry), 1},
+		{"empty replacement", block("d", "  switch_on_replace = []\n"+retry), 1},
+		{"both kinds of retries", block("d", empty+"  retry {\n    fallback        = 1\n    same_capability = 2\n  }\n"), 2},
+		{"retries of the default", block("default", retry) + block("d", empty), 1},
+		{"set of the default", block("default", "  switch_on = [\"runtime/crashed\"]\n") + block("d", empty+retry), 0},
+		{"set of the default replaced", block("default", "  switch_on = [\"runtime/crashed\"]\n") + block("d", "  switch_on_replace = []\n"+retry), 1},
+		{"not written", block("d", retry), 0},
+		{"no retries", block("d", empty), 0},
+		{"retries of zero", block("d", empty+"  retry { fallback = 0 }\n"), 0},
+		{"race", block("d", "  strategy  = \"race\"\n"+empty+retry), 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := configtest.Chess()
+			other := d.Capabilities[0]
+			other.ID = "chess/other"
+			d.Capabilities = append(d.Capabilities, other)
+			c, ds := configtest.LoadWith(t, row.text+used+configtest.OnePlugin, configtest.Describer{"chess": d}, nil)
+			assert.Len(t, ds, row.warnings, c.Report(0).Text(false))
+			assert.Equal(t, row.warnings, ds.Count(diag.SeverityWarning))
+		})
+	}
+}
+
+// HCL-031: a listed candidate that no call may reach is a warning at its place, and an error if it has no other. So
 // is a money limit that no candidate can be called under. An effect that the
 // intent leaves to requests is none.
 func TestCandidatesThatCannotBeCalled(t *testing.T) {
@@ -85,13 +117,17 @@ func TestCandidatesThatCannotBeCalled(t *testing.T) {
 	const money = "  budget { max_usd = 1 }\n"
 	const price = "\ncapability \"chess/engine\" {\n  plugin = \"chess\"\n\n  cost { usd = 0 }\n}\n"
 	const listed = "  effects    = [\"fs/write\"]\n"
+	implied := strings.Replace(intent(listed), "  candidates = [\"chess/engine\"]\n", "", 1)
+	withPure := strings.Replace(intent(listed), "[\"chess/engine\"]", "[\"chess/engine\", \"chess/pure\"]", 1)
 	for _, row := range []struct {
 		name, text string
 		effects    []string
-		line       string // of the warning; empty: none
+		line       string // of the finding; empty: none
 		hint       string
 	}{
+		{"one of two", withPure, []string{"fs/write"}, "candidates = ", "enabled = true"},
 		{"scope disabled", intent(listed), []string{"fs/write"}, "candidates = ", "enabled = true"},
+		{"candidates that the plugins imply", implied, []string{"fs/write"}, "", ""},
 		{"scope disabled by the capability", intent(listed) + enabled + "\ncapability \"chess/engine\" {\n  plugin = \"chess\"\n\n  scope \"fs/write\" { enabled = false }\n}\n", []string{"fs/write"}, "candidates = ", "enabled = true"},
 		{"effect left to requests", intent("") + enabled, []string{"fs/write"}, "", ""},
 		{"effect listed and enabled", intent(listed) + enabled, []string{"fs/write"}, "", ""},
@@ -103,6 +139,14 @@ func TestCandidatesThatCannotBeCalled(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			d := configtest.Chess()
 			d.Capabilities[0].Effects = row.effects
+			severity := diag.SeverityWarning
+			if strings.Contains(row.text, "chess/pure") {
+				pure := configtest.Chess().Capabilities[0]
+				pure.ID = "chess/pure"
+				d.Capabilities = append(d.Capabilities, pure)
+			} else if row.effects[0] != "none" {
+				severity = diag.SeverityError
+			}
 			path := configtest.Write(t, row.text)
 			require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "out", "x"), 0o700))
 			c, ds := config.Load(t.Context(), path, config.Options{Describer: configtest.Describer{"chess": d}, Env: configtest.NoEnv})
@@ -111,8 +155,7 @@ func TestCandidatesThatCannotBeCalled(t *testing.T) {
 				return
 			}
 			require.Len(t, ds, 1, c.Report(0).Text(false))
-			assert.Equal(t, diag.SeverityWarning, ds[0].Severity)
-			assert.Equal(t, "config/unused", ds[0].Type)
+			assert.Equal(t, severity, ds[0].Severity)
 			assert.Contains(t, strings.Split(row.text, "\n")[ds[0].Range.Start.Line-1], row.line)
 			assert.Contains(t, ds[0].Hint, row.hint)
 		})

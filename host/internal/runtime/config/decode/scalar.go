@@ -137,6 +137,9 @@ func decimalBound(x float64) *big.Float {
 
 // within64 reports a number outside the range of the type.
 func within64(t language.Type, f *big.Float) *problem {
+	if t.Zero && f.Sign() == 0 {
+		return nil
+	}
 	if t.Min != nil && f.Cmp(decimalBound(*t.Min)) < 0 {
 		return &problem{typ: "config/range", what: "is below its minimum"}
 	}
@@ -153,7 +156,7 @@ func readMeasure(t language.Type, v cty.Value, out *Value) *problem {
 	case t.Kind == language.KindDec:
 		return readDecimal(t, v, out)
 	case t.Kind == language.KindBytes && v.Type() == cty.Number:
-		if p := readNumber(language.Type{Kind: language.KindInt, Min: t.Min, Max: t.Max}, v, out); p != nil {
+		if p := readNumber(language.Type{Kind: language.KindInt, Min: t.Min, Max: t.Max, Zero: t.Zero}, v, out); p != nil {
 			return p
 		}
 		if _, ok := out.EDN.AsInt(); !ok {

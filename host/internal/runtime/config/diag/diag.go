@@ -179,6 +179,24 @@ func (c *Collector) Fold(cause string, d Diagnostic) {
 	c.Add(d)
 }
 
+// maxGathered is the maximum number of further places that Gather keeps.
+const maxGathered = 8
+
+// Gather adds a diagnostic once per cause and names the other places in it. The blocks of all places are invalid.
+func (c *Collector) Gather(cause string, d Diagnostic, place Related) {
+	i, ok := c.folded[cause]
+	switch {
+	case !ok:
+		c.Fold(cause, d)
+		return
+	case len(c.list[i].Related) < maxGathered:
+		c.list[i].Related = append(c.list[i].Related, place)
+	default:
+		c.list[i].More++
+	}
+	c.Poisoned(d)
+}
+
 // Result returns the diagnostics sorted by place, without duplicates. Errors suppress the warnings about unused parts,
 // which require a valid configuration.
 func (c *Collector) Result() Diagnostics {

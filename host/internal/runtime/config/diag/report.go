@@ -16,7 +16,6 @@ const (
 	DefaultMaxShown = 100
 	MaxShownPerFile = 20
 	maxLineColumns  = 160
-	shownColumns    = 100
 )
 
 // Report is the printable result of a load, as text, JSON and EDN.
@@ -109,54 +108,36 @@ func (d Diagnostic) Text() string {
 
 func (d Diagnostic) text(b *strings.Builder, color bool) {
 	word := d.Severity.String()
+	line := WrapLabeled(word+": ", fmt.Sprintf("%s (%s)", Printable(d.Message), d.Type)) + "\n"
 	if color {
 		code := map[Severity]string{SeverityError: "31", SeverityWarning: "33", SeverityInfo: "36"}[d.Severity]
-		word = "\x1b[1;" + code + "m" + word + "\x1b[0m"
+		line = "\x1b[1;" + code + "m" + word + "\x1b[0m" + line[len(word):]
 	}
-	fmt.Fprintf(b, "%s: %s (%s)\n", word, Printable(d.Message), d.Type)
+	b.WriteString(line)
+	field := func(label, text string) { b.WriteString(WrapLabeled(label, Printable(text)) + "\n") }
 	if d.Range != nil {
 		fmt.Fprintf(b, "  --> %s\n", Printable(d.Range.String()))
 		d.excerpt(b)
 	}
 	if !d.Expected.IsNil() {
-		writeWrapped(b, "  expected: ", Printable(Plain(d.Expected)))
+		field("  expected: ", Plain(d.Expected))
 		if !d.Found.IsNil() && d.Type != "config/unknown-name" {
-			fmt.Fprintf(b, "  found: %s\n", Printable(Plain(d.Found)))
+			field("  found: ", Plain(d.Found))
 		}
 	}
 	for _, r := range d.Related {
 		if r.Range != nil {
-			fmt.Fprintf(b, "  see: %s %s\n", Printable(r.Range.String()), Printable(r.Message))
+			field("  see: ", r.Range.String()+" "+r.Message)
 		} else {
-			fmt.Fprintf(b, "  see: %s\n", Printable(r.Message))
+			field("  see: ", r.Message)
 		}
 	}
 	if d.More > 0 {
 		fmt.Fprintf(b, "  and %s\n", Counted(d.More, "more place"))
 	}
 	if d.Hint != "" {
-		fmt.Fprintf(b, "  next: %s\n", Printable(d.Hint))
+		field("  next: ", d.Hint)
 	}
-}
-
-// writeWrapped writes a label and a text, wrapped at shownColumns between words.
-func writeWrapped(b *strings.Builder, label, text string) {
-	b.WriteString(label)
-	at := len(label)
-	for i, word := range strings.Split(text, " ") {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i > 0 && at+1+n > shownColumns:
-			b.WriteString("\n" + strings.Repeat(" ", len(label)))
-			at = len(label)
-		case i > 0:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += n
-	}
-	b.WriteByte('\n')
 }
 
 // excerpt prints the line of the range with a caret below it.

@@ -92,6 +92,16 @@ func Short(s string) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
+// Sentence returns the text of an error in one line. It is long enough for what was expected and what was found.
+func Sentence(text string) string {
+	const most = 600
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return text
+}
+
 // Lower returns a sentence that begins in lower case, unless it begins with an acronym.
 func Lower(s string) string {
 	r, size := utf8.DecodeRuneInString(s)

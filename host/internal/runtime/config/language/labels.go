@@ -2,6 +2,7 @@ package language
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -44,30 +45,63 @@ func (b *Block) Shape() string {
 
 // Home returns the hint with the nested block that has the name; empty if there is none.
 func (b *Block) Home(name string) string {
-	for _, inner := range b.Blocks {
-		if _, ok := inner.Attr(name); ok {
-			return "put it into " + inner.Name + " { ... }"
+	if b == Specification() {
+		return "" // not the only place
+	}
+	for i := range b.Blocks {
+		if inner := &b.Blocks[i]; inner.accepts(name) {
+			return "put it into `" + inner.Shape() + "`"
 		}
 	}
 	return ""
 }
 
-// Elsewhere returns the hint with the top-level blocks that have the name; empty if there are none or too many.
+// Elsewhere returns the hint with the blocks that accept the name, at any depth; empty if there are none or too many.
 func Elsewhere(name string) string {
-	const most = 3
-	var homes []string
-	for i := range Specification().Blocks {
-		b := &Specification().Blocks[i]
-		_, isAttr := b.Attr(name)
-		_, isBlock := b.Block(name)
-		if isAttr || isBlock {
-			homes = append(homes, b.Shape())
-		}
-	}
+	return belongs(name, func(b *Block) bool { return b.accepts(name) })
+}
+
+// BlockElsewhere is Elsewhere for the name of a block.
+func BlockElsewhere(name string) string {
+	return belongs(name, func(b *Block) bool { _, ok := b.Block(name); return ok })
+}
+
+func (b *Block) accepts(name string) bool {
+	_, isAttr := b.Attr(name)
+	_, isBlock := b.Block(name)
+	return isAttr || isBlock
+}
+
+func belongs(name string, in func(*Block) bool) string {
+	const most = 5
+	homes := accepting(Specification(), in, func(inner string) string { return inner })
 	if len(homes) == 0 || len(homes) > most {
 		return ""
 	}
 	return diag.Quote(name) + " belongs in " + strings.Join(homes, " or ")
+}
+
+// accepting returns the syntax of the block b and the blocks in it for which in is true. outer adds the blocks around
+// b.
+func accepting(b *Block, in func(*Block) bool, outer func(inner string) string) []string {
+	var homes []string
+	if in(b) {
+		home := "`" + outer("...") + "`"
+		if b == Specification() {
+			home = "the file, outside of other blocks"
+		}
+		homes = append(homes, home)
+	}
+	for i := range b.Variants {
+		homes = append(homes, accepting(&b.Variants[i], in, outer)...)
+	}
+	for i := range b.Blocks {
+		inner := &b.Blocks[i]
+		homes = append(homes, accepting(inner, in, func(more string) string {
+			return outer(strings.Replace(inner.Shape(), "...", more, 1))
+		})...)
+	}
+	return slices.Compact(homes)
 }
 
 // Settings returns the hint for settings that a plugin defines; empty if the block has no such place.

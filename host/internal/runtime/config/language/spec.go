@@ -165,11 +165,18 @@ type Type struct {
 	Ref   string   // block type of KindRef
 	Min   *float64 // number, milliseconds of a duration, bytes, or length of a collection
 	Max   *float64
+	Zero  bool // 0 is valid below Min: it means no limit
 	Read  bool // KindPath: the content of the file is part of the configuration
 }
 
 func (t Type) between(low, high float64) Type {
 	t.Min, t.Max = &low, &high
+	return t
+}
+
+// orZero returns the type with 0 as a valid value below its minimum.
+func (t Type) orZero() Type {
+	t.Zero = true
 	return t
 }
 
@@ -256,7 +263,11 @@ func (t Type) String() string {
 	if t.Max == nil {
 		return fmt.Sprintf("%s of at least %s", t.Kind, t.bound(t.Min, 0))
 	}
-	return fmt.Sprintf("%s %s..%s", t.Kind, t.bound(t.Min, 0), t.bound(t.Max, 0))
+	zero := ""
+	if t.Zero {
+		zero = "0 or "
+	}
+	return fmt.Sprintf("%s %s%s..%s", t.Kind, zero, t.bound(t.Min, 0), t.bound(t.Max, 0))
 }
 
 func (t Type) bound(b *float64, none float64) string {

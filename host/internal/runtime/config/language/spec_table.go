@@ -12,6 +12,13 @@ var environment = Type{Kind: KindMap, Key: &variable, Elem: &text}
 // the reference. Callers must not modify it.
 func Specification() *Block { return &specification }
 
+// The smallest limits with which a process can start: no runtime with an RPC server needs less memory, and the threads
+// of the host count as processes of its user.
+const (
+	leastMemory    = 16 * mib
+	leastProcesses = 16
+)
+
 var specification = Block{Blocks: []Block{
 	{
 		Name: "ferment", Doc: "settings of the host process",
@@ -53,7 +60,8 @@ var specification = Block{Blocks: []Block{
 				Doc: "reload when a file of the configuration changes",
 			},
 			{
-				Name: "memory_limit", Type: size(0, tib), Default: `0`, Reload: ReloadHost, Serves: "OPS-010",
+				Name: "memory_limit", Type: size(leastMemory, tib).orZero(), Default: `0`, Reload: ReloadHost,
+				Serves: "OPS-010",
 				Doc: "soft memory limit of the host process without its plugins; 0: derived from the " +
 					"memory of the machine and the cgroup",
 			},
@@ -442,11 +450,12 @@ var pluginBlock = Block{
 					"together with the toolchain directory of the program",
 			},
 			{
-				Name: "memory", Type: size(0, tib), Default: `"8GiB"`, Reload: ReloadPlugin, Serves: "ISO-002",
-				Doc: "data memory of each process; 0: no limit",
+				Name: "memory", Type: size(leastMemory, tib).orZero(), Default: `"8GiB"`, Reload: ReloadPlugin,
+				Serves: "ISO-002",
+				Doc:    "data memory of each process; 0: no limit",
 			},
 			{
-				Name: "cpu", Type: Type{Kind: KindNum}.between(0, 1024), Default: `0`, Reload: ReloadPlugin,
+				Name: "cpu", Type: Type{Kind: KindNum}.between(0.01, 1024).orZero(), Default: `0`, Reload: ReloadPlugin,
 				Serves: "ISO-002",
 				Doc:    "processor cores; this build cannot enforce it on any machine",
 			},
@@ -456,12 +465,15 @@ var pluginBlock = Block{
 				Doc:    "open file descriptors of each process",
 			},
 			{
-				Name: "processes", Type: integer(0, most), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002",
-				Doc: "processes of the user that runs the host, which must not be root; 0: no limit",
+				Name: "processes", Type: integer(leastProcesses, most).orZero(), Default: `0`, Reload: ReloadPlugin,
+				Serves: "ISO-002",
+				Doc: "processes and threads of the user that runs the host, which must not be root; " +
+					"0: no limit",
 			},
 			{
-				Name: "file_size", Type: size(0, tib), Default: `"8GiB"`, Reload: ReloadPlugin, Serves: "ISO-002",
-				Doc: "largest file that a process may write; 0: no limit",
+				Name: "file_size", Type: size(4*kib, tib).orZero(), Default: `"8GiB"`, Reload: ReloadPlugin,
+				Serves: "ISO-002",
+				Doc:    "largest file that a process may write; 0: no limit",
 			},
 		}},
 		{Name: "swap", Doc: "replacement of the running plugin by a new version", Attrs: []Attr{
@@ -604,7 +616,8 @@ var dispatchBlock = Block{
 		},
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "ATT-006",
-			Doc: "time limit of one call, over all attempts",
+			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
+				"the request, by default 120s",
 		},
 	},
 	Blocks: []Block{
@@ -718,7 +731,8 @@ var intentBlock = Block{
 		},
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "RUN-006",
-			Doc: "time limit of one call, over all attempts",
+			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
+				"the request, by default 120s",
 		},
 		{Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011"},
 		{Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
@@ -24,6 +25,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -106,7 +108,7 @@ type Plugin struct {
 	Wanted string
 	// Lock compares the program with the lock file. Startable reports whether the
 	// program may be started.
-	Lock      LockState
+	Lock      lock.State
 	Startable bool
 	// Description is the answer of Describe with Config; Described is false if
 	// Describe was not called or failed.
@@ -542,14 +544,13 @@ func (r *Reader) unchecked(s *decode.Section, p *Plugin, why string) {
 	})
 }
 
-// whole returns an error in one line, not shortened: the reason why a program does not start must be complete.
-func whole(err error) string {
-	const most = 400
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "..."
+// runnable returns the printed name of a program as a word that a shell does not look up in PATH.
+func (r *Reader) runnable(program string) string {
+	name := disk.PrintedName(r.Dir, program)
+	if !strings.ContainsRune(name, filepath.Separator) && filepath.IsAbs(program) {
+		return "./" + name
 	}
-	return text
+	return name
 }
 
 func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
@@ -557,24 +558,25 @@ func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 		r.notStarted(s, p)
 		return
 	}
+	why := strings.TrimPrefix(err.Error(), ":"+contract.AsError(err).Type+": ")
 	d := diag.Diagnostic{
 		Type:    "config/plugin-unknown",
-		Message: fmt.Sprintf("plugin %s cannot be described: %s", diag.Quote(p.Name), whole(err)),
+		Message: fmt.Sprintf("plugin %s cannot be described: %s", diag.Quote(p.Name), diag.Sentence(why)),
 		Range:   s.At(),
 		Path:    s.Node.Path,
-		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
-			disk.PrintedName(r.Dir, p.Command[0])),
+		Hint: fmt.Sprintf("`ferment conform -- %s` shows what it does wrong; enabled = false leaves it out",
+			launch.ShellLine(append([]string{r.runnable(p.Command[0])}, p.Command[1:]...)...)),
 	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type,
-			fmt.Sprintf("plugin %s cannot be used: %s", diag.Quote(p.Name), diag.Short(e.Message)),
+			fmt.Sprintf("plugin %s cannot be used: %s", diag.Quote(p.Name), diag.Sentence(e.Message)),
 			"this is a defect of the plugin"
 	}
 	if p.Optional {
 		d.Severity = diag.SeverityWarning
 	}
 	if e := contract.AsError(err); e != nil && e.Type == "config/plugin-schema" {
-		d.Type, d.Message = e.Type, fmt.Sprintf("config of plugin %s: %s", diag.Quote(p.Name), diag.Short(e.Message))
+		d.Type, d.Message = e.Type, fmt.Sprintf("config of plugin %s: %s", diag.Quote(p.Name), diag.Sentence(e.Message))
 		if config := ConfigBlock(s); config != nil {
 			d.Range, d.Path = config.Source.Range(config.Header), config.Path
 		}

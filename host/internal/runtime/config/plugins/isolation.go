@@ -84,7 +84,7 @@ func toolchain(program string) []string {
 // that cannot be started is an error in profile prod unless it is optional,
 // otherwise a warning and the plugin is not ready.
 func (r *Reader) granted(s *decode.Section, p *Plugin) {
-	r.reach(p)
+	p.Isolation = p.Isolation.Reach(r.standing(p))
 	for i, need := range p.Needs {
 		if !slices.Contains(p.Description.Needs, need) {
 			r.Report.Add(diag.Diagnostic{

@@ -18,41 +18,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Locking is the treatment of the lock file in a load.
-type Locking int
-
-// The treatments. A program that differs from its entry is never Startable.
-const (
-	// LockIgnored does not read the lock file; every program may be started.
-	LockIgnored Locking = iota
-	// LockChecked reports changed programs and unapproved effects and needs as
-	// errors; the severity of a missing entry depends on the profile.
-	LockChecked
-	// LockReadonly reports every difference from the lock file as an error.
-	LockReadonly
-	// LockShown reports every difference as a warning.
-	LockShown
-)
-
-// LockState is the result of comparing a plugin with its lock file entry.
-type LockState string
-
-// The states.
-const (
-	LockUnknown   LockState = ""          // not compared
-	LockAbsent    LockState = "absent"    // no entry, or no entry for this platform
-	LockChanged   LockState = "changed"   // the program differs from the approved one
-	LockEscalated LockState = "escalated" // unapproved effects or needs
-	LockMatches   LockState = "locked"
-)
-
 // Options are the options of the descriptions.
 type Options struct {
 	Describer       Describer // nil: plugins are not described
 	DescribeTimeout time.Duration
 	Env             func(string) (string, bool)
 	Key             []byte // of the secret hashes; empty: no hashes
-	Locking         Locking
+	Locking         lock.Mode
 	OnlyLocked      bool
 	MayStart        func(plugin string) bool // nil: none
 	Attached        map[string]Attachment
@@ -68,9 +40,9 @@ type locked struct {
 	broken bool
 }
 
-// lockLenient reports whether a plugin without an entry may run.
-func (r *Reader) lockLenient() bool {
-	return r.Options.Locking == LockShown || r.Options.Locking == LockChecked && !strictProfile(r.Profile)
+// lockPolicy returns what the lock file permits in this load.
+func (r *Reader) lockPolicy() lock.Policy {
+	return lock.Policy{Mode: r.Options.Locking, Strict: strictProfile(r.Profile), Listed: r.Options.OnlyLocked}
 }
 
 // strictProfile reports whether a profile starts only approved programs; dev and
@@ -87,7 +59,7 @@ func (r *Reader) lockUnknown() bool {
 // readLock reads the lock file and reports errors in it.
 func (r *Reader) readLock() {
 	path := r.Options.LockFile
-	if r.Options.Locking == LockIgnored || path == "" || r.lockUnknown() {
+	if r.Options.Locking == lock.Ignored || path == "" || r.lockUnknown() {
 		return
 	}
 	r.locked.name = disk.PrintedName(r.Dir, path)
@@ -147,7 +119,7 @@ func (r *Reader) lockSource(path string) *diag.Source {
 // executed, and decides whether it may be started.
 func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
 	p.Startable = true
-	if r.Options.Locking == LockIgnored || p.Attached != "" {
+	if r.Options.Locking == lock.Ignored || p.Attached != "" {
 		return
 	}
 	p.Startable = r.Options.MayStart != nil && r.Options.MayStart(p.Name)
@@ -156,29 +128,18 @@ func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
 	}
 	entry, ok := r.locked.file.Plugin(p.Name)
 	if !ok {
-		p.Lock = LockAbsent
-		p.Startable = p.Startable || r.unlockedMayStart()
+		p.Lock = lock.StateAbsent
+		p.Startable = p.Startable || r.lockPolicy().MayStart(p.Lock)
 		r.unlocked(s, p)
 		return
 	}
-	p.Lock = LockMatches
+	p.Lock = lock.StateMatches
 	for _, d := range entry.CompareProgram(lock.Platform(), disk.PrintedName(r.Dir, p.Command[0]), p.Hashes.Program,
 		p.Hashes.Files) {
-		switch {
-		case d.Level == lock.Changed:
-			p.Lock = LockChanged
-		case p.Lock == LockMatches:
-			p.Lock = LockAbsent
-		}
+		p.Lock = p.Lock.With(d)
 		r.differs(s, d)
 	}
-	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && r.unlockedMayStart()
-}
-
-// unlockedMayStart reports whether unapproved programs may be started: in
-// non-strict profiles, unless the options require an entry.
-func (r *Reader) unlockedMayStart() bool {
-	return !r.Options.OnlyLocked && !strictProfile(r.Profile) && r.Options.Locking != LockReadonly
+	p.Startable = p.Startable || r.lockPolicy().MayStart(p.Lock)
 }
 
 // unlocked reports a plugin without an entry. A missing lock file is reported
@@ -190,7 +151,7 @@ func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 		out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", diag.Quote(r.locked.name))
 		out.Hint = fmt.Sprintf("%q writes it", d.Command())
 	}
-	if r.Options.OnlyLocked && r.lockLenient() {
+	if r.Options.OnlyLocked && r.lockPolicy().Lenient() {
 		out.Hint += "; until then it is not started to be checked, unless --describe is given"
 	}
 	if r.locked.there {
@@ -202,7 +163,7 @@ func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 
 // descriptionLocked compares the description of a plugin with the lock file.
 func (r *Reader) descriptionLocked(s *decode.Section, p *Plugin) {
-	if r.Options.Locking == LockIgnored || !p.Described {
+	if r.Options.Locking == lock.Ignored || !p.Described {
 		return
 	}
 	entry, ok := r.locked.file.Plugin(p.Name)
@@ -210,9 +171,7 @@ func (r *Reader) descriptionLocked(s *decode.Section, p *Plugin) {
 		return
 	}
 	for _, d := range entry.CompareDescription(p.LockEntry()) {
-		if d.Level == lock.Escalation && p.Lock != LockChanged {
-			p.Lock = LockEscalated
-		}
+		p.Lock = p.Lock.With(d)
 		r.differs(s, d)
 	}
 }
@@ -233,8 +192,7 @@ func (r *Reader) lockProblem(s *decode.Section, d lock.Difference) diag.Diagnost
 	if d.Level == lock.Escalation {
 		out.Range = s.At()
 	}
-	grave := d.Level == lock.Changed || d.Level == lock.Escalation || d.Level == lock.Absent && !r.lockLenient()
-	if r.Options.Locking == LockShown || !grave && r.Options.Locking != LockReadonly {
+	if !r.lockPolicy().Refuses(d.Level) {
 		out.Severity = diag.SeverityWarning
 	}
 	return out

@@ -46,6 +46,48 @@ func (m ModelPrice) Missing() string {
 	return fmt.Sprintf("write price { input = \"..\", output = \"..\" } or price { free = true } in the block model %s of plugin %s", diag.Quote(m.Label), diag.Quote(m.Plugin))
 }
 
+// From returns where the price comes from: unknown, list or configuration.
+func (m ModelPrice) From() string {
+	switch {
+	case !m.Known():
+		return "unknown"
+	case m.Listed():
+		return "list"
+	}
+	return "configuration"
+}
+
+// Remark returns advice about a price that is unknown or old, empty if there is
+// none.
+func (m ModelPrice) Remark(now time.Time) string {
+	if !m.Known() {
+		return "what it costs is unknown: " + m.Missing()
+	}
+	days, ok := pricelist.Days(textAt(m.Price, "date"), now)
+	if !ok || days <= int(pricelist.Stale/(24*time.Hour)) {
+		return ""
+	}
+	return fmt.Sprintf("its price was read %d days ago: compare it with %s, and give a newer list to \"ferment model prices update\"",
+		days, cmp.Or(textAt(m.Price, "source"), "-"))
+}
+
+// Value returns the price block with its source and age.
+func (m ModelPrice) Value(now time.Time) edn.Value {
+	v := m.Price
+	if v.Kind() != edn.KindMap {
+		v = edn.MustMap()
+	}
+	v = v.AssocKey("plugin", edn.Text(m.Plugin)).AssocKey("block", edn.Text(m.Label)).
+		AssocKey("model", edn.Text(m.Model)).AssocKey("from", edn.K(m.From()))
+	if days, ok := pricelist.Days(textAt(m.Price, "date"), now); ok {
+		v = v.AssocKey("age-days", edn.Int(int64(days)))
+	}
+	if remark := m.Remark(now); remark != "" {
+		v = v.AssocKey("remark", edn.Text(remark))
+	}
+	return v
+}
+
 // ModelPrices returns the prices of the models of a plugin by label; none if its models
 // have no prices.
 func (p *Plugin) ModelPrices() []ModelPrice {

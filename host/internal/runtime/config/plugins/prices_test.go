@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -137,5 +138,37 @@ func TestPriceListChanges(t *testing.T) {
 	assert.Empty(t, configtest.Types(ds))
 	for _, m := range broken.ModelPrices() {
 		assert.False(t, m.Listed(), m.Label)
+	}
+}
+
+// A price has a source, an age and advice.
+func TestModelPrice(t *testing.T) {
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	days := int(pricelist.Stale / (24 * time.Hour))
+	at := func(age int) string { return now.AddDate(0, 0, -age).Format(time.DateOnly) }
+	for name, row := range map[string]struct {
+		price, from string
+		remark      bool
+		age         edn.Value
+	}{
+		"unknown":      {`nil`, "unknown", true, edn.Nil()},
+		"half a price": {`{:input 1M}`, "unknown", true, edn.Nil()},
+		"free":         {`{:free true}`, "configuration", false, edn.Nil()},
+		"written":      {`{:input 1M :output 2M}`, "configuration", false, edn.Nil()},
+		"listed":       {`{:input 1M :output 2M :listed "v/m" :date "` + at(1) + `"}`, "list", false, edn.Int(1)},
+		"as old as may be": {
+			`{:input 1M :output 2M :listed "v/m" :date "` + at(days) + `"}`, "list", false, edn.Int(int64(days)),
+		},
+		"old": {`{:input 1M :output 2M :listed "v/m" :date "` + at(days+1) + `"}`, "list", true, edn.Int(int64(days + 1))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := plugins.ModelPrice{Plugin: "p", Label: "l", Model: "m", Price: edn.MustRead(row.price)}
+			assert.Equal(t, row.from, m.From())
+			assert.Equal(t, row.remark, m.Remark(now) != "")
+			v := m.Value(now)
+			assert.Equal(t, edn.K(row.from), v.Key("from"))
+			assert.Equal(t, row.age, v.Key("age-days"))
+			assert.Equal(t, row.remark, v.HasKey("remark"))
+		})
 	}
 }

@@ -144,7 +144,7 @@ func (c *checker) check(l List) {
 			key, text string
 			past      bool
 		}{{"date", e.Date, true}, {"until", e.Until, false}} {
-			age, ok := Age(day.text, c.now)
+			age, ok := ageOf(day.text, c.now)
 			if day.text != "" && (!ok || day.past && !c.now.IsZero() && age < 0) {
 				c.add(at(edn.K(day.key)), "is not a day that has been", edn.Text("2026-01-31"), edn.Text(day.text))
 			}

@@ -178,10 +178,16 @@ func (l List) Find(vendor, model string, now time.Time) (Entry, bool) {
 	return dated, found
 }
 
-// Age returns the time since a day; false if the text is not a date.
-func Age(date string, now time.Time) (time.Duration, bool) {
+// ageOf returns the time since a day; false if the text is not a date.
+func ageOf(date string, now time.Time) (time.Duration, bool) {
 	day, err := time.Parse(time.DateOnly, date)
 	return now.Sub(day), err == nil
+}
+
+// Days returns the whole days since a day; false if the text is not a date.
+func Days(date string, now time.Time) (int, bool) {
+	age, ok := ageOf(date, now)
+	return int(age / (24 * time.Hour)), ok
 }
 
 // Changes is the difference between two lists, with models as VENDOR/MODEL.

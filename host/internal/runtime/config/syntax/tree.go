@@ -444,6 +444,9 @@ func (g *grower) stranger(n *Node, kind, name string, labels []string, at hcl.Ra
 	}
 	names := n.Spec.Names(n.SpecPath())
 	near, label, hint := diag.Nearest(name, names), diag.AnyName, n.Spec.Home(name)
+	if elsewhere := language.BlockElsewhere(name); kind == "block" && elsewhere != "" {
+		near, hint = "", cmp.Or(hint, elsewhere) // it is spelt right
+	}
 	switch {
 	case kind == "block" && near != "":
 		hint = ""

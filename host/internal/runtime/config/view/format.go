@@ -89,16 +89,8 @@ func formatJSON(s *diag.Source, out Formatted) Formatted {
 	return out
 }
 
-// FormatFile formats a file. It returns an error only if the file cannot be read.
-func FormatFile(path string) (Formatted, error) {
-	raw, rerr := disk.ReadConfig(path, path, syntax.MaxFileBytes)
-	if rerr != nil {
-		return Formatted{}, rerr
-	}
-	return Format(path, raw), nil
-}
-
-// FormatFileAs is FormatFile with another name of the file in messages.
+// FormatFileAs formats a file that messages call name. It returns an error only
+// if the file cannot be read.
 func FormatFileAs(name, path string) (Formatted, error) {
 	raw, rerr := disk.ReadConfig(name, path, syntax.MaxFileBytes)
 	if rerr != nil {

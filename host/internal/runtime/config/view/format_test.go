@@ -216,7 +216,7 @@ func TestFormatFile(t *testing.T) {
 	require.NoError(t, os.Chmod(path, 0o640))
 	link := filepath.Join(filepath.Dir(path), "link.hcl")
 	require.NoError(t, os.Symlink(path, link))
-	f, err := view.FormatFile(link)
+	f, err := view.FormatFileAs(link, link)
 	require.NoError(t, err)
 	require.True(t, f.Changed())
 	require.NoError(t, f.Write())
@@ -233,9 +233,9 @@ func TestFormatFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 3, "no temporary file is left")
 
-	_, err = view.FormatFile(filepath.Join(t.TempDir(), "nowhere.hcl"))
+	_, err = view.FormatFileAs("nowhere.hcl", filepath.Join(t.TempDir(), "nowhere.hcl"))
 	require.Error(t, err)
-	f.Name = filepath.Join(t.TempDir(), "nowhere.hcl")
+	f.Path = filepath.Join(t.TempDir(), "nowhere.hcl")
 	require.Error(t, f.Write())
 }
 

@@ -1,0 +1,84 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Reach returns the isolation extended by what the scopes of a plugin's effects
+// allow (FX-003): the sandbox of a process that serves many calls is the union of
+// their scopes. Paths that do not exist are left out.
+func (i Isolation) Reach(scopes policy.Scopes) Isolation {
+	for _, scoped := range scopes {
+		s := scoped.Scope
+		switch scoped.Effect {
+		case "fs/read":
+			i.ReadPaths = joined(i.ReadPaths, reachable(&s, false))
+		case "fs/write":
+			i.WritePaths = joined(i.WritePaths, reachable(&s, true))
+		case "process/run":
+			i.WritePaths = joined(i.WritePaths, there(s.AllowCWD.V))
+			i.Exec = joined(i.Exec, there(s.AllowCommands.V))
+		case "net/http":
+			if i.Network != confine.Ports {
+				i.Network, i.Ports = confine.Ports, nil
+			}
+			ports := make([]uint16, 0, len(s.Ports.V)+1)
+			for _, port := range s.Ports.V {
+				ports = append(ports, uint16(port))
+			}
+			i.Ports = joined(i.Ports, append(ports, namePort))
+		}
+	}
+	return i
+}
+
+// namePort is the port of DNS over TCP, which is used for responses too large for a datagram.
+const namePort = 53
+
+// reachable returns the directories and files that a scope allows. A missing path,
+// or a file that may be replaced, is represented by its directory.
+func reachable(s *contract.Scope, writes bool) []string {
+	var out []string
+	for _, root := range s.Roots.V {
+		for _, prefix := range s.Allow.V {
+			path := filepath.Join(root, prefix)
+			info, err := os.Stat(path)
+			if writes && err == nil && !info.IsDir() {
+				path = filepath.Dir(path)
+			}
+			for err != nil && writes && path != root && strings.HasPrefix(path, root) {
+				path = filepath.Dir(path)
+				_, err = os.Stat(path)
+			}
+			if err == nil {
+				out = append(out, path)
+			}
+		}
+	}
+	return out
+}
+
+func there(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		_, err := os.Stat(p)
+		return err != nil
+	})
+}
+
+// joined returns a followed by the members of b that it lacks.
+func joined[T comparable](a, b []T) []T {
+	out := slices.Clone(a)
+	for _, x := range b {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package act
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Replay executes a finished run once more from its records alone: every attempt,
+// verdict, clock and draw comes from them, and no plugin is called (JRN-050). All
+// values must be equal: those that nodes commit, and the result, whose hash Replay
+// returns; that of a failed run is the hash of the type of its error. The first
+// difference is the error replay/miss with the path of its node; it may be one of
+// the configuration, which must be that of the run as far as plans and gates are
+// concerned.
+func (s *Service) Replay(ctx context.Context, run string, records []journal.Record) (hash string, err *contract.Error) {
+	past := journal.NewHistory(records)
+	switch {
+	case past.Accepted == nil || !past.Finished:
+		return "", contract.Errorf("run/not-resumable", "run %s is not finished: there is nothing to compare with", run)
+	case past.Accepted.Evaluator != eval.Version:
+		return "", contract.Errorf("run/evaluator-unknown", "run %s had evaluator %d, and this build has %d", run,
+			past.Accepted.Evaluator, eval.Version)
+	}
+	last := records[len(records)-1]
+	c := s.config
+	c.Executor, c.Journal, c.Clock = onlyRecords{}, unkept{}, stopped(last.At)
+	c.Ledger, c.Stats, c.Grades, c.Calibrations = budget.NewMemory(c.Clock.Now), nil, nil, nil
+	again, fault := New(c)
+	if fault != nil {
+		return "", contract.AsError(fault)
+	}
+	f := again.flight(Act{
+		Request:       past.Accepted.Request.Value(),
+		Principal:     past.Accepted.Principal,
+		PrincipalType: past.Accepted.PrincipalType,
+		Roles:         past.Accepted.Roles,
+	})
+	f.ctx, f.past, f.replay, f.id, f.seed = ctx, past, true, run, past.Accepted.Seed
+	f.recorder = eval.NewRecorder(ctx, c.Journal, c.Clock, run, past.Epoch+1)
+	for _, stage := range []chain{again.replay, again.route, again.execute} {
+		if f.err == nil {
+			f.err = again.stage(stage, f)
+		}
+	}
+	return f.compare(last.Body.(*journal.RunFinished))
+}
+
+// compare compares the end of a replay with the recorded one.
+func (f *flight) compare(end *journal.RunFinished) (string, *contract.Error) {
+	miss := func(format string, args ...any) *contract.Error {
+		e := contract.Errorf("replay/miss", format, args...)
+		if f.err != nil {
+			e.Where = f.err.Where
+		}
+		return e.WithWhere("run", edn.Text(f.id))
+	}
+	switch {
+	case f.err != nil && f.err.Type == "replay/miss":
+		return "", f.err.WithWhere("run", edn.Text(f.id))
+	case end.Err != nil && f.err == nil:
+		return "", miss("run %s: it completed, and its record is a failure of type :%s", f.id, end.Err.Type)
+	case end.Err != nil && !sameFailure(end.Err, f.err):
+		return "", miss("run %s: it failed with :%s, and its record with :%s", f.id, f.err.Type, end.Err.Type)
+	case end.Err != nil:
+		return edn.Hash(edn.K(end.Err.Type)), nil
+	case f.err != nil:
+		return "", miss("run %s: it failed, and its record is complete: %s", f.id, f.err.Message).WithCause(f.err)
+	}
+	result, replayed := end.Response.Value().Key("result"), f.out()
+	recorded := result.Key("out")
+	if result.HasKey("out") && !recorded.Equal(replayed) { // the older spelling has no :out
+		return "", miss("run %s: its result is another than the recorded one", f.id).
+			WithDetail("recorded", edn.Text(edn.Hash(recorded))).WithDetail("replayed", edn.Text(edn.Hash(replayed)))
+	}
+	return edn.Hash(replayed), nil
+}
+
+// sameFailure compares the error of a run with that of its replay. The end of a
+// run by its caller or by its deadline is not replayed.
+func sameFailure(recorded, replayed *contract.Error) bool {
+	for e := range recorded.Chain() {
+		if e.Type == replayed.Type {
+			return true
+		}
+	}
+	return recorded.Type == "canceled" || recorded.Type == "queue/deadline-exceeded"
+}
+
+// onlyRecords is the executor of a replay: whatever it is asked for is not in the
+// records.
+type onlyRecords struct{}
+
+var _ dispatch.Executor = onlyRecords{}
+
+// Invoke implements dispatch.Executor.
+func (onlyRecords) Invoke(_ context.Context, c dispatch.Call) (dispatch.Answer, error) {
+	return dispatch.Answer{}, contract.Errorf("replay/miss", "node %s: a call of :%s is not recorded", c.Node, c.CapID).
+		WithWhere("node", edn.Text(c.Node)).WithWhere("path", c.Path)
+}
+
+// State implements dispatch.Executor.
+func (onlyRecords) State(string) dispatch.CapState { return dispatch.CapState{Ready: true} }
+
+// Await implements dispatch.Executor.
+func (onlyRecords) Await(context.Context, string) error { return nil }
+
+// unkept is a journal of nothing.
+type unkept struct{}
+
+var _ Journal = unkept{}
+
+// Append implements journal.Journal.
+func (unkept) Append(context.Context, journal.Record) error { return nil }
+
+// Follow implements journal.Source.
+func (unkept) Follow(string, int) *journal.Cursor { return journal.Recorded(nil) }
+
+// Records implements Journal.
+func (unkept) Records(string) []journal.Record { return nil }
+
+// Drop implements Journal.
+func (unkept) Drop(string) {}
+
+// stopped is a clock that stands still.
+type stopped time.Time
+
+var _ dispatch.Clock = stopped{}
+
+// Now implements dispatch.Clock.
+func (s stopped) Now() time.Time { return time.Time(s) }
+
+// Wait implements dispatch.Clock.
+func (stopped) Wait(ctx context.Context, _ time.Duration) error { return ctx.Err() }
