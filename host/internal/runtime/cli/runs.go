@@ -273,7 +273,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		return fmt.Sprintf("its records were removed %s ago, as store.retain says\n", since(run.Key("removed-at")))
 	case v.HasKey("error"):
 		e := contract.ErrorFromValue(v.Key("error"), contract.SourceHost)
-		return "\n" + trimNewline(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
+		return "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
 	case status == "running":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
 	case status == "open" && there:
@@ -332,8 +332,9 @@ func comparePaths(x, y edn.Value) int {
 
 func nodeText(b *strings.Builder, node edn.Value) {
 	indent := strings.Repeat("  ", max(0, node.Key("path").Len()-1))
-	put := func(form string, args ...any) {
-		wrap(b, indent+fmt.Sprintf(form, args...), 0, len(indent)+8)
+	put := func(more, form string, args ...any) {
+		start := indent + more
+		b.WriteString(start + diag.Wrap(fmt.Sprintf(form, args...), len(start), len(indent)+8) + "\n")
 	}
 	state := plain(node.Key("state"))
 	if by := written(node.Key("answered")); by != "" {
@@ -346,7 +347,7 @@ func nodeText(b *strings.Builder, node edn.Value) {
 	if ms := node.Key("latency-ms"); number(ms) > 0 {
 		state += ", " + tookText(ms)
 	}
-	put("%s %s  %s: %s", pathText(node.Key("path")), plain(node.Key("node")), asked, state)
+	put("", "%s %s  %s: %s", pathText(node.Key("path")), plain(node.Key("node")), asked, state)
 	for a := range node.Key("attempts").Elems() {
 		outcome := written(a.Key("outcome"))
 		if outcome == "" {
@@ -365,14 +366,14 @@ func nodeText(b *strings.Builder, node edn.Value) {
 			}
 			parts = append(parts, why)
 		}
-		put("    attempt %s  %s: %s", a.Key("attempt"), written(a.Key("cap/id")), strings.Join(parts, ", "))
+		put("    ", "attempt %s  %s: %s", a.Key("attempt"), written(a.Key("cap/id")), strings.Join(parts, ", "))
 	}
 	var gates []string
 	for g := range node.Key("gates").Elems() {
 		gates = append(gates, gateText(plain(g.Key("gate")), g.Key("score"), !g.HasKey("applicable?"), g.Key("pass").Truthy()))
 	}
 	if len(gates) > 0 {
-		put("    gates  %s", strings.Join(gates, ", "))
+		put("    ", "gates  %s", strings.Join(gates, ", "))
 	}
 }
 
