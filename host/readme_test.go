@@ -31,7 +31,7 @@ import (
 func documents(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"README.md", "host/README.md", "plugins/*/README.md", "examples/*/README.md", "sdk/conformance/README.md", "sdk/wire/CONTRACT.md", ".github/CONTRIBUTING.md"} {
+	for _, pattern := range []string{"README.md", "host/README.md", "host/docs/*.md", "plugins/*/README.md", "examples/*/README.md", "sdk/conformance/README.md", "sdk/wire/CONTRACT.md", ".github/CONTRIBUTING.md"} {
 		found, err := filepath.Glob(filepath.Join("..", pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)
@@ -105,7 +105,7 @@ func (r *reader) shell(t *testing.T, dir, lines string) (output string, err erro
 }
 
 // daemonical are the commands that need, or are, the daemon of the section on serving.
-var daemonical = regexp.MustCompile(`(?m)^(?:curl .*|bin/ferment (?:serve|status|admin|diff|plugin swap)\b.*)$`)
+var daemonical = regexp.MustCompile(`(?m)^(?:curl .*|(?:until )?bin/ferment (?:serve|runs|status|admin|diff|plugin swap)\b.*)$`)
 
 // commands runs a block line by line, as somebody types it. A make target is looked up only: the tests are one of
 // them. The daemon's commands are run by TestReadmeServe.

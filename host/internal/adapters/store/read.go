@@ -56,6 +56,17 @@ func (s *Store) run(ctx context.Context, id string) (runRow, error) {
 	return row, err
 }
 
+// Match returns up to limit ids of runs that begin with a prefix, the latest
+// first.
+func (s *Store) Match(ctx context.Context, prefix string, limit int) (ids []string, err error) {
+	var id string
+	err = s.read.all(ctx, "runs_like", []any{prefix, prefix + "\U0010FFFF", limit}, []any{&id}, func() error {
+		ids = append(ids, id)
+		return nil
+	})
+	return ids, err
+}
+
 // Unfinished is a run without run/finished, and its last record.
 type Unfinished struct {
 	Run  Run

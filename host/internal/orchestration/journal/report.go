@@ -44,6 +44,7 @@ type AttemptReport struct {
 	Failure string
 	Message string
 	Latency time.Duration
+	Usage   edn.Value // nil: none is recorded
 	// Enforcement is "port-only" if the network of the process was confined to
 	// ports only.
 	Enforcement string
@@ -119,7 +120,7 @@ func (v *view) report(n *nodeView) NodeReport {
 		}
 		ar := AttemptReport{Attempt: a.started.Attempt, CapID: a.started.CapID, Enforcement: a.started.Enforcement}
 		if a.finished != nil {
-			ar.Outcome, ar.Latency = a.finished.Outcome, a.finished.Latency
+			ar.Outcome, ar.Latency, ar.Usage = a.finished.Outcome, a.finished.Latency, a.finished.Usage
 		}
 		var err *contract.Error
 		if err, ar.Failure = v.failure(a); err != nil {
@@ -134,4 +135,64 @@ func (v *view) report(n *nodeView) NodeReport {
 		out.Gates = append(out.Gates, GateReport{g.Gate, g.Severity, g.Pass, !g.NotApplicable, g.CapID, g.Score})
 	}
 	return out
+}
+
+// Value returns the node as data. It has no input: that is in the transcript.
+func (n NodeReport) Value() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	b.Key("path", n.Path)
+	p.str("node", n.Node)
+	p.kw("op", n.Op)
+	p.kw("asked", n.Asked)
+	b.Key("state", edn.K(n.State))
+	p.kw("answered", n.Answered)
+	p.kw("failure/type", n.Failure)
+	p.val("score", n.Score.Value())
+	b.Key("latency-ms", edn.Int(millis(n.Latency)))
+	attempts, gates := make([]edn.Value, len(n.Attempts)), make([]edn.Value, len(n.Gates))
+	for i, a := range n.Attempts {
+		attempts[i] = a.Value()
+	}
+	for i, g := range n.Gates {
+		gates[i] = g.Value()
+	}
+	b.Key("attempts", edn.Vector(attempts...))
+	b.Key("gates", edn.Vector(gates...))
+	if len(n.Rejected) > 0 {
+		b.Key("rejected", RejectionsValue(n.Rejected))
+	}
+	return b.Map()
+}
+
+// Value returns the attempt as data. An attempt without outcome has not finished.
+func (a AttemptReport) Value() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	b.Key("attempt", edn.Int(int64(a.Attempt)))
+	p.kw("cap/id", a.CapID)
+	p.kw("outcome", a.Outcome)
+	p.kw("failure/type", a.Failure)
+	p.str("message", a.Message)
+	if a.Outcome != "" {
+		b.Key("latency-ms", edn.Int(millis(a.Latency)))
+	}
+	p.val("cost-usd", a.Usage.Key("cost-usd"))
+	p.kw("enforcement", a.Enforcement)
+	return b.Map()
+}
+
+// Value returns the verdict as data.
+func (g GateReport) Value() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	p.kw("gate", g.Gate)
+	p.kw("severity", g.Severity)
+	b.Key("pass", edn.Bool(g.Pass))
+	if !g.Applicable {
+		b.Key("applicable?", edn.Bool(false))
+	}
+	p.kw("cap/id", g.By)
+	p.val("score", g.Score.Value())
+	return b.Map()
 }

@@ -269,6 +269,8 @@ type performance struct {
 	flags     *callFlags
 	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
 	show      func(edn.Value) error      // prints a result in a format of its own; may be nil
+	// recorded reports whether the journal of a daemon has the run.
+	recorded bool
 	// refused rewrites the rejection of a request that the command built
 	// itself; may be nil.
 	refused func(*contract.Error) *contract.Error
@@ -329,6 +331,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 			return err
 		}
 		if client != nil {
+			p.recorded = c.configured(ctx).Store.File != ""
 			return c.performThere(ctx, client, p)
 		}
 	}
@@ -423,8 +426,14 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	}
 	if err != nil {
 		_ = told.endLine()
-		if id, known := run.Load().(string); known && errors.Is(context.Cause(ctx), errInterrupted) {
+		id, known := run.Load().(string)
+		switch {
+		case !known:
+		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)
+		case p.recorded:
+			return contract.AsError(err).WithHint(fmt.Sprintf(
+				"\"ferment runs show %s\" shows the run, which the next start of the daemon resumes", id))
 		}
 		return err
 	}
@@ -534,7 +543,13 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 			failure = failure.WithHint(strings.ReplaceAll(failure.Hint, ":deadline-ms", "--deadline"))
 		}
 		c.problem(failure)
+		if id, ok := response.Key("run/id").AsString(); ok && p.recorded {
+			c.printf("  run     look at it with \"ferment runs show %s\"\n", id)
+		}
 		return quietError{p.exitCode(response, failure)}
+	}
+	if id, ok := response.Key("run/id").AsString(); ok && c.verbose {
+		c.printf("run %s\n", id)
 	}
 	if told.told() {
 		return nil

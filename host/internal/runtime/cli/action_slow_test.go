@@ -21,6 +21,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	t.Parallel()
 	w := answering(t, "\njudge \"grader\" {\n  intent  = \"mine/data\"\n  anchors = \"anchors.edn\"\n}\n")
 	w.write("anchors.edn", anchors(20))
+	w.write("run.edn", "{}")
 	s := w.serve()
 	require.Equal(t, 200, s.ask("mine/data", "{}").status)
 	rows := []struct{ action, verb string }{
@@ -44,6 +45,16 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
 		{"judge-list", "judge list"},
 		{"judge-calibrate", "judge calibrate grader"},
+		{"runs-list", "runs list"},
+		{"runs-show", "runs show last"},
+		{"runs-records", "runs records last"},
+		{"runs-verify", "runs verify"},
+		{"runs-export", "runs export last"},
+		{"runs-import", "runs import run.edn"},
+		{"runs-pin", "runs pin last"},
+		{"runs-unpin", "runs unpin last"},
+		{"runs-purge", "runs purge last --yes"},
+		{"runs-cancel", "runs cancel last"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}

@@ -155,7 +155,7 @@ func (c *command) root() *cobra.Command {
 	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	flags.BoolVar(&c.verbose, "verbose", false,
-		"print more about an error: its class and source, and the policy of the call")
+		"print more: the id of a run, and the class, the source and the policy of an error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
 		if errors.As(err, &wrong) && expected[wrong.GetFlag().Value.Type()] != "" {
@@ -166,7 +166,7 @@ func (c *command) root() *cobra.Command {
 	})
 	root.AddCommand(
 		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
-		c.runCommand(), c.actCommand(), c.checkCommand(), c.graphCommand(), c.validateCommand(), c.fmtCommand(),
+		c.runCommand(), c.actCommand(), c.runsCommand(), c.checkCommand(), c.graphCommand(), c.validateCommand(), c.fmtCommand(),
 		c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(),
 		c.doctorCommand(), c.versionCommand(),

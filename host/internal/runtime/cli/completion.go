@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // completionTime is the time limit of a completion (CLI-006), less the start
@@ -71,6 +73,11 @@ func (c *command) completions(root *cobra.Command) {
 		}
 		cmd.ValidArgsFunction = offer.first()
 	}
+	for _, verb := range []string{"show", "records", "verify", "export", "pin", "unpin", "purge", "cancel"} {
+		if cmd, rest, err := root.Find([]string{"runs", verb}); err == nil && len(rest) == 0 {
+			cmd.ValidArgsFunction = names(c.knownRuns).first()
+		}
+	}
 	if cmd, rest, err := root.Find([]string{"explain"}); err == nil && len(rest) == 0 {
 		cmd.ValidArgsFunction = c.completeExplain(intents)
 	}
@@ -78,7 +85,7 @@ func (c *command) completions(root *cobra.Command) {
 	visit = func(cmd *cobra.Command) {
 		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins,
 			"profile": fixed(language.Profiles()), "output": fixed([]string{"text", "json", "edn"}),
-			"only": c.named(blockNames)} {
+			"only": c.named(blockNames), "status": fixed(runStatuses)} {
 			if cmd.LocalFlags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // fails if it is already registered
 			}
@@ -112,6 +119,23 @@ func (c *command) named(which func(daemon.Names) []string) names {
 	return func(string) []string {
 		return which(daemon.KnownNames(c.ctx, c.options(), completionTime))
 	}
+}
+
+// knownRuns returns the ids of the newest runs of the daemon; none if no daemon
+// serves.
+func (c *command) knownRuns(string) []string {
+	ctx, cancel := context.WithTimeout(c.ctx, completionTime)
+	defer cancel()
+	ids := []string{"last"}
+	client, err := c.reach(ctx)
+	if err != nil || client == nil {
+		return ids
+	}
+	list, _ := client.Do(ctx, actionOf("runs-list", edn.K("limit"), edn.Int(50))) // nil without an answer
+	for r := range list.Key("runs").Elems() {
+		ids = append(ids, plain(r.Key("run")))
+	}
+	return ids
 }
 
 // blockNames lists the blocks that config show can print alone.

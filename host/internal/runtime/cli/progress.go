@@ -358,22 +358,27 @@ func answeredBy(n journal.NodeReport) string {
 func gatesOf(n journal.NodeReport) string {
 	var parts []string
 	for _, g := range n.Gates {
-		if score := g.Score.Value(); !score.IsNil() {
-			g.Gate += " " + decimal(score)
-		}
-		switch {
-		case !g.Applicable:
-			parts = append(parts, g.Gate+" n/a")
-		case g.Pass:
-			parts = append(parts, g.Gate+" ok")
-		default:
-			parts = append(parts, g.Gate+" FAILED")
-		}
+		parts = append(parts, gateText(g.Gate, g.Score.Value(), g.Applicable, g.Pass))
 	}
 	if len(parts) == 0 {
 		return "-"
 	}
 	return strings.Join(parts, ", ")
+}
+
+// gateText formats a verdict; score is nil without one.
+func gateText(gate string, score edn.Value, applicable, pass bool) string {
+	if !score.IsNil() {
+		gate += " " + decimal(score)
+	}
+	switch {
+	case !applicable:
+		return gate + " n/a"
+	case pass:
+		return gate + " ok"
+	default:
+		return gate + " FAILED"
+	}
 }
 
 func failedOver(n journal.NodeReport) string {

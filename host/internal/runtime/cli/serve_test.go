@@ -548,8 +548,15 @@ budget "user" {
 // stop it are last.
 func TestHelpExamplesOfDaemon(t *testing.T) {
 	t.Parallel()
+	elsewhere := recording(t)
+	there := elsewhere.serve()
+	require.Equal(t, 200, there.ask("mine/data", "{}").status)
+	there.stop()
+	file := elsewhere.run("runs", "export", "last")
+	require.Equal(t, 0, file.code, file.stderr)
 	w := newWorld(t,
-		"ferment.hcl", testProfile+shipped("chess", "chess")+budgets,
+		"elsewhere.edn", file.stdout,
+		"ferment.hcl", testProfile+shipped("chess", "chess")+budgets+onDisk,
 		"site/ferment.hcl", testProfile+shipped("chess", "chess"),
 		"action.edn", "{:action :plugin-list}")
 	for _, line := range examplesOf(t, w, "serve") {
@@ -563,7 +570,8 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
 	}
 	n := 0
-	for _, verb := range []string{"status", "plugin", "admin", "diff", "config"} {
+	require.Equal(t, 0, w.run("act", "chess/best-move", `{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`).code)
+	for _, verb := range []string{"runs", "status", "plugin", "admin", "diff", "config"} {
 		for _, line := range examplesOf(t, w, verb) {
 			switch {
 			case !ofDaemon(line):

@@ -414,6 +414,9 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 	return out, nil
 }
 
+// Runs implements httpapi.Control.
+func (c control) Runs() httpapi.Runs { return &Journal{store: c.store, live: c.host.Load().runs} }
+
 // Status implements httpapi.Control.
 func (c control) Status() edn.Value {
 	h, l := c.now()

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/renameio/v2"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -68,6 +71,42 @@ func openDataDir(path, boot string) (*dataDir, error) {
 		}
 	}
 	return d, nil
+}
+
+// lockWait bounds the wait for another command that has the directory.
+const lockWait = 2 * time.Second
+
+// lockDataDir locks the data directory of a command that works on its files while
+// no daemon serves it.
+func lockDataDir(ctx context.Context, path string) (*dataDir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := checkPrivate(path); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	d := &dataDir{path: path}
+	for {
+		err := d.hold()
+		var locked *LockedError
+		if err == nil {
+			if err = d.checkFormat(); err != nil {
+				d.close()
+			}
+			return d, err
+		}
+		if !errors.As(err, &locked) {
+			return nil, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, contract.Errorf("runtime/not-ready", "%s, which does not answer on its admin socket", locked).
+				WithHint("wait until it is up, or stop it")
+		}
+	}
 }
 
 // danglingLink returns the dangling symbolic link on a path and its target;

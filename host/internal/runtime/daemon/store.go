@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -30,18 +31,22 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	if s.File == "" {
 		return nil
 	}
-	opened, err := store.Open(ctx, store.Options{
-		Path:    s.File,
-		NoSync:  !s.Sync,
-		MinFree: uint64(s.MinFree),
-		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size},
-	})
+	opened, err := store.Open(ctx, storeOptions(s))
 	if err != nil {
 		return err
 	}
 	d.store, h.journal, h.full = opened, opened, opened.Full
 	d.unfinished, err = opened.Unfinished(ctx)
 	return err
+}
+
+func storeOptions(s config.Store) store.Options {
+	return store.Options{
+		Path:    s.File,
+		NoSync:  !s.Sync,
+		MinFree: uint64(s.MinFree),
+		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size},
+	}
 }
 
 // admits rejects new acts while there is too little space to record them

@@ -114,7 +114,7 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	if x.r.Header.Get("Idempotency-Key") != "" || request.HasKey("idempotency/key") {
 		return contract.Errorf("db/not-configured",
-			"this host keeps no journal on disk, so it does not support idempotency keys").
+			"this build does not support idempotency keys").
 			WithHint("send the request without the key")
 	}
 	if request.HasKey("session/id") {

@@ -57,6 +57,8 @@ type Control interface {
 	// Calibrate has a judge grade labelled answers and stores the calibration.
 	// It blocks until that is done; ctx cancels it.
 	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
+	// Runs returns the recorded runs, never nil.
+	Runs() Runs
 	// Status returns an overview of the daemon.
 	Status() edn.Value
 	// Drain starts the shutdown of the daemon and returns at once.
@@ -138,7 +140,7 @@ func Actions() []Action {
 			return edn.MustMap(edn.K("plugin"), edn.Text(name)), nil
 		}
 	}
-	return []Action{
+	return append([]Action{
 		{Name: "status", Doc: "an overview of the daemon",
 			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 				return c.Status(), nil
@@ -293,7 +295,7 @@ func Actions() []Action {
 				c.Drain()
 				return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
 			}},
-	}
+	}, runActions()...)
 }
 
 func text(m edn.Value, key string) string {
@@ -361,12 +363,11 @@ func serveAdmin(x *exchange) reply {
 		body = action.schema.CoerceJSON(body)
 	}
 	if found := action.schema.Validate(body); len(found) > 0 {
-		return formAdmin.failure(contract.Errorf("invalid-request", "the input of %s is wrong: %s", action.Name,
-			found[0]).WithDetail("findings", schema.Findings(found)))
+		return formAdmin.failure(action.wrongInput(found))
 	}
 	if x.r.Header.Get("Idempotency-Key") != "" {
 		return formAdmin.failure(contract.Errorf("db/not-configured",
-			"this host keeps no journal on disk, so it does not support idempotency keys").
+			"admin actions do not support idempotency keys in this build").
 			WithHint("send the request without the key"))
 	}
 	control := x.api.backend.Control()

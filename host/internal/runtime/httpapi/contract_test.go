@@ -258,6 +258,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, ":plugin") {
 			body["plugin"] = "x"
 		}
+		if strings.Contains(a.Input, "[:run {:doc") {
+			body["run"] = "last"
+		}
 		if strings.Contains(a.Input, "[:file {:doc") {
 			body["file"] = "/x"
 		}

@@ -210,6 +210,7 @@ func (c control) Judges() edn.Value { return edn.MustMap(edn.K("judges"), edn.Ve
 func (c control) Calibrate(context.Context, httpapi.Calibration) (edn.Value, *contract.Error) {
 	return c.some()
 }
+func (c control) Runs() httpapi.Runs         { return recorded{c} }
 func (c control) Status() edn.Value          { return edn.MustMap() }
 func (c control) Drain()                     {}
 func (c control) Audit(d httpapi.AuditEntry) { c.w.audited <- d }
@@ -312,4 +313,25 @@ func jsonAct(intent, input string) string {
 
 func ednAct(intent, input string) string {
 	return fmt.Sprintf(`{:proto 1 :trace {:id "t"} :task {:intent :%s} :input %s}`, intent, input)
+}
+
+// recorded are the runs of a control.
+type recorded struct{ control }
+
+func (r recorded) List(context.Context, httpapi.RunFilter) (edn.Value, *contract.Error) {
+	return r.some()
+}
+func (r recorded) Show(context.Context, string, bool) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Records(context.Context, httpapi.RecordsQuery) (edn.Value, *contract.Error) {
+	return r.some()
+}
+func (r recorded) Verify(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
+	return r.some()
+}
+func (r recorded) Import(context.Context, string) (edn.Value, *contract.Error)      { return r.some() }
+func (r recorded) Pin(context.Context, string, bool) (edn.Value, *contract.Error)   { return r.some() }
+func (r recorded) Purge(context.Context, string, bool) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Cancel(context.Context, string, string) (edn.Value, *contract.Error) {
+	return r.some()
 }

@@ -16,6 +16,8 @@ SELECT coalesce(max(n), 0) FROM content
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   keyed, imported, pinned, purged, removed
 FROM runs WHERE id = ?1
+-- name: runs_like
+SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY n DESC LIMIT ?3
 -- name: runs_open
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   keyed, imported, pinned, purged, removed

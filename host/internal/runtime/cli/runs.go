@@ -1,0 +1,499 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) runsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "show, verify, move, purge or cancel the recorded runs of a daemon",
+		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
+			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
+			"run without one.",
+	}
+	cmd.AddCommand(
+		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(),
+		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
+		c.runsCancelCommand(),
+	)
+	return cmd
+}
+
+// runsDesk executes actions on runs.
+type runsDesk struct {
+	do    func(ctx context.Context, action edn.Value) (edn.Value, error)
+	there bool // a daemon executes them
+}
+
+// onRuns opens the journal for a command. create makes one that does not exist.
+func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) error) (err error) {
+	client, err := c.reach(ctx)
+	if err != nil {
+		return err
+	}
+	if client != nil {
+		return do(runsDesk{do: client.Do, there: true})
+	}
+	cfg := c.configured(ctx)
+	if cfg.Host.DataDir == "" {
+		return c.nobodyServes(ctx)
+	}
+	journal, err := daemon.OpenJournal(ctx, cfg, create)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if failed := journal.Close(); err == nil {
+			err = failed
+		}
+	}()
+	return do(runsDesk{do: func(ctx context.Context, action edn.Value) (edn.Value, error) {
+		result, failure := httpapi.DoOnRuns(ctx, journal, action)
+		if failure != nil {
+			return edn.Nil(), failure
+		}
+		return result, nil
+	}})
+}
+
+// orderRuns executes one action on runs and prints its result.
+func (c *command) orderRuns(ctx context.Context, action edn.Value, show func(result edn.Value, there bool) error) error {
+	return c.onRuns(ctx, false, func(d runsDesk) error {
+		result, err := d.do(ctx, action)
+		if err != nil {
+			return err
+		}
+		if c.format != formatText {
+			return c.value(c.env.Stdout, result)
+		}
+		return show(result, d.there)
+	})
+}
+
+func (c *command) runsListCommand() *cobra.Command {
+	var status, intent, since string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "list recorded runs, the latest first",
+		Long: "list prints the recorded runs. A run without end is running while its daemon executes it, else open: the\n" +
+			"next start of the daemon resumes it.",
+		Example: "  ferment runs list\n  ferment runs list --status failed --since 24h\n  ferment runs list --intent text/respond --limit 5 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			action := actionOf("runs-list", edn.K("limit"), edn.Int(int64(limit)))
+			for _, key := range []struct{ name, text string }{{"status", status}, {"intent", intent}} {
+				if key.text == "" {
+					continue
+				}
+				v, err := edn.Keyword(strings.TrimPrefix(key.text, ":"))
+				if err != nil {
+					return usagef("--%s %s: expected a name", key.name, key.text)
+				}
+				action = action.AssocKey(key.name, v)
+			}
+			if since != "" {
+				at, err := sinceWhen(since, time.Now())
+				if err != nil {
+					return err
+				}
+				action = action.AssocKey("since", edn.Inst(at))
+			}
+			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error {
+				return c.runsTable(v, action.HasKey("status") || action.HasKey("intent") || action.HasKey("since"))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only runs that are "+strings.Join(runStatuses, ", "))
+	cmd.Flags().StringVar(&intent, "intent", "", "only runs of this intent")
+	cmd.Flags().StringVar(&since, "since", "", "only runs accepted since then: a time such as 90m or 7d, or a date")
+	cmd.Flags().IntVar(&limit, "limit", 20, "number of runs, up to 1000")
+	return cmd
+}
+
+// runStatuses are the values of --status.
+var runStatuses = []string{"open", "running", "completed", "failed", "canceled", "expired"}
+
+// sinceWhen parses the value of --since.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d).UTC(), nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)).UTC(), nil
+		}
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, usagef("--since %s: expected a time such as 90m or 7d, or a date such as 2026-11-20", text)
+}
+
+// runsTable prints a list of runs; selected reports whether it has only some.
+func (c *command) runsTable(v edn.Value, selected bool) error {
+	var rows [][]string
+	for r := range v.Key("runs").Elems() {
+		rows = append(rows, []string{plain(r.Key("run")), plain(r.Key("status")), plain(r.Key("intent")),
+			since(r.Key("accepted-at")) + " ago", dash(tookText(r.Key("latency-ms"))), dash(written(r.Key("cost-usd"))),
+			dash(written(r.Key("error/type"))), dash(strings.Join(runMarks(r), ", "))})
+	}
+	if len(rows) == 0 {
+		text := noRuns
+		if selected {
+			text = "no recorded run fits --status, --intent and --since\n"
+		}
+		_, err := io.WriteString(c.env.Stdout, text)
+		return err
+	}
+	err := table(c.env.Stdout, []string{"run", "status", "intent", "accepted", "took", "usd", "error", "marks"}, rows)
+	if err == nil && v.Key("more?").Truthy() {
+		_, err = io.WriteString(c.env.Stdout, "there are more; --limit and --since select them\n")
+	}
+	return err
+}
+
+const noRuns = "no run is recorded; \"ferment serve\" records the acts that it executes, such as those of\n" +
+	"\"ferment act\" while it serves\n"
+
+// runMarks returns what is unusual about a recorded run.
+func runMarks(r edn.Value) []string {
+	var marks []string
+	if n := number(r.Key("epoch")); n > 1 {
+		marks = append(marks, "resumed")
+	}
+	for _, m := range []struct{ key, word string }{
+		{"imported?", "imported"}, {"pinned?", "pinned"}, {"purged-at", "purged"}, {"removed-at", "removed"},
+	} {
+		if r.HasKey(m.key) {
+			marks = append(marks, m.word)
+		}
+	}
+	return marks
+}
+
+// tookText formats milliseconds, empty for nil.
+func tookText(v edn.Value) string {
+	ms, ok := v.AsInt()
+	switch d := time.Duration(ms) * time.Millisecond; {
+	case !ok:
+		return ""
+	case d < 10*time.Second:
+		return fmt.Sprintf("%d ms", ms)
+	default:
+		return d.Round(100 * time.Millisecond).String()
+	}
+}
+
+func (c *command) runsShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show RUN",
+		Short: "show one run: its course, costs and errors",
+		Long: "show prints who requested a run, how long it took, what it cost, how often it was resumed, its nodes with\n" +
+			"their attempts and gates, and its error with the next step. As JSON and EDN it has the transcript and the\n" +
+			"response too.",
+		Example: "  ferment runs show last\n  ferment runs show last --edn",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := actionOf("runs-show", edn.K("run"), edn.Text(args[0]),
+				edn.K("brief?"), edn.Bool(c.format == formatText))
+			return c.orderRuns(cmd.Context(), action, func(v edn.Value, there bool) error {
+				_, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, c.runText(v, there)))
+				return err
+			})
+		},
+	}
+}
+
+// runText formats a run for people.
+func (c *command) runText(v edn.Value, there bool) string {
+	var b strings.Builder
+	run := v.Key("run")
+	id, status := plain(run.Key("run")), plain(run.Key("status"))
+	fmt.Fprintf(&b, "%s: %s\n", id, status)
+	line := func(name, form string, args ...any) {
+		fmt.Fprintf(&b, "  %-11s "+form+"\n", append([]any{name}, args...)...)
+	}
+	line("intent", "%s", plain(run.Key("intent")))
+	line("caller", "%s", plain(run.Key("principal")))
+	line("accepted", "%s ago, at %s", since(run.Key("accepted-at")), stamp(run.Key("accepted-at")))
+	if took := tookText(run.Key("latency-ms")); took != "" {
+		line("took", "%s", took)
+	} else {
+		line("deadline", "%s", stamp(v.Key("deadline-at")))
+	}
+	line("cost", "%s", dollars(run.Key("cost-usd")))
+	line("records", "%s", run.Key("records"))
+	if marks := runMarks(run); len(marks) > 0 {
+		line("marks", "%s", strings.Join(marks, ", "))
+	}
+	for e := range v.Key("epochs").Elems() {
+		if why := e.Key("why"); !why.IsNil() {
+			line("resumed", "%s ago, at %s, after a %s of its host (epoch %s)", since(e.Key("at")), stamp(e.Key("at")),
+				plain(why), e.Key("epoch"))
+		}
+	}
+	if cancel := v.Key("cancel"); !cancel.IsNil() {
+		by := plain(cancel.Key("by"))
+		if why := plain(cancel.Key("why")); why != "" {
+			by += ": " + why
+		}
+		line("canceled", "%s ago by %s", since(cancel.Key("at")), by)
+	}
+	b.WriteByte('\n')
+	nodesText(&b, v.Key("nodes"), run.HasKey("finished-at"))
+	b.WriteString(c.runEnd(v, id, status, there))
+	return b.String()
+}
+
+// runEnd says how a run ended, and what to do next.
+func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
+	run := v.Key("run")
+	switch {
+	case run.HasKey("removed-at"):
+		return fmt.Sprintf("its records were removed %s ago, as store.retain says\n", since(run.Key("removed-at")))
+	case v.HasKey("error"):
+		e := contract.ErrorFromValue(v.Key("error"), contract.SourceHost)
+		return "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
+	case status == "running":
+		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
+	case status == "open" && there:
+		return "\nit is open, and the daemon does not execute it: the log of the daemon says why it was not resumed\n"
+	case status == "open":
+		return "\nit is open: its daemon ended before it did; \"ferment serve\" resumes it\n"
+	case run.HasKey("purged-at"):
+		return "\nits values were purged; records and hashes are kept\n"
+	}
+	return fmt.Sprintf("\n\"ferment runs show %s --edn\" prints its transcript and response\n", id)
+}
+
+// shownNodes is the number of nodes in the text of a run, apart from those that
+// were not committed.
+const shownNodes = 40
+
+// nodesText formats the nodes of a run as a tree, without those that only
+// computed a value. Ended runs have no running ones.
+func nodesText(b *strings.Builder, all edn.Value, ended bool) {
+	nodes := slices.SortedStableFunc(all.Elems(), func(x, y edn.Value) int { return comparePaths(x.Key("path"), y.Key("path")) })
+	left, n := 0, 0
+	for i, node := range nodes {
+		state, depth := plain(node.Key("state")), node.Key("path").Len()
+		parent := i+1 < len(nodes) && nodes[i+1].Key("path").Len() > depth
+		switch n++; {
+		case state != "committed":
+			if ended && state == "running" {
+				node = node.AssocKey("state", edn.K("unfinished"))
+			}
+		case node.Key("attempts").Len() == 0 && !parent:
+			n--
+			continue
+		case n > shownNodes:
+			left++
+			continue
+		}
+		nodeText(b, node)
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "not shown: %s, committed\n", diag.Counted(left, "more node"))
+	}
+}
+
+// comparePaths orders nodes as their plan does, each before those within it.
+func comparePaths(x, y edn.Value) int {
+	for i := range min(x.Len(), y.Len()) {
+		a, _ := x.Nth(i)
+		b, _ := y.Nth(i)
+		// Items are strings with a number, such as "i10".
+		if c := cmp.Or(cmp.Compare(len(plain(a)), len(plain(b))), strings.Compare(plain(a), plain(b))); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(x.Len(), y.Len())
+}
+
+func nodeText(b *strings.Builder, node edn.Value) {
+	indent := strings.Repeat("  ", max(0, node.Key("path").Len()-1))
+	put := func(more, form string, args ...any) {
+		start := indent + more
+		b.WriteString(start + diag.Wrap(fmt.Sprintf(form, args...), len(start), len(indent)+8) + "\n")
+	}
+	state := plain(node.Key("state"))
+	if by := written(node.Key("answered")); by != "" {
+		state += " from " + by
+	}
+	if why := written(node.Key("failure/type")); why != "" {
+		state += " (" + why + ")"
+	}
+	asked := strings.TrimSpace(written(node.Key("op")) + " " + written(node.Key("asked")))
+	if ms := node.Key("latency-ms"); number(ms) > 0 {
+		state += ", " + tookText(ms)
+	}
+	put("", "%s %s  %s: %s", pathText(node.Key("path")), plain(node.Key("node")), asked, state)
+	for a := range node.Key("attempts").Elems() {
+		outcome := written(a.Key("outcome"))
+		if outcome == "" {
+			outcome = "no end is recorded"
+		}
+		parts := []string{outcome}
+		if took := tookText(a.Key("latency-ms")); took != "" {
+			parts = append(parts, took)
+		}
+		if a.HasKey("cost-usd") {
+			parts = append(parts, dollars(a.Key("cost-usd")))
+		}
+		if why := written(a.Key("failure/type")); why != "" {
+			if message := written(a.Key("message")); message != "" {
+				why += ": " + cutTo(message, 200)
+			}
+			parts = append(parts, why)
+		}
+		put("    ", "attempt %s  %s: %s", a.Key("attempt"), written(a.Key("cap/id")), strings.Join(parts, ", "))
+	}
+	var gates []string
+	for g := range node.Key("gates").Elems() {
+		gates = append(gates, gateText(plain(g.Key("gate")), g.Key("score"), !g.HasKey("applicable?"), g.Key("pass").Truthy()))
+	}
+	if len(gates) > 0 {
+		put("    ", "gates  %s", strings.Join(gates, ", "))
+	}
+}
+
+func dollars(v edn.Value) string {
+	if v.IsNil() {
+		return "unknown"
+	}
+	return written(v) + " usd"
+}
+
+// stamp formats an instant to the second, "?" for nil.
+func stamp(v edn.Value) string {
+	at, ok := v.AsInst()
+	if !ok {
+		return "?"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+func (c *command) runsRecordsCommand() *cobra.Command {
+	var values bool
+	var after int
+	cmd := &cobra.Command{
+		Use:   "records RUN",
+		Short: "print the records of a run, one per line",
+		Long: "records prints the records of a run as EDN, or as JSON with --json, one per line and in order. A record names\n" +
+			"values by their hashes; with --values they are added under :values, except those above 16 MiB.",
+		Example: "  ferment runs records last\n  ferment runs records last --after 3 --values --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if after < 0 {
+				return usagef("--after %d: expected the number of a record", after)
+			}
+			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				for from, run := after, args[0]; ; {
+					page, err := d.do(cmd.Context(), actionOf("runs-records", edn.K("run"), edn.Text(run),
+						edn.K("after"), edn.Int(int64(from)), edn.K("values?"), edn.Bool(values)))
+					if err != nil {
+						return err
+					}
+					if err := c.lines(page.Key("records")); err != nil || !page.Key("more?").Truthy() {
+						return err
+					}
+					from, run = number(page.Key("last")), plain(page.Key("run"))
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&values, "values", false, "add the values that the records name")
+	cmd.Flags().IntVar(&after, "after", 0, "only records after this number")
+	return cmd
+}
+
+// lines prints values one per line: as JSON with --json, else as EDN.
+func (c *command) lines(values edn.Value) error {
+	for v := range values.Elems() {
+		text := v.String()
+		if c.format == formatJSON {
+			b, err := edn.WriteJSON(v)
+			if err != nil {
+				return err
+			}
+			text = string(b)
+		}
+		if _, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *command) runsVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [RUN]",
+		Short: "compare recorded runs with their hashes",
+		Long: "verify reads every record and value of one run, or of all, and compares them with the chain of hashes that\n" +
+			"was written with them: it finds a changed, missing or reordered record and a changed or missing value.\n" +
+			"Exit codes: 0 no damage, 3 damage.",
+		Example: "  ferment runs verify\n  ferment runs verify last --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := actionOf("runs-verify")
+			if len(args) > 0 {
+				action = action.AssocKey("run", edn.Text(args[0]))
+			}
+			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				result, err := d.do(cmd.Context(), action)
+				if err == nil {
+					err = c.verified(result)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// verified prints the result of a verification; damage has the exit code of its
+// error type.
+func (c *command) verified(v edn.Value) error {
+	damaged := v.Key("damaged")
+	err := c.done(v, fmt.Sprintf("%s verified, %s damaged", diag.Counted(number(v.Key("runs")), "run"), countOrNone(damaged.Len())))
+	if err != nil || damaged.Len() == 0 {
+		return err
+	}
+	if c.format == formatText {
+		var rows [][]string
+		for d := range damaged.Elems() {
+			rows = append(rows, []string{dash(written(d.Key("run"))), dash(written(d.Key("seq"))), plain(d.Key("what")),
+				dash(written(d.Key("hash")))})
+		}
+		if err := table(c.env.Stdout, []string{"run", "record", "damage", "value"}, rows); err != nil {
+			return err
+		}
+	}
+	return quietError{exit.Code(contract.Errorf("journal/damaged", "damage was found"))}
+}
+
+func countOrNone(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return strconv.Itoa(n)
+}

@@ -1,0 +1,178 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// onDisk keeps the runs of a world in a file.
+const onDisk = "\nstore {\n  driver = \"sqlite\"\n}\n"
+
+// recording is answering with a journal on disk, and a capability that fails.
+func recording(t testing.TB) *world {
+	w := answering(t, onDisk+scripted("broken"))
+	w.write("broken.edn", script(":t/broken", ":t/broken", ":in-schema :req/any :out-schema :res/any",
+		`{:error {:type :provider/failed :message "no luck"}}`))
+	return w
+}
+
+// data runs a command with --edn and returns its result.
+func (w *world) data(args ...string) edn.Value {
+	w.t.Helper()
+	got := w.run(append(args, "--edn")...)
+	require.Equal(w.t, 0, got.code, "%s: %s", strings.Join(args, " "), got.stderr)
+	return got.value(w.t)
+}
+
+// listed returns a key of each recorded run, the latest first.
+func (w *world) listed(key string, args ...string) (out []string) {
+	w.t.Helper()
+	for r := range w.data(append([]string{"runs", "list"}, args...)...).Key("runs").Elems() {
+		text, ok := r.Key(key).AsString()
+		if !ok {
+			text = word(r.Key(key))
+		}
+		require.NotEmpty(w.t, text, "%s of %s", key, r)
+		out = append(out, text)
+	}
+	return out
+}
+
+// JRN-040, JRN-053, JRN-061, CLI-002, CLI-003, CLI-005, RUN-013, RUN-014, each as
+// far as an operator sees it: runs are listed, shown, verified, exported, pinned,
+// purged and canceled through the daemon, and on the files after it was killed;
+// the next daemon resumes what was open.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	w := recording(t)
+	none := w.run("runs", "list")
+	assert.Equal(t, 0, none.code, none.stderr)
+	assert.Contains(t, none.stdout, "ferment serve")
+	assert.NoDirExists(t, filepath.Join(w.dir, "var"), "a list creates nothing")
+	assert.Equal(t, 5, w.run("runs", "show", "last").code)
+
+	s := w.serve()
+	good := w.run("act", "mine/data", "{}", "--verbose")
+	require.Equal(t, 0, good.code, good.stderr)
+	bad := w.run("act", "t/broken", "{}")
+	require.Equal(t, 1, bad.code, bad.stderr)
+	assert.Equal(t, []string{"failed", "completed"}, w.listed("status"))
+	assert.Equal(t, []string{"t/broken"}, w.listed("intent", "--status", "failed", "--since", "1h"))
+	assert.Len(t, w.listed("run", "--limit", "1"), 1)
+	ids := w.listed("run")
+	assert.Contains(t, bad.stderr, "ferment runs show "+ids[0])
+	assert.Contains(t, good.stderr, ids[1])
+
+	lost := w.data("runs", "show", "last")
+	assert.Equal(t, ":runtime/invoke-failed", lost.Key("error").Key("type").String())
+	assert.Equal(t, 1, lost.Key("transcript").Len())
+	text := w.run("runs", "show", ids[0][:28])
+	assert.Equal(t, 0, text.code, text.stderr)
+	for _, part := range []string{ids[0], "t/broken", "failed", "attempt 1", "no luck"} {
+		assert.Contains(t, text.stdout, part)
+	}
+	records := w.run("runs", "records", ids[1], "--values")
+	require.Equal(t, 0, records.code, records.stderr)
+	all := ednValues(t, records.stdout)
+	assert.Len(t, jsonValues(t, w.run("runs", "records", ids[1], "--json").stdout), len(all))
+	assert.Len(t, ednValues(t, w.run("runs", "records", ids[1], "--after", "3").stdout), len(all)-3)
+	assert.Equal(t, ":run/accepted", all[0].Key("kind").String())
+	assert.Positive(t, all[0].Key("values").Len())
+
+	hanging := w.start("", "act", "mine/hang", "{}")
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, 20*time.Second, 20*time.Millisecond)
+	assert.Equal(t, 6, w.run("runs", "export", "last").code, "it is not finished")
+	assert.True(t, w.data("runs", "cancel", "last", "--why", "enough").Key("cancel/accepted?").Truthy())
+	assert.Equal(t, 7, hanging.wait().code)
+	canceled := w.data("runs", "show", "last")
+	assert.Equal(t, "canceled", word(canceled.Key("run").Key("status")))
+	assert.Equal(t, `"enough"`, canceled.Key("cancel").Key("why").String())
+	assert.False(t, w.data("runs", "cancel", "last").Key("cancel/accepted?").Truthy(), "it has ended")
+
+	file := w.run("runs", "export", ids[1])
+	require.Equal(t, 0, file.code, file.stderr)
+	exported := w.data("runs", "export", ids[1], "run.edn")
+	written, err := os.ReadFile(filepath.Join(w.dir, "run.edn"))
+	require.NoError(t, err)
+	assert.Equal(t, file.stdout, string(written))
+	assert.Equal(t, edn.Int(int64(len(written))).String(), exported.Key("bytes").String())
+	assert.Equal(t, 6, w.run("runs", "import", "run.edn").code, "it is recorded already")
+	assert.True(t, w.data("runs", "pin", ids[1]).Key("pinned?").Truthy())
+	assert.False(t, w.data("runs", "unpin", ids[1]).HasKey("pinned?"))
+	assert.Equal(t, 2, w.run("runs", "purge", ids[1]).code, "nobody confirms")
+	assert.False(t, w.data("runs", "purge", ids[1], "--dry-run").HasKey("purged-at"))
+	assert.True(t, w.data("runs", "purge", ids[1], "--yes").HasKey("purged-at"))
+
+	cut := w.start("", "act", "mine/hang", "{}")
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, 20*time.Second, 20*time.Millisecond)
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	id := w.listed("run", "--status", "open")
+	require.Len(t, id, 1)
+	assert.Contains(t, cut.wait().stderr, "ferment runs show "+id[0], "its caller can find it")
+	assert.Equal(t, "4", w.data("runs", "verify").Key("runs").String())
+	assert.Equal(t, 3, w.run("runs", "cancel", id[0]).code, "no daemon executes it")
+
+	s = w.serve()
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, 20*time.Second, 20*time.Millisecond)
+	resumed, _ := w.data("runs", "show", id[0]).Key("epochs").Nth(1)
+	assert.Equal(t, ":crash", resumed.Key("why").String())
+	w.data("runs", "cancel", id[0])
+	require.Eventually(t, func() bool { return w.listed("status")[0] == "canceled" }, 20*time.Second, 20*time.Millisecond)
+	assert.Equal(t, ":ok? true", strings.Trim(w.data("runs", "verify").Dissoc(edn.K("damaged")).Dissoc(edn.K("runs")).String(), "{}"))
+	s.stop()
+}
+
+// CLI-001: the tables and the screen of runs fit.
+func TestRunsFit(t *testing.T) {
+	t.Parallel()
+	w := recording(t)
+	s := w.serve()
+	w.run("act", "t/broken", "{}")
+	w.run("act", "mine/data", "{}")
+	for _, args := range [][]string{{"runs", "list"}, {"runs", "show", "last"}, {"runs", "verify"}} {
+		got := w.run(args...)
+		assert.Equal(t, 0, got.code, got.stderr)
+		for line := range strings.Lines(got.stdout) {
+			assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100, line)
+		}
+	}
+	s.stop()
+	s = w.serve() // what was recorded before is there
+	assert.Len(t, w.listed("run"), 2)
+	completed := w.run("__complete", "runs", "show", "run_")
+	assert.Contains(t, completed.stdout, w.listed("run")[0])
+	s.stop()
+}
+
+// JRN-001, CLI-002: damage is printed, and has its own exit code.
+func TestRunsVerifyFindsDamage(t *testing.T) {
+	t.Parallel()
+	w := recording(t)
+	s := w.serve()
+	const mark = "caller-made-trace"
+	got := s.request(t.Context(), "POST", "/v1/act", strings.Replace(envelopeOf("mine/data", "{}", ""), `"t"`, `"`+mark+`"`, 1))
+	require.Equal(t, 200, got.status)
+	s.stop()
+	path := filepath.Join(w.dir, "var", "ferment.db")
+	file, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(file), mark)
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(file), mark, strings.ToUpper(mark))), 0o600))
+	text := w.run("runs", "verify")
+	assert.Equal(t, 3, text.code, text.stderr)
+	assert.Contains(t, text.stdout, "run_")
+	asData := w.run("runs", "verify", "last", "--edn")
+	assert.Equal(t, 3, asData.code)
+	assert.False(t, asData.value(t).Key("ok?").Truthy())
+	assert.Equal(t, 1, asData.value(t).Key("damaged").Len())
+}

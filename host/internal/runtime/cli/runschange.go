@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) runsExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export RUN [FILE]",
+		Short: "write a finished run with its values to a file",
+		Long: "export writes the records and values of a finished run as lines of EDN, to a file that only its owner can\n" +
+			"read, or to standard output. Secrets are not in it; requests and answers are.",
+		Example: "  ferment runs export last last.edn\n  ferment runs export last > last.edn",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				if len(args) == 1 {
+					_, _, err := exportTo(cmd.Context(), d, args[0], c.env.Stdout)
+					return err
+				}
+				return c.exportFile(cmd.Context(), d, args[0], args[1])
+			})
+		},
+	}
+}
+
+func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) error {
+	unwritten := func(err error) error {
+		return &fileError{err: fmt.Errorf("write %s: %w", name, cause(err)), written: true}
+	}
+	f, err := renameio.NewPendingFile(c.path(name), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return unwritten(err)
+	}
+	defer func() { _ = f.Cleanup() }()
+	run, size, err := exportTo(ctx, d, run, f)
+	if err != nil {
+		return err
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return unwritten(err)
+	}
+	return c.done(edn.MustMap(edn.K("run"), edn.Text(run), edn.K("file"), edn.Text(c.path(name)), edn.K("bytes"),
+		edn.Int(int64(size))), fmt.Sprintf("%s: written to %s, %d bytes", run, name, size))
+}
+
+// exportTo writes the file of a run part by part. The first part fixes the run.
+func exportTo(ctx context.Context, d runsDesk, run string, to io.Writer) (id string, size int, err error) {
+	for {
+		part, err := d.do(ctx, actionOf("runs-export", edn.K("run"), edn.Text(run), edn.K("offset"), edn.Int(int64(size))))
+		if err != nil {
+			return run, size, err
+		}
+		run = plain(part.Key("run"))
+		text := plain(part.Key("text"))
+		if _, err := io.WriteString(to, text); err != nil {
+			return run, size, err
+		}
+		size += len(text)
+		if !part.HasKey("next") {
+			return run, size, nil
+		}
+	}
+}
+
+func (c *command) runsImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "store an exported run, read-only",
+		Long: "import verifies the records and values of an exported file and stores them as a finished run. A file that was\n" +
+			"changed, or a run that is already recorded, is rejected as a whole.",
+		Example: "  ferment runs import elsewhere.edn",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := filepath.Abs(c.path(args[0]))
+			if err == nil {
+				var f *os.File
+				if f, err = os.Open(file); err == nil {
+					err = f.Close()
+				}
+			}
+			if err != nil {
+				return &fileError{err: fmt.Errorf("read %s: %w", args[0], cause(err))}
+			}
+			return c.onRuns(cmd.Context(), true, func(d runsDesk) error {
+				result, err := d.do(cmd.Context(), actionOf("runs-import", edn.K("file"), edn.Text(file)))
+				if err != nil {
+					return err
+				}
+				return c.done(result, plain(result.Key("run"))+": imported")
+			})
+		},
+	}
+}
+
+// onRun creates a command for an action on one run.
+func (c *command) onRun(verb, short, long, done string) *cobra.Command {
+	return &cobra.Command{
+		Use:     verb + " RUN",
+		Short:   short,
+		Long:    long,
+		Example: "  ferment runs " + verb + " last",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := actionOf("runs-"+verb, edn.K("run"), edn.Text(args[0]))
+			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error {
+				return c.done(v, plain(v.Key("run"))+": "+done)
+			})
+		},
+	}
+}
+
+func (c *command) runsPinCommand() *cobra.Command {
+	return c.onRun("pin", "keep a run beyond store.retain",
+		"pin exempts a run from removal by age and size until it is unpinned.",
+		"pinned: it is kept whatever its age")
+}
+
+func (c *command) runsUnpinCommand() *cobra.Command {
+	return c.onRun("unpin", "let a pinned run be removed again",
+		"unpin takes pin back: the run is removed when store.retain says so.",
+		"not pinned any more: store.retain says how long it is kept")
+}
+
+func (c *command) runsPurgeCommand() *cobra.Command {
+	var yes, dry bool
+	cmd := &cobra.Command{
+		Use:   "purge RUN",
+		Short: "delete the requests and answers of a finished run from the disk",
+		Long: "purge deletes the values of a run: its request, the inputs and answers of its attempts, and its response.\n" +
+			"Records and hashes stay, so that the run can still be verified; so do the summary, error messages, and\n" +
+			"values that another run uses too. It cannot be undone.",
+		Example: "  ferment runs purge last --dry-run\n  ferment runs purge last --yes",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				action := actionOf("runs-purge", edn.K("run"), edn.Text(args[0]))
+				if !yes || dry {
+					plan, err := d.do(cmd.Context(), action.AssocKey("dry-run?", edn.Bool(true)))
+					if err != nil {
+						return err
+					}
+					if dry {
+						return c.done(plan, purgeText(plan)+"\nnothing was done (dry run)")
+					}
+					if err := c.confirm(purgeText(plan), "--yes"); err != nil {
+						return err
+					}
+					action = action.AssocKey("run", plan.Key("run")) // last may be another one now
+				}
+				result, err := d.do(cmd.Context(), action)
+				if err != nil {
+					return err
+				}
+				return c.done(result, plain(result.Key("run"))+": purged; its "+result.Key("records").String()+
+					" records and their hashes are kept")
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what purge would delete")
+	return cmd
+}
+
+func purgeText(v edn.Value) string {
+	return fmt.Sprintf("%s (%s, %s, accepted %s ago): its request, inputs, answers and response are deleted;\n"+
+		"its %s records with their hashes are kept", plain(v.Key("run")), plain(v.Key("intent")), plain(v.Key("status")),
+		since(v.Key("accepted-at")), v.Key("records"))
+}
+
+// confirm asks on the terminal whether to go on. Without a terminal it fails and
+// names the flag that answers the question.
+func (c *command) confirm(what, flag string) error {
+	if !terminal(c.env.Stdin) {
+		return usagef("there is no terminal to ask on: add %s to confirm", flag)
+	}
+	c.printf("%s\ngo on? [y/N] ", what)
+	line, _ := bufio.NewReader(c.env.Stdin).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		c.printf("nothing was done\n")
+		return quietError{1}
+	}
+	return nil
+}
+
+func (c *command) runsCancelCommand() *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "cancel a run in progress",
+		Long: "cancel requests the end of a run that the daemon executes, and returns at once: no attempt is started any\n" +
+			"more, and those under way are canceled. A finished run stays as it is.",
+		Example: "  ferment runs cancel last --why 'wrong input'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := actionOf("runs-cancel", edn.K("run"), edn.Text(args[0]))
+			if why != "" {
+				action = action.AssocKey("why", edn.Text(why))
+			}
+			v, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			text := ": cancel requested"
+			if !v.Key("cancel/accepted?").Truthy() {
+				text = ": already " + plain(v.Key("status"))
+			}
+			return c.done(v, plain(v.Key("run"))+text)
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "reason, recorded with the run")
+	return cmd
+}

@@ -1,0 +1,584 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Journal reads and changes the recorded runs of a data directory. Its methods
+// are safe for concurrent use. The zero value is that of a daemon which keeps its
+// runs in memory.
+type Journal struct {
+	store *store.Store
+	empty string   // file of the journal, if it does not exist
+	live  *runs    // in progress; nil without a daemon
+	dir   *dataDir // locked by this Journal, if it has opened the store
+}
+
+var _ httpapi.Runs = (*Journal)(nil)
+
+// OpenJournal opens the journal of a configuration while no daemon serves its
+// data directory, and locks the directory. A journal that does not exist has no
+// runs; create makes one.
+func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal, error) {
+	file := cfg.Store.File
+	if file == "" {
+		return &Journal{}, nil
+	}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && !create {
+		return &Journal{empty: file}, nil
+	}
+	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	options := storeOptions(cfg.Store)
+	options.NoMigrate = true // a daemon does that
+	opened, err := store.Open(ctx, options)
+	if err != nil {
+		dir.close()
+		return nil, failureOf(err)
+	}
+	return &Journal{store: opened, dir: dir}, nil
+}
+
+// Close closes what OpenJournal has opened.
+func (j *Journal) Close() error {
+	if j.dir == nil {
+		return nil
+	}
+	defer j.dir.close()
+	return j.store.Close()
+}
+
+// kept returns the store; the error is that of a host without one.
+func (j *Journal) kept() (*store.Store, *contract.Error) {
+	switch {
+	case j.store != nil:
+		return j.store, nil
+	case j.empty != "":
+		return nil, contract.Errorf("run/not-found", "no run is recorded: the journal %s does not exist", j.empty).
+			WithHint("a daemon creates it; start one with \"ferment serve\"")
+	}
+	return nil, contract.Errorf("db/not-configured", "store.driver is \"memory\": runs are forgotten when they end").
+		WithHint("set driver = \"sqlite\" in the block store and restart the daemon")
+}
+
+// failureOf returns the error of the store for a caller.
+func failureOf(err error) *contract.Error {
+	var damage *store.Damage
+	var schema *store.SchemaError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &damage):
+		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", damageValue(damage))
+	case errors.As(err, &schema):
+		return contract.Errorf("journal/unavailable", "%s", schema.Error()).WithRetryable(false)
+	}
+	return contract.AsError(err)
+}
+
+// lastRun names the newest run.
+const lastRun = "last"
+
+// find returns the run that a caller has named.
+func (j *Journal) find(ctx context.Context, name string) (store.Run, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil {
+		return store.Run{}, missing
+	}
+	if name == lastRun {
+		runs, err := s.Runs(ctx, store.Filter{Limit: 1})
+		if err == nil && len(runs) == 0 {
+			return store.Run{}, contract.Errorf("run/not-found", "no run is recorded yet")
+		}
+		if err != nil {
+			return store.Run{}, failureOf(err)
+		}
+		return runs[0], nil
+	}
+	run, err := s.Run(ctx, name)
+	if !errors.Is(err, contract.OfType("run/not-found")) {
+		return run, failureOf(err)
+	}
+	prefix := name
+	if !strings.HasPrefix(name, "run_") {
+		prefix = "run_" + strings.ToUpper(name)
+	}
+	ids, err := s.Match(ctx, prefix, 2)
+	switch {
+	case err != nil:
+		return run, failureOf(err)
+	case len(ids) == 0:
+		return run, contract.Errorf("run/not-found", "no recorded run has an id that begins with %.80q", name).
+			WithHint("\"ferment runs list\" shows the runs")
+	case len(ids) > 1:
+		return run, contract.Errorf("invalid-request", "several runs have ids that begin with %.80q, such as %s and %s",
+			name, ids[0], ids[1]).WithHint("write more of the id")
+	}
+	run, err = s.Run(ctx, ids[0])
+	return run, failureOf(err)
+}
+
+// status returns the status of a run: an open one that this daemon executes is
+// running.
+func (j *Journal) status(r store.Run) string {
+	if r.State == "open" && j.running(r.ID) != nil {
+		return "running"
+	}
+	return r.State
+}
+
+// running returns the run in progress with an id, nil if there is none.
+func (j *Journal) running(id string) *activeRun {
+	if j.live == nil {
+		return nil
+	}
+	j.live.mu.Lock()
+	defer j.live.mu.Unlock()
+	return j.live.byID[id]
+}
+
+// summary returns a row of the list of runs.
+func (j *Journal) summary(r store.Run) edn.Value {
+	var b edn.MapBuilder
+	b.Key("run", edn.Text(r.ID))
+	b.Key("status", journal.Keyword(j.status(r)))
+	b.Key("intent", journal.Keyword(r.Intent))
+	b.Key("principal", edn.Text(r.Principal))
+	b.Key("accepted-at", instant(r.Accepted))
+	if !r.Finished.IsZero() {
+		b.Key("finished-at", instant(r.Finished))
+		b.Key("latency-ms", edn.Int(r.Latency.Milliseconds()))
+	}
+	if cost, err := edn.ReadString(r.Cost + "M"); err == nil && cost.IsNumber() {
+		b.Key("cost-usd", cost)
+	}
+	if r.Error != "" {
+		b.Key("error/type", journal.Keyword(r.Error))
+	}
+	b.Key("epoch", edn.Int(int64(r.Epoch)))
+	b.Key("records", edn.Int(int64(r.Records)))
+	for key, set := range map[string]bool{"imported?": r.Imported, "pinned?": r.Pinned} {
+		if set {
+			b.Key(key, edn.Bool(true))
+		}
+	}
+	for key, at := range map[string]time.Time{"purged-at": r.Purged, "removed-at": r.Removed} {
+		if !at.IsZero() {
+			b.Key(key, instant(at))
+		}
+	}
+	return b.Map()
+}
+
+func instant(at time.Time) edn.Value { return edn.Inst(at.UTC().Truncate(time.Millisecond)) }
+
+// The number of runs in a list by default, and the number of open runs that are
+// searched for those in progress.
+const (
+	listedRuns = 20
+	manyOpen   = 10_000
+)
+
+// List implements httpapi.Runs.
+func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil && j.empty == "" {
+		return edn.Nil(), missing
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = listedRuns
+	}
+	filter := store.Filter{Status: f.Status, Intent: f.Intent, Since: f.Since, Limit: limit + 1}
+	if f.Status == "running" {
+		filter.Status, filter.Limit = "open", manyOpen
+	}
+	var runs []store.Run
+	if s != nil {
+		var err error
+		if runs, err = s.Runs(ctx, filter); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	out := []edn.Value{}
+	for _, r := range runs {
+		if f.Status != "running" || j.status(r) == f.Status {
+			out = append(out, j.summary(r))
+		}
+	}
+	more := len(out) > limit
+	return edn.MustMap(
+		edn.K("runs"), edn.Vector(out[:min(len(out), limit)]...),
+		edn.K("more?"), edn.Bool(more),
+	), nil
+}
+
+// Show implements httpapi.Runs.
+func (j *Journal) Show(ctx context.Context, name string, whole bool) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	var b edn.MapBuilder
+	b.Key("run", j.summary(run))
+	b.Key("epochs", epochs(records))
+	nodes := []edn.Value{}
+	for _, n := range journal.NewReport(records).Nodes {
+		nodes = append(nodes, n.Value())
+	}
+	b.Key("nodes", edn.Vector(nodes...))
+	for _, rec := range records {
+		switch body := rec.Body.(type) {
+		case *journal.RunAccepted:
+			b.Key("deadline-at", instant(body.DeadlineAt))
+		case *journal.CancelRequested:
+			b.Key("cancel", edn.MustMap(
+				edn.K("at"), instant(rec.At),
+				edn.K("by"), edn.Text(body.By),
+				edn.K("why"), edn.Text(body.Why),
+			))
+		case *journal.RunFinished:
+			if body.Err != nil {
+				b.Key("error", body.Err.Value())
+			}
+			if whole {
+				b.Key("response", body.Response.Value())
+			}
+		}
+	}
+	if whole {
+		b.Key("transcript", journal.Transcript(records))
+	}
+	return b.Map(), nil
+}
+
+// epochs lists when a run was started and resumed, by which process and why.
+func epochs(records []journal.Record) edn.Value {
+	out := []edn.Value{}
+	add := func(rec journal.Record, host, boot, config, why string) {
+		v := edn.MustMap(
+			edn.K("epoch"), edn.Int(int64(rec.Epoch)),
+			edn.K("at"), instant(rec.At),
+			edn.K("host"), edn.Text(host),
+			edn.K("boot"), edn.Text(boot),
+			edn.K("config"), edn.Text(config),
+		)
+		if why != "" {
+			v = v.AssocKey("why", edn.K(why))
+		}
+		out = append(out, v)
+	}
+	for _, rec := range records {
+		switch body := rec.Body.(type) {
+		case *journal.RunStarted:
+			add(rec, body.Host, body.Boot, body.Config, "")
+		case *journal.RunResumed:
+			add(rec, body.Host, body.Boot, body.Config, body.Why)
+		}
+	}
+	return edn.Vector(out...)
+}
+
+// Limits of a page of records and of a part of an exported file.
+const (
+	pageRecords = 500
+	pageBytes   = 4 << 20
+	valueBytes  = 16 << 20 // of one value of a record
+)
+
+// Records implements httpapi.Runs. A page has at least one record, if there is
+// one. Values above 16 MiB are left out.
+func (j *Journal) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, q.Run)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	limit := q.Limit
+	if limit <= 0 {
+		limit = pageRecords
+	}
+	records, err := j.store.Read(ctx, run.ID, q.After, limit)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	out, last, size := []edn.Value{}, q.After, 0
+	for _, rec := range records {
+		v := rec.Value()
+		if q.Values {
+			v = v.AssocKey("values", valuesOf(rec))
+		}
+		out, last = append(out, v), rec.Seq
+		if size += len(v.Canonical()); size > pageBytes {
+			break
+		}
+	}
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run.ID),
+		edn.K("records"), edn.Vector(out...),
+		edn.K("last"), edn.Int(int64(last)),
+		edn.K("more?"), edn.Bool(len(out) > 0 && last < run.Records),
+	), nil
+}
+
+// valuesOf returns the values of a record that are kept, by their hashes.
+func valuesOf(rec journal.Record) edn.Value {
+	values := edn.MustMap()
+	rec.Refs(func(ref journal.Ref) {
+		if v := ref.Value(); !v.IsNil() && len(v.Canonical()) <= valueBytes {
+			values = values.Assoc(edn.Text(ref.Hash()), v)
+		}
+	})
+	return values
+}
+
+// Verify implements httpapi.Runs.
+func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil && (name != "" || j.empty == "") {
+		return edn.Nil(), missing
+	}
+	verified, damaged := 0, []edn.Value{}
+	verify := func(r store.Run) *contract.Error {
+		err := j.verify(ctx, r)
+		var damage *store.Damage
+		if errors.As(err, &damage) {
+			damaged, err = append(damaged, damageValue(damage)), nil
+		}
+		verified++
+		return failureOf(err)
+	}
+	if name != "" {
+		run, err := j.find(ctx, name)
+		if err == nil {
+			err = verify(run)
+		}
+		if err != nil {
+			return edn.Nil(), err
+		}
+	}
+	for f := (store.Filter{Limit: pageRecords}); name == "" && s != nil; {
+		runs, err := s.Runs(ctx, f)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		if len(runs) == 0 {
+			break
+		}
+		for _, r := range runs {
+			if err := verify(r); err != nil {
+				return edn.Nil(), err
+			}
+		}
+		f.Before = runs[len(runs)-1].ID
+	}
+	return edn.MustMap(
+		edn.K("ok?"), edn.Bool(len(damaged) == 0),
+		edn.K("runs"), edn.Int(int64(verified)),
+		edn.K("damaged"), edn.Vector(damaged...),
+	), nil
+}
+
+// verify verifies one run. One that grows meanwhile is verified again, because
+// its records are read after its summary.
+func (j *Journal) verify(ctx context.Context, before store.Run) error {
+	for {
+		err := j.store.Verify(ctx, before.ID)
+		if err == nil || before.State != "open" || ctx.Err() != nil {
+			return err
+		}
+		after, failed := j.store.Run(ctx, before.ID)
+		if failed != nil || after.Records == before.Records {
+			return errors.Join(err, failed)
+		}
+		before = after
+	}
+}
+
+func damageValue(d *store.Damage) edn.Value {
+	var b edn.MapBuilder
+	for key, text := range map[string]string{"run": d.Run, "hash": d.Hash} {
+		if text != "" {
+			b.Key(key, edn.Text(text))
+		}
+	}
+	if d.Seq > 0 {
+		b.Key("seq", edn.Int(int64(d.Seq)))
+	}
+	b.Key("what", edn.Text(d.What))
+	return b.Map()
+}
+
+// ended returns a run that has finished and is still recorded.
+func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contract.Error) {
+	run, err := j.find(ctx, name)
+	switch {
+	case err != nil:
+	case run.State == "open":
+		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
+		if j.live == nil {
+			next = "\"ferment serve\" resumes it"
+		}
+		err = contract.Errorf("queue/invalid-transition", "%s run %s: the run is %s, expected a finished one", op, run.ID,
+			j.status(run)).WithHint(next)
+	case !run.Removed.IsZero():
+		err = contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
+			run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
+	}
+	return run, err
+}
+
+// Export implements httpapi.Runs.
+func (j *Journal) Export(ctx context.Context, name string, offset int64) (edn.Value, *contract.Error) {
+	run, missing := j.ended(ctx, "export", name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	part := &part{skip: offset}
+	if err := j.store.Export(ctx, run.ID, part); err != nil && !errors.Is(err, errPartFull) {
+		return edn.Nil(), failureOf(err)
+	}
+	text := part.text
+	if part.full { // ends between two characters
+		for n := len(text); n > 0 && !utf8.Valid(text[n-1:]); n-- {
+			if utf8.RuneStart(text[n-1]) {
+				text = text[:n-1]
+				break
+			}
+		}
+	}
+	out := edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("text"), edn.Text(string(text)))
+	if part.full {
+		out = out.AssocKey("next", edn.Int(offset+int64(len(text))))
+	}
+	return out, nil
+}
+
+var errPartFull = errors.New("the part is full")
+
+// part keeps the bytes of a file from an offset on, up to pageBytes.
+type part struct {
+	skip int64
+	text []byte
+	full bool
+}
+
+// Write implements io.Writer.
+func (p *part) Write(b []byte) (int, error) {
+	n := len(b)
+	cut := min(p.skip, int64(n))
+	p.skip -= cut
+	b = b[cut:]
+	if room := pageBytes - len(p.text); len(b) > room {
+		p.text, p.full = append(p.text, b[:room]...), true
+		return 0, errPartFull
+	}
+	p.text = append(p.text, b...)
+	return n, nil
+}
+
+// Import implements httpapi.Runs.
+func (j *Journal) Import(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return edn.Nil(), contract.Errorf("invalid-request", "import: %w", err).
+			WithHint("name a file that the user of the daemon can read, by its absolute path")
+	}
+	defer func() { _ = f.Close() }()
+	id, err := s.Import(ctx, f)
+	if errors.Is(err, contract.OfType("journal/fenced")) {
+		return edn.Nil(), contract.AsError(err).WithHint("\"ferment runs list\" shows the recorded runs")
+	}
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	run, err := s.Run(ctx, id)
+	return j.summary(run), failureOf(err)
+}
+
+// Pin implements httpapi.Runs.
+func (j *Journal) Pin(ctx context.Context, name string, on bool) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	change := j.store.Unpin
+	if on {
+		change = j.store.Pin
+	}
+	if err := change(ctx, run.ID); err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	run.Pinned = on
+	return j.summary(run), nil
+}
+
+// Purge implements httpapi.Runs.
+func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Value, *contract.Error) {
+	run, missing := j.ended(ctx, "purge", name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	if !dryRun {
+		if err := j.store.Purge(ctx, run.ID); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		var err error
+		if run, err = j.store.Run(ctx, run.ID); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	return j.summary(run).AssocKey("dry-run?", edn.Bool(dryRun)), nil
+}
+
+// Cancel implements httpapi.Runs.
+func (j *Journal) Cancel(ctx context.Context, name, why string) (edn.Value, *contract.Error) {
+	active := j.running(name)
+	if active == nil {
+		run, missing := j.find(ctx, name)
+		if missing != nil {
+			return edn.Nil(), missing
+		}
+		if active = j.running(run.ID); active == nil {
+			if run.State != "open" {
+				return canceled(run.ID, run.State, false), nil
+			}
+			return edn.Nil(), contract.Errorf("queue/invalid-transition",
+				"cancel run %s: it is open, but no daemon executes it", run.ID).
+				WithHint("the log of the daemon says why it was not resumed")
+		}
+	}
+	active.run.Cancel("operator", why)
+	return canceled(active.run.ID(), "running", true), nil
+}
+
+func canceled(run, status string, accepted bool) edn.Value {
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run),
+		edn.K("status"), edn.K(status),
+		edn.K("cancel/accepted?"), edn.Bool(accepted),
+	)
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Runs reads and changes recorded runs for admin actions. A run is named by its
+// id, by the beginning of one that no other run shares, or by the word last. The
+// methods are safe for concurrent use.
+type Runs interface {
+	// List returns summaries, the latest first.
+	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
+	// Show returns the summary of a run, its epochs and nodes; with whole also
+	// its transcript and its response.
+	Show(ctx context.Context, run string, whole bool) (edn.Value, *contract.Error)
+	// Records returns a page of the records of a run.
+	Records(ctx context.Context, q RecordsQuery) (edn.Value, *contract.Error)
+	// Verify compares one run, or all if run is empty, with the hashes that were
+	// recorded. Damage is a result, not an error.
+	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
+	// Export returns a part of the file of a finished run, from a byte on.
+	Export(ctx context.Context, run string, offset int64) (edn.Value, *contract.Error)
+	// Import stores the run of an exported file.
+	Import(ctx context.Context, file string) (edn.Value, *contract.Error)
+	// Pin exempts a run from removal, or takes that back.
+	Pin(ctx context.Context, run string, on bool) (edn.Value, *contract.Error)
+	// Purge deletes the values of a finished run; with dryRun it only returns
+	// what it would delete.
+	Purge(ctx context.Context, run string, dryRun bool) (edn.Value, *contract.Error)
+	// Cancel requests the cancellation of a run and returns at once.
+	Cancel(ctx context.Context, run, why string) (edn.Value, *contract.Error)
+}
+
+// RunFilter selects runs. Zero fields select all.
+type RunFilter struct {
+	Status, Intent string
+	Since          time.Time // accepted then or later
+	Limit          int       // 0: 20
+}
+
+// RecordsQuery selects records of a run.
+type RecordsQuery struct {
+	Run    string
+	After  int  // number of the last record before them
+	Limit  int  // 0: 500
+	Values bool // with the values that they name
+}
+
+// onRuns returns the function of an action on runs.
+func onRuns(
+	do func(context.Context, Runs, edn.Value) (edn.Value, *contract.Error),
+) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
+	return func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+		return do(ctx, c.Runs(), in)
+	}
+}
+
+const runEntry = `[:run {:doc "its id, the beginning of its id, or last"} [:string {:min 1 :max 64}]]`
+
+// runActions are the admin actions on runs.
+func runActions() []Action {
+	return []Action{
+		{Name: "runs-list", Doc: "recorded runs, the latest first",
+			Input: `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :completed :failed :canceled :expired]]
+				[:intent {:optional true} :keyword] [:since {:optional true :doc "accepted then or later"} :inst] [:limit {:optional true :default 20} [:int {:min 1 :max 1000}]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				f := RunFilter{Limit: int(intOr(in, "limit", 0))}
+				f.Status, _ = in.Key("status").AsKeyword()
+				f.Intent, _ = in.Key("intent").AsKeyword()
+				f.Since, _ = in.Key("since").AsInst()
+				return r.List(ctx, f)
+			})},
+		{Name: "runs-show", Doc: "one run: summary, epochs and nodes, and its transcript and response",
+			Input: runEntry + ` [:brief? {:optional true :doc "without transcript and response"} :boolean]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Show(ctx, text(in, "run"), !in.Key("brief?").Truthy())
+			})},
+		{Name: "runs-records", Doc: "records of a run in order, a page of them", Input: runEntry + `
+				[:after {:optional true :doc "number of the last record before them" :default 0} [:int {:min 0}]]
+				[:limit {:optional true :default 500} [:int {:min 1 :max 10000}]] [:values? {:optional true :doc "with the values that they name"} :boolean]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Records(ctx, RecordsQuery{
+					Run:    text(in, "run"),
+					After:  int(intOr(in, "after", 0)),
+					Limit:  int(intOr(in, "limit", 0)),
+					Values: in.Key("values?").Truthy(),
+				})
+			})},
+		{Name: "runs-verify", Doc: "compare the records and values of one run, or of all, with their hashes",
+			Input: `[:run {:optional true :doc "default: all runs"} [:string {:min 1 :max 64}]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Verify(ctx, text(in, "run"))
+			})},
+		{Name: "runs-export", Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
+			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Export(ctx, text(in, "run"), intOr(in, "offset", 0))
+			})},
+		{Name: "runs-import", Doc: "verify an exported run and store it, read-only",
+			Input: `[:file {:doc "absolute path of the file"} [:string {:min 1 :max 4096}]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Import(ctx, text(in, "file"))
+			})},
+		{Name: "runs-pin", Doc: "exempt a run from removal by age or size", Input: runEntry,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Pin(ctx, text(in, "run"), true)
+			})},
+		{Name: "runs-unpin", Doc: "let a pinned run be removed again", Input: runEntry,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Pin(ctx, text(in, "run"), false)
+			})},
+		{Name: "runs-purge", Doc: "delete the values of a finished run; its records and hashes stay",
+			Input: runEntry + ` [:dry-run? {:optional true} :boolean]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Purge(ctx, text(in, "run"), in.Key("dry-run?").Truthy())
+			})},
+		{Name: "runs-cancel", Doc: "request the cancellation of a run in progress",
+			Input: runEntry + ` [:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Cancel(ctx, text(in, "run"), text(in, "why"))
+			})},
+	}
+}
+
+func intOr(m edn.Value, key string, otherwise int64) int64 {
+	if n, ok := m.Key(key).AsInt(); ok {
+		return n
+	}
+	return otherwise
+}
+
+// runsOnly is a Control for the actions on runs, which use nothing else of it.
+type runsOnly struct {
+	Control
+	runs Runs
+}
+
+// Runs implements Control.
+func (r runsOnly) Runs() Runs { return r.runs }
+
+// DoOnRuns executes an action on runs without a daemon, as POST /v1/admin does
+// with one.
+func DoOnRuns(ctx context.Context, runs Runs, action edn.Value) (edn.Value, *contract.Error) {
+	a, err := newActionTable(runActions()).find(action)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if found := a.schema.Validate(action); len(found) > 0 {
+		return edn.Nil(), a.wrongInput(found)
+	}
+	return a.do(ctx, runsOnly{runs: runs}, action)
+}
+
+func (a *Action) wrongInput(found []schema.Finding) *contract.Error {
+	return contract.Errorf("invalid-request", "the input of %s is wrong: %s", a.Name, found[0]).
+		WithDetail("findings", schema.Findings(found))
+}
