@@ -61,7 +61,7 @@ func do(t testing.TB, s *act.Service, text string) (edn.Value, *contract.Error, 
 		dispatchtest.Verify(t, rec)
 	}
 	if _, measured := t.(*testing.B); !measured { // JRN-050: every run can be replayed
-		_, missed := s.Replay(context.Background(), r.ID(), records)
+		_, missed := act.Replay(context.Background(), s.Config(), r.ID(), records)
 		assert.Nil(t, missed, "replay: %v", missed)
 	}
 	return resp, err, records

@@ -19,7 +19,9 @@ import (
 // difference is the error replay/miss with the path of its node; it may be one of
 // the configuration, which must be that of the run as far as plans and gates are
 // concerned.
-func (s *Service) Replay(ctx context.Context, run string, records []journal.Record) (hash string, err *contract.Error) {
+//
+// The executor, the journal and what services share are not taken from c.
+func Replay(ctx context.Context, c Config, run string, records []journal.Record) (hash string, err *contract.Error) {
 	past := journal.NewHistory(records)
 	switch {
 	case past.Accepted == nil || !past.Finished:
@@ -29,8 +31,7 @@ func (s *Service) Replay(ctx context.Context, run string, records []journal.Reco
 			past.Accepted.Evaluator, eval.Version)
 	}
 	last := records[len(records)-1]
-	c := s.config
-	c.Executor, c.Journal, c.Clock = onlyRecords{}, unkept{}, stopped(last.At)
+	c.Executor, c.Journal, c.Clock, c.Hash = onlyRecords{}, unkept{}, stopped(last.At), past.Config
 	c.Ledger, c.Stats, c.Grades, c.Calibrations = budget.NewMemory(c.Clock.Now), nil, nil, nil
 	again, fault := New(c)
 	if fault != nil {

@@ -28,7 +28,7 @@ func TestReplay(t *testing.T) {
 				want = edn.Hash(edn.K(err.Type))
 			}
 			for range 3 {
-				hash, missed := s.Replay(t.Context(), records[0].Run, decoded(t, records))
+				hash, missed := act.Replay(t.Context(), s.Config(), records[0].Run, decoded(t, records))
 				require.Nil(t, missed, "%v", missed)
 				assert.Equal(t, want, hash)
 			}
@@ -52,7 +52,7 @@ func TestReplay(t *testing.T) {
 				default:
 					continue
 				}
-				_, missed := s.Replay(t.Context(), rec.Run, changed)
+				_, missed := act.Replay(t.Context(), s.Config(), rec.Run, changed)
 				if assert.NotNil(t, missed, "record %d, %s", rec.Seq, rec.Body.Kind()) {
 					assert.Equal(t, "replay/miss", missed.Type)
 				}
@@ -78,13 +78,13 @@ func TestReplayMisses(t *testing.T) {
 	for i, rec := range records {
 		if _, ok := rec.Body.(*journal.AttemptStarted); ok {
 			without := append(append([]journal.Record{}, records[:i]...), records[i+1:]...)
-			_, missed := s.Replay(t.Context(), rec.Run, without)
+			_, missed := act.Replay(t.Context(), s.Config(), rec.Run, without)
 			require.NotNil(t, missed, "without record %d", rec.Seq)
 			assert.Equal(t, "replay/miss", missed.Type)
 			assert.False(t, missed.Where.Key("node").IsNil(), "it says where: %v %s", missed, missed.Where)
 		}
 	}
-	_, missed := s.Replay(t.Context(), records[0].Run, records[:len(records)-1])
+	_, missed := act.Replay(t.Context(), s.Config(), records[0].Run, records[:len(records)-1])
 	require.NotNil(t, missed)
 	assert.Equal(t, "run/not-resumable", missed.Type)
 }

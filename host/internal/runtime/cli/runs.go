@@ -29,7 +29,7 @@ func (c *command) runsCommand() *cobra.Command {
 			"run without one.",
 	}
 	cmd.AddCommand(
-		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(),
+		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
 		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
 		c.runsCancelCommand(),
 	)
@@ -40,6 +40,8 @@ func (c *command) runsCommand() *cobra.Command {
 type runsDesk struct {
 	do    func(ctx context.Context, action edn.Value) (edn.Value, error)
 	there bool // a daemon executes them
+	// under sets the configuration of replays, unless a daemon has one.
+	under func(*daemon.Loaded)
 }
 
 // onRuns opens the journal for a command. create makes one that does not exist.
@@ -49,7 +51,7 @@ func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) err
 		return err
 	}
 	if client != nil {
-		return do(runsDesk{do: client.Do, there: true})
+		return do(runsDesk{do: client.Do, there: true, under: func(*daemon.Loaded) {}})
 	}
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
@@ -64,7 +66,7 @@ func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) err
 			err = failed
 		}
 	}()
-	return do(runsDesk{do: func(ctx context.Context, action edn.Value) (edn.Value, error) {
+	return do(runsDesk{under: journal.Under, do: func(ctx context.Context, action edn.Value) (edn.Value, error) {
 		result, failure := httpapi.DoOnRuns(ctx, journal, action)
 		if failure != nil {
 			return edn.Nil(), failure

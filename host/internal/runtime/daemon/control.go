@@ -415,7 +415,10 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 }
 
 // Runs implements httpapi.Control.
-func (c control) Runs() httpapi.Runs { return &Journal{store: c.store, live: c.host.Load().runs} }
+func (c control) Runs() httpapi.Runs {
+	h, l := c.now()
+	return &Journal{store: c.store, live: h.runs, loaded: l}
+}
 
 // Status implements httpapi.Control.
 func (c control) Status() edn.Value {

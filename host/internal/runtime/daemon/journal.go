@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -26,6 +27,8 @@ type Journal struct {
 	empty string   // file of the journal, if it does not exist
 	live  *runs    // in progress; nil without a daemon
 	dir   *dataDir // locked by this Journal, if it has opened the store
+	// loaded is the configuration that runs are replayed with; nil: none.
+	loaded *Loaded
 }
 
 var _ httpapi.Runs = (*Journal)(nil)
@@ -226,6 +229,36 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 	return edn.MustMap(
 		edn.K("runs"), edn.Vector(out[:min(len(out), limit)]...),
 		edn.K("more?"), edn.Bool(more),
+	), nil
+}
+
+// Under sets the configuration that runs are replayed with.
+func (j *Journal) Under(l *Loaded) { j.loaded = l }
+
+// Replay implements httpapi.Runs.
+func (j *Journal) Replay(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	if !run.Purged.IsZero() {
+		return edn.Nil(), contract.Errorf("replay/values-purged", "the values of run %s were purged", run.ID)
+	}
+	began := time.Now()
+	hash, failure := act.Replay(ctx, j.loaded.actConfig(), run.ID, records)
+	if failure != nil {
+		return edn.Nil(), failure
+	}
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run.ID),
+		edn.K("status"), journal.Keyword(run.State),
+		edn.K("records"), edn.Int(int64(len(records))),
+		edn.K("hash"), edn.Text(hash),
+		edn.K("latency-ms"), edn.Int(time.Since(began).Milliseconds()),
 	), nil
 }
 

@@ -23,6 +23,9 @@ type Runs interface {
 	// Verify compares one run, or all if run is empty, with the hashes that were
 	// recorded. Damage is a result, not an error.
 	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
+	// Replay executes a finished run once more from its records, without any
+	// plugin, and compares its values. A difference is the error replay/miss.
+	Replay(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Export returns a part of the file of a finished run, from a byte on.
 	Export(ctx context.Context, run string, offset int64) (edn.Value, *contract.Error)
 	// Import stores the run of an exported file.
@@ -95,6 +98,10 @@ func runActions() []Action {
 			Input: `[:run {:optional true :doc "default: all runs"} [:string {:min 1 :max 64}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Verify(ctx, text(in, "run"))
+			})},
+		{Name: "runs-replay", Doc: "execute a finished run once more from its records alone and compare its values", Input: runEntry,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Replay(ctx, text(in, "run"))
 			})},
 		{Name: "runs-export", Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
 			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,
