@@ -87,7 +87,8 @@ var rooms = []room{
 	{prefix: "sdk/internal/pluginv1"}, // generated from sdk/wire/plugin.proto
 	{prefix: "sdk/contract", mayUse: []string{"sdk/schema", "sdk/conversation"}},
 	{prefix: "sdk/schema", mayUse: []string{"sdk/edn"}},
-	{prefix: "sdk/edn"},
+	{prefix: "sdk/edn", mayUse: []string{"sdk/internal/kebab"}},
+	{prefix: "sdk/internal/kebab"},
 	{prefix: "sdk/conversation"},
 	{prefix: "sdk/text"},
 	{prefix: "sdk/text/packfile", mayUse: []string{"sdk/edn", "sdk/text"}}, // files of packs: the only part of text that reads

@@ -21,14 +21,14 @@ func boundChecks() []Check {
 	return []Check{
 		{ID: "core/invoke/error-details", Requirements: []string{"ERROR-002"},
 			Text: fmt.Sprintf("the details of an error about a large input have at most %d bytes", wire.MaxErrorDetails),
-			run:  errorDetails},
+			run:  shared(errorDetails)},
 		{ID: "core/load/socket-files", Requirements: []string{"START-007"}, Process: true,
 			Text: fmt.Sprintf("after %d calls the directory of the sockets has at most %d files with together %d bytes",
 				socketCalls, wire.MaxSocketFiles, wire.MaxSocketBytes),
-			run: loadSocketFiles},
+			run: alone(loadSocketFiles)},
 		{ID: "core/log/lines", Requirements: []string{"LOG-001"}, Process: true,
 			Text: fmt.Sprintf("no line of the log has more than %d bytes, also for large inputs", wire.MaxLine),
-			run:  logLengths},
+			run:  alone(logLengths)},
 	}
 }
 
@@ -43,11 +43,7 @@ func largeInputs(size int) []edn.Value {
 	}
 }
 
-func errorDetails(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func errorDetails(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, c := range append(slices.Clone(d.Capabilities), absent()) {
 		for _, input := range largeInputs(2 * wire.MaxErrorDetails) {
 			_, err := b.ask(ctx, in, question{capability: c, intent: firstIntent(c), input: input})
@@ -65,11 +61,7 @@ func errorDetails(ctx context.Context, b *bench) error {
 // socketCalls exceeds the number of files that the socket directory may have.
 const socketCalls = 3 * wire.MaxSocketFiles
 
-func loadSocketFiles(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func loadSocketFiles(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	p, ok := in.(*remote)
 	if !ok {
 		return &fault{errors.New("the instance is not a process")}
@@ -105,11 +97,7 @@ func holds(dir string) (files int, size int64) {
 // logWait is how long the last line of a log may take to arrive.
 const logWait = 200 * time.Millisecond
 
-func logLengths(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func logLengths(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	p, ok := in.(*remote)
 	if !ok {
 		return &fault{errors.New("the instance is not a process")}

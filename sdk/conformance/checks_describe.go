@@ -138,7 +138,7 @@ func configureChecks() []Check {
 			run:  configureBadConfig},
 		{ID: "core/configure/once", Requirements: []string{"CONFIGURE-003"},
 			Text: "a second Configure is refused with an error, and the plugin keeps running",
-			run:  configureOnce},
+			run:  alone(configureOnce)},
 		{ID: "core/configure/before-invoke", Requirements: []string{"LIFE-001", "HEALTH-003"},
 			Text: "a call before Configure is refused with an error of type :" + notReady + ", and the plugin reports that it is not ready",
 			run:  invokeBeforeConfigure},
@@ -181,11 +181,7 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-func configureOnce(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func configureOnce(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	if again, err := in.Client().Configure(ctx, b.setup(""), nil); err == nil && len(again.Findings) == 0 {
 		return want("an error", "the second Configure succeeded")
 	}
@@ -234,23 +230,19 @@ func healthChecks() []Check {
 			run:  healthReady},
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
 			Text: "Health names only capabilities that the plugin serves, also after calls, with a reason for each that is not ready",
-			run:  healthOfCapabilities},
+			run:  alone(healthOfCapabilities)},
 		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
 			Text: "also during calls, a degraded or not ready plugin or capability has a reason",
-			run:  healthReason},
+			run:  alone(healthReason)},
 		{ID: "core/health/changes", Requirements: []string{"HEALTH-006"},
 			Text: "a Health stream that is open during Drain reports that the plugin is no longer ready",
-			run:  healthChanges},
+			run:  alone(healthChanges)},
 	}
 }
 
 // healthReason watches the health for a while during calls. A ready plugin may
 // become degraded or not ready, but not without a reason.
-func healthReason(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func healthReason(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	watch, cancel := context.WithTimeout(ctx, healthWatch)
 	var calls sync.WaitGroup
 	calls.Go(func() {
@@ -258,7 +250,7 @@ func healthReason(ctx context.Context, b *bench) error {
 			_, _ = b.ask(watch, in, q)
 		}
 	})
-	err = in.Client().Watch(watch, explained)
+	err := in.Client().Watch(watch, explained)
 	cancel()
 	calls.Wait()
 	var unexplained *finding
@@ -269,11 +261,7 @@ func healthReason(ctx context.Context, b *bench) error {
 }
 
 // healthChanges watches the health of a plugin while it is drained.
-func healthChanges(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func healthChanges(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	watch, cancel := context.WithTimeout(ctx, b.soon)
 	defer cancel()
 	isDraining := errors.New("draining")
@@ -365,11 +353,7 @@ func healthReady(ctx context.Context, b *bench) error {
 	return want("the plugin becomes ready after Configure", "it is not after %s: %v", b.call, err)
 }
 
-func healthOfCapabilities(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func healthOfCapabilities(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	if err := b.healthNames(ctx, in, d); err != nil {
 		return err
 	}

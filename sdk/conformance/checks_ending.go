@@ -14,13 +14,13 @@ func drainChecks() []Check {
 	return []Check{
 		{ID: "core/drain/refuses", Requirements: []string{"DRAIN-001", "HEALTH-003"},
 			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is no longer ready",
-			run:  drainRefuses},
+			run:  alone(drainRefuses)},
 		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
 			Text: "Drain returns at its deadline with the number of unfinished calls, which are stopped",
-			run:  drainDeadline},
+			run:  alone(drainDeadline)},
 		{ID: "core/drain/in-flight", Requirements: []string{"DRAIN-003"},
 			Text: "calls in flight at Drain are not cut before its deadline",
-			run:  drainInFlight},
+			run:  alone(drainInFlight)},
 	}
 }
 
@@ -28,24 +28,20 @@ func endingChecks() []Check {
 	return []Check{
 		{ID: "core/shutdown/host-gone", Process: true, Requirements: []string{"END-001"},
 			Text: "the plugin ends when its host is gone",
-			run:  hostGone},
+			run:  alone(hostGone)},
 		{ID: "core/shutdown/busy", Process: true, Requirements: []string{"END-002"},
 			Text: "the plugin ends when its host is gone, also while a call is in flight",
 			run:  hostGoneBusy},
 		{ID: "core/shutdown/exit-code", Process: true, Requirements: []string{"END-004"},
 			Text: "the plugin exits with 0 when its host is gone, also while a call is in flight",
-			run:  exitCode},
+			run:  alone(exitCode)},
 		{ID: "core/shutdown/terminate", Requirements: []string{"END-003"}, Process: true,
 			Text: "the plugin ends when it gets SIGTERM, also while a call is in flight",
-			run:  terminated},
+			run:  alone(terminated)},
 	}
 }
 
-func drainRefuses(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func drainRefuses(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	unfinished, err := b.drain(ctx, in, b.call)
 	if err != nil {
 		return err
@@ -65,11 +61,7 @@ func drainRefuses(ctx context.Context, b *bench) error {
 	return refused(response, err, notReady)
 }
 
-func drainDeadline(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func drainDeadline(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c, input := b.long(d)
 	over := make(chan struct{})
 	go func() {
@@ -99,11 +91,7 @@ func drainDeadline(ctx context.Context, b *bench) error {
 // drainCalls is the number of concurrent calls before Drain.
 const drainCalls = 32
 
-func drainInFlight(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func drainInFlight(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := b.questions(d)
 	answered := make([]bool, len(questions))
 	quick, cancel := context.WithTimeout(ctx, quickly)
@@ -197,22 +185,14 @@ func (e endings) lost() error {
 	return nil
 }
 
-func hostGone(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func hostGone(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	in.Release()
 	return b.ended(in)
 }
 
 // exitCode closes standard input of an idle process, then of one with a call in
 // flight.
-func exitCode(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func exitCode(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	in.Release()
 	if b.ended(in) != nil {
 		return &blocked{by: "core/shutdown/host-gone"}
@@ -220,7 +200,7 @@ func exitCode(ctx context.Context, b *bench) error {
 	if err := exitedClean(in, "at the end of standard input"); err != nil {
 		return err
 	}
-	in, err = b.releaseBusy(ctx)
+	in, err := b.releaseBusy(ctx)
 	if err != nil {
 		return err
 	}

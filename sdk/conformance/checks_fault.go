@@ -16,10 +16,10 @@ func faultChecks() []Check {
 	return []Check{
 		{ID: "core/fault/pause", Requirements: []string{"LIFE-003"}, Process: true,
 			Text: "a process that was stopped by SIGSTOP answers again after SIGCONT",
-			run:  faultPause},
+			run:  alone(faultPause)},
 		{ID: "core/fault/interrupt", Requirements: []string{"END-005"}, Process: true,
 			Text: "a process that gets SIGINT answers as before",
-			run:  faultInterrupt},
+			run:  alone(faultInterrupt)},
 		{ID: "core/fault/kill", Requirements: []string{"START-006"}, Process: true,
 			Text: "after SIGKILL during a call, a new instance serves in the directory of the old one",
 			run:  faultKill},
@@ -39,11 +39,7 @@ func processOf(in Instance) (*launch.Process, error) {
 // process, so that a plugin that watches the clock notices it.
 const pauseFor = 400 * time.Millisecond
 
-func faultPause(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func faultPause(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	p, err := processOf(in)
 	if err != nil {
 		return err
@@ -79,11 +75,7 @@ func (b *bench) serves(ctx context.Context, in Instance, d contract.Description,
 
 // faultInterrupt sends SIGINT, as a terminal does to every process of its
 // foreground group. Only the host decides when a plugin ends.
-func faultInterrupt(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func faultInterrupt(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	p, err := processOf(in)
 	if err != nil {
 		return err
@@ -190,11 +182,7 @@ func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, 
 }
 
 // terminated sends SIGTERM, as an operating system does.
-func terminated(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func terminated(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	p, err := processOf(in)
 	if err != nil {
 		return err

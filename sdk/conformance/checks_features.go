@@ -37,7 +37,7 @@ func streamingChecks() []Check {
 			}},
 		{ID: "streaming/cancel/stops", Requirements: []string{"STREAM-004"},
 			Text: "a stream that is cancelled after a delta stops",
-			run:  streamCancel},
+			run:  shared(streamCancel)},
 	}
 }
 
@@ -140,11 +140,7 @@ func joined(a answer) error {
 		cut(a.out.String()))
 }
 
-func streamCancel(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func streamCancel(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	all := b.streaming(d)
 	if len(all) == 0 {
 		return untestable("no capability says that it streams (:cap/streams? true)")
@@ -337,10 +333,10 @@ func muxChecks() []Check {
 	return []Check{
 		{ID: "mux/calls/answered", Requirements: []string{"MUX-002"},
 			Text: "calls that share one stream end like calls with separate streams",
-			run:  muxAnswers},
+			run:  alone(muxAnswers)},
 		{ID: "mux/cancel/one", Requirements: []string{"MUX-003"},
 			Text: "the end of one call on a shared stream does not affect the others",
-			run:  muxCancel},
+			run:  alone(muxCancel)},
 	}
 }
 
@@ -359,15 +355,14 @@ func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, erro
 // test.
 func (b *bench) alone(ctx context.Context, in Instance, d contract.Description, c contract.Capability) error {
 	q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
-	response, err := b.invoke(ctx, in, q, q.request(), nil)
+	if err := b.hanging.blocks(q); err != nil {
+		return err
+	}
+	response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
 	return ended(response, err)
 }
 
-func muxAnswers(ctx context.Context, b *bench) error {
-	single, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func muxAnswers(ctx context.Context, b *bench, single Instance, d contract.Description) error {
 	in, _, err := b.muxed(ctx)
 	if err != nil {
 		return err
@@ -398,11 +393,7 @@ func muxAnswers(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func muxCancel(ctx context.Context, b *bench) error {
-	single, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func muxCancel(ctx context.Context, b *bench, single Instance, d contract.Description) error {
 	in, _, err := b.muxed(ctx)
 	if err != nil {
 		return err

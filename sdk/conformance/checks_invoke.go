@@ -21,43 +21,43 @@ func invokeChecks() []Check {
 	return []Check{
 		{ID: "core/invoke/answer", Requirements: []string{"CALL-001", "CALL-002"},
 			Text: "every capability answers with a well-formed response of a type that it declares, or with a typed error",
-			run:  invokeAnswer},
+			run:  shared(invokeAnswer)},
 		{ID: "core/invoke/unknown-capability", Requirements: []string{"CALL-005"},
 			Text: "a call of a capability that the plugin does not have is an error of type :" + notFound,
-			run:  invokeUnknown},
+			run:  shared(invokeUnknown)},
 		{ID: "core/invoke/unexpected-input", Requirements: []string{"CALL-004"},
 			Text: "an input of another shape is answered or refused with a typed error, and the plugin keeps running",
-			run:  invokeUnexpected},
+			run:  shared(invokeUnexpected)},
 		{ID: "core/invoke/large", Requirements: []string{"PAYLOAD-003", "PAYLOAD-004"},
 			Text: "a request of 5 MiB reaches the plugin, and an answer with a text of more than 1 MiB can be read",
-			run:  invokeLarge},
+			run:  shared(invokeLarge)},
 		{ID: "core/invoke/parallel", Requirements: []string{"CALL-008"},
 			Text: fmt.Sprintf("%d concurrent calls are answered or refused as :runtime/overloaded", parallelCalls),
-			run:  invokeParallel},
+			run:  shared(invokeParallel)},
 		{ID: "core/invoke/apart", Requirements: []string{"CALL-008"},
 			Text: "concurrent calls get the same answers as sequential ones",
-			run:  invokeApart},
+			run:  alone(invokeApart)},
 		{ID: "core/invoke/usage", Requirements: []string{"CALL-012"},
 			Text: "the :usage of an answer has a known :mode, counts from 0 and an exact cost, as far as it has them",
-			run:  invokeUsage},
+			run:  shared(invokeUsage)},
 		{ID: "core/cancel/stops", Requirements: []string{"CALL-006"},
 			Text: "a cancelled call stops working",
-			run:  cancelStops},
+			run:  shared(cancelStops)},
 		{ID: "core/cancel/slots", Requirements: []string{"CALL-011"},
 			Text: fmt.Sprintf("after %d cancelled calls the next call is answered as before", cancelledCalls),
-			run:  cancelSlots},
+			run:  alone(cancelSlots)},
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
-			run:  deadlineStops},
+			run:  shared(deadlineStops)},
 		{ID: "core/run/apart", Requirements: []string{"CALL-013"},
 			Text: "calls of one run and trace get the same answers as in separate runs",
-			run:  runApart},
+			run:  alone(runApart)},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
-			run:  endRun},
+			run:  alone(endRun)},
 		{ID: "core/run/again", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds a second time for one run",
-			run:  endRunAgain},
+			run:  alone(endRunAgain)},
 	}
 }
 
@@ -116,11 +116,7 @@ func unreadable(err error) error {
 	return nil
 }
 
-func invokeAnswer(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func invokeAnswer(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, q := range b.questions(d) {
 		response, err := b.invoke(ctx, in, q, q.request(), nil)
 		if err := answered(q.capability, response, err); err != nil {
@@ -133,11 +129,7 @@ func invokeAnswer(ctx context.Context, b *bench) error {
 // invokeUsage checks the usage of every capability except models, which have a
 // stricter check in their profile. The host drops an entry that is not well
 // formed, so the check reads what the plugin sent. Unknown keys are allowed.
-func invokeUsage(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func invokeUsage(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, q := range b.questions(d) {
 		if q.capability.Kind == profileLLM {
 			continue
@@ -166,11 +158,7 @@ func invokeUsage(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func invokeUnknown(ctx context.Context, b *bench) error {
-	in, _, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func invokeUnknown(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	c := absent()
 	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, edn.MustMap()), nil)
 	if err := refused(response, err, notFound); err != nil {
@@ -190,11 +178,7 @@ func oddInputs() []edn.Value {
 	}
 }
 
-func invokeUnexpected(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func invokeUnexpected(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, c := range d.Capabilities {
 		for _, input := range oddInputs() {
 			call := b.callContext(c)
@@ -208,11 +192,7 @@ func invokeUnexpected(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "unexpected inputs")
 }
 
-func invokeLarge(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func invokeLarge(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c := d.Capabilities[0]
 	const size = 5 << 20
 	input := b.input(d, c).AssocKey("conformance/large", edn.Text(strings.Repeat("0123456789abcde\n", size/16)))
@@ -260,11 +240,7 @@ func (b *bench) largeTexts(ctx context.Context, in Instance, d contract.Descript
 	return nil
 }
 
-func invokeParallel(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func invokeParallel(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	var wg sync.WaitGroup
 	failures := make([]error, parallelCalls)
 	for i := range failures {
@@ -274,10 +250,11 @@ func invokeParallel(ctx context.Context, b *bench) error {
 			call.CallID = fmt.Sprintf("call-%d", i)
 			call.Deadline = time.Now().Add(b.call)
 			q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
-			_, err := b.invokeAs(ctx, in, q, q.request(), call, nil)
-			if errors.As(err, new(*blocked)) {
-				failures[i] = err
-			} else if err != nil && typedError(err) != nil {
+			if failures[i] = b.hanging.blocks(q); failures[i] != nil {
+				return
+			}
+			_, err := in.Client().Invoke(ctx, call, q.request(), nil)
+			if err != nil && typedError(err) != nil {
 				failures[i] = want(fmt.Sprintf("each of %d concurrent calls ends within %s, beyond the limit of the plugin as "+
 					":runtime/overloaded", parallelCalls, b.call), "%v", err)
 			}
@@ -306,11 +283,7 @@ const quickly = 500 * time.Millisecond
 
 // invokeApart learns the outcomes of questions that differ little, then asks
 // them concurrently.
-func invokeApart(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func invokeApart(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) })
 	all, err := b.learn(ctx, in, withVariants(d, questions))
 	if err != nil || len(all) == 0 || !different(all) {
@@ -339,11 +312,7 @@ func invokeApart(ctx context.Context, b *bench) error {
 
 // runApart learns the outcomes of questions that differ little, each in its own
 // run, then asks them all in one run.
-func runApart(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func runApart(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := withVariants(d, slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) }))
 	for i := range questions {
 		questions[i].at = place{run: i + 1, node: 1}
@@ -391,11 +360,7 @@ const (
 	cancelBatch    = 8
 )
 
-func cancelSlots(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func cancelSlots(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	all, err := b.learn(ctx, in, slices.DeleteFunc(b.questions(d), func(q question) bool {
 		return !repeats(q.capability) || !independent(q)
 	}))
@@ -478,11 +443,7 @@ func (b *bench) long(d contract.Description) (contract.Capability, edn.Value) {
 	return c, b.input(d, c)
 }
 
-func cancelStops(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func cancelStops(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c, input := b.long(d)
 	callCtx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
@@ -528,11 +489,7 @@ func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{})
 	}
 }
 
-func deadlineStops(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func deadlineStops(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c, input := b.long(d)
 	call := b.callContext(c)
 	const limit = 50 * time.Millisecond
@@ -548,11 +505,7 @@ func deadlineStops(ctx context.Context, b *bench) error {
 	return b.idle(ctx, in, "the deadline")
 }
 
-func endRun(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func endRun(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c := d.Capabilities[0]
 	q := question{capability: c, intent: firstIntent(c), input: b.input(d, c)}
 	_, _ = b.invoke(ctx, in, q, q.request(), nil)
@@ -564,11 +517,7 @@ func endRun(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "EndRun")
 }
 
-func endRunAgain(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func endRunAgain(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	q := b.questions(d)[0]
 	_, _ = b.ask(ctx, in, q)
 	run := b.callContext(q.capability).Run

@@ -180,7 +180,7 @@ func judgeChecks() []Check {
 			}},
 		{ID: "judge/input/refused", Requirements: []string{"JUDGE-003"},
 			Text: "an input with nothing to judge is refused with a typed error",
-			run:  judgeRefuses},
+			run:  shared(judgeRefuses)},
 	}
 }
 
@@ -220,11 +220,7 @@ func collection(v edn.Value) bool {
 	return false
 }
 
-func judgeRefuses(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func judgeRefuses(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, q := range b.questions(d, profileJudge) {
 		q.input = edn.MustMap()
 		a, err := b.ask(ctx, in, q)
@@ -334,7 +330,7 @@ func checkerChecks() []Check {
 			}},
 		{ID: "checker/input/beside", Requirements: []string{"CHECKER-003"},
 			Text: "a check has the same verdict when :check/request and :check/result are added to its input",
-			run:  checkerBeside},
+			run:  shared(checkerBeside)},
 		{ID: "checker/effects/reads", Requirements: []string{"CHECKER-004"},
 			Text: "a check has no effects beyond reading",
 			run: func(ctx context.Context, b *bench) error {
@@ -393,11 +389,7 @@ func checkerVerdict(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func checkerBeside(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func checkerBeside(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, q := range b.questions(d, profileChecker) {
 		alone, err := b.value(ctx, in, q)
 		if err != nil {

@@ -61,7 +61,7 @@ func malformedChecks() []Check {
 			}),
 		{ID: "core/malformed/too-large", Requirements: []string{"PAYLOAD-005"},
 			Text: "a message above 16 MiB is refused, and the plugin keeps running",
-			run:  tooLarge},
+			run:  shared(tooLarge)},
 	}
 }
 
@@ -211,11 +211,7 @@ func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface,
 	}
 }
 
-func tooLarge(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func tooLarge(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c := d.Capabilities[0]
 	r, err := invokeRequest(in, c, b.input(d, c))
 	if err != nil {

@@ -22,7 +22,7 @@ func payloadChecks() []Check {
 			run:  describeSchemas},
 		{ID: "core/invoke/out-schema", Requirements: []string{"CALL-003"},
 			Text: "the output of a value fits the output schema of its intent",
-			run:  outSchema},
+			run:  shared(outSchema)},
 		{ID: "core/invoke/deterministic", Requirements: []string{"CALL-010"},
 			Text: "a deterministic capability gives the same answer to a repeated request, also after other calls and " +
 				"in another instance",
@@ -30,22 +30,22 @@ func payloadChecks() []Check {
 		{ID: "core/invoke/error", Requirements: []string{"ERROR-001"},
 			Text: fmt.Sprintf("an error has a permitted type and at most one sentence of %d characters",
 				contract.MaxMessage),
-			run: errorForm},
+			run: shared(errorForm)},
 		{ID: "core/invoke/encoding", Requirements: []string{"PAYLOAD-006"},
 			Text: "an answer is in the encoding of the question",
-			run:  sameEncoding},
+			run:  shared(sameEncoding)},
 		{ID: "core/invoke/error-encoding", Requirements: []string{"PAYLOAD-006"},
 			Text: "an error is in the encoding of the question",
-			run:  sameErrorEncoding},
+			run:  shared(sameErrorEncoding)},
 		{ID: "core/invoke/edges", Requirements: []string{"CALL-003"},
 			Text: "the output can be read and fits its schema also for edge cases of the input: an empty text, one with line breaks",
-			run:  outEdges},
+			run:  shared(outEdges)},
 		{ID: "core/invoke/blob", Requirements: []string{"PAYLOAD-003"},
 			Text: "a text that is sent as a blob has the same effect as the text itself",
-			run:  textAsBlob},
+			run:  shared(textAsBlob)},
 		{ID: "core/invoke/unknown-keys", Requirements: []string{"PAYLOAD-007"},
 			Text: "unknown keys of the envelope change nothing",
-			run:  unknownKeys},
+			run:  shared(unknownKeys)},
 	}
 }
 
@@ -76,11 +76,7 @@ func describeSchemas(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func outSchema(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func outSchema(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
 		return untestable("the schemas of the plugin cannot be read: %v", err)
@@ -121,11 +117,7 @@ func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Regis
 
 // outEdges asks with inputs that authors forget, until the patience for a call
 // is used up.
-func outEdges(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func outEdges(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
 		return untestable("the schemas of the plugin cannot be read: %v", err)
@@ -149,11 +141,7 @@ func outEdges(ctx context.Context, b *bench) error {
 
 // textAsBlob asks each question once with texts in the payload and once with
 // texts beside it.
-func textAsBlob(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func textAsBlob(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	all, err := b.learn(ctx, in, b.questions(d))
 	if err != nil {
 		return err
@@ -187,11 +175,7 @@ func textAsBlob(ctx context.Context, b *bench) error {
 }
 
 // unknownKeys repeats each question with unknown keys in the envelope.
-func unknownKeys(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func unknownKeys(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	all, err := b.learn(ctx, in, b.questions(d))
 	if err != nil {
 		return err
@@ -221,11 +205,7 @@ func unknownKeys(ctx context.Context, b *bench) error {
 // errorForm checks errors as they were sent, before the client corrects them:
 // for inputs of a wrong shape, for an unknown capability, and for samples and
 // their edge cases until half of the patience for a call is used up.
-func errorForm(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func errorForm(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	var all []question
 	for _, c := range append(slices.Clone(d.Capabilities), absent()) {
 		all = append(all, question{capability: c, input: edn.Int(7)})
@@ -287,11 +267,7 @@ func wellFormed(v edn.Value, enc wire.Encoding) error {
 	return nil
 }
 
-func sameEncoding(ctx context.Context, b *bench) error {
-	in, d, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func sameEncoding(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	asked := string(in.Client().Encoding())
 	for _, q := range b.questions(d) {
 		r, err := invokeRequest(in, q.capability, q.input)
@@ -318,11 +294,7 @@ func absent() contract.Capability {
 	return contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
 }
 
-func sameErrorEncoding(ctx context.Context, b *bench) error {
-	in, _, err := b.lent(ctx)
-	if err != nil {
-		return err
-	}
+func sameErrorEncoding(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	r, err := invokeRequest(in, absent(), edn.MustMap())
 	if err != nil {
 		return &fault{err}

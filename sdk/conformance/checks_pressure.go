@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -48,30 +49,26 @@ func pressureChecks() []Check {
 	return []Check{
 		{ID: "core/load/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
-			run:  loadGrowth},
+			run:  alone(loadGrowth)},
 		{ID: "core/cancel/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: "cancelled calls leave no threads and no growing memory behind",
-			run:  cancelGrowth},
+			run:  alone(cancelGrowth)},
 		{ID: "core/refuse/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: "calls that end with a typed error leave no descriptors, threads or growing memory behind",
-			run:  refusedGrowth},
+			run:  alone(refusedGrowth)},
 		{ID: "core/health/growth", Requirements: []string{"HEALTH-007"}, Process: true,
 			Text: "health probes leave no descriptors, threads or growing memory behind",
-			run:  healthGrowth},
+			run:  alone(healthGrowth)},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
 			Text: fmt.Sprintf("%d calls and %d cancelled calls leave no processes behind", leftCalls, leftCancelled),
-			run:  loadProcesses},
+			run:  alone(loadProcesses)},
 	}
 }
 
 // cancelGrowth cancels calls until the memory stops growing. A call that sleeps
 // after its caller is gone uses no processor, but keeps its memory or its
 // thread. loadGrowth covers calls that end before they can be cancelled.
-func cancelGrowth(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func cancelGrowth(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c, input := b.long(d)
 	q := question{capability: c, intent: firstIntent(c), input: input}
 	until := b.verdictBy(ctx)
@@ -94,11 +91,7 @@ func cancelGrowth(ctx context.Context, b *bench) error {
 
 // refusedGrowth makes calls that the plugin refuses: of an unknown capability,
 // and with inputs that no capability expects.
-func refusedGrowth(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func refusedGrowth(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := []question{{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}}
 	until := time.Now().Add(b.call / 2)
 	for _, q := range b.questions(d) {
@@ -127,11 +120,7 @@ func refusedGrowth(ctx context.Context, b *bench) error {
 
 // healthGrowth probes the health as often as a host does in an hour, several probes at a time, and on if the memory
 // grows.
-func healthGrowth(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func healthGrowth(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	block := func() (bool, error) {
 		var next atomic.Int64
 		var wg sync.WaitGroup
@@ -167,11 +156,7 @@ const (
 	moreProcesses = 16
 )
 
-func loadProcesses(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func loadProcesses(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := b.questions(d)
 	tree := treeOf(in.PID())
 	if _, err := b.load(ctx, in, questions, leftWarmUp, leftPatience); err != nil {
@@ -204,11 +189,7 @@ func loadProcesses(ctx context.Context, b *bench) error {
 	}
 }
 
-func loadGrowth(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func loadGrowth(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := b.questions(d)
 	b.random.Shuffle(len(questions), func(i, j int) { questions[i], questions[j] = questions[j], questions[i] })
 	if _, err := b.load(ctx, in, questions, growthWarmUp, growthPatience(growthWarmUp)); err != nil {

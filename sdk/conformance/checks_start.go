@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -41,7 +42,7 @@ func startChecks() []Check {
 			run:  startCertificate},
 		{ID: "core/start/stdout", Requirements: []string{"START-005"}, Process: true,
 			Text: "standard output carries the handshake line and nothing else, also while the plugin works",
-			run:  startStdout},
+			run:  alone(startStdout)},
 	}
 }
 
@@ -225,11 +226,7 @@ func (b *bench) strange(ctx context.Context, address string, creds credentials.T
 	return err
 }
 
-func startStdout(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func startStdout(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	for _, q := range b.questions(d) {
 		if _, err := b.ask(ctx, in, q); err != nil && typedError(err) != nil {
 			return typedError(err)

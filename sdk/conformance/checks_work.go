@@ -37,7 +37,7 @@ func solverChecks() []Check {
 			}},
 		{ID: "solver/cancel/burns", Requirements: []string{"SOLVER-003"}, Process: true,
 			Text: "a cancelled search stops using the processor within a second",
-			run:  solverBurns},
+			run:  alone(solverBurns)},
 	}
 }
 
@@ -95,11 +95,7 @@ func misfits(d contract.Description, q question) []edn.Value {
 	return all
 }
 
-func solverBurns(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
+func solverBurns(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	slow := b.opts.Slow
 	at := -1
 	if slow != nil {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// hanging records on which samples calls do not end. The map is only read while a
+// hanging records on which samples calls do not end. The maps are only read while a
 // check runs; what the check observes is added after it. A sample is asked again only
 // by checks that need no answer.
 type hanging struct {
@@ -18,31 +19,59 @@ type hanging struct {
 	slow  map[string]bool   // capabilities with such a sample
 
 	mu       sync.Mutex
+	running  int
+	crowds   int // times that a call began during another
 	observed []question
 	met      *blocked // a check asked for the answer to a known sample
 }
 
 func (q question) sample() string { return q.String() + " " + q.input.String() }
 
+// blocks returns the error of a call with a sample on which calls do not end, else nil.
+func (h *hanging) blocks(q question) error {
+	if len(h.known) == 0 {
+		return nil
+	}
+	by, ok := h.known[q.sample()]
+	if !ok {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.met = &blocked{by: by, hangs: true}
+	return h.met
+}
+
+// begin records the begin of a call. The result reports at its end whether it was the
+// only one all the time: a call among others may only have waited for its turn.
+func (h *hanging) begin() (alone func() bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running++
+	if h.running > 1 {
+		h.crowds++
+	}
+	first, before := h.running == 1, h.crowds
+	return func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.running--
+		return first && before == h.crowds
+	}
+}
+
 // invoke makes a call that needs an answer. It fails at once for a sample on which
 // calls do not end.
 func (b *bench) invoke(
 	ctx context.Context, in Instance, q question, envelope edn.Value, emit func(wire.Event),
 ) (edn.Value, error) {
-	return b.invokeAs(ctx, in, q, envelope, b.context(q), emit)
-}
-
-func (b *bench) invokeAs(ctx context.Context, in Instance, q question, envelope edn.Value, call wire.CallContext,
-	emit func(wire.Event),
-) (edn.Value, error) {
-	if by, ok := b.hanging.known[q.sample()]; ok {
-		b.hanging.mu.Lock()
-		defer b.hanging.mu.Unlock()
-		b.hanging.met = &blocked{by: by, hangs: true}
-		return edn.Nil(), b.hanging.met
+	if err := b.hanging.blocks(q); err != nil {
+		return edn.Nil(), err
 	}
+	call := b.context(q)
+	alone := b.hanging.begin()
 	response, err := in.Client().Invoke(ctx, call, envelope, emit)
-	if err != nil && ctx.Err() == nil && !time.Now().Before(call.Deadline) {
+	if alone() && err != nil && ctx.Err() == nil && !time.Now().Before(call.Deadline) {
 		b.hanging.mu.Lock()
 		defer b.hanging.mu.Unlock()
 		b.hanging.observed = append(b.hanging.observed, q)
@@ -63,10 +92,14 @@ func (b *bench) callLimit(c contract.Capability) time.Duration {
 func (h *hanging) remember(of *hanging, check string) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
+	if len(of.observed) == 0 {
+		return
+	}
+	known, slow := map[string]string{}, map[string]bool{} // earlier checks may still read the others
+	maps.Copy(known, h.known)
+	maps.Copy(slow, h.slow)
+	h.known, h.slow = known, slow
 	for _, q := range of.observed {
-		if h.known == nil {
-			h.known, h.slow = map[string]string{}, map[string]bool{}
-		}
 		if h.known[q.sample()] == "" {
 			h.known[q.sample()] = check
 		}

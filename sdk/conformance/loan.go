@@ -50,3 +50,28 @@ func (b *bench) lent(ctx context.Context) (Instance, contract.Description, error
 	b.borrowed = in
 	return in, d, nil
 }
+
+// pluginCheck is a check of an instance that was started and configured.
+type pluginCheck func(ctx context.Context, b *bench, in Instance, d contract.Description) error
+
+// shared runs a check on an instance that is lent.
+func shared(check pluginCheck) func(context.Context, *bench) error {
+	return func(ctx context.Context, b *bench) error {
+		in, d, err := b.lent(ctx)
+		if err != nil {
+			return err
+		}
+		return check(ctx, b, in, d)
+	}
+}
+
+// alone runs a check on an instance of its own.
+func alone(check pluginCheck) func(context.Context, *bench) error {
+	return func(ctx context.Context, b *bench) error {
+		in, d, err := b.ready(ctx)
+		if err != nil {
+			return err
+		}
+		return check(ctx, b, in, d)
+	}
+}

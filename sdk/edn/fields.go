@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
+
+	"github.com/fermenthq/ferment/sdk/internal/kebab"
 )
 
 // field is one entry of the map that represents a struct.
@@ -105,7 +106,7 @@ func (info *structInfo) fieldOf(sf reflect.StructField, index []int) (field, boo
 	}
 	f := field{name: name, index: index, tagged: name != "", omitEmpty: slices.Contains(options, "omitempty")}
 	if name == "" {
-		f.name = kebab(sf.Name)
+		f.name = kebab.Case(sf.Name)
 	}
 	for _, shape := range []string{"set", "map", "vector", "list", "rune"} {
 		if slices.Contains(options, shape) {
@@ -148,22 +149,4 @@ func (info *structInfo) merge(found []field, depthOf map[string]int, depth int) 
 			info.fields = append(info.fields, *f)
 		}
 	}
-}
-
-// kebab converts a Go name to a key: MaxTokens is max-tokens, HTTPPort is
-// http-port.
-func kebab(name string) string {
-	var b strings.Builder
-	runes := []rune(name)
-	for i, r := range runes {
-		if unicode.IsUpper(r) && i > 0 {
-			afterLower := !unicode.IsUpper(runes[i-1])
-			beforeLower := i+1 < len(runes) && unicode.IsLower(runes[i+1])
-			if afterLower || beforeLower {
-				b.WriteByte('-')
-			}
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/kebab"
 )
 
 // For derives a schema form from a Go type, for the values that edn.Encode
@@ -222,7 +222,7 @@ func collect(t reflect.Type, depth int, seen map[reflect.Type]bool, all *[]field
 		default:
 			f := field{typ: sf.Type, name: name, options: options, depth: depth, tagged: name != ""}
 			if name == "" {
-				f.name = kebab(sf.Name)
+				f.name = kebab.Case(sf.Name)
 			}
 			*all = append(*all, f)
 		}
@@ -249,22 +249,4 @@ func (d *deriver) entry(f *field) edn.Value {
 		return edn.Vector(key, edn.MustMap(edn.K("optional"), edn.Bool(true)), form)
 	}
 	return edn.Vector(key, form)
-}
-
-// kebab converts a Go name to a keyword name like edn.Encode: MaxTokens is
-// max-tokens, HTTPPort is http-port.
-func kebab(name string) string {
-	var b strings.Builder
-	runes := []rune(name)
-	for i, r := range runes {
-		if unicode.IsUpper(r) && i > 0 {
-			afterLower := !unicode.IsUpper(runes[i-1])
-			beforeLower := i+1 < len(runes) && unicode.IsLower(runes[i+1])
-			if afterLower || beforeLower {
-				b.WriteByte('-')
-			}
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

@@ -28,8 +28,8 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("store: open %s: migration %s was applied with another text than that of this program",
 			e.Path, e.Changed)
 	case e.Found < e.Known:
-		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d; migrate it with "+
-			"`ferment admin migrate`", e.Path, e.Found, e.Known)
+		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d, and migrations are off",
+			e.Path, e.Found, e.Known)
 	}
 	return fmt.Sprintf("store: open %s: schema has version %d, this program knows up to %d; use the program that "+
 		"wrote it", e.Path, e.Found, e.Known)

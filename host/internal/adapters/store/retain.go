@@ -99,7 +99,7 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
 	row, err := s.run(ctx, run)
 	if err == nil && row.State == stateOpen {
-		err = contract.Errorf("runtime/internal", "journal: %s run %s: the run is not finished", op, run)
+		err = contract.Errorf("queue/invalid-transition", "journal: %s run %s: the run is not finished", op, run)
 	}
 	return row, err
 }

@@ -82,9 +82,9 @@ func onDisk(t *testing.T, dir, text string) (found bool) {
 // JRN-061: what is shared in part goes to the runs that still need it, in every
 // order of purges.
 func TestSharedPartsFindAnHeir(t *testing.T) {
-	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+	for _, order := range [][]int{{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 1, 0, 3}, {1, 3, 0, 2}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
 		s := openAt(t, t.TempDir())
-		for n, turns := range []int{40, 60, 80} {
+		for n, turns := range []int{40, 60, 60, 80} {
 			sc := newScript(fmt.Sprintf("run_%d", n))
 			appendAll(t, s, sc.accepted(conversation(turns)), sc.finished(textOf(7, 300)))
 			require.NoError(t, s.Sync(context.Background(), sc.run))
@@ -163,7 +163,7 @@ func TestRetainRemovesOldRuns(t *testing.T) {
 	assert.Empty(t, stored)
 	require.NoError(t, s.Verify(context.Background(), "failed"))
 	require.NoError(t, s.Verify(context.Background(), "open"))
-	typed(t, s.Purge(context.Background(), "open"), "runtime/internal")
+	typed(t, s.Purge(context.Background(), "open"), "queue/invalid-transition")
 	typed(t, s.Purge(context.Background(), "nothing"), "run/not-found")
 	typed(t, s.Pin(context.Background(), "nothing"), "run/not-found")
 }

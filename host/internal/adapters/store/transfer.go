@@ -293,6 +293,8 @@ func (i *importer) part(ref edn.Value, err *error) int64 {
 		*err = badFile("part %s is not before the value that needs it", ref)
 	case failed != nil:
 		*err = failed
+	default:
+		*err = i.w.share(i.ctx, at, i.row.n)
 	}
 	return at.n
 }
@@ -312,7 +314,11 @@ func (i *importer) end() error {
 	i.row.Purged, _ = i.want.Key("purged").AsInst()
 	for hash := range i.names {
 		at, err := i.w.find(i.ctx, hash, true)
-		if err == nil && at.n == 0 && i.row.Purged.IsZero() {
+		switch {
+		case err != nil:
+		case at.n > 0:
+			err = i.w.share(i.ctx, at, i.row.n)
+		case i.row.Purged.IsZero():
 			err = badFile("value %s is missing", hash.hash())
 		}
 		if err != nil {

@@ -43,7 +43,7 @@ func TestExportComesBack(t *testing.T) {
 	assert.Equal(t, file.String(), again.String())
 	_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
 	typed(t, err, "journal/fenced")
-	typed(t, from.Export(context.Background(), "run_3", &file), "runtime/internal")
+	typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
 	require.NoError(t, to.Err())
 }
 
@@ -60,11 +60,12 @@ func TestImportVerifies(t *testing.T) {
 		require.NoError(t, to.Err(), what)
 	}
 	refuse("empty", "")
-	refuse("other", "{:a 1}")
+	_, err := to.Import(context.Background(), strings.NewReader("{:a 1}"))
+	typed(t, err, "import/invalid")
 	refuse("text", "{:a")
 	for i := range lines {
 		refuse("without a line", strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), ""))
-		for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/7 {
+		for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/2 {
 			changed := []byte(lines[i])
 			if changed[at]++; changed[at] == '\n' || changed[at] == ' '+1 || changed[at] == ',' {
 				continue
@@ -83,6 +84,38 @@ func TestImportVerifies(t *testing.T) {
 	}
 	_, err = to.Import(context.Background(), &file)
 	require.NoError(t, err)
+}
+
+// JRN-053, JRN-061: a run that was imported without the values that are here
+// already keeps them when the run that stored them is purged.
+func TestImportSharesParts(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	a := newScript("run_a")
+	appendAll(t, s, a.accepted(conversation(40)), a.finished(nothing))
+	require.NoError(t, s.Sync(context.Background(), "run_a"))
+	var file bytes.Buffer
+	require.NoError(t, s.Export(context.Background(), "run_a", &file))
+	other := openAt(t, t.TempDir())
+	b := newScript("run_b")
+	appendAll(t, other, b.accepted(conversation(41)), b.finished(nothing))
+	require.NoError(t, other.Sync(context.Background(), "run_b"))
+	file.Reset()
+	require.NoError(t, other.Export(context.Background(), "run_b", &file))
+	var kept []string
+	for line := range strings.Lines(file.String()) {
+		hash, _ := edn.MustRead(line).Key("hash").AsString()
+		if h, err := parseSum(hash); err == nil {
+			if _, err := s.content(context.Background(), "content_by_hash", h); err == nil {
+				continue // the line of a part that is here
+			}
+		}
+		kept = append(kept, line)
+	}
+	require.Less(t, len(kept), 10)
+	_, err := s.Import(context.Background(), strings.NewReader(strings.Join(kept, "")))
+	require.NoError(t, err)
+	require.NoError(t, s.Purge(context.Background(), "run_a"))
+	require.NoError(t, s.Verify(context.Background(), "run_b"))
 }
 
 // JRN-053, JRN-061: a purged run is exported without its values.

@@ -30,11 +30,8 @@ func (d *Damage) Error() string {
 	if d.Hash != "" {
 		at = append(at, "value "+d.Hash)
 	}
-	text := fmt.Sprintf("store: verify %s: %s", strings.Join(at, ", "), d.What)
-	if d.Run != "" {
-		text += "; `ferment admin journal-repair " + d.Run + "` cuts the run there and keeps the damaged file"
-	}
-	return text
+	return fmt.Sprintf("store: verify %s: %s; restore a backup, or move the database away to begin a new journal",
+		strings.Join(at, ", "), d.What)
 }
 
 // Unwrap gives a *Damage the error type journal/damaged.

@@ -66,6 +66,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 			"char(unicode(substr(CAST(%[1]s AS TEXT), %[5]d, 1)) + 1) || substr(%[1]s, %[6]d) AS BLOB) WHERE %[3]s",
 			column, table, where, at, at+1, at+2)
 	}
+	base := filled(t)
 	for name, row := range map[string]struct {
 		change []string
 		want   Damage // What is not compared
@@ -97,7 +98,8 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		"form": {[]string{"UPDATE content SET form = 2 WHERE n = 1"}, Damage{Run: "run_1", Seq: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filled(t)
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS(base)))
 			tamper(t, dir, row.change...)
 			s := openAt(t, dir)
 			all, err := s.VerifyAll(context.Background())
@@ -140,7 +142,7 @@ func TestOpenRefusesADamagedOpenRun(t *testing.T) {
 	require.ErrorAs(t, err, &d)
 	assert.Equal(t, "run_3", d.Run)
 	assert.Equal(t, 4, d.Seq)
-	assert.Contains(t, d.Error(), "ferment admin journal-repair run_3")
+	assert.Contains(t, d.Error(), "run run_3")
 }
 
 // JRN-030: a damaged page is reported as damage, not read as content.

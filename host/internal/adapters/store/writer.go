@@ -15,7 +15,7 @@ import (
 
 // Limits of a run.
 const (
-	maxRecord  = 64 << 10
+	maxRecord  = 4 << 20 // details of errors and warnings are in the record itself
 	maxRecords = 100_000
 )
 

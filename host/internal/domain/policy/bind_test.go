@@ -232,11 +232,6 @@ func TestSentence(t *testing.T) {
 	assert.Equal(t, "no capability serves :x/nope", (&policy.Binding{}).Sentence("x/nope"))
 }
 
-func mustNth(v edn.Value, i int) edn.Value {
-	e, _ := v.Nth(i)
-	return e
-}
-
 // TestNarrowerEffectsNeverAdd: EVAL-071, a narrower effect set never adds
 // candidates, and the accepted ones keep the order of the list.
 func TestNarrowerEffectsNeverAdd(t *testing.T) {

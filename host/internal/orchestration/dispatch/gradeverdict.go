@@ -32,6 +32,9 @@ func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
 			j.unevaluated = v.unjudged(j.n.w.Node)
 		}
 	default:
+		if w, ok := j.n.d.Calibrations.(GradeObserver); ok && !v.memoized {
+			w.Graded(v.j.judge.Name, g.key, g.rounded)
+		}
 		// A cached grade may be from a call with another minimum.
 		least, _ := quality.ScoreOf(v.least)
 		result.Outcome = quality.Outcome{Pass: g.rounded >= least}

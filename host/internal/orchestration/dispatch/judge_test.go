@@ -724,6 +724,27 @@ func (x *modelObserver) Served(judge, capID, model string) {
 	x.served = append(x.served, judge+" "+capID+" "+model)
 }
 
+// JDG-010: Calibrations learns each grade that was given, refusing ones included,
+// and not one from the cache.
+func TestGradesAreReported(t *testing.T) {
+	known := &gradeObserver{calibrations: calibrated}
+	w := judgeWorld{cal: known}.world(t)
+	w.On("t/a", out(`{:text "x"}`), out(`{:text "x"}`), out(`{:text "y"}`))
+	w.On("t/grader", score("0.9"), score("0.2"))
+	l := by("must", "0.8M")
+	require.Nil(t, serve(t, w, order{layer: l}).Err)
+	require.Nil(t, serve(t, w, order{layer: l}).Err, "cached")
+	require.NotNil(t, serve(t, w, order{layer: l}).Err)
+	assert.Equal(t, []quality.Score{900, 200}, known.grades)
+}
+
+type gradeObserver struct {
+	calibrations
+	grades []quality.Score
+}
+
+func (x *gradeObserver) Graded(_, _ string, s quality.Score) { x.grades = append(x.grades, s) }
+
 // BRK-001, BRK-007: the breaker of a judge counts its failures, and verdicts of
 // a judge with an open or ramping breaker are not samples.
 func TestBreakerOfAJudge(t *testing.T) {

@@ -49,6 +49,13 @@ type ModelObserver interface {
 	Served(judge, capID, model string)
 }
 
+// GradeObserver is an optional interface of Calibrations. Graded reports each
+// grade of an answer and the key of the judge that gave it; cached grades are not
+// reported. It must be safe for concurrent use and quick.
+type GradeObserver interface {
+	Graded(judge, key string, score quality.Score)
+}
+
 // grade is the grade of one answer.
 type grade struct {
 	ballot  *quality.Ballot

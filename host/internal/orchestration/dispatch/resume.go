@@ -29,7 +29,7 @@ type past struct {
 }
 
 // resume reads the past of the operation. Attempts without an end are closed as
-// lost with the host. The error is that of a call which nobody may repeat.
+// lost with the host. The error is that of a call which must not be repeated.
 func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 	n := &o.node
 	o.attempts.past.strict = n.w.Replay

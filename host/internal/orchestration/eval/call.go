@@ -232,6 +232,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
+	child.history = s.history.Answer(edn.Vector(child.path...), a.Attempt)
 	if child.answer.Node >= 0 {
 		child.textStream = a.Stream(child.answer.Key)
 	}

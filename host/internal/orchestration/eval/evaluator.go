@@ -186,7 +186,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
 	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Explain: t.Explain, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	root := &scope{
-		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
+		run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,
 	}
 	if in := t.Inside; in != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -93,7 +94,30 @@ func runValue(ctx context.Context, tb testing.TB, w *dispatchtest.World, source 
 	for _, rec := range records {
 		dispatchtest.Verify(tb, rec)
 	}
+	if ctx.Err() == nil && task.Inside == nil && task.Account == nil {
+		replay(tb, w, ev, *task, ran{out, records})
+	}
 	return ran{out, records}
+}
+
+// replay executes a run once more from its records: no call is made, and it ends
+// in the same way (JRN-050).
+func replay(tb testing.TB, w *dispatchtest.World, ev *eval.Evaluator, task eval.Task, was ran) {
+	tb.Helper()
+	calls := len(w.Calls())
+	task.Past, task.Replay, task.Started, task.Text, task.Pace = journal.NewHistory(was.records), true, nil, nil, nil
+	if was.Err == nil {
+		task.Past.Status = journal.StatusCompleted
+	}
+	task.Recorder = eval.NewRecorder(context.Background(), journal.NewMemory(), dispatch.SystemClock{}, "run_test", 2)
+	again := ev.Run(context.Background(), &task)
+	assert.Len(tb, w.Calls(), calls, "a replay makes no call")
+	switch {
+	case was.Err == nil && assert.Nil(tb, again.Err, "replay: %v", again.Err):
+		assert.Equal(tb, was.Out.String(), again.Out.String(), "replay")
+	case was.Err != nil && assert.NotNil(tb, again.Err, "replay of %v", was.Err):
+		assert.Equal(tb, was.Err.Type, again.Err.Type, "replay: %v", again.Err)
+	}
 }
 
 func evaluator(w *dispatchtest.World) *eval.Evaluator {

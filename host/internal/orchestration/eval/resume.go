@@ -14,7 +14,7 @@ import (
 
 // past returns what is recorded at a path since before the run was resumed, nil
 // for nothing.
-func (s *scope) past(path edn.Value) *journal.Place { return s.run.task.Past.At(path) }
+func (s *scope) past(path edn.Value) *journal.Place { return s.history.At(path) }
 
 // recall gives a node the value whose commit is recorded, and reports whether
 // there is one (JRN-040). Nodes that only compute do so again. So does the node
@@ -70,7 +70,7 @@ func (s *scope) miss(n *plan.Node, e *ended, format string, args ...any) *contra
 // unrecorded is the error of a call that has no records. In a run that did not
 // complete, another node ended the plan before it.
 func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
-	if s.run.task.Past.Status != journal.StatusCompleted {
+	if s.history.Status != journal.StatusCompleted {
 		return contract.Errorf("canceled", "node %s: it did not run", n.ID)
 	}
 	return s.miss(n, e, "the run has no record of it")

@@ -18,13 +18,14 @@ import (
 // scope is one running plan: the root, an inline plan, an item of a map, or a
 // plan answer.
 type scope struct {
-	run   *run
-	prog  *plan.Program
-	frame *plan.Frame
-	path  []edn.Value   // of the plan
-	layer *policy.Layer // inherited by nodes
-	depth int
-	stack []string // capabilities that wait for this plan
+	run     *run
+	history *journal.History // what is recorded of its nodes; nil: nothing
+	prog    *plan.Program
+	frame   *plan.Frame
+	path    []edn.Value   // of the plan
+	layer   *policy.Layer // inherited by nodes
+	depth   int
+	stack   []string // capabilities that wait for this plan
 	// foreign is set for plan answers.
 	foreign bool
 

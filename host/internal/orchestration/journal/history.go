@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -27,11 +29,20 @@ type History struct {
 	Status   string // of a finished run
 
 	paths map[*BudgetReserved]edn.Value
+	older map[answerKey]*History // plan answers of attempts before the newest
+}
+
+// answerKey identifies a plan answer: an equal plan of another attempt has the
+// same path.
+type answerKey struct {
+	path    string
+	attempt int
 }
 
 // Place is what is recorded of one node, or of the plan at a path.
 type Place struct {
 	Node      string
+	path      edn.Value
 	Skipped   bool
 	Settled   []*BudgetSettled // of its attempts, checks and votes
 	Committed *NodeCommitted
@@ -81,6 +92,45 @@ func (h *History) At(path edn.Value) *Place {
 // PathOf returns the path of a reservation.
 func (h *History) PathOf(r *BudgetReserved) edn.Value { return h.paths[r] }
 
+// Answer returns what is recorded below a path for the plan that an attempt
+// answered with.
+func (h *History) Answer(path edn.Value, attempt int) *History {
+	if h == nil {
+		return nil
+	}
+	if older := h.older[answerKey{path.String(), attempt}]; older != nil {
+		return older
+	}
+	if p := h.places[path.String()]; p != nil && p.Plan != nil && p.Plan.Attempt != attempt {
+		return &History{Status: h.Status}
+	}
+	return h
+}
+
+// archive moves what is recorded at and below a path to the plan answer of an
+// attempt.
+func (h *History) archive(path edn.Value, attempt int) {
+	older := &History{places: map[string]*Place{}, older: map[answerKey]*History{}}
+	depth := path.Len()
+	for key, p := range h.places {
+		if p.path.Len() >= depth && edn.Vector(slices.Collect(p.path.Elems())[:depth]...).Equal(path) {
+			older.places[key] = p
+			delete(h.places, key)
+		}
+	}
+	below := strings.TrimSuffix(path.String(), "]") + " "
+	for key, answer := range h.older {
+		if strings.HasPrefix(key.path, below) {
+			older.older[key] = answer
+			delete(h.older, key)
+		}
+	}
+	if h.older == nil {
+		h.older = map[answerKey]*History{}
+	}
+	h.older[answerKey{path.String(), attempt}] = older
+}
+
 // NewHistory reads the records of one run from its first one.
 func NewHistory(records []Record) *History {
 	h := &History{places: map[string]*Place{}, paths: map[*BudgetReserved]edn.Value{}}
@@ -104,10 +154,16 @@ func NewHistory(records []Record) *History {
 			delete(open, body.Of)
 			h.Settled = append(h.Settled, body)
 		}
+		if answer, ok := rec.Body.(*PlanResolved); ok && answer.Attempt > 0 {
+			if p := h.places[rec.Path.String()]; p != nil && p.Plan != nil && p.Plan.Attempt != answer.Attempt {
+				h.archive(rec.Path, p.Plan.Attempt)
+			}
+		}
 		if rec.Body.describe().hasPath() {
 			h.place(rec).add(rec)
 		}
 	}
+	h.spread(h.Status)
 	unsettled := h.Reserved[:0]
 	for _, r := range h.Reserved {
 		if open[r] {
@@ -118,6 +174,14 @@ func NewHistory(records []Record) *History {
 	return h
 }
 
+// spread sets the status of the run in the histories of plan answers too.
+func (h *History) spread(status string) {
+	h.Status = status
+	for _, older := range h.older {
+		older.spread(status)
+	}
+}
+
 func (h *History) place(rec Record) *Place {
 	path := rec.Path
 	if path.IsNil() {
@@ -126,7 +190,7 @@ func (h *History) place(rec Record) *Place {
 	key := path.String()
 	p := h.places[key]
 	if p == nil {
-		p = &Place{Node: rec.Node}
+		p = &Place{Node: rec.Node, path: path}
 		h.places[key] = p
 	}
 	return p

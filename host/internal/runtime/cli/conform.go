@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -433,7 +434,7 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		if r.Baseline.Knows(res.Check.ID) {
 			known = " (known)"
 		}
-		_, _ = fmt.Fprintf(w, "\n%s %s%s\n%s", res.Status, res.Check.ID, known, indent(r.Explain(res)))
+		_, _ = fmt.Fprintf(w, "\n%s %s%s\n%s", res.Status, res.Check.ID, known, diag.WrapError(indent(r.Explain(res))))
 	}
 	_, _ = fmt.Fprintln(w)
 	missed := 0

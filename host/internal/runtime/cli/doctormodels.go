@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -26,7 +27,7 @@ func servesModels(p plugins.Plugin) bool {
 // key, and whether its server can be reached. The host opens no connection
 // itself. It asks the daemon; without one it starts the plugins and stops them
 // again.
-func (c *command) examineModels(ctx context.Context, e *examination, loaded *daemon.Loaded) {
+func (c *command) examineModels(ctx context.Context, e *doctor.Examination, loaded *daemon.Loaded) {
 	var models []plugins.Plugin
 	for _, p := range loaded.Plugins {
 		if servesModels(p) {
@@ -40,16 +41,16 @@ func (c *command) examineModels(ctx context.Context, e *examination, loaded *dae
 	defer cancel()
 	plugins, err := c.statesOfModels(ctx)
 	if err != nil {
-		e.add("models", "plugins", stateWeak, "their health is unknown: %s", err)
+		e.Add("models", "plugins", doctor.Weak, "their health is unknown: %s", err)
 		return
 	}
 	for _, p := range models {
-		bad := stateFails
+		bad := doctor.Fails
 		if p.Optional {
-			bad = stateWeak
+			bad = doctor.Weak
 		}
 		state, text := modelState(plugins, p.Name, bad)
-		e.add("models", p.Name, state, "%s: %s", strings.Join(loaded.Provided(p.Name), " "), text)
+		e.Add("models", p.Name, state, "%s: %s", strings.Join(loaded.Provided(p.Name), " "), text)
 	}
 }
 
@@ -90,9 +91,9 @@ func modelState(plugins edn.Value, name, bad string) (state, text string) {
 			message := plain(i.Key("error").Key("message"))
 			switch {
 			case plain(i.Key("state")) == "ready":
-				return stateOK, "it is configured, and its server is reachable"
+				return doctor.OK, "it is configured, and its server is reachable"
 			case i.Key("callable?").Truthy():
-				return stateWeak, message
+				return doctor.Weak, message
 			case !i.Key("error").IsNil():
 				return bad, message
 			}

@@ -78,7 +78,7 @@ func (c *command) judges(ctx context.Context) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return daemon.JudgesValue(loaded.JudgeStates(time.Now())), nil
+	return daemon.JudgesValue(loaded.JudgeStates(time.Now()), nil), nil
 }
 
 func (c *command) judgeTable(v edn.Value) error {
@@ -180,6 +180,7 @@ func (c *command) showJudge(s edn.Value) error {
 		line("kappa", fmt.Sprintf("%s, %s is needed to refuse answers", kappa, written(s.Key("min-kappa"))))
 		line("measured", fmt.Sprintf("%s, holds until %s", day(s.Key("at")), day(s.Key("until"))))
 	}
+	line("answers", answersText(s.Key("answers")))
 	if next := nextOf(s); next != "" {
 		line("next", next+", because of "+reasonOf(s.Key("why")))
 	}
@@ -193,6 +194,19 @@ func (c *command) showJudge(s edn.Value) error {
 	}
 	_, err := io.WriteString(c.env.Stdout, b.String())
 	return err
+}
+
+// answersText describes the answers that a judge graded, empty for nil.
+func answersText(v edn.Value) string {
+	if v.IsNil() {
+		return ""
+	}
+	text := fmt.Sprintf("%s of %s passed", v.Key("passed"), v.Key("graded"))
+	if good := v.Key("good"); !good.IsNil() {
+		text += fmt.Sprintf("; corrected for its errors, a share of %s is good (%s to %s)", written(good.Key("rate")),
+			written(good.Key("low")), written(good.Key("high")))
+	}
+	return text
 }
 
 // reasonOf returns the reason of a measurement.

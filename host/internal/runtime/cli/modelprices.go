@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -283,14 +284,14 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 	return nil
 }
 
-// prices examines models whose costs are unknown or based on old prices.
-func (e *examination) prices(loaded *daemon.Loaded) {
+// examinePrices examines models whose costs are unknown or based on old prices.
+func examinePrices(e *doctor.Examination, loaded *daemon.Loaded) {
 	prices, now := loaded.ModelPrices(), time.Now()
 	for i, m := range prices {
 		if remark := m.Remark(now); remark != "" {
-			e.add("prices", m.Plugin+"/"+m.Label, stateWeak, "%s", remark)
+			e.Add("prices", m.Plugin+"/"+m.Label, doctor.Weak, "%s", remark)
 		} else if !slices.ContainsFunc(prices[:i], func(o plugins.ModelPrice) bool { return o.Plugin == m.Plugin }) {
-			e.add("prices", m.Plugin, stateOK, "the price of model %s is that of the %s", m.Model, m.From())
+			e.Add("prices", m.Plugin, doctor.OK, "the price of model %s is that of the %s", m.Model, m.From())
 		}
 	}
 }

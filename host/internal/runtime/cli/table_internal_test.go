@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -184,8 +185,8 @@ func TestProgressOfSlowStart(t *testing.T) {
 // data has whole ones.
 func TestExaminationFits(t *testing.T) {
 	hash := "b3:" + strings.Repeat("0123456789abcdef", 4)
-	e := &examination{}
-	e.add("configuration", "model-that-is-somewhere", stateOK, "scripted 1.0.0, lock approved, level strict, enforcement kernel, no needs, program %s", hash)
+	e := &doctor.Examination{}
+	e.Add("configuration", "model-that-is-somewhere", doctor.OK, "scripted 1.0.0, lock approved, level strict, enforcement kernel, no needs, program %s", hash)
 	var out bytes.Buffer
 	c := &command{env: Env{Stdout: &out}}
 	require.NoError(t, c.printExamination(e))

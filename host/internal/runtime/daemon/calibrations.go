@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // calibrationCache holds the calibration of the judges of one configuration. It
@@ -33,11 +35,15 @@ type calibrated struct {
 	is     dispatch.Calibration
 	record *calibration.Record
 	until  time.Time // end of validity
+	// passed of graded answers had the lowest score with which one passed in the
+	// record.
+	passed, graded int
 }
 
 var (
 	_ dispatch.Calibrations  = (*calibrationCache)(nil)
 	_ dispatch.ModelObserver = (*calibrationCache)(nil)
+	_ dispatch.GradeObserver = (*calibrationCache)(nil)
 )
 
 // rereadAfter is the time for which a calibration file is not read again.
@@ -65,7 +71,8 @@ func (c *calibrationCache) Calibration(judge string) dispatch.Calibration {
 	switch {
 	case ok && file != nil && was.file != nil && os.SameFile(file, was.file) &&
 		file.ModTime().Equal(was.file.ModTime()) && file.Size() == was.file.Size():
-		is.is, is.until, is.record = was.is, was.until, was.record
+		was.looked, was.file = is.looked, is.file
+		is = was
 	case file != nil:
 		is.is, is.until, is.record = c.read(judge)
 	}
@@ -91,6 +98,43 @@ func (c *calibrationCache) Served(judge, capID, model string) {
 	if c.served != nil && r != nil && r.Capability == capID && !r.Knows(model) {
 		c.served(judge, model)
 	}
+}
+
+// Graded implements dispatch.GradeObserver: it counts the grades that the measured
+// judge gave since its record was read.
+func (c *calibrationCache) Graded(judge, key string, score quality.Score) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[judge]
+	if k.record == nil || key != k.record.Key {
+		return
+	}
+	k.graded++
+	if score >= k.record.ScoreMin {
+		k.passed++
+	}
+	c.known[judge] = k
+}
+
+// intervalSeed makes equal counts give equal intervals.
+const intervalSeed = 10
+
+// share returns how many answers the judge passed, and the share of good ones
+// corrected for its errors with its interval (JDG-010); nil if it graded none.
+func (c *calibrationCache) share(judge string) edn.Value {
+	c.mu.Lock()
+	k := c.known[judge]
+	c.mu.Unlock()
+	if k.graded == 0 {
+		return edn.Nil()
+	}
+	var b edn.MapBuilder
+	b.Key("graded", edn.Int(int64(k.graded)))
+	b.Key("passed", edn.Int(int64(k.passed)))
+	if e, ok := k.record.Corrected(k.passed, k.graded, intervalSeed); ok {
+		b.Key("good", e.Value())
+	}
+	return b.Map()
 }
 
 // forget drops the cached file of a judge, so that the next use reads it.

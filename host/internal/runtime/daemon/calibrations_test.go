@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -133,4 +134,53 @@ func TestJudgesDue(t *testing.T) {
 	require.NoError(t, os.WriteFile(calibrations.Dir(l.Host.DataDir).File("due"), []byte("{"), 0o600))
 	_, err = l.JudgesDue("due", at)
 	assert.Error(t, err)
+}
+
+// JDG-010: the answers that the measured judge graded are counted, with the share
+// of good ones corrected for its errors.
+func TestShareOfGoodAnswers(t *testing.T) {
+	dir := t.TempDir()
+	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Recheck: time.Hour}}})
+	require.NoError(t, err)
+	c := newCalibrationCache(dir, reg)
+	key := "b3:" + strings.Repeat("0", 64)
+	r := calibration.Record{
+		Judge: "grader", Capability: "judge/rules", Key: key, Anchors: key, Good: 40, Bad: 40, At: time.Now().UTC().Truncate(time.Second),
+		ScoreMin: 500, Kappa: 0.8, Sensitivity: 0.9, Specificity: 0.9,
+	}
+	c.Graded("grader", key, 900)
+	assert.True(t, c.share("grader").IsNil(), "its errors are not known")
+	require.NoError(t, calibrations.Dir(dir).Keep(r))
+	c.forget("grader")
+	c.Calibration("grader")
+	for range 50 {
+		c.Graded("grader", key, 500)
+		c.Graded("grader", key, 499)
+	}
+	c.Graded("grader", "another judge", 900)
+	v := c.share("grader")
+	assert.Equal(t, "100", v.Key("graded").String())
+	assert.Equal(t, "50", v.Key("passed").String())
+	assert.Equal(t, edn.MustRead("0.5000M"), v.Key("good").Key("rate"))
+	for _, bound := range []string{"low", "high"} {
+		assert.True(t, v.Key("good").Key(bound).IsNumber())
+	}
+	at := time.Now().Add(2 * rereadAfter)
+	c.now = func() time.Time { return at }
+	c.Calibration("grader")
+	assert.True(t, edn.Equal(v, c.share("grader")), "the file is the same")
+
+	list := JudgesValue([]rescore.Status{{Judge: &registry.Judge{Name: "grader"}, Standing: calibration.Weak}, {Judge: &registry.Judge{Name: "other"}, Standing: calibration.Weak}}, c.share)
+	var with []bool
+	for s := range list.Key("judges").Elems() {
+		with = append(with, s.HasKey("answers"))
+	}
+	assert.Equal(t, []bool{true, false}, with)
+
+	r.Sensitivity, r.Specificity, r.At = 0.5, 0.5, r.At.Add(time.Second)
+	require.NoError(t, calibrations.Dir(dir).Keep(r))
+	c.forget("grader")
+	c.Calibration("grader")
+	c.Graded("grader", key, 900)
+	assert.Equal(t, "{:graded 1 :passed 1}", c.share("grader").String(), "no better than chance")
 }

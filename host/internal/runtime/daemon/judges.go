@@ -115,14 +115,21 @@ func (l *Loaded) JudgesDue(name string, now time.Time) ([]*registry.Judge, error
 // Judges implements httpapi.Control.
 func (c control) Judges() edn.Value {
 	h, _ := c.now()
-	return JudgesValue(h.Judges())
+	return JudgesValue(h.Judges(), h.runs.now().judges.share)
 }
 
-// JudgesValue returns the list in the form of the action judge-list.
-func JudgesValue(all []rescore.Status) edn.Value {
+// JudgesValue returns the list in the form of the action judge-list. share
+// returns what is known of the answers that a judge graded; it may be nil.
+func JudgesValue(all []rescore.Status, share func(judge string) edn.Value) edn.Value {
 	list := make([]edn.Value, len(all))
 	for i, s := range all {
 		list[i] = s.Value(true)
+		if share == nil {
+			continue
+		}
+		if v := share(s.Judge.Name); !v.IsNil() {
+			list[i] = list[i].AssocKey("answers", v)
+		}
 	}
 	return edn.MustMap(edn.K("judges"), edn.Vector(list...))
 }

@@ -91,7 +91,7 @@ func TestWatchdogInterval(t *testing.T) {
 				d := m.daemon(usec, io.Discard)
 				over := make(chan struct{})
 				signals := make(chan os.Signal)
-				go func() { defer close(over); d.loop(signals) }()
+				go func() { defer close(over); _ = d.loop(signals) }()
 				steady := func(phase string) {
 					t.Helper()
 					for range 4 {
@@ -127,7 +127,7 @@ func TestWatchdogOfAStuckLoop(t *testing.T) {
 		release := make(chan struct{})
 		d := m.daemon("400000", stuckWriter(release))
 		over := make(chan struct{})
-		go func() { defer close(over); d.loop(make(chan os.Signal)) }()
+		go func() { defer close(over); _ = d.loop(make(chan os.Signal)) }()
 		time.Sleep(250 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, 1, m.pings())

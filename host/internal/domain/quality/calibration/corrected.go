@@ -3,10 +3,17 @@ package calibration
 import (
 	"math"
 	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Estimate is an estimated share of good answers with its 95 % interval.
 type Estimate struct{ Rate, Low, High float64 }
+
+// Value returns the estimate as data.
+func (e Estimate) Value() edn.Value {
+	return edn.MustMap(edn.K("rate"), decimal(e.Rate), edn.K("low"), decimal(e.Low), edn.K("high"), decimal(e.High))
+}
 
 // rounds is the number of bootstrap rounds of an interval.
 const rounds = 1000

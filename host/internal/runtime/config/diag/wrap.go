@@ -86,8 +86,9 @@ func wordEnd(text string, from int) int {
 	return len(text)
 }
 
-// sentences are the labels of the lines of an error that WrapError wraps. The other lines are excerpts and EDN.
-var sentences = []string{"error:", "warning:", "hint", "cause"}
+// sentences are the labels of the lines that WrapError wraps: of an error, and of a conformance result. The other lines
+// are excerpts, commands and EDN.
+var sentences = []string{"error:", "warning:", "hint", "cause", "requirement:", "expected:", "observed:"}
 
 // WrapError wraps the sentences of an error that the method Text of contract.Error rendered. The first line may begin
 // with a place.

@@ -77,7 +77,7 @@ func TestReportIsWrapped(t *testing.T) {
 func TestWrapError(t *testing.T) {
 	excerpt, details := "   3 | "+words(120), "  details :a ["+words(120)+"]"
 	finding := "    [:input :a] " + words(120)
-	text := strings.Join([]string{"p.edn:3:1: error: " + words(120), excerpt, details, finding, "  hint    " + words(120)}, "\n")
+	text := strings.Join([]string{"p.edn:3:1: error: " + words(120), excerpt, details, finding, "  hint    " + words(120), "  observed: " + words(120)}, "\n")
 	got := diag.WrapError(text)
 	assert.Equal(t, strings.Fields(text), strings.Fields(got))
 	for line := range strings.Lines(got) {
