@@ -140,8 +140,11 @@ func (s *Store) verifyValues(ctx context.Context, row runRow, rec journal.Record
 // one with the row. each may be nil.
 func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, body []byte) error) (sum, error) {
 	var chain sum
-	last := 0
-	err := s.stored(ctx, row.n, 0, row.Records+1, func(seq int, stored sum, body []byte) error {
+	last, most := 0, row.Records+1 // one more would be damage
+	if row.State == stateOpen {
+		most-- // the run may have grown since its row was read
+	}
+	err := s.stored(ctx, row.n, 0, most, func(seq int, stored sum, body []byte) error {
 		if seq != last+1 {
 			return &Damage{Run: row.ID, Seq: last + 1, What: fmt.Sprintf("the record is missing; the next one is %d", seq)}
 		}

@@ -236,3 +236,17 @@ func TestReadersOfMissingValues(t *testing.T) {
 	_, err = s.Value(context.Background(), ref.Hash())
 	typed(t, err, "replay/values-purged")
 }
+
+// JRN-001: a run that grows while it is verified is not damaged.
+func TestVerifyOfAGrowingRun(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing), sc.record(&journal.CancelRequested{By: "a"}))
+	syncRun(t, s, "run_1")
+	row, err := s.run(context.Background(), "run_1")
+	require.NoError(t, err)
+	appendAll(t, s, sc.record(&journal.CancelRequested{By: "b"}))
+	syncRun(t, s, "run_1")
+	require.NoError(t, s.verify(context.Background(), row), "as it was when its row was read")
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+}

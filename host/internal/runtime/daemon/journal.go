@@ -392,7 +392,7 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 	}
 	verified, damaged := 0, []edn.Value{}
 	verify := func(r store.Run) *contract.Error {
-		err := j.verify(ctx, r)
+		err := s.Verify(ctx, r.ID)
 		var damage *store.Damage
 		if errors.As(err, &damage) {
 			damaged, err = append(damaged, damageValue(damage)), nil
@@ -429,22 +429,6 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 		edn.K("runs"), edn.Int(int64(verified)),
 		edn.K("damaged"), edn.Vector(damaged...),
 	), nil
-}
-
-// verify verifies one run. One that grows meanwhile is verified again, because
-// its records are read after its summary.
-func (j *Journal) verify(ctx context.Context, before store.Run) error {
-	for {
-		err := j.store.Verify(ctx, before.ID)
-		if err == nil || before.State != "open" || ctx.Err() != nil {
-			return err
-		}
-		after, failed := j.store.Run(ctx, before.ID)
-		if failed != nil || after.Records == before.Records {
-			return errors.Join(err, failed)
-		}
-		before = after
-	}
 }
 
 func damageValue(d *store.Damage) edn.Value {
