@@ -11,6 +11,10 @@
 // executes a request that a plugin makes within a call: it is part of the run
 // of that call, and ends with it.
 //
+// Resume continues a run whose host has ended, from its records; Replay executes
+// a finished one once more from its records alone. Both go the way of a new run:
+// what is recorded takes the place of calls, verdicts and draws.
+//
 // An act passes four stages in fixed order: prepare, route, execute, finalize.
 // The steps of each are named and compiled once per configuration. Finalize
 // always runs once a run was accepted.

@@ -6,6 +6,11 @@
 // linked program and returns the emitted value, or the error that ended it.
 // Recorder numbers the records of a run and appends them to the journal.
 //
+// A task with a past is a run that is resumed or replayed: nodes whose commit is
+// recorded keep their value, and package dispatch takes recorded attempts for its
+// own. With Replay set every node runs again and its value must be the recorded
+// one.
+//
 // Order: a node starts when everything it depends on is committed, skipped or
 // kept as failed; among ready nodes the one with the lower index starts first.
 // Strict plans run one node at a time, hybrid ones up to :max-parallel, lazy
