@@ -48,6 +48,16 @@ func (s *Store) Run(ctx context.Context, id string) (Run, error) {
 	return row.Run, err
 }
 
+// Keyed returns the id of the run that was accepted with an idempotency key, by
+// the hash of the key; empty if there is none.
+func (s *Store) Keyed(ctx context.Context, hash string) (run string, err error) {
+	err = s.read.one(ctx, "run_by_key", []any{hash}, []any{&run})
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return run, err
+}
+
 func (s *Store) run(ctx context.Context, id string) (runRow, error) {
 	row, err := readRun(ctx, s.read, id)
 	if errors.Is(err, sql.ErrNoRows) {

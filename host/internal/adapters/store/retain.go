@@ -23,7 +23,7 @@ type Retention struct {
 // keeps reports whether a finished run must be kept for another reason than its
 // size. The second result is for its age.
 func (r Retention) keeps(row *runRow, now time.Time) (must, young bool) {
-	must = row.keyed && now.Sub(row.Accepted) < r.KeyWindow
+	must = row.key != "" && now.Sub(row.Accepted) < r.KeyWindow
 	age := r.Age
 	if row.State != journal.StatusCompleted {
 		age = max(age, r.FailedAge)

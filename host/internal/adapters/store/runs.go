@@ -37,7 +37,7 @@ type runRow struct {
 	n     int64
 	chain sum // of the last record
 	bytes int64
-	keyed bool
+	key   string // hash of its idempotency key
 }
 
 // apply adds a record to the summary.
@@ -48,7 +48,7 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	r.Epoch, r.Records, r.chain = rec.Epoch, rec.Seq, chain
 	switch body := rec.Body.(type) {
 	case *journal.RunAccepted:
-		r.Intent, r.Principal, r.keyed = body.Intent, body.Principal, body.Key != ""
+		r.Intent, r.Principal, r.key = body.Intent, body.Principal, body.Key
 	case *journal.RunFinished:
 		r.State, r.Finished, r.Latency = body.Status, rec.At, body.Latency.Truncate(time.Millisecond)
 		if cost := body.Totals.Key("attempts").Key("cost-usd"); cost.IsNumber() {
@@ -88,7 +88,7 @@ func (m moment) Scan(from any) error {
 func (r *runRow) columns() []any {
 	return []any{
 		&r.n, &r.ID, &r.State, &r.Epoch, &r.Records, &r.chain, &r.bytes, moment{&r.Accepted}, moment{&r.Finished}, &r.Latency,
-		&r.Intent, &r.Principal, &r.Cost, &r.Error, &r.keyed, &r.Imported, &r.Pinned, moment{&r.Purged}, moment{&r.Removed},
+		&r.Intent, &r.Principal, &r.Cost, &r.Error, &r.key, &r.Imported, &r.Pinned, moment{&r.Purged}, moment{&r.Removed},
 	}
 }
 

@@ -231,7 +231,7 @@ func (w *writer) saveRun(ctx context.Context, row *runRow, exists bool) error {
 	switch {
 	case !exists:
 		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain, row.bytes,
-			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.keyed,
+			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.key,
 			row.Imported)
 	case row.State == stateOpen:
 		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain, row.bytes)

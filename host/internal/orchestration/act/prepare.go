@@ -344,9 +344,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Trace:         r.Trace,
 		RequestID:     r.RequestID,
 	}
-	if r.IdempotencyKey != "" {
-		rec.Key = edn.Hash(edn.Text(r.IdempotencyKey))
-	}
+	rec.Key = f.key
 	return rec
 }
 

@@ -42,16 +42,14 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)
-	ctx, cancel := context.WithCancelCause(ctx)
-	if asked := past.Canceled; asked != nil {
-		cancel(&cancellation{asked.By, asked.Why})
+	if accepted.Key != "" && c.Keys != nil {
+		f.key = accepted.Key
+		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: an act that came before waits for the next try
 	}
-	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		defer cancel(nil)
-		s.fly(ctx, f)
-	}()
+	r := s.launch(ctx, f)
+	if asked := past.Canceled; asked != nil {
+		r.cancel(&cancellation{asked.By, asked.Why})
+	}
 	return r, nil
 }
 

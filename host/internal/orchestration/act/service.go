@@ -63,6 +63,9 @@ type Config struct {
 	// Stats remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Stats *stats.Table
+	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
+	// are if the journal is not a KeyFinder. Services of one host share it.
+	Keys *Keys
 	// Grades remembers what judges made of answers; nil: only this service does.
 	// Services of one host share it.
 	Grades *dispatch.Grades
@@ -108,6 +111,9 @@ type Act struct {
 	// Accepted, if set, is called with the id of the run once it is recorded
 	// and before it starts. It must not block.
 	Accepted func(run string)
+	// Replayed, if set, is called before the run is read if its response was given
+	// before, to an act with the same idempotency key.
+	Replayed func()
 	// Watched announces that the run will be read with Watch: a slow reader
 	// exerts back pressure on the plugins whose text it reads.
 	Watched bool
@@ -203,6 +209,7 @@ func (c *Config) defaults() {
 // Run is an accepted act.
 type Run struct {
 	f      *flight
+	of     *Run // of the caller that started it; nil: that of this run
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 }
@@ -219,14 +226,31 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.attached != nil {
+		return f.attached.shared(s.config.Journal), nil
+	}
+	if f.holds != nil {
+		ctx = context.WithoutCancel(ctx) // others may wait for the run (RUN-007)
+	}
+	return s.launch(ctx, f), nil
+}
+
+// launch runs an accepted act on a goroutine of its own.
+func (s *Service) launch(ctx context.Context, f *flight) *Run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
+	if f.holds != nil {
+		s.config.Keys.settle(f.key, f.holds, r)
+	}
 	go func() {
 		defer close(r.done)
 		defer cancel(nil)
+		if f.holds != nil {
+			defer s.config.Keys.release(f.key)
+		}
 		s.fly(ctx, f)
 	}()
-	return r, nil
+	return r
 }
 
 // flight creates the state of an act.
@@ -244,12 +268,19 @@ func (s *Service) flight(a Act) *flight {
 func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 	f := s.flight(a)
 	f.alone = alone
-	if err := s.stage(s.prepare, f); err != nil {
+	err := s.stage(s.prepare, f)
+	if err != nil && f.holds != nil {
+		s.config.Keys.settle(f.key, f.holds, nil)
+	}
+	if err != nil {
 		if f.id != "" {
 			s.config.Journal.Drop(f.id)
 		}
 		f.closeBudget()
 		return nil, err
+	}
+	if f.attached != nil {
+		f.id = f.attached.ID()
 	}
 	if a.Accepted != nil {
 		a.Accepted(f.id)
@@ -260,6 +291,13 @@ func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 // Do runs an act to its end. The result is always a response envelope; the
 // error is the one in it, nil if the act was completed.
 func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
+	if a.Request.HasKey("idempotency/key") {
+		r, err := s.Start(ctx, a)
+		if err != nil {
+			return s.Refusal(a, err), err
+		}
+		return r.Wait()
+	}
 	f, err := s.accept(a, true)
 	if err != nil {
 		return s.Refusal(a, err), err
@@ -313,7 +351,7 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 	}()
 	for _, st := range c {
 		name = st.name
-		if err := st.run(f); err != nil {
+		if err := st.run(f); err != nil || f.attached != nil {
 			return err
 		}
 	}
@@ -353,6 +391,9 @@ func (r *Run) Done() <-chan struct{} { return r.done }
 // one in it.
 func (r *Run) Wait() (edn.Value, *contract.Error) {
 	<-r.done
+	if r.of != nil {
+		r = r.of
+	}
 	return r.f.response, r.f.err
 }
 
@@ -360,6 +401,9 @@ func (r *Run) Wait() (edn.Value, *contract.Error) {
 func (r *Run) Records() []journal.Record {
 	select {
 	case <-r.done:
+		if r.of != nil {
+			r = r.of
+		}
 		return r.f.records
 	default:
 		return nil
@@ -370,6 +414,9 @@ func (r *Run) Records() []journal.Record {
 // stays open in the journal and can be resumed. Its caller gets the error
 // runtime/draining. On a finished run it has no effect.
 func (r *Run) Interrupt() {
+	if r.Attached() {
+		return
+	}
 	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", r.f.id).
 		WithWhere("run", edn.Text(r.f.id))
 	r.f.recorder.Stop(err)
@@ -383,6 +430,9 @@ func (r *Run) Cancel(by, why string) {
 	case <-r.done:
 		return
 	default:
+	}
+	if r.Attached() {
+		return
 	}
 	// The recorder rejects the record if the run has just finished; then there
 	// is nothing to cancel.

@@ -46,6 +46,9 @@ type flight struct {
 	tell     func(journal.Body) // receives text of a host call
 	past     *journal.History   // of a run that is resumed or replayed; else nil
 	replay   bool
+	key      string       // hash of the idempotency key
+	holds    *held        // the key, while the run has it
+	attached *Run         // that has the key already
 	pace     *stream.Pace // nil unless the run is streamed
 
 	// route
@@ -108,6 +111,7 @@ func always(run func(*flight) *contract.Error) func(*Service) (func(*flight) *co
 var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
+	{"attach", always(attach)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
@@ -136,7 +140,7 @@ var replaySteps = []step{
 
 // readSteps is the number of leading steps of prepare that read the request
 // and its plan; the later ones count and record it.
-const readSteps = 4
+const readSteps = 5
 
 var routeSteps = []step{
 	{"link", always(link)},

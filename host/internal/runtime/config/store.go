@@ -20,6 +20,8 @@ type Store struct {
 	// size of all runs in bytes.
 	Age, FailedAge time.Duration
 	Size           int64
+	// KeyWindow is how long runs with an idempotency key are kept at least.
+	KeyWindow time.Duration
 }
 
 func (l *loader) store() {
@@ -31,6 +33,7 @@ func (l *loader) store() {
 		Age:       retain.Duration("age"),
 		FailedAge: retain.Duration("failed_age"),
 		Size:      int64(retain.Integer("size")),
+		KeyWindow: retain.Duration("key_window"),
 	}
 	if st.FailedAge == 0 {
 		st.FailedAge = st.Age

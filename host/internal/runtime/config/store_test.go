@@ -20,7 +20,7 @@ func TestStoreDefaults(t *testing.T) {
 		require.Empty(t, configtest.Types(ds), profile)
 		assert.Equal(t, config.Store{
 			File: filepath.Join(c.Host.DataDir, "ferment.db"), Sync: true, MinFree: 512 << 20,
-			Age: 30 * 24 * time.Hour, FailedAge: 30 * 24 * time.Hour, Size: 10 << 30,
+			Age: 30 * 24 * time.Hour, FailedAge: 30 * 24 * time.Hour, Size: 10 << 30, KeyWindow: 24 * time.Hour,
 		}, c.Store, profile)
 	}
 	c, ds := configtest.Load(t, "ferment {\n  profile = \"test\"\n}\n")

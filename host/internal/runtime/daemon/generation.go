@@ -26,7 +26,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		return nil, err
 	}
 	c := loaded.actConfig()
-	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger = g.client, h.journal, h.boot, &h.stats, h.grades, h.ledger
+	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = g.client, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served

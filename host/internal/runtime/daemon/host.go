@@ -31,6 +31,7 @@ type Host struct {
 	env        *runtimeEnv
 	supervisor *plugin.Supervisor
 	journal    act.Journal
+	keys       act.Keys
 	full       func() bool // whether there is too little space for new acts; nil: there is not
 	runs       *runs
 

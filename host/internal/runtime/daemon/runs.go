@@ -106,6 +106,13 @@ func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (e
 	if err != nil {
 		return t.of.service.Refusal(a, err), err
 	}
+	if run.Attached() {
+		if run.Stored() && a.Replayed != nil {
+			a.Replayed()
+		}
+		follow(run)
+		return run.Wait()
+	}
 	return t.carry(run, follow)
 }
 

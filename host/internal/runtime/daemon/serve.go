@@ -634,6 +634,7 @@ func (d *Daemon) Settings() *httpapi.Settings {
 	s := &httpapi.Settings{
 		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
 		Anonymous: l.Profile == language.ProfileDev || l.Profile == language.ProfileTest,
+		Keys:      l.Store.File != "",
 	}
 	if t := l.HTTP.TLS; t != nil {
 		s.TLS = t.Config

@@ -45,7 +45,7 @@ func storeOptions(s config.Store) store.Options {
 		Path:    s.File,
 		NoSync:  !s.Sync,
 		MinFree: uint64(s.MinFree),
-		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size},
+		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},
 	}
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -37,6 +38,9 @@ func serveAct(x *exchange) reply {
 	if err != nil {
 		return formEnvelope.failure(err)
 	}
+	if request, err = x.keyed(request); err != nil {
+		return refused(request, err)
+	}
 	if err := x.unsupported(request); err != nil {
 		return refused(request, err)
 	}
@@ -55,6 +59,7 @@ func serveAct(x *exchange) reply {
 	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
 		a.Dir = dir
 	}
+	a.Replayed = x.replayed
 	if x.events {
 		return x.stream(turn, a)
 	}
@@ -109,13 +114,37 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 	return v, nil
 }
 
+// replayed marks the response as one that was given before (RUN-022).
+func (x *exchange) replayed() { x.w.Header().Set("Idempotency-Replayed", "true") }
+
+// keyed returns the request with the idempotency key of the header, if it has one
+// (RUN-020).
+func (x *exchange) keyed(request edn.Value) (edn.Value, *contract.Error) {
+	all := x.r.Header.Values("Idempotency-Key")
+	if len(all) == 0 || !request.IsMap() {
+		return request, nil
+	}
+	key := edn.Text(all[0])
+	body, given := request.Get(edn.K("idempotency/key"))
+	switch {
+	case len(all) > 1, given && !body.Equal(key):
+		return request, contract.Errorf("idempotency/invalid-key", "the request has two idempotency keys")
+	case !validKey(all[0]):
+		return request, contract.Errorf("idempotency/invalid-key", "the idempotency key is not 1 to 128 visible ASCII characters")
+	}
+	return request.AssocKey("idempotency/key", key), nil
+}
+
+func validKey(key string) bool {
+	return len(key) > 0 && len(key) <= 128 && !strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' })
+}
+
 // unsupported rejects guarantees that this host cannot give: ignoring them
 // would be wrong.
 func (x *exchange) unsupported(request edn.Value) *contract.Error {
-	if x.r.Header.Get("Idempotency-Key") != "" || request.HasKey("idempotency/key") {
-		return contract.Errorf("db/not-configured",
-			"this build does not support idempotency keys").
-			WithHint("send the request without the key")
+	if request.HasKey("idempotency/key") && !x.settings.Keys {
+		return contract.Errorf("db/not-configured", "this host keeps no idempotency keys: its runs are in memory").
+			WithHint("send the request without the key, or set store.driver = \"sqlite\"")
 	}
 	if request.HasKey("session/id") {
 		return contract.Errorf("session/not-found", "this host keeps no sessions").

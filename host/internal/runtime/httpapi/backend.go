@@ -70,6 +70,8 @@ type Settings struct {
 	// Anonymous allows acts without credentials on loopback listeners
 	// (AUTH-031).
 	Anonymous bool
+	// Keys: the host keeps idempotency keys.
+	Keys bool
 }
 
 // Health is the state of the process, independent of its plugins.

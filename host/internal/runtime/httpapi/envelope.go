@@ -64,7 +64,7 @@ const (
   [:debug/plan? {:optional true} :boolean]
   [:debug/transcript? {:optional true} :boolean]
   [:session/id {:optional true :doc "rejected: this host keeps no sessions"} :string]
-  [:idempotency/key {:optional true :doc "rejected: this host keeps no keys"} :string]]`
+  [:idempotency/key {:optional true :doc "requests of one caller with one key share one run"} [:string {:min 1 :max 128}]]]`
 
 	specResponse = `[:map {:closed true}
   [:proto [:enum 1]]

@@ -69,7 +69,7 @@ func routes() []Route {
 			Summary: "request one accepted answer",
 			Doc: "The body is a request envelope, or text as input of the intent text/respond. The answer is sent once it has passed its gates. " +
 				"With Accept: text/event-stream the response is a stream of the events of the run: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract withdraws; the last event, finished, holds the whole response. ?format=edn writes the events as EDN. " +
-				"Closing the connection cancels the run. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
+				"Closing the connection cancels the run, unless the request has an Idempotency-Key. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
 			Body: &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText},
 				limit: func(s *Settings) int { return s.Limits.ActBody }},
 			failed: formEnvelope,

@@ -33,7 +33,6 @@ var reservedTable = []Reserved{
 	{path: "store.auto_migrate", What: "migrating by hand"},
 	{path: "store.allow_network_fs", What: "the check of network file systems"},
 	{path: "store.lease", What: "a store for several hosts"},
-	{path: "store.retain.key_window", What: "replaying answers by key"},
 
 	{path: "effects.db", What: "tools for databases"},
 	{path: "effects.scope.on_unknown", What: "resuming a run"},

@@ -56,7 +56,10 @@ var storeBlock = Block{
 				Name: "size", Type: size(mib, 1024*tib), Default: `"10GiB"`, Reload: ReloadHost, Serves: "JRN-060",
 				Doc: "size of all kept runs",
 			},
-			{Name: "key_window", Type: dur(day, 3650*day), Default: `"24h"`, Reload: ReloadUse, Serves: "RUN-020"},
+			{
+				Name: "key_window", Type: dur(day, 3650*day), Default: `"24h"`, Reload: ReloadHost, Serves: "RUN-020",
+				Doc: "how long a run with an idempotency key is kept at least",
+			},
 		}},
 	},
 }

@@ -16,12 +16,13 @@ CREATE TABLE runs (
   principal TEXT    NOT NULL DEFAULT '',
   cost      TEXT    NOT NULL DEFAULT '', -- decimal USD of all attempts
   error     TEXT    NOT NULL DEFAULT '', -- type
-  keyed     INTEGER NOT NULL DEFAULT 0,  -- has an idempotency key
+  key       TEXT    NOT NULL DEFAULT '', -- hash of its idempotency key
   imported  INTEGER NOT NULL DEFAULT 0,
   pinned    INTEGER NOT NULL DEFAULT 0,
   purged    INTEGER NOT NULL DEFAULT 0,  -- time at which the values were deleted
   removed   INTEGER NOT NULL DEFAULT 0   -- time at which the records were deleted
 );
+CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key <> '' AND imported = 0 AND removed = 0;
 CREATE INDEX runs_open ON runs (n) WHERE state = 'open';
 
 -- id is (run << 32) | seq, so that the records of a run are neighbors.

@@ -14,17 +14,17 @@ SELECT coalesce(max(n), 0) FROM content
 
 -- name: run
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  keyed, imported, pinned, purged, removed
+  key, imported, pinned, purged, removed
 FROM runs WHERE id = ?1
 -- name: runs_like
 SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY n DESC LIMIT ?3
 -- name: runs_open
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  keyed, imported, pinned, purged, removed
+  key, imported, pinned, purged, removed
 FROM runs WHERE state = 'open' ORDER BY n
 -- name: runs
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  keyed, imported, pinned, purged, removed
+  key, imported, pinned, purged, removed
 FROM runs
 WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR principal = ?3)
   AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
@@ -32,7 +32,7 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR princ
 ORDER BY n DESC LIMIT ?7
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  keyed, imported)
+  key, imported)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 -- name: set_run
 UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5 WHERE n = ?1
@@ -52,7 +52,7 @@ UPDATE runs SET removed = ?2, bytes = 0 WHERE n = ?1
 SELECT coalesce(sum(bytes), 0) FROM runs
 -- name: removable
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  keyed, imported, pinned, purged, removed
+  key, imported, pinned, purged, removed
 FROM runs WHERE state <> 'open' AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
 
 -- name: add_record
@@ -81,3 +81,6 @@ DELETE FROM shared WHERE content = ?1 AND run = ?2
 UPDATE content SET owner = ?2 WHERE n = ?1
 -- name: remove_content
 DELETE FROM content WHERE n = ?1
+
+-- name: run_by_key
+SELECT id FROM runs WHERE key = ?1 AND key <> '' AND imported = 0 AND removed = 0

@@ -1,0 +1,164 @@
+package act
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// KeyFinder is an optional interface of a Journal that finds runs by the hash of
+// their idempotency key. It knows a run from its acceptance on.
+type KeyFinder interface {
+	// Keyed returns the id of the run, empty if there is none.
+	Keyed(ctx context.Context, hash string) (run string, err error)
+}
+
+// Keys are the idempotency keys of the runs in progress of a host (RUN-020 to
+// RUN-022): requests with one key share one run. Services of one host share it.
+// The zero value is ready to use, by many acts at once.
+type Keys struct {
+	mu   sync.Mutex
+	held map[string]*held
+}
+
+// held is a key of a run in progress, or of an act that may become one.
+type held struct {
+	fingerprint string
+	run         *Run          // set before ready is closed; nil: the act was rejected
+	ready       chan struct{} // closed when the act is accepted or rejected
+}
+
+// hold takes a key for an act. If another one has it, that is returned.
+func (k *Keys) hold(key, fingerprint string) (mine, other *held) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.held[key]; h != nil {
+		return nil, h
+	}
+	if k.held == nil {
+		k.held = map[string]*held{}
+	}
+	h := &held{fingerprint: fingerprint, ready: make(chan struct{})}
+	k.held[key] = h
+	return h, nil
+}
+
+// settle makes the run of a held key known to those who wait for it; nil: there is
+// none, and the key is free.
+func (k *Keys) settle(key string, h *held, run *Run) {
+	k.mu.Lock()
+	if run == nil {
+		delete(k.held, key)
+	}
+	k.mu.Unlock()
+	h.run = run
+	close(h.ready)
+}
+
+// release frees the key of a run that is over and durable.
+func (k *Keys) release(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.held, key)
+}
+
+// keyOf returns the hash that stands for the idempotency key of an act: a key is
+// that of one principal and one operation.
+func keyOf(f *flight) string {
+	if f.request.IdempotencyKey == "" {
+		return ""
+	}
+	return edn.Hash(edn.Vector(edn.Text(f.act.Principal), edn.K("act/run"), edn.Text(f.request.IdempotencyKey)))
+}
+
+// attach is the step that finds the run of an idempotency key. With one, the act
+// is not accepted: its caller gets that run.
+func attach(f *flight) *contract.Error {
+	key := keyOf(f)
+	if key == "" {
+		return nil
+	}
+	c := &f.service.config
+	finder, ok := c.Journal.(KeyFinder)
+	if !ok || c.Keys == nil {
+		return contract.Errorf("db/not-configured", "this host keeps no idempotency keys: its runs are in memory").
+			WithHint("send the request without the key, or set store.driver = \"sqlite\"")
+	}
+	fingerprint := essence{f.act.Request}.Value()
+	for {
+		mine, other := c.Keys.hold(key, edn.Hash(fingerprint))
+		if other == nil {
+			return f.stored(finder, key, mine)
+		}
+		if other.fingerprint != edn.Hash(fingerprint) {
+			return keyMismatch()
+		}
+		<-other.ready
+		if f.attached = other.run; f.attached != nil {
+			return nil
+		}
+	}
+}
+
+// stored looks for a recorded run with the key. Without one the act goes on and
+// holds the key.
+func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Error {
+	c := &f.service.config
+	free := func(err *contract.Error) *contract.Error {
+		c.Keys.settle(key, mine, nil)
+		return err
+	}
+	id, err := finder.Keyed(context.Background(), key)
+	switch {
+	case err != nil:
+		return free(contract.AsError(err))
+	case id == "":
+		f.key, f.holds = key, mine
+		return nil
+	}
+	records := c.Journal.Records(id)
+	past := journal.NewHistory(records)
+	switch {
+	case past.Accepted == nil:
+		return free(contract.Errorf("journal/unavailable", "run %s of the idempotency key cannot be read", id))
+	case past.Accepted.Fingerprint.Hash() != mine.fingerprint:
+		return free(keyMismatch())
+	case !past.Finished:
+		return free(contract.Errorf("runtime/starting", "run %s of the idempotency key is not resumed yet", id))
+	}
+	end := records[len(records)-1].Body.(*journal.RunFinished)
+	if end.Response.Value().IsNil() {
+		return free(contract.Errorf("replay/values-purged", "the response of run %s was purged", id))
+	}
+	done := make(chan struct{})
+	close(done)
+	f.attached = &Run{
+		f:    &flight{id: id, response: end.Response.Value(), err: end.Err, records: records, follow: journal.Recorded(records)},
+		done: done,
+	}
+	return free(nil)
+}
+
+func keyMismatch() *contract.Error {
+	return contract.Errorf("idempotency/mismatch", "the idempotency key was used for another request")
+}
+
+// shared returns the run for another caller with its idempotency key. That caller
+// cannot cancel it.
+func (r *Run) shared(to Journal) *Run {
+	if r.Stored() {
+		return r
+	}
+	return &Run{f: &flight{id: r.f.id, follow: to.Follow(r.f.id, 0)}, of: r, done: r.done}
+}
+
+// Stored reports whether the run was over before the act came: its response is the
+// recorded one.
+func (r *Run) Stored() bool { return r.of == nil && r.f.service == nil }
+
+// Attached reports whether another caller has started the run, with the same
+// idempotency key.
+func (r *Run) Attached() bool { return r.of != nil || r.f.service == nil }
