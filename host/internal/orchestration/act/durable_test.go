@@ -34,6 +34,9 @@ func (d *disk) Sync(_ context.Context, run string) error {
 	return d.fault
 }
 
+// Keyed implements act.KeyFinder.
+func (d *disk) Keyed(context.Context, string) (string, error) { return "", nil }
+
 // JRN-004: an act without effects or price commits once, before its answer leaves;
 // one with a key is durable before it starts. Package dispatch covers calls.
 func TestDurableBeforeTheAnswer(t *testing.T) {
@@ -47,7 +50,7 @@ func TestDurableBeforeTheAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"))
 			d := &disk{Journal: journal.NewMemory(), last: map[string]journal.Kind{}}
-			s := service(t, w, func(c *act.Config) { c.Journal = d })
+			s := service(t, w, func(c *act.Config) { c.Journal, c.Keys = d, &act.Keys{} })
 			called := 0
 			w.Func("a/free", func(context.Context, dispatch.Call) dispatchtest.Step {
 				called = len(d.syncs)

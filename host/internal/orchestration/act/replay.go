@@ -65,6 +65,8 @@ func (f *flight) compare(end *journal.RunFinished) (string, *contract.Error) {
 	switch {
 	case f.err != nil && f.err.Type == "replay/miss":
 		return "", f.err.WithWhere("run", edn.Text(f.id))
+	case end.Err == nil && f.program == nil:
+		return "", miss("run %s: its plan does not fit this configuration: %s", f.id, f.err.Message).WithCause(f.err)
 	case end.Err != nil && f.err == nil:
 		return "", miss("run %s: it completed, and its record is a failure of type :%s", f.id, end.Err.Type)
 	case end.Err != nil && !sameFailure(end.Err, f.err):
