@@ -32,6 +32,7 @@ type sqliteDB struct {
 	conn    *sql.Conn
 	behind  *sql.Conn // of checkpoints
 	readers *sql.DB
+	shm     *os.File // index of the write-ahead log; nil before it is read first
 }
 
 func sqliteSource(path string, settings url.Values) string {
@@ -97,6 +98,9 @@ func (db *sqliteDB) close() error {
 	if db.writers != nil {
 		errs = append(errs, db.writers.Close())
 	}
+	if db.shm != nil {
+		errs = append(errs, db.shm.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -120,15 +124,18 @@ const (
 )
 
 // walBehind returns the bytes of the write-ahead log that are not in the
-// database yet.
+// database yet. The file stays open: closing it would release the locks of this
+// process on it, and with them its protection against other programs.
 func (db *sqliteDB) walBehind() int64 {
-	f, err := os.Open(db.path + "-shm")
-	if err != nil {
-		return 0
+	if db.shm == nil {
+		f, err := os.Open(db.path + "-shm")
+		if err != nil {
+			return 0
+		}
+		db.shm = f
 	}
-	defer func() { _ = f.Close() }()
 	var head [shmHeader]byte
-	if _, err := f.ReadAt(head[:], 0); err != nil {
+	if _, err := db.shm.ReadAt(head[:], 0); err != nil {
 		return 0
 	}
 	frames, copied := binary.NativeEndian.Uint32(head[shmFrames:]), binary.NativeEndian.Uint32(head[shmCopied:])
