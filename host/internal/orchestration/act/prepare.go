@@ -343,6 +343,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Budget:        amounts(r.Budget),
 		Trace:         r.Trace,
 		RequestID:     r.RequestID,
+		Dir:           a.Dir,
 	}
 	rec.Key = f.key
 	return rec

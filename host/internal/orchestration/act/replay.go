@@ -42,6 +42,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 		Principal:     past.Accepted.Principal,
 		PrincipalType: past.Accepted.PrincipalType,
 		Roles:         past.Accepted.Roles,
+		Dir:           past.Accepted.Dir,
 	})
 	f.ctx, f.past, f.replay, f.id, f.seed = ctx, past, true, run, past.Accepted.Seed
 	f.recorder = eval.NewRecorder(ctx, c.Journal, c.Clock, run, past.Epoch+1)

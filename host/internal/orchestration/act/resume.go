@@ -36,6 +36,7 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 		Principal:     accepted.Principal,
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
+		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})
 	f.past, f.id, f.begun, f.seed, f.deadline = past, run, past.Begun, accepted.Seed, accepted.DeadlineAt

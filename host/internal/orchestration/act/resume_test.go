@@ -284,3 +284,27 @@ func TestBudgetOfAResumedRun(t *testing.T) {
 		}
 	}
 }
+
+// RUN-008: relative paths of a resumed run are relative to the directory that its
+// caller has named.
+func TestResumeKeepsTheDirectory(t *testing.T) {
+	a := request(ask + `}`)
+	a.Request = a.Request.AssocKey("input", edn.MustRead(`{:dir "sub"}`))
+	a.Dir = "/home/ann"
+	w := resumeWorld(t)
+	run, refused := service(t, w).Start(t.Context(), a)
+	require.Nil(t, refused)
+	<-run.Done()
+	past := decoded(t, run.Records()[:1])
+	kept := journal.NewMemory()
+	kept.Load(run.ID(), past)
+	next := resumeWorld(t)
+	again, refused := service(t, next, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), run.ID(), past)
+	require.Nil(t, refused)
+	_, err := again.Wait()
+	require.Nil(t, err)
+	for _, world := range []*dispatchtest.World{w, next} {
+		dir, _ := world.Calls()[0].Request.Key("input").Key("dir").AsString()
+		assert.Equal(t, "/home/ann/sub", dir)
+	}
+}

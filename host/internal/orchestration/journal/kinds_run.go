@@ -28,6 +28,7 @@ type RunAccepted struct {
 	Access         []edn.Value
 	Key            string // hash of the idempotency key
 	RequestID      string
+	Dir            string // working directory of the caller, for relative paths
 	SessionID      string
 	SessionVersion int
 }
@@ -58,6 +59,7 @@ var runAccepted = kindOf(KindRunAccepted, false,
 	list("access", `[:vector [:map [:what :any] [:rule :any] [:reason :any]]]`, func(x *RunAccepted) *[]edn.Value { return &x.Access }, same, anything, nil),
 	hash("key", func(x *RunAccepted) *string { return &x.Key }).optional("an idempotency key was given"),
 	text("request/id", func(x *RunAccepted) *string { return &x.RequestID }).optional("given"),
+	text("dir", func(x *RunAccepted) *string { return &x.Dir }).optional("a caller on this machine named its working directory"),
 	text("session/id", func(x *RunAccepted) *string { return &x.SessionID }).optional("a session was given"),
 	ordinal("session/version", func(x *RunAccepted) *int { return &x.SessionVersion }).as(tInt).optional("a session was given"),
 )

@@ -63,10 +63,11 @@ func wholes() []struct {
 			Access:         []edn.Value{edn.MustRead(`{:what 1 :rule 2 :reason 3}`)},
 			Key:            edn.Hash(edn.Int(2)),
 			RequestID:      "q-1",
+			Dir:            "/home/ann",
 			SessionID:      "s-1",
 			SessionVersion: 4,
 		}, `{:access [{:reason 3 :rule 2 :what 1}] :budget {:attempts 1} :class :sync :config "H1"
-			:deadline-at #inst "1970-01-01T00:00:09.000Z" :evaluator 2 :fingerprint "H2" :intent :a/b :key "H2"
+			:deadline-at #inst "1970-01-01T00:00:09.000Z" :dir "/home/ann" :evaluator 2 :fingerprint "H2" :intent :a/b :key "H2"
 			:operation :act/run :principal "uid/7" :principal/type :user :priority -3 :request "H1" :request/id "q-1"
 			:response/type :stream :roles #{:admin :any} :seed -7 :session/id "s-1" :session/version 4 :trace {:id "t"}}`},
 		{&journal.RunStarted{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Protocol: edn.Hash(edn.Int(2))},
