@@ -19,9 +19,12 @@ import (
 // effects/outcome-unknown (JRN-040, JRN-041). The configuration of this service
 // binds what is left, the deadline is that of the run.
 //
+// why is journal.ResumedCrash or ResumedRestart. A run that was under way in
+// maxCrashes crashes in a row may be their cause: it fails with run/poison.
+//
 // The error is run/not-resumable for records that are not those of an open run,
 // and run/evaluator-unknown for a run of another evaluator.
-func (s *Service) Resume(ctx context.Context, run string, records []journal.Record) (*Run, *contract.Error) {
+func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, why string) (*Run, *contract.Error) {
 	past := journal.NewHistory(records)
 	switch accepted := past.Accepted; {
 	case accepted == nil || past.Finished:
@@ -39,7 +42,7 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})
-	f.past, f.id, f.begun, f.seed, f.deadline = past, run, past.Begun, accepted.Seed, accepted.DeadlineAt
+	f.why, f.past, f.id, f.begun, f.seed, f.deadline = why, past, run, past.Begun, accepted.Seed, accepted.DeadlineAt
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)
@@ -54,12 +57,21 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	return r, nil
 }
 
+// maxCrashes is the number of crashes in a row after which a run is not resumed
+// (RUN-016).
+const maxCrashes = 3
+
 // recordResumed starts the new epoch.
 func recordResumed(f *flight) *contract.Error {
 	c := &f.service.config
-	return contract.AsError(f.recorder.Record(edn.Nil(), "", &journal.RunResumed{
-		Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: f.past.Config, Why: journal.ResumedCrash,
-	}))
+	err := f.recorder.Record(edn.Nil(), "", &journal.RunResumed{
+		Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: f.past.Config, Why: f.why,
+	})
+	if err == nil && f.why == journal.ResumedCrash && f.past.Crashes+1 >= maxCrashes {
+		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is not resumed again",
+			f.id, maxCrashes)
+	}
+	return contract.AsError(err)
 }
 
 // isOfAttempt reports whether a reservation was made for an attempt, which is

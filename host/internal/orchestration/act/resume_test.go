@@ -142,7 +142,7 @@ func assertResumes(t *testing.T, name string, whole []journal.Record, want *jour
 	past := decoded(t, first)
 	kept.Load(past[0].Run, past)
 	s := service(t, w, func(c *act.Config) { c.Effects, c.Journal = dispatchtest.Open(), kept })
-	run, refused := s.Resume(t.Context(), past[0].Run, past)
+	run, refused := s.Resume(t.Context(), past[0].Run, past, journal.ResumedCrash)
 	require.Nil(t, refused, "after %d records", len(past))
 	<-run.Done()
 	all := run.Records()
@@ -241,10 +241,10 @@ func TestNotResumable(t *testing.T) {
 	s := service(t, w)
 	_, err, records := do(t, s, resumeCases["one call"])
 	require.Nil(t, err)
-	_, refused := s.Resume(t.Context(), records[0].Run, records)
+	_, refused := s.Resume(t.Context(), records[0].Run, records, journal.ResumedCrash)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/not-resumable", refused.Type)
-	_, refused = s.Resume(t.Context(), "run_x", nil)
+	_, refused = s.Resume(t.Context(), "run_x", nil, journal.ResumedCrash)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/not-resumable", refused.Type)
 
@@ -252,7 +252,7 @@ func TestNotResumable(t *testing.T) {
 	body := *older.Body.(*journal.RunAccepted)
 	body.Evaluator++
 	older.Body = &body
-	_, refused = s.Resume(t.Context(), older.Run, []journal.Record{older})
+	_, refused = s.Resume(t.Context(), older.Run, []journal.Record{older}, journal.ResumedCrash)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/evaluator-unknown", refused.Type)
 }
@@ -272,7 +272,7 @@ func TestBudgetOfAResumedRun(t *testing.T) {
 		kept := journal.NewMemory()
 		kept.Load(past[0].Run, past)
 		s := service(t, resumeWorld(t), budgets(policy.Budgets{}), func(c *act.Config) { c.Journal = kept })
-		run, refused := s.Resume(t.Context(), past[0].Run, past)
+		run, refused := s.Resume(t.Context(), past[0].Run, past, journal.ResumedCrash)
 		require.Nil(t, refused)
 		_, err := run.Wait()
 		lost := len(underWay(past)) > 0
@@ -299,12 +299,52 @@ func TestResumeKeepsTheDirectory(t *testing.T) {
 	kept := journal.NewMemory()
 	kept.Load(run.ID(), past)
 	next := resumeWorld(t)
-	again, refused := service(t, next, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), run.ID(), past)
+	again, refused := service(t, next, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), run.ID(), past, journal.ResumedCrash)
 	require.Nil(t, refused)
 	_, err := again.Wait()
 	require.Nil(t, err)
 	for _, world := range []*dispatchtest.World{w, next} {
 		dir, _ := world.Calls()[0].Request.Key("input").Key("dir").AsString()
 		assert.Equal(t, "/home/ann/sub", dir)
+	}
+}
+
+// RUN-016: a run that was under way in three crashes in a row is not resumed again;
+// a shutdown between them begins the count anew.
+func TestPoisonRun(t *testing.T) {
+	_, err, records := do(t, service(t, resumeWorld(t)), resumeCases["own plan"])
+	require.Nil(t, err)
+	crash, restart := journal.ResumedCrash, journal.ResumedRestart
+	for _, tc := range []struct {
+		why    []string
+		poison bool
+	}{
+		{[]string{crash, crash}, false},
+		{[]string{crash, crash, crash}, true},
+		{[]string{crash, crash, restart, crash, crash}, false},
+		{[]string{crash, restart, crash, crash, crash}, true},
+		{[]string{restart, restart, restart, restart}, false},
+	} {
+		past := decoded(t, records[:5])
+		var end *journal.RunFinished
+		w := resumeWorld(t)
+		for _, why := range tc.why {
+			w = resumeWorld(t)
+			kept := journal.NewMemory()
+			kept.Load(past[0].Run, past)
+			run, refused := service(t, w, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), past[0].Run, past, why)
+			require.Nil(t, refused)
+			<-run.Done()
+			all := run.Records()
+			end = finished(t, all)
+			past = decoded(t, all[:len(past)+1]) // the next crash comes at once
+			require.Equal(t, journal.KindRunResumed, past[len(past)-1].Body.Kind())
+		}
+		if !tc.poison {
+			assert.Equal(t, journal.StatusCompleted, end.Status, "%v", tc.why)
+			continue
+		}
+		assert.Equal(t, "run/poison", end.Err.Type, "%v", tc.why)
+		assert.Empty(t, w.Calls(), "nothing is called that may crash the host")
 	}
 }

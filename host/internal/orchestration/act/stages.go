@@ -45,6 +45,7 @@ type flight struct {
 	inside   *eval.Place        // of a host call; nil for a top-level run
 	tell     func(journal.Body) // receives text of a host call
 	past     *journal.History   // of a run that is resumed or replayed; else nil
+	why      string             // it is resumed
 	replay   bool
 	key      string       // hash of the idempotency key
 	holds    *held        // the key, while the run has it

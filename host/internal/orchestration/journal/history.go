@@ -25,6 +25,8 @@ type History struct {
 	Config   string    // hash of the configuration of the last epoch
 	Begun    time.Time // when the run was accepted
 	Canceled *CancelRequested
+	// Crashes is the number of crashes in a row that the run was resumed after.
+	Crashes  int
 	Finished bool
 	Status   string // of a finished run
 
@@ -142,6 +144,9 @@ func NewHistory(records []Record) *History {
 			h.Accepted, h.Begun, h.Config = body, rec.At, body.Config
 		case *RunResumed:
 			h.Config = body.Config
+			if h.Crashes++; body.Why != ResumedCrash {
+				h.Crashes = 0
+			}
 		case *CancelRequested:
 			h.Canceled = body
 		case *RunFinished:

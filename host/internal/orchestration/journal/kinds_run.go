@@ -87,7 +87,8 @@ var runStarted = kindOf(KindRunStarted, false,
 
 // Why a run was resumed.
 const (
-	ResumedCrash = "crash" // its host ended without finishing it
+	ResumedCrash   = "crash"   // its host ended without a shutdown
+	ResumedRestart = "restart" // its host was shut down before it finished
 )
 
 // RunResumed starts a new epoch of a run that was started before.
@@ -109,7 +110,7 @@ var runResumed = kindOf(KindRunResumed, false,
 	text("boot", func(x *RunResumed) *string { return &x.Boot }),
 	hash("config", func(x *RunResumed) *string { return &x.Config }),
 	hash("config/was", func(x *RunResumed) *string { return &x.Was }),
-	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash),
+	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash, ResumedRestart),
 )
 
 // CancelRequested records a request to cancel the run.

@@ -81,6 +81,9 @@ effects {
 			_, _, ok := s.logged(0, said("resumed runs that an earlier daemon had begun"))
 			require.True(t, ok, "round %d: %d open runs are not resumed", round, open)
 		}
+		if round%2 == 0 { // no run is under way in three kills in a row
+			require.Eventually(t, func() bool { return len(w.recorded(t, "running")) == 0 }, runLimit, 5*time.Millisecond)
+		}
 		var clients sync.WaitGroup
 		var mu sync.Mutex
 		for k := range 3 {

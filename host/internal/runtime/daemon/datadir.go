@@ -33,6 +33,8 @@ type dataDir struct {
 	// token authenticates callers of the admin socket; it lives as long as the
 	// lock.
 	token string
+	// crashed reports that the last daemon did not close the directory.
+	crashed bool
 }
 
 // AdminTokenFile returns the path of the admin token in a data directory.
@@ -226,6 +228,8 @@ func (d *dataDir) prepareRun() error {
 		return err
 	}
 	if d.token == "" {
+		_, err := os.Lstat(AdminTokenFile(d.path)) // removed by close
+		d.crashed = err == nil
 		var b [32]byte
 		_, _ = rand.Read(b[:]) // never fails
 		d.token = base64.RawURLEncoding.EncodeToString(b[:])

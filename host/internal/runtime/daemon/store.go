@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -61,12 +62,15 @@ func (h *Host) admits() *contract.Error {
 // resumeRuns continues the runs that an earlier daemon has not finished (JRN-040,
 // RUN-016). One that cannot be continued is reported and left as it is.
 func (d *Daemon) resumeRuns(ctx context.Context) {
-	h, resumed := d.host.Load(), 0
+	h, resumed, why := d.host.Load(), 0, journal.ResumedRestart
+	if d.dir.crashed {
+		why = journal.ResumedCrash
+	}
 	for _, u := range d.unfinished {
-		err := h.resume(u.Run.ID)
+		err := h.resume(u.Run.ID, why)
 		for err != nil && err.Type == "runtime/overloaded" && ctx.Err() == nil {
 			h.runs.awaitTurn(ctx)
-			err = h.resume(u.Run.ID)
+			err = h.resume(u.Run.ID, why)
 		}
 		if err != nil {
 			d.log.Error("a run cannot be resumed", "run", u.Run.ID, "intent", u.Run.Intent, "error", err)
@@ -80,13 +84,13 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 }
 
 // resume continues a run of the journal and returns once it goes on.
-func (h *Host) resume(id string) *contract.Error {
+func (h *Host) resume(id, why string) *contract.Error {
 	taken, err := h.Take()
 	if err != nil {
 		return err
 	}
 	t := taken.(*turn)
-	run, err := t.of.service.Resume(context.Background(), id, h.journal.Records(id))
+	run, err := t.of.service.Resume(context.Background(), id, h.journal.Records(id), why)
 	if err != nil {
 		t.Release()
 		return err
