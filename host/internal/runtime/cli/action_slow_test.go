@@ -49,6 +49,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-show", "runs show last"},
 		{"runs-records", "runs records last"},
 		{"runs-verify", "runs verify"},
+		{"runs-replay", "runs replay last"},
 		{"runs-export", "runs export last"},
 		{"runs-import", "runs import run.edn"},
 		{"runs-pin", "runs pin last"},

@@ -170,7 +170,7 @@ func someValues(t language.Type, old string) []string {
 		return []string{"true", "false"}
 	case language.KindInt, language.KindNum:
 		n, _ := strconv.ParseFloat(old, 64)
-		for _, c := range []float64{n + 1, n - 1, 0.3, 0.7, 2} {
+		for _, c := range []float64{n + 1, n - 1, 0.3, 0.7, 2, 100_000} {
 			if within(c) && (t.Kind == language.KindNum || c == float64(int64(c))) {
 				out = append(out, strconv.FormatFloat(c, 'f', -1, 64))
 			}
@@ -187,7 +187,7 @@ func someValues(t language.Type, old string) []string {
 		}
 		return out
 	case language.KindBytes:
-		for _, n := range []float64{1 << 20, 2 << 20, 1 << 14} {
+		for _, n := range []float64{1 << 20, 2 << 20, 1 << 14, 4 << 30} {
 			if within(n) {
 				out = append(out, strconv.FormatFloat(n, 'f', -1, 64))
 			}

@@ -63,7 +63,7 @@ func openDataDir(path, boot string) (*dataDir, error) {
 		return nil, err
 	}
 	d := &dataDir{path: path, boot: boot}
-	if err := d.hold(); err != nil {
+	if err := d.await(context.Background(), (*LockedError).isCommand); err != nil {
 		return nil, err
 	}
 	for _, step := range []func() error{d.checkFormat, d.prepareRun} {
@@ -87,28 +87,45 @@ func lockDataDir(ctx context.Context, path string) (*dataDir, error) {
 	if err := checkPrivate(path); err != nil {
 		return nil, err
 	}
+	d := &dataDir{path: path}
+	err := d.await(ctx, func(*LockedError) bool { return true })
+	var locked *LockedError
+	if errors.As(err, &locked) {
+		return nil, contract.Errorf("runtime/not-ready", "%s, which does not answer on its admin socket", locked).
+			WithHint("wait until it is up, or stop it")
+	}
+	if err == nil {
+		if err = d.checkFormat(); err != nil {
+			d.close()
+		}
+	}
+	return d, err
+}
+
+// await takes the lock. While another process has it and may is true for it, await
+// waits up to lockWait.
+func (d *dataDir) await(ctx context.Context, may func(*LockedError) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	d := &dataDir{path: path}
 	for {
 		err := d.hold()
 		var locked *LockedError
-		if err == nil {
-			if err = d.checkFormat(); err != nil {
-				d.close()
-			}
-			return d, err
-		}
-		if !errors.As(err, &locked) {
-			return nil, err
+		if !errors.As(err, &locked) || !may(locked) {
+			return err
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, contract.Errorf("runtime/not-ready", "%s, which does not answer on its admin socket", locked).
-				WithHint("wait until it is up, or stop it")
+			return err
 		}
 	}
+}
+
+// isCommand reports whether the holder of a lock is a command, which has it for a
+// moment only. One that has just taken it has not written its name yet: then the
+// name is that of a process which is gone.
+func (e *LockedError) isCommand() bool {
+	return e.Boot == "" || e.PID > 0 && errors.Is(syscall.Kill(e.PID, 0), syscall.ESRCH)
 }
 
 // danglingLink returns the dangling symbolic link on a path and its target;

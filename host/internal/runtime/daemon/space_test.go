@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
@@ -109,4 +110,22 @@ func TestTokenIsKept(t *testing.T) {
 	assert.True(t, d.tokenPresent())
 	require.NoError(t, os.Remove(path))
 	assert.False(t, d.tokenPresent())
+}
+
+// OPS-002: a daemon that starts while a command works on the files waits for it, and
+// does not wait for another daemon.
+func TestDaemonAwaitsCommand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "var")
+	command, err := lockDataDir(t.Context(), path)
+	require.NoError(t, err)
+	time.AfterFunc(100*time.Millisecond, command.close)
+	d, err := openDataDir(path, "boot")
+	require.NoError(t, err)
+	defer d.close()
+	begun := time.Now()
+	_, err = openDataDir(path, "other")
+	var locked *LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Equal(t, "boot", locked.Boot)
+	assert.Less(t, time.Since(begun), lockWait)
 }
