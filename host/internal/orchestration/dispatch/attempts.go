@@ -22,7 +22,7 @@ type attempts struct {
 	c      *caller
 	search *search
 
-	past       past
+	past       *past                // nil: the operation begins now
 	mode       stream.Mode          // when streamed text is shown
 	parallel   []*attempt           // that run in parallel
 	alone      *attempt             // the last one that does not
@@ -49,14 +49,16 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if t := s.past.take(capID, s.c.request.round); t != nil {
 		return s.recall(t, c, strategy), nil
 	}
-	if s.past.strict {
+	if s.past.replays() {
 		if s.past.gap {
 			n.Fail(replayMiss(n, "attempt %d at :%s is not recorded", s.past.taken, capID))
 			return nil, s.failure(ctx, nil, n.failedError())
 		}
 		return nil, s.overBudget(ctx, unaffordable(n, capID))
 	}
-	s.past.only = ""
+	if s.past != nil {
+		s.past.only = ""
+	}
 	st := n.d.Executor.State(capID)
 	scopes, err := n.scopes(c)
 	if err != nil {

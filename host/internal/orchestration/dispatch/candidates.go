@@ -19,7 +19,7 @@ import (
 type candidates struct {
 	n       *node
 	may     availability
-	past    *past // of the operation
+	past    *past // of the operation; nil: it begins now
 	binding policy.Binding
 	ranked  []stats.Figures // candidates in the order of the policy
 }

@@ -48,7 +48,6 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	o.delays.n = &o.node
 	as := &o.attempts
 	as.n, as.c, as.search = &o.node, &o.caller, &o.search
-	o.candidates.past = &as.past
 	as.result.Attempts = as.list[:0]
 	o.serve(ctx)
 	return &as.result

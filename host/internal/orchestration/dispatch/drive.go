@@ -107,7 +107,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	case flow.Ready:
 		o.awaitRetry(ctx, c, e)
 	case flow.Timer:
-		if o.attempts.past.strict {
+		if o.attempts.past.replays() {
 			o.timer = timerWithoutTime(c.ID)
 			return events
 		}
@@ -148,7 +148,7 @@ func (o *operation) arrivals(events []flow.Event) []flow.Event {
 // recalledArrivals returns the next attempt whose end is recorded, none if the
 // timer fired before it, and nil if nothing that runs is recorded.
 func (o *operation) recalledArrivals() []*attempt {
-	past, calls := &o.attempts.past, o.parallel
+	past, calls := o.attempts.past, o.parallel
 	a, timer := past.next(calls.recalled, o.timer != nil)
 	switch {
 	case a != nil:
@@ -156,7 +156,7 @@ func (o *operation) recalledArrivals() []*attempt {
 		return []*attempt{a}
 	case timer:
 		return []*attempt{}
-	case past.strict:
+	case past.replays():
 		o.node.Fail(replayMiss(&o.node, "the end of a parallel attempt is not recorded"))
 		return []*attempt{}
 	}
@@ -234,7 +234,7 @@ func (o *operation) situation(capID string) flow.Situation {
 func (o *operation) awaitRetry(ctx context.Context, c *flow.Command, e *flow.Event) {
 	if e.Ready = o.attempts.past.has(c.CapID); e.Ready {
 		return
-	} else if o.attempts.past.strict {
+	} else if o.attempts.past.replays() {
 		o.search.next()
 		e.Situation = o.situation(c.CapID)
 		return

@@ -44,7 +44,7 @@ func (o *operation) serve(ctx context.Context) {
 	o.candidates.bind()
 	o.search.await(ctx)
 	o.candidates.awaitBreaker(ctx)
-	if o.strategy = o.selectStrategy(); o.attempts.past.strict {
+	if o.strategy = o.selectStrategy(); o.attempts.past.replays() {
 		o.strategy = recordedStrategy(w.Past.Resolved)
 	}
 	if w.Stream != nil {
@@ -65,8 +65,8 @@ func (o *operation) serve(ctx context.Context) {
 // noCandidate is the failure of an operation without a candidate.
 func (o *operation) noCandidate() *contract.Error {
 	err := o.candidates.noCandidate()
-	if only := o.attempts.past.only; only != "" {
-		return outcomeUnknown(o.node.w.Node, only, o.request.effectKey(), err)
+	if past := o.attempts.past; past != nil && past.only != "" {
+		return outcomeUnknown(o.node.w.Node, past.only, o.request.effectKey(), err)
 	}
 	return err
 }

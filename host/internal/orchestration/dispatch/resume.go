@@ -32,17 +32,18 @@ type past struct {
 // lost with the host. The error is that of a call which must not be repeated.
 func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 	n := &o.node
-	o.attempts.past.strict = n.w.Replay
+	p := &past{strict: n.w.Replay}
+	o.attempts.past, o.candidates.past = p, p
 	for _, t := range place.Attempts {
 		start := t.Started
 		o.request.attempts = max(o.request.attempts, start.Attempt)
 		if !t.Lost {
-			o.attempts.past.ended, o.attempts.past.only = append(o.attempts.past.ended, t), ""
+			p.ended, p.only = append(p.ended, t), ""
 			continue
 		}
 		err := contract.Errorf("runtime/crashed", "node %s: the host ended while :%s worked", n.w.Node, start.CapID).
 			WithSource(contract.SourceHost)
-		if o.attempts.past.lost = append(o.attempts.past.lost, start.Attempt); n.w.Replay {
+		if p.lost = append(p.lost, start.Attempt); n.w.Replay {
 			continue // an attempt after it tells how it went on
 		}
 		if !t.Closed {
@@ -50,7 +51,7 @@ func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 		}
 		switch recovery, _ := contract.ParseRecoveryClass(start.Recovery); recovery {
 		case contract.RecoveryIdempotent:
-			o.attempts.past.only = start.CapID
+			p.only = start.CapID
 		case contract.RecoveryOnce:
 			lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, err)
 		}
@@ -89,14 +90,20 @@ func (p *past) order(accepted []string, known *registry.Registry) []string {
 	return ids
 }
 
+// replays reports whether nothing may be done that is not recorded.
+func (p *past) replays() bool { return p != nil && p.strict }
+
 // has reports whether another attempt at a candidate is recorded.
 func (p *past) has(capID string) bool {
-	return slices.ContainsFunc(p.ended, func(t *journal.Tried) bool { return t.Started.CapID == capID })
+	return p != nil && slices.ContainsFunc(p.ended, func(t *journal.Tried) bool { return t.Started.CapID == capID })
 }
 
 // take removes and returns the oldest recorded attempt at a candidate in a
 // repair round, nil if there is none.
 func (p *past) take(capID string, round int) *journal.Tried {
+	if p == nil {
+		return nil
+	}
 	i := slices.IndexFunc(p.ended, func(t *journal.Tried) bool {
 		return t.Started.CapID == capID && t.Started.Round == round
 	})
@@ -215,7 +222,7 @@ func (p *past) next(running []*attempt, timed bool) (a *attempt, timer bool) {
 			a, first = r, r.past.Ended
 		}
 	}
-	if !timed || len(p.ended) == 0 {
+	if p == nil || !timed || len(p.ended) == 0 {
 		return a, false
 	}
 	if p.ended[0].Begun < first {

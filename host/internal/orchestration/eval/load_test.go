@@ -55,7 +55,7 @@ func TestThousandPlansInFlight(t *testing.T) {
 	close(gate)
 	running.Wait()
 	assert.Zero(t, bad)
-	assert.Less(t, per, int64(256<<10), "bytes per plan in flight, with the stacks of its %d calls", width)
+	assert.Less(t, per, int64(planBytes), "bytes per plan in flight, with the stacks of its %d calls", width)
 	goleak.VerifyNone(t)
 }
 

@@ -2,4 +2,7 @@
 
 package eval_test
 
-const usualSimPlans = 2000
+const (
+	usualSimPlans = 2000
+	planBytes     = 256 << 10
+)

@@ -2,5 +2,8 @@
 
 package eval_test
 
-// The race detector makes each plan ten times slower.
-const usualSimPlans = 400
+// The race detector makes each plan ten times slower and each stack frame larger.
+const (
+	usualSimPlans = 400
+	planBytes     = 384 << 10
+)
