@@ -35,7 +35,7 @@ type Session struct {
 // ctx bounds that.
 func Open(ctx context.Context, target Target, opts Options) *Session {
 	s := &Session{target: target, opts: opts, early: map[string]Result{}}
-	reached := s.probe(ctx)
+	at := s.probe(ctx)
 	s.secrets = secretsOf(s.plugin.ConfigSchema, opts)
 	s.profiles = opts.Profiles
 	if len(s.profiles) == 0 {
@@ -44,8 +44,8 @@ func Open(ctx context.Context, target Target, opts Options) *Session {
 	// The order of the report does not depend on the order of opts.Profiles.
 	wanted := s.profiles
 	s.profiles = slices.DeleteFunc(slices.Clone(Profiles()), func(p string) bool { return !slices.Contains(wanted, p) })
-	if reached != everything && ctx.Err() == nil {
-		s.confirm(ctx, reached)
+	if at != everything && ctx.Err() == nil {
+		s.confirm(ctx, at)
 	}
 	return s
 }
@@ -198,10 +198,10 @@ func (s *Session) probeCall(ctx context.Context, b *bench, in Instance) error {
 	call := b.callContext(c)
 	call.Deadline = time.Now().Add(limit)
 	_, _ = in.Client().Invoke(ctx, call, request(c, b.input(s.plugin, c)), nil)
-	if time.Now().Before(call.Deadline) {
-		return nil
+	if reached(call.Deadline) {
+		return want("a call ends", "it does not within %s", limit)
 	}
-	return want("a call ends", "it does not within %s", limit)
+	return nil
 }
 
 // confirm runs the check that reports the failure at a stage. If that fails
@@ -218,7 +218,7 @@ func (s *Session) confirm(ctx context.Context, at stage) {
 		}
 		s.early[check.ID] = result
 		if at == answering {
-			s.hangs = result.Took >= newBench(s.target, s.opts).call
+			s.hangs = result.Took+clockSlack >= newBench(s.target, s.opts).call
 			s.hanging.remember(&last.hanging, check.ID)
 		} else {
 			s.obstacle = &obstacle{at: at, check: check.ID}

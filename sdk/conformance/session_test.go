@@ -100,6 +100,15 @@ func TestPluginThatHangs(t *testing.T) {
 	}
 }
 
+// A call that a plugin ends at its deadline did not end by itself, also if the
+// deadline came earlier on the clock of the plugin.
+func TestDeadlineOfTwoClocks(t *testing.T) {
+	t.Parallel()
+	assert.True(t, reached(time.Now()))
+	assert.True(t, reached(time.Now().Add(clockSlack)))
+	assert.False(t, reached(time.Now().Add(time.Minute)))
+}
+
 // CONF-006: once a check has observed that calls with a sample do not end, the checks
 // that need its answer do not run and name that check, also if other capabilities
 // answer.
