@@ -95,13 +95,13 @@ func ended(_ edn.Value, err error) error {
 	return nil
 }
 
-// typedError accepts an error that was sent as an answer.
+// typedError accepts an error that was sent as an answer in time.
 func typedError(err error) error {
 	if errors.As(err, new(*blocked)) {
 		return err
 	}
 	e := contract.AsError(err)
-	if wire.Transport(err) || e.Type == "runtime/protocol" {
+	if wire.Transport(err) || e.Type == "runtime/protocol" || errors.As(err, new(*late)) {
 		return want("an answer or a typed error", "%v", err)
 	}
 	return nil

@@ -60,6 +60,12 @@ func (h *hanging) begin() (alone func() bool) {
 	}
 }
 
+// late is the error of a call that ended at its deadline, whether the plugin or
+// the host gave it up.
+type late struct{ error }
+
+func (e *late) Unwrap() error { return e.error }
+
 // invoke makes a call that needs an answer. It fails at once for a sample on which
 // calls do not end.
 func (b *bench) invoke(
@@ -75,6 +81,7 @@ func (b *bench) invoke(
 		b.hanging.mu.Lock()
 		defer b.hanging.mu.Unlock()
 		b.hanging.observed = append(b.hanging.observed, q)
+		err = &late{err}
 	}
 	return response, err
 }

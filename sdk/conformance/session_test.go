@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // CONF-001, CONF-006: if a plugin does not reach its first call, one check
@@ -107,6 +108,10 @@ func TestDeadlineOfTwoClocks(t *testing.T) {
 	assert.True(t, reached(time.Now()))
 	assert.True(t, reached(time.Now().Add(clockSlack)))
 	assert.False(t, reached(time.Now().Add(time.Minute)))
+	gaveUp := contract.Errorf("timeout/hard", "the deadline passed")
+	assert.NoError(t, typedError(gaveUp))
+	assert.Error(t, typedError(&late{gaveUp}))
+	assert.Equal(t, gaveUp, contract.AsError(&late{gaveUp}))
 }
 
 // CONF-006: once a check has observed that calls with a sample do not end, the checks
