@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ISO-005, FX-011: the secrets of a plugin appear in no output, no file and no
+// ISO-005, FX-011, JRN-022: the secrets of a plugin appear in no output, no file and no
 // process information, whatever command or failure occurs.
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
@@ -145,6 +145,13 @@ func TestSecretsAreNowhere(t *testing.T) {
 	assert.NotEqual(t, 0, got.code)
 	assert.Contains(t, got.stderr+got.stdout, "nobody lets")
 	run("plugin", "logs", "keeper", "--lines", "10000", "--edn")
+	got = run("runs", "list", "--limit", "1000", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, ":t/keep")
+	for _, args := range [][]string{{"show", "last"}, {"records", "last", "--edn"}, {"export", "last", "run.edn"}, {"verify"}} {
+		got = run(append([]string{"runs"}, args...)...)
+		assert.Equal(t, 0, got.code, got.stderr)
+	}
 	end := s.stop()
 	e.hear("the log of the daemon", end.stdout+end.stderr)
 	assert.Contains(t, end.stderr, "[secret]")
@@ -165,6 +172,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 			return nil
 		})
 	}
+	assert.FileExists(t, filepath.Join(w.dir, "var", "ferment.db"))
 	assert.Greater(t, files, 5)
 	assert.Empty(t, w.left(time.Second))
 }

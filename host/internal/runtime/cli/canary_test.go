@@ -76,7 +76,12 @@ func secretive(t *testing.T, server func(http.ResponseWriter, *http.Request)) (*
 	w.write("token", canaryToken+"\n")
 	require.NoError(t, os.Chmod(filepath.Join(w.dir, "token"), 0o600))
 	w.env = append(w.env, "KEEPER_KEY="+canaryKey, "TOOL_KEY="+canaryEffect, "FERMENT_PROFILE=test")
-	w.write("ferment.hcl", fmt.Sprintf(`plugin "keeper" {
+	w.write("ferment.hcl", fmt.Sprintf(`store {
+  driver = "sqlite"
+  sync   = "full"
+}
+
+plugin "keeper" {
   command = [%q, %q]
 
   restart {
