@@ -126,6 +126,8 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 		return free(contract.Errorf("journal/unavailable", "run %s of the idempotency key cannot be read", id))
 	case past.Accepted.Fingerprint.Hash() != mine.fingerprint:
 		return free(keyMismatch())
+	case past.Suspended != nil:
+		return free(suspended(id, past.Suspended))
 	case !past.Finished:
 		return free(contract.Errorf("runtime/starting", "run %s of the idempotency key is not resumed yet", id))
 	}

@@ -63,6 +63,10 @@ type Config struct {
 	// Stats remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Stats *stats.Table
+	// Suspends keeps a run open whose call may have had its effect and must not be
+	// repeated, until Resume is given a decision (JRN-044). It needs a journal that
+	// outlives the host. Without it such a run fails with effects/outcome-unknown.
+	Suspends bool
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
@@ -239,6 +243,9 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 func (s *Service) launch(ctx context.Context, f *flight) *Run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
+	if s.config.Suspends {
+		f.halt = cancel
+	}
 	if f.holds != nil {
 		s.config.Keys.settle(f.key, f.holds, r)
 	}

@@ -75,6 +75,10 @@ type Task struct {
 	// (JRN-050).
 	Past   *journal.History
 	Replay bool
+	// Suspend, if set, is called once when nothing can go on before it is decided
+	// about nodes whose call may have had its effect (JRN-044). It ends the context of
+	// the run. Without it such nodes fail.
+	Suspend func([]Undecided)
 	// Streams records text of the answer according to the streaming policy.
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.
@@ -161,6 +165,8 @@ type run struct {
 
 	mu       sync.Mutex
 	degraded []policy.Rejection
+
+	waiting undecided
 }
 
 // PolicyCache holds the call policies of the nodes of a program. The zero value
@@ -220,6 +226,8 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 			return Outcome{Err: contract.AsError(err)}
 		}
 	}
+	r.waiting.suspend = t.Suspend
+	r.waiting.working.Store(1)
 	out.Err = root.walk(ctx)
 	out.Out, out.Emitted = contract.EmitOut(root.emitted), root.hasEmitted
 	out.Last = root.last

@@ -129,6 +129,10 @@ func Progress(rec Record) (e Event, ok bool) {
 		e.Name = "cancel"
 		p.str("by", b.By)
 		p.str("why", b.Why)
+	case *RunSuspended:
+		e.Name = "suspended"
+		p.kw("why", b.Why)
+		m.Key("open", edn.Int(int64(len(b.Open))))
 	case *RunFinished:
 		e.Name, e.Response = "finished", b.Response.Value()
 		p.kw("status", b.Status)
