@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -202,6 +203,61 @@ func TestStoreFencesOldEpochs(t *testing.T) {
 	open, err = s.Unfinished(context.Background())
 	require.NoError(t, err)
 	assert.Empty(t, open)
+}
+
+// JRN-044: a suspended run waits in the store for its decision: a start does not
+// resume it, and nothing removes it. The decision opens it again.
+func TestStoreKeepsSuspendedRuns(t *testing.T) {
+	dir := t.TempDir()
+	now := start.Add(time.Hour)
+	options := func(o *Options) {
+		o.Retain = Retention{Age: time.Hour}
+		o.Now = func() time.Time { return now }
+	}
+	s := openAt(t, dir, options)
+	sc := newScript("run_1")
+	question := journal.Question{Path: edn.Vector(edn.Int(0)), Node: "c-01", Attempt: 1, CapID: "a/one", EffectKey: someSum}
+	appendAll(t, s, sc.accepted(nothing))
+	appendAll(t, s, sc.step(nothing, nothing)[:2]...)
+	sc.seq = 3
+	appendAll(t, s, sc.record(&journal.RunSuspended{Why: "effects/outcome-unknown", Open: []journal.Question{question}}))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	state := func() (state, problem string, unfinished int) {
+		run, err := s.Run(context.Background(), "run_1")
+		require.NoError(t, err)
+		assert.False(t, run.Ended())
+		open, err := s.Unfinished(context.Background())
+		require.NoError(t, err)
+		return run.State, run.Error, len(open)
+	}
+	for range 2 {
+		is, problem, unfinished := state()
+		assert.Equal(t, "suspended", is)
+		assert.Equal(t, "effects/outcome-unknown", problem)
+		assert.Zero(t, unfinished)
+		now = now.Add(time.Hour * 1000)
+		removed, err := s.Retain(context.Background())
+		require.NoError(t, err)
+		assert.Zero(t, removed)
+		typed(t, s.Purge(context.Background(), "run_1"), "queue/invalid-transition")
+		typed(t, s.Export(context.Background(), "run_1", io.Discard), "queue/invalid-transition")
+		require.NoError(t, s.Verify(context.Background(), "run_1"))
+		require.NoError(t, s.Close())
+		s = openAt(t, dir, options)
+	}
+	sc.epoch = 2
+	appendAll(t, s, sc.record(&journal.RunResumed{Host: "h", Boot: "c", Config: someSum, Was: someSum, Why: journal.ResumedDecision,
+		Decisions: []journal.Decision{{Path: question.Path, Choice: journal.DecisionRetry, By: "uid/7"}}}))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	is, problem, unfinished := state()
+	assert.Equal(t, []any{"open", "", 1}, []any{is, problem, unfinished})
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	appendAll(t, s, sc.finished(nothing))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	removed, err := s.Retain(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, 1, removed)
 }
 
 // JRN-007: a run that was recorded already is not started again.

@@ -25,7 +25,7 @@ type liveRun struct {
 
 	// Of the writer.
 	row     runRow
-	saved   bool // the row exists
+	saved   string // state in the database; empty: there is no row
 	touched bool
 	broken  bool
 }
@@ -125,7 +125,7 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if row.State != stateOpen {
+	if row.Ended() {
 		return nil, contract.Errorf("run/not-resumable", "journal: append to %s: the run is finished", id)
 	}
 	records, err := s.Read(ctx, id, 0, maxRecords)
@@ -146,7 +146,7 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 		}
 	}
 	s.memory.Show(id, len(records))
-	run.row, run.saved, run.epoch = row, true, row.Epoch
+	run.row, run.saved, run.epoch = row, row.State, row.Epoch
 	return run, nil
 }
 
@@ -206,7 +206,7 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 		row, err := readRun(context.Background(), s.read, run)
 		switch {
 		case err != nil: // not recorded yet, most likely
-		case row.State != stateOpen:
+		case row.State != stateOpen: // it does not grow
 			records := s.Records(run)
 			return journal.Recorded(records[min(max(0, seq), len(records)):])
 		default:

@@ -15,7 +15,7 @@ import (
 
 // Filter selects runs. Zero fields select all.
 type Filter struct {
-	Status    string // "open", or the status of run/finished
+	Status    string // "open", "suspended", or the status of run/finished
 	Intent    string
 	Principal string
 	Since     time.Time // accepted then or later

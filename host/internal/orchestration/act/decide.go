@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ type Resumption struct {
 
 // Decision answers an open question of a suspended run.
 type Decision struct {
-	Node   string // id of the node, or the text of its path
+	Node   string // id of the node, or the text of its path; may be empty for the only question
 	Choice string // journal.DecisionRetry, DecisionDone or DecisionFail
 	Value  edn.Value
 	By     string // principal
@@ -63,7 +64,7 @@ func (f *flight) suspend(body *journal.RunSuspended) *contract.Error {
 func suspended(run string, why *journal.RunSuspended) *contract.Error {
 	if why.Why == "run/poison" {
 		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is suspended", run, maxCrashes).
-			WithWhere("run", edn.Text(run)).WithHint("ferment runs resume " + run + " continues it, ferment runs cancel " + run + " ends it")
+			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it, \"ferment runs cancel %[1]s\" ends it", run))
 	}
 	open := make([]edn.Value, len(why.Open))
 	for i, q := range why.Open {
@@ -71,7 +72,7 @@ func suspended(run string, why *journal.RunSuspended) *contract.Error {
 	}
 	return contract.Errorf("run/suspended", "run %s waits for a decision: it is not known whether %s", run, questions(why.Open)).
 		WithWhere("run", edn.Text(run)).WithDetail("open", edn.Vector(open...)).
-		WithHint("ferment runs resume " + run + " --help lists what can be decided")
+		WithHint(fmt.Sprintf("\"ferment runs show %s\" shows it, \"ferment runs resume\" decides", run))
 }
 
 // questions names calls whose outcome is unknown.
@@ -113,7 +114,7 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 	if len(open) > 0 {
 		return nil, contract.Errorf("run/decision-required", "run %s needs a decision: it is not known whether %s", run, questions(open)).
 			WithWhere("run", edn.Text(run)).
-			WithHint(fmt.Sprintf("--decide %s=retry calls it again, =fail lets the node fail, =skip-as-done with --value VALUE takes it as done", open[0].Node))
+			WithHint(fmt.Sprintf("\"ferment runs resume %s --decide %s=retry\" calls it again; skip-as-done and fail are the other decisions", run, open[0].Node))
 	}
 	if done > 0 {
 		r.Values = journal.RefTo(values.Map())
@@ -124,11 +125,11 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 // decided removes and returns the question that a decision answers.
 func decided(open *[]journal.Question, d Decision) (q journal.Question, err *contract.Error) {
 	invalid := func(format string, args ...any) *contract.Error {
-		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{d.Node}, args...)...)
+		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{cmp.Or(d.Node, "the call")}, args...)...)
 	}
 	var found []int
 	for i, q := range *open {
-		if q.Node == d.Node || q.Path.String() == d.Node {
+		if q.Node == d.Node || q.Path.String() == d.Node || d.Node == "" && len(*open) == 1 {
 			found = append(found, i)
 		}
 	}

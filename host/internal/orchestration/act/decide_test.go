@@ -138,6 +138,21 @@ func capsOf(calls []dispatch.Call) (ids []string) {
 	return ids
 }
 
+// JRN-042: a deadline that passes in a call does not say whether it had its effect.
+func TestDeadlineLeavesAQuestion(t *testing.T) {
+	w := resumeWorld(t)
+	w.Func("a/adds", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
+		<-ctx.Done()
+		return dispatchtest.Step{Err: contract.AsError(context.Cause(ctx))}
+	})
+	_, why := suspendedRun(t, w, ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :deadline-ms 50 :dispatch {:candidates [:a/adds :a/one] :retry {:fallback-max 1}} :input {:n 1} :as :pay}
+	  {:op :emit :input :pay}]}`, "", writes))
+	require.Len(t, why.Open, 1)
+	assert.Equal(t, "a/adds", why.Open[0].CapID)
+	assert.Equal(t, []string{"a/adds"}, capsOf(w.Calls()), "nothing else is called for it")
+}
+
 // JRN-044: each open question needs a decision, wherever its node is.
 func TestDecisionsOfNestedNodes(t *testing.T) {
 	text := ownPlan(`{:nodes [

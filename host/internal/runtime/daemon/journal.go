@@ -24,9 +24,11 @@ import (
 // runs in memory.
 type Journal struct {
 	store *store.Store
-	empty string   // file of the journal, if it does not exist
-	live  *runs    // in progress; nil without a daemon
-	dir   *dataDir // locked by this Journal, if it has opened the store
+	empty string // file of the journal, if it does not exist
+	live  *runs  // in progress; nil without a daemon
+	// resume continues a run of the daemon; nil without one.
+	resume func(id string, how act.Resumption) *contract.Error
+	dir    *dataDir // locked by this Journal, if it has opened the store
 	// loaded is the configuration that runs are replayed with; nil: none.
 	loaded *Loaded
 }
@@ -290,6 +292,19 @@ func (j *Journal) Show(ctx context.Context, name string, whole bool) (edn.Value,
 				edn.K("by"), edn.Text(body.By),
 				edn.K("why"), edn.Text(body.Why),
 			))
+		case *journal.RunSuspended:
+			if run.State != "suspended" {
+				continue
+			}
+			open := make([]edn.Value, len(body.Open))
+			for i, q := range body.Open {
+				open[i] = q.Value()
+			}
+			b.Key("suspended", edn.MustMap(
+				edn.K("at"), instant(rec.At),
+				edn.K("why"), edn.K(body.Why),
+				edn.K("open"), edn.Vector(open...),
+			))
 		case *journal.RunFinished:
 			if body.Err != nil {
 				b.Key("error", body.Err.Value())
@@ -450,7 +465,7 @@ func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contr
 	run, err := j.find(ctx, name)
 	switch {
 	case err != nil:
-	case run.State == "open":
+	case !run.Ended():
 		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
 		if j.live == nil {
 			next = "\"ferment serve\" resumes it"
@@ -580,16 +595,42 @@ func (j *Journal) Cancel(ctx context.Context, name, why string) (edn.Value, *con
 			return edn.Nil(), missing
 		}
 		if active = j.running(run.ID); active == nil {
-			if run.State != "open" {
+			if run.Ended() {
 				return canceled(run.ID, run.State, false), nil
 			}
+			if run.State == "suspended" && j.resume != nil {
+				how := act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "operator", Why: why}}
+				return canceled(run.ID, "running", true), j.resume(run.ID, how)
+			}
 			return edn.Nil(), contract.Errorf("queue/invalid-transition",
-				"cancel run %s: it is open, but no daemon executes it", run.ID).
+				"cancel run %s: it is %s, but no daemon executes it", run.ID, run.State).
 				WithHint("the log of the daemon says why it was not resumed")
 		}
 	}
 	active.run.Cancel("operator", why)
 	return canceled(active.run.ID(), "running", true), nil
+}
+
+// Resume implements httpapi.Runs.
+func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	switch {
+	case missing != nil:
+		return edn.Nil(), missing
+	case run.State != "suspended":
+		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended one", run.ID, j.status(run))
+	case j.resume == nil:
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
+			WithHint("start one with \"ferment serve\"")
+	}
+	how := act.Resumption{Why: journal.ResumedDecision}
+	for _, d := range decisions {
+		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: "operator"})
+	}
+	if err := j.resume(run.ID, how); err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("status"), edn.K("running")), nil
 }
 
 func canceled(run, status string, accepted bool) edn.Value {

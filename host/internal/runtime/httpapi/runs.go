@@ -37,6 +37,16 @@ type Runs interface {
 	Purge(ctx context.Context, run string, dryRun bool) (edn.Value, *contract.Error)
 	// Cancel requests the cancellation of a run and returns at once.
 	Cancel(ctx context.Context, run, why string) (edn.Value, *contract.Error)
+	// Resume continues a suspended run with a decision for each of its open
+	// questions, and returns at once.
+	Resume(ctx context.Context, run string, decisions []Decision) (edn.Value, *contract.Error)
+}
+
+// Decision answers an open question of a suspended run.
+type Decision struct {
+	Node   string // id of the node, or its path; may be empty for the only question
+	Choice string // retry, skip-as-done or fail
+	Value  edn.Value
 }
 
 // RunFilter selects runs. Zero fields select all.
@@ -69,7 +79,7 @@ const runEntry = `[:run {:doc "its id, the beginning of its id, or last"} [:stri
 func runActions() []Action {
 	return []Action{
 		{Name: "runs-list", Doc: "recorded runs, the latest first",
-			Input: `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :completed :failed :canceled :expired]]
+			Input: `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :suspended :completed :failed :canceled :expired]]
 				[:intent {:optional true} :keyword] [:since {:optional true :doc "accepted then or later"} :inst] [:limit {:optional true :default 20} [:int {:min 1 :max 1000}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				f := RunFilter{Limit: int(intOr(in, "limit", 0))}
@@ -130,6 +140,19 @@ func runActions() []Action {
 			Input: runEntry + ` [:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Cancel(ctx, text(in, "run"), text(in, "why"))
+			})},
+		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions",
+			Input: runEntry + ` [:decisions {:optional true} [:vector [:map {:closed true}
+				[:node {:optional true :doc "id or path of the node; not needed for the only question"} [:string {:min 1 :max 200}]]
+				[:decision {:doc "retry calls again with the same effect key"} [:enum :retry :skip-as-done :fail]]
+				[:value {:optional true :doc "of a node that is done"} :any]]]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				var decisions []Decision
+				for d := range in.Key("decisions").Elems() {
+					choice, _ := d.Key("decision").AsKeyword()
+					decisions = append(decisions, Decision{text(d, "node"), choice, d.Key("value")})
+				}
+				return r.Resume(ctx, text(in, "run"), decisions)
 			})},
 	}
 }

@@ -325,6 +325,9 @@ func (r recorded) Show(context.Context, string, bool) (edn.Value, *contract.Erro
 func (r recorded) Records(context.Context, httpapi.RecordsQuery) (edn.Value, *contract.Error) {
 	return r.some()
 }
+func (r recorded) Resume(context.Context, string, []httpapi.Decision) (edn.Value, *contract.Error) {
+	return r.some()
+}
 func (r recorded) Verify(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
 func (r recorded) Replay(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {

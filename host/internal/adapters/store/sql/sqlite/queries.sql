@@ -53,7 +53,7 @@ SELECT coalesce(sum(bytes), 0) FROM runs
 -- name: removable
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
-FROM runs WHERE state <> 'open' AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
+FROM runs WHERE state NOT IN ('open', 'suspended') AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
 
 -- name: add_record
 INSERT INTO records (id, chain, body) VALUES ((?1 << 32) | ?2, ?3, ?4)
