@@ -89,7 +89,7 @@ var runStarted = kindOf(KindRunStarted, false,
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
-	// ResumedDecision: it was suspended, and somebody decided how it goes on.
+	// ResumedDecision: it was suspended, and a caller decided how it goes on.
 	ResumedDecision = "decision"
 )
 
