@@ -77,6 +77,8 @@ func (s *runScript) complete(out edn.Value) {
 	)
 }
 
+var wholeRun = httpapi.RunParts{Response: true, Transcript: true}
+
 const (
 	doneRun = "run_01AAAAAAAAAAAAAAAAAAAAAAAA"
 	lostRun = "run_01ABBBBBBBBBBBBBBBBBBBBBBB"
@@ -182,7 +184,7 @@ func TestJournalNamesRuns(t *testing.T) {
 
 func TestJournalShows(t *testing.T) {
 	j := journalOf(t, dataDirOf(t), false)
-	done, err := j.Show(t.Context(), doneRun, true)
+	done, err := j.Show(t.Context(), doneRun, wholeRun)
 	require.Nil(t, err)
 	node, _ := done.Key("nodes").Nth(0)
 	assert.Equal(t, ":committed", node.Key("state").String())
@@ -191,16 +193,16 @@ func TestJournalShows(t *testing.T) {
 	assert.Equal(t, 1, done.Key("transcript").Len())
 	assert.True(t, done.Key("response").HasKey("result"))
 	assert.Equal(t, 1, done.Key("epochs").Len())
-	brief, err := j.Show(t.Context(), doneRun, false)
+	brief, err := j.Show(t.Context(), doneRun, httpapi.RunParts{})
 	require.Nil(t, err)
 	assert.Equal(t, done.Dissoc(edn.K("transcript")).Dissoc(edn.K("response")).String(), brief.String())
 
-	lost, err := j.Show(t.Context(), lostRun, false)
+	lost, err := j.Show(t.Context(), lostRun, httpapi.RunParts{})
 	require.Nil(t, err)
 	assert.Equal(t, `"ask again"`, lost.Key("error").Key("hint").String())
 	assert.Equal(t, ":runtime/invoke-failed", lost.Key("run").Key("error/type").String())
 
-	open, err := j.Show(t.Context(), "last", false)
+	open, err := j.Show(t.Context(), "last", httpapi.RunParts{})
 	require.Nil(t, err)
 	resumed, _ := open.Key("epochs").Nth(1)
 	assert.Equal(t, ":crash", resumed.Key("why").String())
@@ -322,9 +324,9 @@ func TestJournalMovesRuns(t *testing.T) {
 	got, failed := there.Import(t.Context(), path)
 	require.Nil(t, failed)
 	assert.True(t, got.Key("imported?").Truthy())
-	here, failed := j.Show(t.Context(), bigRun, true)
+	here, failed := j.Show(t.Context(), bigRun, wholeRun)
 	require.Nil(t, failed)
-	imported, failed := there.Show(t.Context(), "last", true)
+	imported, failed := there.Show(t.Context(), "last", wholeRun)
 	require.Nil(t, failed)
 	assert.Equal(t, edn.Hash(here.Dissoc(edn.K("run"))), edn.Hash(imported.Dissoc(edn.K("run"))))
 	verified, failed := there.Verify(t.Context(), "")
@@ -352,13 +354,13 @@ func TestJournalPinsAndPurges(t *testing.T) {
 	plan, err := j.Purge(t.Context(), doneRun, true)
 	require.Nil(t, err)
 	assert.False(t, plan.HasKey("purged-at"))
-	before, err := j.Show(t.Context(), doneRun, true)
+	before, err := j.Show(t.Context(), doneRun, wholeRun)
 	require.Nil(t, err)
 	require.False(t, before.Key("response").IsNil())
 	purged, err := j.Purge(t.Context(), doneRun, false)
 	require.Nil(t, err)
 	assert.True(t, purged.HasKey("purged-at"))
-	after, err := j.Show(t.Context(), doneRun, true)
+	after, err := j.Show(t.Context(), doneRun, wholeRun)
 	require.Nil(t, err)
 	assert.True(t, after.Key("response").IsNil())
 	assert.Equal(t, before.Key("nodes").String(), after.Key("nodes").String())
@@ -370,9 +372,9 @@ func TestJournalPinsAndPurges(t *testing.T) {
 	assert.Equal(t, "queue/invalid-transition", typeOf(err))
 	_, err = j.Export(t.Context(), openRun, 0)
 	assert.Equal(t, "queue/invalid-transition", typeOf(err))
-	_, err = j.Cancel(t.Context(), openRun, "")
+	_, err = j.Cancel(t.Context(), openRun, httpapi.Cancellation{})
 	assert.Equal(t, "queue/invalid-transition", typeOf(err))
-	final, err := j.Cancel(t.Context(), doneRun, "")
+	final, err := j.Cancel(t.Context(), doneRun, httpapi.Cancellation{})
 	require.Nil(t, err)
 	assert.False(t, final.Key("cancel/accepted?").Truthy())
 }
@@ -397,7 +399,7 @@ func TestNoJournal(t *testing.T) {
 	verified, err := absent.Verify(t.Context(), "")
 	require.Nil(t, err)
 	assert.Equal(t, "0", verified.Key("runs").String())
-	_, err = absent.Show(t.Context(), "last", false)
+	_, err = absent.Show(t.Context(), "last", httpapi.RunParts{})
 	assert.Equal(t, "run/not-found", typeOf(err))
 	assert.NoDirExists(t, dir)
 
