@@ -266,6 +266,35 @@ func TestStoreDropsAfterTheCommit(t *testing.T) {
 	assert.Equal(t, len(records), followed.Seq)
 }
 
+// RUN-041: a reader that begins to follow a run while it ends reaches the end.
+func TestStoreFollowsARunThatEnds(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	for i := range 200 {
+		run := fmt.Sprintf("run_%d", i)
+		records := newScript(run).whole(1)
+		appendAll(t, s, records...)
+		require.NoError(t, s.Sync(context.Background(), run))
+		var readers sync.WaitGroup
+		for range 4 {
+			readers.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				cursor := s.Follow(run, 0)
+				for range records {
+					_, ok, err := cursor.Next(ctx)
+					assert.NoError(t, err)
+					assert.True(t, ok)
+				}
+				_, ok, err := cursor.Next(ctx)
+				assert.NoError(t, err)
+				assert.False(t, ok)
+			})
+		}
+		s.Drop(run)
+		readers.Wait()
+	}
+}
+
 // JRN-060: summaries are written with the records and can be selected.
 func TestStoreSelectsRuns(t *testing.T) {
 	s := openAt(t, t.TempDir())

@@ -121,7 +121,7 @@ func notRecorded(name string) *contract.Error {
 		WithHint("\"ferment runs list\" shows the runs")
 }
 
-// named returns the run with a name, whoever owns it.
+// named returns the run with a name, of any owner.
 func (j *Journal) named(ctx context.Context, name string) (store.Run, *contract.Error) {
 	s, missing := j.kept()
 	if missing != nil {
@@ -239,6 +239,9 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 	}
 	if j.owner != "" {
 		filter.Principal = j.owner
+	}
+	if f.Key != "" {
+		filter.Key = act.KeyHash(filter.Principal, f.Key)
 	}
 	var runs []store.Run
 	foreign := j.owner != "" && f.Principal != "" && f.Principal != j.owner
@@ -424,17 +427,13 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 	case after == run.Records && run.State != "open":
 		return nil, nil
 	}
-	follow := func() *journal.Cursor { return j.store.Follow(run.ID, 0) }
-	if run.State != "open" {
-		records, err := j.store.Read(ctx, run.ID, 0, run.Records)
-		if err != nil {
-			return nil, failureOf(err)
-		}
-		follow = func() *journal.Cursor { return journal.Recorded(records) }
-	}
 	return func(ctx context.Context, show func(journal.Event) error) error {
+		var records journal.Reader = &pages{store: j.store, run: run.ID}
+		if run.State == "open" {
+			records = j.store.Follow(run.ID, 0)
+		}
 		var failed error
-		err := journal.Watch(ctx, follow(), func(e journal.Event) bool {
+		err := journal.Watch(ctx, records, func(e journal.Event) bool {
 			if e.Seq > after {
 				failed = show(e)
 			}
@@ -442,6 +441,28 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 		})
 		return errors.Join(err, failed)
 	}, nil
+}
+
+// pages reads the records of a run that does not grow, a page at a time: a slow
+// reader does not keep more of them in memory (RUN-040).
+type pages struct {
+	store *store.Store
+	run   string
+	last  int              // record that was returned
+	page  []journal.Record // the next ones
+}
+
+// Next implements journal.Reader.
+func (p *pages) Next(ctx context.Context) (rec journal.Record, ok bool, err error) {
+	if len(p.page) == 0 {
+		p.page, err = p.store.Read(ctx, p.run, p.last, pageRecords)
+		if err != nil || len(p.page) == 0 {
+			return journal.Record{}, false, err
+		}
+	}
+	rec, p.page = p.page[0], p.page[1:]
+	p.last = rec.Seq
+	return rec, true, nil
 }
 
 // valuesOf returns the values of a record that are kept, by their hashes.

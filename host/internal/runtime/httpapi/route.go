@@ -40,7 +40,7 @@ type Route struct {
 	// adds those of the steps before it.
 	Answers []Answer
 	// early routes are served during the start.
-	early bool
+	early  bool
 	events eventSupport
 	// operator routes are for callers that may do everything.
 	operator bool

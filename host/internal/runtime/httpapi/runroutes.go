@@ -22,7 +22,8 @@ func runRoutes() []Route {
 			Method: get, Path: "/v1/runs", Operation: OpReadRuns,
 			Summary: "list recorded runs, the latest first",
 			Doc:     "With more? true the answer has a cursor under next. The list behind a cursor has no run that was recorded after it was made.",
-			Query: filterEntries + ` [:limit {:optional true :default 20} [:int {:min 1 :max 200}]]
+			Query: filterEntries + ` [:key {:optional true :doc "idempotency key of the principal, else of the caller"} [:string {:min 1 :max 128}]]
+				[:limit {:optional true :default 20} [:int {:min 1 :max 200}]]
 				[:cursor {:optional true :doc "of the answer before"} [:string {:min 1 :max 64}]]`,
 			serve:   serveRuns(listRuns),
 			Answers: []Answer{{200, "the runs", "answer/runs"}, {400, "a query parameter is wrong", "envelope/response"}},
@@ -58,7 +59,7 @@ func runRoutes() []Route {
 			Summary: "events of a run, as a stream",
 			Doc: "The events are those of POST /v1/act with Accept: text/event-stream, each sent once its record is durable. The id of an event is a cursor: the header Last-Event-ID, else the parameter after, continues with the event after it, also after a restart of the daemon. " +
 				"The stream ends with finished, which holds the response. When the daemon goes down, the last event is shutdown.",
-			Query: `[:after {:optional true :doc "the id of an event"} [:string {:max 64}]] [:format {:optional true :doc "of the data" :default "json"} [:enum "json" "edn"]]`,
+			Query: `[:after {:optional true :doc "the id of an event"} :string] [:format {:optional true :doc "of the data" :default "json"} [:enum "json" "edn"]]`,
 			serve: serveEvents,
 			Answers: []Answer{
 				{200, "the events", ""},
@@ -225,6 +226,9 @@ func audited(
 // later runs come before it, so they do not move the pages behind it.
 func listRuns(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	f := runFilter(x.query)
+	if f.Key = text(x.query, "key"); f.Key != "" && f.Principal == "" {
+		f.Principal = x.who.Name
+	}
 	if cursor := text(x.query, "cursor"); cursor != "" {
 		last, err := base64.RawURLEncoding.DecodeString(cursor)
 		if err != nil || !runID.Match(last) {

@@ -54,6 +54,7 @@ type RunFilter struct {
 	Since                     time.Time // accepted then or later
 	Until                     time.Time // accepted before
 	Before                    string    // runs that were recorded before this one
+	Key                       string    // idempotency key of Principal
 	Limit                     int       // 0: 20
 }
 

@@ -47,7 +47,8 @@ type world struct {
 	turns    atomic.Int64
 	audited  chan httpapi.AuditEntry
 
-	idle     atomic.Bool // its run goes on, without events
+	idle    atomic.Bool // its run goes on, without events
+	damaged atomic.Bool // the last event of its run cannot be read
 
 	mu         sync.Mutex
 	rejections []httpapi.Rejection
@@ -330,6 +331,9 @@ type recorded struct {
 	owner string
 }
 
+// operatorName is the principal of a caller on the admin socket.
+func operatorName() string { return fmt.Sprintf("uid/%d", os.Getuid()) }
+
 // runsCall is a call of a method of Runs.
 type runsCall struct {
 	owner, method string
@@ -401,6 +405,9 @@ func (r recorded) Watch(_ context.Context, run string, after int) (httpapi.Watch
 			}
 			e := journal.Event{Name: name, Run: sampleRun, Seq: i + 1, At: time.Unix(0, 0), Details: edn.MustMap()}
 			if name == "finished" {
+				if r.w.damaged.Load() {
+					return errorOf("journal/damaged")
+				}
 				e.Response = edn.MustMap(edn.K("proto"), edn.Int(1))
 			}
 			if err := show(e); err != nil {
