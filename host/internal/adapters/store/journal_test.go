@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -269,27 +270,26 @@ func TestStoreDropsAfterTheCommit(t *testing.T) {
 // RUN-041: a reader that begins to follow a run while it ends reaches the end.
 func TestStoreFollowsARunThatEnds(t *testing.T) {
 	s := openAt(t, t.TempDir())
-	for i := range 200 {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for i := range 300 {
 		run := fmt.Sprintf("run_%d", i)
 		records := newScript(run).whole(1)
 		appendAll(t, s, records...)
-		require.NoError(t, s.Sync(context.Background(), run))
+		require.NoError(t, s.Sync(ctx, run))
 		var readers sync.WaitGroup
-		for range 4 {
+		for range 3 {
 			readers.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-				defer cancel()
-				cursor := s.Follow(run, 0)
-				for range records {
-					_, ok, err := cursor.Next(ctx)
+				for live := true; live; {
+					live = s.liveRun(run) != nil
+					rec, ok, err := s.Follow(run, len(records)-1).Next(ctx)
 					assert.NoError(t, err)
 					assert.True(t, ok)
+					assert.Equal(t, len(records), rec.Seq)
 				}
-				_, ok, err := cursor.Next(ctx)
-				assert.NoError(t, err)
-				assert.False(t, ok)
 			})
 		}
+		runtime.Gosched()
 		s.Drop(run)
 		readers.Wait()
 	}
