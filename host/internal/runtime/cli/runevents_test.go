@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -144,6 +146,7 @@ func TestRunEventsAcrossRestarts(t *testing.T) {
 	assert.Equal(t, 3, shown.Key("epochs").Len())
 	assert.Equal(t, `"enough"`, shown.Key("cancel").Key("why").String())
 
+	s.asDocumented(t, run)
 	require.Equal(t, 0, w.run("act", "mine/data", "{}").code)
 	other := w.listed("run", "--limit", "1")[0]
 	assert.Len(t, w.listed("run"), 2, "an operator has both")
@@ -154,4 +157,30 @@ func TestRunEventsAcrossRestarts(t *testing.T) {
 		assert.Equal(t, "run/not-found", a.failure(t), path)
 	}
 	s.stop()
+}
+
+// asDocumented compares answers about a run with the OpenAPI document (HTTP-001).
+func (s *served) asDocumented(t *testing.T, run string) {
+	t.Helper()
+	get := func(path string) any {
+		a := s.request(context.Background(), "GET", path, "", "Accept", "application/json")
+		require.Equal(t, 200, a.status, "%s: %s", path, a.body)
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.body))
+		require.NoError(t, err)
+		return v
+	}
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("mem:///openapi", get("/openapi.json")))
+	for path, name := range map[string]string{
+		"/v1/runs":                                 "runs",
+		"/v1/runs?limit=1":                         "runs",
+		"/v1/runs/" + run:                          "run",
+		"/v1/runs/" + run + "/records":             "records",
+		"/v1/runs/" + run + "/records?values=true": "records",
+		"/v1/runs/" + run + "/verify":              "verified",
+	} {
+		schema, err := compiler.Compile("mem:///openapi#/components/schemas/answer." + name)
+		require.NoError(t, err)
+		assert.NoError(t, schema.Validate(get(path)), path)
+	}
 }
