@@ -63,7 +63,7 @@ type RunParts struct{ Response, Transcript bool }
 
 // Watching calls show with the events of a run, in order and each after its record
 // is durable, until the run is finished, ctx ends, or show fails. The error is
-// that of ctx or of show.
+// that of ctx, of show, or of reading the run.
 type Watching func(ctx context.Context, show func(journal.Event) error) error
 
 // Cancellation is a request to cancel a run.
