@@ -368,6 +368,9 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 // ID returns the id of the run.
 func (r *Run) ID() string { return r.f.id }
 
+// Principal returns the caller of the run.
+func (r *Run) Principal() string { return r.f.act.Principal }
+
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
@@ -431,18 +434,19 @@ func (r *Run) Interrupt() {
 }
 
 // Cancel requests the cancellation of the run and returns at once. On a
-// finished run it has no effect.
-func (r *Run) Cancel(by, why string) {
+// finished run it has no effect. It reports whether the request was recorded.
+func (r *Run) Cancel(by, why string) bool {
 	select {
 	case <-r.done:
-		return
+		return false
 	default:
 	}
 	if r.Attached() {
-		return
+		return false
 	}
 	// The recorder rejects the record if the run has just finished; then there
 	// is nothing to cancel.
-	_ = r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
+	err := r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
 	r.cancel(&cancellation{by, why})
+	return err == nil
 }
