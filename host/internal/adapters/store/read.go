@@ -143,17 +143,14 @@ func (s *Store) stored(ctx context.Context, run int64, after, limit int, each fu
 			r.body = nil
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
+		for _, r := range rows { // also those before a damaged page
 			if err := each(r.seq, r.chain, r.body); err != nil {
 				return err
 			}
 			after = r.seq
 		}
-		if len(rows) < page {
-			return nil
+		if err != nil || len(rows) < page {
+			return err
 		}
 		limit -= len(rows)
 	}

@@ -32,8 +32,8 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR princ
 ORDER BY n DESC LIMIT ?7
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  key, imported)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+  key, imported, pinned, purged, removed)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 -- name: set_run
 UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5 WHERE n = ?1
 -- name: finish_run
