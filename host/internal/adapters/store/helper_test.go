@@ -181,3 +181,13 @@ func checkpoint(t testing.TB, s *Store) {
 	require.NoError(t, err)
 	require.True(t, whole)
 }
+
+// recordsOf returns the records of a run.
+func recordsOf(t testing.TB, from interface {
+	Records(run string) ([]journal.Record, error)
+}, run string) []journal.Record {
+	t.Helper()
+	records, err := from.Records(run)
+	require.NoError(t, err)
+	return records
+}

@@ -188,16 +188,26 @@ func (s *Store) breakRun(r *liveRun, err *contract.Error) {
 }
 
 // Records implements act.Journal: the records of a live run, durable or not, or
-// those of a stored one. A run that cannot be read has none.
-func (s *Store) Records(run string) []journal.Record {
+// those of a stored one with values that are what was stored. An unknown run has
+// none.
+func (s *Store) Records(run string) ([]journal.Record, error) {
 	if s.liveRun(run) != nil {
 		return s.memory.Records(run)
 	}
-	records, err := s.Read(context.Background(), run, 0, maxRecords)
-	if err != nil {
-		return nil
+	ctx := context.Background()
+	row, err := readRun(ctx, s.read, run)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	return records
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.Read(ctx, run, 0, maxRecords)
+	seen := map[string]bool{}
+	for i := 0; i < len(records) && err == nil; i++ { // a record yields nil for a value that cannot be read
+		err = s.verifyValues(ctx, row, records[i], seen)
+	}
+	return records, err
 }
 
 // Follow implements journal.Source. A live run is read as it becomes durable.
@@ -205,12 +215,19 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 	if s.liveRun(run) == nil {
 		row, err := readRun(context.Background(), s.read, run)
 		switch {
-		case err != nil: // not recorded yet, most likely
+		case errors.Is(err, sql.ErrNoRows): // not recorded yet
+			err = nil
+		case err != nil:
 		case row.State != stateOpen:
-			records := s.Records(run)
-			return journal.Recorded(records[min(max(0, seq), len(records)):])
+			var records []journal.Record
+			if records, err = s.Records(run); err == nil {
+				return journal.Recorded(records[min(max(0, seq), len(records)):])
+			}
 		default:
-			_, _ = s.revive(context.Background(), run)
+			_, err = s.revive(context.Background(), run)
+		}
+		if err != nil {
+			return journal.Unreadable(err)
 		}
 	}
 	return s.memory.Follow(run, seq)

@@ -214,7 +214,11 @@ func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
 		}
 		err = failed
 	}
-	if errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sql.ErrNoRows) {
+	var d *Damage
+	switch {
+	case errors.As(err, &d):
+		return edn.Nil(), &Damage{Hash: hash, What: d.What}
+	case errors.Is(err, errDamaged), errors.Is(err, fs.ErrNotExist), errors.Is(err, sql.ErrNoRows):
 		return edn.Nil(), &Damage{Hash: hash, What: err.Error()}
 	}
 	return edn.Nil(), err

@@ -119,7 +119,7 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.write, s.read = &statements{on: s.db.conn, text: text}, &statements{on: s.db.readers, text: text}
+	s.write, s.read = &statements{on: s.db.conn, text: text}, &statements{on: s.db.readers, text: text, finds: true}
 	if s.writer, err = newWriter(ctx, s); err != nil {
 		return nil, err
 	}

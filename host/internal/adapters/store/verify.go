@@ -35,7 +35,7 @@ func (d *Damage) Error() string {
 }
 
 // Unwrap gives a *Damage the error type journal/damaged.
-func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.What) }
+func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.Error()) }
 
 // verifyUnfinished verifies the chains of open runs.
 func (s *Store) verifyUnfinished(ctx context.Context) error {
@@ -162,9 +162,10 @@ func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, 
 	switch {
 	case errors.As(err, &d):
 		d.Run = row.ID
+		if d.Seq == 0 { // of the database
+			d.Seq = last + 1
+		}
 		return err
-	case isCorrupt(err):
-		return &Damage{Run: row.ID, Seq: last + 1, What: err.Error()}
 	case err != nil:
 		return err
 	}
