@@ -140,8 +140,9 @@ func (b *blobs) remove(all []sum) error {
 	return nil
 }
 
-// sweep deletes the files that no value names: what a crash left behind.
-func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error)) error {
+// sweep calls drop for the files that no value names, such as those that a crash
+// left behind.
+func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error), drop func(path string) error) error {
 	return filepath.WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -153,7 +154,7 @@ func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error)) error 
 		} else if !strings.HasPrefix(d.Name(), tempPrefix) {
 			return nil // not a file of the store
 		}
-		return os.Remove(path)
+		return drop(path)
 	})
 }
 

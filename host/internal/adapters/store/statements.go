@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ type statements struct {
 		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
 	}
 	text map[string]string
-	// finds makes a damaged page a *Damage. The writer needs the error of the
+	// finds makes a damaged page or row a *Damage. The writer needs the error of the
 	// database: it ends the store.
 	finds bool
 
@@ -110,7 +111,7 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 }
 
 func (s *statements) failed(name string, err error) error {
-	if s.finds && isCorrupt(err) {
+	if s.finds && (isCorrupt(err) || errors.Is(err, errDamaged)) {
 		return &Damage{What: fmt.Sprintf("%s: %s", name, err)}
 	}
 	return fmt.Errorf("%s: %w", name, err)

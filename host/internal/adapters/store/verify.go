@@ -100,13 +100,25 @@ func (s *Store) verify(ctx context.Context, row runRow) error {
 		summary.apply(rec, chain)
 		return s.verifyValues(ctx, row, rec, seen)
 	})
-	if err == nil && summary != row {
-		err = &Damage{Run: row.ID, What: differs}
+	if err != nil {
+		return err
 	}
-	return err
+	return differs(row, summary)
 }
 
-const differs = "its summary differs from its records"
+// differs returns a *Damage unless a row is the summary of the records.
+func differs(row, summary runRow) error {
+	if summary.bytes = row.bytes; summary == row {
+		return nil
+	}
+	if row.n == 0 {
+		return &Damage{Run: summary.ID, What: "its summary is lost"}
+	}
+	if err := endsAs(row, summary.Records, summary.chain); err != nil {
+		return err
+	}
+	return &Damage{Run: row.ID, What: "its summary differs from its records"}
+}
 
 // summaryOf returns the summary of a run without records, with what only its row
 // says.

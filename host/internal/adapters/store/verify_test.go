@@ -256,9 +256,11 @@ func TestVerifyOfAGrowingRun(t *testing.T) {
 func TestReadersGetDamage(t *testing.T) {
 	base := filled(t)
 	for name, change := range map[string]func(t *testing.T, dir string){
-		"record": func(t *testing.T, dir string) { tamper(t, dir, "UPDATE records SET body = 'x' WHERE id = (2 << 32) | 3") },
-		"value":  func(t *testing.T, dir string) { damageValue(t, dir, "run_2") },
-		"page":   func(t *testing.T, dir string) { zeroPage(t, dir, pageOf(t, dir, `:run "run_2" :seq 4`)) },
+		"record": func(t *testing.T, dir string) {
+			tamper(t, dir, "UPDATE records SET body = 'x' WHERE id = (2 << 32) | 3")
+		},
+		"value": func(t *testing.T, dir string) { damageValue(t, dir, "run_2") },
+		"page":  func(t *testing.T, dir string) { zeroPage(t, dir, pageOf(t, dir, `:run "run_2" :seq 4`)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
