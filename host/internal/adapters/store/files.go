@@ -72,6 +72,21 @@ func (b *blobs) path(h sum) string {
 	return filepath.Join(b.dir, name[:2], name)
 }
 
+// checkEmptied returns a *Damage for a database that is empty beside files that it
+// must have named, or beside its log, which SQLite would delete.
+func (b *blobs) checkEmptied(database string) error {
+	if info, err := os.Stat(database); err != nil || info.Size() > 0 {
+		return nil
+	}
+	if log, err := os.Stat(database + "-wal"); err == nil && log.Size() > 0 {
+		return &Damage{What: "the file is empty, but its log is not"}
+	}
+	if values, err := filepath.Glob(filepath.Join(b.dir, "??", "*")); err != nil || len(values) > 0 {
+		return errors.Join(&Damage{What: "the file is empty, but there are values in " + b.dir}, err)
+	}
+	return nil
+}
+
 // write makes a body durable under its hash. A file that is already there was
 // completely written and is kept.
 func (b *blobs) write(h sum, body []byte) (err error) {

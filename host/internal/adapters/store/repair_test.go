@@ -347,6 +347,34 @@ func TestRepairReadsTheLog(t *testing.T) {
 	}
 }
 
+// JRN-030: a database that was truncated to nothing is not taken for a new one, as
+// far as other files show that it was not; what its log has is salvaged.
+func TestEmptiedDatabaseIsDamaged(t *testing.T) {
+	var d *Damage
+	dir := filled(t)
+	writeFile(t, dir, nil)
+	_, err := tryOpen(t, dir)
+	require.ErrorAs(t, err, &d)
+	got := repair(t, dir, false)
+	assert.False(t, got.Sound())
+	values, err := filepath.Glob(filepath.Join(got.Kept, "blobs", "*", "*"))
+	require.NoError(t, err)
+	assert.Len(t, values, 1)
+
+	dir = t.TempDir()
+	copied := t.TempDir()
+	s := openAt(t, dir)
+	appendAll(t, s, newScript("run_1").whole(2)...)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	want := storedBytes(t, s)
+	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+	writeFile(t, copied, nil)
+	_, err = tryOpen(t, copied)
+	require.ErrorAs(t, err, &d)
+	repair(t, copied, false)
+	assert.Equal(t, want, storedBytes(t, openAt(t, copied)))
+}
+
 // JRN-030: a repair that fails leaves the files as they were.
 func TestFailedRepairChangesNothing(t *testing.T) {
 	dir := filled(t)

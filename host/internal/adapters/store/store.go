@@ -123,6 +123,9 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 			err = fmt.Errorf("store: open %s: %w", opts.Path, err)
 		}
 	}()
+	if err := files.checkEmptied(opts.Path); err != nil {
+		return nil, err
+	}
 	if s.db, err = openSQLite(ctx, opts.Path, !opts.NoSync); err != nil {
 		return nil, err
 	}
