@@ -339,10 +339,14 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	}
 }
 
-// closeBudget releases what the run did not spend.
+// closeBudget releases what the run did not spend. A suspended run may go on.
 func (f *flight) closeBudget() {
-	if f.budget.account != nil {
-		f.budget.account.Close(context.Background())
+	switch a := f.budget.account; {
+	case a == nil:
+	case f.stopped != nil:
+		a.Leave(context.Background())
+	default:
+		a.Close(context.Background())
 	}
 }
 

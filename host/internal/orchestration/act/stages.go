@@ -50,6 +50,7 @@ type flight struct {
 	halt     context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped  *contract.Error          // it is suspended
 	replay   bool
+	recalled bool         // its past costs are counted
 	key      string       // hash of the idempotency key
 	holds    *held        // the key, while the run has it
 	attached *Run         // that has the key already
@@ -126,6 +127,7 @@ var prepareSteps = []step{
 // accepted before.
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
+	{"settle", always(settleLost)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"plan", always(readPlan)},

@@ -42,7 +42,8 @@ type Host struct {
 	grades *dispatch.Grades
 	// events is the event stream of the host itself.
 	events journal.Host
-	// ledger counts in memory for the lifetime of the host.
+	// ledger outlives the generations; that of a daemon with a journal on disk
+	// outlives the host.
 	ledger budget.Ledger
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
