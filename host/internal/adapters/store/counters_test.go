@@ -435,3 +435,106 @@ func TestOneOfManyCallersAfterARestart(t *testing.T) {
 }
 
 const oneCall = `{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "p"}}`
+
+// OPS-007: a database of version 1 is migrated and its copy kept. It counts from
+// then on.
+func TestCountersOfAnOldDatabase(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	path := filepath.Join(dir, "ferment.db")
+	s := openAt(t, dir)
+	sc := newScript("run_1")
+	records := sc.spend(t, budget.NewMemory(now), lasting(budget.Total), usd("0.25"))
+	appendAll(t, s, records[:2]...)
+	require.NoError(t, s.Close())
+	require.NoError(t, Migrate(ctx, path, 1, true))
+
+	_, err := tryOpen(t, dir, func(o *Options) { o.NoMigrate = true })
+	var schema *SchemaError
+	require.ErrorAs(t, err, &schema)
+	assert.True(t, repair(t, dir, false).Sound(), "version 1 is not damage")
+	s = openAt(t, dir)
+	old := migratorAt(t, path+".v1", nil)
+	var version int
+	require.NoError(t, old.conn.QueryRowContext(ctx, "SELECT max(version) FROM migrations").Scan(&version))
+	assert.Equal(t, 1, version)
+	require.NoError(t, s.Verify(ctx, "run_1"))
+	all, err := s.Counters(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	for _, c := range all {
+		assert.Equal(t, "{} {:attempts 1 :usd 0.25M}", c.Used.Value().String()+" "+c.Reserved.Value().String(), "%v", c.Window)
+	}
+	appendAll(t, s, records[2:]...)
+	syncRun(t, s, "run_1")
+	all, err = s.Counters(ctx)
+	require.NoError(t, err)
+	for _, c := range all {
+		assert.Equal(t, "{:attempts 1 :usd 0.25M} {}", c.Used.Value().String()+" "+c.Reserved.Value().String(), "%v", c.Window)
+	}
+}
+
+// JRN-030, LED-001: a repair keeps the counters. One that cannot be read has the
+// costs in the records that are left, and a run that the repair ends is settled.
+func TestRepairKeepsCounters(t *testing.T) {
+	base, chain := t.TempDir(), lasting(budget.Day)
+	s := openAt(t, base, func(o *Options) { o.Retain = Retention{Bytes: 1} })
+	l := keptLedger(t, s, now)
+	appendAll(t, s, newScript("run_1").spend(t, l, chain, usd("0.25"))...)
+	syncRun(t, s, "run_1")
+	s.Drop("run_1")
+	_, err := s.Retain(context.Background())
+	require.NoError(t, err)
+	appendAll(t, s, newScript("run_2").spend(t, l, chain, usd("0.5"))...)
+	open := newScript("run_3")
+	_, rec := open.reserve(t, l, chain, usd("1"))
+	rec.Seq = 2
+	appendAll(t, s, newScript("run_3").accepted(edn.Text("lost")), rec)
+	require.NoError(t, l.Adjust(context.Background(), chain[1], budget.Adjustment{Grant: usd("7")}))
+	require.NoError(t, s.Close())
+
+	whole := []string{
+		"this hosttotal used {:attempts 2 :usd 0.75M} reserved {:attempts 1 :usd 1M} granted {}",
+		"user uid/7day used {:attempts 2 :usd 0.75M} reserved {:attempts 1 :usd 1M} granted {:attempts 1 :usd 7M}",
+	}
+	lost := []string{whole[0], "user uid/7day used {:attempts 1 :usd 0.5M} reserved {:attempts 1 :usd 1M} granted {}"}
+	for name, row := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		want   []string
+		stops  bool // the daemon does not start
+	}{
+		"a record of another run": {func(t *testing.T, dir string) {
+			tamper(t, dir, "UPDATE records SET body = 'x' WHERE id = (2 << 32) | 4")
+		}, whole, false},
+		"the first page": {func(t *testing.T, dir string) { zeroPage(t, dir, 0) }, whole, true},
+		"a counter":      {func(t *testing.T, dir string) { tamper(t, dir, "UPDATE counters SET used = '{:usd' WHERE scope = 'user'") }, lost, true},
+		"the page of the counters": {func(t *testing.T, dir string) { zeroPage(t, dir, pageOf(t, dir, "{:attempts 1 :usd 7M}")) }, []string{
+			"this hosttotal used {:attempts 1 :usd 0.5M} reserved {:attempts 1 :usd 1M} granted {}", lost[1],
+		}, true},
+		"a value of the open run": {func(t *testing.T, dir string) {
+			tamper(t, dir, "DELETE FROM content WHERE hash = x'"+strings.TrimPrefix(edn.Hash(edn.Text("lost")), "b3:")+"'")
+		}, []string{
+			"this hosttotal used {:attempts 3 :usd 1.75M} reserved {} granted {}",
+			"user uid/7day used {:attempts 3 :usd 1.75M} reserved {} granted {:attempts 1 :usd 7M}",
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS(base)))
+			row.damage(t, dir)
+			if row.stops {
+				var d *Damage
+				s, err := tryOpen(t, dir)
+				if err == nil {
+					_, err = s.Counters(context.Background())
+					require.NoError(t, s.Close())
+				}
+				require.ErrorAs(t, err, &d)
+			}
+			assert.False(t, repair(t, dir, false).Sound())
+			s := openAt(t, dir)
+			assert.Equal(t, row.want, figures(t, keptLedger(t, s, now), chain))
+			require.NoError(t, s.Close())
+			assert.True(t, repair(t, dir, true).Sound())
+		})
+	}
+}
