@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -56,6 +57,14 @@ var budgetReserved = kindOf(KindBudgetReserved, true,
 		take: func(x *BudgetReserved, v edn.Value, _ *Decoder) (ok bool) {
 			x.Windows, ok = fromWindows(v)
 			return ok
+		},
+		bad: func(x *BudgetReserved) bool {
+			for scope := range x.Windows {
+				if !slices.Contains(x.Scopes, scope) {
+					return true
+				}
+			}
+			return false
 		},
 	}.optional("a scope counts per day or month"),
 	ordinal("attempt", func(x *BudgetReserved) *int { return &x.Attempt }).
