@@ -506,7 +506,9 @@ func TestRepairKeepsCounters(t *testing.T) {
 			tamper(t, dir, "UPDATE records SET body = 'x' WHERE id = (2 << 32) | 4")
 		}, whole, false},
 		"the first page": {func(t *testing.T, dir string) { zeroPage(t, dir, 0) }, whole, true},
-		"a counter":      {func(t *testing.T, dir string) { tamper(t, dir, "UPDATE counters SET used = '{:usd' WHERE scope = 'user'") }, lost, true},
+		"a counter": {func(t *testing.T, dir string) {
+			tamper(t, dir, "UPDATE counters SET used = '{:usd' WHERE scope = 'user'")
+		}, lost, true},
 		"the page of the counters": {func(t *testing.T, dir string) { zeroPage(t, dir, pageOf(t, dir, "{:attempts 1 :usd 7M}")) }, []string{
 			"this hosttotal used {:attempts 1 :usd 0.5M} reserved {:attempts 1 :usd 1M} granted {}", lost[1],
 		}, true},
