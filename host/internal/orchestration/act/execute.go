@@ -57,11 +57,13 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 			Streams: f.request.ResponseType == "stream", Pace: f.pace, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
-		task.Past, task.Replay = f.past, f.replay
+		if task.Replay = f.replay; f.replay || f.resumed != nil {
+			task.Past = f.past
+		}
 		if f.halt != nil && f.inside == nil {
 			task.Suspend = f.suspendFor
 		}
-		if f.inside == nil && f.past == nil {
+		if f.inside == nil && f.resumed == nil && !f.replay {
 			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}
 		}
 		f.outcome = s.eval.Run(f.ctx, task)

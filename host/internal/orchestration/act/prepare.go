@@ -69,6 +69,7 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 				return reg.Schemas().Names()
 			},
 		},
+		Classes: c.Classes.Names,
 		Checks: request.Names{
 			Has:  func(name string) bool { _, ok := reg.Check(name); return ok },
 			List: reg.Checks,
@@ -334,7 +335,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Request:       journal.RefTo(a.Request),
 		Fingerprint:   journal.RefOf(essence{a.Request}),
 		ResponseType:  r.ResponseType,
-		Class:         r.QueueClass,
+		Class:         f.class,
 		Priority:      r.Priority,
 		DeadlineAt:    f.deadline,
 		Config:        f.service.config.Hash,

@@ -38,7 +38,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 		return "", contract.AsError(fault)
 	}
 	f := again.flight(Act{
-		Request:       past.Accepted.Request.Value(),
+		Request:       unqueued(past.Accepted),
 		Principal:     past.Accepted.Principal,
 		PrincipalType: past.Accepted.PrincipalType,
 		Roles:         past.Accepted.Roles,
