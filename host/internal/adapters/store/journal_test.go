@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -320,6 +321,34 @@ func TestStoreDropsAfterTheCommit(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	assert.Equal(t, len(records), followed.Seq)
+}
+
+// RUN-041: a reader that begins to follow a run while it ends reaches the end.
+func TestStoreFollowsARunThatEnds(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for i := range 300 {
+		run := fmt.Sprintf("run_%d", i)
+		records := newScript(run).whole(1)
+		appendAll(t, s, records...)
+		require.NoError(t, s.Sync(ctx, run))
+		var readers sync.WaitGroup
+		for range 3 {
+			readers.Go(func() {
+				for live := true; live; {
+					live = s.liveRun(run) != nil
+					rec, ok, err := s.Follow(run, len(records)-1).Next(ctx)
+					assert.NoError(t, err)
+					assert.True(t, ok)
+					assert.Equal(t, len(records), rec.Seq)
+				}
+			})
+		}
+		runtime.Gosched()
+		s.Drop(run)
+		readers.Wait()
+	}
 }
 
 // JRN-060: summaries are written with the records and can be selected.

@@ -87,14 +87,14 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	// configuration that is in force at its turn binds the run.
 	f.closeBudget()
 	s.config.Journal.Drop(f.id)
-	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline}), nil
+	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}}), nil
 }
 
 // Recall puts a run of an earlier host back into the queue, with the place, priority
 // and deadline that it has. The end of ctx cancels it. Runs must be recalled in the order of their acceptance.
 func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted) (*Run, *contract.Error) {
 	c := &s.config
-	f := &flight{id: run, deadline: accepted.DeadlineAt}
+	f := &flight{id: run, deadline: accepted.DeadlineAt, act: Act{Principal: accepted.Principal}}
 	if c.Queue != nil {
 		place, err := c.Queue.Enter(queue.Entry{Class: accepted.Class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
 		if err != nil {

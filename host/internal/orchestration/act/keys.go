@@ -71,7 +71,12 @@ func keyOf(f *flight) string {
 	if f.request.IdempotencyKey == "" {
 		return ""
 	}
-	return edn.Hash(edn.Vector(edn.Text(f.act.Principal), edn.K("act/run"), edn.Text(f.request.IdempotencyKey)))
+	return KeyHash(f.act.Principal, f.request.IdempotencyKey)
+}
+
+// KeyHash returns the hash that stands for an idempotency key of a principal.
+func KeyHash(principal, key string) string {
+	return edn.Hash(edn.Vector(edn.Text(principal), edn.K("act/run"), edn.Text(key)))
 }
 
 // attach is the step that finds the run of an idempotency key. With one, the act

@@ -393,6 +393,9 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 // ID returns the id of the run.
 func (r *Run) ID() string { return r.flight().id }
 
+// Principal returns the caller of the run.
+func (r *Run) Principal() string { return r.flight().act.Principal }
+
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
@@ -458,22 +461,24 @@ func (r *Run) Interrupt() {
 }
 
 // Cancel requests the cancellation of the run and returns at once. On a
-// finished run it has no effect.
-func (r *Run) Cancel(by, why string) {
+// finished run it has no effect. It reports whether the request was recorded.
+func (r *Run) Cancel(by, why string) bool {
 	select {
 	case <-r.done:
-		return
+		return false
 	default:
 	}
 	if r.Attached() {
-		return
+		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if recorder := r.f.recorder; recorder != nil { // else it records it when it begins
+	err := error(nil)
+	if recorder := r.f.recorder; recorder != nil { // else it is recorded when the run begins
 		// The recorder rejects the record if the run has just finished; then there
 		// is nothing to cancel.
-		_ = recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
+		err = recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
 	}
 	r.cancel(&cancellation{by, why})
+	return err == nil
 }

@@ -803,7 +803,7 @@ func TestReadmeServe(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
 	text, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
 	require.NoError(t, err)
-	w.write("ferment.hcl", string(text))
+	w.write("ferment.hcl", string(text)+onDisk)
 	w.env = append(w.env, "FERMENT_PROFILE=test")
 	tools := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(tools, "curl"), []byte("#!/bin/sh\nexec "+built.helper+" "+roleCurl+" \"$@\"\n"), 0o755))
