@@ -19,7 +19,6 @@ var reservedTable = []Reserved{
 	{path: "operations", What: "access control"},
 	{path: "auth", What: "access control"},
 	{path: "session", What: "keeping sessions"},
-	{path: "queue", What: "the queue of accepted acts"},
 	{path: "cache", What: "caching of answers"},
 	{path: "telemetry", What: "telemetry"},
 	{path: "workspace", What: "the context engine"},
@@ -59,7 +58,6 @@ var reservedTable = []Reserved{
 
 	{path: "intent.model_key", What: "choosing models"},
 	{path: "intent.plan", What: "the plan template"},
-	{path: "intent.queue_class", What: "the queue of accepted acts"},
 	{path: "intent.cacheable", What: "caching of answers"},
 	{path: "intent.cache_scope", What: "caching of answers"},
 	{path: "intent.on_unknown", What: "resuming a run"},

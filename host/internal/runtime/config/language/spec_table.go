@@ -221,6 +221,7 @@ var specification = Block{Blocks: []Block{
 	roleBlock,
 	httpBlock,
 	storeBlock,
+	queueBlock,
 	{
 		Name: "log", Doc: "log of the daemon on standard error",
 		Attrs: []Attr{
@@ -734,7 +735,10 @@ var intentBlock = Block{
 			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
 				"the request, by default 120s",
 		},
-		{Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011"},
+		{
+			Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011",
+			Doc: "queue class of its runs, unless the request names one",
+		},
 		{Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030"},
 		{
 			Name: "cache_scope", Type: enum("principal", "tenant", "public"), Default: `"principal"`,
