@@ -164,7 +164,10 @@ func (j *Journal) named(ctx context.Context, name string) (store.Run, *contract.
 // status returns the status of a run: an open one that this daemon executes is
 // running.
 func (j *Journal) status(r store.Run) string {
-	if r.State == "open" && j.running(r.ID) != nil {
+	if active := j.running(r.ID); r.State == "open" && active != nil {
+		if active.run.Waiting() {
+			return "queued"
+		}
 		return "running"
 	}
 	return r.State
@@ -236,7 +239,8 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Since: f.Since, Until: f.Until, Before: f.Before,
 		Limit: limit + 1,
 	}
-	if f.Status == "running" {
+	live := f.Status == "running" || f.Status == "queued"
+	if live {
 		filter.Status, filter.Limit = "open", manyOpen
 	}
 	if j.owner != "" {
@@ -261,7 +265,7 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 	}
 	out := []edn.Value{}
 	for _, r := range runs {
-		if f.Status != "running" || j.status(r) == f.Status {
+		if !live || j.status(r) == f.Status {
 			out = append(out, j.summary(r))
 		}
 	}
@@ -699,6 +703,7 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 				WithHint("the log of the daemon says why it was not resumed")
 		}
 	}
+	waits := active.run.Waiting()
 	accepted := active.run.Cancel(c.By, c.Why)
 	if accepted && j.store != nil { // before the answer leaves (JRN-004)
 		if err := j.store.Sync(ctx, active.run.ID()); err != nil {
@@ -706,8 +711,8 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 		}
 	}
 	wait := c.Wait
-	if !accepted {
-		wait = time.Minute // it has just ended
+	if !accepted || waits {
+		wait = time.Minute // it has just ended, or does at once
 	}
 	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
 }
@@ -729,6 +734,25 @@ func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
 		}
 	}
 	return "open" // interrupted by the end of the daemon
+}
+
+// Job implements httpapi.Runs.
+func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	status := j.status(run)
+	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	switch {
+	case err != nil:
+		return edn.Nil(), failureOf(err)
+	case len(records) == 0:
+		return edn.Nil(), contract.Errorf("queue/job-not-found", "job %s: its records were removed", run.ID)
+	case status == "open":
+		status = "running"
+	}
+	return jobOf(records, status), nil
 }
 
 // Resume implements httpapi.Runs.

@@ -46,6 +46,8 @@ type Runs interface {
 	// Cancel requests the cancellation of a run. It returns once the request is
 	// durable, or later if it is to wait.
 	Cancel(ctx context.Context, run string, c Cancellation) (edn.Value, *contract.Error)
+	// Job returns the state of a run as that of a job, in the schema res/job-status.
+	Job(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Resume continues a suspended run with a decision for each of its open
 	// questions, and returns at once.
 	Resume(ctx context.Context, run string, decisions []Decision) (edn.Value, *contract.Error)
@@ -100,7 +102,7 @@ func onRuns(
 }
 
 // filterEntries select runs of a list.
-const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :suspended :completed :failed :canceled :expired]]
+const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :queued :running :suspended :completed :failed :canceled :expired]]
 	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
 	[:since {:optional true :doc "accepted then or later"} :inst] [:until {:optional true :doc "accepted before"} :inst]`
 
