@@ -54,15 +54,18 @@ func (t *turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 	if err != nil {
 		return t.of.service.Refusal(a, err), err
 	}
-	job := jobOf(h.journal.Records(run.ID()), "queued")
-	if run.Attached() {
-		if run.Stored() && a.Replayed != nil {
-			a.Replayed()
-		}
-		return job, nil
+	records, failed := h.journal.Records(run.ID())
+	switch {
+	case !run.Attached():
+		h.enqueue(run, "", func(error) {})
+	case run.Stored() && a.Replayed != nil:
+		a.Replayed()
 	}
-	h.enqueue(run, "", func(error) {})
-	return job, nil
+	if failed != nil {
+		err := failureOf(failed)
+		return t.of.service.Refusal(a, err), err
+	}
+	return jobOf(records, "queued"), nil
 }
 
 // enqueue executes a run once it is its turn. Why says what has interrupted it, if
@@ -84,7 +87,13 @@ func (h *Host) enqueue(run *act.Run, why string, failed func(error)) {
 		t := taken.(*turn)
 		defer t.Release()
 		h.runs.bind(active, t.of)
-		if err := t.of.service.Begin(run, h.journal.Records(run.ID()), why); err != nil {
+		records, unread := h.journal.Records(run.ID())
+		if unread != nil {
+			run.Abandon(contract.AsError(unread))
+			failed(unread)
+			return
+		}
+		if err := t.of.service.Begin(run, records, why); err != nil {
 			failed(err)
 		}
 	})
