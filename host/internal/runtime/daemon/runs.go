@@ -224,17 +224,6 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.idle(last)
 }
 
-// awaitTurn waits until a turn is released.
-func (r *runs) awaitTurn(ctx context.Context) {
-	r.mu.Lock()
-	changed := r.changed
-	r.mu.Unlock()
-	select {
-	case <-changed:
-	case <-ctx.Done():
-	}
-}
-
 // idle waits until no turn is held. It reports false if ctx ends first.
 func (r *runs) idle(ctx context.Context) bool {
 	for {
