@@ -174,3 +174,63 @@ func TestJobsSurviveAKill(t *testing.T) {
 	kept := strings.Count(w.run("runs", "list", "--limit", "100").stdout, "completed")
 	assert.Equal(t, 4, kept)
 }
+
+// RUN-010, RUN-041, CLI-002, CLI-004: act --async returns with the run, and runs
+// watch follows it over a kill of the daemon, each event once, to its exit code.
+func TestRunsWatch(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+oneWorker+scripted("broken"))
+	w.write("broken.edn", script(":t/broken", ":t/broken", ":in-schema :req/any :out-schema :res/any", `{:error {:type :provider/failed :message "no luck"}}`))
+	assert.Equal(t, 3, w.run("act", "mine/data", "{}", "--async").code, "there is no daemon")
+	runs := func(id string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return word(w.data("runs", "show", id).Key("run").Key("status")) == "running" }, 20*time.Second, 10*time.Millisecond)
+	}
+	s := w.serve()
+	begun := w.run("act", "mine/hang", "{}", "--async", "--class", "one", "--priority", "3")
+	require.Equal(t, 0, begun.code, begun.stderr)
+	id := w.listed("run")[0]
+	assert.Contains(t, begun.stdout, "ferment runs watch "+id)
+	asData := w.data("act", "mine/data", "{}", "--async", "--class", "one", "--key", "k")
+	assert.Equal(t, "queued", word(asData.Key("job/status")))
+	assert.Equal(t, asData.Key("job/id").String(), w.data("act", "mine/data", "{}", "--async", "--class", "one", "--key", "k").Key("job/id").String())
+	runs(id)
+
+	events := w.start("", "runs", "watch", id, "--edn")
+	text := w.start("", "runs", "watch", id)
+	first, _ := text.line(0)
+	assert.Contains(t, first, "asking mine/hang")
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	s = w.serve()
+	runs(id)
+	w.data("runs", "cancel", id)
+	ended := events.wait()
+	assert.Equal(t, 7, ended.code, ended.stderr)
+	var names []string
+	last := 0
+	for _, e := range ednValues(t, ended.stdout) {
+		name := word(e.Key("event"))
+		if name == "shutdown" {
+			continue
+		}
+		seq, _ := e.Key("seq").AsInt()
+		assert.Greater(t, int(seq), last, "%s", e)
+		last = int(seq)
+		names = append(names, name)
+	}
+	assert.Equal(t, "accepted", names[0])
+	assert.Equal(t, "finished", names[len(names)-1])
+	assert.Equal(t, "cancel", names[len(names)-3], "%q", names)
+	said := text.wait()
+	assert.Equal(t, 7, said.code)
+	assert.Contains(t, said.stderr, "canceled")
+
+	good := w.run("runs", "watch", strings.Trim(asData.Key("job/id").String(), `"`))
+	assert.Equal(t, 0, good.code, good.stderr)
+	assert.Contains(t, good.stdout, ":n 1")
+	w.run("act", "t/broken", "{}")
+	assert.Equal(t, 1, w.run("runs", "watch", "last").code)
+	s.stop()
+	assert.Equal(t, 3, w.run("runs", "watch", "last", "--wait", "1ms").code, "no daemon")
+}

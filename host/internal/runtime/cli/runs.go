@@ -23,7 +23,7 @@ import (
 func (c *command) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "show, verify, move, purge or cancel the recorded runs of a daemon",
+		Short: "show, watch, verify, move, purge or cancel the recorded runs of a daemon",
 		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
 			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
 			"run without one.",
@@ -31,7 +31,7 @@ func (c *command) runsCommand() *cobra.Command {
 	cmd.AddCommand(
 		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
 		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
-		c.runsCancelCommand(), c.runsResumeCommand(),
+		c.runsCancelCommand(), c.runsResumeCommand(), c.runsWatchCommand(),
 	)
 	return cmd
 }
