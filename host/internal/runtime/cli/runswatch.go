@@ -30,21 +30,15 @@ func (c *command) runsWatchCommand() *cobra.Command {
 		Example: "  ferment runs watch last\n  ferment runs watch last --edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			shown, err := c.order(ctx, actionOf("runs-show", edn.K("run"), edn.Text(args[0]), edn.K("brief?"), edn.Bool(true)))
-			if err != nil {
-				return err
-			}
-			id, _ := shown.Key("run").Key("run").AsString()
-			return c.watch(ctx, id, wait)
+			return c.watch(cmd.Context(), args[0], wait)
 		},
 	}
 	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for a daemon")
 	return cmd
 }
 
-// watch follows a run until it ends.
-func (c *command) watch(ctx context.Context, run string, wait time.Duration) error {
+// watch follows the run with a name until it ends.
+func (c *command) watch(ctx context.Context, name string, wait time.Duration) error {
 	form := "text"
 	if c.format != formatText {
 		form = "none"
@@ -55,10 +49,18 @@ func (c *command) watch(ctx context.Context, run string, wait time.Duration) err
 	}
 	told := c.newTeller()
 	var response edn.Value
-	after, last, delay, lost := "", "", firstRetry, time.Time{}
+	run, after, last, delay, lost := "", "", "", firstRetry, time.Time{}
 	for response.IsNil() {
 		client, err := c.reach(ctx)
-		if client != nil {
+		if client == nil && err == nil && run == "" {
+			return c.nobodyServes(ctx)
+		}
+		if client != nil && run == "" {
+			var shown edn.Value
+			shown, err = client.Do(ctx, actionOf("runs-show", edn.K("run"), edn.Text(name), edn.K("brief?"), edn.Bool(true)))
+			run, _ = shown.Key("run").Key("run").AsString()
+		}
+		if client != nil && run != "" {
 			response, err = client.Events(ctx, run, after, func(v edn.Value) error {
 				e := journal.ReadEvent(v)
 				if e.Seq > 0 {
