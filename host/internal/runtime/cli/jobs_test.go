@@ -63,6 +63,10 @@ func TestJobs(t *testing.T) {
 	s.submitted("mine/data", "")
 	assert.Equal(t, []string{"queued", "queued", "running"}, w.listed("status"))
 
+	state := w.run("status")
+	assert.Contains(t, state.stdout, "1 under way, 2 of class one waiting")
+	assert.Equal(t, "2", w.data("status").Key("queued").String())
+
 	canceled := s.request(t.Context(), "POST", "/v1/act/jobs/"+first+"/cancel", `{:reason "no need"}`)
 	require.Equal(t, 200, canceled.status, "%s", canceled.body)
 	assert.Equal(t, ":canceled", canceled.value(t).Key("job/status").String())

@@ -164,6 +164,7 @@ func TestRunsDecide(t *testing.T) {
 	assert.Equal(t, 3, w.run("runs", "resume", id, "--decide", "pay=fail", "--decide", "mail=fail").code, "no daemon executes it")
 	s = w.serve()
 	assert.Equal(t, []string{id}, w.listed("run", "--status", "suspended"))
+	assert.Contains(t, w.run("status").stdout, "1 suspended run, see \"ferment runs list --status suspended\"")
 	shown := w.run("runs", "show", id)
 	require.Equal(t, 0, shown.code, shown.stderr)
 	for _, part := range []string{"suspended", "effects/outcome-unknown", "node pay", ":t/mail", "--decide mail=retry", "--decide pay=retry"} {
