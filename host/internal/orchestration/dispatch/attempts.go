@@ -82,7 +82,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	limits := n.limits(c)
 	asked := q.composePrompt(c)
 	a.n, a.capability, a.number, a.stats, a.permit = n, c, q.attempts, cs, permit
-	a.recovery = recoveryOf(c, n.w.Input, scopes)
+	a.recovery = n.recoveryOf(c, scopes)
 	a.call = q.call(c, limits.end, scopes, s.c.funds.Remaining(n.w.Policy.Budget, &reservation), asked)
 	a.prompt, a.limits, a.reservation = asked, limits, reservation
 	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)

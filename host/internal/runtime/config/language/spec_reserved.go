@@ -34,7 +34,7 @@ var reservedTable = []Reserved{
 	{path: "store.lease", What: "a store for several hosts"},
 
 	{path: "effects.db", What: "tools for databases"},
-	{path: "effects.scope.on_unknown", What: "resuming a run"},
+	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},
 	{path: "role.intents", What: "access control"},
 	{path: "role.max_priority", What: "access control"},
 
@@ -60,7 +60,7 @@ var reservedTable = []Reserved{
 	{path: "intent.plan", What: "the plan template"},
 	{path: "intent.cacheable", What: "caching of answers"},
 	{path: "intent.cache_scope", What: "caching of answers"},
-	{path: "intent.on_unknown", What: "resuming a run"},
+	{path: "intent.on_unknown", What: "assuming that a call was done", Only: []string{UnknownSuspends, "fail", "retry"}},
 	{path: "intent.access", What: "access control"},
 }
 

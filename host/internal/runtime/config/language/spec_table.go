@@ -5,6 +5,9 @@ import "time"
 // EffectNames are the effects that a capability may declare and an operator may restrict.
 var EffectNames = []string{"none", "fs/read", "fs/write", "process/run", "net/http", "db/read", "db/write"}
 
+// UnknownSuspends is the default of intent.on_unknown.
+const UnknownSuspends = "suspend"
+
 var environment = Type{Kind: KindMap, Key: &variable, Elem: &text}
 
 // Specification returns the specification of the configuration language. It
@@ -745,8 +748,10 @@ var intentBlock = Block{
 			Reload: ReloadUse, Serves: "RUN-031",
 		},
 		{
-			Name: "on_unknown", Type: enum("suspend", "fail", "retry", "assume-done"), Default: `"suspend"`,
+			Name: "on_unknown", Type: enum(UnknownSuspends, "fail", "retry", "assume-done"), Default: `"suspend"`,
 			Reload: ReloadUse, Serves: "JRN-041",
+			Doc: "a call of recovery class once whose outcome is unknown, after a crash or at its deadline: suspend: the " +
+				"run waits for a decision; fail: its node fails; retry: it is called again with the same effect key",
 		},
 	},
 	Blocks: []Block{
