@@ -305,6 +305,27 @@ func (j *Journal) Show(ctx context.Context, name string, whole bool) (edn.Value,
 	return b.Map(), nil
 }
 
+// Diff implements httpapi.Runs. Runs whose values were purged are compared by what
+// is kept.
+func (j *Journal) Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error) {
+	var both [2][]journal.Record
+	for i, name := range []string{a, b} {
+		run, missing := j.find(ctx, name)
+		if missing == nil {
+			missing = removed("diff", run)
+		}
+		if missing != nil {
+			return edn.Nil(), missing
+		}
+		records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		both[i] = records
+	}
+	return journal.Compare(both[0], both[1]).Value(), nil
+}
+
 // epochs lists when a run was started and resumed, by which process and why.
 func epochs(records []journal.Record) edn.Value {
 	out := []edn.Value{}
@@ -457,11 +478,19 @@ func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contr
 		}
 		err = contract.Errorf("queue/invalid-transition", "%s run %s: the run is %s, expected a finished one", op, run.ID,
 			j.status(run)).WithHint(next)
-	case !run.Removed.IsZero():
-		err = contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
-			run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
+	default:
+		err = removed(op, run)
 	}
 	return run, err
+}
+
+// removed returns the error for a run whose records are removed, nil for others.
+func removed(op string, run store.Run) *contract.Error {
+	if run.Removed.IsZero() {
+		return nil
+	}
+	return contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
+		run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
 }
 
 // Export implements httpapi.Runs.

@@ -20,6 +20,8 @@ type Runs interface {
 	Show(ctx context.Context, run string, whole bool) (edn.Value, *contract.Error)
 	// Records returns a page of the records of a run.
 	Records(ctx context.Context, q RecordsQuery) (edn.Value, *contract.Error)
+	// Diff compares two runs node by node.
+	Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error)
 	// Verify compares one run, or all if run is empty, with the hashes that were
 	// recorded. Damage is a result, not an error.
 	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
@@ -63,7 +65,10 @@ func onRuns(
 	}
 }
 
-const runEntry = `[:run {:doc "its id, the beginning of its id, or last"} [:string {:min 1 :max 64}]]`
+const (
+	runName  = `{:doc "its id, the beginning of its id, or last"} [:string {:min 1 :max 64}]`
+	runEntry = `[:run ` + runName + `]`
+)
 
 // runActions are the admin actions on runs.
 func runActions() []Action {
@@ -93,6 +98,11 @@ func runActions() []Action {
 					Limit:  int(intOr(in, "limit", 0)),
 					Values: in.Key("values?").Truthy(),
 				})
+			})},
+		{Name: "runs-diff", Doc: "compare two runs node by node: plan, candidates, picks, outcomes, verdicts, values, cost and latency",
+			Input: `[:a ` + runName + `] [:b ` + runName + `]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Diff(ctx, text(in, "a"), text(in, "b"))
 			})},
 		{Name: "runs-verify", Doc: "compare the records and values of one run, or of all, with their hashes",
 			Input: `[:run {:optional true :doc "default: all runs"} [:string {:min 1 :max 64}]]`,

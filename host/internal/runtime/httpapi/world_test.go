@@ -326,6 +326,9 @@ func (r recorded) Records(context.Context, httpapi.RecordsQuery) (edn.Value, *co
 	return r.some()
 }
 func (r recorded) Verify(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Diff(context.Context, string, string) (edn.Value, *contract.Error) {
+	return r.some()
+}
 func (r recorded) Replay(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
 	return r.some()
