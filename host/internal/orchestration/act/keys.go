@@ -78,7 +78,7 @@ func keyOf(f *flight) string {
 // is not accepted: its caller gets that run.
 func attach(f *flight) *contract.Error {
 	key := keyOf(f)
-	if key == "" {
+	if key == "" || f.act.Fill != nil {
 		return nil
 	}
 	c := &f.service.config

@@ -123,6 +123,7 @@ var prepareSteps = []step{
 // accepted before.
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
+	{"replay", always(endReplay)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"plan", always(readPlan)},

@@ -59,6 +59,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if s.past != nil {
 		s.past.only = ""
 	}
+	if err := n.run.Fill.denied(c); err != nil {
+		return nil, s.failure(ctx, nil, err.WithWhere("node", edn.Text(n.w.Node)))
+	}
 	st := n.d.Executor.State(capID)
 	scopes, err := n.scopes(c)
 	if err != nil {
@@ -275,6 +278,9 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 // before the run was resumed.
 func (s *attempts) close(a *attempt) {
 	if a.past != nil {
+		if s.past.fills() {
+			a.repeatEnd()
+		}
 		return
 	}
 	a.recordEnd()

@@ -28,22 +28,27 @@ func (c *command) runsDiffCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := c.compared(v); err != nil {
-					return err
-				}
-				if !v.Key("equal?").Truthy() {
-					return quietError{exit.Negative}
-				}
-				return nil
+				return c.compared(v)
 			})
 		},
 	}
 }
 
+// unlessEqual returns the exit code of a comparison.
+func unlessEqual(diff edn.Value) error {
+	if !diff.Key("equal?").Truthy() {
+		return quietError{exit.Negative}
+	}
+	return nil
+}
+
 // compared prints a comparison of two runs.
 func (c *command) compared(v edn.Value) error {
 	if c.format != formatText {
-		return c.value(c.env.Stdout, v)
+		if err := c.value(c.env.Stdout, v); err != nil {
+			return err
+		}
+		return unlessEqual(v)
 	}
 	var b strings.Builder
 	if err := runFacts(&b, v); err != nil {
@@ -52,8 +57,10 @@ func (c *command) compared(v edn.Value) error {
 	b.WriteByte('\n')
 	nodeDiffs(&b, v.Key("nodes"))
 	b.WriteString(verdictOfDiff(v) + "\n")
-	_, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, b.String()))
-	return err
+	if _, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, b.String())); err != nil {
+		return err
+	}
+	return unlessEqual(v)
 }
 
 // runFacts formats what two runs were and did as wholes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -26,8 +27,10 @@ type Runs interface {
 	// recorded. Damage is a result, not an error.
 	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Replay executes a finished run once more from its records, without any
-	// plugin, and compares its values. A difference is the error replay/miss.
-	Replay(ctx context.Context, run string) (edn.Value, *contract.Error)
+	// plugin, and compares its values. A difference is the error replay/miss. With
+	// Fill it makes the calls that are not recorded, in a new run, and compares the
+	// runs.
+	Replay(ctx context.Context, q ReplayQuery) (edn.Value, *contract.Error)
 	// Export returns a part of the file of a finished run, from a byte on.
 	Export(ctx context.Context, run string, offset int64) (edn.Value, *contract.Error)
 	// Import stores the run of an exported file.
@@ -54,6 +57,38 @@ type RecordsQuery struct {
 	After  int  // number of the last record before them
 	Limit  int  // 0: 500
 	Values bool // with the values that they name
+}
+
+// ReplayQuery selects a run to replay, and how.
+type ReplayQuery struct {
+	Run string
+	// Fill makes the calls that are not recorded. The other fields need it.
+	Fill bool
+	// Swap maps capabilities to those that are called in their place.
+	Swap map[string]string
+	// Effects are those that calls may have, besides reading.
+	Effects []string
+}
+
+// replayQuery reads the input of the action runs-replay.
+func replayQuery(in edn.Value) (ReplayQuery, *contract.Error) {
+	mode, _ := in.Key("mode").AsKeyword()
+	q := ReplayQuery{Run: text(in, "run"), Fill: mode == journal.ReplayFill}
+	for old, other := range in.Key("swap").Entries() {
+		if q.Swap == nil {
+			q.Swap = map[string]string{}
+		}
+		from, _ := old.AsKeyword()
+		q.Swap[from], _ = other.AsKeyword()
+	}
+	for effect := range in.Key("effects").Elems() {
+		name, _ := effect.AsKeyword()
+		q.Effects = append(q.Effects, name)
+	}
+	if !q.Fill && (q.Swap != nil || q.Effects != nil) {
+		return q, contract.Errorf("invalid-request", "a strict replay makes no calls: :swap and :effects need :mode :%s", journal.ReplayFill)
+	}
+	return q, nil
 }
 
 // onRuns returns the function of an action on runs.
@@ -109,9 +144,16 @@ func runActions() []Action {
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Verify(ctx, text(in, "run"))
 			})},
-		{Name: "runs-replay", Doc: "execute a finished run once more from its records alone and compare its values", Input: runEntry,
+		{Name: "runs-replay", Doc: "execute a finished run once more from its records and compare its values", Input: runEntry + `
+				[:mode {:optional true :doc "strict: nothing is called; fill: a new run makes the calls that are not recorded" :default :strict} [:enum :strict :fill]]
+				[:swap {:optional true :doc "fill: capabilities, and those that are called in their place"} [:map-of :keyword :keyword]]
+				[:effects {:optional true :doc "fill: effects that calls may have besides reading"} [:set :keyword]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Replay(ctx, text(in, "run"))
+				q, err := replayQuery(in)
+				if err != nil {
+					return edn.Nil(), err
+				}
+				return r.Replay(ctx, q)
 			})},
 		{Name: "runs-export", Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
 			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,

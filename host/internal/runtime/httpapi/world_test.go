@@ -329,7 +329,9 @@ func (r recorded) Verify(context.Context, string) (edn.Value, *contract.Error) {
 func (r recorded) Diff(context.Context, string, string) (edn.Value, *contract.Error) {
 	return r.some()
 }
-func (r recorded) Replay(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Replay(context.Context, httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+	return r.some()
+}
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
 	return r.some()
 }
