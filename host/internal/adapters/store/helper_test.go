@@ -48,7 +48,7 @@ func (s *script) record(body journal.Body) journal.Record {
 	s.at = s.at.Add(time.Millisecond)
 	r := journal.Record{Run: s.run, Seq: s.seq, At: s.at, Epoch: s.epoch, Body: body}
 	switch body.(type) {
-	case *journal.RunAccepted, *journal.RunStarted, *journal.RunFinished, *journal.CancelRequested:
+	case *journal.RunAccepted, *journal.RunStarted, *journal.RunSuspended, *journal.RunResumed, *journal.RunFinished, *journal.CancelRequested:
 	default:
 		r.Path, r.Node = edn.Vector(edn.Int(0)), "c-01"
 	}

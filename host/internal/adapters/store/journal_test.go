@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -204,6 +206,61 @@ func TestStoreFencesOldEpochs(t *testing.T) {
 	assert.Empty(t, open)
 }
 
+// JRN-044: a suspended run waits in the store for its decision: a start does not
+// resume it, and nothing removes it. The decision opens it again.
+func TestStoreKeepsSuspendedRuns(t *testing.T) {
+	dir := t.TempDir()
+	now := start.Add(time.Hour)
+	options := func(o *Options) {
+		o.Retain = Retention{Age: time.Hour}
+		o.Now = func() time.Time { return now }
+	}
+	s := openAt(t, dir, options)
+	sc := newScript("run_1")
+	question := journal.Question{Path: edn.Vector(edn.Int(0)), Node: "c-01", Attempt: 1, CapID: "a/one", EffectKey: someSum}
+	appendAll(t, s, sc.accepted(nothing))
+	appendAll(t, s, sc.step(nothing, nothing)[:2]...)
+	sc.seq = 3
+	appendAll(t, s, sc.record(&journal.RunSuspended{Why: "effects/outcome-unknown", Open: []journal.Question{question}}))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	state := func() (state, problem string, unfinished int) {
+		run, err := s.Run(context.Background(), "run_1")
+		require.NoError(t, err)
+		assert.False(t, run.Ended())
+		open, err := s.Unfinished(context.Background())
+		require.NoError(t, err)
+		return run.State, run.Error, len(open)
+	}
+	for range 2 {
+		is, problem, unfinished := state()
+		assert.Equal(t, "suspended", is)
+		assert.Equal(t, "effects/outcome-unknown", problem)
+		assert.Zero(t, unfinished)
+		now = now.Add(time.Hour * 1000)
+		removed, err := s.Retain(context.Background())
+		require.NoError(t, err)
+		assert.Zero(t, removed)
+		typed(t, s.Purge(context.Background(), "run_1"), "queue/invalid-transition")
+		typed(t, s.Export(context.Background(), "run_1", io.Discard), "queue/invalid-transition")
+		require.NoError(t, s.Verify(context.Background(), "run_1"))
+		require.NoError(t, s.Close())
+		s = openAt(t, dir, options)
+	}
+	sc.epoch = 2
+	appendAll(t, s, sc.record(&journal.RunResumed{Host: "h", Boot: "c", Config: someSum, Was: someSum, Why: journal.ResumedDecision,
+		Decisions: []journal.Decision{{Path: question.Path, Choice: journal.DecisionRetry, By: "uid/7"}}}))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	is, problem, unfinished := state()
+	assert.Equal(t, []any{"open", "", 1}, []any{is, problem, unfinished})
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	appendAll(t, s, sc.finished(nothing))
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
+	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	removed, err := s.Retain(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, 1, removed)
+}
+
 // JRN-007: a run that was recorded already is not started again.
 func TestStoreRefusesARunTwice(t *testing.T) {
 	s := openAt(t, t.TempDir())
@@ -264,6 +321,34 @@ func TestStoreDropsAfterTheCommit(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	assert.Equal(t, len(records), followed.Seq)
+}
+
+// RUN-041: a reader that begins to follow a run while it ends reaches the end.
+func TestStoreFollowsARunThatEnds(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for i := range 300 {
+		run := fmt.Sprintf("run_%d", i)
+		records := newScript(run).whole(1)
+		appendAll(t, s, records...)
+		require.NoError(t, s.Sync(ctx, run))
+		var readers sync.WaitGroup
+		for range 3 {
+			readers.Go(func() {
+				for live := true; live; {
+					live = s.liveRun(run) != nil
+					rec, ok, err := s.Follow(run, len(records)-1).Next(ctx)
+					assert.NoError(t, err)
+					assert.True(t, ok)
+					assert.Equal(t, len(records), rec.Seq)
+				}
+			})
+		}
+		runtime.Gosched()
+		s.Drop(run)
+		readers.Wait()
+	}
 }
 
 // JRN-060: summaries are written with the records and can be selected.

@@ -25,7 +25,7 @@ type liveRun struct {
 
 	// Of the writer.
 	row     runRow
-	saved   bool // the row exists
+	saved   string // state in the database; empty: there is no row
 	touched bool
 	broken  bool
 }
@@ -125,7 +125,7 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if row.State != stateOpen {
+	if row.Ended() {
 		return nil, contract.Errorf("run/not-resumable", "journal: append to %s: the run is finished", id)
 	}
 	records, err := s.Read(ctx, id, 0, maxRecords)
@@ -146,7 +146,7 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 		}
 	}
 	s.memory.Show(id, len(records))
-	run.row, run.saved, run.epoch = row, true, row.Epoch
+	run.row, run.saved, run.epoch = row, row.State, row.Epoch
 	return run, nil
 }
 
@@ -202,16 +202,33 @@ func (s *Store) Records(run string) []journal.Record {
 
 // Follow implements journal.Source. A live run is read as it becomes durable.
 func (s *Store) Follow(run string, seq int) *journal.Cursor {
-	if s.liveRun(run) == nil {
-		row, err := readRun(context.Background(), s.read, run)
-		switch {
-		case err != nil: // not recorded yet, most likely
-		case row.State != stateOpen:
-			records := s.Records(run)
-			return journal.Recorded(records[min(max(0, seq), len(records)):])
-		default:
-			_, _ = s.revive(context.Background(), run)
+	if c := s.followLive(run, seq); c != nil {
+		return c
+	}
+	row, err := readRun(context.Background(), s.read, run)
+	if err == nil && row.State == stateOpen {
+		if _, err = s.revive(context.Background(), run); err == nil {
+			if c := s.followLive(run, seq); c != nil {
+				return c
+			}
 		}
+		row, err = readRun(context.Background(), s.read, run) // it has finished meanwhile
+	}
+	if err == nil && row.State != stateOpen {
+		records := s.Records(run)
+		return journal.Recorded(records[min(max(0, seq), len(records)):])
+	}
+	return s.memory.Follow(run, seq) // not recorded yet, most likely
+}
+
+// followLive reads a live run; nil if it is not live. The lock keeps Drop from
+// removing the run in between: a cursor on a run that memory does not have would
+// wait forever.
+func (s *Store) followLive(run string, seq int) *journal.Cursor {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	if s.live[run] == nil {
+		return nil
 	}
 	return s.memory.Follow(run, seq)
 }

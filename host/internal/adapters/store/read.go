@@ -15,12 +15,13 @@ import (
 
 // Filter selects runs. Zero fields select all.
 type Filter struct {
-	Status    string // "open", or the status of run/finished
+	Status    string // "open", "suspended", or the status of run/finished
 	Intent    string
 	Principal string
 	Since     time.Time // accepted then or later
 	Until     time.Time // accepted before
 	Before    string    // runs that were recorded before this one
+	Key       string    // hash of an idempotency key
 	Limit     int       // 0: 100
 }
 
@@ -30,7 +31,7 @@ func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
 		f.Limit = 100
 	}
 	rows, err := readRuns(ctx, s.read, "runs", f.Status, f.Intent, f.Principal, nanos(f.Since), nanos(f.Until), f.Before,
-		f.Limit)
+		f.Key, f.Limit)
 	if err != nil {
 		return nil, err
 	}

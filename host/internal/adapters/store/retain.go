@@ -98,7 +98,7 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 // finished returns the row of a run that ended.
 func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
 	row, err := s.run(ctx, run)
-	if err == nil && row.State == stateOpen {
+	if err == nil && !row.Ended() {
 		err = contract.Errorf("queue/invalid-transition", "journal: %s run %s: the run is not finished", op, run)
 	}
 	return row, err

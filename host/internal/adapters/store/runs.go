@@ -9,13 +9,17 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
-// stateOpen is the state of a run without run/finished.
-const stateOpen = "open"
+// The states of a run without run/finished: one that is suspended goes on only by
+// decision.
+const (
+	stateOpen      = "open"
+	stateSuspended = "suspended"
+)
 
 // Run is the summary of a run.
 type Run struct {
 	ID        string
-	State     string // "open", or the status of run/finished
+	State     string // "open", "suspended", or the status of run/finished
 	Intent    string
 	Principal string
 	Epoch     int
@@ -30,6 +34,9 @@ type Run struct {
 	Purged    time.Time // the values were deleted; zero: they were not
 	Removed   time.Time // the records were deleted; zero: they were not
 }
+
+// Ended reports whether the run has finished.
+func (r Run) Ended() bool { return r.State != stateOpen && r.State != stateSuspended }
 
 // runRow is a row of the table of runs.
 type runRow struct {
@@ -49,6 +56,10 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	switch body := rec.Body.(type) {
 	case *journal.RunAccepted:
 		r.Intent, r.Principal, r.key = body.Intent, body.Principal, body.Key
+	case *journal.RunSuspended:
+		r.State, r.Error = stateSuspended, body.Why
+	case *journal.RunResumed:
+		r.State, r.Error = stateOpen, ""
 	case *journal.RunFinished:
 		r.State, r.Finished, r.Latency = body.Status, rec.At, body.Latency.Truncate(time.Millisecond)
 		if cost := body.Totals.Key("attempts").Key("cost-usd"); cost.IsNumber() {

@@ -308,7 +308,7 @@ func (i *importer) end() error {
 	switch {
 	case int(records) != i.row.Records || chain != i.row.chain.hash():
 		return badFile("run %s has %d records of %d", i.row.ID, i.row.Records, records)
-	case i.row.State == stateOpen:
+	case !i.row.Ended():
 		return badFile("run %s is not finished", i.row.ID)
 	}
 	i.row.Purged, _ = i.want.Key("purged").AsInst()
@@ -325,7 +325,7 @@ func (i *importer) end() error {
 			return err
 		}
 	}
-	if err := i.w.saveRun(i.ctx, &i.row, false); err != nil || i.row.Purged.IsZero() {
+	if err := i.w.saveRun(i.ctx, &i.row, ""); err != nil || i.row.Purged.IsZero() {
 		return err
 	}
 	_, err := i.w.sql.exec(i.ctx, "mark_purged", i.row.n, nanos(i.row.Purged))

@@ -141,7 +141,7 @@ func (s *Store) verifyValues(ctx context.Context, row runRow, rec journal.Record
 func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, body []byte) error) (sum, error) {
 	var chain sum
 	last, most := 0, row.Records+1 // one more would be damage
-	if row.State == stateOpen {
+	if !row.Ended() {
 		most-- // the run may have grown since its row was read
 	}
 	err := s.stored(ctx, row.n, 0, most, func(seq int, stored sum, body []byte) error {

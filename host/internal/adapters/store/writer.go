@@ -168,7 +168,7 @@ func (w *writer) records(ctx context.Context, items []item) error {
 		if err := w.saveRun(ctx, &r.row, r.saved); err != nil {
 			return err
 		}
-		r.saved = true
+		r.saved = r.row.State
 	}
 	return nil
 }
@@ -226,14 +226,15 @@ func (w *writer) newRun(ctx context.Context, r *liveRun) error {
 	return nil
 }
 
-func (w *writer) saveRun(ctx context.Context, row *runRow, exists bool) error {
+// saveRun writes the row of a run, which has the state was in the database.
+func (w *writer) saveRun(ctx context.Context, row *runRow, was string) error {
 	var err error
 	switch {
-	case !exists:
+	case was == "":
 		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain, row.bytes,
 			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.key,
 			row.Imported)
-	case row.State == stateOpen:
+	case row.State == stateOpen && was == stateOpen:
 		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain, row.bytes)
 	default:
 		_, err = w.sql.exec(ctx, "finish_run", row.n, row.Epoch, row.Records, row.chain, row.bytes, row.State,

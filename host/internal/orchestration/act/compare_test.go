@@ -44,6 +44,27 @@ func TestEqualRuns(t *testing.T) {
 	}
 }
 
+// JRN-052, JRN-044: a suspended run is compared as far as it is recorded; one that was
+// resumed is not suspended.
+func TestCompareSuspendedRuns(t *testing.T) {
+	text := ownPlan(payPlan, "", writes)
+	a, _ := suspendedRun(t, losing(t, 1), text)
+	b, _ := suspendedRun(t, losing(t, 1), text)
+	got := journal.Compare(a, decoded(t, b))
+	assert.True(t, got.Equal(), "%s", got.Value())
+	assert.Equal(t, `[:suspended :effects/outcome-unknown]`, edn.Vector(got.A.Key("status"), got.A.Key("failure/type")).String())
+	for _, n := range got.Nodes[:3] {
+		assert.Equal(t, map[bool]string{true: ":unfinished", false: ":committed"}[n.Path.String() == "[0]"], n.A.Key("state").String())
+	}
+
+	b, err := resumed(t, resumeWorld(t), a, deciding("n0", journal.DecisionFail, edn.Nil()))
+	require.Nil(t, err, "%v", err)
+	got = journal.Compare(a, b)
+	assert.Equal(t, []string{"outcome"}, got.Differs)
+	assert.Equal(t, ":completed", got.B.Key("status").String())
+	assert.Equal(t, ":open", journal.Compare(a, b[:len(b)-1]).B.Key("status").String())
+}
+
 // purged returns records as a store gives them back after a purge.
 func purged(t *testing.T, records []journal.Record) []journal.Record {
 	t.Helper()

@@ -58,8 +58,12 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
 		task.Past, task.Replay = f.past, f.replay
-		if fill := f.act.Fill; fill != nil {
+		fill := f.act.Fill
+		if fill != nil {
 			task.Past, task.Fill = fill.past, &fill.Fill
+		}
+		if f.halt != nil && f.inside == nil && fill == nil { // a replay cannot be resumed (JRN-051)
+			task.Suspend = f.suspendFor
 		}
 		if f.inside == nil && f.past == nil {
 			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}

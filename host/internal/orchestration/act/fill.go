@@ -27,9 +27,9 @@ type Fill struct {
 // an unknown capability in place of another, and invalid-request if the run did not
 // have the other one as a candidate.
 func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) (Act, *contract.Error) {
-	past := journal.NewHistory(records)
-	if past.Accepted == nil || !past.Finished {
-		return Act{}, contract.Errorf("run/not-resumable", "run %s is not finished: there is nothing to compare with", run)
+	past, err := replayable(run, records)
+	if err != nil {
+		return Act{}, err
 	}
 	reg := s.config.Registry
 	for old, other := range how.Swap {

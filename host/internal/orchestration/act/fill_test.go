@@ -400,19 +400,46 @@ func TestFillRefuses(t *testing.T) {
 	s := service(t, w)
 	_, err, records := do(t, s, resumeCases["one call"])
 	require.Nil(t, err)
-	for want, tc := range map[string]struct {
+	suspended, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	for name, tc := range map[string]struct {
 		records []journal.Record
 		swap    map[string]string
+		want    string
 	}{
-		"run/not-resumable": {records[:len(records)-1], nil},
-		"cap/not-found":     {records, map[string]string{"a/one": "a/nobody"}},
-		"invalid-request":   {records, map[string]string{"a/down": "a/one"}},
+		"in progress":        {records[:len(records)-1], nil, "run/not-resumable"},
+		"suspended":          {suspended, nil, "run/not-resumable"},
+		"unknown capability": {records, map[string]string{"a/one": "a/nobody"}, "cap/not-found"},
+		"no candidate":       {records, map[string]string{"a/down": "a/one"}, "invalid-request"},
 	} {
-		_, refused := s.Fill(records[0].Run, tc.records, dispatch.Fill{Swap: tc.swap})
-		if assert.NotNil(t, refused, want) {
-			assert.Equal(t, want, refused.Type)
+		_, refused := s.Fill(tc.records[0].Run, tc.records, dispatch.Fill{Swap: tc.swap})
+		if assert.NotNil(t, refused, name) {
+			assert.Equal(t, tc.want, refused.Type, name)
 		}
 	}
+}
+
+// JRN-051, JRN-042: a replay with a call whose outcome is unknown, recorded or made,
+// is not suspended, because it cannot be resumed: the node fails.
+func TestFillIsNotSuspended(t *testing.T) {
+	lost := func(keep string) string {
+		return ownPlan(`{:nodes [
+		  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds :a/one] :retry {:fallback-max 1} `+keep+`} :input {:n 1} :as :x}
+		  {:op :emit :input {:slot/path [:x :out :by] :slot/default :none}}]}`, "", writes)
+	}
+	for name, text := range map[string]string{"failed": lost(""), "kept": lost(":allow-failure? true")} {
+		_, _, records := do(t, service(t, losing(t, 1), open), text)
+		w := resumeWorld(t)
+		again := filled(t, service(t, w, suspending), decoded(t, records), dispatch.Fill{Effects: []string{"fs/write"}})
+		assertSameEnd(t, finished(t, records), finished(t, again), name)
+		assert.True(t, journal.Compare(records, again).Equal(), name)
+		assert.Empty(t, w.Calls(), name)
+	}
+	_, err, records := do(t, service(t, resumeWorld(t), open), asking("[:a/one]", "", "{}", writes))
+	require.Nil(t, err, "%v", err)
+	w := losing(t, 1)
+	again := filled(t, service(t, w, suspending), records, dispatch.Fill{Swap: map[string]string{"a/one": "a/adds"}, Effects: []string{"fs/write"}})
+	assert.Equal(t, "effects/outcome-unknown", finished(t, again).Err.Type)
+	assert.Equal(t, []string{"a/adds"}, called(w))
 }
 
 // JRN-051, JRN-040: a replay is not resumed, because its swaps and permissions are
@@ -424,7 +451,7 @@ func TestFillIsNotResumed(t *testing.T) {
 	past := decoded(t, filled(t, s, records, dispatch.Fill{})[:4])
 	kept, w := journal.NewMemory(), resumeWorld(t)
 	kept.Load(past[0].Run, past)
-	run, refused := service(t, w, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), past[0].Run, past, journal.ResumedCrash)
+	run, refused := service(t, w, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), past[0].Run, past, crashed)
 	require.Nil(t, refused)
 	_, err = run.Wait()
 	require.NotNil(t, err)

@@ -16,6 +16,8 @@ import (
 func settle(f *flight) *contract.Error {
 	switch {
 	case f.err == nil:
+	case f.stopped != nil:
+		f.err = f.stopped
 	case errors.Is(f.ended, context.DeadlineExceeded) && f.walled:
 		f.err = f.wallSpent().WithCause(f.err)
 	case errors.Is(f.ended, context.DeadlineExceeded):
@@ -159,18 +161,22 @@ func why(rs []policy.Rejection) edn.Value {
 	return edn.Vector(out...)
 }
 
-// finish writes the last record and releases the run's journal.
+// finish writes the last record, unless the run is suspended, and releases the
+// run's journal.
 func finish(f *flight) *contract.Error {
 	s := f.service
 	defer s.config.Journal.Drop(f.id)
-	err := f.recorder.Record(edn.Nil(), "", &journal.RunFinished{
-		Status:   f.status(),
-		Response: journal.RefTo(f.response),
-		Executed: f.account.Executed(),
-		Latency:  s.config.Clock.Now().Sub(f.begun),
-		Totals:   f.account.Totals(),
-		Err:      f.err,
-	})
+	var err error
+	if f.stopped == nil {
+		err = f.recorder.Record(edn.Nil(), "", &journal.RunFinished{
+			Status:   f.status(),
+			Response: journal.RefTo(f.response),
+			Executed: f.account.Executed(),
+			Latency:  s.config.Clock.Now().Sub(f.begun),
+			Totals:   f.account.Totals(),
+			Err:      f.err,
+		})
+	}
 	if err == nil {
 		err = f.recorder.Sync() // before a byte of the answer leaves (JRN-004)
 	}

@@ -71,7 +71,12 @@ func keyOf(f *flight) string {
 	if f.request.IdempotencyKey == "" {
 		return ""
 	}
-	return edn.Hash(edn.Vector(edn.Text(f.act.Principal), edn.K("act/run"), edn.Text(f.request.IdempotencyKey)))
+	return KeyHash(f.act.Principal, f.request.IdempotencyKey)
+}
+
+// KeyHash returns the hash that stands for an idempotency key of a principal.
+func KeyHash(principal, key string) string {
+	return edn.Hash(edn.Vector(edn.Text(principal), edn.K("act/run"), edn.Text(key)))
 }
 
 // attach is the step that finds the run of an idempotency key. With one, the act
@@ -126,6 +131,8 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 		return free(contract.Errorf("journal/unavailable", "run %s of the idempotency key cannot be read", id))
 	case past.Accepted.Fingerprint.Hash() != mine.fingerprint:
 		return free(keyMismatch())
+	case past.Suspended != nil:
+		return free(suspended(id, past.Suspended))
 	case !past.Finished:
 		return free(contract.Errorf("runtime/starting", "run %s of the idempotency key is not resumed yet", id))
 	}

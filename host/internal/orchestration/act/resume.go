@@ -15,16 +15,19 @@ import (
 // Resume continues a run whose host has ended, from its records, of which the
 // journal has them all. Nodes whose commit is recorded are not executed again,
 // and a call whose answer is recorded is not made again; a call that was under way
-// is made again if its recovery class allows that, else the run fails with
-// effects/outcome-unknown (JRN-040, JRN-041). The configuration of this service
-// binds what is left, the deadline is that of the run.
+// is made again if its recovery class allows that, else its node waits for a
+// decision (JRN-040, JRN-041). The configuration of this service binds what is
+// left. The deadline is that of the run; time while it was suspended does not
+// count.
 //
-// why is journal.ResumedCrash or ResumedRestart. A run that was under way in
-// maxCrashes crashes in a row may be their cause: it fails with run/poison.
+// A run that was under way in maxCrashes crashes in a row may be their cause: it is
+// suspended with run/poison.
 //
 // The error is run/not-resumable for records that are not those of an open run,
-// and run/evaluator-unknown for a run of another evaluator.
-func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, why string) (*Run, *contract.Error) {
+// run/evaluator-unknown for a run of another evaluator, run/suspended for one that
+// waits for a decision, and run/decision-required or run/decision-invalid for
+// decisions that do not answer the open questions.
+func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, how Resumption) (*Run, *contract.Error) {
 	past := journal.NewHistory(records)
 	switch accepted := past.Accepted; {
 	case accepted == nil || past.Finished:
@@ -32,6 +35,10 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	case accepted.Evaluator != eval.Version:
 		return nil, contract.Errorf("run/evaluator-unknown", "run %s began under evaluator %d, and this build has %d", run,
 			accepted.Evaluator, eval.Version)
+	}
+	resumed, refused := s.decide(run, past, how)
+	if refused != nil {
+		return nil, refused
 	}
 	c, accepted := &s.config, past.Accepted
 	f := s.flight(Act{
@@ -42,7 +49,9 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})
-	f.why, f.past, f.id, f.begun, f.seed, f.deadline = why, past, run, past.Begun, accepted.Seed, accepted.DeadlineAt
+	past.Resume(c.Clock.Now(), resumed)
+	f.resumed, f.past, f.id, f.begun, f.seed = resumed, past, run, past.Begun, accepted.Seed
+	f.deadline = accepted.DeadlineAt.Add(past.SuspendedFor)
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)
@@ -50,11 +59,16 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 		f.key = accepted.Key
 		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: an act that came before waits for the next try
 	}
-	r := s.launch(ctx, f)
-	if asked := past.Canceled; asked != nil {
-		r.cancel(&cancellation{asked.By, asked.Why})
+	if how.Cancel != nil {
+		past.Canceled = how.Cancel
 	}
-	return r, nil
+	if asked := past.Canceled; asked != nil {
+		canceled, cancel := context.WithCancelCause(ctx)
+		cancel(&cancellation{asked.By, asked.Why})
+		ctx = canceled
+	}
+	f.asked = how.Cancel
+	return s.launch(ctx, f), nil
 }
 
 // maxCrashes is the number of crashes in a row after which a run is not resumed
@@ -63,13 +77,12 @@ const maxCrashes = 3
 
 // recordResumed starts the new epoch.
 func recordResumed(f *flight) *contract.Error {
-	c := &f.service.config
-	err := f.recorder.Record(edn.Nil(), "", &journal.RunResumed{
-		Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: f.past.Config, Why: f.why,
-	})
-	if err == nil && f.why == journal.ResumedCrash && f.past.Crashes+1 >= maxCrashes {
-		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is not resumed again",
-			f.id, maxCrashes)
+	err := f.recorder.Record(edn.Nil(), "", f.resumed)
+	if err == nil && f.asked != nil {
+		err = f.recorder.Record(edn.Nil(), "", f.asked)
+	}
+	if err == nil && f.past.Crashes >= maxCrashes {
+		return f.suspend(&journal.RunSuspended{Why: "run/poison"})
 	}
 	return contract.AsError(err)
 }
@@ -107,6 +120,6 @@ func recallCosts(f *flight) *contract.Error {
 		eval.Recall(context.Background(), f.budget.account, f.budget.around, f.past.Settled)
 	}
 	whole := f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
-	f.walled = f.budget.wall > 0 && f.deadline.Before(whole)
+	f.walled = f.budget.wall > 0 && f.past.Accepted.DeadlineAt.Before(whole)
 	return nil
 }

@@ -110,6 +110,8 @@ var resumeCases = map[string]string{
 	  {:op :emit :input {:why {:slot/path [:x :error :type]} :y {:slot/path [:y :out]}}}]}`, "", ""),
 }
 
+var crashed = act.Resumption{Why: journal.ResumedCrash}
+
 // made identifies a call: equal ones have the same effect.
 func made(c dispatch.Call) string { return c.EffectKey + " " + c.CapID }
 
@@ -142,7 +144,7 @@ func assertResumes(t *testing.T, name string, whole []journal.Record, want *jour
 	past := decoded(t, first)
 	kept.Load(past[0].Run, past)
 	s := service(t, w, func(c *act.Config) { c.Effects, c.Journal = dispatchtest.Open(), kept })
-	run, refused := s.Resume(t.Context(), past[0].Run, past, journal.ResumedCrash)
+	run, refused := s.Resume(t.Context(), past[0].Run, past, crashed)
 	require.Nil(t, refused, "after %d records", len(past))
 	<-run.Done()
 	all := run.Records()
@@ -241,10 +243,10 @@ func TestNotResumable(t *testing.T) {
 	s := service(t, w)
 	_, err, records := do(t, s, resumeCases["one call"])
 	require.Nil(t, err)
-	_, refused := s.Resume(t.Context(), records[0].Run, records, journal.ResumedCrash)
+	_, refused := s.Resume(t.Context(), records[0].Run, records, crashed)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/not-resumable", refused.Type)
-	_, refused = s.Resume(t.Context(), "run_x", nil, journal.ResumedCrash)
+	_, refused = s.Resume(t.Context(), "run_x", nil, crashed)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/not-resumable", refused.Type)
 
@@ -252,7 +254,7 @@ func TestNotResumable(t *testing.T) {
 	body := *older.Body.(*journal.RunAccepted)
 	body.Evaluator++
 	older.Body = &body
-	_, refused = s.Resume(t.Context(), older.Run, []journal.Record{older}, journal.ResumedCrash)
+	_, refused = s.Resume(t.Context(), older.Run, []journal.Record{older}, crashed)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/evaluator-unknown", refused.Type)
 }
@@ -272,7 +274,7 @@ func TestBudgetOfAResumedRun(t *testing.T) {
 		kept := journal.NewMemory()
 		kept.Load(past[0].Run, past)
 		s := service(t, resumeWorld(t), budgets(policy.Budgets{}), func(c *act.Config) { c.Journal = kept })
-		run, refused := s.Resume(t.Context(), past[0].Run, past, journal.ResumedCrash)
+		run, refused := s.Resume(t.Context(), past[0].Run, past, crashed)
 		require.Nil(t, refused)
 		_, err := run.Wait()
 		lost := len(underWay(past)) > 0
@@ -299,7 +301,7 @@ func TestResumeKeepsTheDirectory(t *testing.T) {
 	kept := journal.NewMemory()
 	kept.Load(run.ID(), past)
 	next := resumeWorld(t)
-	again, refused := service(t, next, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), run.ID(), past, journal.ResumedCrash)
+	again, refused := service(t, next, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), run.ID(), past, crashed)
 	require.Nil(t, refused)
 	_, err := again.Wait()
 	require.Nil(t, err)
@@ -309,7 +311,7 @@ func TestResumeKeepsTheDirectory(t *testing.T) {
 	}
 }
 
-// RUN-016: a run that was under way in three crashes in a row is not resumed again;
+// RUN-016: a run that was under way in three crashes in a row is suspended;
 // a shutdown between them begins the count anew.
 func TestPoisonRun(t *testing.T) {
 	_, err, records := do(t, service(t, resumeWorld(t)), resumeCases["own plan"])
@@ -326,25 +328,26 @@ func TestPoisonRun(t *testing.T) {
 		{[]string{restart, restart, restart, restart}, false},
 	} {
 		past := decoded(t, records[:5])
-		var end *journal.RunFinished
+		var all []journal.Record
 		w := resumeWorld(t)
 		for _, why := range tc.why {
 			w = resumeWorld(t)
 			kept := journal.NewMemory()
 			kept.Load(past[0].Run, past)
-			run, refused := service(t, w, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), past[0].Run, past, why)
+			run, refused := service(t, w, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), past[0].Run, past, act.Resumption{Why: why})
 			require.Nil(t, refused)
 			<-run.Done()
-			all := run.Records()
-			end = finished(t, all)
+			all = run.Records()
 			past = decoded(t, all[:len(past)+1]) // the next crash comes at once
 			require.Equal(t, journal.KindRunResumed, past[len(past)-1].Body.Kind())
 		}
 		if !tc.poison {
-			assert.Equal(t, journal.StatusCompleted, end.Status, "%v", tc.why)
+			assert.Equal(t, journal.StatusCompleted, finished(t, all).Status, "%v", tc.why)
 			continue
 		}
-		assert.Equal(t, "run/poison", end.Err.Type, "%v", tc.why)
+		assert.Equal(t, &journal.RunSuspended{Why: "run/poison"}, all[len(all)-1].Body, "%v", tc.why)
 		assert.Empty(t, w.Calls(), "nothing is called that may crash the host")
+		all, _ = resumed(t, resumeWorld(t), all, act.Resumption{Why: journal.ResumedDecision})
+		assert.Equal(t, journal.StatusCompleted, finished(t, all).Status, "%v", tc.why)
 	}
 }

@@ -63,6 +63,10 @@ type Config struct {
 	// Stats remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Stats *stats.Table
+	// Suspends keeps a run open whose call may have had its effect and must not be
+	// repeated, until Resume is given a decision (JRN-044). It needs a journal that
+	// outlives the host. Without it such a run fails with effects/outcome-unknown.
+	Suspends bool
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
@@ -242,6 +246,9 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 func (s *Service) launch(ctx context.Context, f *flight) *Run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
+	if s.config.Suspends {
+		f.halt = cancel
+	}
 	if f.holds != nil {
 		s.config.Keys.settle(f.key, f.holds, r)
 	}
@@ -364,6 +371,9 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 // ID returns the id of the run.
 func (r *Run) ID() string { return r.f.id }
 
+// Principal returns the caller of the run.
+func (r *Run) Principal() string { return r.f.act.Principal }
+
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
@@ -427,18 +437,19 @@ func (r *Run) Interrupt() {
 }
 
 // Cancel requests the cancellation of the run and returns at once. On a
-// finished run it has no effect.
-func (r *Run) Cancel(by, why string) {
+// finished run it has no effect. It reports whether the request was recorded.
+func (r *Run) Cancel(by, why string) bool {
 	select {
 	case <-r.done:
-		return
+		return false
 	default:
 	}
 	if r.Attached() {
-		return
+		return false
 	}
 	// The recorder rejects the record if the run has just finished; then there
 	// is nothing to cancel.
-	_ = r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
+	err := r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
 	r.cancel(&cancellation{by, why})
+	return err == nil
 }

@@ -45,7 +45,10 @@ type flight struct {
 	inside   *eval.Place        // of a host call; nil for a top-level run
 	tell     func(journal.Body) // receives text of a host call
 	past     *journal.History   // of a run that is resumed or replayed; else nil
-	why      string             // it is resumed
+	resumed  *journal.RunResumed
+	asked    *journal.CancelRequested // it is resumed to be canceled
+	halt     context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
+	stopped  *contract.Error          // it is suspended
 	replay   bool
 	key      string       // hash of the idempotency key
 	holds    *held        // the key, while the run has it

@@ -36,8 +36,13 @@ func (o *operation) serve(ctx context.Context) {
 		return
 	}
 	if w.Past != nil {
-		if err := o.resume(w.Past); err != nil {
+		done, err := o.resume(w.Past)
+		switch {
+		case err != nil:
 			o.fail(err)
+			return
+		case done != nil:
+			o.acceptDecided(done)
 			return
 		}
 	}

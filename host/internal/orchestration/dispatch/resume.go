@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -33,14 +34,26 @@ type past struct {
 }
 
 // resume reads the past of the operation. Attempts without an end are closed as
-// lost with the host. The error is that of a call which must not be repeated.
-func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
+// lost with the host. The error is that of a call which must not be repeated; done
+// is one that is decided to have done its work.
+func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *contract.Error) {
 	n := &o.node
 	p := &past{strict: n.w.Replay}
 	o.attempts.past, o.candidates.past = p, p
 	for _, t := range place.Attempts {
 		start := t.Started
 		o.request.attempts = max(o.request.attempts, start.Attempt)
+		if d := t.Decided; d != nil {
+			p.lost, p.only, lost = append(p.lost, start.Attempt), start.CapID, nil
+			switch d.Choice {
+			case journal.DecisionDone:
+				return t, nil
+			case journal.DecisionFail:
+				o.attempts.result.Decided = true
+				return nil, outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
+			}
+			continue
+		}
 		if !t.Lost {
 			p.ended, p.only = append(p.ended, t), ""
 			continue
@@ -60,7 +73,15 @@ func (o *operation) resume(place *journal.Place) (lost *contract.Error) {
 			lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, err)
 		}
 	}
-	return lost
+	return nil, lost
+}
+
+// acceptDecided gives the node the value that a decision names.
+func (o *operation) acceptDecided(t *journal.Tried) {
+	out, r, w := t.Decided.Value, &o.attempts.result, o.node.w
+	r.CapID, r.Attempt, r.Out, r.Response, r.DoneOnce = t.Started.CapID, t.Started.Attempt, out, contract.ValueResult(out), true
+	w.Stream.ForAttempt(stream.GatePassed, r.Attempt).Accept(out)
+	w.Stream.Close(nil)
 }
 
 // outcomeUnknown is the failure of a call that may have had its effect, and must

@@ -160,6 +160,7 @@ type Result struct {
 	Verdict   quality.Verdict
 	Judged    bool // any gate ran
 	Degraded  []policy.Rejection
+	Decided   bool      // Err is a decision about a call whose outcome is unknown
 	DoneOnce  bool      // an effect of class once was or may have been done
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error

@@ -39,6 +39,10 @@ func (s *scope) callNode(
 		if w.Replay {
 			err = s.replayed(n, e, err)
 		}
+		if err != nil && err.Type == "effects/outcome-unknown" && !result.Decided && s.run.task.Suspend != nil {
+			begun()
+			return attempts, s.run.waiting.wait(ctx, Undecided{e.path, n.ID})
+		}
 	}
 	if err != nil && (!n.AllowFailure || endsRun(ctx, err)) {
 		return attempts, err

@@ -78,6 +78,10 @@ type Task struct {
 	// Fill, if set, has the run replay another one, whose records are Past: what is
 	// recorded there is not called (JRN-051).
 	Fill *dispatch.Fill
+	// Suspend, if set, is called once when nothing can go on before it is decided
+	// about nodes whose call may have had its effect (JRN-044). It ends the context of
+	// the run. Without it such nodes fail.
+	Suspend func([]Undecided)
 	// Streams records text of the answer according to the streaming policy.
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.
@@ -164,6 +168,8 @@ type run struct {
 
 	mu       sync.Mutex
 	degraded []policy.Rejection
+
+	waiting undecided
 }
 
 // PolicyCache holds the call policies of the nodes of a program. The zero value
@@ -223,6 +229,8 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 			return Outcome{Err: contract.AsError(err)}
 		}
 	}
+	r.waiting.suspend = t.Suspend
+	r.waiting.working.Store(1)
 	out.Err = root.walk(ctx)
 	out.Out, out.Emitted = contract.EmitOut(root.emitted), root.hasEmitted
 	out.Last = root.last

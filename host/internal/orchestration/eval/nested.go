@@ -91,7 +91,7 @@ func (s *scope) mapNode(ctx context.Context, i int, n *plan.Node, e *ended) *con
 		scopes: make([]*scope, len(over)),
 		failed: make([]bool, len(over)),
 	}
-	sched := schedule{steps: m, order: order{n: len(over), limit: max(1, n.MaxParallel)}}
+	sched := schedule{steps: m, waiting: &s.run.waiting, order: order{n: len(over), limit: max(1, n.MaxParallel)}}
 	if effectful(s.prog.Subs[i]) {
 		sched.limit = 1
 	}

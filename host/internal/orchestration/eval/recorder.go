@@ -67,10 +67,25 @@ func (r *Recorder) Sync() error {
 	return err
 }
 
+// End records body as the last record: all further ones are rejected with err.
+func (r *Recorder) End(body journal.Body, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if failed := r.record(edn.Nil(), "", body); failed != nil {
+		return failed
+	}
+	r.err = err
+	return nil
+}
+
 // Record implements dispatch.Recorder.
 func (r *Recorder) Record(path edn.Value, node string, body journal.Body) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.record(path, node, body)
+}
+
+func (r *Recorder) record(path edn.Value, node string, body journal.Body) error {
 	if r.err != nil {
 		return r.err
 	}

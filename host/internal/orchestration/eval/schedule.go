@@ -31,6 +31,7 @@ type steps interface {
 type schedule struct {
 	steps
 	order
+	waiting *undecided
 
 	cancels map[int]context.CancelCauseFunc // of steps beside the owner
 	begun   chan struct{}
@@ -60,7 +61,8 @@ func (s *schedule) run(ctx context.Context) (int, *contract.Error) {
 		if s.running == 0 {
 			return s.failed, s.failure
 		}
-		c := <-s.done
+		s.waiting.rest()
+		c := <-s.done // it goes on with the work of that step
 		s.cancels[c.index](nil)
 		delete(s.cancels, c.index)
 		s.settle(c.index, c.err)
@@ -83,6 +85,7 @@ func (s *schedule) start(ctx context.Context, i int) {
 	}
 	own, cancel := context.WithCancelCause(ctx)
 	s.cancels[i] = cancel
+	s.waiting.begin()
 	go s.beside(own, i)
 	<-s.begun
 }

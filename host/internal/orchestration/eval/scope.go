@@ -57,7 +57,7 @@ type ended struct {
 func (s *scope) walk(ctx context.Context) *contract.Error {
 	nodes := s.prog.Plan.Nodes
 	s.ended = make([]ended, len(nodes))
-	sched := schedule{steps: s, order: order{n: len(nodes), graph: s.prog.Graph, limit: s.parallel()}}
+	sched := schedule{steps: s, waiting: &s.run.waiting, order: order{n: len(nodes), graph: s.prog.Graph, limit: s.parallel()}}
 	_, err := sched.run(ctx)
 	if err != nil && sched.others > 0 {
 		err = err.WithDetail("others-failed", edn.Int(int64(sched.others)))

@@ -62,7 +62,8 @@ var (
 )
 
 // Compare compares two runs by their records. A fact that is read from a value is
-// compared if both runs keep it; everything else is compared by name or by hash.
+// compared if both runs keep it; everything else is compared by name or by hash. A
+// run that has not finished is compared as far as it is recorded.
 // Compare of swapped runs is the comparison with its sides swapped.
 func Compare(a, b []Record) Comparison {
 	x, y := newView(a), newView(b)
@@ -183,7 +184,12 @@ func (v *view) facts() edn.Value {
 	}
 	p.val("cost-usd", Account{v}.Usage().Key("cost-usd"))
 	f := v.finished
-	if f == nil {
+	switch {
+	case f == nil && v.suspended != nil:
+		p.kw("status", "suspended")
+		p.kw("failure/type", v.suspended.Why)
+		return b.Map()
+	case f == nil:
 		p.kw("status", "open")
 		return b.Map()
 	}
@@ -262,7 +268,7 @@ func (v *view) endOf(n *nodeView, op string, p put) {
 		p.kw("state", "failed")
 		p.kw("failure/type", n.failed.Err.Type)
 	case c == nil:
-		p.kw("state", "running")
+		p.kw("state", "unfinished")
 	case c.FailureType != "":
 		p.kw("state", "kept")
 		p.kw("failure/type", c.FailureType)

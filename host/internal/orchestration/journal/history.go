@@ -29,9 +29,14 @@ type History struct {
 	Crashes  int
 	Finished bool
 	Status   string // of a finished run
+	// Suspended is nil unless the run waits for a decision. SuspendedFor is how long
+	// it has waited before.
+	Suspended    *RunSuspended
+	SuspendedFor time.Duration
 
-	paths map[*BudgetReserved]edn.Value
-	older map[answerKey]*History // plan answers of attempts before the newest
+	suspendedAt time.Time
+	paths       map[*BudgetReserved]edn.Value
+	older       map[answerKey]*History // plan answers of attempts before the newest
 }
 
 // answerKey identifies a plan answer: an equal plan of another attempt has the
@@ -67,10 +72,18 @@ type Tried struct {
 	// Lost attempts were under way when their host ended. One that is Closed has
 	// been noted as such by a host that resumed the run.
 	Lost, Closed bool
+	// Decided is nil without a decision about it.
+	Decided *Decided
 	// Begun and Ended are the numbers of the records of start and end.
 	Begun, Ended int
 
 	epoch int
+}
+
+// Decided is a decision about an attempt. Value is that of one that is done.
+type Decided struct {
+	Choice string
+	Value  edn.Value
 }
 
 // Verdict returns the newest verdict of a gate, nil if there is none.
@@ -144,9 +157,9 @@ func NewHistory(records []Record) *History {
 			h.Accepted, h.Begun, h.Config = body, rec.At, body.Config
 		case *RunResumed:
 			h.Config = body.Config
-			if h.Crashes++; body.Why != ResumedCrash {
-				h.Crashes = 0
-			}
+			h.Resume(rec.At, body)
+		case *RunSuspended:
+			h.Suspended, h.suspendedAt = body, rec.At
 		case *CancelRequested:
 			h.Canceled = body
 		case *RunFinished:
@@ -177,6 +190,31 @@ func NewHistory(records []Record) *History {
 	}
 	h.Reserved = unsettled
 	return h
+}
+
+// Resume applies what a resume decided. It must not be called once the history is
+// shared.
+func (h *History) Resume(at time.Time, resumed *RunResumed) {
+	if h.Crashes++; resumed.Why != ResumedCrash {
+		h.Crashes = 0
+	}
+	if h.Suspended != nil {
+		h.SuspendedFor += max(0, at.Sub(h.suspendedAt))
+	}
+	h.Suspended = nil
+	values := resumed.Values.Value()
+	for _, d := range resumed.Decisions {
+		value, _ := values.Get(d.Path)
+		h.decideAt(d.Path, Decided{d.Choice, value})
+	}
+}
+
+// decideAt sets the decision about the newest attempt at a path, also within plan
+// answers.
+func (h *History) decideAt(path edn.Value, d Decided) {
+	if p := h.At(path); p != nil && len(p.Attempts) > 0 {
+		p.Attempts[len(p.Attempts)-1].Decided = &d
+	}
 }
 
 // spread sets the status of the run in the histories of plan answers too.

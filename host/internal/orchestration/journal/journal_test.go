@@ -120,6 +120,7 @@ func samples() map[journal.Kind]journal.Body {
 		&journal.BudgetSettled{Of: reserved, Amount: edn.MustMap(edn.K("attempts"), edn.Int(1)), Mark: "exact"},
 		&journal.EnvRead{What: "random", Value: edn.Int(7)},
 		&journal.CancelRequested{By: "local"},
+		&journal.RunSuspended{Why: "effects/outcome-unknown"},
 		&journal.HostEvent{Event: "quality/swap", Details: empty, CapID: "a/one", Intent: "a/b"},
 		&journal.RunFinished{Status: "completed", Response: ref, Totals: edn.MustMap(edn.K("operations"), empty, edn.K("attempts"), empty)},
 	}

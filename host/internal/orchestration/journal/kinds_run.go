@@ -97,7 +97,39 @@ var runStarted = kindOf(KindRunStarted, false,
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
+	// ResumedDecision: it was suspended, and a caller decided how it goes on.
+	ResumedDecision = "decision"
 )
+
+// What can be decided of a call whose outcome is unknown (JRN-044).
+const (
+	DecisionRetry = "retry"        // call again, with the same effect key
+	DecisionDone  = "skip-as-done" // it did its work; the value is given
+	DecisionFail  = "fail"         // its node fails
+)
+
+// Decision says how the node at a path goes on.
+type Decision struct {
+	Path   edn.Value
+	Choice string
+	By     string // principal
+}
+
+func (d Decision) value() edn.Value {
+	return edn.MustMap(edn.K("path"), d.Path, edn.K("decision"), Keyword(d.Choice), edn.K("by"), edn.Text(d.By))
+}
+
+func decisionFrom(v edn.Value) (d Decision, ok bool) {
+	var is bool
+	d.Path = v.Key("path")
+	d.Choice, ok = v.Key("decision").AsKeyword()
+	d.By, is = v.Key("by").AsString()
+	return d, ok && is && d.Path.IsVector()
+}
+
+func (d Decision) good() bool {
+	return d.Path.IsVector() && (d.Choice == DecisionRetry || d.Choice == DecisionDone || d.Choice == DecisionFail)
+}
 
 // RunResumed starts a new epoch of a run that was started before.
 type RunResumed struct {
@@ -106,6 +138,10 @@ type RunResumed struct {
 	Config string
 	Was    string // configuration of the epoch before
 	Why    string
+	// Decisions are those that were taken while it was suspended. Values maps the
+	// paths of the nodes that are done to their values.
+	Decisions []Decision
+	Values    Ref
 }
 
 // Kind implements Body.
@@ -118,7 +154,61 @@ var runResumed = kindOf(KindRunResumed, false,
 	text("boot", func(x *RunResumed) *string { return &x.Boot }),
 	hash("config", func(x *RunResumed) *string { return &x.Config }),
 	hash("config/was", func(x *RunResumed) *string { return &x.Was }),
-	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash, ResumedRestart),
+	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash, ResumedRestart, ResumedDecision),
+	list("decisions", `[:vector [:map {:closed true} [:path :any] [:decision [:enum :retry :skip-as-done :fail]] [:by :string]]]`,
+		func(x *RunResumed) *[]Decision { return &x.Decisions }, Decision.value, decisionFrom, Decision.good).
+		only("decisions were taken", func(x *RunResumed) bool { return len(x.Decisions) > 0 }),
+	reference("values", func(x *RunResumed) *Ref { return &x.Values }).optional("a node is done by decision"),
+)
+
+// Question is a call whose outcome is unknown and that must not be repeated
+// without a decision.
+type Question struct {
+	Path      edn.Value
+	Node      string
+	Attempt   int
+	CapID     string
+	EffectKey string
+}
+
+// Value returns the question as a map.
+func (q Question) Value() edn.Value {
+	return edn.MustMap(edn.K("path"), q.Path, edn.K("node"), edn.Text(q.Node), edn.K("attempt"), edn.Int(int64(q.Attempt)),
+		edn.K("cap/id"), Keyword(q.CapID), edn.K("effect/key"), edn.Text(q.EffectKey))
+}
+
+func questionFrom(v edn.Value) (q Question, ok bool) {
+	var is [4]bool
+	var n int64
+	q.Path = v.Key("path")
+	q.Node, is[0] = v.Key("node").AsString()
+	n, is[1] = v.Key("attempt").AsInt()
+	q.CapID, is[2] = v.Key("cap/id").AsKeyword()
+	q.EffectKey, is[3] = v.Key("effect/key").AsString()
+	q.Attempt = int(n)
+	return q, q.Path.IsVector() && is == [4]bool{true, true, true, true}
+}
+
+func (q Question) good() bool {
+	return q.Path.IsVector() && q.Attempt > 0 && q.CapID != "" && isHash(q.EffectKey)
+}
+
+// RunSuspended ends an epoch of a run that goes on only by decision: each of the
+// open questions needs one. Why is an error type.
+type RunSuspended struct {
+	Why  string
+	Open []Question
+}
+
+// Kind implements Body.
+func (*RunSuspended) Kind() Kind { return KindRunSuspended }
+
+func (*RunSuspended) describe() description { return runSuspended }
+
+var runSuspended = kindOf(KindRunSuspended, false,
+	keyword("why", func(x *RunSuspended) *string { return &x.Why }),
+	list("open", `[:vector [:map {:closed true} [:path :any] [:node :string] [:attempt :int] [:cap/id :keyword] [:effect/key :string]]]`,
+		func(x *RunSuspended) *[]Question { return &x.Open }, Question.Value, questionFrom, Question.good),
 )
 
 // CancelRequested records a request to cancel the run.

@@ -66,6 +66,7 @@ type run struct {
 	shown    int // records that cursors return
 	held     bool
 	finished bool
+	ended    bool                 // finished, or suspended: cursors end
 	changed  chan struct{}        // closed at the next append; nil without waiting readers
 	values   map[string]edn.Value // filled at the first lookup
 	indexed  int                  // records whose values are indexed
@@ -132,7 +133,7 @@ func (m *Memory) Show(id string, seq int) {
 
 // Recorded returns a cursor over the records of a finished run.
 func Recorded(records []Record) *Cursor {
-	return &Cursor{run: &run{chunks: chunked(records), count: len(records), shown: len(records), finished: true}}
+	return &Cursor{run: &run{chunks: chunked(records), count: len(records), shown: len(records), finished: true, ended: true}}
 }
 
 func (m *Memory) open(id string) *run {
@@ -188,6 +189,7 @@ func (r *run) append(rec Record) error {
 	*last = append(*last, rec)
 	r.count++
 	r.finished = rec.Body.Kind() == KindRunFinished
+	r.ended = r.finished || rec.Body.Kind() == KindRunSuspended
 	if !r.held {
 		r.show(r.count)
 	}
@@ -269,7 +271,7 @@ func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 			c.run.mu.Unlock()
 			return rec, true, nil
 		}
-		if c.run.finished && c.run.shown == c.run.count {
+		if c.run.ended && c.run.shown == c.run.count {
 			c.run.mu.Unlock()
 			return Record{}, false, nil
 		}

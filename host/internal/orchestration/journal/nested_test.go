@@ -466,6 +466,7 @@ func TestEvents(t *testing.T) {
 			:score 0M}`},
 		journal.KindNodeFailed:      {"failed", `{:failure/type :provider/error :message "no"}`},
 		journal.KindCancelRequested: {"cancel", `{:by "uid/7" :why "enough"}`},
+		journal.KindRunSuspended:    {"suspended", `{:open 1 :why :effects/outcome-unknown}`},
 		journal.KindRunFinished: {"finished", `{:failure/type :provider/error :latency-ms 7 :message "no"
 			:status :failed}`},
 		journal.KindHostEvent: {"quality", `{:cap/id :a/one :intent :a/b :to :a/two :what :quality/swap}`},
@@ -485,7 +486,7 @@ func TestEvents(t *testing.T) {
 		assert.Equal(t, ":"+e.Name, got.Key("event").String(), kind)
 		_, alone := map[journal.Kind]bool{
 			journal.KindRunAccepted: true, journal.KindRunStarted: true, journal.KindCancelRequested: true,
-			journal.KindRunFinished: true, journal.KindHostEvent: true,
+			journal.KindRunSuspended: true, journal.KindRunFinished: true, journal.KindHostEvent: true,
 		}[kind]
 		assert.Equal(t, !alone, got.HasKey("path"), kind)
 		for _, key := range []string{"event", "run", "seq", "at", "path", "node"} {

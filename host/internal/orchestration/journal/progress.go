@@ -129,6 +129,10 @@ func Progress(rec Record) (e Event, ok bool) {
 		e.Name = "cancel"
 		p.str("by", b.By)
 		p.str("why", b.Why)
+	case *RunSuspended:
+		e.Name = "suspended"
+		p.kw("why", b.Why)
+		m.Key("open", edn.Int(int64(len(b.Open))))
 	case *RunFinished:
 		e.Name, e.Response = "finished", b.Response.Value()
 		p.kw("status", b.Status)
@@ -179,9 +183,14 @@ func (a asked) named(e Event) Event {
 	return e
 }
 
-// Watch calls show with the events of a run until the run is finished, ctx
+// Reader returns the records of a run in order, as a Cursor does.
+type Reader interface {
+	Next(ctx context.Context) (rec Record, ok bool, err error)
+}
+
+// Watch calls show with the events of a run until it has no more records, ctx
 // ends, or show returns false.
-func Watch(ctx context.Context, c *Cursor, show func(Event) bool) error {
+func Watch(ctx context.Context, c Reader, show func(Event) bool) error {
 	who := asked{}
 	for {
 		rec, ok, err := c.Next(ctx)

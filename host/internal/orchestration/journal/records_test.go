@@ -74,8 +74,10 @@ func wholes() []struct {
 			:response/type :stream :roles #{:admin :any} :seed -7 :session/id "s-1" :session/version 4 :trace {:id "t"}}`},
 		{&journal.RunStarted{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Protocol: edn.Hash(edn.Int(2))},
 			`{:boot "b" :config "H1" :host "h" :protocol "H2"}`},
-		{&journal.RunResumed{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Was: edn.Hash(edn.Int(2)), Why: "crash"},
-			`{:boot "b" :config "H1" :config/was "H2" :host "h" :why :crash}`},
+		{&journal.RunResumed{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Was: edn.Hash(edn.Int(2)), Why: "decision", Values: oneRef,
+			Decisions: []journal.Decision{{Path: edn.Vector(edn.Int(0)), Choice: journal.DecisionDone, By: "uid/7"}}},
+			`{:boot "b" :config "H1" :config/was "H2" :decisions [{:by "uid/7" :decision :skip-as-done :path [0]}] :host "h" :values "H1"
+				:why :decision}`},
 		{&journal.PlanResolved{
 			Plan:      oneRef,
 			Source:    "answer",
@@ -181,6 +183,9 @@ func wholes() []struct {
 		{&journal.EnvRead{What: "clock", Ordinal: 2, Value: edn.Inst(time.Unix(1, 0))},
 			`{:ordinal 2 :value #inst "1970-01-01T00:00:01.000Z" :what :clock}`},
 		{&journal.CancelRequested{By: "uid/7", Why: "enough"}, `{:by "uid/7" :why "enough"}`},
+		{&journal.RunSuspended{Why: "effects/outcome-unknown", Open: []journal.Question{
+			{Path: edn.Vector(edn.Int(0)), Node: "pay", Attempt: 2, CapID: "a/one", EffectKey: edn.Hash(edn.Int(2))},
+		}}, `{:open [{:attempt 2 :cap/id :a/one :effect/key "H2" :node "pay" :path [0]}] :why :effects/outcome-unknown}`},
 		{&journal.RunFinished{
 			Status:   "failed",
 			Response: oneRef,

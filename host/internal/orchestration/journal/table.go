@@ -34,6 +34,7 @@ const (
 	KindBudgetSettled    Kind = "budget/settled"
 	KindEnvRead          Kind = "env/read"
 	KindCancelRequested  Kind = "cancel/requested"
+	KindRunSuspended     Kind = "run/suspended"
 	KindRunFinished      Kind = "run/finished"
 	KindHostEvent        Kind = "host/event"
 )
@@ -70,7 +71,7 @@ var pathColumns = []docColumn{
 var descriptions = []description{
 	runAccepted, runStarted, runResumed, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk,
 	attemptRetracted, attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead,
-	cancelRequested, runFinished, hostEvent,
+	cancelRequested, runSuspended, runFinished, hostEvent,
 }
 
 // byKind finds the description of a kind; kinds are their rows for documentation.

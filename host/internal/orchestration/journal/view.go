@@ -14,8 +14,10 @@ import (
 type view struct {
 	accepted *RunAccepted
 	finished *RunFinished
-	run      string
-	begun    time.Time
+	// suspended is nil unless the run waits for a decision.
+	suspended *RunSuspended
+	run       string
+	begun     time.Time
 
 	nodes        []*nodeView // in the order of their first record
 	attempts     []*attemptView
@@ -105,6 +107,10 @@ func (v *view) add(rec *Record) {
 	switch b := rec.Body.(type) {
 	case *RunAccepted:
 		v.accepted, v.begun = b, rec.At
+	case *RunSuspended:
+		v.suspended = b
+	case *RunResumed:
+		v.suspended = nil
 	case *RunFinished:
 		v.finished = b
 	case *PlanResolved:

@@ -57,6 +57,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-unpin", "runs unpin last"},
 		{"runs-purge", "runs purge last --yes"},
 		{"runs-cancel", "runs cancel last"},
+		{"runs-resume", "runs resume last"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}

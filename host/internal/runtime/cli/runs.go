@@ -32,7 +32,7 @@ func (c *command) runsCommand() *cobra.Command {
 		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
 		c.runsDiffCommand(),
 		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
-		c.runsCancelCommand(),
+		c.runsCancelCommand(), c.runsResumeCommand(),
 	)
 	return cmd
 }
@@ -96,8 +96,8 @@ func (c *command) runsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "list recorded runs, the latest first",
-		Long: "list prints the recorded runs. A run without end is running while its daemon executes it, else open: the\n" +
-			"next start of the daemon resumes it.",
+		Long: "list prints the recorded runs. A run without end is running while its daemon executes it, suspended while it\n" +
+			"waits for a decision, else open: the next start of the daemon resumes it.",
 		Example: "  ferment runs list\n  ferment runs list --status failed --since 24h\n  ferment runs list --intent text/respond --limit 5 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -132,7 +132,7 @@ func (c *command) runsListCommand() *cobra.Command {
 }
 
 // runStatuses are the values of --status.
-var runStatuses = []string{"open", "running", "completed", "failed", "canceled", "expired"}
+var runStatuses = []string{"open", "running", "suspended", "completed", "failed", "canceled", "expired"}
 
 // sinceWhen parses the value of --since.
 func sinceWhen(text string, now time.Time) (time.Time, error) {
@@ -251,8 +251,11 @@ func (c *command) runText(v edn.Value, there bool) string {
 	}
 	for e := range v.Key("epochs").Elems() {
 		if why := e.Key("why"); !why.IsNil() {
-			line("resumed", "%s ago, at %s, after a %s of its host (epoch %s)", since(e.Key("at")), stamp(e.Key("at")),
-				plain(why), e.Key("epoch"))
+			after := "after a " + plain(why) + " of its host"
+			if plain(why) == "decision" {
+				after = "by decision"
+			}
+			line("resumed", "%s ago, at %s, %s (epoch %s)", since(e.Key("at")), stamp(e.Key("at")), after, e.Key("epoch"))
 		}
 	}
 	if cancel := v.Key("cancel"); !cancel.IsNil() {
@@ -277,6 +280,8 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	case v.HasKey("error"):
 		e := contract.ErrorFromValue(v.Key("error"), contract.SourceHost)
 		return "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
+	case status == "suspended":
+		return suspendedText(v.Key("suspended"), id)
 	case status == "running":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
 	case status == "open" && there:
@@ -287,6 +292,24 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		return "\nits values were purged; records and hashes are kept\n"
 	}
 	return fmt.Sprintf("\n\"ferment runs show %s --edn\" prints its transcript and response\n", id)
+}
+
+// suspendedText says what a suspended run waits for.
+func suspendedText(v edn.Value, id string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nit is suspended, since %s ago, with :%s\n", since(v.Key("at")), plain(v.Key("why")))
+	decide := ""
+	for q := range v.Key("open").Elems() {
+		fmt.Fprintf(&b, "  node %s at %s: did attempt %s of :%s do its work?\n", plain(q.Key("node")), q.Key("path"), q.Key("attempt"),
+			plain(q.Key("cap/id")))
+		decide += " \\\n    --decide " + plain(q.Key("node")) + "=retry"
+	}
+	fmt.Fprintf(&b, "\nto continue it:\n  ferment runs resume %s%s\n", id, decide)
+	if decide != "" {
+		b.WriteString("skip-as-done and fail are the other decisions. ")
+	}
+	fmt.Fprintf(&b, "To end it:\n  ferment runs cancel %s\n", id)
+	return b.String()
 }
 
 // shownNodes is the number of nodes in the text of a run, apart from those that

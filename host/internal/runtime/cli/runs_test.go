@@ -132,6 +132,105 @@ func TestRuns(t *testing.T) {
 	s.stop()
 }
 
+// JRN-042, JRN-044, RUN-016: a run whose calls may have had their effect is
+// suspended: its caller is told so, it stays so over crashes of the daemon, and goes
+// on with what the operator decides about each call, or is canceled.
+func TestRunsDecide(t *testing.T) {
+	t.Parallel()
+	const quick = "restart {\n  backoff = \"5ms\"\n  jitter  = 0\n}"
+	w := answering(t, onDisk+scripted("pay", quick)+scripted("mail", quick))
+	for _, name := range []string{"pay", "mail"} {
+		w.write(name+".edn", script(":t/"+name, ":t/"+name, ":in-schema :req/any :out-schema :res/any :recovery-rules [[[:q] 1 :once]]",
+			sigkill, `{:value {:done "`+name+`"}}`))
+	}
+	begin := func(s *served) (id string) {
+		got := s.request(t.Context(), "POST", "/v1/act", envelopeOf("plan/run", `{:plan {:nodes [
+			{:op :call :id "pay" :intent :t/pay :input {:q 1} :as :p} {:op :call :id "mail" :intent :t/mail :input {:q 1} :as :m}
+			{:op :emit :input [{:slot/path [:p :out]} {:slot/path [:m :out]}]}]}}`, ""))
+		require.Equal(t, 409, got.status, "%s", got.body)
+		require.Equal(t, "run/suspended", got.failure(t))
+		return got.header.Get("Ferment-Run-Id")
+	}
+	status := func(is string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return w.listed("status")[0] == is }, 20*time.Second, 20*time.Millisecond, is)
+	}
+
+	s := w.serve()
+	id := begin(s)
+	assert.Equal(t, 6, w.run("runs", "export", id).code, "it is not finished")
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	assert.Equal(t, 3, w.run("runs", "resume", id, "--decide", "pay=fail", "--decide", "mail=fail").code, "no daemon executes it")
+	s = w.serve()
+	assert.Equal(t, []string{id}, w.listed("run", "--status", "suspended"))
+	shown := w.run("runs", "show", id)
+	require.Equal(t, 0, shown.code, shown.stderr)
+	for _, part := range []string{"suspended", "effects/outcome-unknown", "node pay", ":t/mail", "--decide mail=retry", "--decide pay=retry"} {
+		assert.Contains(t, shown.stdout, part)
+	}
+	for line := range strings.Lines(shown.stdout) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100, line)
+	}
+	for _, mode := range []string{"strict", "fill"} {
+		got := w.run("runs", "replay", id, "--mode", mode)
+		assert.Equal(t, 6, got.code, "it is not finished: %s", got.stderr)
+		assert.Contains(t, got.stderr, "suspended", mode)
+	}
+	same := w.run("runs", "diff", id, id)
+	assert.Equal(t, 0, same.code, same.stderr)
+	assert.Contains(t, same.stdout, "B is suspended")
+	for _, row := range []struct {
+		args string
+		code int
+		part string
+	}{
+		{"", 6, "pay"},
+		{"--decide pay=retry", 6, "mail"},
+		{"--decide retry", 1, "no open question"},
+		{"--decide pay=retry --decide mail=retry --decide other=retry", 1, "other"},
+		{"--decide pay=skip-as-done --decide mail=retry", 1, "needs the value"},
+		{"--decide pay=again", 2, "skip-as-done"},
+		{"--decide pay=retry --value mail=1", 2, "mail"},
+		{"--decide pay=skip-as-done --value pay={", 2, "EDN"},
+	} {
+		got := w.run(append([]string{"runs", "resume", id}, strings.Fields(row.args)...)...)
+		assert.Equal(t, row.code, got.code, "%s: %s", row.args, got.stderr)
+		assert.Contains(t, got.stderr, row.part, row.args)
+	}
+	status("suspended")
+
+	w.data("runs", "resume", id, "--decide", "pay=retry", "--decide", "mail=skip-as-done", "--value", "mail={:done :seen}")
+	require.Eventually(t, func() bool { // the script of pay has begun anew with the daemon
+		again := w.data("runs", "show", id)
+		return again.Key("suspended").Key("open").Len() == 1 && again.Key("epochs").Len() == 2
+	}, 20*time.Second, 20*time.Millisecond)
+	w.data("runs", "resume", id, "--decide", "retry")
+	status("completed")
+	end := w.data("runs", "show", id)
+	assert.Equal(t, `{:value [{:done "pay"} {:done :seen}]}`, end.Key("response").Key("result").Key("out").String())
+	assert.Contains(t, w.run("runs", "show", id).stdout, "decision")
+	assert.Equal(t, 6, w.run("runs", "resume", id).code, "it is finished")
+	kept := w.run("runs", "records", id).stdout
+	assert.Equal(t, 2, strings.Count(kept, ":kind :run/suspended"), kept)
+	assert.Equal(t, 1, strings.Count(kept, ":skip-as-done"), kept)
+
+	s.stop()
+	assert.Equal(t, 0, w.run("runs", "verify").code)
+	s = w.serve()
+	id = begin(s)
+	w.data("runs", "resume", id, "--decide", "pay=fail", "--decide", "mail=retry")
+	status("failed")
+	assert.Equal(t, ":effects/outcome-unknown", w.data("runs", "show", id).Key("error").Key("type").String())
+	s.stop()
+	s = w.serve()
+	id = begin(s)
+	assert.True(t, w.data("runs", "cancel", id, "--why", "enough").Key("cancel/accepted?").Truthy())
+	status("canceled")
+	assert.Equal(t, 0, w.run("runs", "verify").code)
+	s.stop()
+}
+
 // CLI-001: the tables and the screen of runs fit.
 func TestRunsFit(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -221,4 +222,77 @@ func (c *command) runsCancelCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&why, "why", "", "reason, recorded with the run")
 	return cmd
+}
+
+func (c *command) runsResumeCommand() *cobra.Command {
+	var decide, values []string
+	cmd := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "continue a suspended run by decision",
+		Long: "resume continues a run that is suspended because a call may have had its effect and must not be repeated\n" +
+			"blindly, with a decision for each such call: retry calls again with the same effect key, skip-as-done takes\n" +
+			"the value of --value for its answer, and fail lets its node fail. \"ferment runs show\" lists the calls. It\n" +
+			"returns at once; the time of waiting does not count for the deadline of the run.",
+		Example: "  ferment runs resume last --decide retry\n" +
+			"  ferment runs resume last --decide pay=skip-as-done --value 'pay={:receipt 17}' --decide mail=fail",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			decisions, err := decisionsOf(decide, values)
+			if err != nil {
+				return err
+			}
+			action := actionOf("runs-resume", edn.K("run"), edn.Text(args[0]), edn.K("decisions"), edn.Vector(decisions...))
+			v, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			return c.done(v, plain(v.Key("run"))+": it goes on")
+		},
+	}
+	cmd.Flags().StringArrayVar(&decide, "decide", nil, "[NODE=]retry, skip-as-done or fail; NODE is an id or a path")
+	cmd.Flags().StringArrayVar(&values, "value", nil, "[NODE=]VALUE, the answer of a call that is done, as EDN")
+	return cmd
+}
+
+// decisionsOf reads the values of --decide and --value.
+func decisionsOf(decide, values []string) ([]edn.Value, error) {
+	given := map[string]string{} // by node: the text of its value
+	var nodes []string
+	for _, text := range decide {
+		node, _, named := strings.Cut(text, "=")
+		if !named {
+			node = ""
+		}
+		nodes = append(nodes, node)
+	}
+	for _, text := range values {
+		node, rest, named := strings.Cut(text, "=")
+		if !named || !slices.Contains(nodes, node) {
+			node, rest = "", text
+		}
+		if !slices.Contains(nodes, node) {
+			return nil, usagef("--value %s: expected NODE=VALUE with the NODE of a --decide", text)
+		}
+		given[node] = rest
+	}
+	var out []edn.Value
+	for i, text := range decide {
+		choice := strings.TrimPrefix(strings.TrimPrefix(text, nodes[i]), "=")
+		if !slices.Contains([]string{"retry", "skip-as-done", "fail"}, choice) {
+			return nil, usagef("--decide %s: expected retry, skip-as-done or fail, with NODE= before it if several calls are open", text)
+		}
+		d := edn.MustMap(edn.K("decision"), edn.K(choice))
+		if nodes[i] != "" {
+			d = d.AssocKey("node", edn.Text(nodes[i]))
+		}
+		if text, ok := given[nodes[i]]; ok {
+			v, err := edn.ReadString(text)
+			if err != nil || v.IsNil() {
+				return nil, usagef("--value %s: expected a value in EDN, such as {:receipt 17}", text)
+			}
+			d = d.AssocKey("value", v)
+		}
+		out = append(out, d)
+	}
+	return out, nil
 }

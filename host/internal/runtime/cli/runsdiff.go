@@ -18,7 +18,8 @@ func (c *command) runsDiffCommand() *cobra.Command {
 		Short: "compare two recorded runs node by node",
 		Long: "diff aligns the nodes of two runs by their place in the plan, and compares request, plan, candidates, picks,\n" +
 			"outcomes, verdicts, values and cost. Ids, times, latencies and the configuration are shown and do not count as\n" +
-			"differences. As JSON and EDN it has all facts of both runs, also of nodes that are equal.\n" +
+			"differences. A run that is not finished is compared as far as it is recorded. As JSON and EDN it has all facts\n" +
+			"of both runs, also of nodes that are equal.\n" +
 			"Exit codes: 0 no difference, 1 differences.",
 		Example: "  ferment runs diff last last\n  ferment runs diff last last --json",
 		Args:    cobra.ExactArgs(2),
@@ -56,7 +57,7 @@ func (c *command) compared(v edn.Value) error {
 	}
 	b.WriteByte('\n')
 	nodeDiffs(&b, v.Key("nodes"))
-	b.WriteString(verdictOfDiff(v) + "\n")
+	b.WriteString(diag.Wrap(verdictOfDiff(v), 0, 0) + "\n")
 	if _, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, b.String())); err != nil {
 		return err
 	}
@@ -205,6 +206,11 @@ func verdictOfDiff(v edn.Value) string {
 	}
 	if !v.Key("values?").Truthy() {
 		text += "; values that were purged are not compared"
+	}
+	for _, run := range []string{"a", "b"} {
+		if status := written(v.Key(run).Key("status")); status == "open" || status == "suspended" {
+			text += fmt.Sprintf("; %s is %s and compared as far as it is recorded", strings.ToUpper(run), status)
+		}
 	}
 	return text
 }

@@ -554,9 +554,12 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 	there.stop()
 	file := elsewhere.run("runs", "export", "last")
 	require.Equal(t, 0, file.code, file.stderr)
+	const crash = ":in-schema :req/any :out-schema :res/any :cost {:usd 0.01M} :recovery-rules [[[:q] 1 :once]]"
 	w := newWorld(t,
 		"elsewhere.edn", file.stdout,
-		"ferment.hcl", testProfile+shipped("chess", "chess")+budgets+onDisk,
+		"pay.edn", script(":t/pay", ":t/pay", crash, sigkill),
+		"mail.edn", script(":t/mail", ":t/mail", crash, sigkill),
+		"ferment.hcl", testProfile+shipped("chess", "chess")+scripted("pay")+scripted("mail")+budgets+onDisk,
 		"site/ferment.hcl", testProfile+shipped("chess", "chess"),
 		"action.edn", "{:action :plugin-list}")
 	for _, line := range examplesOf(t, w, "serve") {
@@ -575,7 +578,8 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		for _, line := range examplesOf(t, w, verb) {
 			switch {
 			case !ofDaemon(line):
-			case strings.HasPrefix(line, "ferment admin drain"), strings.HasPrefix(line, "ferment runs purge"):
+			case strings.HasPrefix(line, "ferment admin drain"), strings.HasPrefix(line, "ferment runs purge"),
+				strings.HasPrefix(line, "ferment runs resume"):
 				last = append(last, line)
 			default:
 				n++
@@ -585,6 +589,14 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 	}
 	require.Greater(t, n, 6)
 	for _, line := range last {
+		if strings.HasPrefix(line, "ferment runs resume") {
+			calls := `{:op :call :id "pay" :intent :t/pay :input {:q 1} :as :p}`
+			if strings.Contains(line, "mail") {
+				calls += `{:op :call :id "mail" :intent :t/mail :input {:q 1} :as :m}`
+			}
+			got := s.request(t.Context(), "POST", "/v1/act", envelopeOf("plan/run", "{:plan {:nodes ["+calls+"{:op :emit :input 1}]}}", ""))
+			require.Equal(t, 409, got.status, "%s", got.body)
+		}
 		run(line)
 	}
 	assert.Equal(t, 0, s.wait().code)
@@ -791,7 +803,7 @@ func TestReadmeServe(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
 	text, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
 	require.NoError(t, err)
-	w.write("ferment.hcl", string(text))
+	w.write("ferment.hcl", string(text)+onDisk)
 	w.env = append(w.env, "FERMENT_PROFILE=test")
 	tools := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(tools, "curl"), []byte("#!/bin/sh\nexec "+built.helper+" "+roleCurl+" \"$@\"\n"), 0o755))

@@ -38,8 +38,8 @@ type HTTPLimits struct {
 	Connections, PerAddress int
 	// PrincipalSubscribers is the number of concurrent streams of one caller.
 	PrincipalSubscribers int
-	// ActRate and ActBurst limit the acts of one principal, AnonymousRate the
-	// other requests of one address.
+	// ActRate and ActBurst limit the requests of one principal for one operation,
+	// AnonymousRate those of one address that need no identity or have none.
 	ActRate       Rate
 	ActBurst      int
 	AnonymousRate Rate

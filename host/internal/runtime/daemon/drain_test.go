@@ -136,7 +136,7 @@ func TestDrainLeavesRunsOpen(t *testing.T) {
 		h.runs.closed = true
 		h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
 		cursor := next.Follow(run, len(records))
-		require.Nil(t, h.resume(run, journal.ResumedRestart))
+		require.Nil(t, h.resume(run, act.Resumption{Why: journal.ResumedRestart}))
 		var last journal.Record
 		for {
 			rec, ok, err := cursor.Next(context.Background())

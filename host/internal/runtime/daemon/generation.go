@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
 // generation is one configuration in force and the service that runs acts
@@ -27,6 +28,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	}
 	c := loaded.actConfig()
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = g.client, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
+	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served

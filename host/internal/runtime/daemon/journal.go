@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,8 +28,9 @@ type Journal struct {
 	store *store.Store
 	empty string   // file of the journal, if it does not exist
 	live  *runs    // in progress; nil without a daemon
-	host  *Host    // makes the calls of replays; nil without a daemon
+	host  *Host    // resumes runs and replays them in new ones; nil without a daemon
 	dir   *dataDir // locked by this Journal, if it has opened the store
+	owner string   // only its runs exist; empty: all do
 	// loaded is the configuration that runs are replayed with; nil: none.
 	loaded *Loaded
 }
@@ -69,6 +71,13 @@ func (j *Journal) Close() error {
 	return j.store.Close()
 }
 
+// OwnedBy implements httpapi.Runs.
+func (j *Journal) OwnedBy(principal string) httpapi.Runs {
+	owned := *j
+	owned.owner = principal
+	return &owned
+}
+
 // kept returns the store; the error is that of a host without one.
 func (j *Journal) kept() (*store.Store, *contract.Error) {
 	switch {
@@ -102,6 +111,20 @@ const lastRun = "last"
 
 // find returns the run that a caller has named.
 func (j *Journal) find(ctx context.Context, name string) (store.Run, *contract.Error) {
+	run, err := j.named(ctx, name)
+	if j.owner != "" && (err != nil && err.Type == "invalid-request" || err == nil && run.Principal != j.owner) {
+		return store.Run{}, notRecorded(name)
+	}
+	return run, err
+}
+
+func notRecorded(name string) *contract.Error {
+	return contract.Errorf("run/not-found", "no recorded run has an id that begins with %.80q", name).
+		WithHint("\"ferment runs list\" shows the runs")
+}
+
+// named returns the run with a name, of any owner.
+func (j *Journal) named(ctx context.Context, name string) (store.Run, *contract.Error) {
 	s, missing := j.kept()
 	if missing != nil {
 		return store.Run{}, missing
@@ -129,8 +152,7 @@ func (j *Journal) find(ctx context.Context, name string) (store.Run, *contract.E
 	case err != nil:
 		return run, failureOf(err)
 	case len(ids) == 0:
-		return run, contract.Errorf("run/not-found", "no recorded run has an id that begins with %.80q", name).
-			WithHint("\"ferment runs list\" shows the runs")
+		return run, notRecorded(name)
 	case len(ids) > 1:
 		return run, contract.Errorf("invalid-request", "several runs have ids that begin with %.80q, such as %s and %s",
 			name, ids[0], ids[1]).WithHint("write more of the id")
@@ -210,13 +232,29 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 	if limit <= 0 {
 		limit = listedRuns
 	}
-	filter := store.Filter{Status: f.Status, Intent: f.Intent, Since: f.Since, Limit: limit + 1}
+	filter := store.Filter{
+		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Since: f.Since, Until: f.Until, Before: f.Before,
+		Limit: limit + 1,
+	}
 	if f.Status == "running" {
 		filter.Status, filter.Limit = "open", manyOpen
 	}
+	if j.owner != "" {
+		filter.Principal = j.owner
+	}
+	if f.Key != "" {
+		filter.Key = act.KeyHash(filter.Principal, f.Key)
+	}
 	var runs []store.Run
-	if s != nil {
+	foreign := j.owner != "" && f.Principal != "" && f.Principal != j.owner
+	if s != nil && !foreign {
 		var err error
+		if f.Before != "" {
+			if _, err := j.find(ctx, f.Before); err != nil {
+				return edn.Nil(), contract.Errorf("invalid-request", "list runs: the cursor names run %s, which is not recorded",
+					f.Before).WithHint("list without the cursor")
+			}
+		}
 		if runs, err = s.Runs(ctx, filter); err != nil {
 			return edn.Nil(), failureOf(err)
 		}
@@ -312,7 +350,7 @@ func (j *Journal) fill(ctx context.Context, of string, records []journal.Record,
 }
 
 // Show implements httpapi.Runs.
-func (j *Journal) Show(ctx context.Context, name string, whole bool) (edn.Value, *contract.Error) {
+func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	if missing != nil {
 		return edn.Nil(), missing
@@ -339,16 +377,29 @@ func (j *Journal) Show(ctx context.Context, name string, whole bool) (edn.Value,
 				edn.K("by"), edn.Text(body.By),
 				edn.K("why"), edn.Text(body.Why),
 			))
+		case *journal.RunSuspended:
+			if run.State != "suspended" {
+				continue
+			}
+			open := make([]edn.Value, len(body.Open))
+			for i, q := range body.Open {
+				open[i] = q.Value()
+			}
+			b.Key("suspended", edn.MustMap(
+				edn.K("at"), instant(rec.At),
+				edn.K("why"), edn.K(body.Why),
+				edn.K("open"), edn.Vector(open...),
+			))
 		case *journal.RunFinished:
 			if body.Err != nil {
 				b.Key("error", body.Err.Value())
 			}
-			if whole {
-				b.Key("response", body.Response.Value())
+			if response := body.Response.Value(); with.Response && !response.IsNil() {
+				b.Key("response", response)
 			}
 		}
 	}
-	if whole {
+	if with.Transcript {
 		b.Key("transcript", journal.Transcript(records))
 	}
 	return b.Map(), nil
@@ -443,6 +494,60 @@ func (j *Journal) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Valu
 	), nil
 }
 
+// Watch implements httpapi.Runs. The events before the first one that is shown are
+// read too: they say which capability an attempt was of.
+func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Watching, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	switch {
+	case missing != nil:
+		return nil, missing
+	case !run.Removed.IsZero() || !run.Purged.IsZero():
+		return nil, contract.Errorf("stream/gone", "watch run %s: its events were removed or purged", run.ID).
+			WithHint("the summary of the run is kept")
+	case after > run.Records:
+		return nil, contract.Errorf("stream/cursor-ahead", "watch run %s: the cursor is record %d, and the run has %d",
+			run.ID, after, run.Records)
+	case after == run.Records && run.Ended():
+		return nil, nil
+	}
+	return func(ctx context.Context, show func(journal.Event) error) error {
+		var records journal.Reader = &pages{store: j.store, run: run.ID}
+		if run.State == "open" {
+			records = j.store.Follow(run.ID, 0)
+		}
+		var failed error
+		err := journal.Watch(ctx, records, func(e journal.Event) bool {
+			if e.Seq > after {
+				failed = show(e)
+			}
+			return failed == nil
+		})
+		return errors.Join(err, failed)
+	}, nil
+}
+
+// pages reads the records of a run that does not grow, a page at a time: a slow
+// reader does not keep more of them in memory (RUN-040).
+type pages struct {
+	store *store.Store
+	run   string
+	last  int              // record that was returned
+	page  []journal.Record // the next ones
+}
+
+// Next implements journal.Reader.
+func (p *pages) Next(ctx context.Context) (rec journal.Record, ok bool, err error) {
+	if len(p.page) == 0 {
+		p.page, err = p.store.Read(ctx, p.run, p.last, pageRecords)
+		if err != nil || len(p.page) == 0 {
+			return journal.Record{}, false, err
+		}
+	}
+	rec, p.page = p.page[0], p.page[1:]
+	p.last = rec.Seq
+	return rec, true, nil
+}
+
 // valuesOf returns the values of a record that are kept, by their hashes.
 func valuesOf(rec journal.Record) edn.Value {
 	values := edn.MustMap()
@@ -479,7 +584,7 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 			return edn.Nil(), err
 		}
 	}
-	for f := (store.Filter{Limit: pageRecords}); name == "" && s != nil; {
+	for f := (store.Filter{Limit: pageRecords, Principal: j.owner}); name == "" && s != nil; {
 		runs, err := s.Runs(ctx, f)
 		if err != nil {
 			return edn.Nil(), failureOf(err)
@@ -520,7 +625,7 @@ func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contr
 	run, err := j.find(ctx, name)
 	switch {
 	case err != nil:
-	case run.State == "open":
+	case !run.Ended():
 		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
 		if j.live == nil {
 			next = "\"ferment serve\" resumes it"
@@ -650,24 +755,78 @@ func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Valu
 }
 
 // Cancel implements httpapi.Runs.
-func (j *Journal) Cancel(ctx context.Context, name, why string) (edn.Value, *contract.Error) {
+func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
 	active := j.running(name)
-	if active == nil {
+	if active == nil || j.owner != "" && active.run.Principal() != j.owner {
 		run, missing := j.find(ctx, name)
 		if missing != nil {
 			return edn.Nil(), missing
 		}
 		if active = j.running(run.ID); active == nil {
-			if run.State != "open" {
+			if run.Ended() {
 				return canceled(run.ID, run.State, false), nil
 			}
+			if run.State == "suspended" && j.host != nil {
+				how := act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: c.By, Why: c.Why}}
+				return canceled(run.ID, "running", true), j.host.resume(run.ID, how)
+			}
 			return edn.Nil(), contract.Errorf("queue/invalid-transition",
-				"cancel run %s: it is open, but no daemon executes it", run.ID).
+				"cancel run %s: it is %s, but no daemon executes it", run.ID, run.State).
 				WithHint("the log of the daemon says why it was not resumed")
 		}
 	}
-	active.run.Cancel("operator", why)
-	return canceled(active.run.ID(), "running", true), nil
+	accepted := active.run.Cancel(c.By, c.Why)
+	if accepted && j.store != nil { // before the answer leaves (JRN-004)
+		if err := j.store.Sync(ctx, active.run.ID()); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	wait := c.Wait
+	if !accepted {
+		wait = time.Minute // it has just ended
+	}
+	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
+}
+
+// statusAfter waits for the end of a run and returns its status then, or running.
+func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-run.Done():
+	case <-timer.C:
+		return "running"
+	case <-ctx.Done():
+		return "running"
+	}
+	for _, rec := range slices.Backward(run.Records()) {
+		if end, ok := rec.Body.(*journal.RunFinished); ok {
+			return end.Status
+		}
+	}
+	return "open" // interrupted by the end of the daemon
+}
+
+// Resume implements httpapi.Runs.
+func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	switch {
+	case missing != nil:
+		return edn.Nil(), missing
+	case run.State != "suspended":
+		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended one", run.ID, j.status(run))
+	case j.host == nil:
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
+			WithHint("start one with \"ferment serve\"")
+	}
+	how := act.Resumption{Why: journal.ResumedDecision}
+	for _, d := range decisions {
+		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: "operator"})
+	}
+	if err := j.host.resume(run.ID, how); err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("status"), edn.K("running")), nil
 }
 
 func canceled(run, status string, accepted bool) edn.Value {

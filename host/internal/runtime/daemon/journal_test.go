@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -31,7 +35,8 @@ type runScript struct {
 	run string
 	at  time.Time
 
-	seq, epoch int
+	seq, epoch     int
+	principal, key string // by default uid/7, and none
 }
 
 func (s *runScript) put(bodies ...journal.Body) {
@@ -55,7 +60,7 @@ func (s *runScript) begin(intent string) {
 	sum, nothing := edn.Hash(edn.Int(1)), edn.MustMap()
 	s.put(
 		&journal.RunAccepted{
-			Principal: "uid/7", PrincipalType: "local", Operation: "act/run", Intent: intent,
+			Key: s.key, Principal: cmp.Or(s.principal, "uid/7"), PrincipalType: "local", Operation: "act/run", Intent: intent,
 			Request: journal.RefTo(request), Fingerprint: journal.RefTo(request), ResponseType: "value", Class: "sync",
 			DeadlineAt: s.at.Add(time.Hour), Config: sum, Evaluator: 1, Trace: nothing,
 		},
@@ -76,6 +81,8 @@ func (s *runScript) complete(out edn.Value) {
 			Latency: 7 * time.Millisecond, Totals: edn.MustRead(`{:operations {} :attempts {:total 1 :cost-usd 0.25M}}`)},
 	)
 }
+
+var wholeRun = httpapi.RunParts{Response: true, Transcript: true}
 
 const (
 	doneRun = "run_01AAAAAAAAAAAAAAAAAAAAAAAA"
@@ -182,7 +189,7 @@ func TestJournalNamesRuns(t *testing.T) {
 
 func TestJournalShows(t *testing.T) {
 	j := journalOf(t, dataDirOf(t), false)
-	done, err := j.Show(t.Context(), doneRun, true)
+	done, err := j.Show(t.Context(), doneRun, wholeRun)
 	require.Nil(t, err)
 	node, _ := done.Key("nodes").Nth(0)
 	assert.Equal(t, ":committed", node.Key("state").String())
@@ -191,16 +198,16 @@ func TestJournalShows(t *testing.T) {
 	assert.Equal(t, 1, done.Key("transcript").Len())
 	assert.True(t, done.Key("response").HasKey("result"))
 	assert.Equal(t, 1, done.Key("epochs").Len())
-	brief, err := j.Show(t.Context(), doneRun, false)
+	brief, err := j.Show(t.Context(), doneRun, httpapi.RunParts{})
 	require.Nil(t, err)
 	assert.Equal(t, done.Dissoc(edn.K("transcript")).Dissoc(edn.K("response")).String(), brief.String())
 
-	lost, err := j.Show(t.Context(), lostRun, false)
+	lost, err := j.Show(t.Context(), lostRun, httpapi.RunParts{})
 	require.Nil(t, err)
 	assert.Equal(t, `"ask again"`, lost.Key("error").Key("hint").String())
 	assert.Equal(t, ":runtime/invoke-failed", lost.Key("run").Key("error/type").String())
 
-	open, err := j.Show(t.Context(), "last", false)
+	open, err := j.Show(t.Context(), "last", httpapi.RunParts{})
 	require.Nil(t, err)
 	resumed, _ := open.Key("epochs").Nth(1)
 	assert.Equal(t, ":crash", resumed.Key("why").String())
@@ -322,9 +329,9 @@ func TestJournalMovesRuns(t *testing.T) {
 	got, failed := there.Import(t.Context(), path)
 	require.Nil(t, failed)
 	assert.True(t, got.Key("imported?").Truthy())
-	here, failed := j.Show(t.Context(), bigRun, true)
+	here, failed := j.Show(t.Context(), bigRun, wholeRun)
 	require.Nil(t, failed)
-	imported, failed := there.Show(t.Context(), "last", true)
+	imported, failed := there.Show(t.Context(), "last", wholeRun)
 	require.Nil(t, failed)
 	assert.Equal(t, edn.Hash(here.Dissoc(edn.K("run"))), edn.Hash(imported.Dissoc(edn.K("run"))))
 	verified, failed := there.Verify(t.Context(), "")
@@ -352,13 +359,13 @@ func TestJournalPinsAndPurges(t *testing.T) {
 	plan, err := j.Purge(t.Context(), doneRun, true)
 	require.Nil(t, err)
 	assert.False(t, plan.HasKey("purged-at"))
-	before, err := j.Show(t.Context(), doneRun, true)
+	before, err := j.Show(t.Context(), doneRun, wholeRun)
 	require.Nil(t, err)
 	require.False(t, before.Key("response").IsNil())
 	purged, err := j.Purge(t.Context(), doneRun, false)
 	require.Nil(t, err)
 	assert.True(t, purged.HasKey("purged-at"))
-	after, err := j.Show(t.Context(), doneRun, true)
+	after, err := j.Show(t.Context(), doneRun, wholeRun)
 	require.Nil(t, err)
 	assert.True(t, after.Key("response").IsNil())
 	assert.Equal(t, before.Key("nodes").String(), after.Key("nodes").String())
@@ -370,9 +377,9 @@ func TestJournalPinsAndPurges(t *testing.T) {
 	assert.Equal(t, "queue/invalid-transition", typeOf(err))
 	_, err = j.Export(t.Context(), openRun, 0)
 	assert.Equal(t, "queue/invalid-transition", typeOf(err))
-	_, err = j.Cancel(t.Context(), openRun, "")
+	_, err = j.Cancel(t.Context(), openRun, httpapi.Cancellation{})
 	assert.Equal(t, "queue/invalid-transition", typeOf(err))
-	final, err := j.Cancel(t.Context(), doneRun, "")
+	final, err := j.Cancel(t.Context(), doneRun, httpapi.Cancellation{})
 	require.Nil(t, err)
 	assert.False(t, final.Key("cancel/accepted?").Truthy())
 }
@@ -397,11 +404,185 @@ func TestNoJournal(t *testing.T) {
 	verified, err := absent.Verify(t.Context(), "")
 	require.Nil(t, err)
 	assert.Equal(t, "0", verified.Key("runs").String())
-	_, err = absent.Show(t.Context(), "last", false)
+	_, err = absent.Show(t.Context(), "last", httpapi.RunParts{})
 	assert.Equal(t, "run/not-found", typeOf(err))
 	assert.NoDirExists(t, dir)
 
 	memory := journalOf(t, &config.Config{Host: config.Host{DataDir: dir}}, false)
 	_, err = memory.List(t.Context(), httpapi.RunFilter{})
 	assert.Equal(t, "db/not-configured", typeOf(err))
+}
+
+// owners writes one run of each of two callers, and returns the journal as a
+// daemon has it.
+func owners(t *testing.T) (j *Journal, script func(run, principal string) *runScript) {
+	t.Helper()
+	j = journalOf(t, dataDirOf(t), false)
+	return j, func(run, principal string) *runScript {
+		return &runScript{t: t, to: j.store, run: run, at: recordedAt.Add(3 * time.Hour), epoch: 1, principal: principal}
+	}
+}
+
+const aliceRun = "run_03DDDDDDDDDDDDDDDDDDDDDDDD"
+
+// AUTH-012: the runs of others do not exist for a caller, whatever it asks for.
+func TestJournalOfOneOwner(t *testing.T) {
+	all, script := owners(t)
+	alice := script(aliceRun, "alice")
+	alice.begin("a/good")
+	alice.complete(edn.Text("x"))
+	j := all.OwnedBy("alice")
+	for name, tc := range map[string]struct {
+		filter httpapi.RunFilter
+		want   []string
+	}{
+		"all":          {httpapi.RunFilter{}, []string{aliceRun}},
+		"own":          {httpapi.RunFilter{Principal: "alice"}, []string{aliceRun}},
+		"others":       {httpapi.RunFilter{Principal: "uid/7"}, nil},
+		"own cursor":   {httpapi.RunFilter{Before: aliceRun}, nil},
+		"other status": {httpapi.RunFilter{Status: "open"}, nil},
+	} {
+		got, err := j.List(t.Context(), tc.filter)
+		require.Nil(t, err, name)
+		assert.Equal(t, tc.want, keysOf(got.Key("runs"), "run"), name)
+	}
+	_, err := j.List(t.Context(), httpapi.RunFilter{Before: doneRun})
+	assert.Equal(t, "invalid-request", typeOf(err), "the cursor of another caller")
+	verified, err := j.Verify(t.Context(), "")
+	require.Nil(t, err)
+	assert.Equal(t, "1", verified.Key("runs").String())
+
+	for name, do := range map[string]func(j httpapi.Runs, run string) *contract.Error{
+		"show": func(j httpapi.Runs, run string) *contract.Error {
+			_, err := j.Show(t.Context(), run, wholeRun)
+			return err
+		},
+		"records": func(j httpapi.Runs, run string) *contract.Error {
+			_, err := j.Records(t.Context(), httpapi.RecordsQuery{Run: run})
+			return err
+		},
+		"watch": func(j httpapi.Runs, run string) *contract.Error {
+			_, err := j.Watch(t.Context(), run, 0)
+			return err
+		},
+		"verify": func(j httpapi.Runs, run string) *contract.Error { _, err := j.Verify(t.Context(), run); return err },
+		"cancel": func(j httpapi.Runs, run string) *contract.Error {
+			_, err := j.Cancel(t.Context(), run, httpapi.Cancellation{})
+			return err
+		},
+		"pin": func(j httpapi.Runs, run string) *contract.Error { _, err := j.Pin(t.Context(), run, false); return err },
+		"purge": func(j httpapi.Runs, run string) *contract.Error {
+			_, err := j.Purge(t.Context(), run, true)
+			return err
+		},
+		"export": func(j httpapi.Runs, run string) *contract.Error { _, err := j.Export(t.Context(), run, 0); return err },
+	} {
+		for _, run := range []string{doneRun, openRun, "run_01", "run_01AAAAAAAAAAAAAAAAAAAAAAAB"} {
+			assert.Equal(t, "run/not-found", typeOf(do(j, run)), "%s %s", name, run)
+		}
+		assert.Empty(t, typeOf(do(j, aliceRun)), name)
+		assert.Empty(t, typeOf(do(all, aliceRun)), name)
+	}
+}
+
+// HTTP-006: pages do not move when runs are added; a key selects the run of its
+// principal.
+func TestJournalListsPages(t *testing.T) {
+	j, script := owners(t)
+	page := func(f httpapi.RunFilter) []string {
+		t.Helper()
+		got, err := j.List(t.Context(), f)
+		require.Nil(t, err)
+		return keysOf(got.Key("runs"), "run")
+	}
+	require.Equal(t, []string{openRun}, page(httpapi.RunFilter{Limit: 1}))
+	s := script(aliceRun, "alice")
+	s.key = act.KeyHash("alice", "k")
+	s.begin("a/good")
+	assert.Equal(t, []string{lostRun, doneRun}, page(httpapi.RunFilter{Limit: 2, Before: openRun}))
+	assert.Empty(t, page(httpapi.RunFilter{Before: doneRun}))
+	assert.Equal(t, []string{aliceRun}, page(httpapi.RunFilter{Principal: "alice", Key: "k"}))
+	assert.Empty(t, page(httpapi.RunFilter{Principal: "uid/7", Key: "k"}))
+	assert.Empty(t, page(httpapi.RunFilter{Principal: "alice", Key: "l"}))
+	assert.Equal(t, []string{lostRun}, page(httpapi.RunFilter{
+		Since: recordedAt.Add(30 * time.Minute), Until: recordedAt.Add(90 * time.Minute),
+	}))
+}
+
+// seen collects the numbers and names of events.
+func seen(t *testing.T, j httpapi.Runs, run string, after int) (seqs []int, names []string) {
+	t.Helper()
+	watch, err := j.Watch(t.Context(), run, after)
+	require.Nil(t, err)
+	require.NotNil(t, watch)
+	require.NoError(t, watch(t.Context(), func(e journal.Event) error {
+		seqs, names = append(seqs, e.Seq), append(names, e.Name)
+		if e.Attempt > 0 {
+			assert.Equal(t, "a/one", e.CapID, "also of an attempt that began before the cursor")
+		}
+		return nil
+	}))
+	return seqs, names
+}
+
+// RUN-040, RUN-041, RUN-044: a watcher of a run gets the events after its cursor,
+// those that are recorded and those that follow.
+func TestJournalWatches(t *testing.T) {
+	j, script := owners(t)
+	seqs, names := seen(t, j, doneRun, 0)
+	assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7}, seqs)
+	assert.Equal(t, []string{"accepted", "started", "resolved", "attempt", "attempt", "commit", "finished"}, names)
+	seqs, _ = seen(t, j, doneRun, 4)
+	assert.Equal(t, []int{5, 6, 7}, seqs)
+	final, err := j.Watch(t.Context(), doneRun, 7)
+	require.Nil(t, err)
+	assert.Nil(t, final, "there is nothing to wait for")
+	for _, run := range []string{doneRun, openRun} {
+		_, err = j.Watch(t.Context(), run, 8)
+		assert.Equal(t, "stream/cursor-ahead", typeOf(err))
+	}
+
+	s := script(aliceRun, "alice")
+	s.begin("a/good")
+	var watchers sync.WaitGroup
+	for after := range 5 {
+		watchers.Go(func() {
+			seqs, _ := seen(t, j, aliceRun, after)
+			assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7}[after:], seqs)
+		})
+	}
+	s.complete(edn.Text("x"))
+	watchers.Wait()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	watch, err := j.Watch(ctx, openRun, 0)
+	require.Nil(t, err)
+	require.ErrorIs(t, watch(ctx, func(e journal.Event) error {
+		if e.Seq == 4 { // the last event; the run goes on
+			cancel()
+		}
+		return nil
+	}), context.Canceled)
+	require.ErrorIs(t, watch(t.Context(), func(journal.Event) error { return fs.ErrClosed }), fs.ErrClosed)
+	_, err = j.Purge(t.Context(), doneRun, false)
+	require.Nil(t, err)
+	_, err = j.Watch(t.Context(), doneRun, 7)
+	assert.Equal(t, "stream/gone", typeOf(err))
+}
+
+// RUN-040: a finished run is read in pages.
+func TestJournalWatchesPages(t *testing.T) {
+	j, script := owners(t)
+	s := script(aliceRun, "alice")
+	s.begin("a/good")
+	for range 2 * pageRecords {
+		s.put(&journal.CancelRequested{By: "a"})
+	}
+	s.complete(edn.Text("x"))
+	j.store.Drop(aliceRun)
+	seqs, _ := seen(t, j, aliceRun, 3)
+	require.Len(t, seqs, 2*pageRecords+4)
+	for i, seq := range seqs {
+		require.Equal(t, i+4, seq)
+	}
 }

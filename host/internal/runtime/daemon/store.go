@@ -67,10 +67,10 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 		why = journal.ResumedCrash
 	}
 	for _, u := range d.unfinished {
-		err := h.resume(u.Run.ID, why)
+		err := h.resume(u.Run.ID, act.Resumption{Why: why})
 		for err != nil && err.Type == "runtime/overloaded" && ctx.Err() == nil {
 			h.runs.awaitTurn(ctx)
-			err = h.resume(u.Run.ID, why)
+			err = h.resume(u.Run.ID, act.Resumption{Why: why})
 		}
 		if err != nil {
 			d.log.Error("a run cannot be resumed", "run", u.Run.ID, "intent", u.Run.Intent, "error", err)
@@ -84,13 +84,13 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 }
 
 // resume continues a run of the journal and returns once it goes on.
-func (h *Host) resume(id, why string) *contract.Error {
+func (h *Host) resume(id string, how act.Resumption) *contract.Error {
 	taken, err := h.Take()
 	if err != nil {
 		return err
 	}
 	t := taken.(*turn)
-	run, err := t.of.service.Resume(context.Background(), id, h.journal.Records(id), why)
+	run, err := t.of.service.Resume(context.Background(), id, h.journal.Records(id), how)
 	if err != nil {
 		t.Release()
 		return err

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // API handles the requests of every listener.
@@ -22,6 +24,9 @@ type API struct {
 	buckets *buckets
 	// document is the body of GET /openapi.json; it is immutable.
 	document document
+	// life ends with the server: streams of runs that go on are closed.
+	life context.Context
+	end  context.CancelFunc
 }
 
 // New creates the API of a daemon. log may be nil.
@@ -37,6 +42,7 @@ func New(b Backend, log hclog.Logger) *API {
 		origins: http.NewCrossOriginProtection(),
 		buckets: newBuckets(),
 	}
+	a.life, a.end = context.WithCancel(context.Background())
 	a.document = describe(a.table.rows, a.actions, b.Health().Version)
 	return a
 }
@@ -61,6 +67,9 @@ type exchange struct {
 	accept   mediaType
 	events   bool // the caller wants a stream of events
 	route    *Route
+	params   map[string]string // in the path
+	run      string            // id of a run in the path, once it is known to be one
+	query    edn.Value         // map of the query parameters, typed by the route
 	who      Principal
 	body     []byte
 	taken    bool      // the body was read to its end, or is empty
@@ -109,8 +118,12 @@ func (x *exchange) answer() (r reply) {
 	}
 	var acceptable bool
 	var allow string
-	x.route, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath()) // errors use the format of the route
-	x.accept, x.events, acceptable = negotiate(x.r.Header, x.route != nil && x.route.events)
+	var events eventSupport
+	x.route, x.params, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath())
+	if x.route != nil { // errors use its format
+		events = x.route.events
+	}
+	x.accept, x.events, acceptable = negotiate(x.r.Header, events)
 	for _, step := range []func() *contract.Error{x.checkHeaders, x.checkHost, x.checkOrigin} {
 		if err := step(); err != nil {
 			return x.form().failure(err)
@@ -123,12 +136,21 @@ func (x *exchange) answer() (r reply) {
 		return x.form().failure(contract.Errorf("http/not-acceptable", "the response is available as %s",
 			x.route.forms()))
 	}
-	for _, step := range []func() *contract.Error{x.checkPhase, x.admit, x.readBody} {
+	for _, step := range []func() *contract.Error{x.checkPhase, x.admit, x.readTarget, x.readBody} {
 		if err := step(); err != nil {
-			return x.form().failure(err)
+			return x.failure(err)
 		}
 	}
 	return x.route.serve(x)
+}
+
+// failure returns the reply for err, with the run in the path (HTTP-003).
+func (x *exchange) failure(err *contract.Error) reply {
+	r := x.form().failure(err)
+	if r.run = x.run; r.run != "" {
+		r.body = r.body.AssocKey("run/id", edn.Text(r.run))
+	}
+	return r
 }
 
 func notThere(method, allow string) reply {

@@ -107,7 +107,42 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			return w.operator(what, body)
 		}
 	}
+	// ofRun are the statuses of a route of runs: more are error types of its method
+	// of Runs.
+	ofRun := func(what string, more ...string) map[int]func(w *world) answer {
+		what = concrete(what)
+		method, _, _ := strings.Cut(what, " ")
+		out := map[int]func(w *world) answer{
+			200: func(w *world) answer { return w.operator(what, "") },
+			400: func(w *world) answer { return w.operator(what+"?nope=1", "") },
+			401: func(w *world) answer { return w.call(what, "", "Authorization", "Bearer x") },
+			429: tooOften(what, ""),
+			503: starting(what, ""),
+		}
+		if strings.Contains(what, sampleRun) {
+			more = append(more, "run/not-found")
+		}
+		if method != "GET" {
+			out[403] = func(w *world) answer { return w.call(what, "", "Origin", "https://evil.example") }
+		}
+		for _, typ := range more {
+			out[contract.Errorf(typ, "").HTTPStatus()] = func(w *world) answer {
+				w.failing.Store(errorOf(typ))
+				return w.operator(what, "")
+			}
+		}
+		return out
+	}
 	cases := map[string]map[int]func(w *world) answer{
+		"GET /v1/runs":              ofRun("GET /v1/runs"),
+		"GET /v1/runs/{id}":         ofRun("GET /v1/runs/{id}"),
+		"GET /v1/runs/{id}/records": ofRun("GET /v1/runs/{id}/records"),
+		"GET /v1/runs/{id}/events":  ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
+		"GET /v1/runs/{id}/verify":  ofRun("GET /v1/runs/{id}/verify"),
+		"POST /v1/runs/{id}/cancel": ofRun("POST /v1/runs/{id}/cancel", "queue/invalid-transition"),
+		"POST /v1/runs/{id}/pin":    ofRun("POST /v1/runs/{id}/pin"),
+		"POST /v1/runs/{id}/unpin":  ofRun("POST /v1/runs/{id}/unpin"),
+		"DELETE /v1/runs/{id}":      ofRun("DELETE /v1/runs/{id}", "queue/invalid-transition"),
 		"POST /v1/act": {
 			200: func(w *world) answer {
 				w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
@@ -175,6 +210,9 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			503: starting("GET /openapi.json", ""),
 		},
 	}
+	cases["GET /v1/runs/{id}/events"][204] = func(w *world) answer {
+		return w.operator(concrete("GET /v1/runs/{id}/events?after={id}.5"), "")
+	}
 	doc, compiler := newWorld(t).page()
 	assert.True(t, strings.HasPrefix(doc.OpenAPI, "3.1."))
 	ids := map[string]bool{}
@@ -192,7 +230,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			}
 			made := cases[what]
 			require.NotNil(t, made, "no cases for %s", what)
-			for status, f := range common(what, body) {
+			for status, f := range common(concrete(what), body) {
 				made[status] = f
 			}
 			delete(cases, what)
@@ -208,6 +246,10 @@ func TestEveryDocumentedStatus(t *testing.T) {
 					a := produce(newWorld(t))
 					require.Equal(t, status, a.status, "%s", a.body)
 					assertHeaders(t, a, path)
+					if sent := a.header.Get("Content-Type"); sent != "application/json" {
+						assert.Len(t, documented.Content, min(len(sent), 1))
+						return
+					}
 					ref := documented.Content["application/json"].Schema.Ref
 					sch, err := compiler.Compile("mem:///" + strings.TrimPrefix(ref, "#/components/schemas/"))
 					require.NoError(t, err)
@@ -220,6 +262,9 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 	assert.Empty(t, cases, "tested and not documented")
 }
+
+// concrete replaces the parameters of a path by the sample.
+func concrete(path string) string { return strings.ReplaceAll(path, "{id}", sampleRun) }
 
 func adminFails(typ string) func(w *world) answer {
 	return func(w *world) answer {
@@ -291,17 +336,22 @@ func TestEveryActionIsDocumented(t *testing.T) {
 }
 
 // HTTP-005: on every route an unsupported method is 405 with Allow, HEAD works
-// where GET does, and a trailing slash is another path. No route of this build
-// has an id in its path.
+// where GET does, a trailing slash is another path, and an id has one form.
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 6, routes.Len())
+	assert.Equal(t, 15, routes.Len())
+	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()
 		path, _ := r.Key("path").AsString()
-		assert.NotContains(t, path, "{")
-		allow := map[string]string{"POST": "POST", "GET": "GET, HEAD"}[method]
+		allowed[path] = map[string]string{"POST": "POST", "GET": "GET, HEAD", "DELETE": "DELETE, GET, HEAD"}[method]
+	}
+	for r := range routes.Elems() {
+		method, _ := r.Key("method").AsString()
+		path, _ := r.Key("path").AsString()
+		allow := allowed[path]
+		path = concrete(path)
 		for _, other := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "NONE"} {
 			if strings.Contains(allow, other) {
 				continue
@@ -332,6 +382,18 @@ func TestRouting(t *testing.T) {
 		assert.Equal(t, 404, a.status, path)
 		assert.Equal(t, "not-found", a.failure(t), path)
 	}
+	w.asked = nil
+	for _, id := range []string{
+		"last", sampleRun[:29], sampleRun + "A", "run_01aaaaaaaaaaaaaaaaaaaaaaaa", "run%5F01AAAAAAAAAAAAAAAAAAAAAAAA", "%00", "..",
+		"run_01AAAAAAAAAAAAAAAAAAAAAAAI", "%F0%9F%A6%8A",
+	} {
+		for _, what := range []string{"GET /v1/runs/" + id, "GET /v1/runs/" + id + "/events", "DELETE /v1/runs/" + id} {
+			a := w.operator(what, "")
+			assert.Equal(t, 404, a.status, what)
+			assert.Equal(t, "run/not-found", a.failure(t), what)
+		}
+	}
+	assert.Empty(t, w.asked, "nothing is looked up")
 	a, err := w.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	require.NoError(t, err)
 	assert.Equal(t, "not-found", a.failure(t), "%s", a.body)

@@ -18,8 +18,8 @@
 // # Steps of a request
 //
 // A request passes these steps: limits on headers and connections, host name
-// and origin, route, identity, rate limit, body within its size and time
-// limits, decoding, handler. Each step may reject it. Every rejection is an
+// and origin, route, identity, rate limit, ids in the path and query, body within
+// its size and time limits, decoding, handler. Each step may reject it. Every rejection is an
 // error of the catalogue, which determines the status, in the format (JSON or
 // EDN) that the caller accepts.
 //
@@ -27,6 +27,10 @@
 // run, one per record; the last event holds the whole response. A caller that
 // closes its connection cancels the run. A slow reader exerts back pressure on
 // the plugins and is disconnected at a limit.
+//
+// GET /v1/runs/{id}/events has the same events, also those of a run that is
+// finished or was begun by an earlier daemon. Its readers do not affect the run. The
+// id of an event is a cursor, from which another request continues.
 //
 // # Concurrency and errors
 //

@@ -19,6 +19,13 @@ const (
   [:source {:optional true} :keyword] [:hint {:optional true} :string]
   [:where {:optional true} :map] [:details {:optional true} :map] [:cause {:optional true} :map]]`
 
+	specSummary = `[:map {:closed true}
+  [:run :string] [:status :keyword] [:intent :keyword] [:principal :string] [:epoch [:int {:min 1}]] [:records [:int {:min 1}]]
+  [:accepted-at :inst] [:finished-at {:optional true} :inst] [:latency-ms {:optional true} [:int {:min 0}]]
+  [:cost-usd {:optional true} :decimal] [:error/type {:optional true} :keyword]
+  [:imported? {:optional true} :boolean] [:pinned? {:optional true} :boolean] [:dry-run? {:optional true} :boolean]
+  [:purged-at {:optional true} :inst] [:removed-at {:optional true} :inst]]`
+
 	specRequest = `[:map {:closed true}
   [:proto {:doc "version of the envelope"} [:enum 1]]
   [:trace [:map {:closed true} [:id [:string {:min 1 :max 128}]] [:turn {:optional true} [:int {:min 0}]]]]
@@ -105,6 +112,20 @@ var specs = map[string]string{
 	"answer/routes": `[:map {:closed true}
   [:routes [:vector [:map {:closed true}
     [:method [:enum "DELETE" "GET" "POST"]] [:path [:re "^/"]] [:open? :boolean] [:operation {:optional true} :keyword] [:summary :string]]]]]`,
+	"answer/summary": specSummary,
+	"answer/runs": `[:map {:closed true}
+  [:runs [:vector SUMMARY]] [:more? :boolean]
+  [:next {:optional true :doc "cursor of the next page"} :string]]`,
+	"answer/run": `[:map {:closed true}
+  [:run SUMMARY] [:epochs [:vector :map]] [:nodes [:vector :map]]
+  [:deadline-at {:optional true} :inst] [:cancel {:optional true} :map] [:suspended {:optional true} :map] [:error {:optional true} ERROR]
+  [:response {:optional true :doc "the response envelope of a finished run"} :map]]`,
+	"answer/records": `[:map {:closed true}
+  [:run :string] [:records [:vector :map]] [:last [:int {:min 0}]] [:more? :boolean]]`,
+	"answer/verified": `[:map {:closed true}
+  [:ok? :boolean] [:runs [:int {:min 0}]] [:damaged [:vector :map]]]`,
+	"answer/canceled": `[:map {:closed true}
+  [:run :string] [:status :keyword] [:cancel/accepted? :boolean]]`,
 	"answer/openapi": `[:map [:openapi [:re "^3\\.1\\."]] [:info :map] [:paths :map] [:components :map]]`,
 	"answer/admin": `[:map {:closed true}
   [:ok? :boolean] [:action {:optional true} :keyword] [:result {:optional true} :any]
@@ -116,7 +137,7 @@ var specs = map[string]string{
 var envelopes = sync.OnceValue(func() map[string]*schema.Schema {
 	out := make(map[string]*schema.Schema, len(specs))
 	for name, text := range specs {
-		out[name] = schema.MustCompile(edn.MustRead(strings.ReplaceAll(text, "ERROR", specError)))
+		out[name] = schema.MustCompile(edn.MustRead(strings.NewReplacer("ERROR", specError, "SUMMARY", specSummary).Replace(text)))
 	}
 	return out
 })

@@ -21,12 +21,13 @@ const (
 
 // negotiate selects the response format from the Accept headers: JSON unless
 // EDN has a higher weight. A format has the weight of the most specific range
-// that matches it. Events, on routes that stream, must be named explicitly
-// with at least the weight of both.
-func negotiate(h http.Header, streams bool) (form mediaType, events, ok bool) {
+// that matches it. Events, on routes that can also respond without them, must be
+// named explicitly with at least the weight of both; on routes that always
+// stream, the format is that of errors.
+func negotiate(h http.Header, support eventSupport) (form mediaType, events, ok bool) {
 	values := h.Values("Accept")
 	if len(values) == 0 {
-		return typeJSON, false, true
+		return typeJSON, support == eventsAlways, true
 	}
 	var weight, precision [2]float64
 	live := 0.0
@@ -44,7 +45,8 @@ func negotiate(h http.Header, streams bool) (form mediaType, events, ok bool) {
 				continue
 			}
 		}
-		if streams && name == string(typeSSE) {
+		if support != eventsNever && name == string(typeSSE) ||
+			support == eventsAlways && (name == "*/*" || name == "text/*") {
 			live = max(live, q)
 		}
 		for i, form := range []mediaType{typeJSON, typeEDN} {
@@ -57,6 +59,9 @@ func negotiate(h http.Header, streams bool) (form mediaType, events, ok bool) {
 		form = typeEDN
 	} else {
 		form = typeJSON
+	}
+	if support == eventsAlways {
+		return form, live > 0, live > 0
 	}
 	best := max(weight[0], weight[1])
 	return form, live > 0 && live >= best, best > 0 || live > 0

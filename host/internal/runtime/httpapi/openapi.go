@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -102,9 +103,12 @@ func reference(schema string) edn.Value {
 
 func operation(r *Route) edn.Value {
 	var o object
-	o.text("operationId", strings.ToLower(r.Method)+strings.NewReplacer("/", "-", ".", "-").Replace(r.Path))
+	o.text("operationId", operationID(r.Method, r.Path))
 	o.text("summary", r.Summary)
 	o.text("description", r.Doc)
+	if all := parameters(r); len(all) > 0 {
+		o.put("parameters", edn.Vector(all...))
+	}
 	if r.Operation != OpOpen {
 		o.text("x-ferment-operation", string(r.Operation))
 		o.put("security", edn.Vector(edn.MustMap(), objectOf("adminToken", edn.Vector())))
@@ -124,10 +128,34 @@ func operation(r *Route) edn.Value {
 	return o.value()
 }
 
+func operationID(method, path string) string {
+	return strings.ToLower(method) + strings.NewReplacer("/", "-", ".", "-", "{", "", "}", "").Replace(path)
+}
+
+// parameters returns those of the path, then those of the query.
+func parameters(r *Route) (all []edn.Value) {
+	for _, segment := range strings.Split(r.Path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			all = append(all, objectOf("name", strings.TrimSuffix(name, "}"), "in", "path", "required", edn.Bool(true),
+				"schema", objectOf("type", "string", "pattern", runID.String())))
+		}
+	}
+	if r.query == nil {
+		return all
+	}
+	for name, s := range r.query.JSONSchema().Key("properties").Entries() {
+		all = append(all, objectOf("name", strings.TrimPrefix(name.String(), ":"), "in", "query", "schema", s))
+	}
+	return all
+}
+
 func headOperation(r *Route) edn.Value {
 	var o object
-	o.text("operationId", "head"+strings.NewReplacer("/", "-", ".", "-").Replace(r.Path))
+	o.text("operationId", operationID(http.MethodHead, r.Path))
 	o.text("summary", r.Summary)
+	if all := parameters(r); len(all) > 0 {
+		o.put("parameters", edn.Vector(all...))
+	}
 	o.put("responses", responses(r, false))
 	return o.value()
 }
@@ -137,18 +165,23 @@ func responses(r *Route, bodies bool) edn.Value {
 	for _, a := range r.all() {
 		var one object
 		one.text("description", a.Doc)
-		if bodies {
-			var content object
+		var content object
+		if a.Schema != "" {
 			content.put(string(typeJSON), objectOf("schema", reference(a.Schema)))
 			content.put(string(typeEDN), objectOf("schema", objectOf("type", "string")))
-			if r.events && a.Status == 200 {
-				content.put(string(typeSSE), objectOf("schema", objectOf("type", "string")))
-			}
-			one.put("content", content.value())
+		}
+		if r.events != eventsNever && a.Status == 200 {
+			content.put(string(typeSSE), objectOf("schema", objectOf("type", "string")))
+		}
+		if c := content.value(); bodies && c.Len() > 0 {
+			one.put("content", c)
 		}
 		var headers object
 		if r.Operation == OpAct {
 			headers.put("Ferment-Run-Id", header("the run, if one was started"))
+		}
+		if strings.Contains(r.Path, "{id}") {
+			headers.put("Ferment-Run-Id", header("the run"))
 		}
 		if a.Status == 503 || a.Status == 429 {
 			headers.put("Retry-After", header("seconds after which a retry may succeed"))

@@ -71,8 +71,9 @@ func (b *buckets) of(name string) *bucket {
 	return fresh
 }
 
-// checkRate enforces the rate limits. The acts of a principal have one bucket,
-// all other requests of an address another; rejected requests count as well.
+// checkRate enforces the rate limits. The requests of a principal have a bucket
+// per operation, all other requests of an address another one; rejected requests
+// count as well.
 // The admin socket and the probe routes are exempt, because they must work
 // during a flood.
 func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
@@ -81,8 +82,8 @@ func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	}
 	limits, caller := x.settings.Limits, network(x.r)
 	name, rate, burst := "any "+caller, limits.AnonymousRate, 2*limits.AnonymousRate.Events
-	if refused == nil && x.route.Operation == OpAct {
-		name, rate, burst = "act "+x.who.Name, limits.ActRate, limits.ActBurst
+	if refused == nil && x.route.Operation != OpOpen {
+		name, rate, burst = string(x.route.Operation)+" "+x.who.Name, limits.ActRate, limits.ActBurst
 		if x.who.Type == anonymous {
 			name += " " + caller
 		}

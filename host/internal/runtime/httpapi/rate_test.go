@@ -40,6 +40,9 @@ func TestActRate(t *testing.T) {
 	require.NoError(t, err)
 	assert.InDelta(t, 1800, after, 60, "half an hour for the next token")
 	assert.Len(t, w.exec.Calls(), 3)
+	for i := range 4 { // each operation has a bucket
+		assert.Equal(t, map[bool]int{true: 200, false: 429}[i < 3], w.call("GET /v1/runs", "").status)
+	}
 	for range 9 {
 		assert.Equal(t, 200, w.call("GET /health", "").status)
 		assert.Equal(t, 200, w.call("GET /ready", "").status)

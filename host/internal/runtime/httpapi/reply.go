@@ -71,6 +71,11 @@ func (f errorForm) failure(err *contract.Error) reply {
 
 // write sends a reply in the format that the caller accepts.
 func (x *exchange) write(r reply) {
+	if r.status == http.StatusNoContent {
+		x.w.Header().Set("Ferment-Run-Id", r.run)
+		x.w.WriteHeader(r.status)
+		return
+	}
 	text, form := encode(r.body, x.accept)
 	if text == nil {
 		// Two map keys have the same name in JSON; only EDN can represent

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // Operation is the name that access rules use. Open operations need no
@@ -17,32 +18,55 @@ const (
 	OpOpen  Operation = ""
 	OpAct   Operation = "http.v1/act"
 	OpAdmin Operation = "admin/*" // each action is an operation of its own
+
+	OpReadRuns   Operation = "runs/read"
+	OpCancelRuns Operation = "runs/cancel"
+	OpPurgeRuns  Operation = "runs/purge" // what is kept of a run, and how long
 )
 
 // Route is one row of the table.
 type Route struct {
+	// Path may have segments in braces, which stand for any id of a run.
 	Method, Path string
 	Operation    Operation
 	Summary      string
 	Doc          string
+	// Query lists the query parameters as entries of a closed map schema, in
+	// EDN. A route without any, and without an id in its path, ignores its query.
+	Query string
 	// Body describes the request body, nil for none.
 	Body *Body
 	// Answers are the statuses that the handler itself returns. The method all
 	// adds those of the steps before it.
 	Answers []Answer
 	// early routes are served during the start.
-	early bool
-	// events routes can also respond with a stream of events.
-	events bool
+	early  bool
+	events eventSupport
+	// operator routes are for callers that may do everything.
+	operator bool
 	// failed is the format of error bodies.
 	failed errorForm
 	serve  func(*exchange) reply
+
+	query *schema.Schema // of Query; nil: the query is ignored
 }
+
+// eventSupport says whether a route responds with a stream of events.
+type eventSupport uint8
+
+const (
+	eventsNever  eventSupport = iota
+	eventsAsked               // if the caller asks for it
+	eventsAlways              // errors excepted
+)
 
 // forms lists the media types of the response.
 func (r *Route) forms() string {
-	if r.events {
+	switch r.events {
+	case eventsAsked:
 		return "application/json, application/edn or text/event-stream"
+	case eventsAlways:
+		return "text/event-stream"
 	}
 	return "application/json or application/edn"
 }
@@ -63,7 +87,7 @@ type Answer struct {
 
 // routes is the table of routes, from which everything else is derived.
 func routes() []Route {
-	return []Route{
+	return append([]Route{
 		{
 			Method: http.MethodPost, Path: "/v1/act", Operation: OpAct,
 			Summary: "request one accepted answer",
@@ -74,7 +98,7 @@ func routes() []Route {
 				limit: func(s *Settings) int { return s.Limits.ActBody }},
 			failed: formEnvelope,
 			serve:  serveAct,
-			events: true,
+			events: eventsAsked,
 			Answers: []Answer{
 				{200, "the answer was accepted", "envelope/response"},
 				{400, "the request is wrong", "envelope/response"},
@@ -143,7 +167,7 @@ func routes() []Route {
 			serve:   serveOpenAPI,
 			Answers: []Answer{{200, "the document", "answer/openapi"}},
 		},
-	}
+	}, runRoutes()...)
 }
 
 // all returns the answers of the route and of the steps before its handler.
@@ -193,25 +217,61 @@ func (r *Route) Value() edn.Value {
 
 // table finds routes by method and path.
 type table struct {
-	rows  []Route
-	paths map[string][]*Route
+	rows     []Route
+	paths    map[string][]*Route
+	patterns []string // paths with parameters
 }
 
 func newTable(rows []Route) *table {
 	t := &table{rows: rows, paths: map[string][]*Route{}}
 	for i := range t.rows {
-		t.paths[t.rows[i].Path] = append(t.paths[t.rows[i].Path], &t.rows[i])
+		r := &t.rows[i]
+		pattern := strings.Contains(r.Path, "{")
+		if pattern || r.Query != "" {
+			r.query = schema.MustCompile(edn.MustRead("[:map {:closed true} " + r.Query + "]"))
+		}
+		if pattern && t.paths[r.Path] == nil {
+			t.patterns = append(t.patterns, r.Path)
+		}
+		t.paths[r.Path] = append(t.paths[r.Path], r)
 	}
 	return t
 }
 
-// find returns the route of a method and an unmodified path. Without a match,
-// allow lists the methods of the path; it is empty if the path is unknown.
-func (t *table) find(method, path string) (route *Route, allow string) {
+// match returns the values of the parameters of a pattern, by their names; ok is
+// false if the path does not fit.
+func match(pattern, path string) (params map[string]string, ok bool) {
+	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return nil, false
+	}
+	params = map[string]string{}
+	for i, segment := range want {
+		switch name, isParam := strings.CutPrefix(segment, "{"); {
+		case isParam && got[i] != "":
+			params[strings.TrimSuffix(name, "}")] = got[i]
+		case segment != got[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+// find returns the route of a method and an unmodified path, and the parameters
+// in the path. Without a match, allow lists the methods of the path; it is empty
+// if the path is unknown.
+func (t *table) find(method, path string) (route *Route, params map[string]string, allow string) {
+	rows := t.paths[path]
+	for _, pattern := range t.patterns {
+		if found, ok := match(pattern, path); ok {
+			rows, params = t.paths[pattern], found
+			break
+		}
+	}
 	var methods []string
-	for _, r := range t.paths[path] {
+	for _, r := range rows {
 		if r.Method == method || r.Method == http.MethodGet && method == http.MethodHead {
-			return r, ""
+			return r, params, ""
 		}
 		methods = append(methods, r.Method)
 		if r.Method == http.MethodGet {
@@ -219,5 +279,5 @@ func (t *table) find(method, path string) (route *Route, allow string) {
 		}
 	}
 	slices.Sort(methods)
-	return nil, strings.Join(methods, ", ")
+	return nil, params, strings.Join(methods, ", ")
 }

@@ -10,19 +10,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Runs reads and changes recorded runs for admin actions. A run is named by its
-// id, by the beginning of one that no other run shares, or by the word last. The
-// methods are safe for concurrent use.
+// Runs reads and changes recorded runs. A run is named by its id, by the beginning
+// of one that no other run shares, or by the word last. The methods are safe for
+// concurrent use.
 type Runs interface {
+	// OwnedBy returns the runs of one principal; the others do not exist for its
+	// methods (AUTH-012).
+	OwnedBy(principal string) Runs
 	// List returns summaries, the latest first.
 	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
-	// Show returns the summary of a run, its epochs and nodes; with whole also
-	// its transcript and its response.
-	Show(ctx context.Context, run string, whole bool) (edn.Value, *contract.Error)
+	// Show returns the summary of a run, its epochs and nodes, and the parts that
+	// are asked for.
+	Show(ctx context.Context, run string, with RunParts) (edn.Value, *contract.Error)
 	// Records returns a page of the records of a run.
 	Records(ctx context.Context, q RecordsQuery) (edn.Value, *contract.Error)
 	// Diff compares two runs node by node.
 	Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error)
+	// Watch returns a function that reads the events after a record, which exist or
+	// will; nil if that record is the last of a finished run. The errors are
+	// stream/cursor-ahead for a record that does not exist, and stream/gone.
+	Watch(ctx context.Context, run string, after int) (Watching, *contract.Error)
 	// Verify compares one run, or all if run is empty, with the hashes that were
 	// recorded. Damage is a result, not an error.
 	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
@@ -40,15 +47,43 @@ type Runs interface {
 	// Purge deletes the values of a finished run; with dryRun it only returns
 	// what it would delete.
 	Purge(ctx context.Context, run string, dryRun bool) (edn.Value, *contract.Error)
-	// Cancel requests the cancellation of a run and returns at once.
-	Cancel(ctx context.Context, run, why string) (edn.Value, *contract.Error)
+	// Cancel requests the cancellation of a run. It returns once the request is
+	// durable, or later if it is to wait.
+	Cancel(ctx context.Context, run string, c Cancellation) (edn.Value, *contract.Error)
+	// Resume continues a suspended run with a decision for each of its open
+	// questions, and returns at once.
+	Resume(ctx context.Context, run string, decisions []Decision) (edn.Value, *contract.Error)
+}
+
+// Decision answers an open question of a suspended run.
+type Decision struct {
+	Node   string // id of the node, or its path; may be empty for the only question
+	Choice string // retry, skip-as-done or fail
+	Value  edn.Value
 }
 
 // RunFilter selects runs. Zero fields select all.
 type RunFilter struct {
-	Status, Intent string
-	Since          time.Time // accepted then or later
-	Limit          int       // 0: 20
+	Status, Intent, Principal string
+	Since                     time.Time // accepted then or later
+	Until                     time.Time // accepted before
+	Before                    string    // runs that were recorded before this one
+	Key                       string    // idempotency key of Principal
+	Limit                     int       // 0: 20
+}
+
+// RunParts selects parts of a run besides its summary.
+type RunParts struct{ Response, Transcript bool }
+
+// Watching calls show with the events of a run, in order and each after its record
+// is durable, until the run is finished, ctx ends, or show fails. The error is
+// that of ctx, of show, or of reading the run.
+type Watching func(ctx context.Context, show func(journal.Event) error) error
+
+// Cancellation is a request to cancel a run.
+type Cancellation struct {
+	By, Why string
+	Wait    time.Duration // for the end of the run
 }
 
 // RecordsQuery selects records of a run.
@@ -105,23 +140,34 @@ const (
 	runEntry = `[:run ` + runName + `]`
 )
 
+// filterEntries select runs of a list.
+const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :suspended :completed :failed :canceled :expired]]
+	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
+	[:since {:optional true :doc "accepted then or later"} :inst] [:until {:optional true :doc "accepted before"} :inst]`
+
+// runFilter reads filterEntries and a limit.
+func runFilter(in edn.Value) RunFilter {
+	f := RunFilter{Principal: text(in, "principal"), Limit: int(intOr(in, "limit", 0))}
+	f.Status, _ = in.Key("status").AsKeyword()
+	f.Intent, _ = in.Key("intent").AsKeyword()
+	f.Since, _ = in.Key("since").AsInst()
+	f.Until, _ = in.Key("until").AsInst()
+	return f
+}
+
 // runActions are the admin actions on runs.
 func runActions() []Action {
 	return []Action{
 		{Name: "runs-list", Doc: "recorded runs, the latest first",
-			Input: `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :completed :failed :canceled :expired]]
-				[:intent {:optional true} :keyword] [:since {:optional true :doc "accepted then or later"} :inst] [:limit {:optional true :default 20} [:int {:min 1 :max 1000}]]`,
+			Input: filterEntries + ` [:limit {:optional true :default 20} [:int {:min 1 :max 1000}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				f := RunFilter{Limit: int(intOr(in, "limit", 0))}
-				f.Status, _ = in.Key("status").AsKeyword()
-				f.Intent, _ = in.Key("intent").AsKeyword()
-				f.Since, _ = in.Key("since").AsInst()
-				return r.List(ctx, f)
+				return r.List(ctx, runFilter(in))
 			})},
 		{Name: "runs-show", Doc: "one run: summary, epochs and nodes, and its transcript and response",
 			Input: runEntry + ` [:brief? {:optional true :doc "without transcript and response"} :boolean]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Show(ctx, text(in, "run"), !in.Key("brief?").Truthy())
+				whole := !in.Key("brief?").Truthy()
+				return r.Show(ctx, text(in, "run"), RunParts{Response: whole, Transcript: whole})
 			})},
 		{Name: "runs-records", Doc: "records of a run in order, a page of them", Input: runEntry + `
 				[:after {:optional true :doc "number of the last record before them" :default 0} [:int {:min 0}]]
@@ -181,7 +227,20 @@ func runActions() []Action {
 		{Name: "runs-cancel", Doc: "request the cancellation of a run in progress",
 			Input: runEntry + ` [:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Cancel(ctx, text(in, "run"), text(in, "why"))
+				return r.Cancel(ctx, text(in, "run"), Cancellation{By: "operator", Why: text(in, "why")})
+			})},
+		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions",
+			Input: runEntry + ` [:decisions {:optional true} [:vector [:map {:closed true}
+				[:node {:optional true :doc "id or path of the node; not needed for the only question"} [:string {:min 1 :max 200}]]
+				[:decision {:doc "retry calls again with the same effect key"} [:enum :retry :skip-as-done :fail]]
+				[:value {:optional true :doc "of a node that is done"} :any]]]]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				var decisions []Decision
+				for d := range in.Key("decisions").Elems() {
+					choice, _ := d.Key("decision").AsKeyword()
+					decisions = append(decisions, Decision{text(d, "node"), choice, d.Key("value")})
+				}
+				return r.Resume(ctx, text(in, "run"), decisions)
 			})},
 	}
 }
@@ -216,6 +275,10 @@ func DoOnRuns(ctx context.Context, runs Runs, action edn.Value) (edn.Value, *con
 }
 
 func (a *Action) wrongInput(found []schema.Finding) *contract.Error {
-	return contract.Errorf("invalid-request", "the input of %s is wrong: %s", a.Name, found[0]).
+	return wrongInput("the input of "+a.Name, found)
+}
+
+func wrongInput(what string, found []schema.Finding) *contract.Error {
+	return contract.Errorf("invalid-request", "%s is wrong: %s", what, found[0]).
 		WithDetail("findings", schema.Findings(found))
 }

@@ -38,6 +38,7 @@ type Binding struct {
 
 // Server holds the listeners of a daemon.
 type Server struct {
+	api     *API
 	log     hclog.Logger
 	serving []*serving
 	wait    sync.WaitGroup
@@ -65,7 +66,7 @@ func (x *serving) now() net.Listener {
 // Bind opens the listeners; requests wait in them until Serve. The error is a
 // *contract.Error of type http/insecure-listener, or one of the system.
 func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server, error) {
-	s := &Server{log: a.log}
+	s := &Server{api: a, log: a.log}
 	count := &connections{api: a, byAddress: map[netip.Addr]int{}, descriptors: b.Descriptors}
 	for _, address := range b.Listen {
 		l, err := listenLoopback(ctx, address)
@@ -209,9 +210,11 @@ func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	return true, nil
 }
 
-// Shutdown stops accepting connections and waits for responses in progress
-// until ctx ends; then it closes their connections.
+// Shutdown stops accepting connections, ends the streams of runs that go on, and
+// waits for responses in progress until ctx ends; then it closes their
+// connections.
 func (s *Server) Shutdown(ctx context.Context) {
+	s.api.end()
 	s.tending.Lock()
 	s.closed = true
 	s.tending.Unlock()

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -13,8 +14,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reconnectAfter tells standard clients to wait 1 s before they reconnect.
-const reconnectAfter = "retry: 1000\n\n"
+// reconnectAfter tells standard clients to wait 1 s before they reconnect, and
+// reconnectLater 3 s, as a field of the event shutdown.
+const (
+	reconnectAfter = "retry: 1000\n\n"
+	reconnectLater = "retry: 3000\n"
+)
 
 // defaultHeartbeat applies until the configuration is loaded.
 const defaultHeartbeat = 15 * time.Second
@@ -39,27 +44,53 @@ type eventStream struct {
 // stream responds to an act with its events. The last event holds the
 // response.
 func (x *exchange) stream(turn Turn, a act.Act) reply {
-	form := typeJSON
-	switch format := x.r.URL.Query().Get("format"); format {
-	case "", "json":
-	case "edn":
-		form = typeEDN
-	default:
-		return refused(a.Request, contract.Errorf("invalid-request", "there is no format %.40q for events", format).
-			WithHint("ask for ?format=edn or ?format=json"))
-	}
-	leave, err := x.api.streams.enter(x.who.Name, x.settings.Limits.PrincipalSubscribers)
+	s, leave, err := x.newStream()
 	if err != nil {
 		return refused(a.Request, err)
 	}
 	defer leave()
-	s := &eventStream{x: x, form: form, beat: x.settings.Heartbeat, quit: make(chan struct{})}
 	response, failure := turn.Watch(x.r.Context(), a, s.show)
 	if !s.begun {
 		return answered(response, failure)
 	}
 	s.end(response)
 	return reply{sent: true}
+}
+
+// newStream creates the stream of a caller; leave releases its place.
+func (x *exchange) newStream() (s *eventStream, leave func(), err *contract.Error) {
+	form := typeJSON
+	switch format := x.r.URL.Query().Get("format"); format {
+	case "", "json":
+	case "edn":
+		form = typeEDN
+	default:
+		return nil, nil, contract.Errorf("invalid-request", "there is no format %.40q for events", format).
+			WithHint("ask for ?format=edn or ?format=json")
+	}
+	leave, err = x.api.streams.enter(x.who.Name, x.settings.Limits.PrincipalSubscribers)
+	return &eventStream{x: x, form: form, beat: x.settings.Heartbeat, quit: make(chan struct{})}, leave, err
+}
+
+// follow writes the events of a recorded run until it is finished, its reader is
+// gone, or the server ends, which the event shutdown announces.
+func (s *eventStream) follow(watch Watching) {
+	s.mu.Lock()
+	s.begin(s.x.run)
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(s.x.r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.x.api.life, cancel)()
+	err := watch(ctx, s.show)
+	s.stopHeartbeat()
+	switch {
+	case err == nil || s.err != nil || s.x.r.Context().Err() != nil:
+	case s.x.api.life.Err() != nil:
+		s.write([]byte(reconnectLater))
+		s.event("", "shutdown", edn.MustMap(edn.K("event"), edn.K("shutdown"), edn.K("run"), edn.Text(s.x.run)))
+	default: // the reader sees that finished is missing
+		s.x.api.log.Error("the events of a run cannot be read", "run", s.x.run, "error", err)
+	}
 }
 
 // show writes one event.
@@ -78,15 +109,20 @@ func (s *eventStream) show(e journal.Event) error {
 	return s.err
 }
 
-// begin writes the headers. It needs mu.
-func (s *eventStream) begin(run string) {
-	s.begun = true
-	h := s.x.w.Header()
+// beginStream writes the status and the headers of a stream.
+func (x *exchange) beginStream(run string) {
+	h := x.w.Header()
 	h.Set("Content-Type", string(typeSSE))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("Ferment-Run-Id", run)
-	s.x.w.WriteHeader(http.StatusOK)
+	x.w.WriteHeader(http.StatusOK)
+}
+
+// begin writes the headers. It needs mu.
+func (s *eventStream) begin(run string) {
+	s.begun = true
+	s.x.beginStream(run)
 	s.write([]byte(reconnectAfter))
 	if s.beat > 0 {
 		s.quiet.Go(s.heartbeat)
@@ -146,13 +182,16 @@ func (s *eventStream) heartbeat() {
 	}
 }
 
+// stopHeartbeat ends the heartbeats; what is written afterwards needs no mu.
+func (s *eventStream) stopHeartbeat() {
+	close(s.quit)
+	s.quiet.Wait()
+}
+
 // end closes the stream. If the end of the run could not be recorded, it
 // writes a finished event itself.
 func (s *eventStream) end(response edn.Value) {
-	close(s.quit)
-	s.quiet.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.stopHeartbeat()
 	if !s.finished {
 		s.event("", "finished", edn.MustMap(edn.K("event"), edn.K("finished"), edn.K("response"), response))
 	}

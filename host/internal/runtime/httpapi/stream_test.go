@@ -37,8 +37,8 @@ func streamWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 
 // sse is one event as a client reads it.
 type sse struct {
-	id, name string
-	data     edn.Value
+	id, name, retry string
+	data            edn.Value
 }
 
 // follow sends an act and returns a reader of its events.
@@ -48,7 +48,13 @@ func (w *world) follow(ctx context.Context, body, path string) (*http.Response, 
 	require.NoError(w.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "text/event-stream")
-	resp, err := w.client.Do(r)
+	return w.events(w.client, r)
+}
+
+// events sends a request and returns a reader of the events of the response.
+func (w *world) events(c *http.Client, r *http.Request) (*http.Response, func() (sse, error)) {
+	w.t.Helper()
+	resp, err := c.Do(r)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = resp.Body.Close() })
 	lines := bufio.NewReader(resp.Body)
@@ -65,8 +71,10 @@ func (w *world) follow(ctx context.Context, body, path string) (*http.Response, 
 				e.id = value
 			case "event":
 				e.name = value
+			case "retry":
+				e.retry = value
 			case "data":
-				if strings.HasSuffix(path, "edn") {
+				if strings.HasSuffix(r.URL.RawQuery, "edn") {
 					e.data, err = edn.Read([]byte(value))
 				} else {
 					e.data, err = edn.ReadJSON([]byte(value))
@@ -79,6 +87,7 @@ func (w *world) follow(ctx context.Context, body, path string) (*http.Response, 
 				if line != "" {
 					return sse{name: strings.TrimPrefix(line, ": ")}, nil // a comment
 				}
+				e = sse{}
 			}
 		}
 	}

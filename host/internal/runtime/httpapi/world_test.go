@@ -47,8 +47,12 @@ type world struct {
 	turns    atomic.Int64
 	audited  chan httpapi.AuditEntry
 
+	idle    atomic.Bool // its run goes on, without events
+	damaged atomic.Bool // the last event of its run cannot be read
+
 	mu         sync.Mutex
 	rejections []httpapi.Rejection
+	asked      []runsCall
 
 	api     *httpapi.API
 	server  *httpapi.Server
@@ -210,7 +214,7 @@ func (c control) Judges() edn.Value { return edn.MustMap(edn.K("judges"), edn.Ve
 func (c control) Calibrate(context.Context, httpapi.Calibration) (edn.Value, *contract.Error) {
 	return c.some()
 }
-func (c control) Runs() httpapi.Runs         { return recorded{c} }
+func (c control) Runs() httpapi.Runs         { return recorded{c, ""} }
 func (c control) Status() edn.Value          { return edn.MustMap() }
 func (c control) Drain()                     {}
 func (c control) Audit(d httpapi.AuditEntry) { c.w.audited <- d }
@@ -315,17 +319,60 @@ func ednAct(intent, input string) string {
 	return fmt.Sprintf(`{:proto 1 :trace {:id "t"} :task {:intent :%s} :input %s}`, intent, input)
 }
 
-// recorded are the runs of a control.
-type recorded struct{ control }
+// sampleRun is the run of a world: finished, with five records.
+const sampleRun = "run_01AAAAAAAAAAAAAAAAAAAAAAAA"
 
-func (r recorded) List(context.Context, httpapi.RunFilter) (edn.Value, *contract.Error) {
+const sampleSummary = `{:run "` + sampleRun + `" :status :completed :intent :a/good :principal "anonymous" :epoch 1 :records 5
+	:accepted-at #inst "2026-11-20T09:00:01Z" :finished-at #inst "2026-11-20T09:00:07Z" :latency-ms 7 :cost-usd 0.25M}`
+
+// recorded are the runs of a control. It notes whose runs were asked for what.
+type recorded struct {
+	control
+	owner string
+}
+
+// operatorName is the principal of a caller on the admin socket.
+func operatorName() string { return fmt.Sprintf("uid/%d", os.Getuid()) }
+
+// runsCall is a call of a method of Runs.
+type runsCall struct {
+	owner, method string
+	args          any
+}
+
+func (r recorded) note(method string, args any, answer string) (edn.Value, *contract.Error) {
+	r.w.mu.Lock()
+	r.w.asked = append(r.w.asked, runsCall{r.owner, method, args})
+	r.w.mu.Unlock()
+	if err := r.err(); err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustRead(answer), nil
+}
+
+// lastAsked returns the latest call of a method of Runs.
+func (w *world) lastAsked() runsCall {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked[len(w.asked)-1]
+}
+
+func (r recorded) OwnedBy(principal string) httpapi.Runs { return recorded{r.control, principal} }
+func (r recorded) List(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	return r.note("list", f, `{:runs [`+sampleSummary+`] :more? `+fmt.Sprint(f.Before == "")+`}`)
+}
+func (r recorded) Show(_ context.Context, run string, with httpapi.RunParts) (edn.Value, *contract.Error) {
+	return r.note("show "+run, with, `{:run `+sampleSummary+` :epochs [] :nodes [] :deadline-at #inst "2026-11-20T10:00:01Z" :response {:proto 1}}`)
+}
+func (r recorded) Records(_ context.Context, q httpapi.RecordsQuery) (edn.Value, *contract.Error) {
+	return r.note("records", q, `{:run "`+sampleRun+`" :records [{:seq 1}] :last 1 :more? true}`)
+}
+func (r recorded) Verify(_ context.Context, run string) (edn.Value, *contract.Error) {
+	return r.note("verify "+run, nil, `{:ok? true :runs 1 :damaged []}`)
+}
+func (r recorded) Resume(context.Context, string, []httpapi.Decision) (edn.Value, *contract.Error) {
 	return r.some()
 }
-func (r recorded) Show(context.Context, string, bool) (edn.Value, *contract.Error) { return r.some() }
-func (r recorded) Records(context.Context, httpapi.RecordsQuery) (edn.Value, *contract.Error) {
-	return r.some()
-}
-func (r recorded) Verify(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
 func (r recorded) Diff(context.Context, string, string) (edn.Value, *contract.Error) {
 	return r.some()
 }
@@ -335,9 +382,46 @@ func (r recorded) Replay(context.Context, httpapi.ReplayQuery) (edn.Value, *cont
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
 	return r.some()
 }
-func (r recorded) Import(context.Context, string) (edn.Value, *contract.Error)      { return r.some() }
-func (r recorded) Pin(context.Context, string, bool) (edn.Value, *contract.Error)   { return r.some() }
-func (r recorded) Purge(context.Context, string, bool) (edn.Value, *contract.Error) { return r.some() }
-func (r recorded) Cancel(context.Context, string, string) (edn.Value, *contract.Error) {
-	return r.some()
+func (r recorded) Import(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Pin(_ context.Context, run string, on bool) (edn.Value, *contract.Error) {
+	return r.note("pin "+run, on, sampleSummary)
+}
+func (r recorded) Purge(_ context.Context, run string, dryRun bool) (edn.Value, *contract.Error) {
+	return r.note("purge "+run, dryRun, sampleSummary)
+}
+func (r recorded) Cancel(_ context.Context, run string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
+	return r.note("cancel "+run, c, `{:run "`+sampleRun+`" :status :running :cancel/accepted? true}`)
+}
+
+// Watch gives the events of the sample, or nothing until ctx ends if the world is
+// idle.
+func (r recorded) Watch(_ context.Context, run string, after int) (httpapi.Watching, *contract.Error) {
+	if _, err := r.note("watch "+run, after, "nil"); err != nil {
+		return nil, err
+	}
+	if after == 5 {
+		return nil, nil
+	}
+	return func(ctx context.Context, show func(journal.Event) error) error {
+		if r.w.idle.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		for i, name := range []string{"accepted", "started", "attempt", "commit", "finished"} {
+			if i < after {
+				continue
+			}
+			e := journal.Event{Name: name, Run: sampleRun, Seq: i + 1, At: time.Unix(0, 0), Details: edn.MustMap()}
+			if name == "finished" {
+				if r.w.damaged.Load() {
+					return errorOf("journal/damaged")
+				}
+				e.Response = edn.MustMap(edn.K("proto"), edn.Int(1))
+			}
+			if err := show(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
 }

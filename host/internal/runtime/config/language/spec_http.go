@@ -106,7 +106,8 @@ var httpBlock = Block{
 			{
 				Name: "act_rate", Type: Type{Kind: KindRate}, Default: `"20/s"`,
 				Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "act requests of one principal, or of one address if no identity is required",
+				Doc: "act requests of one principal, or of one address if no identity is required; likewise " +
+					"its requests for each other operation, such as reading runs",
 			},
 			{
 				Name: "act_burst", Type: integer(1, 100_000), Default: `40`,

@@ -28,8 +28,8 @@ SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, 
 FROM runs
 WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR principal = ?3)
   AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
-  AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6))
-ORDER BY n DESC LIMIT ?7
+  AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
+ORDER BY n DESC LIMIT ?8
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported)
@@ -53,7 +53,7 @@ SELECT coalesce(sum(bytes), 0) FROM runs
 -- name: removable
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
-FROM runs WHERE state <> 'open' AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
+FROM runs WHERE state NOT IN ('open', 'suspended') AND pinned = 0 AND removed = 0 AND n > ?1 ORDER BY n LIMIT 200
 
 -- name: add_record
 INSERT INTO records (id, chain, body) VALUES ((?1 << 32) | ?2, ?3, ?4)

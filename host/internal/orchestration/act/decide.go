@@ -1,0 +1,178 @@
+package act
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Resumption says why a run is resumed: journal.ResumedCrash, ResumedRestart, or
+// ResumedDecision for a suspended one, which needs a decision for each of its open
+// questions. Cancel cancels it instead.
+type Resumption struct {
+	Why       string
+	Decisions []Decision
+	Cancel    *journal.CancelRequested
+}
+
+// Decision answers an open question of a suspended run.
+type Decision struct {
+	Node   string // id of the node, or the text of its path; may be empty for the only question
+	Choice string // journal.DecisionRetry, DecisionDone or DecisionFail
+	Value  edn.Value
+	By     string // principal
+}
+
+// suspendFor suspends the run for a decision about nodes.
+func (f *flight) suspendFor(nodes []eval.Undecided) {
+	past := journal.NewHistory(f.service.config.Journal.Records(f.id))
+	body := &journal.RunSuspended{Why: "effects/outcome-unknown"}
+	for _, n := range nodes {
+		tried := past.At(n.Path).Attempts
+		last := tried[len(tried)-1].Started
+		body.Open = append(body.Open, journal.Question{
+			Path: n.Path, Node: n.Node, Attempt: last.Attempt, CapID: last.CapID, EffectKey: last.EffectKey,
+		})
+	}
+	slices.SortFunc(body.Open, func(a, b journal.Question) int { return strings.Compare(a.Path.String(), b.Path.String()) })
+	_ = f.suspend(body)
+}
+
+// suspend records that the run goes on only by decision, and ends what it does. It
+// returns the error of its caller.
+func (f *flight) suspend(body *journal.RunSuspended) *contract.Error {
+	err := suspended(f.id, body)
+	if failed := f.recorder.End(body, err); failed != nil {
+		err = contract.AsError(failed)
+	} else {
+		f.stopped = err
+	}
+	if f.halt != nil {
+		f.halt(err)
+	}
+	return err
+}
+
+// suspended is the error of a run that waits for a decision.
+func suspended(run string, why *journal.RunSuspended) *contract.Error {
+	if why.Why == "run/poison" {
+		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is suspended", run, maxCrashes).
+			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it, \"ferment runs cancel %[1]s\" ends it", run))
+	}
+	open := make([]edn.Value, len(why.Open))
+	for i, q := range why.Open {
+		open[i] = q.Value()
+	}
+	return contract.Errorf("run/suspended", "run %s waits for a decision: it is not known whether %s", run, questions(why.Open)).
+		WithWhere("run", edn.Text(run)).WithDetail("open", edn.Vector(open...)).
+		WithHint(fmt.Sprintf("\"ferment runs show %s\" shows it, \"ferment runs resume\" decides", run))
+}
+
+// questions names calls whose outcome is unknown.
+func questions(open []journal.Question) string {
+	all := make([]string, len(open))
+	for i, q := range open {
+		all[i] = fmt.Sprintf(":%s did its work for node %s", q.CapID, q.Node)
+	}
+	return strings.Join(all, ", or ")
+}
+
+// decide returns the record of a resume, with the decisions that it needs.
+func (s *Service) decide(run string, past *journal.History, how Resumption) (*journal.RunResumed, *contract.Error) {
+	c := &s.config
+	r := &journal.RunResumed{Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: past.Config, Why: how.Why}
+	switch by := how.Why == journal.ResumedDecision; {
+	case by && past.Suspended == nil:
+		return nil, contract.Errorf("run/not-resumable", "run %s is not suspended: it goes on by itself", run)
+	case !by && past.Suspended != nil:
+		return nil, suspended(run, past.Suspended)
+	case !by || how.Cancel != nil:
+		return r, nil
+	}
+	open := slices.Clone(past.Suspended.Open)
+	var values edn.MapBuilder
+	done := 0
+	for _, d := range how.Decisions {
+		q, err := decided(&open, d)
+		if err == nil && d.Choice == journal.DecisionDone {
+			done++
+			values.Set(q.Path, d.Value)
+			err = s.fits(past.At(q.Path), d)
+		}
+		if err != nil {
+			return nil, err.WithWhere("run", edn.Text(run))
+		}
+		r.Decisions = append(r.Decisions, journal.Decision{Path: q.Path, Choice: d.Choice, By: d.By})
+	}
+	if len(open) > 0 {
+		return nil, contract.Errorf("run/decision-required", "run %s needs a decision: it is not known whether %s", run, questions(open)).
+			WithWhere("run", edn.Text(run)).
+			WithHint(fmt.Sprintf("\"ferment runs resume %s --decide %s=retry\" calls it again; skip-as-done and fail are the other decisions", run, open[0].Node))
+	}
+	if done > 0 {
+		r.Values = journal.RefTo(values.Map())
+	}
+	return r, nil
+}
+
+// decided removes and returns the question that a decision answers.
+func decided(open *[]journal.Question, d Decision) (q journal.Question, err *contract.Error) {
+	invalid := func(format string, args ...any) *contract.Error {
+		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{cmp.Or(d.Node, "the call")}, args...)...)
+	}
+	var found []int
+	for i, q := range *open {
+		if q.Node == d.Node || q.Path.String() == d.Node || d.Node == "" && len(*open) == 1 {
+			found = append(found, i)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return q, invalid("no open question of the run is about that node")
+	case len(found) > 1:
+		return q, invalid("%d nodes have this id: name one by its path, as %s", len(found), (*open)[found[0]].Path)
+	}
+	switch given := !d.Value.IsNil(); d.Choice {
+	case journal.DecisionRetry, journal.DecisionFail:
+		if given {
+			return q, invalid("%s takes no value", d.Choice)
+		}
+	case journal.DecisionDone:
+		if !given {
+			return q, invalid("%s needs the value that the call would have given", d.Choice)
+		}
+	default:
+		return q, invalid("%q is not one of retry, skip-as-done, fail", d.Choice)
+	}
+	q = (*open)[found[0]]
+	*open = slices.Delete(*open, found[0], found[0]+1)
+	return q, nil
+}
+
+// fits checks a given value against the schema of what the node asked for.
+func (s *Service) fits(place *journal.Place, d Decision) *contract.Error {
+	if place == nil || place.Resolved == nil {
+		return nil
+	}
+	reg, intent := s.config.Registry, place.Resolved.Intent
+	if tool, ok := reg.Tool(place.Resolved.ToolID); ok {
+		intent = tool.ToolIntent()
+	}
+	name := reg.OutSchema(intent, "")
+	sch, ok := reg.Schema(name)
+	if !ok {
+		return nil
+	}
+	if found := sch.Validate(d.Value); len(found) > 0 {
+		return contract.Errorf("run/decision-invalid", "decision about %s: the value does not fit :%s: %s", d.Node, name, found[0]).
+			WithDetail("findings", schema.Findings(found))
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package act_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// losing is a world in which the process of a/adds ends in each of its first calls.
+func losing(t testing.TB, calls int) *dispatchtest.World {
+	w := resumeWorld(t)
+	w.Func("a/adds", func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+		if calls--; calls >= 0 {
+			return dispatchtest.Step{Err: contract.Errorf("runtime/crashed", "the process ended")}
+		}
+		return answerInput(ctx, c)
+	})
+	return w
+}
+
+func suspending(c *act.Config) { c.Effects, c.Suspends = dispatchtest.Open(), true }
+
+// resumed resumes a run from its records and returns all of them, with its error.
+func resumed(t *testing.T, w *dispatchtest.World, records []journal.Record, how act.Resumption, opts ...func(*act.Config)) ([]journal.Record, *contract.Error) {
+	t.Helper()
+	past, kept := decoded(t, records), journal.NewMemory()
+	kept.Load(past[0].Run, past)
+	s := service(t, w, append(opts, suspending, func(c *act.Config) { c.Journal = kept })...)
+	run, refused := s.Resume(t.Context(), past[0].Run, past, how)
+	require.Nil(t, refused, "%v", refused)
+	_, err := run.Wait()
+	all := run.Records()
+	for i, rec := range all {
+		dispatchtest.Verify(t, rec)
+		require.Equal(t, i+1, rec.Seq)
+	}
+	return all, err
+}
+
+// suspendedRun runs an act to its suspension.
+func suspendedRun(t *testing.T, w *dispatchtest.World, text string) ([]journal.Record, *journal.RunSuspended) {
+	t.Helper()
+	run, refused := service(t, w, suspending).Start(t.Context(), request(text))
+	require.Nil(t, refused, "%v", refused)
+	response, err := run.Wait()
+	require.NotNil(t, err)
+	assert.Equal(t, "run/suspended", err.Type, "%v", err)
+	assert.Equal(t, edn.K("run/suspended"), response.Key("error").Key("type"))
+	assert.Equal(t, edn.Text(run.ID()), response.Key("run/id"))
+	records := run.Records()
+	last, ok := records[len(records)-1].Body.(*journal.RunSuspended)
+	require.True(t, ok, "the last record is %s", records[len(records)-1].Body.Kind())
+	assert.Empty(t, underWay(records), "nothing else is cut")
+	return records, last
+}
+
+const (
+	effectful = `:dispatch {:candidates [:a/adds :a/one] :retry {:fallback-max 1 :same-cap-max 1}}`
+	writes    = `:effects {:allowed #{:fs/write}}`
+	// payPlan has a call of class once, calls that do not depend on it, and one that
+	// does.
+	payPlan = `{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds :a/one] :retry {:fallback-max 1} :allow-failure? true} :input {:n 1} :as :pay}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:n 2} :as :x}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/two]} :input {:n {:slot/path [:x :out :by]}} :as :y}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:n {:slot/path [:pay :out :by] :slot/default :nobody}} :as :z}
+	  {:op :emit :input [{:slot/path [:pay :out] :slot/default :nothing} {:slot/path [:y :out :of :n]} {:slot/path [:z :out :of :n]}]}]}`
+)
+
+func deciding(node, choice string, value edn.Value) act.Resumption {
+	return act.Resumption{Why: journal.ResumedDecision, Decisions: []act.Decision{{Node: node, Choice: choice, Value: value, By: "uid/7"}}}
+}
+
+// JRN-042, JRN-044: a call that may have had its effect is neither repeated nor
+// switched. What does not depend on it goes on; then the run is suspended, and a
+// decision continues it.
+func TestDecision(t *testing.T) {
+	value := edn.MustRead(`{:by :hand}`)
+	for choice, tc := range map[string]struct {
+		how   act.Resumption
+		calls []string // after the decision
+		out   string
+	}{
+		"retry": {deciding("n0", journal.DecisionRetry, edn.Nil()), []string{"a/adds", "a/one"}, `{:value [{:by :a/adds :good true :of {:n 1}} :a/one :a/adds]}`},
+		"done":  {deciding("[0]", journal.DecisionDone, value), []string{"a/one"}, `{:value [{:by :hand} :a/one :hand]}`},
+		"fail":  {deciding("n0", journal.DecisionFail, edn.Nil()), []string{"a/one"}, `{:value [:nothing :a/one :nobody]}`},
+	} {
+		t.Run(choice, func(t *testing.T) {
+			first := losing(t, 1)
+			records, why := suspendedRun(t, first, ownPlan(payPlan, "", writes))
+			require.Len(t, why.Open, 1)
+			q := why.Open[0]
+			assert.Equal(t, "[0] n0 1 a/adds", q.Path.String()+" "+q.Node+" "+edn.Int(int64(q.Attempt)).String()+" "+q.CapID)
+			assert.ElementsMatch(t, []string{"a/adds", "a/one", "a/two"}, capsOf(first.Calls()), "what does not depend on it goes on")
+
+			again := resumeWorld(t)
+			all, err := resumed(t, again, records, tc.how)
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, tc.calls, capsOf(again.Calls()))
+			assert.Equal(t, tc.out, finished(t, all).Response.Value().Key("result").Key("out").String())
+			for _, c := range again.Calls() {
+				if c.CapID == "a/adds" {
+					assert.Equal(t, q.EffectKey, c.EffectKey)
+				}
+			}
+			hash, err := act.Replay(t.Context(), service(t, resumeWorld(t), suspending).Config(), all[0].Run, decoded(t, all))
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, edn.Hash(edn.MustRead(tc.out)), hash)
+			for n := len(records) + 1; n < len(all); n++ { // the host of the resume may be killed too
+				end, err := resumed(t, resumeWorld(t), all[:n], crashed)
+				if slices.ContainsFunc(underWay(decoded(t, all[:n])), (*journal.Tried).HadEffectOnce) {
+					require.NotNil(t, err, "after %d records", n)
+					assert.Equal(t, "run/suspended", err.Type, "after %d records", n)
+					continue
+				}
+				require.Nil(t, err, "after %d records: %v", n, err)
+				assert.Equal(t, tc.out, finished(t, end).Response.Value().Key("result").Key("out").String(), "after %d records", n)
+			}
+		})
+	}
+}
+
+func capsOf(calls []dispatch.Call) (ids []string) {
+	for _, c := range calls {
+		ids = append(ids, c.CapID)
+	}
+	return ids
+}
+
+// JRN-042: a deadline that passes in a call does not say whether it had its effect.
+func TestDeadlineLeavesAQuestion(t *testing.T) {
+	w := resumeWorld(t)
+	w.Func("a/adds", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
+		<-ctx.Done()
+		return dispatchtest.Step{Err: contract.AsError(context.Cause(ctx))}
+	})
+	_, why := suspendedRun(t, w, ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :deadline-ms 50 :dispatch {:candidates [:a/adds :a/one] :retry {:fallback-max 1}} :input {:n 1} :as :pay}
+	  {:op :emit :input :pay}]}`, "", writes))
+	require.Len(t, why.Open, 1)
+	assert.Equal(t, "a/adds", why.Open[0].CapID)
+	assert.Equal(t, []string{"a/adds"}, capsOf(w.Calls()), "nothing else is called for it")
+}
+
+// JRN-044: each open question needs a decision, wherever its node is.
+func TestDecisionsOfNestedNodes(t *testing.T) {
+	text := ownPlan(`{:nodes [
+	  {:op :map :over [1 2] :item :i :as :all :max-parallel 2 :body [
+	    {:op :call :intent :text/respond `+effectful+` :input {:n {:slot/id :i}} :as :r}
+	    {:op :emit :input {:slot/path [:r :out :of :n]}}]}
+	  {:op :plan :as :inner :plan {:nodes [
+	    {:op :call :intent :text/respond `+effectful+` :input {:n 3} :as :p}
+	    {:op :emit :input {:slot/path [:p :out :of :n]}}]}}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/plan]} :input {} :as :answer}
+	  {:op :emit :input [{:slot/path [:all :out]} {:slot/path [:inner :out]} {:slot/path [:answer :out]}]}]}`, "", writes)
+	plans := func(w *dispatchtest.World) *dispatchtest.World {
+		w.Func("a/plan", func(context.Context, dispatch.Call) dispatchtest.Step {
+			return dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :call :intent :text/respond ` + effectful + ` :input {:n 4} :as :w}
+			  {:op :emit :input {:slot/path [:w :out :of :n]}}]}`)}
+		})
+		return w
+	}
+	records, decided := []journal.Record(nil), 0
+	for lost := 1; lost > 0; {
+		var why *journal.RunSuspended
+		if records == nil {
+			records, why = suspendedRun(t, plans(losing(t, 100)), text)
+		} else {
+			why, _ = records[len(records)-1].Body.(*journal.RunSuspended)
+		}
+		if lost = 0; why == nil {
+			break
+		}
+		how := act.Resumption{Why: journal.ResumedDecision}
+		for _, q := range why.Open {
+			lost++
+			how.Decisions = append(how.Decisions, act.Decision{Node: q.Path.String(), Choice: journal.DecisionRetry, By: "uid/7"})
+		}
+		decided += lost
+		records, _ = resumed(t, plans(resumeWorld(t)), records, how)
+	}
+	assert.Positive(t, decided)
+	assert.Equal(t, `{:value [[1 2] {:value 3} {:value 4}]}`, finished(t, records).Response.Value().Key("result").Key("out").String())
+}
+
+// JRN-044: a decision that does not fit is refused, and the run stays as it is.
+func TestInvalidDecisions(t *testing.T) {
+	records, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	past := decoded(t, records)
+	for name, tc := range map[string]struct {
+		how     act.Resumption
+		typ     string
+		message string
+	}{
+		"none":          {act.Resumption{Why: journal.ResumedDecision}, "run/decision-required", ":a/adds did its work for node n0"},
+		"another node":  {deciding("x", journal.DecisionRetry, edn.Nil()), "run/decision-invalid", "no open question"},
+		"another word":  {deciding("n0", "again", edn.Nil()), "run/decision-invalid", "retry, skip-as-done, fail"},
+		"no value":      {deciding("n0", journal.DecisionDone, edn.Nil()), "run/decision-invalid", "needs the value"},
+		"another value": {deciding("n0", journal.DecisionDone, edn.Int(1)), "run/decision-invalid", ":res/any"},
+		"a value":       {deciding("n0", journal.DecisionFail, edn.Int(1)), "run/decision-invalid", "takes no value"},
+		"by itself":     {crashed, "run/suspended", "waits for a decision"},
+	} {
+		_, refused := service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past, tc.how)
+		require.NotNil(t, refused, name)
+		assert.Equal(t, tc.typ, refused.Type, name)
+		assert.Contains(t, refused.Message, tc.message, name)
+	}
+	twice := deciding("n0", journal.DecisionRetry, edn.Nil())
+	twice.Decisions = append(twice.Decisions, twice.Decisions[0])
+	_, refused := service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past, twice)
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/decision-invalid", refused.Type)
+
+	_, refused = service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past[:4], act.Resumption{Why: journal.ResumedDecision})
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/not-resumable", refused.Type, "an open run is not suspended")
+}
+
+// JRN-044: a suspended run may be canceled. Its deadline does not pass while it
+// waits.
+func TestSuspendedRunEnds(t *testing.T) {
+	records, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	w := resumeWorld(t)
+	all, err := resumed(t, w, records, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7", Why: "enough"}})
+	require.NotNil(t, err)
+	assert.Equal(t, "canceled", err.Type)
+	assert.Equal(t, journal.StatusCanceled, finished(t, all).Status)
+	assert.Empty(t, w.Calls())
+
+	late := deciding("n0", journal.DecisionRetry, edn.Nil())
+	all, err = resumed(t, resumeWorld(t), records, late, func(c *act.Config) { c.Clock = ahead(24 * time.Hour) })
+	require.Nil(t, err, "%v", err)
+	assert.Equal(t, journal.StatusCompleted, finished(t, all).Status)
+}
+
+// ahead is a clock that is ahead of that of the machine.
+type ahead time.Duration
+
+func (a ahead) Now() time.Time { return time.Now().Add(time.Duration(a)) }
+
+func (ahead) Wait(ctx context.Context, _ time.Duration) error { return ctx.Err() }

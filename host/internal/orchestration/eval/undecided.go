@@ -1,0 +1,56 @@
+package eval
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Undecided is a node whose call may have had its effect, and must not be made
+// again without a decision.
+type Undecided struct {
+	Path edn.Value
+	Node string
+}
+
+// undecided are the nodes of a run that wait for a decision. The others go on
+// until none can; then the run is suspended. Counted is what works: the owner of
+// a schedule, unless it waits for its steps, and each step beside it. Plan answers
+// of parallel attempts count as one, so such a run may be suspended before all
+// of them rest: calls that are under way then are lost, as in a crash.
+type undecided struct {
+	working atomic.Int64
+	suspend func([]Undecided)
+	mu      sync.Mutex
+	nodes   []Undecided
+}
+
+// begin counts a step that will run beside its owner.
+func (u *undecided) begin() { u.working.Add(1) }
+
+// rest counts off who waits for others. What it waits for hands its work over.
+func (u *undecided) rest() {
+	if u.working.Add(-1) > 0 || u.suspend == nil {
+		return
+	}
+	u.mu.Lock()
+	nodes := u.nodes
+	u.mu.Unlock()
+	if len(nodes) > 0 {
+		u.suspend(nodes)
+	}
+}
+
+// wait is the end of a node that waits for a decision: it lasts until ctx ends.
+func (u *undecided) wait(ctx context.Context, node Undecided) *contract.Error {
+	u.mu.Lock()
+	u.nodes = append(u.nodes, node)
+	u.mu.Unlock()
+	u.rest()
+	<-ctx.Done()
+	u.working.Add(1)
+	return contract.Errorf("canceled", "node %s: the run did not wait for a decision", node.Node)
+}

@@ -1,0 +1,296 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// runRoutes are the routes of recorded runs. A caller has only its own runs, an
+// operator all of them: others do not exist for it (AUTH-012).
+func runRoutes() []Route {
+	const get, post, id = http.MethodGet, http.MethodPost, "/v1/runs/{id}"
+	rows := []Route{
+		{
+			Method: get, Path: "/v1/runs", Operation: OpReadRuns,
+			Summary: "list recorded runs, the latest first",
+			Doc:     "With more? true the answer has a cursor under next. The list behind a cursor has no run that was recorded after it was made.",
+			Query: filterEntries + ` [:key {:optional true :doc "idempotency key of the principal, else of the caller"} [:string {:min 1 :max 128}]]
+				[:limit {:optional true :default 20} [:int {:min 1 :max 200}]]
+				[:cursor {:optional true :doc "of the answer before"} [:string {:min 1 :max 64}]]`,
+			serve:   serveRuns(listRuns),
+			Answers: []Answer{{200, "the runs", "answer/runs"}, {400, "a query parameter is wrong", "envelope/response"}},
+		},
+		{
+			Method: get, Path: id, Operation: OpReadRuns,
+			Summary: "state of a run",
+			Doc:     "Summary, epochs and nodes as far as they are recorded; deadline, error and response of a finished run. A response that was purged is absent.",
+			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Show(x.r.Context(), x.run, RunParts{Response: true})
+			}),
+			Answers: []Answer{{200, "the run", "answer/run"}},
+		},
+		{
+			Method: get, Path: id + "/records", Operation: OpReadRuns,
+			Summary: "records of a run in order, a page of them",
+			Doc:     "The records after last are on the next page, if more? is true or the run goes on.",
+			Query: `[:after {:optional true :doc "number of the last record before them" :default 0} [:int {:min 0}]]
+				[:limit {:optional true :default 500} [:int {:min 1 :max 10000}]]
+				[:values {:optional true :doc "with the values that the records name, by hash, except those above 16 MiB"} [:enum "true" "false"]]`,
+			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Records(x.r.Context(), RecordsQuery{
+					Run:    x.run,
+					After:  int(intOr(x.query, "after", 0)),
+					Limit:  int(intOr(x.query, "limit", 0)),
+					Values: text(x.query, "values") == "true",
+				})
+			}),
+			Answers: []Answer{{200, "the records", "answer/records"}},
+		},
+		{
+			Method: get, Path: id + "/events", Operation: OpReadRuns, events: eventsAlways,
+			Summary: "events of a run, as a stream",
+			Doc: "The events are those of POST /v1/act with Accept: text/event-stream, each sent once its record is durable. The id of an event is a cursor: the header Last-Event-ID, else the parameter after, continues with the event after it, also after a restart of the daemon. " +
+				"The stream ends with finished, which holds the response. When the daemon goes down, the last event is shutdown.",
+			Query: `[:after {:optional true :doc "the id of an event"} :string] [:format {:optional true :doc "of the data" :default "json"} [:enum "json" "edn"]]`,
+			serve: serveEvents,
+			Answers: []Answer{
+				{200, "the events", ""},
+				{204, "the run is finished, and the cursor is its last event", ""},
+				{409, "the cursor is beyond the last record of the run", "envelope/response"},
+				{410, "the events of the run were removed or purged", "envelope/response"},
+			},
+		},
+		{
+			Method: get, Path: id + "/verify", Operation: OpReadRuns,
+			Summary: "compare the records and values of a run with their hashes",
+			Doc:     "Damage is reported with status 200 and ok? false.",
+			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Verify(x.r.Context(), x.run)
+			}),
+			Answers: []Answer{{200, "the outcome", "answer/verified"}},
+		},
+		{
+			Method: post, Path: id + "/cancel", Operation: OpCancelRuns,
+			Summary: "request the cancellation of a run",
+			Doc:     "The answer is sent once the request is durable. No attempt is started any more, and those in progress are canceled. A finished run stays as it is: cancel/accepted? is false.",
+			Query: `[:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]
+				[:wait {:optional true :doc "milliseconds to wait for the end of the run" :default 0} [:int {:min 0 :max 30000}]]`,
+			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Cancel(x.r.Context(), x.run, Cancellation{
+					By:   x.who.Name,
+					Why:  text(x.query, "why"),
+					Wait: time.Duration(intOr(x.query, "wait", 0)) * time.Millisecond,
+				})
+			}),
+			Answers: []Answer{
+				{200, "the request was recorded, or the run is finished", "answer/canceled"},
+				{409, "the run is open, and no daemon executes it", "envelope/response"},
+			},
+		},
+		pinRoute(id+"/pin", "exempt a run from removal by age or size", true),
+		pinRoute(id+"/unpin", "let a pinned run be removed again", false),
+		{
+			Method: http.MethodDelete, Path: id, Operation: OpPurgeRuns, operator: true,
+			Summary: "delete the values of a finished run",
+			Doc:     "Requests, inputs, answers and the response are deleted from the disk. Records and hashes stay, so that the run can still be verified.",
+			Query:   `[:dry-run {:optional true :doc "only return what would be deleted"} [:enum "true" "false"]]`,
+			serve: serveRuns(audited("runs-purge", func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Purge(x.r.Context(), x.run, text(x.query, "dry-run") == "true")
+			})),
+			Answers: []Answer{
+				{200, "the values are deleted", "answer/summary"},
+				{409, "the run is not finished", "envelope/response"},
+			},
+		},
+	}
+	for i := range rows {
+		r := &rows[i]
+		r.failed = formEnvelope
+		if r.Path != "/v1/runs" {
+			r.Answers = append(r.Answers, Answer{400, "a query parameter is wrong", "envelope/response"},
+				Answer{404, "the caller has no such run", "envelope/response"})
+		}
+	}
+	return rows
+}
+
+func pinRoute(path, summary string, on bool) Route {
+	action := "runs-unpin"
+	if on {
+		action = "runs-pin"
+	}
+	return Route{
+		Method: http.MethodPost, Path: path, Operation: OpPurgeRuns, operator: true, Summary: summary,
+		serve: serveRuns(audited(action, func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+			return r.Pin(x.r.Context(), x.run, on)
+		})),
+		Answers: []Answer{{200, "the run", "answer/summary"}},
+	}
+}
+
+// runID is the form of the ids of runs.
+var runID = regexp.MustCompile("^run_[0-9A-HJKMNP-TV-Z]{26}$")
+
+// readTarget checks the rights that the route requires, the ids in the path and
+// the query, before anything is looked up.
+func (x *exchange) readTarget() *contract.Error {
+	if x.route.operator && !x.who.Admin {
+		return contract.Errorf("auth/forbidden", "%s %s is for operators", x.route.Method, x.route.Path).
+			WithHint("use the admin socket, as the command line does")
+	}
+	for _, value := range x.params {
+		if !runID.MatchString(value) {
+			return contract.Errorf("run/not-found", "%.80q is not the id of a run: expected run_ and 26 characters", value).
+				WithHint("GET /v1/runs lists the runs")
+		}
+	}
+	x.run = x.params["id"]
+	if x.route.query == nil {
+		return nil
+	}
+	given, err := url.ParseQuery(x.r.URL.RawQuery)
+	if err != nil {
+		return contract.Errorf("invalid-request", "the query is malformed: %w", err)
+	}
+	query := edn.MustMap()
+	for name, values := range given {
+		key, unusable := edn.Keyword(name)
+		if unusable != nil {
+			key = edn.Text(name)
+		}
+		if len(values) > 1 {
+			return contract.Errorf("invalid-request", "the query has %d values of %.40q", len(values), name)
+		}
+		query = query.Assoc(key, edn.Text(values[0]))
+	}
+	x.query = x.route.query.CoerceJSON(query)
+	if found := x.route.query.Validate(x.query); len(found) > 0 {
+		return wrongInput("the query", found)
+	}
+	return nil
+}
+
+// serveRuns returns the handler of a route of runs.
+func serveRuns(do func(*exchange, Runs) (edn.Value, *contract.Error)) func(*exchange) reply {
+	return func(x *exchange) reply {
+		runs, err := x.runs()
+		if err != nil {
+			return x.failure(err)
+		}
+		body, err := do(x, runs)
+		if err != nil {
+			return x.failure(err)
+		}
+		return reply{status: 200, body: body, run: x.run}
+	}
+}
+
+// runs returns the runs of the caller.
+func (x *exchange) runs() (Runs, *contract.Error) {
+	control := x.api.backend.Control()
+	if control == nil {
+		return nil, contract.Errorf("runtime/starting", "the daemon is coming up")
+	}
+	if x.who.Admin {
+		return control.Runs(), nil
+	}
+	return control.Runs().OwnedBy(x.who.Name), nil
+}
+
+// audited records what an operator changes, as an admin action does (HTTP-008).
+func audited(
+	action string, do func(*exchange, Runs) (edn.Value, *contract.Error),
+) func(*exchange, Runs) (edn.Value, *contract.Error) {
+	return func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+		v, err := do(x, r)
+		x.api.backend.Control().Audit(AuditEntry{
+			Action:    action,
+			Principal: x.who.Name,
+			Address:   x.r.RemoteAddr,
+			Input:     x.query.AssocKey("run", edn.Text(x.run)),
+			Err:       err,
+		})
+		return v, err
+	}
+}
+
+// listRuns handles GET /v1/runs (HTTP-006). A cursor is the last run of a page;
+// later runs come before it, so they do not move the pages behind it.
+func listRuns(x *exchange, r Runs) (edn.Value, *contract.Error) {
+	f := runFilter(x.query)
+	if f.Key = text(x.query, "key"); f.Key != "" && f.Principal == "" {
+		f.Principal = x.who.Name
+	}
+	if cursor := text(x.query, "cursor"); cursor != "" {
+		last, err := base64.RawURLEncoding.DecodeString(cursor)
+		if err != nil || !runID.Match(last) {
+			return edn.Nil(), contract.Errorf("invalid-request", "the cursor %.64q is not one of a list of runs", cursor).
+				WithHint("use the value of next of the answer before, or no cursor")
+		}
+		f.Before = string(last)
+	}
+	list, err := r.List(x.r.Context(), f)
+	if err != nil || !list.Key("more?").Truthy() {
+		return list, err
+	}
+	runs := list.Key("runs")
+	last, _ := runs.Nth(runs.Len() - 1)
+	return list.AssocKey("next", edn.Text(base64.RawURLEncoding.EncodeToString([]byte(text(last, "run"))))), nil
+}
+
+// serveEvents handles GET /v1/runs/{id}/events (RUN-040, RUN-041, RUN-044).
+func serveEvents(x *exchange) reply {
+	after, err := x.cursor()
+	if err != nil {
+		return x.failure(err)
+	}
+	runs, err := x.runs()
+	if err != nil {
+		return x.failure(err)
+	}
+	watch, err := runs.Watch(x.r.Context(), x.run, after)
+	switch {
+	case err != nil:
+		return x.failure(err)
+	case watch == nil:
+		return reply{status: http.StatusNoContent, run: x.run}
+	case x.r.Method == http.MethodHead:
+		x.beginStream(x.run)
+		return reply{sent: true}
+	}
+	s, leave, err := x.newStream()
+	if err != nil {
+		return x.failure(err)
+	}
+	defer leave()
+	s.follow(watch)
+	return reply{sent: true}
+}
+
+// cursor returns the number of the last record that the caller has. A client that
+// reconnects sends the header with the URL of its first request, so the header
+// takes precedence.
+func (x *exchange) cursor() (after int, err *contract.Error) {
+	given := strings.Join(x.r.Header.Values("Last-Event-ID"), ", ")
+	if given == "" {
+		given = text(x.query, "after")
+	}
+	if given == "" {
+		return 0, nil
+	}
+	of, seq, _ := strings.Cut(given, ".")
+	n, failed := strconv.ParseInt(seq, 10, 32)
+	if of != x.run || failed != nil || n < 1 || strconv.FormatInt(n, 10) != seq {
+		return 0, contract.Errorf("stream/bad-cursor", "the cursor %.80q is not the id of an event of run %s", given, x.run).
+			WithHint("send the id of the last event that was received, or no cursor")
+	}
+	return int(n), nil
+}
