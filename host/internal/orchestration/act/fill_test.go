@@ -366,6 +366,43 @@ func TestFillWithin(t *testing.T) {
 	}
 }
 
+// JRN-051, JRN-044: the replay of a run that was suspended goes on as it was decided,
+// without a call, whether the plugin or the host had crashed.
+func TestFillOfADecidedRun(t *testing.T) {
+	byPlugin, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	start := slices.IndexFunc(byPlugin, func(r journal.Record) bool {
+		b, ok := r.Body.(*journal.AttemptStarted)
+		return ok && b.CapID == "a/adds"
+	})
+	byHost, _ := resumed(t, resumeWorld(t), byPlugin[:start+1], crashed)
+	for name, how := range map[string]act.Resumption{
+		"retry": deciding("n0", journal.DecisionRetry, edn.Nil()),
+		"done":  deciding("n0", journal.DecisionDone, edn.MustRead(`{:by :hand}`)),
+		"fail":  deciding("n0", journal.DecisionFail, edn.Nil()),
+	} {
+		for _, suspended := range [][]journal.Record{byPlugin, byHost} {
+			records, err := resumed(t, resumeWorld(t), suspended, how)
+			require.Nil(t, err, "%s: %v", name, err)
+			w := resumeWorld(t)
+			again := filled(t, service(t, w, suspending), decoded(t, records), dispatch.Fill{})
+			assert.Empty(t, w.Calls(), name)
+			assertSameEnd(t, finished(t, records), finished(t, again), name)
+			node := journal.Compare(records, again).Nodes[0]
+			assert.Equal(t, node.A.Key("state"), node.B.Key("state"), name)
+			assert.NotContains(t, node.Differs, "value", name)
+		}
+	}
+
+	// The given value is an answer like others: checks of the host run on it.
+	suspended, _ := suspendedRun(t, losing(t, 1), ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds]} :input {:n 1} :done {:must #{:good}} :as :x}
+	  {:op :emit :input :x}]}`, "", writes))
+	records, err := resumed(t, resumeWorld(t), suspended, deciding("", journal.DecisionDone, edn.MustRead(`{:good false}`)))
+	require.Nil(t, err, "%v", err)
+	again := filled(t, service(t, resumeWorld(t), suspending), records, dispatch.Fill{})
+	assert.Equal(t, "eval/must-failed", finished(t, again).Err.Type)
+}
+
 func called(w *dispatchtest.World) (ids []string) {
 	for _, c := range w.Calls() {
 		ids = append(ids, c.CapID)

@@ -227,7 +227,9 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
-		a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
+		if a.past == nil { // else the recorded error is this one
+			a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
+		}
 		a.doneOnce = true
 	}
 	a.stream.Pause()

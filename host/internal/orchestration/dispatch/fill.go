@@ -59,6 +59,7 @@ func (o *operation) fill(place *journal.Place) {
 	won := false
 	for _, t := range place.Attempts {
 		list(t.Started.CapID)
+		t = asDecided(n.w.Node, t)
 		// The request of a repair depends on the answer before it.
 		if hasEnd(t) && slices.Contains(n.w.Policy.static.List, t.Started.CapID) && (t.Started.Round > 0 || p.fits(t)) {
 			p.ended = append(p.ended, t)
@@ -69,6 +70,29 @@ func (o *operation) fill(place *journal.Place) {
 		p.ended = slices.DeleteFunc(p.ended, lostRace)
 	}
 	o.attempts.past, o.candidates.past = p, p
+}
+
+// asDecided returns an attempt with the end that a decision gave it (JRN-044): one
+// that was made again has none.
+func asDecided(node string, t *journal.Tried) *journal.Tried {
+	if t.Decided == nil {
+		return t
+	}
+	end := journal.AttemptFinished{Usage: edn.MustMap()}
+	if t.Finished != nil {
+		end = *t.Finished
+	}
+	own := *t
+	own.Lost, own.Finished = false, &end
+	switch t.Decided.Choice {
+	case journal.DecisionRetry:
+		own.Finished = nil
+	case journal.DecisionDone:
+		end.Outcome, end.Result, end.Err = journal.OutcomeOK, journal.RefTo(contract.ValueResult(t.Decided.Value)), nil
+	case journal.DecisionFail:
+		end.Outcome, end.Err = journal.OutcomeUnknown, decidedToFail(node, t.Started)
+	}
+	return &own
 }
 
 // hasEnd reports whether the recorded end of an attempt says what its capability

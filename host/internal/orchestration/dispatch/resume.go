@@ -50,7 +50,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 				return t, nil
 			case journal.DecisionFail:
 				o.attempts.result.Decided = true
-				return nil, outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
+				return nil, decidedToFail(n.w.Node, start)
 			}
 			continue
 		}
@@ -82,6 +82,11 @@ func (o *operation) acceptDecided(t *journal.Tried) {
 	r.CapID, r.Attempt, r.Out, r.Response, r.DoneOnce = t.Started.CapID, t.Started.Attempt, out, contract.ValueResult(out), true
 	w.Stream.ForAttempt(stream.GatePassed, r.Attempt).Accept(out)
 	w.Stream.Close(nil)
+}
+
+// decidedToFail is the failure of a call that a decision lets fail.
+func decidedToFail(node string, start *journal.AttemptStarted) *contract.Error {
+	return outcomeUnknown(node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
 }
 
 // outcomeUnknown is the failure of a call that may have had its effect, and must
