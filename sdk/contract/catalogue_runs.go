@@ -46,7 +46,8 @@ func runErrors() []Row {
 		row("journal/fenced", ClassFinal, SourceHost, false, 409,
 			"another host owns the run now", "ask the host that `ferment runs show` names"),
 		row("journal/damaged", ClassFinal, SourceHost, false, 500,
-			"a record or value of the journal was changed or lost", "`ferment runs verify` says where"),
+			"a record or value of the journal was changed or lost",
+			"`ferment admin journal-repair --dry-run` says where, without `--dry-run` it repairs the journal"),
 
 		row("replay/miss", ClassFinal, SourceRequest, false, 409,
 			"the replay asks for something that the record does not have", "the details show both sides"),

@@ -23,6 +23,12 @@
 // conversation which grows by a turn is stored as that turn and a few numbers.
 // Bodies above 256 KiB are files of the folder blobs.
 //
+// # Damage
+//
+// [Store.Verify] finds what is not as it was written, [Repair] makes a damaged
+// database usable again: it copies what verifies into a new one, run by run, and
+// keeps the old one. If SQLite cannot read a page, it reads the others itself.
+//
 // # Concurrency
 //
 // All methods are safe for concurrent use; the records of one run come from one

@@ -72,6 +72,21 @@ func (b *blobs) path(h sum) string {
 	return filepath.Join(b.dir, name[:2], name)
 }
 
+// checkEmptied returns a *Damage for a database that is empty beside files that it
+// must have named, or beside its log, which SQLite would delete.
+func (b *blobs) checkEmptied(database string) error {
+	if info, err := os.Stat(database); err != nil || info.Size() > 0 {
+		return nil
+	}
+	if log, err := os.Stat(database + "-wal"); err == nil && log.Size() > 0 {
+		return &Damage{What: "the file is empty, but its log is not"}
+	}
+	if values, err := filepath.Glob(filepath.Join(b.dir, "??", "*")); err != nil || len(values) > 0 {
+		return errors.Join(&Damage{What: "the file is empty, but there are values in " + b.dir}, err)
+	}
+	return nil
+}
+
 // write makes a body durable under its hash. A file that is already there was
 // completely written and is kept.
 func (b *blobs) write(h sum, body []byte) (err error) {
@@ -140,8 +155,9 @@ func (b *blobs) remove(all []sum) error {
 	return nil
 }
 
-// sweep deletes the files that no value names: what a crash left behind.
-func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error)) error {
+// sweep calls drop for the files that no value names, such as those that a crash
+// left behind.
+func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error), drop func(path string) error) error {
 	return filepath.WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -153,7 +169,7 @@ func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error)) error 
 		} else if !strings.HasPrefix(d.Name(), tempPrefix) {
 			return nil // not a file of the store
 		}
-		return os.Remove(path)
+		return drop(path)
 	})
 }
 

@@ -106,6 +106,8 @@ func textOf(seed, n int) edn.Value {
 	return edn.MustMap(edn.K("n"), edn.Int(int64(seed)), edn.K("text"), edn.Text(strings.Repeat(line, n/len(line)+1)))
 }
 
+func now() time.Time { return start.Add(time.Hour) }
+
 func openAt(t testing.TB, dir string, change ...func(*Options)) *Store {
 	t.Helper()
 	s, err := tryOpen(t, dir, change...)
@@ -114,7 +116,7 @@ func openAt(t testing.TB, dir string, change ...func(*Options)) *Store {
 }
 
 func tryOpen(t testing.TB, dir string, change ...func(*Options)) (*Store, error) {
-	opts := Options{Path: filepath.Join(dir, "ferment.db"), Now: func() time.Time { return start.Add(time.Hour) }}
+	opts := Options{Path: filepath.Join(dir, "ferment.db"), Now: now}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -180,4 +182,14 @@ func checkpoint(t testing.TB, s *Store) {
 	whole, err := s.db.checkpoint(context.Background(), true)
 	require.NoError(t, err)
 	require.True(t, whole)
+}
+
+// recordsOf returns the records of a run.
+func recordsOf(t testing.TB, from interface {
+	Records(run string) ([]journal.Record, error)
+}, run string) []journal.Record {
+	t.Helper()
+	records, err := from.Records(run)
+	require.NoError(t, err)
+	return records
 }

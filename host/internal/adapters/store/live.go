@@ -188,16 +188,26 @@ func (s *Store) breakRun(r *liveRun, err *contract.Error) {
 }
 
 // Records implements act.Journal: the records of a live run, durable or not, or
-// those of a stored one. A run that cannot be read has none.
-func (s *Store) Records(run string) []journal.Record {
+// those of a stored one with values that are what was stored. An unknown run has
+// none.
+func (s *Store) Records(run string) ([]journal.Record, error) {
 	if s.liveRun(run) != nil {
 		return s.memory.Records(run)
 	}
-	records, err := s.Read(context.Background(), run, 0, maxRecords)
-	if err != nil {
-		return nil
+	ctx := context.Background()
+	row, err := readRun(ctx, s.read, run)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	return records
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.Read(ctx, run, 0, maxRecords)
+	seen := map[string]bool{}
+	for i := 0; i < len(records) && err == nil; i++ { // a record yields nil for a value that cannot be read
+		err = s.verifyValues(ctx, row, records[i], seen)
+	}
+	return records, err
 }
 
 // Follow implements journal.Source. A live run is read as it becomes durable.
@@ -212,13 +222,23 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 				return c
 			}
 		}
-		row, err = readRun(context.Background(), s.read, run) // it has finished meanwhile
+		var failed error
+		if row, failed = readRun(context.Background(), s.read, run); failed != nil || row.State != stateOpen {
+			err = failed // it has finished meanwhile
+		}
 	}
-	if err == nil && row.State != stateOpen {
-		records := s.Records(run)
-		return journal.Recorded(records[min(max(0, seq), len(records)):])
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // not recorded yet
+		return s.memory.Follow(run, seq)
+	case err == nil && row.State != stateOpen:
+		var records []journal.Record
+		if records, err = s.Records(run); err == nil {
+			return journal.Recorded(records[min(max(0, seq), len(records)):])
+		}
+	case err == nil:
+		return s.memory.Follow(run, seq)
 	}
-	return s.memory.Follow(run, seq) // not recorded yet, most likely
+	return journal.Unreadable(err)
 }
 
 // followLive reads a live run; nil if it is not live. The lock keeps Drop from

@@ -144,17 +144,14 @@ func (s *Store) stored(ctx context.Context, run int64, after, limit int, each fu
 			r.body = nil
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
+		for _, r := range rows { // also those before a damaged page
 			if err := each(r.seq, r.chain, r.body); err != nil {
 				return err
 			}
 			after = r.seq
 		}
-		if len(rows) < page {
-			return nil
+		if err != nil || len(rows) < page {
+			return err
 		}
 		limit -= len(rows)
 	}
@@ -218,7 +215,11 @@ func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
 		}
 		err = failed
 	}
-	if errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sql.ErrNoRows) {
+	var d *Damage
+	switch {
+	case errors.As(err, &d):
+		return edn.Nil(), &Damage{Hash: hash, What: d.What}
+	case errors.Is(err, errDamaged), errors.Is(err, fs.ErrNotExist), errors.Is(err, sql.ErrNoRows):
 		return edn.Nil(), &Damage{Hash: hash, What: err.Error()}
 	}
 	return edn.Nil(), err

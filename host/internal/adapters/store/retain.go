@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -295,7 +296,7 @@ func (s *Store) tidy(ctx context.Context, shrink bool) error {
 		err := s.blobs.sweep(ctx, func(h sum) (bool, error) {
 			at, err := s.writer.find(ctx, h, true)
 			return at.n > 0, err
-		})
+		}, os.Remove)
 		if err == nil && shrink {
 			err = s.db.shrink(ctx)
 		}

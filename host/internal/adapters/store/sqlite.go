@@ -166,6 +166,19 @@ func hasCode(err error, codes ...int) bool {
 // isCorrupt reports whether the error says that the file is damaged.
 func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
 
+// check returns what is wrong with the pages of the database, or nothing.
+func (db *sqliteDB) check(ctx context.Context) (string, error) {
+	var found string
+	err := db.readers.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&found)
+	switch {
+	case isCorrupt(err):
+		return err.Error(), nil
+	case found == "ok":
+		return "", err
+	}
+	return found, err
+}
+
 // eraseMode makes deletions overwrite also the pages that they free. Within pages
 // they always overwrite what they delete or move.
 func (db *sqliteDB) eraseMode(ctx context.Context, on bool) error {

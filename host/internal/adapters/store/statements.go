@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,6 +20,9 @@ type statements struct {
 		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
 	}
 	text map[string]string
+	// finds makes a damaged page or row a *Damage. The writer needs the error of the
+	// database: it ends the store.
+	finds bool
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
@@ -47,7 +51,7 @@ func (s *statements) get(ctx context.Context, name string) (*sql.Stmt, error) {
 	}
 	st, err := s.on.PrepareContext(ctx, s.text[name])
 	if err != nil {
-		return nil, fmt.Errorf("prepare statement %s: %w", name, err)
+		return nil, s.failed("prepare statement "+name, err)
 	}
 	if s.prepared == nil {
 		s.prepared = map[string]*sql.Stmt{}
@@ -64,7 +68,7 @@ func (s *statements) exec(ctx context.Context, name string, args ...any) (int64,
 	}
 	res, err := st.ExecContext(ctx, args...)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return 0, s.failed(name, err)
 	}
 	return res.RowsAffected()
 }
@@ -76,7 +80,7 @@ func (s *statements) one(ctx context.Context, name string, args, into []any) err
 		return err
 	}
 	if err := st.QueryRowContext(ctx, args...).Scan(into...); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return s.failed(name, err)
 	}
 	return nil
 }
@@ -89,21 +93,28 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 	}
 	rows, err := st.QueryContext(ctx, args...)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return s.failed(name, err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return s.failed(name, err)
 		}
 		if err := each(); err != nil {
 			return err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return s.failed(name, err)
 	}
 	return nil
+}
+
+func (s *statements) failed(name string, err error) error {
+	if s.finds && (isCorrupt(err) || errors.Is(err, errDamaged)) {
+		return &Damage{What: fmt.Sprintf("%s: %s", name, err)}
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 func (s *statements) close() {

@@ -73,7 +73,30 @@ var (
 // Open opens or creates a database, migrates it, and verifies the chains of
 // unfinished runs. The errors are *LockedError, *SchemaError, *Damage and those
 // of the file system.
-func Open(ctx context.Context, opts Options) (_ *Store, err error) {
+func Open(ctx context.Context, opts Options) (*Store, error) {
+	files, err := openBlobs(opts.Path, opts.Faults)
+	if err != nil {
+		return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
+	}
+	s, err := open(ctx, opts, files)
+	if err != nil {
+		return nil, errors.Join(err, files.close())
+	}
+	if err := s.verifyUnfinished(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: open %s: %w", opts.Path, err), s.closeFiles(), files.close())
+	}
+	s.reserve.hold()
+	s.checkSpace()
+	s.queue.init(s.opts.QueueBytes)
+	s.done.Add(2)
+	go s.writer.loop()
+	go s.keepUp()
+	return s, nil
+}
+
+// open opens a database without its goroutines, beside the files that hold its
+// lock. It verifies nothing.
+func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -82,6 +105,7 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	}
 	dir := filepath.Dir(opts.Path)
 	s := &Store{
+		blobs:   files,
 		opts:    opts,
 		memory:  journal.NewHeld(),
 		live:    map[string]*liveRun{},
@@ -99,7 +123,7 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 			err = fmt.Errorf("store: open %s: %w", opts.Path, err)
 		}
 	}()
-	if s.blobs, err = openBlobs(opts.Path, opts.Faults); err != nil {
+	if err := files.checkEmptied(opts.Path); err != nil {
 		return nil, err
 	}
 	if s.db, err = openSQLite(ctx, opts.Path, !opts.NoSync); err != nil {
@@ -119,19 +143,10 @@ func Open(ctx context.Context, opts Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.write, s.read = &statements{on: s.db.conn, text: text}, &statements{on: s.db.readers, text: text}
+	s.write, s.read = &statements{on: s.db.conn, text: text}, &statements{on: s.db.readers, text: text, finds: true}
 	if s.writer, err = newWriter(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := s.verifyUnfinished(ctx); err != nil {
-		return nil, err
-	}
-	s.reserve.hold()
-	s.checkSpace()
-	s.queue.init(opts.QueueBytes)
-	s.done.Add(2)
-	go s.writer.loop()
-	go s.keepUp()
 	return s, nil
 }
 
@@ -145,7 +160,7 @@ func (s *Store) Close() error {
 			_, _ = s.db.checkpoint(context.Background(), true)
 		}
 		s.queue.fail(closedError())
-		err = s.closeFiles()
+		err = errors.Join(s.closeFiles(), s.blobs.close())
 	})
 	return err
 }
@@ -162,9 +177,6 @@ func (s *Store) closeFiles() error {
 	}
 	if s.reserve.held {
 		errs = append(errs, s.reserve.release())
-	}
-	if s.blobs != nil {
-		errs = append(errs, s.blobs.close())
 	}
 	return errors.Join(errs...)
 }

@@ -45,15 +45,14 @@ func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	e.line(head.Map())
 	var names []string
 	decode := s.decoder()
-	_, err = s.verifyChain(ctx, row, func(seq int, body []byte) error {
-		rec, err := decode(body)
+	err = s.verifyChain(ctx, row, func(seq int, chain sum, body []byte) error {
+		rec, err := decodeAs(decode, run, seq, body)
 		if err != nil {
-			return &Damage{Run: run, Seq: seq, What: err.Error()}
+			return err
 		}
 		rec.Refs(func(ref journal.Ref) { names = append(names, ref.Hash()) })
 		v, err := edn.Read(body, storedLimits)
-		e.chain = chained(e.chain, body)
-		e.line(edn.MustMap(edn.K("chain"), edn.Text(e.chain.hash()), edn.K("record"), v))
+		e.line(edn.MustMap(edn.K("chain"), edn.Text(chain.hash()), edn.K("record"), v))
 		return err
 	})
 	if err != nil {
@@ -71,7 +70,6 @@ type exporter struct {
 	s       *Store
 	ctx     context.Context
 	out     *bufio.Writer // keeps its first error for Flush
-	chain   sum
 	written map[int64]sum
 }
 
@@ -325,9 +323,5 @@ func (i *importer) end() error {
 			return err
 		}
 	}
-	if err := i.w.saveRun(i.ctx, &i.row, ""); err != nil || i.row.Purged.IsZero() {
-		return err
-	}
-	_, err := i.w.sql.exec(i.ctx, "mark_purged", i.row.n, nanos(i.row.Purged))
-	return err
+	return i.w.saveRun(i.ctx, &i.row, "")
 }

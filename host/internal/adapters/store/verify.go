@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,12 +31,11 @@ func (d *Damage) Error() string {
 	if d.Hash != "" {
 		at = append(at, "value "+d.Hash)
 	}
-	return fmt.Sprintf("store: verify %s: %s; restore a backup, or move the database away to begin a new journal",
-		strings.Join(at, ", "), d.What)
+	return fmt.Sprintf("store: verify %s: %s", cmp.Or(strings.Join(at, ", "), "database"), d.What)
 }
 
 // Unwrap gives a *Damage the error type journal/damaged.
-func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.What) }
+func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.Error()) }
 
 // verifyUnfinished verifies the chains of open runs.
 func (s *Store) verifyUnfinished(ctx context.Context) error {
@@ -44,7 +44,7 @@ func (s *Store) verifyUnfinished(ctx context.Context) error {
 		return err
 	}
 	for _, row := range rows {
-		if _, err := s.verifyChain(ctx, row, nil); err != nil {
+		if err := s.verifyChain(ctx, row, nil); err != nil {
 			return err
 		}
 	}
@@ -90,27 +90,53 @@ func (s *Store) verify(ctx context.Context, row runRow) error {
 	}
 	seen := map[string]bool{}
 	decode := s.decoder()
-	summary := runRow{Run: Run{ID: row.ID, State: stateOpen}}
-	chain, err := s.verifyChain(ctx, row, func(seq int, body []byte) error {
-		rec, err := decode(body)
-		switch {
-		case err != nil:
-			return &Damage{Run: row.ID, Seq: seq, What: err.Error()}
-		case rec.Run != row.ID || rec.Seq != seq:
-			return &Damage{Run: row.ID, Seq: seq, What: fmt.Sprintf("it is record %d of run %s", rec.Seq, rec.Run)}
+	summary := summaryOf(row)
+	summary.ID = row.ID
+	err := s.verifyChain(ctx, row, func(seq int, chain sum, body []byte) error {
+		rec, err := decodeAs(decode, row.ID, seq, body)
+		if err != nil {
+			return err
 		}
-		summary.apply(rec, sum{})
+		summary.apply(rec, chain)
 		return s.verifyValues(ctx, row, rec, seen)
 	})
 	if err != nil {
 		return err
 	}
-	summary.n, summary.chain, summary.bytes = row.n, chain, row.bytes
-	summary.Imported, summary.Pinned, summary.Purged = row.Imported, row.Pinned, row.Purged
-	if summary != row {
-		return &Damage{Run: row.ID, What: "its summary differs from its records"}
+	return differs(row, summary)
+}
+
+// differs returns a *Damage unless a row is the summary of the records.
+func differs(row, summary runRow) error {
+	if summary.bytes = row.bytes; summary == row {
+		return nil
 	}
-	return nil
+	if row.n == 0 {
+		return &Damage{Run: summary.ID, What: "its summary is lost"}
+	}
+	if err := endsAs(row, summary.Records, summary.chain); err != nil {
+		return err
+	}
+	return &Damage{Run: row.ID, What: "its summary differs from its records"}
+}
+
+// summaryOf returns the summary of a run without records, with what only its row
+// says.
+func summaryOf(row runRow) runRow {
+	return runRow{n: row.n, bytes: row.bytes,
+		Run: Run{State: stateOpen, Imported: row.Imported, Pinned: row.Pinned, Purged: row.Purged}}
+}
+
+// decodeAs decodes the record of a run with a number. An empty run is any.
+func decodeAs(decode func([]byte) (journal.Record, error), run string, seq int, body []byte) (journal.Record, error) {
+	rec, err := decode(body)
+	switch {
+	case err != nil:
+		return rec, &Damage{Run: run, Seq: seq, What: err.Error()}
+	case rec.Seq != seq, run != "" && rec.Run != run:
+		return rec, &Damage{Run: run, Seq: seq, What: fmt.Sprintf("it is record %d of run %s", rec.Seq, rec.Run)}
+	}
+	return rec, nil
 }
 
 func (s *Store) verifyValues(ctx context.Context, row runRow, rec journal.Record, seen map[string]bool) (err error) {
@@ -138,36 +164,58 @@ func (s *Store) verifyValues(ctx context.Context, row runRow, rec journal.Record
 
 // verifyChain compares the records of a run with their chain values and its last
 // one with the row. each may be nil.
-func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, body []byte) error) (sum, error) {
-	var chain sum
-	last, most := 0, row.Records+1 // one more would be damage
+func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, chain sum, body []byte) error) error {
+	most := row.Records + 1 // one more would be damage
 	if !row.Ended() {
 		most-- // the run may have grown since its row was read
 	}
-	err := s.stored(ctx, row.n, 0, most, func(seq int, stored sum, body []byte) error {
+	last, chain, err := s.chain(ctx, row.n, most, each)
+	var d *Damage
+	switch {
+	case errors.As(err, &d):
+		d.Run = row.ID
+		if d.Seq == 0 { // of the database
+			d.Seq = last + 1
+		}
+		return err
+	case err != nil:
+		return err
+	}
+	return endsAs(row, last, chain)
+}
+
+// endsAs returns a *Damage unless the row says that the run ends with its last
+// record.
+func endsAs(row runRow, last int, chain sum) error {
+	switch {
+	case last != row.Records:
+		return &Damage{Run: row.ID, Seq: min(last, row.Records) + 1,
+			What: fmt.Sprintf("the run has %d records instead of %d", last, row.Records)}
+	case chain != row.chain:
+		return &Damage{Run: row.ID, Seq: last, What: "its chain value is not that of the run"}
+	}
+	return nil
+}
+
+// chain yields up to most records of the run with number n, each after it was
+// compared with its chain value. It returns number and chain value of the last
+// one; the error is a *Damage at the first difference, one of each or one of the
+// database.
+func (s *Store) chain(
+	ctx context.Context, n int64, most int, each func(seq int, chain sum, body []byte) error,
+) (last int, chain sum, err error) {
+	err = s.stored(ctx, n, 0, most, func(seq int, stored sum, body []byte) error {
 		if seq != last+1 {
-			return &Damage{Run: row.ID, Seq: last + 1, What: fmt.Sprintf("the record is missing; the next one is %d", seq)}
+			return &Damage{Seq: last + 1, What: fmt.Sprintf("the record is missing; the next one is %d", seq)}
 		}
 		last, chain = seq, chained(chain, body)
 		if chain != stored {
-			return &Damage{Run: row.ID, Seq: seq, What: "its bytes do not match its chain value"}
+			return &Damage{Seq: seq, What: "its bytes do not match its chain value"}
 		}
 		if each == nil {
 			return nil
 		}
-		return each(seq, body)
+		return each(seq, chain, body)
 	})
-	switch {
-	case err != nil:
-		if isCorrupt(err) {
-			err = &Damage{Run: row.ID, Seq: last + 1, What: err.Error()}
-		}
-		return chain, err
-	case last != row.Records:
-		return chain, &Damage{Run: row.ID, Seq: min(last, row.Records) + 1,
-			What: fmt.Sprintf("the run has %d records instead of %d", last, row.Records)}
-	case chain != row.chain:
-		return chain, &Damage{Run: row.ID, Seq: last, What: "its chain value is not that of the run"}
-	}
-	return chain, nil
+	return last, chain, err
 }

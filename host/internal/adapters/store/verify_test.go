@@ -250,3 +250,75 @@ func TestVerifyOfAGrowingRun(t *testing.T) {
 	require.NoError(t, s.verify(context.Background(), row), "as it was when its row was read")
 	require.NoError(t, s.Verify(context.Background(), "run_1"))
 }
+
+// JRN-030: readers of a stored run get the error of a damaged record, value or
+// page, and no shorter sequence.
+func TestReadersGetDamage(t *testing.T) {
+	base := filled(t)
+	for name, change := range map[string]func(t *testing.T, dir string){
+		"record": func(t *testing.T, dir string) {
+			tamper(t, dir, "UPDATE records SET body = 'x' WHERE id = (2 << 32) | 3")
+		},
+		"value": func(t *testing.T, dir string) { damageValue(t, dir, "run_2") },
+		"page":  func(t *testing.T, dir string) { zeroPage(t, dir, pageOf(t, dir, `:run "run_2" :seq 4`)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS(base)))
+			change(t, dir)
+			s, err := tryOpen(t, dir)
+			if err == nil {
+				_, err = s.Records("run_2")
+			}
+			var d *Damage
+			require.ErrorAs(t, err, &d)
+			typed(t, err, "journal/damaged")
+			if s == nil {
+				return
+			}
+			_, ok, err := s.Follow("run_2", 0).Next(context.Background())
+			assert.False(t, ok)
+			typed(t, err, "journal/damaged")
+			none, err := s.Records("run_9")
+			require.NoError(t, err)
+			assert.Empty(t, none)
+		})
+	}
+}
+
+// damageValue changes the request of a run, which no other run has.
+func damageValue(t testing.TB, dir, run string) {
+	t.Helper()
+	file := readFile(t, dir)
+	text := []byte(`{:input "` + run + `"}`)
+	require.Equal(t, 1, bytes.Count(file, text))
+	writeFile(t, dir, bytes.Replace(file, text, bytes.ToUpper(text), 1))
+}
+
+// pageOf returns the number of the only page of a closed database that has a
+// text, from 0.
+func pageOf(t testing.TB, dir, text string) int {
+	t.Helper()
+	file := readFile(t, dir)
+	require.Equal(t, 1, bytes.Count(file, []byte(text)), text)
+	return bytes.Index(file, []byte(text)) / pageSize
+}
+
+func zeroPage(t testing.TB, dir string, page int) {
+	t.Helper()
+	file := readFile(t, dir)
+	clear(file[page*pageSize : (page+1)*pageSize])
+	writeFile(t, dir, file)
+}
+
+func readFile(t testing.TB, dir string) []byte {
+	t.Helper()
+	file, err := os.ReadFile(filepath.Join(dir, "ferment.db"))
+	require.NoError(t, err)
+	return file
+}
+
+func writeFile(t testing.TB, dir string, file []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.db"), file, 0o600))
+}

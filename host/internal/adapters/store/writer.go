@@ -233,7 +233,7 @@ func (w *writer) saveRun(ctx context.Context, row *runRow, was string) error {
 	case was == "":
 		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain, row.bytes,
 			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.key,
-			row.Imported)
+			row.Imported, row.Pinned, nanos(row.Purged), nanos(row.Removed))
 	case row.State == stateOpen && was == stateOpen:
 		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain, row.bytes)
 	default:

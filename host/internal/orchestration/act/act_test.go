@@ -610,7 +610,9 @@ func TestFollow(t *testing.T) {
 		require.Nil(t, err)
 		require.NoError(t, <-watched)
 		assert.Equal(t, []string{"accepted", "resolved", "started", "resolved", "attempt", "attempt", "gate", "commit", "finished"}, seen())
-		assert.Empty(t, mem.Records(r.ID()), "RUN-017")
+		kept, unread := mem.Records(r.ID())
+		require.NoError(t, unread)
+		assert.Empty(t, kept, "RUN-017")
 		assert.Len(t, r.Records(), 9)
 	})
 }

@@ -32,7 +32,12 @@ type Decision struct {
 
 // suspendFor suspends the run for a decision about nodes.
 func (f *flight) suspendFor(nodes []eval.Undecided) {
-	past := journal.NewHistory(f.service.config.Journal.Records(f.id))
+	records, err := f.service.config.Journal.Records(f.id)
+	if err != nil {
+		f.halt(contract.AsError(err))
+		return
+	}
+	past := journal.NewHistory(records)
 	body := &journal.RunSuspended{Why: "effects/outcome-unknown"}
 	for _, n := range nodes {
 		tried := past.At(n.Path).Attempts
@@ -65,6 +70,11 @@ func suspended(run string, why *journal.RunSuspended) *contract.Error {
 	if why.Why == "run/poison" {
 		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is suspended", run, maxCrashes).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it, \"ferment runs cancel %[1]s\" ends it", run))
+	}
+	if why.Why == "journal/damaged" {
+		return contract.Errorf("run/suspended", "run %s lost records when the journal was repaired, and is suspended", run).
+			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs show %s\" shows what is left, \"ferment runs resume %[1]s\" continues "+
+			"there, \"ferment runs cancel %[1]s\" ends it", run))
 	}
 	open := make([]edn.Value, len(why.Open))
 	for i, q := range why.Open {

@@ -66,7 +66,11 @@ func (f *flight) status() string {
 func respond(f *flight) *contract.Error {
 	s := f.service
 	f.settleBudget()
-	f.records = s.config.Journal.Records(f.id)
+	records, err := s.config.Journal.Records(f.id)
+	if err != nil {
+		return contract.AsError(err)
+	}
+	f.records = records
 	if f.inside != nil {
 		f.records = journal.Below(f.records, edn.Vector(f.inside.Path...))
 	}
@@ -183,10 +187,11 @@ func finish(f *flight) *contract.Error {
 	if err != nil {
 		return contract.AsError(err)
 	}
-	if !f.alone {
-		f.records = s.config.Journal.Records(f.id)
+	if f.alone {
+		return nil
 	}
-	return nil
+	f.records, err = s.config.Journal.Records(f.id)
+	return contract.AsError(err)
 }
 
 // Refusal returns the response to an act that created no run.

@@ -124,9 +124,11 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 		f.key, f.holds = key, mine
 		return nil
 	}
-	records := c.Journal.Records(id)
+	records, err := c.Journal.Records(id)
 	past := journal.NewHistory(records)
 	switch {
+	case err != nil:
+		return free(contract.AsError(err))
 	case past.Accepted == nil:
 		return free(contract.Errorf("journal/unavailable", "run %s of the idempotency key cannot be read", id))
 	case past.Accepted.Fingerprint.Hash() != mine.fingerprint:

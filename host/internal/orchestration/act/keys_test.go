@@ -44,10 +44,10 @@ func (k *keeper) Append(ctx context.Context, r journal.Record) error {
 func (k *keeper) Open(string) journal.Journal { return k }
 
 // Records implements act.Journal.
-func (k *keeper) Records(run string) []journal.Record {
+func (k *keeper) Records(run string) ([]journal.Record, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.runs[run]
+	return k.runs[run], nil
 }
 
 // Keyed implements act.KeyFinder.

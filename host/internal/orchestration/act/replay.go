@@ -142,7 +142,7 @@ func (unkept) Append(context.Context, journal.Record) error { return nil }
 func (unkept) Follow(string, int) *journal.Cursor { return journal.Recorded(nil) }
 
 // Records implements Journal.
-func (unkept) Records(string) []journal.Record { return nil }
+func (unkept) Records(string) ([]journal.Record, error) { return nil, nil }
 
 // Drop implements Journal.
 func (unkept) Drop(string) {}

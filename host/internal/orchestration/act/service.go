@@ -31,7 +31,8 @@ const PlanIntent = "plan/run"
 type Journal interface {
 	journal.Journal
 	journal.Source
-	Records(run string) []journal.Record
+	// Records returns the present records of a run, durable or not.
+	Records(run string) ([]journal.Record, error)
 	Drop(run string)
 }
 

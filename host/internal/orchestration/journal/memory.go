@@ -136,6 +136,10 @@ func Recorded(records []Record) *Cursor {
 	return &Cursor{run: &run{chunks: chunked(records), count: len(records), shown: len(records), finished: true, ended: true}}
 }
 
+// Unreadable returns a cursor over the records of a run that cannot be read: its
+// only result is err.
+func Unreadable(err error) *Cursor { return &Cursor{run: &run{}, err: err} }
+
 func (m *Memory) open(id string) *run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,17 +213,17 @@ func (r *run) show(n int) {
 }
 
 // Records returns the present records of a run. The caller may append to the
-// slice, but not change its elements.
-func (m *Memory) Records(id string) []Record {
+// slice, but not change its elements. The error is nil.
+func (m *Memory) Records(id string) ([]Record, error) {
 	m.mu.Lock()
 	r := m.runs[id]
 	m.mu.Unlock()
 	if r == nil {
-		return nil
+		return nil, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all()
+	return r.all(), nil
 }
 
 // Get returns a value that a record of the run refers to, by its hash.
@@ -258,11 +262,15 @@ func (m *Memory) Follow(id string, seq int) *Cursor {
 type Cursor struct {
 	run  *run
 	next int
+	err  error // of Unreadable
 }
 
 // Next returns the next record, waiting if the run goes on; ok is false after
-// run/finished. The error is that of ctx.
+// run/finished. The error is that of ctx, or that of the journal.
 func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
+	if c.err != nil {
+		return Record{}, false, c.err
+	}
 	for {
 		c.run.mu.Lock()
 		if c.next < c.run.shown {

@@ -560,7 +560,7 @@ func TestLongRuns(t *testing.T) {
 		for i := 1; i <= n; i++ {
 			require.NoError(t, m.Append(t.Context(), at(i, &journal.NodeCommitted{Value: journal.RefTo(edn.Int(int64(i)))})))
 		}
-		all := m.Records("run_x")
+		all := recordsOf(t, m, "run_x")
 		require.Len(t, all, n)
 		for i, rec := range all {
 			require.Equal(t, i+1, rec.Seq)
@@ -579,7 +579,7 @@ func TestLongRuns(t *testing.T) {
 	}
 	m := journal.NewMemory()
 	require.Error(t, m.Append(t.Context(), journal.Record{Run: "run_x", Seq: 1}), "no kind")
-	assert.Empty(t, m.Records("run_x"))
+	assert.Empty(t, recordsOf(t, m, "run_x"))
 	gone, ok := m.Get("run_x", someHash)
 	assert.False(t, ok)
 	assert.True(t, gone.IsNil())

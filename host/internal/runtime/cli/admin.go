@@ -21,10 +21,10 @@ import (
 func (c *command) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "control the daemon of this data directory, or print its unit file",
+		Short: "control the daemon of this data directory, repair its journal, or print its unit file",
 	}
 	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(),
-		c.unitCommand())
+		c.repairCommand(), c.unitCommand())
 	return cmd
 }
 

@@ -276,7 +276,11 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	run := v.Key("run")
 	switch {
 	case run.HasKey("removed-at"):
-		return fmt.Sprintf("its records were removed %s ago, as store.retain says\n", since(run.Key("removed-at")))
+		why := "as store.retain says"
+		if plain(run.Key("error/type")) == "journal/damaged" {
+			why = "when the journal was repaired: none of them was readable"
+		}
+		return fmt.Sprintf("its records were removed %s ago, %s\n", since(run.Key("removed-at")), why)
 	case v.HasKey("error"):
 		e := contract.ErrorFromValue(v.Key("error"), contract.SourceHost)
 		return "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
@@ -500,6 +504,7 @@ func (c *command) verified(v edn.Value) error {
 		if err := table(c.env.Stdout, []string{"run", "record", "damage", "value"}, rows); err != nil {
 			return err
 		}
+		c.printf("%s\n", repairHint)
 	}
 	return quietError{exit.Code(contract.Errorf("journal/damaged", "damage was found"))}
 }

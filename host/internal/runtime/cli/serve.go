@@ -100,7 +100,11 @@ func (c *command) notServed(err error) error {
 func startProblem(err error, code int) *contract.Error {
 	e, typed := err.(*contract.Error) // a wrapped one would lose its context
 	if !typed {
-		typ := map[int]string{daemon.ExitInternal: "runtime/internal", daemon.ExitConfig: "config/range"}[code]
+		typ := map[int]string{
+			daemon.ExitInternal: "runtime/internal",
+			daemon.ExitConfig:   "config/range",
+			daemon.ExitDamaged:  "journal/damaged",
+		}[code]
 		if typ == "" {
 			typ = "runtime/start-failed"
 		}
@@ -130,6 +134,8 @@ func serveHint(code int, err error) string {
 		return "\"ferment plugin list\" shows the plugins"
 	case daemon.ExitIO:
 		return diskHint
+	case daemon.ExitDamaged:
+		return repairHint
 	case daemon.ExitConfig:
 		return "\"ferment validate\" checks the configuration"
 	}

@@ -567,7 +567,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		s.stop()
 	}
 	s := w.serve()
-	var last []string
+	var last, after []string
 	run := func(line string) {
 		got := w.shell(line)
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
@@ -581,6 +581,8 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 			case strings.HasPrefix(line, "ferment admin drain"), strings.HasPrefix(line, "ferment runs purge"),
 				strings.HasPrefix(line, "ferment runs resume"):
 				last = append(last, line)
+			case strings.HasPrefix(line, "ferment admin journal-repair"):
+				after = append(after, line)
 			default:
 				n++
 				run(line)
@@ -600,6 +602,9 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		run(line)
 	}
 	assert.Equal(t, 0, s.wait().code)
+	for _, line := range after {
+		run(line)
+	}
 }
 
 // CLI-003, CLI-007: the output about plugins and acts is that of the daemon,

@@ -91,6 +91,67 @@ func (j *Journal) kept() (*store.Store, *contract.Error) {
 		WithHint("set driver = \"sqlite\" in the block store and restart the daemon")
 }
 
+// RepairJournal makes a damaged journal usable again while no daemon serves its data
+// directory. With dryRun it only returns what it would do.
+func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.Value, err error) {
+	j := &Journal{empty: cfg.Store.File}
+	if j.empty == "" {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	if _, err := os.Stat(j.empty); errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer dir.close()
+	r, err := store.Repair(ctx, storeOptions(cfg.Store), dryRun)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	var b edn.MapBuilder
+	b.Key("damaged?", edn.Bool(!r.Sound()))
+	b.Key("dry-run?", edn.Bool(dryRun))
+	b.Key("journal", edn.Text(cfg.Store.File))
+	b.Key("runs", edn.Int(int64(r.Runs)))
+	damaged := make([]edn.Value, len(r.Damaged))
+	for i, run := range r.Damaged {
+		damaged[i] = repairedValue(run)
+	}
+	b.Key("damaged", edn.Vector(damaged...))
+	for key, text := range map[string]string{"file": r.File, "kept": r.Kept} {
+		if text != "" {
+			b.Key(key, edn.Text(text))
+		}
+	}
+	for key, n := range map[string]int{"records/unnamed": r.Unnamed, "runs/missing": r.Missing} {
+		if n > 0 {
+			b.Key(key, edn.Int(int64(n)))
+		}
+	}
+	return b.Map(), nil
+}
+
+// repairedValue returns a row of the result of a repair.
+func repairedValue(r store.RepairedRun) edn.Value {
+	lost := make([]edn.Value, len(r.Lost))
+	for i, hash := range r.Lost {
+		lost[i] = edn.Text(hash)
+	}
+	return edn.MustMap(
+		edn.K("run"), edn.Text(r.Run),
+		edn.K("status"), journal.Keyword(r.State),
+		edn.K("halted?"), edn.Bool(r.Halted),
+		edn.K("damage"), damageValue(r.Damage),
+		edn.K("records/kept"), edn.Int(int64(r.Records)),
+		edn.K("records/cut"), edn.Int(int64(r.Cut)),
+		edn.K("values/lost"), edn.Vector(lost...),
+	)
+}
+
 // failureOf returns the error of the store for a caller.
 func failureOf(err error) *contract.Error {
 	var damage *store.Damage

@@ -287,14 +287,18 @@ func (h *Host) cancelRuns(which func(id string) bool) {
 }
 
 // hasOnceAttempt reports whether the run has an open attempt whose recovery is
-// once.
+// once, as far as its records can be read.
 func (h *Host) hasOnceAttempt(run string) bool {
 	type attempt struct {
 		path string
 		n    int
 	}
 	open := map[attempt]bool{}
-	for _, rec := range h.journal.Records(run) {
+	records, err := h.journal.Records(run)
+	if err != nil {
+		return true // it gets the time of one
+	}
+	for _, rec := range records {
 		switch body := rec.Body.(type) {
 		case *journal.AttemptStarted:
 			if body.Recovery == contract.RecoveryOnce.String() {

@@ -90,7 +90,12 @@ func (h *Host) resume(id string, how act.Resumption) *contract.Error {
 		return err
 	}
 	t := taken.(*turn)
-	run, err := t.of.service.Resume(context.Background(), id, h.journal.Records(id), how)
+	records, failed := h.journal.Records(id)
+	if failed != nil {
+		t.Release()
+		return failureOf(failed)
+	}
+	run, err := t.of.service.Resume(context.Background(), id, records, how)
 	if err != nil {
 		t.Release()
 		return err

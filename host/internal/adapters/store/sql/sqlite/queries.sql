@@ -16,6 +16,14 @@ SELECT coalesce(max(n), 0) FROM content
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
 FROM runs WHERE id = ?1
+-- name: run_by_number
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE n = ?1
+-- name: run_numbers
+SELECT n FROM runs UNION SELECT id >> 32 FROM records ORDER BY 1
+-- name: count_runs
+SELECT count(*) FROM runs
 -- name: runs_like
 SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY n DESC LIMIT ?3
 -- name: runs_open
@@ -32,8 +40,8 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR princ
 ORDER BY n DESC LIMIT ?8
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
-  key, imported)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+  key, imported, pinned, purged, removed)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 -- name: set_run
 UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5 WHERE n = ?1
 -- name: finish_run
@@ -81,6 +89,13 @@ DELETE FROM shared WHERE content = ?1 AND run = ?2
 UPDATE content SET owner = ?2 WHERE n = ?1
 -- name: remove_content
 DELETE FROM content WHERE n = ?1
+
+-- name: salvage_runs
+INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+-- name: salvage_records
+INSERT OR IGNORE INTO records VALUES (?1, ?2, ?3)
+-- name: salvage_content
+INSERT OR IGNORE INTO content VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
 -- name: run_by_key
 SELECT id FROM runs WHERE key = ?1 AND key <> '' AND imported = 0 AND removed = 0

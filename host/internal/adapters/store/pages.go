@@ -1,0 +1,338 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+)
+
+// pageFile reads rows from the pages of a SQLite database, whose file format is
+// documented and stable. It needs neither the first page nor the trees by which
+// SQLite finds a row, so a damaged page costs the rows in it and no others. What
+// it returns may be old or wrong: chain values and hashes decide.
+type pageFile struct {
+	db, log *os.File // log is nil without a write-ahead log
+	pages   int64
+	logged  map[int64]int64 // pages of committed transactions in the log, and their offsets
+}
+
+// openPages opens a database that no process has open.
+func openPages(path string) (*pageFile, error) {
+	db, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &pageFile{db: db, logged: map[int64]int64{}}
+	info, err := db.Stat()
+	if err == nil {
+		f.pages = (info.Size() + pageSize - 1) / pageSize
+		f.log, err = os.Open(path + "-wal")
+	}
+	if err == nil {
+		f.readLog()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (f *pageFile) close() error {
+	if f.log == nil {
+		return f.db.Close()
+	}
+	return errors.Join(f.db.Close(), f.log.Close())
+}
+
+// Sizes and places in a write-ahead log.
+const (
+	logHeader   = 32
+	frameHeader = 24
+	logSalts    = 16 // 8 bytes that each frame repeats
+)
+
+// readLog finds the pages of the log up to its last commit. A frame whose salts or
+// checksum are wrong is the end of the log.
+func (f *pageFile) readLog() {
+	head := make([]byte, logHeader)
+	if _, err := f.log.ReadAt(head, 0); err != nil {
+		return
+	}
+	sum := logSum{order: binary.LittleEndian}
+	switch binary.BigEndian.Uint32(head) {
+	case 0x377f0682:
+	case 0x377f0683:
+		sum.order = binary.BigEndian
+	default:
+		return
+	}
+	if sum.add(head[:24]); !sum.is(head[24:]) {
+		return
+	}
+	found := map[int64]int64{}
+	frame := make([]byte, frameHeader+pageSize)
+	for at := int64(logHeader); ; at += int64(len(frame)) {
+		if _, err := f.log.ReadAt(frame, at); err != nil {
+			return
+		}
+		sum.add(frame[:8])
+		sum.add(frame[frameHeader:])
+		if string(frame[8:16]) != string(head[logSalts:logSalts+8]) || !sum.is(frame[16:]) {
+			return
+		}
+		found[int64(binary.BigEndian.Uint32(frame))] = at + frameHeader
+		if size := binary.BigEndian.Uint32(frame[4:]); size > 0 { // a commit
+			for page, at := range found {
+				f.logged[page] = at
+			}
+			clear(found)
+			f.pages = max(f.pages, int64(size))
+		}
+	}
+}
+
+// logSum is the running checksum of a write-ahead log.
+type logSum struct {
+	order binary.ByteOrder
+	a, b  uint32
+}
+
+func (s *logSum) add(text []byte) {
+	for ; len(text) >= 8; text = text[8:] {
+		s.a += s.order.Uint32(text) + s.b
+		s.b += s.order.Uint32(text[4:]) + s.a
+	}
+}
+
+func (s *logSum) is(text []byte) bool {
+	return binary.BigEndian.Uint32(text) == s.a && binary.BigEndian.Uint32(text[4:]) == s.b
+}
+
+// page returns a page by its number, nil if it cannot be read. What is missing of
+// the last page is zero.
+func (f *pageFile) page(n int64) []byte {
+	if n < 1 || n > f.pages {
+		return nil
+	}
+	from, at := f.db, (n-1)*pageSize
+	if logged, ok := f.logged[n]; ok {
+		from, at = f.log, logged
+	}
+	page := make([]byte, pageSize)
+	if read, _ := from.ReadAt(page, at); read == 0 {
+		return nil
+	}
+	return page
+}
+
+// free reports whether the map of pages says that SQLite does not use a page.
+func (f *pageFile) free(n int64, maps map[int64][]byte) bool {
+	const entry, free = 5, 2
+	const mapped = pageSize/entry + 1 // a page of the map and the pages after it
+	at := (n-2)/mapped*mapped + 2
+	if n <= 2 || n == at {
+		return false
+	}
+	page, ok := maps[at]
+	if !ok {
+		page = f.page(at)
+		clear(maps) // only the last one is needed
+		maps[at] = page
+	}
+	return page != nil && page[(n-at-1)*entry] == free
+}
+
+// rows yields what looks like rows of the tables, each with the name of its table.
+// A row can come several times: the pages in use are first, those that SQLite has
+// freed follow.
+func (f *pageFile) rows(ctx context.Context, each func(table string, row []any) error) error {
+	maps := map[int64][]byte{}
+	for _, free := range []bool{false, true} {
+		for n := int64(1); n <= f.pages; n++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if f.free(n, maps) != free {
+				continue
+			}
+			if err := f.leaf(n, each); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leaf yields the rows of a page, if it is one with rows.
+func (f *pageFile) leaf(n int64, each func(table string, row []any) error) error {
+	const leaf, header, firstHeader = 0x0d, 8, 100
+	page, start := f.page(n), 0
+	if n == 1 {
+		start = firstHeader
+	}
+	if page == nil || page[start] != leaf {
+		return nil
+	}
+	cells := page[start+header:]
+	count := min(int(binary.BigEndian.Uint16(page[start+3:])), len(cells)/2)
+	for i := range count {
+		at := int(binary.BigEndian.Uint16(cells[2*i:]))
+		if at >= pageSize {
+			continue
+		}
+		row := f.row(page[at:])
+		for table, columns := range tableColumns {
+			if fits(row, columns) {
+				if err := each(table, row); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// tableColumns are the columns of the tables that a repair reads: k is the number
+// of the row, h a hash, b bytes, B bytes or NULL, i an integer and t text.
+var tableColumns = map[string]string{
+	"runs":    "kttiihiiiitttttiiii",
+	"records": "khb",
+	"content": "khiiiB",
+}
+
+func fits(row []any, columns string) bool {
+	if len(row) != len(columns) {
+		return false
+	}
+	for i, value := range row {
+		ok := false
+		switch v := value.(type) {
+		case nil:
+			ok = columns[i] == 'B'
+		case int64:
+			ok = columns[i] == 'i' || columns[i] == 'k' && v > 0
+		case string:
+			ok = columns[i] == 't'
+		case []byte:
+			ok = columns[i] == 'b' || columns[i] == 'B' || columns[i] == 'h' && len(v) == len(sum{})
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// maxPayload is more than any row has.
+const maxPayload = maxRecord + maxRow
+
+// row decodes a cell: the number of the row, and its columns. It returns nil for a
+// cell that is not one.
+func (f *pageFile) row(cell []byte) []any {
+	size, n := varint(cell)
+	id, m := varint(cell[n:])
+	if n == 0 || m == 0 || size < 1 || size > maxPayload {
+		return nil
+	}
+	payload := f.payload(cell[n+m:], int(size))
+	length, n := varint(payload)
+	if n == 0 || length < int64(n) || length > int64(len(payload)) {
+		return nil
+	}
+	types, body := payload[n:length], payload[length:]
+	var row []any
+	for len(types) > 0 {
+		kind, n := varint(types)
+		if n == 0 {
+			return nil
+		}
+		value, size := column(kind, body)
+		if size < 0 {
+			return nil
+		}
+		row, types, body = append(row, value), types[n:], body[size:]
+	}
+	if len(row) > 0 && row[0] == nil {
+		row[0] = id // the column that is the number of the row is stored as NULL
+	}
+	return row
+}
+
+// payload returns the bytes of a row. What does not fit into its page is in a list
+// of others.
+func (f *pageFile) payload(local []byte, size int) []byte {
+	const most, least = pageSize - 35, (pageSize-12)*32/255 - 23
+	keep := size
+	if size > most {
+		if keep = least + (size-least)%(pageSize-4); keep > most {
+			keep = least
+		}
+		if len(local) < keep+4 {
+			return nil
+		}
+	}
+	if len(local) < keep {
+		return nil
+	}
+	out := append(make([]byte, 0, size), local[:keep]...)
+	for link := local[keep:]; len(out) < size; {
+		page := f.page(int64(binary.BigEndian.Uint32(link)))
+		if page == nil {
+			return nil
+		}
+		out = append(out, page[4:min(pageSize, 4+size-len(out))]...)
+		link = page
+	}
+	return out
+}
+
+// column decodes a value by its type and returns its size, -1 if the body is too
+// short or no column of the store has the type.
+func column(kind int64, body []byte) (any, int) {
+	size := 0
+	switch {
+	case kind == 0:
+		return nil, 0
+	case kind == 8, kind == 9:
+		return kind - 8, 0
+	case kind >= 1 && kind <= 4:
+		size = int(kind)
+	case kind == 5:
+		size = 6
+	case kind == 6:
+		size = 8
+	case kind >= 12 && kind <= math.MaxInt32:
+		size = int(kind-12) / 2
+	default:
+		return nil, -1
+	}
+	switch {
+	case size > len(body):
+		return nil, -1
+	case kind >= 12 && kind%2 == 0:
+		return body[:size:size], size
+	case kind >= 12:
+		return string(body[:size]), size
+	}
+	n := int64(int8(body[0]))
+	for _, b := range body[1:size] {
+		n = n<<8 | int64(b)
+	}
+	return n, size
+}
+
+// varint decodes an integer of 1 to 9 bytes and returns its size, 0 if it is cut.
+func varint(from []byte) (n int64, size int) {
+	for i, b := range from[:min(9, len(from))] {
+		if i == 8 {
+			return n<<8 | int64(b), 9
+		}
+		n = n<<7 | int64(b&0x7f)
+		if b < 0x80 {
+			return n, i + 1
+		}
+	}
+	return 0, 0
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// repairHint is the next step for a damaged journal.
+const repairHint = "\"ferment admin journal-repair --dry-run\" shows what can be kept; without --dry-run it repairs the journal"
+
+func (c *command) repairCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "journal-repair",
+		Short: "make a damaged journal usable again while no daemon runs",
+		Long: "journal-repair compares all runs with their hashes and checks the pages of the database. If there is damage,\n" +
+			"it writes a new database: each run up to its first damaged record, and each value that has its hash. A run\n" +
+			"that lost records is suspended, because it is not known what else it did: \"ferment runs resume\" or \"cancel\"\n" +
+			"decides. An open run that lost values fails. The damaged files and the records that were cut off are kept in\n" +
+			"a directory beside the database.\n" +
+			"Exit codes: 0 the journal has no damage or was repaired, 3 it is damaged (--dry-run), 6 a daemon runs.",
+		Example: "  ferment admin journal-repair --dry-run\n  ferment admin journal-repair --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := c.configured(cmd.Context())
+			if cfg.Host.DataDir == "" {
+				return c.nobodyServes(cmd.Context())
+			}
+			if client, err := c.reach(cmd.Context()); err != nil {
+				return err
+			} else if client != nil {
+				return contract.Errorf("queue/invalid-transition", "repair the journal: a daemon serves the data directory %s",
+					cfg.Host.DataDir).WithHint("stop it with \"ferment admin drain\"")
+			}
+			result, err := daemon.RepairJournal(cmd.Context(), cfg, dry)
+			if err != nil {
+				return err
+			}
+			if c.format != formatText {
+				err = c.value(c.env.Stdout, result)
+			} else {
+				err = c.repairText(result)
+			}
+			if err == nil && dry && result.Key("damaged?").Truthy() {
+				err = quietError{exit.Code(contract.Errorf("journal/damaged", "damage was found"))}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what the repair would do")
+	return cmd
+}
+
+// repairText prints the result of a repair for people.
+func (c *command) repairText(v edn.Value) error {
+	runs := diag.Counted(number(v.Key("runs")), "run")
+	if !v.Key("damaged?").Truthy() {
+		_, err := fmt.Fprintf(c.env.Stdout, "%s verified, none damaged\n", runs)
+		return err
+	}
+	var b strings.Builder
+	if v.HasKey("file") {
+		fmt.Fprintf(&b, "damaged pages: %s\n", strings.Join(strings.Fields(plain(v.Key("file"))), " "))
+	}
+	for _, line := range []struct{ key, name, text string }{
+		{"runs/missing", "run", "of which nothing was found"},
+		{"records/unnamed", "record", "of runs that are not known"},
+	} {
+		if n := number(v.Key(line.key)); n > 0 {
+			fmt.Fprintf(&b, "%s %s\n", diag.Counted(n, line.name), line.text)
+		}
+	}
+	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
+		return err
+	}
+	var rows [][]string
+	for r := range v.Key("damaged").Elems() {
+		rows = append(rows, []string{plain(r.Key("run")), r.Key("records/kept").String(), r.Key("records/cut").String(),
+			strconv.Itoa(r.Key("values/lost").Len()), plain(r.Key("status")), plain(r.Key("damage").Key("what"))})
+	}
+	if len(rows) > 0 {
+		err := table(c.env.Stdout, []string{"run", "records", "cut", "values lost", "status", "first damage"}, rows)
+		if err != nil {
+			return err
+		}
+	}
+	end := fmt.Sprintf("repaired: the journal has %s; the damaged files and what was cut off are in %s\n", runs, plain(v.Key("kept")))
+	if v.Key("dry-run?").Truthy() {
+		end = fmt.Sprintf("nothing was done (dry run); the repaired journal would have %s\n", runs)
+	}
+	_, err := io.WriteString(c.env.Stdout, end)
+	return err
+}
