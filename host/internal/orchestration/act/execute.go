@@ -60,7 +60,11 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		if task.Replay = f.replay; f.replay || f.resumed != nil {
 			task.Past = f.past
 		}
-		if f.halt != nil && f.inside == nil {
+		fill := f.act.Fill
+		if fill != nil {
+			task.Past, task.Fill = fill.past, &fill.Fill
+		}
+		if f.halt != nil && f.inside == nil && fill == nil { // a replay cannot be resumed (JRN-051)
 			task.Suspend = f.suspendFor
 		}
 		if f.inside == nil && f.resumed == nil && !f.replay {

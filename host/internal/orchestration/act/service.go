@@ -125,6 +125,9 @@ type Act struct {
 	// Replayed, if set, is called before the run is read if its response was given
 	// before, to an act with the same idempotency key.
 	Replayed func()
+	// Fill has the act replay a recorded run; nil: it is a new one. See
+	// [Service.Fill].
+	Fill *Fill
 	// Watched announces that the run will be read with Watch: a slow reader
 	// exerts back pressure on the plugins whose text it reads.
 	Watched bool

@@ -130,6 +130,7 @@ var prepareSteps = []step{
 // accepted before.
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
+	{"replay", always(endReplay)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"plan", always(readPlan)},

@@ -59,6 +59,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if s.past != nil {
 		s.past.only = ""
 	}
+	if err := n.run.Fill.denied(c); err != nil {
+		return nil, s.failure(ctx, nil, err.WithWhere("node", edn.Text(n.w.Node)))
+	}
 	st := n.d.Executor.State(capID)
 	scopes, err := n.scopes(c)
 	if err != nil {
@@ -224,7 +227,9 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
-		a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
+		if a.past == nil { // else the recorded error is this one
+			a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
+		}
 		a.doneOnce = true
 	}
 	a.stream.Pause()
@@ -275,6 +280,9 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 // before the run was resumed.
 func (s *attempts) close(a *attempt) {
 	if a.past != nil {
+		if s.past.fills() {
+			a.repeatEnd()
+		}
 		return
 	}
 	a.recordEnd()

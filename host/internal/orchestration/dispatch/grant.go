@@ -36,6 +36,9 @@ func (n *node) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
 // deniedEffect returns why this node may not call a capability; see
 // policy.Demand.
 func (n *node) deniedEffect(c *registry.Capability) *contract.Error {
+	if err := n.run.Fill.denied(c); err != nil {
+		return err
+	}
 	_, err := n.scopes(c)
 	return err
 }

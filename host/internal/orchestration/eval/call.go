@@ -22,6 +22,9 @@ func (s *scope) callNode(
 	if err == nil {
 		w.Begun = begun
 		w.Past, w.Replay = s.past(e.path), s.run.task.Replay
+		if s.run.task.Fill != nil {
+			w.Recorded = s.history.At(e.path)
+		}
 		if w.Replay && w.Past == nil {
 			return 0, s.unrecorded(n, e)
 		}

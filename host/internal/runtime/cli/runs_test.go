@@ -173,6 +173,14 @@ func TestRunsDecide(t *testing.T) {
 	for line := range strings.Lines(shown.stdout) {
 		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100, line)
 	}
+	for _, mode := range []string{"strict", "fill"} {
+		got := w.run("runs", "replay", id, "--mode", mode)
+		assert.Equal(t, 6, got.code, "it is not finished: %s", got.stderr)
+		assert.Contains(t, got.stderr, "suspended", mode)
+	}
+	same := w.run("runs", "diff", id, id)
+	assert.Equal(t, 0, same.code, same.stderr)
+	assert.Contains(t, same.stdout, "B is suspended")
 	for _, row := range []struct {
 		args string
 		code int

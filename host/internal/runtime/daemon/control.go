@@ -418,7 +418,7 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 // Runs implements httpapi.Control.
 func (c control) Runs() httpapi.Runs {
 	h, l := c.now()
-	return &Journal{store: c.store, live: h.runs, loaded: l, resume: h.resume}
+	return &Journal{store: c.store, live: h.runs, host: h, loaded: l}
 }
 
 // Status implements httpapi.Control.

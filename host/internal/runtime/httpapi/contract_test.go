@@ -318,6 +318,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, "[:run {:doc") {
 			body["run"] = "last"
 		}
+		if strings.Contains(a.Input, "[:b {:doc") {
+			body["a"], body["b"] = "last", "last"
+		}
 		if strings.Contains(a.Input, "[:file {:doc") {
 			body["file"] = "/x"
 		}

@@ -391,7 +391,12 @@ func (r recorded) Job(_ context.Context, run string) (edn.Value, *contract.Error
 func (r recorded) Resume(context.Context, string, []httpapi.Decision) (edn.Value, *contract.Error) {
 	return r.some()
 }
-func (r recorded) Replay(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Diff(context.Context, string, string) (edn.Value, *contract.Error) {
+	return r.some()
+}
+func (r recorded) Replay(context.Context, httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+	return r.some()
+}
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
 	return r.some()
 }
