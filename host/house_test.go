@@ -59,10 +59,11 @@ var rooms = []room{
 	{prefix: "host/internal/adapters/store", mayUse: below},
 	{prefix: "host/internal/adapters/cluster", mayUse: below},
 
-	// orchestration: act -> eval -> dispatch -> {budget, journal, session}
-	{prefix: "host/internal/orchestration/act", mayUse: []string{"host/internal/orchestration/eval"}},
+	// orchestration: act -> {eval, queue}, eval -> dispatch -> {budget, journal, session}
+	{prefix: "host/internal/orchestration/act", mayUse: []string{"host/internal/orchestration/eval", "host/internal/orchestration/queue"}},
 	{prefix: "host/internal/orchestration/eval", mayUse: []string{"host/internal/orchestration/dispatch"}},
 	{prefix: "host/internal/orchestration/dispatch", mayUse: []string{"host/internal/orchestration/budget", "host/internal/orchestration/journal", "host/internal/orchestration/session"}},
+	{prefix: "host/internal/orchestration/queue", mayUse: domain},
 	{prefix: "host/internal/orchestration/budget", mayUse: domain},
 	{prefix: "host/internal/orchestration/journal", mayUse: domain},
 	{prefix: "host/internal/orchestration/session", mayUse: append(slices.Clone(domain), "sdk/conversation")},

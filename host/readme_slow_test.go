@@ -37,25 +37,31 @@ func TestDocuments(t *testing.T) {
 	assert.LessOrEqual(t, skipped, 3, "samples that cannot be run stay rare")
 }
 
-// JRN-040, as the page on durability proves it to a reader: a run that was cut by
-// kill -9 is finished by the next daemon.
+// JRN-040, RUN-010, as the page on durability proves it to a reader: a run that was
+// cut by kill -9 is finished by the next daemon, and a job is followed to its answer.
 func TestDurabilityAsShown(t *testing.T) {
 	r := newReader(t)
-	var lines string
+	var blocks []string
 	for _, f := range fencesOf(t, "docs/durability.md") {
-		if f.language == "sh" && strings.Contains(f.text, "kill -9") {
-			lines = f.text
+		if f.language == "sh" && strings.Contains(f.text, "bin/ferment serve") {
+			blocks = append(blocks, f.text)
 		}
 	}
-	require.NotEmpty(t, lines)
+	require.NotEmpty(t, blocks)
 	config, err := os.ReadFile(filepath.Join(r.dir, "ferment.hcl"))
 	require.NoError(t, err)
 	config = append(config, "http {\n  listen = [\"127.0.0.1:0\"]\n}\n"...)
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "ferment.hcl"), config, 0o644))
-	out, err := r.shell(t, r.dir, lines)
-	require.NoError(t, err, out)
+	out := ""
+	for _, lines := range blocks {
+		printed, err := r.shell(t, r.dir, lines)
+		require.NoError(t, err, printed)
+		out += printed
+	}
 	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
 	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
 	assert.Contains(t, out, "1 run verified, none damaged")
 	assert.Regexp(t, `(?m)^run_\S+: completed$`, out)
+	assert.Regexp(t, `(?m)^run_\S+: queued; "ferment runs watch run_\S+" follows it$`, out)
+	assert.Contains(t, out, `:move "d1d8"`)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -537,6 +538,43 @@ func TestRepairKeepsCounters(t *testing.T) {
 			assert.Equal(t, row.want, figures(t, keptLedger(t, s, now), chain))
 			require.NoError(t, s.Close())
 			assert.True(t, repair(t, dir, true).Sound())
+		})
+	}
+}
+
+// LED-005, RUN-010: what is reserved for a whole job stays reserved while the job
+// waits for its turn, also in another host, and is settled once.
+func TestWaitingJobsStayReserved(t *testing.T) {
+	ctx := context.Background()
+	scope := budget.Chain{{Kind: budget.Tenant, ID: act.Tenant}}
+	for name, restart := range map[string]bool{"one host": false, "another host": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openAt(t, dir)
+			l := keptLedger(t, s, now)
+			asked := act.Act{Request: edn.MustRead(strings.TrimSuffix(oneCall, "}") + ` :response/type :accepted}`), Principal: "ann", PrincipalType: "user"}
+			run, refused := paid(t, s, l, true).Submit(asked)
+			require.Nil(t, refused, "%v", refused)
+			waiting := figures(t, l, scope)
+			assert.Contains(t, waiting[0], "used {} reserved {:attempts ")
+			if restart {
+				run.Abandon(contract.Errorf("runtime/draining", "the host ends"))
+				require.NoError(t, s.Close())
+				s = openAt(t, dir)
+				l = keptLedger(t, s, now)
+				assert.Equal(t, waiting, figures(t, l, scope))
+			}
+			service, records := paid(t, s, l, true), recordsOf(t, s, run.ID())
+			if restart {
+				run, refused = service.Recall(ctx, run.ID(), records[0].Body.(*journal.RunAccepted))
+				require.Nil(t, refused, "%v", refused)
+			}
+			require.Nil(t, service.Begin(run, records, ""))
+			_, err := run.Wait()
+			require.Nil(t, err, "%v", err)
+			want := []string{"this host used {:attempts 1 :roundtrips 1 :usd 0.01M} reserved {} granted {}"}
+			assert.Equal(t, want, figures(t, l, scope))
+			assert.Equal(t, want, figures(t, keptLedger(t, s, now), scope))
 		})
 	}
 }

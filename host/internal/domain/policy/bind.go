@@ -95,11 +95,15 @@ func (d *Demand) List() []string {
 		}
 	}
 	out := make([]string, 0, len(base)+len(d.Layer.Fallbacks))
-	add := func(id string) {
+	add := func(named string) {
+		id := named
+		if other, ok := d.Layer.Swap[named]; ok {
+			id = other
+		}
 		if !slices.Contains(out, id) && !d.Layer.Exclude.Has(id) {
 			out = append(out, id)
 		}
-		if d.StandIn == nil || id == d.CapID {
+		if d.StandIn == nil || named == d.CapID {
 			return // a pinned capability has no stand-in
 		}
 		if other := d.StandIn(id); other != "" && !slices.Contains(out, other) && !d.Layer.Exclude.Has(other) {

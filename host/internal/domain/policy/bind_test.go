@@ -274,6 +274,30 @@ func TestStandIns(t *testing.T) {
 	assert.Equal(t, []string{"x/a"}, d.List())
 }
 
+// JRN-051, BIND-001: a swapped candidate has the place of the other one, once, also
+// where that is a fallback or pinned; two may be swapped with each other.
+func TestSwaps(t *testing.T) {
+	d := policy.Demand{Registry: openRegistry(t), Intent: "x/do", Layer: &policy.Layer{
+		Candidates: policy.Of([]string{"x/a", "x/b"}, policy.Origin{}), Fallbacks: policy.NamesOf(policy.Origin{}, "x/c"),
+	}}
+	for _, tc := range []struct {
+		swap map[string]string
+		want []string
+	}{
+		{nil, []string{"x/a", "x/b", "x/c"}},
+		{map[string]string{"x/a": "x/d"}, []string{"x/d", "x/b", "x/c"}},
+		{map[string]string{"x/a": "x/c"}, []string{"x/c", "x/b"}},
+		{map[string]string{"x/c": "x/d"}, []string{"x/a", "x/b", "x/d"}},
+		{map[string]string{"x/a": "x/b", "x/b": "x/a"}, []string{"x/b", "x/a", "x/c"}},
+	} {
+		d.Layer.Swap = tc.swap
+		assert.Equal(t, tc.want, d.List())
+	}
+	pinned := policy.Demand{Registry: d.Registry, Intent: "x/do", CapID: "x/a", Layer: &policy.Layer{Swap: map[string]string{"x/a": "x/d"}}}
+	pinned.StandIn = func(string) string { return "x/b" }
+	assert.Equal(t, []string{"x/d"}, pinned.List())
+}
+
 // BIND-002, FX-002: a candidate whose effects are not permitted is rejected
 // with the reason and its error; one without effects is not checked.
 func TestPermitsFilters(t *testing.T) {

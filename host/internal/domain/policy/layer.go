@@ -178,6 +178,9 @@ type Layer struct {
 	Fallbacks Names
 	// Exclude removes capabilities; it is applied last.
 	Exclude Names
+	// Swap maps capabilities to those that are candidates in their place. Only a
+	// replay writes it.
+	Swap map[string]string
 
 	// SameCapMax and FallbackMax bound retries of one candidate and switches.
 	SameCapMax  Val[int]

@@ -12,6 +12,7 @@ func Merge(weak, strong Layer) Layer {
 		Candidates:      nearest(weak.Candidates, strong.Candidates),
 		Fallbacks:       union(weak.Fallbacks, strong.Fallbacks),
 		Exclude:         union(weak.Exclude, strong.Exclude),
+		Swap:            swapped(weak.Swap, strong.Swap),
 		SameCapMax:      nearest(weak.SameCapMax, strong.SameCapMax),
 		FallbackMax:     nearest(weak.FallbackMax, strong.FallbackMax),
 		Backoff:         nearest(weak.Backoff, strong.Backoff),
@@ -130,6 +131,14 @@ func mergeConflicts(a, b []string) []string {
 	return slices.Compact(out)
 }
 
+// swapped returns the swaps of the stronger layer that has any.
+func swapped(weak, strong map[string]string) map[string]string {
+	if len(strong) > 0 {
+		return strong
+	}
+	return weak
+}
+
 // MergeChoice merges into dst only the values that binding reads: candidates,
 // fallbacks, exclusions, the number of fallbacks, effects and requirements, at
 // a fraction of the cost of Merge. The operands stay unchanged and must not be
@@ -138,6 +147,7 @@ func MergeChoice(dst, weak, strong *Layer) {
 	dst.Candidates = nearest(weak.Candidates, strong.Candidates)
 	dst.Fallbacks = union(weak.Fallbacks, strong.Fallbacks)
 	dst.Exclude = union(weak.Exclude, strong.Exclude)
+	dst.Swap = swapped(weak.Swap, strong.Swap)
 	dst.FallbackMax = nearest(weak.FallbackMax, strong.FallbackMax)
 	dst.Effects = intersect(weak.Effects, strong.Effects)
 	dst.Scopes = MeetAll(weak.Scopes, strong.Scopes)

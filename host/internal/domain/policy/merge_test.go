@@ -232,7 +232,7 @@ func TestMergeLaws(t *testing.T) {
 func TestMergeChoice(t *testing.T) {
 	choice := func(l policy.Layer) string {
 		return dump(policy.Layer{
-			Candidates: l.Candidates, Fallbacks: l.Fallbacks, Exclude: l.Exclude, FallbackMax: l.FallbackMax,
+			Candidates: l.Candidates, Fallbacks: l.Fallbacks, Exclude: l.Exclude, Swap: l.Swap, FallbackMax: l.FallbackMax,
 			Effects: l.Effects, Requires: l.Requires, Conflicts: l.Conflicts,
 		})
 	}
@@ -309,8 +309,12 @@ func genLayer(t *rapid.T, where string) policy.Layer {
 		}
 		return policy.FieldsOf(b.Map(), from)
 	}
+	var swap map[string]string
+	if set() {
+		swap = map[string]string{"x/a": rapid.SampledFrom([]string{"x/b", "x/c"}).Draw(t, "swap")}
+	}
 	return policy.Layer{
-		Candidates: strs(), Fallbacks: list(), Exclude: list(),
+		Candidates: strs(), Fallbacks: list(), Exclude: list(), Swap: swap,
 		SameCapMax: num(3), FallbackMax: num(3), InvalidRetryMax: num(3), Backoff: dur(), MaxBackoff: dur(),
 		SwitchOn: policy.Additive{Base: val(), Add: val()},
 		Checks:   policy.Additive{Base: val(), Add: val()},

@@ -24,6 +24,9 @@ type Intent struct {
 	// Role is the role of the prompts of its calls, empty if it has none of its
 	// own.
 	Role string
+	// OnUnknown says what happens to a run that has a call of class once whose
+	// outcome is unknown; empty: it is suspended.
+	OnUnknown string
 	// Quality overrides the quality settings of the capabilities.
 	Quality Quality
 	// Implied is true if no block declares the intent and only a capability
@@ -32,6 +35,12 @@ type Intent struct {
 	// Where is the place in the configuration, empty for an implied intent.
 	Where string
 }
+
+// Values of Intent.OnUnknown.
+const (
+	UnknownFails   = "fail"  // the node fails
+	UnknownRetries = "retry" // it is called again with the same effect key, as class idempotent
+)
 
 // Types returns the accepted result types with the default filled in.
 func (i *Intent) Types() []string {

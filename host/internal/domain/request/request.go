@@ -71,6 +71,8 @@ type Env struct {
 	InSchema func(intent string) string
 	// Checks are the checks that :done may name.
 	Checks Names
+	// Classes are the queue classes that a caller may name.
+	Classes []string
 	// Ceiling is the largest budget that the intent allows the caller. It is
 	// nil for no ceiling and for callers who may exceed it.
 	Ceiling *Budget
@@ -98,7 +100,7 @@ func (n Names) list() []string {
 // invalid-request.
 func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	var r Request
-	if err := r.readShape(v); err != nil {
+	if err := r.readShape(v, env.Classes); err != nil {
 		return Request{}, err
 	}
 	if !env.Intents.known(r.Intent) {
@@ -174,8 +176,6 @@ func (r *Request) checkInput(env *Env) *contract.Error {
 	f.Findings = schema.Findings(findings)
 	return f.Err()
 }
-
-const defaultQueue = "sync"
 
 func defaultDeadline(responseType string) int64 {
 	if responseType == "accepted" {

@@ -32,6 +32,7 @@ func testEnv() Env {
 		Intents:  namesOf("text/respond", "code/patch", "problem/solve", "chess/best-move"),
 		Schemas:  namesOf("req/text", "res/text", "res/patch+tests"),
 		Checks:   namesOf("schema-valid", "patch-applies", "tests-pass"),
+		Classes:  []string{"sync", "interactive", "batch"},
 		Ceiling:  &ceiling,
 		InSchema: func(intent string) string { return map[string]string{"text/respond": "req/text"}[intent] },
 		Schema: func(name string) (*schema.Schema, bool) {
@@ -286,7 +287,7 @@ func TestRequestDefaults(t *testing.T) {
 	assert.Equal(t, "{:allowed #{:none}}", r.Effects.String())
 	assert.Equal(t, Budget{}, r.BudgetLimits)
 	assert.Equal(t, "value", r.ResponseType)
-	assert.Equal(t, "sync", r.QueueClass)
+	assert.Empty(t, r.QueueClass, "the host chooses")
 	assert.Zero(t, r.Priority)
 	assert.EqualValues(t, 120_000, r.DeadlineMS)
 	assert.False(t, r.DebugPlan || r.DebugTranscript)

@@ -27,6 +27,8 @@ type shape struct {
 	r     *Request
 	rank  rank
 	worst *contract.Fault // a pointer, so that the request itself does not escape to the heap
+
+	classes []string
 }
 
 func (s *shape) add(rank rank, make func() contract.Fault) {
@@ -54,9 +56,6 @@ var (
 	}
 )
 
-// queueClasses are the queue classes that a caller may request.
-var queueClasses = []string{"sync", "interactive", "batch"}
-
 // emptyMap is the value of omitted maps.
 var emptyMap = edn.MustMap()
 
@@ -65,7 +64,7 @@ var noEffects = edn.MustMap(kAllowed, edn.Keywords("none"))
 
 // readShape fills the fields of r from v and returns the first fault of the
 // shape group.
-func (r *Request) readShape(v edn.Value) *contract.Error {
+func (r *Request) readShape(v edn.Value, classes []string) *contract.Error {
 	if v.Kind() != edn.KindMap {
 		return invalidRequest("shape/not-map", "the request is not a map", nil).Expecting(kMap, v).Err()
 	}
@@ -79,11 +78,10 @@ func (r *Request) readShape(v edn.Value) *contract.Error {
 		Budget:       emptyMap,
 		Effects:      noEffects,
 		Routing:      emptyMap,
-		QueueClass:   defaultQueue,
 		ResponseType: "value",
 	}
 	var worst contract.Fault
-	s := shape{r: r, worst: &worst}
+	s := shape{r: r, worst: &worst, classes: classes}
 	s.require(v, edn.Value{}, kProto, kTrace, kTask, kInput)
 	var streams, topCap edn.Value
 	for key, val := range v.Entries() {
@@ -241,7 +239,7 @@ func (s *shape) routing(name string, key, val edn.Value) {
 func (s *shape) queue(name string, key, val edn.Value) {
 	switch name {
 	case "class":
-		s.r.QueueClass = s.oneOf(kQueue, key, val, queueClasses...)
+		s.r.QueueClass = s.oneOf(kQueue, key, val, s.classes...)
 	case "priority":
 		s.r.Priority = int(s.int(kQueue, key, val, -9, 9))
 	default:

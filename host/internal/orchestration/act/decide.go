@@ -94,8 +94,12 @@ func questions(open []journal.Question) string {
 	return strings.Join(all, ", or ")
 }
 
-// decide returns the record of a resume, with the decisions that it needs.
+// decide returns the record of a resume, with the decisions that it needs. A run that
+// only begins has none.
 func (s *Service) decide(run string, past *journal.History, how Resumption) (*journal.RunResumed, *contract.Error) {
+	if how.Why == "" {
+		return nil, nil // it was never under way
+	}
 	c := &s.config
 	r := &journal.RunResumed{Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: past.Config, Why: how.Why}
 	switch by := how.Why == journal.ResumedDecision; {

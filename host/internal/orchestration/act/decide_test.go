@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -215,6 +216,38 @@ func TestDeadlineLeavesAQuestion(t *testing.T) {
 	require.Len(t, why.Open, 1)
 	assert.Equal(t, "a/adds", why.Open[0].CapID)
 	assert.Equal(t, []string{"a/adds"}, capsOf(w.Calls()), "nothing else is called for it")
+}
+
+// JRN-041: an intent says what happens to a run whose call of class once has an
+// unknown outcome.
+func TestUnknownOutcomes(t *testing.T) {
+	for on, want := range map[string]struct {
+		calls []string
+		typ   string
+	}{
+		"":                      {[]string{"a/adds"}, "run/suspended"},
+		registry.UnknownFails:   {[]string{"a/adds"}, "effects/outcome-unknown"},
+		registry.UnknownRetries: {[]string{"a/adds", "a/adds"}, ""},
+	} {
+		w := losing(t, 1)
+		in, _ := w.Registry.Intent("text/respond")
+		in.OnUnknown = on
+		run, refused := service(t, w, suspending).Start(t.Context(), request(ownPlan(`{:nodes [
+		  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds :a/one] :retry {:same-cap-max 1 :fallback-max 1}} :input {:n 1} :as :pay}
+		  {:op :emit :input {:slot/path [:pay :out :by]}}]}`, "", writes)))
+		require.Nil(t, refused, "%v", refused)
+		response, err := run.Wait()
+		assert.Equal(t, want.calls, capsOf(w.Calls()), on)
+		if want.typ == "" {
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, `{:value :a/adds}`, response.Key("result").Key("out").String())
+			first, second := w.Calls()[0], w.Calls()[1]
+			assert.Equal(t, first.EffectKey, second.EffectKey)
+			continue
+		}
+		require.NotNil(t, err, on)
+		assert.Equal(t, want.typ, err.Type, on)
+	}
 }
 
 // JRN-044: each open question needs a decision, wherever its node is.

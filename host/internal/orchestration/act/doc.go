@@ -13,7 +13,8 @@
 //
 // Resume continues a run whose host has ended, from its records; Replay executes
 // a finished one once more from its records alone. Both go the way of a new run:
-// what is recorded takes the place of calls, verdicts and draws.
+// what is recorded takes the place of calls, verdicts and draws. Fill makes the act
+// that replays a run in a new one, which makes the calls that are not recorded.
 //
 // An act passes four stages in fixed order: prepare, route, execute, finalize.
 // The steps of each are named and compiled once per configuration. Finalize

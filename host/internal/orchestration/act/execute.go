@@ -57,11 +57,17 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 			Streams: f.request.ResponseType == "stream", Pace: f.pace, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
-		task.Past, task.Replay = f.past, f.replay
-		if f.halt != nil && f.inside == nil {
+		if task.Replay = f.replay; f.replay || f.resumed != nil {
+			task.Past = f.past
+		}
+		fill := f.act.Fill
+		if fill != nil {
+			task.Past, task.Fill = fill.past, &fill.Fill
+		}
+		if f.halt != nil && f.inside == nil && fill == nil { // a replay cannot be resumed (JRN-051)
 			task.Suspend = f.suspendFor
 		}
-		if f.inside == nil && f.past == nil {
+		if f.inside == nil && f.resumed == nil && !f.replay {
 			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}
 		}
 		f.outcome = s.eval.Run(f.ctx, task)

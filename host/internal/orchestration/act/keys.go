@@ -83,7 +83,7 @@ func KeyHash(principal, key string) string {
 // is not accepted: its caller gets that run.
 func attach(f *flight) *contract.Error {
 	key := keyOf(f)
-	if key == "" {
+	if key == "" || f.act.Fill != nil {
 		return nil
 	}
 	c := &f.service.config

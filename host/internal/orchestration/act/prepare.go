@@ -69,6 +69,7 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 				return reg.Schemas().Names()
 			},
 		},
+		Classes: c.Classes.Names,
 		Checks: request.Names{
 			Has:  func(name string) bool { _, ok := reg.Check(name); return ok },
 			List: reg.Checks,
@@ -86,6 +87,9 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		f.request = req
 		if f.act.Watched {
 			f.request.ResponseType = "stream"
+		}
+		if f.act.Fill != nil && f.inside == nil {
+			f.request.ResponseType = "value" // a replay has no reader
 		}
 		return err
 	}, nil
@@ -179,6 +183,7 @@ var keyInput, keyContext = edn.K("input"), edn.K("context")
 func (f *flight) newShape() (*shape, *contract.Error) {
 	sh := &shape{}
 	sh.layer.SetBudget(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	f.swap(&sh.layer)
 	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil,
 		plan.WithLimits(*f.service.config.Limits))
 	if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
@@ -284,6 +289,7 @@ func (f *flight) inherited() (policy.Layer, *contract.Error) {
 		layer = *l
 	}
 	layer.SetBudget(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	f.swap(&layer)
 	return layer, nil
 }
 
@@ -296,7 +302,9 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("the configuration has no hash")
 	}
 	return func(f *flight) *contract.Error {
-		f.seed = c.NewSeed()
+		if f.seed = c.NewSeed(); f.act.Fill != nil {
+			f.seed = f.act.Fill.past.Accepted.Seed
+		}
 		f.deadline = f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
 		if end := f.begun.Add(f.budget.wall); f.budget.wall > 0 && end.Before(f.deadline) {
 			f.deadline, f.walled = end, true
@@ -334,7 +342,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Request:       journal.RefTo(a.Request),
 		Fingerprint:   journal.RefOf(essence{a.Request}),
 		ResponseType:  r.ResponseType,
-		Class:         r.QueueClass,
+		Class:         f.class,
 		Priority:      r.Priority,
 		DeadlineAt:    f.deadline,
 		Config:        f.service.config.Hash,
@@ -346,6 +354,9 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Dir:           a.Dir,
 	}
 	rec.Key = f.key
+	if fill := a.Fill; fill != nil {
+		rec.ReplayOf, rec.ReplayMode = fill.run, journal.ReplayFill
+	}
 	return rec
 }
 

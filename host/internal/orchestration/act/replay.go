@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
@@ -22,10 +23,10 @@ import (
 //
 // The executor, the journal and what services share are not taken from c.
 func Replay(ctx context.Context, c Config, run string, records []journal.Record) (hash string, err *contract.Error) {
-	past := journal.NewHistory(records)
+	past, err := replayable(run, records)
 	switch {
-	case past.Accepted == nil || !past.Finished:
-		return "", contract.Errorf("run/not-resumable", "run %s is not finished: there is nothing to compare with", run)
+	case err != nil:
+		return "", err
 	case past.Accepted.Evaluator != eval.Version:
 		return "", contract.Errorf("run/evaluator-unknown", "run %s had evaluator %d, and this build has %d", run,
 			past.Accepted.Evaluator, eval.Version)
@@ -38,7 +39,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 		return "", contract.AsError(fault)
 	}
 	f := again.flight(Act{
-		Request:       past.Accepted.Request.Value(),
+		Request:       unqueued(past.Accepted),
 		Principal:     past.Accepted.Principal,
 		PrincipalType: past.Accepted.PrincipalType,
 		Roles:         past.Accepted.Roles,
@@ -52,6 +53,20 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 		}
 	}
 	return f.compare(last.Body.(*journal.RunFinished))
+}
+
+// replayable returns the history of a run that is to be replayed. The error is
+// run/not-resumable for one that is not finished.
+func replayable(run string, records []journal.Record) (*journal.History, *contract.Error) {
+	past := journal.NewHistory(records)
+	switch {
+	case past.Accepted != nil && past.Finished:
+		return past, nil
+	case past.Suspended != nil:
+		return nil, contract.Errorf("run/not-resumable", "replay run %s: it is suspended, expected a finished run", run).
+			WithHint(fmt.Sprintf("\"ferment runs show %s\" says what it waits for, and how to continue or end it", run))
+	}
+	return nil, contract.Errorf("run/not-resumable", "replay run %s: it is not finished: there is nothing to compare with", run)
 }
 
 // compare compares the end of a replay with the recorded one.

@@ -87,4 +87,8 @@ func TestReplayMisses(t *testing.T) {
 	_, missed := act.Replay(t.Context(), s.Config(), records[0].Run, records[:len(records)-1])
 	require.NotNil(t, missed)
 	assert.Equal(t, "run/not-resumable", missed.Type)
+	records, _ = suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	_, missed = act.Replay(t.Context(), s.Config(), records[0].Run, records)
+	require.NotNil(t, missed)
+	assert.Equal(t, "run/not-resumable", missed.Type)
 }

@@ -30,7 +30,31 @@ import (
 // waits for a decision, and run/decision-required or run/decision-invalid for
 // decisions that do not answer the open questions.
 func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, how Resumption) (*Run, *contract.Error) {
-	past := journal.NewHistory(records)
+	f, err := s.reenter(run, journal.NewHistory(records), how)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Recall(ctx, run, f.past.Accepted)
+	if err != nil {
+		return nil, err
+	}
+	r.begin(f)
+	go s.launch(r)
+	return r, nil
+}
+
+// unqueued returns the request of a run without its queue class, which is recorded and
+// may be gone.
+func unqueued(accepted *journal.RunAccepted) edn.Value {
+	request := accepted.Request.Value()
+	if request.HasKey("queue") {
+		request = request.Dissoc(edn.K("queue"))
+	}
+	return request
+}
+
+// reenter returns the state of an act that goes on from its records.
+func (s *Service) reenter(run string, past *journal.History, how Resumption) (*flight, *contract.Error) {
 	switch accepted := past.Accepted; {
 	case accepted == nil || past.Finished:
 		return nil, contract.Errorf("run/not-resumable", "run %s has no open end", run)
@@ -44,42 +68,40 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	}
 	c, accepted := &s.config, past.Accepted
 	f := s.flight(Act{
-		Request:       accepted.Request.Value(),
+		Request:       unqueued(accepted),
 		Principal:     accepted.Principal,
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})
-	past.Resume(c.Clock.Now(), resumed)
+	epoch := past.Epoch
+	if resumed != nil {
+		past.Resume(c.Clock.Now(), resumed)
+		epoch++
+	}
 	f.resumed, f.past, f.id, f.begun, f.seed = resumed, past, run, past.Begun, accepted.Seed
 	f.deadline = accepted.DeadlineAt.Add(past.SuspendedFor)
-	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
+	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)
-	if accepted.Key != "" && c.Keys != nil {
-		f.key = accepted.Key
-		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: an act that came before waits for the next try
-	}
 	if how.Cancel != nil {
 		past.Canceled = how.Cancel
 	}
-	if asked := past.Canceled; asked != nil {
-		canceled, cancel := context.WithCancelCause(ctx)
-		cancel(&cancellation{asked.By, asked.Why})
-		ctx = canceled
-	}
 	f.asked = how.Cancel
-	return s.launch(ctx, f), nil
+	return f, nil
 }
 
 // maxCrashes is the number of crashes in a row after which a run is not resumed
 // (RUN-016).
 const maxCrashes = 3
 
-// recordResumed starts the new epoch.
+// recordResumed starts the new epoch, if the run was under way before.
 func recordResumed(f *flight) *contract.Error {
-	err := f.recorder.Record(edn.Nil(), "", f.resumed)
+	var err error
+	if f.resumed != nil {
+		err = f.recorder.Record(edn.Nil(), "", f.resumed)
+	}
 	if err == nil && f.asked != nil {
 		err = f.recorder.Record(edn.Nil(), "", f.asked)
 	}

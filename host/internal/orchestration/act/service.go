@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"runtime/debug"
+	"sync"
 
 	"github.com/oklog/ulid/v2"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -68,6 +70,10 @@ type Config struct {
 	// repeated, until Resume is given a decision (JRN-044). It needs a journal that
 	// outlives the host. Without it such a run fails with effects/outcome-unknown.
 	Suspends bool
+	// Queue holds back runs until a worker is free; nil: they start at once. Classes
+	// chooses the class of those that name none; nil: ShippedClasses.
+	Queue   *queue.Queue
+	Classes Classes
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
@@ -119,6 +125,9 @@ type Act struct {
 	// Replayed, if set, is called before the run is read if its response was given
 	// before, to an act with the same idempotency key.
 	Replayed func()
+	// Fill has the act replay a recorded run; nil: it is a new one. See
+	// [Service.Fill].
+	Fill *Fill
 	// Watched announces that the run will be read with Watch: a slow reader
 	// exerts back pressure on the plugins whose text it reads.
 	Watched bool
@@ -166,7 +175,7 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
-	s.inner, s.reply = s.prepare.without("accept"), s.finalize.without("finish")
+	s.inner, s.reply = s.prepare.without("queue", "accept"), s.finalize.without("finish")
 	return s, nil
 }
 
@@ -193,6 +202,9 @@ func (c *Config) defaults() {
 	if c.Host == "" {
 		c.Host = "local"
 	}
+	if c.Classes.Names == nil {
+		c.Classes = ShippedClasses()
+	}
 	if c.NewID == nil {
 		clock := c.Clock
 		c.NewID = func() string {
@@ -213,8 +225,10 @@ func (c *Config) defaults() {
 
 // Run is an accepted act.
 type Run struct {
-	f      *flight
-	of     *Run // of the caller that started it; nil: that of this run
+	mu     sync.Mutex
+	f      *flight // of a run that waits for its turn: only its id and its key
+	of     *Run    // of the caller that started it; nil: that of this run
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 }
@@ -237,28 +251,37 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	if f.holds != nil {
 		ctx = context.WithoutCancel(ctx) // others may wait for the run (RUN-007)
 	}
-	return s.launch(ctx, f), nil
-}
-
-// launch runs an accepted act on a goroutine of its own.
-func (s *Service) launch(ctx context.Context, f *flight) *Run {
-	ctx, cancel := context.WithCancelCause(ctx)
-	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
-	if s.config.Suspends {
-		f.halt = cancel
-	}
+	r := newRun(ctx, f)
 	if f.holds != nil {
 		s.config.Keys.settle(f.key, f.holds, r)
 	}
-	go func() {
-		defer close(r.done)
-		defer cancel(nil)
-		if f.holds != nil {
-			defer s.config.Keys.release(f.key)
-		}
-		s.fly(ctx, f)
-	}()
+	go s.launch(r)
+	return r, nil
+}
+
+func newRun(ctx context.Context, f *flight) *Run {
+	r := &Run{f: f, done: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	return r
+}
+
+// launch runs an accepted act to its end.
+func (s *Service) launch(r *Run) {
+	f := r.f
+	if s.config.Suspends {
+		f.halt = r.cancel
+	}
+	s.fly(r.ctx, f)
+	r.end(s.config.Keys)
+}
+
+// end tells those who wait for the run that it is over.
+func (r *Run) end(keys *Keys) {
+	if r.f.holds != nil {
+		keys.release(r.f.key)
+	}
+	r.cancel(nil)
+	close(r.done)
 }
 
 // flight creates the state of an act.
@@ -285,6 +308,7 @@ func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 			s.config.Journal.Drop(f.id)
 		}
 		f.closeBudget()
+		f.leave()
 		return nil, err
 	}
 	if f.attached != nil {
@@ -320,10 +344,14 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	defer cancel()
 	f.ctx = ctx
 	defer f.closeBudget()
+	defer f.leave()
 	s.flights.add(f)
 	defer s.flights.remove(f)
 	if f.past != nil {
 		f.err = s.stage(s.resume, f)
+	}
+	if f.err == nil {
+		f.err = f.await()
 	}
 	if f.err == nil {
 		f.err = s.stage(s.route, f)
@@ -371,10 +399,10 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 }
 
 // ID returns the id of the run.
-func (r *Run) ID() string { return r.f.id }
+func (r *Run) ID() string { return r.flight().id }
 
 // Principal returns the caller of the run.
-func (r *Run) Principal() string { return r.f.act.Principal }
+func (r *Run) Principal() string { return r.flight().act.Principal }
 
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
@@ -432,9 +460,11 @@ func (r *Run) Interrupt() {
 	if r.Attached() {
 		return
 	}
-	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", r.f.id).
-		WithWhere("run", edn.Text(r.f.id))
-	r.f.recorder.Stop(err)
+	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", r.ID()).
+		WithWhere("run", edn.Text(r.ID()))
+	if recorder := r.flight().recorder; recorder != nil {
+		recorder.Stop(err)
+	}
 	r.cancel(err)
 }
 
@@ -449,9 +479,14 @@ func (r *Run) Cancel(by, why string) bool {
 	if r.Attached() {
 		return false
 	}
-	// The recorder rejects the record if the run has just finished; then there
-	// is nothing to cancel.
-	err := r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := error(nil)
+	if recorder := r.f.recorder; recorder != nil { // else it is recorded when the run begins
+		// The recorder rejects the record if the run has just finished; then there
+		// is nothing to cancel.
+		err = recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
+	}
 	r.cancel(&cancellation{by, why})
 	return err == nil
 }

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
@@ -39,8 +40,9 @@ type shapes struct {
 type shapeKey struct {
 	intent, capID, role, model, system                     string
 	dispatch, done, constraints, effects, requires, budget string
-	ownEffects                                             bool // of the request, not of the intent
-	context                                                bool // the request has a context
+	ownEffects                                             bool   // of the request, not of the intent
+	context                                                bool   // the request has a context
+	swap                                                   string // of a replay
 }
 
 func (f *flight) shapeKey() shapeKey {
@@ -55,6 +57,9 @@ func (f *flight) shapeKey() shapeKey {
 	if k.ownEffects {
 		k.effects = spelled(r.Effects)
 	}
+	if f.act.Fill != nil {
+		k.swap = fmt.Sprint(f.act.Fill.Swap)
+	}
 	return k
 }
 
@@ -67,7 +72,7 @@ func spelled(v edn.Value) string {
 
 func (k *shapeKey) size() int {
 	return len(k.intent) + len(k.capID) + len(k.role) + len(k.model) + len(k.system) +
-		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget)
+		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget) + len(k.swap)
 }
 
 // Both limits bound the memory for callers whose requests never repeat: a long

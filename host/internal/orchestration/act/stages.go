@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -50,10 +51,12 @@ type flight struct {
 	halt     context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped  *contract.Error          // it is suspended
 	replay   bool
-	recalled bool         // its past costs are counted
-	key      string       // hash of the idempotency key
-	holds    *held        // the key, while the run has it
-	attached *Run         // that has the key already
+	recalled bool   // its past costs are counted
+	key      string // hash of the idempotency key
+	holds    *held  // the key, while the run has it
+	attached *Run   // that has the key already
+	class    string
+	place    *queue.Place // in the queue; nil: it does not wait
 	pace     *stream.Pace // nil unless the run is streamed
 
 	// route
@@ -102,9 +105,9 @@ func compile(stage string, steps []step, s *Service) (chain, error) {
 	return out, nil
 }
 
-// without returns the chain without one step.
-func (c chain) without(name string) chain {
-	return slices.DeleteFunc(slices.Clone(c), func(s compiledStep) bool { return s.name == name })
+// without returns the chain without some steps.
+func (c chain) without(names ...string) chain {
+	return slices.DeleteFunc(slices.Clone(c), func(s compiledStep) bool { return slices.Contains(names, s.name) })
 }
 
 // always returns the compile function of a step that needs nothing from the
@@ -120,6 +123,7 @@ var prepareSteps = []step{
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
+	{"queue", always(enter)},
 	{"accept", compileAccept},
 }
 
@@ -128,6 +132,7 @@ var prepareSteps = []step{
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
 	{"settle", always(settleLost)},
+	{"replay", always(endReplay)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"plan", always(readPlan)},

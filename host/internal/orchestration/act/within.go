@@ -75,6 +75,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 		inside: &eval.Place{Path: append(slices.Collect(c.Parent.Path.Elems()), edn.Text("h"+strconv.Itoa(c.N))),
 			Node: c.Parent.Node},
 	}
+	f.act.Fill = outer.act.Fill
 	f.budget.account = outer.budget.account
 	f.grant = s.config.Effects.Grant(f.act.Roles)
 	f.tell = c.teller()

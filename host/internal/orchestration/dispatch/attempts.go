@@ -59,6 +59,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	if s.past != nil {
 		s.past.only = ""
 	}
+	if err := n.run.Fill.denied(c); err != nil {
+		return nil, s.failure(ctx, nil, err.WithWhere("node", edn.Text(n.w.Node)))
+	}
 	st := n.d.Executor.State(capID)
 	scopes, err := n.scopes(c)
 	if err != nil {
@@ -82,7 +85,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	limits := n.limits(c)
 	asked := q.composePrompt(c)
 	a.n, a.capability, a.number, a.stats, a.permit = n, c, q.attempts, cs, permit
-	a.recovery = recoveryOf(c, n.w.Input, scopes)
+	a.recovery = n.recoveryOf(c, scopes)
 	a.call = q.call(c, limits.end, scopes, s.c.funds.Remaining(n.w.Policy.Budget, &reservation), asked)
 	a.prompt, a.limits, a.reservation = asked, limits, reservation
 	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)
@@ -224,7 +227,9 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
-		a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
+		if a.past == nil { // else the recorded error is this one
+			a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
+		}
 		a.doneOnce = true
 	}
 	a.stream.Pause()
@@ -275,6 +280,9 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 // before the run was resumed.
 func (s *attempts) close(a *attempt) {
 	if a.past != nil {
+		if s.past.fills() {
+			a.repeatEnd()
+		}
 		return
 	}
 	a.recordEnd()

@@ -42,7 +42,7 @@ func (s *candidates) bind() {
 		}
 	}
 	s.binding = s.order(b)
-	if p := s.past; p != nil && (p.strict || p.only != "" || len(p.ended) > 0) {
+	if p := s.past; p != nil && (p.strict || p.fills() || p.only != "" || len(p.ended) > 0) {
 		s.binding.Accepted = p.order(s.binding.Accepted, s.n.d.Registry)
 		s.binding.Tried = s.binding.Accepted[:min(len(s.binding.Accepted), max(1, len(s.binding.Tried)))]
 	}

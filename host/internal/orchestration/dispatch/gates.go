@@ -116,7 +116,9 @@ func (j *judging) verdict(result *quality.Result, by checked) {
 		result.Findings[k].Severity = result.Gate.Severity
 	}
 	if v := j.pastVerdict(result.Gate.Name); v != nil && v.Pass != result.Failed() {
-		j.recallFailure(v)
+		if j.recallFailure(v); j.n.run.Fill != nil {
+			j.repeatVerdict(v, result.Gate.Severity)
+		}
 		return // it is recorded
 	}
 	v := &j.record

@@ -36,6 +36,9 @@ func (n *node) scopes(c *registry.Capability) (policy.Scopes, *contract.Error) {
 // deniedEffect returns why this node may not call a capability; see
 // policy.Demand.
 func (n *node) deniedEffect(c *registry.Capability) *contract.Error {
+	if err := n.run.Fill.denied(c); err != nil {
+		return err
+	}
 	_, err := n.scopes(c)
 	return err
 }
@@ -54,15 +57,19 @@ func deniedError(rejected []policy.Rejection) *contract.Error {
 	return rejected[0].Denied
 }
 
-// recoveryOf returns the recovery class of a call. A scope that sends the
-// effect key with requests makes class once idempotent.
-func recoveryOf(c *registry.Capability, input edn.Value, scopes policy.Scopes) contract.RecoveryClass {
-	class := c.Recovery(input)
-	if class != contract.RecoveryOnce || !c.Confines || len(scopes) != 1 || scopes[0].Effect != "net/http" ||
-		!scopes[0].Scope.Idempotent() {
+// recoveryOf returns the recovery class of a call. A scope that sends the effect
+// key with requests makes class once idempotent, and so does an intent whose calls
+// are to be repeated.
+func (n *node) recoveryOf(c *registry.Capability, scopes policy.Scopes) contract.RecoveryClass {
+	class := c.Recovery(n.w.Input)
+	if class != contract.RecoveryOnce {
 		return class
 	}
-	return contract.RecoveryIdempotent
+	sent := c.Confines && len(scopes) == 1 && scopes[0].Effect == "net/http" && scopes[0].Scope.Idempotent()
+	if in, _ := n.d.Registry.Intent(n.w.Intent); sent || in != nil && in.OnUnknown == registry.UnknownRetries {
+		return contract.RecoveryIdempotent
+	}
+	return class
 }
 
 func scopeValue(scopes policy.Scopes) edn.Value {

@@ -46,6 +46,9 @@ func (o *operation) serve(ctx context.Context) {
 			return
 		}
 	}
+	if w.Recorded != nil {
+		o.fill(w.Recorded)
+	}
 	o.candidates.bind()
 	o.search.await(ctx)
 	o.candidates.awaitBreaker(ctx)

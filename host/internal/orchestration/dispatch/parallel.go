@@ -83,7 +83,7 @@ func (b *parallelCalls) wait(fires <-chan struct{}) []*attempt {
 func (b *parallelCalls) stop(a *attempt) {
 	close(a.stop)
 	if a.past != nil {
-		a.lost = true
+		a.lost = lostRace(a.past) // else it had failed before
 		return
 	}
 	b.stopping.Go(func() {

@@ -27,6 +27,10 @@ type past struct {
 	lost   []int // numbers of attempts without an end
 	taken  int   // number of the last attempt
 	gap    bool  // the next attempt is not the recorded one
+	// fits reports whether the next request to the capability of an attempt is the
+	// recorded one; nil: the attempts are those of this run.
+	fits   func(*journal.Tried) bool
+	listed []string // candidates of the other run, in order
 }
 
 // resume reads the past of the operation. Attempts without an end are closed as
@@ -46,7 +50,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 				return t, nil
 			case journal.DecisionFail:
 				o.attempts.result.Decided = true
-				return nil, outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
+				return nil, decidedToFail(n.w.Node, start)
 			}
 			continue
 		}
@@ -80,6 +84,11 @@ func (o *operation) acceptDecided(t *journal.Tried) {
 	w.Stream.Close(nil)
 }
 
+// decidedToFail is the failure of a call that a decision lets fail.
+func decidedToFail(node string, start *journal.AttemptStarted) *contract.Error {
+	return outcomeUnknown(node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
+}
+
 // outcomeUnknown is the failure of a call that may have had its effect, and must
 // not be made again without a decision (JRN-042).
 func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contract.Error {
@@ -90,6 +99,9 @@ func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contrac
 // order returns the candidates in the order of the past: those whose calls are
 // recorded, which need not be callable now, and then the accepted ones.
 func (p *past) order(accepted []string, known *registry.Registry) []string {
+	if p.fills() {
+		return p.orderAsListed(accepted)
+	}
 	if p.only != "" {
 		return slices.DeleteFunc(slices.Clone(accepted), func(id string) bool { return id != p.only })
 	}
@@ -126,7 +138,7 @@ func (p *past) take(capID string, round int) *journal.Tried {
 		return nil
 	}
 	i := slices.IndexFunc(p.ended, func(t *journal.Tried) bool {
-		return t.Started.CapID == capID && t.Started.Round == round
+		return t.Started.CapID == capID && t.Started.Round == round && (p.fits == nil || p.fits(t))
 	})
 	if i < 0 {
 		return nil
@@ -145,7 +157,12 @@ func (p *past) take(capID string, round int) *journal.Tried {
 // recall makes an attempt whose end is recorded.
 func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy string) *attempt {
 	n, q := s.n, &s.c.request
-	a := &attempt{n: n, capability: c, number: t.Started.Attempt, past: t, started: t.At}
+	number := t.Started.Attempt
+	if s.past.fills() {
+		q.attempts++
+		number = q.attempts
+	}
+	a := &attempt{n: n, capability: c, number: number, past: t, started: t.At}
 	a.recovery, _ = contract.ParseRecoveryClass(t.Started.Recovery)
 	a.prompt = q.composePrompt(c)
 	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)
@@ -153,6 +170,9 @@ func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy str
 		s.alone = a
 	} else {
 		s.parallel = append(s.parallel, a)
+	}
+	if s.past.fills() {
+		s.repeatStart(a, strategy)
 	}
 	return a
 }
@@ -188,6 +208,9 @@ func (a *attempt) readPast() {
 		}
 	}
 	a.label, a.usage, a.meta = end.Outcome, end.Usage, end.Meta
+	if a.err != nil && a.label == journal.OutcomeOK { // the configuration refuses the answer now
+		a.label = journal.OutcomeError
+	}
 }
 
 // pastVerdict returns the recorded verdict of a gate on the answer, nil if there
@@ -196,10 +219,14 @@ func (j *judging) pastVerdict(gate string) *journal.GateVerdict {
 	if j.a.past == nil {
 		return nil
 	}
-	if v := j.a.past.Verdict(gate); v != nil && (v.Err == nil || j.n.w.Replay) {
-		return v
+	v := j.a.past.Verdict(gate)
+	switch {
+	case v == nil, v.Err != nil && !j.n.w.Replay:
+		return nil
+	case j.n.run.Fill != nil && v.CapID == "": // a check of the host costs nothing and may have changed
+		return nil
 	}
-	return nil
+	return v
 }
 
 // recallFailure sets why a recorded gate could not evaluate the answer, if it

@@ -26,7 +26,9 @@ func (j *judging) gradeAnswer(ctx context.Context, subject quality.Subject, resu
 		return result, false
 	}
 	if v := j.pastVerdict(panel.gate); v != nil {
-		j.recallFailure(v)
+		if j.recallFailure(v); n.run.Fill != nil {
+			j.repeatVerdict(v, quality.SeverityOf(v.Severity))
+		}
 		return pastGrade(panel, v), true
 	}
 	cal := n.d.calibration(panel.judge.Name)

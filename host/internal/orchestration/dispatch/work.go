@@ -49,6 +49,8 @@ type Run struct {
 	Host budget.Chain
 	// Shadow marks a run whose results are not used (see Trials).
 	Shadow bool
+	// Fill marks a run that replays another one; nil: it does not.
+	Fill *Fill
 	// Grading marks a run that asks a judge for one verdict on a labelled answer.
 	// Its call is budgeted as a vote and bypasses the breaker of the judge, which
 	// may be open because of such verdicts.
@@ -104,6 +106,9 @@ type Work struct {
 	Past *journal.Place
 	// Replay does nothing that is not recorded in Past (JRN-050).
 	Replay bool
+	// Recorded is what the replayed run recorded of the node; nil: nothing, or the
+	// run has no Fill.
+	Recorded *journal.Place
 	// Begun is called after the first attempt is recorded and before it is made.
 	Begun func()
 	// Around gives access to the surrounding plan. Nil: there are no slots, and

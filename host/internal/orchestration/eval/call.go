@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -21,6 +22,9 @@ func (s *scope) callNode(
 	if err == nil {
 		w.Begun = begun
 		w.Past, w.Replay = s.past(e.path), s.run.task.Replay
+		if s.run.task.Fill != nil {
+			w.Recorded = s.history.At(e.path)
+		}
 		if w.Replay && w.Past == nil {
 			return 0, s.unrecorded(n, e)
 		}
@@ -36,7 +40,7 @@ func (s *scope) callNode(
 		if w.Replay {
 			err = s.replayed(n, e, err)
 		}
-		if err != nil && err.Type == "effects/outcome-unknown" && !result.Decided && s.run.task.Suspend != nil {
+		if err != nil && err.Type == "effects/outcome-unknown" && !result.Decided && s.suspends(w.Intent) {
 			begun()
 			return attempts, s.run.waiting.wait(ctx, Undecided{e.path, n.ID})
 		}
@@ -46,6 +50,13 @@ func (s *scope) callNode(
 	}
 	s.keep(n, e, w, err)
 	return attempts, nil
+}
+
+// suspends reports whether a call of an intent whose outcome is unknown waits for a
+// decision.
+func (s *scope) suspends(intent string) bool {
+	in, _ := s.run.ev.Registry.Intent(intent)
+	return s.run.task.Suspend != nil && (in == nil || in.OnUnknown != registry.UnknownFails)
 }
 
 // endsRun reports errors that no node may keep, because the run itself ends.

@@ -75,6 +75,9 @@ type Task struct {
 	// (JRN-050).
 	Past   *journal.History
 	Replay bool
+	// Fill, if set, has the run replay another one, whose records are Past: what is
+	// recorded there is not called (JRN-051).
+	Fill *dispatch.Fill
 	// Suspend, if set, is called once when nothing can go on before it is decided
 	// about nodes whose call may have had its effect (JRN-044). It ends the context of
 	// the run. Without it such nodes fail.
@@ -190,7 +193,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Explain: t.Explain, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Explain: t.Explain, Fill: t.Fill, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	root := &scope{
 		run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,

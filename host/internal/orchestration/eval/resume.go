@@ -14,7 +14,12 @@ import (
 
 // past returns what is recorded at a path since before the run was resumed, nil
 // for nothing.
-func (s *scope) past(path edn.Value) *journal.Place { return s.history.At(path) }
+func (s *scope) past(path edn.Value) *journal.Place {
+	if s.run.task.Fill != nil { // the history is that of another run
+		return nil
+	}
+	return s.history.At(path)
+}
 
 // recall gives a node the value whose commit is recorded, and reports whether
 // there is one (JRN-040). Nodes that only compute do so again. So does the node

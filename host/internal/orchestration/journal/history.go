@@ -26,7 +26,9 @@ type History struct {
 	Begun    time.Time // when the run was accepted
 	Canceled *CancelRequested
 	// Crashes is the number of crashes in a row that the run was resumed after.
-	Crashes  int
+	Crashes int
+	// Active is set once the run was under way.
+	Active   bool
 	Finished bool
 	Status   string // of a finished run
 	// Suspended is nil unless the run waits for a decision. SuspendedFor is how long
@@ -155,6 +157,8 @@ func NewHistory(records []Record) *History {
 		switch body := rec.Body.(type) {
 		case *RunAccepted:
 			h.Accepted, h.Begun, h.Config = body, rec.At, body.Config
+		case *RunStarted:
+			h.Active = true
 		case *RunResumed:
 			h.Config = body.Config
 			h.Resume(rec.At, body)
@@ -195,6 +199,7 @@ func NewHistory(records []Record) *History {
 // Resume applies what a resume decided. It must not be called once the history is
 // shared.
 func (h *History) Resume(at time.Time, resumed *RunResumed) {
+	h.Active = true
 	if h.Crashes++; resumed.Why != ResumedCrash {
 		h.Crashes = 0
 	}

@@ -186,6 +186,9 @@ type AttemptStarted struct {
 	// Waited is the time that the node waited for a restarting process before
 	// this attempt; 0: none.
 	Waited time.Duration
+	// Recorded marks an attempt of a replay that was not made: its end is that of
+	// the replayed run.
+	Recorded bool
 }
 
 // Kind implements Body.
@@ -208,6 +211,7 @@ var attemptStarted = kindOf(KindAttemptStarted, true,
 	ordinal("round", func(x *AttemptStarted) *int { return &x.Round }).optional("the candidate was told what was wrong"),
 	enum("entrant", func(x *AttemptStarted) *string { return &x.Entrant }, "race", "hedge", "tournament").optional("it may run beside others"),
 	spent("waited-ms", "it waited for a process that was coming back", func(x *AttemptStarted) *time.Duration { return &x.Waited }),
+	mark("recorded?", "its end is that of the replayed run", true, func(x *AttemptStarted) *bool { return &x.Recorded }),
 )
 
 // The outcomes of an attempt. Unknown means that the plugin may have done the

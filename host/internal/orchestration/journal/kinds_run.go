@@ -7,6 +7,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// ReplayFill is the mode of a replay that makes the calls which are not recorded.
+// A strict replay makes no run.
+const ReplayFill = "fill"
+
 // RunAccepted starts a run: caller, request and configuration.
 type RunAccepted struct {
 	Principal      string
@@ -31,6 +35,8 @@ type RunAccepted struct {
 	Dir            string // working directory of the caller, for relative paths
 	SessionID      string
 	SessionVersion int
+	// ReplayOf is the run that this one replays, ReplayMode how; empty: none.
+	ReplayOf, ReplayMode string
 }
 
 // Kind implements Body.
@@ -62,6 +68,8 @@ var runAccepted = kindOf(KindRunAccepted, false,
 	text("dir", func(x *RunAccepted) *string { return &x.Dir }).optional("a caller on this machine named its working directory"),
 	text("session/id", func(x *RunAccepted) *string { return &x.SessionID }).optional("a session was given"),
 	ordinal("session/version", func(x *RunAccepted) *int { return &x.SessionVersion }).as(tInt).optional("a session was given"),
+	text("replay/of", func(x *RunAccepted) *string { return &x.ReplayOf }).optional("it replays another run"),
+	enum("replay/mode", func(x *RunAccepted) *string { return &x.ReplayMode }, ReplayFill).optional("it replays another run"),
 )
 
 // RunStarted records the host that executes the run.

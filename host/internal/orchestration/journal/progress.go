@@ -43,6 +43,28 @@ func (e Event) Value() edn.Value {
 	return b.Map()
 }
 
+// ReadEvent is the inverse of Value, for events of another process. What is
+// missing or ill-typed is zero.
+func ReadEvent(v edn.Value) Event {
+	var e Event
+	e.Name, _ = v.Key("event").AsKeyword()
+	e.Run, _ = v.Key("run").AsString()
+	seq, _ := v.Key("seq").AsInt()
+	attempt, _ := v.Key("attempt").AsInt()
+	e.Seq, e.Attempt = int(seq), int(attempt)
+	e.At, _ = v.Key("at").AsInst()
+	e.Path = v.Key("path")
+	e.Node, _ = v.Key("node").AsString()
+	e.CapID, _ = v.Key("cap/id").AsKeyword()
+	e.Response = v.Key("response")
+	e.Details = v.Dissoc(eventKeys...)
+	return e
+}
+
+var eventKeys = []edn.Value{
+	edn.K("event"), edn.K("run"), edn.K("seq"), edn.K("at"), edn.K("path"), edn.K("node"), edn.K("attempt"), edn.K("cap/id"), edn.K("response"),
+}
+
 // Progress converts a record to an event; ok is false for records without an
 // event.
 func Progress(rec Record) (e Event, ok bool) {

@@ -73,9 +73,11 @@ func wholes() []struct {
 			Dir:            "/home/ann",
 			SessionID:      "s-1",
 			SessionVersion: 4,
+			ReplayOf:       "run_1",
+			ReplayMode:     journal.ReplayFill,
 		}, `{:access [{:reason 3 :rule 2 :what 1}] :budget {:attempts 1} :class :sync :config "H1"
 			:deadline-at #inst "1970-01-01T00:00:09.000Z" :dir "/home/ann" :evaluator 2 :fingerprint "H2" :intent :a/b :key "H2"
-			:operation :act/run :principal "uid/7" :principal/type :user :priority -3 :request "H1" :request/id "q-1"
+			:operation :act/run :principal "uid/7" :principal/type :user :priority -3 :replay/mode :fill :replay/of "run_1" :request "H1" :request/id "q-1"
 			:response/type :stream :roles #{:admin :any} :seed -7 :session/id "s-1" :session/version 4 :trace {:id "t"}}`},
 		{&journal.RunStarted{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Protocol: edn.Hash(edn.Int(2))},
 			`{:boot "b" :config "H1" :host "h" :protocol "H2"}`},
@@ -129,9 +131,10 @@ func wholes() []struct {
 			Round:       1,
 			Entrant:     "hedge",
 			Waited:      1500 * time.Microsecond,
+			Recorded:    true,
 		}, `{:attempt 2 :binary "H2" :budget {:attempts 1} :cap/id :a/one :cap/version "1.2.3" :effect/key "H1"
 			:effects #{:fs/write}
-			:enforcement :port-only :entrant :hedge :generation 4 :recovery :once :request "H1" :round 1 :waited-ms 1}`},
+			:enforcement :port-only :entrant :hedge :generation 4 :recorded? true :recovery :once :request "H1" :round 1 :waited-ms 1}`},
 		{&journal.AttemptChunk{Attempt: 2, Chunk: 3, Text: "so", Visible: "provisional"},
 			`{:attempt 2 :chunk 3 :text "so" :visible :provisional}`},
 		{&journal.AttemptRetracted{Attempt: 2, Reason: "race/lost"}, `{:attempt 2 :reason :race/lost}`},

@@ -86,8 +86,8 @@ func NewReport(records []Record) Report {
 		r.Status, r.Latency, r.Err = v.finished.Status, v.finished.Latency, v.finished.Err
 	}
 	for _, n := range v.nodes {
-		if n.op == "" && n.failed == nil {
-			n.op, _ = v.spec(n.path).Key("op").AsKeyword()
+		if n.failed == nil {
+			n.op = v.opOf(n)
 		}
 		r.Nodes = append(r.Nodes, v.report(n))
 	}

@@ -14,8 +14,10 @@ import (
 type view struct {
 	accepted *RunAccepted
 	finished *RunFinished
-	run      string
-	begun    time.Time
+	// suspended is nil unless the run waits for a decision.
+	suspended *RunSuspended
+	run       string
+	begun     time.Time
 
 	nodes        []*nodeView // in the order of their first record
 	attempts     []*attemptView
@@ -38,7 +40,7 @@ type viewRoom struct {
 }
 
 type planAt struct {
-	plan edn.Value
+	plan Ref
 	path edn.Value
 }
 
@@ -105,10 +107,14 @@ func (v *view) add(rec *Record) {
 	switch b := rec.Body.(type) {
 	case *RunAccepted:
 		v.accepted, v.begun = b, rec.At
+	case *RunSuspended:
+		v.suspended = b
+	case *RunResumed:
+		v.suspended = nil
 	case *RunFinished:
 		v.finished = b
 	case *PlanResolved:
-		v.plans, v.planned = append(v.plans, planAt{b.Plan.Value(), rec.Path}), nil
+		v.plans, v.planned = append(v.plans, planAt{b.Plan, rec.Path}), nil
 		if b.Source == "answer" {
 			if n := v.find(parent(rec.Path)); n != nil {
 				if a := n.attempt(b.Attempt); a != nil {
@@ -235,7 +241,7 @@ func (v *view) spec(path edn.Value) edn.Value {
 	if plan == nil {
 		return edn.Nil()
 	}
-	node, _ := nodesOf(plan.plan).Nth(int(index))
+	node, _ := nodesOf(plan.plan.Value()).Nth(int(index))
 	return node
 }
 
@@ -254,6 +260,15 @@ func (v *view) slot(n *nodeView) string {
 	}
 	as, _ := v.spec(n.path).Key("as").AsKeyword()
 	return as
+}
+
+// opOf returns the operation of a node, "" if it is not known.
+func (v *view) opOf(n *nodeView) string {
+	if n.op != "" {
+		return n.op
+	}
+	op, _ := v.spec(n.path).Key("op").AsKeyword()
+	return op
 }
 
 func parent(path edn.Value) edn.Value {

@@ -36,6 +36,10 @@ type callFlags struct {
 	progress   string
 	local      bool
 	stream     bool
+	async      bool
+	key        string
+	class      string
+	priority   int
 	effects    []string
 	budget     string
 	limits     edn.Value // parsed budget
@@ -55,10 +59,22 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"print calls, answers, gates, failovers and costs of the run on standard error")
 	cmd.Flags().BoolVar(&f.stream, "stream", false,
 		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
+	cmd.Flags().BoolVar(&f.async, "async", false, "print the run as soon as the daemon has accepted it, and let it go on")
+	cmd.Flags().StringVar(&f.key, "key", "", "idempotency key: the same command again gets the run that it has begun")
+	cmd.Flags().StringVar(&f.class, "class", "", "queue class of the run, such as batch")
+	cmd.Flags().IntVar(&f.priority, "priority", 0, "priority within the class, -9 to 9")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
 			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
+		}
+		if f.class = strings.TrimPrefix(f.class, ":"); f.class != "" {
+			if _, err := edn.Keyword(f.class); err != nil {
+				return usagef("--class %q: expected the name of a queue class, such as batch", f.class)
+			}
+		}
+		if f.async && (f.stream || f.local) {
+			return usagef("--async: expected neither --stream nor --local with it")
 		}
 		err := readEffects(f.effects)
 		if err == nil {
@@ -335,6 +351,9 @@ func (c *command) perform(ctx context.Context, p performance) error {
 			return c.performThere(ctx, client, p)
 		}
 	}
+	if f.async {
+		return c.nobodyServes(ctx)
+	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
 	host, err := c.host(ctx, watcher, p.admit, func(loaded *daemon.Loaded) map[string]bool {
 		if f.isJSON {
@@ -429,6 +448,8 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		id, known := run.Load().(string)
 		switch {
 		case !known:
+		case errors.Is(context.Cause(ctx), errInterrupted) && f.key != "":
+			c.printf("run %s goes on: \"ferment runs watch %[1]s\" follows it\n", id)
 		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)
 		case p.recorded:
@@ -436,6 +457,9 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 				"\"ferment runs show %s\" shows the run, which the next start of the daemon resumes", id))
 		}
 		return err
+	}
+	if id, ok := response.Key("job/id").AsString(); ok {
+		return c.done(response, fmt.Sprintf("%s: %s; \"ferment runs watch %[1]s\" follows it", id, plain(response.Key("job/status"))))
 	}
 	var failure *contract.Error
 	if e := response.Key("error"); !e.IsNil() {
@@ -478,6 +502,25 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	}
 	if f.deadline > 0 {
 		request = request.AssocKey("deadline-ms", edn.Int(max(1, f.deadline.Milliseconds())))
+	}
+	if f.async {
+		request = request.AssocKey("response/type", edn.K("accepted"))
+	}
+	if f.key != "" {
+		request = request.AssocKey("idempotency/key", edn.Text(f.key))
+	}
+	if f.class != "" || f.priority != 0 {
+		queue := request.Key("queue")
+		if !queue.IsMap() {
+			queue = edn.MustMap()
+		}
+		if f.class != "" {
+			queue = queue.AssocKey("class", edn.K(f.class))
+		}
+		if f.priority != 0 {
+			queue = queue.AssocKey("priority", edn.Int(int64(f.priority)))
+		}
+		request = request.AssocKey("queue", queue)
 	}
 	if f.limits.Len() > 0 {
 		limits := request.Key("budget")

@@ -48,6 +48,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-list", "runs list"},
 		{"runs-show", "runs show last"},
 		{"runs-records", "runs records last"},
+		{"runs-diff", "runs diff last last"},
 		{"runs-verify", "runs verify"},
 		{"runs-replay", "runs replay last"},
 		{"runs-export", "runs export last"},

@@ -233,8 +233,11 @@ func (c *command) status(v edn.Value) error {
 	}
 	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
 	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
-	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"),
+	fmt.Fprintf(&b, "runs:     %s under way%s, %s of configurations in force\n", v.Key("runs"), waiting(v),
 		diag.Counted(number(v.Key("generations")), "generation"))
+	if n := number(v.Key("suspended")); n > 0 {
+		fmt.Fprintf(&b, "decide:   %s, see \"ferment runs list --status suspended\"\n", diag.Counted(n, "suspended run"))
+	}
 	if refused := v.Key("reload-refused"); !refused.IsNil() {
 		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")),
 			plain(refused.Key("error").Key("message")))
@@ -251,6 +254,20 @@ func (c *command) status(v edn.Value) error {
 		return err
 	}
 	return c.pluginTable(v.Key("plugins"))
+}
+
+// waiting names the queue classes that have waiting runs.
+func waiting(v edn.Value) string {
+	var parts []string
+	for class := range v.Key("queue").Elems() {
+		if number(class.Key("queued")) > 0 {
+			parts = append(parts, fmt.Sprintf("%s of class %s", class.Key("queued"), plain(class.Key("class"))))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(parts, " and ") + " waiting"
 }
 
 func number(v edn.Value) int {

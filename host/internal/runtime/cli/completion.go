@@ -73,10 +73,13 @@ func (c *command) completions(root *cobra.Command) {
 		}
 		cmd.ValidArgsFunction = offer.first()
 	}
-	for _, verb := range []string{"show", "records", "verify", "export", "pin", "unpin", "purge", "cancel"} {
+	for _, verb := range []string{"show", "records", "verify", "replay", "export", "pin", "unpin", "purge", "cancel", "resume", "watch"} {
 		if cmd, rest, err := root.Find([]string{"runs", verb}); err == nil && len(rest) == 0 {
 			cmd.ValidArgsFunction = names(c.knownRuns).first()
 		}
+	}
+	if cmd, rest, err := root.Find([]string{"runs", "diff"}); err == nil && len(rest) == 0 {
+		cmd.ValidArgsFunction = names(c.knownRuns).always()
 	}
 	if cmd, rest, err := root.Find([]string{"explain"}); err == nil && len(rest) == 0 {
 		cmd.ValidArgsFunction = c.completeExplain(intents)

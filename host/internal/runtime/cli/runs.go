@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -23,15 +23,16 @@ import (
 func (c *command) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "show, verify, move, purge or cancel the recorded runs of a daemon",
+		Short: "show, watch, compare, verify, move, purge or cancel the recorded runs of a daemon",
 		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
 			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
 			"run without one.",
 	}
 	cmd.AddCommand(
 		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
+		c.runsDiffCommand(),
 		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
-		c.runsCancelCommand(), c.runsResumeCommand(),
+		c.runsCancelCommand(), c.runsResumeCommand(), c.runsWatchCommand(),
 	)
 	return cmd
 }
@@ -322,7 +323,7 @@ const shownNodes = 40
 // nodesText formats the nodes of a run as a tree, without those that only
 // computed a value. Ended runs have no running ones.
 func nodesText(b *strings.Builder, all edn.Value, ended bool) {
-	nodes := slices.SortedStableFunc(all.Elems(), func(x, y edn.Value) int { return comparePaths(x.Key("path"), y.Key("path")) })
+	nodes := slices.SortedStableFunc(all.Elems(), func(x, y edn.Value) int { return journal.ComparePaths(x.Key("path"), y.Key("path")) })
 	left, n := 0, 0
 	for i, node := range nodes {
 		state, depth := plain(node.Key("state")), node.Key("path").Len()
@@ -344,19 +345,6 @@ func nodesText(b *strings.Builder, all edn.Value, ended bool) {
 	if left > 0 {
 		fmt.Fprintf(b, "not shown: %s, committed\n", diag.Counted(left, "more node"))
 	}
-}
-
-// comparePaths orders nodes as their plan does, each before those within it.
-func comparePaths(x, y edn.Value) int {
-	for i := range min(x.Len(), y.Len()) {
-		a, _ := x.Nth(i)
-		b, _ := y.Nth(i)
-		// Items are strings with a number, such as "i10".
-		if c := cmp.Or(cmp.Compare(len(plain(a)), len(plain(b))), strings.Compare(plain(a), plain(b))); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(x.Len(), y.Len())
 }
 
 func nodeText(b *strings.Builder, node edn.Value) {

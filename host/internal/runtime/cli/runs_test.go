@@ -164,6 +164,7 @@ func TestRunsDecide(t *testing.T) {
 	assert.Equal(t, 3, w.run("runs", "resume", id, "--decide", "pay=fail", "--decide", "mail=fail").code, "no daemon executes it")
 	s = w.serve()
 	assert.Equal(t, []string{id}, w.listed("run", "--status", "suspended"))
+	assert.Contains(t, w.run("status").stdout, "1 suspended run, see \"ferment runs list --status suspended\"")
 	shown := w.run("runs", "show", id)
 	require.Equal(t, 0, shown.code, shown.stderr)
 	for _, part := range []string{"suspended", "effects/outcome-unknown", "node pay", ":t/mail", "--decide mail=retry", "--decide pay=retry"} {
@@ -172,6 +173,14 @@ func TestRunsDecide(t *testing.T) {
 	for line := range strings.Lines(shown.stdout) {
 		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100, line)
 	}
+	for _, mode := range []string{"strict", "fill"} {
+		got := w.run("runs", "replay", id, "--mode", mode)
+		assert.Equal(t, 6, got.code, "it is not finished: %s", got.stderr)
+		assert.Contains(t, got.stderr, "suspended", mode)
+	}
+	same := w.run("runs", "diff", id, id)
+	assert.Equal(t, 0, same.code, same.stderr)
+	assert.Contains(t, same.stdout, "B is suspended")
 	for _, row := range []struct {
 		args string
 		code int

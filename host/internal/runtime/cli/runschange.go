@@ -13,7 +13,6 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -296,35 +295,4 @@ func decisionsOf(decide, values []string) ([]edn.Value, error) {
 		out = append(out, d)
 	}
 	return out, nil
-}
-
-func (c *command) runsReplayCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "replay RUN",
-		Short: "execute a finished run once more from its records, and compare",
-		Long: "replay executes a run with the attempts, answers and verdicts that are recorded, and compares the values of\n" +
-			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as one of the plan\n" +
-			"or of a gate that was changed since, ends with the place of the first node that differs.",
-		Example: "  ferment runs replay last\n  ferment runs replay last --json",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
-				if !d.there {
-					o := c.options()
-					o.Lockfile = daemon.LockfileShown // nothing is started
-					loaded, err := c.load(cmd.Context(), o)
-					if err != nil {
-						return err
-					}
-					d.under(loaded)
-				}
-				v, err := d.do(cmd.Context(), actionOf("runs-replay", edn.K("run"), edn.Text(args[0])))
-				if err != nil {
-					return err
-				}
-				return c.done(v, fmt.Sprintf("%s: replayed, equal: %s records, result %s", plain(v.Key("run")), v.Key("records"),
-					plain(v.Key("hash"))))
-			})
-		},
-	}
 }

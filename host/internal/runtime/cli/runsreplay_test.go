@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // JRN-050: a recorded run is replayed through the daemon, and without it from the
@@ -35,4 +37,49 @@ func TestRunsReplay(t *testing.T) {
 	got = w.run("runs", "replay", "run_nobody")
 	assert.NotZero(t, got.code)
 	assert.Contains(t, got.stderr, "run/not-found")
+}
+
+// JRN-051, CLI-002, CLI-007: a replay with --mode fill is a new run of the daemon,
+// which calls what is not recorded; another capability is called in place of one.
+func TestRunsReplayFills(t *testing.T) {
+	t.Parallel()
+	w := comparing(t)
+	s := w.serve()
+	got := w.run("run", "plan.edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	recorded := w.listed("run")[0]
+
+	got = w.run("runs", "replay", "last", "--mode", "fill", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	v := got.value(t)
+	assert.Equal(t, "[1 0 :completed true]", edn.Vector(v.Key("recorded"), v.Key("made"), v.Key("status"), v.Key("diff").Key("equal?")).String())
+	replay, _ := v.Key("run").AsString()
+	require.Equal(t, []string{replay, recorded}, w.listed("run"))
+	records := ednValues(t, w.run("runs", "records", replay, "--edn").stdout)
+	assert.Equal(t, edn.Text(recorded).String(), records[0].Key("replay/of").String())
+
+	got = w.run("runs", "replay", recorded, "--swap", "mine/first=mine/second")
+	assert.Equal(t, 1, got.code, got.stderr)
+	for _, part := range []string{"0 attempts recorded, 1 made", "mine/first", "mine/second", recorded} {
+		assert.Contains(t, got.stdout, part)
+	}
+	got = w.run("runs", "replay", recorded, "--swap", ":mine/first=:mine/second", "--effects", "fs/write", "--json")
+	assert.Equal(t, 1, got.code, got.stderr)
+	assert.EqualValues(t, 1, jsonValues(t, got.stdout)[0].(map[string]any)["made"])
+	same := w.run("runs", "replay", recorded)
+	assert.Equal(t, 0, same.code, same.stderr)
+
+	got = w.run("runs", "replay", recorded, "--swap", "mine/first=mine/third")
+	assert.Contains(t, got.stderr, "cap/not-found")
+	a := s.admin(`{"action":"runs-replay","run":"last","swap":{"mine/first":"mine/second"}}`)
+	assert.Equal(t, 400, a.status, "a strict replay has no swaps: %s", a.body)
+	for _, args := range [][]string{
+		{"--mode", "loose"}, {"--mode", "strict", "--swap", "mine/first=mine/second"}, {"--effects", ":", "--mode", "fill"}, {"--swap", "mine/first=:"},
+	} {
+		assert.Equal(t, 2, w.run(append([]string{"runs", "replay", recorded}, args...)...).code, "%v", args)
+	}
+	s.stop()
+	got = w.run("runs", "replay", recorded, "--mode", "fill")
+	assert.NotZero(t, got.code)
+	assert.Contains(t, got.stderr, "runtime/not-ready")
 }

@@ -95,6 +95,7 @@ type Config struct {
 	Host    Host
 	HTTP    HTTP
 	Store   Store
+	Queue   Queue
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
 	Plugins   []plugins.Plugin
@@ -264,6 +265,7 @@ func (l *loader) host() {
 	l.config.LogFormat = l.Root.Block("log").Text("format")
 	l.http()
 	l.store()
+	l.queue()
 	if !f.Written("requires") {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
@@ -417,18 +418,30 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 // Runs implements httpapi.Control.
 func (c control) Runs() httpapi.Runs {
 	h, l := c.now()
-	return &Journal{store: c.store, live: h.runs, loaded: l, resume: h.resume}
+	return &Journal{store: c.store, live: h.runs, host: h, loaded: l}
 }
 
 // Status implements httpapi.Control.
 func (c control) Status() edn.Value {
 	h, l := c.now()
 	h.runs.mu.Lock()
-	taken, live := h.runs.taken, len(h.runs.live)
+	live := len(h.runs.live)
 	h.runs.mu.Unlock()
 	addresses := make([]edn.Value, 0, 4)
 	for _, a := range c.server.Addresses() {
 		addresses = append(addresses, edn.Text(a))
+	}
+	running, queued, classes := 0, 0, []edn.Value(nil)
+	for _, load := range h.queue.Loads() {
+		running += load.Running
+		queued += load.Waiting
+		classes = append(classes, edn.MustMap(
+			edn.K("class"), edn.K(load.Class.Name),
+			edn.K("workers"), edn.Int(int64(load.Class.Workers)),
+			edn.K("running"), edn.Int(int64(load.Running)),
+			edn.K("queued"), edn.Int(int64(load.Waiting)),
+			edn.K("max-queued"), edn.Int(int64(load.Class.MaxQueued)),
+		))
 	}
 	c.reloads.mu.Lock()
 	refused := c.reloads.refused
@@ -444,10 +457,25 @@ func (c control) Status() edn.Value {
 		edn.K("protocol"), edn.Text(l.ProtocolHash()),
 		edn.K("data-dir"), edn.Text(l.Host.DataDir),
 		edn.K("listen"), edn.Vector(addresses...),
-		edn.K("runs"), edn.Int(int64(taken)),
+		edn.K("runs"), edn.Int(int64(running)),
+		edn.K("queued"), edn.Int(int64(queued)),
+		edn.K("queue"), edn.Vector(classes...),
+		edn.K("suspended"), edn.Int(int64(c.suspended())),
 		edn.K("generations"), edn.Int(int64(live)),
 		edn.K("plugins"), c.Plugins().Key("plugins"),
 	)
+}
+
+// suspended returns the number of suspended runs, at most manyOpen.
+func (d *Daemon) suspended() int {
+	if d.store == nil {
+		return 0
+	}
+	runs, err := d.store.Runs(context.Background(), store.Filter{Status: "suspended", Limit: manyOpen})
+	if err != nil {
+		return 0 // the condition of the journal says so
+	}
+	return len(runs)
 }
 
 // Rejected implements httpapi.Backend: it writes a line of the audit log. The

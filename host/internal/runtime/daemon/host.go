@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -34,6 +35,7 @@ type Host struct {
 	keys       act.Keys
 	full       func() bool // whether there is too little space for new acts; nil: there is not
 	runs       *runs
+	queue      *queue.Queue
 
 	closing sync.Once
 	// stats outlives the generations: a reload forgets nothing.
@@ -85,6 +87,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
+	h.queue = queue.New(queueOf(loaded.Config), time.Now)
 	h.rescorer = h.newRescorer(loaded, o)
 	return h, loaded, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -25,12 +26,11 @@ import (
 // runs in memory.
 type Journal struct {
 	store *store.Store
-	empty string // file of the journal, if it does not exist
-	live  *runs  // in progress; nil without a daemon
-	// resume continues a run of the daemon; nil without one.
-	resume func(id string, how act.Resumption) *contract.Error
-	dir    *dataDir // locked by this Journal, if it has opened the store
-	owner  string   // only its runs exist; empty: all do
+	empty string   // file of the journal, if it does not exist
+	live  *runs    // in progress; nil without a daemon
+	host  *Host    // resumes runs and replays them in new ones; nil without a daemon
+	dir   *dataDir // locked by this Journal, if it has opened the store
+	owner string   // only its runs exist; empty: all do
 	// loaded is the configuration that runs are replayed with; nil: none.
 	loaded *Loaded
 }
@@ -225,7 +225,10 @@ func (j *Journal) named(ctx context.Context, name string) (store.Run, *contract.
 // status returns the status of a run: an open one that this daemon executes is
 // running.
 func (j *Journal) status(r store.Run) string {
-	if r.State == "open" && j.running(r.ID) != nil {
+	if active := j.running(r.ID); r.State == "open" && active != nil {
+		if active.run.Waiting() {
+			return "queued"
+		}
 		return "running"
 	}
 	return r.State
@@ -297,7 +300,8 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Since: f.Since, Until: f.Until, Before: f.Before,
 		Limit: limit + 1,
 	}
-	if f.Status == "running" {
+	live := f.Status == "running" || f.Status == "queued"
+	if live {
 		filter.Status, filter.Limit = "open", manyOpen
 	}
 	if j.owner != "" {
@@ -322,7 +326,7 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 	}
 	out := []edn.Value{}
 	for _, r := range runs {
-		if f.Status != "running" || j.status(r) == f.Status {
+		if !live || j.status(r) == f.Status {
 			out = append(out, j.summary(r))
 		}
 	}
@@ -337,8 +341,8 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 func (j *Journal) Under(l *Loaded) { j.loaded = l }
 
 // Replay implements httpapi.Runs.
-func (j *Journal) Replay(ctx context.Context, name string) (edn.Value, *contract.Error) {
-	run, missing := j.find(ctx, name)
+func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, q.Run)
 	if missing != nil {
 		return edn.Nil(), missing
 	}
@@ -348,6 +352,9 @@ func (j *Journal) Replay(ctx context.Context, name string) (edn.Value, *contract
 	}
 	if !run.Purged.IsZero() {
 		return edn.Nil(), contract.Errorf("replay/values-purged", "the values of run %s were purged", run.ID)
+	}
+	if q.Fill {
+		return j.fill(ctx, run.ID, records, dispatch.Fill{Swap: q.Swap, Effects: q.Effects})
 	}
 	began := time.Now()
 	hash, failure := act.Replay(ctx, j.loaded.actConfig(), run.ID, records)
@@ -360,6 +367,50 @@ func (j *Journal) Replay(ctx context.Context, name string) (edn.Value, *contract
 		edn.K("records"), edn.Int(int64(len(records))),
 		edn.K("hash"), edn.Text(hash),
 		edn.K("latency-ms"), edn.Int(time.Since(began).Milliseconds()),
+	), nil
+}
+
+// fill replays a run in a new one, which makes the calls that are not recorded, and
+// compares them. The error is that of a replay which was not accepted; how the new
+// run ended is in the result.
+func (j *Journal) fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (edn.Value, *contract.Error) {
+	if j.host == nil {
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "replay run %s: only a daemon makes the calls that are not recorded", of).
+			WithHint("start one with \"ferment serve\"")
+	}
+	taken, err := j.host.Take()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer taken.Release()
+	t := taken.(*turn)
+	a, err := t.of.service.Fill(of, records, how)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var run *act.Run
+	if _, err := t.perform(ctx, a, func(r *act.Run) { run = r }); run == nil {
+		return edn.Nil(), err
+	}
+	recorded, made := int64(0), int64(0)
+	for _, rec := range run.Records() {
+		switch start, ok := rec.Body.(*journal.AttemptStarted); {
+		case !ok:
+		case start.Recorded:
+			recorded++
+		default:
+			made++
+		}
+	}
+	diff := journal.Compare(records, run.Records())
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run.ID()),
+		edn.K("replay/of"), edn.Text(of),
+		edn.K("replay/mode"), edn.K(journal.ReplayFill),
+		edn.K("status"), diff.B.Key("status"),
+		edn.K("recorded"), edn.Int(recorded),
+		edn.K("made"), edn.Int(made),
+		edn.K("diff"), diff.Value(),
 	), nil
 }
 
@@ -417,6 +468,27 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		b.Key("transcript", journal.Transcript(records))
 	}
 	return b.Map(), nil
+}
+
+// Diff implements httpapi.Runs. Runs whose values were purged are compared by what
+// is kept.
+func (j *Journal) Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error) {
+	var both [2][]journal.Record
+	for i, name := range []string{a, b} {
+		run, missing := j.find(ctx, name)
+		if missing == nil {
+			missing = removed("diff", run)
+		}
+		if missing != nil {
+			return edn.Nil(), missing
+		}
+		records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		both[i] = records
+	}
+	return journal.Compare(both[0], both[1]).Value(), nil
 }
 
 // epochs lists when a run was started and resumed, by which process and why.
@@ -620,16 +692,27 @@ func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contr
 	case err != nil:
 	case !run.Ended():
 		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
-		if j.live == nil {
+		switch {
+		case j.live == nil && run.State == "suspended":
+			next = "\"ferment serve\" and then \"ferment runs resume\" continue it"
+		case j.live == nil:
 			next = "\"ferment serve\" resumes it"
 		}
 		err = contract.Errorf("queue/invalid-transition", "%s run %s: the run is %s, expected a finished one", op, run.ID,
 			j.status(run)).WithHint(next)
-	case !run.Removed.IsZero():
-		err = contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
-			run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
+	default:
+		err = removed(op, run)
 	}
 	return run, err
+}
+
+// removed returns the error for a run whose records are removed, nil for others.
+func removed(op string, run store.Run) *contract.Error {
+	if run.Removed.IsZero() {
+		return nil
+	}
+	return contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
+		run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
 }
 
 // Export implements httpapi.Runs.
@@ -751,15 +834,16 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 			if run.Ended() {
 				return canceled(run.ID, run.State, false), nil
 			}
-			if run.State == "suspended" && j.resume != nil {
+			if run.State == "suspended" && j.host != nil {
 				how := act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: c.By, Why: c.Why}}
-				return canceled(run.ID, "running", true), j.resume(run.ID, how)
+				return canceled(run.ID, "running", true), j.host.resume(run.ID, how)
 			}
 			return edn.Nil(), contract.Errorf("queue/invalid-transition",
 				"cancel run %s: it is %s, but no daemon executes it", run.ID, run.State).
 				WithHint("the log of the daemon says why it was not resumed")
 		}
 	}
+	waits := active.run.Waiting()
 	accepted := active.run.Cancel(c.By, c.Why)
 	if accepted && j.store != nil { // before the answer leaves (JRN-004)
 		if err := j.store.Sync(ctx, active.run.ID()); err != nil {
@@ -767,8 +851,8 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 		}
 	}
 	wait := c.Wait
-	if !accepted {
-		wait = time.Minute // it has just ended
+	if !accepted || waits {
+		wait = time.Minute // it has just ended, or does at once
 	}
 	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
 }
@@ -792,6 +876,25 @@ func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
 	return "open" // interrupted by the end of the daemon
 }
 
+// Job implements httpapi.Runs.
+func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	status := j.status(run)
+	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	switch {
+	case err != nil:
+		return edn.Nil(), failureOf(err)
+	case len(records) == 0:
+		return edn.Nil(), contract.Errorf("queue/job-not-found", "job %s: its records were removed", run.ID)
+	case status == "open":
+		status = "running"
+	}
+	return jobOf(records, status), nil
+}
+
 // Resume implements httpapi.Runs.
 func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
@@ -800,7 +903,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 		return edn.Nil(), missing
 	case run.State != "suspended":
 		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended one", run.ID, j.status(run))
-	case j.resume == nil:
+	case j.host == nil:
 		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
 			WithHint("start one with \"ferment serve\"")
 	}
@@ -808,7 +911,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 	for _, d := range decisions {
 		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: "operator"})
 	}
-	if err := j.resume(run.ID, how); err != nil {
+	if err := j.host.resume(run.ID, how); err != nil {
 		return edn.Nil(), err
 	}
 	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("status"), edn.K("running")), nil

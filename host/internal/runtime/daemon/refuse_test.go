@@ -30,22 +30,19 @@ func serving(phase string, loaded *Loaded, change func(*Host)) *Daemon {
 	return d
 }
 
-// OPS-001, OPS-004, OPS-009, RUN-011, ERR-002: the errors for acts that a
+// OPS-001, OPS-004, OPS-009, ERR-002: the errors for acts that a
 // daemon does not take.
 func TestTakeRefuses(t *testing.T) {
-	loaded := func(profile string, runs int) *Loaded {
-		return &Loaded{Config: &config.Config{Profile: profile, Host: config.Host{MaxRuns: runs}}}
-	}
+	loaded := func(profile string) *Loaded { return &Loaded{Config: &config.Config{Profile: profile}} }
 	for name, row := range map[string]struct {
 		d         *Daemon
 		typ       string
 		retryable bool
 	}{
 		"coming up":           {&Daemon{phase: phaseStarting}, "runtime/starting", true},
-		"going down":          {serving(phaseDraining, loaded("prod", 1), nil), "runtime/draining", true},
-		"its host going down": {serving("ready", loaded("prod", 1), func(h *Host) { h.runs.draining = true }), "runtime/draining", true},
-		"profile admin":       {serving("ready", loaded(language.ProfileAdmin, 1), nil), "policy/blocked", false},
-		"too many runs":       {serving("ready", loaded("prod", 2), func(h *Host) { h.runs.taken = 2 }), "runtime/overloaded", true},
+		"going down":          {serving(phaseDraining, loaded("prod"), nil), "runtime/draining", true},
+		"its host going down": {serving("ready", loaded("prod"), func(h *Host) { h.runs.draining = true }), "runtime/draining", true},
+		"profile admin":       {serving("ready", loaded(language.ProfileAdmin), nil), "policy/blocked", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			turn, err := row.d.Take()

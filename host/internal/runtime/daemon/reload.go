@@ -248,6 +248,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 			err)
 	}
 	h.runs.install(g)
+	h.queue.Configure(queueOf(g.loaded.Config))
 	h.configureRescorer(next)
 	d.warn(next)
 	return nil

@@ -29,8 +29,8 @@ type runs struct {
 // activeRun is an accepted run with its generation.
 type activeRun struct {
 	run      *act.Run
-	of       *generation
-	canceled bool // by the host
+	of       *generation // nil: it waits for its turn
+	canceled bool        // by the host
 }
 
 func newRuns() *runs { return &runs{byID: map[string]*activeRun{}, changed: make(chan struct{})} }
@@ -51,12 +51,8 @@ func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	r := h.runs
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.draining:
+	if r.draining {
 		return nil, contract.Errorf("runtime/draining", "the daemon is going down")
-	case r.taken >= r.current.loaded.Host.MaxRuns:
-		return nil, contract.Errorf("runtime/overloaded", "%d runs are under way, the limit is ferment.max_runs = %d",
-			r.taken, r.current.loaded.Host.MaxRuns)
 	}
 	r.taken++
 	r.current.holds++
@@ -70,7 +66,7 @@ func (h *Host) nested(run string) *turn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.current
-	if t := r.byID[run]; t != nil {
+	if t := r.byID[run]; t != nil && t.of != nil {
 		of = t.of
 	}
 	of.holds++
@@ -118,20 +114,11 @@ func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (e
 
 // carry follows a run to its end.
 func (t *turn) carry(run *act.Run, follow func(*act.Run)) (edn.Value, *contract.Error) {
-	h := t.host
-	h.runs.mu.Lock()
-	h.runs.byID[run.ID()] = &activeRun{run: run, of: t.of}
-	h.runs.mu.Unlock()
+	active := &activeRun{run: run, of: t.of}
+	t.host.runs.track(active)
 	follow(run)
 	response, failure := run.Wait()
-	h.runs.mu.Lock()
-	delete(h.runs.byID, run.ID())
-	if !h.runs.closed {
-		// The caller has its answer; plugins release their state of the run
-		// afterwards.
-		h.runs.after.Go(func() { h.Ended(context.Background(), run.ID()) })
-	}
-	h.runs.mu.Unlock()
+	t.host.untrack(active)
 	return response, failure
 }
 
@@ -207,13 +194,14 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 // onceWait is the time beyond the drain for calls whose recovery is once.
 const onceWait = 10 * time.Second
 
-// drain stops taking acts and waits for the runs in progress (OPS-004). At the
+// drain stops taking acts, ends those that wait for their turn, and waits for the runs in progress (OPS-004). At the
 // limit it ends the runs, except those with an open attempt whose recovery
 // is once; these get onceWait more. The end of ctx skips the waiting.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.mu.Lock()
 	h.runs.draining = true
 	h.runs.mu.Unlock()
+	h.cancelRuns((*act.Run).Waiting)
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if h.runs.idle(waiting) {
@@ -222,7 +210,7 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	final, cancelFinal := context.WithTimeout(ctx, onceWait)
 	defer cancelFinal()
 	for final.Err() == nil {
-		h.cancelRuns(func(id string) bool { return !h.hasOnceAttempt(id) })
+		h.cancelRuns(func(run *act.Run) bool { return !h.hasOnceAttempt(run.ID()) })
 		step, cancelStep := context.WithTimeout(final, 100*time.Millisecond)
 		idle := h.runs.idle(step)
 		cancelStep()
@@ -230,21 +218,10 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 			return
 		}
 	}
-	h.cancelRuns(func(string) bool { return true })
+	h.cancelRuns(func(*act.Run) bool { return true })
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancelLast()
 	h.runs.idle(last)
-}
-
-// awaitTurn waits until a turn is released.
-func (r *runs) awaitTurn(ctx context.Context) {
-	r.mu.Lock()
-	changed := r.changed
-	r.mu.Unlock()
-	select {
-	case <-changed:
-	case <-ctx.Done():
-	}
 }
 
 // idle waits until no turn is held. It reports false if ctx ends first.
@@ -265,7 +242,7 @@ func (r *runs) idle(ctx context.Context) bool {
 }
 
 // cancelRuns ends runs: those in a durable journal go on at the next start.
-func (h *Host) cancelRuns(which func(id string) bool) {
+func (h *Host) cancelRuns(which func(*act.Run) bool) {
 	h.runs.mu.Lock()
 	var all []*activeRun
 	for _, t := range h.runs.byID {
@@ -275,7 +252,7 @@ func (h *Host) cancelRuns(which func(id string) bool) {
 	}
 	h.runs.mu.Unlock()
 	for _, t := range all { // only drain writes canceled
-		if t.canceled = which(t.run.ID()); !t.canceled {
+		if t.canceled = which(t.run); !t.canceled {
 			continue
 		}
 		if _, durable := h.journal.(journal.Syncer); durable {

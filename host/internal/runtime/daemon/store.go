@@ -66,16 +66,12 @@ func (h *Host) admits() *contract.Error {
 // resumeRuns continues the runs that an earlier daemon has not finished (JRN-040,
 // RUN-016). One that cannot be continued is reported and left as it is.
 func (d *Daemon) resumeRuns(ctx context.Context) {
-	h, resumed, why := d.host.Load(), 0, journal.ResumedRestart
+	resumed, why := 0, journal.ResumedRestart
 	if d.dir.crashed {
 		why = journal.ResumedCrash
 	}
 	for _, u := range d.unfinished {
-		err := h.resume(u.Run.ID, act.Resumption{Why: why})
-		for err != nil && err.Type == "runtime/overloaded" && ctx.Err() == nil {
-			h.runs.awaitTurn(ctx)
-			err = h.resume(u.Run.ID, act.Resumption{Why: why})
-		}
+		err := d.recall(ctx, u.Run.ID, why)
 		if err != nil {
 			d.log.Error("a run cannot be resumed", "run", u.Run.ID, "intent", u.Run.Intent, "error", err)
 			continue
@@ -87,7 +83,28 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 	}
 }
 
-// resume continues a run of the journal and returns once it goes on.
+// recall puts a run of an earlier daemon back into the queue.
+func (d *Daemon) recall(ctx context.Context, id, why string) error {
+	first, err := d.store.Read(ctx, id, 0, 1)
+	if err != nil {
+		return err
+	}
+	accepted, ok := first[0].Body.(*journal.RunAccepted)
+	if !ok {
+		return fmt.Errorf("its first record is %s", first[0].Body.Kind())
+	}
+	h := d.host.Load()
+	run, refused := h.runs.now().service.Recall(context.Background(), id, accepted)
+	if refused != nil {
+		return refused
+	}
+	h.enqueue(run, why, func(err error) {
+		d.log.Error("a run cannot be resumed", "run", id, "intent", accepted.Intent, "error", err)
+	})
+	return nil
+}
+
+// resume continues a suspended run and returns once it goes on.
 func (h *Host) resume(id string, how act.Resumption) *contract.Error {
 	taken, err := h.Take()
 	if err != nil {

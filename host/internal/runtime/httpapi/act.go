@@ -41,6 +41,7 @@ func serveAct(x *exchange) reply {
 	if request, err = x.keyed(request); err != nil {
 		return refused(request, err)
 	}
+	request = x.preferred(request)
 	if err := x.unsupported(request); err != nil {
 		return refused(request, err)
 	}
@@ -60,6 +61,9 @@ func serveAct(x *exchange) reply {
 		a.Dir = dir
 	}
 	a.Replayed = x.replayed
+	if form, _ := request.Key("response/type").AsKeyword(); form == "accepted" {
+		return submitted(turn.Submit(a))
+	}
 	if x.events {
 		return x.stream(turn, a)
 	}
@@ -76,6 +80,17 @@ func answered(response edn.Value, failure *contract.Error) reply {
 		r.status = formEnvelope.failure(failure).status
 	}
 	r.run, _ = response.Key("run/id").AsString()
+	return r
+}
+
+// submitted returns the reply to an act that is answered before it runs (RUN-010).
+func submitted(body edn.Value, failure *contract.Error) reply {
+	if failure != nil {
+		return answered(body, failure)
+	}
+	r := reply{status: http.StatusAccepted, body: body}
+	r.run, _ = body.Key("job/id").AsString()
+	r.location = jobPath + r.run
 	return r
 }
 
@@ -117,6 +132,21 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 // replayed marks the response as one that was given before (RUN-022).
 func (x *exchange) replayed() { x.w.Header().Set("Idempotency-Replayed", "true") }
 
+// preferred returns the request with the response type of the header Prefer
+// (HTTP-011). It has no effect on a request that names one.
+func (x *exchange) preferred(request edn.Value) edn.Value {
+	for _, line := range x.r.Header.Values("Prefer") {
+		for wish := range strings.SplitSeq(line, ",") {
+			wish, _, _ = strings.Cut(wish, ";")
+			if strings.EqualFold(strings.TrimSpace(wish), "respond-async") && request.IsMap() && !request.HasKey("response/type") &&
+				!request.HasKey("stream?") && !x.events {
+				return request.AssocKey("response/type", edn.K("accepted"))
+			}
+		}
+	}
+	return request
+}
+
 // keyed returns the request with the idempotency key of the header, if it has one
 // (RUN-020).
 func (x *exchange) keyed(request edn.Value) (edn.Value, *contract.Error) {
@@ -153,15 +183,11 @@ func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	return nil
 }
 
-// onlyValues rejects response types that need a queue, and a stream request
-// whose Accept header excludes one.
+// onlyValues rejects a stream request whose Accept header excludes one.
 func onlyValues(request edn.Value, events bool) *contract.Error {
 	form, _ := request.Key("response/type").AsKeyword()
 	streams, _ := request.Key("stream?").AsBool()
-	switch {
-	case form == "accepted":
-		return contract.Errorf("queue/disabled", "this host has no queue of accepted requests")
-	case !events && (form == "stream" || streams):
+	if !events && (form == "stream" || streams) {
 		return contract.Errorf("invalid-request", "streaming requires the header Accept: text/event-stream").
 			WithHint("send the header, or :response/type :value")
 	}

@@ -50,6 +50,10 @@ type Turn interface {
 	// Do runs the act and returns the response envelope; the error is the one
 	// in the envelope. Canceling ctx cancels the run.
 	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
+	// Submit accepts an act that is answered before it runs, and returns its job:
+	// that of an earlier act if both have one idempotency key. An error is returned
+	// with the response envelope.
+	Submit(a act.Act) (edn.Value, *contract.Error)
 	// Watch is Do for a caller that follows the run: show is called with its
 	// events in order, on the goroutine of Watch, from acceptance to the end.
 	// A slow show exerts back pressure on plugins; an error of show cancels

@@ -28,6 +28,33 @@ func (c *Client) Stream(
 	if err != nil {
 		return edn.Nil(), err
 	}
+	return c.events(ctx, resp, show)
+}
+
+// Events calls show with the events of a run after the one with an id; empty: with
+// all of them. The result is the response envelope of the run, nil if the stream
+// ended before the run; the error is that of the daemon or of show, or reports that
+// the connection ended.
+func (c *Client) Events(ctx context.Context, run, after string, show func(event edn.Value) error) (edn.Value, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	path := "/v1/runs/" + run + "/events?format=edn"
+	if after != "" {
+		path += "&after=" + after
+	}
+	resp, err := c.open(ctx, http.MethodGet, path, nil, "", string(typeSSE)+", "+string(typeEDN)+";q=0.5")
+	if err != nil {
+		return edn.Nil(), err
+	}
+	response, err := c.events(ctx, resp, show)
+	if refused := response.Key("error"); err == nil && !refused.IsNil() && resp.StatusCode >= 400 {
+		return edn.Nil(), contract.ErrorFromValue(refused, contract.SourceHost)
+	}
+	return response, err
+}
+
+// events reads a stream of events, or the envelope of a request that was refused.
+func (c *Client) events(ctx context.Context, resp *http.Response, show func(event edn.Value) error) (edn.Value, error) {
 	defer func() { _ = resp.Body.Close() }()
 	if resp.Header.Get("Content-Type") != string(typeSSE) {
 		return c.read(ctx, resp)

@@ -134,16 +134,23 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		return out
 	}
 	cases := map[string]map[int]func(w *world) answer{
-		"GET /v1/runs":              ofRun("GET /v1/runs"),
-		"GET /v1/runs/{id}":         ofRun("GET /v1/runs/{id}"),
-		"GET /v1/runs/{id}/records": ofRun("GET /v1/runs/{id}/records"),
-		"GET /v1/runs/{id}/events":  ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
-		"GET /v1/runs/{id}/verify":  ofRun("GET /v1/runs/{id}/verify"),
-		"POST /v1/runs/{id}/cancel": ofRun("POST /v1/runs/{id}/cancel", "queue/invalid-transition"),
-		"POST /v1/runs/{id}/pin":    ofRun("POST /v1/runs/{id}/pin"),
-		"POST /v1/runs/{id}/unpin":  ofRun("POST /v1/runs/{id}/unpin"),
-		"DELETE /v1/runs/{id}":      ofRun("DELETE /v1/runs/{id}", "queue/invalid-transition"),
+		"GET /v1/runs":                  ofRun("GET /v1/runs"),
+		"GET /v1/runs/{id}":             ofRun("GET /v1/runs/{id}"),
+		"GET /v1/runs/{id}/records":     ofRun("GET /v1/runs/{id}/records"),
+		"GET /v1/runs/{id}/events":      ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
+		"GET /v1/runs/{id}/verify":      ofRun("GET /v1/runs/{id}/verify"),
+		"POST /v1/runs/{id}/cancel":     ofRun("POST /v1/runs/{id}/cancel", "queue/invalid-transition"),
+		"POST /v1/runs/{id}/pin":        ofRun("POST /v1/runs/{id}/pin"),
+		"POST /v1/runs/{id}/unpin":      ofRun("POST /v1/runs/{id}/unpin"),
+		"DELETE /v1/runs/{id}":          ofRun("DELETE /v1/runs/{id}", "queue/invalid-transition"),
+		"GET /v1/act/jobs/{id}":         ofRun("GET /v1/act/jobs/{id}"),
+		"POST /v1/act/jobs/{id}/cancel": ofRun("POST /v1/act/jobs/{id}/cancel"),
 		"POST /v1/act": {
+			202: func(w *world) answer {
+				w.jobs.Store(true)
+				w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+				return w.call("POST /v1/act", any, "Prefer", "wait=10, Respond-Async")
+			},
 			200: func(w *world) answer {
 				w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
 				return w.call("POST /v1/act", any)
@@ -210,6 +217,11 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			503: starting("GET /openapi.json", ""),
 		},
 	}
+	const jobCancel = "POST /v1/act/jobs/{id}/cancel"
+	delete(cases["GET /v1/act/jobs/{id}"], 400)
+	cases[jobCancel][400] = func(w *world) answer { return w.operator(concrete(jobCancel), `{"why":1}`) }
+	cases[jobCancel][413] = func(w *world) answer { return w.operator(concrete(jobCancel), strings.Repeat("x", 64<<10+1)) }
+	cases[jobCancel][415] = func(w *world) answer { return w.operator(concrete(jobCancel), "x", "Content-Type", "text/plain") }
 	cases["GET /v1/runs/{id}/events"][204] = func(w *world) answer {
 		return w.operator(concrete("GET /v1/runs/{id}/events?after={id}.5"), "")
 	}
@@ -306,6 +318,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, "[:run {:doc") {
 			body["run"] = "last"
 		}
+		if strings.Contains(a.Input, "[:b {:doc") {
+			body["a"], body["b"] = "last", "last"
+		}
 		if strings.Contains(a.Input, "[:file {:doc") {
 			body["file"] = "/x"
 		}
@@ -337,7 +352,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 15, routes.Len())
+	assert.Equal(t, 17, routes.Len())
 	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()

@@ -97,6 +97,7 @@ const (
 var specs = map[string]string{
 	"envelope/request":  specRequest,
 	"envelope/response": specResponse,
+	"envelope/cancel":   `[:map {:closed true} [:reason {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]]`,
 	"answer/error":      `[:map {:closed true} [:error ERROR]]`,
 	"answer/health": `[:map {:closed true}
   [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]]
@@ -126,12 +127,16 @@ var specs = map[string]string{
   [:ok? :boolean] [:runs [:int {:min 0}]] [:damaged [:vector :map]]]`,
 	"answer/canceled": `[:map {:closed true}
   [:run :string] [:status :keyword] [:cancel/accepted? :boolean]]`,
-	"answer/openapi": `[:map [:openapi [:re "^3\\.1\\."]] [:info :map] [:paths :map] [:components :map]]`,
+	"answer/job":        "[:or " + builtin("res/job-accepted") + builtin("res/job-status") + "]",
+	"answer/job-cancel": builtin("res/job-cancel"),
+	"answer/openapi":    `[:map [:openapi [:re "^3\\.1\\."]] [:info :map] [:paths :map] [:components :map]]`,
 	"answer/admin": `[:map {:closed true}
   [:ok? :boolean] [:action {:optional true} :keyword] [:result {:optional true} :any]
   [:error {:optional true} ERROR] [:type {:optional true} :keyword] [:message {:optional true} :string]
   [:retryable? {:optional true} :boolean] [:details {:optional true} :map]]`,
 }
+
+func builtin(name string) string { return schema.Builtin()[name].String() }
 
 // envelopes compiles the schemas of bodies, once.
 var envelopes = sync.OnceValue(func() map[string]*schema.Schema {

@@ -18,6 +18,8 @@ type reply struct {
 	err *contract.Error
 	// run is the id of the run, empty if there is none.
 	run string
+	// location is the path of the job, empty if there is none.
+	location string
 	// allow lists the methods of the path, for status 405.
 	allow string
 	// sent is set if the response was already written.
@@ -89,6 +91,9 @@ func (x *exchange) write(r reply) {
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	if r.run != "" {
 		h.Set("Ferment-Run-Id", r.run)
+	}
+	if r.location != "" {
+		h.Set("Location", r.location)
 	}
 	if r.allow != "" {
 		h.Set("Allow", r.allow)

@@ -93,7 +93,7 @@ func routes() []Route {
 			Summary: "request one accepted answer",
 			Doc: "The body is a request envelope, or text as input of the intent text/respond. The answer is sent once it has passed its gates. " +
 				"With Accept: text/event-stream the response is a stream of the events of the run: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract withdraws; the last event, finished, holds the whole response. ?format=edn writes the events as EDN. " +
-				"Closing the connection cancels the run, unless the request has an Idempotency-Key. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
+				"Closing the connection cancels the run, unless the request has an Idempotency-Key. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. With :response/type :accepted, or the header Prefer: respond-async, the answer is a job as soon as the act is on disk: it has the id of the run, and Location is its state. :queue chooses its class and priority. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
 			Body: &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText},
 				limit: func(s *Settings) int { return s.Limits.ActBody }},
 			failed: formEnvelope,
@@ -101,6 +101,7 @@ func routes() []Route {
 			events: eventsAsked,
 			Answers: []Answer{
 				{200, "the answer was accepted", "envelope/response"},
+				{202, "the act was accepted and waits for its turn", "answer/job"},
 				{400, "the request is wrong", "envelope/response"},
 				{402, "the call cannot fit into a budget", "envelope/response"},
 				{403, "a rule, a policy or a scope forbids it", "envelope/response"},
@@ -167,7 +168,7 @@ func routes() []Route {
 			serve:   serveOpenAPI,
 			Answers: []Answer{{200, "the document", "answer/openapi"}},
 		},
-	}, runRoutes()...)
+	}, slices.Concat(runRoutes(), jobRoutes())...)
 }
 
 // all returns the answers of the route and of the steps before its handler.

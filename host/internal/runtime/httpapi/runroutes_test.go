@@ -40,6 +40,7 @@ func TestRunRoutes(t *testing.T) {
 		"POST /v1/runs/{id}/cancel?why=too%20late&wait=30000": {
 			method: "cancel {id}", args: httpapi.Cancellation{Why: "too late", Wait: 30 * time.Second},
 		},
+		"GET /v1/act/jobs/{id}":             {method: "job {id}"},
 		"POST /v1/runs/{id}/pin":            {method: "pin {id}", args: true},
 		"POST /v1/runs/{id}/unpin":          {method: "pin {id}", args: false},
 		"DELETE /v1/runs/{id}":              {method: "purge {id}", args: false},

@@ -24,6 +24,8 @@ type Runs interface {
 	Show(ctx context.Context, run string, with RunParts) (edn.Value, *contract.Error)
 	// Records returns a page of the records of a run.
 	Records(ctx context.Context, q RecordsQuery) (edn.Value, *contract.Error)
+	// Diff compares two runs node by node.
+	Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error)
 	// Watch returns a function that reads the events after a record, which exist or
 	// will; nil if that record is the last of a finished run. The errors are
 	// stream/cursor-ahead for a record that does not exist, and stream/gone.
@@ -32,8 +34,10 @@ type Runs interface {
 	// recorded. Damage is a result, not an error.
 	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Replay executes a finished run once more from its records, without any
-	// plugin, and compares its values. A difference is the error replay/miss.
-	Replay(ctx context.Context, run string) (edn.Value, *contract.Error)
+	// plugin, and compares its values. A difference is the error replay/miss. With
+	// Fill it makes the calls that are not recorded, in a new run, and compares the
+	// runs.
+	Replay(ctx context.Context, q ReplayQuery) (edn.Value, *contract.Error)
 	// Export returns a part of the file of a finished run, from a byte on.
 	Export(ctx context.Context, run string, offset int64) (edn.Value, *contract.Error)
 	// Import stores the run of an exported file.
@@ -46,6 +50,8 @@ type Runs interface {
 	// Cancel requests the cancellation of a run. It returns once the request is
 	// durable, or later if it is to wait.
 	Cancel(ctx context.Context, run string, c Cancellation) (edn.Value, *contract.Error)
+	// Job returns the state of a run as that of a job, in the schema res/job-status.
+	Job(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Resume continues a suspended run with a decision for each of its open
 	// questions, and returns at once.
 	Resume(ctx context.Context, run string, decisions []Decision) (edn.Value, *contract.Error)
@@ -90,6 +96,38 @@ type RecordsQuery struct {
 	Values bool // with the values that they name
 }
 
+// ReplayQuery selects a run to replay, and how.
+type ReplayQuery struct {
+	Run string
+	// Fill makes the calls that are not recorded. The other fields need it.
+	Fill bool
+	// Swap maps capabilities to those that are called in their place.
+	Swap map[string]string
+	// Effects are those that calls may have, besides reading.
+	Effects []string
+}
+
+// replayQuery reads the input of the action runs-replay.
+func replayQuery(in edn.Value) (ReplayQuery, *contract.Error) {
+	mode, _ := in.Key("mode").AsKeyword()
+	q := ReplayQuery{Run: text(in, "run"), Fill: mode == journal.ReplayFill}
+	for old, other := range in.Key("swap").Entries() {
+		if q.Swap == nil {
+			q.Swap = map[string]string{}
+		}
+		from, _ := old.AsKeyword()
+		q.Swap[from], _ = other.AsKeyword()
+	}
+	for effect := range in.Key("effects").Elems() {
+		name, _ := effect.AsKeyword()
+		q.Effects = append(q.Effects, name)
+	}
+	if !q.Fill && (q.Swap != nil || q.Effects != nil) {
+		return q, contract.Errorf("invalid-request", "a strict replay makes no calls: :swap and :effects need :mode :%s", journal.ReplayFill)
+	}
+	return q, nil
+}
+
 // onRuns returns the function of an action on runs.
 func onRuns(
 	do func(context.Context, Runs, edn.Value) (edn.Value, *contract.Error),
@@ -99,8 +137,13 @@ func onRuns(
 	}
 }
 
+const (
+	runName  = `{:doc "its id, the beginning of its id, or last"} [:string {:min 1 :max 64}]`
+	runEntry = `[:run ` + runName + `]`
+)
+
 // filterEntries select runs of a list.
-const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :running :suspended :completed :failed :canceled :expired]]
+const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :queued :running :suspended :completed :failed :canceled :expired]]
 	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
 	[:since {:optional true :doc "accepted then or later"} :inst] [:until {:optional true :doc "accepted before"} :inst]`
 
@@ -113,8 +156,6 @@ func runFilter(in edn.Value) RunFilter {
 	f.Until, _ = in.Key("until").AsInst()
 	return f
 }
-
-const runEntry = `[:run {:doc "its id, the beginning of its id, or last"} [:string {:min 1 :max 64}]]`
 
 // runActions are the admin actions on runs.
 func runActions() []Action {
@@ -141,14 +182,26 @@ func runActions() []Action {
 					Values: in.Key("values?").Truthy(),
 				})
 			})},
+		{Name: "runs-diff", Doc: "compare two runs node by node: plan, candidates, picks, outcomes, verdicts, values, cost and latency",
+			Input: `[:a ` + runName + `] [:b ` + runName + `]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Diff(ctx, text(in, "a"), text(in, "b"))
+			})},
 		{Name: "runs-verify", Doc: "compare the records and values of one run, or of all, with their hashes",
 			Input: `[:run {:optional true :doc "default: all runs"} [:string {:min 1 :max 64}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Verify(ctx, text(in, "run"))
 			})},
-		{Name: "runs-replay", Doc: "execute a finished run once more from its records alone and compare its values", Input: runEntry,
+		{Name: "runs-replay", Doc: "execute a finished run once more from its records and compare its values", Input: runEntry + `
+				[:mode {:optional true :doc "strict: nothing is called; fill: a new run makes the calls that are not recorded" :default :strict} [:enum :strict :fill]]
+				[:swap {:optional true :doc "fill: capabilities, and those that are called in their place"} [:map-of :keyword :keyword]]
+				[:effects {:optional true :doc "fill: effects that calls may have besides reading"} [:set :keyword]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Replay(ctx, text(in, "run"))
+				q, err := replayQuery(in)
+				if err != nil {
+					return edn.Nil(), err
+				}
+				return r.Replay(ctx, q)
 			})},
 		{Name: "runs-export", Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
 			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,

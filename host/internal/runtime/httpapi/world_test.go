@@ -44,6 +44,7 @@ type world struct {
 	ready    atomic.Bool
 	failing  atomic.Pointer[contract.Error] // the error of admin actions
 	panics   atomic.Bool
+	jobs     atomic.Bool // acts may be accepted
 	turns    atomic.Int64
 	audited  chan httpapi.AuditEntry
 
@@ -154,6 +155,17 @@ func (x turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) err
 		run.Cancel("client", "it stopped reading")
 	}
 	return run.Wait()
+}
+func (x turn) Submit(a act.Act) (edn.Value, *contract.Error) {
+	if !x.w.jobs.Load() {
+		err := contract.Errorf("queue/disabled", "no queue")
+		return x.w.service.Refusal(a, err), err
+	}
+	run, err := x.w.service.Submit(a)
+	if err != nil {
+		return x.w.service.Refusal(a, err), err
+	}
+	return edn.MustRead(sampleJob).AssocKey("job/id", edn.Text(run.ID())), nil
 }
 func (x turn) Release() { x.w.turns.Add(-1) }
 
@@ -325,6 +337,9 @@ const sampleRun = "run_01AAAAAAAAAAAAAAAAAAAAAAAA"
 const sampleSummary = `{:run "` + sampleRun + `" :status :completed :intent :a/good :principal "anonymous" :epoch 1 :records 5
 	:accepted-at #inst "2026-11-20T09:00:01Z" :finished-at #inst "2026-11-20T09:00:07Z" :latency-ms 7 :cost-usd 0.25M}`
 
+const sampleJob = `{:job/id "` + sampleRun + `" :job/status :queued :queue/class :batch :attempt 0
+	:submitted-at #inst "2026-11-20T09:00:01Z" :updated-at #inst "2026-11-20T09:00:01Z" :deadline-at #inst "2026-11-20T10:00:01Z"}`
+
 // recorded are the runs of a control. It notes whose runs were asked for what.
 type recorded struct {
 	control
@@ -370,10 +385,18 @@ func (r recorded) Records(_ context.Context, q httpapi.RecordsQuery) (edn.Value,
 func (r recorded) Verify(_ context.Context, run string) (edn.Value, *contract.Error) {
 	return r.note("verify "+run, nil, `{:ok? true :runs 1 :damaged []}`)
 }
+func (r recorded) Job(_ context.Context, run string) (edn.Value, *contract.Error) {
+	return r.note("job "+run, nil, sampleJob)
+}
 func (r recorded) Resume(context.Context, string, []httpapi.Decision) (edn.Value, *contract.Error) {
 	return r.some()
 }
-func (r recorded) Replay(context.Context, string) (edn.Value, *contract.Error) { return r.some() }
+func (r recorded) Diff(context.Context, string, string) (edn.Value, *contract.Error) {
+	return r.some()
+}
+func (r recorded) Replay(context.Context, httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+	return r.some()
+}
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
 	return r.some()
 }

@@ -84,7 +84,7 @@ func TestEffectsProblems(t *testing.T) {
 		`effects { rule "fs/rite" { any = ["admin"] } }`:                                                                  `config/dangling-reference effects, rule "fs/rite" names the unknown effect "fs/rite" at 5:3`,
 		`effects { rule "fs/write" { any = ["admn"] } }`:                                                                  `config/dangling-reference effects, rule "fs/write" names the unknown role "admn" at 5:28`,
 		`effects { db "main" {} }`:                             `config/reserved "db" in effects is not supported: tools for databases is not part of this build at 5:3`,
-		`effects { scope "fs/write" { on_unknown = "fail" } }`: `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: resuming a run is not part of this build at 5:22`,
+		`effects { scope "fs/write" { on_unknown = "fail" } }`: `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: another treatment of unknown outcomes than that of the intent is not part of this build at 5:22`,
 		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is not a secret at 5:24`,
 		`role "Big" {}`:                 `config/syntax "Big" is not a valid label for a role block at 4:6`,
 		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: access control is not part of this build at 4:12`,

@@ -6,18 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // boundCheck is a built-in check that calls an intent (GATE-002).
@@ -210,6 +212,9 @@ func (b *builder) inSchema(intent string) *schema.Schema {
 // intent reads an intent block and adds its policy layer, which requests override.
 func (b *builder) intent(s *decode.Section, book *policy.Book) registry.Intent {
 	in := registry.Intent{ID: s.Label(), In: s.Text("in"), Out: s.Text("out"), Role: s.Text("role"), Where: s.Where()}
+	if on := s.Text("on_unknown"); on != language.UnknownSuspends {
+		in.OnUnknown = on
+	}
 	for _, attr := range []string{"in", "out"} {
 		b.schemaRef(s, attr)
 	}

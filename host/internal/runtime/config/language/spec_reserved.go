@@ -19,7 +19,6 @@ var reservedTable = []Reserved{
 	{path: "operations", What: "access control"},
 	{path: "auth", What: "access control"},
 	{path: "session", What: "keeping sessions"},
-	{path: "queue", What: "the queue of accepted acts"},
 	{path: "cache", What: "caching of answers"},
 	{path: "telemetry", What: "telemetry"},
 	{path: "workspace", What: "the context engine"},
@@ -35,7 +34,7 @@ var reservedTable = []Reserved{
 	{path: "store.lease", What: "a store for several hosts"},
 
 	{path: "effects.db", What: "tools for databases"},
-	{path: "effects.scope.on_unknown", What: "resuming a run"},
+	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},
 	{path: "role.intents", What: "access control"},
 	{path: "role.max_priority", What: "access control"},
 
@@ -59,10 +58,9 @@ var reservedTable = []Reserved{
 
 	{path: "intent.model_key", What: "choosing models"},
 	{path: "intent.plan", What: "the plan template"},
-	{path: "intent.queue_class", What: "the queue of accepted acts"},
 	{path: "intent.cacheable", What: "caching of answers"},
 	{path: "intent.cache_scope", What: "caching of answers"},
-	{path: "intent.on_unknown", What: "resuming a run"},
+	{path: "intent.on_unknown", What: "assuming that a call was done", Only: []string{UnknownSuspends, "fail", "retry"}},
 	{path: "intent.access", What: "access control"},
 }
 

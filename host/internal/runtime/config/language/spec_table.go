@@ -5,6 +5,9 @@ import "time"
 // EffectNames are the effects that a capability may declare and an operator may restrict.
 var EffectNames = []string{"none", "fs/read", "fs/write", "process/run", "net/http", "db/read", "db/write"}
 
+// UnknownSuspends is the default of intent.on_unknown.
+const UnknownSuspends = "suspend"
+
 var environment = Type{Kind: KindMap, Key: &variable, Elem: &text}
 
 // Specification returns the specification of the configuration language. It
@@ -221,6 +224,7 @@ var specification = Block{Blocks: []Block{
 	roleBlock,
 	httpBlock,
 	storeBlock,
+	queueBlock,
 	{
 		Name: "log", Doc: "log of the daemon on standard error",
 		Attrs: []Attr{
@@ -734,15 +738,20 @@ var intentBlock = Block{
 			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
 				"the request, by default 120s",
 		},
-		{Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011"},
+		{
+			Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011",
+			Doc: "queue class of its runs, unless the request names one",
+		},
 		{Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030"},
 		{
 			Name: "cache_scope", Type: enum("principal", "tenant", "public"), Default: `"principal"`,
 			Reload: ReloadUse, Serves: "RUN-031",
 		},
 		{
-			Name: "on_unknown", Type: enum("suspend", "fail", "retry", "assume-done"), Default: `"suspend"`,
+			Name: "on_unknown", Type: enum(UnknownSuspends, "fail", "retry", "assume-done"), Default: `"suspend"`,
 			Reload: ReloadUse, Serves: "JRN-041",
+			Doc: "a call of recovery class once whose outcome is unknown, after a crash or at its deadline: suspend: the " +
+				"run waits for a decision; fail: its node fails; retry: it is called again with the same effect key",
 		},
 	},
 	Blocks: []Block{

@@ -1,0 +1,82 @@
+package act
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Fill is the run that an act replays, and how.
+type Fill struct {
+	dispatch.Fill
+	run  string
+	past *journal.History
+}
+
+// Fill returns the act that replays a finished run in a new one, from its records
+// as far as they fit (JRN-051): an attempt at the same place with the same request
+// has the recorded end, and so have the verdicts that capabilities gave on its
+// answer. Everything else is done under the configuration of this service: checks
+// of the host run again, and other attempts are made. A recorded attempt costs the
+// new run nothing. Caller, request and seed are those of the recorded run.
+//
+// The error is run/not-resumable for a run that is not finished, cap/not-found for
+// an unknown capability in place of another, and invalid-request if the run did not
+// have the other one as a candidate.
+func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) (Act, *contract.Error) {
+	past, err := replayable(run, records)
+	if err != nil {
+		return Act{}, err
+	}
+	reg := s.config.Registry
+	for old, other := range how.Swap {
+		if _, ok := reg.Capability(other); !ok {
+			return Act{}, contract.Errorf("cap/not-found", "there is no capability :%s to call in place of :%s", other, old).
+				DidYouMean(":" + reg.NearestCapability(other))
+		}
+		if !slices.ContainsFunc(records, func(r journal.Record) bool { return considers(r, old) }) {
+			return Act{}, contract.Errorf("invalid-request", "run %s has no call for which :%s was a candidate", run, old)
+		}
+	}
+	accepted := past.Accepted
+	return Act{
+		Request:       accepted.Request.Value(),
+		Principal:     accepted.Principal,
+		PrincipalType: accepted.PrincipalType,
+		Roles:         accepted.Roles,
+		Dir:           accepted.Dir,
+		Fill:          &Fill{Fill: how, run: run, past: past},
+	}, nil
+}
+
+// considers reports whether a record names a capability as a candidate.
+func considers(r journal.Record, capID string) bool {
+	switch b := r.Body.(type) {
+	case *journal.NodeResolved:
+		return slices.ContainsFunc(b.Candidates, func(c journal.Candidate) bool { return c.CapID == capID }) ||
+			slices.ContainsFunc(b.Rejected, func(c journal.Rejection) bool { return c.CapID == capID })
+	case *journal.AttemptStarted:
+		return b.CapID == capID
+	}
+	return false
+}
+
+// swap writes the swaps of a replay into the layer that all nodes inherit.
+func (f *flight) swap(layer *policy.Layer) {
+	if f.act.Fill != nil {
+		layer.Swap = f.act.Fill.Swap
+	}
+}
+
+// endReplay ends a replay whose host has ended: how it was to fill in what is not
+// recorded is not recorded either.
+func endReplay(f *flight) *contract.Error {
+	if of := f.past.Accepted.ReplayOf; of != "" {
+		return contract.Errorf("run/not-resumable", "run %s is a replay, which does not outlive its host", f.id).
+			WithHint("replay run " + of + " again")
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/request"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// The shipped classes of runs (RUN-011).
+const (
+	ClassSync        = "sync"        // a caller waits
+	ClassInteractive = "interactive" // a person waits
+	ClassBatch       = "batch"
+)
+
+// Classes chooses the class of a run whose request names none.
+type Classes struct {
+	Names    []string          // of all classes
+	Accepted string            // of acts that are answered before they run
+	Intents  map[string]string // by intent
+}
+
+// ShippedClasses are those of a host without further classes.
+func ShippedClasses() Classes {
+	return Classes{Names: []string{ClassSync, ClassInteractive, ClassBatch}, Accepted: ClassBatch}
+}
+
+// of returns the class of a request.
+func (c *Classes) of(r *request.Request) string {
+	switch class, found := c.Intents[r.Intent]; {
+	case r.QueueClass != "":
+		return r.QueueClass
+	case found:
+		return class
+	case r.ResponseType == "accepted":
+		return c.Accepted
+	}
+	return ClassSync
+}
+
+// enter is the step that takes a place in the queue.
+func enter(f *flight) (err *contract.Error) {
+	c := &f.service.config
+	if f.class = c.Classes.of(&f.request); c.Queue != nil {
+		f.place, err = c.Queue.Enter(queue.Entry{Class: f.class, Priority: f.request.Priority, Principal: f.act.Principal})
+	}
+	return err
+}
+
+// await waits for the turn of the run.
+func (f *flight) await() *contract.Error {
+	if f.place == nil {
+		return nil
+	}
+	select {
+	case <-f.place.Turn():
+		return nil
+	case <-f.ctx.Done():
+		return contract.Errorf("canceled", "the run did not get its turn")
+	}
+}
+
+// leave gives the place in the queue back.
+func (f *flight) leave() {
+	if f.place != nil {
+		f.place.Leave()
+	}
+}
+
+// Submit accepts an act that is answered before it runs. Its acceptance is durable
+// when Submit returns (RUN-010). The run waits for its turn: Begin starts it. With
+// the idempotency key of another run it is that run, which must not be begun.
+func (s *Service) Submit(a Act) (*Run, *contract.Error) {
+	f, err := s.accept(a, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.attached != nil:
+		return f.attached.shared(s.config.Journal), nil
+	}
+	// What was prepared is not kept: thousands of runs may wait, and the
+	// configuration that is in force at its turn binds the run. What is reserved for
+	// the whole run stays reserved.
+	f.budget.account.Leave(context.Background())
+	s.config.Journal.Drop(f.id)
+	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}}), nil
+}
+
+// Recall puts a run of an earlier host back into the queue, with the place, priority
+// and deadline that it has. The end of ctx cancels it. Runs must be recalled in the order of their acceptance.
+func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted) (*Run, *contract.Error) {
+	c := &s.config
+	f := &flight{id: run, deadline: accepted.DeadlineAt, act: Act{Principal: accepted.Principal}}
+	if c.Queue != nil {
+		place, err := c.Queue.Enter(queue.Entry{Class: accepted.Class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
+		if err != nil {
+			return nil, err
+		}
+		f.place = place
+	}
+	if accepted.Key != "" && c.Keys != nil {
+		f.key = accepted.Key
+		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: an act that came before waits for the next try
+	}
+	return s.waiting(ctx, f), nil
+}
+
+// waiting returns a run that waits for its turn.
+func (s *Service) waiting(ctx context.Context, f *flight) *Run {
+	f.service = s
+	r := newRun(ctx, f)
+	if f.holds != nil {
+		s.config.Keys.settle(f.key, f.holds, r)
+	}
+	return r
+}
+
+// AwaitTurn waits until the run may begin, also because its deadline has passed or
+// it was canceled. It reports false if the run was interrupted: it is over.
+func (r *Run) AwaitTurn() bool {
+	f := r.flight()
+	late := time.NewTimer(time.Until(f.deadline))
+	defer late.Stop()
+	turn := (<-chan struct{})(nil)
+	if f.place != nil {
+		turn = f.place.Turn()
+	} else {
+		late.Reset(0)
+	}
+	select {
+	case <-turn:
+	case <-late.C:
+	case <-r.ctx.Done():
+	}
+	var asked *cancellation
+	cause := context.Cause(r.ctx)
+	if cause == nil || errors.As(cause, &asked) {
+		return true
+	}
+	r.Abandon(contract.AsError(cause))
+	return false
+}
+
+// Abandon ends a run that waits for its turn. It stays open in the journal.
+func (r *Run) Abandon(err *contract.Error) {
+	f := r.flight()
+	f.err, f.response = err, f.service.Refusal(Act{}, err)
+	f.leave()
+	r.end(f.service.config.Keys)
+}
+
+// Waiting reports whether the run has not begun.
+func (r *Run) Waiting() bool {
+	f := r.flight()
+	return !r.Attached() && (f.recorder == nil || f.place != nil && !f.place.Running())
+}
+
+// Begin executes a run that Submit or Recall returned, to its end; records are all of
+// its records. The configuration of this service binds it. Why says what has
+// interrupted it, if it was under way. An error is that of Resume: the run is over,
+// and stays open in the journal.
+func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.Error {
+	past := journal.NewHistory(records)
+	how := Resumption{Why: why}
+	if !past.Active {
+		how.Why = ""
+	}
+	f, err := s.reenter(r.ID(), past, how)
+	if err != nil {
+		r.Abandon(err)
+		return err
+	}
+	r.begin(f)
+	s.launch(r)
+	return nil
+}
+
+// begin replaces the flight of a run that waited. A cancellation that was asked for
+// until then is recorded when it starts.
+func (r *Run) begin(f *flight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.key, f.holds, f.place = r.f.key, r.f.holds, r.f.place
+	var asked *cancellation
+	switch before := f.past.Canceled; {
+	case before != nil:
+		r.cancel(&cancellation{before.By, before.Why})
+	case errors.As(context.Cause(r.ctx), &asked):
+		f.asked = &journal.CancelRequested{By: asked.by, Why: asked.why}
+	}
+	r.f = f
+}
+
+// flight returns the state of the run.
+func (r *Run) flight() *flight {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.f
+}

@@ -1,0 +1,352 @@
+package journal
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Comparison is two runs side by side, their nodes aligned by path (JRN-052).
+type Comparison struct {
+	A, B edn.Value // facts of the runs
+	// Differs are the aspects of the runs as wholes that differ: request, plan,
+	// outcome, value, cost.
+	Differs []string
+	// Values reports whether all values were compared. Those of a purged run are
+	// not, unless another run keeps them.
+	Values bool
+	Nodes  []NodeComparison // in the order of the plan, each before those within it
+}
+
+// NodeComparison is one node in two runs.
+type NodeComparison struct {
+	Path edn.Value
+	A, B edn.Value // facts of the node; nil in a run that did not reach it
+	// Differs are the aspects that differ: node if only one run has the node, else
+	// plan, candidates, pick, outcome, verdicts, value, cost.
+	Differs []string
+}
+
+// aspect is what runs or nodes are compared by: a name for several facts. Facts
+// that belong to no aspect are shown and not compared: ids, times, latencies, the
+// configuration.
+type aspect struct {
+	name  string
+	facts []string
+}
+
+var (
+	runAspects = []aspect{
+		{"request", []string{"intent", "operation", "request"}},
+		{"plan", []string{"plan"}},
+		{"outcome", []string{"status", "failure/type"}},
+		{"value", []string{"value"}},
+		{"cost", []string{"cost-usd"}},
+	}
+	nodeAspects = []aspect{
+		{"plan", []string{"node", "op", "asked", "plan"}},
+		{"candidates", []string{"candidates", "rejected", "policy", "strategy"}},
+		{"pick", []string{"cap/id", "cap/version"}},
+		{"outcome", []string{"state", "failure/type", "attempts"}},
+		{"verdicts", []string{"verdicts", "score"}},
+		{"value", []string{"value"}},
+		{"cost", []string{"cost-usd"}},
+	}
+	// ignoredFacts are the facts of attempts and verdicts that are not compared:
+	// latency; cost, which is compared per node; the version, which is compared
+	// for the accepted answer.
+	ignoredFacts = []edn.Value{edn.K("latency-ms"), edn.K("cost-usd"), edn.K("cap/version")}
+)
+
+// Compare compares two runs by their records. A fact that is read from a value is
+// compared if both runs keep it; everything else is compared by name or by hash. A
+// run that has not finished is compared as far as it is recorded.
+// Compare of swapped runs is the comparison with its sides swapped.
+func Compare(a, b []Record) Comparison {
+	x, y := newView(a), newView(b)
+	c := Comparison{A: x.facts(), B: y.facts()}
+	c.Differs = differing(c.A, c.B, runAspects)
+	c.Values = hasValue(c.A) && hasValue(c.B)
+	for _, n := range x.nodes {
+		pair := NodeComparison{Path: n.path, A: x.factsOf(n)}
+		if other := y.find(n.path); other != nil {
+			pair.B = y.factsOf(other)
+		}
+		c.Nodes = append(c.Nodes, pair)
+	}
+	for _, n := range y.nodes {
+		if x.find(n.path) == nil {
+			c.Nodes = append(c.Nodes, NodeComparison{Path: n.path, B: y.factsOf(n)})
+		}
+	}
+	slices.SortStableFunc(c.Nodes, func(p, q NodeComparison) int { return ComparePaths(p.Path, q.Path) })
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		c.Values = c.Values && hasValue(n.A) && hasValue(n.B)
+		if n.A.IsNil() || n.B.IsNil() {
+			n.Differs = []string{"node"}
+		} else {
+			n.Differs = differing(n.A, n.B, nodeAspects)
+		}
+	}
+	return c
+}
+
+// differing returns the aspects in which two sides differ.
+func differing(a, b edn.Value, aspects []aspect) (names []string) {
+	for _, by := range aspects {
+		if slices.ContainsFunc(by.facts, func(fact string) bool {
+			x, y := comparedPart(a.Key(fact)), comparedPart(b.Key(fact))
+			unknown := (fact == "value" || fact == "op") && (x.IsNil() || y.IsNil()) // op is read from the plan
+			return !unknown && !edn.Equal(x, y)
+		}) {
+			names = append(names, by.name)
+		}
+	}
+	return names
+}
+
+// comparedPart returns a fact without ignoredFacts.
+func comparedPart(fact edn.Value) edn.Value {
+	if !isVector(fact) {
+		return fact
+	}
+	var out []edn.Value
+	for v := range fact.Elems() {
+		if isMap(v) {
+			v = v.Dissoc(ignoredFacts...)
+		}
+		out = append(out, v)
+	}
+	return edn.Vector(out...)
+}
+
+// Equal reports whether the runs were asked the same and did the same. Times and
+// latencies may differ.
+func (c Comparison) Equal() bool {
+	return len(c.Differs) == 0 && !slices.ContainsFunc(c.Nodes, func(n NodeComparison) bool { return len(n.Differs) > 0 })
+}
+
+// Value returns the comparison as data.
+func (c Comparison) Value() edn.Value {
+	nodes := make([]edn.Value, len(c.Nodes))
+	for i, n := range c.Nodes {
+		var b edn.MapBuilder
+		p := put{&b}
+		b.Key("path", n.Path)
+		b.Key("differs", keywordsOf(n.Differs))
+		p.val("a", n.A)
+		p.val("b", n.B)
+		nodes[i] = b.Map()
+	}
+	return edn.MustMap(
+		edn.K("equal?"), edn.Bool(c.Equal()),
+		edn.K("values?"), edn.Bool(c.Values),
+		edn.K("differs"), keywordsOf(c.Differs),
+		edn.K("a"), c.A,
+		edn.K("b"), c.B,
+		edn.K("nodes"), edn.Vector(nodes...),
+	)
+}
+
+// keywordsOf returns names as keywords, in their order.
+func keywordsOf(names []string) edn.Value {
+	out := make([]edn.Value, len(names))
+	for i, name := range names {
+		out[i] = Keyword(name)
+	}
+	return edn.Vector(out...)
+}
+
+// hasValue reports whether the value of a run or a node is known, if it has one.
+func hasValue(facts edn.Value) bool {
+	ended := edn.Equal(facts.Key("state"), edn.K("committed")) || edn.Equal(facts.Key("status"), edn.K(StatusCompleted))
+	return !ended || facts.HasKey("value")
+}
+
+// facts returns what is compared and shown of the run.
+func (v *view) facts() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	p.str("run", v.run)
+	if a := v.accepted; a != nil {
+		p.kw("intent", a.Intent)
+		p.kw("operation", a.Operation)
+		p.str("request", a.Fingerprint.Hash())
+		p.str("config", a.Config)
+		b.Key("accepted-at", edn.Inst(v.begun.UTC().Truncate(time.Millisecond)))
+	}
+	if plan := v.planAt(edn.Vector()); plan != nil {
+		p.str("plan", plan.plan.Hash())
+	}
+	p.val("cost-usd", Account{v}.Usage().Key("cost-usd"))
+	f := v.finished
+	switch {
+	case f == nil && v.suspended != nil:
+		p.kw("status", "suspended")
+		p.kw("failure/type", v.suspended.Why)
+		return b.Map()
+	case f == nil:
+		p.kw("status", "open")
+		return b.Map()
+	}
+	p.kw("status", f.Status)
+	b.Key("latency-ms", edn.Int(millis(f.Latency)))
+	if f.Err != nil {
+		p.kw("failure/type", f.Err.Type)
+	}
+	if result := f.Response.Value().Key("result"); !result.IsNil() {
+		if out, ok := result.Get(edn.K("out")); ok { // the older spelling has none
+			result = out
+		}
+		p.str("value", edn.Hash(result))
+	}
+	return b.Map()
+}
+
+// factsOf returns what is compared and shown of a node.
+func (v *view) factsOf(n *nodeView) edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	op := v.opOf(n)
+	p.str("node", n.id)
+	p.kw("op", op)
+	if plan := v.planAt(n.path); plan != nil {
+		p.str("plan", plan.plan.Hash())
+	}
+	if r := n.resolved; r != nil {
+		p.kw("asked", cmp.Or(r.Intent, r.ToolID))
+		ids := make([]string, len(r.Candidates))
+		for i, c := range r.Candidates {
+			ids[i] = c.CapID
+		}
+		b.Key("candidates", keywordsOf(ids))
+		rejected := make([]Rejection, len(r.Rejected))
+		for i, one := range r.Rejected {
+			one.Figures = edn.Nil()
+			rejected[i] = one
+		}
+		b.Key("rejected", RejectionsValue(rejected))
+		p.kw("policy", r.Policy)
+		p.kw("strategy", r.Strategy)
+	}
+	v.endOf(n, op, p)
+	b.Key("latency-ms", edn.Int(millis(n.latency())))
+	if n.resolved == nil && len(n.verdicts) == 0 {
+		return b.Map()
+	}
+	attempts, verdicts, usages := []edn.Value{}, []edn.Value{}, []edn.Value{}
+	judged := func(list []*GateVerdict) {
+		for _, g := range list {
+			verdicts, usages = append(verdicts, g.fact()), append(usages, g.Usage)
+		}
+	}
+	for _, a := range n.attempts {
+		attempts = append(attempts, v.factOf(a))
+		if a.finished != nil {
+			usages = append(usages, a.finished.Usage)
+		}
+		judged(a.verdicts)
+	}
+	judged(n.verdicts)
+	b.Key("attempts", edn.Vector(attempts...))
+	b.Key("verdicts", edn.Vector(verdicts...))
+	p.val("cost-usd", SumUsage(usages...).Key("cost-usd"))
+	return b.Map()
+}
+
+// endOf puts how the node ended: its state, the accepted answer or the failure.
+func (v *view) endOf(n *nodeView, op string, p put) {
+	c := n.committed
+	switch {
+	case n.skipped != nil:
+		p.kw("state", "skipped")
+	case n.failed != nil:
+		p.kw("state", "failed")
+		p.kw("failure/type", n.failed.Err.Type)
+	case c == nil:
+		p.kw("state", "unfinished")
+	case c.FailureType != "":
+		p.kw("state", "kept")
+		p.kw("failure/type", c.FailureType)
+	default:
+		p.kw("state", "committed")
+		p.kw("cap/id", c.CapID)
+		if a := n.attempt(c.Attempt); a != nil {
+			p.str("cap/version", a.started.CapVersion)
+		}
+		p.val("score", c.Score.Value())
+		if value := c.Value.Value(); op != "" && (!value.IsNil() || c.Value.Hash() == edn.Hash(edn.Nil())) {
+			if out, ok := value.Get(edn.K("out")); ok && op != "let" && op != "emit" {
+				value = out // the rest is of this execution: who answered, and what it took
+			}
+			p.str("value", edn.Hash(value))
+		}
+	}
+}
+
+// factOf returns what is compared and shown of an attempt.
+func (v *view) factOf(a *attemptView) edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	p.kw("cap/id", a.started.CapID)
+	p.str("cap/version", a.started.CapVersion)
+	p.positive("round", a.started.Round)
+	p.kw("entrant", a.started.Entrant)
+	if plan := v.planAt(a.child); !a.child.IsNil() && plan != nil {
+		p.str("plan", plan.plan.Hash())
+	}
+	if f := a.finished; f != nil {
+		p.kw("outcome", f.Outcome)
+		b.Key("latency-ms", edn.Int(millis(f.Latency)))
+		p.val("cost-usd", f.Usage.Key("cost-usd"))
+	}
+	_, failure := v.failure(a)
+	p.kw("failure/type", failure)
+	return b.Map()
+}
+
+// fact returns what is compared and shown of a verdict.
+func (g *GateVerdict) fact() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	p.positive("attempt", g.Attempt)
+	p.kw("gate", g.Gate)
+	p.kw("severity", g.Severity)
+	b.Key("pass", edn.Bool(g.Pass))
+	if g.NotApplicable {
+		b.Key("applicable?", edn.Bool(false))
+	}
+	p.val("score", g.Score.Value())
+	p.str("findings", g.Findings.Hash())
+	p.kw("cap/id", g.CapID)
+	if g.Err != nil {
+		p.kw("failure/type", g.Err.Type)
+	}
+	p.val("cost-usd", g.Usage.Key("cost-usd"))
+	return b.Map()
+}
+
+// ComparePaths orders nodes as their plan does, each before those within it.
+func ComparePaths(a, b edn.Value) int {
+	for i := range min(a.Len(), b.Len()) {
+		x, _ := a.Nth(i)
+		y, _ := b.Nth(i)
+		// Items are strings with a number, such as "i10".
+		if c := cmp.Or(cmp.Compare(len(element(x)), len(element(y))), strings.Compare(element(x), element(y))); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a.Len(), b.Len())
+}
+
+// element returns an element of a path as text.
+func element(v edn.Value) string {
+	if s, ok := v.AsString(); ok {
+		return s
+	}
+	return v.String()
+}

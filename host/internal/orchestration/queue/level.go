@@ -1,0 +1,47 @@
+package queue
+
+import "slices"
+
+// level holds the places of one priority: those of each principal in order, and the
+// principals in turn. The zero value is empty.
+type level struct {
+	turns  []string // principals with places; the first is next
+	places map[string][]*Place
+}
+
+func (l *level) add(p *Place) {
+	if l.places == nil {
+		l.places = map[string][]*Place{}
+	}
+	if len(l.places[p.principal]) == 0 {
+		l.turns = append(l.turns, p.principal)
+	}
+	l.places[p.principal] = append(l.places[p.principal], p)
+}
+
+// take removes the next place; nil: there is none.
+func (l *level) take() *Place {
+	if len(l.turns) == 0 {
+		return nil
+	}
+	who := l.turns[0]
+	p := l.places[who][0]
+	l.places[who][0] = nil
+	l.places[who] = l.places[who][1:]
+	l.turns = l.turns[1:]
+	if len(l.places[who]) > 0 {
+		l.turns = append(l.turns, who)
+	} else {
+		delete(l.places, who)
+	}
+	return p
+}
+
+// remove removes a place that does not wait any longer.
+func (l *level) remove(p *Place) {
+	all := slices.DeleteFunc(l.places[p.principal], func(x *Place) bool { return x == p })
+	if l.places[p.principal] = all; len(all) == 0 {
+		delete(l.places, p.principal)
+		l.turns = slices.DeleteFunc(l.turns, func(who string) bool { return who == p.principal })
+	}
+}

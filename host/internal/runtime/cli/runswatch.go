@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Delays between the attempts of runs watch to reach the daemon again.
+const (
+	firstRetry = 200 * time.Millisecond
+	mostRetry  = 5 * time.Second
+)
+
+func (c *command) runsWatchCommand() *cobra.Command {
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "watch RUN",
+		Short: "follow a run to its end, also over restarts of the daemon",
+		Long: "watch prints the events of a run from its beginning and then its answer, like act. When the daemon goes\n" +
+			"down it waits for the next one and goes on behind the last event. Ctrl-C ends only watch. The exit code is\n" +
+			"that of the run.",
+		Example: "  ferment runs watch last\n  ferment runs watch last --edn",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.watch(cmd.Context(), args[0], wait)
+		},
+	}
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for a daemon")
+	return cmd
+}
+
+// watch follows the run with a name until it ends.
+func (c *command) watch(ctx context.Context, name string, wait time.Duration) error {
+	form := "text"
+	if c.format != formatText {
+		form = "none"
+	}
+	w, err := c.newWatcher(form)
+	if err != nil {
+		return err
+	}
+	told := c.newTeller()
+	var response edn.Value
+	run, after, last, delay, lost := "", "", "", firstRetry, time.Time{}
+	for response.IsNil() {
+		client, err := c.reach(ctx)
+		if client == nil && err == nil && run == "" {
+			return c.nobodyServes(ctx)
+		}
+		if client != nil && run == "" {
+			var shown edn.Value
+			shown, err = client.Do(ctx, actionOf("runs-show", edn.K("run"), edn.Text(name), edn.K("brief?"), edn.Bool(true)))
+			run, _ = shown.Key("run").Key("run").AsString()
+		}
+		if client != nil && run != "" {
+			response, err = client.Events(ctx, run, after, func(v edn.Value) error {
+				e := journal.ReadEvent(v)
+				if e.Seq > 0 {
+					after, delay, lost = fmt.Sprintf("%s.%d", run, e.Seq), firstRetry, time.Time{}
+				}
+				last = e.Name
+				w.tell(e)
+				if c.format == formatText {
+					return nil
+				}
+				return told.tell(v)
+			})
+		}
+		if !response.IsNil() {
+			break
+		}
+		if last == "suspended" {
+			return contract.Errorf("run/suspended", "run %s waits for a decision", run).
+				WithHint(fmt.Sprintf("\"ferment runs show %s\" shows it, \"ferment runs resume\" decides", run))
+		}
+		if lost.IsZero() {
+			lost = time.Now()
+		}
+		if err = c.again(ctx, err, client != nil, time.Since(lost) < wait, delay); err != nil {
+			return err
+		}
+		delay = min(2*delay, mostRetry)
+	}
+	var failure *contract.Error
+	if e := response.Key("error"); !e.IsNil() {
+		failure = contract.ErrorFromValue(e, contract.SourceHost)
+	}
+	return c.answer(response, failure, performance{flags: &callFlags{}, recorded: true}, told)
+}
+
+// again waits before the daemon is asked again. It returns the error that ends the
+// watch, if there is one.
+func (c *command) again(ctx context.Context, err error, there, patient bool, delay time.Duration) error {
+	var refused *contract.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &refused) && !refused.Retryable:
+		return err
+	case !patient && !there:
+		return c.nobodyServes(ctx)
+	case !patient && err != nil:
+		return err
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,49 @@
+package language
+
+// The shipped queue classes.
+const (
+	ClassSync        = "sync"
+	ClassInteractive = "interactive"
+	ClassBatch       = "batch"
+)
+
+// queueBlock configures the order in which accepted runs start.
+var queueBlock = Block{
+	Name: "queue", Doc: "order in which accepted runs start",
+	Attrs: []Attr{
+		{
+			Name: "enabled", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "RUN-011",
+			Doc: "whether acts with :response/type :accepted are taken; they need a journal on disk",
+		},
+		{
+			Name: "default_class", Type: ref("class"), Default: `"batch"`, Reload: ReloadUse, Serves: "RUN-011",
+			Doc: "class of such acts that name none; a run whose caller waits has the class sync",
+		},
+		{
+			Name: "max_queued", Type: integer(0, most), Default: `10000`, Reload: ReloadUse, Serves: "RUN-011, RUN-012",
+			Doc: "runs of all classes that may wait; beyond it acts are rejected with :runtime/overloaded",
+		},
+	},
+	Blocks: []Block{{
+		Name: "class", Label: LabelIdent,
+		Doc: "a class of runs; sync, interactive and batch exist without a block",
+		Attrs: []Attr{
+			{
+				Name: "workers", Type: integer(1, 100_000), Reload: ReloadUse, Serves: "RUN-011",
+				Doc: "runs of the class that are under way at once; ferment.max_runs limits all classes together",
+			},
+			{
+				Name: "workers_per_core", Type: Type{Kind: KindNum}.between(0.1, 1000), Reload: ReloadUse, Serves: "RUN-011",
+				Doc: "the same, per core of the machine",
+			},
+			{
+				Name: "max_queued", Type: integer(0, most), Reload: ReloadUse, Serves: "RUN-011, RUN-012",
+				Doc: "runs of the class that may wait, by default 256, and 1024 of the class sync",
+			},
+			{
+				Name: "weight", Type: integer(1, 1000), Reload: ReloadUse, Serves: "RUN-011",
+				Doc: "runs that start in turn while other classes wait too, by default 1, and 4 of the classes sync and interactive",
+			},
+		},
+	}},
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Queue holds the settings of the queue of accepted runs.
+type Queue struct {
+	Enabled   bool   // acts may be answered before they run
+	Default   string // class of these
+	MaxQueued int
+	Classes   []QueueClass      // sync first
+	Intents   map[string]string // class by intent
+}
+
+// QueueClass is a class of runs. Either Workers or PerCore is 0.
+type QueueClass struct {
+	Name      string
+	Workers   int
+	PerCore   float64 // workers
+	MaxQueued int
+	Weight    int
+}
+
+func shippedClasses() []QueueClass {
+	return []QueueClass{
+		{Name: language.ClassSync, Workers: 256, MaxQueued: 1024, Weight: 4},
+		{Name: language.ClassInteractive, PerCore: 8, MaxQueued: 256, Weight: 4},
+		{Name: language.ClassBatch, PerCore: 2, MaxQueued: 256, Weight: 1},
+	}
+}
+
+func (l *loader) queue() {
+	s := l.Root.Block("queue")
+	q := Queue{
+		Enabled:   s.Flag("enabled"),
+		Default:   s.Text("default_class"),
+		MaxQueued: s.Integer("max_queued"),
+		Classes:   shippedClasses(),
+		Intents:   map[string]string{},
+	}
+	for _, block := range s.All("class") {
+		i := slices.IndexFunc(q.Classes, func(c QueueClass) bool { return c.Name == block.Label() })
+		if i < 0 {
+			i = len(q.Classes)
+			q.Classes = append(q.Classes, QueueClass{Name: block.Label(), MaxQueued: 256, Weight: 1})
+		}
+		l.queueClass(block, &q.Classes[i])
+	}
+	l.classOf(s, "default_class", q.Classes)
+	for _, intent := range l.Root.All("intent") {
+		if class := intent.Text("queue_class"); class != "" {
+			l.classOf(intent, "queue_class", q.Classes)
+			q.Intents[intent.Label()] = class
+		}
+	}
+	l.config.Queue = q
+}
+
+func (l *loader) queueClass(s *decode.Section, c *QueueClass) {
+	workers, perCore := s.Written("workers"), s.Written("workers_per_core")
+	switch {
+	case workers && perCore, !workers && !perCore && c.Workers == 0 && c.PerCore == 0:
+		l.report.Add(diag.Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("%s needs either workers or workers_per_core", s.Node.Title()),
+			Range:    s.At(),
+			Path:     s.Node.Path,
+			Expected: edn.Text("one of workers, workers_per_core"),
+			Hint:     "write workers = 4, or workers_per_core = 2",
+		})
+	case workers:
+		c.Workers, c.PerCore = s.Integer("workers"), 0
+	case perCore:
+		c.Workers, c.PerCore = 0, s.Number("workers_per_core")
+	}
+	if s.Written("max_queued") {
+		c.MaxQueued = s.Integer("max_queued")
+	}
+	if s.Written("weight") {
+		c.Weight = s.Integer("weight")
+	}
+}
+
+// classOf reports a reference to a class that does not exist.
+func (l *loader) classOf(s *decode.Section, attr string, classes []QueueClass) {
+	names := map[string]bool{}
+	for _, c := range classes {
+		names[c.Name] = true
+	}
+	name := s.Text(attr)
+	if names[name] || l.report.Doubts("class", name) {
+		return
+	}
+	known := slices.Sorted(maps.Keys(names))
+	l.report.Add(diag.Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("%s names the unknown class %s", s.Node.Title(), diag.Quote(name)),
+		Range:    s.Attrs[attr].At,
+		Path:     s.PathOf(attr),
+		Expected: edn.Keywords(known...),
+		Found:    edn.Text(name),
+		Nearest:  diag.Nearest(name, known),
+	})
+}
