@@ -238,6 +238,7 @@ func TestCountersFollowTheLedger(t *testing.T) {
 		run := newScript("run_1")
 		var all policy.Amounts // of settled attempts
 		var pairs []pair
+		restarts := 0
 		take := func() (p pair, ok bool) {
 			if len(pairs) == 0 {
 				return p, false
@@ -286,6 +287,9 @@ func TestCountersFollowTheLedger(t *testing.T) {
 				require.NoError(r, err)
 			},
 			"restart": func(r *rapid.T) {
+				if restarts++; restarts > 2 {
+					return // each takes long
+				}
 				require.NoError(r, s.Close())
 				s = open()
 				kept = keptLedger(r, s, at)
