@@ -115,7 +115,9 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 }
 
 // replayed marks the response as one that was given before (RUN-022).
-func (x *exchange) replayed() { x.w.Header().Set("Idempotency-Replayed", "true") }
+func (x *exchange) replayed() { x.w.Header().Set(replayedHeader, "true") }
+
+const replayedHeader = "Idempotency-Replayed"
 
 // keyed returns the request with the idempotency key of the header, if it has one
 // (RUN-020).
