@@ -40,10 +40,26 @@ func TestDocuments(t *testing.T) {
 // JRN-040, as the page on durability proves it to a reader: a run that was cut by
 // kill -9 is finished by the next daemon.
 func TestDurabilityAsShown(t *testing.T) {
+	out := durabilityAsShown(t, "kill -9 $daemon")
+	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
+	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
+	assert.Contains(t, out, "1 run verified, none damaged")
+	assert.Regexp(t, `(?m)^run_\S+: completed$`, out)
+}
+
+// RUN-022, as the page on durability proves it to a reader: a batch that was cut by
+// kill -9 is continued by the same command.
+func TestBatchAsShown(t *testing.T) {
+	out := durabilityAsShown(t, "kill -9 $batch")
+	assert.Regexp(t, `(?m)^batch [0-9a-f]{16}: 2000 lines in .*: 2000 accepted, 0 failed; [1-9]\d* executed by an`, out)
+}
+
+// durabilityAsShown runs the commands of the page on durability that contain a text.
+func durabilityAsShown(t *testing.T, text string) (output string) {
 	r := newReader(t)
 	var lines string
 	for _, f := range fencesOf(t, "docs/durability.md") {
-		if f.language == "sh" && strings.Contains(f.text, "kill -9") {
+		if f.language == "sh" && strings.Contains(f.text, text) {
 			lines = f.text
 		}
 	}
@@ -54,8 +70,5 @@ func TestDurabilityAsShown(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "ferment.hcl"), config, 0o644))
 	out, err := r.shell(t, r.dir, lines)
 	require.NoError(t, err, out)
-	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
-	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
-	assert.Contains(t, out, "1 run verified, none damaged")
-	assert.Regexp(t, `(?m)^run_\S+: completed$`, out)
+	return out
 }

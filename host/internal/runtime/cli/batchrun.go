@@ -331,7 +331,11 @@ func (p *batchProgress) text(now time.Time) string {
 	if p.fresh == 0 || now.Sub(p.begun) <= 0 {
 		return out
 	}
-	out += fmt.Sprintf(", %.3g lines/s", rate)
+	digits := 0
+	if rate < 10 {
+		digits = 1
+	}
+	out += fmt.Sprintf(", %.*f lines/s", digits, rate)
 	if left := p.total - p.done; left > 0 {
 		out += fmt.Sprintf(", %s left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
 	}
