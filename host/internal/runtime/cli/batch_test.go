@@ -25,7 +25,12 @@ func newBatched(t *testing.T) *batched {
 	w := newWorld(t)
 	b := &batched{w, filepath.Join(w.dir, "out", "calls")}
 	require.NoError(t, os.Mkdir(filepath.Dir(b.file), 0o755))
-	w.write("ferment.hcl", testProfile+fmt.Sprintf(`plugin "counter" {
+	w.write("ferment.hcl", fmt.Sprintf(`ferment {
+  profile       = "test"
+  drain_timeout = "200ms"
+}
+
+plugin "counter" {
   command = [%q, %q]
   config {
     file = %q
@@ -199,33 +204,38 @@ func TestBatchKilled(t *testing.T) {
 	s.stop()
 }
 
-// RUN-022, JRN-040: kill -9 of the daemon in the middle does not end the command. It
-// reaches the next daemon, which resumes what was cut: no finished line is executed
-// again, and there is one run per line.
+// RUN-022, JRN-040: a daemon that is killed or stopped in the middle does not end the
+// command. It reaches the next daemon, which resumes what was cut: no finished line is
+// executed again, and there is one run per line.
 func TestBatchOverDaemonRestart(t *testing.T) {
 	t.Parallel()
-	b := newBatched(t)
-	s := b.serve()
-	numbers := numbered(12, 4, 5)
-	b.inputs(numbers...)
-	p := b.start("", "batch", "in.jsonl", "--intent", "count/gate", "--concurrency", "2", "--json")
-	b.await("begin waitn4")
-	b.await("begin waitn5")
-	s.signal(syscall.SIGKILL)
-	s.wait()
-	left := awaitProcesses(runLimit, func() ([]int, bool) { // a plugin of the first daemon must not end its calls
-		plugins := slices.DeleteFunc(processesUnder(built.root), func(pid int) bool { return !same(pid, built.helper) || !names(pid, b.rt) })
-		return plugins, len(plugins) == 0
-	})
-	require.Empty(t, left)
-	s = b.serve()
-	b.open()
-	got := p.wait()
-	require.Equal(t, 0, got.code, got.stderr)
-	assert.Equal(t, numbers, answers(t, got))
-	b.once("end ", numbers)
-	assert.Len(t, b.recorded(t, "completed"), 12, "one run per line")
-	s.stop()
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBatched(t)
+			s := b.serve()
+			numbers := numbered(12, 4, 5)
+			b.inputs(numbers...)
+			p := b.start("", "batch", "in.jsonl", "--intent", "count/gate", "--concurrency", "2", "--json")
+			b.await("begin waitn4")
+			b.await("begin waitn5")
+			s.signal(signal)
+			s.wait()
+			left := awaitProcesses(runLimit, func() ([]int, bool) { // a plugin of the first daemon must not end its calls
+				plugins := slices.DeleteFunc(processesUnder(built.root), func(pid int) bool { return !same(pid, built.helper) || !names(pid, b.rt) })
+				return plugins, len(plugins) == 0
+			})
+			require.Empty(t, left)
+			s = b.serve()
+			b.open()
+			got := p.wait()
+			require.Equal(t, 0, got.code, got.stderr)
+			assert.Equal(t, numbers, answers(t, got))
+			b.once("end ", numbers)
+			assert.Len(t, b.recorded(t, "completed"), 12, "one run per line")
+			s.stop()
+		})
+	}
 }
 
 // CLI-002, CLI-004: --concurrency bounds the runs at once. An interrupt ends the
