@@ -909,7 +909,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 	}
 	how := act.Resumption{Why: journal.ResumedDecision}
 	for _, d := range decisions {
-		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: "operator"})
+		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
 	}
 	if err := j.host.resume(run.ID, how); err != nil {
 		return edn.Nil(), err

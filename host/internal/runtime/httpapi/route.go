@@ -21,6 +21,7 @@ const (
 
 	OpReadRuns   Operation = "runs/read"
 	OpCancelRuns Operation = "runs/cancel"
+	OpResumeRuns Operation = "runs/resume"
 	OpPurgeRuns  Operation = "runs/purge" // what is kept of a run, and how long
 )
 

@@ -62,6 +62,21 @@ type Decision struct {
 	Node   string // id of the node, or its path; may be empty for the only question
 	Choice string // retry, skip-as-done or fail
 	Value  edn.Value
+	By     string // principal
+}
+
+const decisionEntry = `[:decisions {:optional true} [:vector [:map {:closed true}
+	[:node {:optional true :doc "id or path of the node; not needed for the only question"} [:string {:min 1 :max 200}]]
+	[:decision {:doc "retry calls again with the same effect key"} [:enum :retry :skip-as-done :fail]]
+	[:value {:optional true :doc "of a node that is done"} :any]]]]`
+
+// decisionsOf reads decisionEntry.
+func decisionsOf(in edn.Value, by string) (out []Decision) {
+	for d := range in.Key("decisions").Elems() {
+		choice, _ := d.Key("decision").AsKeyword()
+		out = append(out, Decision{text(d, "node"), choice, d.Key("value"), by})
+	}
+	return out
 }
 
 // RunFilter selects runs. Zero fields select all.
@@ -232,17 +247,9 @@ func runActions() []Action {
 				return r.Cancel(ctx, text(in, "run"), Cancellation{By: "operator", Why: text(in, "why")})
 			})},
 		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions",
-			Input: runEntry + ` [:decisions {:optional true} [:vector [:map {:closed true}
-				[:node {:optional true :doc "id or path of the node; not needed for the only question"} [:string {:min 1 :max 200}]]
-				[:decision {:doc "retry calls again with the same effect key"} [:enum :retry :skip-as-done :fail]]
-				[:value {:optional true :doc "of a node that is done"} :any]]]]`,
+			Input: runEntry + " " + decisionEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				var decisions []Decision
-				for d := range in.Key("decisions").Elems() {
-					choice, _ := d.Key("decision").AsKeyword()
-					decisions = append(decisions, Decision{text(d, "node"), choice, d.Key("value")})
-				}
-				return r.Resume(ctx, text(in, "run"), decisions)
+				return r.Resume(ctx, text(in, "run"), decisionsOf(in, "operator"))
 			})},
 	}
 }
