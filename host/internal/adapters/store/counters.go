@@ -63,7 +63,10 @@ func (c counters) add(windows []budget.Window, change budget.Counter) {
 // apply adds what a record of a caller's run settles.
 func (c counters) apply(rec journal.Record, principal string) {
 	if end, ok := rec.Body.(*journal.BudgetSettled); ok {
-		c.add(act.Windows(end.Of, principal), budget.Counter{Used: policy.AmountsOf(end.Amount), Mark: budget.MarkOf(end.Mark)})
+		c.add(act.Windows(end.Of, principal), budget.Counter{
+			Used: policy.AmountsOf(end.Amount),
+			Mark: budget.MarkOf(end.Mark),
+		})
 	}
 }
 
@@ -118,7 +121,8 @@ func (w *writer) saveCounters(ctx context.Context, changes counters) error {
 		}
 		found.add([]budget.Window{change.Window}, change)
 		at := found[change.Window]
-		_, err = w.sql.exec(ctx, "set_counter", append(k, at.Used.Value().String(), at.Granted.Value().String(), at.Mark.String())...)
+		k = append(k, at.Used.Value().String(), at.Granted.Value().String(), at.Mark.String())
+		_, err = w.sql.exec(ctx, "set_counter", k...)
 		if err != nil {
 			return err
 		}

@@ -452,7 +452,10 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 		}
 		rec.At, rec.Body = r.now, failed(out, records, found.Damage)
 		for _, open := range journal.NewHistory(records).Reserved { // its calls may have been made (LED-005)
-			r.lost.add(act.Windows(open, out.Principal), budget.Counter{Used: policy.AmountsOf(open.Amount), Mark: budget.AtLeast})
+			r.lost.add(act.Windows(open, out.Principal), budget.Counter{
+				Used: policy.AmountsOf(open.Amount),
+				Mark: budget.AtLeast,
+			})
 		}
 	}
 	run := &liveRun{id: out.ID, row: *out}
