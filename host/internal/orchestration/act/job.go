@@ -59,10 +59,12 @@ func (f *flight) await() *contract.Error {
 	}
 	select {
 	case <-f.place.Turn():
-		return nil
 	case <-f.ctx.Done():
-		return contract.Errorf("canceled", "the run did not get its turn")
 	}
+	if f.ctx.Err() != nil {
+		return contract.Errorf("canceled", "the run was canceled before it began")
+	}
+	return nil
 }
 
 // leave gives the place in the queue back.
@@ -181,17 +183,21 @@ func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.
 }
 
 // begin replaces the flight of a run that waited. A cancellation that was asked for
-// until then is recorded when it starts.
+// until then is recorded when it starts, and one that was interrupted records
+// nothing.
 func (r *Run) begin(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f.key, f.holds, f.place = r.f.key, r.f.holds, r.f.place
 	var asked *cancellation
+	cause := context.Cause(r.ctx)
 	switch before := f.past.Canceled; {
+	case errors.As(cause, &asked) && before == nil:
+		f.asked = &journal.CancelRequested{By: asked.by, Why: asked.why}
+	case cause != nil && asked == nil:
+		f.recorder.Stop(contract.AsError(cause))
 	case before != nil:
 		r.cancel(&cancellation{before.By, before.Why})
-	case errors.As(context.Cause(r.ctx), &asked):
-		f.asked = &journal.CancelRequested{By: asked.by, Why: asked.why}
 	}
 	r.f = f
 }

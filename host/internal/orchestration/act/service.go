@@ -462,7 +462,9 @@ func (r *Run) Interrupt() {
 	}
 	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", r.ID()).
 		WithWhere("run", edn.Text(r.ID()))
-	if recorder := r.flight().recorder; recorder != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if recorder := r.f.recorder; recorder != nil { // else it stops when the run begins
 		recorder.Stop(err)
 	}
 	r.cancel(err)
