@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/request"
@@ -61,10 +62,16 @@ func (f *flight) await() *contract.Error {
 	case <-f.place.Turn():
 	case <-f.ctx.Done():
 	}
-	if f.ctx.Err() != nil {
-		return contract.Errorf("canceled", "the run was canceled before it began")
+	var draining *contract.Error
+	switch {
+	case f.ctx.Err() == nil:
+		return nil
+	case errors.As(context.Cause(f.ctx), &draining):
+		return draining
+	case f.unknown != "":
+		return contract.Errorf("canceled", "the run was canceled; it is not known whether %s", f.unknown)
 	}
-	return nil
+	return contract.Errorf("canceled", "the run was canceled before it began")
 }
 
 // leave gives the place in the queue back.
@@ -97,9 +104,13 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 // and deadline that it has. The end of ctx cancels it. Runs must be recalled in the order of their acceptance.
 func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted) (*Run, *contract.Error) {
 	c := &s.config
+	class := accepted.Class
+	if !slices.Contains(c.Classes.Names, class) && accepted.ResponseType == "accepted" {
+		class = c.Classes.Accepted // its class is gone
+	}
 	f := &flight{id: run, deadline: accepted.DeadlineAt, act: Act{Principal: accepted.Principal}}
 	if c.Queue != nil {
-		place, err := c.Queue.Enter(queue.Entry{Class: accepted.Class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
+		place, err := c.Queue.Enter(queue.Entry{Class: class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
 		if err != nil {
 			return nil, err
 		}

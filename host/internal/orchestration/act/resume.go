@@ -75,6 +75,9 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})
+	if past.Suspended != nil && how.Cancel != nil {
+		f.unknown = questions(past.Suspended.Open)
+	}
 	epoch := past.Epoch
 	if resumed != nil {
 		past.Resume(c.Clock.Now(), resumed)

@@ -285,7 +285,7 @@ func (h *Host) close(ctx context.Context) {
 		h.runs.mu.Lock()
 		h.runs.closed = true
 		h.runs.mu.Unlock()
-		h.runs.after.Wait()
+		h.runs.awaitAfter(ctx)
 		if h.supervisor != nil {
 			ctx, cancel := context.WithTimeout(ctx, closeLimit)
 			defer cancel()

@@ -889,8 +889,6 @@ func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Er
 		return edn.Nil(), failureOf(err)
 	case len(records) == 0:
 		return edn.Nil(), contract.Errorf("queue/job-not-found", "job %s: its records were removed", run.ID)
-	case status == "open":
-		status = "running"
 	}
 	return jobOf(records, status), nil
 }

@@ -137,6 +137,9 @@ func (d *Daemon) giveUp() error {
 	d.notify.tell("STOPPING=1", "STATUS=the journal cannot record")
 	ctx, cancel := context.WithTimeout(context.Background(), failedLimit)
 	defer cancel()
+	if h := d.host.Load(); h != nil {
+		h.cancelRuns(func(*act.Run) bool { return true })
+	}
 	d.takeDown(ctx)
 	return err
 }

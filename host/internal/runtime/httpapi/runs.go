@@ -144,6 +144,22 @@ func replayQuery(in edn.Value) (ReplayQuery, *contract.Error) {
 }
 
 // onRuns returns the function of an action on runs.
+type callerKey struct{}
+
+// calledBy returns a context that names the caller of an action.
+func calledBy(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, callerKey{}, principal)
+}
+
+// caller returns the principal who called an action; without a daemon that is the
+// operator at the files.
+func caller(ctx context.Context) string {
+	if who, ok := ctx.Value(callerKey{}).(string); ok {
+		return who
+	}
+	return "operator"
+}
+
 func onRuns(
 	do func(context.Context, Runs, edn.Value) (edn.Value, *contract.Error),
 ) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
@@ -244,12 +260,12 @@ func runActions() []Action {
 		{Name: "runs-cancel", Doc: "request the cancellation of a run in progress",
 			Input: runEntry + ` [:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Cancel(ctx, text(in, "run"), Cancellation{By: "operator", Why: text(in, "why")})
+				return r.Cancel(ctx, text(in, "run"), Cancellation{By: caller(ctx), Why: text(in, "why")})
 			})},
 		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions",
 			Input: runEntry + " " + decisionEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Resume(ctx, text(in, "run"), decisionsOf(in, "operator"))
+				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)))
 			})},
 	}
 }

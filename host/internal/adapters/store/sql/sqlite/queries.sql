@@ -8,7 +8,7 @@ COMMIT
 ROLLBACK
 
 -- name: last_run
-SELECT coalesce(max(n), 0) FROM runs
+SELECT max(coalesce((SELECT max(n) FROM runs), 0), coalesce((SELECT max(id) >> 32 FROM records), 0))
 -- name: last_content
 SELECT coalesce(max(n), 0) FROM content
 
@@ -22,6 +22,8 @@ SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, 
 FROM runs WHERE n = ?1
 -- name: run_numbers
 SELECT n FROM runs UNION SELECT id >> 32 FROM records ORDER BY 1
+-- name: unnamed_runs
+SELECT DISTINCT id >> 32 FROM records WHERE id >> 32 NOT IN (SELECT n FROM runs)
 -- name: count_runs
 SELECT count(*) FROM runs
 -- name: runs_like
