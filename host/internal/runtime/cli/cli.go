@@ -187,7 +187,7 @@ var expected = map[string]string{
 	"duration":       "a time with a unit, such as 30s",
 	"float64":        "a number",
 	"int":            "a whole number",
-	"stringToString": "NAME=FILE",
+	"stringToString": "NAME=VALUE",
 	"uint":           "a whole number that is not negative",
 	"uint64":         "a whole number that is not negative",
 }
