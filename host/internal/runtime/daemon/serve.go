@@ -133,13 +133,15 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 		}
 		return err
 	}
+	if d.store != nil {
+		d.resumeRuns(d.life) // first, so that they keep their place before new acts
+	}
 	d.setPhase(phaseReady)
 	d.announce()
 	d.spawn(func() { d.watch(d.life) })
 	d.spawn(func() { d.maintain(d.life) })
 	if d.store != nil {
 		d.spawn(func() { d.retain(d.life) })
-		d.spawn(func() { d.resumeRuns(d.life) })
 	}
 	d.spawn(func() { d.host.Load().rescorer.Run(d.life) })
 	if hangups {
