@@ -145,8 +145,8 @@ func writers(t *testing.T, store session.Store) {
 	assert.Equal(t, int64(16*each+1), of.Version)
 }
 
-// lifetime: a variable is visible up to the instant at which it expires, whoever
-// deletes it (SES-012).
+// lifetime: a variable is visible up to the instant at which it expires; reads,
+// writes and the upkeep agree on that (SES-012).
 func lifetime(t *testing.T, store session.Store) {
 	ctx, clock, ref := context.Background(), &Clock{At: Start}, session.Ref{ID: "s"}
 	rules := session.Permissive()
