@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -17,7 +19,10 @@ import (
 // updates.
 type Sessions struct{ s *Store }
 
-var _ session.Store = Sessions{}
+var (
+	_ session.Store     = Sessions{}
+	_ act.SessionKeeper = (*Store)(nil)
+)
 
 // Sessions returns the sessions of the store.
 func (s *Store) Sessions() Sessions { return Sessions{s} }
@@ -52,6 +57,25 @@ func (w *writer) updateSession(ctx context.Context, id string, change func(sessi
 		return err
 	}
 	return w.saveSession(ctx, row.n, c)
+}
+
+// KeepsSessions implements act.SessionKeeper.
+func (s *Store) KeepsSessions() {}
+
+// addTurns adds the turns of a finished run to their session, in the transaction of
+// the record. A damaged session gets none: the run has ended all the same.
+func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
+	end, ok := rec.Body.(*journal.RunFinished)
+	if !ok || end.SessionID == "" {
+		return nil
+	}
+	err := w.updateSession(ctx, end.SessionID, func(st session.Stored) (session.Change, error) {
+		return session.Appended(st, act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
+	})
+	if errors.Is(err, contract.OfType("session/store-unavailable")) {
+		return nil
+	}
+	return err
 }
 
 // saveSession writes a change of the session with number n, 0 for a new one.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session/sessiontest"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -211,4 +212,83 @@ func TestRefusedChangeKeepsTheStore(t *testing.T) {
 	})
 	require.ErrorIs(t, err, contract.OfType("session/not-found"))
 	require.NoError(t, s.Err())
+}
+
+// said is the last record of a run that adds two turns to the session.
+func said(sc *script, session string) journal.Record {
+	end := sc.finished(nothing)
+	last := end.Body.(*journal.RunFinished)
+	last.SessionID, last.SessionTurns = session, journal.RefTo(edn.MustRead(`[{:role :user :text "why"} {:role :assistant :text "because"}]`))
+	return end
+}
+
+// SES-031: the turns of a run are in its session exactly if its end is recorded.
+func TestTurnsAreWrittenWithTheEndOfTheRun(t *testing.T) {
+	ctx := context.Background()
+	for _, failing := range []bool{false, true} {
+		dir := t.TempDir()
+		var broken atomic.Bool
+		s := openAt(t, dir, func(o *Options) {
+			o.Faults.Before = func(at string) error {
+				if at == "commit" && broken.Load() {
+					return errDisk
+				}
+				return nil
+			}
+		})
+		_, err := sessionsOf(s).Open(ctx, ann, aRef, edn.Nil())
+		require.Nil(t, err)
+		_, err = sessionsOf(s).Freeze(ctx, ann, aRef, edn.Nil())
+		require.Nil(t, err)
+		sc := newScript("run_1")
+		appendAll(t, s, sc.accepted(nothing))
+		syncRun(t, s, "run_1")
+		broken.Store(failing)
+		end := said(sc, aRef.ID)
+		appendAll(t, s, end)
+		failure := s.Sync(ctx, "run_1")
+		broken.Store(false)
+		require.NoError(t, s.Close())
+		s = openAt(t, dir)
+		runs, unread := s.Runs(ctx, Filter{})
+		require.NoError(t, unread)
+		turns, unread := s.Sessions().Turns(ctx, aRef.ID, 10)
+		require.NoError(t, unread)
+		if failing {
+			require.Error(t, failure)
+			assert.False(t, runs[0].Ended())
+			assert.Empty(t, turns)
+			continue
+		}
+		require.NoError(t, failure)
+		assert.True(t, runs[0].Ended())
+		assert.Equal(t, []session.Turn{
+			{Role: session.RoleUser, Text: "why", Run: "run_1", At: end.At},
+			{Role: session.RoleAssistant, Text: "because", Run: "run_1", At: end.At},
+		}, turns)
+		of, _, unread := s.Sessions().Session(ctx, aRef.ID)
+		require.NoError(t, unread)
+		assert.False(t, of.Frozen)
+		assert.Equal(t, int64(3), of.Version)
+	}
+}
+
+// SES-031: the end of a run is recorded though its session was deleted or cannot be
+// read.
+func TestRunsEndWithoutTheirSession(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	s := openAt(t, dir)
+	fillSession(t, s)
+	require.NoError(t, s.Close())
+	tamper(t, dir, "UPDATE sessions SET notes = '{:summary'")
+	s = openAt(t, dir)
+	for i, id := range []string{"gone", aRef.ID} {
+		sc := newScript(fmt.Sprint("run_", i))
+		appendAll(t, s, sc.accepted(nothing), said(sc, id))
+		require.NoError(t, s.Sync(ctx, sc.run))
+	}
+	require.NoError(t, s.Err())
+	_, found, err := s.Sessions().Session(ctx, "gone")
+	require.NoError(t, err)
+	assert.False(t, found)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -122,6 +123,24 @@ func TestSessionAuditHasNoValues(t *testing.T) {
 			assert.Regexp(t, `:(session/x|other/y)`, entry.Input.String())
 		}
 	}
+}
+
+// SES-014, SES-016: an act names its session, whose turns it continues; one of
+// another principal is not found.
+func TestActInASession(t *testing.T) {
+	w := newWorld(t)
+	w.sessionDo(`{:action :open :session/id "s"}`)
+	w.sessionDo(`{:action :put-var :session/id "s" :key :session/language :value 3}`)
+	inSession := func(id string) string {
+		return strings.Replace(jsonAct("text/respond", `{"prompt":"hi"}`), `"proto"`, `"session/id":"`+id+`","proto"`, 1)
+	}
+	w.exec.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "hello"}`)})
+	a := w.call("POST /v1/act", inSession("s"))
+	require.Equal(t, 200, a.status, "%s", a.body)
+	assert.Equal(t, 1, a.value(t).Key("session/warnings").Len())
+	assert.Equal(t, 2, w.sessionDo(`{:action :get :session/id "s" :turns? true}`).Key("session/turns").Len())
+	w.operator("POST /v1/session", `{"action":"open","session/id":"theirs"}`)
+	assert.Equal(t, "session/not-found", w.call("POST /v1/act", inSession("theirs")).failure(t))
 }
 
 // HTTP-001: every session action has a schema in the document, which is closed.

@@ -77,7 +77,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})
 	w.sessions = session.New(&session.Memory{}, sessionRules(), nil)
 	var err error
-	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil())})
+	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Sessions: w.sessions})
 	require.NoError(t, err)
 	s := &httpapi.Settings{Anonymous: true, AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
 		ActBody: 1 << 20, SessionBody: 64 << 10, AdminBody: 64 << 10, Headers: 8 << 10,
