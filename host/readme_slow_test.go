@@ -37,12 +37,12 @@ func TestDocuments(t *testing.T) {
 	assert.LessOrEqual(t, skipped, 3, "samples that cannot be run stay rare")
 }
 
-// JRN-040, RUN-010, as the page on durability proves it to a reader: a run that was
-// cut by kill -9 is finished by the next daemon, and a job is followed to its answer.
-func TestDurabilityAsShown(t *testing.T) {
+// printedBy runs the blocks of a page that start a daemon, and returns what they
+// print.
+func printedBy(t *testing.T, page string) (out string) {
 	r := newReader(t)
 	var blocks []string
-	for _, f := range fencesOf(t, "docs/durability.md") {
+	for _, f := range fencesOf(t, page) {
 		if f.language == "sh" && strings.Contains(f.text, "bin/ferment serve") {
 			blocks = append(blocks, f.text)
 		}
@@ -52,12 +52,30 @@ func TestDurabilityAsShown(t *testing.T) {
 	require.NoError(t, err)
 	config = append(config, "http {\n  listen = [\"127.0.0.1:0\"]\n}\n"...)
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "ferment.hcl"), config, 0o644))
-	out := ""
 	for _, lines := range blocks {
 		printed, err := r.shell(t, r.dir, lines)
 		require.NoError(t, err, printed)
 		out += printed
 	}
+	return out
+}
+
+// SES-014, SES-030, as the page on sessions shows it to a reader: a session is there
+// in the next daemon, an act gets its language, and it can be deleted.
+func TestSessionsAsShown(t *testing.T) {
+	out := printedBy(t, "docs/sessions.md")
+	assert.Regexp(t, `(?m)^talk  version 1  hot  owner uid/`, out)
+	assert.Regexp(t, `(?m)^talk +warm +3 +uid/`, out)
+	assert.Contains(t, out, `:move "d1d8"`)
+	assert.Contains(t, out, ":language :pl\n")
+	assert.Regexp(t, `(?m)^session/context-summary = "a game"  until `, out)
+	assert.Regexp(t, `(?m)^talk  version 4  deleted `, out)
+}
+
+// JRN-040, RUN-010, as the page on durability proves it to a reader: a run that was
+// cut by kill -9 is finished by the next daemon, and a job is followed to its answer.
+func TestDurabilityAsShown(t *testing.T) {
+	out := printedBy(t, "docs/durability.md")
 	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
 	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
 	assert.Contains(t, out, "1 run verified, none damaged")

@@ -38,6 +38,7 @@ type callFlags struct {
 	stream     bool
 	async      bool
 	key        string
+	session    string
 	class      string
 	priority   int
 	effects    []string
@@ -61,6 +62,7 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	cmd.Flags().BoolVar(&f.async, "async", false, "print the run as soon as the daemon has accepted it, and let it go on")
 	cmd.Flags().StringVar(&f.key, "key", "", "idempotency key: the same command again gets the run that it has begun")
+	cmd.Flags().StringVar(&f.session, "session", "", "id of a session of the daemon, which fills what the request leaves out")
 	cmd.Flags().StringVar(&f.class, "class", "", "queue class of the run, such as batch")
 	cmd.Flags().IntVar(&f.priority, "priority", 0, "priority within the class, -9 to 9")
 	localFlag(cmd, &f.local)
@@ -508,6 +510,9 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	}
 	if f.key != "" {
 		request = request.AssocKey("idempotency/key", edn.Text(f.key))
+	}
+	if f.session != "" {
+		request = request.AssocKey("session/id", edn.Text(f.session))
 	}
 	if f.class != "" || f.priority != 0 {
 		queue := request.Key("queue")
