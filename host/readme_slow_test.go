@@ -40,7 +40,7 @@ func TestDocuments(t *testing.T) {
 // JRN-040, as the page on durability proves it to a reader: a run that was cut by
 // kill -9 is finished by the next daemon.
 func TestDurabilityAsShown(t *testing.T) {
-	out := durabilityAsShown(t, "kill -9 $daemon")
+	out := asShown(t, "docs/durability.md", "kill -9 $daemon")
 	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
 	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
 	assert.Contains(t, out, "1 run verified, none damaged")
@@ -50,7 +50,7 @@ func TestDurabilityAsShown(t *testing.T) {
 // RUN-010, as the page on durability proves it to a reader: an act is answered
 // before it runs, and followed to its answer.
 func TestJobsAsShown(t *testing.T) {
-	out := durabilityAsShown(t, "--async")
+	out := asShown(t, "docs/durability.md", "--async")
 	assert.Regexp(t, `(?m)^run_\S+: queued; "ferment runs watch run_\S+" follows it$`, out)
 	assert.Contains(t, out, `:move "d1d8"`)
 }
@@ -58,15 +58,27 @@ func TestJobsAsShown(t *testing.T) {
 // RUN-022, as the page on durability proves it to a reader: a batch that was cut by
 // kill -9 is continued by the same command.
 func TestBatchAsShown(t *testing.T) {
-	out := durabilityAsShown(t, "kill -9 $batch")
+	out := asShown(t, "docs/durability.md", "kill -9 $batch")
 	assert.Regexp(t, `(?m)^batch [0-9a-f]{16}: 2000 lines in .*: 2000 accepted, 0 failed; [1-9]\d* executed by an`, out)
 }
 
-// durabilityAsShown runs the commands of the page on durability that contain a text.
-func durabilityAsShown(t *testing.T, text string) (output string) {
+// SES-014, SES-030, as the page on sessions shows it to a reader: a session is there
+// in the next daemon, an act gets its language, and it can be deleted.
+func TestSessionsAsShown(t *testing.T) {
+	out := asShown(t, "docs/sessions.md", "bin/ferment serve")
+	assert.Regexp(t, `(?m)^talk  version 1  hot  owner uid/`, out)
+	assert.Regexp(t, `(?m)^talk +warm +3 +uid/`, out)
+	assert.Contains(t, out, `:move "d1d8"`)
+	assert.Contains(t, out, ":language :pl\n")
+	assert.Regexp(t, `(?m)^session/context-summary = "a game"  until `, out)
+	assert.Regexp(t, `(?m)^talk  version 4  deleted `, out)
+}
+
+// asShown runs the commands of a page that contain a text.
+func asShown(t *testing.T, page, text string) (output string) {
 	r := newReader(t)
 	var lines string
-	for _, f := range fencesOf(t, "docs/durability.md") {
+	for _, f := range fencesOf(t, page) {
 		if f.language == "sh" && strings.Contains(f.text, text) {
 			lines = f.text
 		}

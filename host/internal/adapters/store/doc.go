@@ -29,6 +29,11 @@
 // budget/settled to the counters of tenant and user, in the same transaction. Counters
 // are not derived again from records, which retention removes.
 //
+// # Sessions
+//
+// [Store.Sessions] is the store of sessions in the same database. The writer executes
+// their updates, each in a transaction of its own.
+//
 // # Damage
 //
 // [Store.Verify] finds what is not as it was written, [Repair] makes a damaged

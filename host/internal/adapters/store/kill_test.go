@@ -25,6 +25,8 @@ import (
 const (
 	killDir = "STORE_TEST_KILL_DIR"
 	killAt  = "STORE_TEST_KILL_AT" // operation after which it kills itself; 0: never
+
+	killVars = "STORE_TEST_KILL_VARS" // it writes session variables instead of runs
 )
 
 // killed runs the writing process in place of the tests.
@@ -47,6 +49,9 @@ func killed() bool {
 	})
 	if err != nil {
 		panic(err)
+	}
+	if os.Getenv(killVars) != "" {
+		putVars(s)
 	}
 	var say sync.Mutex
 	var done sync.WaitGroup

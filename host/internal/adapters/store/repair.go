@@ -145,6 +145,9 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 		if err == nil {
 			_, err = r.readCounters(ctx)
 		}
+		if err == nil {
+			err = r.sessions(ctx, func(string, []any) error { return nil })
+		}
 		if !errors.As(err, &d) {
 			return len(damage) == 0, err
 		}
@@ -239,6 +242,9 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 		}
 	}
 	if err := r.dst.writer.transaction(ctx, r.counters); err != nil {
+		return err
+	}
+	if err := r.dst.writer.transaction(ctx, r.copySessions); err != nil {
 		return err
 	}
 	if r.report.File != "" && n > 0 {

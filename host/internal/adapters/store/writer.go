@@ -164,6 +164,9 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 			return err
 		default:
 			counted.apply(it.rec, r.row.Principal)
+			if err := w.addTurns(ctx, it.rec); err != nil {
+				return err
+			}
 		}
 		r.row.bytes += int64(w.stored - before)
 	}

@@ -91,14 +91,19 @@ func ShippedEffectRules() Rules {
 	}
 }
 
-// OverridePrompt is the operation of sending a caller's own system prompt to a
-// model (PRM-003).
-const OverridePrompt = "prompt/override"
+// Operations within requests, besides those of routes.
+const (
+	// OverridePrompt sends a caller's own system prompt to a model (PRM-003).
+	OverridePrompt = "prompt/override"
+	// AnySession uses the sessions of other principals (SES-021).
+	AnySession = "session/any"
+)
 
 // ShippedOperationRules returns the default rules for operations, used where
 // the configuration has none.
 func ShippedOperationRules() Rules {
-	return Rules{OverridePrompt: {Any: []string{RoleAdmin, RoleOperator}}}
+	operators := Rule{Any: []string{RoleAdmin, RoleOperator}}
+	return Rules{OverridePrompt: operators, AnySession: operators}
 }
 
 // Denied returns the error if a caller with these roles may not do an

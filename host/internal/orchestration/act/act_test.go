@@ -639,7 +639,7 @@ func TestOlderSpellingEndsAtTheEdge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := two(t)
 			w.On("a/one", step)
-			resp, _, records := do(t, service(t, w), older)
+			resp, _, records := do(t, service(t, w, withSession(t)), older)
 			calls := w.Calls()
 			require.NotEmpty(t, calls)
 			sent := calls[0].Request

@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -97,6 +98,9 @@ func respond(f *flight) *contract.Error {
 	if len(f.warnings) > 0 {
 		r.warnings = edn.Vector(f.warnings...)
 	}
+	if len(f.sessionWarnings) > 0 {
+		r.session = edn.Vector(f.sessionWarnings...)
+	}
 	if f.request.DebugPlan {
 		r.debug = edn.MustMap(
 			edn.K("plan"), f.plan.Source,
@@ -108,7 +112,7 @@ func respond(f *flight) *contract.Error {
 	}
 	f.response = answerLayout.Present(edn.Int(contract.Proto), f.request.Trace, edn.Text(f.id), r.requestID, r.err,
 		r.result, r.meta, r.quality,
-		f.account.Usage(), r.models, r.budget, r.warnings, r.debug, f.account.PlanRun(f.err), r.transcript)
+		f.account.Usage(), r.models, r.budget, r.warnings, r.session, r.debug, f.account.PlanRun(f.err), r.transcript)
 	if f.older {
 		f.response = request.AnswerV03(f.request, f.response)
 	}
@@ -117,12 +121,12 @@ func respond(f *flight) *contract.Error {
 
 // answer holds the optional keys of a response; nil is absent.
 type answer struct {
-	requestID, err, result, meta, quality, models, budget, warnings, debug, transcript edn.Value
+	requestID, err, result, meta, quality, models, budget, warnings, session, debug, transcript edn.Value
 }
 
 var (
 	answerLayout = edn.NewLayout("proto", "trace", "run/id", "request/id", "error", "result", "invoke/meta", "quality",
-		"usage", "models/used", "budget", "warnings", "plan/debug", "plan/run", "transcript")
+		"usage", "models/used", "budget", "warnings", "session/warnings", "plan/debug", "plan/run", "transcript")
 	valueLayout = edn.NewLayout("type", "out")
 	typeValue   = edn.K("value")
 )
@@ -171,21 +175,30 @@ func finish(f *flight) *contract.Error {
 	s := f.service
 	defer s.config.Journal.Drop(f.id)
 	var err error
+	var turns []session.Turn
 	if f.stopped == nil {
-		err = f.recorder.Record(edn.Nil(), "", &journal.RunFinished{
+		last := &journal.RunFinished{
 			Status:   f.status(),
 			Response: journal.RefTo(f.response),
 			Executed: f.account.Executed(),
 			Latency:  s.config.Clock.Now().Sub(f.begun),
 			Totals:   f.account.Totals(),
 			Err:      f.err,
-		})
+		}
+		turns = f.sessionTurns()
+		addTurns(last, f.request.SessionID, turns)
+		err = f.recorder.Record(edn.Nil(), "", last)
 	}
 	if err == nil {
 		err = f.recorder.Sync() // before a byte of the answer leaves (JRN-004)
 	}
 	if err != nil {
 		return contract.AsError(err)
+	}
+	if _, kept := s.config.Journal.(SessionKeeper); len(turns) > 0 && !kept {
+		if err := s.config.Sessions.Append(context.Background(), f.request.SessionID, turns); err != nil {
+			return err
+		}
 	}
 	if f.alone {
 		return nil

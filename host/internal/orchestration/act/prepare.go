@@ -354,6 +354,10 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Dir:           a.Dir,
 	}
 	rec.Key = f.key
+	if f.session.ID != "" {
+		rec.Fingerprint = journal.RefOf(essence{f.given}) // the session may change between two requests
+		rec.SessionID, rec.SessionVersion = f.session.ID, int(f.session.Version)
+	}
 	if fill := a.Fill; fill != nil {
 		rec.ReplayOf, rec.ReplayMode = fill.run, journal.ReplayFill
 	}

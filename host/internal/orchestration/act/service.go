@@ -22,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -78,6 +79,8 @@ type Config struct {
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
+	// Sessions are those that requests may name; nil: none.
+	Sessions *session.Service
 	// Grades remembers what judges made of answers; nil: only this service does.
 	// Services of one host share it.
 	Grades *dispatch.Grades
@@ -176,7 +179,7 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
-	s.inner, s.reply = s.prepare.without("queue", "accept"), s.finalize.without("finish")
+	s.inner, s.reply = s.prepare.without("session", "queue", "accept"), s.finalize.without("finish")
 	return s, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -29,6 +30,9 @@ type flight struct {
 	// prepare
 	request  request.Request
 	warnings []edn.Value
+
+	sessionWarnings []edn.Value
+
 	plan     *plan.Plan
 	findings []plan.Finding
 	source   string
@@ -51,11 +55,13 @@ type flight struct {
 	halt     context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped  *contract.Error          // it is suspended
 	replay   bool
-	recalled bool   // its past costs are counted
-	key      string // hash of the idempotency key
-	holds    *held  // the key, while the run has it
-	attached *Run   // that has the key already
-	unknown  string // calls that may have had their effect, of a suspended run that is canceled
+	recalled bool            // its past costs are counted
+	given    edn.Value       // the request without what its session filled; nil: no session
+	session  session.Session // when the act was accepted
+	key      string          // hash of the idempotency key
+	holds    *held           // the key, while the run has it
+	attached *Run            // that has the key already
+	unknown  string          // calls that may have had their effect, of a suspended run that is canceled
 	class    string
 	place    *queue.Place // in the queue; nil: it does not wait
 	pace     *stream.Pace // nil unless the run is streamed
@@ -121,6 +127,7 @@ var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"attach", always(attach)},
+	{"session", always(bindSession)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
@@ -152,7 +159,7 @@ var replaySteps = []step{
 
 // readSteps is the number of leading steps of prepare that read the request
 // and its plan; the later ones count and record it.
-const readSteps = 5
+const readSteps = 6
 
 var routeSteps = []step{
 	{"link", always(link)},

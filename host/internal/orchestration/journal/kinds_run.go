@@ -243,6 +243,11 @@ type RunFinished struct {
 	Latency  time.Duration
 	Totals   edn.Value // {:operations {..} :attempts {..}}
 	Err      *contract.Error
+	// SessionID is the session to which the run adds SessionTurns, a vector of maps
+	// with :role and :text; empty: none. A store that keeps sessions adds them in the
+	// transaction of the record (SES-031).
+	SessionID    string
+	SessionTurns Ref
 }
 
 // Kind implements Body.
@@ -262,6 +267,8 @@ var runFinished = kindOf(KindRunFinished, false,
 	value("totals", `[:map {:closed true} [:operations :map] [:attempts :map]]`, func(x *RunFinished) *edn.Value { return &x.Totals }, isTotals),
 	failure("error", func(x *RunFinished) **contract.Error { return &x.Err }).
 		required("not completed", func(x *RunFinished) bool { return x.Status != StatusCompleted }),
+	text("session/id", func(x *RunFinished) *string { return &x.SessionID }).optional("turns are added to a session"),
+	reference("session/turns", func(x *RunFinished) *Ref { return &x.SessionTurns }).optional("turns are added to a session"),
 )
 
 // EnvRead records a clock or random value that a decision of the run depends

@@ -38,6 +38,7 @@ type callFlags struct {
 	stream     bool
 	async      bool
 	key        string
+	session    string
 	class      string
 	priority   int
 	effects    []string
@@ -57,6 +58,7 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	cmd.Flags().BoolVar(&f.async, "async", false, "print the run as soon as the daemon has accepted it, and let it go on")
 	cmd.Flags().StringVar(&f.key, "key", "", "idempotency key: the same command again gets the run that it has begun")
+	cmd.Flags().StringVar(&f.session, "session", "", "id of a session of the daemon, which fills what the request leaves out")
 	localFlag(cmd, &f.local)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto",
 		"live progress on standard error: auto, none, text, json or edn")
@@ -513,6 +515,9 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	}
 	if f.key != "" {
 		request = request.AssocKey("idempotency/key", edn.Text(f.key))
+	}
+	if f.session != "" {
+		request = request.AssocKey("session/id", edn.Text(f.session))
 	}
 	if f.class != "" || f.priority != 0 {
 		queue := request.Key("queue")

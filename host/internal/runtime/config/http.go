@@ -31,7 +31,8 @@ type HTTP struct {
 
 // HTTPLimits limit requests and connections (AUTH-033). Sizes are in bytes.
 type HTTPLimits struct {
-	ActBody, AdminBody, Headers       int
+	ActBody, SessionBody, AdminBody   int
+	Headers                           int
 	HeaderRead, BodyRead, Idle, Write time.Duration
 	// StreamWrite is the time limit of one write to a stream.
 	StreamWrite             time.Duration
@@ -59,6 +60,7 @@ func (l *loader) http() {
 		Heartbeat:   s.Duration("heartbeat"),
 		Limits: HTTPLimits{
 			ActBody:              limits.Integer("act_body"),
+			SessionBody:          limits.Integer("session_body"),
 			AdminBody:            limits.Integer("admin_body"),
 			Headers:              limits.Integer("headers"),
 			HeaderRead:           limits.Duration("header_read"),

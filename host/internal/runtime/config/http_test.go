@@ -13,11 +13,12 @@ import (
 )
 
 // AUTH-033: the default limits. The effect of each limit is tested in httpapi. The
-// limits of sessions, run subscribers and logins are reserved because this build
+// limits of run subscribers and logins are reserved because this build
 // lacks these features.
 func TestDefaultHTTPLimits(t *testing.T) {
 	want := config.HTTPLimits{
 		ActBody:              4 << 20,
+		SessionBody:          1 << 20,
 		AdminBody:            64 << 10,
 		Headers:              32 << 10,
 		HeaderRead:           5 * time.Second,
@@ -37,7 +38,7 @@ func TestDefaultHTTPLimits(t *testing.T) {
 		require.Empty(t, configtest.Types(ds), profile)
 		assert.Equal(t, want, c.HTTP.Limits, profile)
 	}
-	later := map[string]string{"session_body": `"1MiB"`, "run_subscribers": "64", "login_rate": `"5/min"`}
+	later := map[string]string{"run_subscribers": "64", "login_rate": `"5/min"`}
 	for _, w := range configtest.EveryAttribute() {
 		if value, ok := later[w.Attr.Name]; ok && w.SpecPath() == "http.limits."+w.Attr.Name {
 			assert.Equal(t, value, w.Attr.Default, w.Path)

@@ -96,6 +96,7 @@ type Config struct {
 	HTTP    HTTP
 	Store   Store
 	Queue   Queue
+	Session Session
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
 	Plugins   []plugins.Plugin
@@ -266,6 +267,7 @@ func (l *loader) host() {
 	l.http()
 	l.store()
 	l.queue()
+	l.session()
 	if !f.Written("requires") {
 		return
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
@@ -54,10 +53,14 @@ func (l *loader) queue() {
 		}
 		l.queueClass(block, &q.Classes[i])
 	}
-	l.classOf(s, "default_class", q.Classes)
+	var names []string
+	for _, c := range q.Classes {
+		names = append(names, c.Name)
+	}
+	l.classNamed(s, "default_class", names)
 	for _, intent := range l.Root.All("intent") {
 		if class := intent.Text("queue_class"); class != "" {
-			l.classOf(intent, "queue_class", q.Classes)
+			l.classNamed(intent, "queue_class", names)
 			q.Intents[intent.Label()] = class
 		}
 	}
@@ -90,17 +93,13 @@ func (l *loader) queueClass(s *decode.Section, c *QueueClass) {
 	}
 }
 
-// classOf reports a reference to a class that does not exist.
-func (l *loader) classOf(s *decode.Section, attr string, classes []QueueClass) {
-	names := map[string]bool{}
-	for _, c := range classes {
-		names[c.Name] = true
-	}
+// classNamed reports a reference to a class that does not exist.
+func (l *loader) classNamed(s *decode.Section, attr string, known []string) {
 	name := s.Text(attr)
-	if names[name] || l.report.Doubts("class", name) {
+	if slices.Contains(known, name) || l.report.Doubts("class", name) {
 		return
 	}
-	known := slices.Sorted(maps.Keys(names))
+	slices.Sort(known)
 	l.report.Add(diag.Diagnostic{
 		Type:     "config/dangling-reference",
 		Message:  fmt.Sprintf("%s names the unknown class %s", s.Node.Title(), diag.Quote(name)),

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
@@ -498,10 +499,11 @@ func truncated(v edn.Value) string {
 // Audit implements httpapi.Control: it writes a line of the audit log, with
 // the keys of a host record.
 func (c control) Audit(entry httpapi.AuditEntry) {
-	args := []any{"action", "admin/" + entry.Action, "principal", entry.Principal,
+	space, _, _ := strings.Cut(entry.Action, "/")
+	args := []any{"action", entry.Action, "principal", entry.Principal,
 		"input", entry.Input.Dissoc(edn.K("action")).String(), "ok", entry.Err == nil}
 	if entry.Err != nil {
 		args = append(args, "error", entry.Err.Error())
 	}
-	c.log.Named("audit").Info("admin", args...)
+	c.log.Named("audit").Info(space, args...)
 }

@@ -28,6 +28,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	}
 	c := loaded.actConfig()
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = g.client, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
+	c.Sessions = h.sessions
 	c.Queue, c.Classes = h.queue, classesOf(&loaded.Queue)
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -47,6 +48,9 @@ type Host struct {
 	// ledger outlives the generations; that of a daemon with a journal on disk
 	// outlives the host.
 	ledger budget.Ledger
+	// sessions outlive them as well; those of a daemon with a journal on disk are
+	// in its database.
+	sessions *session.Service
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
 }
@@ -87,6 +91,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
+	h.sessions = session.New(&session.Memory{}, loaded.Session.Rules, nil)
 	h.queue = queue.New(queueOf(loaded.Config), time.Now)
 	h.rescorer = h.newRescorer(loaded, o)
 	return h, loaded, nil

@@ -247,6 +247,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 		return contract.Errorf("runtime/internal", "the plugins were replaced, but their routes cannot be created: %w",
 			err)
 	}
+	h.sessions.Configure(g.loaded.Session.Rules)
 	h.runs.install(g)
 	h.queue.Configure(queueOf(g.loaded.Config))
 	h.configureRescorer(next)

@@ -140,6 +140,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.announce()
 	d.spawn(func() { d.watch(d.life) })
 	d.spawn(func() { d.maintain(d.life) })
+	d.spawn(func() { d.keepSessions(d.life) })
 	if d.store != nil {
 		d.spawn(func() { d.retain(d.life) })
 	}

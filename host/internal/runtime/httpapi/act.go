@@ -178,10 +178,6 @@ func (x *exchange) unsupported(request edn.Value) *contract.Error {
 		return contract.Errorf("db/not-configured", "this host keeps no idempotency keys: its runs are in memory").
 			WithHint("send the request without the key, or set store.driver = \"sqlite\"")
 	}
-	if request.HasKey("session/id") {
-		return contract.Errorf("session/not-found", "this host keeps no sessions").
-			WithHint("send the request without :session/id")
-	}
 	return nil
 }
 

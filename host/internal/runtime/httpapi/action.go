@@ -96,14 +96,15 @@ type Calibration struct {
 	Deadline time.Duration
 }
 
-// AuditEntry is an admin action that was executed or rejected (HTTP-008).
+// AuditEntry is an action that was executed or rejected (HTTP-008).
 type AuditEntry struct {
-	Action, Principal, Address string
-	Input                      edn.Value
-	Err                        *contract.Error
+	Action             string // with namespace
+	Principal, Address string
+	Input              edn.Value
+	Err                *contract.Error
 }
 
-// Action is one row of the table of admin actions.
+// Action is one row of the table of admin actions or of that of session actions.
 type Action struct {
 	Name string // without namespace
 	Doc  string
@@ -113,12 +114,15 @@ type Action struct {
 	// Later marks actions that continue after the response, which then is 202.
 	Later bool
 	do    func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error)
+	// onSession takes the place of do in a session action.
+	onSession func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error)
 
+	space  string // namespace: admin or session
 	schema *schema.Schema
 }
 
 // Operation returns the operation of the action in access rules.
-func (a *Action) Operation() string { return "admin/" + a.Name }
+func (a *Action) Operation() string { return a.space + "/" + a.Name }
 
 const pluginEntry = `[:plugin {:doc "name of the plugin block"} [:string {:min 1 :max 64}]]`
 
@@ -304,16 +308,18 @@ func text(m edn.Value, key string) string {
 }
 
 type actionTable struct {
+	space  string
 	rows   []Action
 	byName map[string]*Action
 	names  []string
 }
 
-func newActionTable(rows []Action) *actionTable {
-	t := &actionTable{rows: rows, byName: map[string]*Action{}}
+func newActionTable(space string, rows []Action) *actionTable {
+	t := &actionTable{space: space, rows: rows, byName: map[string]*Action{}}
 	for i := range t.rows {
 		a := &t.rows[i]
-		spec := fmt.Sprintf("[:map {:closed true} [:action [:enum :%s :admin/%s]] %s]", a.Name, a.Name, a.Input)
+		a.space = space
+		spec := fmt.Sprintf("[:map {:closed true} [:action [:enum :%s :%s]] %s]", a.Name, a.Operation(), a.Input)
 		a.schema = schema.MustCompile(edn.MustRead(spec))
 		t.byName[a.Name] = a
 		t.names = append(t.names, a.Name)
@@ -322,12 +328,12 @@ func newActionTable(rows []Action) *actionTable {
 }
 
 // schemaName returns the name of the action's schema in the OpenAPI document.
-func (a *Action) schemaName() string { return "admin/" + a.Name }
+func (a *Action) schemaName() string { return a.Operation() }
 
 // find returns the action of a body.
 func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	if !body.IsMap() {
-		return nil, contract.Errorf("invalid-request", "an admin action is a map with :action, got %s", body.Kind())
+		return nil, contract.Errorf("invalid-request", "a body of :%s/* is a map with :action, got %s", t.space, body.Kind())
 	}
 	name, ok := body.Key("action").AsKeyword()
 	if s, isText := body.Key("action").AsString(); isText { // as JSON has it
@@ -341,21 +347,24 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 		return nil, contract.Errorf("invalid-request", "the body lacks :action").
 			WithHint("one of " + strings.Join(t.names, ", "))
 	}
-	if a := t.byName[strings.TrimPrefix(name, "admin/")]; a != nil {
+	if a := t.byName[strings.TrimPrefix(name, t.space+"/")]; a != nil {
 		return a, nil
 	}
 	err := contract.Errorf("invalid-request", "there is no action %.80q", name).
 		WithHint("one of " + strings.Join(t.names, ", "))
-	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, "admin/"), t.names))
+	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, t.space+"/"), t.names))
 }
 
-// serveAdmin handles POST /v1/admin.
-func serveAdmin(x *exchange) reply {
-	body, err := x.decode(edn.Config)
+// act handles a body with an action of a table. do executes it, and returns the
+// result and what the audit log has of the body.
+func (x *exchange) act(
+	t *actionTable, limits edn.Limits, do func(context.Context, *Action, edn.Value) (result, logged edn.Value, err *contract.Error),
+) reply {
+	body, err := x.decode(limits)
 	if err != nil {
 		return formAdmin.failure(err)
 	}
-	action, err := x.api.actions.find(body)
+	action, err := t.find(body)
 	if err != nil {
 		return formAdmin.failure(err)
 	}
@@ -366,20 +375,19 @@ func serveAdmin(x *exchange) reply {
 		return formAdmin.failure(action.wrongInput(found))
 	}
 	if x.r.Header.Get("Idempotency-Key") != "" {
-		return formAdmin.failure(contract.Errorf("db/not-configured",
-			"admin actions do not support idempotency keys in this build").
+		return formAdmin.failure(contract.Errorf("db/not-configured", "actions do not support idempotency keys in this build").
 			WithHint("send the request without the key"))
 	}
 	control := x.api.backend.Control()
 	if control == nil {
 		return formAdmin.failure(contract.Errorf("runtime/starting", "the daemon is coming up"))
 	}
-	result, err := action.do(calledBy(x.r.Context(), x.who.Name), control, body)
+	result, logged, err := do(calledBy(x.r.Context(), x.who.Name), action, body)
 	control.Audit(AuditEntry{
-		Action:    action.Name,
+		Action:    action.Operation(),
 		Principal: x.who.Name,
 		Address:   x.r.RemoteAddr,
-		Input:     body,
+		Input:     logged,
 		Err:       err,
 	})
 	if err != nil {
@@ -394,4 +402,12 @@ func serveAdmin(x *exchange) reply {
 		edn.K("action"), edn.K(action.Operation()),
 		edn.K("result"), result,
 	)}
+}
+
+// serveAdmin handles POST /v1/admin.
+func serveAdmin(x *exchange) reply {
+	return x.act(x.api.actions, edn.Config, func(ctx context.Context, a *Action, body edn.Value) (edn.Value, edn.Value, *contract.Error) {
+		v, err := a.do(ctx, x.api.backend.Control(), body)
+		return v, body, err
+	})
 }

@@ -18,7 +18,9 @@ type API struct {
 	backend Backend
 	log     hclog.Logger
 	table   *table
-	actions *actionTable
+	// actions are those of POST /v1/admin, sessions those of POST /v1/session.
+	actions, sessions *actionTable
+
 	origins *http.CrossOriginProtection
 	streams streams
 	buckets *buckets
@@ -35,15 +37,16 @@ func New(b Backend, log hclog.Logger) *API {
 		log = hclog.NewNullLogger()
 	}
 	a := &API{
-		backend: b,
-		log:     log,
-		table:   newTable(routes()),
-		actions: newActionTable(Actions()),
-		origins: http.NewCrossOriginProtection(),
-		buckets: newBuckets(),
+		backend:  b,
+		log:      log,
+		table:    newTable(routes()),
+		actions:  newActionTable("admin", Actions()),
+		sessions: newActionTable("session", SessionActions()),
+		origins:  http.NewCrossOriginProtection(),
+		buckets:  newBuckets(),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
-	a.document = describe(a.table.rows, a.actions, b.Health().Version)
+	a.document = describe(a.table.rows, []*actionTable{a.actions, a.sessions}, b.Health().Version)
 	return a
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -30,6 +31,8 @@ type Backend interface {
 	Take() (Turn, *contract.Error)
 	// Control executes admin actions; nil during the start.
 	Control() Control
+	// Sessions executes session actions; nil during the start.
+	Sessions() *session.Service
 	// Rejected writes an audit record of an act that was rejected before it
 	// became a run (RUN-002).
 	Rejected(Rejection)

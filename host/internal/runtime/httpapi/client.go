@@ -125,7 +125,16 @@ func (c *Client) act(request edn.Value) ([]byte, error) {
 // Do executes an action and returns its result. The error is the daemon's, or
 // reports that no response was received.
 func (c *Client) Do(ctx context.Context, action edn.Value) (edn.Value, error) {
-	answer, err := c.send(ctx, http.MethodPost, "/v1/admin", edn.Write(action), "")
+	return c.do(ctx, "/v1/admin", action)
+}
+
+// Session executes a session action, as Do does an admin action.
+func (c *Client) Session(ctx context.Context, action edn.Value) (edn.Value, error) {
+	return c.do(ctx, "/v1/session", action)
+}
+
+func (c *Client) do(ctx context.Context, path string, action edn.Value) (edn.Value, error) {
+	answer, err := c.send(ctx, http.MethodPost, path, edn.Write(action), "")
 	if err != nil {
 		return edn.Nil(), err
 	}

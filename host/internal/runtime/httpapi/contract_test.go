@@ -200,6 +200,19 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			502: adminFails("runtime/start-failed"),
 			503: func(w *world) answer { return w.call("POST /v1/admin", `{"action":"plugin-list"}`) },
 		},
+		"POST /v1/session": {
+			200: func(w *world) answer { return w.call("POST /v1/session", `{"action":"open"}`) },
+			400: func(w *world) answer { return w.call("POST /v1/session", `{"action":"open","session/id":"a b"}`) },
+			401: func(w *world) answer { return w.call("POST /v1/session", `{}`, "Authorization", "Bearer x") },
+			403: sessionVar(`"key":"request/x","value":1,"intent":"text/respond"`),
+			404: func(w *world) answer { return w.call("POST /v1/session", `{"action":"get","session/id":"s"}`) },
+			409: sessionVar(`"key":"session/x","value":1,"session/version":7`),
+			413: func(w *world) answer { return w.call("POST /v1/session", strings.Repeat("x", 64<<10+1)) },
+			415: func(w *world) answer { return w.call("POST /v1/session", "x", "Content-Type", "text/plain") },
+			422: sessionVar(`"key":"other/x","value":1`),
+			429: tooOften("POST /v1/session", `{"action":"list"}`),
+			503: starting("POST /v1/session", `{"action":"list"}`),
+		},
 		"GET /health": {
 			200: func(w *world) answer { return w.call("GET /health", "") },
 			503: func(w *world) answer { w.healthy.Store(false); return w.call("GET /health", "") },
@@ -286,6 +299,14 @@ func concrete(path string) string {
 	return strings.NewReplacer("{id}", sampleRun, "{other}", sampleRun).Replace(path)
 }
 
+// sessionVar writes a variable of a new session.
+func sessionVar(input string) func(w *world) answer {
+	return func(w *world) answer {
+		w.call("POST /v1/session", `{"action":"open","session/id":"s"}`)
+		return w.call("POST /v1/session", `{"action":"put-var","session/id":"s",`+input+`}`)
+	}
+}
+
 func adminFails(typ string) func(w *world) answer {
 	return func(w *world) answer {
 		w.failing.Store(errorOf(typ))
@@ -350,7 +371,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		got := w.operator("POST /v1/admin", string(text))
 		assert.Contains(t, []int{200, 202}, got.status, "%s", got.body)
 		entry := <-w.audited
-		assert.Equal(t, a.Name, entry.Action)
+		assert.Equal(t, "admin/"+a.Name, entry.Action)
 		assert.Regexp(t, "^uid/[0-9]+$", entry.Principal)
 	}
 }
@@ -360,7 +381,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 19, routes.Len())
+	assert.Equal(t, 20, routes.Len())
 	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()

@@ -6,7 +6,7 @@
 // routes lists every route. It determines the dispatch of requests, GET
 // /routes, the OpenAPI document, the operations that access rules name, and
 // the documentation. actions does the same for POST /v1/admin: name, schema
-// and effect of each action.
+// and effect of each action, and sessions for POST /v1/session.
 //
 // # Main types
 //

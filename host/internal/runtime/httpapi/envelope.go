@@ -70,7 +70,7 @@ const (
   [:deadline-ms {:optional true} [:int {:min 1 :max 86400000}]]
   [:debug/plan? {:optional true} :boolean]
   [:debug/transcript? {:optional true} :boolean]
-  [:session/id {:optional true :doc "rejected: this host keeps no sessions"} :string]
+  [:session/id {:optional true :doc "a session of the caller"} :string]
   [:idempotency/key {:optional true :doc "requests of one caller with one key share one run"} [:string {:min 1 :max 128}]]]`
 
 	specResponse = `[:map {:closed true}
@@ -89,6 +89,7 @@ const (
       [:user {:optional true} :string] [:per {:optional true} :keyword] [:resets {:optional true} :inst]]]]]]
   [:models/used {:optional true} [:vector [:vector :any]]]
   [:warnings {:optional true} [:vector :map]]
+  [:session/warnings {:optional true :doc "bindings and turns of the session that were left out"} [:vector [:map [:reason :keyword] [:target [:vector :keyword]] [:var {:optional true} :keyword]]]]
   [:plan/run {:optional true} :map]
   [:plan/debug {:optional true} :map]
   [:transcript {:optional true} [:vector :map]]]`

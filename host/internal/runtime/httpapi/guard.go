@@ -20,6 +20,7 @@ import (
 // defaultLimits apply until the configuration is loaded.
 var defaultLimits = config.HTTPLimits{
 	ActBody:              4 << 20,
+	SessionBody:          1 << 20,
 	AdminBody:            64 << 10,
 	Headers:              32 << 10,
 	HeaderRead:           5 * time.Second,

@@ -91,7 +91,7 @@ func TestResumeRoute(t *testing.T) {
 	assert.Equal(t, []httpapi.Decision{
 		{Node: "pay", Choice: "skip-as-done", By: operatorName()}, {Choice: "retry", By: operatorName()},
 	}, decisions)
-	assert.Equal(t, "runs-resume", (<-w.audited).Action)
+	assert.Equal(t, "admin/runs-resume", (<-w.audited).Action)
 	assert.Equal(t, 403, w.call("POST "+concrete("/v1/runs/{id}/resume"), "").status, "not an operator")
 	wrong := w.operator("POST "+concrete("/v1/runs/{id}/resume"), `{"decisions":[{"decision":"again"}]}`)
 	assert.Equal(t, 400, wrong.status)

@@ -46,7 +46,7 @@ func objectOf(pairs ...any) edn.Value {
 }
 
 // describe generates the document from the tables.
-func describe(rows []Route, actions *actionTable, version string) document {
+func describe(rows []Route, tables []*actionTable, version string) document {
 	paths := map[string]*object{}
 	var order []string
 	for i := range rows {
@@ -70,14 +70,16 @@ func describe(rows []Route, actions *actionTable, version string) document {
 	for _, name := range envelopeNames() {
 		schemas.put(component(name), envelopes()[name].JSONSchema().Dissoc(edn.Text("$schema"), edn.K("$schema")))
 	}
-	any := make([]edn.Value, len(actions.rows))
-	for i := range actions.rows {
-		a := &actions.rows[i]
-		schemas.put(component(a.schemaName()), a.schema.JSONSchema().Dissoc(edn.Text("$schema"), edn.K("$schema")).
-			Assoc(edn.K("description"), edn.Text(a.Doc+" (operation "+a.Operation()+")")))
-		any[i] = reference(a.schemaName())
+	for _, t := range tables {
+		any := make([]edn.Value, len(t.rows))
+		for i := range t.rows {
+			a := &t.rows[i]
+			schemas.put(component(a.schemaName()), a.schema.JSONSchema().Dissoc(edn.Text("$schema"), edn.K("$schema")).
+				Assoc(edn.K("description"), edn.Text(a.Doc+" (operation "+a.Operation()+")")))
+			any[i] = reference(a.schemaName())
+		}
+		schemas.put(component(t.space+anyAction), objectOf("oneOf", edn.Vector(any...)))
 	}
-	schemas.put(component(anyAction), objectOf("oneOf", edn.Vector(any...)))
 	return document(objectOf(
 		"openapi", "3.1.0",
 		"info", objectOf("title", "Ferment", "version", version, "summary", "A plugin host in which an accepted answer is the unit of work."),
@@ -90,8 +92,8 @@ func describe(rows []Route, actions *actionTable, version string) document {
 	))
 }
 
-// anyAction is the schema name of the body of POST /v1/admin.
-const anyAction = "admin/action"
+// anyAction is the schema name of a body with any action of a namespace.
+const anyAction = "/action"
 
 // component returns the name of a schema in the document, where slashes are
 // not allowed.

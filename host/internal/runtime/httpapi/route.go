@@ -19,6 +19,8 @@ const (
 	OpAct   Operation = "http.v1/act"
 	OpAdmin Operation = "admin/*" // each action is an operation of its own
 
+	OpSession Operation = "http.v1/session"
+
 	OpReadRuns   Operation = "runs/read"
 	OpCancelRuns Operation = "runs/cancel"
 	OpResumeRuns Operation = "runs/resume"
@@ -123,7 +125,7 @@ func routes() []Route {
 			Summary: "execute an admin action",
 			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action is optional. Each action is an operation of its own. " +
 				"With 202 the action continues after the response. Only the admin socket serves this route.",
-			Body: &Body{Schema: anyAction, Types: []mediaType{typeJSON, typeEDN},
+			Body: &Body{Schema: "admin" + anyAction, Types: []mediaType{typeJSON, typeEDN},
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			failed: formAdmin,
 			serve:  serveAdmin,
@@ -137,6 +139,25 @@ func routes() []Route {
 				{500, "a defect of the host", "answer/admin"},
 				{502, "a plugin does not start", "answer/admin"},
 				{503, "the daemon is starting, or does not support the action", "answer/admin"},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/session", Operation: OpSession,
+			Summary: "execute a session action",
+			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action is optional. Sessions belong to the caller that opened them; only operators may use those of others. " +
+				"In JSON a value is what JSON can express; send EDN for keywords, sets and instants.",
+			Body: &Body{Schema: "session" + anyAction, Types: []mediaType{typeJSON, typeEDN},
+				limit: func(s *Settings) int { return s.Limits.SessionBody }},
+			failed: formAdmin,
+			serve:  serveSession,
+			Answers: []Answer{
+				{200, "the action is done", "answer/admin"},
+				{400, "the action, its input, the id or the name of a variable is wrong", "answer/admin"},
+				{403, "the policy denies the use of a variable", "answer/admin"},
+				{404, "no session of the caller has this id", "answer/admin"},
+				{409, "the session has another version, is frozen, or has too many variables", "answer/admin"},
+				{422, "a variable is too large, or its name is not allowed", "answer/admin"},
+				{503, "the daemon is starting, or the store of sessions failed", "answer/admin"},
 			},
 		},
 		{

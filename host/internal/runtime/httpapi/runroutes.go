@@ -249,7 +249,7 @@ func audited(
 	return func(x *exchange, r Runs) (edn.Value, *contract.Error) {
 		v, err := do(x, r)
 		x.api.backend.Control().Audit(AuditEntry{
-			Action:    action,
+			Action:    "admin/" + action,
 			Principal: x.who.Name,
 			Address:   x.r.RemoteAddr,
 			Input:     x.query.AssocKey("run", edn.Text(x.run)),

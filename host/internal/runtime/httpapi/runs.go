@@ -289,7 +289,7 @@ func (r runsOnly) Runs() Runs { return r.runs }
 // DoOnRuns executes an action on runs without a daemon, as POST /v1/admin does
 // with one.
 func DoOnRuns(ctx context.Context, runs Runs, action edn.Value) (edn.Value, *contract.Error) {
-	a, err := newActionTable(runActions()).find(action)
+	a, err := newActionTable("admin", runActions()).find(action)
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -47,6 +48,7 @@ type world struct {
 	jobs     atomic.Bool // acts may be accepted
 	turns    atomic.Int64
 	audited  chan httpapi.AuditEntry
+	sessions *session.Service
 
 	idle    atomic.Bool // its run goes on, without events
 	damaged atomic.Bool // the last event of its run cannot be read
@@ -73,11 +75,12 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 		`{:cap/id :t/chat :cap/kind :llm :cap/intents #{:model/chat} :io/in-schema :req/chat :io/out-schema :res/chat}`,
 		`{:cap/id :t/typed :cap/kind :solver :cap/intents #{:t/typed} :io/in-schema :req/typed :io/out-schema :res/any}`,
 	}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})
+	w.sessions = session.New(&session.Memory{}, sessionRules(), nil)
 	var err error
-	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil())})
+	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Sessions: w.sessions})
 	require.NoError(t, err)
 	s := &httpapi.Settings{Anonymous: true, AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
-		ActBody: 1 << 20, AdminBody: 64 << 10, Headers: 8 << 10,
+		ActBody: 1 << 20, SessionBody: 64 << 10, AdminBody: 64 << 10, Headers: 8 << 10,
 		// Tests of slow clients use short limits; the others must stand a busy
 		// machine.
 		HeaderRead: 20 * time.Second, BodyRead: 400 * time.Millisecond, Idle: time.Minute, Write: time.Second,
@@ -169,7 +172,15 @@ func (x turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 }
 func (x turn) Release() { x.w.turns.Add(-1) }
 
-func (w *world) Control() httpapi.Control { return control{w} }
+func (w *world) Control() httpapi.Control   { return control{w} }
+func (w *world) Sessions() *session.Service { return w.sessions }
+
+// sessionRules are restrictive ones under which one variable fits into a session.
+func sessionRules() session.Rules {
+	r := session.Restrictive()
+	r.MaxVars, r.MaxValueBytes = 1, 100
+	return r
+}
 
 func (w *world) Rejected(r httpapi.Rejection) {
 	w.mu.Lock()

@@ -49,7 +49,7 @@ func (w Written) SpecPath() string {
 
 // Labels and required attributes of the files that written.file writes.
 var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move",
-	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch"}
+	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language"}
 
 // File returns the smallest file with the attribute set to a value.
 func (w Written) File(value string) string {
@@ -68,7 +68,7 @@ func (w Written) File(value string) string {
 			fmt.Fprintf(&b, " %q", label)
 		}
 		b.WriteString(" {\n")
-		if i == 0 || blk.Name == "secret" || blk.Name == "criterion" {
+		if i == 0 || blk.Name == "secret" || blk.Name == "criterion" || blk.Name == "binding" {
 			for _, line := range required[blk.Name] {
 				if !strings.HasPrefix(line, w.Attr.Name+" ") && !(blk.Name == "check" && (w.Attr.Name == "condition" || w.Attr.Name == "intent")) {
 					b.WriteString(line + "\n")
@@ -178,4 +178,5 @@ var required = map[string][]string{
 	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
 	"intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
 	"rubric": {`criterion "b" { ask = "is it true?" }`}, "criterion": {`ask = "is it short?"`},
+	"binding": {`target = ["constraints", "language"]`},
 }

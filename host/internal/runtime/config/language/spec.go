@@ -57,6 +57,8 @@ type Block struct {
 	Doc    string
 	Attrs  []Attr
 	Blocks []Block
+	// Refers: the label is the name of something that no block declares.
+	Refers bool
 	// An Open block accepts attributes of any name (locals); a Foreign block is
 	// decoded with the schema of a plugin.
 	Open    bool

@@ -54,7 +54,10 @@ var httpBlock = Block{
 				Name: "act_body", Type: size(kib, 64*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "AUTH-033",
 				Doc: "largest body of an act request",
 			},
-			{Name: "session_body", Type: size(kib, 64*mib), Default: `"1MiB"`, Reload: ReloadUse, Serves: "AUTH-033"},
+			{
+				Name: "session_body", Type: size(kib, 64*mib), Default: `"1MiB"`, Reload: ReloadUse, Serves: "AUTH-033",
+				Doc: "largest body of a session action",
+			},
 			{
 				Name: "admin_body", Type: size(kib, 64*mib), Default: `"64KiB"`, Reload: ReloadUse,
 				Serves: "AUTH-033",

@@ -18,7 +18,6 @@ var reservedTable = []Reserved{
 	{path: "router", What: "routing by a model"},
 	{path: "operations", What: "access control"},
 	{path: "auth", What: "access control"},
-	{path: "session", What: "keeping sessions"},
 	{path: "cache", What: "caching of answers"},
 	{path: "telemetry", What: "telemetry"},
 	{path: "workspace", What: "the context engine"},
@@ -33,6 +32,10 @@ var reservedTable = []Reserved{
 	{path: "store.allow_network_fs", What: "the check of network file systems"},
 	{path: "store.lease", What: "a store for several hosts"},
 
+	{path: "session.max_hot", What: "freezing sessions that are not used"},
+	{path: "session.idle_ttl", What: "freezing sessions that are not used"},
+	{path: "session.summary_chars", What: "summarizing sessions"},
+
 	{path: "effects.db", What: "tools for databases"},
 	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},
 	{path: "role.intents", What: "access control"},
@@ -44,7 +47,6 @@ var reservedTable = []Reserved{
 	{path: "http.console", What: "the console"},
 	{path: "http.stream_orphan_ttl", What: "streaming to clients"},
 	{path: "http.tls.client_ca_file", What: "access control"},
-	{path: "http.limits.session_body", What: "keeping sessions"},
 	{path: "http.limits.run_subscribers", What: "streaming to clients"},
 	{path: "http.limits.login_rate", What: "access control"},
 

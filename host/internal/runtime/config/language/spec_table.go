@@ -225,6 +225,7 @@ var specification = Block{Blocks: []Block{
 	httpBlock,
 	storeBlock,
 	queueBlock,
+	sessionBlock,
 	{
 		Name: "log", Doc: "log of the daemon on standard error",
 		Attrs: []Attr{

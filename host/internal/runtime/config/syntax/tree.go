@@ -343,7 +343,7 @@ func Within(n *Node) string {
 	return " in " + n.Title()
 }
 
-// reservedNamespaces must not be used in labels.
+// reservedNamespaces must not be used in labels that declare a name.
 var reservedNamespaces = []string{"ferment", "session", "conversation"}
 
 func (g *grower) label(n *Node, b *hcl.Block) bool {
@@ -373,7 +373,7 @@ func (g *grower) label(n *Node, b *hcl.Block) bool {
 	case language.LabelQualified:
 		if language.IsQualifiedLabel(label) {
 			space, _, _ := strings.Cut(label, "/")
-			if !slices.Contains(reservedNamespaces, space) {
+			if n.Spec.Refers || !slices.Contains(reservedNamespaces, space) {
 				return true
 			}
 			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", diag.Quote(space), n.Spec.Name,

@@ -108,6 +108,57 @@ DELETE FROM counters WHERE begun > 0 AND begun < ?1
 -- name: counters_table
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'counters'
 
+-- name: session
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions WHERE id = ?1
+-- name: sessions
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
+WHERE id > ?1 ORDER BY id LIMIT ?2
+-- name: sessions_of
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
+WHERE id > ?1 AND owner = ?3 ORDER BY id LIMIT ?2
+-- name: set_session
+INSERT INTO sessions (id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, frozen = excluded.frozen, updated = excluded.updated,
+  accessed = excluded.accessed, frozen_at = excluded.frozen_at, thawed_at = excluded.thawed_at, notes = excluded.notes
+RETURNING n
+-- name: touch_session
+UPDATE sessions SET accessed = ?2 WHERE id = ?1 AND accessed < ?2
+-- name: remove_session
+DELETE FROM sessions WHERE n = ?1
+-- name: session_var
+SELECT key, expires, value FROM session_vars WHERE session = (SELECT n FROM sessions WHERE id = ?1) AND key = ?2
+-- name: session_vars
+SELECT key, expires, value FROM session_vars WHERE session = (SELECT n FROM sessions WHERE id = ?1) ORDER BY key
+-- name: session_keys
+SELECT key, expires FROM session_vars WHERE session = ?1
+-- name: set_session_var
+INSERT INTO session_vars (session, key, expires, value) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (session, key) DO UPDATE SET expires = excluded.expires, value = excluded.value
+-- name: remove_session_var
+DELETE FROM session_vars WHERE session = ?1 AND key = ?2
+-- name: remove_session_vars
+DELETE FROM session_vars WHERE session = ?1
+-- name: remove_expired_vars
+DELETE FROM session_vars WHERE expires > 0 AND expires <= ?1
+-- name: session_turns
+SELECT role, said, run, at FROM (
+  SELECT n, role, said, run, at FROM session_turns
+  WHERE session = (SELECT n FROM sessions WHERE id = ?1) ORDER BY n DESC LIMIT ?2
+) ORDER BY n
+-- name: add_session_turn
+INSERT INTO session_turns (session, role, said, run, at) VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: remove_session_turns
+DELETE FROM session_turns WHERE session = ?1
+-- name: sessions_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'sessions'
+-- name: all_sessions
+SELECT * FROM sessions
+-- name: all_session_vars
+SELECT * FROM session_vars WHERE session IN (SELECT n FROM sessions)
+-- name: all_session_turns
+SELECT * FROM session_turns WHERE session IN (SELECT n FROM sessions)
+
 -- name: salvage_runs
 INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 -- name: salvage_records
@@ -116,6 +167,13 @@ INSERT OR IGNORE INTO records VALUES (?1, ?2, ?3)
 INSERT OR IGNORE INTO content VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 -- name: salvage_counters
 INSERT OR IGNORE INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+
+-- name: salvage_sessions
+INSERT OR IGNORE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+-- name: salvage_session_vars
+INSERT OR IGNORE INTO session_vars VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: salvage_session_turns
+INSERT OR IGNORE INTO session_turns VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
 -- name: run_by_key
 SELECT id FROM runs WHERE key = ?1 AND key <> '' AND imported = 0 AND removed = 0

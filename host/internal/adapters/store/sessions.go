@@ -1,0 +1,252 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Sessions keeps sessions in the database of a Store, whose writer executes all
+// updates.
+type Sessions struct{ s *Store }
+
+var (
+	_ session.Store     = Sessions{}
+	_ act.SessionKeeper = (*Store)(nil)
+)
+
+// Sessions returns the sessions of the store.
+func (s *Store) Sessions() Sessions { return Sessions{s} }
+
+// Update implements session.Store.
+func (x Sessions) Update(ctx context.Context, id string, change func(session.Stored) (session.Change, error)) error {
+	return x.s.change(ctx, func(ctx context.Context) error { return x.s.writer.updateSession(ctx, id, change) })
+}
+
+// updateSession executes a change of a session in the current transaction.
+func (w *writer) updateSession(ctx context.Context, id string, change func(session.Stored) (session.Change, error)) error {
+	row, err := readSession(ctx, w.sql, id)
+	st := session.Stored{Found: err == nil, Session: row.Session, Expires: map[string]time.Time{}}
+	var d *Damage
+	switch {
+	case errors.As(err, &d): // it must not end the store
+		return contract.Errorf("session/store-unavailable", "update session %s: %w", id, err)
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
+	var key string
+	var expires time.Time
+	err = w.sql.all(ctx, "session_keys", []any{row.n}, []any{&key, moment{&expires}}, func() error {
+		st.Expires[key] = expires
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c, err := change(st)
+	if err != nil {
+		return err
+	}
+	return w.saveSession(ctx, row.n, c)
+}
+
+// KeepsSessions implements act.SessionKeeper.
+func (s *Store) KeepsSessions() {}
+
+// addTurns adds the turns of a finished run to their session, in the transaction of
+// the record. A damaged session gets none: the run has ended all the same.
+func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
+	end, ok := rec.Body.(*journal.RunFinished)
+	if !ok || end.SessionID == "" {
+		return nil
+	}
+	err := w.updateSession(ctx, end.SessionID, func(st session.Stored) (session.Change, error) {
+		return session.Appended(st, act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
+	})
+	if errors.Is(err, contract.OfType("session/store-unavailable")) {
+		return nil
+	}
+	return err
+}
+
+// saveSession writes a change of the session with number n, 0 for a new one.
+func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) error {
+	if s := c.Session; s != nil {
+		err := w.sql.one(ctx, "set_session", []any{
+			s.ID, s.Owner, s.Version, s.Frozen, nanos(s.Created), nanos(s.Updated), nanos(s.Accessed), nanos(s.FrozenAt),
+			nanos(s.ThawedAt), s.Notes.String(),
+		}, []any{&n})
+		if err != nil {
+			return err
+		}
+	}
+	var errs []error
+	exec := func(name string, args ...any) {
+		_, err := w.sql.exec(ctx, name, args...)
+		errs = append(errs, err)
+	}
+	if c.Delete {
+		exec("remove_session_turns", n)
+		exec("remove_session_vars", n)
+		exec("remove_session", n)
+	}
+	for _, v := range c.Put {
+		exec("set_session_var", n, v.Key, nanos(v.Expires), v.Value.Canonical())
+	}
+	for _, key := range c.Drop {
+		exec("remove_session_var", n, key)
+	}
+	for _, t := range c.Turns {
+		exec("add_session_turn", n, t.Role, t.Text, t.Run, nanos(t.At))
+	}
+	return errors.Join(errs...)
+}
+
+// sessionRow is a row of the table of sessions.
+type sessionRow struct {
+	session.Session
+	n     int64
+	notes string
+}
+
+func (r *sessionRow) columns() []any {
+	return []any{
+		&r.n, &r.ID, &r.Owner, &r.Version, &r.Frozen, moment{&r.Created}, moment{&r.Updated}, moment{&r.Accessed},
+		moment{&r.FrozenAt}, moment{&r.ThawedAt}, &r.notes,
+	}
+}
+
+// read decodes what the columns received.
+func (r *sessionRow) read() (err error) {
+	if r.Notes, err = edn.Read([]byte(r.notes), storedLimits); err != nil || !r.Notes.IsMap() {
+		return &Damage{What: fmt.Sprintf("session %s has the notes %.80q", r.ID, r.notes)}
+	}
+	return nil
+}
+
+func readSession(ctx context.Context, from *statements, id string) (row sessionRow, err error) {
+	if err = from.one(ctx, "session", []any{id}, row.columns()); err != nil {
+		return sessionRow{}, err
+	}
+	return row, row.read()
+}
+
+// Session implements session.Store.
+func (x Sessions) Session(ctx context.Context, id string) (session.Session, bool, error) {
+	row, err := readSession(ctx, x.s.read, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return session.Session{}, false, nil
+	}
+	return row.Session, err == nil, err
+}
+
+// Sessions implements session.Store.
+func (x Sessions) Sessions(ctx context.Context, f session.Filter) (out []session.Session, err error) {
+	name, args := "sessions", []any{f.After, f.Limit}
+	if f.Owner != "" {
+		name, args = "sessions_of", append(args, f.Owner)
+	}
+	var row sessionRow
+	err = x.s.read.all(ctx, name, args, row.columns(), func() error {
+		if err := row.read(); err != nil {
+			return err
+		}
+		out = append(out, row.Session)
+		return nil
+	})
+	return out, err
+}
+
+// Vars implements session.Store.
+func (x Sessions) Vars(ctx context.Context, id string, keys ...string) (out []session.Var, err error) {
+	var v session.Var
+	var text []byte
+	into := []any{&v.Key, moment{&v.Expires}, &text}
+	each := func() error {
+		if v.Value, err = edn.Read(text, storedLimits); err != nil {
+			return &Damage{What: fmt.Sprintf("variable %s of session %s: %s", v.Key, id, err)}
+		}
+		out = append(out, v)
+		return nil
+	}
+	if len(keys) == 0 {
+		err := x.s.read.all(ctx, "session_vars", []any{id}, into, each)
+		return out, err
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		if err := x.s.read.all(ctx, "session_var", []any{id, key}, into, each); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Turns implements session.Store.
+func (x Sessions) Turns(ctx context.Context, id string, most int) (out []session.Turn, err error) {
+	var t session.Turn
+	err = x.s.read.all(ctx, "session_turns", []any{id, most}, []any{&t.Role, &t.Text, &t.Run, moment{&t.At}}, func() error {
+		out = append(out, t)
+		return nil
+	})
+	return out, err
+}
+
+// Purge implements session.Store.
+func (x Sessions) Purge(ctx context.Context, at time.Time) (n int, err error) {
+	err = x.s.change(ctx, func(ctx context.Context) error {
+		removed, err := x.s.write.exec(ctx, "remove_expired_vars", nanos(at))
+		n = int(removed)
+		return err
+	})
+	return n, err
+}
+
+// Touch implements session.Store.
+func (x Sessions) Touch(ctx context.Context, at map[string]time.Time) error {
+	return x.s.change(ctx, func(ctx context.Context) error {
+		for id, t := range at {
+			if _, err := x.s.write.exec(ctx, "touch_session", id, nanos(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sessions calls each with every row of the tables of sessions in src; a database
+// of an older version has none.
+func (r *repairer) sessions(ctx context.Context, each func(table string, row []any) error) error {
+	var there int
+	if err := r.src.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
+		return err
+	}
+	for _, table := range []string{"sessions", "session_vars", "session_turns"} {
+		row := make([]any, len(tableColumns[table]))
+		into := make([]any, len(row))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := r.src.read.all(ctx, "all_"+table, nil, into, func() error { return each(table, row) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copySessions copies the sessions that can be read. Nothing shows whether a row is
+// as it was written.
+func (r *repairer) copySessions(ctx context.Context) error {
+	return r.sessions(ctx, func(table string, row []any) error {
+		_, err := r.dst.write.exec(ctx, "salvage_"+table, row...)
+		return err
+	})
+}

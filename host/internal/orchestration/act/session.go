@@ -1,0 +1,160 @@
+package act
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// SessionKeeper is an optional interface of a Journal that adds the turns in a
+// RunFinished to their session, in the transaction of the record (SES-031).
+type SessionKeeper interface{ KeepsSessions() }
+
+// bindSession is the step that reads the session of a request: its variables, the
+// last turns and the summary fill what the request leaves out. The request that is
+// recorded has them, so that a resumed run and a replay read no session.
+func bindSession(f *flight) *contract.Error {
+	s, id := f.service, f.request.SessionID
+	if id == "" || f.act.Fill != nil {
+		return nil
+	}
+	if s.config.Sessions == nil {
+		return contract.Errorf("session/not-found", "this host keeps no sessions").WithHint("send the request without :session/id")
+	}
+	who := session.Caller{
+		Principal: f.act.Principal,
+		Any:       s.config.Operations.Denied(policy.AnySession, f.act.Roles) == nil,
+	}
+	ctx := context.Background()
+	of, bound, left, err := s.config.Sessions.Bindings(ctx, who, id, f.request.Intent)
+	if err != nil {
+		return err
+	}
+	f.given, f.session = f.act.Request, of
+	for _, b := range bound {
+		if f.fill(b.Target, b.Value, func(reason string) { err = f.leaveOut(b.Binding, reason) }); err != nil {
+			return err
+		}
+	}
+	for _, w := range left {
+		f.sessionWarnings = append(f.sessionWarnings, w.Value())
+	}
+	turns, cut, err := s.config.Sessions.Turns(ctx, who, id)
+	if err != nil {
+		return err
+	}
+	f.fill([]string{"context", "summary"}, of.Notes.Key("summary"), func(string) {})
+	if len(turns) > 0 {
+		said := make([]edn.Value, len(turns))
+		for i, t := range turns {
+			said[i] = turnValue(t)
+		}
+		f.fill([]string{"context", "turns"}, edn.Vector(said...), func(string) {})
+	}
+	if cut {
+		f.sessionWarnings = append(f.sessionWarnings, session.Warning{Reason: "turns-cut", Target: []string{"context", "turns"}}.Value())
+	}
+	return nil
+}
+
+func turnValue(t session.Turn) edn.Value {
+	return edn.MustMap(edn.K("role"), edn.K(t.Role), edn.K("text"), edn.Text(t.Text))
+}
+
+// leaveOut notes a binding that is left out.
+func (f *flight) leaveOut(b session.Binding, reason string) *contract.Error {
+	w, err := b.Left(reason, nil)
+	if err == nil {
+		f.sessionWarnings = append(f.sessionWarnings, w.Value())
+	}
+	return err
+}
+
+// fill sets a part of the request that is nil, if the request then is still valid.
+// A system prompt needs the operation that the caller would need to send one
+// (SES-015).
+func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
+	path := make([]edn.Value, len(target))
+	for i, part := range target {
+		path[i] = edn.K(part)
+	}
+	if now, _ := f.act.Request.GetIn(path...); v.IsNil() || !now.IsNil() {
+		return
+	}
+	if slices.Equal(target, []string{"system"}) || slices.Equal(target, []string{"input", "system"}) {
+		if f.service.config.Operations.Denied(policy.OverridePrompt, f.act.Roles) != nil {
+			left("not-permitted")
+			return
+		}
+	}
+	filled, err := f.act.Request.AssocIn(path, v)
+	if err != nil {
+		left("ill-typed")
+		return
+	}
+	read, refused := request.Parse(filled, f.service.env)
+	if refused != nil {
+		left("ill-typed")
+		return
+	}
+	read.ResponseType = f.request.ResponseType
+	f.act.Request, f.request = filled, read
+}
+
+// sessionTurns are the turns that a completed run adds to its session: the text of
+// the request and that of the answer. An act without both adds none.
+func (f *flight) sessionTurns() []session.Turn {
+	if f.request.SessionID == "" || f.err != nil || f.act.Fill != nil || !f.single() {
+		return nil
+	}
+	asked, answered := textIn(f.request.Input, "prompt", "text", "content"), textIn(f.out(), "text", "content")
+	if asked == "" || answered == "" {
+		return nil
+	}
+	at := f.service.config.Clock.Now().UTC().Truncate(time.Millisecond)
+	return []session.Turn{
+		{Role: session.RoleUser, Text: asked, Run: f.id, At: at},
+		{Role: session.RoleAssistant, Text: answered, Run: f.id, At: at},
+	}
+}
+
+func textIn(v edn.Value, keys ...string) string {
+	for _, key := range keys {
+		if s, ok := v.Key(key).AsString(); ok && strings.TrimSpace(s) != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// addTurns puts turns into the last record of a run.
+func addTurns(r *journal.RunFinished, id string, turns []session.Turn) {
+	if len(turns) == 0 {
+		return
+	}
+	said := make([]edn.Value, len(turns))
+	for i, t := range turns {
+		said[i] = turnValue(t)
+	}
+	r.SessionID, r.SessionTurns = id, journal.RefTo(edn.Vector(said...))
+}
+
+// SessionTurns are the turns that a finished run adds to its session.
+func SessionTurns(run string, at time.Time, r *journal.RunFinished) (turns []session.Turn) {
+	if r.SessionID == "" {
+		return nil
+	}
+	for v := range r.SessionTurns.Value().Elems() {
+		role, _ := v.Key("role").AsKeyword()
+		turns = append(turns, session.Turn{Role: role, Text: textIn(v, "text"), Run: run, At: at})
+	}
+	return turns
+}

@@ -1,0 +1,137 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Binding fills a part of a request from a session variable (SES-014).
+type Binding struct {
+	Var      string
+	Target   []string // path of keywords in the request
+	Coerce   string   // identity, keyword, string, trimmed-string or keyword-or-string
+	Required bool
+}
+
+// ShippedBindings returns the bindings that every configuration has.
+func ShippedBindings() []Binding {
+	return []Binding{
+		{Var: "session/language", Target: []string{"constraints", "language"}, Coerce: "keyword"},
+		{Var: "session/style", Target: []string{"constraints", "style"}, Coerce: "keyword"},
+		{Var: "session/system-prompt", Target: []string{"input", "system"}, Coerce: "trimmed-string"},
+		{Var: "session/context-summary", Target: []string{"context", "summary"}, Coerce: "trimmed-string"},
+	}
+}
+
+// Bound is a variable as it is put into a request.
+type Bound struct {
+	Binding
+	Value edn.Value
+}
+
+// Warning is a binding that was left out, or another loss of an act.
+type Warning struct {
+	Var    string // empty: none
+	Reason string
+	Target []string
+}
+
+// Value returns the warning as responses have it.
+func (w Warning) Value() edn.Value {
+	var b edn.MapBuilder
+	b.OptKeyword("var", w.Var)
+	b.Key("reason", edn.K(w.Reason))
+	path := make([]edn.Value, len(w.Target))
+	for i, part := range w.Target {
+		path[i] = edn.K(part)
+	}
+	b.Key("target", edn.Vector(path...))
+	return b.Map()
+}
+
+// Left returns the warning about a binding that is left out, or the error if it is
+// required.
+func (b Binding) Left(reason string, of *contract.Error) (Warning, *contract.Error) {
+	if b.Required {
+		if of == nil {
+			of = contract.Errorf("invalid-request", "the session variable :%s, which the configuration requires, cannot be bound: %s", b.Var, reason)
+		}
+		return Warning{}, of.WithDetail("var", edn.K(b.Var))
+	}
+	return Warning{Var: b.Var, Reason: reason, Target: b.Target}, nil
+}
+
+// coerced returns the value in the form that the binding wants; false: it has none.
+func (b Binding) coerced(v edn.Value) (edn.Value, bool) {
+	name, isKeyword := v.AsKeyword()
+	s, isText := v.AsString()
+	keyword := func() (edn.Value, bool) {
+		k, err := edn.Keyword(strings.TrimPrefix(strings.TrimSpace(s), ":"))
+		return k, err == nil && isText
+	}
+	switch b.Coerce {
+	case "keyword":
+		if isKeyword {
+			return v, true
+		}
+		return keyword()
+	case "string", "trimmed-string":
+		if isKeyword {
+			s, isText = name, true
+		}
+		if b.Coerce == "trimmed-string" {
+			s = strings.TrimSpace(s)
+		}
+		return edn.Text(s), isText && s != ""
+	case "keyword-or-string":
+		return v, isKeyword || isText
+	}
+	return v, !v.IsNil()
+}
+
+// Bindings returns the session of an act with the variables that the configuration
+// binds to its request, and the bindings that are left out (SES-014).
+func (s *Service) Bindings(ctx context.Context, who Caller, id, intent string) (of Session, bound []Bound, left []Warning, err *contract.Error) {
+	if of, err = s.Get(ctx, who, id); err != nil {
+		return of, nil, nil, err
+	}
+	rules := s.rules.Load()
+	if len(rules.Bindings) == 0 {
+		return of, nil, nil, nil
+	}
+	a := rules.Policy.Effective(OpDefaults, intent)
+	keys := make([]string, len(rules.Bindings))
+	for i, b := range rules.Bindings {
+		keys[i] = b.Var
+	}
+	stored, failure := s.store.Vars(ctx, id, keys...)
+	if failure != nil {
+		return of, nil, nil, failed("read session "+id, failure)
+	}
+	now := s.clock()
+	for _, b := range rules.Bindings {
+		i := slices.IndexFunc(stored, func(v Var) bool { return v.Key == b.Var })
+		if i < 0 || expired(stored[i].Expires, now) {
+			continue
+		}
+		value, fits := b.coerced(stored[i].Value)
+		reason, of := "ill-typed", (*contract.Error)(nil)
+		if denied := checkRead(a, []string{b.Var}); len(denied) > 0 {
+			fits, reason, of = false, "policy-read-forbidden", refused("bind session "+id, 1, denied)
+		}
+		if fits {
+			bound = append(bound, Bound{b, value})
+			continue
+		}
+		w, err := b.Left(reason, of)
+		if err != nil {
+			return Session{}, nil, nil, err
+		}
+		left = append(left, w)
+	}
+	return of, bound, left, nil
+}

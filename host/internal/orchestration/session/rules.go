@@ -1,0 +1,274 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Rules limit session variables. They are immutable.
+type Rules struct {
+	// RequireQualified rejects names without namespace; AllowedNamespaces, unless
+	// nil, all namespaces that it lacks.
+	RequireQualified  bool
+	AllowedNamespaces []string
+
+	MaxVars, MaxKeyChars, MaxValueBytes int
+
+	// Classes has every class by name; Default is the class of variables whose
+	// namespace is not in ByNamespace.
+	Classes     map[string]Class
+	Default     string
+	ByNamespace map[string]string
+
+	Policy   Policy
+	Bindings []Binding
+	Window   Window
+}
+
+// Class is the lifetime of variables and what is allowed while their session is
+// frozen.
+type Class struct {
+	DefaultTTL, MaxTTL        time.Duration // 0: none
+	FrozenWrite, FrozenDelete bool
+}
+
+// Policy are the namespaces that may be used, by operation and by intent.
+type Policy struct {
+	Default             Access
+	ByOperation, Intent map[string]Access
+}
+
+// Access are the namespaces that may be used. Nil permits any, an empty slice none.
+// The namespace of an unqualified name is empty.
+type Access struct{ Read, Write, Delete []string }
+
+// over returns the access with what a later one sets.
+func (a Access) over(later Access) Access {
+	for _, part := range []struct {
+		to   *[]string
+		from []string
+	}{{&a.Read, later.Read}, {&a.Write, later.Write}, {&a.Delete, later.Delete}} {
+		if part.from != nil {
+			*part.to = part.from
+		}
+	}
+	return a
+}
+
+// Effective returns the access of an operation on behalf of an intent, either of
+// which may be empty (SES-011).
+func (p Policy) Effective(operation, intent string) Access {
+	return p.Default.over(p.ByOperation[operation]).over(p.Intent[intent])
+}
+
+// Names of the shipped rules.
+const (
+	ClassDurable   = "durable"
+	ClassEphemeral = "ephemeral"
+	// OpDefaults is the operation that reads the default bindings of an act.
+	OpDefaults = "act/defaults"
+)
+
+// Permissive returns the rules of development profiles.
+func Permissive() Rules {
+	return Rules{
+		MaxVars:       256,
+		MaxKeyChars:   191,
+		MaxValueBytes: 128 << 10,
+		Classes:       map[string]Class{ClassDurable: {MaxTTL: 7 * 24 * time.Hour, FrozenWrite: true, FrozenDelete: true}},
+		Default:       ClassDurable,
+		Bindings:      ShippedBindings(),
+		Window:        Window{Turns: 16, Chars: 20_000},
+	}
+}
+
+// Restrictive returns the rules of the other profiles (SES-011).
+func Restrictive() Rules {
+	r := Permissive()
+	r.RequireQualified, r.AllowedNamespaces = true, []string{"session", "request", "conversation", "project"}
+	r.Classes = map[string]Class{
+		ClassDurable:   {MaxTTL: 7 * 24 * time.Hour},
+		ClassEphemeral: {DefaultTTL: 15 * time.Minute, MaxTTL: time.Hour, FrozenWrite: true},
+	}
+	r.ByNamespace = map[string]string{"request": ClassEphemeral}
+	r.Policy = Policy{
+		ByOperation: map[string]Access{OpDefaults: {Read: []string{"session", "project"}}},
+		Intent: map[string]Access{"text/respond": {
+			Read:  []string{"session", "project"},
+			Write: []string{"session", "conversation"},
+		}},
+	}
+	return r
+}
+
+func namespaceOf(key string) string {
+	ns, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return ""
+	}
+	return ns
+}
+
+// class returns the class of a variable.
+func (r *Rules) class(key string) (name string, c Class) {
+	name, ok := r.ByNamespace[namespaceOf(key)]
+	if !ok {
+		name = r.Default
+	}
+	return name, r.Classes[name]
+}
+
+// expiry returns when a variable that is written now expires; ttl is that of the
+// request, 0 for none. Without any lifetime it does not expire, whatever the
+// maximum is.
+func (r *Rules) expiry(key string, ttl time.Duration, now time.Time) time.Time {
+	_, c := r.class(key)
+	if ttl == 0 {
+		ttl = c.DefaultTTL
+	}
+	if ttl == 0 {
+		return time.Time{}
+	}
+	if c.MaxTTL > 0 {
+		ttl = min(ttl, c.MaxTTL)
+	}
+	return now.Add(ttl)
+}
+
+// refusal is why a variable cannot be used. A lower rank is checked earlier.
+type refusal struct {
+	key, typ string
+	rank     int
+	class    string // for session-frozen
+}
+
+// The ranks of refusals, in the order of SES-010.
+const (
+	rankKey = iota
+	rankPolicy
+	rankFrozen
+	rankCount
+	rankSize
+)
+
+func wellFormed(key string) bool {
+	k, err := edn.Keyword(key)
+	return err == nil && strings.Count(key, "/") <= 1 && k.Name() != ""
+}
+
+// checkKey returns why a name cannot be written; empty: it can.
+func (r *Rules) checkKey(key string) string {
+	switch ns := namespaceOf(key); {
+	case !wellFormed(key):
+		return "session.vars/invalid-key"
+	case utf8.RuneCountInString(key) > r.MaxKeyChars:
+		return "session.vars/key-too-long"
+	case ns == "" && r.RequireQualified:
+		return "session.vars/key-namespace-required"
+	case ns != "" && r.AllowedNamespaces != nil && !slices.Contains(r.AllowedNamespaces, ns):
+		return "session.vars/key-namespace-forbidden"
+	}
+	return ""
+}
+
+func allows(namespaces []string, key string) bool {
+	return namespaces == nil || slices.Contains(namespaces, namespaceOf(key))
+}
+
+// checkRead returns the refusals of reading variables.
+func checkRead(a Access, keys []string) (out []refusal) {
+	for _, key := range keys {
+		switch {
+		case !wellFormed(key):
+			out = append(out, refusal{key: key, typ: "session.vars/invalid-key", rank: rankKey})
+		case !allows(a.Read, key):
+			out = append(out, refusal{key: key, typ: "session.vars/policy-read-forbidden", rank: rankPolicy})
+		}
+	}
+	return out
+}
+
+// checkPut returns the refusals of writing variables to a session. Each variable
+// has the first refusal in the order of SES-010.
+func (r *Rules) checkPut(st Stored, a Access, vars map[string]edn.Value, now time.Time) (out []refusal) {
+	held := 0
+	for _, expires := range st.Expires {
+		if !expired(expires, now) {
+			held++
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(vars)) {
+		expires, exists := st.Expires[key]
+		exists = exists && !expired(expires, now)
+		name, class := r.class(key)
+		typ := r.checkKey(key)
+		switch {
+		case typ != "":
+			out = append(out, refusal{key: key, typ: typ, rank: rankKey})
+		case !allows(a.Write, key):
+			out = append(out, refusal{key: key, typ: "session.vars/policy-write-forbidden", rank: rankPolicy})
+		case st.Session.Frozen && !class.FrozenWrite:
+			out = append(out, refusal{key: key, typ: "session.vars/session-frozen", rank: rankFrozen, class: name})
+		case !exists && held >= r.MaxVars:
+			out = append(out, refusal{key: key, typ: "session.vars/limit-exceeded", rank: rankCount})
+		default:
+			if !exists {
+				held++
+			}
+			if len(vars[key].Canonical()) > r.MaxValueBytes {
+				out = append(out, refusal{key: key, typ: "session.vars/value-too-large", rank: rankSize})
+			}
+		}
+	}
+	return out
+}
+
+// checkDelete returns the refusals of deleting variables.
+func (r *Rules) checkDelete(st Stored, a Access, keys []string) (out []refusal) {
+	for _, key := range keys {
+		name, class := r.class(key)
+		switch {
+		case !wellFormed(key):
+			out = append(out, refusal{key: key, typ: "session.vars/invalid-key", rank: rankKey})
+		case !allows(a.Delete, key):
+			out = append(out, refusal{key: key, typ: "session.vars/policy-delete-forbidden", rank: rankPolicy})
+		case st.Session.Frozen && !class.FrozenDelete:
+			out = append(out, refusal{key: key, typ: "session.vars/session-frozen", rank: rankFrozen, class: name})
+		}
+	}
+	return out
+}
+
+// refused returns the error for refusals: its type is that of the earliest check
+// that failed, and its details list every variable with its reason.
+func refused(doing string, of int, all []refusal) *contract.Error {
+	if len(all) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(all, func(a, b refusal) int { return a.rank - b.rank })
+	listed := make([]edn.Value, len(all))
+	for i, f := range all {
+		var b edn.MapBuilder
+		b.Key("key", keyValue(f.key))
+		b.Key("reason", edn.K(f.typ))
+		b.OptKeyword("class", f.class)
+		listed[i] = b.Map()
+	}
+	return contract.Errorf(first.typ, "%s: %d of %d session variables are refused, first %.200q", doing, len(all), of, first.key).
+		WithDetail("keys", edn.Vector(listed...))
+}
+
+// keyValue returns the form of a key in answers: a keyword, or a text if it is
+// malformed.
+func keyValue(key string) edn.Value {
+	if wellFormed(key) {
+		return edn.K(key)
+	}
+	return edn.Text(key)
+}

@@ -1,0 +1,336 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Caller is the principal of an operation. Any permits the sessions of others.
+type Caller struct {
+	Principal string
+	Any       bool
+}
+
+// Ref selects a session for an operation.
+type Ref struct {
+	ID string
+	// Version is the version that the caller expects; 0: any.
+	Version int64
+	// Operation and Intent select the policy of variables; both may be empty.
+	Operation, Intent string
+}
+
+// Service executes operations on sessions. Create it with New.
+type Service struct {
+	store Store
+	now   func() time.Time
+	rules atomic.Pointer[Rules]
+
+	mu       sync.Mutex
+	accessed map[string]time.Time // not yet in the store
+}
+
+// New returns a service. A nil clock is time.Now.
+func New(store Store, rules Rules, now func() time.Time) *Service {
+	if now == nil {
+		now = time.Now
+	}
+	s := &Service{store: store, now: now, accessed: map[string]time.Time{}}
+	s.Configure(rules)
+	return s
+}
+
+// Configure sets the rules of later operations.
+func (s *Service) Configure(r Rules) { s.rules.Store(&r) }
+
+func (s *Service) clock() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+func notFound(id string) *contract.Error {
+	return contract.Errorf("session/not-found", "there is no session %q", id)
+}
+
+func conflict(id string, want, current int64) *contract.Error {
+	return contract.Errorf("session/version-conflict", "session %q has version %d, expected was %d", id, current, want).
+		WithDetail("session/version", edn.Int(current))
+}
+
+// failed returns the error of an operation: a failure of the store is
+// session/store-unavailable.
+func failed(doing string, err error) *contract.Error {
+	if err == nil {
+		return nil
+	}
+	var typed *contract.Error
+	if ns := ""; errors.As(err, &typed) {
+		if ns = contract.Namespace(typed.Type); ns == "session" || ns == "session.vars" {
+			return typed
+		}
+	}
+	return contract.Errorf("session/store-unavailable", "%s: the store failed: %w", doing, err)
+}
+
+// update executes one change of a session. A change that writes nothing leaves the
+// version as it is.
+func (s *Service) update(ctx context.Context, who Caller, ref Ref, doing string,
+	change func(Stored, time.Time) (Change, *contract.Error),
+) (after Session, err *contract.Error) {
+	if err := checkID(ref.ID); err != nil {
+		return after, err
+	}
+	doing += " " + ref.ID
+	err = failed(doing, s.store.Update(ctx, ref.ID, func(st Stored) (Change, error) {
+		now := s.clock()
+		switch {
+		case !st.Found || !who.Any && st.Session.Owner != who.Principal:
+			return Change{}, notFound(ref.ID)
+		case ref.Version != 0 && ref.Version != st.Session.Version:
+			return Change{}, conflict(ref.ID, ref.Version, st.Session.Version)
+		}
+		c, err := change(st, now)
+		if err != nil {
+			return Change{}, err
+		}
+		after = st.Session
+		if c.Session != nil && !c.Session.equal(st.Session) || len(c.Put)+len(c.Drop)+len(c.Turns) > 0 {
+			if c.Session != nil {
+				after = *c.Session
+			}
+			after = after.next(now)
+			c.Session = &after
+		} else {
+			c.Session = nil
+		}
+		c.Drop = append(c.Drop, lapsed(st, c.Put, now)...)
+		return c, nil
+	}))
+	return after, err
+}
+
+// lapsed are the keys of expired variables that are not written anew.
+func lapsed(st Stored, put []Var, now time.Time) (out []string) {
+	for key, expires := range st.Expires {
+		if expired(expires, now) && !slices.ContainsFunc(put, func(v Var) bool { return v.Key == key }) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// Open opens a session, and creates it if there is none. Without an id it gets one.
+// The notes, nil for none, replace those of the same keys.
+func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
+	if ref.ID == "" {
+		ref.ID = "s-" + ulid.MustNew(ulid.Timestamp(s.clock()), rand.Reader).String()
+	}
+	if err := checkID(ref.ID); err != nil {
+		return Session{}, err
+	}
+	var made Session
+	err := s.store.Update(ctx, ref.ID, func(st Stored) (Change, error) {
+		switch {
+		case st.Found:
+			return Change{}, nil
+		case ref.Version != 0:
+			return Change{}, conflict(ref.ID, ref.Version, 0)
+		}
+		now := s.clock()
+		made = created(ref.ID, who.Principal, now).thawed(now)
+		made.Notes = made.Notes.Merge(notesOf(notes))
+		return Change{Session: &made}, nil
+	})
+	if err != nil || made.ID != "" {
+		return made, failed("open session "+ref.ID, err)
+	}
+	return s.set(ctx, who, ref, "open session", notes, Session.thawed)
+}
+
+// Thaw opens a session.
+func (s *Service) Thaw(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
+	return s.set(ctx, who, ref, "thaw session", notes, Session.thawed)
+}
+
+// Freeze freezes a session.
+func (s *Service) Freeze(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
+	return s.set(ctx, who, ref, "freeze session", notes, Session.frozen)
+}
+
+func (s *Service) set(ctx context.Context, who Caller, ref Ref, doing string, notes edn.Value,
+	to func(Session, time.Time) Session,
+) (Session, *contract.Error) {
+	return s.update(ctx, who, ref, doing, func(st Stored, now time.Time) (Change, *contract.Error) {
+		after := to(st.Session, now)
+		after.Notes = after.Notes.Merge(notesOf(notes))
+		return Change{Session: &after}, nil
+	})
+}
+
+func notesOf(v edn.Value) edn.Value {
+	if v.IsMap() {
+		return v
+	}
+	return edn.MustMap()
+}
+
+// Delete deletes a session with its variables and turns.
+func (s *Service) Delete(ctx context.Context, who Caller, ref Ref) (Session, *contract.Error) {
+	var last Session
+	_, err := s.update(ctx, who, ref, "delete session", func(st Stored, _ time.Time) (Change, *contract.Error) {
+		last = st.Session
+		return Change{Delete: true}, nil
+	})
+	return last, err
+}
+
+// Get returns a session.
+func (s *Service) Get(ctx context.Context, who Caller, id string) (Session, *contract.Error) {
+	if err := checkID(id); err != nil {
+		return Session{}, err
+	}
+	found, ok, err := s.store.Session(ctx, id)
+	switch {
+	case err != nil:
+		return Session{}, failed("read session "+id, err)
+	case !ok || !who.Any && found.Owner != who.Principal:
+		return Session{}, notFound(id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accessed[id] = s.clock()
+	found.Accessed = s.accessed[id]
+	return found, nil
+}
+
+// maxList limits the sessions of one List.
+const maxList = 200
+
+// List returns the sessions of the caller after an id, ordered by id; all of them
+// if it may use any. next is the id after which there are more; empty: there are
+// none. A limit of 0 is the most.
+func (s *Service) List(ctx context.Context, who Caller, after string, limit int) (page []Session, next string, err *contract.Error) {
+	if limit <= 0 || limit > maxList {
+		limit = maxList
+	}
+	f := Filter{Owner: who.Principal, After: after, Limit: limit + 1}
+	if who.Any {
+		f.Owner = ""
+	}
+	page, failure := s.store.Sessions(ctx, f)
+	if len(page) > limit {
+		page = page[:limit]
+		next = page[limit-1].ID
+	}
+	return page, next, failed("list sessions", failure)
+}
+
+// Turns returns the turns of a session that fit into the window of the rules,
+// oldest first, and whether earlier ones were cut.
+func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Turn, cut bool, err *contract.Error) {
+	if _, err := s.Get(ctx, who, id); err != nil {
+		return nil, false, err
+	}
+	window := s.rules.Load().Window
+	turns, failure := s.store.Turns(ctx, id, window.Turns+1)
+	turns, cut = window.Cut(turns)
+	return turns, cut, failed("read session "+id, failure)
+}
+
+// Append adds the turns of a run to a session; see Appended.
+func (s *Service) Append(ctx context.Context, id string, turns []Turn) *contract.Error {
+	return failed("append to session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
+		return Appended(st, turns, s.clock()), nil
+	}))
+}
+
+// Appended returns the change that adds turns to a session, which opens it. A
+// session that was deleted while its run went on stays deleted.
+func Appended(st Stored, turns []Turn, now time.Time) Change {
+	if !st.Found || len(turns) == 0 {
+		return Change{}
+	}
+	after := st.Session.thawed(now).next(now)
+	return Change{Session: &after, Turns: turns}
+}
+
+// Vars returns the named variables of a session with the session that they are at
+// least as new as. Without names it returns all that the policy permits to read.
+func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) (Session, []Var, *contract.Error) {
+	a := s.rules.Load().Policy.Effective(ref.Operation, ref.Intent)
+	if err := refused("read session "+ref.ID, len(keys), checkRead(a, keys)); err != nil {
+		return Session{}, nil, err
+	}
+	of, err := s.Get(ctx, who, ref.ID)
+	if err != nil {
+		return Session{}, nil, err
+	}
+	vars, failure := s.store.Vars(ctx, ref.ID, keys...)
+	now := s.clock()
+	vars = slices.DeleteFunc(vars, func(v Var) bool { return expired(v.Expires, now) || !allows(a.Read, v.Key) })
+	return of, vars, failed("read session "+ref.ID, failure)
+}
+
+// Put writes variables, all or none. A ttl of 0 is the default of their classes.
+func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]edn.Value, ttl time.Duration) (Session, *contract.Error) {
+	rules := s.rules.Load()
+	a := rules.Policy.Effective(ref.Operation, ref.Intent)
+	return s.update(ctx, who, ref, "write session", func(st Stored, now time.Time) (Change, *contract.Error) {
+		if err := refused("write session "+ref.ID, len(vars), rules.checkPut(st, a, vars, now)); err != nil {
+			return Change{}, err
+		}
+		var c Change
+		for _, key := range slices.Sorted(maps.Keys(vars)) {
+			c.Put = append(c.Put, Var{Key: key, Value: vars[key], Expires: rules.expiry(key, ttl, now)})
+		}
+		return c, nil
+	})
+}
+
+// Drop deletes variables, all or none; without names all of the session. It returns
+// the keys of those that existed.
+func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) (of Session, dropped []string, err *contract.Error) {
+	rules := s.rules.Load()
+	a := rules.Policy.Effective(ref.Operation, ref.Intent)
+	of, err = s.update(ctx, who, ref, "write session", func(st Stored, now time.Time) (Change, *contract.Error) {
+		visible := func(key string) bool {
+			expires, ok := st.Expires[key]
+			return ok && !expired(expires, now)
+		}
+		named := slices.Compact(slices.Sorted(slices.Values(keys)))
+		if len(keys) == 0 {
+			named = slices.Sorted(maps.Keys(st.Expires))
+			named = slices.DeleteFunc(named, func(key string) bool { return !visible(key) })
+		}
+		if err := refused("write session "+ref.ID, len(named), rules.checkDelete(st, a, named)); err != nil {
+			return Change{}, err
+		}
+		dropped = slices.DeleteFunc(named, func(key string) bool { return !visible(key) })
+		return Change{Drop: slices.Clone(dropped)}, nil
+	})
+	return of, dropped, err
+}
+
+// Upkeep writes the times of accesses and deletes expired variables, whose number
+// it returns.
+func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
+	s.mu.Lock()
+	accessed := s.accessed
+	s.accessed = map[string]time.Time{}
+	s.mu.Unlock()
+	if len(accessed) > 0 {
+		if err := s.store.Touch(ctx, accessed); err != nil {
+			return 0, failed("write access times", err)
+		}
+	}
+	n, err := s.store.Purge(ctx, s.clock())
+	return n, failed("delete expired session variables", err)
+}

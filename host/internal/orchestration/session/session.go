@@ -1,0 +1,141 @@
+package session
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Session is a session without its variables and turns. Times have milliseconds.
+type Session struct {
+	ID, Owner string
+	// Version counts the updates, from 1.
+	Version int64
+	// Frozen sessions are warm, the others hot.
+	Frozen   bool
+	Created  time.Time
+	Updated  time.Time
+	Accessed time.Time
+	FrozenAt time.Time
+	ThawedAt time.Time // zero: never
+	// Notes is a map with any of the keys of NoteKeys.
+	Notes edn.Value
+}
+
+// NoteKeys are the keys of what a client may keep with a session.
+func NoteKeys() []string { return []string{"summary", "snapshot", "meta", "facts"} }
+
+// The roles of turns.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// Turn is a text that was said in a session.
+type Turn struct {
+	Role string
+	Text string
+	Run  string
+	At   time.Time
+}
+
+// Var is a session variable. Expires is zero for one that does not expire.
+type Var struct {
+	Key     string // without colon
+	Value   edn.Value
+	Expires time.Time
+}
+
+// expired reports whether something with this expiry is no longer visible.
+func expired(expires, now time.Time) bool { return !expires.IsZero() && !expires.After(now) }
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+func checkID(id string) *contract.Error {
+	if validID.MatchString(id) {
+		return nil
+	}
+	return contract.Errorf("session/invalid-id", "the session id %.140q is not 1 to 128 characters of A-Z a-z 0-9 . _ : -", id)
+}
+
+// Value returns the public form of the session.
+func (s Session) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("session/id", edn.Text(s.ID))
+	b.Key("session/version", edn.Int(s.Version))
+	state := "hot"
+	if s.Frozen {
+		state = "warm"
+	}
+	b.Key("session/state", edn.K(state))
+	b.Key("session/frozen?", edn.Bool(s.Frozen))
+	b.Key("session/owner", edn.Text(s.Owner))
+	for _, t := range []struct {
+		key string
+		at  time.Time
+	}{
+		{"created", s.Created}, {"updated", s.Updated}, {"last-access", s.Accessed}, {"frozen", s.FrozenAt}, {"thawed", s.ThawedAt},
+	} {
+		if !t.at.IsZero() {
+			b.Key("session/"+t.key+"-at", edn.Inst(t.at))
+		}
+	}
+	for key, v := range s.Notes.Entries() {
+		b.Key("session/"+key.Name(), v)
+	}
+	return b.Map()
+}
+
+// Value returns the public form of the turn.
+func (t Turn) Value() edn.Value {
+	return edn.MustMap(
+		edn.K("role"), edn.K(t.Role),
+		edn.K("text"), edn.Text(t.Text),
+		edn.K("run"), edn.Text(t.Run),
+		edn.K("at"), edn.Inst(t.At))
+}
+
+// created returns a new session, which is frozen.
+func created(id, owner string, now time.Time) Session {
+	return Session{
+		ID:       id,
+		Owner:    owner,
+		Version:  1,
+		Frozen:   true,
+		Created:  now,
+		Updated:  now,
+		Accessed: now,
+		FrozenAt: now,
+		Notes:    edn.MustMap(),
+	}
+}
+
+// thawed returns the session open.
+func (s Session) thawed(now time.Time) Session {
+	if s.Frozen {
+		s.Frozen, s.ThawedAt = false, now
+	}
+	return s
+}
+
+// frozen returns the session frozen.
+func (s Session) frozen(now time.Time) Session {
+	if !s.Frozen {
+		s.Frozen, s.FrozenAt = true, now
+	}
+	return s
+}
+
+// equal reports whether two states differ in nothing that counts as an update.
+func (s Session) equal(o Session) bool {
+	return s.Frozen == o.Frozen && s.Notes.Equal(o.Notes)
+}
+
+// next returns the session with the version and the times of an update.
+func (s Session) next(now time.Time) Session {
+	s.Version++
+	s.Updated, s.Accessed = now, now
+	return s
+}

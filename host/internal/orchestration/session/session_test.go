@@ -1,0 +1,87 @@
+package session_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session/sessiontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// SES-001, SES-002, SES-004, SES-010, SES-012, SES-013, SES-021, SES-030: the store
+// in memory passes the suite of stores. The other store passes it in its package.
+func TestMemory(t *testing.T) {
+	sessiontest.Suite(t, func(*testing.T) session.Store { return &session.Memory{} })
+}
+
+// SES-011: by-operation replaces the default, by-intent both, each key on its own;
+// an absent key permits everything and an empty one nothing.
+func TestPolicyMerge(t *testing.T) {
+	sets := rapid.SampledFrom([][]string{nil, {}, {"a"}, {"b", "c"}})
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) session.Access {
+			return session.Access{Read: sets.Draw(t, name+" read"), Write: sets.Draw(t, name+" write"), Delete: sets.Draw(t, name+" delete")}
+		}
+		whole, op, intent := draw("default"), draw("operation"), draw("intent")
+		p := session.Policy{
+			Default:     whole,
+			ByOperation: map[string]session.Access{"op": op},
+			Intent:      map[string]session.Access{"in": intent},
+		}
+		last := func(of ...[]string) (out []string) {
+			for _, set := range of {
+				if set != nil {
+					out = set
+				}
+			}
+			return out
+		}
+		assert.Equal(t, whole, p.Effective("", ""))
+		assert.Equal(t, whole, p.Effective("other", "other"))
+		got := p.Effective("op", "in")
+		assert.Equal(t, last(whole.Read, op.Read, intent.Read), got.Read)
+		assert.Equal(t, last(whole.Write, op.Write, intent.Write), got.Write)
+		assert.Equal(t, last(whole.Delete, op.Delete, intent.Delete), got.Delete)
+		assert.Equal(t, last(whole.Write, op.Write), p.Effective("op", "").Write)
+		assert.Equal(t, last(whole.Delete, intent.Delete), p.Effective("", "in").Delete)
+	})
+}
+
+// SES-011: the restrictive rules cover reads and writes of an intent.
+func TestRestrictiveRules(t *testing.T) {
+	r := session.Restrictive()
+	assert.Equal(t, []string{"session", "project"}, r.Policy.Effective(session.OpDefaults, "").Read)
+	assert.Equal(t, []string{"session", "conversation"}, r.Policy.Effective("session/put-var", "text/respond").Write)
+	assert.Nil(t, session.Permissive().Policy.Effective("session/put-var", "text/respond").Write)
+}
+
+// SES-016: a window keeps the last turns that fit as a whole, and begins with a
+// turn of the user.
+func TestWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := session.Window{Turns: rapid.IntRange(0, 6).Draw(t, "turns"), Chars: rapid.IntRange(0, 30).Draw(t, "chars")}
+		roles := rapid.SampledFrom([]string{session.RoleUser, session.RoleAssistant})
+		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) session.Turn {
+			return session.Turn{Role: roles.Draw(t, "role"), Text: strings.Repeat("ż", rapid.IntRange(0, 12).Draw(t, "length"))}
+		}), 0, 8).Draw(t, "all")
+		kept, cut := w.Cut(all)
+		chars := 0
+		for _, turn := range kept {
+			chars += len([]rune(turn.Text))
+		}
+		assert.LessOrEqual(t, len(kept), w.Turns)
+		assert.LessOrEqual(t, chars, w.Chars)
+		assert.Equal(t, cut, len(kept) < len(all))
+		assert.True(t, slices.Equal(all[len(all)-len(kept):], kept))
+		if cut && len(kept) > 0 {
+			assert.Equal(t, session.RoleUser, kept[0].Role)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package sessiontest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+var ann = session.Caller{Principal: "ann"}
+
+// Suite tests a store. open returns an empty one.
+func Suite(t *testing.T, open func(t *testing.T) session.Store) {
+	t.Run("model", func(t *testing.T) {
+		store := open(t)
+		rapid.Check(t, func(t *rapid.T) { runModel(t, store) })
+	})
+	for name, test := range map[string]func(*testing.T, session.Store){
+		"life":     life,
+		"writers":  writers,
+		"lifetime": lifetime,
+		"turns":    turns,
+		"pages":    pages,
+		"access":   access,
+		"all":      allOrNothing,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+// life: what each operation does to the fields of a session (SES-001, SES-002).
+func life(t *testing.T, store session.Store) {
+	ctx, clock := context.Background(), &Clock{At: Start}
+	s := session.New(store, session.Permissive(), clock.Now)
+	made, err := s.Open(ctx, ann, session.Ref{}, edn.MustRead(`{:summary "first" :meta {:a 1}}`))
+	require.Nil(t, err)
+	assert.Regexp(t, "^s-[0-9A-HJKMNP-TV-Z]{26}$", made.ID)
+	ref := session.Ref{ID: made.ID}
+	type step struct {
+		do     func(context.Context, session.Caller, session.Ref, edn.Value) (session.Session, *contract.Error)
+		notes  string
+		want   string
+		update bool
+	}
+	for i, st := range []step{
+		{s.Freeze, `{:summary "second" :snapshot [1]}`, `{:summary "second" :meta {:a 1} :snapshot [1]}`, true},
+		{s.Freeze, `nil`, `{:summary "second" :meta {:a 1} :snapshot [1]}`, false},
+		{s.Thaw, `{:facts #{:x}}`, `{:summary "second" :meta {:a 1} :snapshot [1] :facts #{:x}}`, true},
+		{s.Open, `nil`, `{:summary "second" :meta {:a 1} :snapshot [1] :facts #{:x}}`, false},
+		{s.Freeze, `nil`, `{:summary "second" :meta {:a 1} :snapshot [1] :facts #{:x}}`, true},
+		{s.Open, `nil`, `{:summary "second" :meta {:a 1} :snapshot [1] :facts #{:x}}`, true},
+	} {
+		before, err := s.Get(ctx, ann, made.ID)
+		require.Nil(t, err)
+		clock.At = clock.At.Add(time.Minute)
+		_, err = st.do(ctx, ann, ref, edn.MustRead(st.notes))
+		require.Nil(t, err)
+		after, _, failure := store.Session(ctx, made.ID)
+		require.NoError(t, failure)
+		assert.Equal(t, edn.MustRead(st.want).String(), after.Notes.String(), i)
+		if !st.update {
+			assert.Equal(t, before.Version, after.Version, i)
+			continue
+		}
+		assert.Equal(t, before.Version+1, after.Version, i)
+		assert.Equal(t, clock.At, after.Updated, i)
+		at := after.ThawedAt
+		if after.Frozen {
+			at = after.FrozenAt
+		}
+		assert.Equal(t, clock.At, at, i)
+	}
+	deleted, err := s.Delete(ctx, ann, ref)
+	require.Nil(t, err)
+	assert.Equal(t, made.ID, deleted.ID)
+	for name, do := range map[string]func() *contract.Error{
+		"get":    func() *contract.Error { _, err := s.Get(ctx, ann, made.ID); return err },
+		"thaw":   func() *contract.Error { _, err := s.Thaw(ctx, ann, ref, edn.Nil()); return err },
+		"freeze": func() *contract.Error { _, err := s.Freeze(ctx, ann, ref, edn.Nil()); return err },
+		"delete": func() *contract.Error { _, err := s.Delete(ctx, ann, ref); return err },
+		"vars":   func() *contract.Error { _, _, err := s.Vars(ctx, ann, ref, nil); return err },
+		"drop":   func() *contract.Error { _, _, err := s.Drop(ctx, ann, ref, nil); return err },
+		"turns":  func() *contract.Error { _, _, err := s.Turns(ctx, ann, made.ID); return err },
+	} {
+		assert.Equal(t, ":session/not-found", typeOf(do()), name)
+	}
+	for _, id := range []string{"a b", strings.Repeat("x", 129), "ü", "a/b", "a\n"} {
+		_, err := s.Open(ctx, ann, session.Ref{ID: id}, edn.Nil())
+		assert.Equal(t, ":session/invalid-id", typeOf(err), id)
+		_, err = s.Get(ctx, ann, id)
+		assert.Equal(t, ":session/invalid-id", typeOf(err), id)
+	}
+	_, err = s.Open(ctx, ann, session.Ref{ID: strings.Repeat("x", 128)}, edn.Nil())
+	assert.Nil(t, err)
+}
+
+// writers: 16 writers that repeat what conflicts lose no update (SES-004).
+func writers(t *testing.T, store session.Store) {
+	const each = 10
+	ctx, ref := context.Background(), session.Ref{ID: "s"}
+	s := session.New(store, session.Permissive(), (&Clock{At: Start}).Now)
+	_, err := s.Open(ctx, ann, ref, edn.Nil())
+	require.Nil(t, err)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for done := 0; done < each; {
+				of, vars, err := s.Vars(ctx, ann, ref, []string{"a/sum"})
+				if !assert.Nil(t, err) {
+					return
+				}
+				sum := int64(0)
+				if len(vars) > 0 {
+					sum, _ = vars[0].Value.AsInt()
+				}
+				_, err = s.Put(ctx, ann, session.Ref{ID: "s", Version: of.Version}, map[string]edn.Value{"a/sum": edn.Int(sum + 1)}, 0)
+				switch typeOf(err) {
+				case "":
+					done++
+				case ":session/version-conflict":
+					current, _ := err.Details.Key("session/version").AsInt()
+					assert.Greater(t, current, of.Version)
+				default:
+					assert.Nil(t, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	of, vars, err := s.Vars(ctx, ann, ref, nil)
+	require.Nil(t, err)
+	require.Len(t, vars, 1)
+	assert.Equal(t, edn.Int(16*each).String(), vars[0].Value.String())
+	assert.Equal(t, int64(16*each+1), of.Version)
+}
+
+// lifetime: a variable is visible up to the instant at which it expires; reads,
+// writes and the upkeep agree on that (SES-012).
+func lifetime(t *testing.T, store session.Store) {
+	ctx, clock, ref := context.Background(), &Clock{At: Start}, session.Ref{ID: "s"}
+	rules := session.Permissive()
+	s := session.New(store, rules, clock.Now)
+	_, err := s.Open(ctx, ann, ref, edn.Nil())
+	require.Nil(t, err)
+	_, err = s.Put(ctx, ann, ref, map[string]edn.Value{"a/short": edn.Int(1)}, time.Second)
+	require.Nil(t, err)
+	_, err = s.Put(ctx, ann, ref, map[string]edn.Value{"a/most": edn.Int(1)}, 365*24*time.Hour)
+	require.Nil(t, err)
+	_, err = s.Put(ctx, ann, ref, map[string]edn.Value{"a/ever": edn.Int(1)}, 0)
+	require.Nil(t, err)
+	visible := func() (keys []string) {
+		_, vars, err := s.Vars(ctx, ann, ref, nil)
+		require.Nil(t, err)
+		for _, v := range vars {
+			keys = append(keys, v.Key)
+		}
+		return keys
+	}
+	clock.At = Start.Add(time.Second - time.Millisecond)
+	assert.Equal(t, []string{"a/ever", "a/most", "a/short"}, visible())
+	clock.At = Start.Add(time.Second)
+	assert.Equal(t, []string{"a/ever", "a/most"}, visible())
+	stored, failure := store.Vars(ctx, "s")
+	require.NoError(t, failure)
+	assert.Len(t, stored, 3, "reading deletes nothing")
+	n, err := s.Upkeep(ctx)
+	require.Nil(t, err)
+	assert.Equal(t, 1, n)
+	clock.At = Start.Add(rules.Classes[session.ClassDurable].MaxTTL)
+	assert.Equal(t, []string{"a/ever"}, visible())
+	_, err = s.Put(ctx, ann, ref, map[string]edn.Value{"a/new": edn.Int(1)}, 0)
+	require.Nil(t, err)
+	stored, failure = store.Vars(ctx, "s")
+	require.NoError(t, failure)
+	assert.Len(t, stored, 2, "a write deletes what has expired")
+}
+
+// turns: appended turns open the session and are cut at borders (SES-002, SES-016).
+func turns(t *testing.T, store session.Store) {
+	ctx, clock := context.Background(), &Clock{At: Start}
+	s := session.New(store, session.Permissive(), clock.Now)
+	_, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
+	require.Nil(t, err)
+	_, err = s.Freeze(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
+	require.Nil(t, err)
+	for i := range 20 {
+		role := []string{session.RoleUser, session.RoleAssistant}[i%2]
+		require.Nil(t, s.Append(ctx, "s", []session.Turn{{Role: role, Text: fmt.Sprint(i), Run: "run_1", At: clock.At}}))
+	}
+	of, err := s.Get(ctx, ann, "s")
+	require.Nil(t, err)
+	assert.False(t, of.Frozen)
+	assert.Equal(t, int64(22), of.Version)
+	kept, cut, err := s.Turns(ctx, ann, "s")
+	require.Nil(t, err)
+	assert.True(t, cut)
+	require.Len(t, kept, 16)
+	assert.Equal(t, session.Turn{Role: session.RoleUser, Text: "4", Run: "run_1", At: clock.At}, kept[0])
+	require.Nil(t, s.Append(ctx, "gone", kept), "of a session that was deleted")
+	_, err = s.Get(ctx, ann, "gone")
+	assert.Equal(t, ":session/not-found", typeOf(err))
+}
+
+// pages: a list has pages in the order of ids, and only what is the caller's
+// (SES-021).
+func pages(t *testing.T, store session.Store) {
+	ctx := context.Background()
+	s := session.New(store, session.Permissive(), (&Clock{At: Start}).Now)
+	for i := range 5 {
+		_, err := s.Open(ctx, session.Caller{Principal: []string{"ann", "bob"}[i%2]}, session.Ref{ID: fmt.Sprint("s", i)}, edn.Nil())
+		require.Nil(t, err)
+	}
+	walk := func(who session.Caller) (ids []string) {
+		for after := ""; ; {
+			page, next, err := s.List(ctx, who, after, 2)
+			require.Nil(t, err)
+			for _, one := range page {
+				ids = append(ids, one.ID)
+			}
+			if after = next; next == "" {
+				return ids
+			}
+		}
+	}
+	assert.Equal(t, []string{"s0", "s2", "s4"}, walk(ann))
+	assert.Equal(t, []string{"s0", "s1", "s2", "s3", "s4"}, walk(session.Caller{Principal: "root", Any: true}))
+	_, err := s.Open(ctx, ann, session.Ref{ID: "s1"}, edn.Nil())
+	assert.Equal(t, ":session/not-found", typeOf(err), "an id of another principal")
+}
+
+// access: reading changes the access time alone, and that later (SES-002).
+func access(t *testing.T, store session.Store) {
+	ctx, clock := context.Background(), &Clock{At: Start}
+	s := session.New(store, session.Permissive(), clock.Now)
+	made, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
+	require.Nil(t, err)
+	clock.At = Start.Add(time.Hour)
+	read, err := s.Get(ctx, ann, "s")
+	require.Nil(t, err)
+	assert.Equal(t, clock.At, read.Accessed)
+	stored, _, failure := store.Session(ctx, "s")
+	require.NoError(t, failure)
+	assert.Equal(t, made, stored)
+	_, err = s.Upkeep(ctx)
+	require.Nil(t, err)
+	stored, _, failure = store.Session(ctx, "s")
+	require.NoError(t, failure)
+	made.Accessed = clock.At
+	assert.Equal(t, made, stored)
+}
+
+// allOrNothing: a change that fails writes nothing, and one of a canceled caller is
+// a failure of the store (SES-021).
+func allOrNothing(t *testing.T, store session.Store) {
+	ctx := context.Background()
+	s := session.New(store, session.Permissive(), (&Clock{At: Start}).Now)
+	_, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
+	require.Nil(t, err)
+	_, err = s.Put(ctx, ann, session.Ref{ID: "s"}, map[string]edn.Value{"a/x": edn.Int(1), "bad key": edn.Int(2)}, 0)
+	assert.Equal(t, ":session.vars/invalid-key", typeOf(err))
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = s.Put(canceled, ann, session.Ref{ID: "s"}, map[string]edn.Value{"a/x": edn.Int(1)}, 0)
+	assert.Equal(t, ":session/store-unavailable", typeOf(err))
+	of, vars, err := s.Vars(ctx, ann, session.Ref{ID: "s"}, nil)
+	require.Nil(t, err)
+	assert.Empty(t, vars)
+	assert.Equal(t, int64(1), of.Version)
+}

@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// talking is a world with sessions on disk and a capability that answers with a
+// text.
+func talking(t *testing.T) *world {
+	return newWorld(t, "ferment.hcl", testProfile+scripted("mine")+onDisk,
+		"mine.edn", `{:capabilities {:mine/says {:intents #{:text/respond} :in-schema :req/text :out-schema :res/text :steps [{:value {:text "aha"}}]}}}`)
+}
+
+// CLI-006: the examples of the session verbs run, in an order in which they can.
+func TestSessionExamples(t *testing.T) {
+	t.Parallel()
+	w := talking(t)
+	w.serve()
+	n := 0
+	run := func(verbs ...string) {
+		for _, verb := range verbs {
+			for _, line := range examplesOf(t, w, "session "+verb) {
+				got := w.shell(line)
+				assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
+				n++
+			}
+		}
+	}
+	run("open", "put", "get", "list", "freeze", "show", "thaw", "del", "delete")
+	assert.Greater(t, n, 9)
+}
+
+// SES-002, SES-014, SES-030, SES-031: a session with its variables and turns goes on
+// in another daemon of the data directory.
+func TestSessionOverARestart(t *testing.T) {
+	t.Parallel()
+	w := talking(t)
+	s := w.serve()
+	good := func(args ...string) string {
+		got := w.run(args...)
+		require.Equal(t, 0, got.code, "%v\n%s", args, got.stderr)
+		return got.stdout
+	}
+	good("session", "open", "talk")
+	good("session", "put", "talk", "session/language=:pl", "a/set=#{1 2}", "--version", "1")
+	good("act", "text/respond", `{:prompt "hello"}`, "--session", "talk")
+	s.stop()
+	w.serve()
+	assert.Equal(t, "a/set = #{1 2}\nsession/language = :pl\n", good("session", "get", "talk"))
+	shown := good("session", "show", "talk")
+	assert.Contains(t, shown, "talk  version 3  hot ")
+	assert.Contains(t, shown, "user: hello\nassistant: aha\n")
+	good("act", "text/respond", `{:prompt "again"}`, "--session", "talk")
+	request := good("runs", "records", "last", "--values", "--edn")
+	assert.Contains(t, request, `:turns [{:role :user :text "hello"} {:role :assistant :text "aha"}]`)
+	assert.Contains(t, request, `:language :pl`)
+	assert.Equal(t, "deleted 1\n", good("session", "del", "talk", "a/set"))
+	assert.Contains(t, good("session", "list"), "talk")
+}
+
+// CLI-002: the exit codes of the session verbs.
+func TestSessionExitCodes(t *testing.T) {
+	t.Parallel()
+	w := talking(t)
+	assert.Equal(t, 3, w.run("session", "list").code, "no daemon")
+	w.serve()
+	require.Equal(t, 0, w.run("session", "open", "talk").code)
+	for args, code := range map[string]int{
+		"show nobody":             5,
+		"freeze talk --version 9": 6,
+		"put talk x":              2,
+		"put talk x=[":            2,
+		"del talk":                2,
+		"del talk x --all":        2,
+		"delete talk":             2,
+		"show":                    2,
+	} {
+		got := w.run(append([]string{"session"}, strings.Fields(args)...)...)
+		assert.Equal(t, code, got.code, "%s\n%s", args, got.stderr)
+	}
+	got := w.run("act", "text/respond", `{:prompt "x"}`, "--session", "nobody")
+	assert.Equal(t, 5, got.code, got.stderr)
+}

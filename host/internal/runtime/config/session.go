@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Session holds the settings of sessions.
+type Session struct {
+	Rules session.Rules
+	Sweep time.Duration // interval in which expired variables are deleted
+}
+
+func (l *loader) session() {
+	s := l.Root.Block("session")
+	vars := s.Block("vars")
+	r := session.Restrictive()
+	if p := l.config.Profile; p == language.ProfileDev || p == language.ProfileTest {
+		r = session.Permissive()
+	}
+	r.RequireQualified = vars.Flag("require_qualified")
+	r.AllowedNamespaces, _ = vars.Texts("allowed_namespaces")
+	r.MaxVars, r.MaxKeyChars, r.MaxValueBytes = vars.Integer("max_vars"), vars.Integer("max_key_chars"), vars.Integer("max_value")
+	r.Default = vars.Text("default_class")
+	r.Window = session.Window{Turns: s.Integer("window_turns"), Chars: s.Integer("window_chars")}
+	r.Classes[session.ClassDurable] = classOf(vars, session.Class{})
+	l.classes(s, vars, &r)
+	l.classNamed(vars, "default_class", slices.Collect(maps.Keys(r.Classes)))
+	policy := s.Block("policy")
+	if b := policy.Block("default"); b != nil {
+		r.Policy.Default = accessOf(b)
+	}
+	r.Policy.ByOperation = accesses(r.Policy.ByOperation, policy.All("operation"))
+	r.Policy.Intent = accesses(r.Policy.Intent, policy.All("intent"))
+	for _, b := range s.All("binding") {
+		addBinding(b, &r)
+	}
+	l.config.Session = Session{Rules: r, Sweep: s.Duration("sweep")}
+}
+
+// classOf returns the class with what a block sets.
+func classOf(s *decode.Section, c session.Class) session.Class {
+	set := func(name string) bool { return !s.Attrs[name].EDN.IsNil() }
+	if set("default_ttl") {
+		c.DefaultTTL = s.Duration("default_ttl")
+	}
+	if set("max_ttl") {
+		c.MaxTTL = s.Duration("max_ttl")
+	}
+	if set("frozen_write") {
+		c.FrozenWrite = s.Flag("frozen_write")
+	}
+	if set("frozen_delete") {
+		c.FrozenDelete = s.Flag("frozen_delete")
+	}
+	return c
+}
+
+// classes adds the declared classes. One that is shipped keeps what its block leaves
+// out; a namespace belongs to one class.
+func (l *loader) classes(s, vars *decode.Section, r *session.Rules) {
+	declared := map[string]string{}
+	r.ByNamespace = maps.Clone(r.ByNamespace)
+	for _, b := range s.All("class") {
+		base, shipped := r.Classes[b.Label()]
+		if !shipped {
+			base = classOf(vars, session.Class{})
+		}
+		r.Classes[b.Label()] = classOf(b, base)
+		of, _ := b.Texts("namespaces")
+		for _, ns := range of {
+			if other := declared[ns]; other != "" {
+				l.report.Add(diag.Diagnostic{
+					Type:    "config/duplicate",
+					Message: fmt.Sprintf("%s has the namespace %s, which class %s has too", b.Node.Title(), diag.Quote(ns), diag.Quote(other)),
+					Range:   b.Attrs["namespaces"].At,
+					Path:    b.PathOf("namespaces"),
+					Found:   edn.Text(ns),
+					Hint:    "remove it from one of them",
+				})
+			}
+			if r.ByNamespace == nil {
+				r.ByNamespace = map[string]string{}
+			}
+			declared[ns], r.ByNamespace[ns] = b.Label(), b.Label()
+		}
+	}
+}
+
+func accessOf(s *decode.Section) (a session.Access) {
+	a.Read, _ = s.Texts("read_namespaces")
+	a.Write, _ = s.Texts("write_namespaces")
+	a.Delete, _ = s.Texts("delete_namespaces")
+	return a
+}
+
+// accesses returns the shipped policies with the declared ones in their place.
+func accesses(shipped map[string]session.Access, declared []*decode.Section) map[string]session.Access {
+	out := maps.Clone(shipped)
+	if out == nil {
+		out = map[string]session.Access{}
+	}
+	for _, b := range declared {
+		out[b.Label()] = accessOf(b)
+	}
+	return out
+}
+
+// addBinding adds a declared binding. One of a shipped variable replaces it.
+func addBinding(s *decode.Section, r *session.Rules) {
+	target, _ := s.Texts("target")
+	r.Bindings = slices.DeleteFunc(r.Bindings, func(b session.Binding) bool { return b.Var == s.Label() })
+	r.Bindings = append(r.Bindings, session.Binding{
+		Var:      s.Label(),
+		Target:   target,
+		Coerce:   s.Text("coerce"),
+		Required: s.Flag("required"),
+	})
+}
