@@ -58,6 +58,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-purge", "runs purge last --yes"},
 		{"runs-cancel", "runs cancel last"},
 		{"runs-resume", "runs resume last"},
+		{"runs-answer", "runs answer last 1"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}
