@@ -109,7 +109,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// of the two lists.
 	own := []string{
 		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
-		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
+		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph", "runs interrupts",
 		"conform", "completion", "doctor", "version", "model probe", "model prices", "judge show", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}
