@@ -37,31 +37,46 @@ func TestDocuments(t *testing.T) {
 	assert.LessOrEqual(t, skipped, 3, "samples that cannot be run stay rare")
 }
 
-// JRN-040, RUN-010, as the page on durability proves it to a reader: a run that was
-// cut by kill -9 is finished by the next daemon, and a job is followed to its answer.
+// JRN-040, as the page on durability proves it to a reader: a run that was cut by
+// kill -9 is finished by the next daemon.
 func TestDurabilityAsShown(t *testing.T) {
-	r := newReader(t)
-	var blocks []string
-	for _, f := range fencesOf(t, "docs/durability.md") {
-		if f.language == "sh" && strings.Contains(f.text, "bin/ferment serve") {
-			blocks = append(blocks, f.text)
-		}
-	}
-	require.NotEmpty(t, blocks)
-	config, err := os.ReadFile(filepath.Join(r.dir, "ferment.hcl"))
-	require.NoError(t, err)
-	config = append(config, "http {\n  listen = [\"127.0.0.1:0\"]\n}\n"...)
-	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "ferment.hcl"), config, 0o644))
-	out := ""
-	for _, lines := range blocks {
-		printed, err := r.shell(t, r.dir, lines)
-		require.NoError(t, err, printed)
-		out += printed
-	}
+	out := durabilityAsShown(t, "kill -9 $daemon")
 	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
 	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
 	assert.Contains(t, out, "1 run verified, none damaged")
 	assert.Regexp(t, `(?m)^run_\S+: completed$`, out)
+}
+
+// RUN-010, as the page on durability proves it to a reader: an act is answered
+// before it runs, and followed to its answer.
+func TestJobsAsShown(t *testing.T) {
+	out := durabilityAsShown(t, "--async")
 	assert.Regexp(t, `(?m)^run_\S+: queued; "ferment runs watch run_\S+" follows it$`, out)
 	assert.Contains(t, out, `:move "d1d8"`)
+}
+
+// RUN-022, as the page on durability proves it to a reader: a batch that was cut by
+// kill -9 is continued by the same command.
+func TestBatchAsShown(t *testing.T) {
+	out := durabilityAsShown(t, "kill -9 $batch")
+	assert.Regexp(t, `(?m)^batch [0-9a-f]{16}: 2000 lines in .*: 2000 accepted, 0 failed; [1-9]\d* executed by an`, out)
+}
+
+// durabilityAsShown runs the commands of the page on durability that contain a text.
+func durabilityAsShown(t *testing.T, text string) (output string) {
+	r := newReader(t)
+	var lines string
+	for _, f := range fencesOf(t, "docs/durability.md") {
+		if f.language == "sh" && strings.Contains(f.text, text) {
+			lines = f.text
+		}
+	}
+	require.NotEmpty(t, lines)
+	config, err := os.ReadFile(filepath.Join(r.dir, "ferment.hcl"))
+	require.NoError(t, err)
+	config = append(config, "http {\n  listen = [\"127.0.0.1:0\"]\n}\n"...)
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "ferment.hcl"), config, 0o644))
+	out, err := r.shell(t, r.dir, lines)
+	require.NoError(t, err, out)
+	return out
 }

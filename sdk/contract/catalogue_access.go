@@ -46,7 +46,7 @@ func accessErrors() []Row {
 		row("effects/runtime-missing", ClassSwitch, SourceHost, false, 503,
 			"the tool is absent", "`ferment doctor` says what is missing"),
 		row("effects/outcome-unknown", ClassFinal, SourcePlugin, false, 409,
-			"it is unknown whether the effect happened", "look, then decide with `ferment runs resume`"),
+			"it is unknown whether the effect happened", "look where the effect would be before you send the request again"),
 
 		row("not-found", ClassFinal, SourceRequest, false, 404, "there is nothing at this address", "correct the name or the address"),
 		row("method-not-allowed", ClassFinal, SourceRequest, false, 405, "the address does not take this method", "see /routes"),

@@ -23,6 +23,12 @@
 // conversation which grows by a turn is stored as that turn and a few numbers.
 // Bodies above 256 KiB are files of the folder blobs.
 //
+// # Budgets
+//
+// The Store is the budget.Keeper of the host: the writer adds the cost in each record
+// budget/settled to the counters of tenant and user, in the same transaction. Counters
+// are not derived again from records, which retention removes.
+//
 // # Damage
 //
 // [Store.Verify] finds what is not as it was written, [Repair] makes a damaged

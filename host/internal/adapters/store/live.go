@@ -203,6 +203,14 @@ func (s *Store) Records(run string) ([]journal.Record, error) {
 		return nil, err
 	}
 	records, err := s.Read(ctx, run, 0, maxRecords)
+	for i, rec := range records {
+		if rec.Seq != i+1 && err == nil {
+			err = &Damage{Run: run, Seq: i + 1, What: "the record is missing"}
+		}
+	}
+	if len(records) < row.Records && err == nil {
+		err = &Damage{Run: run, Seq: len(records) + 1, What: "the record is missing"}
+	}
 	seen := map[string]bool{}
 	for i := 0; i < len(records) && err == nil; i++ { // a record yields nil for a value that cannot be read
 		err = s.verifyValues(ctx, row, records[i], seen)

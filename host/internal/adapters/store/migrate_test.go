@@ -123,7 +123,7 @@ func TestMigrateRefusesToLoseData(t *testing.T) {
 	require.NoError(t, Migrate(ctx, path, -1, false))
 	var loss *LossError
 	require.ErrorAs(t, Migrate(ctx, path, 0, false), &loss)
-	assert.Equal(t, LossError{Path: path, From: 1}, *loss)
+	assert.Equal(t, LossError{Path: path, From: 2}, *loss)
 	s := openAt(t, dir)
 	var locked *LockedError
 	require.ErrorAs(t, Migrate(ctx, path, 0, true), &locked)

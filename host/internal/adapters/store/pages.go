@@ -197,9 +197,10 @@ func (f *pageFile) leaf(n int64, each func(table string, row []any) error) error
 // tableColumns are the columns of the tables that a repair reads: k is the number
 // of the row, h a hash, b bytes, B bytes or NULL, i an integer and t text.
 var tableColumns = map[string]string{
-	"runs":    "kttiihiiiitttttiiii",
-	"records": "khb",
-	"content": "khiiiB",
+	"runs":     "kttiihiiiitttttiiii",
+	"records":  "khb",
+	"content":  "khiiiB",
+	"counters": "kttittt",
 }
 
 func fits(row []any, columns string) bool {

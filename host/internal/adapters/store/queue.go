@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -31,10 +32,12 @@ const idleDelay = 2 * time.Millisecond
 // batch is what one commit takes.
 type batch struct {
 	items []item
-	jobs  []*job
-	room  chan struct{}   // closed when the writer takes the batch; nil unless an append waits for it
-	done  chan struct{}   // closed when the batch is durable or failed
-	err   *contract.Error // set before done is closed
+	// changes of counters that no record has
+	changes []budget.Counter
+	jobs    []*job
+	room    chan struct{}   // closed when the writer takes the batch; nil unless an append waits for it
+	done    chan struct{}   // closed when the batch is durable or failed
+	err     *contract.Error // set before done is closed
 }
 
 type item struct {
@@ -98,6 +101,34 @@ func (q *queue) add(ctx context.Context, it item) error {
 	return nil
 }
 
+// count queues changes of counters. wait makes the writer take them, and returns
+// when they are durable.
+func (q *queue) count(changes []budget.Counter) (wait func(ctx context.Context) error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		err := q.err
+		return func(context.Context) error { return err }
+	}
+	b := q.next
+	if len(b.items)+len(b.changes) == 0 {
+		q.timer.Reset(q.delay)
+	}
+	b.changes = append(b.changes, changes...)
+	return func(ctx context.Context) error {
+		q.notify()
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if b.err != nil {
+			return b.err
+		}
+		return nil
+	}
+}
+
 // await returns the batch that holds the last record of a run, and makes the
 // writer take it.
 func (q *queue) await(r *liveRun) *batch {
@@ -133,7 +164,7 @@ func (q *queue) take() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.next
-	if len(b.items)+len(b.jobs) == 0 {
+	if len(b.items)+len(b.changes)+len(b.jobs) == 0 {
 		return nil
 	}
 	q.timer.Stop()

@@ -14,6 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -76,13 +79,20 @@ func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err er
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	opts.NoMigrate = true
+	opts.asIs = true
 	files, err := openBlobs(opts.Path, opts.Faults)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, files.close()) }()
-	r := &repairer{path: opts.Path, now: opts.Now().UTC(), files: files, report: &Repaired{}}
+	r := &repairer{
+		path:    opts.Path,
+		now:     opts.Now().UTC(),
+		files:   files,
+		report:  &Repaired{},
+		settled: counters{},
+		lost:    counters{},
+	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	sound, err := r.inspect(ctx, opts)
 	if err != nil || sound {
@@ -108,6 +118,9 @@ type repairer struct {
 	dst    *Store
 	cut    *bufio.Writer
 	report *Repaired
+
+	settled counters // costs in the records that are kept
+	lost    counters // what runs had reserved that the repair has ended
 }
 
 // inspect sets src and reports whether all of it is sound.
@@ -128,6 +141,9 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 		damage, err := r.src.VerifyAll(ctx)
 		if err == nil {
 			r.report.Runs, err = r.count(ctx, r.src.read)
+		}
+		if err == nil {
+			_, err = r.readCounters(ctx)
 		}
 		if !errors.As(err, &d) {
 			return len(damage) == 0, err
@@ -222,6 +238,9 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := r.dst.writer.transaction(ctx, r.counters); err != nil {
+		return err
+	}
 	if r.report.File != "" && n > 0 {
 		r.report.Missing = int(n) - len(numbers)
 	}
@@ -306,6 +325,34 @@ func (r *repairer) run(ctx context.Context, n int64) error {
 	return r.dst.writer.saveRun(ctx, &out, "")
 }
 
+// counters copies the counters of budgets. One that is lost has the costs in the
+// records that are kept, but not those of removed runs.
+func (r *repairer) counters(ctx context.Context) error {
+	out, err := r.readCounters(ctx)
+	var damage *Damage
+	if err != nil && !errors.As(err, &damage) || out == nil {
+		return err
+	}
+	for w, c := range r.settled {
+		c.Granted, c.Used, c.Mark = out[w].Granted, c.Used.Max(out[w].Used), max(c.Mark, out[w].Mark)
+		out[w] = c
+	}
+	for w, c := range r.lost {
+		out.add([]budget.Window{w}, c)
+	}
+	return r.dst.writer.saveCounters(ctx, out)
+}
+
+// readCounters reads the counters of src; nil for a database of version 1, which
+// has none.
+func (r *repairer) readCounters(ctx context.Context) (counters, error) {
+	var there int
+	if err := r.src.read.one(ctx, "counters_table", nil, []any{&there}); err != nil || there == 0 {
+		return nil, err
+	}
+	return readCounters(ctx, r.src.read, "counters")
+}
+
 // verifiedRecord is a record that has its chain value.
 type verifiedRecord struct {
 	rec   journal.Record
@@ -382,6 +429,9 @@ func (r *repairer) copy(ctx context.Context, row, out *runRow, kept []verifiedRe
 			return nil, err
 		}
 		out.apply(k.rec, k.chain)
+		if !out.Imported {
+			r.settled.apply(k.rec, out.Principal)
+		}
 		if err := w.addRecord(ctx, out, k.body); err != nil {
 			return nil, err
 		}
@@ -396,7 +446,17 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 	// The time since its last record counts as suspended.
 	rec := journal.Record{Run: out.ID, Seq: out.Records + 1, At: kept[len(kept)-1].rec.At, Epoch: out.Epoch}
 	if rec.Body = (&journal.RunSuspended{Why: "journal/damaged"}); found.Lost != nil {
-		rec.At, rec.Body = r.now, failed(out, kept, found.Damage)
+		records := make([]journal.Record, len(kept))
+		for i, k := range kept {
+			records[i] = k.rec
+		}
+		rec.At, rec.Body = r.now, failed(out, records, found.Damage)
+		for _, open := range journal.NewHistory(records).Reserved { // its calls may have been made (LED-005)
+			r.lost.add(act.Windows(open, out.Principal), budget.Counter{
+				Used: policy.AmountsOf(open.Amount),
+				Mark: budget.AtLeast,
+			})
+		}
 	}
 	run := &liveRun{id: out.ID, row: *out}
 	err := r.dst.writer.record(ctx, run, rec)
@@ -406,11 +466,7 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 }
 
 // failed returns the last record of a run that cannot go on.
-func failed(out *runRow, kept []verifiedRecord, damage *Damage) *journal.RunFinished {
-	records := make([]journal.Record, len(kept))
-	for i, k := range kept {
-		records[i] = k.rec
-	}
+func failed(out *runRow, records []journal.Record, damage *Damage) *journal.RunFinished {
 	failure := contract.Errorf("journal/damaged", "run %s was ended after record %d, because the journal was damaged: %s", out.ID,
 		out.Records, damage.What).WithHint("what it did after this record is not known: look at its effects before the request is sent again")
 	response := edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("run/id"), edn.Text(out.ID), edn.K("error"), failure.Value())

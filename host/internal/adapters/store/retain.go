@@ -242,7 +242,8 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 
 // Retain removes finished runs that are too old, then the oldest ones until the
 // rest fits. Of a removed run its summary and its final chain value stay. It
-// returns the number of removed runs; a damaged run is kept and reported.
+// returns the number of removed runs; a damaged run is kept and reported. The
+// costs of removed runs stay counted.
 func (s *Store) Retain(ctx context.Context) (removed int, err error) {
 	now := s.opts.Now()
 	var total int64
@@ -253,7 +254,7 @@ func (s *Store) Retain(ctx context.Context) (removed int, err error) {
 	for after := int64(0); ; {
 		rows, err := readRuns(ctx, s.read, "removable", after)
 		if err != nil || len(rows) == 0 {
-			return removed, errors.Join(err, damaged, s.tidy(ctx, removed > 0))
+			return removed, errors.Join(err, damaged, s.tidy(ctx, removed > 0), s.dropCounters(ctx))
 		}
 		for _, row := range rows {
 			after = row.n

@@ -34,6 +34,8 @@ type Options struct {
 	Now func() time.Time
 	// Faults are hooks for tests.
 	Faults Faults
+
+	asIs bool // read a database of an older version without migrating it
 }
 
 const defaultQueue = 64 << 20
@@ -136,8 +138,12 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.up(ctx, !opts.NoMigrate); err != nil {
+	if found, err := m.version(ctx); err != nil {
 		return nil, err
+	} else if !opts.asIs || found == 0 {
+		if err := m.up(ctx, !opts.NoMigrate); err != nil {
+			return nil, err
+		}
 	}
 	text, err := readStatements("sqlite")
 	if err != nil {

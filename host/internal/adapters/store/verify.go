@@ -37,18 +37,43 @@ func (d *Damage) Error() string {
 // Unwrap gives a *Damage the error type journal/damaged.
 func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.Error()) }
 
-// verifyUnfinished verifies the chains of open runs.
+// verifyUnfinished verifies the chains of open and suspended runs.
 func (s *Store) verifyUnfinished(ctx context.Context) error {
-	rows, err := readRuns(ctx, s.read, "runs_open")
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		if err := s.verifyChain(ctx, row, nil); err != nil {
+	for _, state := range []string{"runs_open", "runs_suspended"} {
+		rows, err := readRuns(ctx, s.read, state)
+		if err != nil {
 			return err
+		}
+		for _, row := range rows {
+			if err := s.verifyChain(ctx, row, nil); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// unnamed returns damage for each run that has records and no summary.
+func (s *Store) unnamed(ctx context.Context) (out []*Damage, err error) {
+	var numbers []int64
+	var n int64
+	if err := s.read.all(ctx, "unnamed_runs", nil, []any{&n}, func() error { numbers = append(numbers, n); return nil }); err != nil {
+		return nil, err
+	}
+	for _, n := range numbers {
+		d := &Damage{What: "its summary is missing"}
+		err := s.stored(ctx, n, 0, 1, func(_ int, _ sum, body []byte) error {
+			if rec, err := s.decoder()(body); err == nil {
+				d.Run = rec.Run
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
 }
 
 // Verify compares every record of a run with its chain value, the summary with
@@ -67,8 +92,12 @@ func (s *Store) VerifyAll(ctx context.Context) ([]*Damage, error) {
 	var out []*Damage
 	for f := (Filter{Limit: page}); ; {
 		runs, err := s.Runs(ctx, f)
-		if err != nil || len(runs) == 0 {
+		if err != nil {
 			return out, err
+		}
+		if len(runs) == 0 {
+			lost, err := s.unnamed(ctx)
+			return append(out, lost...), err
 		}
 		for _, r := range runs {
 			err := s.Verify(ctx, r.ID)

@@ -322,3 +322,39 @@ func writeFile(t testing.TB, dir string, file []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.db"), file, 0o600))
 }
+
+// JRN-001, JRN-030: a run whose summary was removed is damage, and its number is not
+// given to another run. A suspended run with a missing record is not resumed.
+func TestVerifyFindsWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, dir)
+	appendAll(t, s, newScript("run_1").whole(1)...)
+	appendAll(t, s, newScript("run_2").whole(1)...)
+	syncRun(t, s, "run_1")
+	syncRun(t, s, "run_2")
+	require.NoError(t, s.Close())
+	tamper(t, dir, "DROP TRIGGER runs_delete", "DELETE FROM runs WHERE id = 'run_2'")
+	s = openAt(t, dir)
+	damaged, err := s.VerifyAll(context.Background())
+	require.NoError(t, err)
+	require.Len(t, damaged, 1)
+	assert.Equal(t, "run_2", damaged[0].Run)
+	assert.Contains(t, damaged[0].What, "summary is missing")
+	appendAll(t, s, newScript("run_3").whole(1)...)
+	syncRun(t, s, "run_3")
+	require.NoError(t, s.Verify(context.Background(), "run_3"))
+	require.NoError(t, s.Close())
+
+	dir = t.TempDir()
+	s = openAt(t, dir)
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	appendAll(t, s, sc.step(nothing, nothing)[:2]...)
+	sc.seq = 3
+	appendAll(t, s, sc.record(&journal.RunSuspended{Why: "effects/outcome-unknown"}))
+	syncRun(t, s, "run_1")
+	require.NoError(t, s.Close())
+	tamper(t, dir, "DELETE FROM records WHERE id & 4294967295 = 2")
+	_, err = tryOpen(t, dir)
+	typed(t, err, "journal/damaged")
+}

@@ -8,6 +8,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -71,9 +72,9 @@ func (w *writer) loop() {
 // transaction of its own.
 func (w *writer) batch(b *batch) {
 	ctx := context.Background()
-	if len(b.items) > 0 {
-		err := w.transaction(ctx, func(ctx context.Context) error { return w.records(ctx, b.items) })
-		if err == nil {
+	if len(b.items)+len(b.changes) > 0 {
+		err := w.transaction(ctx, func(ctx context.Context) error { return w.records(ctx, b) })
+		if err == nil && len(b.items) > 0 {
 			w.s.queue.learn(w.stored, len(b.items))
 		}
 		w.settle(b, err)
@@ -135,11 +136,15 @@ func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) e
 	return nil
 }
 
-// records writes the records of a batch and the rows of their runs. A record
-// that cannot be written ends its run, not the batch.
-func (w *writer) records(ctx context.Context, items []item) error {
+// records writes the records of a batch, the rows of their runs and the counters
+// of budgets. A record that cannot be written ends its run, not the batch.
+func (w *writer) records(ctx context.Context, b *batch) error {
 	w.touched = w.touched[:0]
-	for _, it := range items {
+	counted := counters{}
+	for _, c := range b.changes {
+		counted.add([]budget.Window{c.Window}, c)
+	}
+	for _, it := range b.items {
 		r := it.run
 		if r.broken {
 			continue
@@ -157,6 +162,8 @@ func (w *writer) records(ctx context.Context, items []item) error {
 			w.s.breakRun(r, refused)
 		case err != nil:
 			return err
+		default:
+			counted.apply(it.rec, r.row.Principal)
 		}
 		r.row.bytes += int64(w.stored - before)
 	}
@@ -170,7 +177,7 @@ func (w *writer) records(ctx context.Context, items []item) error {
 		}
 		r.saved = r.row.State
 	}
-	return nil
+	return w.saveCounters(ctx, counted)
 }
 
 // record appends one record to its run and stores the values that it names.

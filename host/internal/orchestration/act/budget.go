@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
@@ -40,7 +41,7 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 		if f.id == "" {
 			f.id = c.NewID()
 		}
-		if f.budget.account == nil { // a host call uses the account of its run
+		if f.budget.account == nil { // that of a host call or of a resumed run is there
 			f.budget.account = budget.NewAccount(c.Ledger)
 		}
 		wide := f.scopes()
@@ -74,7 +75,7 @@ func (f *flight) scopes() (wide []wideScope) {
 	}
 	for _, w := range wide {
 		a.counted = a.counted.In(w.scope)
-		if !w.block.RefuseWorst {
+		if !f.reservesRun(w) {
 			a.around = a.around.In(w.scope)
 		}
 	}
@@ -86,6 +87,16 @@ func (f *flight) scopes() (wide []wideScope) {
 	a.budgets = f.granted(wide)
 	a.limits = a.budgets.Around(policy.FieldsOf(f.request.Budget, policy.Origin{}))
 	return wide
+}
+
+// reservesRun reports whether the whole run is reserved in a scope at once. For a
+// resumed run that was decided when it began.
+func (f *flight) reservesRun(w wideScope) bool {
+	if f.past == nil {
+		return w.block.RefuseWorst
+	}
+	aside := f.budget.aside
+	return aside != nil && slices.Contains(aside.Scopes, w.scope.Kind.String())
 }
 
 // granted returns the budgets of the configuration plus the current grants of
@@ -138,6 +149,18 @@ func (a *allowance) take(wall time.Duration) {
 
 // Tenant is the id of the only tenant of a host.
 const Tenant = "host"
+
+// Windows returns the windows beyond its run in which a recorded reservation
+// counts. principal is the caller of the run.
+func Windows(r *journal.BudgetReserved, principal string) []budget.Window {
+	var out []budget.Window
+	for kind, id := range map[budget.Kind]string{budget.Tenant: Tenant, budget.User: principal} {
+		if name := kind.String(); slices.Contains(r.Scopes, name) {
+			out = append(out, budget.Window{Kind: kind, ID: id, Begin: r.Windows[name].UTC()})
+		}
+	}
+	return out
+}
 
 // wideScope is a scope that outlives runs.
 type wideScope struct {
@@ -215,8 +238,11 @@ func (f *flight) wouldExceed(w *plan.Worst, findings []plan.Finding, why string)
 }
 
 // setAside reserves the worst case in the budgets that require it, before
-// anything is spent.
+// anything is spent. A resumed run has its reservation.
 func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
+	if f.past != nil {
+		return nil
+	}
 	var chain budget.Chain
 	for _, x := range wide {
 		if x.block.RefuseWorst {
@@ -226,7 +252,7 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	if len(chain) == 0 {
 		return nil
 	}
-	err := f.budget.account.ReserveRun(context.Background(), chain, w.Amounts)
+	hold, err := f.budget.account.ReserveRun(context.Background(), chain, w.Amounts)
 	var lack *budget.ExceededError
 	switch {
 	case errors.As(err, &lack):
@@ -234,17 +260,24 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	case err != nil:
 		return contract.Errorf("budget/unavailable", "what the act may spend could not be written down: %w", err)
 	}
-	f.budget.aside = &journal.BudgetReserved{For: "run", Scopes: chain.Kinds(), Amount: w.Amounts.Value()}
+	f.budget.aside = &journal.BudgetReserved{
+		For:     "run",
+		Scopes:  chain.Kinds(),
+		Amount:  w.Amounts.Value(),
+		Windows: hold.Begins(),
+	}
 	return nil
 }
 
 // settleBudget settles reservations whose owner is gone, and the reservation
-// for the whole run, before the records are read.
+// for the whole run, before the records are read. Those of a suspended run stay
+// open.
 func (f *flight) settleBudget() {
 	a := f.budget.account
-	if a == nil || f.inside != nil {
+	if a == nil || f.inside != nil || f.stopped != nil {
 		return
 	}
+	f.recall()
 	a.Drain(context.Background())
 	if took, mark, ok := a.SettleRun(context.Background()); ok {
 		// If this record fails, the last record of the run fails too.

@@ -2,6 +2,7 @@ package act_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,8 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -81,6 +85,66 @@ const (
 
 func deciding(node, choice string, value edn.Value) act.Resumption {
 	return act.Resumption{Why: journal.ResumedDecision, Decisions: []act.Decision{{Node: node, Choice: choice, Value: value, By: "uid/7"}}}
+}
+
+// LED-002, LED-005: what is reserved for a whole run stays reserved while the run is
+// suspended. Its costs count once in every scope, also if the limits would not let a
+// new run begin.
+func TestBudgetOfASuspendedRun(t *testing.T) {
+	kept, ledger := journal.NewMemory(), budget.NewMemory(nil)
+	tenant := block(t, "{:max-attempts 9}")
+	tenant.RefuseWorst = true
+	s := service(t, losing(t, 1), suspending, budgets(policy.Budgets{Tenant: tenant, User: block(t, "{:max-attempts 9}")}),
+		func(c *act.Config) { c.Journal, c.Ledger = kept, ledger })
+	figures := func() (out []string) {
+		all, err := ledger.Balances(t.Context(), []budget.Scope{{Kind: budget.Tenant, ID: act.Tenant}, {Kind: budget.User, ID: "local"}})
+		require.NoError(t, err)
+		for _, b := range all {
+			out = append(out, fmt.Sprintf("%s used %d reserved %d", b.Scope.Kind, b.Used.Count(policy.Attempts), b.Reserved.Count(policy.Attempts)))
+		}
+		return out
+	}
+	run, refused := s.Start(t.Context(), request(ownPlan(payPlan, "", writes)))
+	require.Nil(t, refused, "%v", refused)
+	_, err := run.Wait()
+	require.NotNil(t, err)
+	require.Equal(t, "run/suspended", err.Type, "%v", err)
+	assert.Equal(t, []string{"tenant used 0 reserved 5", "user used 3 reserved 0"}, figures())
+	past := decoded(t, run.Records())
+	kept.Load(run.ID(), past)
+	again, refused := s.Resume(t.Context(), run.ID(), past, deciding("n0", journal.DecisionRetry, edn.Nil()))
+	require.Nil(t, refused, "%v", refused)
+	_, err = again.Wait()
+	require.Nil(t, err, "%v", err)
+	assert.Equal(t, []string{"tenant used 5 reserved 0", "user used 5 reserved 0"}, figures())
+	_, spent, open := settled(t, again.Records(), "tenant")
+	assert.Equal(t, int64(5), spent.Count(policy.Attempts), "settled for the run at once")
+	assert.Zero(t, open)
+}
+
+// LED-005: a resumed run whose request the configuration does not allow any more
+// ends, and what it had reserved and spent is settled.
+func TestBudgetOfARefusedResume(t *testing.T) {
+	w := resumeWorld(t)
+	tenant := block(t, "{:max-attempts 9}")
+	tenant.RefuseWorst = true
+	text := ownPlan(payPlan, "", writes)
+	_, err, records := do(t, service(t, w, budgets(policy.Budgets{Tenant: tenant}), func(c *act.Config) { c.Effects = dispatchtest.Open() }), text)
+	require.Nil(t, err, "%v", err)
+	for n := 2; n < len(records); n++ {
+		past := records[:n]
+		made := 0
+		for _, rec := range past {
+			if _, ok := rec.Body.(*journal.AttemptStarted); ok {
+				made++
+			}
+		}
+		all, err := resumed(t, resumeWorld(t), past, crashed, budgets(policy.Budgets{}), func(c *act.Config) { c.Limits = &plan.Limits{} })
+		require.NotNil(t, err, "after %d records", n)
+		_, total, left := settled(t, all, "tenant")
+		assert.Zero(t, left, "after %d records", n)
+		assert.Equal(t, int64(made), total.Count(policy.Attempts), "after %d records", n)
+	}
 }
 
 // JRN-042, JRN-044: a call that may have had its effect is neither repeated nor

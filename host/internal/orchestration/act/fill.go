@@ -37,13 +37,20 @@ func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) 
 			return Act{}, contract.Errorf("cap/not-found", "there is no capability :%s to call in place of :%s", other, old).
 				DidYouMean(":" + reg.NearestCapability(other))
 		}
+		c, _ := reg.Capability(other)
+		for _, r := range records {
+			if b, ok := r.Body.(*journal.NodeResolved); ok && considers(r, old) && !slices.Contains(c.Intents, b.Intent) {
+				return Act{}, contract.Errorf("invalid-request", "replay run %s: :%s does not serve the intent :%s, for which it would be called in place of :%s",
+					run, other, b.Intent, old)
+			}
+		}
 		if !slices.ContainsFunc(records, func(r journal.Record) bool { return considers(r, old) }) {
 			return Act{}, contract.Errorf("invalid-request", "run %s has no call for which :%s was a candidate", run, old)
 		}
 	}
 	accepted := past.Accepted
 	return Act{
-		Request:       accepted.Request.Value(),
+		Request:       unqueued(accepted),
 		Principal:     accepted.Principal,
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,

@@ -422,6 +422,7 @@ func TestFillOfACanceledRun(t *testing.T) {
 	s := service(t, w)
 	run, refused := s.Start(t.Context(), request(chain))
 	require.Nil(t, refused)
+	<-reached // one of them depends on the other call, which has ended then
 	<-reached
 	run.Cancel("a test", "")
 	<-run.Done()

@@ -23,7 +23,7 @@ func settle(f *flight) *contract.Error {
 	case errors.Is(f.ended, context.DeadlineExceeded):
 		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms",
 			f.request.DeadlineMS).WithCause(f.err)
-	case errors.Is(f.ended, context.Canceled):
+	case errors.Is(f.ended, context.Canceled) && f.err.Type != "runtime/draining":
 		f.err = canceled(f.err, context.Cause(f.ctx))
 	}
 	if f.err != nil {

@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/request"
@@ -59,10 +60,18 @@ func (f *flight) await() *contract.Error {
 	}
 	select {
 	case <-f.place.Turn():
-		return nil
 	case <-f.ctx.Done():
-		return contract.Errorf("canceled", "the run did not get its turn")
 	}
+	var draining *contract.Error
+	switch {
+	case f.ctx.Err() == nil:
+		return nil
+	case errors.As(context.Cause(f.ctx), &draining):
+		return draining
+	case f.unknown != "":
+		return contract.Errorf("canceled", "the run was canceled; it is not known whether %s", f.unknown)
+	}
+	return contract.Errorf("canceled", "the run was canceled before it began")
 }
 
 // leave gives the place in the queue back.
@@ -84,8 +93,9 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 		return f.attached.shared(s.config.Journal), nil
 	}
 	// What was prepared is not kept: thousands of runs may wait, and the
-	// configuration that is in force at its turn binds the run.
-	f.closeBudget()
+	// configuration that is in force at its turn binds the run. What is reserved for
+	// the whole run stays reserved.
+	f.budget.account.Leave(context.Background())
 	s.config.Journal.Drop(f.id)
 	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}}), nil
 }
@@ -94,9 +104,13 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 // and deadline that it has. The end of ctx cancels it. Runs must be recalled in the order of their acceptance.
 func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted) (*Run, *contract.Error) {
 	c := &s.config
+	class := accepted.Class
+	if !slices.Contains(c.Classes.Names, class) && accepted.ResponseType == "accepted" {
+		class = c.Classes.Accepted // its class is gone
+	}
 	f := &flight{id: run, deadline: accepted.DeadlineAt, act: Act{Principal: accepted.Principal}}
 	if c.Queue != nil {
-		place, err := c.Queue.Enter(queue.Entry{Class: accepted.Class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
+		place, err := c.Queue.Enter(queue.Entry{Class: class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
 		if err != nil {
 			return nil, err
 		}
@@ -180,17 +194,21 @@ func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.
 }
 
 // begin replaces the flight of a run that waited. A cancellation that was asked for
-// until then is recorded when it starts.
+// until then is recorded when it starts, and one that was interrupted records
+// nothing.
 func (r *Run) begin(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f.key, f.holds, f.place = r.f.key, r.f.holds, r.f.place
 	var asked *cancellation
+	cause := context.Cause(r.ctx)
 	switch before := f.past.Canceled; {
+	case errors.As(cause, &asked) && before == nil:
+		f.asked = &journal.CancelRequested{By: asked.by, Why: asked.why}
+	case cause != nil && asked == nil:
+		f.recorder.Stop(contract.AsError(cause))
 	case before != nil:
 		r.cancel(&cancellation{before.By, before.Why})
-	case errors.As(context.Cause(r.ctx), &asked):
-		f.asked = &journal.CancelRequested{By: asked.by, Why: asked.why}
 	}
 	r.f = f
 }

@@ -2,8 +2,10 @@ package act
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
@@ -73,6 +75,9 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})
+	if past.Suspended != nil && how.Cancel != nil {
+		f.unknown = questions(past.Suspended.Open)
+	}
 	epoch := past.Epoch
 	if resumed != nil {
 		past.Resume(c.Clock.Now(), resumed)
@@ -119,13 +124,19 @@ func isOfAttempt(r *journal.BudgetReserved) bool {
 	return false
 }
 
-// recallCosts counts what the run has cost before, and settles what it had
-// reserved when its host ended with the reserved amount: the calls may have been
-// made (LED-005).
-func recallCosts(f *flight) *contract.Error {
+// settleLost settles what the run had reserved when its host ended with the
+// reserved amount: the calls may have been made (LED-005). The reservation for the
+// whole run goes on.
+func settleLost(f *flight) *contract.Error {
+	ledger := f.service.config.Ledger
+	f.budget.account = budget.NewAccount(ledger)
 	for _, open := range f.past.Reserved {
+		ctx, windows, want := context.Background(), Windows(open, f.act.Principal), policy.AmountsOf(open.Amount)
 		if open.For == "run" {
 			f.budget.aside = open
+			if err := f.budget.account.AdoptRun(ctx, windows, want); err != nil {
+				return unwritable(err)
+			}
 			continue
 		}
 		path := f.past.PathOf(open)
@@ -137,11 +148,36 @@ func recallCosts(f *flight) *contract.Error {
 			return contract.AsError(err)
 		}
 		place.Settled, f.past.Settled = append(place.Settled, end), append(f.past.Settled, end)
+		left, err := ledger.Adopt(ctx, windows, want)
+		if err == nil {
+			err = ledger.Settle(ctx, left, policy.AmountsOf(end.Amount), budget.MarkOf(end.Mark))
+		}
+		if err != nil {
+			return unwritable(err)
+		}
 	}
-	if f.budget.account != nil && len(f.budget.around) > 0 {
-		eval.Recall(context.Background(), f.budget.account, f.budget.around, f.past.Settled)
-	}
+	return nil
+}
+
+func unwritable(err error) *contract.Error {
+	return contract.Errorf("budget/unavailable", "what the run had reserved could not be settled: %w", err)
+}
+
+// recallCosts counts what the run has cost before.
+func recallCosts(f *flight) *contract.Error {
+	f.recall()
 	whole := f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
 	f.walled = f.budget.wall > 0 && f.past.Accepted.DeadlineAt.Before(whole)
 	return nil
+}
+
+// recall counts the past costs of a resumed run in its own scopes, once. The
+// scopes around it have counted them.
+func (f *flight) recall() {
+	if f.past == nil || f.recalled {
+		return
+	}
+	f.recalled = true
+	own := slices.DeleteFunc(slices.Clone(f.budget.around), func(s budget.Scope) bool { return s.Kind.Lasts() })
+	eval.Recall(context.Background(), f.budget.account, own, f.past.Settled)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"runtime/debug"
 	"sync"
 
@@ -367,14 +368,18 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	// Finalize does not block, and runs even if the run was canceled.
 	if err := s.stage(s.finalize, f); err != nil {
 		f.err = err
-		f.response = s.Refusal(f.act, err)
+		f.response = s.Refusal(f.act, err).AssocKey("run/id", edn.Text(f.id))
 	}
 }
 
-// closeBudget releases what the run did not spend.
+// closeBudget releases what the run did not spend. A suspended run may go on.
 func (f *flight) closeBudget() {
-	if f.budget.account != nil {
-		f.budget.account.Close(context.Background())
+	switch a := f.budget.account; {
+	case a == nil:
+	case f.stopped != nil:
+		a.Leave(context.Background())
+	default:
+		a.Close(context.Background())
 	}
 }
 
@@ -465,17 +470,36 @@ func (r *Run) AwaitsPeople() bool { return !r.Attached() && r.flight().asks.Wait
 
 // Interrupt ends the run at its next record, as the end of its host would: the run
 // stays open in the journal and can be resumed. Its caller gets the error
-// runtime/draining. On a finished run it has no effect.
+// runtime/draining. The act of a caller that waits for its turn, without an
+// idempotency key, fails instead: the caller may send it again. On a finished run
+// Interrupt has no effect.
 func (r *Run) Interrupt() {
 	if r.Attached() {
 		return
 	}
-	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", r.ID()).
-		WithWhere("run", edn.Text(r.ID()))
-	if recorder := r.flight().recorder; recorder != nil {
-		recorder.Stop(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancel(r.f.interrupted())
+}
+
+// interrupted stops the records of a run that is interrupted, and returns the error of
+// its caller. To send an act again whose run goes on would execute it twice, unless
+// both have one idempotency key.
+func (f *flight) interrupted() *contract.Error {
+	if f.recorder != nil && f.past == nil && f.key == "" && f.place != nil && !f.place.Running() {
+		return contract.Errorf("runtime/draining", "the host is going down before run %s has begun", f.id).
+			WithWhere("run", edn.Text(f.id))
 	}
-	r.cancel(err)
+	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", f.id).
+		WithWhere("run", edn.Text(f.id))
+	if f.key == "" {
+		err.Retryable = false
+		err = err.WithHint(fmt.Sprintf("\"ferment runs watch %s\" follows it; sent again, the act would be executed twice", f.id))
+	}
+	if f.recorder != nil { // else it stops when the run begins
+		f.recorder.Stop(err)
+	}
+	return err
 }
 
 // Cancel requests the cancellation of the run and returns at once. On a

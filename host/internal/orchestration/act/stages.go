@@ -52,9 +52,11 @@ type flight struct {
 	halt     context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped  *contract.Error          // it is suspended
 	replay   bool
+	recalled bool   // its past costs are counted
 	key      string // hash of the idempotency key
 	holds    *held  // the key, while the run has it
 	attached *Run   // that has the key already
+	unknown  string // calls that may have had their effect, of a suspended run that is canceled
 	class    string
 	place    *queue.Place     // in the queue; nil: it does not wait
 	pace     *stream.Pace     // nil unless the run is streamed
@@ -132,6 +134,7 @@ var prepareSteps = []step{
 // accepted before.
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
+	{"settle", always(settleLost)},
 	{"replay", always(endReplay)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},

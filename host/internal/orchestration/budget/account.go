@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
@@ -50,6 +51,7 @@ var ErrClosed = errors.New("the run is over")
 // value cannot reserve anything.
 type Account struct {
 	ledger Ledger
+	beside bool // its costs are in no record
 
 	mu     sync.Mutex
 	closed bool
@@ -70,8 +72,8 @@ type place struct {
 func NewAccount(l Ledger) *Account { return &Account{ledger: l} }
 
 // Beside returns an account on the same ledger for work outside the run that
-// may outlast it.
-func (a *Account) Beside() *Account { return NewAccount(a.ledger) }
+// may outlast it. No record has its costs.
+func (a *Account) Beside() *Account { return &Account{ledger: a.ledger, beside: true} }
 
 // Hold is an open reservation of an account.
 type Hold struct {
@@ -88,6 +90,10 @@ func (h *Hold) OnLoss(f func(spent policy.Amounts, mark Mark)) { h.lost = f }
 
 // Want returns the reserved amount.
 func (h *Hold) Want() policy.Amounts { return h.want }
+
+// Begins returns the start of each window by the name of its scope, without
+// those of Total.
+func (h *Hold) Begins() map[string]time.Time { return h.r.Begins() }
 
 // Reserve reserves an amount in all scopes of a chain, or in none: then the
 // error is an *ExceededError.
@@ -119,12 +125,24 @@ func (a *Account) hold(ctx context.Context, c Chain, want policy.Amounts) (*Hold
 // ReserveRun reserves the worst case of the run in the enclosing scopes; its
 // calls must not reserve there again. Close settles it with the actual cost of
 // the run.
-func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) error {
+func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h, err := a.hold(ctx, c, want)
 	if err == nil {
 		a.wide = append(a.wide, h)
+	}
+	return h, err
+}
+
+// AdoptRun takes over the reservation for the whole run from an account that has
+// left it, or whose host has ended.
+func (a *Account) AdoptRun(ctx context.Context, windows []Window, want policy.Amounts) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, err := a.ledger.Adopt(ctx, windows, want)
+	if err == nil {
+		a.wide = append(a.wide, &Hold{account: a, r: r, want: want})
 	}
 	return err
 }
@@ -163,7 +181,7 @@ func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) erro
 
 // settle needs the lock.
 func (a *Account) settle(ctx context.Context, h *Hold, spent policy.Amounts, mark Mark) error {
-	if h.settled {
+	if h.settled || a.closed {
 		return nil
 	}
 	h.settled = true
@@ -172,6 +190,9 @@ func (a *Account) settle(ctx context.Context, h *Hold, spent policy.Amounts, mar
 	a.totals.Settled = a.totals.Settled.Plus(spent)
 	a.totals.Refunded = a.totals.Refunded.Plus(h.want.Minus(spent))
 	a.totals.Mark = max(a.totals.Mark, mark)
+	if a.beside {
+		return a.ledger.Post(ctx, h.r, spent, mark)
+	}
 	return a.ledger.Settle(ctx, h.r, spent, mark)
 }
 
@@ -231,8 +252,22 @@ func (a *Account) Close(ctx context.Context) {
 	a.Drain(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.closed = true
 	a.settleRun(ctx)
+	a.close(ctx)
+}
+
+// Leave closes the account of a run that will be resumed. What it has reserved
+// in the enclosing scopes stays reserved.
+func (a *Account) Leave(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open, a.wide = nil, nil
+	a.close(ctx)
+}
+
+// close needs the lock.
+func (a *Account) close(ctx context.Context) {
+	a.closed = true
 	for _, s := range a.own {
 		_ = a.ledger.Forget(ctx, s)
 	}

@@ -186,8 +186,9 @@ func TestReserveRun(t *testing.T) {
 	user := budget.Scope{Kind: budget.User, ID: "u", Limits: limits(t, "{:max-attempts 5}")}
 	run := budget.Scope{Kind: budget.Run, ID: "r"}
 	a.Owns(run)
-	require.NoError(t, a.ReserveRun(ctx, budget.Chain{user}, policy.Count(policy.Attempts, 4)))
-	err := budget.NewAccount(l).ReserveRun(ctx, budget.Chain{user}, policy.Count(policy.Attempts, 2))
+	_, err := a.ReserveRun(ctx, budget.Chain{user}, policy.Count(policy.Attempts, 4))
+	require.NoError(t, err)
+	_, err = budget.NewAccount(l).ReserveRun(ctx, budget.Chain{user}, policy.Count(policy.Attempts, 2))
 	var exceeded *budget.ExceededError
 	require.ErrorAs(t, err, &exceeded)
 	e := exceeded.Contract("budget/would-exceed", time.Now())

@@ -33,6 +33,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("scope %d", int(k))
 }
 
+// Lasts reports whether the counters of the scope outlive runs and their host.
+func (k Kind) Lasts() bool { return k <= User }
+
 // Per is the window in which a scope counts.
 type Per string
 
@@ -131,9 +134,50 @@ func (m Mark) String() string {
 	return fmt.Sprintf("mark %d", int(m))
 }
 
+// Window is a scope in one window.
+type Window struct {
+	Kind Kind
+	ID   string
+	// Begin is the start of the window in UTC; zero for Total.
+	Begin time.Time
+}
+
+// Counter is what is counted in a window, or a change of it.
+type Counter struct {
+	Window
+	Used, Reserved, Granted policy.Amounts
+	Mark                    Mark
+}
+
+// Plus returns the counter with a change applied.
+func (c Counter) Plus(change Counter) Counter {
+	c.Used, c.Reserved = c.Used.Plus(change.Used), c.Reserved.Plus(change.Reserved)
+	c.Granted, c.Mark = c.Granted.Plus(change.Granted), max(c.Mark, change.Mark)
+	return c
+}
+
 // Reservation is a reserved amount. It is settled once.
 type Reservation struct {
-	id uint64
+	held *held
+}
+
+// Begins returns the start of each window by the name of its scope, without
+// those of Total.
+func (r Reservation) Begins() map[string]time.Time {
+	var out map[string]time.Time
+	if r.held == nil {
+		return nil
+	}
+	for _, w := range r.held.windows {
+		if w.Begin.IsZero() {
+			continue
+		}
+		if out == nil {
+			out = map[string]time.Time{}
+		}
+		out[w.Kind.String()] = w.Begin
+	}
+	return out
 }
 
 // Balance is the state of a scope. The limits of its Scope include grants.
@@ -210,6 +254,11 @@ type Ledger interface {
 	// Settle replaces a reservation by the actual cost, which may be higher.
 	// On a settled reservation it has no effect.
 	Settle(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
+	// Post is Settle for a cost that is in no record of a run.
+	Post(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
+	// Adopt returns a reservation that already counts in windows, but belongs to
+	// no account any more.
+	Adopt(ctx context.Context, windows []Window, want policy.Amounts) (Reservation, error)
 	// Adjust changes one scope manually, until its window ends.
 	Adjust(ctx context.Context, s Scope, a Adjustment) error
 	// Seen returns the ids of the scopes of a kind with counters in the

@@ -9,18 +9,27 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// Memory is a Ledger in memory: a restart of the process resets it.
+// Memory is a Ledger in memory. Without a Keeper a restart of the process
+// resets it.
 type Memory struct {
-	now func() time.Time
+	now    func() time.Time
+	keeper Keeper // nil: nothing is kept
 
 	mu       sync.Mutex
-	counters map[key]*counter
-	open     map[uint64]held
-	last     uint64
+	counters map[Window]*counter
 	swept    time.Time // day of the last sweep
 }
 
 var _ Ledger = (*Memory)(nil)
+
+// Keeper keeps the counters of scopes that outlive runs. It derives the costs of
+// runs from their records, and gets only the changes that no record has.
+type Keeper interface {
+	// Counters returns what is kept. Reserved is what open runs have reserved.
+	Counters(ctx context.Context) ([]Counter, error)
+	// Add queues changes for the next commit. wait returns when they are durable.
+	Add(changes ...Counter) (wait func(ctx context.Context) error)
+}
 
 // NewMemory returns an empty ledger; now is the clock, nil for the system
 // clock.
@@ -28,15 +37,23 @@ func NewMemory(now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
 	}
-	return &Memory{now: now, counters: map[key]*counter{}, open: map[uint64]held{}}
+	return &Memory{now: now, counters: map[Window]*counter{}}
 }
 
-// key is a scope in one window. A reservation is released in its own window,
-// so that a long call does not add to the next one.
-type key struct {
-	kind  Kind
-	id    string
-	begin time.Time
+// NewKept returns a ledger that continues the counters of a keeper, of which it
+// must be the only user.
+func NewKept(ctx context.Context, k Keeper, now func() time.Time) (*Memory, error) {
+	all, err := k.Counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := NewMemory(now)
+	m.keeper = k
+	for _, c := range all {
+		at := m.adopted(c.Window)
+		at.used, at.reserved, at.granted, at.mark = c.Used, c.Reserved, c.Granted, c.Mark
+	}
+	return m, nil
 }
 
 type counter struct {
@@ -47,20 +64,23 @@ type counter struct {
 	ends           time.Time // end of the window; zero: never
 }
 
+// held is an open reservation. It is released in its own windows, so that a long
+// call does not add to the next ones.
 type held struct {
-	keys []key
-	want policy.Amounts
+	windows []Window
+	want    policy.Amounts
+	settled bool
 }
 
-func (m *Memory) keys(scopes []Scope, now time.Time) []key {
-	out := make([]key, len(scopes))
+func windowsOf(scopes []Scope, now time.Time) []Window {
+	out := make([]Window, len(scopes))
 	for i, s := range scopes {
-		out[i] = key{s.Kind, s.ID, s.Per.begin(now)}
+		out[i] = Window{s.Kind, s.ID, s.Per.begin(now)}
 	}
 	return out
 }
 
-func (m *Memory) at(k key) counter {
+func (m *Memory) at(k Window) counter {
 	if c := m.counters[k]; c != nil {
 		return *c
 	}
@@ -72,9 +92,9 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
-	keys := m.keys(scopes, now)
+	windows := windowsOf(scopes, now)
 	for i, s := range scopes {
-		c := m.at(keys[i])
+		c := m.at(windows[i])
 		s.Limits = s.Limits.Plus(c.granted)
 		spent := c.used.Plus(c.reserved)
 		if d, over := s.Limits.Exceeded(spent, want); over {
@@ -88,18 +108,40 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 		}
 	}
 	m.sweep(now)
-	for i, k := range keys {
+	for i, k := range windows {
 		c := m.counter(k, scopes[i], now)
 		c.reserved = c.reserved.Plus(want)
 		c.open++
 	}
-	m.last++
-	m.open[m.last] = held{keys, want}
-	return Reservation{m.last}, nil
+	return Reservation{&held{windows: windows, want: want}}, nil
+}
+
+// Adopt implements Ledger.
+func (m *Memory) Adopt(_ context.Context, windows []Window, want policy.Amounts) (Reservation, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range windows {
+		m.adopted(k).open++
+	}
+	return Reservation{&held{windows: windows, want: want}}, nil
+}
+
+// adopted returns the counter of a window, creating it if needed. It is not
+// known whether the window is a day or a month.
+func (m *Memory) adopted(k Window) *counter {
+	c := m.counters[k]
+	if c == nil {
+		c = &counter{}
+		if !k.Begin.IsZero() {
+			c.ends = Month.resets(k.Begin)
+		}
+		m.counters[k] = c
+	}
+	return c
 }
 
 // counter returns the counter of a scope, creating it if needed.
-func (m *Memory) counter(k key, s Scope, now time.Time) *counter {
+func (m *Memory) counter(k Window, s Scope, now time.Time) *counter {
 	c := m.counters[k]
 	if c == nil {
 		c = &counter{ends: s.Per.resets(now)}
@@ -108,12 +150,19 @@ func (m *Memory) counter(k key, s Scope, now time.Time) *counter {
 	return c
 }
 
-// Adjust implements Ledger.
-func (m *Memory) Adjust(_ context.Context, s Scope, a Adjustment) error {
+// Adjust implements Ledger. It waits until the change is durable.
+func (m *Memory) Adjust(ctx context.Context, s Scope, a Adjustment) error {
+	now := m.now()
+	k := windowsOf([]Scope{s}, now)[0]
+	if m.keeper != nil && k.Kind.Lasts() {
+		wait := m.keeper.Add(Counter{Window: k, Used: a.Charge, Granted: a.Grant})
+		if err := wait(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.now()
-	c := m.counter(m.keys([]Scope{s}, now)[0], s, now)
+	c := m.counter(k, s, now)
 	c.granted = c.granted.Plus(a.Grant)
 	c.used = c.used.Plus(a.Charge)
 	return nil
@@ -126,8 +175,8 @@ func (m *Memory) Seen(_ context.Context, kind Kind, p Per) ([]string, error) {
 	begin := p.begin(m.now())
 	var out []string
 	for k := range m.counters {
-		if k.kind == kind && k.begin.Equal(begin) {
-			out = append(out, k.id)
+		if k.Kind == kind && k.Begin.Equal(begin) {
+			out = append(out, k.ID)
 		}
 	}
 	slices.Sort(out)
@@ -138,13 +187,35 @@ func (m *Memory) Seen(_ context.Context, kind Kind, p Per) ([]string, error) {
 func (m *Memory) Settle(_ context.Context, r Reservation, spent policy.Amounts, mark Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h, ok := m.open[r.id]
-	if !ok {
+	m.settle(r.held, spent, mark)
+	return nil
+}
+
+// Post implements Ledger.
+func (m *Memory) Post(_ context.Context, r Reservation, spent policy.Amounts, mark Mark) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.settle(r.held, spent, mark) || m.keeper == nil {
 		return nil
 	}
-	delete(m.open, r.id)
+	var changes []Counter
+	for _, k := range r.held.windows {
+		if k.Kind.Lasts() {
+			changes = append(changes, Counter{Window: k, Used: spent, Mark: mark})
+		}
+	}
+	m.keeper.Add(changes...)
+	return nil
+}
+
+// settle needs the lock. It reports whether the reservation was open.
+func (m *Memory) settle(h *held, spent policy.Amounts, mark Mark) bool {
+	if h == nil || h.settled {
+		return false
+	}
+	h.settled = true
 	now := m.now()
-	for _, k := range h.keys {
+	for _, k := range h.windows {
 		c := m.counters[k]
 		if c == nil {
 			continue // forgotten
@@ -157,7 +228,7 @@ func (m *Memory) Settle(_ context.Context, r Reservation, spent policy.Amounts, 
 			delete(m.counters, k)
 		}
 	}
-	return nil
+	return true
 }
 
 // keepEnded is the time for which a counter is kept after its window. If the
@@ -191,7 +262,7 @@ func (m *Memory) Balances(_ context.Context, scopes []Scope) ([]Balance, error) 
 	defer m.mu.Unlock()
 	now := m.now()
 	out := make([]Balance, len(scopes))
-	for i, k := range m.keys(scopes, now) {
+	for i, k := range windowsOf(scopes, now) {
 		c := m.at(k)
 		s := scopes[i]
 		s.Limits = s.Limits.Plus(c.granted)
@@ -211,7 +282,7 @@ func (m *Memory) Balances(_ context.Context, scopes []Scope) ([]Balance, error) 
 func (m *Memory) Forget(_ context.Context, scopes ...Scope) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, k := range m.keys(scopes, m.now()) {
+	for _, k := range windowsOf(scopes, m.now()) {
 		delete(m.counters, k)
 	}
 	return nil

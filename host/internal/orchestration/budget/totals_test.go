@@ -134,7 +134,8 @@ func TestSettleRun(t *testing.T) {
 			for _, s := range tt.owns {
 				a.Owns(s)
 			}
-			require.NoError(t, a.ReserveRun(ctx, budget.Chain{user}, attempts(9)))
+			_, err := a.ReserveRun(ctx, budget.Chain{user}, attempts(9))
+			require.NoError(t, err)
 			h, err := a.Reserve(ctx, budget.Chain{run}, attempts(4))
 			require.NoError(t, err)
 			require.NoError(t, h.Settle(ctx, attempts(2), budget.Exact))

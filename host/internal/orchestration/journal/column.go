@@ -50,6 +50,7 @@ const (
 	tKwSet   = `[:set :keyword]`
 	tAmount  = `[:map-of :keyword :number]`
 	tScopes  = `[:map-of {:min 1} [:enum :tenant :user :session :run :plan :node] [:map-of :keyword :number]]`
+	tWindows = `[:map-of {:min 1} [:enum :tenant :user :session] :inst]`
 	tError   = `[:map [:type :keyword] [:message :string] [:class {:optional true} :keyword] [:source {:optional true} :keyword]]`
 )
 

@@ -1,6 +1,9 @@
 package journal
 
 import (
+	"slices"
+	"time"
+
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -14,8 +17,11 @@ type BudgetReserved struct {
 	// slices.
 	For string
 	// Scopes are the kinds of the scopes, Amount the reserved amount.
-	Scopes  []string
-	Amount  edn.Value
+	Scopes []string
+	Amount edn.Value
+	// Windows has the start of the window of each scope that counts per day or
+	// month. The reservation is settled in the same window.
+	Windows map[string]time.Time
 	Attempt int    // not for a run
 	Gate    string // for a check or a vote
 
@@ -38,6 +44,29 @@ var budgetReserved = kindOf(KindBudgetReserved, true,
 		},
 		bad: func(x *BudgetReserved) bool { return len(x.Scopes) == 0 || !isAmount(x.Amount) },
 	},
+	column[BudgetReserved]{
+		key: "windows", schema: tWindows,
+		present: func(x *BudgetReserved) bool { return len(x.Windows) > 0 },
+		put: func(x *BudgetReserved) edn.Value {
+			var m edn.MapBuilder
+			for scope, begin := range x.Windows {
+				m.Key(scope, edn.Inst(begin))
+			}
+			return m.Map()
+		},
+		take: func(x *BudgetReserved, v edn.Value, _ *Decoder) (ok bool) {
+			x.Windows, ok = fromWindows(v)
+			return ok
+		},
+		bad: func(x *BudgetReserved) bool {
+			for scope := range x.Windows {
+				if !slices.Contains(x.Scopes, scope) {
+					return true
+				}
+			}
+			return false
+		},
+	}.optional("a scope counts per day or month"),
 	ordinal("attempt", func(x *BudgetReserved) *int { return &x.Attempt }).
 		needed("not for run", func(x *BudgetReserved) bool { return x.For != "run" }),
 	keyword("gate", func(x *BudgetReserved) *string { return &x.Gate }).
@@ -100,6 +129,19 @@ func perScope(scopes []string, amount edn.Value) edn.Value {
 		m.Key(s, amount)
 	}
 	return m.Map()
+}
+
+func fromWindows(v edn.Value) (map[string]time.Time, bool) {
+	out := map[string]time.Time{}
+	for scope, each := range v.Entries() {
+		name, isName := scope.AsKeyword()
+		begin, isInst := each.AsInst()
+		if !isName || !isInst {
+			return nil, false
+		}
+		out[name] = begin
+	}
+	return out, v.IsMap()
 }
 
 // fromScopes is the inverse of perScope.

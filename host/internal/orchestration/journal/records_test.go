@@ -34,6 +34,13 @@ func reservedAs(what string, attempt int, gate string) *journal.BudgetReserved {
 	return r
 }
 
+// daily is a reservation in scopes of which one counts per day.
+func daily() *journal.BudgetReserved {
+	r := reservedAs("vote", 2, "good")
+	r.Scopes, r.Windows = []string{"tenant", "user"}, map[string]time.Time{"user": time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)}
+	return r
+}
+
 // wholes are records with every possible key, and their own keys as EDN; H1
 // and H2 are the hashes of 1 and 2, E1 is the error refusal.
 func wholes() []struct {
@@ -177,7 +184,7 @@ func wholes() []struct {
 		}, `{:as :x :attempt 2 :cap/id :a/one :failure/type :runtime/crashed :score 0M :value "H1"}`},
 		{&journal.NodeFailed{Err: refusal, Attempts: 2, Findings: oneRef}, `{:attempts 2 :class :retry :error E1
 			:failure/type :provider/error :findings "H1" :source :plugin}`},
-		{reservedAs("vote", 2, "good"), `{:amounts {:node {:attempts 1} :run {:attempts 1}} :attempt 2 :for :vote
+		{daily(), `{:amounts {:tenant {:attempts 1} :user {:attempts 1}} :windows {:user #inst "2026-11-26T00:00:00.000Z"} :attempt 2 :for :vote
 			:gate :good}`},
 		{&journal.BudgetSettled{Of: reservedAs("vote", 2, "good"), Amount: attempts, Mark: "at-least"},
 			`{:amounts {:node {:attempts 1} :run {:attempts 1}} :mark :at-least :of 3}`},
@@ -412,6 +419,7 @@ func TestRefusedRecords(t *testing.T) {
 		{"amounts", spoilt(func(b reserved) { b.Amount = edn.MustRead(`{"usd" 1}`) })},
 		{"amounts", spoilt(func(b reserved) { b.Amount = edn.MustRead(`{:usd "1"}`) })},
 		{"attempt", spoilt(func(b reserved) { b.Attempt = 0 })},
+		{"windows", spoilt(func(b reserved) { b.Windows = map[string]time.Time{"session": time.Unix(9, 0)} })},
 		{"attempt", reservedAs("run", 1, "")},
 		{"gate", reservedAs("check", 1, "")},
 		{"gate", reservedAs("vote", 1, "")},

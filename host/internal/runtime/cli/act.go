@@ -47,11 +47,7 @@ type callFlags struct {
 
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
-	effectsFlag(cmd, &f.effects)
-	cmd.Flags().StringVar(&f.budget, "budget", "",
-		"budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, fmt.Sprintf("time limit of the whole run, such as 30s; without it %s",
-		time.Duration(request.UsualDeadlineMS)*time.Millisecond))
+	f.registerRequest(cmd)
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false,
 		"report every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
@@ -61,9 +57,20 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	cmd.Flags().BoolVar(&f.async, "async", false, "print the run as soon as the daemon has accepted it, and let it go on")
 	cmd.Flags().StringVar(&f.key, "key", "", "idempotency key: the same command again gets the run that it has begun")
+	localFlag(cmd, &f.local)
+	cmd.Flags().StringVar(&f.progress, "progress", "auto",
+		"live progress on standard error: auto, none, text, json or edn")
+}
+
+// registerRequest adds the flags that apply writes into a request.
+func (f *callFlags) registerRequest(cmd *cobra.Command) {
+	effectsFlag(cmd, &f.effects)
+	cmd.Flags().StringVar(&f.budget, "budget", "",
+		"budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, fmt.Sprintf("time limit of the whole run, such as 30s; without it %s",
+		time.Duration(request.UsualDeadlineMS)*time.Millisecond))
 	cmd.Flags().StringVar(&f.class, "class", "", "queue class of the run, such as batch")
 	cmd.Flags().IntVar(&f.priority, "priority", 0, "priority within the class, -9 to 9")
-	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
 			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
@@ -82,8 +89,6 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		}
 		return err
 	}
-	cmd.Flags().StringVar(&f.progress, "progress", "auto",
-		"live progress on standard error: auto, none, text, json or edn")
 }
 
 func (c *command) actCommand() *cobra.Command {

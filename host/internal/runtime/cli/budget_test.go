@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,4 +231,70 @@ func jsonOf(t *testing.T, text, field string) string {
 	var m map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(text), &m), text)
 	return string(m[field])
+}
+
+// LED-001, LED-005, LED-007: spent amounts and grants outlive restarts. A daemon
+// that is killed between reserve and settle has counted what was settled; the next
+// one counts the open reservation, settles it when it resumes the run, and counts
+// nothing twice.
+func TestBudgetsOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
+	budgets := "budget \"tenant\" {\n  max_usd = 1\n}\nbudget \"user\" {\n  max_usd = 0.04\n}\n"
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine")+budgets+onDisk, "mine.edn", `{:capabilities {
+		:mine/paid {:intents #{:mine/paid} :in-schema :req/any :out-schema :res/any :cost {:usd 0.01M} :steps [{:value {:n 1} :usage {:cost-usd 0.004M}}]}
+		:mine/hang {:intents #{:mine/hang} :in-schema :req/any :out-schema :res/any :cost {:usd 0.01M} :steps [{:hang true}]}}}`)
+	var caller string
+	figures := func() (out []string) {
+		t.Helper()
+		for x := range w.data("admin", "budget", "show").Key("scopes").Elems() {
+			if user, ok := x.Key("user").AsString(); ok {
+				caller = user
+			}
+			out = append(out, fmt.Sprintf("%s used %s reserved %s granted %s", word(x.Key("scope")),
+				x.Key("used").Key("usd"), x.Key("reserved").Key("usd"), x.Key("granted").Key("usd")))
+		}
+		return out
+	}
+	both := func(used, reserved string) []string {
+		return []string{
+			"tenant used " + used + " reserved " + reserved + " granted nil",
+			"user used " + used + " reserved " + reserved + " granted 0.01M",
+		}
+	}
+	s := w.serve()
+	require.Equal(t, http.StatusOK, s.ask("mine/paid", "{}").status)
+	figures()
+	w.data("admin", "budget", "adjust", "--user", caller, "--grant", "{:usd 0.01M}")
+	require.Equal(t, both("0.004M", "nil"), figures())
+	s.stop()
+	s = w.serve()
+	require.Equal(t, both("0.004M", "nil"), figures(), "after a restart")
+
+	var hanging sync.WaitGroup
+	hanging.Go(func() { s.ask("mine/hang", "{}") })
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, runLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(w.run("runs", "records", "last").stdout, "attempt/started") }, runLimit, 20*time.Millisecond)
+	require.Equal(t, both("0.004M", "0.01M"), figures())
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	hanging.Wait()
+
+	s = w.serve()
+	_, _, ok := s.logged(0, said("resumed runs that an earlier daemon had begun"))
+	require.True(t, ok)
+	require.Eventually(t, func() bool { return slices.Equal(both("0.014M", "0.01M"), figures()) }, runLimit, 20*time.Millisecond,
+		"the lost call counts as reserved, and the run makes another one")
+	w.data("runs", "cancel", "last")
+	require.Eventually(t, func() bool { return w.listed("status")[0] == "canceled" }, runLimit, 20*time.Millisecond)
+	require.Equal(t, both("0.024M", "nil"), figures())
+	s.signal(syscall.SIGKILL)
+	s.wait()
+
+	s = w.serve()
+	require.Equal(t, both("0.024M", "nil"), figures())
+	for range 5 {
+		require.Equal(t, http.StatusOK, s.ask("mine/paid", "{}").status)
+	}
+	assert.Equal(t, "budget/exceeded", s.ask("mine/paid", "{}").failure(t), "0.044 of 0.05 are spent, and a call may cost 0.01")
+	s.stop()
 }

@@ -166,7 +166,8 @@ func (c *command) root() *cobra.Command {
 	})
 	root.AddCommand(
 		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
-		c.runCommand(), c.actCommand(), c.runsCommand(), c.checkCommand(), c.graphCommand(), c.validateCommand(), c.fmtCommand(),
+		c.runCommand(), c.actCommand(), c.batchCommand(), c.runsCommand(), c.checkCommand(), c.graphCommand(),
+		c.validateCommand(), c.fmtCommand(),
 		c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(),
 		c.doctorCommand(), c.versionCommand(),
@@ -186,7 +187,7 @@ var expected = map[string]string{
 	"duration":       "a time with a unit, such as 30s",
 	"float64":        "a number",
 	"int":            "a whole number",
-	"stringToString": "NAME=FILE",
+	"stringToString": "NAME=VALUE",
 	"uint":           "a whole number that is not negative",
 	"uint64":         "a whole number that is not negative",
 }

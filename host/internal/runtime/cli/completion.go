@@ -88,7 +88,7 @@ func (c *command) completions(root *cobra.Command) {
 	visit = func(cmd *cobra.Command) {
 		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins,
 			"profile": fixed(language.Profiles()), "output": fixed([]string{"text", "json", "edn"}),
-			"only": c.named(blockNames), "status": fixed(runStatuses)} {
+			"only": c.named(blockNames), "status": fixed(runStatuses), "intent": intents} {
 			if cmd.LocalFlags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // fails if it is already registered
 			}

@@ -71,7 +71,7 @@ func TestAttachToACommand(t *testing.T) {
 		{"no such plugin", []string{"--attach", "txt=text.attach"}, 5, `there is no plugin "txt" in the configuration`},
 		{"no such file", []string{"--attach", "text=other.attach"}, 2, "start the plugin with FERMENT_ATTACH="},
 		{"no record", []string{"--attach", "text=ferment.hcl"}, 2, "it is not a file of its owner alone"},
-		{"no file", []string{"--attach", "text"}, 2, "expected NAME=FILE"},
+		{"no file", []string{"--attach", "text"}, 2, "expected NAME=VALUE"},
 	} {
 		got := w.run(append([]string{"act", "context/summarize", summary}, tt.args...)...)
 		assert.Equal(t, tt.code, got.code, "%s: %s", tt.name, got.stderr)

@@ -83,7 +83,7 @@ effects {
 			require.True(t, ok, "round %d: %d open runs are not resumed", round, open)
 		}
 		if round%2 == 0 { // no run is under way in three kills in a row
-			require.Eventually(t, func() bool { return len(w.recorded(t, "running")) == 0 }, runLimit, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return len(w.recorded(t, "open")) == 0 }, runLimit, 5*time.Millisecond)
 		}
 		var clients sync.WaitGroup
 		var mu sync.Mutex
@@ -116,6 +116,7 @@ effects {
 		_, _, ok := s.logged(0, said("resumed runs that an earlier daemon had begun"))
 		require.True(t, ok)
 	}
+	require.Eventually(t, func() bool { return len(w.recorded(t, "open")) == 0 }, runLimit, 5*time.Millisecond)
 	s.stop()
 	decided := decideAll(t, w, file)
 	verifyDurable(t, w, want, file)
@@ -149,7 +150,7 @@ func decideAll(t *testing.T, w *world, file string) int {
 	for _, decision := range decisions {
 		w.data(decision...)
 	}
-	require.Eventually(t, func() bool { return len(w.recorded(t, "running")) == 0 }, runLimit, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.recorded(t, "open")) == 0 }, runLimit, 5*time.Millisecond)
 	s.stop()
 	return len(runs)
 }
@@ -247,8 +248,11 @@ func verifyDurable(t *testing.T, w *world, want map[string]string, file string) 
 // JRN-005: a daemon that cannot record answers nothing more, and ends with 74
 // within 5 s. The next one has everything that was answered.
 func TestDaemonWithABrokenJournal(t *testing.T) {
-	w := answering(t, "store {\n  driver = \"sqlite\"\n}\n")
+	w := answering(t, "store {\n  driver = \"sqlite\"\n}\n"+oneWorker)
 	s := w.serve()
+	hangs := s.submitted("mine/hang", "")
+	s.becomes(hangs, "running")
+	s.submitted("mine/data", "")
 	before := s.ask("mine/data", "{}")
 	require.Equal(t, 200, before.status, "%s", before.body)
 	limit := unix.Rlimit{Cur: 1000, Max: 1000} // every file is larger
@@ -263,11 +267,14 @@ func TestDaemonWithABrokenJournal(t *testing.T) {
 	assert.Less(t, time.Since(broken), 5*time.Second)
 	assert.Empty(t, w.left(time.Second))
 
-	w.serve().stop()
+	s = w.serve()
+	s.becomes(hangs, "running")
+	s.request(t.Context(), "POST", "/v1/act/jobs/"+hangs+"/cancel", "")
+	s.stop()
 	kept := openStore(t, w)
 	defer func() { require.NoError(t, kept.Close()) }()
 	runs, err := kept.Runs(t.Context(), store.Filter{})
 	require.NoError(t, err)
-	require.Len(t, runs, 1, "what was not answered is not there, or is finished")
+	require.Len(t, runs, 3, "what was not answered is not there, or is finished")
 	assert.Equal(t, journal.StatusCompleted, runs[0].State)
 }

@@ -54,7 +54,7 @@ func settings() []setting {
 // labelOf names the blocks of the configuration that are changed.
 var labelOf = map[string]string{
 	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
-	"judge": "j", "rubric": "r", "criterion": "k",
+	"judge": "j", "rubric": "r", "criterion": "k", "class": "batch",
 }
 
 const changedBase = testProfile + `
@@ -122,7 +122,8 @@ var changes = map[string]string{
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": "allow_commands = [\"/bin/true\"]\narguments = { \"/bin/true\" = [\"x\"] }", "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
-	"judge.intent": `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
+	"queue.default_class": `default_class = "sync"`,
+	"judge.intent":        `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
 	"http.admin_socket":    `admin_socket = "other.sock"`,
 	"judge.anchors":        `anchors = "../it.edn"`,

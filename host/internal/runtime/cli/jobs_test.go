@@ -200,7 +200,7 @@ func TestRunsWatch(t *testing.T) {
 	assert.Equal(t, asData.Key("job/id").String(), w.data("act", "mine/data", "{}", "--async", "--class", "one", "--key", "k").Key("job/id").String())
 	runs(id)
 
-	events := w.start("", "runs", "watch", id, "--edn")
+	events := w.start("", "runs", "watch", id, "--edn", "--wait", "1m")
 	text := w.start("", "runs", "watch", id)
 	first, _ := text.line(0)
 	assert.Contains(t, first, "asking mine/hang")
@@ -238,4 +238,37 @@ func TestRunsWatch(t *testing.T) {
 	assert.Equal(t, 1, w.run("runs", "watch", "last").code)
 	s.stop()
 	assert.Equal(t, 3, w.run("runs", "watch", "last").code, "no daemon")
+}
+
+// OPS-004, RUN-007: a daemon that goes down refuses the act of a caller that still
+// waits for its turn, who may send it again. It does not execute it later.
+func TestDrainRefusesWaitingActs(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+oneWorker)
+	w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  drain_timeout = \"2s\"")
+	s := w.serve()
+	hangs := s.submitted("mine/hang", "")
+	s.becomes(hangs, "running")
+	answers := make(chan answer, 2)
+	for _, header := range [][]string{nil, {"Idempotency-Key", "k"}} {
+		go func() {
+			answers <- s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/data", "{}", ":queue {:class :one}"), header...)
+		}()
+	}
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "queued")) == 2 }, 20*time.Second, 10*time.Millisecond)
+	s.signal(syscall.SIGTERM)
+	s.wait()
+	for range 2 {
+		a := <-answers
+		assert.Equal(t, 503, a.status, "%s", a.body)
+		assert.Equal(t, "runtime/draining", a.failure(t))
+		assert.True(t, a.value(t).Key("error").Key("retryable?").Truthy(), "%s", a.body)
+		assert.NotEmpty(t, a.header.Get("Ferment-Run-Id"), "%s", a.body)
+	}
+	assert.ElementsMatch(t, []string{"failed", "open", "open"}, w.listed("status"))
+	s = w.serve()
+	s.request(t.Context(), "POST", "/v1/act/jobs/"+hangs+"/cancel", "")
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "open")) == 0 }, 20*time.Second, 10*time.Millisecond)
+	assert.ElementsMatch(t, []string{"failed", "completed", "canceled"}, w.listed("status"))
+	s.stop()
 }

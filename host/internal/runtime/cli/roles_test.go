@@ -282,12 +282,43 @@ func counter() sdk.Plugin {
 			return in, err
 		}
 	}
+	// gate notes the begin and the end of a call. One whose number begins with
+	// "wait" waits in between for a file.
+	gate := func(ctx context.Context, in counted) (counted, error) {
+		note := func(what string) error {
+			f, err := os.OpenFile(sdk.ConfigFrom[settings](ctx).File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = f.Close() }()
+			_, err = fmt.Fprintf(f, "%s %s\n", what, in.N)
+			return err
+		}
+		if in.N == "fail" {
+			return in, contract.Errorf("policy/blocked", "it is to fail")
+		}
+		err := note("begin")
+		for strings.HasPrefix(in.N, "wait") && err == nil && ctx.Err() == nil {
+			if _, missing := os.Stat(sdk.ConfigFrom[settings](ctx).File + ".open"); missing == nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = note("end")
+		}
+		return in, err
+	}
 	writes := sdk.Effects("fs/write")
 	return sdk.Plugin{
 		Name: "counter", Version: "1.0.0", Config: sdk.Config[settings]{},
 		Capabilities: []sdk.Capability{
 			sdk.Func("count/free", sdk.Intents("count/free"), serve("free"), sdk.MaxInFlight(16)),
 			sdk.Func("count/keyed", sdk.Intents("count/keyed"), serve("keyed"), writes, sdk.Idempotent(), sdk.MaxInFlight(16)),
+			sdk.Func("count/gate", sdk.Intents("count/gate"), gate, sdk.MaxInFlight(64)),
 			sdk.Func("count/once", sdk.Intents("count/once"), serve("once"), writes, sdk.MaxInFlight(16)),
 		},
 	}

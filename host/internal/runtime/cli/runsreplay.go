@@ -43,6 +43,9 @@ func (c *command) runsReplayCommand() *cobra.Command {
 			case mode != journal.ReplayFill:
 				return usagef("--mode %s: expected strict or fill", mode)
 			}
+			if err := readEffects(effects); err != nil {
+				return err
+			}
 			action, err := filling(action, swap, effects)
 			if err != nil {
 				return err

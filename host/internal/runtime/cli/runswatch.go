@@ -30,15 +30,16 @@ func (c *command) runsWatchCommand() *cobra.Command {
 		Example: "  ferment runs watch last\n  ferment runs watch last --edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.watch(cmd.Context(), args[0], wait)
+			return c.watch(cmd.Context(), args[0], wait, cmd.Flags().Changed("wait"))
 		},
 	}
-	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for a daemon")
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the next daemon; if it is set, also for the first one")
 	return cmd
 }
 
-// watch follows the run with a name until it ends.
-func (c *command) watch(ctx context.Context, name string, wait time.Duration) error {
+// watch follows the run with a name until it ends. If patient is set, it also waits
+// for the first daemon.
+func (c *command) watch(ctx context.Context, name string, wait time.Duration, patient bool) error {
 	form := "text"
 	if c.format != formatText {
 		form = "none"
@@ -52,7 +53,7 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration) er
 	run, after, last, delay, lost := "", "", "", firstRetry, time.Time{}
 	for response.IsNil() {
 		client, err := c.reach(ctx)
-		if client == nil && err == nil && run == "" {
+		if client == nil && err == nil && run == "" && !patient {
 			return c.nobodyServes(ctx)
 		}
 		if client != nil && run == "" {

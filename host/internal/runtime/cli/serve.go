@@ -22,9 +22,9 @@ func (c *command) serveCommand() *cobra.Command {
 		Long: "serve starts the plugins of the configuration, listens, and stays in the foreground. It logs on standard\n" +
 			"error, as text on a terminal and else as JSON (log { format }). SIGHUP reloads the configuration; SIGTERM and an interrupt stop it when the runs in progress\n" +
 			"have finished, a second one immediately.\n\n" +
-			"Exit codes: 0 clean stop, 64 wrong command line, 69 a required plugin or an address is unavailable,\n" +
-			"70 a defect, 73 another daemon holds the data directory, 74 a disk cannot be written,\n" +
-			"77 missing or too permissive rights, 78 a rejected configuration or listener.",
+			"Exit codes: 0 clean stop, 64 wrong command line, 65 a damaged journal, 69 a required\n" +
+			"plugin or an address is unavailable, 70 a defect, 73 another daemon holds the data directory,\n" +
+			"74 a disk cannot be written, 77 missing or too permissive rights, 78 a rejected configuration or listener.",
 		Example: "  ferment serve\n  ferment serve --config site/ferment.hcl",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

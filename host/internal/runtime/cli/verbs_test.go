@@ -491,7 +491,7 @@ judge "grader" {
 	w.write("prices.edn", w.run("model", "prices", "--all", "--edn").stdout)
 	for _, line := range all {
 		if ofDaemon(line) || strings.HasPrefix(line, "ferment model probe ") {
-			continue // TestHelpExamplesOfDaemon, TestModelProbe
+			continue // TestHelpExamplesOfDaemon, TestBatchExamples, TestModelProbe
 		}
 		if strings.HasPrefix(line, "ferment conform ") && !strings.Contains(line, "--run ") {
 			continue // whole suites: TestConformPasses, and the conformance step of the checks before a merge
@@ -511,7 +511,7 @@ func ofDaemon(line string) bool {
 	if line == "ferment diff" || strings.Contains(line, "--running") {
 		return true
 	}
-	for _, verb := range []string{"serve", "status", "admin", "plugin logs", "plugin restart", "plugin swap", "plugin drain", "plugin release", "plugin quarantine", "dev", "runs"} {
+	for _, verb := range []string{"serve", "status", "admin", "plugin logs", "plugin restart", "plugin swap", "plugin drain", "plugin release", "plugin quarantine", "dev", "runs", "batch"} {
 		if strings.HasPrefix(line, "ferment "+verb+" ") || line == "ferment "+verb {
 			return true
 		}

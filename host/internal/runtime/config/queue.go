@@ -67,6 +67,7 @@ func (l *loader) queue() {
 func (l *loader) queueClass(s *decode.Section, c *QueueClass) {
 	workers, perCore := s.Written("workers"), s.Written("workers_per_core")
 	switch {
+	case s.Unread("workers"), s.Unread("workers_per_core"): // that is reported
 	case workers && perCore, !workers && !perCore && c.Workers == 0 && c.PerCore == 0:
 		l.report.Add(diag.Diagnostic{
 			Type:     "config/range",

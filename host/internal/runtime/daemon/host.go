@@ -44,7 +44,8 @@ type Host struct {
 	grades *dispatch.Grades
 	// events is the event stream of the host itself.
 	events journal.Host
-	// ledger counts in memory for the lifetime of the host.
+	// ledger outlives the generations; that of a daemon with a journal on disk
+	// outlives the host.
 	ledger budget.Ledger
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
@@ -284,7 +285,7 @@ func (h *Host) close(ctx context.Context) {
 		h.runs.mu.Lock()
 		h.runs.closed = true
 		h.runs.mu.Unlock()
-		h.runs.after.Wait()
+		h.runs.awaitAfter(ctx)
 		if h.supervisor != nil {
 			ctx, cancel := context.WithTimeout(ctx, closeLimit)
 			defer cancel()

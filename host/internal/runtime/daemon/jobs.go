@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -127,13 +128,16 @@ func (h *Host) untrack(active *activeRun) {
 }
 
 // jobOf returns the payload of an accepted run: the schema res/job-accepted for one
-// with the state queued, else res/job-status. Open is the state of one that has not
-// finished and is not suspended.
-func jobOf(records []journal.Record, open string) edn.Value {
+// with the state queued, else res/job-status. State is that of the run as the host
+// executes it.
+func jobOf(records []journal.Record, state string) edn.Value {
 	past := journal.NewHistory(records)
 	last := records[len(records)-1]
-	state := open
 	switch {
+	case state == "open" && !past.Active: // no host executes it now
+		state = "queued"
+	case state == "open":
+		state = "running"
 	case past.Finished:
 		state = past.Status
 	case past.Suspended != nil:
@@ -154,14 +158,11 @@ func jobOf(records []journal.Record, open string) edn.Value {
 	if state == "queued" {
 		return b.Map()
 	}
-	started := past.Begun
-	for _, rec := range records {
-		if rec.Body.Kind() == journal.KindRunStarted || rec.Body.Kind() == journal.KindRunResumed {
-			started = rec.At
-			break
-		}
+	if began := slices.IndexFunc(records, begins); began >= 0 {
+		b.Key("started-at", instant(records[began].At))
+	} else if !past.Finished { // its first record is not on disk yet
+		b.Key("started-at", instant(last.At))
 	}
-	b.Key("started-at", instant(started))
 	if past.Canceled != nil && past.Canceled.Why != "" {
 		b.Key("cancel/reason", edn.Text(past.Canceled.Why))
 	}
@@ -175,4 +176,9 @@ func jobOf(records []journal.Record, open string) edn.Value {
 		}
 	}
 	return b.Map()
+}
+
+// begins reports whether a record is the first one of a run that is under way.
+func begins(rec journal.Record) bool {
+	return rec.Body.Kind() == journal.KindRunStarted || rec.Body.Kind() == journal.KindRunResumed
 }

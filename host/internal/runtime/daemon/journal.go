@@ -899,8 +899,6 @@ func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Er
 		return edn.Nil(), failureOf(err)
 	case len(records) == 0:
 		return edn.Nil(), contract.Errorf("queue/job-not-found", "job %s: its records were removed", run.ID)
-	case status == "open":
-		status = "running"
 	}
 	return jobOf(records, status), nil
 }
@@ -919,7 +917,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 	}
 	how := act.Resumption{Why: journal.ResumedDecision}
 	for _, d := range decisions {
-		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: "operator"})
+		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
 	}
 	if err := j.host.resume(run.ID, how); err != nil {
 		return edn.Nil(), err

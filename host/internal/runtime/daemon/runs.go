@@ -225,6 +225,16 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.idle(last)
 }
 
+// awaitAfter waits for the goroutines of runs until ctx ends.
+func (r *runs) awaitAfter(ctx context.Context) {
+	over := make(chan struct{})
+	go func() { r.after.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
 // idle waits until no turn is held. It reports false if ctx ends first.
 func (r *runs) idle(ctx context.Context) bool {
 	for {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -37,6 +38,9 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 		return err
 	}
 	d.store, h.journal, h.full = opened, opened, opened.Full
+	if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
+		return err
+	}
 	d.unfinished, err = opened.Unfinished(ctx)
 	return err
 }
@@ -133,6 +137,9 @@ func (d *Daemon) giveUp() error {
 	d.notify.tell("STOPPING=1", "STATUS=the journal cannot record")
 	ctx, cancel := context.WithTimeout(context.Background(), failedLimit)
 	defer cancel()
+	if h := d.host.Load(); h != nil {
+		h.cancelRuns(func(*act.Run) bool { return true })
+	}
 	d.takeDown(ctx)
 	return err
 }

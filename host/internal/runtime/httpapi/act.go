@@ -130,7 +130,9 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 }
 
 // replayed marks the response as one that was given before (RUN-022).
-func (x *exchange) replayed() { x.w.Header().Set("Idempotency-Replayed", "true") }
+func (x *exchange) replayed() { x.w.Header().Set(replayedHeader, "true") }
+
+const replayedHeader = "Idempotency-Replayed"
 
 // preferred returns the request with the response type of the header Prefer
 // (HTTP-011). It has no effect on a request that names one.

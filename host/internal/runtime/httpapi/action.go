@@ -374,7 +374,7 @@ func serveAdmin(x *exchange) reply {
 	if control == nil {
 		return formAdmin.failure(contract.Errorf("runtime/starting", "the daemon is coming up"))
 	}
-	result, err := action.do(x.r.Context(), control, body)
+	result, err := action.do(calledBy(x.r.Context(), x.who.Name), control, body)
 	control.Audit(AuditEntry{
 		Action:    action.Name,
 		Principal: x.who.Name,

@@ -85,6 +85,23 @@ func (c *Client) Act(ctx context.Context, request edn.Value, dir string, accepte
 	return c.send(ctx, http.MethodPost, "/v1/act", body, dir)
 }
 
+// ActOnce sends a request envelope with an idempotency key. replayed reports
+// whether the response is the stored one of an earlier request. Canceling ctx does
+// not cancel the run.
+func (c *Client) ActOnce(ctx context.Context, request edn.Value, dir string) (_ edn.Value, replayed bool, _ error) {
+	body, err := c.act(request)
+	if err != nil {
+		return edn.Nil(), false, err
+	}
+	resp, err := c.open(ctx, http.MethodPost, "/v1/act", body, dir, string(typeEDN))
+	if err != nil {
+		return edn.Nil(), false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	response, err := c.read(ctx, resp)
+	return response, resp.Header.Get(replayedHeader) != "", err
+}
+
 // InJSON returns a client that sends acts as JSON: the daemon types their
 // values by the schemas of its configuration.
 func (c *Client) InJSON() *Client {

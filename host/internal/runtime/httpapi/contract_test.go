@@ -134,17 +134,19 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		return out
 	}
 	cases := map[string]map[int]func(w *world) answer{
-		"GET /v1/runs":                  ofRun("GET /v1/runs"),
-		"GET /v1/runs/{id}":             ofRun("GET /v1/runs/{id}"),
-		"GET /v1/runs/{id}/records":     ofRun("GET /v1/runs/{id}/records"),
-		"GET /v1/runs/{id}/events":      ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
-		"GET /v1/runs/{id}/verify":      ofRun("GET /v1/runs/{id}/verify"),
-		"POST /v1/runs/{id}/cancel":     ofRun("POST /v1/runs/{id}/cancel", "queue/invalid-transition"),
-		"POST /v1/runs/{id}/pin":        ofRun("POST /v1/runs/{id}/pin"),
-		"POST /v1/runs/{id}/unpin":      ofRun("POST /v1/runs/{id}/unpin"),
-		"DELETE /v1/runs/{id}":          ofRun("DELETE /v1/runs/{id}", "queue/invalid-transition"),
-		"GET /v1/act/jobs/{id}":         ofRun("GET /v1/act/jobs/{id}"),
-		"POST /v1/act/jobs/{id}/cancel": ofRun("POST /v1/act/jobs/{id}/cancel"),
+		"GET /v1/runs":                   ofRun("GET /v1/runs"),
+		"GET /v1/runs/{id}":              ofRun("GET /v1/runs/{id}"),
+		"GET /v1/runs/{id}/records":      ofRun("GET /v1/runs/{id}/records"),
+		"GET /v1/runs/{id}/events":       ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
+		"GET /v1/runs/{id}/verify":       ofRun("GET /v1/runs/{id}/verify"),
+		"POST /v1/runs/{id}/cancel":      ofRun("POST /v1/runs/{id}/cancel", "queue/invalid-transition"),
+		"POST /v1/runs/{id}/resume":      ofRun("POST /v1/runs/{id}/resume", "run/decision-required", "run/decision-invalid"),
+		"GET /v1/runs/{id}/diff/{other}": ofRun("GET /v1/runs/{id}/diff/{other}"),
+		"POST /v1/runs/{id}/pin":         ofRun("POST /v1/runs/{id}/pin"),
+		"POST /v1/runs/{id}/unpin":       ofRun("POST /v1/runs/{id}/unpin"),
+		"DELETE /v1/runs/{id}":           ofRun("DELETE /v1/runs/{id}", "queue/invalid-transition"),
+		"GET /v1/act/jobs/{id}":          ofRun("GET /v1/act/jobs/{id}"),
+		"POST /v1/act/jobs/{id}/cancel":  ofRun("POST /v1/act/jobs/{id}/cancel"),
 		"POST /v1/act": {
 			202: func(w *world) answer {
 				w.jobs.Store(true)
@@ -219,6 +221,10 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 	const jobCancel = "POST /v1/act/jobs/{id}/cancel"
 	delete(cases["GET /v1/act/jobs/{id}"], 400)
+	const resume = "POST /v1/runs/{id}/resume"
+	cases[resume][400] = func(w *world) answer { return w.operator(concrete(resume), `{"why":1}`) }
+	cases[resume][413] = func(w *world) answer { return w.operator(concrete(resume), strings.Repeat("x", 64<<10+1)) }
+	cases[resume][415] = func(w *world) answer { return w.operator(concrete(resume), "x", "Content-Type", "text/plain") }
 	cases[jobCancel][400] = func(w *world) answer { return w.operator(concrete(jobCancel), `{"why":1}`) }
 	cases[jobCancel][413] = func(w *world) answer { return w.operator(concrete(jobCancel), strings.Repeat("x", 64<<10+1)) }
 	cases[jobCancel][415] = func(w *world) answer { return w.operator(concrete(jobCancel), "x", "Content-Type", "text/plain") }
@@ -289,7 +295,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 
 // concrete replaces the parameters of a path by the sample.
 func concrete(path string) string {
-	return strings.NewReplacer("{id}", sampleRun, "{interrupt}", "0-1-1").Replace(path)
+	return strings.NewReplacer("{id}", sampleRun, "{other}", sampleRun, "{interrupt}", "0-1-1").Replace(path)
 }
 
 func adminFails(typ string) func(w *world) answer {
@@ -369,7 +375,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 18, routes.Len())
+	assert.Equal(t, 20, routes.Len())
 	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()

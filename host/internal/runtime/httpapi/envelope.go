@@ -127,6 +127,10 @@ var specs = map[string]string{
   [:run :string] [:records [:vector :map]] [:last [:int {:min 0}]] [:more? :boolean]]`,
 	"answer/verified": `[:map {:closed true}
   [:ok? :boolean] [:runs [:int {:min 0}]] [:damaged [:vector :map]]]`,
+	"envelope/resume": `[:map {:closed true} ` + decisionEntry + `]`,
+	"answer/resumed":  `[:map {:closed true} [:run :string] [:status :keyword]]`,
+	"answer/diff": `[:map {:closed true}
+  [:equal? :boolean] [:values? :boolean] [:differs [:vector :keyword]] [:a :map] [:b :map] [:nodes [:vector :map]]]`,
 	"answer/canceled": `[:map {:closed true}
   [:run :string] [:status :keyword] [:cancel/accepted? :boolean]]`,
 	"answer/interrupt":  `[:map {:closed true} [:run :string] [:interrupt :string]]`,

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -26,10 +27,11 @@ func jobRoutes() []Route {
 			Method: http.MethodPost, Path: id + "/cancel", Operation: OpCancelRuns, failed: formEnvelope,
 			Summary: "request the cancellation of an accepted act",
 			Doc:     "A job that waits for its turn is canceled at once. A finished one stays as it is: cancel/accepted? is false.",
+			Query:   `[:wait {:optional true :doc "milliseconds to wait for the end of the job" :default 0} [:int {:min 0 :max 30000}]]`,
 			Body: &Body{Schema: "envelope/cancel", Types: []mediaType{typeJSON, typeEDN},
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			serve:   serveRuns(cancelJob),
-			Answers: []Answer{{200, "the request was recorded, or the job is finished", "answer/job-cancel"}, {400, "the body is wrong", "envelope/response"}, missing},
+			Answers: []Answer{{200, "the request was recorded, or the job is finished", "answer/job-cancel"}, {400, "the body or the query is wrong", "envelope/response"}, missing},
 		},
 	}
 }
@@ -53,7 +55,11 @@ func cancelJob(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	if _, err := job(x, r); err != nil {
 		return edn.Nil(), err
 	}
-	done, err := r.Cancel(x.r.Context(), x.run, Cancellation{By: x.who.Name, Why: text(body, "reason")})
+	done, err := r.Cancel(x.r.Context(), x.run, Cancellation{
+		By:   x.who.Name,
+		Why:  text(body, "reason"),
+		Wait: time.Duration(intOr(x.query, "wait", 0)) * time.Millisecond,
+	})
 	if err != nil {
 		return edn.Nil(), err
 	}

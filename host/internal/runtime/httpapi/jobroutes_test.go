@@ -75,3 +75,25 @@ func keysOf(v edn.Value) (out []string) {
 	}
 	return out
 }
+
+// JRN-044, as far as this package is concerned: an operator decides about a
+// suspended run, in JSON too, and the audit log has it.
+func TestResumeRoute(t *testing.T) {
+	w := newWorld(t)
+	a := w.operator("POST "+concrete("/v1/runs/{id}/resume"), `{"decisions":[{"node":"pay","decision":"skip-as-done","value":{"n":1}},{"decision":"retry"}]}`)
+	require.Equal(t, 200, a.status, "%s", a.body)
+	asked := w.lastAsked()
+	assert.Equal(t, "resume "+sampleRun, asked.method)
+	decisions := asked.args.([]httpapi.Decision)
+	require.Len(t, decisions, 2)
+	assert.Equal(t, `{:n 1}`, decisions[0].Value.String())
+	decisions[0].Value = edn.Value{}
+	assert.Equal(t, []httpapi.Decision{
+		{Node: "pay", Choice: "skip-as-done", By: operatorName()}, {Choice: "retry", By: operatorName()},
+	}, decisions)
+	assert.Equal(t, "runs-resume", (<-w.audited).Action)
+	assert.Equal(t, 403, w.call("POST "+concrete("/v1/runs/{id}/resume"), "").status, "not an operator")
+	wrong := w.operator("POST "+concrete("/v1/runs/{id}/resume"), `{"decisions":[{"decision":"again"}]}`)
+	assert.Equal(t, 400, wrong.status)
+	assert.Contains(t, string(wrong.body), "skip-as-done")
+}

@@ -21,8 +21,8 @@ const (
 
 	OpReadRuns   Operation = "runs/read"
 	OpCancelRuns Operation = "runs/cancel"
-	OpResumeRuns Operation = "runs/resume" // a person answers a run
-	OpPurgeRuns  Operation = "runs/purge"  // what is kept of a run, and how long
+	OpResumeRuns Operation = "runs/resume"
+	OpPurgeRuns  Operation = "runs/purge" // what is kept of a run, and how long
 )
 
 // Route is one row of the table.

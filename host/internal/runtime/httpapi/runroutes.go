@@ -108,6 +108,27 @@ func runRoutes() []Route {
 				{422, "the answer does not fit the schema of the interrupt", "envelope/response"},
 			},
 		},
+		{
+			Method: post, Path: id + "/resume", Operation: OpResumeRuns, operator: true,
+			Summary: "continue a suspended run",
+			Doc:     "The body has a decision for each open call, which GET /v1/runs/{id} lists under suspended. The answer is sent once the run goes on.",
+			Body: &Body{Schema: "envelope/resume", Types: []mediaType{typeJSON, typeEDN},
+				limit: func(s *Settings) int { return s.Limits.AdminBody }},
+			serve: serveRuns(audited("runs-resume", resumeRun)),
+			Answers: []Answer{
+				{200, "the run goes on", "answer/resumed"},
+				{409, "the run is not suspended, or a decision is missing", "envelope/response"},
+				{422, "a decision does not fit", "envelope/response"},
+			},
+		},
+		{
+			Method: get, Path: id + "/diff/{other}", Operation: OpReadRuns,
+			Summary: "compare two runs node by node",
+			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Diff(x.r.Context(), x.run, x.params["other"])
+			}),
+			Answers: []Answer{{200, "the comparison", "answer/diff"}},
+		},
 		pinRoute(id+"/pin", "exempt a run from removal by age or size", true),
 		pinRoute(id+"/unpin", "let a pinned run be removed again", false),
 		{
@@ -158,6 +179,22 @@ func pinRoute(path, summary string, on bool) Route {
 		})),
 		Answers: []Answer{{200, "the run", "answer/summary"}},
 	}
+}
+
+// resumeRun handles POST /v1/runs/{id}/resume.
+func resumeRun(x *exchange, r Runs) (edn.Value, *contract.Error) {
+	body, err := x.decode(edn.Body)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	sch := envelopes()["envelope/resume"]
+	if x.sent == typeJSON {
+		body = sch.CoerceJSON(body)
+	}
+	if found := sch.Validate(body); len(found) > 0 {
+		return edn.Nil(), wrongInput("the body", found)
+	}
+	return r.Resume(x.r.Context(), x.run, decisionsOf(body, x.who.Name))
 }
 
 // runID is the form of the ids of runs.

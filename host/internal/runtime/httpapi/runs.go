@@ -65,6 +65,21 @@ type Decision struct {
 	Node   string // id of the node, or its path; may be empty for the only question
 	Choice string // retry, skip-as-done or fail
 	Value  edn.Value
+	By     string // principal
+}
+
+const decisionEntry = `[:decisions {:optional true} [:vector [:map {:closed true}
+	[:node {:optional true :doc "id or path of the node; not needed for the only question"} [:string {:min 1 :max 200}]]
+	[:decision {:doc "retry calls again with the same effect key"} [:enum :retry :skip-as-done :fail]]
+	[:value {:optional true :doc "of a node that is done"} :any]]]]`
+
+// decisionsOf reads decisionEntry.
+func decisionsOf(in edn.Value, by string) (out []Decision) {
+	for d := range in.Key("decisions").Elems() {
+		choice, _ := d.Key("decision").AsKeyword()
+		out = append(out, Decision{text(d, "node"), choice, d.Key("value"), by})
+	}
+	return out
 }
 
 // RunFilter selects runs. Zero fields select all.
@@ -132,6 +147,22 @@ func replayQuery(in edn.Value) (ReplayQuery, *contract.Error) {
 }
 
 // onRuns returns the function of an action on runs.
+type callerKey struct{}
+
+// calledBy returns a context that names the caller of an action.
+func calledBy(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, callerKey{}, principal)
+}
+
+// caller returns the principal who called an action; without a daemon that is the
+// operator at the files.
+func caller(ctx context.Context) string {
+	if who, ok := ctx.Value(callerKey{}).(string); ok {
+		return who
+	}
+	return "operator"
+}
+
 func onRuns(
 	do func(context.Context, Runs, edn.Value) (edn.Value, *contract.Error),
 ) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
@@ -232,20 +263,12 @@ func runActions() []Action {
 		{Name: "runs-cancel", Doc: "request the cancellation of a run in progress",
 			Input: runEntry + ` [:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Cancel(ctx, text(in, "run"), Cancellation{By: "operator", Why: text(in, "why")})
+				return r.Cancel(ctx, text(in, "run"), Cancellation{By: caller(ctx), Why: text(in, "why")})
 			})},
 		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions",
-			Input: runEntry + ` [:decisions {:optional true} [:vector [:map {:closed true}
-				[:node {:optional true :doc "id or path of the node; not needed for the only question"} [:string {:min 1 :max 200}]]
-				[:decision {:doc "retry calls again with the same effect key"} [:enum :retry :skip-as-done :fail]]
-				[:value {:optional true :doc "of a node that is done"} :any]]]]`,
+			Input: runEntry + " " + decisionEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				var decisions []Decision
-				for d := range in.Key("decisions").Elems() {
-					choice, _ := d.Key("decision").AsKeyword()
-					decisions = append(decisions, Decision{text(d, "node"), choice, d.Key("value")})
-				}
-				return r.Resume(ctx, text(in, "run"), decisions)
+				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)))
 			})},
 		{Name: "runs-answer", Doc: "answer a question that a run puts to people",
 			Input: runEntry + ` [:interrupt {:optional true :doc "its id, or the node that asks; not needed for the only one"} [:string {:min 1 :max 200}]] [:answer :any]`,

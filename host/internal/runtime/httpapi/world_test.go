@@ -392,11 +392,11 @@ func (r recorded) Answer(_ context.Context, run, interrupt string, _ edn.Value, 
 	return edn.MustMap(edn.K("run"), edn.Text(run), edn.K("interrupt"), edn.Text(interrupt)), r.err()
 }
 
-func (r recorded) Resume(context.Context, string, []httpapi.Decision) (edn.Value, *contract.Error) {
-	return r.some()
+func (r recorded) Resume(_ context.Context, run string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
+	return r.note("resume "+run, decisions, `{:run "`+sampleRun+`" :status :running}`)
 }
-func (r recorded) Diff(context.Context, string, string) (edn.Value, *contract.Error) {
-	return r.some()
+func (r recorded) Diff(_ context.Context, a, b string) (edn.Value, *contract.Error) {
+	return r.note("diff "+a+" "+b, nil, `{:equal? true :values? true :differs [] :a {} :b {} :nodes []}`)
 }
 func (r recorded) Replay(context.Context, httpapi.ReplayQuery) (edn.Value, *contract.Error) {
 	return r.some()

@@ -56,6 +56,7 @@ func (p *Payer) Reserve(ctx context.Context, c *registry.Capability, purpose Pur
 			For:     string(purpose),
 			Scopes:  p.Chain.Kinds(),
 			Amount:  want.Value(),
+			Windows: hold.Begins(),
 			Attempt: number,
 			Gate:    p.Gate,
 		},

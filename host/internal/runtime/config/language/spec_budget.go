@@ -58,8 +58,8 @@ func budgetAttrs(scope string) []Attr {
 		attrs = append(attrs, Attr{
 			Name: "per", Type: enum("total", "day", "month"), Default: `"total"`, Reload: ReloadUse,
 			Serves: "LED-004",
-			Doc: "period after which the counters restart, in UTC; counters are kept in memory and a " +
-				"restart of the host resets them",
+			Doc: "period after which the counters restart, in UTC; with a store on disk the counters " +
+				"outlive restarts of the host",
 		})
 	}
 	return append(attrs,

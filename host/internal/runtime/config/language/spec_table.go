@@ -752,7 +752,7 @@ var intentBlock = Block{
 			Name: "on_unknown", Type: enum(UnknownSuspends, "fail", "retry", "assume-done"), Default: `"suspend"`,
 			Reload: ReloadUse, Serves: "JRN-041",
 			Doc: "a call of recovery class once whose outcome is unknown, after a crash or at its deadline: suspend: the " +
-				"run waits for a decision; fail: its node fails; retry: it is called again with the same effect key",
+				"run waits for a decision; fail: its node fails; retry: its class is idempotent, so it is called again with the same effect key",
 		},
 	},
 	Blocks: []Block{

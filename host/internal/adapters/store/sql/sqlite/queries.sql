@@ -8,7 +8,7 @@ COMMIT
 ROLLBACK
 
 -- name: last_run
-SELECT coalesce(max(n), 0) FROM runs
+SELECT max(coalesce((SELECT max(n) FROM runs), 0), coalesce((SELECT max(id) >> 32 FROM records), 0))
 -- name: last_content
 SELECT coalesce(max(n), 0) FROM content
 
@@ -22,6 +22,8 @@ SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, 
 FROM runs WHERE n = ?1
 -- name: run_numbers
 SELECT n FROM runs UNION SELECT id >> 32 FROM records ORDER BY 1
+-- name: unnamed_runs
+SELECT DISTINCT id >> 32 FROM records WHERE id >> 32 NOT IN (SELECT n FROM runs)
 -- name: count_runs
 SELECT count(*) FROM runs
 -- name: runs_like
@@ -30,6 +32,10 @@ SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY n DESC LIMIT ?3
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
 FROM runs WHERE state = 'open' ORDER BY n
+-- name: runs_suspended
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE state = 'suspended' ORDER BY n
 -- name: runs
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
@@ -90,12 +96,26 @@ UPDATE content SET owner = ?2 WHERE n = ?1
 -- name: remove_content
 DELETE FROM content WHERE n = ?1
 
+-- name: counters
+SELECT scope, id, begun, used, granted, mark FROM counters
+-- name: counter
+SELECT scope, id, begun, used, granted, mark FROM counters WHERE scope = ?1 AND id = ?2 AND begun = ?3
+-- name: set_counter
+INSERT INTO counters (scope, id, begun, used, granted, mark) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (scope, id, begun) DO UPDATE SET used = excluded.used, granted = excluded.granted, mark = excluded.mark
+-- name: remove_counters
+DELETE FROM counters WHERE begun > 0 AND begun < ?1
+-- name: counters_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'counters'
+
 -- name: salvage_runs
 INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 -- name: salvage_records
 INSERT OR IGNORE INTO records VALUES (?1, ?2, ?3)
 -- name: salvage_content
 INSERT OR IGNORE INTO content VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- name: salvage_counters
+INSERT OR IGNORE INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 
 -- name: run_by_key
 SELECT id FROM runs WHERE key = ?1 AND key <> '' AND imported = 0 AND removed = 0

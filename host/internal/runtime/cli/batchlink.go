@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// daemonLink reaches the daemon of a data directory across its restarts. It is safe
+// for concurrent use.
+type daemonLink struct {
+	socket, tokenFile string
+	wait              time.Duration
+	last              atomic.Int64 // time of the last answer, in Unix nanoseconds
+
+	mu     sync.Mutex
+	client *httpapi.Client // nil: to be dialed
+}
+
+func newDaemonLink(client *httpapi.Client, socket, dataDir string, wait time.Duration) *daemonLink {
+	return &daemonLink{socket: socket, tokenFile: daemon.AdminTokenFile(dataDir), wait: wait, client: client}
+}
+
+// dial returns a client. A daemon has a new token after each start.
+func (d *daemonLink) dial(ctx context.Context) (*httpapi.Client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client != nil {
+		return d.client, nil
+	}
+	client, err := httpapi.Dial(ctx, d.socket, d.tokenFile)
+	if errors.Is(err, httpapi.ErrNoDaemon) {
+		err = contract.Errorf("runtime/not-ready", "%w", err)
+	}
+	d.client = client
+	return client, err
+}
+
+// drop forgets a client that failed.
+func (d *daemonLink) drop(client *httpapi.Client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client == client {
+		d.client = nil
+	}
+}
+
+// Pauses between the attempts of a request grow from firstPause to longestPause.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
+// act sends a request with an idempotency key until it is answered. While the
+// daemon is down or refuses to start the run it retries; the error is that of the
+// last attempt once no request of the link was answered for the time wait.
+func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJSON bool) (edn.Value, bool, error) {
+	begun := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		response, stored, err := d.attempt(ctx, request, dir, isJSON)
+		if ctx.Err() != nil {
+			return edn.Nil(), false, context.Cause(ctx)
+		}
+		why := contract.AsError(err)
+		if err == nil {
+			why = failureOf(response)
+			if !passing(response, why) {
+				d.last.Store(time.Now().UnixNano())
+				return response, stored, lasting(response, why)
+			}
+		} else if !why.Retryable {
+			return edn.Nil(), false, why
+		}
+		if since := time.Unix(0, max(begun.UnixNano(), d.last.Load())); time.Since(since) >= d.wait {
+			return edn.Nil(), false, why.WithHint(
+				"the same command continues the batch; \"ferment serve\" starts a daemon, \"ferment status\" shows its state")
+		}
+		again := pause/2 + rand.N(pause/2)
+		if ms, ok := why.Details.Key("retry-after-ms").AsInt(); ok {
+			again += min(time.Duration(ms)*time.Millisecond, d.wait)
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return edn.Nil(), false, context.Cause(ctx)
+		}
+	}
+}
+
+func (d *daemonLink) attempt(ctx context.Context, request edn.Value, dir string, isJSON bool) (edn.Value, bool, error) {
+	client, err := d.dial(ctx)
+	if err != nil {
+		return edn.Nil(), false, err
+	}
+	to := client
+	if isJSON {
+		to = client.InJSON()
+	}
+	response, stored, err := to.ActOnce(ctx, request, dir)
+	if err != nil || response.Key("error").Key("type").Equal(edn.K("auth/unauthorized")) {
+		d.drop(client)
+	}
+	return response, stored, err
+}
+
+// passing reports whether a failure is one of the daemon, not of the run: the same
+// request can be sent again soon, and then gets a run or its result.
+func passing(response edn.Value, failure *contract.Error) bool {
+	switch {
+	case failure == nil:
+		return false
+	case failure.Type == "runtime/draining", failure.Type == "runtime/starting":
+		return true // the next daemon resumes the run, if there is one
+	case response.HasKey("run/id"):
+		return false
+	case failure.Type == "auth/unauthorized": // the token of an earlier daemon
+		return true
+	}
+	status := failure.HTTPStatus()
+	return failure.Retryable && (status == 429 || status == 503)
+}
+
+// lasting returns the error of a daemon that cannot execute any line.
+func lasting(response edn.Value, failure *contract.Error) error {
+	if failure == nil || failure.Type != "db/not-configured" || response.HasKey("run/id") {
+		return nil
+	}
+	return failure.WithHint("a batch needs runs on disk: set store.driver = \"sqlite\"")
+}
