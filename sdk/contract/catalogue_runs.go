@@ -24,6 +24,14 @@ func runErrors() []Row {
 		row("run/decision-invalid", ClassFinal, SourceRequest, false, 422,
 			"the decision does not fit the question", "`ferment runs show` lists what may be decided"),
 
+		row("interrupt/not-found", ClassFinal, SourceRequest, false, 404,
+			"there is no such open interrupt", "`ferment runs interrupts` lists them"),
+		row("interrupt/answered", ClassFinal, SourceRequest, false, 409, "the interrupt was answered before", ""),
+		row("interrupt/answer-invalid", ClassFinal, SourceRequest, false, 422,
+			"the answer does not fit the schema of the interrupt", "the details have the schema"),
+		row("interrupt/unanswered", ClassStop, SourceDownstream, false, 504,
+			"no person answered until the deadline of the interrupt", "allow more time, or set on_deadline in the block human"),
+
 		row("idempotency/invalid-key", ClassFinal, SourceRequest, false, 400,
 			"the idempotency key is malformed or given twice", "use 1 to 128 visible ASCII characters"),
 		row("idempotency/mismatch", ClassFinal, SourceRequest, false, 422,

@@ -2,8 +2,10 @@ package registry
 
 import (
 	"slices"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // NoEffect is the effect of a pure computation.
@@ -29,9 +31,30 @@ type Capability struct {
 	Breaker Breaker
 	// Quality is overridden by the quality settings of the intent.
 	Quality Quality
+	// Human is set for a capability that people answer; no plugin serves it.
+	Human *Human
 	// Where is the place in the configuration that names it, as
 	// "file:line:column"; empty if no block does.
 	Where string
+}
+
+// HumanKind is the kind of capabilities that people answer.
+const HumanKind = "human"
+
+// What happens when people have not answered until their deadline.
+const (
+	DeadlineDeny     = "deny"     // the call fails
+	DeadlineDefault  = "default"  // a configured answer is taken
+	DeadlineEscalate = "escalate" // the next candidate is called
+)
+
+// Human says how people are asked.
+type Human struct {
+	// Deadline is the time that they have, 0: that of the run. OnDeadline is what
+	// happens then. Default is the answer of DeadlineDefault.
+	Deadline   time.Duration
+	OnDeadline string
+	Default    edn.Value
 }
 
 // Serves reports whether the capability accepts the intent. An empty set of

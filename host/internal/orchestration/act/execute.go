@@ -57,6 +57,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 			Streams: f.request.ResponseType == "stream", Pace: f.pace, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
+		task.Interrupts = f.asks
 		if task.Replay = f.replay; f.replay || f.resumed != nil {
 			task.Past = f.past
 		}

@@ -23,7 +23,7 @@ import (
 // count.
 //
 // A run that was under way in maxCrashes crashes in a row may be their cause: it is
-// suspended with run/poison.
+// suspended with run/poison, unless it only waited for people.
 //
 // The error is run/not-resumable for records that are not those of an open run,
 // run/evaluator-unknown for a run of another evaluator, run/suspended for one that
@@ -108,7 +108,7 @@ func recordResumed(f *flight) *contract.Error {
 	if err == nil && f.asked != nil {
 		err = f.recorder.Record(edn.Nil(), "", f.asked)
 	}
-	if err == nil && f.past.Crashes >= maxCrashes {
+	if err == nil && f.past.Crashes >= maxCrashes && !f.past.Asks() {
 		return f.suspend(&journal.RunSuspended{Why: "run/poison"})
 	}
 	return contract.AsError(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -290,7 +291,7 @@ func (r *Run) end(keys *Keys) {
 
 // flight creates the state of an act.
 func (s *Service) flight(a Act) *flight {
-	f := &flight{service: s, act: a, begun: s.config.Clock.Now()}
+	f := &flight{service: s, act: a, begun: s.config.Clock.Now(), asks: new(interrupt.Table)}
 	if a.Principal == "" {
 		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
 	}
@@ -349,6 +350,9 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	f.ctx = ctx
 	defer f.closeBudget()
 	defer f.leave()
+	if f.place != nil {
+		f.asks.Worker = f.place
+	}
 	s.flights.add(f)
 	defer s.flights.remove(f)
 	if f.past != nil {
@@ -456,6 +460,16 @@ func (r *Run) Records() []journal.Record {
 		return nil
 	}
 }
+
+// Answer answers an open interrupt of the run. The answer is durable when Answer
+// returns. The error is interrupt/not-found, interrupt/answered or
+// interrupt/answer-invalid.
+func (r *Run) Answer(id string, answer edn.Value, by string) *contract.Error {
+	return r.flight().asks.Answer(id, answer, by)
+}
+
+// AwaitsPeople reports whether the run does nothing but wait for answers of people.
+func (r *Run) AwaitsPeople() bool { return !r.Attached() && r.flight().asks.Waits() }
 
 // Interrupt ends the run at its next record, as the end of its host would: the run
 // stays open in the journal and can be resumed. Its caller gets the error

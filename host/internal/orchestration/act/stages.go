@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -63,8 +64,9 @@ type flight struct {
 	attached *Run            // that has the key already
 	unknown  string          // calls that may have had their effect, of a suspended run that is canceled
 	class    string
-	place    *queue.Place // in the queue; nil: it does not wait
-	pace     *stream.Pace // nil unless the run is streamed
+	place    *queue.Place     // in the queue; nil: it does not wait
+	pace     *stream.Pace     // nil unless the run is streamed
+	asks     *interrupt.Table // questions to people
 
 	// route
 	program *plan.Program

@@ -77,6 +77,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 	}
 	f.act.Fill = outer.act.Fill
 	f.budget.account = outer.budget.account
+	f.asks = outer.asks
 	f.grant = s.config.Effects.Grant(f.act.Roles)
 	f.tell = c.teller()
 	if err := s.stage(s.inner, f); err != nil {

@@ -22,6 +22,7 @@ import (
 type attempt struct {
 	n           *node
 	past        *journal.Tried // recorded before the run was resumed; nil: it is made now
+	asked       *journal.Tried // it asked people before the run was resumed; else nil
 	capability  *registry.Capability
 	recovery    contract.RecoveryClass
 	number      int
@@ -87,6 +88,11 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, contract.AsError(err)
 	}
+	if a.capability.Human != nil {
+		return a.ask(ctx)
+	}
+	a.n.run.Interrupts.Calling()
+	defer a.n.run.Interrupts.Called()
 	if a.stream.Live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()

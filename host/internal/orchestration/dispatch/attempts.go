@@ -47,6 +47,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 			"dispatch %s: candidate :%s left the registry", n.w.Node, capID))
 	}
 	if t := s.past.take(capID, s.c.request.round); t != nil {
+		if t.Finished == nil {
+			return s.reopen(t, c, strategy), nil
+		}
 		return s.recall(t, c, strategy), nil
 	}
 	if s.past.replays() {
@@ -68,6 +71,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return nil, s.failure(ctx, nil, err)
 	}
 	cs := s.c.candidates.may.stats(capID)
+	if c.Human != nil { // neither a breaker nor statistics apply to people
+		cs = nil
+	}
 	permit, err := s.permit(ctx, cs, c, strategy)
 	if err != nil {
 		return nil, s.probeLost(ctx, capID, err)
@@ -141,7 +147,7 @@ func (s *attempts) recordStart(a *attempt, st CapState, strategy string) {
 	if n.failed != nil {
 		return
 	}
-	if a.number == 1 && n.w.Begun != nil {
+	if n.w.Begun != nil {
 		n.w.Begun()
 	}
 	a.started = n.now()

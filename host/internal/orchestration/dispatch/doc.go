@@ -20,7 +20,8 @@
 //	candidates    binding and order (candidates.go)
 //	search        the next candidate, waits for respawns (search.go)
 //	attempts      start, verdict and failure of each attempt (attempts.go)
-//	attempt       one call and its answer (attempt.go, answer.go)
+//	attempt       one call and its answer (attempt.go, answer.go), or one question to
+//	              people (ask.go)
 //	judging       gates, checks and judge of one answer (gates.go, check.go)
 //	voting        votes of a judge (voting.go, gradeverdict.go)
 //	gateCall      calls of checks and judges (gatecall.go)
@@ -29,7 +30,7 @@
 //
 // Packages below, which know nothing of this one: flow decides, stats remembers
 // candidates across calls, breaker is the state of one breaker, funds pays,
-// stream forwards text, clean removes markup from text, memo caches grades.
+// interrupt holds questions to people, stream forwards text, clean removes markup from text, memo caches grades.
 // Package rescore uses this one: it measures judges and reports the result
 // through stats.Table.Believe.
 //

@@ -59,7 +59,9 @@ func (g *gateCall) callOnce(ctx context.Context, c *registry.Capability) (by che
 	}
 	left := g.funds.Remaining(g.node.w.Policy.Budget, &reservation)
 	call := g.request.call(c, deadline, scopes, left, g.request.composePrompt(c))
+	g.node.run.Interrupts.Calling()
 	answer, failed := g.node.d.Executor.Invoke(ctx, call)
+	g.node.run.Interrupts.Called()
 	awaitOwnDeadline(ctx, failed)
 	by.latency, by.edition, by.process = g.node.now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {

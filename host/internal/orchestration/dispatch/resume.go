@@ -18,7 +18,7 @@ import (
 // not finish. The operation runs from its beginning; attempts whose end is
 // recorded are not made again but have that end (JRN-040).
 type past struct {
-	ended []*journal.Tried // not taken yet
+	ended []*journal.Tried // not taken yet; one that waits for a person has not ended
 	// only is the capability of an idempotent call whose outcome is unknown: no
 	// other one knows its effect key (JRN-041). Empty after it is called again.
 	only string
@@ -54,7 +54,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			}
 			continue
 		}
-		if !t.Lost {
+		if !t.Lost || n.asksStill(t) {
 			p.ended, p.only = append(p.ended, t), ""
 			continue
 		}
@@ -74,6 +74,16 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		}
 	}
 	return nil, lost
+}
+
+// asksStill reports whether an attempt was waiting for a person when its host
+// ended, and can go on.
+func (n *node) asksStill(t *journal.Tried) bool {
+	if t.Closed || t.Opened == nil || n.w.Replay {
+		return false
+	}
+	c, ok := n.d.Registry.Capability(t.Started.CapID)
+	return ok && c.Human != nil
 }
 
 // acceptDecided gives the node the value that a decision names.

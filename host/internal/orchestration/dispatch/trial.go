@@ -42,7 +42,7 @@ func (s *attempts) shadow(a *attempt) {
 	}
 	d, run := n.d, *n.run
 	number := a.number
-	run.Recorder, run.Shadow = unrecorded{}, true
+	run.Recorder, run.Shadow, run.Interrupts = unrecorded{}, true, nil
 	trials.Shadow(a.call, func(ctx context.Context, answer Answer) (pass, counts bool) {
 		run.Base = ctx
 		if n.run.Account != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -49,6 +50,8 @@ type Run struct {
 	Host budget.Chain
 	// Shadow marks a run whose results are not used (see Trials).
 	Shadow bool
+	// Interrupts are the questions of the run to people; nil: it cannot ask any.
+	Interrupts *interrupt.Table
 	// Fill marks a run that replays another one; nil: it does not.
 	Fill *Fill
 	// Grading marks a run that asks a judge for one verdict on a labelled answer.
@@ -109,7 +112,7 @@ type Work struct {
 	// Recorded is what the replayed run recorded of the node; nil: nothing, or the
 	// run has no Fill.
 	Recorded *journal.Place
-	// Begun is called after the first attempt is recorded and before it is made.
+	// Begun is called after an attempt is recorded and before it is made.
 	Begun func()
 	// Around gives access to the surrounding plan. Nil: there are no slots, and
 	// plan answers are rejected.

@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -82,6 +83,8 @@ type Task struct {
 	// about nodes whose call may have had its effect (JRN-044). It ends the context of
 	// the run. Without it such nodes fail.
 	Suspend func([]Undecided)
+	// Interrupts are the questions of the run to people; nil: it cannot ask any.
+	Interrupts *interrupt.Table
 	// Streams records text of the answer according to the streaming policy.
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.
@@ -193,7 +196,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Explain: t.Explain, Fill: t.Fill, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	root := &scope{
 		run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,

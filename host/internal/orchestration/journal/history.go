@@ -76,6 +76,10 @@ type Tried struct {
 	Lost, Closed bool
 	// Decided is nil without a decision about it.
 	Decided *Decided
+	// Opened is the question that it put to people, Answered how that ended; nil:
+	// it has not. An attempt that was lost while it asked goes on.
+	Opened   *InterruptOpened
+	Answered *InterruptAnswered
 	// Begun and Ended are the numbers of the records of start and end.
 	Begun, Ended int
 
@@ -262,10 +266,20 @@ func (p *Place) add(rec Record) {
 		t := p.Attempt(body.Attempt)
 		switch {
 		case t == nil:
-		case t.epoch != rec.Epoch:
+		case t.epoch != rec.Epoch && (t.Opened == nil || body.Outcome == OutcomeUnknown):
 			t.Closed = true
 		default:
 			t.Finished, t.Lost, t.Ended = body, false, rec.Seq
+		}
+	case *InterruptOpened:
+		if t := p.Attempt(body.Attempt); t != nil {
+			t.Opened = body
+		}
+	case *InterruptAnswered:
+		for _, t := range p.Attempts {
+			if t.Opened != nil && t.Opened.Interrupt == body.Interrupt {
+				t.Answered = body
+			}
 		}
 	case *GateVerdict:
 		if t := p.Attempt(body.Attempt); t != nil {
@@ -288,6 +302,23 @@ func (p *Place) Attempt(number int) *Tried {
 		}
 	}
 	return nil
+}
+
+// Asks reports whether the run was only waiting for people when its host ended.
+func (h *History) Asks() bool {
+	asks := false
+	for _, p := range h.places {
+		for _, t := range p.Attempts {
+			switch {
+			case !t.Lost || t.Closed:
+			case t.Opened == nil || t.Answered != nil:
+				return false
+			default:
+				asks = true
+			}
+		}
+	}
+	return asks
 }
 
 // IsCommitted reports whether the commit of the node is recorded.

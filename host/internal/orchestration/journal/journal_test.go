@@ -119,6 +119,8 @@ func samples() map[journal.Kind]journal.Body {
 		reserved,
 		&journal.BudgetSettled{Of: reserved, Amount: edn.MustMap(edn.K("attempts"), edn.Int(1)), Mark: "exact"},
 		&journal.EnvRead{What: "random", Value: edn.Int(7)},
+		&journal.InterruptOpened{Interrupt: "0-1-1", Attempt: 1, Question: ref, Schema: "a/b"},
+		&journal.InterruptAnswered{Interrupt: "0-1-1", By: "local"},
 		&journal.CancelRequested{By: "local"},
 		&journal.RunSuspended{Why: "effects/outcome-unknown"},
 		&journal.HostEvent{Event: "quality/swap", Details: empty, CapID: "a/one", Intent: "a/b"},
@@ -278,6 +280,13 @@ func drawBody(t *rapid.T) journal.Body {
 		if spoil("value") {
 			b.Value = odd
 		}
+	case *journal.InterruptOpened:
+		drop(spoil, &b.Interrupt, &b.Schema)
+		if spoil("question") {
+			b.Question = journal.Ref{}
+		}
+	case *journal.InterruptAnswered:
+		drop(spoil, &b.Interrupt, &b.By)
 	case *journal.CancelRequested:
 		drop(spoil, &b.By)
 	case *journal.HostEvent:

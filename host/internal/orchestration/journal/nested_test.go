@@ -464,9 +464,12 @@ func TestEvents(t *testing.T) {
 			:votes [0.5M 1M]}`},
 		journal.KindNodeCommitted: {"commit", `{:as :x :attempt 2 :cap/id :a/one :failure/type :runtime/crashed
 			:score 0M}`},
-		journal.KindNodeFailed:      {"failed", `{:failure/type :provider/error :message "no"}`},
-		journal.KindCancelRequested: {"cancel", `{:by "uid/7" :why "enough"}`},
-		journal.KindRunSuspended:    {"suspended", `{:open 1 :why :effects/outcome-unknown}`},
+		journal.KindNodeFailed: {"failed", `{:failure/type :provider/error :message "no"}`},
+		journal.KindInterruptOpened: {"interrupt", `{:attempt 1 :deadline-at #inst "1970-01-01T00:00:09.000Z" :interrupt "0-1-1"
+			:on-deadline :default :question 1 :schema :a/b :state :opened}`},
+		journal.KindInterruptAnswered: {"interrupt", `{:by "uid/7" :interrupt "0-1-1" :state :answered}`},
+		journal.KindCancelRequested:   {"cancel", `{:by "uid/7" :why "enough"}`},
+		journal.KindRunSuspended:      {"suspended", `{:open 1 :why :effects/outcome-unknown}`},
 		journal.KindRunFinished: {"finished", `{:failure/type :provider/error :latency-ms 7 :message "no"
 			:status :failed}`},
 		journal.KindHostEvent: {"quality", `{:cap/id :a/one :intent :a/b :to :a/two :what :quality/swap}`},

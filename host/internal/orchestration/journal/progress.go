@@ -9,7 +9,7 @@ import (
 
 // Event is the short form of one record for a watcher of the run.
 type Event struct {
-	Name    string // accepted started resolved skipped attempt chunk provisional retract gate quality commit failed cancel finished
+	Name    string // accepted started resolved skipped attempt chunk provisional retract gate quality commit failed interrupt cancel finished
 	Run     string
 	Seq     int
 	At      time.Time
@@ -147,6 +147,21 @@ func Progress(rec Record) (e Event, ok bool) {
 		e.Name = "failed"
 		p.kw("failure/type", b.Err.Type)
 		p.str("message", b.Err.Message)
+	case *InterruptOpened:
+		e.Name, e.Attempt = "interrupt", b.Attempt
+		p.kw("state", "opened")
+		p.str("interrupt", b.Interrupt)
+		p.val("question", b.Question.Value())
+		p.kw("schema", b.Schema)
+		if b.hasDeadline() {
+			m.Key("deadline-at", edn.Inst(b.DeadlineAt))
+			p.kw("on-deadline", b.OnDeadline)
+		}
+	case *InterruptAnswered:
+		e.Name = "interrupt"
+		p.kw("state", "answered")
+		p.str("interrupt", b.Interrupt)
+		p.str("by", b.By)
 	case *CancelRequested:
 		e.Name = "cancel"
 		p.str("by", b.By)

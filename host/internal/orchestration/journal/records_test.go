@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -189,6 +190,17 @@ func wholes() []struct {
 			`{:amounts {:node {:attempts 1} :run {:attempts 1}} :mark :at-least :of 3}`},
 		{&journal.EnvRead{What: "clock", Ordinal: 2, Value: edn.Inst(time.Unix(1, 0))},
 			`{:ordinal 2 :value #inst "1970-01-01T00:00:01.000Z" :what :clock}`},
+		{&journal.InterruptOpened{
+			Interrupt:  "0-1-1",
+			Attempt:    1,
+			Question:   oneRef,
+			Schema:     "a/b",
+			DeadlineAt: time.Unix(9, 0),
+			OnDeadline: "default",
+			Default:    journal.RefTo(edn.Int(2)),
+		}, `{:attempt 1 :deadline-at #inst "1970-01-01T00:00:09.000Z" :default "H2" :interrupt "0-1-1" :on-deadline :default
+			:question "H1" :schema :a/b}`},
+		{&journal.InterruptAnswered{Interrupt: "0-1-1", By: "uid/7", Answer: oneRef}, `{:answer "H1" :by "uid/7" :interrupt "0-1-1"}`},
 		{&journal.CancelRequested{By: "uid/7", Why: "enough"}, `{:by "uid/7" :why "enough"}`},
 		{&journal.RunSuspended{Why: "effects/outcome-unknown", Open: []journal.Question{
 			{Path: edn.Vector(edn.Int(0)), Node: "pay", Attempt: 2, CapID: "a/one", EffectKey: edn.Hash(edn.Int(2))},
@@ -318,6 +330,7 @@ func TestRefusedRecords(t *testing.T) {
 		reserved = *journal.BudgetReserved
 		settled  = *journal.BudgetSettled
 		env      = *journal.EnvRead
+		opened   = *journal.InterruptOpened
 		cancel   = *journal.CancelRequested
 		finished = *journal.RunFinished
 		host     = *journal.HostEvent
@@ -418,6 +431,12 @@ func TestRefusedRecords(t *testing.T) {
 		{"what", spoilt(func(b env) { b.What = "dice" })},
 		{"ordinal", spoilt(func(b env) { b.Ordinal = -1 })},
 		{"value", spoilt(func(b env) { b.Value = text })},
+		{"interrupt", spoilt(func(b opened) { b.Interrupt = "" })},
+		{"question", spoilt(func(b opened) { b.Question = none })},
+		{"on-deadline", spoilt(func(b opened) { b.DeadlineAt = time.Time{} })},
+		{"on-deadline", spoilt(func(b opened) { b.OnDeadline = "wait" })},
+		{"default", spoilt(func(b opened) { b.Default = none })},
+		{"default", spoilt(func(b opened) { b.OnDeadline = registry.DeadlineDeny })},
 		{"by", spoilt(func(b cancel) { b.By = "" })},
 		{"status", spoilt(func(b finished) { b.Status = "done" })},
 		{"response", spoilt(func(b finished) { b.Response = none })},

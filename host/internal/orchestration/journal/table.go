@@ -17,26 +17,28 @@ type Kind string
 
 // The kinds that this host writes.
 const (
-	KindRunAccepted      Kind = "run/accepted"
-	KindRunStarted       Kind = "run/started"
-	KindRunResumed       Kind = "run/resumed"
-	KindPlanResolved     Kind = "plan/resolved"
-	KindNodeResolved     Kind = "node/resolved"
-	KindNodeSkipped      Kind = "node/skipped"
-	KindAttemptStarted   Kind = "attempt/started"
-	KindAttemptChunk     Kind = "attempt/chunk"
-	KindAttemptRetracted Kind = "attempt/retracted"
-	KindAttemptFinished  Kind = "attempt/finished"
-	KindGateVerdict      Kind = "gate/verdict"
-	KindNodeCommitted    Kind = "node/committed"
-	KindNodeFailed       Kind = "node/failed"
-	KindBudgetReserved   Kind = "budget/reserved"
-	KindBudgetSettled    Kind = "budget/settled"
-	KindEnvRead          Kind = "env/read"
-	KindCancelRequested  Kind = "cancel/requested"
-	KindRunSuspended     Kind = "run/suspended"
-	KindRunFinished      Kind = "run/finished"
-	KindHostEvent        Kind = "host/event"
+	KindRunAccepted       Kind = "run/accepted"
+	KindRunStarted        Kind = "run/started"
+	KindRunResumed        Kind = "run/resumed"
+	KindPlanResolved      Kind = "plan/resolved"
+	KindNodeResolved      Kind = "node/resolved"
+	KindNodeSkipped       Kind = "node/skipped"
+	KindAttemptStarted    Kind = "attempt/started"
+	KindAttemptChunk      Kind = "attempt/chunk"
+	KindAttemptRetracted  Kind = "attempt/retracted"
+	KindAttemptFinished   Kind = "attempt/finished"
+	KindGateVerdict       Kind = "gate/verdict"
+	KindNodeCommitted     Kind = "node/committed"
+	KindNodeFailed        Kind = "node/failed"
+	KindBudgetReserved    Kind = "budget/reserved"
+	KindBudgetSettled     Kind = "budget/settled"
+	KindEnvRead           Kind = "env/read"
+	KindInterruptOpened   Kind = "interrupt/opened"
+	KindInterruptAnswered Kind = "interrupt/answered"
+	KindCancelRequested   Kind = "cancel/requested"
+	KindRunSuspended      Kind = "run/suspended"
+	KindRunFinished       Kind = "run/finished"
+	KindHostEvent         Kind = "host/event"
 )
 
 // docColumn is one key of a kind: its EDN name, its schema as EDN text, and its
@@ -71,7 +73,7 @@ var pathColumns = []docColumn{
 var descriptions = []description{
 	runAccepted, runStarted, runResumed, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk,
 	attemptRetracted, attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead,
-	cancelRequested, runSuspended, runFinished, hostEvent,
+	interruptOpened, interruptAnswered, cancelRequested, runSuspended, runFinished, hostEvent,
 }
 
 // byKind finds the description of a kind; kinds are their rows for documentation.

@@ -202,6 +202,7 @@ type Place struct {
 	turn      chan struct{}
 	begun     time.Time
 	running   bool
+	paused    time.Time // since when it waits for people; zero: it does not
 	gone      bool
 }
 
@@ -217,6 +218,35 @@ func (p *Place) Running() bool {
 	return p.running
 }
 
+// Pause gives the worker of a run back that only waits for people, until Continue.
+func (p *Place) Pause() {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !p.running || p.gone || !p.paused.IsZero() {
+		return
+	}
+	p.paused = q.now()
+	p.class.running--
+	q.running--
+	q.startAll()
+}
+
+// Continue takes a worker again, at once: until others end, more runs may be under
+// way than there are workers.
+func (p *Place) Continue() {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p.gone || p.paused.IsZero() {
+		return
+	}
+	p.begun = p.begun.Add(q.now().Sub(p.paused))
+	p.paused = time.Time{}
+	p.class.running++
+	q.running++
+}
+
 // Leave gives the place back, of a run that has ended or does not wait any longer.
 // Only the first call has an effect.
 func (p *Place) Leave() {
@@ -224,7 +254,7 @@ func (p *Place) Leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch c := p.class; {
-	case p.gone:
+	case p.gone, !p.paused.IsZero():
 	case p.running:
 		c.running--
 		q.running--

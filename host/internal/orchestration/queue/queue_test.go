@@ -67,6 +67,31 @@ func one(classes ...queue.Class) queue.Settings {
 	return queue.Settings{Classes: classes, Workers: 1, MaxQueued: 1000}
 }
 
+// JRN-045: a run that only waits for people has no worker. It takes one again at
+// once, and gives none back that it does not have.
+func TestPausedRunsHaveNoWorker(t *testing.T) {
+	l := newLine(t, one(queue.Class{Name: "sync", Workers: 1, MaxQueued: 9, Weight: 1}))
+	for _, name := range []string{"a", "b", "c"} {
+		l.enter(name, queue.Entry{Class: "sync"})
+	}
+	running := func() int { return l.q.Loads()[0].Running }
+	require.Equal(t, []string{"a"}, l.started())
+	l.places["c"].Pause() // it does not run
+	l.places["a"].Pause()
+	l.places["a"].Pause()
+	assert.Equal(t, []string{"b"}, l.started())
+	l.places["a"].Continue()
+	assert.Equal(t, 2, running())
+	l.places["b"].Leave()
+	assert.Empty(t, l.started(), "the worker is taken")
+	l.places["a"].Pause()
+	l.places["a"].Leave()
+	l.places["a"].Continue()
+	assert.Equal(t, []string{"c"}, l.started())
+	l.places["c"].Leave()
+	assert.Equal(t, 0, running())
+}
+
 // RUN-011: within a class the highest priority starts first, then the principals
 // take turns, then the order of acceptance counts.
 func TestOrderWithinAClass(t *testing.T) {

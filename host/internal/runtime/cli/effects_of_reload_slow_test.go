@@ -54,7 +54,7 @@ func settings() []setting {
 // labelOf names the blocks of the configuration that are changed.
 var labelOf = map[string]string{
 	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
-	"judge": "j", "rubric": "r", "criterion": "k", "class": "batch",
+	"judge": "j", "rubric": "r", "criterion": "k", "class": "batch", "human": "people/clerk", "operation": "act/defaults", "binding": "session/language",
 }
 
 const changedBase = testProfile + `
@@ -73,6 +73,15 @@ dispatch "e" {}
 intent "t/a" {
   in  = "req/any"
   out = "res/any"
+}
+
+intent "t/h" {
+  in  = "req/any"
+  out = "res/any"
+}
+
+human "people/clerk" {
+  intents = ["t/h"]
 }
 
 capability "mine/a" {
@@ -122,8 +131,11 @@ var changes = map[string]string{
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": "allow_commands = [\"/bin/true\"]\narguments = { \"/bin/true\" = [\"x\"] }", "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
-	"queue.default_class": `default_class = "sync"`,
-	"judge.intent":        `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
+	"session.vars.default_class": `default_class = "ephemeral"`, "http.limits.session_body": `session_body = "2MiB"`,
+	"session.binding.coerce":   "target = [\"constraints\", \"language\"]\ncoerce = \"keyword\"",
+	"session.binding.required": "target = [\"constraints\", \"language\"]\nrequired = true",
+	"queue.default_class":      `default_class = "sync"`,
+	"judge.intent":             `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
 	"http.admin_socket":    `admin_socket = "other.sock"`,
 	"judge.anchors":        `anchors = "../it.edn"`,

@@ -23,7 +23,7 @@ import (
 func (c *command) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "show, watch, compare, verify, move, purge or cancel the recorded runs of a daemon",
+		Short: "show, watch, answer, compare, move, purge or cancel the recorded runs of a daemon",
 		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
 			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
 			"run without one.",
@@ -32,7 +32,7 @@ func (c *command) runsCommand() *cobra.Command {
 		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
 		c.runsDiffCommand(),
 		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
-		c.runsCancelCommand(), c.runsResumeCommand(), c.runsWatchCommand(),
+		c.runsCancelCommand(), c.runsResumeCommand(), c.runsInterruptsCommand(), c.runsAnswerCommand(), c.runsWatchCommand(),
 	)
 	return cmd
 }
@@ -96,8 +96,8 @@ func (c *command) runsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "list recorded runs, the latest first",
-		Long: "list prints the recorded runs. A run without end is running while its daemon executes it, suspended while it\n" +
-			"waits for a decision, else open: the next start of the daemon resumes it.",
+		Long: "list prints the recorded runs. A run without end is running while its daemon executes it, waiting while it only\n" +
+			"waits for answers of people, suspended while it waits for a decision, else open: the next start of the daemon resumes it.",
 		Example: "  ferment runs list\n  ferment runs list --status failed --since 24h\n  ferment runs list --intent text/respond --limit 5 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -132,7 +132,7 @@ func (c *command) runsListCommand() *cobra.Command {
 }
 
 // runStatuses are the values of --status.
-var runStatuses = []string{"open", "running", "suspended", "completed", "failed", "canceled", "expired"}
+var runStatuses = []string{"open", "running", "waiting", "suspended", "completed", "failed", "canceled", "expired"}
 
 // sinceWhen parses the value of --since.
 func sinceWhen(text string, now time.Time) (time.Time, error) {
@@ -286,7 +286,9 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		return "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
 	case status == "suspended":
 		return suspendedText(v.Key("suspended"), id)
-	case status == "running":
+	case v.HasKey("interrupts") && (status == "running" || status == "waiting"):
+		return "\n" + interruptsText(v.Key("interrupts"), id)
+	case status == "running" || status == "waiting":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
 	case status == "open" && there:
 		return "\nit is open, and the daemon does not execute it: the log of the daemon says why it was not resumed\n"

@@ -559,7 +559,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		"elsewhere.edn", file.stdout,
 		"pay.edn", script(":t/pay", ":t/pay", crash, sigkill),
 		"mail.edn", script(":t/mail", ":t/mail", crash, sigkill),
-		"ferment.hcl", testProfile+shipped("chess", "chess")+scripted("pay")+scripted("mail")+budgets+onDisk,
+		"ferment.hcl", testProfile+shipped("chess", "chess")+scripted("pay")+scripted("mail")+budgets+onDisk+people,
 		"site/ferment.hcl", testProfile+shipped("chess", "chess"),
 		"action.edn", "{:action :plugin-list}")
 	for _, line := range examplesOf(t, w, "serve") {
@@ -579,7 +579,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 			switch {
 			case !ofDaemon(line):
 			case strings.HasPrefix(line, "ferment admin drain"), strings.HasPrefix(line, "ferment runs purge"),
-				strings.HasPrefix(line, "ferment runs resume"):
+				strings.HasPrefix(line, "ferment runs resume"), strings.HasPrefix(line, "ferment runs answer"):
 				last = append(last, line)
 			case strings.HasPrefix(line, "ferment admin journal-repair"):
 				after = append(after, line)
@@ -591,6 +591,12 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 	}
 	require.Greater(t, n, 6)
 	for _, line := range last {
+		if strings.HasPrefix(line, "ferment runs answer") {
+			a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("refund/approve", "{}", ":response/type :accepted"))
+			require.Equal(t, 202, a.status, "%s", a.body)
+			id, _ := a.value(t).Key("job/id").AsString()
+			s.becomes(id, "waiting")
+		}
 		if strings.HasPrefix(line, "ferment runs resume") {
 			calls := `{:op :call :id "pay" :intent :t/pay :input {:q 1} :as :p}`
 			if strings.Contains(line, "mail") {

@@ -27,10 +27,10 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		return nil, err
 	}
 	c := loaded.actConfig()
-	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = g.client, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
 	c.Sessions = h.sessions
-	c.Queue, c.Classes = h.queue, classesOf(&loaded.Queue)
 	_, c.Suspends = h.journal.(journal.Syncer)
+	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, c.Suspends}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
+	c.Queue, c.Classes = h.queue, classesOf(&loaded.Queue)
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served

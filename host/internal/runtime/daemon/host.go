@@ -205,7 +205,7 @@ func (l *Loaded) routes() map[string]plugin.Route {
 	out := map[string]plugin.Route{}
 	reg := l.Generation.Registry
 	for _, id := range reg.Capabilities() {
-		if c, ok := reg.Capability(id); ok {
+		if c, ok := reg.Capability(id); ok && c.Human == nil {
 			out[id] = plugin.Route{
 				Plugin:      c.Plugin,
 				Advertised:  c.Advertised,

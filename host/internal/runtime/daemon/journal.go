@@ -229,6 +229,9 @@ func (j *Journal) status(r store.Run) string {
 		if active.run.Waiting() {
 			return "queued"
 		}
+		if active.run.AwaitsPeople() {
+			return "waiting"
+		}
 		return "running"
 	}
 	return r.State
@@ -300,7 +303,7 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Since: f.Since, Until: f.Until, Before: f.Before,
 		Limit: limit + 1,
 	}
-	live := f.Status == "running" || f.Status == "queued"
+	live := f.Status == "running" || f.Status == "queued" || f.Status == "waiting"
 	if live {
 		filter.Status, filter.Limit = "open", manyOpen
 	}
@@ -432,6 +435,13 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		nodes = append(nodes, n.Value())
 	}
 	b.Key("nodes", edn.Vector(nodes...))
+	if open := journal.OpenInterrupts(records); len(open) > 0 {
+		interrupts := make([]edn.Value, len(open))
+		for i, question := range open {
+			interrupts[i] = question.Value()
+		}
+		b.Key("interrupts", edn.Vector(interrupts...))
+	}
 	for _, rec := range records {
 		switch body := rec.Body.(type) {
 		case *journal.RunAccepted:

@@ -194,14 +194,15 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 // onceWait is the time beyond the drain for calls whose recovery is once.
 const onceWait = 10 * time.Second
 
-// drain stops taking acts, ends those that wait for their turn, and waits for the runs in progress (OPS-004). At the
-// limit it ends the runs, except those with an open attempt whose recovery
-// is once; these get onceWait more. The end of ctx skips the waiting.
+// drain stops taking acts, ends those that wait for their turn or for people, and
+// waits for the runs in progress (OPS-004). At the limit it ends the runs, except
+// those with an open attempt whose recovery is once; these get onceWait more. The
+// end of ctx skips the waiting.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.mu.Lock()
 	h.runs.draining = true
 	h.runs.mu.Unlock()
-	h.cancelRuns((*act.Run).Waiting)
+	h.cancelRuns(func(run *act.Run) bool { return run.Waiting() || run.AwaitsPeople() })
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if h.runs.idle(waiting) {

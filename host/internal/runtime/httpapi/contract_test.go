@@ -241,6 +241,18 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	cases[jobCancel][400] = func(w *world) answer { return w.operator(concrete(jobCancel), `{"why":1}`) }
 	cases[jobCancel][413] = func(w *world) answer { return w.operator(concrete(jobCancel), strings.Repeat("x", 64<<10+1)) }
 	cases[jobCancel][415] = func(w *world) answer { return w.operator(concrete(jobCancel), "x", "Content-Type", "text/plain") }
+	const answers = "POST /v1/runs/{id}/interrupts/{interrupt}"
+	cases[answers] = ofRun(answers)
+	for status, body := range map[int]string{200: `{"answer":{"n":1}}`, 400: `{"value":1}`, 413: strings.Repeat("x", 1<<20+1)} {
+		cases[answers][status] = func(w *world) answer { return w.operator(concrete(answers), body) }
+	}
+	for _, typ := range []string{"interrupt/not-found", "interrupt/answered", "interrupt/answer-invalid"} {
+		cases[answers][contract.Errorf(typ, "").HTTPStatus()] = func(w *world) answer {
+			w.failing.Store(errorOf(typ))
+			return w.operator(concrete(answers), `{"answer":{"n":1}}`)
+		}
+	}
+	cases[answers][415] = func(w *world) answer { return w.operator(concrete(answers), "x", "Content-Type", "text/plain") }
 	cases["GET /v1/runs/{id}/events"][204] = func(w *world) answer {
 		return w.operator(concrete("GET /v1/runs/{id}/events?after={id}.5"), "")
 	}
@@ -296,7 +308,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 
 // concrete replaces the parameters of a path by the sample.
 func concrete(path string) string {
-	return strings.NewReplacer("{id}", sampleRun, "{other}", sampleRun).Replace(path)
+	return strings.NewReplacer("{id}", sampleRun, "{other}", sampleRun, "{interrupt}", "0-1-1").Replace(path)
 }
 
 // sessionVar writes a variable of a new session.
@@ -350,6 +362,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, "[:b {:doc") {
 			body["a"], body["b"] = "last", "last"
 		}
+		if strings.Contains(a.Input, "[:answer :any]") {
+			body["answer"] = "yes"
+		}
 		if strings.Contains(a.Input, "[:file {:doc") {
 			body["file"] = "/x"
 		}
@@ -381,7 +396,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 20, routes.Len())
+	assert.Equal(t, 21, routes.Len())
 	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()

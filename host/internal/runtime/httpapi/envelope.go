@@ -99,6 +99,7 @@ var specs = map[string]string{
 	"envelope/request":  specRequest,
 	"envelope/response": specResponse,
 	"envelope/cancel":   `[:map {:closed true} [:reason {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]]`,
+	"envelope/answer":   `[:map {:closed true} [:answer {:doc "in the schema of the interrupt"} :any]]`,
 	"answer/error":      `[:map {:closed true} [:error ERROR]]`,
 	"answer/health": `[:map {:closed true}
   [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]]
@@ -121,6 +122,7 @@ var specs = map[string]string{
 	"answer/run": `[:map {:closed true}
   [:run SUMMARY] [:epochs [:vector :map]] [:nodes [:vector :map]]
   [:deadline-at {:optional true} :inst] [:cancel {:optional true} :map] [:suspended {:optional true} :map] [:error {:optional true} ERROR]
+  [:interrupts {:optional true :doc "questions to people that are open"} [:vector :map]]
   [:response {:optional true :doc "the response envelope of a finished run"} :map]]`,
 	"answer/records": `[:map {:closed true}
   [:run :string] [:records [:vector :map]] [:last [:int {:min 0}]] [:more? :boolean]]`,
@@ -132,6 +134,7 @@ var specs = map[string]string{
   [:equal? :boolean] [:values? :boolean] [:differs [:vector :keyword]] [:a :map] [:b :map] [:nodes [:vector :map]]]`,
 	"answer/canceled": `[:map {:closed true}
   [:run :string] [:status :keyword] [:cancel/accepted? :boolean]]`,
+	"answer/interrupt":  `[:map {:closed true} [:run :string] [:interrupt :string]]`,
 	"answer/job":        "[:or " + builtin("res/job-accepted") + builtin("res/job-status") + "]",
 	"answer/job-cancel": builtin("res/job-cancel"),
 	"answer/openapi":    `[:map [:openapi [:re "^3\\.1\\."]] [:info :map] [:paths :map] [:components :map]]`,

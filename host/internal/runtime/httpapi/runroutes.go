@@ -96,6 +96,19 @@ func runRoutes() []Route {
 			},
 		},
 		{
+			Method: post, Path: id + "/interrupts/{interrupt}", Operation: OpResumeRuns,
+			Summary: "answer a question that a run puts to people",
+			Doc:     "interrupt is the id of an open interrupt, or of the node that asks. The answer is checked against its schema and taken once; the response is sent once it is durable. GET /v1/runs/{id} lists the open interrupts.",
+			Body: &Body{Schema: "envelope/answer", Types: []mediaType{typeJSON, typeEDN},
+				limit: func(s *Settings) int { return s.Limits.ActBody }},
+			serve: serveRuns(answerInterrupt),
+			Answers: []Answer{
+				{200, "the answer was taken", "answer/interrupt"},
+				{409, "the interrupt was answered before, or no daemon executes the run", "envelope/response"},
+				{422, "the answer does not fit the schema of the interrupt", "envelope/response"},
+			},
+		},
+		{
 			Method: post, Path: id + "/resume", Operation: OpResumeRuns, operator: true,
 			Summary: "continue a suspended run",
 			Doc:     "The body has a decision for each open call, which GET /v1/runs/{id} lists under suspended. The answer is sent once the run goes on.",
@@ -143,6 +156,17 @@ func runRoutes() []Route {
 	return rows
 }
 
+func answerInterrupt(x *exchange, r Runs) (edn.Value, *contract.Error) {
+	body, err := x.decode(edn.Body)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if found := envelopes()["envelope/answer"].Validate(body); len(found) > 0 {
+		return edn.Nil(), wrongInput("the body", found)
+	}
+	return r.Answer(x.r.Context(), x.run, x.params["interrupt"], body.Key("answer"), x.who.Name)
+}
+
 func pinRoute(path, summary string, on bool) Route {
 	action := "runs-unpin"
 	if on {
@@ -183,7 +207,10 @@ func (x *exchange) readTarget() *contract.Error {
 		return contract.Errorf("auth/forbidden", "%s %s is for operators", x.route.Method, x.route.Path).
 			WithHint("use the admin socket, as the command line does")
 	}
-	for _, value := range x.params {
+	for name, value := range x.params {
+		if name == "interrupt" {
+			continue
+		}
 		if !runID.MatchString(value) {
 			return contract.Errorf("run/not-found", "%.80q is not the id of a run: expected run_ and 26 characters", value).
 				WithHint("GET /v1/runs lists the runs")

@@ -55,6 +55,9 @@ type Runs interface {
 	// Resume continues a suspended run with a decision for each of its open
 	// questions, and returns at once.
 	Resume(ctx context.Context, run string, decisions []Decision) (edn.Value, *contract.Error)
+	// Answer answers an open interrupt, named by its id or its node; it may be empty
+	// for the only one. The answer is durable when Answer returns.
+	Answer(ctx context.Context, run, interrupt string, answer edn.Value, by string) (edn.Value, *contract.Error)
 }
 
 // Decision answers an open question of a suspended run.
@@ -174,7 +177,7 @@ const (
 )
 
 // filterEntries select runs of a list.
-const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :queued :running :suspended :completed :failed :canceled :expired]]
+const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :queued :running :waiting :suspended :completed :failed :canceled :expired]]
 	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
 	[:since {:optional true :doc "accepted then or later"} :inst] [:until {:optional true :doc "accepted before"} :inst]`
 
@@ -266,6 +269,11 @@ func runActions() []Action {
 			Input: runEntry + " " + decisionEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)))
+			})},
+		{Name: "runs-answer", Doc: "answer a question that a run puts to people",
+			Input: runEntry + ` [:interrupt {:optional true :doc "its id, or the node that asks; not needed for the only one"} [:string {:min 1 :max 200}]] [:answer :any]`,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Answer(ctx, text(in, "run"), text(in, "interrupt"), in.Key("answer"), "operator")
 			})},
 	}
 }

@@ -399,6 +399,10 @@ func (r recorded) Verify(_ context.Context, run string) (edn.Value, *contract.Er
 func (r recorded) Job(_ context.Context, run string) (edn.Value, *contract.Error) {
 	return r.note("job "+run, nil, sampleJob)
 }
+func (r recorded) Answer(_ context.Context, run, interrupt string, _ edn.Value, _ string) (edn.Value, *contract.Error) {
+	return edn.MustMap(edn.K("run"), edn.Text(run), edn.K("interrupt"), edn.Text(interrupt)), r.err()
+}
+
 func (r recorded) Resume(_ context.Context, run string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
 	return r.note("resume "+run, decisions, `{:run "`+sampleRun+`" :status :running}`)
 }

@@ -34,7 +34,9 @@ type Spec struct {
 	// take the defaults of Cap.
 	Caps []string
 	// Apart gives each capability its own plugin, named like the capability.
-	Apart   bool
+	Apart bool
+	// Humans makes capabilities of Caps ones that people answer, by id.
+	Humans  map[string]registry.Human
 	Intents []registry.Intent
 	Checks  []quality.Check
 	Judges  []registry.Judge
@@ -68,6 +70,10 @@ func New(tb testing.TB, spec Spec) *World {
 			require.NoError(tb, err, text)
 		}
 		caps[i] = registry.Capability{Capability: c, Plugin: "scripted"}
+		if h, ok := spec.Humans[c.ID]; ok {
+			caps[i].Human, caps[i].Plugin = &h, ""
+			continue
+		}
 		if spec.Apart {
 			caps[i].Plugin = c.ID
 		}

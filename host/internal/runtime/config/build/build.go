@@ -122,7 +122,7 @@ func (b *builder) limits() {
 	for _, x := range []struct {
 		block string
 		most  int
-	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed},
+	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"human", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed},
 		{"schema", MaxNamed}, {"judge", MaxNamed}, {"rubric", MaxNamed}} {
 		if all := b.All(x.block); len(all) > x.most {
 			b.Report.Add(diag.Diagnostic{
@@ -244,6 +244,7 @@ func (b *builder) capabilities() {
 			b.register(p, c, claimed[[2]string{p.Name, c.ID}])
 		}
 	}
+	b.humans()
 	b.notGiven = b.absences(claimed)
 }
 
@@ -729,6 +730,7 @@ func (b *builder) generation() *Generation {
 	}
 	effects := b.effects()
 	budgets := b.budgets(book)
+	b.defaultAnswers()
 	b.cross(book, intents, effects, budgets)
 	prompts := b.prompts()
 	b.gateRings()

@@ -48,7 +48,7 @@ func (w Written) SpecPath() string {
 }
 
 // Labels and required attributes of the files that written.file writes.
-var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move",
+var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "human": "people/clerk", "dispatch": "d", "intent": "chess/best-move",
 	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language"}
 
 // File returns the smallest file with the attribute set to a value.
@@ -57,6 +57,9 @@ func (w Written) File(value string) string {
 	top := w.Chain[0]
 	if top.Name != "plugin" {
 		b.WriteString("plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n")
+	}
+	if top.Name == "human" {
+		b.WriteString("intent \"chess/best-move\" {\n  in = \"req/any\"\n  out = \"res/any\"\n}\n")
 	}
 	for i, blk := range w.Chain {
 		b.WriteString(blk.Name)
@@ -176,7 +179,7 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 
 var required = map[string][]string{
 	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
-	"intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
+	"human": {`intents = ["chess/best-move"]`}, "intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
 	"rubric": {`criterion "b" { ask = "is it true?" }`}, "criterion": {`ask = "is it short?"`},
 	"binding": {`target = ["constraints", "language"]`},
 }

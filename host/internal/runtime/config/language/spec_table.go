@@ -216,6 +216,7 @@ var specification = Block{Blocks: []Block{
 	},
 	dispatchBlock,
 	intentBlock,
+	humanBlock,
 	promptsBlock,
 	judgeBlock,
 	rubricBlock,

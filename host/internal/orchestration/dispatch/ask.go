@@ -1,0 +1,146 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// reopen makes the attempt that asked people when its host ended. It goes on with
+// the same question, or with the answer that is recorded (JRN-045).
+func (s *attempts) reopen(t *journal.Tried, c *registry.Capability, strategy string) *attempt {
+	a := &attempt{n: s.n, capability: c, number: t.Started.Attempt, started: t.At, asked: t, limits: s.n.limits(c)}
+	a.recovery, _ = contract.ParseRecoveryClass(t.Started.Recovery)
+	a.stream = s.n.w.Stream.ForAttempt(s.mode, a.number)
+	if strategy == "" {
+		s.alone = a
+	} else {
+		s.parallel = append(s.parallel, a)
+	}
+	if s.n.w.Begun != nil {
+		s.n.w.Begun()
+	}
+	return a
+}
+
+// interruptID is the id of the question of an attempt: the path of its node, the
+// number of the question within the attempt, which is the first and only one, and
+// the number of the attempt.
+func interruptID(path edn.Value, attempt int) string {
+	var b strings.Builder
+	for e := range path.Elems() {
+		if text, ok := e.AsString(); ok {
+			b.WriteString(text + ".")
+		} else {
+			b.WriteString(e.String() + ".")
+		}
+	}
+	return fmt.Sprintf("%s-1-%d", strings.TrimSuffix(b.String(), "."), attempt)
+}
+
+// ask puts the input to people and returns the answer of one (JRN-045). It may run
+// beside other attempts of the node.
+func (a *attempt) ask(ctx context.Context) (Answer, error) {
+	n := a.n
+	if n.run.Interrupts == nil {
+		return Answer{}, contract.Errorf("runtime/not-ready", "node %s: nothing can put a question to people here", n.w.Node)
+	}
+	opened := a.question()
+	if a.asked == nil {
+		if err := a.recordNow(opened); err != nil {
+			return Answer{}, err
+		}
+	} else if end := a.asked.Answered; end != nil {
+		return a.answered(opened, end)
+	}
+	q := &interrupt.Question{ID: opened.Interrupt, Schema: n.w.Policy.out, SchemaName: opened.Schema}
+	q.Record = func(answer edn.Value, by string) error {
+		return a.recordNow(&journal.InterruptAnswered{Interrupt: opened.Interrupt, By: by, Answer: journal.RefTo(answer)})
+	}
+	n.run.Interrupts.Open(q)
+	var late *timer
+	if !opened.DeadlineAt.IsZero() {
+		late = startTimer(ctx, n.d.Clock, 0, opened.DeadlineAt.Sub(n.now()))
+		defer late.end()
+	}
+	select {
+	case r := <-q.Answered():
+		return asAnswer(r)
+	case <-late.fired():
+		if q.Take(false) {
+			end := &journal.InterruptAnswered{Interrupt: opened.Interrupt, By: journal.ByDeadline, Answer: opened.Default}
+			if err := a.recordNow(end); err != nil {
+				return Answer{}, err
+			}
+			return a.answered(opened, end)
+		}
+	case <-a.stop:
+		if q.Take(true) {
+			return Answer{}, contract.AsError(context.Canceled)
+		}
+	case <-ctx.Done():
+		if q.Take(true) {
+			return Answer{}, contract.AsError(ctx.Err())
+		}
+	}
+	return asAnswer(<-q.Answered()) // a person was faster
+}
+
+// question returns the record of the question of the attempt.
+func (a *attempt) question() *journal.InterruptOpened {
+	if a.asked != nil && a.asked.Opened != nil {
+		return a.asked.Opened
+	}
+	n, h := a.n, a.capability.Human
+	opened := &journal.InterruptOpened{
+		Interrupt: interruptID(n.w.Path, a.number),
+		Attempt:   a.number,
+		Question:  journal.RefTo(n.w.Input),
+		Schema:    n.w.Policy.outName,
+	}
+	if opened.Schema == "" {
+		opened.Schema = "any"
+	}
+	if h.Deadline > 0 {
+		opened.DeadlineAt, opened.OnDeadline = n.now().Add(h.Deadline), h.OnDeadline
+		if h.OnDeadline == registry.DeadlineDefault {
+			opened.Default = journal.RefTo(h.Default)
+		}
+	}
+	return opened
+}
+
+// recordNow records body durably. Parallel attempts may do so at once.
+func (a *attempt) recordNow(body journal.Body) error {
+	r := a.n.run.Recorder
+	if err := r.Record(a.n.w.Path, a.n.w.Node, body); err != nil {
+		return err
+	}
+	return r.Sync()
+}
+
+func asAnswer(r interrupt.Result) (Answer, error) {
+	if r.Err != nil {
+		return Answer{}, r.Err
+	}
+	return Answer{Response: contract.ValueResult(r.Answer)}, nil
+}
+
+// answered returns the recorded end of a question.
+func (a *attempt) answered(opened *journal.InterruptOpened, end *journal.InterruptAnswered) (Answer, error) {
+	if end.Answer.Set() {
+		return asAnswer(interrupt.Result{Answer: end.Answer.Value()})
+	}
+	err := contract.Errorf("interrupt/unanswered", "node %s: nobody answered for :%s until its deadline", a.n.w.Node, a.capability.ID).
+		WithDetail("interrupt", edn.Text(opened.Interrupt))
+	if opened.OnDeadline == registry.DeadlineEscalate {
+		err = err.WithClass(contract.ClassSwitch)
+	}
+	return Answer{}, err
+}

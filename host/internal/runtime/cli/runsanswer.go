@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) runsInterruptsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "interrupts RUN",
+		Short: "list the questions that a run puts to people",
+		Long: "interrupts prints the open questions of a run: the node that asks, the question, the schema of the answer,\n" +
+			"and the deadline with what happens then.",
+		Example: "  ferment runs interrupts last\n  ferment runs interrupts last --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				v, err := d.do(cmd.Context(), actionOf("runs-show", edn.K("run"), edn.Text(args[0]), edn.K("brief?"), edn.Bool(true)))
+				if err != nil {
+					return err
+				}
+				run, open := v.Key("run").Key("run"), v.Key("interrupts")
+				if open.IsNil() {
+					open = edn.Vector()
+				}
+				if c.format != formatText {
+					return c.value(c.env.Stdout, edn.MustMap(edn.K("run"), run, edn.K("interrupts"), open))
+				}
+				text := "no open questions\n"
+				if open.Len() > 0 {
+					text = interruptsText(open, plain(run))
+				}
+				_, err = io.WriteString(c.env.Stdout, shown(c.env.Stdout, text))
+				return err
+			})
+		},
+	}
+}
+
+// interruptsText formats open questions, and says how to answer them.
+func interruptsText(open edn.Value, run string) string {
+	var b strings.Builder
+	b.WriteString("it asks people:\n")
+	for i := range open.Elems() {
+		fmt.Fprintf(&b, "  %s: node %s asks :%s, since %s ago\n    question %s\n    answer   :%s\n", plain(i.Key("interrupt")),
+			plain(i.Key("node")), plain(i.Key("cap/id")), since(i.Key("opened-at")), i.Key("question"), plain(i.Key("schema")))
+		if then := plain(i.Key("on-deadline")); then != "" {
+			if v := i.Key("default"); !v.IsNil() {
+				then += " " + v.String()
+			}
+			fmt.Fprintf(&b, "    deadline %s, then %s\n", stamp(i.Key("deadline-at")), then)
+		}
+	}
+	first, _ := open.Nth(0)
+	fmt.Fprintf(&b, "\nto answer:\n  ferment runs answer %s %s '{...}'\n", run, plain(first.Key("interrupt")))
+	return b.String()
+}
+
+func (c *command) runsAnswerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "answer RUN [INTERRUPT] ANSWER",
+		Short: "answer a question that a run puts to people",
+		Long: "answer gives a run the answer of a person, as EDN. INTERRUPT is the id of the question or of the node that\n" +
+			"asks; it is not needed for the only question. The answer is checked against the schema of the question and\n" +
+			"taken once.",
+		Example: "  ferment runs answer last '{:approved true}'\n  ferment runs answer last 0-1-1 '{:approved true}'",
+		Args:    cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given := args[len(args)-1]
+			answer, err := edn.ReadString(given)
+			if err != nil {
+				return usagef("ANSWER %s: expected a value in EDN, such as {:approved true}", given)
+			}
+			action := actionOf("runs-answer", edn.K("run"), edn.Text(args[0]), edn.K("answer"), answer)
+			if len(args) == 3 {
+				action = action.AssocKey("interrupt", edn.Text(args[1]))
+			}
+			v, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			return c.done(v, plain(v.Key("run"))+": "+plain(v.Key("interrupt"))+" is answered")
+		},
+	}
+}
