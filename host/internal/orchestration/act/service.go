@@ -485,6 +485,20 @@ func (r *Run) Interrupt() {
 	r.cancel(r.f.interrupted())
 }
 
+// Lose ends the run, whose journal records nothing any more; the error is that of its
+// caller.
+func (r *Run) Lose(err *contract.Error) {
+	if r.Attached() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.f.recorder != nil {
+		r.f.recorder.Stop(err)
+	}
+	r.cancel(err)
+}
+
 // interrupted stops the records of a run that is interrupted, and returns the error of
 // its caller. To send an act again whose run goes on would execute it twice, unless
 // both have one idempotency key.

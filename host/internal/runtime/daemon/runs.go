@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -254,24 +256,24 @@ func (r *runs) idle(ctx context.Context) bool {
 
 // cancelRuns ends runs: those in a durable journal go on at the next start.
 func (h *Host) cancelRuns(which func(*act.Run) bool) {
-	h.runs.mu.Lock()
-	var all []*activeRun
-	for _, t := range h.runs.byID {
-		if !t.canceled {
-			all = append(all, t)
-		}
-	}
-	h.runs.mu.Unlock()
-	for _, t := range all { // only drain writes canceled
-		if t.canceled = which(t.run); !t.canceled {
+	for _, t := range h.runs.all() { // only drain uses canceled
+		if t.canceled || !which(t.run) {
 			continue
 		}
+		t.canceled = true
 		if _, durable := h.journal.(journal.Syncer); durable {
 			t.run.Interrupt()
 		} else {
 			t.run.Cancel("host", "the daemon is going down")
 		}
 	}
+}
+
+// all returns the accepted runs.
+func (r *runs) all() []*activeRun {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.byID))
 }
 
 // hasOnceAttempt reports whether the run has an open attempt whose recovery is

@@ -140,7 +140,10 @@ func (d *Daemon) giveUp() error {
 	ctx, cancel := context.WithTimeout(context.Background(), failedLimit)
 	defer cancel()
 	if h := d.host.Load(); h != nil {
-		h.cancelRuns(func(*act.Run) bool { return true })
+		lost := contract.Errorf("journal/unavailable", "the journal cannot record: %w", d.store.Err())
+		for _, active := range h.runs.all() {
+			active.run.Lose(lost)
+		}
 	}
 	d.takeDown(ctx)
 	return err
