@@ -131,7 +131,7 @@ var changes = map[string]string{
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": "allow_commands = [\"/bin/true\"]\narguments = { \"/bin/true\" = [\"x\"] }", "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
-	"session.vars.default_class": `default_class = "ephemeral"`, "http.limits.session_body": `session_body = "2MiB"`,
+	"http.limits.session_body": `session_body = "2MiB"`,
 	"session.binding.coerce":   "target = [\"constraints\", \"language\"]\ncoerce = \"keyword\"",
 	"session.binding.required": "target = [\"constraints\", \"language\"]\nrequired = true",
 	"queue.default_class":      `default_class = "sync"`,
@@ -155,6 +155,8 @@ var unusual = map[string]string{
 	"capability.plugin":  "another plugin is another capability: TestReload",
 	"plugin.command":     "TestReload has a plugin that comes and one that goes",
 	"plugin.enabled":     "its processes go: TestReload",
+
+	"session.vars.default_class": "it names a class that its block declares: the tests of sessions",
 }
 
 // changed returns the line that changes a setting.
