@@ -40,7 +40,7 @@ func TestDocuments(t *testing.T) {
 // JRN-040, as the page on durability proves it to a reader: a run that was cut by
 // kill -9 is finished by the next daemon.
 func TestDurabilityAsShown(t *testing.T) {
-	out := asShown(t, "docs/durability.md", "kill -9 $daemon")
+	out := asShown(t, "docs/durability.md", "wait $caller")
 	assert.Regexp(t, `(?m)^run_\S+ +open `, out)
 	assert.Regexp(t, `(?m)^  resumed .* after a crash of its host`, out)
 	assert.Contains(t, out, "1 run verified, none damaged")
@@ -50,9 +50,17 @@ func TestDurabilityAsShown(t *testing.T) {
 // RUN-010, as the page on durability proves it to a reader: an act is answered
 // before it runs, and followed to its answer.
 func TestJobsAsShown(t *testing.T) {
-	out := asShown(t, "docs/durability.md", "--async")
+	out := asShown(t, "docs/durability.md", "--class batch")
 	assert.Regexp(t, `(?m)^run_\S+: queued; "ferment runs watch run_\S+" follows it$`, out)
 	assert.Contains(t, out, `:move "d1d8"`)
+}
+
+// JRN-045, as the page on durability proves it to a reader: a question is still open
+// after kill -9, and its answer is the answer of the run.
+func TestPeopleAsShown(t *testing.T) {
+	out := asShown(t, "docs/durability.md", "runs answer last")
+	assert.Regexp(t, `(?m)^run_\S+: 0-1-1 is answered$`, out)
+	assert.Contains(t, out, "{:approved true}")
 }
 
 // RUN-022, as the page on durability proves it to a reader: a batch that was cut by
