@@ -25,7 +25,7 @@ type liveRun struct {
 
 	// Of the writer.
 	row     runRow
-	saved   string // state in the database; empty: there is no row
+	saved   string // state of the row in the database; empty: the row does not exist
 	touched bool
 	broken  bool
 }

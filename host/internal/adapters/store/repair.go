@@ -70,8 +70,8 @@ const (
 //
 // A run that lost its end, or records while it was open, is suspended: what else it
 // did is not known. One that has also lost values fails with journal/damaged. A run
-// that lost values is marked as purged. Of a run without any record its summary stays, as that of a removed one
-// with the error journal/damaged.
+// that lost values is marked as purged. Of a run without any record its summary
+// stays, as that of a removed one with the error journal/damaged.
 //
 // The errors are *LockedError, *SchemaError and those of the file system; then the
 // damaged files are where they were.

@@ -101,7 +101,8 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 }
 
 // Recall puts a run of an earlier host back into the queue, with the place, priority
-// and deadline that it has. The end of ctx cancels it. Runs must be recalled in the order of their acceptance.
+// and deadline that it has. The end of ctx cancels it. Runs must be recalled in the
+// order of their acceptance.
 func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted) (*Run, *contract.Error) {
 	c := &s.config
 	class := accepted.Class

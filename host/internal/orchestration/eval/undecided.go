@@ -31,7 +31,8 @@ type undecided struct {
 // begin counts a step that will run beside its owner.
 func (u *undecided) begin() { u.working.Add(1) }
 
-// rest counts off who waits for others. What it waits for hands its work over.
+// rest counts off a goroutine that waits for others, or whose work is over. If none
+// works any more and a node is undecided, the run is suspended.
 func (u *undecided) rest() {
 	if u.working.Add(-1) > 0 || u.suspend == nil {
 		return

@@ -143,7 +143,7 @@ func TestClassesTakeTurns(t *testing.T) {
 }
 
 // RUN-011: a class has no more runs under way than workers, the host none beyond its
-// own, and whatever happens nobody is forgotten.
+// own, and every waiting run is counted until it starts or leaves.
 func TestWorkersAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := queue.Settings{Workers: rapid.IntRange(1, 5).Draw(t, "workers"), MaxQueued: 1000, Classes: []queue.Class{
@@ -226,7 +226,7 @@ func TestFullClassRefuses(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A changed configuration keeps who waits, also for a class that is gone.
+// Configure keeps the waiting runs, also those of a class that was removed.
 func TestConfigureKeepsRuns(t *testing.T) {
 	l := newLine(t, one(queue.Class{Name: "a", Workers: 1, MaxQueued: 9, Weight: 1}, queue.Class{Name: "b", Workers: 1, MaxQueued: 9, Weight: 1}))
 	for i := range 3 {
