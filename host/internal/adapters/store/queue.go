@@ -17,7 +17,8 @@ type queue struct {
 	mu     sync.Mutex
 	next   *batch
 	err    *contract.Error // of every later append
-	wake   chan struct{}   // next is to be taken
+	due    bool            // next is to be taken
+	wake   chan struct{}   // tells the writer that it is
 	timer  *time.Timer     // wakes the writer after delay
 	delay  time.Duration
 	limit  int
@@ -59,10 +60,20 @@ const firstWeight = 1 << 10
 
 func (q *queue) init(limit int) {
 	q.next, q.wake, q.limit, q.weight = newBatch(), make(chan struct{}, 1), limit, firstWeight
-	q.delay, q.timer = idleDelay, time.AfterFunc(idleDelay, q.notify)
+	q.delay, q.timer = idleDelay, time.AfterFunc(idleDelay, q.expire)
+	q.timer.Stop()
 }
 
+// expire makes the writer take what waited for the delay.
+func (q *queue) expire() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.notify()
+}
+
+// notify makes the writer take what is queued. The caller holds the lock.
 func (q *queue) notify() {
+	q.due = true
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -77,8 +88,8 @@ func (q *queue) add(ctx context.Context, it item) error {
 			q.next.room = make(chan struct{})
 		}
 		room := q.next.room
-		q.mu.Unlock()
 		q.notify()
+		q.mu.Unlock()
 		select {
 		case <-room:
 		case <-ctx.Done():
@@ -116,7 +127,7 @@ func (q *queue) count(changes []budget.Counter) (wait func(ctx context.Context) 
 	}
 	b.changes = append(b.changes, changes...)
 	return func(ctx context.Context) error {
-		q.notify()
+		q.hurry(b)
 		select {
 		case <-b.done:
 		case <-ctx.Done():
@@ -140,6 +151,15 @@ func (q *queue) await(r *liveRun) *batch {
 	return r.last
 }
 
+// hurry makes the writer take a batch that it has not taken yet.
+func (q *queue) hurry(b *batch) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b == q.next {
+		q.notify()
+	}
+}
+
 // run queues a job and waits for its end. Only a job that has not begun can be
 // canceled.
 func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) error {
@@ -159,12 +179,13 @@ func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) err
 	return j.err
 }
 
-// take returns what is queued, nil if nothing is.
-func (q *queue) take() *batch {
+// take returns what is queued if it is due, or if this is the last take; else nil.
+func (q *queue) take(last bool) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.next
-	if len(b.items)+len(b.changes)+len(b.jobs) == 0 {
+	due := q.due || last
+	if q.due = false; len(b.items)+len(b.changes)+len(b.jobs) == 0 || !due {
 		return nil
 	}
 	q.timer.Stop()

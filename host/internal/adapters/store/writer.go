@@ -50,7 +50,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 func (w *writer) loop() {
 	defer w.s.done.Done()
 	for {
-		b := w.s.queue.take()
+		b := w.s.queue.take(false)
 		if b != nil {
 			w.batch(b)
 			continue
@@ -60,7 +60,7 @@ func (w *writer) loop() {
 		case <-w.s.failed:
 			return
 		case <-w.s.stop:
-			if b := w.s.queue.take(); b != nil {
+			if b := w.s.queue.take(true); b != nil {
 				w.batch(b)
 			}
 			return
