@@ -86,6 +86,7 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 	return Call{
 		CapID:     c.ID,
 		Run:       run.ID,
+		Session:   run.Session,
 		Node:      w.Node,
 		Path:      w.Path,
 		Attempt:   q.attempts,
@@ -109,6 +110,9 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 // and with the composed prompt for a language model.
 func (q *callRequest) envelope(c *registry.Capability, asked prompt.Composed) edn.Value {
 	v := q.n.w.Policy.envelope(c, q.n.run.Trace, q.n.w.Input, q.n.w.System)
+	if session := q.n.run.Session; session != "" {
+		v = v.AssocKey("session/id", edn.Text(session))
+	}
 	if q.round == 0 && asked.Value.IsNil() {
 		return v
 	}

@@ -27,6 +27,7 @@ type Recorder interface {
 // Run holds what all calls of one run share.
 type Run struct {
 	ID       string
+	Session  string // empty: none
 	Seed     int64
 	Trace    edn.Value
 	Recorder Recorder

@@ -67,6 +67,9 @@ func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, 
 	if !request.IsMap() {
 		return edn.Nil(), contract.Errorf("invalid-request", "a request of a plugin is a map, got %s", request.Kind())
 	}
+	if request = request.Dissoc(edn.K("session/id")); parent.Session != "" {
+		request = request.AssocKey("session/id", edn.Text(parent.Session))
+	}
 	if parent.Trace.IsMap() {
 		request = request.AssocKey("trace", parent.Trace)
 	}
