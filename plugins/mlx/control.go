@@ -38,11 +38,12 @@ func (a *adapter) control() sdk.Capability {
 		sdk.Description("Says how the model servers are, and stops, freezes and thaws them."))
 }
 
-// operate carries out an operator's command and waits until it is done.
+// operate carries out an operator's command and waits until it is done. A shared
+// server belongs to no session, so a command for a session does not affect it.
 func (h *service) operate(ctx context.Context, intent, session string) error {
-	all := session == "" || !h.set.PerSession()
-	if all {
-		session = ""
+	all := session == ""
+	if !all && !h.set.PerSession() {
+		return nil
 	}
 	switch intent {
 	case "model/freeze":

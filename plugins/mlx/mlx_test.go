@@ -443,6 +443,9 @@ func TestOperators(t *testing.T) {
 	assert.Equal(t, "", states(r.operate("model/status", "")))
 	r.must("hello", "")
 	assert.Equal(t, "ready", states(r.operate("model/reset", "")))
+	for _, intent := range []string{"model/freeze", "model/quit", "model/thaw"} {
+		assert.Equal(t, "ready", states(r.operate(intent, "a")), "it is not the server of a session")
+	}
 	assert.Equal(t, "frozen", states(r.operate("model/freeze", "")))
 	gone(t, r.pids()...)
 	err := r.fails("hello")

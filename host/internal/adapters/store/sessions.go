@@ -82,7 +82,7 @@ func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
 func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) error {
 	if s := c.Session; s != nil {
 		err := w.sql.one(ctx, "set_session", []any{
-			s.ID, s.Owner, s.Version, s.Frozen, nanos(s.Created), nanos(s.Updated), nanos(s.Accessed), nanos(s.FrozenAt),
+			s.ID, s.Owner, s.Version, stateOf(*s), nanos(s.Created), nanos(s.Updated), nanos(s.Accessed), nanos(s.FrozenAt),
 			nanos(s.ThawedAt), s.Notes.String(),
 		}, []any{&n})
 		if err != nil {
@@ -115,18 +115,31 @@ func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) err
 type sessionRow struct {
 	session.Session
 	n     int64
+	state int
 	notes string
+}
+
+// stateOf is 0 for a hot session, else 1 more than the cause of its freeze.
+func stateOf(s session.Session) int {
+	if !s.Frozen {
+		return 0
+	}
+	return 1 + int(s.FrozenBy)
 }
 
 func (r *sessionRow) columns() []any {
 	return []any{
-		&r.n, &r.ID, &r.Owner, &r.Version, &r.Frozen, moment{&r.Created}, moment{&r.Updated}, moment{&r.Accessed},
+		&r.n, &r.ID, &r.Owner, &r.Version, &r.state, moment{&r.Created}, moment{&r.Updated}, moment{&r.Accessed},
 		moment{&r.FrozenAt}, moment{&r.ThawedAt}, &r.notes,
 	}
 }
 
 // read decodes what the columns received.
 func (r *sessionRow) read() (err error) {
+	r.Frozen, r.FrozenBy = r.state > 0, session.FrozenBy(max(0, r.state-1))
+	if r.FrozenBy > session.ByIdleTTL {
+		return &Damage{What: fmt.Sprintf("session %s has the state %d", r.ID, r.state)}
+	}
 	if r.Notes, err = edn.Read([]byte(r.notes), storedLimits); err != nil || !r.Notes.IsMap() {
 		return &Damage{What: fmt.Sprintf("session %s has the notes %.80q", r.ID, r.notes)}
 	}
@@ -150,13 +163,22 @@ func (x Sessions) Session(ctx context.Context, id string) (session.Session, bool
 }
 
 // Sessions implements session.Store.
-func (x Sessions) Sessions(ctx context.Context, f session.Filter) (out []session.Session, err error) {
+func (x Sessions) Sessions(ctx context.Context, f session.Filter) ([]session.Session, error) {
 	name, args := "sessions", []any{f.After, f.Limit}
 	if f.Owner != "" {
 		name, args = "sessions_of", append(args, f.Owner)
 	}
+	return x.list(ctx, name, args...)
+}
+
+// Hot implements session.Store.
+func (x Sessions) Hot(ctx context.Context) ([]session.Session, error) {
+	return x.list(ctx, "hot_sessions")
+}
+
+func (x Sessions) list(ctx context.Context, query string, args ...any) (out []session.Session, err error) {
 	var row sessionRow
-	err = x.s.read.all(ctx, name, args, row.columns(), func() error {
+	err = x.s.read.all(ctx, query, args, row.columns(), func() error {
 		if err := row.read(); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ var (
 )
 
 func sessionsOf(s *Store) *session.Service {
-	return session.New(s.Sessions(), session.Permissive(), now)
+	return session.New(s.Sessions(), session.Permissive(), nil, now)
 }
 
 // SES-001, SES-002, SES-004, SES-010, SES-012, SES-013, SES-021, SES-030: the store

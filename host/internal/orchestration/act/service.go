@@ -359,6 +359,7 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 		f.err = s.stage(s.resume, f)
 	}
 	if f.err == nil {
+		defer f.useSession()()
 		f.err = f.await()
 	}
 	if f.err == nil {

@@ -65,6 +65,14 @@ func bindSession(f *flight) *contract.Error {
 	return nil
 }
 
+// useSession keeps the session of the run hot until release is called.
+func (f *flight) useSession() (release func()) {
+	if f.request.SessionID == "" || f.service.config.Sessions == nil || f.act.Fill != nil || f.replay {
+		return func() {}
+	}
+	return f.service.config.Sessions.Use(f.request.SessionID)
+}
+
 func turnValue(t session.Turn) edn.Value {
 	return edn.MustMap(edn.K("role"), edn.K(t.Role), edn.K("text"), edn.Text(t.Text))
 }

@@ -33,7 +33,7 @@ type talk struct {
 }
 
 func newTalk(t testing.TB, rules session.Rules) talk {
-	x := talk{t: t, world: two(t), sessions: session.New(&session.Memory{}, rules, nil)}
+	x := talk{t: t, world: two(t), sessions: session.New(&session.Memory{}, rules, nil, nil)}
 	_, err := x.sessions.Open(context.Background(), owner, inS, edn.Nil())
 	require.Nil(t, err)
 	x.Service = service(t, x.world, func(c *act.Config) { c.Sessions = x.sessions })
@@ -78,6 +78,8 @@ func TestDefaultBindings(t *testing.T) {
 	resp, sent, err := x.ask(inSession)
 	require.Nil(t, err, "%v", err)
 	assert.Equal(t, `{:language :pl :style :brief}`, sent.Key("constraints").String())
+	assert.Equal(t, `"s"`, sent.Key("session/id").String(), "the plugin knows whose server answers")
+	assert.Equal(t, "s", x.world.Calls()[0].Session, "and the supervisor which process is pinned")
 	assert.Equal(t, `{:summary "so far"}`, sent.Key("context").String())
 	assert.False(t, resp.HasKey("session/warnings"))
 	_, sent, err = x.ask(strings.TrimSuffix(inSession, "}") + ` :constraints {:language :en} :context {:summary "mine"}}`)
@@ -201,8 +203,8 @@ func TestActsWithoutTheirSession(t *testing.T) {
 		typ       string
 	}{
 		"another": {x.sessions, "bob", "session/not-found"},
-		"unknown": {session.New(&session.Memory{}, session.Permissive(), nil), "ann", "session/not-found"},
-		"broken":  {session.New(&brokenStore{}, session.Permissive(), nil), "ann", "session/store-unavailable"},
+		"unknown": {session.New(&session.Memory{}, session.Permissive(), nil, nil), "ann", "session/not-found"},
+		"broken":  {session.New(&brokenStore{}, session.Permissive(), nil, nil), "ann", "session/store-unavailable"},
 		"none":    {nil, "ann", "session/not-found"},
 	} {
 		s := service(t, x.world, func(c *act.Config) { c.Sessions = row.sessions })
@@ -245,7 +247,7 @@ func TestSessionTurnsOfARecord(t *testing.T) {
 
 // withSession gives a service the session s of its own user.
 func withSession(t testing.TB) func(*act.Config) {
-	sessions := session.New(&session.Memory{}, session.Permissive(), nil)
+	sessions := session.New(&session.Memory{}, session.Permissive(), nil, nil)
 	_, err := sessions.Open(context.Background(), session.Caller{Principal: "local"}, inS, edn.Nil())
 	require.Nil(t, err)
 	return func(c *act.Config) { c.Sessions = sessions }

@@ -91,6 +91,18 @@ func (m *Memory) Sessions(_ context.Context, f Filter) (out []Session, _ error) 
 	return out, nil
 }
 
+// Hot implements Store.
+func (m *Memory) Hot(context.Context) (out []Session, _ error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, k := range m.byID {
+		if !k.session.Frozen {
+			out = append(out, k.session)
+		}
+	}
+	return out, nil
+}
+
 // Vars implements Store.
 func (m *Memory) Vars(_ context.Context, id string, keys ...string) (out []Var, _ error) {
 	m.mu.RLock()

@@ -32,7 +32,7 @@ func TestRefusals(t *testing.T) {
 	rules.MaxVars, rules.MaxKeyChars, rules.MaxValueBytes = 2, 20, 30
 	rules.Policy.Default.Write = []string{"session", "request", "conversation", ""}
 	rules.Policy.Default.Delete = []string{"session", "request"}
-	s := session.New(&session.Memory{}, rules, clock.Now)
+	s := session.New(&session.Memory{}, rules, nil, clock.Now)
 	who, ref := session.Caller{Principal: "ann"}, session.Ref{ID: "s"}
 	_, err := s.Open(ctx, who, ref, edn.Nil())
 	require.Nil(t, err)
@@ -105,7 +105,7 @@ func TestRefusals(t *testing.T) {
 // not there, for every operation.
 func TestSessionsHaveOwners(t *testing.T) {
 	ctx := context.Background()
-	s := session.New(&session.Memory{}, session.Permissive(), nil)
+	s := session.New(&session.Memory{}, session.Permissive(), nil, nil)
 	made, err := s.Open(ctx, session.Caller{Principal: "ann"}, session.Ref{}, edn.Nil())
 	require.Nil(t, err)
 	ref := session.Ref{ID: made.ID}

@@ -29,6 +29,11 @@ type Rules struct {
 	Policy   Policy
 	Bindings []Binding
 	Window   Window
+
+	// MaxHot limits the hot sessions. One that was not used for IdleTTL, 0 for any
+	// time, is frozen.
+	MaxHot  int
+	IdleTTL time.Duration
 }
 
 // Class is the lifetime of variables and what is allowed while their session is
@@ -85,6 +90,8 @@ func Permissive() Rules {
 		Default:       ClassDurable,
 		Bindings:      ShippedBindings(),
 		Window:        Window{Turns: 16, Chars: 20_000},
+		MaxHot:        32,
+		IdleTTL:       15 * time.Minute,
 	}
 }
 

@@ -33,20 +33,30 @@ type Ref struct {
 
 // Service executes operations on sessions. Create it with New.
 type Service struct {
-	store Store
-	now   func() time.Time
-	rules atomic.Pointer[Rules]
+	store   Store
+	now     func() time.Time
+	plugins Plugins
+	rules   atomic.Pointer[Rules]
+	heated  chan struct{}
 
 	mu       sync.Mutex
 	accessed map[string]time.Time // not yet in the store
+	inUse    map[string]int       // runs by session
 }
 
-// New returns a service. A nil clock is time.Now.
-func New(store Store, rules Rules, now func() time.Time) *Service {
+// New returns a service. A nil clock is time.Now; without plugins none runs servers
+// for sessions.
+func New(store Store, rules Rules, plugins Plugins, now func() time.Time) *Service {
 	if now == nil {
 		now = time.Now
 	}
-	s := &Service{store: store, now: now, accessed: map[string]time.Time{}}
+	if plugins == nil {
+		plugins = func(context.Context, string, string) (int, *contract.Error) { return 0, nil }
+	}
+	s := &Service{
+		store: store, now: now, plugins: plugins, heated: make(chan struct{}, 1),
+		accessed: map[string]time.Time{}, inUse: map[string]int{},
+	}
 	s.Configure(rules)
 	return s
 }
@@ -149,6 +159,7 @@ func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value
 		made.Notes = made.Notes.Merge(notesOf(notes))
 		return Change{Session: &made}, nil
 	})
+	defer s.heat()
 	if err != nil || made.ID != "" {
 		return made, failed("open session "+ref.ID, err)
 	}
@@ -157,12 +168,17 @@ func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value
 
 // Thaw opens a session.
 func (s *Service) Thaw(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
+	defer s.heat()
 	return s.set(ctx, who, ref, "thaw session", notes, Session.thawed)
 }
 
-// Freeze freezes a session.
+// Freeze freezes a session and stops the model servers that plugins run for it.
 func (s *Service) Freeze(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
-	return s.set(ctx, who, ref, "freeze session", notes, Session.frozen)
+	of, err := s.set(ctx, who, ref, "freeze session", notes, func(of Session, now time.Time) Session { return of.frozen(now, ByCaller) })
+	if err != nil {
+		return of, err
+	}
+	return of, s.quit(ctx, ref.ID)
 }
 
 func (s *Service) set(ctx context.Context, who Caller, ref Ref, doing string, notes edn.Value,
@@ -189,7 +205,10 @@ func (s *Service) Delete(ctx context.Context, who Caller, ref Ref) (Session, *co
 		last = st.Session
 		return Change{Delete: true}, nil
 	})
-	return last, err
+	if err != nil {
+		return last, err
+	}
+	return last, s.quit(ctx, ref.ID)
 }
 
 // Get returns a session.

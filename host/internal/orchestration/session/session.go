@@ -15,6 +15,7 @@ type Session struct {
 	Version int64
 	// Frozen sessions are warm, the others hot.
 	Frozen   bool
+	FrozenBy FrozenBy
 	Created  time.Time
 	Updated  time.Time
 	Accessed time.Time
@@ -71,6 +72,9 @@ func (s Session) Value() edn.Value {
 	}
 	b.Key("session/state", edn.K(state))
 	b.Key("session/frozen?", edn.Bool(s.Frozen))
+	if s.Frozen && s.FrozenBy != ByCaller {
+		b.Key("session/frozen-by", edn.K(s.FrozenBy.String()))
+	}
 	b.Key("session/owner", edn.Text(s.Owner))
 	for _, t := range []struct {
 		key string
@@ -121,9 +125,9 @@ func (s Session) thawed(now time.Time) Session {
 }
 
 // frozen returns the session frozen.
-func (s Session) frozen(now time.Time) Session {
+func (s Session) frozen(now time.Time, by FrozenBy) Session {
 	if !s.Frozen {
-		s.Frozen, s.FrozenAt = true, now
+		s.Frozen, s.FrozenBy, s.FrozenAt = true, by, now
 	}
 	return s
 }

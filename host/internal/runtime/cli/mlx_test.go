@@ -102,3 +102,55 @@ func TestModelServerEndsWithItsPlugin(t *testing.T) {
 	over(second)
 	s.wait()
 }
+
+// SES-003, SES-020: each session has its model server, which stops when its session
+// is frozen, by its owner or because more sessions are hot than allowed.
+func TestModelServersOfSessions(t *testing.T) {
+	t.Parallel()
+	command := fmt.Sprintf("command = [%q, %q, \"{port}\"]", built.helper, roleModel)
+	w := modelled(t, "workers = \"per-session\"\n  "+command, fmt.Sprintf("exec = [%q]", built.helper))
+	config, err := os.ReadFile(filepath.Join(w.dir, "ferment.hcl"))
+	require.NoError(t, err)
+	w.write("ferment.hcl", string(config)+"\nsession {\n  max_hot = 2\n}\n")
+	s := w.serve()
+	order := func(body string) answer {
+		t.Helper()
+		a := s.request(t.Context(), http.MethodPost, "/v1/session", body)
+		require.Equal(t, http.StatusOK, a.status, string(a.body))
+		return a
+	}
+	respond := func(id string) int {
+		t.Helper()
+		a := s.request(t.Context(), http.MethodPost, "/v1/act",
+			fmt.Sprintf(`{:proto 1 :trace {:id "m"} :session/id %q :task {:intent :text/respond} :input {:prompt "hello"}}`, id))
+		require.Equal(t, http.StatusOK, a.status, string(a.body))
+		pid, err := strconv.Atoi(text(t, a.value(t).Key("result").Key("out").Key("text")))
+		require.NoError(t, err)
+		return pid
+	}
+	gone := func(pid int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return zombie(pid) }, 10*time.Second, 10*time.Millisecond)
+	}
+	order(`{:action :open :session/id "a"}`)
+	order(`{:action :open :session/id "b"}`)
+	a, b := respond("a"), respond("b")
+	require.NotEqual(t, a, b)
+	order(`{:action :freeze :session/id "a"}`)
+	gone(a)
+	assert.Equal(t, b, respond("b"), "that of another session stays")
+	again := respond("a")
+	assert.NotEqual(t, a, again)
+	assert.Equal(t, "1", order(`{:action :worker/freeze :session/id "a"}`).value(t).Key("result").Key("plugins").String())
+	gone(again)
+	refused := s.request(t.Context(), http.MethodPost, "/v1/act",
+		`{:proto 1 :trace {:id "m"} :session/id "a" :task {:intent :text/respond} :input {:prompt "hello"}}`)
+	assert.Contains(t, string(refused.body), "model/frozen")
+	order(`{:action :worker/thaw :session/id "a"}`)
+	a = respond("a")
+	order(`{:action :open :session/id "c"}`)
+	gone(b) // b was not used for the longest time
+	assert.Equal(t, a, respond("a"))
+	got := order(`{:action :get :session/id "b"}`).value(t).Key("result")
+	assert.Equal(t, ":manager/hot-limit", got.Key("session/frozen-by").String())
+}

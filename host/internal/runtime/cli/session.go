@@ -22,6 +22,10 @@ func (c *command) sessionCommand() *cobra.Command {
 		c.sessionListCommand(),
 		c.sessionVerb("freeze ID", "freeze", "freeze a session; it keeps everything", "ferment session freeze talk"),
 		c.sessionVerb("thaw ID", "thaw", "open a frozen session", "ferment session thaw talk"),
+		c.sessionVerb("worker-freeze ID", "worker/freeze", "stop the model servers that plugins run for a session, until they are thawed",
+			"ferment session worker-freeze talk"),
+		c.sessionVerb("worker-thaw ID", "worker/thaw", "start the model servers that plugins run for a session, and permit their start",
+			"ferment session worker-thaw talk"),
 		c.sessionVerb("delete ID", "delete", "delete a session with its variables and turns", "ferment session delete talk --yes"),
 		c.sessionPutCommand(),
 		c.sessionGetCommand(),
@@ -80,7 +84,7 @@ func (c *command) sessionVerb(use, action, short, example string) *cobra.Command
 	if strings.HasPrefix(argument, "[") {
 		cmd.Args = cobra.MaximumNArgs(1)
 	}
-	if verb != "show" {
+	if verb != "show" && !strings.HasPrefix(verb, "worker-") {
 		expectVersion(cmd, &version)
 	}
 	if verb == "delete" {
@@ -108,6 +112,12 @@ func (c *command) showSession(s edn.Value, deleted bool) error {
 		if v := s.Key("session/" + note); !v.IsNil() {
 			c.print("%s: %s\n", note, v)
 		}
+	}
+	if n := s.Key("plugins"); !n.IsNil() {
+		c.print("plugins that did it: %s\n", n)
+	}
+	if by := s.Key("session/frozen-by"); !by.IsNil() {
+		c.print("frozen by %s\n", by)
 	}
 	if s.Key("turns/cut?").Truthy() {
 		c.print("earlier turns are not shown\n")

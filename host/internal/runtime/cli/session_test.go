@@ -30,8 +30,8 @@ func TestSessionExamples(t *testing.T) {
 			}
 		}
 	}
-	run("open", "put", "get", "list", "freeze", "show", "thaw", "del", "delete")
-	assert.Greater(t, n, 9)
+	run("open", "put", "get", "list", "freeze", "show", "thaw", "worker-freeze", "worker-thaw", "del", "delete")
+	assert.Greater(t, n, 11)
 }
 
 // SES-002, SES-014, SES-030, SES-031: a session with its variables and turns goes on

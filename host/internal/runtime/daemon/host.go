@@ -91,7 +91,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
-	h.sessions = session.New(&session.Memory{}, loaded.Session.Rules, nil)
+	h.sessions = session.New(&session.Memory{}, loaded.Session.Rules, h.tellPlugins, nil)
 	h.queue = queue.New(queueOf(loaded.Config), time.Now)
 	h.rescorer = h.newRescorer(loaded, o)
 	return h, loaded, nil

@@ -39,7 +39,7 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 		return err
 	}
 	d.store, h.journal, h.full = opened, opened, opened.Full
-	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, nil)
+	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, h.tellPlugins, nil)
 	if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
 		return err
 	}
@@ -167,30 +167,6 @@ func (d *Daemon) retain(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// keepSessions deletes expired session variables and writes the times of accesses
-// from time to time, and at the end.
-func (d *Daemon) keepSessions(ctx context.Context) {
-	for live := true; live; {
-		h := d.host.Load()
-		select {
-		case <-time.After(h.runs.now().loaded.Session.Sweep):
-		case <-ctx.Done():
-			live = false
-		}
-		if _, err := h.sessions.Upkeep(context.WithoutCancel(ctx)); err != nil && live {
-			d.log.Error("expired session variables are not deleted", "error", err)
-		}
-	}
-}
-
-// Sessions implements httpapi.Backend.
-func (d *Daemon) Sessions() *session.Service {
-	if h := d.host.Load(); h != nil {
-		return h.sessions
-	}
-	return nil
 }
 
 // journalCondition is the condition of the journal (HTTP-007).

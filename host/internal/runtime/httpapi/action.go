@@ -106,7 +106,7 @@ type AuditEntry struct {
 
 // Action is one row of the table of admin actions or of that of session actions.
 type Action struct {
-	Name string // without namespace
+	Name string // without namespace, unless it has another than its table
 	Doc  string
 	// Input lists the action's own keys as entries of a closed map schema, in
 	// EDN.
@@ -122,7 +122,12 @@ type Action struct {
 }
 
 // Operation returns the operation of the action in access rules.
-func (a *Action) Operation() string { return a.space + "/" + a.Name }
+func (a *Action) Operation() string {
+	if strings.Contains(a.Name, "/") {
+		return a.Name
+	}
+	return a.space + "/" + a.Name
+}
 
 const pluginEntry = `[:plugin {:doc "name of the plugin block"} [:string {:min 1 :max 64}]]`
 
@@ -319,7 +324,11 @@ func newActionTable(space string, rows []Action) *actionTable {
 	for i := range t.rows {
 		a := &t.rows[i]
 		a.space = space
-		spec := fmt.Sprintf("[:map {:closed true} [:action [:enum :%s :%s]] %s]", a.Name, a.Operation(), a.Input)
+		names := ":" + a.Name
+		if a.Operation() != a.Name {
+			names += " :" + a.Operation()
+		}
+		spec := fmt.Sprintf("[:map {:closed true} [:action [:enum %s]] %s]", names, a.Input)
 		a.schema = schema.MustCompile(edn.MustRead(spec))
 		t.byName[a.Name] = a
 		t.names = append(t.names, a.Name)

@@ -87,6 +87,10 @@ func SessionActions() []Action {
 		{Name: "del-var", Doc: "delete a variable", Input: sessionEntry + versionEntry + keyEntry + intentEntry, onSession: drop(oneKey)},
 		{Name: "del-vars", Doc: "delete variables, all or none", Input: sessionEntry + versionEntry + keysEntry + intentEntry, onSession: drop(allKeys)},
 		{Name: "del-all-vars", Doc: "delete all variables of a session, all or none", Input: sessionEntry + versionEntry + intentEntry, onSession: drop(allKeys)},
+		{Name: "worker/thaw", Doc: "start the model servers that plugins run for a session, and permit their start", Input: sessionEntry,
+			onSession: workers((*session.Service).ThawWorkers)},
+		{Name: "worker/freeze", Doc: "stop the model servers that plugins run for a session, until they are thawed", Input: sessionEntry,
+			onSession: workers((*session.Service).FreezeWorkers)},
 		{Name: "expire", Doc: "delete the expired variables of all sessions now; for operators",
 			onSession: func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error) {
 				if !c.who.Any {
@@ -95,6 +99,13 @@ func SessionActions() []Action {
 				n, err := c.Upkeep(ctx)
 				return edn.MustMap(edn.K("expired"), edn.Int(int64(n))), err
 			}},
+	}
+}
+
+func workers(f func(*session.Service, context.Context, session.Caller, string) (session.Session, int, *contract.Error)) func(context.Context, sessionCall) (edn.Value, *contract.Error) {
+	return func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error) {
+		s, n, err := f(c.Service, ctx, c.who, c.ref.ID)
+		return s.Value().AssocKey("plugins", edn.Int(int64(n))), err
 	}
 }
 

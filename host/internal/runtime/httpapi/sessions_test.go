@@ -44,6 +44,8 @@ func TestSessionActions(t *testing.T) {
 		{`{:action :session/del-all-vars ID}`, "deleted", "[:session/x]"},
 		{`{:action :freeze ID :summary "second"}`, "session/state", ":warm"},
 		{`{:action :thaw ID}`, "session/frozen?", "false"},
+		{`{:action :worker/thaw ID}`, "plugins", "0"},
+		{`{:action :worker/freeze ID}`, "plugins", "0"},
 		{`{:action :open ID}`, "session/summary", `"second"`},
 		{`{:action :get ID :turns? true}`, "session/turns", "[]"},
 	} {
@@ -149,6 +151,9 @@ func TestEverySessionActionIsDocumented(t *testing.T) {
 	doc, compiler := w.page()
 	for _, a := range httpapi.SessionActions() {
 		name := "session." + a.Name
+		if space, action, ok := strings.Cut(a.Name, "/"); ok {
+			name = space + "." + action
+		}
 		require.Contains(t, doc.Components.Schemas, name)
 		sch, err := compiler.Compile("mem:///" + name)
 		require.NoError(t, err)

@@ -75,7 +75,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 		`{:cap/id :t/chat :cap/kind :llm :cap/intents #{:model/chat} :io/in-schema :req/chat :io/out-schema :res/chat}`,
 		`{:cap/id :t/typed :cap/kind :solver :cap/intents #{:t/typed} :io/in-schema :req/typed :io/out-schema :res/any}`,
 	}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})
-	w.sessions = session.New(&session.Memory{}, sessionRules(), nil)
+	w.sessions = session.New(&session.Memory{}, sessionRules(), nil, nil)
 	var err error
 	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Sessions: w.sessions})
 	require.NoError(t, err)

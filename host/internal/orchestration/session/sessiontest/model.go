@@ -323,7 +323,7 @@ func runModel(t *rapid.T, store session.Store) {
 		}))
 	}
 	m := &machine{clock: &Clock{At: Start}, model: map[string]*modelSession{}}
-	m.service = session.New(store, modelRules(), m.clock.Now)
+	m.service = session.New(store, modelRules(), nil, m.clock.Now)
 	t.Repeat(map[string]func(*rapid.T){
 		"open":   func(t *rapid.T) { m.set(t, false, m.service.Open, true) },
 		"thaw":   func(t *rapid.T) { m.set(t, false, m.service.Thaw, false) },

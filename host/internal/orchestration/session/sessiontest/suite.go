@@ -33,6 +33,7 @@ func Suite(t *testing.T, open func(t *testing.T) session.Store) {
 		"pages":    pages,
 		"access":   access,
 		"all":      allOrNothing,
+		"hot":      hot,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -41,7 +42,7 @@ func Suite(t *testing.T, open func(t *testing.T) session.Store) {
 // life: what each operation does to the fields of a session (SES-001, SES-002).
 func life(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
-	s := session.New(store, session.Permissive(), clock.Now)
+	s := session.New(store, session.Permissive(), nil, clock.Now)
 	made, err := s.Open(ctx, ann, session.Ref{}, edn.MustRead(`{:summary "first" :meta {:a 1}}`))
 	require.Nil(t, err)
 	assert.Regexp(t, "^s-[0-9A-HJKMNP-TV-Z]{26}$", made.ID)
@@ -108,7 +109,7 @@ func life(t *testing.T, store session.Store) {
 func writers(t *testing.T, store session.Store) {
 	const each = 10
 	ctx, ref := context.Background(), session.Ref{ID: "s"}
-	s := session.New(store, session.Permissive(), (&Clock{At: Start}).Now)
+	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
 	_, err := s.Open(ctx, ann, ref, edn.Nil())
 	require.Nil(t, err)
 	var all sync.WaitGroup
@@ -150,7 +151,7 @@ func writers(t *testing.T, store session.Store) {
 func lifetime(t *testing.T, store session.Store) {
 	ctx, clock, ref := context.Background(), &Clock{At: Start}, session.Ref{ID: "s"}
 	rules := session.Permissive()
-	s := session.New(store, rules, clock.Now)
+	s := session.New(store, rules, nil, clock.Now)
 	_, err := s.Open(ctx, ann, ref, edn.Nil())
 	require.Nil(t, err)
 	_, err = s.Put(ctx, ann, ref, map[string]edn.Value{"a/short": edn.Int(1)}, time.Second)
@@ -189,7 +190,7 @@ func lifetime(t *testing.T, store session.Store) {
 // turns: appended turns open the session and are cut at borders (SES-002, SES-016).
 func turns(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
-	s := session.New(store, session.Permissive(), clock.Now)
+	s := session.New(store, session.Permissive(), nil, clock.Now)
 	_, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
 	require.Nil(t, err)
 	_, err = s.Freeze(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
@@ -216,7 +217,7 @@ func turns(t *testing.T, store session.Store) {
 // (SES-021).
 func pages(t *testing.T, store session.Store) {
 	ctx := context.Background()
-	s := session.New(store, session.Permissive(), (&Clock{At: Start}).Now)
+	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
 	for i := range 5 {
 		_, err := s.Open(ctx, session.Caller{Principal: []string{"ann", "bob"}[i%2]}, session.Ref{ID: fmt.Sprint("s", i)}, edn.Nil())
 		require.Nil(t, err)
@@ -242,7 +243,7 @@ func pages(t *testing.T, store session.Store) {
 // access: reading changes the access time alone, and that later (SES-002).
 func access(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
-	s := session.New(store, session.Permissive(), clock.Now)
+	s := session.New(store, session.Permissive(), nil, clock.Now)
 	made, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
 	require.Nil(t, err)
 	clock.At = Start.Add(time.Hour)
@@ -264,7 +265,7 @@ func access(t *testing.T, store session.Store) {
 // a failure of the store (SES-021).
 func allOrNothing(t *testing.T, store session.Store) {
 	ctx := context.Background()
-	s := session.New(store, session.Permissive(), (&Clock{At: Start}).Now)
+	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
 	_, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
 	require.Nil(t, err)
 	_, err = s.Put(ctx, ann, session.Ref{ID: "s"}, map[string]edn.Value{"a/x": edn.Int(1), "bad key": edn.Int(2)}, 0)
@@ -277,4 +278,84 @@ func allOrNothing(t *testing.T, store session.Store) {
 	require.Nil(t, err)
 	assert.Empty(t, vars)
 	assert.Equal(t, int64(1), of.Version)
+}
+
+// hot: sessions that are not used are frozen, the least recently used ones first,
+// those with a run never; what plugins run for them is stopped (SES-020).
+func hot(t *testing.T, store session.Store) {
+	ctx, clock := context.Background(), &Clock{At: Start}
+	rules := session.Permissive()
+	rules.MaxHot, rules.IdleTTL = 2, time.Minute
+	var told []string
+	s := session.New(store, rules, func(_ context.Context, id, intent string) (int, *contract.Error) {
+		told = append(told, intent+" "+id)
+		return 1, nil
+	}, clock.Now)
+	tick := func(by time.Duration) { clock.At = clock.At.Add(by) }
+	cool := func(want ...session.Cooled) {
+		t.Helper()
+		told = nil
+		got, err := s.Cool(ctx)
+		require.Nil(t, err)
+		assert.Equal(t, want, got)
+		var quits []string
+		for _, c := range want {
+			quits = append(quits, "model/quit "+c.ID)
+			after, err := s.Get(ctx, ann, c.ID)
+			require.Nil(t, err)
+			assert.True(t, after.Frozen)
+			assert.Equal(t, c.By, after.FrozenBy)
+			assert.Equal(t, clock.At, after.FrozenAt)
+		}
+		assert.Equal(t, quits, told)
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		_, err := s.Open(ctx, ann, session.Ref{ID: id}, edn.Nil())
+		require.Nil(t, err)
+		_, err = s.Put(ctx, ann, session.Ref{ID: id}, map[string]edn.Value{"session/x": edn.K(id)}, 0)
+		require.Nil(t, err)
+		tick(time.Second)
+	}
+	require.Len(t, s.Hot(), 1, "signaled")
+	_, err := s.Get(ctx, ann, "a")
+	require.Nil(t, err)
+	release := s.Use("b")
+	cool(session.Cooled{ID: "c", By: session.ByHotLimit}, session.Cooled{ID: "d", By: session.ByHotLimit})
+	cool()
+	tick(time.Minute - 1)
+	cool()
+	tick(1)
+	cool(session.Cooled{ID: "a", By: session.ByIdleTTL})
+	before := clock.At
+	release()
+	tick(time.Minute - 1)
+	cool()
+	tick(1)
+	cool(session.Cooled{ID: "b", By: session.ByIdleTTL})
+	_, failure := s.Upkeep(ctx)
+	require.Nil(t, failure)
+	_, vars, err := s.Vars(ctx, ann, session.Ref{ID: "b"}, nil)
+	require.Nil(t, err)
+	require.Len(t, vars, 1, "nothing is lost")
+	assert.True(t, vars[0].Value.Equal(edn.K("b")))
+	stored, _, problem := store.Session(ctx, "b")
+	require.NoError(t, problem)
+	assert.False(t, stored.Accessed.Before(before), "the release of the run was its last use")
+
+	told = nil
+	again, err := s.Thaw(ctx, ann, session.Ref{ID: "b"}, edn.Nil())
+	require.Nil(t, err)
+	assert.False(t, again.Frozen)
+	_, n, err := s.ThawWorkers(ctx, ann, "b")
+	require.Nil(t, err)
+	assert.Equal(t, 1, n)
+	_, _, err = s.FreezeWorkers(ctx, ann, "b")
+	require.Nil(t, err)
+	_, err = s.Freeze(ctx, ann, session.Ref{ID: "b"}, edn.Nil())
+	require.Nil(t, err)
+	_, err = s.Delete(ctx, ann, session.Ref{ID: "b"})
+	require.Nil(t, err)
+	_, _, err = s.FreezeWorkers(ctx, session.Caller{Principal: "bob"}, "a")
+	assert.Equal(t, ":session/not-found", typeOf(err))
+	assert.Equal(t, []string{"model/thaw b", "model/freeze b", "model/quit b", "model/quit b"}, told)
 }

@@ -32,8 +32,6 @@ var reservedTable = []Reserved{
 	{path: "store.allow_network_fs", What: "the check of network file systems"},
 	{path: "store.lease", What: "a store for several hosts"},
 
-	{path: "session.max_hot", What: "freezing sessions that are not used"},
-	{path: "session.idle_ttl", What: "freezing sessions that are not used"},
 	{path: "session.summary_chars", What: "summarizing sessions"},
 
 	{path: "effects.db", What: "tools for databases"},

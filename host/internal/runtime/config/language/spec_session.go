@@ -15,8 +15,14 @@ var namespaces = set(text).between(0, 256)
 var sessionBlock = Block{
 	Name: "session", Doc: "sessions and their variables",
 	Attrs: []Attr{
-		{Name: "max_hot", Type: integer(1, 100_000), Default: `32`, Reload: ReloadUse, Serves: "SES-020"},
-		{Name: "idle_ttl", Type: dur(time.Second, longest), Default: `"15m"`, Reload: ReloadUse, Serves: "SES-020"},
+		{
+			Name: "max_hot", Type: integer(1, 100_000), Default: `32`, Reload: ReloadUse, Serves: "SES-020",
+			Doc: "hot sessions at most; the least recently used ones above that are frozen, except those with a run",
+		},
+		{
+			Name: "idle_ttl", Type: dur(time.Second, longest), Default: `"15m"`, Reload: ReloadUse, Serves: "SES-020",
+			Doc: "time without use after which a session is frozen",
+		},
 		{
 			Name: "sweep", Type: dur(time.Second, day), Default: `"60s"`, Reload: ReloadUse, Serves: "SES-012",
 			Doc: "interval in which expired variables are deleted; they are invisible before",

@@ -6,7 +6,7 @@ CREATE TABLE sessions (
   id        TEXT    NOT NULL UNIQUE,
   owner     TEXT    NOT NULL,
   version   INTEGER NOT NULL,
-  frozen    INTEGER NOT NULL,
+  frozen    INTEGER NOT NULL,  -- 0: hot; else 1 and the cause of the freeze
   created   INTEGER NOT NULL,
   updated   INTEGER NOT NULL,
   accessed  INTEGER NOT NULL,
@@ -15,6 +15,7 @@ CREATE TABLE sessions (
   notes     TEXT    NOT NULL   -- EDN map
 );
 CREATE INDEX sessions_owner ON sessions (owner, id);
+CREATE INDEX sessions_hot ON sessions (frozen) WHERE frozen = 0;
 
 CREATE TABLE session_vars (
   n       INTEGER PRIMARY KEY,

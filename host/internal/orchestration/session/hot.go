@@ -1,0 +1,165 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// FrozenBy is the cause of a freeze.
+type FrozenBy int
+
+// The causes of a freeze. Their numbers are stored.
+const (
+	ByCaller FrozenBy = iota
+	ByHotLimit
+	ByIdleTTL
+)
+
+func (by FrozenBy) String() string {
+	return [...]string{"caller", "manager/hot-limit", "manager/idle-ttl"}[by]
+}
+
+// Plugins carries out an intent of model servers (MLX-011) for a session with every
+// plugin that serves the intent and runs, and returns how many did.
+type Plugins func(ctx context.Context, session, intent string) (int, *contract.Error)
+
+// The intents of Plugins.
+const (
+	quitServers   = "model/quit"
+	freezeServers = "model/freeze"
+	thawServers   = "model/thaw"
+)
+
+// Cooled is a session that Cool froze.
+type Cooled struct {
+	ID string
+	By FrozenBy
+}
+
+// Hot signals that a session may have become hot, so that Cool is to be called.
+func (s *Service) Hot() <-chan struct{} { return s.heated }
+
+func (s *Service) heat() {
+	select {
+	case s.heated <- struct{}{}:
+	default:
+	}
+}
+
+// Use counts a run that uses a session, which Cool does not freeze before the
+// release of the last one. release is to be called once.
+func (s *Service) Use(id string) (release func()) {
+	s.mu.Lock()
+	s.inUse[id]++
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.inUse[id]--; s.inUse[id] == 0 {
+			delete(s.inUse, id)
+		}
+		s.accessed[id] = s.clock()
+		s.heat()
+	}
+}
+
+// Cool freezes the hot sessions that were not used for the idle time of the rules,
+// then the least recently used ones above their maximum, and stops the model servers
+// that plugins run for them. Sessions in use stay hot.
+func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Error) {
+	hot, failure := s.store.Hot(ctx)
+	if failure != nil {
+		return nil, failed("list hot sessions", failure)
+	}
+	s.mu.Lock()
+	for i := range hot {
+		hot[i].Accessed = later(hot[i].Accessed, s.accessed[hot[i].ID])
+	}
+	inUse := maps.Clone(s.inUse)
+	s.mu.Unlock()
+	slices.SortFunc(hot, func(a, b Session) int { return a.Accessed.Compare(b.Accessed) })
+	rules, now := s.rules.Load(), s.clock()
+	left := len(hot)
+	for _, candidate := range hot {
+		by := ByHotLimit
+		if rules.IdleTTL > 0 && !now.Before(candidate.Accessed.Add(rules.IdleTTL)) {
+			by = ByIdleTTL
+		}
+		if by == ByHotLimit && left <= rules.MaxHot {
+			break // the others were used later
+		}
+		if inUse[candidate.ID] > 0 {
+			continue
+		}
+		done, err := s.freezeUnused(ctx, candidate, by)
+		switch {
+		case err != nil:
+			return cooled, err
+		case done:
+			left--
+			cooled = append(cooled, Cooled{candidate.ID, by})
+		}
+	}
+	for _, c := range cooled {
+		err = cmp.Or(s.quit(ctx, c.ID), err)
+	}
+	return cooled, err
+}
+
+// freezeUnused freezes a hot session unless it was used since it was read.
+func (s *Service) freezeUnused(ctx context.Context, read Session, by FrozenBy) (done bool, err *contract.Error) {
+	err = failed("freeze session "+read.ID, s.store.Update(ctx, read.ID, func(st Stored) (Change, error) {
+		s.mu.Lock()
+		used := s.inUse[read.ID] > 0 || s.accessed[read.ID].After(read.Accessed)
+		s.mu.Unlock()
+		if used || !st.Found || st.Session.Frozen || st.Session.Version != read.Version {
+			return Change{}, nil
+		}
+		done = true
+		accessed := later(st.Session.Accessed, read.Accessed)
+		after := st.Session.frozen(s.clock(), by).next(s.clock())
+		after.Accessed = accessed // the host is no user
+		return Change{Session: &after}, nil
+	}))
+	return done, err
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// quit stops the model servers that plugins run for a session. The next call that
+// needs one starts it again.
+func (s *Service) quit(ctx context.Context, id string) *contract.Error {
+	_, err := s.plugins(ctx, id, quitServers)
+	return err
+}
+
+// ThawWorkers starts the model servers that plugins run for a session, and permits
+// their start; it returns the number of such plugins.
+func (s *Service) ThawWorkers(ctx context.Context, who Caller, id string) (Session, int, *contract.Error) {
+	return s.workers(ctx, who, id, thawServers)
+}
+
+// FreezeWorkers stops the model servers that plugins run for a session, and prevents
+// their start until they are thawed; it returns the number of such plugins.
+func (s *Service) FreezeWorkers(ctx context.Context, who Caller, id string) (Session, int, *contract.Error) {
+	return s.workers(ctx, who, id, freezeServers)
+}
+
+func (s *Service) workers(ctx context.Context, who Caller, id, intent string) (Session, int, *contract.Error) {
+	of, err := s.Get(ctx, who, id)
+	if err != nil {
+		return of, 0, err
+	}
+	n, err := s.plugins(ctx, id, intent)
+	return of, n, err
+}

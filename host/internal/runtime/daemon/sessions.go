@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Sessions implements httpapi.Backend.
+func (d *Daemon) Sessions() *session.Service {
+	if h := d.host.Load(); h != nil {
+		return h.sessions
+	}
+	return nil
+}
+
+// keepSessions freezes sessions that are not used, deletes expired session variables
+// and writes the times of accesses, from time to time and at the end.
+func (d *Daemon) keepSessions(ctx context.Context) {
+	h := d.host.Load()
+	for live := true; live; {
+		rules := h.runs.now().loaded.Session
+		sweep := false
+		select {
+		case <-h.sessions.Hot():
+		case <-time.After(min(rules.Sweep, rules.Rules.IdleTTL)):
+			sweep = true
+		case <-ctx.Done():
+			live, sweep = false, true
+		}
+		if live {
+			d.coolSessions(ctx, h)
+		}
+		if !sweep {
+			continue
+		}
+		if _, err := h.sessions.Upkeep(context.WithoutCancel(ctx)); err != nil && live {
+			d.log.Error("expired session variables are not deleted", "error", err)
+		}
+	}
+}
+
+func (d *Daemon) coolSessions(ctx context.Context, h *Host) {
+	cooled, err := h.sessions.Cool(ctx)
+	for _, c := range cooled {
+		d.log.Info("session frozen", "session", c.ID, "reason", c.By.String())
+	}
+	if err != nil && ctx.Err() == nil {
+		d.log.Error("sessions that are not used are not frozen", "error", err)
+	}
+}
+
+// serversWithin limits the time in which a plugin stops or starts the model server
+// of a session.
+const serversWithin = 30 * time.Second
+
+// tellPlugins implements session.Plugins. A plugin that is not ready is not asked: it
+// runs no servers.
+func (h *Host) tellPlugins(ctx context.Context, id, intent string) (n int, err *contract.Error) {
+	ctx, cancel := context.WithTimeout(ctx, serversWithin)
+	defer cancel()
+	turn := h.nested("")
+	defer turn.Release()
+	for _, name := range turn.Registry().Serving(intent) {
+		capability, ok := turn.Registry().Capability(name)
+		if !ok || !turn.of.client.State(name).Ready {
+			continue
+		}
+		_, failure := turn.of.client.Invoke(ctx, dispatch.Call{CapID: name, Session: id, Attempt: 1, Request: edn.MustMap(
+			edn.K("proto"), edn.Int(1),
+			edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("session-"+id)),
+			edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(intent), edn.K("cap/id"), edn.K(capability.Advertised)),
+			edn.K("session/id"), edn.Text(id),
+			edn.K("input"), edn.MustMap(edn.K("session/id"), edn.Text(id)))})
+		if failure != nil {
+			err = contract.AsError(failure)
+			continue
+		}
+		n++
+	}
+	return n, err
+}
