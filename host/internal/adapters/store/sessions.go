@@ -215,7 +215,7 @@ func (x Sessions) Vars(ctx context.Context, id string, keys ...string) (out []se
 // Turns implements session.Store.
 func (x Sessions) Turns(ctx context.Context, id string, most int) (out []session.Turn, err error) {
 	var t session.Turn
-	err = x.s.read.all(ctx, "session_turns", []any{id, most}, []any{&t.Role, &t.Text, &t.Run, moment{&t.At}}, func() error {
+	err = x.s.read.all(ctx, "session_turns", []any{id, most}, []any{&t.N, &t.Role, &t.Text, &t.Run, moment{&t.At}}, func() error {
 		out = append(out, t)
 		return nil
 	})

@@ -263,8 +263,8 @@ func TestTurnsAreWrittenWithTheEndOfTheRun(t *testing.T) {
 		require.NoError(t, failure)
 		assert.True(t, runs[0].Ended())
 		assert.Equal(t, []session.Turn{
-			{Role: session.RoleUser, Text: "why", Run: "run_1", At: end.At},
-			{Role: session.RoleAssistant, Text: "because", Run: "run_1", At: end.At},
+			{N: 1, Role: session.RoleUser, Text: "why", Run: "run_1", At: end.At},
+			{N: 2, Role: session.RoleAssistant, Text: "because", Run: "run_1", At: end.At},
 		}, turns)
 		of, _, unread := s.Sessions().Session(ctx, aRef.ID)
 		require.NoError(t, unread)

@@ -41,7 +41,8 @@ type Cooled struct {
 	By FrozenBy
 }
 
-// Hot signals that a session may have become hot, so that Cool is to be called.
+// Hot signals that a session may have become hot or that a run ended in one, so that
+// Cool and Summarize are to be called.
 func (s *Service) Hot() <-chan struct{} { return s.heated }
 
 func (s *Service) heat() {
@@ -63,7 +64,7 @@ func (s *Service) Use(id string) (release func()) {
 		if s.inUse[id]--; s.inUse[id] == 0 {
 			delete(s.inUse, id)
 		}
-		s.accessed[id] = s.clock()
+		s.accessed[id], s.grown[id] = s.clock(), struct{}{}
 		s.heat()
 	}
 }

@@ -63,7 +63,10 @@ func (m *Memory) Update(ctx context.Context, id string, change func(Stored) (Cha
 	for _, key := range c.Drop {
 		delete(k.vars, key)
 	}
-	k.turns = append(k.turns, c.Turns...)
+	for _, t := range c.Turns {
+		t.N = int64(len(k.turns) + 1)
+		k.turns = append(k.turns, t)
+	}
 	return nil
 }
 

@@ -34,6 +34,9 @@ type Rules struct {
 	// time, is frozen.
 	MaxHot  int
 	IdleTTL time.Duration
+
+	// SummaryChars limits the summary of turns that no longer fit.
+	SummaryChars int
 }
 
 // Class is the lifetime of variables and what is allowed while their session is
@@ -92,6 +95,7 @@ func Permissive() Rules {
 		Window:        Window{Turns: 16, Chars: 20_000},
 		MaxHot:        32,
 		IdleTTL:       15 * time.Minute,
+		SummaryChars:  1200,
 	}
 }
 

@@ -42,6 +42,7 @@ type Service struct {
 	mu       sync.Mutex
 	accessed map[string]time.Time // not yet in the store
 	inUse    map[string]int       // runs by session
+	grown    map[string]struct{}  // sessions whose runs ended since the last Summarize
 }
 
 // New returns a service. A nil clock is time.Now; without plugins none runs servers
@@ -55,7 +56,7 @@ func New(store Store, rules Rules, plugins Plugins, now func() time.Time) *Servi
 	}
 	s := &Service{
 		store: store, now: now, plugins: plugins, heated: make(chan struct{}, 1),
-		accessed: map[string]time.Time{}, inUse: map[string]int{},
+		accessed: map[string]time.Time{}, inUse: map[string]int{}, grown: map[string]struct{}{},
 	}
 	s.Configure(rules)
 	return s
@@ -252,15 +253,16 @@ func (s *Service) List(ctx context.Context, who Caller, after string, limit int)
 	return page, next, failed("list sessions", failure)
 }
 
-// Turns returns the turns of a session that fit into the window of the rules,
-// oldest first, and whether earlier ones were cut.
+// Turns returns the turns of a session that its summary does not cover and that fit
+// into the window of the rules, oldest first, and whether earlier ones were cut.
 func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Turn, cut bool, err *contract.Error) {
-	if _, err := s.Get(ctx, who, id); err != nil {
+	of, err := s.Get(ctx, who, id)
+	if err != nil {
 		return nil, false, err
 	}
 	window := s.rules.Load().Window
 	turns, failure := s.store.Turns(ctx, id, window.Turns+1)
-	turns, cut = window.Cut(turns)
+	turns, cut = window.Cut(after(turns, of.summarized()))
 	return turns, cut, failed("read session "+id, failure)
 }
 

@@ -36,6 +36,7 @@ const (
 
 // Turn is a text that was said in a session.
 type Turn struct {
+	N    int64 // grows within a session; set by the store
 	Role string
 	Text string
 	Run  string
@@ -86,8 +87,8 @@ func (s Session) Value() edn.Value {
 			b.Key("session/"+t.key+"-at", edn.Inst(t.at))
 		}
 	}
-	for key, v := range s.Notes.Entries() {
-		b.Key("session/"+key.Name(), v)
+	for _, key := range NoteKeys() {
+		b.Opt("session/"+key, s.Notes.Key(key))
 	}
 	return b.Map()
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -84,4 +85,43 @@ func TestSessionExitCodes(t *testing.T) {
 	}
 	got := w.run("act", "text/respond", `{:prompt "x"}`, "--session", "nobody")
 	assert.Equal(t, 5, got.code, got.stderr)
+}
+
+// SES-016: turns that no longer fit are summarized by an act of the owner, and later
+// acts get the summary in their place.
+func TestSessionIsSummarized(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine")+onDisk+`
+session {
+  window_turns  = 4
+  summary_chars = 300
+}
+intent "context/summarize" {
+  in         = "req/context"
+  out        = "res/context-summary"
+  candidates = ["mine/sums"]
+}
+`,
+		"mine.edn", `{:capabilities {
+ :mine/says {:intents #{:text/respond} :in-schema :req/text :out-schema :res/text :steps [{:value {:text "aha"}}]}
+ :mine/sums {:intents #{:context/summarize} :in-schema :req/context :out-schema :res/context-summary :steps [{:value {:summary "all was said"}}]}}}`)
+	w.serve()
+	good := func(args ...string) string {
+		t.Helper()
+		got := w.run(args...)
+		require.Equal(t, 0, got.code, "%v\n%s", args, got.stderr)
+		return got.stdout
+	}
+	good("session", "open", "talk")
+	for range 3 {
+		good("act", "text/respond", `{:prompt "hello"}`, "--session", "talk")
+	}
+	require.Eventually(t, func() bool { return strings.Contains(good("session", "show", "talk"), "summary: \"all was said\"") },
+		10*time.Second, 20*time.Millisecond)
+	good("act", "text/respond", `{:prompt "again"}`, "--session", "talk")
+	request := good("runs", "records", "last", "--values", "--edn")
+	assert.Contains(t, request, `:summary "all was said"`)
+	assert.Contains(t, request, `:turns [{:role :user :text "hello"} {:role :assistant :text "aha"}]`)
+	assert.NotContains(t, request, "turns-cut")
+	assert.Contains(t, good("runs", "list"), "context/summarize")
 }

@@ -32,6 +32,7 @@ func (l *loader) session() {
 	r.Default = vars.Text("default_class")
 	r.Window = session.Window{Turns: s.Integer("window_turns"), Chars: s.Integer("window_chars")}
 	r.MaxHot, r.IdleTTL = s.Integer("max_hot"), s.Duration("idle_ttl")
+	r.SummaryChars = s.Integer("summary_chars")
 	r.Classes[session.ClassDurable] = classOf(vars, session.Class{})
 	l.classes(s, vars, &r)
 	l.classNamed(vars, "default_class", slices.Collect(maps.Keys(r.Classes)))

@@ -93,7 +93,6 @@ func TestSessionClassesAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		`vars { default_class = "durabel" }`:                                           "config/dangling-reference",
 		`class "x" { namespaces = ["a"] }` + "\n" + `class "y" { namespaces = ["a"] }`: "config/duplicate",
-		`summary_chars = 5`: "config/reserved",
 	} {
 		_, ds := configtest.Load(t, "session {\n"+text+"\n}\n")
 		assert.Equal(t, []string{want}, configtest.Types(ds), text)

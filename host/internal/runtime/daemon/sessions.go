@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -34,6 +36,7 @@ func (d *Daemon) keepSessions(ctx context.Context) {
 		}
 		if live {
 			d.coolSessions(ctx, h)
+			d.summarizeSessions(ctx, h)
 		}
 		if !sweep {
 			continue
@@ -52,6 +55,54 @@ func (d *Daemon) coolSessions(ctx context.Context, h *Host) {
 	if err != nil && ctx.Err() == nil {
 		d.log.Error("sessions that are not used are not frozen", "error", err)
 	}
+}
+
+// summarizeSessions has the turns that no longer fit summarized, if an intent does it.
+func (d *Daemon) summarizeSessions(ctx context.Context, h *Host) {
+	if _, ok := h.runs.now().loaded.Generation.Registry.Intent(summarizes); !ok {
+		return
+	}
+	ids, err := h.sessions.Summarize(ctx, h.summarize)
+	for _, id := range ids {
+		d.log.Debug("turns of a session summarized", "session", id)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("turns of a session are not summarized; acts do not get them", "error", err)
+	}
+}
+
+// summarizes is the intent that summarizes turns.
+const summarizes = "context/summarize"
+
+// summarize implements session.Summarizer with an act of the owner of the session,
+// who pays for it.
+func (h *Host) summarize(ctx context.Context, of session.Session, text string, chars int) (string, *contract.Error) {
+	turn, err := h.Take()
+	if err != nil {
+		return "", err
+	}
+	defer turn.Release()
+	response, failure := turn.Do(ctx, act.Act{
+		Principal:     of.Owner,
+		PrincipalType: hostPrincipal,
+		Roles:         []string{policy.RoleUser},
+		Request: edn.MustMap(
+			edn.K("proto"), edn.Int(1),
+			edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("session-"+of.ID)),
+			edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(summarizes)),
+			edn.K("constraints"), edn.MustMap(edn.K("max-chars"), edn.Int(int64(chars))),
+			edn.K("input"), edn.MustMap(edn.K("text"), edn.Text(text))),
+	})
+	if failure != nil {
+		return "", failure
+	}
+	out := response.Key("result").Key("out")
+	for _, key := range []string{"summary", "text", "content"} {
+		if s, ok := out.Key(key).AsString(); ok {
+			return s, nil
+		}
+	}
+	return "", contract.Errorf("schema/invalid", "the answer of :%s has no text", summarizes)
 }
 
 // serversWithin limits the time in which a plugin stops or starts the model server

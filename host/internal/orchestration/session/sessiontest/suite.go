@@ -34,6 +34,7 @@ func Suite(t *testing.T, open func(t *testing.T) session.Store) {
 		"access":   access,
 		"all":      allOrNothing,
 		"hot":      hot,
+		"summary":  summary,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -207,7 +208,7 @@ func turns(t *testing.T, store session.Store) {
 	require.Nil(t, err)
 	assert.True(t, cut)
 	require.Len(t, kept, 16)
-	assert.Equal(t, session.Turn{Role: session.RoleUser, Text: "4", Run: "run_1", At: clock.At}, kept[0])
+	assert.Equal(t, session.Turn{N: 5, Role: session.RoleUser, Text: "4", Run: "run_1", At: clock.At}, kept[0])
 	require.Nil(t, s.Append(ctx, "gone", kept), "of a session that was deleted")
 	_, err = s.Get(ctx, ann, "gone")
 	assert.Equal(t, ":session/not-found", typeOf(err))
@@ -359,3 +360,92 @@ func hot(t *testing.T, store session.Store) {
 	assert.Equal(t, ":session/not-found", typeOf(err))
 	assert.Equal(t, []string{"model/thaw b", "model/freeze b", "model/quit b", "model/quit b"}, told)
 }
+
+// summary: turns that no longer fit become part of the summary, which acts get in
+// their place; nothing is summarized twice, and a failure loses nothing (SES-016).
+func summary(t *testing.T, store session.Store) {
+	ctx, clock := context.Background(), &Clock{At: Start}
+	rules := session.Permissive()
+	rules.Window, rules.SummaryChars = session.Window{Turns: 4, Chars: 100}, 50
+	s := session.New(store, rules, nil, clock.Now)
+	_, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.MustRead(`{:summary "before"}`))
+	require.Nil(t, err)
+	var texts []string
+	broken := false
+	by := func(_ context.Context, of session.Session, text string, chars int) (string, *contract.Error) {
+		assert.Equal(t, []any{"s", "ann", 50}, []any{of.ID, of.Owner, chars})
+		if broken {
+			return "", contract.AsError(context.DeadlineExceeded)
+		}
+		texts = append(texts, text)
+		return fmt.Sprint("summary ", len(texts)), nil
+	}
+	say := func(n int) {
+		t.Helper()
+		release := s.Use("s")
+		require.Nil(t, s.Append(ctx, "s", []session.Turn{
+			{Role: session.RoleUser, Text: fmt.Sprint("question ", n), At: clock.At},
+			{Role: session.RoleAssistant, Text: fmt.Sprint("answer ", n), At: clock.At},
+		}))
+		release()
+	}
+	check := func(cut bool, note string, want ...string) {
+		t.Helper()
+		turns, isCut, err := s.Turns(ctx, ann, "s")
+		require.Nil(t, err)
+		var got []string
+		for _, turn := range turns {
+			got = append(got, turn.Text)
+		}
+		assert.Equal(t, want, got)
+		assert.Equal(t, cut, isCut)
+		of, err := s.Get(ctx, ann, "s")
+		require.Nil(t, err)
+		assert.Equal(t, note, text(of.Notes.Key("summary")))
+		assert.False(t, of.Value().HasKey("session/summarized-turns"))
+	}
+	summarize := func(want ...string) {
+		t.Helper()
+		ids, err := s.Summarize(ctx, by)
+		assert.Equal(t, broken, err != nil)
+		assert.Equal(t, want, ids)
+	}
+	say(1)
+	say(2)
+	summarize()
+	check(false, "before", "question 1", "answer 1", "question 2", "answer 2")
+	say(3)
+	broken = true
+	summarize()
+	check(true, "before", "question 2", "answer 2", "question 3", "answer 3")
+	say(4)
+	broken = false
+	summarize("s")
+	check(false, "summary 1", "question 4", "answer 4")
+	summarize()
+	say(5)
+	summarize()
+	say(6)
+	summarize("s")
+	check(false, "summary 2", "question 6", "answer 6")
+	assert.Equal(t, []string{
+		"before\n\nuser: question 1\nassistant: answer 1\nuser: question 2\nassistant: answer 2\nuser: question 3\nassistant: answer 3\n",
+		"summary 1\n\nuser: question 4\nassistant: answer 4\nuser: question 5\nassistant: answer 5\n",
+	}, texts)
+
+	say(7)
+	say(8)
+	_, err = s.Thaw(ctx, ann, session.Ref{ID: "s"}, edn.MustRead(`{:summary "mine"}`))
+	require.Nil(t, err)
+	racing := func(ctx context.Context, of session.Session, said string, _ int) (string, *contract.Error) {
+		_, err := s.Thaw(ctx, ann, session.Ref{ID: "s"}, edn.MustRead(`{:summary "later"}`))
+		require.Nil(t, err)
+		assert.Contains(t, said, "mine")
+		return "late", nil
+	}
+	_, err = s.Summarize(ctx, racing)
+	require.Nil(t, err)
+	check(true, "later", "question 7", "answer 7", "question 8", "answer 8")
+}
+
+func text(v edn.Value) string { s, _ := v.AsString(); return s }

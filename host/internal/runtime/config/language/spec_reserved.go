@@ -32,8 +32,6 @@ var reservedTable = []Reserved{
 	{path: "store.allow_network_fs", What: "the check of network file systems"},
 	{path: "store.lease", What: "a store for several hosts"},
 
-	{path: "session.summary_chars", What: "summarizing sessions"},
-
 	{path: "effects.db", What: "tools for databases"},
 	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},
 	{path: "role.intents", What: "access control"},

@@ -35,7 +35,10 @@ var sessionBlock = Block{
 			Name: "window_chars", Type: integer(0, 10_000_000), Default: `20000`, Reload: ReloadUse, Serves: "SES-016",
 			Doc: "characters of these turns at most; earlier turns are left out as a whole",
 		},
-		{Name: "summary_chars", Type: integer(1, 1_000_000), Default: `1200`, Reload: ReloadUse, Serves: "SES-016"},
+		{
+			Name: "summary_chars", Type: integer(1, 12_000), Default: `1200`, Reload: ReloadUse, Serves: "SES-016",
+			Doc: "characters of the summary of turns that no longer fit, which context/summarize makes",
+		},
 	},
 	Blocks: []Block{
 		{

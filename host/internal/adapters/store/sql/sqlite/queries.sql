@@ -145,7 +145,7 @@ DELETE FROM session_vars WHERE session = ?1
 -- name: remove_expired_vars
 DELETE FROM session_vars WHERE expires > 0 AND expires <= ?1
 -- name: session_turns
-SELECT role, said, run, at FROM (
+SELECT n, role, said, run, at FROM (
   SELECT n, role, said, run, at FROM session_turns
   WHERE session = (SELECT n FROM sessions WHERE id = ?1) ORDER BY n DESC LIMIT ?2
 ) ORDER BY n

@@ -1,0 +1,99 @@
+package session
+
+import (
+	"context"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Summarizer returns a summary of a text with at most so many characters, for a
+// session.
+type Summarizer func(ctx context.Context, of Session, text string, chars int) (string, *contract.Error)
+
+// summarizedTurns is the note of a session with the number of the last turn that its
+// summary covers. Callers do not see it.
+const summarizedTurns = "summarized-turns"
+
+func (s Session) summarized() int64 {
+	n, _ := s.Notes.Key(summarizedTurns).AsInt()
+	return n
+}
+
+// maxSummarized limits the turns of one summary.
+const maxSummarized = 1000
+
+// Summarize summarizes the sessions whose runs ended since the last call and whose
+// turns no longer fit into the window: the turns of the older half become part of the
+// summary, and acts no longer get them. It goes on after a failure; the sessions of
+// failures are summarized after a later run.
+func (s *Service) Summarize(ctx context.Context, by Summarizer) (ids []string, err *contract.Error) {
+	s.mu.Lock()
+	grown := s.grown
+	s.grown = map[string]struct{}{}
+	s.mu.Unlock()
+	for id := range grown {
+		done, failure := s.summarize(ctx, id, by)
+		if failure != nil {
+			err = failure
+		}
+		if done {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done bool, err *contract.Error) {
+	of, ok, failure := s.store.Session(ctx, id)
+	if failure != nil || !ok {
+		return false, failed("read session "+id, failure)
+	}
+	turns, failure := s.store.Turns(ctx, id, maxSummarized)
+	if failure != nil {
+		return false, failed("read session "+id, failure)
+	}
+	rules := s.rules.Load()
+	turns = after(turns, of.summarized())
+	if _, cut := rules.Window.Cut(turns); !cut {
+		return false, nil
+	}
+	half := Window{rules.Window.Turns / 2, rules.Window.Chars / 2}
+	kept, _ := half.Cut(turns)
+	old := turns[:len(turns)-len(kept)]
+	summary, err := by(ctx, of, said(of, old), rules.SummaryChars)
+	if err != nil {
+		return false, err
+	}
+	return true, failed("summarize session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
+		if !st.Found || st.Session.summarized() != of.summarized() || !st.Session.Notes.Key("summary").Equal(of.Notes.Key("summary")) {
+			return Change{}, nil // it has another summary by now
+		}
+		now := s.clock()
+		next := st.Session.next(now)
+		next.Accessed = st.Session.Accessed
+		next.Notes = next.Notes.AssocKey("summary", edn.Text(summary)).AssocKey(summarizedTurns, edn.Int(old[len(old)-1].N))
+		return Change{Session: &next}, nil
+	}))
+}
+
+// after returns the turns with greater numbers.
+func after(turns []Turn, n int64) []Turn {
+	for len(turns) > 0 && turns[0].N <= n {
+		turns = turns[1:]
+	}
+	return turns
+}
+
+// said is the text of the summary and of turns that follow it.
+func said(of Session, turns []Turn) string {
+	var b strings.Builder
+	if summary, ok := of.Notes.Key("summary").AsString(); ok && summary != "" {
+		b.WriteString(summary + "\n\n")
+	}
+	for _, t := range turns {
+		b.WriteString(t.Role + ": " + t.Text + "\n")
+	}
+	return b.String()
+}
