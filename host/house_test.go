@@ -34,7 +34,8 @@ var rooms = []room{
 
 	// runtime: main -> cli -> daemon -> {httpapi, telemetry, console} -> config
 	// The command line also checks plugins, with what their authors check them.
-	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon", "sdk/conformance"}},
+	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon", "host/internal/runtime/conform"}},
+	{prefix: "host/internal/runtime/conform", mayUse: append([]string{"sdk/conformance"}, adapters...)},
 	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/httpapi", "host/internal/runtime/telemetry", "host/internal/runtime/console", settings + "/view"}},
 	{prefix: "host/internal/runtime/httpapi", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/telemetry", mayUse: []string{"host/internal/runtime/config"}},

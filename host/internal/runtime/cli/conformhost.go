@@ -5,34 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/runtime/conform"
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/conformance/fixture"
-	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Time limits of a trial. A plugin that never responds uses up the first two.
-const (
-	trialStart = 5 * time.Second  // for the broken plugin to be ready or to fail
-	soundStart = 30 * time.Second // for the sound plugin to be ready, also on a busy machine
-	trialCall  = 2 * time.Second  // the deadline of each call
-	trialLimit = 60 * time.Second // of a whole trial
-	trialsOnce = 4
-)
+// trialsOnce is the number of trials at once.
+const trialsOnce = 4
 
 func (c *command) conformHostCommand() *cobra.Command {
 	var o conforming
@@ -64,7 +52,7 @@ func (c *command) conformHost(ctx context.Context, o conforming) error {
 		return usagef("--run: %s", err)
 	}
 	all := slices.DeleteFunc(slices.Concat(fixture.All(), fixture.Hostile()),
-		func(f fixture.Fixture) bool { return !only.MatchString(trialID(f)) })
+		func(f fixture.Fixture) bool { return !only.MatchString(conform.ID(f)) })
 	if len(all) == 0 {
 		return usagef("no plugin matches --run %q", o.run)
 	}
@@ -87,7 +75,7 @@ func (c *command) conformHost(ctx context.Context, o conforming) error {
 		wg.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			results[i] = (&trial{fixture: f, program: self}).run(ctx)
+			results[i] = conform.Host(ctx, self, f)
 			mu.Lock()
 			defer mu.Unlock()
 			show.result(results[i])
@@ -111,226 +99,4 @@ func (c *command) conformHost(ctx context.Context, o conforming) error {
 		Results:  results,
 	}
 	return c.finishConform(report, o, outputs)
-}
-
-func trialID(f fixture.Fixture) string {
-	subject := "broken"
-	if f.Error != "" {
-		subject = "hostile"
-	}
-	return "host/" + subject + "/" + f.Name
-}
-
-// trial runs one plugin with a fault and a sound one under a supervisor of
-// their own.
-type trial struct {
-	fixture fixture.Fixture
-	program string
-
-	mu      sync.Mutex
-	faults  []string // diagnostics about the plugin, in order
-	strange []string // diagnostics about the sound plugin
-	logged  []string
-}
-
-var _ plugin.Sink = (*trial)(nil)
-
-// Transition implements plugin.Sink.
-func (t *trial) Transition(tr plugin.Transition) {
-	if tr.Err == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := fmt.Sprintf("%s>%s: %s", tr.From, tr.To, tr.Err)
-	if tr.Plugin == fixture.SoundName {
-		t.strange = append(t.strange, text)
-		return
-	}
-	t.faults = append(t.faults, text)
-}
-
-// Health implements plugin.Sink.
-func (t *trial) Health(plugin.Statement) {}
-
-// Log implements plugin.Sink.
-func (t *trial) Log(l plugin.Line) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.logged) < 20 {
-		t.logged = append(t.logged, l.Plugin+": "+cutTo(l.Message, 200))
-	}
-}
-
-// unhealthy is the error of a failed trial.
-type unhealthy struct{ expected, observed string }
-
-func (u *unhealthy) Error() string { return u.observed }
-
-func (t *trial) run(ctx context.Context) conformance.Result {
-	ctx, cancel := context.WithTimeout(ctx, trialLimit)
-	defer cancel()
-	began := time.Now()
-	err := t.live(ctx)
-	r := conformance.Result{
-		Check: conformance.Check{ID: trialID(t.fixture), Text: "the host survives a plugin with this fault: " +
-			t.fixture.Text},
-		Status: conformance.Pass, Took: time.Since(began),
-	}
-	if err == nil {
-		return r
-	}
-	r.Status, r.Observed = conformance.Fault, err.Error()
-	var u *unhealthy
-	if errors.As(err, &u) {
-		r.Status, r.Expected = conformance.Fail, u.expected
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r.Evidence = slices.Concat(t.faults, t.strange, t.logged)
-	return r
-}
-
-// live runs the two plugins, calls the broken one in every way that it serves,
-// and the sound one after each call.
-func (t *trial) live(ctx context.Context) (err error) {
-	base, err := os.MkdirTemp("", "fer-")
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(base) }()
-	dir, err := rundir.Open(filepath.Join(base, "r"))
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	defer func() { _ = dir.Close() }()
-	s, err := plugin.New(plugin.Options{Runtime: dir, Host: wire.HostInfo{Version: "conformance"}, Sink: t})
-	if err != nil {
-		return fmt.Errorf("make a supervisor: %w", err)
-	}
-	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit/2)
-		defer cancel()
-		if closed := s.Close(stop); closed != nil && err == nil {
-			err = &unhealthy{"the supervisor stops both plugins", closed.Error()}
-		}
-	}()
-	broken := t.settings(t.fixture.Name)
-	if err := s.Start(broken, t.settings(fixture.SoundName)); err != nil {
-		return fmt.Errorf("start the plugins: %w", err)
-	}
-	client, err := s.Client(t.routes())
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	if err := t.answers(ctx, client); err != nil {
-		return err
-	}
-	if err := t.calls(ctx, client); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case len(t.strange) > 0:
-		return &unhealthy{"no diagnostic about the sound plugin", t.strange[0]}
-	case len(t.faults) > 1:
-		return &unhealthy{"one diagnostic at most", fmt.Sprintf("%d: %s", len(t.faults), strings.Join(t.faults, "; "))}
-	}
-	return nil
-}
-
-// settings returns the settings of a plugin that is started once: a trial
-// observes one fault, not restarts.
-func (t *trial) settings(name string) plugin.Settings {
-	s := plugin.DefaultSettings(name, t.program, fixture.Command, name)
-	s.StartTimeout, s.ConfigureTimeout = trialStart-time.Second, trialStart-time.Second
-	if name == fixture.SoundName {
-		s.StartTimeout, s.ConfigureTimeout = soundStart, soundStart
-	}
-	s.StopGrace, s.DrainTimeout = time.Second, time.Second
-	s.Restart.Policy = plugin.Never
-	// Both plugins are the same program; different descriptions need different
-	// configurations.
-	s.Config = edn.MustMap(edn.K("word"), edn.Text(name))
-	return s
-}
-
-// routes gives the capabilities of both plugins distinct ids.
-func (t *trial) routes() map[string]plugin.Route {
-	routes := map[string]plugin.Route{}
-	for _, q := range fixture.Questions() {
-		routes[brokenID(q)] = plugin.Route{Plugin: t.fixture.Name}
-		routes[soundID(q)] = plugin.Route{Plugin: fixture.SoundName}
-	}
-	return routes
-}
-
-func brokenID(q fixture.Question) string { return "broken/" + strings.TrimPrefix(q.Capability, "t/") }
-func soundID(q fixture.Question) string  { return "sound/" + strings.TrimPrefix(q.Capability, "t/") }
-
-// answers checks that the sound plugin answers.
-func (t *trial) answers(ctx context.Context, client *plugin.Client) error {
-	q := fixture.Questions()[0]
-	ready, cancel := context.WithTimeout(ctx, soundStart)
-	defer cancel()
-	if err := client.Await(ready, soundID(q)); err != nil {
-		return &unhealthy{"a sound plugin beside it that is ready", err.Error()}
-	}
-	if err := t.ask(ctx, client, soundID(q), q); err != nil {
-		return &unhealthy{"an answer of the sound plugin beside it", err.Error()}
-	}
-	return nil
-}
-
-// calls calls every capability of the broken plugin, the first question being
-// the one that triggers the fault.
-func (t *trial) calls(ctx context.Context, client *plugin.Client) error {
-	for i, q := range fixture.Questions() {
-		err := t.askBroken(ctx, client, q)
-		e := contract.AsError(err)
-		switch {
-		case e != nil && e.Type == "runtime/internal":
-			return &unhealthy{"an answer or a typed error", err.Error()}
-		case i == 0 && t.fixture.Error != "" && (e == nil || e.Type != t.fixture.Error):
-			return &unhealthy{"the error :" + t.fixture.Error, fmt.Sprintf("%v", err)}
-		}
-		if err := t.answers(ctx, client); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// askBroken waits for the plugin if it may become ready, then calls it.
-func (t *trial) askBroken(ctx context.Context, client *plugin.Client, q fixture.Question) error {
-	ready, cancel := context.WithTimeout(ctx, trialStart)
-	defer cancel()
-	if err := client.Await(ready, brokenID(q)); err != nil {
-		return err
-	}
-	return t.ask(ctx, client, brokenID(q), q)
-}
-
-func (t *trial) ask(ctx context.Context, client *plugin.Client, route string, q fixture.Question) error {
-	a, err := client.Invoke(ctx, dispatch.Call{
-		CapID:     route,
-		Run:       "conformance",
-		Node:      "n",
-		Attempt:   1,
-		Deadline:  time.Now().Add(trialCall),
-		EffectKey: "conformance-0",
-		Request: edn.MustMap(
-			edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("conformance")),
-			edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(q.Intent), edn.K("cap/id"), edn.K(q.Capability)),
-			edn.K("input"), q.Input,
-		),
-	})
-	if err != nil {
-		return err
-	}
-	if _, refused := contract.CheckResponse(a.Response, contract.ResultRules{}); refused != nil {
-		return refused
-	}
-	return nil
 }
