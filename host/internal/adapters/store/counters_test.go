@@ -451,7 +451,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 	records := sc.spend(t, budget.NewMemory(now), lasting(budget.Total), usd("0.25"))
 	appendAll(t, s, records[:2]...)
 	require.NoError(t, s.Close())
-	require.NoError(t, Migrate(ctx, path, 1, true))
+	require.NoError(t, Migrate(ctx, Options{Path: path}, 1, true))
 
 	_, err := tryOpen(t, dir, func(o *Options) { o.NoMigrate = true })
 	var schema *SchemaError
@@ -460,7 +460,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 	s = openAt(t, dir)
 	old := migratorAt(t, path+".v1", nil)
 	var version int
-	require.NoError(t, old.conn.QueryRowContext(ctx, "SELECT max(version) FROM migrations").Scan(&version))
+	require.NoError(t, old.db.writer().QueryRowContext(ctx, "SELECT max(version) FROM migrations").Scan(&version))
 	assert.Equal(t, 1, version)
 	require.NoError(t, s.Verify(ctx, "run_1"))
 	all, err := s.Counters(ctx)

@@ -179,7 +179,7 @@ func typed(t testing.TB, err error, typ string) {
 // checkpoint empties the log.
 func checkpoint(t testing.TB, s *Store) {
 	t.Helper()
-	whole, err := s.db.checkpoint(context.Background(), true)
+	whole, err := lite(s).checkpoint(context.Background(), true)
 	require.NoError(t, err)
 	require.True(t, whole)
 }

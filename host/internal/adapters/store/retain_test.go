@@ -97,7 +97,7 @@ func TestSharedPartsFindAnHeir(t *testing.T) {
 		}
 		for _, table := range []string{"content", "shared"} {
 			var n int
-			require.NoError(t, s.db.readers.QueryRow("SELECT count(*) FROM "+table).Scan(&n))
+			require.NoError(t, s.db.readers().QueryRow("SELECT count(*) FROM "+table).Scan(&n))
 			assert.Zero(t, n, "order %v: %s", order, table)
 		}
 	}

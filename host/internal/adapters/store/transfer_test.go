@@ -79,7 +79,7 @@ func TestImportVerifies(t *testing.T) {
 	assert.Empty(t, runs)
 	for _, table := range []string{"records", "content"} {
 		var n int
-		require.NoError(t, to.db.readers.QueryRow("SELECT count(*) FROM "+table).Scan(&n))
+		require.NoError(t, to.db.readers().QueryRow("SELECT count(*) FROM "+table).Scan(&n))
 		assert.Zero(t, n, table)
 	}
 	_, err = to.Import(context.Background(), &file)

@@ -213,12 +213,12 @@ func TestSchemaRefusesChanges(t *testing.T) {
 		"UPDATE runs SET id = id || 'x'",
 	} {
 		require.NoError(t, s.queue.run(context.Background(), func(ctx context.Context) error {
-			_, err := s.db.conn.ExecContext(ctx, text)
+			_, err := s.db.writer().ExecContext(ctx, text)
 			assert.ErrorContains(t, err, "append-only", text)
 			return nil
 		}))
 	}
-	_, err := s.db.readers.Exec("INSERT INTO shared VALUES (1, 1)")
+	_, err := s.db.readers().Exec("INSERT INTO shared VALUES (1, 1)")
 	assert.Error(t, err, "readers do not write")
 }
 
