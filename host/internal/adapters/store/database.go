@@ -64,4 +64,4 @@ type sharing interface {
 }
 
 // corrupt reports whether an error says that a database is damaged.
-func corrupt(err error) bool { return isCorrupt(err) }
+func corrupt(err error) bool { return isCorrupt(err) || hasState(err, "XX001", "XX002") }

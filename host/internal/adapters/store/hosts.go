@@ -7,7 +7,6 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // Runs that several hosts write to one database: each belongs to one of them.
@@ -171,8 +170,4 @@ func (s *Store) readOther(run string) {
 			return
 		}
 	}
-}
-
-func takenOver(run string) *contract.Error {
-	return contract.Errorf("journal/fenced", "journal: append to %s: another host has taken the run over", run)
 }

@@ -172,6 +172,13 @@ func (db *lockedDB) close() error { return errors.Join(db.database.close(), db.l
 
 // openAlone opens a database without a store.
 func openAlone(ctx context.Context, opts Options) (database, error) {
+	if opts.Postgres != nil {
+		db, err := openPostgres(ctx, *opts.Postgres, !opts.NoSync, nil)
+		if err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", opts.title(), err)
+		}
+		return db, nil
+	}
 	lock, err := openBlobs(opts.Path, Faults{})
 	if err != nil {
 		return nil, err

@@ -79,6 +79,10 @@ func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err er
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Postgres != nil {
+		return nil, contract.Errorf("db/not-configured", "store: repair: the journal is in PostgreSQL, which keeps its own files").
+			WithHint("\"ferment runs verify\" finds damage; restore a backup of the server to repair it")
+	}
 	opts.asIs = true
 	files, err := openBlobs(opts.Path, opts.Faults)
 	if err != nil {

@@ -186,7 +186,9 @@ func (db *sqliteDB) upkeep(ctx context.Context, idle bool) error {
 }
 
 // flush implements database: the write-ahead log holds old pages until it is emptied.
-func (db *sqliteDB) flush(ctx context.Context) (whole bool, err error) { return db.checkpoint(ctx, true) }
+func (db *sqliteDB) flush(ctx context.Context) (whole bool, err error) {
+	return db.checkpoint(ctx, true)
+}
 
 // checkpoint copies the write-ahead log into the database. With cut it waits
 // for readers and empties the log. It reports whether all of the log was copied;

@@ -19,6 +19,8 @@ type Options struct {
 	// Path is the database file. The folder blobs and the file reserve are
 	// beside it.
 	Path string
+	// Postgres names a database of a server in place of the file; nil: the file.
+	Postgres *Postgres
 	// NoSync gives up durability; for tests and throw-away hosts.
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
@@ -42,11 +44,11 @@ const defaultQueue = 64 << 20
 
 // Store is a journal in a database. Create it with Open.
 type Store struct {
-	opts    Options
-	db      database
-	shared  sharing     // nil: this host alone has the database
-	write   *statements // belongs to the writer
-	read    *statements
+	opts   Options
+	db     database
+	shared sharing     // nil: this host alone has the database
+	write  *statements // belongs to the writer
+	read   *statements
 	// What is in files beside the database; nil: it keeps everything itself.
 	blobs   *blobs
 	reserve *reserve
@@ -79,9 +81,12 @@ var (
 // unfinished runs. The errors are *LockedError, *SchemaError, *Damage and those
 // of the file system.
 func Open(ctx context.Context, opts Options) (*Store, error) {
-	files, err := openBlobs(opts.Path, opts.Faults)
-	if err != nil {
-		return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
+	var files *blobs
+	if opts.Postgres == nil {
+		var err error
+		if files, err = openBlobs(opts.Path, opts.Faults); err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
+		}
 	}
 	s, err := open(ctx, opts, files)
 	if err != nil {
@@ -123,10 +128,15 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 			if corrupt(err) {
 				err = &Damage{What: err.Error()}
 			}
-			err = fmt.Errorf("store: open %s: %w", opts.Path, err)
+			err = fmt.Errorf("store: open %s: %w", opts.title(), err)
 		}
 	}()
-	if err := s.openFiles(ctx); err != nil {
+	if opts.Postgres == nil {
+		err = s.openFiles(ctx)
+	} else {
+		err = s.openServer(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	text, err := readStatements(s.db.dialect())
@@ -157,6 +167,24 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 		return nil, err
 	}
 	return s, nil
+}
+
+// title names the database in messages before it is open.
+func (o Options) title() string {
+	if o.Postgres != nil {
+		return "the PostgreSQL database"
+	}
+	return o.Path
+}
+
+// openServer connects to the database of a server.
+func (s *Store) openServer(ctx context.Context) error {
+	db, err := openPostgres(ctx, *s.opts.Postgres, !s.opts.NoSync, s.stop)
+	if err != nil {
+		return err
+	}
+	s.db, s.shared = db, db
+	return nil
 }
 
 // openFiles opens the file of the database and what is beside it.
@@ -239,7 +267,11 @@ func (s *Store) fail(err error) {
 
 // unwritten returns the error of callers for a failed write.
 func unwritten(err error) *contract.Error {
-	return contract.Errorf("journal/unavailable", "journal: append: %w", err)
+	typ := "journal/unavailable"
+	if errors.Is(err, errFenced) {
+		typ = "journal/fenced"
+	}
+	return contract.Errorf(typ, "journal: append: %w", err)
 }
 
 // Full reports whether free space is below the minimum, so that new runs are

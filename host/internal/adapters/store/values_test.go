@@ -182,10 +182,12 @@ func TestValuesAreStoredOnce(t *testing.T) {
 
 // JRN-020: a value above the limit ends its run.
 func TestValueLimit(t *testing.T) {
-	s := openAt(t, t.TempDir())
-	sc := newScript("run_1")
-	half := edn.Text(strings.Repeat("x", maxValue/2))
-	appendAll(t, s, sc.accepted(edn.MustMap(edn.K("a"), half, edn.K("b"), half)))
-	typed(t, s.Sync(context.Background(), "run_1"), "runtime/internal")
-	require.NoError(t, s.Err())
+	onEach(t, func(t *testing.T, on backend) {
+		s := on.openAt(t, t.TempDir())
+		sc := newScript("run_1")
+		half := edn.Text(strings.Repeat("x", maxValue/2))
+		appendAll(t, s, sc.accepted(edn.MustMap(edn.K("a"), half, edn.K("b"), half)))
+		typed(t, s.Sync(context.Background(), "run_1"), "runtime/internal")
+		require.NoError(t, s.Err())
+	})
 }

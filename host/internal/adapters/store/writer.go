@@ -249,17 +249,29 @@ func (w *writer) newRun(ctx context.Context, r *liveRun, first journal.Record) e
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	if accepted, ok := first.Body.(*journal.RunAccepted); ok && accepted.Key != "" {
-		var run string
-		switch err := w.sql.one(ctx, "run_by_key", []any{accepted.Key}, []any{&run}); {
-		case err == nil:
-			return contract.Errorf("journal/fenced", "journal: append to %s: %w: %s", r.id, act.ErrKeyTaken, run)
-		case !errors.Is(err, sql.ErrNoRows):
+	if accepted, ok := first.Body.(*journal.RunAccepted); ok {
+		if err := w.checkAccepted(ctx, r.id, accepted); err != nil {
 			return err
 		}
 	}
 	w.lastRun++
 	r.row = runRow{n: w.lastRun, Run: Run{ID: r.id, State: stateOpen}}
+	return nil
+}
+
+// checkAccepted rejects a run whose summary cannot be stored, or whose idempotency key
+// is that of another run.
+func (w *writer) checkAccepted(ctx context.Context, id string, accepted *journal.RunAccepted) error {
+	if err := w.s.db.admit([]any{id, accepted.Intent, accepted.Principal}); err != nil || accepted.Key == "" {
+		return err
+	}
+	var run string
+	switch err := w.sql.one(ctx, "run_by_key", []any{accepted.Key}, []any{&run}); {
+	case err == nil:
+		return contract.Errorf("journal/fenced", "journal: append to %s: %w: %s", id, act.ErrKeyTaken, run)
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
 	return nil
 }
 
