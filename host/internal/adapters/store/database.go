@@ -59,8 +59,14 @@ type sharing interface {
 	// takeLapsed makes the open runs of all hosts whose lease has lapsed runs of this
 	// host, in the current transaction. take does so with one run, which may also be
 	// suspended.
-	takeLapsed(ctx context.Context, st *statements) (runs []int64, err error)
+	takeLapsed(ctx context.Context, st *statements) ([]takenRun, error)
 	take(ctx context.Context, st *statements, run int64) (bool, error)
+}
+
+// takenRun is a run that a host has taken from another one.
+type takenRun struct {
+	n    int64
+	left bool // by a host that was shut down
 }
 
 // corrupt reports whether an error says that a database is damaged.

@@ -65,7 +65,7 @@ func (l *runLog) Append(ctx context.Context, rec journal.Record) error {
 		return err
 	}
 	if err := l.s.Err(); err != nil {
-		return contract.Errorf("journal/unavailable", "journal: append: %w", err)
+		return unwritten(err)
 	}
 	if l.run == nil {
 		run, err := l.s.runFor(ctx, rec)

@@ -382,10 +382,10 @@ func (db *postgresDB) owns(ctx context.Context, from *statements, run int64) (bo
 }
 
 // takeLapsed implements sharing.
-func (db *postgresDB) takeLapsed(ctx context.Context, st *statements) (runs []int64, err error) {
-	var n int64
-	err = st.all(ctx, "take_lapsed", nil, []any{&n}, func() error { runs = append(runs, n); return nil })
-	return runs, err
+func (db *postgresDB) takeLapsed(ctx context.Context, st *statements) (out []takenRun, err error) {
+	var run takenRun
+	err = st.all(ctx, "take_lapsed", nil, []any{&run.n, &run.left}, func() error { out = append(out, run); return nil })
+	return out, err
 }
 
 // take implements sharing.

@@ -82,6 +82,7 @@ func (s *Store) Match(ctx context.Context, prefix string, limit int) (ids []stri
 type Unfinished struct {
 	Run  Run
 	Last journal.Record
+	Left bool // another host had it, which was shut down
 }
 
 // Unfinished returns the open runs of this host with their last records, the oldest
@@ -110,7 +111,7 @@ func (s *Store) unfinished(ctx context.Context, rows []runRow) ([]Unfinished, er
 			return nil, err
 		}
 		if len(last) == 1 {
-			out = append(out, Unfinished{row.Run, last[0]})
+			out = append(out, Unfinished{Run: row.Run, Last: last[0]})
 		}
 	}
 	return out, nil

@@ -12,7 +12,7 @@ INSERT INTO head VALUES (0);
 CREATE TABLE hosts (
   n         BIGINT      PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
   id        TEXT        COLLATE "C" NOT NULL UNIQUE,
-  boot      TEXT        COLLATE "C" NOT NULL,           -- changes whenever the host opens the database
+  boot      TEXT        COLLATE "C" NOT NULL,           -- changes whenever the host opens the database; empty: it has left
   until     TIMESTAMPTZ NOT NULL,                       -- end of the lease
   commits   BIGINT      NOT NULL DEFAULT 0,             -- transactions of the host
   taken     BIGINT      NOT NULL DEFAULT 0              -- takeovers of its runs by other hosts

@@ -31,7 +31,7 @@ ON CONFLICT (id) DO UPDATE SET boot = excluded.boot, until = excluded.until
 RETURNING n, commits, taken
 
 -- name: leave
-UPDATE hosts SET until = clock_timestamp() WHERE n = $1 AND boot = $2
+UPDATE hosts SET until = clock_timestamp(), boot = '' WHERE n = $1 AND boot = $2
 
 -- name: last_run
 SELECT greatest(coalesce((SELECT max(n) FROM runs), 0), coalesce((SELECT max(run) FROM records), 0))
@@ -85,14 +85,14 @@ UPDATE runs SET epoch = $2, records = $3, chain = $4, bytes = $5, state = $6, fi
 WHERE n = $1 AND host = current_setting('ferment.host')::bigint
 -- name: take_lapsed
 WITH lapsed AS (
-  SELECT n FROM hosts WHERE until < clock_timestamp() AND n <> current_setting('ferment.host')::bigint
+  SELECT n, boot FROM hosts WHERE until < clock_timestamp() AND n <> current_setting('ferment.host')::bigint
 ), got AS (
   UPDATE runs SET host = current_setting('ferment.host')::bigint FROM lapsed
-  WHERE state = 'open' AND host = lapsed.n RETURNING runs.n AS run, lapsed.n AS host
+  WHERE state = 'open' AND host = lapsed.n RETURNING runs.n AS run, lapsed.n AS host, boot
 ), told AS (
   UPDATE hosts SET taken = taken + 1 WHERE n IN (SELECT host FROM got)
 )
-SELECT run FROM got ORDER BY run
+SELECT run, boot = '' FROM got ORDER BY run
 -- name: take_run
 WITH held AS (
   SELECT runs.n AS run, host FROM runs JOIN hosts ON hosts.n = host
