@@ -91,222 +91,234 @@ func usd(text string) policy.Amounts {
 // LED-001, LED-004: spent amounts, windows and grants outlive the host, and a day
 // ends over a restart too.
 func TestCountersOutliveTheHost(t *testing.T) {
-	dir, ctx, clock := t.TempDir(), context.Background(), start
-	at := func() time.Time { return clock }
-	day := lasting(budget.Day)
-	s := openAt(t, dir)
-	l := keptLedger(t, s, at)
-	appendAll(t, s, newScript("run_1").spend(t, l, day, usd("0.25"))...)
-	require.NoError(t, l.Adjust(ctx, day[1], budget.Adjustment{Grant: usd("3"), Charge: usd("0.5")}))
-	before := figures(t, l, day)
-	assert.Equal(t, []string{
-		"this hosttotal used {:attempts 1 :usd 0.25M} reserved {} granted {}",
-		"user uid/7day used {:attempts 2 :usd 0.75M} reserved {} granted {:attempts 1 :usd 3M}",
-	}, before)
-	require.NoError(t, s.Close())
+	onEach(t, func(t *testing.T, on backend) {
+		dir, ctx, clock := t.TempDir(), context.Background(), start
+		at := func() time.Time { return clock }
+		day := lasting(budget.Day)
+		s := on.openAt(t, dir)
+		l := keptLedger(t, s, at)
+		appendAll(t, s, newScript("run_1").spend(t, l, day, usd("0.25"))...)
+		require.NoError(t, l.Adjust(ctx, day[1], budget.Adjustment{Grant: usd("3"), Charge: usd("0.5")}))
+		before := figures(t, l, day)
+		assert.Equal(t, []string{
+			"this hosttotal used {:attempts 1 :usd 0.25M} reserved {} granted {}",
+			"user uid/7day used {:attempts 2 :usd 0.75M} reserved {} granted {:attempts 1 :usd 3M}",
+		}, before)
+		require.NoError(t, s.Close())
 
-	s = openAt(t, dir)
-	l = keptLedger(t, s, at)
-	assert.Equal(t, before, figures(t, l, day))
-	seen, err := l.Seen(ctx, budget.User, budget.Day)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"uid/7"}, seen)
-	require.NoError(t, s.Close())
+		s = on.openAt(t, dir)
+		l = keptLedger(t, s, at)
+		assert.Equal(t, before, figures(t, l, day))
+		seen, err := l.Seen(ctx, budget.User, budget.Day)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"uid/7"}, seen)
+		require.NoError(t, s.Close())
 
-	clock = clock.Add(24 * time.Hour)
-	s = openAt(t, dir)
-	l = keptLedger(t, s, at)
-	assert.Equal(t, []string{before[0], "user uid/7day used {} reserved {} granted {}"}, figures(t, l, day), "the day is over, the total is not")
-	clock = start.Add(time.Hour)
-	assert.Equal(t, before, figures(t, l, day), "the clock was ahead")
+		clock = clock.Add(24 * time.Hour)
+		s = on.openAt(t, dir)
+		l = keptLedger(t, s, at)
+		assert.Equal(t, []string{before[0], "user uid/7day used {} reserved {} granted {}"}, figures(t, l, day), "the day is over, the total is not")
+		clock = start.Add(time.Hour)
+		assert.Equal(t, before, figures(t, l, day), "the clock was ahead")
+	})
 }
 
 // LED-002: reserve and settle add no commit to that of the records.
 func TestCountersHaveNoCommitOfTheirOwn(t *testing.T) {
-	commits := func(c budget.Chain) int64 {
-		s := openAt(t, t.TempDir())
-		l := keptLedger(t, s, now)
-		s.queue.mu.Lock()
-		s.queue.delay = time.Hour // only callers that wait make a commit
-		s.queue.mu.Unlock()
-		for i := range 10 {
-			run := fmt.Sprintf("run_%d", i)
-			appendAll(t, s, newScript(run).spend(t, l, c, usd("0.1"))...)
-			syncRun(t, s, run)
+	onEach(t, func(t *testing.T, on backend) {
+		commits := func(c budget.Chain) int64 {
+			s := on.openAt(t, t.TempDir())
+			l := keptLedger(t, s, now)
+			s.queue.mu.Lock()
+			s.queue.delay = time.Hour // only callers that wait make a commit
+			s.queue.mu.Unlock()
+			for i := range 10 {
+				run := fmt.Sprintf("run_%d", i)
+				appendAll(t, s, newScript(run).spend(t, l, c, usd("0.1"))...)
+				syncRun(t, s, run)
+			}
+			require.NoError(t, s.Close())
+			return s.writer.commits
 		}
-		require.NoError(t, s.Close())
-		return s.writer.commits
-	}
-	assert.Equal(t, commits(budget.Chain{{Kind: budget.Run, ID: "r"}}), commits(lasting(budget.Month)))
+		assert.Equal(t, commits(budget.Chain{{Kind: budget.Run, ID: "r"}}), commits(lasting(budget.Month)))
+	})
 }
 
 // LED-002: the counter of a record that is not durable is not either: a failed
 // commit loses both, and a change by hand fails closed.
 func TestCountersAndRecordsAreOneTransaction(t *testing.T) {
-	dir, fails := t.TempDir(), false
-	s := openAt(t, dir, func(o *Options) {
-		o.Faults.Before = func(op string) error {
-			if fails && op == "commit" {
-				return os.ErrDeadlineExceeded
+	onEach(t, func(t *testing.T, on backend) {
+		dir, fails := t.TempDir(), false
+		s := on.openAt(t, dir, func(o *Options) {
+			o.Faults.Before = func(op string) error {
+				if fails && op == "commit" {
+					return os.ErrDeadlineExceeded
+				}
+				return nil
 			}
-			return nil
-		}
-	})
-	l := keptLedger(t, s, now)
-	appendAll(t, s, newScript("run_1").spend(t, l, lasting(budget.Day), usd("0.25"))...)
-	syncRun(t, s, "run_1")
-	before := figures(t, l, lasting(budget.Day))
-	s.queue.mu.Lock()
-	fails = true
-	s.queue.mu.Unlock()
-	appendAll(t, s, newScript("run_2").spend(t, l, lasting(budget.Day), usd("4"))...)
-	require.Error(t, s.Sync(context.Background(), "run_2"))
-	require.Error(t, l.Adjust(context.Background(), lasting(budget.Day)[0], budget.Adjustment{Grant: usd("1")}))
-	require.NoError(t, s.Close())
+		})
+		l := keptLedger(t, s, now)
+		appendAll(t, s, newScript("run_1").spend(t, l, lasting(budget.Day), usd("0.25"))...)
+		syncRun(t, s, "run_1")
+		before := figures(t, l, lasting(budget.Day))
+		s.queue.mu.Lock()
+		fails = true
+		s.queue.mu.Unlock()
+		appendAll(t, s, newScript("run_2").spend(t, l, lasting(budget.Day), usd("4"))...)
+		require.Error(t, s.Sync(context.Background(), "run_2"))
+		require.Error(t, l.Adjust(context.Background(), lasting(budget.Day)[0], budget.Adjustment{Grant: usd("1")}))
+		require.NoError(t, s.Close())
 
-	s = openAt(t, dir)
-	assert.Equal(t, before, figures(t, keptLedger(t, s, now), lasting(budget.Day)))
+		s = on.openAt(t, dir)
+		assert.Equal(t, before, figures(t, keptLedger(t, s, now), lasting(budget.Day)))
+	})
 }
 
 // LED-001: what was spent stays counted when runs are purged or removed; imported
 // runs were spent elsewhere. Counters of past windows are deleted.
 func TestCountersOutliveTheirRuns(t *testing.T) {
-	dir, ctx, clock := t.TempDir(), context.Background(), start
-	at := func() time.Time { return clock }
-	s := openAt(t, dir, func(o *Options) { o.Retain, o.Now = Retention{Age: time.Hour}, at })
-	l := keptLedger(t, s, at)
-	chain := lasting(budget.Day)
-	for _, run := range []string{"run_1", "run_2"} {
-		appendAll(t, s, newScript(run).spend(t, l, chain, usd("0.25"))...)
-		syncRun(t, s, run)
-		s.Drop(run)
-	}
-	want := figures(t, l, chain)
-	require.NoError(t, s.Purge(ctx, "run_1"))
-	var exported strings.Builder
-	require.NoError(t, s.Export(ctx, "run_2", &exported))
-	clock = clock.Add(2 * time.Hour)
-	removed, err := s.Retain(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, 2, removed)
-	assert.Equal(t, want, figures(t, keptLedger(t, s, at), chain))
+	onEach(t, func(t *testing.T, on backend) {
+		dir, ctx, clock := t.TempDir(), context.Background(), start
+		at := func() time.Time { return clock }
+		s := on.openAt(t, dir, func(o *Options) { o.Retain, o.Now = Retention{Age: time.Hour}, at })
+		l := keptLedger(t, s, at)
+		chain := lasting(budget.Day)
+		for _, run := range []string{"run_1", "run_2"} {
+			appendAll(t, s, newScript(run).spend(t, l, chain, usd("0.25"))...)
+			syncRun(t, s, run)
+			s.Drop(run)
+		}
+		want := figures(t, l, chain)
+		require.NoError(t, s.Purge(ctx, "run_1"))
+		var exported strings.Builder
+		require.NoError(t, s.Export(ctx, "run_2", &exported))
+		clock = clock.Add(2 * time.Hour)
+		removed, err := s.Retain(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 2, removed)
+		assert.Equal(t, want, figures(t, keptLedger(t, s, at), chain))
 
-	other := openAt(t, t.TempDir())
-	_, err = other.Import(ctx, strings.NewReader(exported.String()))
-	require.NoError(t, err)
-	none, err := other.Counters(ctx)
-	require.NoError(t, err)
-	assert.Empty(t, none)
+		other := on.openAt(t, t.TempDir())
+		_, err = other.Import(ctx, strings.NewReader(exported.String()))
+		require.NoError(t, err)
+		none, err := other.Counters(ctx)
+		require.NoError(t, err)
+		assert.Empty(t, none)
 
-	clock = clock.Add(40 * 24 * time.Hour)
-	_, err = s.Retain(ctx)
-	require.NoError(t, err)
-	left, err := s.Counters(ctx)
-	require.NoError(t, err)
-	require.Len(t, left, 1)
-	assert.Equal(t, budget.Window{Kind: budget.Tenant, ID: act.Tenant}, left[0].Window)
-	assert.Equal(t, "{:attempts 2 :usd 0.5M}", left[0].Used.Value().String())
+		clock = clock.Add(40 * 24 * time.Hour)
+		_, err = s.Retain(ctx)
+		require.NoError(t, err)
+		left, err := s.Counters(ctx)
+		require.NoError(t, err)
+		require.Len(t, left, 1)
+		assert.Equal(t, budget.Window{Kind: budget.Tenant, ID: act.Tenant}, left[0].Window)
+		assert.Equal(t, "{:attempts 2 :usd 0.5M}", left[0].Used.Value().String())
+	})
 }
 
 // LED-002, LED-005, LED-007: a ledger that is restarted at any moments counts like
 // one that never is, and the sum over scopes is the sum over attempts.
 func TestCountersFollowTheLedger(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp("", "counters")
-		require.NoError(r, err)
-		defer func() { _ = os.RemoveAll(dir) }()
-		ctx, clock := context.Background(), start
-		at := func() time.Time { return clock }
-		open := func() *Store {
-			s, err := Open(ctx, Options{Path: filepath.Join(dir, "ferment.db"), NoSync: true, Now: at})
+	onEach(t, func(t *testing.T, on backend) {
+		rapid.Check(t, func(r *rapid.T) {
+			dir, err := os.MkdirTemp("", "counters")
 			require.NoError(r, err)
-			return s
-		}
-		s := open()
-		defer func() { assert.NoError(r, s.Close()) }()
-		kept, always := keptLedger(r, s, at), budget.NewMemory(at)
-		chain := lasting(rapid.SampledFrom([]budget.Per{budget.Total, budget.Day, budget.Month}).Draw(r, "per"))
-		amount := rapid.Map(rapid.Int64Range(0, 50), func(n int64) policy.Amounts {
-			return policy.Count(policy.Attempts, n).Plus(usd(fmt.Sprintf("0.%02d", n)))
-		})
-
-		type pair struct {
-			kept   attempt
-			always budget.Reservation
-			want   policy.Amounts
-		}
-		run := newScript("run_1")
-		var all policy.Amounts // of settled attempts
-		var pairs []pair
-		restarts := 0
-		take := func() (p pair, ok bool) {
-			if len(pairs) == 0 {
-				return p, false
+			defer func() { _ = os.RemoveAll(dir) }()
+			ctx, clock := context.Background(), start
+			at := func() time.Time { return clock }
+			open := func() *Store {
+				opts := on.options(t, dir)
+				opts.NoSync, opts.Now = true, at
+				s, err := Open(ctx, opts)
+				require.NoError(r, err)
+				return s
 			}
-			i := rapid.IntRange(0, len(pairs)-1).Draw(r, "which")
-			p = pairs[i]
-			pairs = slices.Delete(pairs, i, i+1)
-			return p, true
-		}
-		appendAll(t, s, run.accepted(nothing))
-		r.Repeat(map[string]func(*rapid.T){
-			"reserve": func(r *rapid.T) {
-				want := amount.Draw(r, "want")
-				a, rec := run.reserve(r, kept, chain, want)
-				appendAll(t, s, rec)
-				other, err := always.Reserve(ctx, chain, want)
-				require.NoError(r, err)
-				pairs = append(pairs, pair{a, other, want})
-			},
-			"settle": func(r *rapid.T) {
-				if p, ok := take(); ok {
+			s := open()
+			defer func() { assert.NoError(r, s.Close()) }()
+			kept, always := keptLedger(r, s, at), budget.NewMemory(at)
+			chain := lasting(rapid.SampledFrom([]budget.Per{budget.Total, budget.Day, budget.Month}).Draw(r, "per"))
+			amount := rapid.Map(rapid.Int64Range(0, 50), func(n int64) policy.Amounts {
+				return policy.Count(policy.Attempts, n).Plus(usd(fmt.Sprintf("0.%02d", n)))
+			})
+
+			type pair struct {
+				kept   attempt
+				always budget.Reservation
+				want   policy.Amounts
+			}
+			run := newScript("run_1")
+			var all policy.Amounts // of settled attempts
+			var pairs []pair
+			restarts := 0
+			take := func() (p pair, ok bool) {
+				if len(pairs) == 0 {
+					return p, false
+				}
+				i := rapid.IntRange(0, len(pairs)-1).Draw(r, "which")
+				p = pairs[i]
+				pairs = slices.Delete(pairs, i, i+1)
+				return p, true
+			}
+			appendAll(t, s, run.accepted(nothing))
+			r.Repeat(map[string]func(*rapid.T){
+				"reserve": func(r *rapid.T) {
+					want := amount.Draw(r, "want")
+					a, rec := run.reserve(r, kept, chain, want)
+					appendAll(t, s, rec)
+					other, err := always.Reserve(ctx, chain, want)
+					require.NoError(r, err)
+					pairs = append(pairs, pair{a, other, want})
+				},
+				"settle": func(r *rapid.T) {
+					if p, ok := take(); ok {
+						spent := amount.Draw(r, "spent")
+						appendAll(t, s, run.settle(r, kept, p.kept, spent))
+						require.NoError(r, always.Settle(ctx, p.always, spent, budget.Exact))
+						all = all.Plus(spent)
+					}
+				},
+				"unrecorded": func(r *rapid.T) {
 					spent := amount.Draw(r, "spent")
-					appendAll(t, s, run.settle(r, kept, p.kept, spent))
-					require.NoError(r, always.Settle(ctx, p.always, spent, budget.Exact))
+					for _, l := range []budget.Ledger{kept, always} {
+						hold, err := budget.NewAccount(l).Beside().Reserve(ctx, chain, spent)
+						require.NoError(r, err)
+						require.NoError(r, hold.Settle(ctx, spent, budget.Exact))
+					}
 					all = all.Plus(spent)
-				}
-			},
-			"unrecorded": func(r *rapid.T) {
-				spent := amount.Draw(r, "spent")
-				for _, l := range []budget.Ledger{kept, always} {
-					hold, err := budget.NewAccount(l).Beside().Reserve(ctx, chain, spent)
+				},
+				"adjust": func(r *rapid.T) {
+					change := budget.Adjustment{Grant: amount.Draw(r, "grant")}
+					for _, l := range []budget.Ledger{kept, always} {
+						require.NoError(r, l.Adjust(ctx, chain[1], change))
+					}
+				},
+				"later": func(r *rapid.T) { clock = clock.Add(time.Duration(rapid.IntRange(1, 30).Draw(r, "hours")) * time.Hour) },
+				"retain": func(r *rapid.T) {
+					_, err := s.Retain(ctx)
 					require.NoError(r, err)
-					require.NoError(r, hold.Settle(ctx, spent, budget.Exact))
-				}
-				all = all.Plus(spent)
-			},
-			"adjust": func(r *rapid.T) {
-				change := budget.Adjustment{Grant: amount.Draw(r, "grant")}
-				for _, l := range []budget.Ledger{kept, always} {
-					require.NoError(r, l.Adjust(ctx, chain[1], change))
-				}
-			},
-			"later": func(r *rapid.T) { clock = clock.Add(time.Duration(rapid.IntRange(1, 30).Draw(r, "hours")) * time.Hour) },
-			"retain": func(r *rapid.T) {
-				_, err := s.Retain(ctx)
-				require.NoError(r, err)
-			},
-			"restart": func(r *rapid.T) {
-				if restarts++; restarts > 2 {
-					return // each takes long
-				}
-				require.NoError(r, s.Close())
-				s = open()
-				kept = keptLedger(r, s, at)
-				assert.Equal(r, figures(r, always, chain), figures(r, kept, chain))
-				run.epoch++
-				for i, p := range pairs { // as the resumed run does
-					r2, err := kept.Adopt(ctx, act.Windows(p.kept.record, "uid/7"), p.want)
+				},
+				"restart": func(r *rapid.T) {
+					if restarts++; restarts > 2 {
+						return // each takes long
+					}
+					require.NoError(r, s.Close())
+					s = open()
+					kept = keptLedger(r, s, at)
+					assert.Equal(r, figures(r, always, chain), figures(r, kept, chain))
+					run.epoch++
+					for i, p := range pairs { // as the resumed run does
+						r2, err := kept.Adopt(ctx, act.Windows(p.kept.record, "uid/7"), p.want)
+						require.NoError(r, err)
+						pairs[i].kept.r = r2
+					}
+				},
+				"": func(r *rapid.T) {
+					assert.Equal(r, figures(r, always, chain), figures(r, kept, chain))
+					total, err := kept.Balances(ctx, chain[:1])
 					require.NoError(r, err)
-					pairs[i].kept.r = r2
-				}
-			},
-			"": func(r *rapid.T) {
-				assert.Equal(r, figures(r, always, chain), figures(r, kept, chain))
-				total, err := kept.Balances(ctx, chain[:1])
-				require.NoError(r, err)
-				assert.True(r, all.Equal(total[0].Used), "%s of %s", total[0].Used.Value(), all.Value())
-			},
+					assert.True(r, all.Equal(total[0].Used), "%s of %s", total[0].Used.Value(), all.Value())
+				},
+			})
 		})
 	})
 }
@@ -350,93 +362,97 @@ const twoCalls = `{:proto 1 :trace {:id "r"} :task {:intent :plan/run} :input {:
 // has reserved counts at once in the next host, the resumed run settles it, and in
 // the end each scope has the sum of the attempts, in the ledger and in the store.
 func TestResumedRunsCountOnce(t *testing.T) {
-	ctx := context.Background()
-	for _, aside := range []bool{false, true} {
-		first := openAt(t, t.TempDir())
-		run, refused := paid(t, first, keptLedger(t, first, now), aside).Start(ctx, act.Act{Request: edn.MustRead(twoCalls), Principal: "ann", PrincipalType: "user"})
-		require.Nil(t, refused)
-		_, err := run.Wait()
-		require.Nil(t, err, "%v", err)
-		records := recordsOf(t, first, run.ID())
-		for n := 1; n < len(records); n++ {
-			t.Run(fmt.Sprintf("%d records, run reserved %t", n, aside), func(t *testing.T) {
-				dir := t.TempDir()
-				s := openAt(t, dir)
-				appendAll(t, s, records[:n]...)
-				require.NoError(t, s.Close())
+	onEach(t, func(t *testing.T, on backend) {
+		ctx := context.Background()
+		for _, aside := range []bool{false, true} {
+			first := on.openAt(t, t.TempDir())
+			run, refused := paid(t, first, keptLedger(t, first, now), aside).Start(ctx, act.Act{Request: edn.MustRead(twoCalls), Principal: "ann", PrincipalType: "user"})
+			require.Nil(t, refused)
+			_, err := run.Wait()
+			require.Nil(t, err, "%v", err)
+			records := recordsOf(t, first, run.ID())
+			for n := 1; n < len(records); n++ {
+				t.Run(fmt.Sprintf("%d records, run reserved %t", n, aside), func(t *testing.T) {
+					dir := t.TempDir()
+					s := on.openAt(t, dir)
+					appendAll(t, s, records[:n]...)
+					require.NoError(t, s.Close())
 
-				s = openAt(t, dir)
-				l := keptLedger(t, s, now)
-				scopes := budget.Chain{{Kind: budget.Tenant, ID: act.Tenant}, {Kind: budget.User, ID: "ann", Per: budget.Day}}
-				past := recordsOf(t, s, run.ID())
-				open := map[string]policy.Amounts{}
-				for _, r := range journal.NewHistory(past).Reserved {
-					for _, scope := range r.Scopes {
-						open[scope] = open[scope].Plus(policy.AmountsOf(r.Amount))
+					s = on.openAt(t, dir)
+					l := keptLedger(t, s, now)
+					scopes := budget.Chain{{Kind: budget.Tenant, ID: act.Tenant}, {Kind: budget.User, ID: "ann", Per: budget.Day}}
+					past := recordsOf(t, s, run.ID())
+					open := map[string]policy.Amounts{}
+					for _, r := range journal.NewHistory(past).Reserved {
+						for _, scope := range r.Scopes {
+							open[scope] = open[scope].Plus(policy.AmountsOf(r.Amount))
+						}
 					}
-				}
-				balances, failed := l.Balances(ctx, scopes)
-				require.NoError(t, failed)
-				for _, b := range balances {
-					assert.Equal(t, open[b.Scope.Kind.String()].Value().String(), b.Reserved.Value().String(), "%s", b.Scope)
-				}
-
-				resumed, refused := paid(t, s, l, !aside).Resume(ctx, run.ID(), past, act.Resumption{Why: journal.ResumedCrash})
-				require.Nil(t, refused)
-				_, err := resumed.Wait()
-				require.Nil(t, err, "%v", err)
-				sums := map[string]policy.Amounts{}
-				for _, rec := range recordsOf(t, s, run.ID()) {
-					end, ok := rec.Body.(*journal.BudgetSettled)
-					if ok && end.Of.For == "attempt" {
-						sums["run"] = sums["run"].Plus(policy.AmountsOf(end.Amount))
-					}
-				}
-				for range 2 {
-					balances, failed = l.Balances(ctx, scopes)
+					balances, failed := l.Balances(ctx, scopes)
 					require.NoError(t, failed)
 					for _, b := range balances {
-						assert.Equal(t, sums["run"].Value().String(), b.Used.Value().String(), "%s", b.Scope)
-						assert.True(t, b.Reserved.IsZero(), "%s has reserved %s", b.Scope, b.Reserved.Value())
+						assert.Equal(t, open[b.Scope.Kind.String()].Value().String(), b.Reserved.Value().String(), "%s", b.Scope)
 					}
-					require.NoError(t, s.Close())
-					s = openAt(t, dir)
-					l = keptLedger(t, s, now)
-				}
-			})
+
+					resumed, refused := paid(t, s, l, !aside).Resume(ctx, run.ID(), past, act.Resumption{Why: journal.ResumedCrash})
+					require.Nil(t, refused)
+					_, err := resumed.Wait()
+					require.Nil(t, err, "%v", err)
+					sums := map[string]policy.Amounts{}
+					for _, rec := range recordsOf(t, s, run.ID()) {
+						end, ok := rec.Body.(*journal.BudgetSettled)
+						if ok && end.Of.For == "attempt" {
+							sums["run"] = sums["run"].Plus(policy.AmountsOf(end.Amount))
+						}
+					}
+					for range 2 {
+						balances, failed = l.Balances(ctx, scopes)
+						require.NoError(t, failed)
+						for _, b := range balances {
+							assert.Equal(t, sums["run"].Value().String(), b.Used.Value().String(), "%s", b.Scope)
+							assert.True(t, b.Reserved.IsZero(), "%s has reserved %s", b.Scope, b.Reserved.Value())
+						}
+						require.NoError(t, s.Close())
+						s = on.openAt(t, dir)
+						l = keptLedger(t, s, now)
+					}
+				})
+			}
 		}
-	}
+	})
 }
 
 // LED-002, LED-007: of 64 callers at a barrier with a budget for one, which a
 // restarted host has from its store, one is served.
 func TestOneOfManyCallersAfterARestart(t *testing.T) {
-	const callers = 64
-	ctx, dir := context.Background(), t.TempDir()
-	s := openAt(t, dir)
-	l := keptLedger(t, s, now)
-	for range 6 {
-		_, err := paid(t, s, l, false).Do(ctx, act.Act{Request: edn.MustRead(oneCall), Principal: "ann", PrincipalType: "user"})
-		require.Nil(t, err, "%v", err)
-	}
-	require.NoError(t, s.Close())
-	s = openAt(t, dir)
-	service := paid(t, s, keptLedger(t, s, now), false)
-	var begin, done sync.WaitGroup
-	begin.Add(1)
-	types := make([]string, callers)
-	for i := range callers {
-		done.Go(func() {
-			begin.Wait()
-			if _, err := service.Do(ctx, act.Act{Request: edn.MustRead(oneCall), Principal: "ann", PrincipalType: "user"}); err != nil {
-				types[i] = err.Type
-			}
-		})
-	}
-	begin.Done()
-	done.Wait()
-	slices.Sort(types)
-	assert.Equal(t, append([]string{""}, slices.Repeat([]string{"budget/exceeded"}, callers-1)...), types)
+	onEach(t, func(t *testing.T, on backend) {
+		const callers = 64
+		ctx, dir := context.Background(), t.TempDir()
+		s := on.openAt(t, dir)
+		l := keptLedger(t, s, now)
+		for range 6 {
+			_, err := paid(t, s, l, false).Do(ctx, act.Act{Request: edn.MustRead(oneCall), Principal: "ann", PrincipalType: "user"})
+			require.Nil(t, err, "%v", err)
+		}
+		require.NoError(t, s.Close())
+		s = on.openAt(t, dir)
+		service := paid(t, s, keptLedger(t, s, now), false)
+		var begin, done sync.WaitGroup
+		begin.Add(1)
+		types := make([]string, callers)
+		for i := range callers {
+			done.Go(func() {
+				begin.Wait()
+				if _, err := service.Do(ctx, act.Act{Request: edn.MustRead(oneCall), Principal: "ann", PrincipalType: "user"}); err != nil {
+					types[i] = err.Type
+				}
+			})
+		}
+		begin.Done()
+		done.Wait()
+		slices.Sort(types)
+		assert.Equal(t, append([]string{""}, slices.Repeat([]string{"budget/exceeded"}, callers-1)...), types)
+	})
 }
 
 const oneCall = `{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "p"}}`
@@ -451,7 +467,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 	records := sc.spend(t, budget.NewMemory(now), lasting(budget.Total), usd("0.25"))
 	appendAll(t, s, records[:2]...)
 	require.NoError(t, s.Close())
-	require.NoError(t, Migrate(ctx, path, 1, true))
+	require.NoError(t, Migrate(ctx, Options{Path: path}, 1, true))
 
 	_, err := tryOpen(t, dir, func(o *Options) { o.NoMigrate = true })
 	var schema *SchemaError
@@ -460,7 +476,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 	s = openAt(t, dir)
 	old := migratorAt(t, path+".v1", nil)
 	var version int
-	require.NoError(t, old.conn.QueryRowContext(ctx, "SELECT max(version) FROM migrations").Scan(&version))
+	require.NoError(t, old.db.writer().QueryRowContext(ctx, "SELECT max(version) FROM migrations").Scan(&version))
 	assert.Equal(t, 1, version)
 	require.NoError(t, s.Verify(ctx, "run_1"))
 	all, err := s.Counters(ctx)
@@ -549,36 +565,38 @@ func TestRepairKeepsCounters(t *testing.T) {
 // LED-005, RUN-010: what is reserved for a whole job stays reserved while the job
 // waits for its turn, also in another host, and is settled once.
 func TestWaitingJobsStayReserved(t *testing.T) {
-	ctx := context.Background()
-	scope := budget.Chain{{Kind: budget.Tenant, ID: act.Tenant}}
-	for name, restart := range map[string]bool{"one host": false, "another host": true} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := openAt(t, dir)
-			l := keptLedger(t, s, now)
-			asked := act.Act{Request: edn.MustRead(strings.TrimSuffix(oneCall, "}") + ` :response/type :accepted}`), Principal: "ann", PrincipalType: "user"}
-			run, refused := paid(t, s, l, true).Submit(asked)
-			require.Nil(t, refused, "%v", refused)
-			waiting := figures(t, l, scope)
-			assert.Contains(t, waiting[0], "used {} reserved {:attempts ")
-			if restart {
-				run.Abandon(contract.Errorf("runtime/draining", "the host ends"))
-				require.NoError(t, s.Close())
-				s = openAt(t, dir)
-				l = keptLedger(t, s, now)
-				assert.Equal(t, waiting, figures(t, l, scope))
-			}
-			service, records := paid(t, s, l, true), recordsOf(t, s, run.ID())
-			if restart {
-				run, refused = service.Recall(ctx, run.ID(), records[0].Body.(*journal.RunAccepted))
+	onEach(t, func(t *testing.T, on backend) {
+		ctx := context.Background()
+		scope := budget.Chain{{Kind: budget.Tenant, ID: act.Tenant}}
+		for name, restart := range map[string]bool{"one host": false, "another host": true} {
+			t.Run(name, func(t *testing.T) {
+				dir := t.TempDir()
+				s := on.openAt(t, dir)
+				l := keptLedger(t, s, now)
+				asked := act.Act{Request: edn.MustRead(strings.TrimSuffix(oneCall, "}") + ` :response/type :accepted}`), Principal: "ann", PrincipalType: "user"}
+				run, refused := paid(t, s, l, true).Submit(asked)
 				require.Nil(t, refused, "%v", refused)
-			}
-			require.Nil(t, service.Begin(run, records, ""))
-			_, err := run.Wait()
-			require.Nil(t, err, "%v", err)
-			want := []string{"this host used {:attempts 1 :roundtrips 1 :usd 0.01M} reserved {} granted {}"}
-			assert.Equal(t, want, figures(t, l, scope))
-			assert.Equal(t, want, figures(t, keptLedger(t, s, now), scope))
-		})
-	}
+				waiting := figures(t, l, scope)
+				assert.Contains(t, waiting[0], "used {} reserved {:attempts ")
+				if restart {
+					run.Abandon(contract.Errorf("runtime/draining", "the host ends"))
+					require.NoError(t, s.Close())
+					s = on.openAt(t, dir)
+					l = keptLedger(t, s, now)
+					assert.Equal(t, waiting, figures(t, l, scope))
+				}
+				service, records := paid(t, s, l, true), recordsOf(t, s, run.ID())
+				if restart {
+					run, refused = service.Recall(ctx, run.ID(), records[0].Body.(*journal.RunAccepted))
+					require.Nil(t, refused, "%v", refused)
+				}
+				require.Nil(t, service.Begin(run, records, ""))
+				_, err := run.Wait()
+				require.Nil(t, err, "%v", err)
+				want := []string{"this host used {:attempts 1 :roundtrips 1 :usd 0.01M} reserved {} granted {}"}
+				assert.Equal(t, want, figures(t, l, scope))
+				assert.Equal(t, want, figures(t, keptLedger(t, s, now), scope))
+			})
+		}
+	})
 }

@@ -102,10 +102,10 @@ func TestCheckpointsRunBehindCommits(t *testing.T) {
 		require.NoError(t, s.Sync(context.Background(), "run_1"))
 	}
 	assert.Positive(t, checkpoints.Load())
-	assert.Less(t, s.db.walSize(), int64(walCut))
+	assert.Less(t, lite(s).walSize(), int64(walCut))
 	checkpoint(t, s)
-	assert.Zero(t, s.db.walSize())
-	assert.Zero(t, s.db.walBehind())
+	assert.Zero(t, lite(s).walSize())
+	assert.Zero(t, lite(s).walBehind())
 }
 
 // JRN-006: below the minimum of free space new runs are rejected and running ones
@@ -243,13 +243,13 @@ func TestDurabilityIsFull(t *testing.T) {
 		var got int
 		var mode string
 		require.NoError(t, s.queue.run(context.Background(), func(ctx context.Context) error {
-			require.NoError(t, s.db.conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&got))
-			return s.db.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
+			require.NoError(t, s.db.writer().QueryRowContext(ctx, "PRAGMA synchronous").Scan(&got))
+			return s.db.writer().QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
 		}))
 		assert.Equal(t, want, got)
 		assert.Equal(t, "wal", mode)
 		var trusted int
-		require.NoError(t, s.db.readers.QueryRow("PRAGMA trusted_schema").Scan(&trusted))
+		require.NoError(t, s.db.readers().QueryRow("PRAGMA trusted_schema").Scan(&trusted))
 		assert.Zero(t, trusted)
 	}
 }

@@ -30,7 +30,8 @@ func (f Faults) at(op string) error {
 	return f.Before(op)
 }
 
-// blobs are the bodies that are too large for a row: <2 hex>/<hash> below dir.
+// blobs are the bodies that are too large for a row: <2 hex>/<hash> below dir. Nil
+// has none: every body is in its row.
 type blobs struct {
 	dir    string
 	faults Faults
@@ -65,7 +66,12 @@ func openBlobs(database string, faults Faults) (*blobs, error) {
 	return &blobs{dir, faults, f}, nil
 }
 
-func (b *blobs) close() error { return b.lock.Close() }
+func (b *blobs) close() error {
+	if b == nil {
+		return nil
+	}
+	return b.lock.Close()
+}
 
 func (b *blobs) path(h sum) string {
 	name := hex.EncodeToString(h[:])
@@ -158,6 +164,9 @@ func (b *blobs) remove(all []sum) error {
 // sweep calls drop for the files that no value names, such as those that a crash
 // left behind.
 func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error), drop func(path string) error) error {
+	if b == nil {
+		return nil
+	}
 	return filepath.WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -192,6 +201,9 @@ type reserve struct {
 
 // hold allocates the file. Without room for it nothing is held.
 func (r *reserve) hold() {
+	if r == nil {
+		return
+	}
 	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return

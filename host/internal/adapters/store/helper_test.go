@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"path/filepath"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -23,7 +21,12 @@ func TestMain(m *testing.M) {
 	if killed() {
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := endBackends(); err != nil {
+			panic(err)
+		}
+		os.Exit(code)
+	}))
 }
 
 var (
@@ -110,22 +113,20 @@ func now() time.Time { return start.Add(time.Hour) }
 
 func openAt(t testing.TB, dir string, change ...func(*Options)) *Store {
 	t.Helper()
-	s, err := tryOpen(t, dir, change...)
-	require.NoError(t, err)
-	return s
+	return onFile.openAt(t, dir, change...)
 }
 
 func tryOpen(t testing.TB, dir string, change ...func(*Options)) (*Store, error) {
-	opts := Options{Path: filepath.Join(dir, "ferment.db"), Now: now}
-	for _, f := range change {
-		f(&opts)
-	}
-	s, err := Open(context.Background(), opts)
-	if err == nil {
-		t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	}
-	return s, err
+	t.Helper()
+	return onFile.tryOpen(t, dir, change...)
 }
+
+func tamper(t testing.TB, dir string, statements ...string) {
+	t.Helper()
+	onFile.tamper(t, dir, statements...)
+}
+
+func filled(t testing.TB) string { return onFile.filled(t) }
 
 func appendAll(t testing.TB, to journal.Journal, records ...journal.Record) {
 	t.Helper()
@@ -152,23 +153,8 @@ func texts(records []journal.Record) []string {
 
 // each runs a test over every journal.
 func each(t *testing.T, test func(t *testing.T, j act.Journal)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, openAt(t, t.TempDir())) })
+	onEach(t, func(t *testing.T, on backend) { test(t, on.openAt(t, t.TempDir())) })
 	t.Run("memory", func(t *testing.T) { test(t, journal.NewMemory()) })
-}
-
-// tamper changes the database of a closed store behind its back.
-func tamper(t testing.TB, dir string, statements ...string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "ferment.db"))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	for _, name := range []string{"records_update", "records_delete", "content_update", "content_delete", "runs_update"} {
-		statements = append([]string{"DROP TRIGGER " + name}, statements...)
-	}
-	for _, text := range statements {
-		_, err := db.Exec(text)
-		require.NoError(t, err, text)
-	}
 }
 
 func typed(t testing.TB, err error, typ string) {
@@ -179,7 +165,7 @@ func typed(t testing.TB, err error, typ string) {
 // checkpoint empties the log.
 func checkpoint(t testing.TB, s *Store) {
 	t.Helper()
-	whole, err := s.db.checkpoint(context.Background(), true)
+	whole, err := lite(s).checkpoint(context.Background(), true)
 	require.NoError(t, err)
 	require.True(t, whole)
 }

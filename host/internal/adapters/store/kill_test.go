@@ -24,7 +24,8 @@ import (
 // Variables that make the test program a process that writes until it is killed.
 const (
 	killDir = "STORE_TEST_KILL_DIR"
-	killAt  = "STORE_TEST_KILL_AT" // operation after which it kills itself; 0: never
+	killDSN = "STORE_TEST_KILL_DSN" // of a PostgreSQL database; empty: a file in the directory
+	killAt  = "STORE_TEST_KILL_AT"  // operation after which it kills itself; 0: never
 
 	killVars = "STORE_TEST_KILL_VARS" // it writes session variables instead of runs
 )
@@ -37,16 +38,18 @@ func killed() bool {
 	}
 	at, _ := strconv.ParseInt(os.Getenv(killAt), 10, 64)
 	var ops atomic.Int64
-	s, err := Open(context.Background(), Options{
-		Path: filepath.Join(dir, "ferment.db"),
-		Faults: Faults{Before: func(string) error {
-			if ops.Add(1) == at {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-			return nil
-		}},
-	})
+	opts := Options{Path: filepath.Join(dir, "ferment.db")}
+	if dsn := os.Getenv(killDSN); dsn != "" {
+		opts = Options{Postgres: &Postgres{DSN: dsn, Host: dir}}
+	}
+	opts.Faults.Before = func(string) error {
+		if ops.Add(1) == at {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+		return nil
+	}
+	s, err := Open(context.Background(), opts)
 	if err != nil {
 		panic(err)
 	}
@@ -94,56 +97,61 @@ func killScript(run string) []journal.Record {
 // JRN-001, JRN-004, JRN-005: after kill -9 at any point everything that was
 // acknowledged is there, nothing is there in part, and open runs can be continued.
 func TestKilledProcessLosesNothing(t *testing.T) {
-	for seed := range killPoints {
-		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			dir := t.TempDir()
-			random := rand.New(rand.NewPCG(uint64(seed), 7))
-			at, lines := 0, 1+random.IntN(120)
-			if seed%2 == 0 {
-				at, lines = 1+random.IntN(200), 1<<30
-			}
-			acknowledged := killAfter(t, dir, at, lines)
+	onEach(t, func(t *testing.T, on backend) {
+		for seed := range killPoints {
+			t.Run(strconv.Itoa(seed), func(t *testing.T) {
+				dir := t.TempDir()
+				random := rand.New(rand.NewPCG(uint64(seed), 7))
+				at, lines := 0, 1+random.IntN(120)
+				if seed%2 == 0 {
+					at, lines = 1+random.IntN(200), 1<<30
+				}
+				acknowledged := killAfter(t, on, dir, at, lines)
 
-			s := openAt(t, dir)
-			damage, err := s.VerifyAll(context.Background())
-			require.NoError(t, err)
-			assert.Empty(t, damage)
-			runs, err := s.Runs(context.Background(), Filter{Limit: 10_000})
-			require.NoError(t, err)
-			found := map[string]int{}
-			for _, r := range runs {
-				found[r.ID] = r.Records
-				records, err := s.Read(context.Background(), r.ID, 0, maxRecords)
+				s := on.openAt(t, dir)
+				damage, err := s.VerifyAll(context.Background())
 				require.NoError(t, err)
-				require.Len(t, records, r.Records)
-				require.Equal(t, texts(killScript(r.ID)[:r.Records]), texts(records), "a prefix of what was appended")
-			}
-			for run, seq := range acknowledged {
-				assert.GreaterOrEqual(t, found[run], seq, run)
-			}
-			open, err := s.Unfinished(context.Background())
-			require.NoError(t, err)
-			for _, o := range open {
-				sc := newScript(o.Run.ID)
-				sc.seq, sc.epoch = o.Last.Seq, o.Run.Epoch+1
-				appendAll(t, s, sc.finished(nothing))
-				require.NoError(t, s.Sync(context.Background(), o.Run.ID))
-				require.NoError(t, s.Verify(context.Background(), o.Run.ID))
-			}
-			_, err = s.Retain(context.Background())
-			require.NoError(t, err)
-			left, err := filepath.Glob(filepath.Join(dir, "blobs", tempPrefix+"*"))
-			require.NoError(t, err)
-			assert.Empty(t, left)
-		})
-	}
+				assert.Empty(t, damage)
+				runs, err := s.Runs(context.Background(), Filter{Limit: 10_000})
+				require.NoError(t, err)
+				found := map[string]int{}
+				for _, r := range runs {
+					found[r.ID] = r.Records
+					records, err := s.Read(context.Background(), r.ID, 0, maxRecords)
+					require.NoError(t, err)
+					require.Len(t, records, r.Records)
+					require.Equal(t, texts(killScript(r.ID)[:r.Records]), texts(records), "a prefix of what was appended")
+				}
+				for run, seq := range acknowledged {
+					assert.GreaterOrEqual(t, found[run], seq, run)
+				}
+				open, err := s.Unfinished(context.Background())
+				require.NoError(t, err)
+				for _, o := range open {
+					sc := newScript(o.Run.ID)
+					sc.seq, sc.epoch = o.Last.Seq, o.Run.Epoch+1
+					appendAll(t, s, sc.finished(nothing))
+					require.NoError(t, s.Sync(context.Background(), o.Run.ID))
+					require.NoError(t, s.Verify(context.Background(), o.Run.ID))
+				}
+				_, err = s.Retain(context.Background())
+				require.NoError(t, err)
+				left, err := filepath.Glob(filepath.Join(dir, "blobs", tempPrefix+"*"))
+				require.NoError(t, err)
+				assert.Empty(t, left)
+			})
+		}
+	})
 }
 
 // killAfter runs the writing process until it killed itself or printed a number
 // of lines, and returns the last acknowledged record of each run.
-func killAfter(t *testing.T, dir string, at, lines int) map[string]int {
+func killAfter(t *testing.T, on backend, dir string, at, lines int) map[string]int {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killDir+"="+dir, killAt+"="+strconv.Itoa(at))
+	if on.files == 0 {
+		cmd.Env = append(cmd.Env, killDSN+"="+on.source(t, dir))
+	}
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = os.Stderr
@@ -184,7 +192,7 @@ func TestCutLogGivesAPrefix(t *testing.T) {
 		appendAll(t, s, rec)
 		require.NoError(t, s.Sync(context.Background(), "run_1"))
 		records = append(records, rec)
-		lengths = append(lengths, s.db.walSize())
+		lengths = append(lengths, lite(s).walSize())
 	}
 	name := filepath.Join(dir, "ferment.db")
 	file, err := os.ReadFile(name)

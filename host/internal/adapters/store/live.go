@@ -24,11 +24,22 @@ type liveRun struct {
 	epoch int        // of the last append
 
 	// Of the writer.
-	row     runRow
-	saved   string // state of the row in the database; empty: the row does not exist
-	touched bool
+	rowState
+	before  rowState // the current transaction
+	touched bool     // by the current transaction
 	broken  bool
 }
+
+// rowState is the row of a run as the writer has it.
+type rowState struct {
+	row   runRow
+	saved string // state of the row in the database; empty: the row does not exist
+}
+
+func (r *liveRun) touch() { r.before, r.touched = r.rowState, true }
+
+// undo takes back what a transaction that was not committed has changed.
+func (r *liveRun) undo() { r.rowState, r.touched = r.before, false }
 
 // Append implements journal.Journal. It returns when the record is queued; Sync
 // waits until it is durable.
@@ -54,7 +65,7 @@ func (l *runLog) Append(ctx context.Context, rec journal.Record) error {
 		return err
 	}
 	if err := l.s.Err(); err != nil {
-		return contract.Errorf("journal/unavailable", "journal: append: %w", err)
+		return unwritten(err)
 	}
 	if l.run == nil {
 		run, err := l.s.runFor(ctx, rec)
@@ -96,7 +107,7 @@ func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error
 		}
 	} else if s.Full() {
 		return nil, contract.Errorf("journal/full", "journal: append to %s: free space of %s is below %d bytes", rec.Run,
-			s.opts.Path, s.opts.MinFree)
+			s.db.name(), s.opts.MinFree)
 	}
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()
@@ -127,6 +138,9 @@ func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
 	}
 	if row.Ended() {
 		return nil, contract.Errorf("run/not-resumable", "journal: append to %s: the run is finished", id)
+	}
+	if row, err = s.claim(ctx, row); err != nil {
+		return nil, err
 	}
 	records, err := s.Read(ctx, id, 0, maxRecords)
 	if err != nil {
@@ -224,6 +238,15 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 		return c
 	}
 	row, err := readRun(context.Background(), s.read, run)
+	if err == nil && row.State == stateOpen {
+		mine, err := s.owns(context.Background(), row)
+		if err != nil {
+			return journal.Unreadable(err)
+		}
+		if !mine {
+			return s.followOther(run, seq)
+		}
+	}
 	if err == nil && row.State == stateOpen {
 		if _, err = s.revive(context.Background(), run); err == nil {
 			if c := s.followLive(run, seq); c != nil {

@@ -25,7 +25,7 @@ func TestUpkeepKeepsLocks(t *testing.T) {
 
 	s = openAt(t, dir)
 	for range 3 {
-		s.db.walBehind()
+		lite(s).walBehind()
 	}
 	assert.True(t, locked(t, s.opts.Path+"-shm"))
 }

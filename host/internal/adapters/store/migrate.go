@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,27 +74,19 @@ func readMigrations(files fs.FS, dir string) ([]migration, error) {
 
 // migrator brings a database to a version of the schema.
 type migrator struct {
-	path  string
-	conn  *sql.Conn
+	db    database
+	text  map[string]string // statements
 	steps []migration
 	now   func() time.Time
-	copy  func(ctx context.Context, path string) error
 }
-
-const migrationTable = `CREATE TABLE IF NOT EXISTS migrations (
-  version INTEGER PRIMARY KEY,
-  name    TEXT    NOT NULL,
-  sum     TEXT    NOT NULL,
-  applied INTEGER NOT NULL
-)`
 
 // version returns the version of the database after it compared the applied
 // steps with the known ones.
 func (m *migrator) version(ctx context.Context) (int, error) {
-	if _, err := m.conn.ExecContext(ctx, migrationTable); err != nil {
+	if _, err := m.db.writer().ExecContext(ctx, m.text["migrations_table"]); err != nil {
 		return 0, err
 	}
-	rows, err := m.conn.QueryContext(ctx, "SELECT version, name, sum FROM migrations ORDER BY version")
+	rows, err := m.db.writer().QueryContext(ctx, m.text["migrations"])
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +105,7 @@ func (m *migrator) version(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if found > len(m.steps) || changed != "" {
-		return 0, &SchemaError{Path: m.path, Found: found, Known: len(m.steps), Changed: changed}
+		return 0, &SchemaError{Path: m.db.name(), Found: found, Known: len(m.steps), Changed: changed}
 	}
 	return found, nil
 }
@@ -128,16 +119,14 @@ func (m *migrator) up(ctx context.Context, apply bool) error {
 	}
 	if found > 0 {
 		if !apply {
-			return &SchemaError{Path: m.path, Found: found, Known: len(m.steps)}
+			return &SchemaError{Path: m.db.name(), Found: found, Known: len(m.steps)}
 		}
-		saved := fmt.Sprintf("%s.v%d", m.path, found)
-		if err := m.copy(ctx, saved); err != nil {
-			return fmt.Errorf("copy to %s before the migration: %w", saved, err)
+		if err := m.db.backup(ctx, found); err != nil {
+			return err
 		}
 	}
 	for _, step := range m.steps[found:] {
-		err := m.step(ctx, step.name, step.up, "INSERT INTO migrations (version, name, sum, applied) VALUES (?1, ?2, ?3, ?4)",
-			step.version, step.name, hexSum(step.up), m.now().UnixNano())
+		err := m.step(ctx, step.name, step.up, "add_migration", step.version, step.name, hexSum(step.up), m.now().UnixNano())
 		if err != nil {
 			return err
 		}
@@ -160,13 +149,8 @@ func (e *LossError) Error() string {
 // Migrate brings the database of a store that is not open to a version of the
 // schema; a negative one is the latest. A lower version deletes data, which
 // acceptLoss must allow.
-func Migrate(ctx context.Context, path string, to int, acceptLoss bool) (err error) {
-	lock, err := openBlobs(path, Faults{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.close()) }()
-	db, err := openSQLite(ctx, path, true)
+func Migrate(ctx context.Context, opts Options, to int, acceptLoss bool) (err error) {
+	db, err := openAlone(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -175,6 +159,39 @@ func Migrate(ctx context.Context, path string, to int, acceptLoss bool) (err err
 	if err != nil {
 		return err
 	}
+	return db.alone(ctx, func() error { return m.to(ctx, to, acceptLoss) })
+}
+
+// lockedDB is the database of a file whose lock it holds.
+type lockedDB struct {
+	database
+	lock *blobs
+}
+
+func (db *lockedDB) close() error { return errors.Join(db.database.close(), db.lock.close()) }
+
+// openAlone opens a database without a store.
+func openAlone(ctx context.Context, opts Options) (database, error) {
+	if opts.Postgres != nil {
+		db, err := openPostgres(ctx, *opts.Postgres, !opts.NoSync, nil)
+		if err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", opts.title(), err)
+		}
+		return db, nil
+	}
+	lock, err := openBlobs(opts.Path, Faults{})
+	if err != nil {
+		return nil, err
+	}
+	db, err := openSQLite(ctx, opts.Path, true)
+	if err != nil {
+		return nil, errors.Join(err, lock.close())
+	}
+	return &lockedDB{db, lock}, nil
+}
+
+// to migrates up or down to a version.
+func (m *migrator) to(ctx context.Context, to int, acceptLoss bool) error {
 	if to < 0 || to >= len(m.steps) {
 		return m.up(ctx, true)
 	}
@@ -183,14 +200,18 @@ func Migrate(ctx context.Context, path string, to int, acceptLoss bool) (err err
 		return err
 	}
 	if !acceptLoss {
-		return &LossError{Path: path, From: found, To: to}
+		return &LossError{Path: m.db.name(), From: found, To: to}
 	}
 	return m.down(ctx, to)
 }
 
-func newMigrator(db *sqliteDB, now func() time.Time) (*migrator, error) {
-	steps, err := readMigrations(sqlFiles, "sql/sqlite")
-	return &migrator{path: db.path, conn: db.conn, steps: steps, now: now, copy: db.copyTo}, err
+func newMigrator(db database, now func() time.Time) (*migrator, error) {
+	steps, err := readMigrations(sqlFiles, "sql/"+db.dialect())
+	if err != nil {
+		return nil, err
+	}
+	text, err := readStatements(db.dialect())
+	return &migrator{db: db, text: text, steps: steps, now: now}, err
 }
 
 // down takes back the steps above a version. It deletes what they added.
@@ -201,7 +222,7 @@ func (m *migrator) down(ctx context.Context, to int) error {
 	}
 	for ; found > to; found-- {
 		step := m.steps[found-1]
-		if err := m.step(ctx, step.name, step.down, "DELETE FROM migrations WHERE version = ?1", step.version); err != nil {
+		if err := m.step(ctx, step.name, step.down, "remove_migration", step.version); err != nil {
 			return err
 		}
 	}
@@ -209,7 +230,7 @@ func (m *migrator) down(ctx context.Context, to int) error {
 }
 
 func (m *migrator) step(ctx context.Context, name, text, mark string, args ...any) error {
-	tx, err := m.conn.BeginTx(ctx, nil)
+	tx, err := m.db.writer().BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -217,7 +238,7 @@ func (m *migrator) step(ctx context.Context, name, text, mark string, args ...an
 	if _, err := tx.ExecContext(ctx, text); err != nil {
 		return fmt.Errorf("migration %s: %w", name, err)
 	}
-	if _, err := tx.ExecContext(ctx, mark, args...); err != nil {
+	if _, err := tx.ExecContext(ctx, m.text[mark], args...); err != nil {
 		return fmt.Errorf("migration %s: %w", name, err)
 	}
 	return tx.Commit()

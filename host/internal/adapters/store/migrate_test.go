@@ -17,11 +17,14 @@ func migratorAt(t *testing.T, path string, steps []migration) *migrator {
 	db, err := openSQLite(context.Background(), path, true)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.close()) })
-	return &migrator{path: path, conn: db.conn, steps: steps, now: time.Now, copy: db.copyTo}
+	m, err := newMigrator(db, time.Now)
+	require.NoError(t, err)
+	m.steps = steps
+	return m
 }
 
 func schemaOf(t *testing.T, m *migrator) (out []string) {
-	rows, err := m.conn.QueryContext(context.Background(),
+	rows, err := m.db.writer().QueryContext(context.Background(),
 		"SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'migrations' ORDER BY name")
 	require.NoError(t, err)
 	defer func() { _ = rows.Close() }()
@@ -120,16 +123,16 @@ func TestMigrationFiles(t *testing.T) {
 func TestMigrateRefusesToLoseData(t *testing.T) {
 	dir, ctx := filled(t), context.Background()
 	path := filepath.Join(dir, "ferment.db")
-	require.NoError(t, Migrate(ctx, path, -1, false))
+	require.NoError(t, Migrate(ctx, Options{Path: path}, -1, false))
 	var loss *LossError
-	require.ErrorAs(t, Migrate(ctx, path, 0, false), &loss)
+	require.ErrorAs(t, Migrate(ctx, Options{Path: path}, 0, false), &loss)
 	assert.Equal(t, LossError{Path: path, From: 3}, *loss)
 	s := openAt(t, dir)
 	var locked *LockedError
-	require.ErrorAs(t, Migrate(ctx, path, 0, true), &locked)
+	require.ErrorAs(t, Migrate(ctx, Options{Path: path}, 0, true), &locked)
 	require.NoError(t, s.Verify(ctx, "run_1"))
 	require.NoError(t, s.Close())
-	require.NoError(t, Migrate(ctx, path, 0, true))
+	require.NoError(t, Migrate(ctx, Options{Path: path}, 0, true))
 	s = openAt(t, dir)
 	runs, err := s.Runs(ctx, Filter{})
 	require.NoError(t, err)

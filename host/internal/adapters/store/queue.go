@@ -167,16 +167,23 @@ func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) err
 		return err
 	}
 	j := &job{do: do, done: make(chan struct{})}
+	if err := q.post(j); err != nil {
+		return err
+	}
+	<-j.done
+	return j.err
+}
+
+// post queues a job.
+func (q *queue) post(j *job) error {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.err != nil {
-		defer q.mu.Unlock()
 		return q.err
 	}
 	q.next.jobs = append(q.next.jobs, j)
 	q.notify()
-	q.mu.Unlock()
-	<-j.done
-	return j.err
+	return nil
 }
 
 // take returns what is queued if it is due, or if this is the last take; else nil.

@@ -82,15 +82,28 @@ func (s *Store) Match(ctx context.Context, prefix string, limit int) (ids []stri
 type Unfinished struct {
 	Run  Run
 	Last journal.Record
+	Left bool // another host had it, which was shut down
 }
 
-// Unfinished returns the open runs with their last records, the oldest first.
-// An append with a higher epoch continues one.
+// Unfinished returns the open runs of this host with their last records, the oldest
+// first. An append with a higher epoch continues one.
 func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
-	rows, err := readRuns(ctx, s.read, "runs_open")
+	rows, err := s.ownOpen(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.unfinished(ctx, rows)
+}
+
+// ownOpen reads the rows of the open runs of this host.
+func (s *Store) ownOpen(ctx context.Context) ([]runRow, error) {
+	if s.shared != nil {
+		return readRuns(ctx, s.read, "runs_of", s.shared.number())
+	}
+	return readRuns(ctx, s.read, "runs_open")
+}
+
+func (s *Store) unfinished(ctx context.Context, rows []runRow) ([]Unfinished, error) {
 	out := make([]Unfinished, 0, len(rows))
 	for _, row := range rows {
 		last, err := s.Read(ctx, row.ID, row.Records-1, 1)
@@ -98,7 +111,7 @@ func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 			return nil, err
 		}
 		if len(last) == 1 {
-			out = append(out, Unfinished{row.Run, last[0]})
+			out = append(out, Unfinished{Run: row.Run, Last: last[0]})
 		}
 	}
 	return out, nil

@@ -79,6 +79,10 @@ func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err er
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Postgres != nil {
+		return nil, contract.Errorf("db/not-configured", "store: repair: the journal is in PostgreSQL, which keeps its own files").
+			WithHint("\"ferment runs verify\" finds damage; restore a backup of the server to repair it")
+	}
 	opts.asIs = true
 	files, err := openBlobs(opts.Path, opts.Faults)
 	if err != nil {
@@ -133,7 +137,7 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 	case err != nil:
 		return false, err
 	default:
-		if r.report.File, err = r.src.db.check(ctx); err != nil {
+		if r.report.File, err = lite(r.src).check(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -169,6 +173,9 @@ func (r *repairer) count(ctx context.Context, from *statements) (n int, err erro
 	err = from.one(ctx, "count_runs", nil, []any{&n})
 	return n, err
 }
+
+// lite returns the database of a store that is a file.
+func lite(s *Store) *sqliteDB { return s.db.(*sqliteDB) }
 
 // scratch creates a database that is not durable before it is complete.
 func (r *repairer) scratch(ctx context.Context, suffix string) (*Store, error) {
@@ -237,7 +244,7 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 		if err := r.dst.writer.transaction(ctx, func(ctx context.Context) error { return r.run(ctx, n) }); err != nil {
 			return err
 		}
-		if err := r.dst.copyLog(false); err != nil {
+		if err := r.dst.db.upkeep(ctx, false); err != nil {
 			return err
 		}
 	}
@@ -464,7 +471,7 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 			})
 		}
 	}
-	run := &liveRun{id: out.ID, row: *out}
+	run := &liveRun{id: out.ID, rowState: rowState{row: *out}}
 	err := r.dst.writer.record(ctx, run, rec)
 	*out = run.row
 	out.bytes = int64(r.dst.writer.stored)
@@ -504,7 +511,7 @@ func (r *repairer) replace(ctx context.Context) error {
 	if err := r.setAside(ctx, kept); err != nil {
 		return errors.Join(err, os.RemoveAll(kept))
 	}
-	whole, err := r.dst.db.checkpoint(ctx, true)
+	whole, err := r.dst.db.flush(ctx)
 	if err == nil && !whole {
 		err = errors.New("the new database is in use")
 	}

@@ -400,7 +400,7 @@ func TestRepairKnowsTheSchema(t *testing.T) {
 	s := openAt(t, t.TempDir())
 	for table, columns := range tableColumns {
 		var n int
-		require.NoError(t, s.db.readers.QueryRow("SELECT count(*) FROM pragma_table_info(?)", table).Scan(&n))
+		require.NoError(t, s.db.readers().QueryRow("SELECT count(*) FROM pragma_table_info(?)", table).Scan(&n))
 		assert.Equal(t, n, len(columns), table)
 	}
 }

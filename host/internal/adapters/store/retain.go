@@ -60,9 +60,14 @@ func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) er
 	var refused *contract.Error
 	if err != nil && !errors.As(err, &refused) {
 		s.fail(err)
-		return contract.Errorf("journal/unavailable", "journal: %w", err)
+		return unwritten(err)
 	}
 	return err
+}
+
+// renew renews the lease of this host.
+func (s *Store) renew(ctx context.Context) error {
+	return s.transaction(ctx, func(context.Context) error { return nil })
 }
 
 // Purge deletes the values of a finished run from the disk. Records and hashes
@@ -70,20 +75,16 @@ func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) er
 // stays for that run.
 func (s *Store) Purge(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
-		row, err := s.finished(ctx, run, "purge")
+		var files []sum
+		err := s.db.erasing(ctx, func() (err error) {
+			files, err = s.dropContent(ctx, run, purging)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if err := s.db.eraseMode(ctx, true); err != nil {
-			return err
-		}
-		files, err := s.dropContent(ctx, &row, "mark_purged")
-		if err := errors.Join(err, s.db.eraseMode(ctx, false)); err != nil {
-			return err
-		}
-		// The write-ahead log still holds the old pages until it is emptied.
 		err = errors.Join(s.blobs.remove(files), s.db.shrink(ctx))
-		whole, failed := s.db.checkpoint(ctx, true)
+		whole, failed := s.db.flush(ctx)
 		if err := errors.Join(err, failed); err != nil {
 			s.fail(err)
 			return err
@@ -105,15 +106,35 @@ func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
 	return row, err
 }
 
-// dropContent marks a run and deletes the values that only it uses, in one
-// transaction. It returns the files to delete after it.
-func (s *Store) dropContent(ctx context.Context, row *runRow, mark string) (files []sum, err error) {
-	used, err := s.uses(ctx, row)
-	if err != nil {
-		return nil, err
-	}
+// drop is a way of deleting the values of a run.
+type drop struct {
+	name string
+	mark string // statement
+	// records are deleted too, unless the run is pinned or has none any more.
+	records bool
+}
+
+var (
+	purging  = drop{name: "purge", mark: "mark_purged"}
+	removing = drop{name: "remove", mark: "mark_removed", records: true}
+)
+
+// dropContent marks a finished run and deletes the values that only it uses, in one
+// transaction. It returns the files to delete after it. Another host may have removed
+// the run before.
+func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []sum, err error) {
+	var unread error // it must not end the store
 	err = s.transaction(ctx, func(ctx context.Context) error {
-		if _, err := s.write.exec(ctx, mark, row.n, nanos(s.opts.Now())); err != nil {
+		files = nil
+		row, err := s.finished(ctx, run, how.name)
+		if err != nil || how.records && (row.Pinned || !row.Removed.IsZero()) {
+			return err
+		}
+		var used []int64
+		if used, unread = s.uses(ctx, &row); unread != nil {
+			return contract.Errorf("journal/damaged", "%w", unread)
+		}
+		if _, err := s.write.exec(ctx, how.mark, row.n, nanos(s.opts.Now())); err != nil {
 			return err
 		}
 		for _, n := range used {
@@ -137,12 +158,15 @@ func (s *Store) dropContent(ctx context.Context, row *runRow, mark string) (file
 				return err
 			}
 		}
-		if mark == "mark_removed" {
+		if how.records {
 			_, err = s.write.exec(ctx, "remove_records", row.n)
 		}
 		return err
 	})
 	clear(s.writer.known) // some of it may be deleted
+	if unread != nil {
+		return nil, unread
+	}
 	return files, err
 }
 
@@ -278,11 +302,7 @@ func (s *Store) Retain(ctx context.Context) (removed int, err error) {
 // remove deletes the records and values of a run.
 func (s *Store) remove(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
-		row, err := s.finished(ctx, run, "remove")
-		if err != nil || row.Pinned {
-			return err
-		}
-		files, err := s.dropContent(ctx, &row, "mark_removed")
+		files, err := s.dropContent(ctx, run, removing)
 		if err != nil {
 			return err
 		}

@@ -82,110 +82,116 @@ func onDisk(t *testing.T, dir, text string) (found bool) {
 // JRN-061: what is shared in part goes to the runs that still need it, in every
 // order of purges.
 func TestSharedPartsFindAnHeir(t *testing.T) {
-	for _, order := range [][]int{{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 1, 0, 3}, {1, 3, 0, 2}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
-		s := openAt(t, t.TempDir())
-		for n, turns := range []int{40, 60, 60, 80} {
-			sc := newScript(fmt.Sprintf("run_%d", n))
-			appendAll(t, s, sc.accepted(conversation(turns)), sc.finished(textOf(7, 300)))
-			require.NoError(t, s.Sync(context.Background(), sc.run))
-		}
-		for i, n := range order {
-			require.NoError(t, s.Purge(context.Background(), fmt.Sprintf("run_%d", n)))
-			for _, rest := range order[i+1:] {
-				require.NoError(t, s.Verify(context.Background(), fmt.Sprintf("run_%d", rest)), "order %v", order)
+	onEach(t, func(t *testing.T, on backend) {
+		for _, order := range [][]int{{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 1, 0, 3}, {1, 3, 0, 2}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
+			s := on.openAt(t, t.TempDir())
+			for n, turns := range []int{40, 60, 60, 80} {
+				sc := newScript(fmt.Sprintf("run_%d", n))
+				appendAll(t, s, sc.accepted(conversation(turns)), sc.finished(textOf(7, 300)))
+				require.NoError(t, s.Sync(context.Background(), sc.run))
+			}
+			for i, n := range order {
+				require.NoError(t, s.Purge(context.Background(), fmt.Sprintf("run_%d", n)))
+				for _, rest := range order[i+1:] {
+					require.NoError(t, s.Verify(context.Background(), fmt.Sprintf("run_%d", rest)), "order %v", order)
+				}
+			}
+			for _, table := range []string{"content", "shared"} {
+				var n int
+				require.NoError(t, s.db.readers().QueryRow("SELECT count(*) FROM "+table).Scan(&n))
+				assert.Zero(t, n, "order %v: %s", order, table)
 			}
 		}
-		for _, table := range []string{"content", "shared"} {
-			var n int
-			require.NoError(t, s.db.readers.QueryRow("SELECT count(*) FROM "+table).Scan(&n))
-			assert.Zero(t, n, "order %v: %s", order, table)
-		}
-	}
+	})
 }
 
 // JRN-060: runs are removed by age and size, oldest first; open, pinned and keyed
 // runs stay, failed ones may stay longer. A removed run leaves its summary.
 func TestRetainRemovesOldRuns(t *testing.T) {
-	now := start
-	s := openAt(t, t.TempDir(), func(o *Options) {
-		o.Retain = Retention{Age: time.Hour, FailedAge: 3 * time.Hour, KeyWindow: 5 * time.Hour}
-		o.Now = func() time.Time { return now }
-	})
-	for n, name := range []string{"plain", "pinned", "failed", "keyed", "open", "young"} {
-		sc := newScript(name)
-		if name == "young" {
-			sc.at = start.Add(2 * time.Hour)
-		}
-		first, last := sc.accepted(textOf(n, 300)), sc.finished(textOf(-n, 300))
-		switch name {
-		case "failed":
-			body := last.Body.(*journal.RunFinished)
-			body.Status, body.Err = "failed", contract.Errorf("provider/error", "no")
-		case "keyed":
-			first.Body.(*journal.RunAccepted).Key = someSum
-		}
-		appendAll(t, s, first)
-		if name != "open" {
-			appendAll(t, s, last)
-		}
-		require.NoError(t, s.Sync(context.Background(), name))
-	}
-	require.NoError(t, s.Pin(context.Background(), "pinned"))
-	removed := func() (out []string) {
-		_, err := s.Retain(context.Background())
-		require.NoError(t, err)
-		runs, err := s.Runs(context.Background(), Filter{})
-		require.NoError(t, err)
-		for _, r := range runs {
-			if !r.Removed.IsZero() {
-				out = append(out, r.ID)
+	onEach(t, func(t *testing.T, on backend) {
+		now := start
+		s := on.openAt(t, t.TempDir(), func(o *Options) {
+			o.Retain = Retention{Age: time.Hour, FailedAge: 3 * time.Hour, KeyWindow: 5 * time.Hour}
+			o.Now = func() time.Time { return now }
+		})
+		for n, name := range []string{"plain", "pinned", "failed", "keyed", "open", "young"} {
+			sc := newScript(name)
+			if name == "young" {
+				sc.at = start.Add(2 * time.Hour)
 			}
+			first, last := sc.accepted(textOf(n, 300)), sc.finished(textOf(-n, 300))
+			switch name {
+			case "failed":
+				body := last.Body.(*journal.RunFinished)
+				body.Status, body.Err = "failed", contract.Errorf("provider/error", "no")
+			case "keyed":
+				first.Body.(*journal.RunAccepted).Key = someSum
+			}
+			appendAll(t, s, first)
+			if name != "open" {
+				appendAll(t, s, last)
+			}
+			require.NoError(t, s.Sync(context.Background(), name))
 		}
-		return out
-	}
-	assert.Empty(t, removed())
-	now = start.Add(2 * time.Hour)
-	assert.Equal(t, []string{"plain"}, removed())
-	now = start.Add(4 * time.Hour)
-	assert.Equal(t, []string{"young", "failed", "plain"}, removed())
-	now = start.Add(9 * time.Hour)
-	assert.Equal(t, []string{"young", "keyed", "failed", "plain"}, removed())
-	require.NoError(t, s.Unpin(context.Background(), "pinned"))
-	assert.Equal(t, []string{"young", "keyed", "failed", "pinned", "plain"}, removed())
+		require.NoError(t, s.Pin(context.Background(), "pinned"))
+		removed := func() (out []string) {
+			_, err := s.Retain(context.Background())
+			require.NoError(t, err)
+			runs, err := s.Runs(context.Background(), Filter{})
+			require.NoError(t, err)
+			for _, r := range runs {
+				if !r.Removed.IsZero() {
+					out = append(out, r.ID)
+				}
+			}
+			return out
+		}
+		assert.Empty(t, removed())
+		now = start.Add(2 * time.Hour)
+		assert.Equal(t, []string{"plain"}, removed())
+		now = start.Add(4 * time.Hour)
+		assert.Equal(t, []string{"young", "failed", "plain"}, removed())
+		now = start.Add(9 * time.Hour)
+		assert.Equal(t, []string{"young", "keyed", "failed", "plain"}, removed())
+		require.NoError(t, s.Unpin(context.Background(), "pinned"))
+		assert.Equal(t, []string{"young", "keyed", "failed", "pinned", "plain"}, removed())
 
-	run, err := s.Run(context.Background(), "failed")
-	require.NoError(t, err)
-	assert.Equal(t, "failed", run.State)
-	assert.Equal(t, "provider/error", run.Error)
-	assert.Equal(t, now, now)
-	stored, err := s.Bytes(context.Background(), "failed", 0, 10)
-	require.NoError(t, err)
-	assert.Empty(t, stored)
-	require.NoError(t, s.Verify(context.Background(), "failed"))
-	require.NoError(t, s.Verify(context.Background(), "open"))
-	typed(t, s.Purge(context.Background(), "open"), "queue/invalid-transition")
-	typed(t, s.Purge(context.Background(), "nothing"), "run/not-found")
-	typed(t, s.Pin(context.Background(), "nothing"), "run/not-found")
+		run, err := s.Run(context.Background(), "failed")
+		require.NoError(t, err)
+		assert.Equal(t, "failed", run.State)
+		assert.Equal(t, "provider/error", run.Error)
+		assert.Equal(t, now, now)
+		stored, err := s.Bytes(context.Background(), "failed", 0, 10)
+		require.NoError(t, err)
+		assert.Empty(t, stored)
+		require.NoError(t, s.Verify(context.Background(), "failed"))
+		require.NoError(t, s.Verify(context.Background(), "open"))
+		typed(t, s.Purge(context.Background(), "open"), "queue/invalid-transition")
+		typed(t, s.Purge(context.Background(), "nothing"), "run/not-found")
+		typed(t, s.Pin(context.Background(), "nothing"), "run/not-found")
+	})
 }
 
 // JRN-060: the oldest runs are removed until the rest fits, with their files.
 func TestRetainKeepsWithinBytes(t *testing.T) {
-	dir := t.TempDir()
-	s := openAt(t, dir, func(o *Options) { o.Retain = Retention{Bytes: 2 << 20} })
-	for n := range 8 {
-		sc := newScript(fmt.Sprintf("run_%d", n))
-		appendAll(t, s, sc.accepted(textOf(n, 600_000)), sc.finished(nothing))
-		require.NoError(t, s.Sync(context.Background(), sc.run))
-	}
-	n, err := s.Retain(context.Background())
-	require.NoError(t, err)
-	assert.Equal(t, 5, n)
-	files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
-	require.NoError(t, err)
-	assert.Len(t, files, 3)
-	damage, err := s.VerifyAll(context.Background())
-	require.NoError(t, err)
-	assert.Empty(t, damage)
+	onEach(t, func(t *testing.T, on backend) {
+		dir := t.TempDir()
+		s := on.openAt(t, dir, func(o *Options) { o.Retain = Retention{Bytes: 2 << 20} })
+		for n := range 8 {
+			sc := newScript(fmt.Sprintf("run_%d", n))
+			appendAll(t, s, sc.accepted(textOf(n, 600_000)), sc.finished(nothing))
+			require.NoError(t, s.Sync(context.Background(), sc.run))
+		}
+		n, err := s.Retain(context.Background())
+		require.NoError(t, err)
+		assert.Equal(t, 5, n)
+		files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
+		require.NoError(t, err)
+		assert.Len(t, files, 3*on.files)
+		damage, err := s.VerifyAll(context.Background())
+		require.NoError(t, err)
+		assert.Empty(t, damage)
+	})
 }
 
 // JRN-060: a damaged run is reported and does not keep the others.

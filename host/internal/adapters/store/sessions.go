@@ -83,7 +83,7 @@ func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) err
 	if s := c.Session; s != nil {
 		err := w.sql.one(ctx, "set_session", []any{
 			s.ID, s.Owner, s.Version, stateOf(*s), nanos(s.Created), nanos(s.Updated), nanos(s.Accessed), nanos(s.FrozenAt),
-			nanos(s.ThawedAt), s.Notes.String(),
+			nanos(s.ThawedAt), w.s.db.text(s.Notes.String()),
 		}, []any{&n})
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) err
 		exec("remove_session_var", n, key)
 	}
 	for _, t := range c.Turns {
-		exec("add_session_turn", n, t.Role, t.Text, t.Run, nanos(t.At))
+		exec("add_session_turn", n, t.Role, w.s.db.text(t.Text), t.Run, nanos(t.At))
 	}
 	return errors.Join(errs...)
 }

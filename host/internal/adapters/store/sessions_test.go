@@ -35,7 +35,9 @@ func sessionsOf(s *Store) *session.Service {
 // SES-001, SES-002, SES-004, SES-010, SES-012, SES-013, SES-021, SES-030: the store
 // in SQLite passes the suite of stores.
 func TestSessions(t *testing.T) {
-	sessiontest.Suite(t, func(t *testing.T) session.Store { return openAt(t, t.TempDir(), quiet).Sessions() })
+	onEach(t, func(t *testing.T, on backend) {
+		sessiontest.Suite(t, func(t *testing.T) session.Store { return on.openAt(t, t.TempDir(), quiet).Sessions() })
+	})
 }
 
 // fillSession makes a session with two variables and a turn.
@@ -67,37 +69,41 @@ func dump(t testing.TB, s *Store) string {
 
 // SES-030: a session is the same after a restart.
 func TestSessionsOutliveTheStore(t *testing.T) {
-	dir := t.TempDir()
-	s := openAt(t, dir)
-	fillSession(t, s)
-	before := dump(t, s)
-	assert.Contains(t, before, "so far")
-	require.NoError(t, s.Close())
-	assert.Equal(t, before, dump(t, openAt(t, dir)))
+	onEach(t, func(t *testing.T, on backend) {
+		dir := t.TempDir()
+		s := on.openAt(t, dir)
+		fillSession(t, s)
+		before := dump(t, s)
+		assert.Contains(t, before, "so far")
+		require.NoError(t, s.Close())
+		assert.Equal(t, before, dump(t, on.openAt(t, dir)))
+	})
 }
 
 // SES-021, JRN-005: a write that cannot be committed is a failure of the store,
 // which ends it; nothing of the write is there afterwards.
 func TestSessionWritesFailWithTheStore(t *testing.T) {
-	dir := t.TempDir()
-	var broken atomic.Bool
-	s := openAt(t, dir, func(o *Options) {
-		o.Faults.Before = func(at string) error {
-			if at == "commit" && broken.Load() {
-				return errDisk
+	onEach(t, func(t *testing.T, on backend) {
+		dir := t.TempDir()
+		var broken atomic.Bool
+		s := on.openAt(t, dir, func(o *Options) {
+			o.Faults.Before = func(at string) error {
+				if at == "commit" && broken.Load() {
+					return errDisk
+				}
+				return nil
 			}
-			return nil
-		}
+		})
+		fillSession(t, s)
+		before := dump(t, s)
+		broken.Store(true)
+		_, err := sessionsOf(s).Put(context.Background(), ann, aRef, map[string]edn.Value{"a/new": edn.Int(1)}, 0)
+		require.ErrorIs(t, err, contract.OfType("session/store-unavailable"))
+		<-s.Failed()
+		broken.Store(false)
+		require.NoError(t, s.Close())
+		assert.Equal(t, before, dump(t, on.openAt(t, dir)))
 	})
-	fillSession(t, s)
-	before := dump(t, s)
-	broken.Store(true)
-	_, err := sessionsOf(s).Put(context.Background(), ann, aRef, map[string]edn.Value{"a/new": edn.Int(1)}, 0)
-	require.ErrorIs(t, err, contract.OfType("session/store-unavailable"))
-	<-s.Failed()
-	broken.Store(false)
-	require.NoError(t, s.Close())
-	assert.Equal(t, before, dump(t, openAt(t, dir)))
 }
 
 // SES-030, JRN-030: a repair keeps what can be read of sessions, from a database
@@ -147,7 +153,7 @@ func TestRepairKeepsSessions(t *testing.T) {
 func TestSessionsMigrate(t *testing.T) {
 	dir, ctx := filled(t), context.Background()
 	path := filepath.Join(dir, "ferment.db")
-	require.NoError(t, Migrate(ctx, path, 2, true))
+	require.NoError(t, Migrate(ctx, Options{Path: path}, 2, true))
 	assert.True(t, repair(t, dir, true).Sound(), "a database without sessions is whole")
 	s := openAt(t, dir)
 	require.NoError(t, s.Verify(ctx, "run_1"))
@@ -178,40 +184,44 @@ func putVars(s *Store) {
 // SES-010: after kill -9 a write of several variables is there as a whole or not at
 // all, and is there if it was acknowledged.
 func TestKilledPutIsAllOrNothing(t *testing.T) {
-	t.Setenv(killVars, "1")
-	for seed := range killPoints {
-		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(uint64(seed), 11))
-			at, lines := 0, 1+random.IntN(60)
-			if seed%2 == 0 {
-				at, lines = 5+random.IntN(60), 1<<30
-			}
-			dir := t.TempDir()
-			acknowledged := killAfter(t, dir, at, lines)["vars"]
-			vars, err := openAt(t, dir).Sessions().Vars(context.Background(), aRef.ID)
-			require.NoError(t, err)
-			if len(vars) == 0 {
-				assert.Zero(t, acknowledged)
-				return
-			}
-			require.Len(t, vars, len(keysOfVars))
-			first, _ := vars[0].Value.AsInt()
-			assert.GreaterOrEqual(t, first, int64(acknowledged))
-			for _, v := range vars {
-				assert.True(t, v.Value.Equal(edn.Int(first)), v.Key)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, on backend) {
+		t.Setenv(killVars, "1")
+		for seed := range killPoints {
+			t.Run(strconv.Itoa(seed), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(uint64(seed), 11))
+				at, lines := 0, 1+random.IntN(60)
+				if seed%2 == 0 {
+					at, lines = 5+random.IntN(60), 1<<30
+				}
+				dir := t.TempDir()
+				acknowledged := killAfter(t, on, dir, at, lines)["vars"]
+				vars, err := on.openAt(t, dir).Sessions().Vars(context.Background(), aRef.ID)
+				require.NoError(t, err)
+				if len(vars) == 0 {
+					assert.Zero(t, acknowledged)
+					return
+				}
+				require.Len(t, vars, len(keysOfVars))
+				first, _ := vars[0].Value.AsInt()
+				assert.GreaterOrEqual(t, first, int64(acknowledged))
+				for _, v := range vars {
+					assert.True(t, v.Value.Equal(edn.Int(first)), v.Key)
+				}
+			})
+		}
+	})
 }
 
 // A change with an error that the caller made writes nothing, and the store goes on.
 func TestRefusedChangeKeepsTheStore(t *testing.T) {
-	s := openAt(t, t.TempDir())
-	err := s.Sessions().Update(context.Background(), "s-1", func(session.Stored) (session.Change, error) {
-		return session.Change{}, contract.Errorf("session/not-found", "as the test wants it")
+	onEach(t, func(t *testing.T, on backend) {
+		s := on.openAt(t, t.TempDir())
+		err := s.Sessions().Update(context.Background(), "s-1", func(session.Stored) (session.Change, error) {
+			return session.Change{}, contract.Errorf("session/not-found", "as the test wants it")
+		})
+		require.ErrorIs(t, err, contract.OfType("session/not-found"))
+		require.NoError(t, s.Err())
 	})
-	require.ErrorIs(t, err, contract.OfType("session/not-found"))
-	require.NoError(t, s.Err())
 }
 
 // said is the last record of a run that adds two turns to the session.
@@ -224,71 +234,75 @@ func said(sc *script, session string) journal.Record {
 
 // SES-031: the turns of a run are in its session exactly if its end is recorded.
 func TestTurnsAreWrittenWithTheEndOfTheRun(t *testing.T) {
-	ctx := context.Background()
-	for _, failing := range []bool{false, true} {
-		dir := t.TempDir()
-		var broken atomic.Bool
-		s := openAt(t, dir, func(o *Options) {
-			o.Faults.Before = func(at string) error {
-				if at == "commit" && broken.Load() {
-					return errDisk
+	onEach(t, func(t *testing.T, on backend) {
+		ctx := context.Background()
+		for _, failing := range []bool{false, true} {
+			dir := t.TempDir()
+			var broken atomic.Bool
+			s := on.openAt(t, dir, func(o *Options) {
+				o.Faults.Before = func(at string) error {
+					if at == "commit" && broken.Load() {
+						return errDisk
+					}
+					return nil
 				}
-				return nil
+			})
+			_, err := sessionsOf(s).Open(ctx, ann, aRef, edn.Nil())
+			require.Nil(t, err)
+			_, err = sessionsOf(s).Freeze(ctx, ann, aRef, edn.Nil())
+			require.Nil(t, err)
+			sc := newScript("run_1")
+			appendAll(t, s, sc.accepted(nothing))
+			syncRun(t, s, "run_1")
+			broken.Store(failing)
+			end := said(sc, aRef.ID)
+			appendAll(t, s, end)
+			failure := s.Sync(ctx, "run_1")
+			broken.Store(false)
+			require.NoError(t, s.Close())
+			s = on.openAt(t, dir)
+			runs, unread := s.Runs(ctx, Filter{})
+			require.NoError(t, unread)
+			turns, unread := s.Sessions().Turns(ctx, aRef.ID, 10)
+			require.NoError(t, unread)
+			if failing {
+				require.Error(t, failure)
+				assert.False(t, runs[0].Ended())
+				assert.Empty(t, turns)
+				continue
 			}
-		})
-		_, err := sessionsOf(s).Open(ctx, ann, aRef, edn.Nil())
-		require.Nil(t, err)
-		_, err = sessionsOf(s).Freeze(ctx, ann, aRef, edn.Nil())
-		require.Nil(t, err)
-		sc := newScript("run_1")
-		appendAll(t, s, sc.accepted(nothing))
-		syncRun(t, s, "run_1")
-		broken.Store(failing)
-		end := said(sc, aRef.ID)
-		appendAll(t, s, end)
-		failure := s.Sync(ctx, "run_1")
-		broken.Store(false)
-		require.NoError(t, s.Close())
-		s = openAt(t, dir)
-		runs, unread := s.Runs(ctx, Filter{})
-		require.NoError(t, unread)
-		turns, unread := s.Sessions().Turns(ctx, aRef.ID, 10)
-		require.NoError(t, unread)
-		if failing {
-			require.Error(t, failure)
-			assert.False(t, runs[0].Ended())
-			assert.Empty(t, turns)
-			continue
+			require.NoError(t, failure)
+			assert.True(t, runs[0].Ended())
+			assert.Equal(t, []session.Turn{
+				{N: 1, Role: session.RoleUser, Text: "why", Run: "run_1", At: end.At},
+				{N: 2, Role: session.RoleAssistant, Text: "because", Run: "run_1", At: end.At},
+			}, turns)
+			of, _, unread := s.Sessions().Session(ctx, aRef.ID)
+			require.NoError(t, unread)
+			assert.False(t, of.Frozen)
+			assert.Equal(t, int64(3), of.Version)
 		}
-		require.NoError(t, failure)
-		assert.True(t, runs[0].Ended())
-		assert.Equal(t, []session.Turn{
-			{N: 1, Role: session.RoleUser, Text: "why", Run: "run_1", At: end.At},
-			{N: 2, Role: session.RoleAssistant, Text: "because", Run: "run_1", At: end.At},
-		}, turns)
-		of, _, unread := s.Sessions().Session(ctx, aRef.ID)
-		require.NoError(t, unread)
-		assert.False(t, of.Frozen)
-		assert.Equal(t, int64(3), of.Version)
-	}
+	})
 }
 
 // SES-031: the end of a run is recorded though its session was deleted or cannot be
 // read.
 func TestRunsEndWithoutTheirSession(t *testing.T) {
-	ctx, dir := context.Background(), t.TempDir()
-	s := openAt(t, dir)
-	fillSession(t, s)
-	require.NoError(t, s.Close())
-	tamper(t, dir, "UPDATE sessions SET notes = '{:summary'")
-	s = openAt(t, dir)
-	for i, id := range []string{"gone", aRef.ID} {
-		sc := newScript(fmt.Sprint("run_", i))
-		appendAll(t, s, sc.accepted(nothing), said(sc, id))
-		require.NoError(t, s.Sync(ctx, sc.run))
-	}
-	require.NoError(t, s.Err())
-	_, found, err := s.Sessions().Session(ctx, "gone")
-	require.NoError(t, err)
-	assert.False(t, found)
+	onEach(t, func(t *testing.T, on backend) {
+		ctx, dir := context.Background(), t.TempDir()
+		s := on.openAt(t, dir)
+		fillSession(t, s)
+		require.NoError(t, s.Close())
+		on.tamper(t, dir, "UPDATE sessions SET notes = '{:summary'")
+		s = on.openAt(t, dir)
+		for i, id := range []string{"gone", aRef.ID} {
+			sc := newScript(fmt.Sprint("run_", i))
+			appendAll(t, s, sc.accepted(nothing), said(sc, id))
+			require.NoError(t, s.Sync(ctx, sc.run))
+		}
+		require.NoError(t, s.Err())
+		_, found, err := s.Sessions().Session(ctx, "gone")
+		require.NoError(t, err)
+		assert.False(t, found)
+	})
 }

@@ -28,12 +28,41 @@ const busyTimeout = 10 * time.Second
 // sqliteDB are the connections to a database file.
 type sqliteDB struct {
 	path    string
+	faults  Faults
 	writers *sql.DB // one connection for the writer, one for checkpoints
 	conn    *sql.Conn
 	behind  *sql.Conn // of checkpoints
-	readers *sql.DB
-	shm     *os.File // index of the write-ahead log; nil before it is read first
+	pool    *sql.DB   // of readers
+	shm     *os.File  // index of the write-ahead log; nil before it is read first
 }
+
+var _ database = (*sqliteDB)(nil)
+
+func (db *sqliteDB) name() string      { return db.path }
+func (db *sqliteDB) dialect() string   { return "sqlite" }
+func (db *sqliteDB) writer() *sql.Conn { return db.conn }
+func (db *sqliteDB) readers() *sql.DB  { return db.pool }
+func (db *sqliteDB) text(s string) any { return s }
+
+func (db *sqliteDB) admit([]any) error { return nil }
+
+// begin implements database.
+func (db *sqliteDB) begin(ctx context.Context, w *writer) (done bool, err error) {
+	_, err = w.sql.exec(ctx, "begin")
+	return false, err
+}
+
+// commit implements database.
+func (db *sqliteDB) commit(ctx context.Context, w *writer) error {
+	_, err := w.sql.exec(ctx, "commit")
+	return err
+}
+
+// again implements database: no failure of a disk is temporary.
+func (db *sqliteDB) again(context.Context, *writer, error) bool { return false }
+
+// alone implements database. A lock on a file beside the database excludes others.
+func (db *sqliteDB) alone(_ context.Context, do func() error) error { return do() }
 
 func sqliteSource(path string, settings url.Values) string {
 	settings.Set("_busy_timeout", fmt.Sprint(busyTimeout.Milliseconds()))
@@ -77,18 +106,18 @@ func openSQLite(ctx context.Context, path string, full bool) (_ *sqliteDB, err e
 	if db.behind, err = db.writers.Conn(ctx); err != nil {
 		return nil, err
 	}
-	db.readers, err = sql.Open("sqlite", sqliteSource(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+	db.pool, err = sql.Open("sqlite", sqliteSource(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
 	if err != nil {
 		return nil, err
 	}
-	db.readers.SetMaxOpenConns(4)
+	db.pool.SetMaxOpenConns(4)
 	return db, nil
 }
 
 func (db *sqliteDB) close() error {
 	var errs []error
-	if db.readers != nil {
-		errs = append(errs, db.readers.Close())
+	if db.pool != nil {
+		errs = append(errs, db.pool.Close())
 	}
 	for _, c := range []*sql.Conn{db.conn, db.behind} {
 		if c != nil {
@@ -142,6 +171,25 @@ func (db *sqliteDB) walBehind() int64 {
 	return (int64(frames) - int64(copied)) * pageSize
 }
 
+// upkeep makes a checkpoint if the write-ahead log is long enough. Emptying the file
+// waits for the writer, so it is done only while the writer is idle.
+func (db *sqliteDB) upkeep(ctx context.Context, idle bool) error {
+	cut := idle && db.walSize() >= walCut
+	if !cut && db.walBehind() < walCopy {
+		return nil
+	}
+	if err := db.faults.at("checkpoint"); err != nil {
+		return err
+	}
+	_, err := db.checkpoint(ctx, cut)
+	return err
+}
+
+// flush implements database: the write-ahead log holds old pages until it is emptied.
+func (db *sqliteDB) flush(ctx context.Context) (whole bool, err error) {
+	return db.checkpoint(ctx, true)
+}
+
 // checkpoint copies the write-ahead log into the database. With cut it waits
 // for readers and empties the log. It reports whether all of the log was copied;
 // readers can prevent that.
@@ -169,7 +217,7 @@ func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sql
 // check returns what is wrong with the pages of the database, or nothing.
 func (db *sqliteDB) check(ctx context.Context) (string, error) {
 	var found string
-	err := db.readers.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&found)
+	err := db.pool.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&found)
 	switch {
 	case isCorrupt(err):
 		return err.Error(), nil
@@ -179,15 +227,18 @@ func (db *sqliteDB) check(ctx context.Context) (string, error) {
 	return found, err
 }
 
-// eraseMode makes deletions overwrite also the pages that they free. Within pages
-// they always overwrite what they delete or move.
-func (db *sqliteDB) eraseMode(ctx context.Context, on bool) error {
-	mode := "FAST"
-	if on {
-		mode = "ON"
+// erasing makes deletions overwrite also the pages that they free. Within pages they
+// always overwrite what they delete or move.
+func (db *sqliteDB) erasing(ctx context.Context, do func() error) error {
+	mode := func(is string) error {
+		_, err := db.conn.ExecContext(ctx, "PRAGMA secure_delete="+is)
+		return err
 	}
-	_, err := db.conn.ExecContext(ctx, "PRAGMA secure_delete="+mode)
-	return err
+	if err := mode("ON"); err != nil {
+		return err
+	}
+	err := do()
+	return errors.Join(err, mode("FAST"))
 }
 
 // shrink returns free pages to the file system.
@@ -201,11 +252,15 @@ func (db *sqliteDB) shrink(ctx context.Context) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// copyTo writes a copy of the database to a file, and replaces one that is there.
-func (db *sqliteDB) copyTo(ctx context.Context, path string) error {
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		return err
+// backup writes a copy of the database beside it, and replaces one that is there.
+func (db *sqliteDB) backup(ctx context.Context, version int) error {
+	path := fmt.Sprintf("%s.v%d", db.path, version)
+	err := os.WriteFile(path, nil, 0o600)
+	if err == nil {
+		_, err = db.conn.ExecContext(ctx, "VACUUM INTO ?", path)
 	}
-	_, err := db.conn.ExecContext(ctx, "VACUUM INTO ?", path)
-	return err
+	if err != nil {
+		return fmt.Errorf("copy to %s before the migration: %w", path, err)
+	}
+	return nil
 }

@@ -19,7 +19,8 @@ type statements struct {
 	on interface {
 		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
 	}
-	text map[string]string
+	text  map[string]string
+	admit func(args []any) error
 	// finds makes a damaged page or row a *Damage. The writer needs the error of the
 	// database: it ends the store.
 	finds bool
@@ -60,9 +61,24 @@ func (s *statements) get(ctx context.Context, name string) (*sql.Stmt, error) {
 	return st, nil
 }
 
+// ready returns the prepared statement for arguments.
+func (s *statements) ready(ctx context.Context, name string, args []any) (*sql.Stmt, error) {
+	if err := s.admit(args); err != nil {
+		return nil, err
+	}
+	return s.get(ctx, name)
+}
+
+// reset makes the statements those of another connection.
+func (s *statements) reset(on *sql.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on, s.prepared = on, nil
+}
+
 // exec runs a statement and returns the number of changed rows.
 func (s *statements) exec(ctx context.Context, name string, args ...any) (int64, error) {
-	st, err := s.get(ctx, name)
+	st, err := s.ready(ctx, name, args)
 	if err != nil {
 		return 0, err
 	}
@@ -75,7 +91,7 @@ func (s *statements) exec(ctx context.Context, name string, args ...any) (int64,
 
 // one reads one row; without one the error is sql.ErrNoRows.
 func (s *statements) one(ctx context.Context, name string, args, into []any) error {
-	st, err := s.get(ctx, name)
+	st, err := s.ready(ctx, name, args)
 	if err != nil {
 		return err
 	}
@@ -87,7 +103,7 @@ func (s *statements) one(ctx context.Context, name string, args, into []any) err
 
 // all reads every row into the places and calls each after it.
 func (s *statements) all(ctx context.Context, name string, args, into []any, each func() error) error {
-	st, err := s.get(ctx, name)
+	st, err := s.ready(ctx, name, args)
 	if err != nil {
 		return err
 	}
@@ -111,7 +127,7 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 }
 
 func (s *statements) failed(name string, err error) error {
-	if s.finds && (isCorrupt(err) || errors.Is(err, errDamaged)) {
+	if s.finds && (corrupt(err) || errors.Is(err, errDamaged)) {
 		return &Damage{What: fmt.Sprintf("%s: %s", name, err)}
 	}
 	return fmt.Errorf("%s: %w", name, err)

@@ -19,6 +19,8 @@ type Options struct {
 	// Path is the database file. The folder blobs and the file reserve are
 	// beside it.
 	Path string
+	// Postgres names a database of a server in place of the file; nil: the file.
+	Postgres *Postgres
 	// NoSync gives up durability; for tests and throw-away hosts.
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
@@ -42,15 +44,18 @@ const defaultQueue = 64 << 20
 
 // Store is a journal in a database. Create it with Open.
 type Store struct {
-	opts    Options
-	db      *sqliteDB
-	write   *statements // belongs to the writer
-	read    *statements
+	opts   Options
+	db     database
+	shared sharing     // nil: this host alone has the database
+	write  *statements // belongs to the writer
+	read   *statements
+	// What is in files beside the database; nil: it keeps everything itself.
 	blobs   *blobs
-	reserve reserve
+	reserve *reserve
 	memory  *journal.Memory // of live runs
 	liveMu  sync.Mutex
 	live    map[string]*liveRun
+	others  others
 
 	queue  queue
 	writer *writer
@@ -76,16 +81,19 @@ var (
 // unfinished runs. The errors are *LockedError, *SchemaError, *Damage and those
 // of the file system.
 func Open(ctx context.Context, opts Options) (*Store, error) {
-	files, err := openBlobs(opts.Path, opts.Faults)
-	if err != nil {
-		return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
+	var files *blobs
+	if opts.Postgres == nil {
+		var err error
+		if files, err = openBlobs(opts.Path, opts.Faults); err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
+		}
 	}
 	s, err := open(ctx, opts, files)
 	if err != nil {
 		return nil, errors.Join(err, files.close())
 	}
 	if err := s.verifyUnfinished(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("store: open %s: %w", opts.Path, err), s.closeFiles(), files.close())
+		return nil, errors.Join(fmt.Errorf("store: open %s: %w", s.db.name(), err), s.closeFiles(), files.close())
 	}
 	s.reserve.hold()
 	s.checkSpace()
@@ -105,65 +113,109 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 	if opts.QueueBytes == 0 {
 		opts.QueueBytes = defaultQueue
 	}
-	dir := filepath.Dir(opts.Path)
 	s := &Store{
-		blobs:   files,
-		opts:    opts,
-		memory:  journal.NewHeld(),
-		live:    map[string]*liveRun{},
-		reserve: reserve{path: filepath.Join(dir, reserveName), size: reserveSize, faults: opts.Faults},
-		failed:  make(chan struct{}),
-		stop:    make(chan struct{}),
-		upkeep:  make(chan struct{}, 1),
+		blobs:  files,
+		opts:   opts,
+		memory: journal.NewHeld(),
+		live:   map[string]*liveRun{},
+		failed: make(chan struct{}),
+		stop:   make(chan struct{}),
+		upkeep: make(chan struct{}, 1),
 	}
 	defer func() {
 		if err != nil {
 			_ = s.closeFiles()
-			if isCorrupt(err) {
+			if corrupt(err) {
 				err = &Damage{What: err.Error()}
 			}
-			err = fmt.Errorf("store: open %s: %w", opts.Path, err)
+			err = fmt.Errorf("store: open %s: %w", opts.title(), err)
 		}
 	}()
-	if err := files.checkEmptied(opts.Path); err != nil {
+	if opts.Postgres == nil {
+		err = s.openFiles(ctx)
+	} else {
+		err = s.openServer(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if s.db, err = openSQLite(ctx, opts.Path, !opts.NoSync); err != nil {
+	text, err := readStatements(s.db.dialect())
+	if err != nil {
 		return nil, err
 	}
-	if err := s.blobs.syncFolder(dir); err != nil { // the files may be new
-		return nil, err
-	}
+	s.write = &statements{on: s.db.writer(), text: text, admit: s.db.admit}
+	s.read = &statements{on: s.db.readers(), text: text, admit: s.db.admit, finds: true}
 	m, err := newMigrator(s.db, opts.Now)
 	if err != nil {
 		return nil, err
 	}
-	if found, err := m.version(ctx); err != nil {
-		return nil, err
-	} else if !opts.asIs || found == 0 {
-		if err := m.up(ctx, !opts.NoMigrate); err != nil {
-			return nil, err
+	err = s.db.alone(ctx, func() error {
+		if found, err := m.version(ctx); err != nil || opts.asIs && found > 0 {
+			return err
 		}
-	}
-	text, err := readStatements("sqlite")
+		return m.up(ctx, !opts.NoMigrate)
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.write, s.read = &statements{on: s.db.conn, text: text}, &statements{on: s.db.readers, text: text, finds: true}
+	if s.shared != nil {
+		if err := s.shared.join(ctx, s.write); err != nil {
+			return nil, err
+		}
+	}
 	if s.writer, err = newWriter(ctx, s); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
+// title names the database in messages before it is open.
+func (o Options) title() string {
+	if o.Postgres != nil {
+		return "the PostgreSQL database"
+	}
+	return o.Path
+}
+
+// openServer connects to the database of a server.
+func (s *Store) openServer(ctx context.Context) error {
+	db, err := openPostgres(ctx, *s.opts.Postgres, !s.opts.NoSync, s.stop)
+	if err != nil {
+		return err
+	}
+	s.db, s.shared = db, db
+	return nil
+}
+
+// openFiles opens the file of the database and what is beside it.
+func (s *Store) openFiles(ctx context.Context) error {
+	path, dir := s.opts.Path, filepath.Dir(s.opts.Path)
+	if err := s.blobs.checkEmptied(path); err != nil {
+		return err
+	}
+	db, err := openSQLite(ctx, path, !s.opts.NoSync)
+	if err != nil {
+		return err
+	}
+	db.faults = s.opts.Faults
+	s.db = db
+	s.reserve = &reserve{path: filepath.Join(dir, reserveName), size: reserveSize, faults: s.opts.Faults}
+	return s.blobs.syncFolder(dir) // the files may be new
+}
+
 // Close writes what is queued and closes the database.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
+		s.liveMu.Lock() // no reader of another host's run begins meanwhile
 		close(s.stop)
+		s.liveMu.Unlock()
 		s.done.Wait()
 		if s.Err() == nil {
-			_, _ = s.db.checkpoint(context.Background(), true)
+			_, _ = s.db.flush(context.Background())
+			if s.shared != nil {
+				s.shared.leave(context.Background(), s.write)
+			}
 		}
 		s.queue.fail(closedError())
 		err = errors.Join(s.closeFiles(), s.blobs.close())
@@ -181,7 +233,7 @@ func (s *Store) closeFiles() error {
 	if s.db != nil {
 		errs = append(errs, s.db.close())
 	}
-	if s.reserve.held {
+	if s.reserve != nil && s.reserve.held {
 		errs = append(errs, s.reserve.release())
 	}
 	return errors.Join(errs...)
@@ -207,10 +259,19 @@ func (s *Store) Err() error {
 
 func (s *Store) fail(err error) {
 	s.failOnce.Do(func() {
-		s.err = fmt.Errorf("store: write %s: %w", s.opts.Path, err)
+		s.err = fmt.Errorf("store: write %s: %w", s.db.name(), err)
 		close(s.failed)
-		s.queue.fail(contract.Errorf("journal/unavailable", "journal: append: %w", err))
+		s.queue.fail(unwritten(err))
 	})
+}
+
+// unwritten returns the error of callers for a failed write.
+func unwritten(err error) *contract.Error {
+	typ := "journal/unavailable"
+	if errors.Is(err, errFenced) {
+		typ = "journal/fenced"
+	}
+	return contract.Errorf(typ, "journal: append: %w", err)
 }
 
 // Full reports whether free space is below the minimum, so that new runs are
@@ -220,6 +281,9 @@ func (s *Store) Full() bool { return s.full.Load() }
 // checkSpace compares the free space with the minimum. The reserve is released
 // when less than its size is left, and taken back when there is room for both.
 func (s *Store) checkSpace() {
+	if s.reserve == nil {
+		return // the disk is that of a server
+	}
 	free, err := s.reserve.free()
 	if err != nil {
 		return // a write on such a disk fails and says why
@@ -242,11 +306,20 @@ func (s *Store) checkSpace() {
 // and the time without commits after which the writer is idle.
 const spacePeriod = 5 * time.Second
 
-// keepUp copies the write-ahead log and watches the free space, beside the
+// period is the time between two rounds of keepUp without commits: several renew the
+// lease before it lapses.
+func (s *Store) period() time.Duration {
+	if s.shared != nil {
+		return min(spacePeriod, s.shared.leased()/5)
+	}
+	return spacePeriod
+}
+
+// keepUp does the upkeep of the database and watches the free space, beside the
 // writer.
 func (s *Store) keepUp() {
 	defer s.done.Done()
-	tick := time.NewTicker(spacePeriod)
+	tick := time.NewTicker(s.period())
 	defer tick.Stop()
 	for busy := false; ; {
 		idle := false
@@ -256,27 +329,15 @@ func (s *Store) keepUp() {
 		case <-s.failed:
 			return
 		case <-tick.C:
-			idle, busy = !busy, false
+			if idle, busy = !busy, false; idle && s.shared != nil {
+				s.queue.post(&job{do: s.renew, done: make(chan struct{})})
+			}
 		case <-s.upkeep:
 			busy = true
 		}
 		s.checkSpace()
-		if err := s.copyLog(idle); err != nil {
+		if err := s.db.upkeep(context.Background(), idle); err != nil {
 			s.fail(err)
 		}
 	}
-}
-
-// copyLog makes a checkpoint if the write-ahead log is long enough. Emptying the
-// file waits for the writer, so it is done only while the writer is idle.
-func (s *Store) copyLog(idle bool) error {
-	cut := idle && s.db.walSize() >= walCut
-	if !cut && s.db.walBehind() < walCopy {
-		return nil
-	}
-	if err := s.opts.Faults.at("checkpoint"); err != nil {
-		return err
-	}
-	_, err := s.db.checkpoint(context.Background(), cut)
-	return err
 }

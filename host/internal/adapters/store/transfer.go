@@ -209,7 +209,7 @@ func (i *importer) header(v edn.Value) error {
 	}
 	i.want = v
 	run := liveRun{id: id}
-	if err := i.w.newRun(i.ctx, &run); err != nil {
+	if err := i.w.newRun(i.ctx, &run, journal.Record{}); err != nil {
 		return err
 	}
 	i.row = run.row

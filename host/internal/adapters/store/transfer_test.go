@@ -15,120 +15,128 @@ import (
 // JRN-053: an exported run is one readable file; imported elsewhere it is the
 // same run, byte for byte.
 func TestExportComesBack(t *testing.T) {
-	from := openAt(t, filled(t))
-	var file bytes.Buffer
-	require.NoError(t, from.Export(context.Background(), "run_1", &file))
-	for line := range bytes.Lines(file.Bytes()) {
-		_, err := edn.Read(line)
-		require.NoError(t, err, "each line is a form")
-	}
-	to := openAt(t, t.TempDir())
-	sc := newScript("run_0") // so that numbers differ
-	appendAll(t, to, sc.whole(2)...)
-	require.NoError(t, to.Sync(context.Background(), "run_0"))
-	id, err := to.Import(context.Background(), bytes.NewReader(file.Bytes()))
-	require.NoError(t, err)
-	assert.Equal(t, "run_1", id)
-	want, err := from.Bytes(context.Background(), "run_1", 0, 100)
-	require.NoError(t, err)
-	got, err := to.Bytes(context.Background(), "run_1", 0, 100)
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
-	require.NoError(t, to.Verify(context.Background(), "run_1"))
-	run, err := to.Run(context.Background(), "run_1")
-	require.NoError(t, err)
-	assert.True(t, run.Imported)
-	var again bytes.Buffer
-	require.NoError(t, to.Export(context.Background(), "run_1", &again))
-	assert.Equal(t, file.String(), again.String())
-	_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
-	typed(t, err, "journal/fenced")
-	typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
-	require.NoError(t, to.Err())
+	onEach(t, func(t *testing.T, on backend) {
+		from := on.openAt(t, on.filled(t))
+		var file bytes.Buffer
+		require.NoError(t, from.Export(context.Background(), "run_1", &file))
+		for line := range bytes.Lines(file.Bytes()) {
+			_, err := edn.Read(line)
+			require.NoError(t, err, "each line is a form")
+		}
+		to := on.openAt(t, t.TempDir())
+		sc := newScript("run_0") // so that numbers differ
+		appendAll(t, to, sc.whole(2)...)
+		require.NoError(t, to.Sync(context.Background(), "run_0"))
+		id, err := to.Import(context.Background(), bytes.NewReader(file.Bytes()))
+		require.NoError(t, err)
+		assert.Equal(t, "run_1", id)
+		want, err := from.Bytes(context.Background(), "run_1", 0, 100)
+		require.NoError(t, err)
+		got, err := to.Bytes(context.Background(), "run_1", 0, 100)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		require.NoError(t, to.Verify(context.Background(), "run_1"))
+		run, err := to.Run(context.Background(), "run_1")
+		require.NoError(t, err)
+		assert.True(t, run.Imported)
+		var again bytes.Buffer
+		require.NoError(t, to.Export(context.Background(), "run_1", &again))
+		assert.Equal(t, file.String(), again.String())
+		_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
+		typed(t, err, "journal/fenced")
+		typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
+		require.NoError(t, to.Err())
+	})
 }
 
 // JRN-053: a changed or cut file is refused and leaves nothing behind.
 func TestImportVerifies(t *testing.T) {
-	from := openAt(t, filled(t))
-	var file bytes.Buffer
-	require.NoError(t, from.Export(context.Background(), "run_1", &file))
-	lines := strings.SplitAfter(strings.TrimSuffix(file.String(), "\n"), "\n")
-	to := openAt(t, t.TempDir())
-	refuse := func(what string, text string) {
-		_, err := to.Import(context.Background(), strings.NewReader(text))
-		require.Error(t, err, what)
-		require.NoError(t, to.Err(), what)
-	}
-	refuse("empty", "")
-	_, err := to.Import(context.Background(), strings.NewReader("{:a 1}"))
-	typed(t, err, "import/invalid")
-	refuse("text", "{:a")
-	for i := range lines {
-		refuse("without a line", strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), ""))
-		for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/2 {
-			changed := []byte(lines[i])
-			if changed[at]++; changed[at] == '\n' || changed[at] == ' '+1 || changed[at] == ',' {
-				continue
-			}
-			refuse("changed "+string(changed[max(0, at-20):at+1]),
-				strings.Join(lines[:i], "")+string(changed)+strings.Join(lines[i+1:], ""))
+	onEach(t, func(t *testing.T, on backend) {
+		from := on.openAt(t, on.filled(t))
+		var file bytes.Buffer
+		require.NoError(t, from.Export(context.Background(), "run_1", &file))
+		lines := strings.SplitAfter(strings.TrimSuffix(file.String(), "\n"), "\n")
+		to := on.openAt(t, t.TempDir())
+		refuse := func(what string, text string) {
+			_, err := to.Import(context.Background(), strings.NewReader(text))
+			require.Error(t, err, what)
+			require.NoError(t, to.Err(), what)
 		}
-	}
-	runs, err := to.Runs(context.Background(), Filter{})
-	require.NoError(t, err)
-	assert.Empty(t, runs)
-	for _, table := range []string{"records", "content"} {
-		var n int
-		require.NoError(t, to.db.readers.QueryRow("SELECT count(*) FROM "+table).Scan(&n))
-		assert.Zero(t, n, table)
-	}
-	_, err = to.Import(context.Background(), &file)
-	require.NoError(t, err)
+		refuse("empty", "")
+		_, err := to.Import(context.Background(), strings.NewReader("{:a 1}"))
+		typed(t, err, "import/invalid")
+		refuse("text", "{:a")
+		for i := range lines {
+			refuse("without a line", strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), ""))
+			for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/2 {
+				changed := []byte(lines[i])
+				if changed[at]++; changed[at] == '\n' || changed[at] == ' '+1 || changed[at] == ',' {
+					continue
+				}
+				refuse("changed "+string(changed[max(0, at-20):at+1]),
+					strings.Join(lines[:i], "")+string(changed)+strings.Join(lines[i+1:], ""))
+			}
+		}
+		runs, err := to.Runs(context.Background(), Filter{})
+		require.NoError(t, err)
+		assert.Empty(t, runs)
+		for _, table := range []string{"records", "content"} {
+			var n int
+			require.NoError(t, to.db.readers().QueryRow("SELECT count(*) FROM "+table).Scan(&n))
+			assert.Zero(t, n, table)
+		}
+		_, err = to.Import(context.Background(), &file)
+		require.NoError(t, err)
+	})
 }
 
 // JRN-053, JRN-061: a run that was imported without the values that are here
 // already keeps them when the run that stored them is purged.
 func TestImportSharesParts(t *testing.T) {
-	s := openAt(t, t.TempDir())
-	a := newScript("run_a")
-	appendAll(t, s, a.accepted(conversation(40)), a.finished(nothing))
-	require.NoError(t, s.Sync(context.Background(), "run_a"))
-	var file bytes.Buffer
-	require.NoError(t, s.Export(context.Background(), "run_a", &file))
-	other := openAt(t, t.TempDir())
-	b := newScript("run_b")
-	appendAll(t, other, b.accepted(conversation(41)), b.finished(nothing))
-	require.NoError(t, other.Sync(context.Background(), "run_b"))
-	file.Reset()
-	require.NoError(t, other.Export(context.Background(), "run_b", &file))
-	var kept []string
-	for line := range strings.Lines(file.String()) {
-		hash, _ := edn.MustRead(line).Key("hash").AsString()
-		if h, err := parseSum(hash); err == nil {
-			if _, err := s.content(context.Background(), "content_by_hash", h); err == nil {
-				continue // the line of a part that is here
+	onEach(t, func(t *testing.T, on backend) {
+		s := on.openAt(t, t.TempDir())
+		a := newScript("run_a")
+		appendAll(t, s, a.accepted(conversation(40)), a.finished(nothing))
+		require.NoError(t, s.Sync(context.Background(), "run_a"))
+		var file bytes.Buffer
+		require.NoError(t, s.Export(context.Background(), "run_a", &file))
+		other := on.openAt(t, t.TempDir())
+		b := newScript("run_b")
+		appendAll(t, other, b.accepted(conversation(41)), b.finished(nothing))
+		require.NoError(t, other.Sync(context.Background(), "run_b"))
+		file.Reset()
+		require.NoError(t, other.Export(context.Background(), "run_b", &file))
+		var kept []string
+		for line := range strings.Lines(file.String()) {
+			hash, _ := edn.MustRead(line).Key("hash").AsString()
+			if h, err := parseSum(hash); err == nil {
+				if _, err := s.content(context.Background(), "content_by_hash", h); err == nil {
+					continue // the line of a part that is here
+				}
 			}
+			kept = append(kept, line)
 		}
-		kept = append(kept, line)
-	}
-	require.Less(t, len(kept), 10)
-	_, err := s.Import(context.Background(), strings.NewReader(strings.Join(kept, "")))
-	require.NoError(t, err)
-	require.NoError(t, s.Purge(context.Background(), "run_a"))
-	require.NoError(t, s.Verify(context.Background(), "run_b"))
+		require.Less(t, len(kept), 10)
+		_, err := s.Import(context.Background(), strings.NewReader(strings.Join(kept, "")))
+		require.NoError(t, err)
+		require.NoError(t, s.Purge(context.Background(), "run_a"))
+		require.NoError(t, s.Verify(context.Background(), "run_b"))
+	})
 }
 
 // JRN-053, JRN-061: a purged run is exported without its values.
 func TestExportOfAPurgedRun(t *testing.T) {
-	from := openAt(t, filled(t))
-	require.NoError(t, from.Purge(context.Background(), "run_1"))
-	var file bytes.Buffer
-	require.NoError(t, from.Export(context.Background(), "run_1", &file))
-	to := openAt(t, t.TempDir())
-	_, err := to.Import(context.Background(), &file)
-	require.NoError(t, err)
-	require.NoError(t, to.Verify(context.Background(), "run_1"))
-	run, err := to.Run(context.Background(), "run_1")
-	require.NoError(t, err)
-	assert.False(t, run.Purged.IsZero())
+	onEach(t, func(t *testing.T, on backend) {
+		from := on.openAt(t, on.filled(t))
+		require.NoError(t, from.Purge(context.Background(), "run_1"))
+		var file bytes.Buffer
+		require.NoError(t, from.Export(context.Background(), "run_1", &file))
+		to := on.openAt(t, t.TempDir())
+		_, err := to.Import(context.Background(), &file)
+		require.NoError(t, err)
+		require.NoError(t, to.Verify(context.Background(), "run_1"))
+		run, err := to.Run(context.Background(), "run_1")
+		require.NoError(t, err)
+		assert.False(t, run.Purged.IsZero())
+	})
 }

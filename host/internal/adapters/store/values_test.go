@@ -150,7 +150,7 @@ func TestConversationsGrowLinearly(t *testing.T) {
 		require.NoError(t, s.Sync(context.Background(), "run_1"))
 		checkpoint(t, s)
 		var pages float64
-		require.NoError(t, s.db.readers.QueryRow("PRAGMA page_count").Scan(&pages))
+		require.NoError(t, s.db.readers().QueryRow("PRAGMA page_count").Scan(&pages))
 		sizes = append(sizes, pages*pageSize)
 	}
 	t.Logf("%d turns: %.0f KiB, %d turns: %.0f KiB, ratio %.3f", turns[0], sizes[0]/1024, turns[1], sizes[1]/1024, sizes[1]/sizes[0])
@@ -172,7 +172,7 @@ func TestValuesAreStoredOnce(t *testing.T) {
 		"owners": "SELECT count(DISTINCT owner) FROM content",
 	} {
 		var n int
-		if err := s.db.readers.QueryRow(text).Scan(&n); !errors.Is(err, sql.ErrNoRows) {
+		if err := s.db.readers().QueryRow(text).Scan(&n); !errors.Is(err, sql.ErrNoRows) {
 			require.NoError(t, err)
 		}
 		counts[name] = n
@@ -182,10 +182,12 @@ func TestValuesAreStoredOnce(t *testing.T) {
 
 // JRN-020: a value above the limit ends its run.
 func TestValueLimit(t *testing.T) {
-	s := openAt(t, t.TempDir())
-	sc := newScript("run_1")
-	half := edn.Text(strings.Repeat("x", maxValue/2))
-	appendAll(t, s, sc.accepted(edn.MustMap(edn.K("a"), half, edn.K("b"), half)))
-	typed(t, s.Sync(context.Background(), "run_1"), "runtime/internal")
-	require.NoError(t, s.Err())
+	onEach(t, func(t *testing.T, on backend) {
+		s := on.openAt(t, t.TempDir())
+		sc := newScript("run_1")
+		half := edn.Text(strings.Repeat("x", maxValue/2))
+		appendAll(t, s, sc.accepted(edn.MustMap(edn.K("a"), half, edn.K("b"), half)))
+		typed(t, s.Sync(context.Background(), "run_1"), "runtime/internal")
+		require.NoError(t, s.Err())
+	})
 }

@@ -37,17 +37,20 @@ func (d *Damage) Error() string {
 // Unwrap gives a *Damage the error type journal/damaged.
 func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.Error()) }
 
-// verifyUnfinished verifies the chains of open and suspended runs.
+// verifyUnfinished verifies the chains of the open runs of this host, and those of
+// suspended runs.
 func (s *Store) verifyUnfinished(ctx context.Context) error {
-	for _, state := range []string{"runs_open", "runs_suspended"} {
-		rows, err := readRuns(ctx, s.read, state)
-		if err != nil {
+	rows, err := s.ownOpen(ctx)
+	if err != nil {
+		return err
+	}
+	suspended, err := readRuns(ctx, s.read, "runs_suspended")
+	if err != nil {
+		return err
+	}
+	for _, row := range append(rows, suspended...) {
+		if err := s.verifyChain(ctx, row, nil); err != nil {
 			return err
-		}
-		for _, row := range rows {
-			if err := s.verifyChain(ctx, row, nil); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -16,33 +16,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// filled returns a folder with the finished runs run_1 and run_2 and the open
-// run run_3. run_1 has a value with parts, a tree and a file.
-func filled(t testing.TB) string {
-	dir := t.TempDir()
-	s := openAt(t, dir)
-	for n := range 3 {
-		sc := newScript(fmt.Sprintf("run_%d", n+1))
-		records := sc.whole(3)
-		if n == 0 {
-			records = append(records[:1:1], append(sc.step(conversation(40), large(1)), sc.finished(edn.Text("x")))...)
-			for i := range records {
-				records[i].Seq = i + 1
-			}
-		}
-		if n == 2 {
-			records = records[:6]
-		}
-		appendAll(t, s, records...)
-		require.NoError(t, s.Sync(context.Background(), sc.run))
-	}
-	damage, err := s.VerifyAll(context.Background())
-	require.NoError(t, err)
-	require.Empty(t, damage)
-	require.NoError(t, s.Close())
-	return dir
-}
-
 // conversation is a request with a number of messages.
 func conversation(turns int) edn.Value {
 	var messages []edn.Value
@@ -213,42 +186,46 @@ func TestSchemaRefusesChanges(t *testing.T) {
 		"UPDATE runs SET id = id || 'x'",
 	} {
 		require.NoError(t, s.queue.run(context.Background(), func(ctx context.Context) error {
-			_, err := s.db.conn.ExecContext(ctx, text)
+			_, err := s.db.writer().ExecContext(ctx, text)
 			assert.ErrorContains(t, err, "append-only", text)
 			return nil
 		}))
 	}
-	_, err := s.db.readers.Exec("INSERT INTO shared VALUES (1, 1)")
+	_, err := s.db.readers().Exec("INSERT INTO shared VALUES (1, 1)")
 	assert.Error(t, err, "readers do not write")
 }
 
 // Readers use a purged value as nil, and Verify accepts what is missing on
 // purpose only.
 func TestReadersOfMissingValues(t *testing.T) {
-	dir := filled(t)
-	s := openAt(t, dir)
-	require.NoError(t, s.Purge(context.Background(), "run_2"))
-	require.NoError(t, s.Verify(context.Background(), "run_2"))
-	records, err := s.Read(context.Background(), "run_2", 0, 1)
-	require.NoError(t, err)
-	ref := records[0].Body.(*journal.RunAccepted).Request
-	assert.True(t, ref.Value().IsNil())
-	_, err = s.Value(context.Background(), ref.Hash())
-	typed(t, err, "replay/values-purged")
+	onEach(t, func(t *testing.T, on backend) {
+		dir := on.filled(t)
+		s := on.openAt(t, dir)
+		require.NoError(t, s.Purge(context.Background(), "run_2"))
+		require.NoError(t, s.Verify(context.Background(), "run_2"))
+		records, err := s.Read(context.Background(), "run_2", 0, 1)
+		require.NoError(t, err)
+		ref := records[0].Body.(*journal.RunAccepted).Request
+		assert.True(t, ref.Value().IsNil())
+		_, err = s.Value(context.Background(), ref.Hash())
+		typed(t, err, "replay/values-purged")
+	})
 }
 
 // JRN-001: a run that grows while it is verified is not damaged.
 func TestVerifyOfAGrowingRun(t *testing.T) {
-	s := openAt(t, t.TempDir())
-	sc := newScript("run_1")
-	appendAll(t, s, sc.accepted(nothing), sc.record(&journal.CancelRequested{By: "a"}))
-	syncRun(t, s, "run_1")
-	row, err := s.run(context.Background(), "run_1")
-	require.NoError(t, err)
-	appendAll(t, s, sc.record(&journal.CancelRequested{By: "b"}))
-	syncRun(t, s, "run_1")
-	require.NoError(t, s.verify(context.Background(), row), "as it was when its row was read")
-	require.NoError(t, s.Verify(context.Background(), "run_1"))
+	onEach(t, func(t *testing.T, on backend) {
+		s := on.openAt(t, t.TempDir())
+		sc := newScript("run_1")
+		appendAll(t, s, sc.accepted(nothing), sc.record(&journal.CancelRequested{By: "a"}))
+		syncRun(t, s, "run_1")
+		row, err := s.run(context.Background(), "run_1")
+		require.NoError(t, err)
+		appendAll(t, s, sc.record(&journal.CancelRequested{By: "b"}))
+		syncRun(t, s, "run_1")
+		require.NoError(t, s.verify(context.Background(), row), "as it was when its row was read")
+		require.NoError(t, s.Verify(context.Background(), "run_1"))
+	})
 }
 
 // JRN-030: readers of a stored run get the error of a damaged record, value or

@@ -8,6 +8,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -83,7 +84,7 @@ func (w *writer) batch(b *batch) {
 	}
 	for _, j := range b.jobs {
 		if err := w.s.Err(); err != nil {
-			j.finish(contract.Errorf("journal/unavailable", "journal: %w", err))
+			j.finish(unwritten(err))
 			continue
 		}
 		j.finish(j.do(ctx))
@@ -98,7 +99,7 @@ func (w *writer) batch(b *batch) {
 func (w *writer) settle(b *batch, err error) {
 	if err != nil {
 		w.s.fail(err)
-		b.finish(contract.Errorf("journal/unavailable", "journal: append: %w", err))
+		b.finish(unwritten(err))
 		return
 	}
 	for _, r := range w.touched {
@@ -113,19 +114,37 @@ func (w *writer) settle(b *batch, err error) {
 // transaction runs do in a transaction. An error of type *contract.Error rolls
 // it back; any other error ends the store.
 func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) error) error {
-	w.stored = 0
+	w.touched = w.touched[:0]
+	for {
+		err := w.attempt(ctx, do)
+		var refused *contract.Error
+		if err == nil || errors.As(err, &refused) || !w.s.db.again(ctx, w, err) {
+			return err
+		}
+	}
+}
+
+// attempt executes a transaction once. What an earlier attempt has changed in memory
+// stays only if that was committed.
+func (w *writer) attempt(ctx context.Context, do func(ctx context.Context) error) error {
 	if err := w.s.opts.Faults.at("begin"); err != nil {
 		return err
 	}
-	if _, err := w.sql.exec(ctx, "begin"); err != nil {
+	done, err := w.s.db.begin(ctx, w)
+	if err != nil || done {
+		_, _ = w.sql.exec(ctx, "rollback")
 		return err
 	}
-	err := do(ctx)
-	if err == nil {
+	w.stored = 0
+	for _, r := range w.touched {
+		r.undo()
+	}
+	w.touched = w.touched[:0]
+	if err = do(ctx); err == nil {
 		err = w.s.opts.Faults.at("commit")
 	}
 	if err == nil {
-		_, err = w.sql.exec(ctx, "commit")
+		err = w.s.db.commit(ctx, w)
 	}
 	if err != nil {
 		_, _ = w.sql.exec(ctx, "rollback")
@@ -139,7 +158,6 @@ func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) e
 // records writes the records of a batch, the rows of their runs and the counters
 // of budgets. A record that cannot be written ends its run, not the batch.
 func (w *writer) records(ctx context.Context, b *batch) error {
-	w.touched = w.touched[:0]
 	counted := counters{}
 	for _, c := range b.changes {
 		counted.add([]budget.Window{c.Window}, c)
@@ -150,7 +168,7 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 			continue
 		}
 		if !r.touched {
-			r.touched = true
+			r.touch()
 			w.touched = append(w.touched, r)
 		}
 		before := w.stored
@@ -186,7 +204,7 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 // record appends one record to its run and stores the values that it names.
 func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) error {
 	if r.row.n == 0 {
-		if err := w.newRun(ctx, r); err != nil {
+		if err := w.newRun(ctx, r, rec); err != nil {
 			return err
 		}
 	}
@@ -223,16 +241,37 @@ func chained(previous sum, body []byte) sum {
 	return blake3.Sum256(append(append(make([]byte, 0, 32+len(body)), previous[:]...), body...))
 }
 
-// newRun gives a run its number.
-func (w *writer) newRun(ctx context.Context, r *liveRun) error {
+// newRun gives a run its number. first is its first record.
+func (w *writer) newRun(ctx context.Context, r *liveRun, first journal.Record) error {
 	switch _, err := readRun(ctx, w.sql, r.id); {
 	case err == nil:
 		return contract.Errorf("journal/fenced", "journal: append to %s: the run was already recorded", r.id)
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
+	if accepted, ok := first.Body.(*journal.RunAccepted); ok {
+		if err := w.checkAccepted(ctx, r.id, accepted); err != nil {
+			return err
+		}
+	}
 	w.lastRun++
 	r.row = runRow{n: w.lastRun, Run: Run{ID: r.id, State: stateOpen}}
+	return nil
+}
+
+// checkAccepted rejects a run whose summary cannot be stored, or whose idempotency key
+// is that of another run.
+func (w *writer) checkAccepted(ctx context.Context, id string, accepted *journal.RunAccepted) error {
+	if err := w.s.db.admit([]any{id, accepted.Intent, accepted.Principal}); err != nil || accepted.Key == "" {
+		return err
+	}
+	var run string
+	switch err := w.sql.one(ctx, "run_by_key", []any{accepted.Key}, []any{&run}); {
+	case err == nil:
+		return contract.Errorf("journal/fenced", "journal: append to %s: %w: %s", id, act.ErrKeyTaken, run)
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
 	return nil
 }
 
@@ -312,7 +351,7 @@ func (w *writer) share(ctx context.Context, at location, run int64) error {
 // add writes a laid out value, unless it is stored already.
 func (w *writer) add(ctx context.Context, c content) (int64, error) {
 	row := any(c.body)
-	if len(c.body) > maxRow {
+	if len(c.body) > maxRow && w.s.blobs != nil {
 		if err := w.s.blobs.write(c.hash, c.body); err != nil {
 			return 0, fmt.Errorf("write blob %s: %w", c.hash.hash(), err)
 		}

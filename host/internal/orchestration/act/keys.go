@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -14,6 +15,16 @@ import (
 type KeyFinder interface {
 	// Keyed returns the id of the run, empty if there is none.
 	Keyed(ctx context.Context, hash string) (run string, err error)
+}
+
+// ErrKeyTaken is in the error of a journal that rejects a run because another one has
+// its idempotency key: a run of another host that was accepted meanwhile.
+var ErrKeyTaken = errors.New("its idempotency key is that of another run")
+
+// Sharer is an optional interface of a Journal that several hosts share.
+type Sharer interface {
+	// Elsewhere reports whether another host executes a run.
+	Elsewhere(ctx context.Context, run string) (bool, error)
 }
 
 // Keys are the idempotency keys of the runs in progress of a host (RUN-020 to
@@ -136,7 +147,18 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 	case past.Suspended != nil:
 		return free(suspended(id, past.Suspended))
 	case !past.Finished:
-		return free(contract.Errorf("runtime/starting", "run %s of the idempotency key is not resumed yet", id))
+		shared, ok := c.Journal.(Sharer)
+		if ok {
+			ok, err = shared.Elsewhere(context.Background(), id)
+		}
+		switch {
+		case err != nil:
+			return free(contract.AsError(err))
+		case !ok:
+			return free(contract.Errorf("runtime/starting", "run %s of the idempotency key is not resumed yet", id))
+		}
+		f.attached = distant(c.Journal, id)
+		return free(nil)
 	}
 	end := records[len(records)-1].Body.(*journal.RunFinished)
 	if end.Response.Value().IsNil() {
@@ -151,6 +173,48 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 	return free(nil)
 }
 
+// distant returns a run that another host executes. Its response comes with its last
+// record.
+func distant(from Journal, id string) *Run {
+	f := &flight{id: id, follow: from.Follow(id, 0), distant: true}
+	r := &Run{f: f, done: make(chan struct{})}
+	records := from.Follow(id, 0)
+	go func() {
+		defer close(r.done)
+		for {
+			rec, ok, err := records.Next(context.Background())
+			if ok {
+				f.records = append(f.records, rec)
+				continue
+			}
+			if f.response, f.err = f.recorded(err); f.response.IsNil() {
+				f.response = edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("run/id"), edn.Text(id), edn.K("error"), f.err.Value())
+			}
+			return
+		}
+	}()
+	return r
+}
+
+// recorded returns what the records of a run have for its callers; failed is the error
+// of reading them.
+func (f *flight) recorded(failed error) (edn.Value, *contract.Error) {
+	past := journal.NewHistory(f.records)
+	switch {
+	case failed != nil:
+		return edn.Nil(), contract.AsError(failed)
+	case past.Suspended != nil:
+		return edn.Nil(), suspended(f.id, past.Suspended)
+	case !past.Finished:
+		return edn.Nil(), contract.Errorf("journal/unavailable", "run %s of another host cannot be read", f.id)
+	}
+	end := f.records[len(f.records)-1].Body.(*journal.RunFinished)
+	if end.Response.Value().IsNil() {
+		return edn.Nil(), contract.Errorf("replay/values-purged", "the response of run %s was purged", f.id)
+	}
+	return end.Response.Value(), end.Err
+}
+
 func keyMismatch() *contract.Error {
 	return contract.Errorf("idempotency/mismatch", "the idempotency key was used for another request")
 }
@@ -158,7 +222,7 @@ func keyMismatch() *contract.Error {
 // shared returns the run for another caller with its idempotency key. That caller
 // cannot cancel it.
 func (r *Run) shared(to Journal) *Run {
-	if r.Stored() {
+	if r.Stored() || r.f.distant {
 		return r
 	}
 	return &Run{f: &flight{id: r.f.id, follow: to.Follow(r.f.id, 0)}, of: r, done: r.done}
@@ -166,7 +230,7 @@ func (r *Run) shared(to Journal) *Run {
 
 // Stored reports whether the run was over before the act came: its response is the
 // recorded one.
-func (r *Run) Stored() bool { return r.of == nil && r.f.service == nil }
+func (r *Run) Stored() bool { return r.of == nil && r.f.service == nil && !r.f.distant }
 
 // Attached reports whether another caller has started the run, with the same
 // idempotency key.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -302,6 +303,15 @@ func (s *Service) flight(a Act) *flight {
 // accept prepares an act. If alone is set, it runs on the goroutine of its
 // caller and its records are not published.
 func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
+	for {
+		f, err := s.tryAccept(a, alone)
+		if err == nil || !errors.Is(err, ErrKeyTaken) { // else the next try finds that run
+			return f, err
+		}
+	}
+}
+
+func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 	f := s.flight(a)
 	f.alone = alone
 	err := s.stage(s.prepare, f)

@@ -62,6 +62,7 @@ type flight struct {
 	key      string          // hash of the idempotency key
 	holds    *held           // the key, while the run has it
 	attached *Run            // that has the key already
+	distant  bool            // another host executes it
 	unknown  string          // calls that may have had their effect, of a suspended run that is canceled
 	class    string
 	place    *queue.Place     // in the queue; nil: it does not wait

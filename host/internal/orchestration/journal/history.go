@@ -204,7 +204,7 @@ func NewHistory(records []Record) *History {
 // shared.
 func (h *History) Resume(at time.Time, resumed *RunResumed) {
 	h.Active = true
-	if h.Crashes++; resumed.Why != ResumedCrash {
+	if h.Crashes++; resumed.Why != ResumedCrash && resumed.Why != ResumedLease {
 		h.Crashes = 0
 	}
 	if h.Suspended != nil {

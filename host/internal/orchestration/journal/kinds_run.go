@@ -97,6 +97,7 @@ var runStarted = kindOf(KindRunStarted, false,
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
+	ResumedLease   = "lease"   // its host has lost it to another one, which knows no more
 	// ResumedDecision: it was suspended, and a caller decided how it goes on.
 	ResumedDecision = "decision"
 )
@@ -154,7 +155,7 @@ var runResumed = kindOf(KindRunResumed, false,
 	text("boot", func(x *RunResumed) *string { return &x.Boot }),
 	hash("config", func(x *RunResumed) *string { return &x.Config }),
 	hash("config/was", func(x *RunResumed) *string { return &x.Was }),
-	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash, ResumedRestart, ResumedDecision),
+	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash, ResumedRestart, ResumedLease, ResumedDecision),
 	list("decisions", `[:vector [:map {:closed true} [:path :any] [:decision [:enum :retry :skip-as-done :fail]] [:by :string]]]`,
 		func(x *RunResumed) *[]Decision { return &x.Decisions }, Decision.value, decisionFrom, Decision.good).
 		only("decisions were taken", func(x *RunResumed) bool { return len(x.Decisions) > 0 }),

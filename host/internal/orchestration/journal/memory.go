@@ -67,6 +67,7 @@ type run struct {
 	held     bool
 	finished bool
 	ended    bool                 // finished, or suspended: cursors end
+	failed   error                // of cursors that have read the records
 	changed  chan struct{}        // closed at the next append; nil without waiting readers
 	values   map[string]edn.Value // filled at the first lookup
 	indexed  int                  // records whose values are indexed
@@ -129,6 +130,15 @@ func (m *Memory) Show(id string, seq int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.show(min(seq, r.count))
+}
+
+// Fail ends the cursors on a run, whose next records cannot be read.
+func (m *Memory) Fail(id string, err error) {
+	r := m.open(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = err
+	r.wake()
 }
 
 // Recorded returns a cursor over the records of a finished run.
@@ -206,6 +216,11 @@ func (r *run) show(n int) {
 		return
 	}
 	r.shown = n
+	r.wake()
+}
+
+// wake wakes the cursors that wait.
+func (r *run) wake() {
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil
@@ -282,6 +297,10 @@ func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 		if c.run.ended && c.run.shown == c.run.count {
 			c.run.mu.Unlock()
 			return Record{}, false, nil
+		}
+		if err := c.run.failed; err != nil {
+			c.run.mu.Unlock()
+			return Record{}, false, err
 		}
 		if c.run.changed == nil {
 			c.run.changed = make(chan struct{})

@@ -1,5 +1,19 @@
 -- Statements of the store, each under its name.
 
+-- name: migrations_table
+CREATE TABLE IF NOT EXISTS migrations (
+  version INTEGER PRIMARY KEY,
+  name    TEXT    NOT NULL,
+  sum     TEXT    NOT NULL,
+  applied INTEGER NOT NULL
+)
+-- name: migrations
+SELECT version, name, sum FROM migrations ORDER BY version
+-- name: add_migration
+INSERT INTO migrations (version, name, sum, applied) VALUES (?1, ?2, ?3, ?4)
+-- name: remove_migration
+DELETE FROM migrations WHERE version = ?1
+
 -- name: begin
 BEGIN IMMEDIATE
 -- name: commit

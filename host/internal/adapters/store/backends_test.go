@@ -1,0 +1,7 @@
+//go:build !external
+
+package store
+
+var backends = []backend{onFile}
+
+func endBackends() error { return nil }

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// database is what differs between kinds of databases. The rest of the package uses
+// its connections with the named statements of its dialect.
+type database interface {
+	// name names the database in messages.
+	name() string
+	// dialect is the folder of the statements and migrations below sql.
+	dialect() string
+	// writer returns the connection of the writer, readers the pool for everything
+	// else. That pool cannot write.
+	writer() *sql.Conn
+	readers() *sql.DB
+	// text returns the form in which a text is stored that may have any character.
+	text(s string) any
+	// admit rejects arguments of a statement that the database cannot store.
+	admit(args []any) error
+	// begin begins a transaction of the writer. done: the one before, whose outcome was
+	// unknown, was committed; it must not be executed again.
+	begin(ctx context.Context, w *writer) (done bool, err error)
+	commit(ctx context.Context, w *writer) error
+	// again reports whether a transaction that failed is to be executed again.
+	again(ctx context.Context, w *writer, err error) bool
+	// alone calls do, which changes the schema, while no other process does that.
+	alone(ctx context.Context, do func() error) error
+	// backup copies the database before a migration from a version.
+	backup(ctx context.Context, version int) error
+	// upkeep does what is due beside the writer. idle: the writer has nothing to do.
+	upkeep(ctx context.Context, idle bool) error
+	// erasing calls do, which deletes values, so that their bytes are overwritten.
+	erasing(ctx context.Context, do func() error) error
+	// shrink returns free space to the file system.
+	shrink(ctx context.Context) error
+	// flush removes what erasing has left in the log of the database. It reports
+	// whether nothing is left; readers can prevent that.
+	flush(ctx context.Context) (whole bool, err error)
+	close() error
+}
+
+// sharing is a database that several hosts use. Each unfinished run belongs to one of
+// them, which alone may append to it. A host keeps its runs by a lease, which each of
+// its transactions renews.
+type sharing interface {
+	// join makes this host known to the database and begins its lease, leave ends it.
+	join(ctx context.Context, st *statements) error
+	leave(ctx context.Context, st *statements)
+	// number is that of this host in the database.
+	number() int64
+	// leased is the duration of the lease.
+	leased() time.Duration
+	// owns reports whether a run belongs to this host.
+	owns(ctx context.Context, from *statements, run int64) (bool, error)
+	// takeLapsed makes the open runs of all hosts whose lease has lapsed runs of this
+	// host, in the current transaction. take does so with one run, which may also be
+	// suspended.
+	takeLapsed(ctx context.Context, st *statements) ([]takenRun, error)
+	take(ctx context.Context, st *statements, run int64) (bool, error)
+}
+
+// takenRun is a run that a host has taken from another one.
+type takenRun struct {
+	n    int64
+	left bool // by a host that was shut down
+}
+
+// corrupt reports whether an error says that a database is damaged.
+func corrupt(err error) bool { return isCorrupt(err) || hasState(err, "XX001", "XX002") }

@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+)
+
+// Runs that several hosts write to one database: each belongs to one of them.
+
+var _ act.Sharer = (*Store)(nil)
+
+// Shared reports whether other hosts may use the database, and for how long a host
+// keeps its runs without writing.
+func (s *Store) Shared() (lease time.Duration, ok bool) {
+	if s.shared == nil {
+		return 0, false
+	}
+	return s.shared.leased(), true
+}
+
+// Take makes the open runs of hosts whose lease has lapsed runs of this host, and
+// returns them as Unfinished does. The appends of those hosts get journal/fenced from
+// then on.
+func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
+	if s.shared == nil {
+		return nil, nil
+	}
+	var taken []takenRun
+	err := s.change(ctx, func(ctx context.Context) (err error) {
+		taken, err = s.shared.takeLapsed(ctx, s.write)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, left := make([]runRow, len(taken)), map[string]bool{}
+	for i, run := range taken {
+		if err := s.read.one(ctx, "run_by_number", []any{run.n}, rows[i].columns()); err != nil {
+			return nil, err
+		}
+		left[rows[i].ID] = run.left
+		s.forget(rows[i].ID)
+	}
+	out, err := s.unfinished(ctx, rows)
+	for i := range out {
+		out[i].Left = left[out[i].Run.ID]
+	}
+	return out, err
+}
+
+// forget removes a run from memory that this host had lost before.
+func (s *Store) forget(run string) {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	delete(s.live, run)
+	s.memory.Drop(run)
+}
+
+// Elsewhere implements act.Sharer.
+func (s *Store) Elsewhere(ctx context.Context, run string) (bool, error) {
+	row, err := s.run(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	mine, err := s.owns(ctx, row)
+	return !mine, err
+}
+
+// owns reports whether this host may append to a run.
+func (s *Store) owns(ctx context.Context, row runRow) (bool, error) {
+	if s.shared == nil {
+		return true, nil
+	}
+	return s.shared.owns(ctx, s.read, row.n)
+}
+
+// claim makes a run that is not finished one of this host, and returns its row as it
+// is then. The error is journal/fenced for a run that another host executes.
+func (s *Store) claim(ctx context.Context, row runRow) (runRow, error) {
+	if mine, err := s.owns(ctx, row); mine || err != nil {
+		return row, err
+	}
+	var got bool
+	err := s.change(ctx, func(ctx context.Context) (err error) {
+		got, err = s.shared.take(ctx, s.write, row.n)
+		return err
+	})
+	switch {
+	case err != nil:
+		return row, err
+	case !got:
+		return row, takenOver(row.ID)
+	}
+	return readRun(ctx, s.read, row.ID)
+}
+
+// lives returns the live runs.
+func (s *Store) lives() []*liveRun {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	out := make([]*liveRun, 0, len(s.live))
+	for _, r := range s.live {
+		out = append(out, r)
+	}
+	return out
+}
+
+// others are the runs of other hosts that are followed here, guarded by the lock of
+// live runs.
+type others struct {
+	memory  journal.Memory
+	reading map[string]bool
+}
+
+// lookEvery is the time between two looks at a run of another host.
+const lookEvery = 200 * time.Millisecond
+
+// followOther follows a run of another host.
+func (s *Store) followOther(run string, seq int) *journal.Cursor {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	select {
+	case <-s.stop:
+		return journal.Unreadable(closedError())
+	default:
+	}
+	if s.others.reading == nil {
+		s.others.reading = map[string]bool{}
+	}
+	if !s.others.reading[run] {
+		s.others.reading[run] = true
+		s.done.Go(func() { s.readOther(run) })
+	}
+	return s.others.memory.Follow(run, seq)
+}
+
+// ends reports whether a run does not go on after a record by itself.
+func ends(rec journal.Record) bool {
+	kind := rec.Body.Kind()
+	return kind == journal.KindRunFinished || kind == journal.KindRunSuspended
+}
+
+// readOther reads the records of a run of another host until its end.
+func (s *Store) readOther(run string) {
+	defer func() {
+		s.liveMu.Lock()
+		defer s.liveMu.Unlock()
+		delete(s.others.reading, run)
+		s.others.memory.Drop(run)
+	}()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	ctx := context.Background()
+	for seq := 0; ; {
+		records, err := s.Read(ctx, run, seq, page)
+		for _, rec := range records {
+			if err == nil {
+				err = s.others.memory.Append(ctx, rec)
+			}
+			seq = rec.Seq
+		}
+		var damage *Damage
+		if errors.As(err, &damage) {
+			s.others.memory.Fail(run, err)
+			return
+		}
+		if len(records) > 0 && ends(records[len(records)-1]) {
+			return
+		}
+		if len(records) == page {
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-s.stop:
+			s.others.memory.Fail(run, closedError())
+			return
+		}
+	}
+}

@@ -1,0 +1,239 @@
+//go:build external
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// hostAt opens the database of a directory as a host with its own id. Its lease lapses
+// only if a test says so.
+func hostAt(t testing.TB, dir, id string) *Store {
+	t.Helper()
+	return onServer.openAt(t, dir, func(o *Options) { o.Postgres.Host, o.Postgres.Lease = id, time.Hour })
+}
+
+// lapse ends the lease of a host, as the clock of the database does.
+func lapse(t testing.TB, dir, id string) {
+	t.Helper()
+	operate(t, dir, "UPDATE hosts SET until = clock_timestamp() - interval '1 s' WHERE id = '"+id+"'")
+}
+
+func idsOf(all []Unfinished) (ids []string) {
+	for _, u := range all {
+		ids = append(ids, u.Run.ID)
+	}
+	return ids
+}
+
+func resumed(sc *script) journal.Record {
+	sc.epoch++
+	return sc.record(&journal.RunResumed{Host: "h", Boot: "c", Config: someSum, Was: someSum, Why: journal.ResumedLease})
+}
+
+// JRN-007: a run belongs to the host that holds its lease. Once that has lapsed,
+// another host takes the run over under a new epoch, and the appends of the old host
+// are fenced, whether it has the run in memory or not. Its other runs go on.
+func TestHostsTakeOver(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	sc, own := newScript("run_1"), newScript("run_2")
+	appendAll(t, a, sc.accepted(nothing), sc.record(&journal.RunStarted{Host: "a", Boot: "b", Config: someSum}))
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	old := *sc
+
+	taken, err := b.Take(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, taken, "the lease is valid")
+	typed(t, b.Append(ctx, sc.record(&journal.CancelRequested{By: "b"})), "journal/fenced")
+	open, err := b.Unfinished(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, open)
+
+	*sc = old
+	lapse(t, dir, "a")
+	taken, err = b.Take(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"run_1"}, idsOf(taken))
+	assert.Equal(t, 2, taken[0].Last.Seq)
+	open, err = a.Unfinished(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, open)
+
+	appendAll(t, a, old.record(&journal.CancelRequested{By: "a"}), own.accepted(nothing))
+	typed(t, a.Sync(ctx, "run_1"), "journal/fenced")
+	require.NoError(t, a.Sync(ctx, "run_2"))
+	require.NoError(t, a.Err())
+	typed(t, a.Append(ctx, old.record(&journal.CancelRequested{By: "a"})), "journal/fenced")
+	a.Drop("run_1")
+	old.seq = sc.seq
+	typed(t, a.Append(ctx, old.record(&journal.CancelRequested{By: "a"})), "journal/fenced")
+
+	appendAll(t, b, resumed(sc), sc.finished(nothing))
+	require.NoError(t, b.Sync(ctx, "run_1"))
+	again, err := a.Take(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, again)
+	for _, s := range []*Store{a, b} {
+		require.NoError(t, s.Verify(ctx, "run_1"))
+		run, err := s.Run(ctx, "run_1")
+		require.NoError(t, err)
+		assert.Equal(t, []any{2, 4, "completed"}, []any{run.Epoch, run.Records, run.State})
+	}
+	require.NoError(t, a.Close())
+	taken, err = b.Take(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"run_2"}, idsOf(taken), "a host that ends leaves its runs at once")
+}
+
+// JRN-007, JRN-044: a suspended run belongs to no host; of two hosts that resume it at
+// once, one does.
+func TestHostsResumeOnce(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	sc := newScript("run_1")
+	appendAll(t, a, sc.accepted(nothing), sc.record(&journal.RunSuspended{Why: "effects/outcome-unknown"}))
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	a.Drop("run_1")
+	results := make([]error, 2)
+	var both sync.WaitGroup
+	for i, s := range []*Store{a, b} {
+		mine := *sc
+		both.Go(func() {
+			if results[i] = s.Append(ctx, resumed(&mine)); results[i] == nil {
+				results[i] = s.Sync(ctx, "run_1")
+			}
+		})
+	}
+	both.Wait()
+	winner := map[bool]int{results[0] == nil: 0, results[1] == nil: 1}
+	require.Len(t, winner, 2, "%v", results)
+	typed(t, results[winner[false]], "journal/fenced")
+	for _, s := range []*Store{a, b} {
+		require.NoError(t, s.Err())
+		require.NoError(t, s.Verify(ctx, "run_1"))
+	}
+}
+
+// JRN-007, OPS-002: a Store that opens the database as a host fences an earlier one,
+// whatever it does next.
+func TestHostsHaveOneStore(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	first := hostAt(t, dir, "a")
+	sc := newScript("run_1")
+	appendAll(t, first, sc.accepted(nothing))
+	require.NoError(t, first.Sync(ctx, "run_1"))
+	second := hostAt(t, dir, "a")
+	open, err := second.Unfinished(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"run_1"}, idsOf(open))
+	appendAll(t, first, sc.record(&journal.CancelRequested{By: "a"}))
+	typed(t, first.Sync(ctx, "run_1"), "journal/fenced")
+	<-first.Failed()
+	typed(t, first.Append(ctx, newScript("run_2").accepted(nothing)), "journal/fenced")
+	sc.seq = 1
+	appendAll(t, second, resumed(sc), sc.finished(nothing))
+	require.NoError(t, second.Sync(ctx, "run_1"))
+}
+
+// RUN-040, RUN-041: a host follows the runs of another one to their end, from any
+// record.
+func TestHostsFollowEachOther(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	sc := newScript("run_1")
+	records := []journal.Record{sc.accepted(nothing)}
+	appendAll(t, a, records...)
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	var followed, late []journal.Record
+	var readers sync.WaitGroup
+	readers.Go(func() { followed = readAll(t, b.Follow("run_1", 0)) })
+	readers.Go(func() { late = readAll(t, b.Follow("run_1", 2)) })
+	records = append(append(records, sc.step(textOf(1, 300), textOf(2, 300))...), sc.finished(nothing))
+	appendAll(t, a, records[1:]...)
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	readers.Wait()
+	assert.Equal(t, texts(records), texts(followed))
+	assert.Equal(t, texts(records[2:]), texts(late))
+	assert.Equal(t, texts(records), texts(readAll(t, b.Follow("run_1", 0))))
+
+	open := newScript("run_2")
+	appendAll(t, a, open.accepted(nothing))
+	require.NoError(t, a.Sync(ctx, "run_2"))
+	cursor := b.Follow("run_2", 1)
+	require.NoError(t, b.Close())
+	_, ok, err := cursor.Next(ctx)
+	assert.False(t, ok)
+	typed(t, err, "journal/unavailable")
+}
+
+// RUN-022: 64 callers with one key on two hosts give one run, and all have its
+// response.
+func TestHostsShareKeys(t *testing.T) {
+	const callers = 64
+	dir, ctx := t.TempDir(), context.Background()
+	w := dispatchtest.New(t, dispatchtest.Spec{
+		Caps:    []string{dispatchtest.Cap("a/one", "")},
+		Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "res/any", ResultTypes: []string{"value"}}},
+	})
+	var mu sync.Mutex
+	calls := 0
+	w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		return dispatchtest.Step{Value: edn.MustRead(fmt.Sprintf(`{:n %d}`, calls))}
+	})
+	var services []*act.Service
+	for _, id := range []string{"a", "b"} {
+		s, err := act.New(act.Config{
+			Registry: w.Registry,
+			Policies: w.Policies,
+			Checks:   w.Checks,
+			Executor: w,
+			Journal:  hostAt(t, dir, id),
+			Keys:     &act.Keys{},
+			Hash:     someSum,
+		})
+		require.NoError(t, err)
+		services = append(services, s)
+	}
+	request := edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "p"} :idempotency/key "k-1"}`)
+	var begin, done sync.WaitGroup
+	begin.Add(1)
+	runs, answers := map[string]int{}, map[string]int{}
+	for i := range callers {
+		done.Go(func() {
+			begin.Wait()
+			run, refused := services[i%2].Start(ctx, act.Act{Request: request, Principal: "ann", PrincipalType: "user"})
+			if !assert.Nil(t, refused) {
+				return
+			}
+			response, err := run.Wait()
+			assert.Nil(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			runs[run.ID()]++
+			answers[response.Key("result").Key("out").String()]++
+		})
+	}
+	begin.Done()
+	done.Wait()
+	assert.Equal(t, 1, calls)
+	assert.Len(t, runs, 1)
+	assert.Equal(t, map[string]int{"{:n 1}": callers}, answers)
+}

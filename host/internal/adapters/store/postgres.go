@@ -1,0 +1,404 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/oklog/ulid/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Everything that only PostgreSQL has is in this file and below sql/postgres.
+
+// Postgres names a PostgreSQL database, which several hosts may share.
+type Postgres struct {
+	// DSN is the connection string. It is never printed.
+	DSN string
+	// Host is the id of this host, which no other host has. A Store that opens the
+	// database fences an earlier one with the same id.
+	Host string
+	// Lease is the time after which another host may take over the runs of this one,
+	// if it has not written meanwhile; 0: 15 s.
+	Lease time.Duration
+	// Grace is the time without a connection after which the journal has failed; 0:
+	// 30 s.
+	Grace time.Duration
+}
+
+const (
+	defaultLease = 15 * time.Second
+	defaultGrace = 30 * time.Second
+
+	// silence is the time after which a connection is lost whose other end does not
+	// answer.
+	silence = 10 * time.Second
+
+	readerConnections = 8
+)
+
+// errFenced is the error of a writer whose host id another Store uses now.
+var errFenced = errors.New("another process has opened the database as this host")
+
+// SettingError is a setting of a server with which the store cannot keep what it
+// promises.
+type SettingError struct{ Database, Setting, Found, Want string }
+
+// Error implements error.
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("store: open %s: the server has %s = %s, expected %s", e.Database, e.Setting, e.Found, e.Want)
+}
+
+// postgresDB are the connections to a PostgreSQL database.
+type postgresDB struct {
+	title  string
+	host   string
+	boot   string
+	lease  time.Duration
+	grace  time.Duration
+	stop   <-chan struct{}
+	source *sql.DB // of the connection of the writer
+	conn   *sql.Conn
+	pool   *sql.DB
+
+	// Of the writer.
+	n       int64     // number of the host
+	commits int64     // its transactions that are committed
+	taken   int64     // takeovers that are known
+	erased  int64     // deletions of values that are known
+	since   time.Time // of the failures since the last commit; zero: there was none
+}
+
+var (
+	_ database = (*postgresDB)(nil)
+	_ sharing  = (*postgresDB)(nil)
+)
+
+func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct{}) (_ *postgresDB, err error) {
+	config, err := pgx.ParseConfig(o.DSN)
+	if err != nil { // its text could have parts of the password
+		return nil, errors.New("the connection string is not one of PostgreSQL, such as postgres://user@host/database")
+	}
+	db := &postgresDB{
+		title: "database " + config.Database + " on " + net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))),
+		host:  o.Host,
+		boot:  ulid.Make().String(),
+		lease: o.Lease,
+		grace: o.Grace,
+		stop:  stop,
+	}
+	if db.lease == 0 {
+		db.lease = defaultLease
+	}
+	if db.grace == 0 {
+		db.grace = defaultGrace
+	}
+	dialer := &net.Dialer{
+		Timeout:         silence,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 2, Interval: silence / 4, Count: 2},
+		Control:         limitSilence,
+	}
+	config.DialFunc = dialer.DialContext
+	for name, value := range map[string]string{
+		"application_name":  "ferment " + o.Host,
+		"statement_timeout": "0", // a commit is not given up
+		"lock_timeout":      "0",
+		// A host that was stopped within a transaction must not stop the others.
+		"idle_in_transaction_session_timeout": strconv.FormatInt(db.lease.Milliseconds(), 10),
+		"client_encoding":                     "UTF8",
+	} {
+		config.RuntimeParams[name] = value
+	}
+	reading := config.Copy()
+	reading.RuntimeParams["default_transaction_read_only"] = "on"
+	if !full {
+		config.RuntimeParams["synchronous_commit"] = "off"
+	}
+	db.source, db.pool = stdlib.OpenDB(*config), stdlib.OpenDB(*reading)
+	db.pool.SetMaxOpenConns(readerConnections)
+	db.pool.SetMaxIdleConns(readerConnections)
+	defer func() {
+		if err != nil {
+			_ = db.close()
+		}
+	}()
+	if err := db.connect(ctx); err != nil {
+		return nil, err
+	}
+	return db, db.check(ctx, full)
+}
+
+// limitSilence bounds the time for which data that was sent waits for an answer of
+// the other machine.
+func limitSilence(network, _ string, c syscall.RawConn) (err error) {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil
+	}
+	failed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+	})
+	return errors.Join(failed, err)
+}
+
+// check rejects a server that does not keep what it has committed (JRN-003).
+func (db *postgresDB) check(ctx context.Context, full bool) error {
+	for _, c := range []struct {
+		setting, text string
+		want          []string
+		full          bool
+	}{
+		{"in_recovery", "SELECT CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END", []string{"off"}, false},
+		{"server_encoding", "SHOW server_encoding", []string{"UTF8"}, false},
+		{"fsync", "SHOW fsync", []string{"on"}, true},
+		{"synchronous_commit", "SHOW synchronous_commit", []string{"on", "remote_apply", "local", "remote_write"}, true},
+	} {
+		if c.full && !full {
+			continue
+		}
+		var found string
+		if err := db.conn.QueryRowContext(ctx, c.text).Scan(&found); err != nil {
+			return err
+		}
+		if !slices.Contains(c.want, found) {
+			return &SettingError{db.title, c.setting, found, c.want[0]}
+		}
+	}
+	return nil
+}
+
+// connect opens the connection of the writer.
+func (db *postgresDB) connect(ctx context.Context) (err error) {
+	if db.conn != nil {
+		_ = db.conn.Close()
+	}
+	if db.conn, err = db.source.Conn(ctx); err != nil || db.n == 0 {
+		return err
+	}
+	return db.identify(ctx)
+}
+
+// identify gives the statements of the writer the number of the host.
+func (db *postgresDB) identify(ctx context.Context) error {
+	_, err := db.conn.ExecContext(ctx, "SELECT set_config('ferment.host', $1, false)", strconv.FormatInt(db.n, 10))
+	return err
+}
+
+func (db *postgresDB) close() error {
+	var errs []error
+	if db.conn != nil {
+		errs = append(errs, ignoreClosed(db.conn.Close()))
+	}
+	return errors.Join(append(errs, db.source.Close(), db.pool.Close())...)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
+		return nil
+	}
+	return err
+}
+
+func (db *postgresDB) name() string      { return db.title }
+func (db *postgresDB) dialect() string   { return "postgres" }
+func (db *postgresDB) writer() *sql.Conn { return db.conn }
+func (db *postgresDB) readers() *sql.DB  { return db.pool }
+
+// text implements database: a column of type TEXT cannot have the character U+0000.
+func (db *postgresDB) text(s string) any { return []byte(s) }
+
+// admit implements database: the error is that of the caller, not of the store.
+func (db *postgresDB) admit(args []any) error {
+	for _, arg := range args {
+		if s, ok := arg.(string); ok && strings.ContainsRune(s, 0) {
+			return contract.Errorf("invalid-request", "the text %.40q has the character U+0000, which PostgreSQL cannot keep", s)
+		}
+	}
+	return nil
+}
+
+// alone implements database by a lock that the server holds for the connection.
+func (db *postgresDB) alone(ctx context.Context, do func() error) error {
+	const key = "hashtext('ferment.schema ' || current_schema())"
+	if _, err := db.conn.ExecContext(ctx, "SELECT pg_advisory_lock("+key+")"); err != nil {
+		return err
+	}
+	err := do()
+	_, failed := db.conn.ExecContext(ctx, "SELECT pg_advisory_unlock("+key+")")
+	return errors.Join(err, failed)
+}
+
+// backup implements database: the backups of a server are its operator's.
+func (db *postgresDB) backup(context.Context, int) error { return nil }
+
+// The server does the upkeep of its files. What it frees it overwrites later.
+func (db *postgresDB) upkeep(context.Context, bool) error               { return nil }
+func (db *postgresDB) erasing(_ context.Context, do func() error) error { return do() }
+func (db *postgresDB) shrink(context.Context) error                     { return nil }
+func (db *postgresDB) flush(context.Context) (whole bool, err error)    { return true, nil }
+
+func (db *postgresDB) number() int64         { return db.n }
+func (db *postgresDB) leased() time.Duration { return db.lease }
+
+// join implements sharing.
+func (db *postgresDB) join(ctx context.Context, st *statements) error {
+	err := st.one(ctx, "register", []any{db.host, db.boot, db.lease.Milliseconds()}, []any{&db.n, &db.commits, &db.taken})
+	if err != nil {
+		return err
+	}
+	return db.identify(ctx)
+}
+
+// leave implements sharing: other hosts need not wait for the end of the lease.
+func (db *postgresDB) leave(ctx context.Context, st *statements) {
+	_, _ = st.exec(ctx, "leave", db.n, db.boot)
+}
+
+// begin implements database. The transactions of all hosts follow each other by the
+// lock on a row; what a transaction reads after it has that lock is the state that
+// its commit follows.
+func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err error) {
+	if _, err := db.conn.ExecContext(ctx, w.sql.text["begin"]); err != nil {
+		return false, err
+	}
+	var commits, taken, erased, run, n int64
+	args := []any{db.n, db.boot, db.lease.Milliseconds()}
+	err = w.sql.one(ctx, "enter", args, []any{&commits, &taken, &erased, &run, &n})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, errFenced
+	case err != nil:
+		return false, err
+	case commits == db.commits+2: // the transaction that lost its connection was committed
+		db.commits++
+		return true, nil
+	}
+	w.lastRun, w.lastN = max(w.lastRun, run), max(w.lastN, n)
+	if erased != db.erased {
+		clear(w.known)
+		db.erased = erased
+	}
+	if taken != db.taken {
+		if err := db.fence(ctx, w); err != nil {
+			return false, err
+		}
+		db.taken = taken
+	}
+	return false, nil
+}
+
+// fence ends the live runs that other hosts have taken over.
+func (db *postgresDB) fence(ctx context.Context, w *writer) error {
+	for _, r := range w.s.lives() {
+		if r.saved == "" || r.broken {
+			continue
+		}
+		mine, err := db.owns(ctx, w.sql, r.row.n)
+		if err != nil {
+			return err
+		}
+		if !mine {
+			r.broken = true
+			w.s.breakRun(r, takenOver(r.id))
+		}
+	}
+	return nil
+}
+
+func takenOver(run string) *contract.Error {
+	return contract.Errorf("journal/fenced", "journal: append to %s: another host has taken the run over", run)
+}
+
+// commit implements database.
+func (db *postgresDB) commit(ctx context.Context, w *writer) error {
+	if _, err := w.sql.exec(ctx, "commit"); err != nil {
+		return err
+	}
+	db.commits++
+	db.since = time.Time{}
+	return nil
+}
+
+// again implements database: it waits for a lost connection as long as the grace
+// lasts. If the connection was lost in a commit, begin finds out what came of it.
+func (db *postgresDB) again(ctx context.Context, w *writer, err error) bool {
+	lost := db.lost(err)
+	if !lost && !hasState(err, "40001", "40P01") { // not a serialization failure or a deadlock
+		return false
+	}
+	if db.since.IsZero() {
+		db.since = time.Now()
+	}
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if time.Since(db.since) > db.grace {
+			return false
+		}
+		if !lost {
+			return true
+		}
+		if err := db.connect(ctx); err == nil {
+			w.sql.reset(db.conn)
+			return true
+		}
+		select {
+		case <-time.After(wait):
+		case <-db.stop:
+			return false
+		}
+	}
+}
+
+// lost reports whether an error has ended the connection of the writer.
+func (db *postgresDB) lost(err error) bool {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return true
+	}
+	failed := db.conn.Raw(func(c any) error {
+		if c.(*stdlib.Conn).Conn().IsClosed() {
+			return driver.ErrBadConn
+		}
+		return nil
+	})
+	return failed != nil
+}
+
+// owns implements sharing.
+func (db *postgresDB) owns(ctx context.Context, from *statements, run int64) (bool, error) {
+	var host int64
+	err := from.one(ctx, "host_of", []any{run}, []any{&host})
+	return host == db.n, err
+}
+
+// takeLapsed implements sharing.
+func (db *postgresDB) takeLapsed(ctx context.Context, st *statements) (out []takenRun, err error) {
+	var run takenRun
+	err = st.all(ctx, "take_lapsed", nil, []any{&run.n, &run.left}, func() error { out = append(out, run); return nil })
+	return out, err
+}
+
+// take implements sharing.
+func (db *postgresDB) take(ctx context.Context, st *statements, run int64) (bool, error) {
+	err := st.one(ctx, "take_run", []any{run}, []any{&run})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasState reports whether an error of a server has one of some codes.
+func hasState(err error, codes ...string) bool {
+	var failed *pgconn.PgError
+	return errors.As(err, &failed) && slices.Contains(codes, failed.Code)
+}

@@ -1,0 +1,10 @@
+DROP TABLE shared;
+DROP TABLE content;
+DROP TABLE records;
+DROP TABLE runs;
+DROP TABLE hosts;
+DROP TABLE head;
+DROP FUNCTION append_only;
+DROP FUNCTION records_delete;
+DROP FUNCTION content_delete;
+DROP FUNCTION content_erased;

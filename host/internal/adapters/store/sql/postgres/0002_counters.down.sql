@@ -1,0 +1,2 @@
+DROP TABLE reserved;
+DROP TABLE counters;

@@ -1,0 +1,3 @@
+DROP TABLE session_turns;
+DROP TABLE session_vars;
+DROP TABLE sessions;

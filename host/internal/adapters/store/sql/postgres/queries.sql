@@ -1,0 +1,204 @@
+-- Statements of the store, each under its name.
+
+-- name: migrations_table
+CREATE TABLE IF NOT EXISTS migrations (
+  version BIGINT PRIMARY KEY,
+  name    TEXT   NOT NULL,
+  sum     TEXT   NOT NULL,
+  applied BIGINT NOT NULL
+)
+-- name: migrations
+SELECT version, name, sum FROM migrations ORDER BY version
+-- name: add_migration
+INSERT INTO migrations (version, name, sum, applied) VALUES ($1, $2, $3, $4)
+-- name: remove_migration
+DELETE FROM migrations WHERE version = $1
+
+-- name: begin
+BEGIN; SELECT FROM head FOR UPDATE
+-- name: enter
+UPDATE hosts SET until = clock_timestamp() + $3 * interval '1 millisecond', commits = commits + 1
+WHERE n = $1 AND boot = $2
+RETURNING commits, taken, (SELECT erased FROM head), (SELECT coalesce(max(n), 0) FROM runs),
+  (SELECT coalesce(max(n), 0) FROM content)
+-- name: commit
+COMMIT
+-- name: rollback
+ROLLBACK
+-- name: register
+INSERT INTO hosts (id, boot, until) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond')
+ON CONFLICT (id) DO UPDATE SET boot = excluded.boot, until = excluded.until
+RETURNING n, commits, taken
+
+-- name: leave
+UPDATE hosts SET until = clock_timestamp(), boot = '' WHERE n = $1 AND boot = $2
+
+-- name: last_run
+SELECT greatest(coalesce((SELECT max(n) FROM runs), 0), coalesce((SELECT max(run) FROM records), 0))
+-- name: last_content
+SELECT coalesce(max(n), 0) FROM content
+
+-- name: run
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE id = $1
+-- name: run_by_number
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE n = $1
+-- name: unnamed_runs
+SELECT DISTINCT run FROM records WHERE NOT EXISTS (SELECT FROM runs WHERE n = run)
+-- name: runs_like
+SELECT id FROM runs WHERE id >= $1 AND id < $2 ORDER BY n DESC LIMIT $3
+-- name: runs_open
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE state = 'open' ORDER BY n
+-- name: runs_suspended
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE state = 'suspended' ORDER BY n
+-- name: runs_of
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE state = 'open' AND host = $1 ORDER BY n
+-- name: host_of
+SELECT host FROM runs WHERE n = $1
+-- name: runs
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::text = '' OR principal = $3)
+  AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
+  AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
+ORDER BY n DESC LIMIT $8
+-- name: add_run
+INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+-- name: set_run
+UPDATE runs SET epoch = $2, records = $3, chain = $4, bytes = $5
+WHERE n = $1 AND host = current_setting('ferment.host')::bigint
+-- name: finish_run
+UPDATE runs SET epoch = $2, records = $3, chain = $4, bytes = $5, state = $6, finished = $7, latency = $8, cost = $9,
+  error = $10
+WHERE n = $1 AND host = current_setting('ferment.host')::bigint
+-- name: take_lapsed
+WITH lapsed AS (
+  SELECT n, boot FROM hosts WHERE until < clock_timestamp() AND n <> current_setting('ferment.host')::bigint
+), got AS (
+  UPDATE runs SET host = current_setting('ferment.host')::bigint FROM lapsed
+  WHERE state = 'open' AND host = lapsed.n RETURNING runs.n AS run, lapsed.n AS host, boot
+), told AS (
+  UPDATE hosts SET taken = taken + 1 WHERE n IN (SELECT host FROM got)
+)
+SELECT run, boot = '' FROM got ORDER BY run
+-- name: take_run
+WITH held AS (
+  SELECT runs.n AS run, host FROM runs JOIN hosts ON hosts.n = host
+  WHERE runs.n = $1 AND (state = 'suspended' OR until < clock_timestamp()
+    OR host = current_setting('ferment.host')::bigint)
+), theld AS (
+  UPDATE hosts SET taken = taken + 1
+  WHERE n IN (SELECT host FROM held) AND n <> current_setting('ferment.host')::bigint
+)
+UPDATE runs SET host = current_setting('ferment.host')::bigint FROM held WHERE n = held.run RETURNING n
+-- name: pin
+UPDATE runs SET pinned = $2 WHERE n = $1
+-- name: mark_purged
+UPDATE runs SET purged = $2, bytes = (
+  SELECT coalesce(sum(length(body) + 32), 0) FROM records WHERE run = $1
+) WHERE n = $1
+-- name: mark_removed
+UPDATE runs SET removed = $2, bytes = 0 WHERE n = $1
+-- name: total_bytes
+SELECT coalesce(sum(bytes), 0)::bigint FROM runs
+-- name: removable
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE state NOT IN ('open', 'suspended') AND NOT pinned AND removed = 0 AND n > $1 ORDER BY n LIMIT 200
+
+-- name: add_record
+INSERT INTO records (run, seq, chain, body) VALUES ($1, $2, $3, $4)
+-- name: records
+SELECT seq, chain, body FROM records WHERE run = $1 AND seq > $2 ORDER BY seq LIMIT $3
+-- name: remove_records
+DELETE FROM records WHERE run = $1
+
+-- name: add_content
+INSERT INTO content (n, hash, owner, form, size, body) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (hash) DO NOTHING
+-- name: find_content
+SELECT n, owner FROM content WHERE hash = $1
+-- name: content
+SELECT n, hash, owner, form, size, body FROM content WHERE n = $1
+-- name: content_by_hash
+SELECT n, hash, owner, form, size, body FROM content WHERE hash = $1
+-- name: share
+INSERT INTO shared (content, run) VALUES ($1, $2) ON CONFLICT DO NOTHING
+-- name: heir
+SELECT run FROM shared WHERE content = $1 AND run <> $2 ORDER BY run LIMIT 1
+-- name: unshare
+DELETE FROM shared WHERE content = $1 AND run = $2
+-- name: inherit
+UPDATE content SET owner = $2 WHERE n = $1
+-- name: remove_content
+DELETE FROM content WHERE n = $1
+
+-- name: counters
+SELECT scope, id, begun, used, granted, mark FROM counters
+-- name: counter
+SELECT scope, id, begun, used, granted, mark FROM counters WHERE scope = $1 AND id = $2 AND begun = $3
+-- name: set_counter
+INSERT INTO counters (scope, id, begun, used, granted, mark) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (scope, id, begun) DO UPDATE SET used = excluded.used, granted = excluded.granted, mark = excluded.mark
+-- name: remove_counters
+DELETE FROM counters WHERE begun > 0 AND begun < $1
+
+-- name: session
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions WHERE id = $1
+-- name: sessions
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
+WHERE id > $1 ORDER BY id LIMIT $2
+-- name: sessions_of
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
+WHERE id > $1 AND owner = $3 ORDER BY id LIMIT $2
+-- name: hot_sessions
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
+WHERE frozen = 0
+-- name: set_session
+INSERT INTO sessions (id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, frozen = excluded.frozen, updated = excluded.updated,
+  accessed = excluded.accessed, frozen_at = excluded.frozen_at, thawed_at = excluded.thawed_at, notes = excluded.notes
+RETURNING n
+-- name: touch_session
+UPDATE sessions SET accessed = $2 WHERE id = $1 AND accessed < $2
+-- name: remove_session
+DELETE FROM sessions WHERE n = $1
+-- name: session_var
+SELECT key, expires, value FROM session_vars WHERE session = (SELECT n FROM sessions WHERE id = $1) AND key = $2
+-- name: session_vars
+SELECT key, expires, value FROM session_vars WHERE session = (SELECT n FROM sessions WHERE id = $1) ORDER BY key
+-- name: session_keys
+SELECT key, expires FROM session_vars WHERE session = $1
+-- name: set_session_var
+INSERT INTO session_vars (session, key, expires, value) VALUES ($1, $2, $3, $4)
+ON CONFLICT (session, key) DO UPDATE SET expires = excluded.expires, value = excluded.value
+-- name: remove_session_var
+DELETE FROM session_vars WHERE session = $1 AND key = $2
+-- name: remove_session_vars
+DELETE FROM session_vars WHERE session = $1
+-- name: remove_expired_vars
+DELETE FROM session_vars WHERE expires > 0 AND expires <= $1
+-- name: session_turns
+SELECT n, role, said, run, at FROM (
+  SELECT n, role, said, run, at FROM session_turns
+  WHERE session = (SELECT n FROM sessions WHERE id = $1) ORDER BY n DESC LIMIT $2
+) AS latest ORDER BY n
+-- name: add_session_turn
+INSERT INTO session_turns (session, role, said, run, at) VALUES ($1, $2, $3, $4, $5)
+-- name: remove_session_turns
+DELETE FROM session_turns WHERE session = $1
+
+-- name: run_by_key
+SELECT id FROM runs WHERE key = $1 AND key <> '' AND NOT imported AND removed = 0
