@@ -587,7 +587,7 @@ func TestWaitingJobsStayReserved(t *testing.T) {
 				}
 				service, records := paid(t, s, l, true), recordsOf(t, s, run.ID())
 				if restart {
-					run, refused = service.Recall(ctx, run.ID(), records[0].Body.(*journal.RunAccepted))
+					run, refused = service.Recall(ctx, run.ID(), records[0].Body.(*journal.RunAccepted), nil)
 					require.Nil(t, refused, "%v", refused)
 				}
 				require.Nil(t, service.Begin(run, records, ""))

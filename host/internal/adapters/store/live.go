@@ -101,7 +101,8 @@ func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error
 		return run, nil
 	}
 	if rec.Seq > 1 {
-		run, err := s.revive(ctx, rec.Run)
+		resumed, ok := rec.Body.(*journal.RunResumed)
+		run, err := s.revive(ctx, rec.Run, ok && resumed.Reopens())
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return run, err
 		}
@@ -130,14 +131,20 @@ func (s *Store) liveRun(id string) *liveRun {
 	return s.live[id]
 }
 
-// revive makes a run live that is open in the database.
-func (s *Store) revive(ctx context.Context, id string) (*liveRun, error) {
+// revive makes a run live that is open in the database, or that is reopened.
+func (s *Store) revive(ctx context.Context, id string, reopens bool) (*liveRun, error) {
 	row, err := readRun(ctx, s.read, id)
 	if err != nil {
 		return nil, err
 	}
-	if row.Ended() {
+	switch {
+	case !row.Ended():
+	case !reopens:
 		return nil, contract.Errorf("run/not-resumable", "journal: append to %s: the run is finished", id)
+	default:
+		if err := row.reopenable(); err != nil {
+			return nil, err
+		}
 	}
 	if row, err = s.claim(ctx, row); err != nil {
 		return nil, err
@@ -248,7 +255,7 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 		}
 	}
 	if err == nil && row.State == stateOpen {
-		if _, err = s.revive(context.Background(), run); err == nil {
+		if _, err = s.revive(context.Background(), run, false); err == nil {
 			if c := s.followLive(run, seq); c != nil {
 				return c
 			}

@@ -302,7 +302,8 @@ func (r *repairer) run(ctx context.Context, n int64) error {
 	if err != nil {
 		return err
 	}
-	whole := out.Ended() || out.State == row.State && endsAs(row, out.Records, out.chain) == nil && lost == nil
+	// A run that was reopened and lost records since then is not whole.
+	whole := out.Ended() && out.Epoch >= row.Epoch || out.State == row.State && endsAs(row, out.Records, out.chain) == nil && lost == nil
 	for _, err := range append([]error{damage, differs(row, out)}, lost...) {
 		var d *Damage
 		if !errors.As(err, &d) {
@@ -459,10 +460,7 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 	// The time since its last record counts as suspended.
 	rec := journal.Record{Run: out.ID, Seq: out.Records + 1, At: kept[len(kept)-1].rec.At, Epoch: out.Epoch}
 	if rec.Body = (&journal.RunSuspended{Why: "journal/damaged"}); found.Lost != nil {
-		records := make([]journal.Record, len(kept))
-		for i, k := range kept {
-			records[i] = k.rec
-		}
+		records := bodies(kept)
 		rec.At, rec.Body = r.now, failed(out, records, found.Damage)
 		for _, open := range journal.NewHistory(records).Reserved { // its calls may have been made (LED-005)
 			r.lost.add(act.Windows(open, out.Principal), budget.Counter{
@@ -472,10 +470,40 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 		}
 	}
 	run := &liveRun{id: out.ID, rowState: rowState{row: *out}}
+	if out.Ended() { // the records that were cut off had reopened it
+		h := journal.NewHistory(bodies(kept))
+		again := rec
+		again.Epoch++
+		again.Body = &journal.RunResumed{
+			Host:       journalRepair,
+			Boot:       journalRepair,
+			Config:     h.Config,
+			Was:        h.Config,
+			Why:        journal.ResumedDecision,
+			By:         journalRepair,
+			DeadlineAt: h.DeadlineAt,
+		}
+		run.row.State = stateOpen
+		if err := r.dst.writer.record(ctx, run, again); err != nil {
+			return err
+		}
+		rec.Seq, rec.Epoch = rec.Seq+1, again.Epoch
+	}
 	err := r.dst.writer.record(ctx, run, rec)
 	*out = run.row
 	out.bytes = int64(r.dst.writer.stored)
 	return err
+}
+
+// journalRepair stands for the host and the caller in the records of a repair.
+const journalRepair = "journal-repair"
+
+func bodies(kept []verifiedRecord) []journal.Record {
+	records := make([]journal.Record, len(kept))
+	for i, k := range kept {
+		records[i] = k.rec
+	}
+	return records
 }
 
 // failed returns the last record of a run that cannot go on.

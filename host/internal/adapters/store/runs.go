@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // The states of a run without run/finished: one that is suspended goes on only by
@@ -38,6 +39,20 @@ type Run struct {
 // Ended reports whether the run has finished.
 func (r Run) Ended() bool { return r.State != stateOpen && r.State != stateSuspended }
 
+// reopenable returns the error for a finished run that cannot go on: one that has not
+// failed, that was imported, or whose values are not kept.
+func (r *Run) reopenable() error {
+	switch {
+	case r.State != journal.StatusFailed:
+		return contract.Errorf("run/not-resumable", "journal: reopen run %s: it is %s, expected a failed run", r.ID, r.State)
+	case r.Imported:
+		return contract.Errorf("run/not-resumable", "journal: reopen run %s: it was imported, and is read-only", r.ID)
+	case !r.Purged.IsZero() || !r.Removed.IsZero():
+		return contract.Errorf("replay/values-purged", "journal: reopen run %s: its values are not kept", r.ID)
+	}
+	return nil
+}
+
 // runRow is a row of the table of runs.
 type runRow struct {
 	Run
@@ -60,6 +75,7 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 		r.State, r.Error = stateSuspended, body.Why
 	case *journal.RunResumed:
 		r.State, r.Error = stateOpen, ""
+		r.Finished, r.Latency = time.Time{}, 0
 	case *journal.RunFinished:
 		r.State, r.Finished, r.Latency = body.Status, rec.At, body.Latency.Truncate(time.Millisecond)
 		if cost := body.Totals.Key("attempts").Key("cost-usd"); cost.IsNumber() {

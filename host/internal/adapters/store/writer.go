@@ -208,7 +208,7 @@ func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) err
 			return err
 		}
 	}
-	var err error
+	err := w.reopen(ctx, r, rec)
 	rec.Refs(func(ref journal.Ref) {
 		if err == nil {
 			err = w.keep(ctx, ref.Value(), r.row.n)
@@ -228,6 +228,22 @@ func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) err
 	}
 	r.row.apply(rec, chained(r.row.chain, body))
 	return w.addRecord(ctx, &r.row, body)
+}
+
+// reopen checks that a run which is reopened was not purged or removed meanwhile.
+func (w *writer) reopen(ctx context.Context, r *liveRun, rec journal.Record) error {
+	if resumed, ok := rec.Body.(*journal.RunResumed); !ok || !resumed.Reopens() || !r.row.Ended() {
+		return nil
+	}
+	row, err := readRun(ctx, w.sql, r.id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		row = r.row
+	case err != nil:
+		return err
+	}
+	row.State = r.row.State // the end may not be in the database yet
+	return row.reopenable()
 }
 
 func (w *writer) addRecord(ctx context.Context, row *runRow, body []byte) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -15,11 +16,15 @@ import (
 
 // Resumption says why a run is resumed: journal.ResumedCrash, ResumedRestart, or
 // ResumedDecision for a suspended one, which needs a decision for each of its open
-// questions. Cancel cancels it instead.
+// questions, and for a failed one, which needs none. Cancel cancels it instead. By is
+// who continues a failed run, and Lasts the time that it has; 0: as much as when it was
+// accepted.
 type Resumption struct {
 	Why       string
 	Decisions []Decision
 	Cancel    *journal.CancelRequested
+	By        string
+	Lasts     time.Duration
 }
 
 // Decision answers an open question of a suspended run.
@@ -98,10 +103,9 @@ func questions(open []journal.Question) string {
 // only begins has none.
 func (s *Service) decide(run string, past *journal.History, how Resumption) (*journal.RunResumed, *contract.Error) {
 	if how.Why == "" {
-		return nil, nil // it was never under way
+		return nil, nil // it was never under way, or its new epoch is recorded
 	}
-	c := &s.config
-	r := &journal.RunResumed{Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: past.Config, Why: how.Why}
+	r := s.resumption(how.Why, past.Config)
 	switch by := how.Why == journal.ResumedDecision; {
 	case by && past.Suspended == nil:
 		return nil, contract.Errorf("run/not-resumable", "run %s is not suspended: it goes on by itself", run)

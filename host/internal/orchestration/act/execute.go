@@ -58,7 +58,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
 		task.Interrupts = f.asks
-		if task.Replay = f.replay; f.replay || f.resumed != nil {
+		if task.Replay = f.replay; f.replay || f.resumes() {
 			task.Past = f.past
 		}
 		fill := f.act.Fill
@@ -68,7 +68,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		if f.halt != nil && f.inside == nil && fill == nil { // a replay cannot be resumed (JRN-051)
 			task.Suspend = f.suspendFor
 		}
-		if f.inside == nil && f.resumed == nil && !f.replay {
+		if f.inside == nil && !f.resumes() && !f.replay {
 			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}
 		}
 		f.outcome = s.eval.Run(f.ctx, task)

@@ -95,33 +95,46 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	// What was prepared is not kept: thousands of runs may wait, and the
 	// configuration that is in force at its turn binds the run. What is reserved for
 	// the whole run stays reserved.
-	f.budget.account.Leave(context.Background())
+	if f.budget.account != nil { // else the run is reopened, and has none yet
+		f.budget.account.Leave(context.Background())
+	}
 	s.config.Journal.Drop(f.id)
 	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}}), nil
 }
 
 // Recall puts a run of an earlier host back into the queue, with the place, priority
 // and deadline that it has. The end of ctx cancels it. Runs must be recalled in the
-// order of their acceptance.
-func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted) (*Run, *contract.Error) {
+// order of their acceptance. reopened is the last record of a run that failed and has
+// not gone on since; else nil. A job enters the queue when it is to be retried.
+func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted, reopened *journal.RunResumed) (*Run, *contract.Error) {
 	c := &s.config
 	class := accepted.Class
 	if !slices.Contains(c.Classes.Names, class) && accepted.ResponseType == "accepted" {
 		class = c.Classes.Accepted // its class is gone
 	}
 	f := &flight{id: run, deadline: accepted.DeadlineAt, act: Act{Principal: accepted.Principal}}
-	if c.Queue != nil {
-		place, err := c.Queue.Enter(queue.Entry{Class: class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true})
-		if err != nil {
+	f.entry = queue.Entry{Class: class, Priority: accepted.Priority, Principal: accepted.Principal, Accepted: true}
+	if reopened != nil && reopened.Reopens() {
+		f.deadline, f.after = reopened.DeadlineAt, reopened.RetryAt
+	}
+	if f.after.IsZero() {
+		if err := f.queueUp(c); err != nil {
 			return nil, err
 		}
-		f.place = place
 	}
 	if accepted.Key != "" && c.Keys != nil {
 		f.key = accepted.Key
 		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: an act that came before waits for the next try
 	}
 	return s.waiting(ctx, f), nil
+}
+
+// queueUp takes the place of a waiting run in the queue.
+func (f *flight) queueUp(c *Config) (err *contract.Error) {
+	if c.Queue != nil {
+		f.place, err = c.Queue.Enter(f.entry)
+	}
+	return err
 }
 
 // waiting returns a run that waits for its turn.
@@ -138,6 +151,11 @@ func (s *Service) waiting(ctx context.Context, f *flight) *Run {
 // it was canceled. It reports false if the run was interrupted: it is over.
 func (r *Run) AwaitTurn() bool {
 	f := r.flight()
+	if !f.after.IsZero() { // the end of the wait, by a cancellation too, is seen below
+		c := &f.service.config
+		_ = c.Clock.Wait(r.ctx, f.after.Sub(c.Clock.Now()))
+		_ = f.queueUp(c) // a run that was accepted before gets a place
+	}
 	late := time.NewTimer(time.Until(f.deadline))
 	defer late.Stop()
 	turn := (<-chan struct{})(nil)

@@ -91,7 +91,8 @@ func KeyHash(principal, key string) string {
 }
 
 // attach is the step that finds the run of an idempotency key. With one, the act
-// is not accepted: its caller gets that run.
+// is not accepted: its caller gets that run. One that has failed with a retryable error
+// goes on (RUN-022).
 func attach(f *flight) *contract.Error {
 	key := keyOf(f)
 	if key == "" || f.act.Fill != nil {
@@ -146,6 +147,12 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 		return free(keyMismatch())
 	case past.Suspended != nil:
 		return free(suspended(id, past.Suspended))
+	case past.MayReopen() && past.ByKey >= maxReopened:
+		return free(contract.Errorf("idempotency/exhausted", "run %s of the idempotency key has failed %d times", id, 1+past.ByKey).
+			WithCause(past.Failure).WithWhere("run", edn.Text(id)))
+	case past.MayReopen():
+		f.key, f.holds, f.failed = key, mine, &failedRun{id, past}
+		return nil
 	case !past.Finished:
 		shared, ok := c.Journal.(Sharer)
 		if ok {

@@ -50,6 +50,9 @@ func (k *keeper) Records(run string) ([]journal.Record, error) {
 	return k.runs[run], nil
 }
 
+// Drop implements act.Journal: the run may be reopened.
+func (k *keeper) Drop(string) {}
+
 // Keyed implements act.KeyFinder.
 func (k *keeper) Keyed(_ context.Context, hash string) (string, error) {
 	k.mu.Lock()

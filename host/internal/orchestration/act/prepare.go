@@ -313,9 +313,7 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		if !f.alone {
 			f.follow = c.Journal.Follow(f.id, 0)
 		}
-		if f.act.Watched {
-			f.pace = stream.NewPace()
-		}
+		f.pace = f.newPace()
 		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
 			return contract.AsError(err)
 		}
@@ -329,6 +327,14 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		}
 		return nil
 	}, nil
+}
+
+// newPace returns the pace of the reader of the run; nil: it has none.
+func (f *flight) newPace() *stream.Pace {
+	if !f.act.Watched {
+		return nil
+	}
+	return stream.NewPace()
 }
 
 func (f *flight) accepted() *journal.RunAccepted {

@@ -25,16 +25,23 @@ import (
 // A run that was under way in maxCrashes crashes in a row may be their cause: it is
 // suspended with run/poison, unless it only waited for people.
 //
-// The error is run/not-resumable for records that are not those of an open run,
+// A run that has failed with a retryable error is reopened by a decision: its nodes that
+// failed are executed again, with a new deadline (RUN-022).
+//
+// The error is run/not-resumable for records that are not those of such a run,
 // run/evaluator-unknown for a run of another evaluator, run/suspended for one that
 // waits for a decision, and run/decision-required or run/decision-invalid for
 // decisions that do not answer the open questions.
 func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, how Resumption) (*Run, *contract.Error) {
-	f, err := s.reenter(run, journal.NewHistory(records), how)
+	past := journal.NewHistory(records)
+	if past.Finished && how.Why == journal.ResumedDecision && how.Cancel == nil {
+		return s.resumeFailed(ctx, run, past, how)
+	}
+	f, err := s.reenter(run, past, how)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Recall(ctx, run, f.past.Accepted)
+	r, err := s.Recall(ctx, run, f.past.Accepted, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +62,11 @@ func unqueued(accepted *journal.RunAccepted) edn.Value {
 
 // reenter returns the state of an act that goes on from its records.
 func (s *Service) reenter(run string, past *journal.History, how Resumption) (*flight, *contract.Error) {
-	switch accepted := past.Accepted; {
-	case accepted == nil || past.Finished:
+	if past.Accepted == nil || past.Finished {
 		return nil, contract.Errorf("run/not-resumable", "run %s has no open end", run)
-	case accepted.Evaluator != eval.Version:
-		return nil, contract.Errorf("run/evaluator-unknown", "run %s began under evaluator %d, and this build has %d", run,
-			accepted.Evaluator, eval.Version)
+	}
+	if err := known(run, past); err != nil {
+		return nil, err
 	}
 	resumed, refused := s.decide(run, past, how)
 	if refused != nil {
@@ -84,7 +90,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 		epoch++
 	}
 	f.resumed, f.past, f.id, f.begun, f.seed = resumed, past, run, past.Begun, accepted.Seed
-	f.deadline = accepted.DeadlineAt.Add(past.SuspendedFor)
+	f.deadline = past.DeadlineAt
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)
@@ -93,6 +99,14 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 	}
 	f.asked = how.Cancel
 	return f, nil
+}
+
+// known returns the error of a run of another evaluator.
+func known(run string, past *journal.History) *contract.Error {
+	if v := past.Accepted.Evaluator; v != eval.Version {
+		return contract.Errorf("run/evaluator-unknown", "run %s began under evaluator %d, and this build has %d", run, v, eval.Version)
+	}
+	return nil
 }
 
 // maxCrashes is the number of crashes in a row after which a run is not resumed
@@ -166,6 +180,14 @@ func unwritable(err error) *contract.Error {
 // recallCosts counts what the run has cost before.
 func recallCosts(f *flight) *contract.Error {
 	f.recall()
+	if past := f.past; !past.ReopenedAt.IsZero() { // the wall time of its budget goes on
+		end := past.ReopenedAt.Add(f.budget.wall - past.Worked)
+		if f.walled = f.budget.wall > 0 && end.Before(f.deadline); f.walled {
+			f.deadline = end
+			f.ctx, f.release = context.WithDeadline(f.ctx, end)
+		}
+		return nil
+	}
 	whole := f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
 	f.walled = f.budget.wall > 0 && f.past.Accepted.DeadlineAt.Before(whole)
 	return nil

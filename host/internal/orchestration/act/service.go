@@ -78,6 +78,8 @@ type Config struct {
 	// chooses the class of those that name none; nil: ShippedClasses.
 	Queue   *queue.Queue
 	Classes Classes
+	// Retry says how often failed jobs go on.
+	Retry Retry
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
@@ -181,7 +183,7 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
-	s.inner, s.reply = s.prepare.without("session", "queue", "accept"), s.finalize.without("finish")
+	s.inner, s.reply = s.prepare.without("session", "queue", "accept"), s.finalize.without("retry", "finish")
 	return s, nil
 }
 
@@ -273,11 +275,19 @@ func newRun(ctx context.Context, f *flight) *Run {
 
 // launch runs an accepted act to its end.
 func (s *Service) launch(r *Run) {
-	f := r.f
-	if s.config.Suspends {
-		f.halt = r.cancel
+	for {
+		f := r.flight()
+		if s.config.Suspends {
+			f.halt = r.cancel
+		}
+		s.fly(r.ctx, f)
+		if f.retryAt.IsZero() {
+			break
+		}
+		if !s.retry(r, f) {
+			return
+		}
 	}
-	s.fly(r.ctx, f)
 	r.end(s.config.Keys)
 }
 
@@ -315,6 +325,11 @@ func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 	f := s.flight(a)
 	f.alone = alone
 	err := s.stage(s.prepare, f)
+	if next := f; err == nil && f.failed != nil {
+		if next, err = f.reopenKeyed(); err == nil {
+			f = next
+		}
+	}
 	if err != nil && f.holds != nil {
 		s.config.Keys.settle(f.key, f.holds, nil)
 	}
@@ -360,6 +375,11 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	f.ctx = ctx
 	defer f.closeBudget()
 	defer f.leave()
+	defer func() {
+		if f.release != nil {
+			f.release()
+		}
+	}()
 	if f.place != nil {
 		f.asks.Worker = f.place
 	}
@@ -410,7 +430,7 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 	}()
 	for _, st := range c {
 		name = st.name
-		if err := st.run(f); err != nil || f.attached != nil {
+		if err := st.run(f); err != nil || f.diverted() {
 			return err
 		}
 	}

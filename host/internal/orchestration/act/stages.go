@@ -63,11 +63,16 @@ type flight struct {
 	holds    *held           // the key, while the run has it
 	attached *Run            // that has the key already
 	distant  bool            // another host executes it
+	failed   *failedRun      // that has the key, and goes on; else nil
 	unknown  string          // calls that may have had their effect, of a suspended run that is canceled
 	class    string
 	place    *queue.Place     // in the queue; nil: it does not wait
 	pace     *stream.Pace     // nil unless the run is streamed
 	asks     *interrupt.Table // questions to people
+	retryAt  time.Time        // when the job goes on after a failure; zero: it is over
+	after    time.Time        // it waits until then, and enters the queue with entry; else zero
+	entry    queue.Entry
+	release  context.CancelFunc // of a shorter deadline; nil: there is none
 
 	// route
 	program *plan.Program
@@ -82,6 +87,19 @@ type flight struct {
 	account  journal.Account // of what was recorded before the response
 	response edn.Value
 }
+
+// failedRun is a finished run with the idempotency key of an act, which continues it.
+type failedRun struct {
+	run  string
+	past *journal.History
+}
+
+// resumes reports whether the run was under way before.
+func (f *flight) resumes() bool { return f.past != nil && f.past.Active }
+
+// diverted reports whether another run takes the place of the act, or its own goes on
+// later.
+func (f *flight) diverted() bool { return f.attached != nil || f.failed != nil || !f.retryAt.IsZero() }
 
 // step is one named part of a stage. Compile reads the configuration once; the
 // function that it returns runs for every act.
@@ -175,6 +193,7 @@ var executeSteps = []step{
 
 var finalizeSteps = []step{
 	{"status", always(settle)},
+	{"retry", compileRetry},
 	{"respond", always(respond)},
 	{"finish", always(finish)},
 }

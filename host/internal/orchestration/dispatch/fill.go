@@ -83,7 +83,7 @@ func asDecided(node string, t *journal.Tried) *journal.Tried {
 		end = *t.Finished
 	}
 	own := *t
-	own.Lost, own.Finished = false, &end
+	own.Lost, own.Forgotten, own.Finished = false, false, &end
 	switch t.Decided.Choice {
 	case journal.DecisionRetry:
 		own.Finished = nil
@@ -96,9 +96,9 @@ func asDecided(node string, t *journal.Tried) *journal.Tried {
 }
 
 // hasEnd reports whether the recorded end of an attempt says what its capability
-// did: it does not if the run or the node ended before.
+// did: it does not if the run or the node ended before, or if the call was made again.
 func hasEnd(t *journal.Tried) bool {
-	if t.Lost || t.Finished == nil {
+	if t.Lost || t.Forgotten || t.Finished == nil {
 		return false
 	}
 	switch t.Finished.Outcome {

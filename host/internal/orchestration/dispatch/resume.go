@@ -24,7 +24,7 @@ type past struct {
 	only string
 	// strict: nothing may be done that is not recorded.
 	strict bool
-	lost   []int // numbers of attempts without an end
+	lost   []int // numbers of attempts without an end, or that are made again
 	taken  int   // number of the last attempt
 	gap    bool  // the next attempt is not the recorded one
 	// fits reports whether the next request to the capability of an attempt is the
@@ -51,6 +51,12 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			case journal.DecisionFail:
 				o.attempts.result.Decided = true
 				return nil, decidedToFail(n.w.Node, start)
+			}
+			continue
+		}
+		if t.Forgotten {
+			if p.lost = append(p.lost, start.Attempt); t.HadEffectOnce() && !n.w.Replay {
+				lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, contract.Errorf("canceled", "its node failed, and it must not be repeated"))
 			}
 			continue
 		}

@@ -25,7 +25,7 @@ func (s *scope) callNode(
 		if s.run.task.Fill != nil {
 			w.Recorded = s.history.At(e.path)
 		}
-		if w.Replay && w.Past == nil {
+		if w.Replay && !w.Past.Ended() {
 			return 0, s.unrecorded(n, e)
 		}
 		if n.Op == plan.OpCall && !w.Past.IsCommitted() { // else its text was shown

@@ -78,6 +78,15 @@ func (r *Recorder) End(body journal.Body, err error) error {
 	return nil
 }
 
+// Reopen records body as the first record of the next epoch. All further ones are
+// rejected with err: another recorder continues the run.
+func (r *Recorder) Reopen(body journal.Body, err error) error {
+	r.mu.Lock()
+	r.epoch++
+	r.mu.Unlock()
+	return r.End(body, err)
+}
+
 // Record implements dispatch.Recorder.
 func (r *Recorder) Record(path edn.Value, node string, body journal.Body) error {
 	r.mu.Lock()

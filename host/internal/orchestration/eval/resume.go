@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -35,6 +36,14 @@ func (s *scope) recall(n *plan.Node, e *ended) bool {
 	}
 	e.slot = plan.Recorded(kinds[n.Op], past.Committed.Value.Value())
 	e.record = *past.Committed
+	if n.Op == plan.OpCall || n.Op == plan.OpTool { // the account of the plan counts it
+		e.result = &dispatch.Result{
+			CapID:    past.Committed.CapID,
+			Attempt:  past.Committed.Attempt,
+			Attempts: make([]dispatch.Attempt, past.Counted()),
+			Err:      e.slot.Failure(),
+		}
+	}
 	if slices.ContainsFunc(past.Attempts, (*journal.Tried).HadEffectOnce) {
 		s.doneOnce.Store(true)
 	}

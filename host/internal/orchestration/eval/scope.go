@@ -82,9 +82,13 @@ func (s *scope) stream() {
 	if i := s.answer.Node; t.Streams && i >= 0 {
 		path, node := s.pathOf(i), s.node(i).ID
 		if past := s.past(path); past != nil && past.HasShown && !past.IsCommitted() {
-			// The reader is told to forget what a host has shown that ended (RUN-043). An
-			// error of the recorder is that of its next record.
-			_ = t.Recorder.Record(path, node, &journal.AttemptRetracted{Attempt: past.Shown, Reason: "runtime/crashed"})
+			// The reader is told to forget what was shown before the host, or the run, has
+			// ended (RUN-043). An error of the recorder is that of its next record.
+			reason := "runtime/crashed"
+			if tried := past.Attempt(past.Shown); tried != nil && tried.Forgotten {
+				reason = "stream/truncated"
+			}
+			_ = t.Recorder.Record(path, node, &journal.AttemptRetracted{Attempt: past.Shown, Reason: reason})
 		}
 		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, path, node, s.answer.Key, t.Pace, t.Text)
 	}

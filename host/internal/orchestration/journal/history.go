@@ -30,11 +30,19 @@ type History struct {
 	// Active is set once the run was under way.
 	Active   bool
 	Finished bool
-	Status   string // of a finished run
-	// Suspended is nil unless the run waits for a decision. SuspendedFor is how long
-	// it has waited before.
-	Suspended    *RunSuspended
-	SuspendedFor time.Duration
+	Status   string          // of a finished run
+	Failure  *contract.Error // of a run that has failed
+	// Suspended is nil unless the run waits for a decision.
+	Suspended *RunSuspended
+	// DeadlineAt is the deadline of the run. The time for which it was suspended does
+	// not count.
+	DeadlineAt time.Time
+	// ByKey and Retries count how often the run was reopened by its idempotency key,
+	// and as a job. ReopenedAt is when that was last done, zero: never. Worked is how
+	// long the run was under way until it failed, before.
+	ByKey, Retries int
+	ReopenedAt     time.Time
+	Worked         time.Duration
 
 	suspendedAt time.Time
 	paths       map[*BudgetReserved]edn.Value
@@ -74,6 +82,9 @@ type Tried struct {
 	// Lost attempts were under way when their host ended. One that is Closed has
 	// been noted as such by a host that resumed the run.
 	Lost, Closed bool
+	// Forgotten attempts were made before the run was reopened. Their calls are made
+	// again.
+	Forgotten bool
 	// Decided is nil without a decision about it.
 	Decided *Decided
 	// Opened is the question that it put to people, Answered how that ended; nil:
@@ -160,7 +171,7 @@ func NewHistory(records []Record) *History {
 		h.Last, h.Epoch = rec.Seq, rec.Epoch
 		switch body := rec.Body.(type) {
 		case *RunAccepted:
-			h.Accepted, h.Begun, h.Config = body, rec.At, body.Config
+			h.Accepted, h.Begun, h.Config, h.DeadlineAt = body, rec.At, body.Config, body.DeadlineAt
 		case *RunStarted:
 			h.Active = true
 		case *RunResumed:
@@ -171,7 +182,8 @@ func NewHistory(records []Record) *History {
 		case *CancelRequested:
 			h.Canceled = body
 		case *RunFinished:
-			h.Finished, h.Status = true, body.Status
+			h.Finished, h.Status, h.Failure = true, body.Status, body.Err
+			h.Worked += max(0, rec.At.Sub(h.since()))
 		case *BudgetReserved:
 			h.Reserved = append(h.Reserved, body)
 			h.paths[body] = rec.Path
@@ -208,14 +220,96 @@ func (h *History) Resume(at time.Time, resumed *RunResumed) {
 		h.Crashes = 0
 	}
 	if h.Suspended != nil {
-		h.SuspendedFor += max(0, at.Sub(h.suspendedAt))
+		h.DeadlineAt = h.DeadlineAt.Add(max(0, at.Sub(h.suspendedAt)))
 	}
 	h.Suspended = nil
+	if resumed.Reopens() {
+		h.reopen(at, resumed)
+	}
 	values := resumed.Values.Value()
 	for _, d := range resumed.Decisions {
 		value, _ := values.Get(d.Path)
 		h.decideAt(d.Path, Decided{d.Choice, value})
 	}
+}
+
+// since is when the run was accepted, or last reopened.
+func (h *History) since() time.Time {
+	if h.ReopenedAt.IsZero() {
+		return h.Begun
+	}
+	return h.ReopenedAt
+}
+
+// MayReopen reports whether the run has failed with an error after which it may go on:
+// one that is retryable, and not of the class that is final (RUN-022). A replay never
+// goes on.
+func (h *History) MayReopen() bool {
+	e := h.Failure
+	return h.Finished && h.Status == StatusFailed && e != nil && e.Retryable && e.Class != contract.ClassFinal &&
+		h.Accepted.ReplayOf == ""
+}
+
+// reopen makes a failed run go on: nodes that failed and calls that were canceled are
+// forgotten, so that they are executed again. Attempts keep their numbers, and what was
+// committed, decided or spent stays.
+func (h *History) reopen(at time.Time, resumed *RunResumed) {
+	h.Finished, h.Status, h.Failure, h.Canceled = false, "", nil, nil
+	h.DeadlineAt, h.ReopenedAt = resumed.DeadlineAt, at
+	switch resumed.Why {
+	case ResumedKey:
+		h.ByKey++
+	case ResumedRetry:
+		h.Retries++
+	}
+	h.forget()
+}
+
+// forget applies reopen to the places that are not part of a committed node. The
+// answer of an attempt is kept if it is a plan of which a node failed: that node is
+// executed again.
+func (h *History) forget() {
+	kept := map[answerKey]bool{}
+	for _, p := range h.places {
+		home := parent(p.path)
+		if plan := h.At(home); p.Failed != nil && !p.IsCommitted() && plan != nil && plan.Plan != nil && plan.Plan.Attempt > 0 {
+			kept[answerKey{parent(home).String(), plan.Plan.Attempt}] = true
+		}
+	}
+	for key, older := range h.older {
+		home := older.places[key.path].path
+		if h.within(home) {
+			continue
+		}
+		for _, p := range older.places {
+			if p.Failed != nil && !p.IsCommitted() && edn.Equal(parent(p.path), home) {
+				kept[answerKey{parent(home).String(), key.attempt}] = true
+			}
+		}
+		older.forget()
+	}
+	for _, p := range h.places {
+		if p.IsCommitted() || h.within(p.path) {
+			continue
+		}
+		for _, t := range p.Attempts {
+			canceled := t.Finished != nil && t.Finished.Err != nil && t.Finished.Err.Type == "canceled"
+			if canceled || p.Failed != nil && !kept[answerKey{p.path.String(), t.Started.Attempt}] {
+				t.Forgotten = true
+			}
+		}
+		p.Failed = nil
+	}
+}
+
+// within reports whether a path is part of a committed node.
+func (h *History) within(path edn.Value) bool {
+	for path.Len() > 0 {
+		if path = parent(path); h.At(path).IsCommitted() {
+			return true
+		}
+	}
+	return false
 }
 
 // decideAt sets the decision about the newest attempt at a path, also within plan
@@ -319,6 +413,26 @@ func (h *History) Asks() bool {
 		}
 	}
 	return asks
+}
+
+// Counted returns the number of attempts that a replay of the node makes.
+func (p *Place) Counted() (n int) {
+	for _, t := range p.Attempts {
+		switch {
+		case t.Decided != nil && t.Decided.Choice == DecisionDone:
+			return 0
+		case t.Decided == nil && !t.Lost && !t.Forgotten:
+			n++
+		}
+	}
+	return n
+}
+
+// Ended reports whether the records say what a replay has to do at the place: it ended,
+// or an attempt is recorded that was not forgotten.
+func (p *Place) Ended() bool {
+	return p != nil && (p.IsCommitted() || p.Failed != nil ||
+		slices.ContainsFunc(p.Attempts, func(t *Tried) bool { return !t.Forgotten || t.Decided != nil }))
 }
 
 // IsCommitted reports whether the commit of the node is recorded.

@@ -91,7 +91,7 @@ func OpenInterrupts(records []Record) []Interrupt {
 				return o.Attempt == body.Attempt && edn.Equal(at.Path, rec.Path)
 			})
 		case *RunFinished:
-			return nil
+			open = nil
 		}
 	}
 	return open

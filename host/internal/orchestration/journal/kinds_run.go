@@ -98,8 +98,11 @@ const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
 	ResumedLease   = "lease"   // its host has lost it to another one, which knows no more
-	// ResumedDecision: it was suspended, and a caller decided how it goes on.
+	// ResumedDecision: it was suspended or had failed, and a caller decided how it
+	// goes on.
 	ResumedDecision = "decision"
+	ResumedKey      = "key"   // it had failed, and its idempotency key came again
+	ResumedRetry    = "retry" // it failed, and is retried as a job
 )
 
 // What can be decided of a call whose outcome is unknown (JRN-044).
@@ -132,7 +135,8 @@ func (d Decision) good() bool {
 	return d.Path.IsVector() && (d.Choice == DecisionRetry || d.Choice == DecisionDone || d.Choice == DecisionFail)
 }
 
-// RunResumed starts a new epoch of a run that was started before.
+// RunResumed starts a new epoch of a run that was started before. One that has failed
+// is reopened: the nodes that failed are executed again (RUN-015, RUN-022).
 type RunResumed struct {
 	Host   string
 	Boot   string // identity of this host process
@@ -143,7 +147,19 @@ type RunResumed struct {
 	// paths of the nodes that are done to their values.
 	Decisions []Decision
 	Values    Ref
+	// The following fields are those of a run that is reopened. DeadlineAt is its
+	// deadline from now on, By the principal who continues it. A job is retried at
+	// RetryAt after the failure Err, which no run/finished records.
+	DeadlineAt time.Time
+	By         string
+	RetryAt    time.Time
+	Err        *contract.Error
 }
+
+// Reopens reports whether the run had failed.
+func (x *RunResumed) Reopens() bool { return !x.DeadlineAt.IsZero() }
+
+func (x *RunResumed) retries() bool { return x.Why == ResumedRetry }
 
 // Kind implements Body.
 func (*RunResumed) Kind() Kind { return KindRunResumed }
@@ -155,11 +171,16 @@ var runResumed = kindOf(KindRunResumed, false,
 	text("boot", func(x *RunResumed) *string { return &x.Boot }),
 	hash("config", func(x *RunResumed) *string { return &x.Config }),
 	hash("config/was", func(x *RunResumed) *string { return &x.Was }),
-	enum("why", func(x *RunResumed) *string { return &x.Why }, ResumedCrash, ResumedRestart, ResumedLease, ResumedDecision),
+	enum("why", func(x *RunResumed) *string { return &x.Why },
+		ResumedCrash, ResumedRestart, ResumedLease, ResumedDecision, ResumedKey, ResumedRetry),
 	list("decisions", `[:vector [:map {:closed true} [:path :any] [:decision [:enum :retry :skip-as-done :fail]] [:by :string]]]`,
 		func(x *RunResumed) *[]Decision { return &x.Decisions }, Decision.value, decisionFrom, Decision.good).
 		only("decisions were taken", func(x *RunResumed) bool { return len(x.Decisions) > 0 }),
 	reference("values", func(x *RunResumed) *Ref { return &x.Values }).optional("a node is done by decision"),
+	instant("deadline-at", func(x *RunResumed) *time.Time { return &x.DeadlineAt }).optional("the run had failed"),
+	text("by", func(x *RunResumed) *string { return &x.By }).optional("a caller continues a run that had failed"),
+	instant("retry-at", func(x *RunResumed) *time.Time { return &x.RetryAt }).needed("why is retry", (*RunResumed).retries),
+	failure("error", func(x *RunResumed) **contract.Error { return &x.Err }).needed("why is retry", (*RunResumed).retries),
 )
 
 // Question is a call whose outcome is unknown and that must not be repeated

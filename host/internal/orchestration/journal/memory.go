@@ -13,7 +13,8 @@ import (
 // Life of a run in it:
 //  1. the first Append of a run id opens the run;
 //  2. records arrive in the order of their Seq, from one goroutine at a time;
-//  3. run/finished closes it: later appends to the run are refused.
+//  3. run/finished closes it: later appends to the run are refused, except for a
+//     run/resumed that reopens it (RUN-022).
 //
 // Append returns when the record is as durable as the journal makes records,
 // or a *contract.Error when it was rejected. The values that a record refers
@@ -186,7 +187,7 @@ func (r *run) Append(_ context.Context, rec Record) error {
 func (r *run) append(rec Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.finished {
+	if resumed, ok := rec.Body.(*RunResumed); r.finished && !(ok && resumed.Reopens()) {
 		return refused(string(rec.Body.Kind()), "the run is finished")
 	}
 	if rec.Seq != r.count+1 {

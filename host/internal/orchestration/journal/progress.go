@@ -9,7 +9,7 @@ import (
 
 // Event is the short form of one record for a watcher of the run.
 type Event struct {
-	Name    string // accepted started resolved skipped attempt chunk provisional retract gate quality commit failed interrupt cancel finished
+	Name    string // accepted started reopened resolved skipped attempt chunk provisional retract gate quality commit failed interrupt cancel finished
 	Run     string
 	Seq     int
 	At      time.Time
@@ -83,6 +83,19 @@ func Progress(rec Record) (e Event, ok bool) {
 	case *RunStarted:
 		e.Name = "started"
 		p.str("host", b.Host)
+	case *RunResumed:
+		if !b.Reopens() {
+			return Event{}, false
+		}
+		e.Name = "reopened"
+		p.kw("why", b.Why)
+		p.str("by", b.By)
+		m.Key("deadline-at", edn.Inst(b.DeadlineAt))
+		if b.Err != nil {
+			m.Key("retry-at", edn.Inst(b.RetryAt))
+			p.kw("failure/type", b.Err.Type)
+			p.str("message", b.Err.Message)
+		}
 	case *PlanResolved:
 		e.Name, e.Attempt, e.CapID = "resolved", b.Attempt, b.CapID
 		p.kw("source", b.Source)
@@ -199,6 +212,14 @@ func judged(p put, b *GateVerdict) {
 	}
 }
 
+// lastEvent returns the event of the record that ends a run; nil has none.
+func lastEvent(end *Record) (Event, bool) {
+	if end == nil {
+		return Event{}, false
+	}
+	return Progress(*end)
+}
+
 // asked maps attempts to capabilities: events contain the capability, while
 // many records do not.
 type asked map[string]string
@@ -226,14 +247,24 @@ type Reader interface {
 }
 
 // Watch calls show with the events of a run until it has no more records, ctx
-// ends, or show returns false.
+// ends, or show returns false. The event finished is shown for the last end of the run
+// only: one after which it was reopened is left out, as far as that is known by then.
 func Watch(ctx context.Context, c Reader, show func(Event) bool) error {
 	who := asked{}
+	var end *Record
 	for {
 		rec, ok, err := c.Next(ctx)
 		if err != nil || !ok {
+			if e, ends := lastEvent(end); ends {
+				show(e)
+			}
 			return err
 		}
+		if _, ends := rec.Body.(*RunFinished); ends { // the reader has nothing to wait for after it
+			end = &rec
+			continue
+		}
+		end = nil
 		who.note(rec)
 		if e, ok := Progress(rec); ok && !show(who.named(e)) {
 			return nil

@@ -78,6 +78,50 @@ func TestReport(t *testing.T) {
 	assert.False(t, r.Nodes[1].FailedOver())
 }
 
+// RUN-022, RUN-044: a run that was reopened has its last end in every reader, and what
+// failed before is not failed any more. Its open questions are those of the new epoch.
+func TestReopenedReads(t *testing.T) {
+	s := &story{}
+	failure := contract.Errorf("provider/unavailable", "no server listens")
+	s.add("", "", samples()[journal.KindRunAccepted])
+	s.add("[0]", "n0", &journal.NodeFailed{Err: failure, Attempts: 1})
+	s.add("[1]", "n1", &journal.NodeFailed{Err: failure, Attempts: 1})
+	end := *samples()[journal.KindRunFinished].(*journal.RunFinished)
+	end.Status, end.Err = journal.StatusFailed, failure
+	s.add("", "", &end)
+	assert.True(t, journal.NewHistory(s.records).MayReopen())
+	again := *samples()[journal.KindRunResumed].(*journal.RunResumed)
+	again.Why, again.By, again.DeadlineAt, again.Decisions, again.Values = journal.ResumedKey, "uid/7", time.Unix(900, 0).UTC(), nil, journal.Ref{}
+	s.add("", "", &again)
+	past := journal.NewHistory(s.records)
+	assert.False(t, past.Finished || past.MayReopen())
+	assert.Equal(t, 1, past.ByKey)
+	assert.Equal(t, again.DeadlineAt, past.DeadlineAt)
+	report := journal.NewReport(s.records)
+	assert.Empty(t, report.Status)
+	assert.Equal(t, "running", report.Nodes[0].State)
+
+	s.add("[0]", "n0", samples()[journal.KindInterruptOpened])
+	assert.Len(t, journal.OpenInterrupts(s.records), 1)
+	s.add("[0]", "n0", samples()[journal.KindNodeCommitted])
+	s.add("", "", samples()[journal.KindRunFinished])
+	report = journal.NewReport(s.records)
+	assert.Equal(t, journal.StatusCompleted, report.Status)
+	assert.Equal(t, "committed", report.Nodes[0].State)
+	var names []string
+	var last journal.Event
+	require.NoError(t, journal.Watch(t.Context(), journal.Recorded(s.records), func(e journal.Event) bool {
+		names, last = append(names, e.Name), e
+		return true
+	}))
+	assert.Equal(t, []string{"accepted", "failed", "failed", "reopened", "interrupt", "commit", "finished"}, names)
+	assert.Equal(t, ":completed", last.Details.Key("status").String())
+	end.Err = contract.Errorf("policy/blocked", "no")
+	assert.False(t, journal.NewHistory(append(s.records[:3:3], s.records[len(s.records)-1])).MayReopen(), "a run that completed")
+	s.records[3].Body = &end
+	assert.False(t, journal.NewHistory(s.records[:4]).MayReopen(), "the class of its error is final")
+}
+
 // An answer that passed its gates and lost to a better one is not a failure in
 // any reader, and a canceled loser is not a failover.
 func TestLosersDidNotFail(t *testing.T) {

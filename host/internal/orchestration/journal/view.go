@@ -111,6 +111,9 @@ func (v *view) add(rec *Record) {
 		v.suspended = b
 	case *RunResumed:
 		v.suspended = nil
+		if b.Reopens() {
+			v.reopen()
+		}
 	case *RunFinished:
 		v.finished = b
 	case *PlanResolved:
@@ -150,6 +153,28 @@ func (v *view) add(rec *Record) {
 		n := v.node(rec)
 		n.failed, n.ended = b, rec.At
 	}
+}
+
+// reopen forgets how the run ended, and that nodes failed which are not part of a
+// committed one: they are executed again.
+func (v *view) reopen() {
+	v.finished = nil
+	for _, n := range v.nodes {
+		if n.failed != nil && !v.within(n.path) {
+			n.failed, n.ended = nil, time.Time{}
+		}
+	}
+}
+
+// within reports whether a path is part of a committed node.
+func (v *view) within(path edn.Value) bool {
+	for path.Len() > 0 {
+		path = parent(path)
+		if n := v.find(path); n != nil && n.committed != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *view) node(rec *Record) *nodeView {

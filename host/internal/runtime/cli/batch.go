@@ -55,7 +55,8 @@ func (c *command) batchCommand() *cobra.Command {
 			"results of finished lines are printed again without being executed or paid again, and runs in progress are\n" +
 			"awaited. This holds for the same file, options and directory, as long as the daemon keeps idempotency keys\n" +
 			"(store.retain.key_window). With --name the lines may change: only those that are new or different are\n" +
-			"executed. A failed line keeps its error, unless --retry-failed is set.",
+			"executed. A failed line whose error is retryable goes on where it failed, at most 5 times; others keep\n" +
+			"their error, unless --retry-failed is set.",
 		Example: `  ferment batch inputs.jsonl --intent text/render --concurrency 8
   ferment batch inputs.jsonl --plan plan.edn --file results.jsonl
   ferment batch articles.txt --intent context/summarize --bind text --bind max-sentences=1 --edn

@@ -139,7 +139,8 @@ func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 			return err
 		}
 		l.failure = failureOf(l.response)
-		if l.failure == nil || !l.stored || !b.flags.retryFailed {
+		ended := l.stored || l.failure != nil && l.failure.Type == "idempotency/exhausted"
+		if l.failure == nil || !ended || !b.flags.retryFailed {
 			return nil
 		}
 	}

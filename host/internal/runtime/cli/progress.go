@@ -286,6 +286,12 @@ func (w *watcher) text(e journal.Event) {
 		w.line("%s: failed: %s", node, plain(d.Key("message")))
 	case "skipped":
 		w.line("%s: skipped", node)
+	case "reopened":
+		if failure, ok := d.Key("failure/type").AsKeyword(); ok {
+			w.line("run failed: %s; it goes on at %s", failure, stamp(d.Key("retry-at")))
+			return
+		}
+		w.line("run failed, and goes on: nodes that failed are executed again")
 	case "finished":
 		w.line("run %s after %s ms", plain(d.Key("status")), d.Key("latency-ms"))
 	}

@@ -252,8 +252,16 @@ func (c *command) runText(v edn.Value, there bool) string {
 	for e := range v.Key("epochs").Elems() {
 		if why := e.Key("why"); !why.IsNil() {
 			after := "after a " + plain(why) + " of its host"
-			if plain(why) == "decision" {
+			switch plain(why) {
+			case "decision":
 				after = "by decision"
+			case "key":
+				after = "by its idempotency key"
+			case "retry":
+				after = "after it failed"
+			}
+			if by, ok := e.Key("by").AsString(); ok {
+				after += " of " + by
 			}
 			line("resumed", "%s ago, at %s, %s (epoch %s)", since(e.Key("at")), stamp(e.Key("at")), after, e.Key("epoch"))
 		}
@@ -283,7 +291,11 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		return fmt.Sprintf("its records were removed %s ago, %s\n", since(run.Key("removed-at")), why)
 	case v.HasKey("error"):
 		e := contract.ErrorFromValue(v.Key("error"), contract.SourceHost)
-		return "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
+		end := "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
+		if status == "failed" && e.Retryable && e.Class != contract.ClassFinal && !run.HasKey("imported?") && !run.HasKey("purged-at") {
+			end += fmt.Sprintf("\nto continue it, executing its failed nodes again:\n  ferment runs resume %s\n", id)
+		}
+		return end
 	case status == "suspended":
 		return suspendedText(v.Key("suspended"), id)
 	case v.HasKey("interrupts") && (status == "running" || status == "waiting"):

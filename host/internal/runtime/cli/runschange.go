@@ -228,12 +228,15 @@ func (c *command) runsResumeCommand() *cobra.Command {
 	var decide, values []string
 	cmd := &cobra.Command{
 		Use:   "resume RUN",
-		Short: "continue a suspended run by decision",
+		Short: "continue a suspended run by decision, or a failed one",
 		Long: "resume continues a run that is suspended because a call may have had its effect and must not be repeated\n" +
 			"blindly, with a decision for each such call: retry calls again with the same effect key, skip-as-done takes\n" +
 			"the value of --value for its answer, and fail lets its node fail. \"ferment runs show\" lists the calls. It\n" +
-			"returns at once; the time of waiting does not count for the deadline of the run.",
-		Example: "  ferment runs resume last --decide retry\n" +
+			"returns at once; the time of waiting does not count for the deadline of the run.\n\n" +
+			"A run that failed with a retryable error needs no decision. Its failed nodes are executed again; those that\n" +
+			"were committed keep their values. It has as much time as when it was accepted.",
+		Example: "  ferment runs resume last\n" +
+			"  ferment runs resume last --decide retry\n" +
 			"  ferment runs resume last --decide pay=skip-as-done --value 'pay={:receipt 17}' --decide mail=fail",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

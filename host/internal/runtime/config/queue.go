@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -15,8 +16,15 @@ type Queue struct {
 	Enabled   bool   // acts may be answered before they run
 	Default   string // class of these
 	MaxQueued int
+	Retry     QueueRetry
 	Classes   []QueueClass      // sync first
 	Intents   map[string]string // class by intent
+}
+
+// QueueRetry says how often failed jobs are executed, and when.
+type QueueRetry struct {
+	MaxAttempts     int
+	Backoff, Jitter time.Duration
 }
 
 // QueueClass is a class of runs. Either Workers or PerCore is 0.
@@ -44,6 +52,12 @@ func (l *loader) queue() {
 		MaxQueued: s.Integer("max_queued"),
 		Classes:   shippedClasses(),
 		Intents:   map[string]string{},
+	}
+	retry := s.Block("retry")
+	q.Retry = QueueRetry{
+		MaxAttempts: retry.Integer("max_attempts"),
+		Backoff:     retry.Duration("backoff"),
+		Jitter:      retry.Duration("jitter"),
 	}
 	for _, block := range s.All("class") {
 		i := slices.IndexFunc(q.Classes, func(c QueueClass) bool { return c.Name == block.Label() })

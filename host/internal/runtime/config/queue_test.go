@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,12 +11,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
 )
 
-// RUN-011: the shipped classes.
+// RUN-011, RUN-015: the shipped classes; jobs are not retried.
 func TestQueueDefaults(t *testing.T) {
 	c, ds := configtest.Load(t, "")
 	require.Empty(t, configtest.Types(ds))
 	assert.Equal(t, config.Queue{
 		Enabled: true, Default: "batch", MaxQueued: 10_000, Intents: map[string]string{},
+		Retry: config.QueueRetry{MaxAttempts: 1, Backoff: 100 * time.Millisecond},
 		Classes: []config.QueueClass{
 			{Name: "sync", Workers: 256, MaxQueued: 1024, Weight: 4},
 			{Name: "interactive", PerCore: 8, MaxQueued: 256, Weight: 4},

@@ -154,7 +154,7 @@ func jobOf(records []journal.Record, state string) edn.Value {
 	b.Key("attempt", edn.Int(int64(attempt)))
 	b.Key("submitted-at", instant(past.Begun))
 	b.Key("updated-at", instant(last.At))
-	b.Key("deadline-at", instant(past.Accepted.DeadlineAt.Add(past.SuspendedFor)))
+	b.Key("deadline-at", instant(past.DeadlineAt))
 	if state == "queued" {
 		return b.Map()
 	}

@@ -435,6 +435,9 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		nodes = append(nodes, n.Value())
 	}
 	b.Key("nodes", edn.Vector(nodes...))
+	if past := journal.NewHistory(records); past.Accepted != nil {
+		b.Key("deadline-at", instant(past.DeadlineAt))
+	}
 	if open := journal.OpenInterrupts(records); len(open) > 0 {
 		interrupts := make([]edn.Value, len(open))
 		for i, question := range open {
@@ -442,10 +445,8 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		}
 		b.Key("interrupts", edn.Vector(interrupts...))
 	}
-	for _, rec := range records {
+	for i, rec := range records {
 		switch body := rec.Body.(type) {
-		case *journal.RunAccepted:
-			b.Key("deadline-at", instant(body.DeadlineAt))
 		case *journal.CancelRequested:
 			b.Key("cancel", edn.MustMap(
 				edn.K("at"), instant(rec.At),
@@ -466,6 +467,9 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 				edn.K("open"), edn.Vector(open...),
 			))
 		case *journal.RunFinished:
+			if i < len(records)-1 {
+				continue // the run was reopened
+			}
 			if body.Err != nil {
 				b.Key("error", body.Err.Value())
 			}
@@ -504,7 +508,7 @@ func (j *Journal) Diff(ctx context.Context, a, b string) (edn.Value, *contract.E
 // epochs lists when a run was started and resumed, by which process and why.
 func epochs(records []journal.Record) edn.Value {
 	out := []edn.Value{}
-	add := func(rec journal.Record, host, boot, config, why string) {
+	add := func(rec journal.Record, host, boot, config, why, by string) {
 		v := edn.MustMap(
 			edn.K("epoch"), edn.Int(int64(rec.Epoch)),
 			edn.K("at"), instant(rec.At),
@@ -515,14 +519,17 @@ func epochs(records []journal.Record) edn.Value {
 		if why != "" {
 			v = v.AssocKey("why", edn.K(why))
 		}
+		if by != "" {
+			v = v.AssocKey("by", edn.Text(by))
+		}
 		out = append(out, v)
 	}
 	for _, rec := range records {
 		switch body := rec.Body.(type) {
 		case *journal.RunStarted:
-			add(rec, body.Host, body.Boot, body.Config, "")
+			add(rec, body.Host, body.Boot, body.Config, "", "")
 		case *journal.RunResumed:
-			add(rec, body.Host, body.Boot, body.Config, body.Why)
+			add(rec, body.Host, body.Boot, body.Config, body.Why, body.By)
 		}
 	}
 	return edn.Vector(out...)
@@ -904,18 +911,18 @@ func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Er
 }
 
 // Resume implements httpapi.Runs.
-func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
+func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision, by string) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	switch {
 	case missing != nil:
 		return edn.Nil(), missing
-	case run.State != "suspended":
-		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended one", run.ID, j.status(run))
+	case run.State != "suspended" && run.State != journal.StatusFailed:
+		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended or failed one", run.ID, j.status(run))
 	case j.host == nil:
 		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
 			WithHint("start one with \"ferment serve\"")
 	}
-	how := act.Resumption{Why: journal.ResumedDecision}
+	how := act.Resumption{Why: journal.ResumedDecision, By: by}
 	for _, d := range decisions {
 		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
 	}

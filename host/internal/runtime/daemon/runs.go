@@ -21,6 +21,7 @@ type runs struct {
 	current  *generation
 	live     []*generation         // generations with holds, and the current one
 	byID     map[string]*activeRun // accepted runs
+	resuming map[string]bool       // runs that a caller continues and that are not accepted yet
 	taken    int                   // turns held by callers
 	draining bool
 	closed   bool           // plugins are no longer told of ended runs
@@ -35,7 +36,28 @@ type activeRun struct {
 	canceled bool        // by the host
 }
 
-func newRuns() *runs { return &runs{byID: map[string]*activeRun{}, changed: make(chan struct{})} }
+func newRuns() *runs {
+	return &runs{byID: map[string]*activeRun{}, resuming: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// claim reserves a run that is not in progress for a caller who continues it. It reports
+// false if the run is in progress, or about to be.
+func (r *runs) claim(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID[id] != nil || r.resuming[id] {
+		return false
+	}
+	r.resuming[id] = true
+	return true
+}
+
+// unclaim ends a claim.
+func (r *runs) unclaim(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.resuming, id)
+}
 
 // turn is a caller's hold on a generation.
 type turn struct {
@@ -118,6 +140,12 @@ func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (e
 func (t *turn) carry(run *act.Run, follow func(*act.Run)) (edn.Value, *contract.Error) {
 	active := &activeRun{run: run, of: t.of}
 	t.host.runs.track(active)
+	return t.attend(active, follow)
+}
+
+// attend follows a tracked run to its end.
+func (t *turn) attend(active *activeRun, follow func(*act.Run)) (edn.Value, *contract.Error) {
+	run := active.run
 	follow(run)
 	response, failure := run.Wait()
 	t.host.untrack(active)

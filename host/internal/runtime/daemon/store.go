@@ -73,7 +73,7 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 		why = journal.ResumedCrash
 	}
 	for _, u := range d.unfinished {
-		err := d.recall(ctx, u.Run.ID, why)
+		err := d.recall(ctx, u, why)
 		if err != nil {
 			d.log.Error("a run cannot be resumed", "run", u.Run.ID, "intent", u.Run.Intent, "error", err)
 			continue
@@ -86,7 +86,8 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 }
 
 // recall puts a run of an earlier daemon back into the queue.
-func (d *Daemon) recall(ctx context.Context, id, why string) error {
+func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) error {
+	id := u.Run.ID
 	first, err := d.store.Read(ctx, id, 0, 1)
 	if err != nil {
 		return err
@@ -96,7 +97,8 @@ func (d *Daemon) recall(ctx context.Context, id, why string) error {
 		return fmt.Errorf("its first record is %s", first[0].Body.Kind())
 	}
 	h := d.host.Load()
-	run, refused := h.runs.now().service.Recall(context.Background(), id, accepted)
+	reopened, _ := u.Last.Body.(*journal.RunResumed)
+	run, refused := h.runs.now().service.Recall(context.Background(), id, accepted, reopened)
 	if refused != nil {
 		return refused
 	}
@@ -106,8 +108,12 @@ func (d *Daemon) recall(ctx context.Context, id, why string) error {
 	return nil
 }
 
-// resume continues a suspended run and returns once it goes on.
+// resume continues a suspended or failed run and returns once it goes on.
 func (h *Host) resume(id string, how act.Resumption) *contract.Error {
+	if !h.runs.claim(id) {
+		return contract.Errorf("run/not-resumable", "run %s is in progress: it goes on by itself", id)
+	}
+	defer h.runs.unclaim(id)
 	taken, err := h.Take()
 	if err != nil {
 		return err
@@ -123,9 +129,11 @@ func (h *Host) resume(id string, how act.Resumption) *contract.Error {
 		t.Release()
 		return err
 	}
+	active := &activeRun{run: run, of: t.of}
+	h.runs.track(active)
 	h.runs.after.Go(func() {
 		defer t.Release()
-		_, _ = t.carry(run, func(*act.Run) {}) // the journal has the response
+		_, _ = t.attend(active, func(*act.Run) {}) // the journal has the response
 	})
 	return nil
 }

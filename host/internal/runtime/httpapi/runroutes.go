@@ -58,7 +58,7 @@ func runRoutes() []Route {
 			Method: get, Path: id + "/events", Operation: OpReadRuns, events: eventsAlways,
 			Summary: "events of a run, as a stream",
 			Doc: "The events are those of POST /v1/act with Accept: text/event-stream, each sent once its record is durable. The id of an event is a cursor: the header Last-Event-ID, else the parameter after, continues with the event after it, also after a restart of the daemon. " +
-				"The stream ends with finished, which holds the response. When the daemon goes down, the last event is shutdown.",
+				"The stream ends with finished, which holds the response. When the daemon goes down, the last event is shutdown. A run that failed and went on has the event reopened in place of the first finished.",
 			Query: `[:after {:optional true :doc "the id of an event"} :string] [:format {:optional true :doc "of the data" :default "json"} [:enum "json" "edn"]]`,
 			serve: serveEvents,
 			Answers: []Answer{
@@ -110,14 +110,14 @@ func runRoutes() []Route {
 		},
 		{
 			Method: post, Path: id + "/resume", Operation: OpResumeRuns, operator: true,
-			Summary: "continue a suspended run",
-			Doc:     "The body has a decision for each open call, which GET /v1/runs/{id} lists under suspended. The answer is sent once the run goes on.",
+			Summary: "continue a suspended or failed run",
+			Doc:     "The body has a decision for each open call, which GET /v1/runs/{id} lists under suspended. A run that failed with a retryable error needs none: its failed nodes are executed again, with a new deadline. The answer is sent once the run goes on.",
 			Body: &Body{Schema: "envelope/resume", Types: []mediaType{typeJSON, typeEDN},
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			serve: serveRuns(audited("runs-resume", resumeRun)),
 			Answers: []Answer{
 				{200, "the run goes on", "answer/resumed"},
-				{409, "the run is not suspended, or a decision is missing", "envelope/response"},
+				{409, "the run is neither suspended nor failed with a retryable error, or a decision is missing", "envelope/response"},
 				{422, "a decision does not fit", "envelope/response"},
 			},
 		},
@@ -194,7 +194,7 @@ func resumeRun(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	if found := sch.Validate(body); len(found) > 0 {
 		return edn.Nil(), wrongInput("the body", found)
 	}
-	return r.Resume(x.r.Context(), x.run, decisionsOf(body, x.who.Name))
+	return r.Resume(x.r.Context(), x.run, decisionsOf(body, x.who.Name), x.who.Name)
 }
 
 // runID is the form of the ids of runs.

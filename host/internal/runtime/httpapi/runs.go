@@ -53,8 +53,9 @@ type Runs interface {
 	// Job returns the state of a run as that of a job, in the schema res/job-status.
 	Job(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Resume continues a suspended run with a decision for each of its open
-	// questions, and returns at once.
-	Resume(ctx context.Context, run string, decisions []Decision) (edn.Value, *contract.Error)
+	// questions, or one that has failed with a retryable error, and returns at once.
+	// by is the principal who continues it.
+	Resume(ctx context.Context, run string, decisions []Decision, by string) (edn.Value, *contract.Error)
 	// Answer answers an open interrupt, named by its id or its node; it may be empty
 	// for the only one. The answer is durable when Answer returns.
 	Answer(ctx context.Context, run, interrupt string, answer edn.Value, by string) (edn.Value, *contract.Error)
@@ -265,10 +266,10 @@ func runActions() []Action {
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Cancel(ctx, text(in, "run"), Cancellation{By: caller(ctx), Why: text(in, "why")})
 			})},
-		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions",
+		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions, or a failed run whose error is retryable",
 			Input: runEntry + " " + decisionEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)))
+				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)), caller(ctx))
 			})},
 		{Name: "runs-answer", Doc: "answer a question that a run puts to people",
 			Input: runEntry + ` [:interrupt {:optional true :doc "its id, or the node that asks; not needed for the only one"} [:string {:min 1 :max 200}]] [:answer :any]`,

@@ -403,7 +403,7 @@ func (r recorded) Answer(_ context.Context, run, interrupt string, _ edn.Value, 
 	return edn.MustMap(edn.K("run"), edn.Text(run), edn.K("interrupt"), edn.Text(interrupt)), r.err()
 }
 
-func (r recorded) Resume(_ context.Context, run string, decisions []httpapi.Decision) (edn.Value, *contract.Error) {
+func (r recorded) Resume(_ context.Context, run string, decisions []httpapi.Decision, _ string) (edn.Value, *contract.Error) {
 	return r.note("resume "+run, decisions, `{:run "`+sampleRun+`" :status :running}`)
 }
 func (r recorded) Diff(_ context.Context, a, b string) (edn.Value, *contract.Error) {

@@ -1,5 +1,7 @@
 package language
 
+import "time"
+
 // The shipped queue classes.
 const (
 	ClassSync        = "sync"
@@ -25,6 +27,22 @@ var queueBlock = Block{
 		},
 	},
 	Blocks: []Block{{
+		Name: "retry", Doc: "how often a job is executed whose run fails with a retryable error; what it has committed is not executed again",
+		Attrs: []Attr{
+			{
+				Name: "max_attempts", Type: integer(1, 10), Default: `1`, Reload: ReloadUse, Serves: "RUN-015",
+				Doc: "executions in all",
+			},
+			{
+				Name: "backoff", Type: dur(0, time.Hour), Default: `"100ms"`, Reload: ReloadUse, Serves: "RUN-015",
+				Doc: "wait before the second execution; it doubles with each",
+			},
+			{
+				Name: "jitter", Type: dur(0, time.Hour), Default: `"0s"`, Reload: ReloadUse, Serves: "RUN-015",
+				Doc: "the most that is added to each wait, at random",
+			},
+		},
+	}, {
 		Name: "class", Label: LabelIdent,
 		Doc: "a class of runs; sync, interactive and batch exist without a block",
 		Attrs: []Attr{

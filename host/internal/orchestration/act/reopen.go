@@ -1,0 +1,215 @@
+package act
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maxReopened is how often a run goes on by its idempotency key (RUN-022).
+const maxReopened = 5
+
+// Retry says how often jobs whose run failed go on by themselves (RUN-015).
+type Retry struct {
+	MaxAttempts int // 0, 1: they do not
+	// Backoff is the wait before the second attempt; it doubles with each. Jitter is
+	// the most that is added to it.
+	Backoff, Jitter time.Duration
+}
+
+// notRetried are the error types after which a job is not retried, whoever says that
+// they are retryable.
+var notRetried = []string{
+	"invalid-request", "input/invalid", "unsupported/intent", "auth/forbidden-effect", "effects/invalid-input",
+	"effects/missing-required", "effects/unsupported-tool", "effects/scope-denied", "schema/invalid", "eval/must-failed",
+}
+
+// wait returns the wait after the attempt with a number.
+func (r Retry) wait(f *flight, attempt int) time.Duration {
+	wait := r.Backoff << (attempt - 1)
+	if r.Jitter > 0 {
+		wait += time.Duration(dispatch.Rand(f.seed, edn.Vector(), attempt).Int64N(int64(r.Jitter) + 1))
+	}
+	return wait
+}
+
+// compileRetry makes the step that reopens a failed job instead of finishing it. It
+// goes on later, within its deadline.
+func compileRetry(s *Service) (func(*flight) *contract.Error, error) {
+	c := &s.config
+	return func(f *flight) *contract.Error {
+		if f.past == nil { // it is no job: its caller waits
+			return nil
+		}
+		attempt := 1 + f.past.Retries
+		switch e := f.err; {
+		case attempt >= c.Retry.MaxAttempts, f.request.ResponseType != "accepted", f.act.Fill != nil:
+			return nil
+		case f.stopped != nil, e == nil, f.status() != journal.StatusFailed, e.Type == "runtime/draining":
+			return nil
+		case !e.Retryable, e.Class == contract.ClassFinal, slices.Contains(notRetried, e.Type):
+			return nil
+		}
+		at := c.Clock.Now().Add(c.Retry.wait(f, attempt))
+		if !at.Before(f.deadline) {
+			return nil
+		}
+		f.settleBudget()
+		resumed := s.resumption(journal.ResumedRetry, c.Hash)
+		resumed.DeadlineAt, resumed.RetryAt, resumed.Err = f.deadline, at, f.err
+		err := f.recorder.Reopen(resumed, contract.Errorf("canceled", "run %s is retried later", f.id))
+		if err == nil {
+			err = f.recorder.Sync()
+		}
+		if err == nil {
+			f.retryAt = at
+		}
+		return contract.AsError(err)
+	}, nil
+}
+
+// retry waits until a failed job goes on, and prepares that. It reports false if the run
+// is over: it was interrupted, or cannot go on.
+func (s *Service) retry(r *Run, f *flight) bool {
+	r.mu.Lock()
+	r.f = &flight{
+		service:  s,
+		id:       f.id,
+		key:      f.key,
+		holds:    f.holds,
+		deadline: f.deadline,
+		after:    f.retryAt,
+		entry:    queue.Entry{Class: f.past.Accepted.Class, Priority: f.request.Priority, Principal: f.act.Principal, Accepted: true},
+		act:      Act{Principal: f.act.Principal},
+	}
+	r.mu.Unlock()
+	if !r.AwaitTurn() {
+		return false
+	}
+	records, err := s.config.Journal.Records(f.id)
+	if err != nil {
+		r.Abandon(contract.AsError(err))
+		return false
+	}
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{})
+	if refused != nil {
+		r.Abandon(refused)
+		return false
+	}
+	r.begin(next)
+	return true
+}
+
+// resumption returns the record of a resume without its reasons.
+func (s *Service) resumption(why, was string) *journal.RunResumed {
+	c := &s.config
+	return &journal.RunResumed{Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: was, Why: why}
+}
+
+// reopen records that a failed run goes on under a new epoch (RUN-022): its nodes that
+// failed are executed again, and those that are committed are not. The record is durable
+// when reopen returns, and past includes it. how.Lasts is the time that the run has.
+func (s *Service) reopen(run string, past *journal.History, how Resumption) *contract.Error {
+	c := &s.config
+	now := c.Clock.Now()
+	resumed := s.resumption(how.Why, past.Config)
+	resumed.By = how.By
+	resumed.DeadlineAt = now.Add(cmp.Or(how.Lasts, past.Accepted.DeadlineAt.Sub(past.Begun)))
+	recorder := eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
+	recorder.Continue(past.Last)
+	if err := recorder.Record(edn.Nil(), "", resumed); err != nil {
+		return contract.AsError(err)
+	}
+	if err := recorder.Sync(); err != nil {
+		c.Journal.Drop(run)
+		return contract.AsError(err)
+	}
+	past.Resume(now, resumed)
+	past.Last, past.Epoch, past.Config = past.Last+1, past.Epoch+1, c.Hash
+	return nil
+}
+
+// mayReopen returns the error of a finished run that cannot go on.
+func mayReopen(run string, past *journal.History) *contract.Error {
+	switch {
+	case !past.MayReopen() && past.Failure != nil:
+		return contract.Errorf("run/not-resumable", "run %s is %s with :%s, expected a failure that a retry may overcome", run,
+			past.Status, past.Failure.Type)
+	case !past.MayReopen():
+		return contract.Errorf("run/not-resumable", "run %s is %s, expected a suspended or failed run", run, past.Status)
+	case past.Accepted.Request.Value().IsNil():
+		return contract.Errorf("replay/values-purged", "the values of run %s were purged", run)
+	}
+	return known(run, past)
+}
+
+// reopenKeyed returns the flight of a failed run that goes on because its idempotency
+// key came again. The act's own deadline, priority and reader apply.
+func (f *flight) reopenKeyed() (*flight, *contract.Error) {
+	s, run, past := f.service, f.failed.run, f.failed.past
+	c := &s.config
+	if err := mayReopen(run, past); err != nil {
+		return nil, err
+	}
+	var place *queue.Place
+	if c.Queue != nil {
+		var err *contract.Error
+		place, err = c.Queue.Enter(queue.Entry{Class: past.Accepted.Class, Priority: f.request.Priority, Principal: f.act.Principal})
+		if err != nil {
+			return nil, err
+		}
+	}
+	err := s.reopen(run, past, Resumption{
+		Why:   journal.ResumedKey,
+		By:    f.act.Principal,
+		Lasts: time.Duration(f.request.DeadlineMS) * time.Millisecond,
+	})
+	var next *flight
+	if err == nil {
+		next, err = s.reenter(run, past, Resumption{})
+	}
+	if err != nil {
+		if place != nil {
+			place.Leave()
+		}
+		return nil, err
+	}
+	next.key, next.holds, next.place, next.act.Watched = f.key, f.holds, place, f.act.Watched
+	next.pace = f.newPace()
+	return next, nil
+}
+
+// resumeFailed continues a failed run for a caller.
+func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.History, how Resumption) (*Run, *contract.Error) {
+	if err := mayReopen(run, past); err != nil {
+		return nil, err
+	}
+	if len(how.Decisions) > 0 {
+		return nil, contract.Errorf("run/decision-invalid", "run %s has failed: no call of it waits for a decision", run).
+			WithHint("resume it without a decision")
+	}
+	r, err := s.Recall(ctx, run, past.Accepted, nil)
+	if err != nil {
+		return nil, err
+	}
+	if past.Accepted.Key != "" && s.config.Keys != nil && r.flight().holds == nil {
+		err = contract.Errorf("run/not-resumable", "run %s goes on by its idempotency key", run)
+	} else if err = s.reopen(run, past, how); err == nil {
+		var f *flight
+		if f, err = s.reenter(run, past, Resumption{}); err == nil {
+			r.begin(f)
+			go s.launch(r)
+			return r, nil
+		}
+	}
+	r.Abandon(err)
+	return nil, err
+}
