@@ -62,7 +62,8 @@ type flight struct {
 	key      string          // hash of the idempotency key
 	holds    *held           // the key, while the run has it
 	attached *Run            // that has the key already
-	unknown  string          // calls that may have had their effect, of a suspended run that is canceled
+	cache    caching
+	unknown  string // calls that may have had their effect, of a suspended run that is canceled
 	class    string
 	place    *queue.Place     // in the queue; nil: it does not wait
 	pace     *stream.Pace     // nil unless the run is streamed
@@ -132,6 +133,7 @@ var prepareSteps = []step{
 	{"session", always(bindSession)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
+	{"cache", always(lookUp)},
 	{"budget", compileBudget},
 	{"queue", always(enter)},
 	{"accept", compileAccept},
