@@ -60,8 +60,9 @@ var rooms = []room{
 	{prefix: "host/internal/adapters/store", mayUse: below},
 	{prefix: "host/internal/adapters/cluster", mayUse: below},
 
-	// orchestration: act -> {eval, queue}, eval -> dispatch -> {budget, journal, session}
-	{prefix: "host/internal/orchestration/act", mayUse: []string{"host/internal/orchestration/eval", "host/internal/orchestration/queue"}},
+	// orchestration: act -> {eval, queue, cache}, {eval, cache} -> dispatch -> {budget, journal, session}
+	{prefix: "host/internal/orchestration/act", mayUse: []string{"host/internal/orchestration/eval", "host/internal/orchestration/queue", "host/internal/orchestration/cache"}},
+	{prefix: "host/internal/orchestration/cache", mayUse: []string{"host/internal/orchestration/dispatch"}},
 	{prefix: "host/internal/orchestration/eval", mayUse: []string{"host/internal/orchestration/dispatch"}},
 	{prefix: "host/internal/orchestration/dispatch", mayUse: []string{"host/internal/orchestration/budget", "host/internal/orchestration/journal", "host/internal/orchestration/session"}},
 	{prefix: "host/internal/orchestration/queue", mayUse: domain},

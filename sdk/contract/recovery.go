@@ -79,14 +79,19 @@ func (c *Capability) StrictestRecovery() RecoveryClass {
 }
 
 func (c *Capability) recoveryByEffects() RecoveryClass {
-	harmless := !slices.ContainsFunc(c.Effects, func(e string) bool {
-		return e != "none" && e != "fs/read" && e != "db/read"
-	})
 	switch {
-	case harmless:
+	case OnlyReads(c.Effects):
 		return RecoveryNone
 	case c.Idempotent:
 		return RecoveryIdempotent
 	}
 	return RecoveryOnce
+}
+
+// OnlyReads reports whether effects change nothing: a call that has no others may be
+// made again.
+func OnlyReads(effects []string) bool {
+	return !slices.ContainsFunc(effects, func(e string) bool {
+		return e != "none" && e != "fs/read" && e != "db/read"
+	})
 }

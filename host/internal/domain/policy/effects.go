@@ -114,6 +114,21 @@ func (g *Grant) Admits(effect string) bool {
 	return known && s.Enabled.V
 }
 
+// Value returns what the roles may do of some effects: whether they may have each, and
+// its scope for them. Under one configuration, grants with equal values decide alike.
+func (g *Grant) Value(effects []string) edn.Value {
+	var b edn.MapBuilder
+	for _, effect := range effects {
+		if effect == registry.NoEffect {
+			continue
+		}
+		_, _, ok := g.rule(effect)
+		scope, _ := g.scopes.Of(effect)
+		b.Key(effect, edn.Vector(edn.Bool(ok), scope.Value(effect)))
+	}
+	return b.Map()
+}
+
 // access checks the access rule of one effect.
 func (g *Grant) access(effect, by string) *contract.Error {
 	rule, why, ok := g.rule(effect)

@@ -82,6 +82,12 @@ func finishOf(s Subject) (finish string, cut bool) {
 	return finish, cut
 }
 
+// CutShort reports whether the model of an answer stopped at its limit of tokens.
+func CutShort(meta, out edn.Value) bool {
+	finish, _ := finishOf(Subject{Meta: meta, Result: out})
+	return finish == finishLength
+}
+
 // checkMaxChars counts the code points of the answer's text against the
 // parameter `:max`, else the request's `:constraints :max-chars`.
 func checkMaxChars(s Subject) Outcome {

@@ -27,6 +27,10 @@ type Intent struct {
 	// OnUnknown says what happens to a run that has a call of class once whose
 	// outcome is unknown; empty: it is suspended.
 	OnUnknown string
+	// Cacheable permits the cache of answers to answer requests of the intent, and
+	// CacheScope says whose: those of one principal, one tenant, or all.
+	Cacheable  bool
+	CacheScope string
 	// Quality overrides the quality settings of the capabilities.
 	Quality Quality
 	// Implied is true if no block declares the intent and only a capability
@@ -40,6 +44,13 @@ type Intent struct {
 const (
 	UnknownFails   = "fail"  // the node fails
 	UnknownRetries = "retry" // it is called again with the same effect key, as class idempotent
+)
+
+// Values of Intent.CacheScope.
+const (
+	CachePrincipal = "principal"
+	CacheTenant    = "tenant"
+	CachePublic    = "public"
 )
 
 // Types returns the accepted result types with the default filled in.

@@ -27,6 +27,7 @@ type allowance struct {
 	budgets         *policy.Budgets
 	atLeast         bool
 	wall            time.Duration // 0: limited by the deadline only
+	wide            []wideScope   // scopes beyond the run
 	depth           request.Limit
 
 	aside *journal.BudgetReserved // for the whole run; nil: none
@@ -44,11 +45,10 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 		if f.budget.account == nil { // that of a host call or of a resumed run is there
 			f.budget.account = budget.NewAccount(c.Ledger)
 		}
-		wide := f.scopes()
-		if err := f.refuseWorst(wide); err != nil {
-			return err
+		if f.budget.wide = f.scopes(); f.cache.spared() {
+			return nil
 		}
-		return nil
+		return f.refuseWorst(f.budget.wide)
 	}, nil
 }
 

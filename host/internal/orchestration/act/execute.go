@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
@@ -47,13 +48,9 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
-		dir := f.act.Dir
-		if dir == "" {
-			dir = c.Root
-		}
 		task := &eval.Task{
 			Run: f.id, Session: f.request.SessionID, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
-			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: dir, Recorder: f.recorder,
+			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: f.dir(), Recorder: f.recorder,
 			Streams: f.request.ResponseType == "stream", Pace: f.pace, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
@@ -75,6 +72,9 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		return f.outcome.Err
 	}, nil
 }
+
+// dir returns the base of relative paths in inputs.
+func (f *flight) dir() string { return cmp.Or(f.act.Dir, f.service.config.Root) }
 
 // single reports whether the act is a one-node plan of its intent.
 func (f *flight) single() bool { return f.source == "intent" }

@@ -110,9 +110,13 @@ func respond(f *flight) *contract.Error {
 	if f.request.DebugTranscript {
 		r.transcript = journal.Transcript(f.records)
 	}
+	usage := f.account.Usage()
+	if f.cache.answer != nil {
+		usage = usage.AssocKey("mode", edn.K("cache"))
+	}
 	f.response = answerLayout.Present(edn.Int(contract.Proto), f.request.Trace, edn.Text(f.id), r.requestID, r.err,
 		r.result, r.meta, r.quality,
-		f.account.Usage(), r.models, r.budget, r.warnings, r.session, r.debug, f.account.PlanRun(f.err), r.transcript)
+		usage, r.models, r.budget, r.warnings, r.session, r.debug, f.account.PlanRun(f.err), r.transcript)
 	if f.older {
 		f.response = request.AnswerV03(f.request, f.response)
 	}
@@ -140,6 +144,9 @@ func (f *flight) result() edn.Value {
 }
 
 func (f *flight) quality() edn.Value {
+	if f.cache.answer != nil {
+		return f.cache.answer.Quality
+	}
 	q := edn.Nil()
 	if last := f.outcome.Last; f.single() && last != nil && last.Judged {
 		q = last.Verdict.Value()
@@ -184,6 +191,10 @@ func finish(f *flight) *contract.Error {
 			Latency:  s.config.Clock.Now().Sub(f.begun),
 			Totals:   f.account.Totals(),
 			Err:      f.err,
+		}
+		last.Cache = f.cache.outcome
+		if f.cache.answer != nil {
+			last.CacheRun = f.cache.answer.Run
 		}
 		turns = f.sessionTurns()
 		addTurns(last, f.request.SessionID, turns)

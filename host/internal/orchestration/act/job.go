@@ -47,10 +47,20 @@ func (c *Classes) of(r *request.Request) string {
 // enter is the step that takes a place in the queue.
 func enter(f *flight) (err *contract.Error) {
 	c := &f.service.config
-	if f.class = c.Classes.of(&f.request); c.Queue != nil {
-		f.place, err = c.Queue.Enter(queue.Entry{Class: f.class, Priority: f.request.Priority, Principal: f.act.Principal})
+	f.class = c.Classes.of(&f.request)
+	switch {
+	case c.Queue == nil, f.cache.answer != nil:
+	case f.cache.spared():
+		f.place = c.Queue.Reserve(f.queueEntry())
+	default:
+		f.place, err = c.Queue.Enter(f.queueEntry())
 	}
 	return err
+}
+
+// queueEntry is what the queue knows of the act.
+func (f *flight) queueEntry() queue.Entry {
+	return queue.Entry{Class: f.class, Priority: f.request.Priority, Principal: f.act.Principal}
 }
 
 // await waits for the turn of the run.
@@ -62,6 +72,12 @@ func (f *flight) await() *contract.Error {
 	case <-f.place.Turn():
 	case <-f.ctx.Done():
 	}
+	return f.unbegun()
+}
+
+// unbegun returns the error of a run whose context has ended before it began, nil if it
+// has not.
+func (f *flight) unbegun() *contract.Error {
 	var draining *contract.Error
 	switch {
 	case f.ctx.Err() == nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -47,12 +48,18 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 	})
 	f.ctx, f.past, f.replay, f.id, f.seed = ctx, past, true, run, past.Accepted.Seed
 	f.recorder = eval.NewRecorder(ctx, c.Journal, c.Clock, run, past.Epoch+1)
-	for _, stage := range []chain{again.replay, again.route, again.execute} {
+	end := last.Body.(*journal.RunFinished)
+	stages := []chain{again.replay, again.route, again.execute}
+	if end.Cache == journal.CacheHit { // it called nothing: its record says the value
+		stages = stages[:1]
+		f.hit(cache.Answer{Run: end.CacheRun, Out: end.Response.Value().Key("result").Key("out")})
+	}
+	for _, stage := range stages {
 		if f.err == nil {
 			f.err = again.stage(stage, f)
 		}
 	}
-	return f.compare(last.Body.(*journal.RunFinished))
+	return f.compare(end)
 }
 
 // replayable returns the history of a run that is to be replayed. The error is

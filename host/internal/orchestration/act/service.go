@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
@@ -85,6 +86,11 @@ type Config struct {
 	Keys *Keys
 	// Sessions are those that requests may name; nil: none.
 	Sessions *session.Service
+	// Cache keeps accepted answers of intents that permit it; nil: no answer is kept.
+	// Services of one host share it. Answers is the hash of the configuration that
+	// decides about answers.
+	Cache   *cache.Store
+	Answers string
 	// Grades remembers what judges made of answers; nil: only this service does.
 	// Services of one host share it.
 	Grades *dispatch.Grades
@@ -136,6 +142,11 @@ type Act struct {
 	// Fill has the act replay a recorded run; nil: it is a new one. See
 	// [Service.Fill].
 	Fill *Fill
+	// Cache says what the act may take from the cache of answers. Cached, if set, is
+	// called once with journal.CacheHit or CacheMiss before the response is available, or
+	// with CacheBypass before the act is accepted, if its intent is cacheable.
+	Cache  CacheUse
+	Cached func(outcome string)
 	// Watched announces that the run will be read with Watch: a slow reader
 	// exerts back pressure on the plugins whose text it reads.
 	Watched bool
@@ -157,7 +168,9 @@ type Service struct {
 	// makes within a run: that run is already accepted, and not finished by
 	// it.
 	inner, reply chain
-	flights      flights
+	// lead is what an act does late that has waited for the answer of another one.
+	lead    chain
+	flights flights
 }
 
 // New compiles the stages. The error is act/middleware-invalid and names the
@@ -176,6 +189,7 @@ func New(c Config) (*Service, error) {
 		{"finalize", &s.finalize, finalizeSteps},
 		{"resume", &s.resume, resumeSteps},
 		{"replay", &s.replay, replaySteps},
+		{"lead", &s.lead, leadSteps},
 	} {
 		compiled, err := compile(st.name, st.of, s)
 		if err != nil {
@@ -183,7 +197,7 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
-	s.inner, s.reply = s.prepare.without("session", "queue", "accept"), s.finalize.without("retry", "finish")
+	s.inner, s.reply = s.prepare.without("session", "cache", "queue", "accept"), s.finalize.without("retry", "finish")
 	return s, nil
 }
 
@@ -334,6 +348,7 @@ func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 		s.config.Keys.settle(f.key, f.holds, nil)
 	}
 	if err != nil {
+		f.publish()
 		if f.id != "" {
 			s.config.Journal.Drop(f.id)
 		}
@@ -380,6 +395,7 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 			f.release()
 		}
 	}()
+	defer f.publish()
 	if f.place != nil {
 		f.asks.Worker = f.place
 	}
@@ -390,13 +406,10 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	}
 	if f.err == nil {
 		defer f.useSession()()
-		f.err = f.await()
+		f.err = f.share()
 	}
-	if f.err == nil {
-		f.err = s.stage(s.route, f)
-	}
-	if f.err == nil {
-		f.err = s.stage(s.execute, f)
+	if f.err == nil && f.cache.answer == nil {
+		f.err = f.perform()
 	}
 	f.ended = ctx.Err()
 	// Finalize does not block, and runs even if the run was canceled.
@@ -404,6 +417,20 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 		f.err = err
 		f.response = s.Refusal(f.act, err).AssocKey("run/id", edn.Text(f.id))
 	}
+	if o := f.cache.outcome; o == journal.CacheHit || o == journal.CacheMiss {
+		f.tellCache()
+	}
+}
+
+// perform runs the act once it is its turn.
+func (f *flight) perform() *contract.Error {
+	err := f.await()
+	for _, stage := range []chain{f.service.route, f.service.execute} {
+		if err == nil {
+			err = f.service.stage(stage, f)
+		}
+	}
+	return err
 }
 
 // closeBudget releases what the run did not spend. A suspended run may go on.
@@ -498,6 +525,9 @@ func (r *Run) Records() []journal.Record {
 func (r *Run) Answer(id string, answer edn.Value, by string) *contract.Error {
 	return r.flight().asks.Answer(id, answer, by)
 }
+
+// Asks reports whether the run waits for answers of people, whatever else it does.
+func (r *Run) Asks() bool { return !r.Attached() && r.flight().asks.Asks() }
 
 // AwaitsPeople reports whether the run does nothing but wait for answers of people.
 func (r *Run) AwaitsPeople() bool { return !r.Attached() && r.flight().asks.Waits() }

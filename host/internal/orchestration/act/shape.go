@@ -12,8 +12,8 @@ import (
 
 // shape is what all acts of an intent have in common that say the same about
 // how they are to be served: everything but input, context and trace. It is
-// immutable but for the policies, which guard themselves, and the worst case, which
-// is worked out when it is first asked for.
+// immutable but for the policies, which guard themselves, and for the worst case and
+// the reach, which are worked out when they are first asked for.
 type shape struct {
 	plan     *plan.Plan
 	findings []plan.Finding
@@ -24,6 +24,9 @@ type shape struct {
 
 	worstOnce sync.Once
 	worst     plan.Worst
+
+	reachOnce sync.Once
+	reach     []string // capabilities that may be called
 }
 
 // shapes caches the shapes of a configuration, so that acts of the same shape

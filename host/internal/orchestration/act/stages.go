@@ -64,7 +64,8 @@ type flight struct {
 	attached *Run            // that has the key already
 	distant  bool            // another host executes it
 	failed   *failedRun      // that has the key, and goes on; else nil
-	unknown  string          // calls that may have had their effect, of a suspended run that is canceled
+	cache    caching
+	unknown  string // calls that may have had their effect, of a suspended run that is canceled
 	class    string
 	place    *queue.Place     // in the queue; nil: it does not wait
 	pace     *stream.Pace     // nil unless the run is streamed
@@ -151,6 +152,7 @@ var prepareSteps = []step{
 	{"session", always(bindSession)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
+	{"cache", always(lookUp)},
 	{"budget", compileBudget},
 	{"queue", always(enter)},
 	{"accept", compileAccept},

@@ -126,7 +126,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	w.Deepest = deepest(s.deepest, s.depth, w.Policy.Depth)
 	sch, name := s.inSchema(w)
 	w.Unmarked = n.UnmarkedInput(s.frame, s.foreign, w.Intent, w.Input)
-	w.Input = resolvePaths(sch, w.Input, s.run.task.Dir)
+	w.Input = ResolvePaths(sch, w.Input, s.run.task.Dir)
 	return w, checkInput(w, sch, name)
 }
 

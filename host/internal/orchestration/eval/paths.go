@@ -9,10 +9,10 @@ import (
 
 var keyDir = edn.K("dir")
 
-// resolvePaths makes relative paths of an input absolute: :dir, and paths
+// ResolvePaths makes relative paths of an input absolute: :dir, and paths
 // according to the schema. Plugins never resolve paths against their own
 // working directory, so a path must mean the same for each of them.
-func resolvePaths(sch *schema.Schema, input edn.Value, dir string) edn.Value {
+func ResolvePaths(sch *schema.Schema, input edn.Value, dir string) edn.Value {
 	if dir == "" {
 		return input
 	}

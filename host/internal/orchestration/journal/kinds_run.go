@@ -257,6 +257,13 @@ const (
 	StatusExpired   = "expired"
 )
 
+// How a run used the cache of answers (RUN-032).
+const (
+	CacheHit    = "hit"    // its answer is that of an earlier run
+	CacheMiss   = "miss"   // its answer may be kept
+	CacheBypass = "bypass" // the cache was not used
+)
+
 // RunFinished ends a run. Executed reports whether any attempt was dispatched.
 type RunFinished struct {
 	Status   string
@@ -265,6 +272,9 @@ type RunFinished struct {
 	Latency  time.Duration
 	Totals   edn.Value // {:operations {..} :attempts {..}}
 	Err      *contract.Error
+	// Cache says how the run used the cache of answers; empty: its intent is not
+	// cacheable. CacheRun is the run that gave the answer of a hit.
+	Cache, CacheRun string
 	// SessionID is the session to which the run adds SessionTurns, a vector of maps
 	// with :role and :text; empty: none. A store that keeps sessions adds them in the
 	// transaction of the record (SES-031).
@@ -289,6 +299,8 @@ var runFinished = kindOf(KindRunFinished, false,
 	value("totals", `[:map {:closed true} [:operations :map] [:attempts :map]]`, func(x *RunFinished) *edn.Value { return &x.Totals }, isTotals),
 	failure("error", func(x *RunFinished) **contract.Error { return &x.Err }).
 		required("not completed", func(x *RunFinished) bool { return x.Status != StatusCompleted }),
+	enum("cache", func(x *RunFinished) *string { return &x.Cache }, CacheHit, CacheMiss, CacheBypass).optional("the intent is cacheable"),
+	text("cache/run", func(x *RunFinished) *string { return &x.CacheRun }).optional("the answer is that of another run, from the cache"),
 	text("session/id", func(x *RunFinished) *string { return &x.SessionID }).optional("turns are added to a session"),
 	reference("session/turns", func(x *RunFinished) *Ref { return &x.SessionTurns }).optional("turns are added to a session"),
 )

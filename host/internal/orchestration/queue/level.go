@@ -13,10 +13,10 @@ func (l *level) add(p *Place) {
 	if l.places == nil {
 		l.places = map[string][]*Place{}
 	}
-	if len(l.places[p.principal]) == 0 {
-		l.turns = append(l.turns, p.principal)
+	if len(l.places[p.entry.Principal]) == 0 {
+		l.turns = append(l.turns, p.entry.Principal)
 	}
-	l.places[p.principal] = append(l.places[p.principal], p)
+	l.places[p.entry.Principal] = append(l.places[p.entry.Principal], p)
 }
 
 // take removes the next place; nil: there is none.
@@ -39,9 +39,9 @@ func (l *level) take() *Place {
 
 // remove removes a place that does not wait any longer.
 func (l *level) remove(p *Place) {
-	all := slices.DeleteFunc(l.places[p.principal], func(x *Place) bool { return x == p })
-	if l.places[p.principal] = all; len(all) == 0 {
-		delete(l.places, p.principal)
-		l.turns = slices.DeleteFunc(l.turns, func(who string) bool { return who == p.principal })
+	all := slices.DeleteFunc(l.places[p.entry.Principal], func(x *Place) bool { return x == p })
+	if l.places[p.entry.Principal] = all; len(all) == 0 {
+		delete(l.places, p.entry.Principal)
+		l.turns = slices.DeleteFunc(l.turns, func(who string) bool { return who == p.entry.Principal })
 	}
 }

@@ -101,23 +101,37 @@ type Entry struct {
 // already; it says when a retry may succeed. An unknown class is that of the first
 // settings.
 func (q *Queue) Enter(e Entry) (*Place, *contract.Error) {
+	p := q.Reserve(e)
+	if err := p.Join(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Reserve returns the place of a run that does not want a worker yet: it counts
+// nowhere until it joins the queue.
+func (q *Queue) Reserve(e Entry) *Place { return &Place{queue: q, entry: e} }
+
+// Join has a reserved place wait for a worker. The error is that of Enter; the place is
+// reserved then.
+func (p *Place) Join() *contract.Error {
+	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.find(e.Class)
-	p := &Place{queue: q, class: c, principal: e.Principal}
+	c := q.find(p.entry.Class)
 	if q.free(c) && c.waiting == 0 {
-		p.turn = started
+		p.class, p.turn = c, started
 		q.start(p)
-		return p, nil
+		return nil
 	}
-	if !e.Accepted && (c.waiting >= c.MaxQueued || q.waiting >= q.settings.MaxQueued) {
-		return nil, q.overloaded(c)
+	if !p.entry.Accepted && (c.waiting >= c.MaxQueued || q.waiting >= q.settings.MaxQueued) {
+		return q.overloaded(c)
 	}
-	p.turn, p.level = make(chan struct{}), &c.levels[min(max(e.Priority, Lowest), Highest)-Lowest]
+	p.class, p.turn, p.level = c, make(chan struct{}), &c.levels[min(max(p.entry.Priority, Lowest), Highest)-Lowest]
 	p.level.add(p)
 	c.waiting++
 	q.waiting++
-	return p, nil
+	return nil
 }
 
 func (q *Queue) find(name string) *class {
@@ -195,20 +209,20 @@ func (c *class) take() *Place {
 
 // Place is the place of one run.
 type Place struct {
-	queue     *Queue
-	class     *class
-	level     *level
-	principal string
-	turn      chan struct{}
-	begun     time.Time
-	running   bool
-	paused    time.Time // since when it waits for people; zero: it does not
-	gone      bool
+	queue   *Queue
+	entry   Entry
+	class   *class // nil: it is only reserved
+	level   *level
+	turn    chan struct{}
+	begun   time.Time
+	running bool
+	paused  time.Time // since when it waits for people; zero: it does not
+	gone    bool
 }
 
 var started = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Turn is closed when the run may start.
+// Turn is closed when the run may start; nil for a place that is only reserved.
 func (p *Place) Turn() <-chan struct{} { return p.turn }
 
 // Running reports whether the run may be under way.
@@ -254,7 +268,7 @@ func (p *Place) Leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch c := p.class; {
-	case p.gone, !p.paused.IsZero():
+	case p.gone, !p.paused.IsZero(), c == nil:
 	case p.running:
 		c.running--
 		q.running--

@@ -294,3 +294,26 @@ func BenchmarkEnter(b *testing.B) {
 		p.Leave()
 	}
 }
+
+// RUN-034: a reserved place counts nowhere until it joins, and then waits like any other.
+func TestReserve(t *testing.T) {
+	q := queue.New(one(queue.Class{Name: "a", Workers: 1, MaxQueued: 1, Weight: 1}), still)
+	reserved := q.Reserve(queue.Entry{Class: "a"})
+	assert.False(t, reserved.Running())
+	assert.Equal(t, 0, q.Loads()[0].Running+q.Loads()[0].Waiting)
+	working, err := q.Enter(queue.Entry{Class: "a"})
+	require.Nil(t, err)
+	require.Nil(t, reserved.Join())
+	assert.Equal(t, 1, q.Loads()[0].Waiting)
+	late := q.Reserve(queue.Entry{Class: "a"})
+	full := late.Join()
+	require.NotNil(t, full)
+	assert.Equal(t, "runtime/overloaded", full.Type)
+	late.Leave()
+	working.Leave()
+	<-reserved.Turn()
+	assert.True(t, reserved.Running())
+	reserved.Leave()
+	q.Reserve(queue.Entry{Class: "a"}).Leave()
+	assert.Equal(t, 0, q.Loads()[0].Running+q.Loads()[0].Waiting)
+}

@@ -27,6 +27,8 @@ type HTTP struct {
 	Limits HTTPLimits
 	// Heartbeat is the interval of keep-alive messages on an idle stream.
 	Heartbeat time.Duration
+	// OrphanTTL is how long a streamed run goes on without a reader.
+	OrphanTTL time.Duration
 }
 
 // HTTPLimits limit requests and connections (AUTH-033). Sizes are in bytes.
@@ -37,8 +39,9 @@ type HTTPLimits struct {
 	// StreamWrite is the time limit of one write to a stream.
 	StreamWrite             time.Duration
 	Connections, PerAddress int
-	// PrincipalSubscribers is the number of concurrent streams of one caller.
-	PrincipalSubscribers int
+	// RunSubscribers and PrincipalSubscribers are the numbers of concurrent streams of
+	// one run and of one caller.
+	RunSubscribers, PrincipalSubscribers int
 	// ActRate and ActBurst limit the requests of one principal for one operation,
 	// AnonymousRate those of one address that need no identity or have none.
 	ActRate       Rate
@@ -58,6 +61,7 @@ func (l *loader) http() {
 	h := HTTP{
 		AdminSocket: s.Text("admin_socket"),
 		Heartbeat:   s.Duration("heartbeat"),
+		OrphanTTL:   s.Duration("stream_orphan_ttl"),
 		Limits: HTTPLimits{
 			ActBody:              limits.Integer("act_body"),
 			SessionBody:          limits.Integer("session_body"),
@@ -70,6 +74,7 @@ func (l *loader) http() {
 			StreamWrite:          limits.Duration("stream_write"),
 			Connections:          limits.Integer("connections"),
 			PerAddress:           limits.Integer("per_address"),
+			RunSubscribers:       limits.Integer("run_subscribers"),
 			PrincipalSubscribers: limits.Integer("principal_subscribers"),
 			ActRate:              l.rate(limits, "act_rate"),
 			ActBurst:             limits.Integer("act_burst"),

@@ -13,8 +13,7 @@ import (
 )
 
 // AUTH-033: the default limits. The effect of each limit is tested in httpapi. The
-// limits of run subscribers and logins are reserved because this build
-// lacks these features.
+// limit of logins is reserved because this build lacks them.
 func TestDefaultHTTPLimits(t *testing.T) {
 	want := config.HTTPLimits{
 		ActBody:              4 << 20,
@@ -28,6 +27,7 @@ func TestDefaultHTTPLimits(t *testing.T) {
 		StreamWrite:          10 * time.Second,
 		Connections:          1024,
 		PerAddress:           64,
+		RunSubscribers:       64,
 		PrincipalSubscribers: 128,
 		ActRate:              config.Rate{Events: 20, Per: time.Second},
 		ActBurst:             40,
@@ -38,7 +38,7 @@ func TestDefaultHTTPLimits(t *testing.T) {
 		require.Empty(t, configtest.Types(ds), profile)
 		assert.Equal(t, want, c.HTTP.Limits, profile)
 	}
-	later := map[string]string{"run_subscribers": "64", "login_rate": `"5/min"`}
+	later := map[string]string{"login_rate": `"5/min"`}
 	for _, w := range configtest.EveryAttribute() {
 		if value, ok := later[w.Attr.Name]; ok && w.SpecPath() == "http.limits."+w.Attr.Name {
 			assert.Equal(t, value, w.Attr.Default, w.Path)

@@ -96,6 +96,7 @@ type Config struct {
 	HTTP    HTTP
 	Store   Store
 	Queue   Queue
+	Cache   Cache
 	Session Session
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
@@ -107,6 +108,9 @@ type Config struct {
 	// Hash identifies the values of the configuration, independent of files and
 	// formatting. Inputs count through the values that depend on them.
 	Hash string
+	// Answers identifies the part of the configuration that decides about answers
+	// (RUN-030).
+	Answers string
 	// Generation is the configuration for acts; nil if there are errors.
 	Generation *build.Generation
 
@@ -194,6 +198,7 @@ func (l *loader) run(ctx context.Context, path string) {
 	l.config.Inputs = in.List()
 	l.sources()
 	l.hash()
+	l.answers()
 }
 
 // plugins returns the options of the descriptions.
@@ -267,6 +272,7 @@ func (l *loader) host() {
 	l.http()
 	l.store()
 	l.queue()
+	l.cache()
 	l.session()
 	if !f.Written("requires") {
 		return

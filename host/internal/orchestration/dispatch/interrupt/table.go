@@ -84,6 +84,16 @@ func (q *Question) Take(forget bool) bool {
 	return true
 }
 
+// Asks reports whether a question waits for an answer.
+func (t *Table) Asks() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.asking > 0
+}
+
 // Answer takes the answer of a person. It is recorded when Answer returns nil.
 func (t *Table) Answer(id string, answer edn.Value, by string) *contract.Error {
 	q, answer, err := t.take(id, answer)

@@ -4,24 +4,44 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"time"
 )
+
+// Bounds limit the entries of a Memo. Zero fields but Entries limit nothing.
+type Bounds[V any] struct {
+	// Entries is the largest number of entries, at least one.
+	Entries int
+	// Bytes is the largest sum of the sizes that Size returns. A larger value is
+	// not kept.
+	Bytes int64
+	Size  func(V) int64
+	// TTL is how long an entry is kept, by the clock Now.
+	TTL time.Duration
+	Now func() time.Time
+}
 
 // Memo maps keys to computed values.
 type Memo[K comparable, V any] struct {
-	most int
-
 	mu      sync.Mutex
+	bounds  Bounds[V]
 	entries map[K]*list.Element // of entry
 	order   *list.List          // most recently used first
-	flights map[K]*flight[V]
+	bytes   int64
+	flights map[K]*Claim[K, V]
 }
 
 type entry[K comparable, V any] struct {
 	key   K
 	value V
+	bytes int64
+	until time.Time // zero: it does not expire
 }
 
-type flight[V any] struct {
+// Claim is one computation of a value, for the call that does it and for those that
+// wait for it.
+type Claim[K comparable, V any] struct {
+	memo  *Memo[K, V]
+	key   K
 	done  chan struct{}
 	value V
 	ok    bool
@@ -29,12 +49,25 @@ type flight[V any] struct {
 
 // New returns a memo of at most most entries, at least one.
 func New[K comparable, V any](most int) *Memo[K, V] {
+	return Bounded[K](Bounds[V]{Entries: most})
+}
+
+// Bounded returns a memo with bounds.
+func Bounded[K comparable, V any](b Bounds[V]) *Memo[K, V] {
 	return &Memo[K, V]{
-		most:    max(1, most),
+		bounds:  b,
 		entries: map[K]*list.Element{},
 		order:   list.New(),
-		flights: map[K]*flight[V]{},
+		flights: map[K]*Claim[K, V]{},
 	}
+}
+
+// Bound changes the bounds. Entries keep the time at which they expire.
+func (m *Memo[K, V]) Bound(b Bounds[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bounds = b
+	m.evict()
 }
 
 // Get returns the cached value of the key.
@@ -49,9 +82,50 @@ func (m *Memo[K, V]) get(key K) (v V, ok bool) {
 	if !ok {
 		return v, false
 	}
+	x := e.Value.(entry[K, V])
+	if !x.until.IsZero() && !m.bounds.Now().Before(x.until) {
+		m.remove(e)
+		return v, false
+	}
 	m.order.MoveToFront(e)
-	return e.Value.(entry[K, V]).value, true
+	return x.value, true
 }
+
+// Claim returns the cached value of the key, if it is known. Otherwise leads reports
+// whether the caller must compute it and call Settle; others wait for Done, and then
+// take the Value or claim the key again.
+func (m *Memo[K, V]) Claim(key K) (v V, known bool, c *Claim[K, V], leads bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v, ok := m.get(key); ok {
+		return v, true, nil, false
+	}
+	if c := m.flights[key]; c != nil {
+		return v, false, c, false
+	}
+	c = &Claim[K, V]{memo: m, key: key, done: make(chan struct{})}
+	m.flights[key] = c
+	return v, false, c, true
+}
+
+// Settle ends the computation; ok reports whether the value may be cached, else only
+// its caller gets it. It must be called once, by the caller that leads.
+func (c *Claim[K, V]) Settle(v V, ok bool) {
+	c.memo.mu.Lock()
+	delete(c.memo.flights, c.key)
+	if c.value, c.ok = v, ok; ok {
+		c.memo.put(c.key, v)
+	}
+	c.memo.mu.Unlock()
+	close(c.done)
+}
+
+// Done is closed when the computation has ended.
+func (c *Claim[K, V]) Done() <-chan struct{} { return c.done }
+
+// Value returns the value of a computation that is done. It reports false if the
+// value is only that of its caller.
+func (c *Claim[K, V]) Value() (V, bool) { return c.value, c.ok }
 
 // Do returns the cached value of the key, or computes it with work. work
 // reports whether its value may be cached; otherwise only this caller gets it.
@@ -60,23 +134,17 @@ func (m *Memo[K, V]) get(key K) (v V, ok bool) {
 // which must handle the ended ctx.
 func (m *Memo[K, V]) Do(ctx context.Context, key K, work func() (V, bool)) (v V, known bool) {
 	for {
-		m.mu.Lock()
-		if v, ok := m.get(key); ok {
-			m.mu.Unlock()
+		v, known, c, leads := m.Claim(key)
+		switch {
+		case known:
 			return v, true
+		case leads:
+			return c.fly(work), false
 		}
-		f, flying := m.flights[key]
-		if !flying {
-			f = &flight[V]{done: make(chan struct{})}
-			m.flights[key] = f
-			m.mu.Unlock()
-			return m.fly(key, f, work), false
-		}
-		m.mu.Unlock()
 		select {
-		case <-f.done:
-			if f.ok {
-				return f.value, true
+		case <-c.Done():
+			if v, ok := c.Value(); ok {
+				return v, true
 			}
 		case <-ctx.Done():
 			v, _ = work()
@@ -87,28 +155,51 @@ func (m *Memo[K, V]) Do(ctx context.Context, key K, work func() (V, bool)) (v V,
 
 // fly computes the value for all waiting callers and wakes them even after a
 // panic.
-func (m *Memo[K, V]) fly(key K, f *flight[V], work func() (V, bool)) V {
-	defer func() {
-		m.mu.Lock()
-		delete(m.flights, key)
-		if f.ok {
-			m.put(key, f.value)
-		}
-		m.mu.Unlock()
-		close(f.done)
-	}()
-	value, ok := work()
-	f.value, f.ok = value, ok
+func (c *Claim[K, V]) fly(work func() (V, bool)) V {
+	var value V
+	ok := false
+	defer func() { c.Settle(value, ok) }()
+	value, ok = work()
 	return value
 }
 
+// Put caches a value that was computed without a claim.
+func (m *Memo[K, V]) Put(key K, v V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put(key, v)
+}
+
 func (m *Memo[K, V]) put(key K, v V) {
-	m.entries[key] = m.order.PushFront(entry[K, V]{key, v})
-	for m.order.Len() > m.most {
-		last := m.order.Back()
-		m.order.Remove(last)
-		delete(m.entries, last.Value.(entry[K, V]).key)
+	if old, ok := m.entries[key]; ok {
+		m.remove(old)
 	}
+	x := entry[K, V]{key: key, value: v}
+	if m.bounds.Size != nil {
+		x.bytes = m.bounds.Size(v)
+	}
+	if m.bounds.TTL > 0 {
+		x.until = m.bounds.Now().Add(m.bounds.TTL)
+	}
+	if m.bounds.Bytes > 0 && x.bytes > m.bounds.Bytes {
+		return // it would evict all others first
+	}
+	m.entries[key] = m.order.PushFront(x)
+	m.bytes += x.bytes
+	m.evict()
+}
+
+// evict removes the least recently used entries beyond the bounds.
+func (m *Memo[K, V]) evict() {
+	for m.order.Len() > max(1, m.bounds.Entries) || m.bounds.Bytes > 0 && m.bytes > m.bounds.Bytes {
+		m.remove(m.order.Back())
+	}
+}
+
+func (m *Memo[K, V]) remove(e *list.Element) {
+	x := m.order.Remove(e).(entry[K, V])
+	delete(m.entries, x.key)
+	m.bytes -= x.bytes
 }
 
 // Drop removes the cached value of the key if stale reports true for it.
@@ -116,7 +207,6 @@ func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e, ok := m.entries[key]; ok && stale(e.Value.(entry[K, V]).value) {
-		m.order.Remove(e)
-		delete(m.entries, key)
+		m.remove(e)
 	}
 }

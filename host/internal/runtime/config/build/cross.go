@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
@@ -12,7 +14,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/hashicorp/hcl/v2"
 )
 
 // cross warns about settings of an intent and its dispatch that its candidates do
@@ -262,4 +263,21 @@ func (b *builder) parallel(s *decode.Section, strategy string, candidates []regi
 		warn.Hint = "add a candidate, or " + warn.Hint
 		b.Report.Add(warn)
 	}
+}
+
+// uncacheable rejects a cacheable intent whose calls may change something: a cached
+// answer would leave the change out (RUN-031).
+func (b *builder) uncacheable(s *decode.Section, in registry.Intent) {
+	if !in.Cacheable || contract.OnlyReads(in.Effects) {
+		return
+	}
+	b.Report.Add(diag.Diagnostic{
+		Type:     "config/range",
+		Message:  fmt.Sprintf("%s is cacheable, and its calls may have effects, which a cached answer leaves out", s.Node.Title()),
+		Range:    s.Attrs["cacheable"].At,
+		Path:     s.PathOf("cacheable"),
+		Expected: edn.Text("effects within none, fs/read and db/read"),
+		Found:    diag.Words(in.Effects),
+		Hint:     "write cacheable = false, or name fewer effects",
+	})
 }

@@ -227,6 +227,8 @@ func (b *builder) intent(s *decode.Section, book *policy.Book) registry.Intent {
 	in.Quality = b.qualityRules(s)
 	in.Effects, _ = s.Texts("effects")
 	in.ResultTypes, _ = s.Texts("result_types")
+	in.Cacheable, in.CacheScope = s.Flag("cacheable"), s.Text("cache_scope")
+	b.uncacheable(s, in)
 	var layer policy.Layer
 	if name := s.Text("dispatch"); name != "" && name != "default" {
 		if d, ok := b.dispatch[name]; ok {

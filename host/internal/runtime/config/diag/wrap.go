@@ -87,8 +87,8 @@ func wordEnd(text string, from int) int {
 }
 
 // sentences are the labels of the lines that WrapError wraps: of an error, and of a conformance result. The other lines
-// are excerpts, commands and EDN.
-var sentences = []string{"error:", "warning:", "hint", "cause", "requirement:", "expected:", "observed:"}
+// are excerpts and commands.
+var sentences = []string{"error:", "warning:", "where", "details", "hint", "cause", "requirement:", "expected:", "observed:"}
 
 // WrapError wraps the sentences of an error that the method Text of contract.Error rendered. The first line may begin
 // with a place.

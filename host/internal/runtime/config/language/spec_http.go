@@ -25,7 +25,10 @@ var httpBlock = Block{
 		{Name: "tls_terminated_by_proxy", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "AUTH-030"},
 		{Name: "cors_origins", Type: list(text), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-032"},
 		{Name: "console", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "AUTH-032"},
-		{Name: "stream_orphan_ttl", Type: dur(0, day), Default: `"60s"`, Reload: ReloadUse, Serves: "RUN-007"},
+		{
+			Name: "stream_orphan_ttl", Type: dur(0, day), Default: `"60s"`, Reload: ReloadUse, Serves: "RUN-007",
+			Doc: "how long a streamed run without an idempotency key goes on while it has no reader; then it is canceled",
+		},
 		{
 			Name: "heartbeat", Type: dur(time.Second, time.Hour), Default: `"15s"`, Reload: ReloadUse,
 			Serves: "RUN-044",
@@ -100,7 +103,10 @@ var httpBlock = Block{
 				Name: "per_address", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033",
 				Doc: "open connections of one client address, or of one process on the admin socket",
 			},
-			{Name: "run_subscribers", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033"},
+			{
+				Name: "run_subscribers", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033",
+				Doc: "concurrent streams of one run",
+			},
 			{
 				Name: "principal_subscribers", Type: integer(1, 100_000), Default: `128`, Reload: ReloadUse,
 				Serves: "AUTH-033",

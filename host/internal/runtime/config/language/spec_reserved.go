@@ -18,7 +18,6 @@ var reservedTable = []Reserved{
 	{path: "router", What: "routing by a model"},
 	{path: "operations", What: "access control"},
 	{path: "auth", What: "access control"},
-	{path: "cache", What: "caching of answers"},
 	{path: "telemetry", What: "telemetry"},
 	{path: "workspace", What: "the context engine"},
 	{path: "error", What: "declaring error types"},
@@ -41,9 +40,7 @@ var reservedTable = []Reserved{
 	{path: "http.tls_terminated_by_proxy", What: "access control"},
 	{path: "http.cors_origins", What: "access control"},
 	{path: "http.console", What: "the console"},
-	{path: "http.stream_orphan_ttl", What: "streaming to clients"},
 	{path: "http.tls.client_ca_file", What: "access control"},
-	{path: "http.limits.run_subscribers", What: "streaming to clients"},
 	{path: "http.limits.login_rate", What: "access control"},
 
 	{path: "capability.model_key", What: "choosing models"},
@@ -56,8 +53,6 @@ var reservedTable = []Reserved{
 
 	{path: "intent.model_key", What: "choosing models"},
 	{path: "intent.plan", What: "the plan template"},
-	{path: "intent.cacheable", What: "caching of answers"},
-	{path: "intent.cache_scope", What: "caching of answers"},
 	{path: "intent.on_unknown", What: "assuming that a call was done", Only: []string{UnknownSuspends, "fail", "retry"}},
 	{path: "intent.access", What: "access control"},
 }

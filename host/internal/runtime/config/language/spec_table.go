@@ -226,6 +226,7 @@ var specification = Block{Blocks: []Block{
 	httpBlock,
 	storeBlock,
 	queueBlock,
+	cacheBlock,
 	sessionBlock,
 	{
 		Name: "log", Doc: "log of the daemon on standard error",
@@ -744,10 +745,15 @@ var intentBlock = Block{
 			Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011",
 			Doc: "queue class of its runs, unless the request names one",
 		},
-		{Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030"},
+		{
+			Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030, RUN-031",
+			Doc: "whether an equal request may get the answer of an earlier one, if cache.enabled is true; its effects must " +
+				"not go beyond reading",
+		},
 		{
 			Name: "cache_scope", Type: enum("principal", "tenant", "public"), Default: `"principal"`,
-			Reload: ReloadUse, Serves: "RUN-031",
+			Reload: ReloadUse, Serves: "RUN-030",
+			Doc: "whose requests share answers: those of one caller, of the callers of this host, or of all",
 		},
 		{
 			Name: "on_unknown", Type: enum(UnknownSuspends, "fail", "retry", "assume-done"), Default: `"suspend"`,

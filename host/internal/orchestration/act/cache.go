@@ -1,0 +1,242 @@
+package act
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// CacheUse says what an act may take from the cache of answers.
+type CacheUse uint8
+
+// The uses of the cache (RUN-033).
+const (
+	CacheRead    CacheUse = iota // an answer of the cache, if it has one
+	CacheRefresh                 // a new answer, which replaces that of the cache
+	CacheBypass                  // a new answer, which is not kept
+)
+
+// caching is how an act uses the cache of answers.
+type caching struct {
+	outcome string        // journal.CacheHit, CacheMiss or CacheBypass; empty: the intent is not cacheable
+	key     string        // empty: the answer is not kept
+	claim   *cache.Claim  // of the act that executes the request for all equal ones; nil: there is none
+	leads   bool          // this act is that one
+	answer  *cache.Answer // of a hit
+}
+
+// spared reports whether another act gives the answer, as far as is known now: it has
+// no cost, and needs no worker.
+func (c *caching) spared() bool { return c.answer != nil || c.claim != nil && !c.leads }
+
+// lookUp is the step that looks for the answer of an equal request. It comes after all
+// that could reject the request for its caller (RUN-032).
+func lookUp(f *flight) *contract.Error {
+	c := &f.service.config
+	in, known := c.Registry.Intent(f.request.Intent)
+	if c.Cache == nil || !known || !in.Cacheable {
+		return nil
+	}
+	f.cache.outcome = journal.CacheBypass
+	if f.act.Cache == CacheBypass || !f.repeatable() {
+		f.tellCache()
+		return nil
+	}
+	f.cache.outcome, f.cache.key = journal.CacheMiss, f.cacheKey(in)
+	if f.act.Cache == CacheRead {
+		f.claimAnswer()
+	}
+	return nil
+}
+
+// tellCache tells the caller how the act used the cache.
+func (f *flight) tellCache() {
+	if f.act.Cached != nil {
+		f.act.Cached(f.cache.outcome)
+	}
+}
+
+// repeatable reports whether an earlier answer may stand for the execution of the
+// request: it is for a value, without effects, and of one call.
+func (f *flight) repeatable() bool {
+	r := &f.request
+	return f.single() && r.ResponseType == "value" && contract.OnlyReads(f.allowedEffects()) &&
+		f.act.Fill == nil && !f.act.Grading && !r.DebugPlan && !r.DebugTranscript
+}
+
+// allowedEffects returns the effects that calls of a one-node plan may have.
+func (f *flight) allowedEffects() (names []string) {
+	for e := range f.effects().Key("allowed").Elems() {
+		name, _ := e.AsKeyword()
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// claimAnswer takes the answer, the execution of the request, or a place behind the act
+// that has it.
+func (f *flight) claimAnswer() {
+	answer, known, claim, leads := f.service.config.Cache.Claim(f.cache.key)
+	f.cache.claim, f.cache.leads = claim, leads
+	if known {
+		f.hit(answer)
+	}
+}
+
+var usageOfHit = edn.MustMap(edn.K("mode"), edn.K("cache"))
+
+// hit makes an answer of the cache that of the act.
+func (f *flight) hit(a cache.Answer) {
+	f.cache.outcome, f.cache.answer, f.cache.claim = journal.CacheHit, &a, nil
+	f.outcome.Last = &dispatch.Result{Out: a.Out, Meta: a.Meta, Usage: usageOfHit}
+}
+
+// cacheKey returns the hash of everything that the answer depends on.
+func (f *flight) cacheKey(in *registry.Intent) string {
+	c, r := &f.service.config, &f.request
+	effects := f.allowedEffects()
+	k := cache.Key{
+		Intent: r.Intent,
+		Request: edn.Vector(f.located(), r.Context, r.Constraints, r.Requires.Value(), r.Done, edn.Keywords(effects...), f.effects().Key("scope"),
+			edn.Text(r.Role), edn.Text(r.Model), edn.Text(r.ResponseType)),
+		Limits:    f.outputLimits(),
+		Routing:   r.Routing.Dissoc(edn.K("debug/plan?"), edn.K("debug/transcript?")),
+		Plan:      f.plan.Hash(),
+		Session:   cache.Session{ID: f.session.ID, Version: f.session.Version},
+		Evaluator: eval.Version,
+		Policy:    c.Answers,
+		Rights:    edn.Vector(f.grant.Value(effects), edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil)),
+	}
+	for _, id := range f.shape.reached(f) {
+		p := cache.Program{ID: id, Binary: c.Executor.State(id).Binary}
+		if capability, ok := c.Registry.Capability(id); ok {
+			p.Version = capability.Version
+		}
+		k.Programs = append(k.Programs, p)
+	}
+	switch in.CacheScope {
+	case registry.CachePublic:
+		k.Scope = edn.K(registry.CachePublic)
+	case registry.CacheTenant:
+		k.Scope = edn.Vector(edn.K(registry.CacheTenant), edn.Text(Tenant))
+	default:
+		k.Scope = edn.Vector(edn.K(registry.CachePrincipal), edn.Text(f.act.Principal))
+	}
+	return k.Hash()
+}
+
+// located returns the input as plugins get it, without relative paths.
+func (f *flight) located() edn.Value {
+	c, r := &f.service.config, &f.request
+	sch, _ := c.Registry.Schema(c.Registry.InSchema(r.Intent, r.Requires.InSchema))
+	return eval.ResolvePaths(sch, r.Input, f.dir())
+}
+
+// outputLimits returns the parts of the budget that shape an answer.
+func (f *flight) outputLimits() edn.Value {
+	var b edn.MapBuilder
+	for _, key := range []string{"max-tokens", "temperature"} {
+		b.Opt(key, f.request.Budget.Key(key))
+	}
+	limits := f.service.config.Budgets.Around(policy.FieldsOf(f.request.Budget, policy.Origin{}))
+	for _, d := range []policy.Dimension{policy.TokensIn, policy.TokensOut} {
+		b.Opt("max-"+d.String(), limits.Max(d))
+	}
+	return b.Map()
+}
+
+// reached returns the capabilities that acts of the shape may call.
+func (sh *shape) reached(f *flight) []string {
+	sh.reachOnce.Do(func() { sh.reach = plan.Reach(sh.plan, f.planEnv()) })
+	return sh.reach
+}
+
+// share waits for the act that executes the same request, if there is one. Its answer is
+// the answer of this act too; if it has none to share, this act or another one that
+// waits takes its place (RUN-034).
+func (f *flight) share() *contract.Error {
+	if !f.cache.spared() {
+		return nil
+	}
+	for f.cache.spared() {
+		c := f.cache.claim
+		if c == nil {
+			return nil
+		}
+		select {
+		case <-c.Done():
+		case <-f.ctx.Done():
+			return f.unbegun()
+		}
+		if a, ok := c.Value(); ok {
+			f.hit(a)
+		} else {
+			f.claimAnswer()
+		}
+	}
+	return f.service.stage(f.service.lead, f)
+}
+
+// leadSteps make up for what prepare has left out for an act that was to get the answer
+// of another one.
+var leadSteps = []step{
+	{"budget", always(func(f *flight) *contract.Error {
+		err := f.refuseWorst(f.budget.wide)
+		if err == nil && f.budget.aside != nil {
+			err = contract.AsError(f.recorder.Record(edn.Vector(), "", f.budget.aside))
+		}
+		return err
+	})},
+	{"queue", always(func(f *flight) *contract.Error {
+		if f.place == nil {
+			return nil
+		}
+		return f.place.Join()
+	})},
+}
+
+// publish gives the answer of the act to the cache, and to those that wait for it. An
+// answer that must not be kept is only that of this act.
+func (f *flight) publish() {
+	a, ok := f.keepable()
+	switch c := &f.cache; {
+	case c.claim != nil && c.leads:
+		c.claim.Settle(a, ok)
+	case ok && c.key != "" && c.answer == nil:
+		f.service.config.Cache.Put(c.key, a)
+	}
+	f.cache.claim = nil
+}
+
+// keepable returns the answer if it may stand for later ones (RUN-031): it was accepted,
+// is complete, and came from one call without effects, of a program that is still in
+// place.
+func (f *flight) keepable() (a cache.Answer, ok bool) {
+	last := f.outcome.Last
+	if f.cache.key == "" || f.cache.answer != nil || f.err != nil || f.response.IsNil() || last == nil || quality.CutShort(last.Meta, last.Out) {
+		return a, false
+	}
+	for _, rec := range f.records {
+		if rec.Path.Len() > 1 { // calls within the call may depend on anything
+			return a, false
+		}
+		if start, ok := rec.Body.(*journal.AttemptStarted); ok && !contract.OnlyReads(start.Effects) {
+			return a, false
+		}
+	}
+	in, known := f.service.config.Registry.Intent(f.request.Intent)
+	if !known || f.cacheKey(in) != f.cache.key {
+		return a, false // a plugin was replaced meanwhile
+	}
+	return cache.Answer{Run: f.id, Out: f.out(), Meta: last.Meta, Quality: f.quality()}, true
+}

@@ -1,0 +1,10 @@
+// Package cache keeps accepted answers, so that an equal request need not be executed
+// again (RUN-030 to RUN-034).
+//
+// Main types: Key names everything that an answer depends on; its hash is the name of
+// the answer in a Store. Nothing has to be removed when a session, a plugin or the
+// configuration changes: later requests have other keys.
+//
+// A Store is safe for concurrent use. It evicts the least recently used answers beyond
+// its settings. Equal requests at the same time share one execution: see memo.Memo.
+package cache
