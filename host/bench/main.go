@@ -102,6 +102,7 @@ var parts = []part{
 	{"configuration", configuration},
 	{"effects", effects},
 	{"life", life},
+	{"durable", durable},
 	{"one-act", oneAct},
 	{"models", models},
 	{"own-models", own},
