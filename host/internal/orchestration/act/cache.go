@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
@@ -115,7 +116,10 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 		Session:   cache.Session{ID: f.session.ID, Version: f.session.Version},
 		Evaluator: eval.Version,
 		Policy:    c.Answers,
-		Rights:    edn.Vector(f.grant.Value(effects), edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil)),
+		Rights:    f.grant.Value(effects),
+	}
+	if _, overrides := prompt.Overrides(r.Intent, r.System, r.Input); overrides {
+		k.Rights = edn.Vector(k.Rights, edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil))
 	}
 	for _, id := range f.shape.reached(f) {
 		p := cache.Program{ID: id, Binary: c.Executor.State(id).Binary}
