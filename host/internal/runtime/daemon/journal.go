@@ -586,6 +586,9 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 		return nil, nil
 	}
 	return func(ctx context.Context, show func(journal.Event) error) error {
+		if j.live != nil {
+			defer j.live.readers.enter(run.ID)()
+		}
 		var records journal.Reader = &pages{store: j.store, run: run.ID}
 		if run.State == "open" {
 			records = j.store.Follow(run.ID, 0)

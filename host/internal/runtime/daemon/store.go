@@ -100,6 +100,9 @@ func (d *Daemon) recall(ctx context.Context, id, why string) error {
 	if refused != nil {
 		return refused
 	}
+	if accepted.ResponseType == "stream" && accepted.Key == "" {
+		h.needReaders(run)
+	}
 	h.enqueue(run, why, func(err error) {
 		d.log.Error("a run cannot be resumed", "run", id, "intent", accepted.Intent, "error", err)
 	})

@@ -330,11 +330,14 @@ func serveEvents(x *exchange) reply {
 		x.beginStream(x.run)
 		return reply{sent: true}
 	}
-	s, leave, err := x.newStream()
+	s, err := x.newStream()
+	if err == nil {
+		defer s.leave()
+		err = s.ofRun(x.run)
+	}
 	if err != nil {
 		return x.failure(err)
 	}
-	defer leave()
 	s.follow(watch)
 	return reply{sent: true}
 }
