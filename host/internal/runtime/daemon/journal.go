@@ -469,6 +469,12 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 			if body.Err != nil {
 				b.Key("error", body.Err.Value())
 			}
+			if body.Cache != "" {
+				b.Key("cache", journal.Keyword(body.Cache))
+			}
+			if body.CacheRun != "" {
+				b.Key("cache/run", edn.Text(body.CacheRun))
+			}
 			if response := body.Response.Value(); with.Response && !response.IsNil() {
 				b.Key("response", response)
 			}
