@@ -96,7 +96,9 @@ func TestCache(t *testing.T) {
 	require.NoError(t, err)
 	w.write("mine.edn", strings.Replace(string(text), ":n 1", ":n 7", 1))
 	require.Zero(t, w.run("admin", "reload").code)
-	require.Eventually(t, func() bool { return w.data("act", "mine/data", "{:q 1}").Key("result").Key("out").Key("n").String() == "7" },
+	require.Eventually(t, func() bool {
+		return w.data("act", "mine/data", "{:q 1}").Key("result").Key("out").Key("n").String() == "7"
+	},
 		20*time.Second, 50*time.Millisecond, "the file that the plugin reads")
 	reload("enabled = true", "enabled = false")
 	assert.Empty(t, outcome())

@@ -23,7 +23,7 @@ import (
 func (c *command) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "show, watch, answer, compare, count, move, purge or cancel the recorded runs of a daemon",
+		Short: "show, watch, answer, compare, count, move, purge or cancel recorded runs of a daemon",
 		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
 			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
 			"run without one.",
