@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +16,21 @@ import (
 func TestReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r readers
-		abandoned := map[string]time.Duration{}
-		begun := time.Now()
+		var mu sync.Mutex
+		abandoned := []string{}
 		need := func(run string) {
-			r.need(run, func() time.Duration { return time.Minute }, func() { abandoned[run] = time.Since(begun) })
+			r.need(run, func() time.Duration { return time.Minute }, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				abandoned = append(abandoned, run)
+			})
 		}
 		none := []string{}
 		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() } // the clock is that of the bubble
-		seen := func() (runs []string) {
-			runs = none
-			for run := range abandoned {
-				runs = append(runs, run)
-			}
-			return runs
+		seen := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(abandoned)
 		}
 
 		first := r.enter("read")
@@ -55,7 +59,7 @@ func TestReaders(t *testing.T) {
 
 		need("never read")
 		wait(time.Minute)
-		assert.Len(t, seen(), 2)
+		assert.Equal(t, []string{"read", "never read"}, seen())
 		r.over("never read")
 		assert.Empty(t, r.of)
 	})
