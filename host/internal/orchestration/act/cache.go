@@ -42,9 +42,8 @@ func (c *caching) spared() bool { return c.answer != nil || c.claim != nil && !c
 // lookUp is the step that looks for the answer of an equal request. It comes after all
 // that could reject the request for its caller (RUN-032).
 func lookUp(f *flight) *contract.Error {
-	c := &f.service.config
-	in, known := c.Registry.Intent(f.request.Intent)
-	if c.Cache == nil || !known || !in.Cacheable {
+	in, ok := f.service.cacheable(f.request.Intent)
+	if !ok {
 		return nil
 	}
 	f.cache.outcome = journal.CacheBypass
@@ -59,6 +58,12 @@ func lookUp(f *flight) *contract.Error {
 	return nil
 }
 
+// cacheable returns an intent whose answers the cache keeps.
+func (s *Service) cacheable(intent string) (*registry.Intent, bool) {
+	in, known := s.config.Registry.Intent(intent)
+	return in, known && in.Cacheable && s.config.Cache != nil
+}
+
 // tellCache tells the caller how the act used the cache.
 func (f *flight) tellCache() {
 	if f.act.Cached != nil {
@@ -71,7 +76,7 @@ func (f *flight) tellCache() {
 func (f *flight) repeatable() bool {
 	r := &f.request
 	return f.single() && r.ResponseType == "value" && contract.OnlyReads(f.allowedEffects()) &&
-		f.act.Fill == nil && !f.act.Grading && !r.DebugPlan && !r.DebugTranscript
+		f.act.Fill == nil && f.act.Stack == nil && !f.act.Grading && !r.DebugPlan && !r.DebugTranscript
 }
 
 // allowedEffects returns the effects that calls of a one-node plan may have.
@@ -238,8 +243,7 @@ func (f *flight) keepable() (a cache.Answer, ok bool) {
 			return a, false
 		}
 	}
-	in, known := f.service.config.Registry.Intent(f.request.Intent)
-	if !known || f.cacheKey(in) != f.cache.key {
+	if in, _ := f.service.cacheable(f.request.Intent); f.cacheKey(in) != f.cache.key {
 		return a, false // a plugin was replaced meanwhile
 	}
 	return cache.Answer{Run: f.id, Out: f.out(), Meta: last.Meta, Quality: f.quality()}, true

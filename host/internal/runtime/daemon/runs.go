@@ -86,7 +86,7 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 }
 
 // Watch implements httpapi.Turn. The run outlives its reader if its events can be read
-// again from the journal.
+// again from the journal; then the response is nil for a reader that is gone.
 func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	if _, durable := t.host.journal.(journal.Syncer); !durable {
@@ -113,10 +113,15 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) er
 			t.host.untrack(active)
 		})
 	}
-	failed := run.Watch(ctx, show)
+	gone := false
+	_ = run.Watch(ctx, func(e journal.Event) error {
+		err := show(e)
+		gone = err != nil
+		return err
+	}) // a run whose records cannot be read has a response nevertheless
 	leave()
-	if failed != nil {
-		return edn.Nil(), nil // it is gone
+	if gone || ctx.Err() != nil {
+		return edn.Nil(), nil
 	}
 	return run.Wait()
 }
