@@ -82,6 +82,16 @@ func TestSessionsAsShown(t *testing.T) {
 	assert.Regexp(t, `(?m)^talk  version 4  deleted `, out)
 }
 
+// RUN-032, RUN-033, as the page on the cache shows it to a reader: an equal act gets the
+// answer of the first one, and --no-cache executes it.
+func TestCacheAsShown(t *testing.T) {
+	out := asShown(t, "docs/cache.md", "bin/ferment serve")
+	assert.Equal(t, 3, strings.Count(out, `:move "d1d8"`), out)
+	assert.Equal(t, 1, strings.Count(out, "from the cache"), out)
+	assert.Regexp(t, `(?m)^run_\S+: replayed, equal: \d+ records$`, out)
+	assert.Regexp(t, `(?m)^  cache +1 hit, 2 miss$`, out)
+}
+
 // asShown runs the commands of a page that contain a text.
 func asShown(t *testing.T, page, text string) (output string) {
 	r := newReader(t)

@@ -126,7 +126,7 @@ func TestMigrateRefusesToLoseData(t *testing.T) {
 	require.NoError(t, Migrate(ctx, Options{Path: path}, -1, false))
 	var loss *LossError
 	require.ErrorAs(t, Migrate(ctx, Options{Path: path}, 0, false), &loss)
-	assert.Equal(t, LossError{Path: path, From: 3}, *loss)
+	assert.Equal(t, LossError{Path: path, From: 4}, *loss)
 	s := openAt(t, dir)
 	var locked *LockedError
 	require.ErrorAs(t, Migrate(ctx, Options{Path: path}, 0, true), &locked)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
@@ -41,9 +42,8 @@ func (c *caching) spared() bool { return c.answer != nil || c.claim != nil && !c
 // lookUp is the step that looks for the answer of an equal request. It comes after all
 // that could reject the request for its caller (RUN-032).
 func lookUp(f *flight) *contract.Error {
-	c := &f.service.config
-	in, known := c.Registry.Intent(f.request.Intent)
-	if c.Cache == nil || !known || !in.Cacheable {
+	in, ok := f.service.cacheable(f.request.Intent)
+	if !ok {
 		return nil
 	}
 	f.cache.outcome = journal.CacheBypass
@@ -58,6 +58,12 @@ func lookUp(f *flight) *contract.Error {
 	return nil
 }
 
+// cacheable returns an intent whose answers the cache keeps.
+func (s *Service) cacheable(intent string) (*registry.Intent, bool) {
+	in, known := s.config.Registry.Intent(intent)
+	return in, known && in.Cacheable && s.config.Cache != nil
+}
+
 // tellCache tells the caller how the act used the cache.
 func (f *flight) tellCache() {
 	if f.act.Cached != nil {
@@ -70,7 +76,7 @@ func (f *flight) tellCache() {
 func (f *flight) repeatable() bool {
 	r := &f.request
 	return f.single() && r.ResponseType == "value" && contract.OnlyReads(f.allowedEffects()) &&
-		f.act.Fill == nil && !f.act.Grading && !r.DebugPlan && !r.DebugTranscript
+		f.act.Fill == nil && f.act.Stack == nil && !f.act.Grading && !r.DebugPlan && !r.DebugTranscript
 }
 
 // allowedEffects returns the effects that calls of a one-node plan may have.
@@ -115,7 +121,10 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 		Session:   cache.Session{ID: f.session.ID, Version: f.session.Version},
 		Evaluator: eval.Version,
 		Policy:    c.Answers,
-		Rights:    edn.Vector(f.grant.Value(effects), edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil)),
+		Rights:    f.grant.Value(effects),
+	}
+	if _, overrides := prompt.Overrides(r.Intent, r.System, r.Input); overrides {
+		k.Rights = edn.Vector(k.Rights, edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil))
 	}
 	for _, id := range f.shape.reached(f) {
 		p := cache.Program{ID: id, Binary: c.Executor.State(id).Binary}
@@ -234,8 +243,7 @@ func (f *flight) keepable() (a cache.Answer, ok bool) {
 			return a, false
 		}
 	}
-	in, known := f.service.config.Registry.Intent(f.request.Intent)
-	if !known || f.cacheKey(in) != f.cache.key {
+	if in, _ := f.service.cacheable(f.request.Intent); f.cacheKey(in) != f.cache.key {
 		return a, false // a plugin was replaced meanwhile
 	}
 	return cache.Answer{Run: f.id, Out: f.out(), Meta: last.Meta, Quality: f.quality()}, true

@@ -437,7 +437,7 @@ var mutations = []struct {
 // key is the name of the answer after some mutations.
 func (k variant) key(t require.TestingT, tb testing.TB, which []bool) string {
 	k.states = map[string]dispatch.CapState{"a/one": {Ready: true, Binary: edn.Hash(edn.Int(0))}}
-	k.act = act.Act{Request: edn.MustRead(strings.Replace(inSession, ":input", `:budget {:max-tokens-in 1000} :input`, 1)), Principal: "ann",
+	k.act = act.Act{Request: edn.MustRead(strings.Replace(inSession, ":input", `:budget {:max-tokens-in 1000} :system "be kind" :input`, 1)), Principal: "ann",
 		PrincipalType: "user", Roles: []string{policy.RoleUser}}
 	for i, m := range mutations {
 		if which[i] {

@@ -98,6 +98,9 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 		past.Canceled = how.Cancel
 	}
 	f.asked = how.Cancel
+	if _, ok := s.cacheable(accepted.Intent); ok {
+		f.cache.outcome = journal.CacheBypass // it is executed, whatever the cache has
+	}
 	return f, nil
 }
 

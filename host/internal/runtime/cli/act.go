@@ -38,6 +38,7 @@ type callFlags struct {
 	stream     bool
 	async      bool
 	key        string
+	noCache    bool
 	session    string
 	class      string
 	priority   int
@@ -58,6 +59,7 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	cmd.Flags().BoolVar(&f.async, "async", false, "print the run as soon as the daemon has accepted it, and let it go on")
 	cmd.Flags().StringVar(&f.key, "key", "", "idempotency key: the same command again gets the run that it has begun")
+	cmd.Flags().BoolVar(&f.noCache, "no-cache", false, "have the request executed, also if the cache has an answer of an equal one")
 	cmd.Flags().StringVar(&f.session, "session", "", "id of a session of the daemon, which fills what the request leaves out")
 	localFlag(cmd, &f.local)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto",
@@ -362,6 +364,9 @@ func (c *command) perform(ctx context.Context, p performance) error {
 		return c.nobodyServes(ctx)
 	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
+	if f.noCache {
+		a.Cache = act.CacheRefresh
+	}
 	host, err := c.host(ctx, watcher, p.admit, func(loaded *daemon.Loaded) map[string]bool {
 		if f.isJSON {
 			a.Request = httpapi.FromJSON(a.Request, loaded.Generation.Registry)
@@ -419,6 +424,9 @@ func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *wat
 	}
 }
 
+// cancelLimit is the time for asking a daemon to cancel a run before the program ends.
+const cancelLimit = 5 * time.Second
+
 // performThere has the daemon run the act. Canceling ctx cancels the run.
 func (c *command) performThere(ctx context.Context, client *httpapi.Client, p performance) error {
 	f := p.flags
@@ -435,6 +443,9 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	}
 	if f.isJSON {
 		client = client.InJSON() // the daemon has the schemas for its types
+	}
+	if f.noCache {
+		client = client.Fresh()
 	}
 	var told *teller
 	var response edn.Value
@@ -459,6 +470,11 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 			c.printf("run %s goes on: \"ferment runs watch %[1]s\" follows it\n", id)
 		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)
+			if f.stream { // it would go on for a while without its reader
+				cancel, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
+				defer done()
+				_, _ = client.Do(cancel, actionOf("runs-cancel", edn.K("run"), edn.Text(id), edn.K("why"), edn.Text("interrupt")))
+			}
 		case p.recorded:
 			return contract.AsError(err).WithHint(fmt.Sprintf(
 				"\"ferment runs show %s\" shows the run, which the next start of the daemon resumes", id))
@@ -591,10 +607,11 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 		}
 		c.printf("degraded: %s\n", strings.Join(why, ", "))
 	}
+	if response.Key("result").Key("usage").Key("mode").Equal(edn.K("cache")) {
+		c.printf("from the cache: an earlier run gave this answer; --no-cache asks again\n")
+	}
 	if failure != nil {
-		if f.deadline > 0 {
-			failure = failure.WithHint(strings.ReplaceAll(failure.Hint, ":deadline-ms", "--deadline"))
-		}
+		failure = onCommandLine(failure)
 		c.problem(failure)
 		if id, ok := response.Key("run/id").AsString(); ok && p.recorded {
 			c.printf("  run     look at it with \"ferment runs show %s\"\n", id)
@@ -614,6 +631,15 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 	}
 	_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, pretty(out)))
 	return err
+}
+
+// onCommandLine returns the error with a hint that names the flag for the deadline of a
+// run; a node of a plan has none.
+func onCommandLine(e *contract.Error) *contract.Error {
+	if e.Type != "queue/deadline-exceeded" {
+		return e
+	}
+	return e.WithHint(strings.ReplaceAll(e.Hint, ":deadline-ms", "--deadline"))
 }
 
 // exitCode returns the exit code of a failed request. A plan that fails after

@@ -58,6 +58,8 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-purge", "runs purge last --yes"},
 		{"runs-cancel", "runs cancel last"},
 		{"runs-resume", "runs resume last"},
+		{"runs-stats", "runs stats"},
+		{"runs-interrupts", "runs interrupts"},
 		{"runs-answer", "runs answer last 1"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
@@ -109,7 +111,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// of the two lists.
 	own := []string{
 		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
-		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph", "runs interrupts",
+		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
 		"conform", "completion", "doctor", "version", "model probe", "model prices", "judge show", "admin action", "admin systemd-unit", "help",
 		"batch", "runs watch", "admin journal-repair", "session",
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -55,18 +54,15 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	assert.NotContains(t, stderr.String(), "the id of the run")
 }
 
-// CLI-002: the hint for a deadline set by a flag names the flag.
+// CLI-002: the hint for the deadline of a run names the flag, also if it was not given;
+// that for the deadline of a node names its key.
 func TestDeadlineHint(t *testing.T) {
-	for _, tt := range []struct {
-		deadline time.Duration
-		want     string
-	}{{0, ":deadline-ms"}, {time.Second, "--deadline"}} {
+	for typ, want := range map[string]string{"queue/deadline-exceeded": "--deadline", "timeout/hard": ":deadline-ms"} {
 		var stderr bytes.Buffer
 		c := &command{env: Env{Stderr: &stderr}, format: formatText}
-		late := contract.Errorf("queue/deadline-exceeded", "late")
-		assert.Error(t, c.answer(edn.Nil(), late, performance{flags: &callFlags{deadline: tt.deadline}}, nil))
+		assert.Error(t, c.answer(edn.Nil(), contract.Errorf(typ, "late"), performance{flags: &callFlags{}}, nil))
 		for _, name := range []string{":deadline-ms", "--deadline"} {
-			assert.Equal(t, name == tt.want, bytes.Contains(stderr.Bytes(), []byte(name)), stderr.String())
+			assert.Equal(t, name == want, bytes.Contains(stderr.Bytes(), []byte(name)), stderr.String())
 		}
 	}
 }

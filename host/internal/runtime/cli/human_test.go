@@ -63,6 +63,23 @@ func TestPeople(t *testing.T) {
 	assert.Equal(t, ":res/approval", question.Key("schema").String())
 	shown := w.run("runs", "show", run)
 	assert.Contains(t, shown.stdout, "ferment runs answer "+run+" 0-1-1")
+	second := s.asksFor("")
+	for _, all := range []edn.Value{w.data("runs", "interrupts"), s.request(t.Context(), "GET", "/v1/interrupts", "").value(t)} {
+		var runs []string
+		for i := range all.Key("interrupts").Elems() {
+			id, _ := i.Key("run").AsString()
+			runs = append(runs, id)
+			assert.Equal(t, question.Key("question").String(), i.Key("question").String())
+		}
+		assert.Equal(t, []string{second, run}, runs)
+	}
+	listed := w.run("runs", "interrupts")
+	for _, id := range []string{run, second} {
+		assert.Contains(t, listed.stdout, "ferment runs answer "+id+" 0-1-1")
+	}
+	fits(t, listed.stdout)
+	require.Equal(t, 200, s.answer(second, "0-1-1", approved).status)
+	assert.Equal(t, 1, w.data("runs", "interrupts").Key("interrupts").Len())
 
 	wrong := s.answer(run, "0-1-1", `{:answer {:approved "perhaps"}}`)
 	assert.Equal(t, 422, wrong.status, "%s", wrong.body)

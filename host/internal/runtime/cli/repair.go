@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,7 +69,7 @@ func (c *command) repairText(v edn.Value) error {
 	}
 	var b strings.Builder
 	if v.HasKey("file") {
-		fmt.Fprintf(&b, "damaged pages: %s\n", strings.Join(strings.Fields(plain(v.Key("file"))), " "))
+		b.WriteString(diag.WrapLabeled("damaged pages: ", strings.Join(strings.Fields(plain(v.Key("file"))), " ")) + "\n")
 	}
 	for _, line := range []struct{ key, name, text string }{
 		{"runs/missing", "run", "of which nothing was found"},
@@ -80,24 +79,16 @@ func (c *command) repairText(v edn.Value) error {
 			fmt.Fprintf(&b, "%s %s\n", diag.Counted(n, line.name), line.text)
 		}
 	}
-	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
-		return err
-	}
-	var rows [][]string
 	for r := range v.Key("damaged").Elems() {
-		rows = append(rows, []string{plain(r.Key("run")), r.Key("records/kept").String(), r.Key("records/cut").String(),
-			strconv.Itoa(r.Key("values/lost").Len()), plain(r.Key("status")), plain(r.Key("damage").Key("what"))})
+		fmt.Fprintf(&b, "%s: %s kept, %s cut, %s lost, %s\n", plain(r.Key("run")), diag.Counted(number(r.Key("records/kept")), "record"),
+			r.Key("records/cut"), diag.Counted(r.Key("values/lost").Len(), "value"), plain(r.Key("status")))
+		b.WriteString(diag.WrapLabeled("  first damage: ", plain(r.Key("damage").Key("what"))) + "\n")
 	}
-	if len(rows) > 0 {
-		err := table(c.env.Stdout, []string{"run", "records", "cut", "values lost", "status", "first damage"}, rows)
-		if err != nil {
-			return err
-		}
-	}
-	end := fmt.Sprintf("repaired: the journal has %s; the damaged files and what was cut off are in %s\n", runs, plain(v.Key("kept")))
+	end := fmt.Sprintf("repaired: the journal has %s; the damaged files and what was cut off are in %s", runs, plain(v.Key("kept")))
 	if v.Key("dry-run?").Truthy() {
-		end = fmt.Sprintf("nothing was done (dry run); the repaired journal would have %s\n", runs)
+		end = fmt.Sprintf("nothing was done (dry run); the repaired journal would have %s", runs)
 	}
-	_, err := io.WriteString(c.env.Stdout, end)
+	b.WriteString(diag.Wrap(end, 0, 2) + "\n")
+	_, err := io.WriteString(c.env.Stdout, b.String())
 	return err
 }

@@ -23,14 +23,14 @@ import (
 func (c *command) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "show, watch, answer, compare, move, purge or cancel the recorded runs of a daemon",
+		Short: "show, watch, answer, compare, count, move, purge or cancel recorded runs of a daemon",
 		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
 			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
 			"run without one.",
 	}
 	cmd.AddCommand(
 		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
-		c.runsDiffCommand(),
+		c.runsDiffCommand(), c.runsStatsCommand(),
 		c.runsExportCommand(), c.runsImportCommand(), c.runsPinCommand(), c.runsUnpinCommand(), c.runsPurgeCommand(),
 		c.runsCancelCommand(), c.runsResumeCommand(), c.runsInterruptsCommand(), c.runsAnswerCommand(), c.runsWatchCommand(),
 	)
@@ -246,6 +246,9 @@ func (c *command) runText(v edn.Value, there bool) string {
 	}
 	line("cost", "%s", dollars(run.Key("cost-usd")))
 	line("records", "%s", run.Key("records"))
+	if of := written(v.Key("cache/run")); of != "" {
+		line("cache", "the answer is that of %s", of)
+	}
 	if marks := runMarks(run); len(marks) > 0 {
 		line("marks", "%s", strings.Join(marks, ", "))
 	}
@@ -290,7 +293,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		}
 		return fmt.Sprintf("its records were removed %s ago, %s\n", since(run.Key("removed-at")), why)
 	case v.HasKey("error"):
-		e := contract.ErrorFromValue(v.Key("error"), contract.SourceHost)
+		e := onCommandLine(contract.ErrorFromValue(v.Key("error"), contract.SourceHost))
 		end := "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
 		if status == "failed" && e.Retryable && e.Class != contract.ClassFinal && !run.HasKey("imported?") && !run.HasKey("purged-at") {
 			end += fmt.Sprintf("\nto continue it, executing its failed nodes again:\n  ferment runs resume %s\n", id)

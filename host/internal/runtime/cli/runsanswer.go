@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,13 +13,19 @@ import (
 
 func (c *command) runsInterruptsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "interrupts RUN",
-		Short: "list the questions that a run puts to people",
-		Long: "interrupts prints the open questions of a run: the node that asks, the question, the schema of the answer,\n" +
-			"and the deadline with what happens then.",
-		Example: "  ferment runs interrupts last\n  ferment runs interrupts last --json",
-		Args:    cobra.ExactArgs(1),
+		Use:   "interrupts [RUN]",
+		Short: "list the questions that a run puts to people, or those of all runs",
+		Long: "interrupts prints the open questions of a run, or of all: the node that asks, the question, the schema of the\n" +
+			"answer, and the deadline with what happens then.",
+		Example: "  ferment runs interrupts\n  ferment runs interrupts last\n  ferment runs interrupts last --json",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.orderRuns(cmd.Context(), actionOf("runs-interrupts"), func(v edn.Value, _ bool) error {
+					_, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, allInterruptsText(v.Key("interrupts"))))
+					return err
+				})
+			}
 			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
 				v, err := d.do(cmd.Context(), actionOf("runs-show", edn.K("run"), edn.Text(args[0]), edn.K("brief?"), edn.Bool(true)))
 				if err != nil {
@@ -42,7 +49,27 @@ func (c *command) runsInterruptsCommand() *cobra.Command {
 	}
 }
 
-// interruptsText formats open questions, and says how to answer them.
+// allInterruptsText formats the open questions of several runs, which follow each other.
+func allInterruptsText(open edn.Value) string {
+	var b strings.Builder
+	for open := slices.Collect(open.Elems()); len(open) > 0; {
+		run, n := open[0].Key("run"), 1
+		for n < len(open) && open[n].Key("run").Equal(run) {
+			n++
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s: %s\n%s", plain(run), plain(open[0].Key("intent")), interruptsText(edn.Vector(open[:n]...), plain(run)))
+		open = open[n:]
+	}
+	if b.Len() == 0 {
+		return "no open questions\n"
+	}
+	return b.String()
+}
+
+// interruptsText formats open questions of a run, and says how to answer them.
 func interruptsText(open edn.Value, run string) string {
 	var b strings.Builder
 	b.WriteString("it asks people:\n")

@@ -115,7 +115,7 @@ func (c *command) replayStrictly(ctx context.Context, d runsDesk, action edn.Val
 	if err != nil {
 		return err
 	}
-	return c.done(v, fmt.Sprintf("%s: replayed, equal: %s records, result %s", plain(v.Key("run")), v.Key("records"),
+	return c.done(v, fmt.Sprintf("%s: replayed, equal: %s records\n  result %s", plain(v.Key("run")), v.Key("records"),
 		plain(v.Key("hash"))))
 }
 
@@ -130,7 +130,7 @@ func (c *command) replayAndFill(ctx context.Context, d runsDesk, action edn.Valu
 		}
 		return unlessEqual(v.Key("diff"))
 	}
-	_, err = fmt.Fprintf(c.env.Stdout, "%s: replay of %s, %s: %s recorded, %s made\n\n", plain(v.Key("run")), plain(v.Key("replay/of")),
+	_, err = fmt.Fprintf(c.env.Stdout, "%s: replay of %s, %s\n  %s recorded, %s made\n\n", plain(v.Key("run")), plain(v.Key("replay/of")),
 		written(v.Key("status")), diag.Counted(number(v.Key("recorded")), "attempt"), v.Key("made"))
 	if err != nil {
 		return err

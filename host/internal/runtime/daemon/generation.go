@@ -30,6 +30,9 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	c.Sessions = h.sessions
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, c.Suspends}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
+	if loaded.Cache.Enabled {
+		c.Cache = h.answers
+	}
 	c.Queue, c.Classes, c.Retry = h.queue, classesOf(&loaded.Queue), act.Retry(loaded.Queue.Retry)
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
@@ -61,6 +64,7 @@ func (l *Loaded) actConfig() act.Config {
 		Budgets:  l.Generation.Budgets,
 		Limits:   &limits,
 		Root:     l.Host.Root,
+		Answers:  l.Answers,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
@@ -43,6 +44,8 @@ type Host struct {
 	stats stats.Table
 	// grades outlive them as well: equal text has one grade.
 	grades *dispatch.Grades
+	// answers outlive them as well: an answer is kept under all that it depends on.
+	answers *cache.Store
 	// events is the event stream of the host itself.
 	events journal.Host
 	// ledger outlives the generations; that of a daemon with a journal on disk
@@ -93,6 +96,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
 	h.sessions = session.New(&session.Memory{}, loaded.Session.Rules, h.tellPlugins, nil)
 	h.queue = queue.New(queueOf(loaded.Config), time.Now)
+	h.answers = cache.New(loaded.Cache.Settings, time.Now)
 	h.rescorer = h.newRescorer(loaded, o)
 	return h, loaded, nil
 }

@@ -117,6 +117,7 @@ func (r *runs) bind(active *activeRun, of *generation) {
 // untrack removes a run that is over.
 func (h *Host) untrack(active *activeRun) {
 	r, id := h.runs, active.run.ID()
+	r.readers.over(id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byID, id)

@@ -473,6 +473,12 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 			if body.Err != nil {
 				b.Key("error", body.Err.Value())
 			}
+			if body.Cache != "" {
+				b.Key("cache", journal.Keyword(body.Cache))
+			}
+			if body.CacheRun != "" {
+				b.Key("cache/run", edn.Text(body.CacheRun))
+			}
 			if response := body.Response.Value(); with.Response && !response.IsNil() {
 				b.Key("response", response)
 			}
@@ -593,6 +599,9 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 		return nil, nil
 	}
 	return func(ctx context.Context, show func(journal.Event) error) error {
+		if j.live != nil {
+			defer j.live.readers.enter(run.ID)()
+		}
 		var records journal.Reader = &pages{store: j.store, run: run.ID}
 		if run.State == "open" {
 			records = j.store.Follow(run.ID, 0)

@@ -46,7 +46,7 @@ func (s *runScript) put(bodies ...journal.Body) {
 		s.at = s.at.Add(time.Second)
 		rec := journal.Record{Run: s.run, Seq: s.seq, At: s.at, Epoch: s.epoch, Body: body}
 		switch body.(type) {
-		case *journal.NodeResolved, *journal.AttemptStarted, *journal.AttemptFinished, *journal.NodeCommitted, *journal.NodeFailed:
+		case *journal.InterruptOpened, *journal.InterruptAnswered, *journal.NodeResolved, *journal.AttemptStarted, *journal.AttemptFinished, *journal.NodeCommitted, *journal.NodeFailed:
 			rec.Path, rec.Node = edn.Vector(edn.Int(0)), "a"
 		}
 		assert.NoError(s.t, s.to.Append(context.Background(), rec))
@@ -140,6 +140,67 @@ func typeOf(e *contract.Error) string {
 		return ""
 	}
 	return e.Type
+}
+
+// The statistics count runs by status, intent and error type, attempts by capability and
+// outcome, over a period and for one owner; what a run still does is counted as open.
+func TestJournalCounts(t *testing.T) {
+	j := journalOf(t, dataDirOf(t), false)
+	count := func(runs httpapi.Runs, f httpapi.RunFilter) edn.Value {
+		v, err := runs.Statistics(t.Context(), f)
+		require.Nil(t, err, "%v", err)
+		return v
+	}
+	all := count(j, httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})
+	for path, want := range map[string]string{
+		"runs":               `{:by-status {:completed 1 :failed 1 :open 1} :cost-usd 0.25M :latency-ms {:p50 0 :p95 7} :total 3}`,
+		"failures":           `{:runtime/invoke-failed 1}`,
+		"operations":         `{:committed 1 :failed 1 :running 1}`,
+		"attempts":           `{:by-outcome {:error 1 :ok 1 :open 1} :cost-usd 0.25M :latency-ms {:p50 0 :p95 2} :total 3}`,
+		"gates":              `{}`,
+		"since":              `#inst "2026-11-20T09:00:00.000Z"`,
+		"until":              `#inst "2026-11-21T09:00:00.000Z"`,
+		"cache":              `nil`,
+		"intents a/bad":      `{:by-status {:failed 1} :latency-ms {:p50 0 :p95 0} :total 1}`,
+		"capabilities a/one": `{:by-outcome {:error 1 :ok 1 :open 1} :cost-usd 0.25M :latency-ms {:p50 0 :p95 2} :total 3}`,
+	} {
+		v := all
+		for _, key := range strings.Fields(path) {
+			v = v.Key(key)
+		}
+		assert.Equal(t, want, v.String(), path)
+	}
+	total := func(v edn.Value) string { return v.Key("runs").Key("total").String() }
+	assert.Equal(t, "2", total(count(j, httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour), Intent: "a/good"})))
+	assert.Equal(t, "1", total(count(j, httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(time.Hour)})))
+	assert.Equal(t, "0", total(count(j, httpapi.RunFilter{})), "the last 24 hours")
+	assert.Equal(t, "3", total(count(j.OwnedBy("uid/7"), httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})))
+	assert.Equal(t, "0", total(count(j.OwnedBy("ann"), httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})), "AUTH-012")
+	assert.Equal(t, "0", total(count(j.OwnedBy("ann"), httpapi.RunFilter{Principal: "uid/7", Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})))
+}
+
+// The open questions of all runs, for their owner; none of runs that have ended.
+func TestJournalListsInterrupts(t *testing.T) {
+	j, script := owners(t)
+	ask := func(run, principal string, more ...journal.Body) {
+		s := script(run, principal)
+		s.begin("a/ask")
+		s.put(append([]journal.Body{&journal.InterruptOpened{Interrupt: "0-1-1", Attempt: 1, Question: journal.RefTo(edn.Text("may I?")), Schema: "res/any"}}, more...)...)
+	}
+	ask("run_04AAAAAAAAAAAAAAAAAAAAAAAA", "ann")
+	ask("run_04BBBBBBBBBBBBBBBBBBBBBBBB", "bob")
+	ask("run_04CCCCCCCCCCCCCCCCCCCCCCCC", "ann", &journal.InterruptAnswered{Interrupt: "0-1-1", By: "ann", Answer: journal.RefTo(edn.Int(1))})
+	list := func(runs httpapi.Runs) []string {
+		v, err := runs.Interrupts(t.Context())
+		require.Nil(t, err, "%v", err)
+		for i := range v.Key("interrupts").Elems() {
+			assert.Equal(t, `"0-1-1" :a/ask "may I?"`, i.Key("interrupt").String()+" "+i.Key("intent").String()+" "+i.Key("question").String())
+		}
+		return keysOf(v.Key("interrupts"), "run")
+	}
+	assert.Equal(t, []string{"run_04BBBBBBBBBBBBBBBBBBBBBBBB", "run_04AAAAAAAAAAAAAAAAAAAAAAAA"}, list(j))
+	assert.Equal(t, []string{"run_04AAAAAAAAAAAAAAAAAAAAAAAA"}, list(j.OwnedBy("ann")))
+	assert.Empty(t, list(j.OwnedBy("eve")))
 }
 
 // HTTP-006, as far as a list selects by status, intent, time and number.

@@ -250,6 +250,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	h.sessions.Configure(g.loaded.Session.Rules)
 	h.runs.install(g)
 	h.queue.Configure(queueOf(g.loaded.Config))
+	h.answers.Bound(g.loaded.Cache.Bounds(time.Now))
 	h.configureRescorer(next)
 	d.warn(next)
 	return nil

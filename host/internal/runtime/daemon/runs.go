@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -26,7 +27,8 @@ type runs struct {
 	draining bool
 	closed   bool           // plugins are no longer told of ended runs
 	after    sync.WaitGroup // goroutines that tell them
-	changed  chan struct{}  // closed when taken decreases or a generation is retired
+	readers  readers
+	changed  chan struct{} // closed when taken decreases or a generation is retired
 }
 
 // activeRun is an accepted run with its generation.
@@ -105,31 +107,87 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 	return t.perform(ctx, a, func(*act.Run) {})
 }
 
-// Watch implements httpapi.Turn.
+// Watch implements httpapi.Turn. The run outlives its reader if its events can be read
+// again from the journal; then the response is nil for a reader that is gone.
 func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
-	return t.perform(ctx, a, func(run *act.Run) {
-		// The run continues when its reader is gone, so the context of the
-		// reader must not end the watch.
-		if err := run.Watch(context.WithoutCancel(ctx), show); err != nil {
-			run.Cancel("client", "it stopped reading")
-		}
-	})
-}
-
-func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (edn.Value, *contract.Error) {
-	h := t.host
-	if err := h.admits(); err != nil {
-		return t.of.service.Refusal(a, err), err
+	if _, durable := t.host.journal.(journal.Syncer); !durable {
+		return t.perform(ctx, a, func(run *act.Run) {
+			// The end is shown too, so the context of the reader must not end the watch.
+			if err := run.Watch(context.WithoutCancel(ctx), show); err != nil {
+				run.Cancel("client", "it stopped reading")
+			}
+		})
 	}
-	run, err := t.of.service.Start(ctx, a)
+	run, err := t.start(context.WithoutCancel(ctx), a)
 	if err != nil {
 		return t.of.service.Refusal(a, err), err
 	}
-	if run.Attached() {
-		if run.Stored() && a.Replayed != nil {
-			a.Replayed()
+	leave := t.host.runs.readers.enter(run.ID())
+	if !run.Attached() {
+		active := &activeRun{run: run, of: t.of}
+		t.host.runs.track(active)
+		if !a.Request.HasKey("idempotency/key") { // else its caller may come back for it
+			t.host.needReaders(run)
 		}
+		t.host.hold(t.of, func() {
+			<-run.Done()
+			t.host.untrack(active)
+		})
+	}
+	gone := false
+	_ = run.Watch(ctx, func(e journal.Event) error {
+		err := show(e)
+		gone = err != nil
+		return err
+	}) // a run whose records cannot be read has a response nevertheless
+	leave()
+	if gone || ctx.Err() != nil {
+		return edn.Nil(), nil
+	}
+	return run.Wait()
+}
+
+// needReaders has a run canceled that has had no reader for a while.
+func (h *Host) needReaders(run *act.Run) {
+	patience := func() time.Duration { return h.runs.now().loaded.HTTP.OrphanTTL }
+	h.runs.readers.need(run.ID(), patience, func() {
+		run.Cancel("host", fmt.Sprintf("it had no reader for %s (http.stream_orphan_ttl)", patience()))
+	})
+}
+
+// hold does something with a hold on a generation, on a goroutine of its own.
+func (h *Host) hold(g *generation, do func()) {
+	r := h.runs
+	r.mu.Lock()
+	r.taken++
+	g.holds++
+	r.mu.Unlock()
+	r.after.Go(func() {
+		t := &turn{host: h, of: g}
+		defer t.Release()
+		do()
+	})
+}
+
+// start begins the run of an act.
+func (t *turn) start(ctx context.Context, a act.Act) (*act.Run, *contract.Error) {
+	if err := t.host.admits(); err != nil {
+		return nil, err
+	}
+	run, err := t.of.service.Start(ctx, a)
+	if err == nil && run.Stored() && a.Replayed != nil {
+		a.Replayed()
+	}
+	return run, err
+}
+
+func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (edn.Value, *contract.Error) {
+	run, err := t.start(ctx, a)
+	switch {
+	case err != nil:
+		return t.of.service.Refusal(a, err), err
+	case run.Attached():
 		follow(run)
 		return run.Wait()
 	}

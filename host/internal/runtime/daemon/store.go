@@ -102,6 +102,9 @@ func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) err
 	if refused != nil {
 		return refused
 	}
+	if accepted.ResponseType == "stream" && accepted.Key == "" {
+		h.needReaders(run)
+	}
 	h.enqueue(run, why, func(err error) {
 		d.log.Error("a run cannot be resumed", "run", id, "intent", accepted.Intent, "error", err)
 	})

@@ -53,14 +53,15 @@ func serveAct(x *exchange) reply {
 	if x.sent == typeJSON {
 		request = FromJSON(request, turn.Registry())
 	}
-	if err := onlyValues(request, x.events); err != nil {
+	if err := onlyValues(request, x.events, x.r.Header.Get("Accept")); err != nil {
 		return refused(request, err)
 	}
 	a := act.Act{Request: request, Principal: x.who.Name, PrincipalType: x.who.Type, Roles: x.who.roles()}
 	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
 		a.Dir = dir
 	}
-	a.Replayed = x.replayed
+	a.Replayed, a.Cache = x.replayed, x.cacheUse()
+	a.Cached = func(outcome string) { x.w.Header().Set(CacheHeader, outcome) }
 	if form, _ := request.Key("response/type").AsKeyword(); form == "accepted" {
 		return submitted(turn.Submit(a))
 	}
@@ -71,6 +72,27 @@ func serveAct(x *exchange) reply {
 		a.Accepted = x.announce
 	}
 	return answered(turn.Do(x.r.Context(), a))
+}
+
+// CacheHeader says how an act used the cache of answers: hit, miss or bypass. It is
+// absent if the intent is not cacheable (RUN-032).
+const CacheHeader = "Ferment-Cache"
+
+// cacheUse returns what the header Cache-Control lets the act take from the cache of
+// answers (RUN-033). Other directives are those of caches on the way.
+func (x *exchange) cacheUse() act.CacheUse {
+	use := act.CacheRead
+	for _, line := range x.r.Header.Values("Cache-Control") {
+		for directive := range strings.SplitSeq(line, ",") {
+			switch strings.ToLower(strings.TrimSpace(directive)) {
+			case "no-store":
+				return act.CacheBypass
+			case "no-cache":
+				use = act.CacheRefresh
+			}
+		}
+	}
+	return use
 }
 
 // answered returns the reply with the outcome of an act.
@@ -159,10 +181,15 @@ func (x *exchange) keyed(request edn.Value) (edn.Value, *contract.Error) {
 	key := edn.Text(all[0])
 	body, given := request.Get(edn.K("idempotency/key"))
 	switch {
-	case len(all) > 1, given && !body.Equal(key):
-		return request, contract.Errorf("idempotency/invalid-key", "the request has two idempotency keys")
+	case len(all) > 1:
+		return request, contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key occurs %d times: with %.128q and %.128q", len(all), all[0], all[1])
+	case given && !body.Equal(key):
+		return request, contract.Errorf("idempotency/invalid-key",
+			"the request has two idempotency keys: %.128q in the header Idempotency-Key, and %.128s under :idempotency/key", all[0], body).
+			WithHint("send the key in one of the two places")
 	case !validKey(all[0]):
-		return request, contract.Errorf("idempotency/invalid-key", "the idempotency key is not 1 to 128 visible ASCII characters")
+		return request, contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key has %d bytes, expected 1 to 128 visible ASCII characters", len(all[0])).
+			WithDetail("got", edn.Text(truncate(all[0], 200)))
 	}
 	return request.AssocKey("idempotency/key", key), nil
 }
@@ -182,11 +209,11 @@ func (x *exchange) unsupported(request edn.Value) *contract.Error {
 }
 
 // onlyValues rejects a stream request whose Accept header excludes one.
-func onlyValues(request edn.Value, events bool) *contract.Error {
+func onlyValues(request edn.Value, events bool, accept string) *contract.Error {
 	form, _ := request.Key("response/type").AsKeyword()
 	streams, _ := request.Key("stream?").AsBool()
 	if !events && (form == "stream" || streams) {
-		return contract.Errorf("invalid-request", "streaming requires the header Accept: text/event-stream").
+		return wrongPart("header", "Accept: text/event-stream", "Accept: "+accept, "streaming requires the header Accept: text/event-stream").
 			WithHint("send the header, or :response/type :value")
 	}
 	return nil

@@ -149,7 +149,7 @@ func (x *exchange) answer() (r reply) {
 
 // failure returns the reply for err, with the run in the path (HTTP-003).
 func (x *exchange) failure(err *contract.Error) reply {
-	r := x.form().failure(err)
+	r := x.form().failure(overHTTP(err, x.run))
 	if r.run = x.run; r.run != "" {
 		r.body = r.body.AssocKey("run/id", edn.Text(r.run))
 	}

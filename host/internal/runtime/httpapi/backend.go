@@ -59,8 +59,8 @@ type Turn interface {
 	Submit(a act.Act) (edn.Value, *contract.Error)
 	// Watch is Do for a caller that follows the run: show is called with its
 	// events in order, on the goroutine of Watch, from acceptance to the end.
-	// A slow show exerts back pressure on plugins; an error of show cancels
-	// the run.
+	// A slow show exerts back pressure on plugins. With an error of show, or at the
+	// end of ctx, the reader is gone: the run is canceled, or goes on without it.
 	Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error)
 	// Release ends the hold. It must be called exactly once.
 	Release()

@@ -24,6 +24,7 @@ type Client struct {
 	http  http.Client
 	token string
 	json  bool // acts are sent as JSON
+	fresh bool // acts get no answer of the cache
 }
 
 // ErrNoDaemon reports that no daemon listens on a socket.
@@ -110,6 +111,13 @@ func (c *Client) InJSON() *Client {
 	return &other
 }
 
+// Fresh returns a client whose acts get new answers, which replace those of the cache.
+func (c *Client) Fresh() *Client {
+	other := *c
+	other.fresh = true
+	return &other
+}
+
 // act encodes the body of an act.
 func (c *Client) act(request edn.Value) ([]byte, error) {
 	if !c.json {
@@ -177,6 +185,9 @@ func (c *Client) open(
 	}
 	if dir != "" {
 		r.Header.Set(DirHeader, dir)
+	}
+	if c.fresh {
+		r.Header.Set("Cache-Control", "no-cache")
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {

@@ -135,6 +135,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 	cases := map[string]map[int]func(w *world) answer{
 		"GET /v1/runs":                   ofRun("GET /v1/runs"),
+		"GET /v1/runs/stats":             ofRun("GET /v1/runs/stats"),
+		"GET /v1/interrupts":             ofRun("GET /v1/interrupts"),
 		"GET /v1/runs/{id}":              ofRun("GET /v1/runs/{id}"),
 		"GET /v1/runs/{id}/records":      ofRun("GET /v1/runs/{id}/records"),
 		"GET /v1/runs/{id}/events":       ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
@@ -234,6 +236,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 	const jobCancel = "POST /v1/act/jobs/{id}/cancel"
 	delete(cases["GET /v1/act/jobs/{id}"], 400)
+	delete(cases["GET /v1/interrupts"], 400)
 	const resume = "POST /v1/runs/{id}/resume"
 	cases[resume][400] = func(w *world) answer { return w.operator(concrete(resume), `{"why":1}`) }
 	cases[resume][413] = func(w *world) answer { return w.operator(concrete(resume), strings.Repeat("x", 64<<10+1)) }
@@ -396,7 +399,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 21, routes.Len())
+	assert.Equal(t, 23, routes.Len())
 	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()

@@ -26,6 +26,10 @@ const (
   [:imported? {:optional true} :boolean] [:pinned? {:optional true} :boolean] [:dry-run? {:optional true} :boolean]
   [:purged-at {:optional true} :inst] [:removed-at {:optional true} :inst]]`
 
+	specTally = `[:map {:closed true} [:total [:int {:min 0}]] [:by-status {:optional true} [:map-of :keyword :int]]
+  [:by-outcome {:optional true} [:map-of :keyword :int]] [:latency-ms {:optional true} [:map {:closed true} [:p50 :int] [:p95 :int]]]
+  [:cost-usd {:optional true} :decimal]]`
+
 	specRequest = `[:map {:closed true}
   [:proto {:doc "version of the envelope"} [:enum 1]]
   [:trace [:map {:closed true} [:id [:string {:min 1 :max 128}]] [:turn {:optional true} [:int {:min 0}]]]]
@@ -119,10 +123,19 @@ var specs = map[string]string{
 	"answer/runs": `[:map {:closed true}
   [:runs [:vector SUMMARY]] [:more? :boolean]
   [:next {:optional true :doc "cursor of the next page"} :string]]`,
+	"answer/statistics": `[:map {:closed true}
+  [:since :inst] [:until :inst] [:runs TALLY] [:intents [:map-of :keyword TALLY]] [:failures [:map-of :keyword :int]]
+  [:operations [:map-of :keyword :int]] [:attempts TALLY] [:capabilities [:map-of :keyword TALLY]]
+  [:gates [:map-of :keyword [:map {:closed true} [:verdicts :int] [:passed :int] [:share :decimal]]]]
+  [:cache {:optional true :doc "runs of cacheable intents, by their use of the cache"} [:map-of :keyword :int]]
+  [:runs/without-records {:optional true} :int]]`,
+	"answer/interrupts": `[:map {:closed true} [:interrupts [:vector [:map [:run :string] [:intent :keyword] [:interrupt :string]]]]]`,
 	"answer/run": `[:map {:closed true}
   [:run SUMMARY] [:epochs [:vector :map]] [:nodes [:vector :map]]
   [:deadline-at {:optional true} :inst] [:cancel {:optional true} :map] [:suspended {:optional true} :map] [:error {:optional true} ERROR]
   [:interrupts {:optional true :doc "questions to people that are open"} [:vector :map]]
+  [:cache {:optional true :doc "its use of the cache of answers, if the intent is cacheable"} [:enum :hit :miss :bypass]]
+  [:cache/run {:optional true :doc "the run that gave the answer of a hit"} :string]
   [:response {:optional true :doc "the response envelope of a finished run"} :map]]`,
 	"answer/records": `[:map {:closed true}
   [:run :string] [:records [:vector :map]] [:last [:int {:min 0}]] [:more? :boolean]]`,
@@ -150,7 +163,7 @@ func builtin(name string) string { return schema.Builtin()[name].String() }
 var envelopes = sync.OnceValue(func() map[string]*schema.Schema {
 	out := make(map[string]*schema.Schema, len(specs))
 	for name, text := range specs {
-		out[name] = schema.MustCompile(edn.MustRead(strings.NewReplacer("ERROR", specError, "SUMMARY", specSummary).Replace(text)))
+		out[name] = schema.MustCompile(edn.MustRead(strings.NewReplacer("ERROR", specError, "SUMMARY", specSummary, "TALLY", specTally).Replace(text)))
 	}
 	return out
 })

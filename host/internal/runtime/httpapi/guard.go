@@ -30,6 +30,7 @@ var defaultLimits = config.HTTPLimits{
 	StreamWrite:          10 * time.Second,
 	Connections:          1024,
 	PerAddress:           64,
+	RunSubscribers:       64,
 	PrincipalSubscribers: 128,
 }
 

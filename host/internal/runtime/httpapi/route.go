@@ -96,7 +96,8 @@ func routes() []Route {
 			Summary: "request one accepted answer",
 			Doc: "The body is a request envelope, or text as input of the intent text/respond. The answer is sent once it has passed its gates. " +
 				"With Accept: text/event-stream the response is a stream of the events of the run: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract withdraws; the last event, finished, holds the whole response. ?format=edn writes the events as EDN. " +
-				"Closing the connection cancels the run, unless the request has an Idempotency-Key. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. With :response/type :accepted, or the header Prefer: respond-async, the answer is a job as soon as the act is on disk: it has the id of the run, and Location is its state. :queue chooses its class and priority. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
+				"Closing the connection cancels the run, unless the request has an Idempotency-Key; a streamed run goes on for http.stream_orphan_ttl, and GET /v1/runs/{id}/events reads it further. " +
+				"If the intent is cacheable, the header Ferment-Cache says hit, miss or bypass; Cache-Control: no-cache has the request executed, no-store also leaves the cache alone. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. With :response/type :accepted, or the header Prefer: respond-async, the answer is a job as soon as the act is on disk: it has the id of the run, and Location is its state. :queue chooses its class and priority. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
 			Body: &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText},
 				limit: func(s *Settings) int { return s.Limits.ActBody }},
 			failed: formEnvelope,
@@ -284,11 +285,13 @@ func match(pattern, path string) (params map[string]string, ok bool) {
 // in the path. Without a match, allow lists the methods of the path; it is empty
 // if the path is unknown.
 func (t *table) find(method, path string) (route *Route, params map[string]string, allow string) {
-	rows := t.paths[path]
-	for _, pattern := range t.patterns {
-		if found, ok := match(pattern, path); ok {
-			rows, params = t.paths[pattern], found
-			break
+	var rows []*Route
+	if !strings.Contains(path, "{") {
+		rows = t.paths[path]
+	}
+	for i := 0; rows == nil && i < len(t.patterns); i++ {
+		if found, ok := match(t.patterns[i], path); ok {
+			rows, params = t.paths[t.patterns[i]], found
 		}
 	}
 	var methods []string

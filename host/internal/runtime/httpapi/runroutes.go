@@ -29,6 +29,24 @@ func runRoutes() []Route {
 			Answers: []Answer{{200, "the runs", "answer/runs"}, {400, "a query parameter is wrong", "envelope/response"}},
 		},
 		{
+			Method: get, Path: "/v1/runs/stats", Operation: OpReadRuns,
+			Summary: "what the recorded runs of a period did",
+			Doc: "Runs are counted by status, intent and error type, operations by state, attempts by outcome and capability, verdicts by gate; " +
+				"share is the part of the verdicts that passed. Latencies are those of what has ended. runs/without-records are old runs of which only the summary is kept.",
+			Query: statisticsEntries,
+			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+				return r.Statistics(x.r.Context(), runFilter(x.query))
+			}),
+			Answers: []Answer{{200, "the counts", "answer/statistics"}, {400, "a query parameter is wrong", "envelope/response"}},
+		},
+		{
+			Method: get, Path: "/v1/interrupts", Operation: OpResumeRuns,
+			Summary: "list the open questions of runs to people",
+			Doc:     "POST /v1/runs/{id}/interrupts/{interrupt} answers one.",
+			serve:   serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) { return r.Interrupts(x.r.Context()) }),
+			Answers: []Answer{{200, "the questions", "answer/interrupts"}},
+		},
+		{
 			Method: get, Path: id, Operation: OpReadRuns,
 			Summary: "state of a run",
 			Doc:     "Summary, epochs and nodes as far as they are recorded; deadline, error and response of a finished run. A response that was purged is absent.",
@@ -64,6 +82,7 @@ func runRoutes() []Route {
 			Answers: []Answer{
 				{200, "the events", ""},
 				{204, "the run is finished, and the cursor is its last event", ""},
+				{429, "the run or the caller has too many open streams, or the caller exceeds its rate limit", "envelope/response"},
 				{409, "the cursor is beyond the last record of the run", "envelope/response"},
 				{410, "the events of the run were removed or purged", "envelope/response"},
 			},
@@ -148,7 +167,7 @@ func runRoutes() []Route {
 	for i := range rows {
 		r := &rows[i]
 		r.failed = formEnvelope
-		if r.Path != "/v1/runs" {
+		if strings.HasPrefix(r.Path, id) {
 			r.Answers = append(r.Answers, Answer{400, "a query parameter is wrong", "envelope/response"},
 				Answer{404, "the caller has no such run", "envelope/response"})
 		}
@@ -222,7 +241,8 @@ func (x *exchange) readTarget() *contract.Error {
 	}
 	given, err := url.ParseQuery(x.r.URL.RawQuery)
 	if err != nil {
-		return contract.Errorf("invalid-request", "the query is malformed: %w", err)
+		return wrongPart("query", "NAME=VALUE, separated by & and with %XX for other characters", x.r.URL.RawQuery,
+			"the query is malformed: %w", err)
 	}
 	query := edn.MustMap()
 	for name, values := range given {
@@ -231,13 +251,13 @@ func (x *exchange) readTarget() *contract.Error {
 			key = edn.Text(name)
 		}
 		if len(values) > 1 {
-			return contract.Errorf("invalid-request", "the query has %d values of %.40q", len(values), name)
+			return wrongPart("query", "one value", strings.Join(values, ", "), "the query has %d values of %.40q", len(values), name)
 		}
 		query = query.Assoc(key, edn.Text(values[0]))
 	}
 	x.query = x.route.query.CoerceJSON(query)
 	if found := x.route.query.Validate(x.query); len(found) > 0 {
-		return wrongInput("the query", found)
+		return wrongInput("the query", found).WithWhere("at", edn.K("query"))
 	}
 	return nil
 }
@@ -296,7 +316,7 @@ func listRuns(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	if cursor := text(x.query, "cursor"); cursor != "" {
 		last, err := base64.RawURLEncoding.DecodeString(cursor)
 		if err != nil || !runID.Match(last) {
-			return edn.Nil(), contract.Errorf("invalid-request", "the cursor %.64q is not one of a list of runs", cursor).
+			return edn.Nil(), wrongPart("query", "a value of next", cursor, "the cursor %.64q is not one of a list of runs", cursor).
 				WithHint("use the value of next of the answer before, or no cursor")
 		}
 		f.Before = string(last)
@@ -330,11 +350,14 @@ func serveEvents(x *exchange) reply {
 		x.beginStream(x.run)
 		return reply{sent: true}
 	}
-	s, leave, err := x.newStream()
+	s, err := x.newStream()
+	if err == nil {
+		defer s.leave()
+		err = s.ofRun(x.run)
+	}
 	if err != nil {
 		return x.failure(err)
 	}
-	defer leave()
 	s.follow(watch)
 	return reply{sent: true}
 }

@@ -29,7 +29,13 @@ func TestRunRoutes(t *testing.T) {
 				Status: "failed", Intent: "a/b", Principal: "x", Since: at, Until: at.Add(time.Hour), Limit: 200,
 			},
 		},
-		"GET /v1/runs?key=k&principal=x":                   {method: "list", args: httpapi.RunFilter{Key: "k", Principal: "x"}},
+		"GET /v1/runs?key=k&principal=x": {method: "list", args: httpapi.RunFilter{Key: "k", Principal: "x"}},
+		"GET /v1/runs/stats":             {method: "statistics", args: httpapi.RunFilter{}},
+		"GET /v1/runs/stats?intent=a/b&since=2026-11-20T09:00:00Z&until=2026-11-20T10:00:00Z": {
+			method: "statistics",
+			args:   httpapi.RunFilter{Intent: "a/b", Since: at, Until: at.Add(time.Hour)},
+		},
+		"GET /v1/interrupts":                               {method: "interrupts"},
 		"GET /v1/runs/{id}":                                {method: "show {id}", args: httpapi.RunParts{Response: true}},
 		"GET /v1/runs/{id}/records":                        {method: "records", args: httpapi.RecordsQuery{Run: sampleRun}},
 		"GET /v1/runs/{id}/records?after=3&limit=2":        {method: "records", args: httpapi.RecordsQuery{Run: sampleRun, After: 3, Limit: 2}},
@@ -254,6 +260,67 @@ func TestTooManyRunStreams(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return w.call(concrete("GET /v1/runs/{id}/events"), "").status == 200
 	}, 20*time.Second, time.Millisecond)
+}
+
+// A run has a limit of streams, whoever reads them.
+func TestTooManyStreamsOfRun(t *testing.T) {
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.RunSubscribers = 2 })
+	w.idle.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 {
+		resp, _ := w.watch(ctx, "")
+		require.Equal(t, 200, resp.StatusCode)
+	}
+	a := w.operator(concrete("GET /v1/runs/{id}/events"), "")
+	assert.Equal(t, 429, a.status)
+	assert.Equal(t, "stream/too-many-subscribers", a.failure(t))
+	assert.NotEmpty(t, a.header.Get("Retry-After"))
+	cancel()
+	w.idle.Store(false)
+	require.Eventually(t, func() bool {
+		return w.call(concrete("GET /v1/runs/{id}/events"), "").status == 200
+	}, 20*time.Second, time.Millisecond)
+}
+
+// The errors of runs name requests, not commands; a parameter that is not known has
+// those that are, and a part that is wrong says where it is, what was expected there and
+// what was found.
+func TestRunErrorsAreForHTTP(t *testing.T) {
+	w := newWorld(t)
+	for hint, want := range map[string]string{
+		`"ferment runs list" shows the runs`:                                                       `GET /v1/runs shows the runs`,
+		`"ferment runs show ` + sampleRun + `" shows it, "ferment runs resume" decides`:            concrete(`GET /v1/runs/{id} shows it, POST /v1/runs/{id}/resume decides`),
+		`"ferment runs resume ` + sampleRun + ` --decide a=retry" calls it again`:                  concrete(`POST /v1/runs/{id}/resume calls it again`),
+		`"ferment runs cancel ` + sampleRun + `" ends it; "ferment serve" starts a daemon`:         concrete(`POST /v1/runs/{id}/cancel ends it; "ferment serve" starts a daemon`),
+		`"ferment runs watch ` + strings.Replace(sampleRun, "B", "C", 1) + `" follows another run`: `GET /v1/runs/` + strings.Replace(sampleRun, "B", "C", 1) + `/events follows another run`,
+	} {
+		w.failing.Store(errorOf("run/suspended").WithHint(hint))
+		assert.Equal(t, want, text(w.operator(concrete("GET /v1/runs/{id}"), "").value(t).Key("error"), "hint"))
+	}
+	w.failing.Store(nil)
+	a := w.operator(concrete("GET /v1/runs/{id}/records?afer=1"), "").value(t).Key("error")
+	for _, known := range []string{"after", "limit", "values"} {
+		assert.Contains(t, text(a, "hint"), known)
+	}
+	for what, found := range map[string]string{
+		"GET /v1/runs?limit=1&limit=2": "1, 2",
+		"GET /v1/runs?%zz":             "%zz",
+		"GET /v1/runs?cursor=nonsense": "nonsense",
+	} {
+		a := w.operator(concrete(what), "").value(t).Key("error")
+		assert.Equal(t, `"query"`, a.Key("where").Key("at").String(), what)
+		assert.Equal(t, found, text(a.Key("details"), "got"), what)
+		assert.NotEmpty(t, text(a.Key("details"), "expected"), what)
+	}
+	a = w.call("POST /v1/act?format=xml", jsonAct("t/any", "{}"), "Accept", "text/event-stream, application/edn;q=0.5").value(t).Key("error")
+	assert.Equal(t, `:query "xml"`, a.Key("where").Key("at").String()+" "+a.Key("details").Key("got").String())
+	a = w.call("POST /v1/act", `{"proto":1,"trace":{"id":"t"},"task":{"intent":"t/any"},"input":{},"response/type":"stream"}`, "Accept", "application/edn").value(t).Key("error")
+	assert.Equal(t, `:header "Accept: application/edn"`, a.Key("where").Key("at").String()+" "+a.Key("details").Key("got").String())
+	a = w.call("POST /v1/act", `{"proto":1,"trace":{"id":"t"},"task":{"intent":"t/any"},"input":{},"idempotency/key":"key-b"}`, "Idempotency-Key", "key-a").value(t).Key("error")
+	assert.Equal(t, "idempotency/invalid-key", text(a, "type"))
+	assert.Contains(t, text(a, "message"), "key-a")
+	assert.Contains(t, text(a, "message"), "key-b")
 }
 
 // A stream whose run cannot be read any further ends without finished, so its

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -56,6 +57,11 @@ type Runs interface {
 	// questions, or one that has failed with a retryable error, and returns at once.
 	// by is the principal who continues it.
 	Resume(ctx context.Context, run string, decisions []Decision, by string) (edn.Value, *contract.Error)
+	// Statistics counts the runs that a filter selects by intent, caller and time:
+	// outcomes, failures, latencies and costs, with attempts and gates.
+	Statistics(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
+	// Interrupts lists the open interrupts of all runs.
+	Interrupts(ctx context.Context) (edn.Value, *contract.Error)
 	// Answer answers an open interrupt, named by its id or its node; it may be empty
 	// for the only one. The answer is durable when Answer returns.
 	Answer(ctx context.Context, run, interrupt string, answer edn.Value, by string) (edn.Value, *contract.Error)
@@ -182,6 +188,10 @@ const filterEntries = `[:status {:optional true :doc "open runs are running if t
 	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
 	[:since {:optional true :doc "accepted then or later"} :inst] [:until {:optional true :doc "accepted before"} :inst]`
 
+// statisticsEntries select the runs of statistics.
+const statisticsEntries = `[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
+	[:since {:optional true :doc "accepted then or later; default: 24 hours before until"} :inst] [:until {:optional true :doc "accepted before; default: now"} :inst]`
+
 // runFilter reads filterEntries and a limit.
 func runFilter(in edn.Value) RunFilter {
 	f := RunFilter{Principal: text(in, "principal"), Limit: int(intOr(in, "limit", 0))}
@@ -271,6 +281,15 @@ func runActions() []Action {
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)), caller(ctx))
 			})},
+		{Name: "runs-stats", Doc: "what the recorded runs of a period did: outcomes, failures, attempts, gates, latencies and costs",
+			Input: statisticsEntries,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Statistics(ctx, runFilter(in))
+			})},
+		{Name: "runs-interrupts", Doc: "the open questions of all runs to people",
+			do: onRuns(func(ctx context.Context, r Runs, _ edn.Value) (edn.Value, *contract.Error) {
+				return r.Interrupts(ctx)
+			})},
 		{Name: "runs-answer", Doc: "answer a question that a run puts to people",
 			Input: runEntry + ` [:interrupt {:optional true :doc "its id, or the node that asks; not needed for the only one"} [:string {:min 1 :max 200}]] [:answer :any]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
@@ -313,6 +332,13 @@ func (a *Action) wrongInput(found []schema.Finding) *contract.Error {
 }
 
 func wrongInput(what string, found []schema.Finding) *contract.Error {
-	return contract.Errorf("invalid-request", "%s is wrong: %s", what, found[0]).
+	err := contract.Errorf("invalid-request", "%s is wrong: %s", what, found[0]).
 		WithDetail("findings", schema.Findings(found))
+	if known := found[0].Keys; known != nil {
+		err = err.WithHint("the keys are " + strings.Join(known, ", "))
+		if len(known) == 0 {
+			err = err.WithHint("leave the key out: there are none")
+		}
+	}
+	return err
 }

@@ -32,8 +32,11 @@ type eventStream struct {
 	form mediaType // of the data
 	beat time.Duration
 
+	leaves []func() // its places among the streams
+
 	mu       sync.Mutex
 	begun    bool
+	refused  *contract.Error // the run has too many readers
 	finished bool
 	err      error // of the connection
 	last     time.Time
@@ -44,32 +47,56 @@ type eventStream struct {
 // stream responds to an act with its events. The last event holds the
 // response.
 func (x *exchange) stream(turn Turn, a act.Act) reply {
-	s, leave, err := x.newStream()
+	s, err := x.newStream()
 	if err != nil {
 		return refused(a.Request, err)
 	}
-	defer leave()
+	defer s.leave()
 	response, failure := turn.Watch(x.r.Context(), a, s.show)
-	if !s.begun {
+	switch {
+	case s.refused != nil:
+		return refused(a.Request, s.refused)
+	case !s.begun:
 		return answered(response, failure)
 	}
 	s.end(response)
 	return reply{sent: true}
 }
 
-// newStream creates the stream of a caller; leave releases its place.
-func (x *exchange) newStream() (s *eventStream, leave func(), err *contract.Error) {
+// newStream creates the stream of a caller; leave releases its places.
+func (x *exchange) newStream() (*eventStream, *contract.Error) {
 	form := typeJSON
 	switch format := x.r.URL.Query().Get("format"); format {
 	case "", "json":
 	case "edn":
 		form = typeEDN
 	default:
-		return nil, nil, contract.Errorf("invalid-request", "there is no format %.40q for events", format).
+		return nil, wrongPart("query", "json or edn", format, "there is no format %.40q for events", format).
 			WithHint("ask for ?format=edn or ?format=json")
 	}
-	leave, err = x.api.streams.enter(x.who.Name, x.settings.Limits.PrincipalSubscribers)
-	return &eventStream{x: x, form: form, beat: x.settings.Heartbeat, quit: make(chan struct{})}, leave, err
+	s := &eventStream{x: x, form: form, beat: x.settings.Heartbeat, quit: make(chan struct{})}
+	return s, s.enter(ofCaller, x.who.Name, x.settings.Limits.PrincipalSubscribers)
+}
+
+// enter takes a place among the streams of a caller or of a run.
+func (s *eventStream) enter(of streamsOf, name string, most int) *contract.Error {
+	leave, err := s.x.api.streams.enter(of, name, most)
+	if err == nil {
+		s.leaves = append(s.leaves, leave)
+	}
+	return err
+}
+
+// leave gives its places back.
+func (s *eventStream) leave() {
+	for _, leave := range s.leaves {
+		leave()
+	}
+}
+
+// ofRun takes its place among the streams of a run.
+func (s *eventStream) ofRun(run string) *contract.Error {
+	return s.enter(ofRun, run, s.x.settings.Limits.RunSubscribers)
 }
 
 // follow writes the events of a recorded run until it is finished, its reader is
@@ -98,6 +125,9 @@ func (s *eventStream) show(e journal.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.begun {
+		if s.refused = s.ofRun(e.Run); s.refused != nil {
+			return s.refused
+		}
 		s.begin(e.Run)
 	}
 	v := e.Value()
@@ -197,28 +227,43 @@ func (s *eventStream) end(response edn.Value) {
 	}
 }
 
-// streams counts the open streams per caller.
+// streamsOf says whose streams are counted.
+type streamsOf string
+
+const (
+	ofCaller streamsOf = "principal"
+	ofRun    streamsOf = "run"
+)
+
+// streams counts the open streams of each caller and of each run.
 type streams struct {
 	mu sync.Mutex
-	by map[string]int
+	by map[streamKey]int
 }
 
-// enter reserves a stream of a caller; leave releases it.
-func (s *streams) enter(who string, most int) (leave func(), err *contract.Error) {
+type streamKey struct {
+	of   streamsOf
+	name string
+}
+
+// enter takes a place among the streams of a caller or of a run; leave gives it back.
+func (s *streams) enter(of streamsOf, name string, most int) (leave func(), err *contract.Error) {
+	key := streamKey{of, name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by == nil {
-		s.by = map[string]int{}
+		s.by = map[streamKey]int{}
 	}
-	if most > 0 && s.by[who] >= most {
-		return nil, contract.Errorf("stream/too-many-subscribers", "%s reads %d streams, the limit is http.limits.principal_subscribers = %d", who, s.by[who], most)
+	if most > 0 && s.by[key] >= most {
+		return nil, contract.Errorf("stream/too-many-subscribers", "%s %s has %d open streams, the limit is http.limits.%s_subscribers = %d",
+			of, name, s.by[key], of, most)
 	}
-	s.by[who]++
+	s.by[key]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.by[who]--; s.by[who] == 0 {
-			delete(s.by, who)
+		if s.by[key]--; s.by[key] == 0 {
+			delete(s.by, key)
 		}
 	}, nil
 }

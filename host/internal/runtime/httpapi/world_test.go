@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
@@ -73,11 +74,13 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 		`{:cap/id :t/any :cap/kind :solver :cap/intents #{:t/any} :io/in-schema :req/any :io/out-schema :res/any}`,
 		`{:cap/id :t/writes :cap/kind :solver :cap/intents #{:t/writes} :cap/effects #{:fs/write} :io/in-schema :req/any :io/out-schema :res/any}`,
 		`{:cap/id :t/chat :cap/kind :llm :cap/intents #{:model/chat} :io/in-schema :req/chat :io/out-schema :res/chat}`,
+		`{:cap/id :t/cached :cap/kind :solver :cap/intents #{:t/cached} :io/in-schema :req/any :io/out-schema :res/any}`,
 		`{:cap/id :t/typed :cap/kind :solver :cap/intents #{:t/typed} :io/in-schema :req/typed :io/out-schema :res/any}`,
-	}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})
+	}, Intents: []registry.Intent{{ID: "t/cached", In: "req/any", Out: "res/any", Cacheable: true, CacheScope: registry.CachePrincipal}}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})
 	w.sessions = session.New(&session.Memory{}, sessionRules(), nil, nil)
 	var err error
-	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Sessions: w.sessions})
+	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Sessions: w.sessions,
+		Cache: cache.New(cache.Settings{TTL: time.Hour, MaxEntries: 10, MaxBytes: 1 << 20}, time.Now), Answers: edn.Hash(edn.Nil())})
 	require.NoError(t, err)
 	s := &httpapi.Settings{Anonymous: true, AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
 		ActBody: 1 << 20, SessionBody: 64 << 10, AdminBody: 64 << 10, Headers: 8 << 10,
@@ -398,6 +401,12 @@ func (r recorded) Verify(_ context.Context, run string) (edn.Value, *contract.Er
 }
 func (r recorded) Job(_ context.Context, run string) (edn.Value, *contract.Error) {
 	return r.note("job "+run, nil, sampleJob)
+}
+func (r recorded) Statistics(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	return r.note("statistics", f, `{:since #inst "2026-11-20T09:00:00Z" :until #inst "2026-11-21T09:00:00Z" :runs {:total 1 :by-status {:completed 1}} :intents {} :failures {} :operations {} :attempts {:total 0 :by-outcome {}} :capabilities {} :gates {}}`)
+}
+func (r recorded) Interrupts(context.Context) (edn.Value, *contract.Error) {
+	return r.note("interrupts", nil, `{:interrupts [{:run "`+sampleRun+`" :intent :t/any :interrupt "0-1-1"}]}`)
 }
 func (r recorded) Answer(_ context.Context, run, interrupt string, _ edn.Value, _ string) (edn.Value, *contract.Error) {
 	return edn.MustMap(edn.K("run"), edn.Text(run), edn.K("interrupt"), edn.Text(interrupt)), r.err()

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) runsStatsCommand() *cobra.Command {
+	var intent, since string
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "count what the runs of a period did: outcomes, failures, gates, latencies, costs",
+		Long: "stats counts the recorded runs of a period by status, intent and error, and their attempts by capability and\n" +
+			"outcome. p50 and p95 are the times that half and 95 of 100 did not exceed. A gate passed the share of the\n" +
+			"answers that it judged. Costs are those that plugins report.",
+		Example: "  ferment runs stats\n  ferment runs stats --since 7d --json\n  ferment runs stats --intent text/respond",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := sinceWhen(since, time.Now())
+			if err != nil {
+				return err
+			}
+			action := actionOf("runs-stats", edn.K("since"), edn.Inst(at))
+			if intent != "" {
+				name, err := edn.Keyword(strings.TrimPrefix(intent, ":"))
+				if err != nil {
+					return usagef("--intent %s: expected a name", intent)
+				}
+				action = action.AssocKey("intent", name)
+			}
+			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error { return c.statsText(v) })
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "24h", "runs accepted since then: a time such as 90m or 7d, or a date")
+	cmd.Flags().StringVar(&intent, "intent", "", "only runs of this intent")
+	return cmd
+}
+
+// statsText prints statistics for people.
+func (c *command) statsText(v edn.Value) error {
+	runs := v.Key("runs")
+	total := number(runs.Key("total"))
+	if total == 0 {
+		_, err := fmt.Fprintf(c.env.Stdout, "no runs since %s\n", stamp(v.Key("since")))
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s since %s\n", diag.Counted(total, "run"), stamp(v.Key("since")))
+	for _, part := range []struct {
+		name   string
+		counts edn.Value
+	}{{"status", runs.Key("by-status")}, {"cache", v.Key("cache")}, {"operations", v.Key("operations")}} {
+		if part.counts.Len() > 0 {
+			b.WriteString(diag.WrapLabeled(fmt.Sprintf("  %-10s  ", part.name), countsText(part.counts)) + "\n")
+		}
+	}
+	if n := number(v.Key("runs/without-records")); n > 0 {
+		fmt.Fprintf(&b, "  %s too old to have records: what they called is not counted\n", diag.Counted(n, "run"))
+	}
+	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
+		return err
+	}
+	var all, by []edn.Value
+	for name, t := range v.Key("intents").Entries() {
+		all = append(all, edn.Vector(name, t))
+	}
+	if len(all) > 1 {
+		all = append(all, edn.Vector(edn.Text("all"), runs))
+	}
+	if err := c.statsTable([]string{"intent", "runs", "completed"}, "by-status", "completed", all); err != nil {
+		return err
+	}
+	for name, t := range v.Key("capabilities").Entries() {
+		by = append(by, edn.Vector(name, t))
+	}
+	if err := c.statsTable([]string{"capability", "attempts", "ok"}, "by-outcome", "ok", by); err != nil {
+		return err
+	}
+	var gates, failures [][]string
+	for name, g := range v.Key("gates").Entries() {
+		gates = append(gates, []string{plain(name), g.Key("verdicts").String(), g.Key("passed").String(), written(g.Key("share"))})
+	}
+	for name, n := range v.Key("failures").Entries() {
+		failures = append(failures, []string{plain(name), n.String()})
+	}
+	if err := c.section([]string{"gate", "verdicts", "passed", "share"}, gates); err != nil {
+		return err
+	}
+	return c.section([]string{"error", "runs"}, failures)
+}
+
+// statsTable prints tallies with their names.
+func (c *command) statsTable(head []string, by, good string, tallies []edn.Value) error {
+	var rows [][]string
+	for _, one := range tallies {
+		name, _ := one.Nth(0)
+		t, _ := one.Nth(1)
+		took := t.Key("latency-ms")
+		rows = append(rows, []string{plain(name), t.Key("total").String(), fmt.Sprint(number(t.Key(by).Key(good))),
+			dash(tookText(took.Key("p50"))), dash(tookText(took.Key("p95"))), dash(written(t.Key("cost-usd")))})
+	}
+	return c.section(append(slices.Clone(head), "p50", "p95", "usd"), rows)
+}
+
+// section prints a table below an empty line, nothing without rows.
+func (c *command) section(head []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(c.env.Stdout); err != nil {
+		return err
+	}
+	return table(c.env.Stdout, head, rows)
+}
+
+// countsText lists counts by name.
+func countsText(v edn.Value) string {
+	var parts []string
+	for name, n := range v.Entries() {
+		parts = append(parts, n.String()+" "+plain(name))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// statisticsPeriod is the period of statistics for which no begin is given.
+const statisticsPeriod = 24 * time.Hour
+
+// Statistics implements httpapi.Runs.
+func (j *Journal) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil && j.empty == "" {
+		return edn.Nil(), missing
+	}
+	now := time.Now()
+	if f.Until.IsZero() {
+		f.Until = now
+	}
+	if f.Since.IsZero() {
+		f.Since = f.Until.Add(-statisticsPeriod)
+	}
+	all := &journal.Statistics{}
+	page := store.Filter{Intent: f.Intent, Principal: cmp.Or(j.owner, f.Principal), Since: f.Since, Until: f.Until, Limit: pageRecords}
+	for foreign := j.owner != "" && f.Principal != "" && f.Principal != j.owner; s != nil && !foreign; {
+		runs, err := s.Runs(ctx, page)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		for _, r := range runs {
+			if err := j.countRun(ctx, all, r); err != nil {
+				return edn.Nil(), failureOf(err)
+			}
+		}
+		if len(runs) < page.Limit {
+			break
+		}
+		page.Before = runs[len(runs)-1].ID
+	}
+	return all.Value().AssocKey("since", instant(f.Since)).AssocKey("until", instant(f.Until)), nil
+}
+
+// countRun counts one run.
+func (j *Journal) countRun(ctx context.Context, all *journal.Statistics, r store.Run) error {
+	records, err := j.store.Read(ctx, r.ID, 0, r.Records)
+	if err != nil {
+		return err
+	}
+	summary := j.summary(r)
+	all.Run(journal.RunFacts{
+		Intent:   r.Intent,
+		Status:   j.status(r),
+		Finished: r.Ended(),
+		Latency:  r.Latency,
+		Cost:     summary.Key("cost-usd"),
+		Error:    r.Error,
+	})
+	all.Records(records)
+	return nil
+}
+
+// Interrupts implements httpapi.Runs.
+func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil && j.empty == "" {
+		return edn.Nil(), missing
+	}
+	open := []edn.Value{}
+	page := store.Filter{Status: "open", Principal: j.owner, Limit: pageRecords}
+	for s != nil {
+		runs, err := s.Runs(ctx, page)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		for _, r := range runs {
+			if j.live != nil && !j.asks(r.ID) {
+				continue
+			}
+			records, err := s.Read(ctx, r.ID, 0, r.Records)
+			if err != nil {
+				return edn.Nil(), failureOf(err)
+			}
+			for _, i := range journal.OpenInterrupts(records) {
+				open = append(open, i.Value().AssocKey("run", edn.Text(r.ID)).AssocKey("intent", journal.Keyword(r.Intent)))
+			}
+		}
+		if len(runs) < page.Limit {
+			break
+		}
+		page.Before = runs[len(runs)-1].ID
+	}
+	return edn.MustMap(edn.K("interrupts"), edn.Vector(open...)), nil
+}
+
+// asks reports whether a run that this daemon executes waits for an answer of people.
+func (j *Journal) asks(run string) bool {
+	active := j.running(run)
+	return active != nil && active.run.Asks()
+}
