@@ -62,7 +62,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		if fill != nil {
 			task.Past, task.Fill = fill.past, &fill.Fill
 		}
-		if f.halt != nil && f.inside == nil && fill == nil { // a replay cannot be resumed (JRN-051)
+		if f.halt != nil && fill == nil { // a replay cannot be resumed (JRN-051)
 			task.Suspend = f.suspendFor
 		}
 		if f.inside == nil && !f.resumes() && !f.replay {

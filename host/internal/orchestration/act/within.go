@@ -76,12 +76,20 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 			Node: c.Parent.Node},
 	}
 	f.act.Fill = outer.act.Fill
+	f.halt = outer.halt
 	f.budget.account = outer.budget.account
 	f.asks = outer.asks
 	f.grant = s.config.Effects.Grant(f.act.Roles)
 	f.tell = c.teller()
 	if err := s.stage(s.inner, f); err != nil {
 		return s.Refusal(f.act, err), err, true
+	}
+	f.inside.Request = journal.RefOf(essence{f.act.Request})
+	if given, err := f.recallCall(outer, &c.Parent); err != nil || !given.IsNil() {
+		if err != nil {
+			given = s.Refusal(f.act, err)
+		}
+		return given, err, true
 	}
 	wall := time.Duration(f.request.DeadlineMS) * time.Millisecond
 	if most := f.budget.wall; most > 0 && most < wall {
@@ -98,6 +106,67 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 		return s.Refusal(f.act, err), err, true
 	}
 	return f.response, f.err, true
+}
+
+// recallCall finds what an earlier attempt of the calling call has recorded of the same
+// request (JRN-046): what is committed is not called again. Another request in its place
+// is a new one, unless an effect was had that must not be repeated: then the run is
+// suspended for a decision. The result is the response that a decision gives.
+//
+// Parallel attempts do not share their requests.
+func (f *flight) recallCall(outer *flight, parent *dispatch.Call) (given edn.Value, err *contract.Error) {
+	if parent.Attempt == 1 || outer.act.Fill != nil {
+		return edn.Nil(), nil
+	}
+	records, failed := f.service.config.Journal.Records(f.id)
+	if failed != nil {
+		return edn.Nil(), contract.AsError(failed)
+	}
+	past := journal.NewHistory(records)
+	caller, path := past.At(parent.Path), edn.Vector(f.inside.Path...)
+	if caller == nil {
+		return edn.Nil(), nil
+	}
+	tried := caller.Attempt(parent.Attempt)
+	call := past.HostCall(path)
+	switch {
+	case tried == nil || tried.Started.Entrant != "" || call == nil:
+		return edn.Nil(), nil
+	case call.Decided != nil:
+		return f.decidedCall(call, tried.Started)
+	case call.Plan.Request.Hash() == f.inside.Request.Hash():
+		f.past = past
+		return edn.Nil(), nil
+	case caller.Diverges || !past.AskedOnce(parent.Path):
+		return edn.Nil(), nil
+	}
+	err = outcomeOfCall(path, tried.Started)
+	if outer.halt != nil {
+		err = outer.suspend(&journal.RunSuspended{Why: err.Type, Open: []journal.Question{{
+			Path:      path,
+			Node:      parent.Node,
+			Attempt:   parent.Attempt,
+			CapID:     parent.CapID,
+			EffectKey: parent.EffectKey,
+		}}})
+	}
+	return edn.Nil(), err
+}
+
+// outcomeOfCall is the error of a request that differs from the recorded one, after an
+// effect that must not be repeated.
+func outcomeOfCall(path edn.Value, by *journal.AttemptStarted) *contract.Error {
+	return contract.Errorf("effects/outcome-unknown", "attempt %d of :%s asks its host at %s for something else than the attempt before it, "+
+		"which had an effect that must not be repeated", by.Attempt, by.CapID, path).WithDetail("effect/key", edn.Text(by.EffectKey))
+}
+
+// decidedCall ends a request of a plugin as it was decided.
+func (f *flight) decidedCall(call *journal.Place, by *journal.AttemptStarted) (edn.Value, *contract.Error) {
+	if call.Decided.Choice == journal.DecisionFail {
+		return edn.Nil(), outcomeOfCall(edn.Vector(f.inside.Path...), by)
+	}
+	given := contract.ValueResult(call.Decided.Value)
+	return given.AssocKey("trace", f.request.Trace).AssocKey("run/id", edn.Text(f.id)), nil
 }
 
 // teller converts text records of the answer to pieces.

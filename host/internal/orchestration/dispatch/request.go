@@ -131,7 +131,7 @@ func (q *callRequest) envelope(c *registry.Capability, asked prompt.Composed) ed
 
 // effectKey returns the key of the node's effect, which is the same over
 // attempts, candidates and resumes: the hash of run, node path and repair
-// round.
+// round, and of the request if the run is one of a plugin (JRN-043, JRN-046).
 func (q *callRequest) effectKey() string {
 	if q.key == "" {
 		text := append(q.space[:0], q.n.run.ID...)
@@ -139,6 +139,7 @@ func (q *callRequest) effectKey() string {
 		text = q.n.w.Path.AppendCanonical(text)
 		text = append(text, '\n')
 		text = strconv.AppendInt(text, int64(q.round), 10)
+		text = append(text, q.n.run.Asked...)
 		sum := blake3.Sum256(text)
 		q.key = string(hex.AppendEncode(append(q.space[:0], "b3:"...), sum[:]))
 	}

@@ -55,6 +55,9 @@ type Run struct {
 	Interrupts *interrupt.Table
 	// Fill marks a run that replays another one; nil: it does not.
 	Fill *Fill
+	// Asked is the hash of the request of a plugin within whose call this run is
+	// evaluated; empty: it is no such request.
+	Asked string
 	// Grading marks a run that asks a judge for one verdict on a labelled answer.
 	// Its call is budgeted as a vote and bypasses the breaker of the judge, which
 	// may be open because of such verdicts.

@@ -126,6 +126,8 @@ type Place struct {
 	// node.
 	Path []edn.Value
 	Node string
+	// Request is the request of the host call without its transport keys.
+	Request journal.Ref
 }
 
 // levels returns the number of plans, maps and host calls around the place:
@@ -198,6 +200,9 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
 	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	if in := t.Inside; in != nil {
+		r.call.Asked = in.Request.Hash()
+	}
 	root := &scope{
 		run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,
@@ -223,7 +228,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	}
 	node := ""
 	if in := t.Inside; in != nil {
-		node = in.Node
+		node, resolved.Request = in.Node, in.Request
 	}
 	if err := root.recordPlan(edn.Vector(root.path...), node, resolved); err != nil {
 		return Outcome{Err: err}

@@ -28,7 +28,7 @@ func (s *scope) past(path edn.Value) *journal.Place {
 // calls are recorded.
 func (s *scope) recall(n *plan.Node, e *ended) bool {
 	past := s.past(e.path)
-	if s.run.task.Replay || !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && len(s.path) == 0 {
+	if s.run.task.Replay || !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && s.isRoot() {
 		return false
 	}
 	kinds := map[plan.Op]plan.SlotKind{
@@ -50,11 +50,19 @@ func (s *scope) recall(n *plan.Node, e *ended) bool {
 	return true
 }
 
+// isRoot reports whether the scope is that of the whole task.
+func (s *scope) isRoot() bool {
+	if in := s.run.task.Inside; in != nil {
+		return len(s.path) == len(in.Path)
+	}
+	return len(s.path) == 0
+}
+
 // recordPlan records the plan at a path, unless that was done before the run was
 // resumed.
 func (s *scope) recordPlan(path edn.Value, node string, plan *journal.PlanResolved) *contract.Error {
 	if past := s.past(path); past != nil && past.Plan != nil && past.Plan.Attempt == plan.Attempt &&
-		past.Plan.Plan.Hash() == plan.Plan.Hash() {
+		past.Plan.Plan.Hash() == plan.Plan.Hash() && past.Plan.Request.Hash() == plan.Request.Hash() {
 		return nil
 	}
 	return contract.AsError(s.run.task.Recorder.Record(path, node, plan))
@@ -82,9 +90,9 @@ func (s *scope) miss(n *plan.Node, e *ended, format string, args ...any) *contra
 }
 
 // unrecorded is the error of a call that has no records. In a run that did not
-// complete, another node ended the plan before it.
+// complete, or in an item whose failure was kept, another node ended the plan before it.
 func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
-	if s.history.Status != journal.StatusCompleted {
+	if s.history.Status != journal.StatusCompleted || s.history.Within(e.path) {
 		return contract.Errorf("canceled", "node %s: it did not run", n.ID)
 	}
 	return s.miss(n, e, "the run has no record of it")

@@ -67,6 +67,11 @@ type Place struct {
 	Plan      *PlanResolved // the newest
 	Resolved  *NodeResolved // the newest
 	Attempts  []*Tried      // in the order of their start
+	// Decided is how a request of a plugin to the host ends by decision; nil: by itself.
+	// Diverges is set for a call whose requests may differ from the recorded ones, by
+	// decision.
+	Decided  *Decided
+	Diverges bool
 	// Shown is the attempt whose text was shown last and not retracted; 0: an
 	// inline plan. It means nothing unless HasShown is set.
 	Shown    int
@@ -192,9 +197,14 @@ func NewHistory(records []Record) *History {
 			delete(open, body.Of)
 			h.Settled = append(h.Settled, body)
 		}
-		if answer, ok := rec.Body.(*PlanResolved); ok && answer.Attempt > 0 {
-			if p := h.places[rec.Path.String()]; p != nil && p.Plan != nil && p.Plan.Attempt != answer.Attempt {
+		if answer, ok := rec.Body.(*PlanResolved); ok {
+			p := h.places[rec.Path.String()]
+			switch {
+			case p == nil || p.Plan == nil:
+			case answer.Attempt > 0 && p.Plan.Attempt != answer.Attempt:
 				h.archive(rec.Path, p.Plan.Attempt)
+			case answer.Request.Set() && p.Plan.Request.Hash() != answer.Request.Hash():
+				h.archive(rec.Path, -rec.Seq) // another request takes its place
 			}
 		}
 		if rec.Body.describe().hasPath() {
@@ -262,13 +272,53 @@ func (h *History) reopen(at time.Time, resumed *RunResumed) {
 	case ResumedRetry:
 		h.Retries++
 	}
-	h.forget()
+	h.forget(edn.Vector())
 }
 
-// forget applies reopen to the places that are not part of a committed node. The
-// answer of an attempt is kept if it is a plan of which a node failed: that node is
-// executed again.
-func (h *History) forget() {
+// HostCall returns what is recorded of a request that a plugin made to the host, nil if
+// nothing is, and prepares the history for its repetition: what failed is forgotten
+// (JRN-046). It must not be called once the history is shared.
+func (h *History) HostCall(path edn.Value) *Place {
+	p := h.At(path)
+	if p == nil || !p.IsHostCall() {
+		return nil
+	}
+	h.forget(path)
+	return p
+}
+
+// AskedOnce reports whether requests that a plugin made within a call had an effect that
+// must not be repeated.
+func (h *History) AskedOnce(call edn.Value) bool {
+	for _, p := range h.places {
+		if below(p.path, call) && slices.ContainsFunc(p.Attempts, (*Tried).HadEffectOnce) {
+			if step, _ := p.path.Nth(call.Len()); isHostCall(step) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isHostCall reports whether a step of a path is a request of a plugin.
+func isHostCall(step edn.Value) bool {
+	s, ok := step.AsString()
+	return ok && strings.HasPrefix(s, "h")
+}
+
+// IsHostCall reports whether the place is that of a request of a plugin to the host.
+func (p *Place) IsHostCall() bool {
+	last, ok := p.path.Nth(p.path.Len() - 1)
+	return ok && p.Plan != nil && isHostCall(last)
+}
+
+// below reports whether a path is home or below it.
+func below(path, home edn.Value) bool { return edn.Equal(path, home) || within(path, home) }
+
+// forget applies reopen to the places at and below a path that are not part of a
+// committed node. The answer of an attempt is kept if it is a plan of which a node
+// failed: that node is executed again.
+func (h *History) forget(from edn.Value) {
 	kept := map[answerKey]bool{}
 	for _, p := range h.places {
 		home := parent(p.path)
@@ -278,7 +328,7 @@ func (h *History) forget() {
 	}
 	for key, older := range h.older {
 		home := older.places[key.path].path
-		if h.within(home) {
+		if h.Within(home) || !below(home, from) {
 			continue
 		}
 		for _, p := range older.places {
@@ -286,10 +336,10 @@ func (h *History) forget() {
 				kept[answerKey{parent(home).String(), key.attempt}] = true
 			}
 		}
-		older.forget()
+		older.forget(from)
 	}
 	for _, p := range h.places {
-		if p.IsCommitted() || h.within(p.path) {
+		if p.IsCommitted() || h.Within(p.path) || !below(p.path, from) {
 			continue
 		}
 		for _, t := range p.Attempts {
@@ -302,8 +352,8 @@ func (h *History) forget() {
 	}
 }
 
-// within reports whether a path is part of a committed node.
-func (h *History) within(path edn.Value) bool {
+// Within reports whether a path is part of a committed node.
+func (h *History) Within(path edn.Value) bool {
 	for path.Len() > 0 {
 		if path = parent(path); h.At(path).IsCommitted() {
 			return true
@@ -315,8 +365,15 @@ func (h *History) within(path edn.Value) bool {
 // decideAt sets the decision about the newest attempt at a path, also within plan
 // answers.
 func (h *History) decideAt(path edn.Value, d Decided) {
-	if p := h.At(path); p != nil && len(p.Attempts) > 0 {
+	switch p := h.At(path); {
+	case p == nil:
+	case len(p.Attempts) > 0:
 		p.Attempts[len(p.Attempts)-1].Decided = &d
+	case !p.IsHostCall():
+	case d.Choice == DecisionRetry:
+		h.At(parent(path)).Diverges = true
+	default:
+		p.Decided = &d
 	}
 }
 

@@ -18,6 +18,7 @@ type PlanResolved struct {
 	Bindings  Ref
 	Attempt   int
 	CapID     string
+	Request   Ref // that of a plugin to the host, without its transport keys; only its hash is kept
 }
 
 // Kind implements Body.
@@ -38,6 +39,7 @@ var planResolved = kindOf(KindPlanResolved, true,
 		required("the source is an answer", fromAnswer),
 	keyword("cap/id", func(x *PlanResolved) *string { return &x.CapID }).
 		required("the source is an answer", fromAnswer),
+	fingerprint("request", func(x *PlanResolved) *Ref { return &x.Request }).optional("a plugin asked its host within a call"),
 )
 
 // Candidate is one accepted capability of a node, in rank order.
