@@ -13,6 +13,9 @@ import (
 
 var _ act.Sharer = (*Store)(nil)
 
+// Name names the database in messages.
+func (s *Store) Name() string { return s.db.name() }
+
 // Shared reports whether other hosts may use the database, and for how long a host
 // keeps its runs without writing.
 func (s *Store) Shared() (lease time.Duration, ok bool) {

@@ -62,6 +62,18 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("store: open %s: the server has %s = %s, expected %s", e.Database, e.Setting, e.Found, e.Want)
 }
 
+// UnreachableError is a server that cannot be reached, or that refuses this host.
+type UnreachableError struct {
+	Database string
+	Err      error
+}
+
+// Error implements error.
+func (e *UnreachableError) Error() string { return "store: open " + e.Database + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
 // postgresDB are the connections to a PostgreSQL database.
 type postgresDB struct {
 	title  string
@@ -136,7 +148,7 @@ func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct
 		}
 	}()
 	if err := db.connect(ctx); err != nil {
-		return nil, err
+		return nil, &UnreachableError{db.title, err}
 	}
 	return db, db.check(ctx, full)
 }

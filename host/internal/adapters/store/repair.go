@@ -62,7 +62,7 @@ const (
 	cutName       = "cut.edn"   // in it: records that were cut off
 )
 
-// Repair rebuilds the database of a store that is not open, if any of it is
+// Repair rebuilds the file of a store that is not open, if any of it is
 // damaged: it copies each record up to the first one of its run that does not
 // verify, and each value that has its hash. It changes no record. The damaged
 // files are kept beside the database. With dryRun it only returns what it would
@@ -78,10 +78,6 @@ const (
 func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
-	}
-	if opts.Postgres != nil {
-		return nil, contract.Errorf("db/not-configured", "store: repair: the journal is in PostgreSQL, which keeps its own files").
-			WithHint("\"ferment runs verify\" finds damage; restore a backup of the server to repair it")
 	}
 	opts.asIs = true
 	files, err := openBlobs(opts.Path, opts.Faults)

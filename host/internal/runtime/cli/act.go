@@ -356,7 +356,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 			return err
 		}
 		if client != nil {
-			p.recorded = c.configured(ctx).Store.File != ""
+			p.recorded = c.configured(ctx).Store.Lasts()
 			return c.performThere(ctx, client, p)
 		}
 	}

@@ -42,14 +42,21 @@ const countingPlan = `{:nodes [
 // class once is suspended, and does not repeat it: the decision about it follows
 // from its trace (JRN-004, JRN-040 to JRN-044, RUN-016).
 func TestDaemonKilledAnytime(t *testing.T) {
-	kills := proof.Size(t, "kills of the daemon", 60, 1000)
-	w := newWorld(t, "ferment.hcl", testProfile)
-	file := filepath.Join(w.dir, "out", "effects")
-	w.write("ferment.hcl", testProfile+fmt.Sprintf(`store {
+	killedAnytime(t, newWorld(t, "ferment.hcl", testProfile), proof.Size(t, "kills of the daemon", 60, 1000), sqliteStore)
+}
+
+const sqliteStore = `store {
   driver = "sqlite"
   sync   = "full"
 }
-plugin "counter" {
+`
+
+// counting writes a configuration with a plugin that counts its calls in a file, and
+// returns the file.
+func (w *world) counting(t *testing.T, kept string) (file string) {
+	t.Helper()
+	file = filepath.Join(w.dir, "out", "effects")
+	w.write("ferment.hcl", testProfile+kept+fmt.Sprintf(`plugin "counter" {
   command = [%q, %q]
   config {
     file = %q
@@ -71,8 +78,14 @@ effects {
 `, built.helper, roleCounter, file)+strings.Join([]string{
 		fmt.Sprintf(anyIntent, "count/free"), fmt.Sprintf(anyEffect, "count/keyed"), fmt.Sprintf(anyEffect, "count/once"),
 	}, ""))
-	require.NoError(t, os.Mkdir(filepath.Join(w.dir, "out"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "out"), 0o755))
 	w.mustLock()
+	return file
+}
+
+// killedAnytime kills the daemons of a world with a store.
+func killedAnytime(t *testing.T, w *world, kills int, kept string) {
+	file := w.counting(t, kept)
 	random := rand.New(rand.NewPCG(killSeed, 7))
 	want := map[string]string{} // by run: its result
 	open := 0
@@ -176,7 +189,13 @@ const anyEffect = "intent %q {\n  in      = \"req/any\"\n  out     = \"res/any\"
 
 func openStore(t *testing.T, w *world) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Path: filepath.Join(w.dir, "var", "ferment.db")})
+	options := store.Options{Path: filepath.Join(w.dir, "var", "ferment.db")}
+	if w.dsn != "" {
+		host, err := os.ReadFile(filepath.Join(w.dir, "var", "HOST"))
+		require.NoError(t, err)
+		options = store.Options{Postgres: &store.Postgres{DSN: w.dsn, Host: strings.TrimSpace(string(host))}}
+	}
+	s, err := store.Open(t.Context(), options)
 	require.NoError(t, err)
 	return s
 }

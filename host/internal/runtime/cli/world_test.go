@@ -32,6 +32,7 @@ type world struct {
 	dir string
 	rt  string // the runtime directory of its hosts, which identifies their processes
 	env []string
+	dsn string // of the PostgreSQL database with its journal; empty: it has a file
 }
 
 // worlds counts the worlds.

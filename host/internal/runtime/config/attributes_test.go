@@ -27,6 +27,7 @@ func TestEveryAttribute(t *testing.T) {
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // unknown names, and checks without a kind
 		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // missing files
 		"store.path": true, "store.sync": true, // below data_dir; off in profile test only
+		"store.driver":    true,                                                                                                                          // one needs store.dsn
 		"rubric.scale":    true,                                                                                                                          // must be ascending
 		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that refer to each other
 		"ferment.requires": true, "plugin.version": true,

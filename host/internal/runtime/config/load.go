@@ -120,6 +120,7 @@ type Config struct {
 	// if an .env file sets them.
 	Variables map[string]*diag.Range
 	dropped   int
+	lookup    func(variable string) (string, bool)
 	// ahead is the relative path from the working directory to Root.
 	ahead string
 }
@@ -176,7 +177,7 @@ func (l *loader) run(ctx context.Context, path string) {
 		return
 	}
 	l.set = files.Read(full, files.Options{Profile: l.opts.Profile, Env: l.opts.Env}, l.files, l.report)
-	l.config.Root, l.config.Profile, l.config.Files = l.set.Root, l.set.Profile, l.set.Files
+	l.config.Root, l.config.Profile, l.config.Files, l.config.lookup = l.set.Root, l.set.Profile, l.set.Files, l.set.Lookup
 	l.config.ahead = l.wayTo(l.config.Root)
 	if l.set.Tree == nil {
 		return
@@ -191,6 +192,7 @@ func (l *loader) run(ctx context.Context, path string) {
 		l.set.WarnUnread(l.config.Host.LockFile, l.opts.Advise, in.Read)
 	}
 	r := plugins.Read(ctx, l.Document, l.set, l.plugins())
+	l.storeSecret(r)
 	l.config.Generation = build.New(r, build.Settings{MinStability: l.config.Host.MinStability, Kept: l.kept()})
 	l.config.Plugins, l.config.Lock, l.config.Prints = r.Plugins, r.LockFile(), r.Prints
 	l.Decoder.Unused()

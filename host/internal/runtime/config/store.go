@@ -1,19 +1,27 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Store holds the settings of the journal.
 type Store struct {
-	// File is the absolute path of the database; empty: runs are kept in memory.
-	File    string
+	// File is the absolute path of the database; empty: there is none.
+	File string
+	// DSN is where the connection string of a PostgreSQL database is; nil: there is
+	// none. Lease is that of this host in it.
+	DSN     *expression.Secret
+	Lease   time.Duration
 	Sync    bool  // commits survive a power failure
 	MinFree int64 // bytes of free space that new acts require
 	// Age and FailedAge are those of finished runs that are removed, Size is the
@@ -22,6 +30,26 @@ type Store struct {
 	Size           int64
 	// KeyWindow is how long runs with an idempotency key are kept at least.
 	KeyWindow time.Duration
+}
+
+// Lasts reports whether the journal outlives the host. Else runs are kept in memory.
+func (s Store) Lasts() bool { return s.File != "" || s.DSN != nil }
+
+// StoreDSN reads the connection string of the store.
+func (c *Config) StoreDSN() (string, error) {
+	text, err := c.Store.DSN.Read(c.lookup)
+	if err != nil {
+		return "", fmt.Errorf("store.dsn: %w", err)
+	}
+	return text, nil
+}
+
+// storeSecret checks that the connection string of the store exists.
+func (l *loader) storeSecret(r *plugins.Reader) {
+	if l.config.Store.DSN != nil {
+		at := l.Root.Block("store").Attrs["dsn"].At
+		r.SecretThere(decode.SecretAt{Secret: *l.config.Store.DSN, At: at, Needed: true}, "store.dsn", []string{"store", "dsn"})
+	}
 }
 
 func (l *loader) store() {
@@ -61,8 +89,21 @@ func (l *loader) store() {
 			Hint:     "move the data directory with ferment.data_dir",
 		})
 	}
-	if s.Text("driver") == language.StoreSQLite {
+	switch driver := s.Text("driver"); {
+	case driver == language.StoreSQLite:
 		st.File = filepath.Join(l.config.Host.DataDir, name)
+	case driver != language.StorePostgres:
+	case s.Attrs["dsn"].Secret != nil:
+		st.DSN, st.Lease = s.Attrs["dsn"].Secret, s.Duration("lease")
+	case !s.Unread("dsn"):
+		l.report.Add(diag.Diagnostic{
+			Type:     "config/missing",
+			Message:  `store.driver = "postgres" requires store.dsn`,
+			Range:    s.Attrs["driver"].At,
+			Path:     []string{"store", "dsn"},
+			Expected: edn.Text("the place of a connection string"),
+			Hint:     `write dsn = secret("env:FERMENT_DSN") with postgres://user@host/database in that variable`,
+		})
 	}
 	l.config.Store = st
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 )
 
 // JRN-003, JRN-006, JRN-060, HCL-018: the defaults of the store by profile.
@@ -27,6 +29,28 @@ func TestStoreDefaults(t *testing.T) {
 	require.Empty(t, configtest.Types(ds))
 	assert.Empty(t, c.Store.File, "runs are kept in memory")
 	assert.False(t, c.Store.Sync)
+}
+
+// SES-030, JRN-007: the driver postgres takes its connection string from a secret, of
+// which nothing is shown.
+func TestStoreOnPostgres(t *testing.T) {
+	c, ds := configtest.LoadWith(t, `store {
+  driver = "postgres"
+  dsn    = secret("env:FERMENT_DSN")
+  lease  = "1m"
+}
+`, nil, map[string]string{"FERMENT_DSN": "postgres://ann:hidden@db/x"})
+	require.Empty(t, configtest.Types(ds))
+	assert.True(t, c.Store.Lasts())
+	assert.Empty(t, c.Store.File)
+	assert.Equal(t, time.Minute, c.Store.Lease)
+	dsn, err := c.StoreDSN()
+	require.NoError(t, err)
+	assert.Equal(t, "postgres://ann:hidden@db/x", dsn)
+	shown, err := view.Show(c, view.ShowOptions{Only: "store"})
+	require.NoError(t, err)
+	assert.Contains(t, shown, "env:FERMENT_DSN")
+	assert.NotContains(t, shown, "hidden")
 }
 
 func TestStoreSettings(t *testing.T) {
@@ -46,11 +70,14 @@ store {
 	assert.Equal(t, 90*24*time.Hour, c.Store.FailedAge)
 
 	for name, text := range map[string]string{
-		"config/range":    "store {\n  sync = \"off\"\n}\n",
-		"config/reserved": "store {\n  driver = \"postgres\"\n}\n",
+		"config/range":          "store {\n  sync = \"off\"\n}\n",
+		"config/missing":        "store {\n  driver = \"postgres\"\n}\n",
+		"config/secret-missing": "store {\n  driver = \"postgres\"\n  dsn = secret(\"env:NO_SUCH_DSN\")\n}\n",
+		"config/type":           "store {\n  driver = \"postgres\"\n  dsn = \"postgres://ann:hidden@db/x\"\n}\n",
 	} {
 		_, ds := configtest.Load(t, text)
 		assert.Equal(t, []string{name}, configtest.Types(ds), text)
+		assert.NotContains(t, diag.NewReport(ds, 0, 1, 9).Text(false), "hidden")
 	}
 	for _, path := range []string{"/tmp/x.db", "../x.db", "", "."} {
 		_, ds := configtest.Load(t, "store {\n  path = \""+path+"\"\n}\n")

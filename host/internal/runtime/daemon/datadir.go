@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -232,6 +234,24 @@ func (d *dataDir) checkFormat() error {
 		}
 	}
 	return nil
+}
+
+// hostID returns the id of the host with a locked data directory, which it makes when
+// it is asked first. A copy of the directory must not have it.
+func hostID(dir string) (string, error) {
+	path := filepath.Join(dir, "HOST")
+	text, err := os.ReadFile(path)
+	if err == nil && len(bytes.TrimSpace(text)) > 0 {
+		return string(bytes.TrimSpace(text)), nil
+	}
+	id := ulid.Make().String()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = renameio.WriteFile(path, []byte(id+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("id of the host: %w", err)
+	}
+	return id, nil
 }
 
 // prepareRun creates the directory of the admin socket and the admin token of

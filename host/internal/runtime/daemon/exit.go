@@ -67,6 +67,8 @@ func ExitCode(err error) int {
 	var unavailable *UnavailableError
 	var schema *store.SchemaError
 	var held *store.LockedError
+	var unsafe *store.SettingError
+	var unreachable *store.UnreachableError
 	switch {
 	case err == nil:
 		return 0
@@ -76,8 +78,10 @@ func ExitCode(err error) int {
 		return directory.code
 	case errors.Is(err, contract.OfType("journal/damaged")):
 		return ExitDamaged
-	case errors.As(err, &schema), errors.As(err, &held):
+	case errors.As(err, &schema), errors.As(err, &held), errors.As(err, &unsafe):
 		return ExitConfig
+	case errors.As(err, &unreachable):
+		return ExitUnavailable
 	case errors.Is(err, errJournalFailed):
 		return ExitIO
 	case broken(err):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -24,18 +25,20 @@ func TestExitCode(t *testing.T) {
 		err  error
 		code int
 	}{
-		"clean":          {nil, 0},
-		"disk full":      {wrapped(syscall.ENOSPC), daemon.ExitIO},
-		"quota":          {wrapped(syscall.EDQUOT), daemon.ExitIO},
-		"read-only":      {&daemon.EnvironmentError{Op: "open the runtime directory", Err: wrapped(syscall.EROFS)}, daemon.ExitIO},
-		"broken":         {wrapped(syscall.EIO), daemon.ExitIO},
-		"a limit":        {wrapped(syscall.EFBIG), daemon.ExitIO},
-		"no permission":  {wrapped(syscall.EACCES), daemon.ExitPermission},
-		"not allowed":    {wrapped(os.ErrPermission), daemon.ExitPermission},
-		"address in use": {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},
-		"no address":     {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRNOTAVAIL}, daemon.ExitUnavailable},
-		"insecure":       {contract.Errorf("http/insecure-listener", "open"), daemon.ExitConfig},
-		"anything else":  {errors.New("what"), daemon.ExitInternal},
+		"clean":                 {nil, 0},
+		"disk full":             {wrapped(syscall.ENOSPC), daemon.ExitIO},
+		"quota":                 {wrapped(syscall.EDQUOT), daemon.ExitIO},
+		"read-only":             {&daemon.EnvironmentError{Op: "open the runtime directory", Err: wrapped(syscall.EROFS)}, daemon.ExitIO},
+		"broken":                {wrapped(syscall.EIO), daemon.ExitIO},
+		"a limit":               {wrapped(syscall.EFBIG), daemon.ExitIO},
+		"no permission":         {wrapped(syscall.EACCES), daemon.ExitPermission},
+		"not allowed":           {wrapped(os.ErrPermission), daemon.ExitPermission},
+		"address in use":        {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},
+		"no address":            {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRNOTAVAIL}, daemon.ExitUnavailable},
+		"an unsafe server":      {&store.SettingError{Setting: "fsync"}, daemon.ExitConfig},
+		"an unreachable server": {&store.UnreachableError{Err: syscall.ECONNREFUSED}, daemon.ExitUnavailable},
+		"insecure":              {contract.Errorf("http/insecure-listener", "open"), daemon.ExitConfig},
+		"anything else":         {errors.New("what"), daemon.ExitInternal},
 	} {
 		assert.Equal(t, tc.code, daemon.ExitCode(tc.err), name)
 	}

@@ -41,20 +41,24 @@ var _ httpapi.Runs = (*Journal)(nil)
 // data directory, and locks the directory. A journal that does not exist has no
 // runs; create makes one.
 func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal, error) {
-	file := cfg.Store.File
-	if file == "" {
+	if !cfg.Store.Lasts() {
 		return &Journal{}, nil
 	}
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && !create {
-		return &Journal{empty: file}, nil
+	if file := cfg.Store.File; file != "" && !create {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return &Journal{empty: file}, nil
+		}
 	}
 	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	options := storeOptions(cfg.Store)
-	options.NoMigrate = true // a daemon does that
-	opened, err := store.Open(ctx, options)
+	options, err := storeOptions(cfg)
+	var opened *store.Store
+	if err == nil {
+		options.NoMigrate = true // a daemon does that
+		opened, err = store.Open(ctx, options)
+	}
 	if err != nil {
 		dir.close()
 		return nil, failureOf(err)
@@ -88,12 +92,16 @@ func (j *Journal) kept() (*store.Store, *contract.Error) {
 			WithHint("a daemon creates it; start one with \"ferment serve\"")
 	}
 	return nil, contract.Errorf("db/not-configured", "store.driver is \"memory\": runs are forgotten when they end").
-		WithHint("set driver = \"sqlite\" in the block store and restart the daemon")
+		WithHint("set driver = \"sqlite\" or \"postgres\" in the block store and restart the daemon")
 }
 
 // RepairJournal makes a damaged journal usable again while no daemon serves its data
 // directory. With dryRun it only returns what it would do.
 func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.Value, err error) {
+	if cfg.Store.DSN != nil {
+		return edn.Nil(), contract.Errorf("db/not-configured", "the journal is in PostgreSQL, whose server keeps its own files").
+			WithHint("\"ferment runs verify\" finds damage; the backups of the server are the way back")
+	}
 	j := &Journal{empty: cfg.Store.File}
 	if j.empty == "" {
 		_, missing := j.kept()
@@ -108,7 +116,11 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 		return edn.Nil(), err
 	}
 	defer dir.close()
-	r, err := store.Repair(ctx, storeOptions(cfg.Store), dryRun)
+	var r *store.Repaired
+	options, err := storeOptions(cfg)
+	if err == nil {
+		r, err = store.Repair(ctx, options, dryRun)
+	}
 	if err != nil {
 		return edn.Nil(), failureOf(err)
 	}
@@ -156,9 +168,15 @@ func repairedValue(r store.RepairedRun) edn.Value {
 func failureOf(err error) *contract.Error {
 	var damage *store.Damage
 	var schema *store.SchemaError
+	var unsafe *store.SettingError
+	var unreachable *store.UnreachableError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &unreachable):
+		return contract.Errorf("journal/unavailable", "%s", unreachable.Error())
+	case errors.As(err, &unsafe):
+		return contract.Errorf("journal/unavailable", "%s", unsafe.Error()).WithRetryable(false)
 	case errors.As(err, &damage):
 		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", damageValue(damage))
 	case errors.As(err, &schema):

@@ -82,6 +82,13 @@ func (s *runScript) complete(out edn.Value) {
 	)
 }
 
+func optionsOf(t *testing.T, cfg *config.Config) store.Options {
+	t.Helper()
+	o, err := storeOptions(cfg)
+	require.NoError(t, err)
+	return o
+}
+
 var wholeRun = httpapi.RunParts{Response: true, Transcript: true}
 
 const (
@@ -97,7 +104,7 @@ func dataDirOf(t *testing.T) *config.Config {
 	dir := filepath.Join(t.TempDir(), "var")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	cfg := &config.Config{Host: config.Host{DataDir: dir}, Store: config.Store{File: filepath.Join(dir, "ferment.db"), MinFree: 1}}
-	s, err := store.Open(t.Context(), storeOptions(cfg.Store))
+	s, err := store.Open(t.Context(), optionsOf(t, cfg))
 	require.NoError(t, err)
 	done := &runScript{t: t, to: s, run: doneRun, at: recordedAt, epoch: 1}
 	done.begin("a/good")
@@ -333,7 +340,7 @@ func TestJournalVerifies(t *testing.T) {
 // A run that grows while it is verified is not damaged.
 func TestJournalVerifiesRunInProgress(t *testing.T) {
 	cfg := dataDirOf(t)
-	s, err := store.Open(t.Context(), storeOptions(cfg.Store))
+	s, err := store.Open(t.Context(), optionsOf(t, cfg))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
 	growing := &runScript{t: t, to: s, run: "run_04EEEEEEEEEEEEEEEEEEEEEEEE", at: recordedAt, epoch: 1}
@@ -362,7 +369,7 @@ func TestJournalVerifiesRunInProgress(t *testing.T) {
 // a changed file is rejected is proved in package store.
 func TestJournalMovesRuns(t *testing.T) {
 	cfg := dataDirOf(t)
-	s, err := store.Open(t.Context(), storeOptions(cfg.Store))
+	s, err := store.Open(t.Context(), optionsOf(t, cfg))
 	require.NoError(t, err)
 	const bigRun = "run_03DDDDDDDDDDDDDDDDDDDDDDDD"
 	big := &runScript{t: t, to: s, run: bigRun, at: recordedAt, epoch: 1}

@@ -143,6 +143,9 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.spawn(func() { d.keepSessions(d.life) })
 	if d.store != nil {
 		d.spawn(func() { d.retain(d.life) })
+		if lease, shared := d.store.Shared(); shared {
+			d.spawn(func() { d.takeOver(d.life, lease) })
+		}
 	}
 	d.spawn(func() { d.host.Load().rescorer.Run(d.life) })
 	if hangups {
@@ -235,7 +238,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	if d.store != nil {
-		step("journal", "file", loaded.Store.File, "unfinished", len(d.unfinished))
+		step("journal", "database", d.store.Name(), "unfinished", len(d.unfinished))
 	}
 	api := httpapi.New(d, d.log.Named("http"))
 	d.server, err = api.Bind(ctx, httpapi.Binding{
@@ -637,7 +640,7 @@ func (d *Daemon) Settings() *httpapi.Settings {
 	s := &httpapi.Settings{
 		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
 		Anonymous: l.Profile == language.ProfileDev || l.Profile == language.ProfileTest,
-		Keys:      l.Store.File != "",
+		Keys:      l.Store.Lasts(),
 	}
 	if t := l.HTTP.TLS; t != nil {
 		s.TLS = t.Config

@@ -30,11 +30,14 @@ const retainEvery = 10 * time.Minute
 // openStore opens the journal of the configuration. Without one, runs are kept in
 // memory.
 func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
-	s := loaded.Store
-	if s.File == "" {
+	if !loaded.Store.Lasts() {
 		return nil
 	}
-	opened, err := store.Open(ctx, storeOptions(s))
+	options, err := storeOptions(loaded.Config)
+	if err != nil {
+		return err
+	}
+	opened, err := store.Open(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -47,13 +50,26 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	return err
 }
 
-func storeOptions(s config.Store) store.Options {
-	return store.Options{
+// storeOptions returns the options of the store of a configuration, whose data
+// directory is locked.
+func storeOptions(c *config.Config) (store.Options, error) {
+	s := c.Store
+	o := store.Options{
 		Path:    s.File,
 		NoSync:  !s.Sync,
 		MinFree: uint64(s.MinFree),
 		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},
 	}
+	if s.DSN == nil {
+		return o, nil
+	}
+	dsn, err := c.StoreDSN()
+	if err != nil {
+		return o, err
+	}
+	id, err := hostID(c.Host.DataDir)
+	o.Postgres = &store.Postgres{DSN: dsn, Host: id, Lease: s.Lease}
+	return o, err
 }
 
 // admits rejects new acts while there is too little space to record them
@@ -68,20 +84,51 @@ func (h *Host) admits() *contract.Error {
 // resumeRuns continues the runs that an earlier daemon has not finished (JRN-040,
 // RUN-016). One that cannot be continued is reported and left as it is.
 func (d *Daemon) resumeRuns(ctx context.Context) {
-	resumed, why := 0, journal.ResumedRestart
+	why := journal.ResumedRestart
 	if d.dir.crashed {
 		why = journal.ResumedCrash
 	}
-	for _, u := range d.unfinished {
-		err := d.recall(ctx, u, why)
-		if err != nil {
+	if resumed := d.recallAll(ctx, d.unfinished, func(store.Unfinished) string { return why }); resumed > 0 {
+		d.log.Info("resumed runs that an earlier daemon had begun", "runs", resumed)
+	}
+}
+
+// recallAll puts runs back into the queue and returns their number.
+func (d *Daemon) recallAll(ctx context.Context, all []store.Unfinished, why func(store.Unfinished) string) (resumed int) {
+	for _, u := range all {
+		if err := d.recall(ctx, u, why(u)); err != nil {
 			d.log.Error("a run cannot be resumed", "run", u.Run.ID, "intent", u.Run.Intent, "error", err)
 			continue
 		}
 		resumed++
 	}
-	if resumed > 0 {
-		d.log.Info("resumed runs that an earlier daemon had begun", "runs", resumed)
+	return resumed
+}
+
+// takeOver resumes the runs of other hosts whose lease lapses, while a daemon serves
+// (JRN-007).
+func (d *Daemon) takeOver(ctx context.Context, lease time.Duration) {
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	for {
+		taken, err := d.store.Take(ctx)
+		if err != nil && ctx.Err() == nil {
+			d.log.Error("runs of other hosts are not taken over", "error", err)
+		}
+		resumed := d.recallAll(ctx, taken, func(u store.Unfinished) string {
+			if u.Left {
+				return journal.ResumedRestart
+			}
+			return journal.ResumedLease
+		})
+		if resumed > 0 {
+			d.log.Warn("took over runs of hosts that are gone", "runs", resumed)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -22,14 +22,11 @@ var reservedTable = []Reserved{
 	{path: "workspace", What: "the context engine"},
 	{path: "error", What: "declaring error types"},
 
-	{path: "store.driver", What: "a store for several hosts", Only: []string{StoreSQLite, StoreMemory}},
-	{path: "store.dsn", What: "a store for several hosts"},
 	{path: "store.keep_reasoning", What: "leaving reasoning out of the journal"},
 	{path: "store.reserve", What: "another reserve of space"},
 	{path: "store.inline_max", What: "another limit of values in the database"},
 	{path: "store.auto_migrate", What: "migrating by hand"},
 	{path: "store.allow_network_fs", What: "the check of network file systems"},
-	{path: "store.lease", What: "a store for several hosts"},
 
 	{path: "effects.db", What: "tools for databases"},
 	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},

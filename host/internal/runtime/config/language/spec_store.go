@@ -19,13 +19,17 @@ var storeBlock = Block{
 		{
 			Name: "driver", Type: enum(StoreSQLite, StorePostgres, StoreMemory), Default: `"sqlite"`,
 			Profiles: map[string]string{ProfileTest: `"memory"`}, Reload: ReloadHost, Serves: "SES-030",
-			Doc: "sqlite: a file in data_dir; memory: runs are lost when the daemon ends",
+			Doc: "sqlite: a file in data_dir; postgres: a database that several hosts may share; " +
+				"memory: runs are lost when the daemon ends",
 		},
 		{
 			Name: "path", Type: text, Default: `"ferment.db"`, Reload: ReloadHost, Serves: "JRN-003",
 			Doc: "file of the driver sqlite, relative to data_dir; large values lie in blobs beside it",
 		},
-		{Name: "dsn", Type: Type{Kind: KindSecret}, Reload: ReloadHost, Serves: "SES-030"},
+		{
+			Name: "dsn", Type: Type{Kind: KindSecret}, Reload: ReloadHost, Serves: "SES-030",
+			Doc: "connection string of the driver postgres, such as postgres://ferment@db.example/ferment",
+		},
 		{
 			Name: "sync", Type: enum(SyncFull, SyncOff), Default: `"full"`,
 			Profiles: map[string]string{ProfileTest: `"off"`}, Reload: ReloadHost, Serves: "JRN-003",
@@ -33,14 +37,17 @@ var storeBlock = Block{
 		},
 		{
 			Name: "min_free", Type: size(0, tib), Default: `"512MiB"`, Reload: ReloadHost, Serves: "JRN-006",
-			Doc: "free space below which new acts are rejected",
+			Doc: "free space below which new acts are rejected, with the driver sqlite",
 		},
 		{Name: "keep_reasoning", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "TXT-001"},
 		{Name: "reserve", Type: size(0, tib), Default: `"64MiB"`, Reload: ReloadHost, Serves: "JRN-006"},
 		{Name: "inline_max", Type: size(0, 64*mib), Default: `"256KiB"`, Reload: ReloadHost, Serves: "JRN-020"},
 		{Name: "auto_migrate", Type: boolean, Default: `true`, Reload: ReloadHost, Serves: "OPS-007"},
 		{Name: "allow_network_fs", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "OPS-002"},
-		{Name: "lease", Type: dur(time.Second, time.Hour), Default: `"15s"`, Reload: ReloadHost, Serves: "JRN-007"},
+		{
+			Name: "lease", Type: dur(time.Second, time.Hour), Default: `"15s"`, Reload: ReloadHost, Serves: "JRN-007",
+			Doc: "time without a sign of life of this host after which another one on the same database takes over its runs",
+		},
 	},
 	Blocks: []Block{
 		{Name: "retain", Doc: "how long finished runs are kept; the oldest go first", Attrs: []Attr{

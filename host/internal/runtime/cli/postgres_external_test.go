@@ -1,0 +1,146 @@
+//go:build external && slow
+
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store/postgrestest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
+)
+
+// onPostgres returns worlds whose journals are in one database, and their blocks store.
+func onPostgres(t *testing.T, hosts int) (worlds []*world, kept string) {
+	t.Helper()
+	server, err := postgrestest.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	schema, err := server.Schema(t.Context())
+	require.NoError(t, err)
+	for range hosts {
+		w := newWorld(t, "ferment.hcl", testProfile)
+		w.dsn = server.DSN(schema, "")
+		require.NoError(t, os.WriteFile(filepath.Join(w.dir, "dsn"), []byte(w.dsn+"\n"), 0o600))
+		worlds = append(worlds, w)
+	}
+	return worlds, `store {
+  driver = "postgres"
+  dsn    = secret("file:dsn")
+  lease  = "1s"
+  sync   = "full"
+}
+`
+}
+
+// JRN-004, JRN-040, SES-030: as TestDaemonKilledAnytime, with the journal in
+// PostgreSQL.
+func TestDaemonOnPostgresKilledAnytime(t *testing.T) {
+	worlds, kept := onPostgres(t, 1)
+	killedAnytime(t, worlds[0], proof.Size(t, "kills of a daemon on PostgreSQL", 12, 300), kept)
+}
+
+// JRN-007: of two daemons on one database one is killed. The other one takes its runs
+// over and finishes them: calls of class none and idempotent are done, one of class
+// once waits for a decision. Nothing is done twice that must not be.
+func TestDaemonsTakeOver(t *testing.T) {
+	worlds, kept := onPostgres(t, 2)
+	a, b := worlds[0], worlds[1]
+	file := a.counting(t, kept)
+	b.counting(t, kept)
+	require.NoError(t, os.Remove(filepath.Join(b.dir, "out")))
+	require.NoError(t, os.Symlink(filepath.Dir(file), filepath.Join(b.dir, "out")))
+	first, second := a.serve(), b.serve()
+	var runs []string
+	for k := range 6 {
+		name, once := fmt.Sprintf("0/%d", k), ""
+		if k == 0 {
+			once = fmt.Sprintf(`{:op :call :intent :count/once :input {:n "%s.7"} :as :o}`, name)
+		}
+		answer := first.request(context.Background(), "POST", "/v1/act", envelopeOf("plan/run",
+			"{:plan "+fmt.Sprintf(countingPlan, name, once)+"}", ":effects {:allowed #{:fs/write}} :response/type :accepted"))
+		require.Equal(t, 202, answer.status, "%s", answer.body)
+		id, _ := answer.value(t).Key("job/id").AsString()
+		runs = append(runs, id)
+	}
+	first.signal(syscall.SIGKILL)
+	first.wait()
+	require.Eventually(t, func() bool { return len(b.recorded(t, "open")) == 0 }, runLimit, 20*time.Millisecond)
+	for _, id := range b.recorded(t, "suspended") {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		decision := []string{"runs", "resume", id, "--decide", "retry"}
+		if strings.Contains(string(text), "once 0/0.7 ") {
+			decision = []string{"runs", "resume", id, "--decide", "skip-as-done", "--value", `{:n "0/0.7"}`}
+		}
+		b.data(decision...)
+	}
+	require.Eventually(t, func() bool { return len(b.recorded(t, "open")) == 0 }, runLimit, 20*time.Millisecond)
+	second.stop()
+
+	s := openStore(t, b)
+	defer func() { require.NoError(t, s.Close()) }()
+	damage, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, damage)
+	taken := 0
+	for _, id := range runs {
+		run, err := s.Run(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, journal.StatusCompleted, run.State, id)
+		records, err := s.Read(t.Context(), id, 0, 10_000)
+		require.NoError(t, err)
+		for _, rec := range records {
+			if resumed, ok := rec.Body.(*journal.RunResumed); ok && resumed.Why == journal.ResumedLease {
+				taken++
+			}
+		}
+	}
+	t.Logf("%d of %d runs were under way when their daemon was killed", taken, len(runs))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, strings.Count(string(text), "once 0/0.7 "), 1)
+	for k := range runs {
+		assert.Contains(t, string(text), fmt.Sprintf("keyed 0/%d.6 ", k))
+	}
+}
+
+// SES-030: verbs that work without a daemon do so with PostgreSQL; the repair of files
+// says what takes its place.
+func TestVerbsOnPostgres(t *testing.T) {
+	worlds, kept := onPostgres(t, 1)
+	w := worlds[0]
+	w.counting(t, kept)
+	s := w.serve()
+	answer := s.request(context.Background(), "POST", "/v1/act", envelopeOf("count/free", `{:n "1"}`, ""))
+	require.Equal(t, 200, answer.status, "%s", answer.body)
+	id := answer.header.Get("Ferment-Run-Id")
+	s.stop()
+	assert.Equal(t, []string{id}, w.recorded(t, "completed"))
+	assert.Equal(t, 0, w.run("runs", "show", id).code)
+	assert.Equal(t, "1 run verified, none damaged\n", w.run("runs", "verify").stdout)
+	exported := filepath.Join(w.dir, "run.edn")
+	require.Equal(t, 0, w.run("runs", "export", id, exported).code)
+	refused := w.run("runs", "import", exported)
+	assert.NotEqual(t, 0, refused.code)
+	assert.Contains(t, refused.stderr, "journal/fenced")
+	repair := w.run("admin", "journal-repair")
+	assert.NotEqual(t, 0, repair.code)
+	assert.Contains(t, repair.stderr, "PostgreSQL")
+	assert.NotContains(t, w.run("config", "show").stdout, w.dsn)
+
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "dsn"), []byte("host=/nowhere password=hidden\n"), 0o600))
+	gone := w.run("serve")
+	assert.Equal(t, 69, gone.code, gone.stderr)
+	assert.NotContains(t, gone.stderr, "hidden")
+}
