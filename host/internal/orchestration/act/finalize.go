@@ -206,6 +206,7 @@ func finish(f *flight) *contract.Error {
 	if err != nil {
 		return contract.AsError(err)
 	}
+	f.closed = true
 	if _, kept := s.config.Journal.(SessionKeeper); len(turns) > 0 && !kept {
 		if err := s.config.Sessions.Append(context.Background(), f.request.SessionID, turns); err != nil {
 			return err

@@ -478,6 +478,17 @@ func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 // or of show. It must be called at most once, and not together with Follow.
 func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 	defer r.f.pace.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.done:
+			if !r.flight().closed { // it was interrupted: no record will follow
+				cancel()
+			}
+		case <-ctx.Done():
+		}
+	}()
 	var failed error
 	err := journal.Watch(ctx, r.f.follow, func(e journal.Event) bool {
 		failed = show(e)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -124,6 +125,18 @@ func TestPeopleOutliveDaemons(t *testing.T) {
 
 	s = w.serve()
 	s.becomes(run, "waiting")
+	reader := s.stream(t, "POST", "/v1/act", `{:proto 1 :trace {:id "s"} :task {:intent :refund/approve} :input {} :deadline-ms 3600000}`)
+	reader.until("event: interrupt")
+	read, _, _ := strings.Cut(reader.last().id, ".")
+	began := time.Now()
+	s.stop() // nor for the reader of such a run
+	assert.Less(t, time.Since(began), 10*time.Second)
+	reader.until("event: shutdown", "retry: 3000", read)
+	reader.until()
+
+	s = w.serve()
+	s.becomes(run, "waiting")
+	s.becomes(read, "waiting")
 	done := w.run("runs", "answer", run, "{:approved false}")
 	require.Equal(t, 0, done.code, done.stderr)
 	assert.Equal(t, `{:approved false}`, s.becomes(run, "completed").Key("result").Key("out").String())

@@ -33,12 +33,21 @@ type watcher struct {
 // watch requests the events of a run after a cursor.
 func (s *served) watch(t *testing.T, run, cursor string) *watcher {
 	t.Helper()
+	return s.stream(t, http.MethodGet, "/v1/runs/"+run+"/events", "", "Last-Event-ID", cursor)
+}
+
+// stream requests events.
+func (s *served) stream(t *testing.T, method, path, body string, header ...string) *watcher {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/v1/runs/"+run+"/events", nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, strings.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("Accept", "text/event-stream")
-	r.Header.Set("Last-Event-ID", cursor)
+	r.Header.Set("Content-Type", "application/edn")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	resp, err := s.client.Do(r)
 	require.NoError(t, err)
 	require.Equal(t, 200, resp.StatusCode)

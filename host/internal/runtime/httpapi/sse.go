@@ -36,6 +36,7 @@ type eventStream struct {
 
 	mu       sync.Mutex
 	begun    bool
+	run      string
 	refused  *contract.Error // the run has too many readers
 	finished bool
 	err      error // of the connection
@@ -59,7 +60,14 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 	case !s.begun:
 		return answered(response, failure)
 	}
-	s.end(response)
+	s.stopHeartbeat()
+	switch {
+	case s.finished:
+	case failure != nil && failure.Type == "runtime/draining":
+		s.shutdown(s.run)
+	default:
+		s.event("", "finished", edn.MustMap(edn.K("event"), edn.K("finished"), edn.K("response"), response))
+	}
 	return reply{sent: true}
 }
 
@@ -113,11 +121,16 @@ func (s *eventStream) follow(watch Watching) {
 	switch {
 	case err == nil || s.err != nil || s.x.r.Context().Err() != nil:
 	case s.x.api.life.Err() != nil:
-		s.write([]byte(reconnectLater))
-		s.event("", "shutdown", edn.MustMap(edn.K("event"), edn.K("shutdown"), edn.K("run"), edn.Text(s.x.run)))
+		s.shutdown(s.x.run)
 	default: // the reader sees that finished is missing
 		s.x.api.log.Error("the events of a run cannot be read", "run", s.x.run, "error", err)
 	}
+}
+
+// shutdown writes the last event of a stream whose run goes on in another daemon.
+func (s *eventStream) shutdown(run string) {
+	s.write([]byte(reconnectLater))
+	s.event("", "shutdown", edn.MustMap(edn.K("event"), edn.K("shutdown"), edn.K("run"), edn.Text(run)))
 }
 
 // show writes one event.
@@ -151,7 +164,7 @@ func (x *exchange) beginStream(run string) {
 
 // begin writes the headers. It needs mu.
 func (s *eventStream) begin(run string) {
-	s.begun = true
+	s.begun, s.run = true, run
 	s.x.beginStream(run)
 	s.write([]byte(reconnectAfter))
 	if s.beat > 0 {
@@ -216,15 +229,6 @@ func (s *eventStream) heartbeat() {
 func (s *eventStream) stopHeartbeat() {
 	close(s.quit)
 	s.quiet.Wait()
-}
-
-// end closes the stream. If the end of the run could not be recorded, it
-// writes a finished event itself.
-func (s *eventStream) end(response edn.Value) {
-	s.stopHeartbeat()
-	if !s.finished {
-		s.event("", "finished", edn.MustMap(edn.K("event"), edn.K("finished"), edn.K("response"), response))
-	}
 }
 
 // streamsOf says whose streams are counted.
