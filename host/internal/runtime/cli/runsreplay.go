@@ -21,8 +21,9 @@ func (c *command) runsReplayCommand() *cobra.Command {
 		Use:   "replay RUN",
 		Short: "execute a finished run once more from its records, and compare",
 		Long: "replay executes a run with the attempts, answers and verdicts that are recorded, and compares the values of\n" +
-			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as one of the plan\n" +
-			"or of a gate that was changed since, ends with the place of the first node that differs.\n\n" +
+			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as a call or a gate\n" +
+			"that has no record, ends with the place of the first node that differs. A gate whose condition was changed\n" +
+			"has its recorded verdict; --mode fill evaluates it again.\n\n" +
 			"With --mode fill the daemon makes a new run under its configuration. An attempt with a recorded request has\n" +
 			"the recorded end and costs nothing; checks of the host run again; every other call is made, without effects\n" +
 			"that --effects does not name. --swap A=B calls capability B in place of A, and with that --mode fill. The\n" +
