@@ -31,6 +31,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, c.Suspends}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
 	c.Queue, c.Classes, c.Retry = h.queue, classesOf(&loaded.Queue), act.Retry(loaded.Queue.Retry)
+	c.SecretKey = h.secretKey
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served
