@@ -14,6 +14,8 @@ func runErrors() []Row {
 		row("run/not-found", ClassFinal, SourceRequest, false, 404, "there is no such run", ""),
 		row("run/suspended", ClassFinal, SourceRequest, false, 409,
 			"the run waits for a decision", "`ferment runs show` lists the open questions"),
+		row("run/secret-missing", ClassStop, SourceHost, true, 409, "the run needs a secret of which the journal keeps only a hash",
+			"send the request again with its idempotency key"),
 		row("run/poison", ClassFinal, SourceRequest, false, 409,
 			"the run was active in several crashes of the host and is held back", "`ferment runs show` has its history"),
 		row("run/not-resumable", ClassFinal, SourceRequest, false, 409, "the run cannot be resumed", "`ferment runs show` says why"),

@@ -151,6 +151,9 @@ var rowsOfTheContract = []struct {
 	{"scan/unreadable generate/empty generate/truncated watch/root-lost", "retry", "request", "yes", "400"},
 	{"synthesis/custom-failed compose/custom-failed", "stop", "as-cause", "no", "400"},
 
+	// A secret that the journal does not keep (JRN-022).
+	{"run/secret-missing", "stop", "host", "yes", "409"},
+
 	// A handle that names an unknown capability (ENV-018).
 	{"cap/not-found", "stop", "request", "no", "404"},
 }

@@ -219,7 +219,7 @@ func byName(entries []Entry) []sortedEntry {
 		if !ok {
 			return nil
 		}
-		sorted = append(sorted, sortedEntry{name: name, optional: entries[i].Optional, schema: entries[i].Schema})
+		sorted = append(sorted, sortedEntry{name: name, optional: entries[i].Optional, secret: entries[i].Props.Secret, schema: entries[i].Schema})
 	}
 	slices.SortFunc(sorted, func(a, b sortedEntry) int { return strings.Compare(a.name, b.name) })
 	return sorted

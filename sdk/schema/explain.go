@@ -74,6 +74,9 @@ func (e *explainer) value(s *Schema, v edn.Value) (passed int) {
 	if e.left--; e.left < 0 {
 		return 0
 	}
+	if e.secret && IsSecretHash(v) {
+		return 1
+	}
 	if s.Props().Secret && !e.secret {
 		e.secret = true
 		defer func() { e.secret = false }()

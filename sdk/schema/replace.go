@@ -2,6 +2,7 @@ package schema
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -21,6 +22,31 @@ func (s *Schema) Replace(
 
 // Secret matches properties with :secret, for use with [Schema.Replace].
 func Secret(p Props) bool { return p.Secret }
+
+// secretTag and secretPrefix are those of a value that stands for a secret.
+const (
+	secretTag    = "ferment/secret"
+	secretPrefix = "b3k:"
+)
+
+// SecretHash returns the value that stands for a secret in what a host keeps: the tag
+// #ferment/secret with a keyed hash, in hexadecimal digits. It fits every schema that is
+// marked with :secret.
+func SecretHash(hash string) edn.Value {
+	v, _ := edn.Tagged(secretTag, edn.Text(secretPrefix+hash)) // a string may have the tag
+	return v
+}
+
+// IsSecretHash reports whether v is a value of SecretHash.
+func IsSecretHash(v edn.Value) bool {
+	tag, inner, ok := v.AsTagged()
+	text, _ := inner.AsString()
+	return ok && tag == secretTag && strings.HasPrefix(text, secretPrefix)
+}
+
+// HidesSecret reports whether the schema, or one that it reaches, marks a value with
+// :secret.
+func (s *Schema) HidesSecret() bool { return s.hidesSecret }
 
 // IsPath matches {:unit :path}, for use with [Schema.Replace].
 func IsPath(p Props) bool { return p.Unit == "path" }

@@ -110,6 +110,7 @@ type Entry struct {
 type sortedEntry struct {
 	name     string
 	optional bool
+	secret   bool
 	schema   *Schema
 }
 

@@ -37,6 +37,9 @@ func (s *Schema) accepts(v edn.Value, m *meter) bool {
 	if m.left--; m.left < 0 {
 		return false
 	}
+	if s.hidesSecret && v.Kind() == edn.KindTagged && s.Props().Secret && IsSecretHash(v) {
+		return true
+	}
 	switch s.kind {
 	case KindAny:
 		return true
@@ -200,6 +203,11 @@ func (s *Schema) acceptsCollection(v edn.Value, m *meter) bool {
 	return true
 }
 
+// accepts reports whether a value fits the entry.
+func (e *Entry) accepts(v edn.Value, m *meter) bool {
+	return e.Schema.accepts(v, m) || e.Props.Secret && IsSecretHash(v)
+}
+
 func (s *Schema) acceptsMap(v edn.Value, m *meter) bool {
 	if n := len(s.sorted); n > 4 && v.Len() <= 2*n {
 		return s.acceptsSorted(v, m)
@@ -215,7 +223,7 @@ func (s *Schema) acceptsMap(v edn.Value, m *meter) bool {
 			continue
 		}
 		known++
-		if !e.Schema.accepts(val, m) {
+		if !e.accepts(val, m) {
 			return false
 		}
 	}
@@ -241,7 +249,7 @@ func (s *Schema) acceptsSorted(v edn.Value, m *meter) bool {
 			}
 			continue
 		}
-		if !left[0].schema.accepts(val, m) {
+		if !left[0].schema.accepts(val, m) && !(left[0].secret && IsSecretHash(val)) {
 			return false
 		}
 		left = left[1:]

@@ -25,6 +25,9 @@ func Check(p *Plan, env Env) []Finding {
 		})
 	}
 	c.plan(&place{p: p})
+	if env.Unchecked {
+		c.list = slices.DeleteFunc(c.list, func(f Finding) bool { return f.Check == checkNeverFits })
+	}
 	c.list = causes(c.list)
 	return c.at.settle(c.list)
 }

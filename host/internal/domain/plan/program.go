@@ -27,6 +27,9 @@ type Env struct {
 	// Prompts are the layers of the prompts; nil: the roles of nodes are not
 	// checked.
 	Prompts *prompt.Book
+	// Unchecked leaves out what never fits its schema (CHECK-020): it was checked when
+	// the plan was accepted, and has lost its secrets since.
+	Unchecked bool
 	// Routing returns the candidates that routing gives an intent; nil means none.
 	Routing func(intent string) []string
 

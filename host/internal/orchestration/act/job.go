@@ -115,7 +115,7 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 		f.budget.account.Leave(context.Background())
 	}
 	s.config.Journal.Drop(f.id)
-	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}}), nil
+	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}, mask: f.mask}), nil
 }
 
 // Recall puts a run of an earlier host back into the queue, with the place, priority
@@ -218,7 +218,7 @@ func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.
 	if !past.Active {
 		how.Why = ""
 	}
-	f, err := s.reenter(r.ID(), past, how)
+	f, err := s.reenter(r.ID(), past, how, r.flight().mask)
 	if err != nil {
 		r.Abandon(err)
 		return err

@@ -104,13 +104,13 @@ func attach(f *flight) *contract.Error {
 		return contract.Errorf("db/not-configured", "this host keeps no idempotency keys: its runs are in memory").
 			WithHint("send the request without the key, or set store.driver = \"sqlite\"")
 	}
-	fingerprint := essence{f.act.Request}.Value()
+	fingerprint := f.essence(f.act.Request).Hash()
 	for {
-		mine, other := c.Keys.hold(key, edn.Hash(fingerprint))
+		mine, other := c.Keys.hold(key, fingerprint)
 		if other == nil {
 			return f.stored(finder, key, mine)
 		}
-		if other.fingerprint != edn.Hash(fingerprint) {
+		if other.fingerprint != fingerprint {
 			return keyMismatch()
 		}
 		<-other.ready

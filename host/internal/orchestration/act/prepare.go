@@ -28,6 +28,14 @@ type essence struct{ request edn.Value }
 // Value implements journal.Valuer.
 func (e essence) Value() edn.Value { return e.request.Dissoc(transportKeys...) }
 
+// essence refers to a request without its transport keys and secrets.
+func (f *flight) essence(request edn.Value) journal.Ref {
+	if !f.mask.Any() {
+		return journal.RefOf(essence{request})
+	}
+	return journal.RefTo(f.mask.Value(essence{request}.Value()))
+}
+
 // translate converts the accepted spellings of a request to the contract form.
 func translate(f *flight) *contract.Error {
 	f.older = request.IsV03(f.act.Request)
@@ -83,7 +91,10 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		},
 	}
 	return func(f *flight) *contract.Error {
-		req, err := request.Parse(f.act.Request, s.env)
+		env := s.env
+		f.unchecked = (f.past != nil || f.act.Fill != nil) && journal.Masked(f.act.Request)
+		env.Unchecked = f.unchecked
+		req, err := request.Parse(f.act.Request, env)
 		f.request = req
 		if f.act.Watched {
 			f.request.ResponseType = "stream"
@@ -144,13 +155,14 @@ func (f *flight) unread() *contract.Error {
 func (f *flight) planEnv() plan.Env {
 	s := f.service
 	return plan.Env{
-		Registry: s.config.Registry,
-		Policies: s.config.Policies,
-		Request:  *f.layer,
-		Grant:    f.grant,
-		Budgets:  s.config.Budgets,
-		Prompts:  s.config.Prompts,
-		Outer:    func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
+		Registry:  s.config.Registry,
+		Unchecked: f.unchecked,
+		Policies:  s.config.Policies,
+		Request:   *f.layer,
+		Grant:     f.grant,
+		Budgets:   s.config.Budgets,
+		Prompts:   s.config.Prompts,
+		Outer:     func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
 	}
 }
 
@@ -310,6 +322,9 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 			f.deadline, f.walled = end, true
 		}
 		f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, f.id, 1)
+		if f.learn(); f.mask != nil { // its session may have filled the request
+			f.recorder.Mask(f.mask)
+		}
 		if !f.alone {
 			f.follow = c.Journal.Follow(f.id, 0)
 		}
@@ -346,7 +361,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Operation:     "act/run",
 		Intent:        r.Intent,
 		Request:       journal.RefTo(a.Request),
-		Fingerprint:   journal.RefOf(essence{a.Request}),
+		Fingerprint:   f.essence(a.Request),
 		ResponseType:  r.ResponseType,
 		Class:         f.class,
 		Priority:      r.Priority,
@@ -361,7 +376,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 	}
 	rec.Key = f.key
 	if f.session.ID != "" {
-		rec.Fingerprint = journal.RefOf(essence{f.given}) // the session may change between two requests
+		rec.Fingerprint = f.essence(f.given) // the session may change between two requests
 		rec.SessionID, rec.SessionVersion = f.session.ID, int(f.session.Version)
 	}
 	if fill := a.Fill; fill != nil {

@@ -30,6 +30,7 @@ type Retry struct {
 var notRetried = []string{
 	"invalid-request", "input/invalid", "unsupported/intent", "auth/forbidden-effect", "effects/invalid-input",
 	"effects/missing-required", "effects/unsupported-tool", "effects/scope-denied", "schema/invalid", "eval/must-failed",
+	"run/secret-missing",
 }
 
 // wait returns the wait after the attempt with a number.
@@ -89,6 +90,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		after:    f.retryAt,
 		entry:    queue.Entry{Class: f.past.Accepted.Class, Priority: f.request.Priority, Principal: f.act.Principal, Accepted: true},
 		act:      Act{Principal: f.act.Principal},
+		mask:     f.mask,
 	}
 	r.mu.Unlock()
 	if !r.AwaitTurn() {
@@ -99,7 +101,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		r.Abandon(contract.AsError(err))
 		return false
 	}
-	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{})
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{}, f.mask)
 	if refused != nil {
 		r.Abandon(refused)
 		return false
@@ -174,7 +176,7 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	})
 	var next *flight
 	if err == nil {
-		next, err = s.reenter(run, past, Resumption{})
+		next, err = s.reenter(run, past, Resumption{}, f.mask)
 	}
 	if err != nil {
 		if place != nil {
@@ -204,7 +206,7 @@ func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.Hi
 		err = contract.Errorf("run/not-resumable", "run %s goes on by its idempotency key", run)
 	} else if err = s.reopen(run, past, how); err == nil {
 		var f *flight
-		if f, err = s.reenter(run, past, Resumption{}); err == nil {
+		if f, err = s.reenter(run, past, Resumption{}, nil); err == nil {
 			r.begin(f)
 			go s.launch(r)
 			return r, nil

@@ -37,7 +37,7 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	if past.Finished && how.Why == journal.ResumedDecision && how.Cancel == nil {
 		return s.resumeFailed(ctx, run, past, how)
 	}
-	f, err := s.reenter(run, past, how)
+	f, err := s.reenter(run, past, how, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +60,9 @@ func unqueued(accepted *journal.RunAccepted) edn.Value {
 	return request
 }
 
-// reenter returns the state of an act that goes on from its records.
-func (s *Service) reenter(run string, past *journal.History, how Resumption) (*flight, *contract.Error) {
+// reenter returns the state of an act that goes on from its records. mask knows the
+// secrets that they do not have; nil: they are lost.
+func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask) (*flight, *contract.Error) {
 	if past.Accepted == nil || past.Finished {
 		return nil, contract.Errorf("run/not-resumable", "run %s has no open end", run)
 	}
@@ -74,7 +75,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 	}
 	c, accepted := &s.config, past.Accepted
 	f := s.flight(Act{
-		Request:       unqueued(accepted),
+		Request:       mask.Restore(unqueued(accepted)),
 		Principal:     accepted.Principal,
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
@@ -91,6 +92,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption) (*f
 	}
 	f.resumed, f.past, f.id, f.begun, f.seed = resumed, past, run, past.Begun, accepted.Seed
 	f.deadline = past.DeadlineAt
+	f.mask = mask
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)

@@ -98,6 +98,9 @@ type Config struct {
 	Calibrations dispatch.Calibrations
 	// Host and Boot identify this host and this start of it.
 	Host, Boot string
+	// SecretKey is the key of the hashes that stand for secrets in records, 32 bytes;
+	// nil: a new one. Services whose records are compared must share it.
+	SecretKey []byte
 	// Root is the base of relative paths in inputs, unless the act names a
 	// directory. Empty leaves paths unchanged.
 	Root string
@@ -169,15 +172,16 @@ type Service struct {
 	// it.
 	inner, reply chain
 	// lead is what an act does late that has waited for the answer of another one.
-	lead    chain
-	flights flights
+	lead      chain
+	flights   flights
+	secretive bool // a schema marks secrets
 }
 
 // New compiles the stages. The error is act/middleware-invalid and names the
 // step that cannot be compiled.
 func New(c Config) (*Service, error) {
 	c.defaults()
-	s := &Service{config: c}
+	s := &Service{config: c, secretive: hidesSecrets(c.Registry)}
 	for _, st := range []struct {
 		name string
 		into *chain
@@ -223,6 +227,10 @@ func (c *Config) defaults() {
 	}
 	if c.Host == "" {
 		c.Host = "local"
+	}
+	if c.SecretKey == nil {
+		c.SecretKey = make([]byte, 32)
+		_, _ = rand.Read(c.SecretKey) // never fails
 	}
 	if c.Classes.Names == nil {
 		c.Classes = ShippedClasses()

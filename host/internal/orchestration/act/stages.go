@@ -34,47 +34,49 @@ type flight struct {
 
 	sessionWarnings []edn.Value
 
-	plan     *plan.Plan
-	findings []plan.Finding
-	source   string
-	bindings edn.Value
-	layer    *policy.Layer
-	grant    *policy.Grant
-	policies *eval.PolicyCache // of the shape; nil for a plan of the client's
-	shape    *shape            // nil for a plan of the client's
-	budget   allowance
-	id       string
-	seed     int64
-	deadline time.Time
-	recorder *eval.Recorder
-	follow   *journal.Cursor
-	inside   *eval.Place        // of a host call; nil for a top-level run
-	tell     func(journal.Body) // receives text of a host call
-	past     *journal.History   // of a run that is resumed or replayed; else nil
-	resumed  *journal.RunResumed
-	asked    *journal.CancelRequested // it is resumed to be canceled
-	halt     context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
-	stopped  *contract.Error          // it is suspended
-	replay   bool
-	recalled bool            // its past costs are counted
-	given    edn.Value       // the request without what its session filled; nil: no session
-	session  session.Session // when the act was accepted
-	key      string          // hash of the idempotency key
-	holds    *held           // the key, while the run has it
-	attached *Run            // that has the key already
-	distant  bool            // another host executes it
-	failed   *failedRun      // that has the key, and goes on; else nil
-	cache    caching
-	closed   bool            // its end or suspension is durable
-	unknown  string // calls that may have had their effect, of a suspended run that is canceled
-	class    string
-	place    *queue.Place     // in the queue; nil: it does not wait
-	pace     *stream.Pace     // nil unless the run is streamed
-	asks     *interrupt.Table // questions to people
-	retryAt  time.Time        // when the job goes on after a failure; zero: it is over
-	after    time.Time        // it waits until then, and enters the queue with entry; else zero
-	entry    queue.Entry
-	release  context.CancelFunc // of a shorter deadline; nil: there is none
+	plan      *plan.Plan
+	findings  []plan.Finding
+	source    string
+	bindings  edn.Value
+	layer     *policy.Layer
+	grant     *policy.Grant
+	policies  *eval.PolicyCache // of the shape; nil for a plan of the client's
+	shape     *shape            // nil for a plan of the client's
+	budget    allowance
+	id        string
+	seed      int64
+	deadline  time.Time
+	recorder  *eval.Recorder
+	follow    *journal.Cursor
+	inside    *eval.Place        // of a host call; nil for a top-level run
+	tell      func(journal.Body) // receives text of a host call
+	past      *journal.History   // of a run that is resumed or replayed; else nil
+	resumed   *journal.RunResumed
+	asked     *journal.CancelRequested // it is resumed to be canceled
+	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
+	stopped   *contract.Error          // it is suspended
+	replay    bool
+	recalled  bool            // its past costs are counted
+	unchecked bool            // the request was checked before, and has lost its secrets
+	mask      *journal.Mask   // of secrets in records; nil: no schema marks any
+	given     edn.Value       // the request without what its session filled; nil: no session
+	session   session.Session // when the act was accepted
+	key       string          // hash of the idempotency key
+	holds     *held           // the key, while the run has it
+	attached  *Run            // that has the key already
+	distant   bool            // another host executes it
+	failed    *failedRun      // that has the key, and goes on; else nil
+	cache     caching
+	closed    bool   // its end or suspension is durable
+	unknown   string // calls that may have had their effect, of a suspended run that is canceled
+	class     string
+	place     *queue.Place     // in the queue; nil: it does not wait
+	pace      *stream.Pace     // nil unless the run is streamed
+	asks      *interrupt.Table // questions to people
+	retryAt   time.Time        // when the job goes on after a failure; zero: it is over
+	after     time.Time        // it waits until then, and enters the queue with entry; else zero
+	entry     queue.Entry
+	release   context.CancelFunc // of a shorter deadline; nil: there is none
 
 	// route
 	program *plan.Program
@@ -149,6 +151,7 @@ func always(run func(*flight) *contract.Error) func(*Service) (func(*flight) *co
 var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
+	{"secrets", always(learnSecrets)},
 	{"attach", always(attach)},
 	{"session", always(bindSession)},
 	{"plan", always(readPlan)},
@@ -167,6 +170,7 @@ var resumeSteps = []step{
 	{"replay", always(endReplay)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},
+	{"secrets", always(learnSecrets)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
@@ -183,7 +187,7 @@ var replaySteps = []step{
 
 // readSteps is the number of leading steps of prepare that read the request
 // and its plan; the later ones count and record it.
-const readSteps = 6
+const readSteps = 7
 
 var routeSteps = []step{
 	{"link", always(link)},

@@ -76,7 +76,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 			Node: c.Parent.Node},
 	}
 	f.act.Fill = outer.act.Fill
-	f.halt = outer.halt
+	f.halt, f.mask = outer.halt, outer.mask
 	f.budget.account = outer.budget.account
 	f.asks = outer.asks
 	f.grant = s.config.Effects.Grant(f.act.Roles)
@@ -84,7 +84,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 	if err := s.stage(s.inner, f); err != nil {
 		return s.Refusal(f.act, err), err, true
 	}
-	f.inside.Request = journal.RefOf(essence{f.act.Request})
+	f.inside.Request = f.essence(f.act.Request)
 	if given, err := f.recallCall(outer, &c.Parent); err != nil || !given.IsNil() {
 		if err != nil {
 			given = s.Refusal(f.act, err)

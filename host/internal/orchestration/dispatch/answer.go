@@ -113,7 +113,9 @@ func (a *attempt) beaten() {
 // read checks the form of an answer and cleans it.
 func (a *attempt) read() {
 	a.label = journal.OutcomeOK
-	response, err := contract.CheckResponse(a.answer.Response, a.n.resultRules(a.capability))
+	rules := a.n.resultRules(a.capability)
+	rules.Recorded = a.past != nil
+	response, err := contract.CheckResponse(a.answer.Response, rules)
 	if err != nil {
 		err = a.replaceReservedType(err)
 		a.err, a.label = err, journal.OutcomeError

@@ -94,6 +94,9 @@ func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {
 	return rules.SwapTo
 }
 
+// HidesSecret reports whether the schema of the answer marks a value as secret.
+func (p *CallPolicy) HidesSecret() bool { return p.out != nil && p.out.HidesSecret() }
+
 // policyWithoutStats computes a policy that ignores breakers and statistics.
 func (d *Dispatcher) policyWithoutStats(pol policy.Policy, intent, capID string) *CallPolicy {
 	p := &CallPolicy{

@@ -112,6 +112,12 @@ func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contrac
 		err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
 }
 
+// secretMissing is the error of a call that needs a secret of which the journal has only
+// the hash (JRN-022).
+func secretMissing(node, what string) *contract.Error {
+	return contract.Errorf("run/secret-missing", "node %s: %s has a secret of which the journal keeps only a hash", node, what)
+}
+
 // order returns the candidates in the order of the past: those whose calls are
 // recorded, which need not be callable now, and then the accepted ones.
 func (p *past) order(accepted []string, known *registry.Registry) []string {
@@ -201,6 +207,7 @@ func (a *attempt) recalled() (Answer, error) {
 	if response.IsNil() {
 		response = end.Result.Value()
 	}
+	response = a.n.run.Secrets.Restore(response)
 	if end.Err != nil {
 		return Answer{Response: response}, end.Err
 	}
@@ -222,6 +229,9 @@ func (a *attempt) readPast() {
 		case end.Result.Set(), end.Err.Type == "runtime/invalid-result":
 			a.outcome = outcomeAfterAnswer(a.recovery)
 		}
+	}
+	if a.err == nil && len(a.past.Verdicts) == 0 && !a.n.w.Replay && journal.Masked(a.response) {
+		a.err = secretMissing(a.n.w.Node, "the answer of :"+a.capability.ID) // its gates would judge another one
 	}
 	a.label, a.usage, a.meta = end.Outcome, end.Usage, end.Meta
 	if a.err != nil && a.label == journal.OutcomeOK { // the configuration refuses the answer now

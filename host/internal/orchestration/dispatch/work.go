@@ -55,6 +55,9 @@ type Run struct {
 	Interrupts *interrupt.Table
 	// Fill marks a run that replays another one; nil: it does not.
 	Fill *Fill
+	// Secrets learns the secrets of answers, and knows those that records do not have;
+	// nil: no schema marks any.
+	Secrets *journal.Mask
 	// Asked is the hash of the request of a plugin within whose call this run is
 	// evaluated; empty: it is no such request.
 	Asked string
@@ -116,6 +119,9 @@ type Work struct {
 	// Recorded is what the replayed run recorded of the node; nil: nothing, or the
 	// run has no Fill.
 	Recorded *journal.Place
+	// SecretMissing is set if the input has lost a secret: no call can be made, but the
+	// recorded ends of calls hold.
+	SecretMissing bool
 	// Begun is called after an attempt is recorded and before it is made.
 	Begun func()
 	// Around gives access to the surrounding plan. Nil: there are no slots, and

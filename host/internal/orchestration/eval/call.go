@@ -28,7 +28,8 @@ func (s *scope) callNode(
 		if w.Replay && !w.Past.Ended() {
 			return 0, s.unrecorded(n, e)
 		}
-		if n.Op == plan.OpCall && !w.Past.IsCommitted() { // else its text was shown
+		// Text is not streamed once the run has a secret: pieces could be parts of it.
+		if n.Op == plan.OpCall && !w.Past.IsCommitted() && !w.Policy.HidesSecret() && !s.run.task.Secrets.Any() { // else its text was shown
 			w.Stream = s.streamOf(i)
 		}
 		result := s.run.ev.Dispatcher.Serve(ctx, &s.run.call, w)
@@ -127,6 +128,11 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	sch, name := s.inSchema(w)
 	w.Unmarked = n.UnmarkedInput(s.frame, s.foreign, w.Intent, w.Input)
 	w.Input = ResolvePaths(sch, w.Input, s.run.task.Dir)
+	s.run.task.Secrets.Learn(sch, w.Input)
+	if s.history != nil && journal.Masked(edn.Vector(w.Input, edn.Text(w.System))) {
+		w.SecretMissing = true // it was checked before
+		return w, nil
+	}
 	return w, checkInput(w, sch, name)
 }
 
@@ -229,12 +235,13 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		})
 	}
 	env := plan.Env{
-		Registry: r.ev.Registry,
-		Policies: r.ev.Policies,
-		Request:  layer,
-		Grant:    r.call.Grant,
-		Prompts:  r.ev.Dispatcher.Prompts,
-		Outer:    c.names(a.Bindings),
+		Registry:  r.ev.Registry,
+		Unchecked: s.history != nil && journal.Masked(a.Plan),
+		Policies:  r.ev.Policies,
+		Request:   layer,
+		Grant:     r.call.Grant,
+		Prompts:   r.ev.Dispatcher.Prompts,
+		Outer:     c.names(a.Bindings),
 	}
 	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits),
 		plan.Depth(depth))

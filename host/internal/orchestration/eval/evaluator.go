@@ -86,6 +86,9 @@ type Task struct {
 	Suspend func([]Undecided)
 	// Interrupts are the questions of the run to people; nil: it cannot ask any.
 	Interrupts *interrupt.Table
+	// Secrets learns the secrets of the run, and knows those that its records do not
+	// have; nil: no schema marks any.
+	Secrets *journal.Mask
 	// Streams records text of the answer according to the streaming policy.
 	// Pace exerts back pressure on plugins while the reader is behind; it may
 	// be nil.
@@ -199,7 +202,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	if in := t.Inside; in != nil {
 		r.call.Asked = in.Request.Hash()
 	}

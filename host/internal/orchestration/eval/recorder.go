@@ -20,9 +20,10 @@ type Recorder struct {
 	run   string
 	epoch int
 
-	mu  sync.Mutex
-	seq int
-	err error
+	mu   sync.Mutex
+	mask *journal.Mask
+	seq  int
+	err  error
 }
 
 var _ dispatch.Recorder = (*Recorder)(nil)
@@ -41,6 +42,13 @@ func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, 
 // Continue makes the next record follow number seq, the last one of a run that is
 // resumed. It must be called before the first record.
 func (r *Recorder) Continue(seq int) { r.seq = seq }
+
+// Mask has the recorder replace secrets in the records from now on.
+func (r *Recorder) Mask(m *journal.Mask) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mask = m
+}
 
 // Stop makes the recorder reject all further records with err.
 func (r *Recorder) Stop(err error) {
@@ -101,10 +109,13 @@ func (r *Recorder) record(path edn.Value, node string, body journal.Body) error 
 	if n, ok := body.(journal.Numbered); ok {
 		n.SetSeq(r.seq + 1)
 	}
-	r.err = r.to.Append(r.ctx, journal.Record{
+	rec, err := r.mask.Record(journal.Record{
 		Run: r.run, Seq: r.seq + 1, At: r.clock.Now(), Epoch: r.epoch, Path: path, Node: node, Body: body,
 	})
-	if r.err == nil {
+	if err == nil {
+		err = r.to.Append(r.ctx, rec)
+	}
+	if r.err = err; r.err == nil {
 		r.seq++
 	}
 	return r.err

@@ -34,7 +34,7 @@ func (s *scope) recall(n *plan.Node, e *ended) bool {
 	kinds := map[plan.Op]plan.SlotKind{
 		plan.OpCall: plan.SlotCall, plan.OpTool: plan.SlotTool, plan.OpPlan: plan.SlotPlan, plan.OpMap: plan.SlotPlan,
 	}
-	e.slot = plan.Recorded(kinds[n.Op], past.Committed.Value.Value())
+	e.slot = plan.Recorded(kinds[n.Op], s.run.task.Secrets.Restore(past.Committed.Value.Value()))
 	e.record = *past.Committed
 	if n.Op == plan.OpCall || n.Op == plan.OpTool { // the account of the plan counts it
 		e.result = &dispatch.Result{
@@ -112,7 +112,7 @@ func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.
 	case past.Failed != nil:
 		return past.Failed.Err
 	case past.IsCommitted() && err != nil && past.Committed.FailureType != err.Type:
-		return s.miss(n, e, "it failed with :%s, and its record is a commit", err.Type)
+		return s.miss(n, e, "it failed with :%s, and its record is a commit: %s", err.Type, err.Message)
 	case past.IsCommitted() && err != nil: // kept: its commit has the error
 		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
 	}

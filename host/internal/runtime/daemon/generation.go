@@ -34,6 +34,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		c.Cache = h.answers
 	}
 	c.Queue, c.Classes, c.Retry = h.queue, classesOf(&loaded.Queue), act.Retry(loaded.Queue.Retry)
+	c.SecretKey = h.secretKey
 	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrationCache(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served

@@ -40,6 +40,8 @@ type Host struct {
 	queue      *queue.Queue
 
 	closing sync.Once
+	// secretKey is the key of hashes of secrets; nil: runs are kept in memory.
+	secretKey []byte
 	// stats outlives the generations: a reload forgets nothing.
 	stats stats.Table
 	// grades outlive them as well: equal text has one grade.

@@ -42,6 +42,9 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 		return err
 	}
 	d.store, h.journal, h.full = opened, opened, opened.Full
+	if h.secretKey, err = secretKey(loaded.Host.DataDir); err != nil {
+		return &EnvironmentError{"read the key of secrets in the journal", err}
+	}
 	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, h.tellPlugins, nil)
 	if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
 		return err

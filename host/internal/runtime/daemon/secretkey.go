@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+)
+
+// secretKeyFile has the key of the hashes that stand for secrets in the journal.
+const secretKeyFile = "secrets.key"
+
+const secretKeyBytes = 32
+
+// secretKey returns the key of a data directory, which is made once: with another one,
+// equal secrets would have other hashes (JRN-022).
+func secretKey(dir string) ([]byte, error) {
+	path := filepath.Join(dir, secretKeyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key := make([]byte, secretKeyBytes)
+		_, _ = rand.Read(key) // never fails
+		err = renameio.WriteFile(path, []byte(hex.EncodeToString(key)+"\n"), 0o600)
+		return key, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s has the mode %04o, expected 0600: others can read it", path, mode)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != secretKeyBytes {
+		return nil, fmt.Errorf("%s is not a key of %d bytes in hexadecimal digits", path, secretKeyBytes)
+	}
+	return key, nil
+}
