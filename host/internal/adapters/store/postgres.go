@@ -285,9 +285,9 @@ func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err erro
 	if _, err := db.conn.ExecContext(ctx, w.sql.text["begin"]); err != nil {
 		return false, err
 	}
-	var commits, taken, erased, run, n int64
+	var commits, taken, dropped, erased, run, n int64
 	args := []any{db.n, db.boot, db.lease.Milliseconds()}
-	err = w.sql.one(ctx, "enter", args, []any{&commits, &taken, &erased, &run, &n})
+	err = w.sql.one(ctx, "enter", args, []any{&commits, &taken, &dropped, &erased, &run, &n})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, errFenced
@@ -297,6 +297,8 @@ func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err erro
 		db.commits++
 		return true, nil
 	}
+	w.term = dropped
+	w.s.term.Store(dropped)
 	w.lastRun, w.lastN = max(w.lastRun, run), max(w.lastN, n)
 	if erased != db.erased {
 		clear(w.known)
@@ -397,16 +399,19 @@ func (db *postgresDB) owns(ctx context.Context, from *statements, run int64) (bo
 func (db *postgresDB) takeLapsed(ctx context.Context, st *statements) (out []takenRun, err error) {
 	var run takenRun
 	err = st.all(ctx, "take_lapsed", nil, []any{&run.n, &run.left}, func() error { out = append(out, run); return nil })
+	if err == nil {
+		_, err = st.exec(ctx, "drop_reserved")
+	}
 	return out, err
 }
 
 // take implements sharing.
-func (db *postgresDB) take(ctx context.Context, st *statements, run int64) (bool, error) {
-	err := st.one(ctx, "take_run", []any{run}, []any{&run})
+func (db *postgresDB) take(ctx context.Context, st *statements, run int64) (from int64, err error) {
+	err = st.one(ctx, "take_run", []any{run}, []any{&from})
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return 0, nil
 	}
-	return err == nil, err
+	return from, err
 }
 
 // hasState reports whether an error of a server has one of some codes.

@@ -60,6 +60,7 @@ type Store struct {
 	queue  queue
 	writer *writer
 	full   atomic.Bool
+	term   atomic.Int64 // that of the writer
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -92,7 +93,10 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, files.close())
 	}
-	if err := s.verifyUnfinished(ctx); err != nil {
+	if err = s.verifyUnfinished(ctx); err == nil && s.shared != nil {
+		err = s.recount(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", s.db.name(), err), s.closeFiles(), files.close())
 	}
 	s.reserve.hold()

@@ -43,7 +43,9 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	}
 	d.store, h.journal, h.full = opened, opened, opened.Full
 	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, nil)
-	if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
+	if _, shared := opened.Shared(); shared {
+		h.ledger = budget.NewShared(opened.Budgets(), nil)
+	} else if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
 		return err
 	}
 	d.unfinished, err = opened.Unfinished(ctx)
