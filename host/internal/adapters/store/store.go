@@ -334,7 +334,7 @@ func (s *Store) keepUp() {
 			return
 		case <-tick.C:
 			if idle, busy = !busy, false; idle && s.shared != nil {
-				s.queue.post(&job{do: s.renew, done: make(chan struct{})})
+				_ = s.queue.post(&job{do: s.renew, done: make(chan struct{})})
 			}
 		case <-s.upkeep:
 			busy = true
