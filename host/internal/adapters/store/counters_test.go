@@ -491,7 +491,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 	records := sc.spend(t, budget.NewMemory(now), lasting(budget.Total), usd("0.25"))
 	appendAll(t, s, records[:2]...)
 	require.NoError(t, s.Close())
-	require.NoError(t, Migrate(ctx, Options{Path: path}, 1, true))
+	migrate(t, Options{Path: path}, 1, true)
 
 	_, err := tryOpen(t, dir, func(o *Options) { o.NoMigrate = true })
 	var schema *SchemaError

@@ -71,6 +71,7 @@ func storeOptions(c *config.Config) (store.Options, error) {
 	}
 	id, err := hostID(c.Host.DataDir)
 	o.Postgres = &store.Postgres{DSN: dsn, Host: id, Lease: s.Lease}
+	o.NoMigrate = true // older programs may use it (OPS-007)
 	return o, err
 }
 
