@@ -42,6 +42,9 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 		return err
 	}
 	d.store, h.journal, h.full = opened, opened, opened.Full
+	if options.Postgres != nil {
+		h.id = options.Postgres.Host
+	}
 	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, nil)
 	if _, shared := opened.Shared(); shared {
 		h.ledger = budget.NewShared(opened.Budgets(), nil)
