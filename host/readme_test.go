@@ -219,7 +219,9 @@ func (r *reader) configuration(t *testing.T, f fence) {
 	}
 	_, diagnostics := config.Load(t.Context(), path, config.Options{Profile: language.ProfileDev})
 	for _, d := range diagnostics {
-		assert.NotEqual(t, diag.SeverityError, d.Severity, "%s", d.Text())
+		if d.Type != "config/secret-missing" { // it is the reader's
+			assert.NotEqual(t, diag.SeverityError, d.Severity, "%s", d.Text())
+		}
 	}
 }
 

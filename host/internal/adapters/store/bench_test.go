@@ -15,10 +15,16 @@ import (
 )
 
 // BenchmarkRecord is the rate of commits of one record with 1 and 16 writers, in
-// turns: 16/1 is expected >= 5. JRN-002.
+// turns, on every kind of database: 16/1 is expected >= 5. JRN-002.
 func BenchmarkRecord(b *testing.B) {
+	for _, on := range backends {
+		b.Run(on.name, func(b *testing.B) { benchmarkRecord(b, on) })
+	}
+}
+
+func benchmarkRecord(b *testing.B, on backend) {
 	const rounds, writers = 50, 16
-	s := openAt(b, b.TempDir())
+	s := on.openAt(b, b.TempDir())
 	var spent [2]time.Duration
 	run := 0
 	for b.Loop() {

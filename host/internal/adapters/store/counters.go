@@ -15,8 +15,7 @@ import (
 
 var _ budget.Keeper = (*Store)(nil)
 
-// Counters implements budget.Keeper. What a suspended run with damaged records has
-// reserved is not known.
+// Counters implements budget.Keeper.
 func (s *Store) Counters(ctx context.Context) ([]budget.Counter, error) {
 	out, err := readCounters(ctx, s.read, "counters")
 	if err != nil {
@@ -24,24 +23,32 @@ func (s *Store) Counters(ctx context.Context) ([]budget.Counter, error) {
 	}
 	for _, state := range []string{"runs_open", "runs_suspended"} {
 		rows, err := readRuns(ctx, s.read, state)
+		if err == nil {
+			err = s.addReserved(ctx, out, rows)
+		}
 		if err != nil {
 			return nil, err
 		}
-		for _, row := range rows {
-			records, err := s.Read(ctx, row.ID, 0, maxRecords)
-			var damage *Damage
-			switch {
-			case errors.As(err, &damage) && row.State == stateSuspended:
-				continue
-			case err != nil:
-				return nil, err
-			}
-			for _, r := range journal.NewHistory(records).Reserved {
-				out.add(act.Windows(r, row.Principal), budget.Counter{Reserved: policy.AmountsOf(r.Amount)})
-			}
-		}
 	}
 	return out.list(), nil
+}
+
+// addReserved adds what unfinished runs have reserved. A damaged one adds nothing.
+func (s *Store) addReserved(ctx context.Context, to counters, rows []runRow) error {
+	for _, row := range rows {
+		records, err := s.Read(ctx, row.ID, 0, maxRecords)
+		var damage *Damage
+		switch {
+		case errors.As(err, &damage):
+			continue
+		case err != nil:
+			return err
+		}
+		for _, r := range journal.NewHistory(records).Reserved {
+			to.add(act.Windows(r, row.Principal), budget.Counter{Reserved: policy.AmountsOf(r.Amount)})
+		}
+	}
+	return nil
 }
 
 // Add implements budget.Keeper.

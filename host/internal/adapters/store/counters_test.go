@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,10 +33,29 @@ func lasting(per budget.Per) budget.Chain {
 }
 
 // keptLedger returns the ledger of a host that starts with a store.
-func keptLedger(t require.TestingT, s *Store, at func() time.Time) *budget.Memory {
+func keptLedger(t require.TestingT, s *Store, at func() time.Time) budget.Ledger {
+	if s.shared != nil {
+		return settledLedger{budget.NewShared(s.Budgets(), at), s}
+	}
 	l, err := budget.NewKept(context.Background(), s, at)
 	require.NoError(t, err)
 	return l
+}
+
+// settledLedger is the ledger of one of several hosts. Its balances are those after
+// everything that was settled before: else a cost counts as reserved until its record
+// is durable.
+type settledLedger struct {
+	*budget.Shared
+	s *Store
+}
+
+// Balances implements budget.Ledger.
+func (l settledLedger) Balances(ctx context.Context, c []budget.Scope) ([]budget.Balance, error) {
+	if err := l.s.queue.run(ctx, func(context.Context) error { return nil }); err != nil {
+		return nil, err
+	}
+	return l.Shared.Balances(ctx, c)
 }
 
 // attempt is a reservation of a script with its record.
@@ -140,7 +160,11 @@ func TestCountersHaveNoCommitOfTheirOwn(t *testing.T) {
 			require.NoError(t, s.Close())
 			return s.writer.commits
 		}
-		assert.Equal(t, commits(budget.Chain{{Kind: budget.Run, ID: "r"}}), commits(lasting(budget.Month)))
+		own := 0 // what several hosts decide must be durable before the call, with whatever else is then queued
+		if on.files == 0 {
+			own = 10
+		}
+		assert.EqualValues(t, own, commits(lasting(budget.Month))-commits(budget.Chain{{Kind: budget.Run, ID: "r"}}))
 	})
 }
 
@@ -148,10 +172,11 @@ func TestCountersHaveNoCommitOfTheirOwn(t *testing.T) {
 // commit loses both, and a change by hand fails closed.
 func TestCountersAndRecordsAreOneTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
-		dir, fails := t.TempDir(), false
+		dir := t.TempDir()
+		var fails atomic.Bool
 		s := on.openAt(t, dir, func(o *Options) {
 			o.Faults.Before = func(op string) error {
-				if fails && op == "commit" {
+				if op == "commit" && fails.Load() {
 					return os.ErrDeadlineExceeded
 				}
 				return nil
@@ -161,10 +186,9 @@ func TestCountersAndRecordsAreOneTransaction(t *testing.T) {
 		appendAll(t, s, newScript("run_1").spend(t, l, lasting(budget.Day), usd("0.25"))...)
 		syncRun(t, s, "run_1")
 		before := figures(t, l, lasting(budget.Day))
-		s.queue.mu.Lock()
-		fails = true
-		s.queue.mu.Unlock()
-		appendAll(t, s, newScript("run_2").spend(t, l, lasting(budget.Day), usd("4"))...)
+		records := newScript("run_2").spend(t, l, lasting(budget.Day), usd("4"))
+		fails.Store(true)
+		appendAll(t, s, records...)
 		require.Error(t, s.Sync(context.Background(), "run_2"))
 		require.Error(t, l.Adjust(context.Background(), lasting(budget.Day)[0], budget.Adjustment{Grant: usd("1")}))
 		require.NoError(t, s.Close())
@@ -467,7 +491,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 	records := sc.spend(t, budget.NewMemory(now), lasting(budget.Total), usd("0.25"))
 	appendAll(t, s, records[:2]...)
 	require.NoError(t, s.Close())
-	require.NoError(t, Migrate(ctx, Options{Path: path}, 1, true))
+	migrate(t, Options{Path: path}, 1, true)
 
 	_, err := tryOpen(t, dir, func(o *Options) { o.NoMigrate = true })
 	var schema *SchemaError

@@ -56,11 +56,11 @@ type sharing interface {
 	leased() time.Duration
 	// owns reports whether a run belongs to this host.
 	owns(ctx context.Context, from *statements, run int64) (bool, error)
-	// takeLapsed makes the open runs of all hosts whose lease has lapsed runs of this
-	// host, in the current transaction. take does so with one run, which may also be
-	// suspended.
+	// takeLapsed makes the unfinished runs of all hosts whose lease has lapsed runs of
+	// this host, in the current transaction, and drops what these have reserved. take
+	// does so with one run, and returns the host that had it; 0: it may not be taken.
 	takeLapsed(ctx context.Context, st *statements) ([]takenRun, error)
-	take(ctx context.Context, st *statements, run int64) (bool, error)
+	take(ctx context.Context, st *statements, run int64) (from int64, err error)
 }
 
 // takenRun is a run that a host has taken from another one.

@@ -1,4 +1,5 @@
-// Package store keeps the journal of runs in a SQL database.
+// Package store keeps the journal of runs in a SQL database: a file of SQLite, or
+// PostgreSQL.
 //
 // # Main types
 //
@@ -21,7 +22,24 @@
 // A value is stored once, under its hash. Elements of maps and vectors above
 // 256 bytes are values of their own, and long vectors are trees, so that a
 // conversation which grows by a turn is stored as that turn and a few numbers.
-// Bodies above 256 KiB are files of the folder blobs.
+// In SQLite, bodies above 256 KiB are files of the folder blobs. In PostgreSQL every
+// body is in its row: hosts have no folder in common, and a value commits with the
+// record that names it.
+//
+// # Databases
+//
+// What differs between the databases is behind the interface database, and each
+// dialect has its statements and migrations below sql. sqlite.go and postgres.go have
+// the rest. A transaction whose connection is lost is executed again. If it was lost
+// in the commit, the number of transactions in the row of the host shows whether it
+// was made.
+//
+// # Hosts
+//
+// Several hosts may share a PostgreSQL database. Their transactions follow each other
+// by a lock on the row of the table head, so everything that holds for one writer holds
+// for all. Each unfinished run belongs to one host; [Store.Take] gives a host those of
+// hosts whose lease has lapsed. [Budgets] are decided in the database.
 //
 // # Budgets
 //
@@ -43,16 +61,19 @@
 // # Concurrency
 //
 // All methods are safe for concurrent use; the records of one run come from one
-// goroutine at a time. A database has one Store: a lock on the folder blobs
-// rejects a second one. Readers use their own read-only connections.
+// goroutine at a time. A file has one Store: a lock on the folder blobs rejects a
+// second one. A host in PostgreSQL has one Store as well: a later one fences it.
+// Readers use their own read-only connections.
 //
 // # Errors
 //
 // The errors of callers are of type *contract.Error. A failed commit, sync or
 // file write is final: [Store.Failed] is closed, and each later append returns
 // journal/unavailable. While free space is below the minimum, new runs get
-// journal/full. An append with an old epoch gets journal/fenced. [Open] returns
+// journal/full. An append with an old epoch, or to a run of another host, gets
+// journal/fenced. A lost connection is a failure after [Postgres].Grace. [Open] returns
 // a *[Damage] for an open run with a broken chain, a *[SchemaError] for a
-// database that another version wrote, and a *[LockedError] for one that is
-// already open.
+// database that another version wrote, a *[LockedError] for one that is
+// already open, an *[UnreachableError] for a server that does not answer, and a
+// *[SettingError] for one that does not keep what it has committed.
 package store

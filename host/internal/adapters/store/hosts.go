@@ -32,23 +32,33 @@ func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
 	if s.shared == nil {
 		return nil, nil
 	}
-	var taken []takenRun
-	err := s.change(ctx, func(ctx context.Context) (err error) {
-		taken, err = s.shared.takeLapsed(ctx, s.write)
-		return err
+	var open []runRow
+	left := map[string]bool{}
+	err := s.change(ctx, func(ctx context.Context) error {
+		taken, err := s.shared.takeLapsed(ctx, s.write)
+		rows := make([]runRow, len(taken))
+		open = nil
+		for i, run := range taken {
+			if err == nil {
+				err = s.write.one(ctx, "run_by_number", []any{run.n}, rows[i].columns())
+			}
+			left[rows[i].ID] = run.left
+			if rows[i].State == stateOpen {
+				open = append(open, rows[i])
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return s.moveReserved(ctx, rows, 0)
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows, left := make([]runRow, len(taken)), map[string]bool{}
-	for i, run := range taken {
-		if err := s.read.one(ctx, "run_by_number", []any{run.n}, rows[i].columns()); err != nil {
-			return nil, err
-		}
-		left[rows[i].ID] = run.left
-		s.forget(rows[i].ID)
+	for _, row := range open {
+		s.forget(row.ID)
 	}
-	out, err := s.unfinished(ctx, rows)
+	out, err := s.unfinished(ctx, open)
 	for i := range out {
 		out[i].Left = left[out[i].Run.ID]
 	}
@@ -87,15 +97,18 @@ func (s *Store) claim(ctx context.Context, row runRow) (runRow, error) {
 	if mine, err := s.owns(ctx, row); mine || err != nil {
 		return row, err
 	}
-	var got bool
+	var from int64
 	err := s.change(ctx, func(ctx context.Context) (err error) {
-		got, err = s.shared.take(ctx, s.write, row.n)
-		return err
+		from, err = s.shared.take(ctx, s.write, row.n)
+		if err != nil || from == 0 || from == s.shared.number() {
+			return err
+		}
+		return s.moveReserved(ctx, []runRow{row}, from)
 	})
 	switch {
 	case err != nil:
 		return row, err
-	case !got:
+	case from == 0:
 		return row, takenOver(row.ID)
 	}
 	return readRun(ctx, s.read, row.ID)

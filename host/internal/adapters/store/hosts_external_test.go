@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -236,4 +238,133 @@ func TestHostsShareKeys(t *testing.T) {
 	assert.Equal(t, 1, calls)
 	assert.Len(t, runs, 1)
 	assert.Equal(t, map[string]int{"{:n 1}": callers}, answers)
+}
+
+// limited are lasting scopes with room for n attempts.
+func limited(t testing.TB, n int) budget.Chain {
+	t.Helper()
+	l, err := policy.LimitsOf(edn.MustRead(fmt.Sprintf(`{:max-attempts %d}`, n)))
+	require.NoError(t, err)
+	chain := lasting(budget.Day)
+	for i := range chain {
+		chain[i].Limits = l
+	}
+	return chain
+}
+
+// LED-002, LED-007: of 64 callers at a barrier on two hosts, with a budget for one, one
+// is served; what an operator grants on one host counts on the other.
+func TestHostsShareBudgets(t *testing.T) {
+	const callers = 64
+	dir, ctx := t.TempDir(), context.Background()
+	ledgers := []budget.Ledger{keptLedger(t, hostAt(t, dir, "a"), now), keptLedger(t, hostAt(t, dir, "b"), now)}
+	chain := limited(t, 1)
+	for round := range 3 {
+		var begin, done sync.WaitGroup
+		begin.Add(1)
+		results := make([]error, callers)
+		for i := range callers {
+			done.Go(func() {
+				begin.Wait()
+				_, results[i] = ledgers[i%2].Reserve(ctx, chain, policy.Count(policy.Attempts, 1))
+			})
+		}
+		begin.Done()
+		done.Wait()
+		served := 0
+		for _, err := range results {
+			var full *budget.ExceededError
+			if err == nil {
+				served++
+			} else {
+				require.ErrorAs(t, err, &full)
+			}
+		}
+		assert.Equal(t, 1, served)
+		for _, scope := range chain { // room for one more
+			require.NoError(t, ledgers[round%2].Adjust(ctx, scope, budget.Adjustment{Grant: policy.Count(policy.Attempts, 1)}))
+		}
+	}
+	for _, l := range ledgers {
+		assert.Equal(t, []string{
+			"this hosttotal used {} reserved {:attempts 3} granted {:attempts 3}",
+			"user uid/7day used {} reserved {:attempts 3} granted {:attempts 3}",
+		}, figures(t, l, chain))
+		seen, err := l.Seen(ctx, budget.User, budget.Day)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"uid/7"}, seen)
+	}
+}
+
+// LED-005: what a run has reserved goes to the host that takes it over; what the old
+// host settles afterwards counts nothing, and what it had reserved beside its runs is
+// free again.
+func TestHostsTakeReservationsOver(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	la, lb := keptLedger(t, a, now), keptLedger(t, b, now)
+	chain, two := limited(t, 9), policy.Count(policy.Attempts, 2)
+	sc := newScript("run_1")
+	held, reserved := func() (attempt, journal.Record) {
+		appendAll(t, a, sc.accepted(nothing))
+		return sc.reserve(t, la, chain, two)
+	}()
+	appendAll(t, a, reserved)
+	beside, err := la.Reserve(ctx, chain, policy.Count(policy.Attempts, 5))
+	require.NoError(t, err)
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	_, err = lb.Reserve(ctx, chain, policy.Count(policy.Attempts, 3))
+	var full *budget.ExceededError
+	require.ErrorAs(t, err, &full)
+
+	lapse(t, dir, "a")
+	taken, err := b.Take(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"run_1"}, idsOf(taken))
+	free := "this hosttotal used {} reserved {:attempts 2} granted {}"
+	assert.Equal(t, free, figures(t, lb, chain)[0])
+	require.NoError(t, la.Settle(ctx, held.r, policy.Count(policy.Attempts, 1), budget.Exact))
+	require.NoError(t, la.Settle(ctx, beside, policy.Amounts{}, budget.Exact))
+	assert.Equal(t, free, figures(t, la, chain)[0])
+	fresh, err := la.Reserve(ctx, chain, policy.Count(policy.Attempts, 7))
+	require.NoError(t, err)
+	require.NoError(t, la.Settle(ctx, fresh, policy.Amounts{}, budget.Exact))
+	assert.Equal(t, free, figures(t, la, chain)[0])
+
+	appendAll(t, b, resumed(sc))
+	left, err := lb.Adopt(ctx, act.Windows(held.record, "uid/7"), two)
+	require.NoError(t, err)
+	appendAll(t, b, sc.settle(t, lb, attempt{left, held.record}, two), sc.finished(nothing))
+	require.NoError(t, b.Sync(ctx, "run_1"))
+	for _, l := range []budget.Ledger{la, lb} {
+		assert.Equal(t, "this hosttotal used {:attempts 2} reserved {} granted {}", figures(t, l, chain)[0])
+	}
+}
+
+// LED-005, JRN-044: a suspended run keeps what it has reserved, at the host that
+// resumes it.
+func TestHostsResumeWithReservations(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	la, lb := keptLedger(t, a, now), keptLedger(t, b, now)
+	chain, two := limited(t, 9), policy.Count(policy.Attempts, 2)
+	sc := newScript("run_1")
+	appendAll(t, a, sc.accepted(nothing))
+	held, reserved := sc.reserve(t, la, chain, two)
+	appendAll(t, a, reserved, sc.record(&journal.RunSuspended{Why: "effects/outcome-unknown"}))
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	a.Drop("run_1")
+	inFlight, err := la.Reserve(ctx, chain, two)
+	require.NoError(t, err)
+	appendAll(t, b, resumed(sc))
+	require.NoError(t, b.Sync(ctx, "run_1"))
+	assert.Equal(t, "this hosttotal used {} reserved {:attempts 4} granted {}", figures(t, lb, chain)[0])
+	require.NoError(t, la.Settle(ctx, inFlight, policy.Amounts{}, budget.Exact))
+	left, err := lb.Adopt(ctx, act.Windows(held.record, "uid/7"), two)
+	require.NoError(t, err)
+	appendAll(t, b, sc.settle(t, lb, attempt{left, held.record}, two), sc.finished(nothing))
+	require.NoError(t, b.Sync(ctx, "run_1"))
+	for _, l := range []budget.Ledger{la, lb} {
+		assert.Equal(t, "this hosttotal used {:attempts 2} reserved {} granted {}", figures(t, l, chain)[0])
+	}
 }

@@ -27,8 +27,8 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("store: open %s: migration %s was applied with another text than that of this program",
 			e.Path, e.Changed)
 	case e.Found < e.Known:
-		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d, and migrations are off",
-			e.Path, e.Found, e.Known)
+		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d; \"ferment admin migrate\" "+
+			"brings it there", e.Path, e.Found, e.Known)
 	}
 	return fmt.Sprintf("store: open %s: schema has version %d, this program knows up to %d; use the program that "+
 		"wrote it", e.Path, e.Found, e.Known)
@@ -146,20 +146,43 @@ func (e *LossError) Error() string {
 		e.Path, e.To, e.From)
 }
 
+// Migration is a change of the schema of a database.
+type Migration struct {
+	Database string
+	From, To int // versions
+}
+
 // Migrate brings the database of a store that is not open to a version of the
 // schema; a negative one is the latest. A lower version deletes data, which
-// acceptLoss must allow.
-func Migrate(ctx context.Context, opts Options, to int, acceptLoss bool) (err error) {
+// acceptLoss must allow: else the error is a *LossError. With dryRun it only returns
+// what it would do.
+func Migrate(ctx context.Context, opts Options, to int, acceptLoss, dryRun bool) (_ Migration, err error) {
 	db, err := openAlone(ctx, opts)
 	if err != nil {
-		return err
+		return Migration{}, err
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
 	m, err := newMigrator(db, time.Now)
 	if err != nil {
-		return err
+		return Migration{}, err
 	}
-	return db.alone(ctx, func() error { return m.to(ctx, to, acceptLoss) })
+	if to < 0 || to > len(m.steps) {
+		to = len(m.steps)
+	}
+	out := Migration{Database: db.name(), To: to}
+	err = db.alone(ctx, func() error {
+		out.From, err = m.version(ctx)
+		switch {
+		case err != nil || dryRun || out.From == to:
+			return err
+		case out.From < to:
+			return m.up(ctx, true)
+		case !acceptLoss:
+			return &LossError{Path: out.Database, From: out.From, To: to}
+		}
+		return m.down(ctx, to)
+	})
+	return out, err
 }
 
 // lockedDB is the database of a file whose lock it holds.
@@ -188,21 +211,6 @@ func openAlone(ctx context.Context, opts Options) (database, error) {
 		return nil, errors.Join(err, lock.close())
 	}
 	return &lockedDB{db, lock}, nil
-}
-
-// to migrates up or down to a version.
-func (m *migrator) to(ctx context.Context, to int, acceptLoss bool) error {
-	if to < 0 || to >= len(m.steps) {
-		return m.up(ctx, true)
-	}
-	found, err := m.version(ctx)
-	if err != nil || found <= to {
-		return err
-	}
-	if !acceptLoss {
-		return &LossError{Path: m.db.name(), From: found, To: to}
-	}
-	return m.down(ctx, to)
 }
 
 func newMigrator(db database, now func() time.Time) (*migrator, error) {

@@ -23,6 +23,17 @@ func migratorAt(t *testing.T, path string, steps []migration) *migrator {
 	return m
 }
 
+// migrated returns the error of a migration.
+func migrated(opts Options, to int, acceptLoss bool) error {
+	_, err := Migrate(context.Background(), opts, to, acceptLoss, false)
+	return err
+}
+
+func migrate(t testing.TB, opts Options, to int, acceptLoss bool) {
+	t.Helper()
+	require.NoError(t, migrated(opts, to, acceptLoss))
+}
+
 func schemaOf(t *testing.T, m *migrator) (out []string) {
 	rows, err := m.db.writer().QueryContext(context.Background(),
 		"SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'migrations' ORDER BY name")
@@ -123,16 +134,16 @@ func TestMigrationFiles(t *testing.T) {
 func TestMigrateRefusesToLoseData(t *testing.T) {
 	dir, ctx := filled(t), context.Background()
 	path := filepath.Join(dir, "ferment.db")
-	require.NoError(t, Migrate(ctx, Options{Path: path}, -1, false))
+	migrate(t, Options{Path: path}, -1, false)
 	var loss *LossError
-	require.ErrorAs(t, Migrate(ctx, Options{Path: path}, 0, false), &loss)
+	require.ErrorAs(t, migrated(Options{Path: path}, 0, false), &loss)
 	assert.Equal(t, LossError{Path: path, From: 4}, *loss)
 	s := openAt(t, dir)
 	var locked *LockedError
-	require.ErrorAs(t, Migrate(ctx, Options{Path: path}, 0, true), &locked)
+	require.ErrorAs(t, migrated(Options{Path: path}, 0, true), &locked)
 	require.NoError(t, s.Verify(ctx, "run_1"))
 	require.NoError(t, s.Close())
-	require.NoError(t, Migrate(ctx, Options{Path: path}, 0, true))
+	migrate(t, Options{Path: path}, 0, true)
 	s = openAt(t, dir)
 	runs, err := s.Runs(ctx, Filter{})
 	require.NoError(t, err)

@@ -50,8 +50,8 @@ const (
 	readerConnections = 8
 )
 
-// errFenced is the error of a writer whose host id another Store uses now.
-var errFenced = errors.New("another process has opened the database as this host")
+// ErrFenced is the error of a writer whose host id another Store uses now.
+var ErrFenced = errors.New("another process has opened the database as this host")
 
 // SettingError is a setting of a server with which the store cannot keep what it
 // promises.
@@ -128,8 +128,9 @@ func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct
 		"application_name":  "ferment " + o.Host,
 		"statement_timeout": "0", // a commit is not given up
 		"lock_timeout":      "0",
-		// A host that was stopped within a transaction must not stop the others.
-		"idle_in_transaction_session_timeout": strconv.FormatInt(db.lease.Milliseconds(), 10),
+		// A host that was stopped within a transaction must not stop the others for so
+		// long that their leases lapse.
+		"idle_in_transaction_session_timeout": strconv.FormatInt(max(time.Second, db.lease/3).Milliseconds(), 10),
 		"client_encoding":                     "UTF8",
 	} {
 		config.RuntimeParams[name] = value
@@ -285,18 +286,20 @@ func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err erro
 	if _, err := db.conn.ExecContext(ctx, w.sql.text["begin"]); err != nil {
 		return false, err
 	}
-	var commits, taken, erased, run, n int64
+	var commits, taken, dropped, erased, run, n int64
 	args := []any{db.n, db.boot, db.lease.Milliseconds()}
-	err = w.sql.one(ctx, "enter", args, []any{&commits, &taken, &erased, &run, &n})
+	err = w.sql.one(ctx, "enter", args, []any{&commits, &taken, &dropped, &erased, &run, &n})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, errFenced
+		return false, ErrFenced
 	case err != nil:
 		return false, err
 	case commits == db.commits+2: // the transaction that lost its connection was committed
 		db.commits++
 		return true, nil
 	}
+	w.term = dropped
+	w.s.term.Store(dropped)
 	w.lastRun, w.lastN = max(w.lastRun, run), max(w.lastN, n)
 	if erased != db.erased {
 		clear(w.known)
@@ -397,16 +400,19 @@ func (db *postgresDB) owns(ctx context.Context, from *statements, run int64) (bo
 func (db *postgresDB) takeLapsed(ctx context.Context, st *statements) (out []takenRun, err error) {
 	var run takenRun
 	err = st.all(ctx, "take_lapsed", nil, []any{&run.n, &run.left}, func() error { out = append(out, run); return nil })
+	if err == nil {
+		_, err = st.exec(ctx, "drop_reserved")
+	}
 	return out, err
 }
 
 // take implements sharing.
-func (db *postgresDB) take(ctx context.Context, st *statements, run int64) (bool, error) {
-	err := st.one(ctx, "take_run", []any{run}, []any{&run})
+func (db *postgresDB) take(ctx context.Context, st *statements, run int64) (from int64, err error) {
+	err = st.one(ctx, "take_run", []any{run}, []any{&from})
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return 0, nil
 	}
-	return err == nil, err
+	return from, err
 }
 
 // hasState reports whether an error of a server has one of some codes.

@@ -35,6 +35,7 @@ type batch struct {
 	items []item
 	// changes of counters that no record has
 	changes []budget.Counter
+	asks    []*ask
 	jobs    []*job
 	room    chan struct{}   // closed when the writer takes the batch; nil unless an append waits for it
 	done    chan struct{}   // closed when the batch is durable or failed
@@ -122,23 +123,45 @@ func (q *queue) count(changes []budget.Counter) (wait func(ctx context.Context) 
 		return func(context.Context) error { return err }
 	}
 	b := q.next
-	if len(b.items)+len(b.changes) == 0 {
+	if b.idle() {
 		q.timer.Reset(q.delay)
 	}
 	b.changes = append(b.changes, changes...)
 	return func(ctx context.Context) error {
 		q.hurry(b)
-		select {
-		case <-b.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if b.err != nil {
-			return b.err
-		}
-		return nil
+		return b.wait(ctx)
 	}
 }
+
+// ask queues a request to reserve an amount, and returns when the answer is durable.
+func (q *queue) ask(ctx context.Context, a *ask) error {
+	q.mu.Lock()
+	if q.err != nil {
+		defer q.mu.Unlock()
+		return q.err
+	}
+	b := q.next
+	b.asks = append(b.asks, a)
+	q.notify()
+	q.mu.Unlock()
+	return b.wait(ctx)
+}
+
+// wait returns when the batch is durable, or failed.
+func (b *batch) wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return nil
+}
+
+// idle reports whether nothing makes the batch a transaction.
+func (b *batch) idle() bool { return len(b.items)+len(b.changes)+len(b.asks) == 0 }
 
 // await returns the batch that holds the last record of a run, and makes the
 // writer take it.
@@ -192,7 +215,7 @@ func (q *queue) take(last bool) *batch {
 	defer q.mu.Unlock()
 	b := q.next
 	due := q.due || last
-	if q.due = false; len(b.items)+len(b.changes)+len(b.jobs) == 0 || !due {
+	if q.due = false; b.idle() && len(b.jobs) == 0 || !due {
 		return nil
 	}
 	q.timer.Stop()

@@ -153,7 +153,7 @@ func TestRepairKeepsSessions(t *testing.T) {
 func TestSessionsMigrate(t *testing.T) {
 	dir, ctx := filled(t), context.Background()
 	path := filepath.Join(dir, "ferment.db")
-	require.NoError(t, Migrate(ctx, Options{Path: path}, 2, true))
+	migrate(t, Options{Path: path}, 2, true)
 	assert.True(t, repair(t, dir, true).Sound(), "a database without sessions is whole")
 	s := openAt(t, dir)
 	require.NoError(t, s.Verify(ctx, "run_1"))

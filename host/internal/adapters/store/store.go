@@ -60,6 +60,7 @@ type Store struct {
 	queue  queue
 	writer *writer
 	full   atomic.Bool
+	term   atomic.Int64 // that of the writer
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -92,7 +93,10 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, files.close())
 	}
-	if err := s.verifyUnfinished(ctx); err != nil {
+	if err = s.verifyUnfinished(ctx); err == nil && s.shared != nil {
+		err = s.recount(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", s.db.name(), err), s.closeFiles(), files.close())
 	}
 	s.reserve.hold()
@@ -268,7 +272,7 @@ func (s *Store) fail(err error) {
 // unwritten returns the error of callers for a failed write.
 func unwritten(err error) *contract.Error {
 	typ := "journal/unavailable"
-	if errors.Is(err, errFenced) {
+	if errors.Is(err, ErrFenced) {
 		typ = "journal/fenced"
 	}
 	return contract.Errorf(typ, "journal: append: %w", err)
@@ -330,7 +334,7 @@ func (s *Store) keepUp() {
 			return
 		case <-tick.C:
 			if idle, busy = !busy, false; idle && s.shared != nil {
-				s.queue.post(&job{do: s.renew, done: make(chan struct{})})
+				_ = s.queue.post(&job{do: s.renew, done: make(chan struct{})})
 			}
 		case <-s.upkeep:
 			busy = true

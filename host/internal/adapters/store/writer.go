@@ -8,6 +8,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -30,6 +31,7 @@ type writer struct {
 	known   map[sum]location // values that are stored for certain
 	stored  int              // bytes that the current transaction added
 	touched []*liveRun       // runs of the current batch
+	term    int64            // of what this host has reserved
 	commits int64            // transactions so far, for tests
 }
 
@@ -73,7 +75,7 @@ func (w *writer) loop() {
 // transaction of its own.
 func (w *writer) batch(b *batch) {
 	ctx := context.Background()
-	if len(b.items)+len(b.changes) > 0 {
+	if !b.idle() {
 		err := w.transaction(ctx, func(ctx context.Context) error { return w.records(ctx, b) })
 		if err == nil && len(b.items) > 0 {
 			w.s.queue.learn(w.stored, len(b.items))
@@ -158,9 +160,15 @@ func (w *writer) attempt(ctx context.Context, do func(ctx context.Context) error
 // records writes the records of a batch, the rows of their runs and the counters
 // of budgets. A record that cannot be written ends its run, not the batch.
 func (w *writer) records(ctx context.Context, b *batch) error {
-	counted := counters{}
+	counted, reserved := counters{}, counters{}
 	for _, c := range b.changes {
-		counted.add([]budget.Window{c.Window}, c)
+		if c.Term != w.term { // the host has lost what it had reserved
+			c.Reserved, c.Released = policy.Amounts{}, policy.Amounts{}
+		}
+		reserved.add([]budget.Window{c.Window}, budget.Counter{Reserved: c.Reserved, Released: c.Released})
+		if !c.Used.IsZero() || !c.Granted.IsZero() || w.s.shared == nil {
+			counted.add([]budget.Window{c.Window}, c)
+		}
 	}
 	for _, it := range b.items {
 		r := it.run
@@ -182,6 +190,7 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 			return err
 		default:
 			counted.apply(it.rec, r.row.Principal)
+			reserved.release(it.rec, r.row.Principal)
 			if err := w.addTurns(ctx, it.rec); err != nil {
 				return err
 			}
@@ -198,7 +207,10 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 		}
 		r.saved = r.row.State
 	}
-	return w.saveCounters(ctx, counted)
+	if err := w.saveCounters(ctx, counted); err != nil || w.s.shared == nil {
+		return err
+	}
+	return w.saveReserved(ctx, reserved, b.asks)
 }
 
 // record appends one record to its run and stores the values that it names.

@@ -147,12 +147,17 @@ type Counter struct {
 	Window
 	Used, Reserved, Granted policy.Amounts
 	Mark                    Mark
+	// Of a change by a shared ledger: what is not reserved any more, and the term of
+	// its reservation.
+	Released policy.Amounts
+	Term     int64
 }
 
 // Plus returns the counter with a change applied.
 func (c Counter) Plus(change Counter) Counter {
 	c.Used, c.Reserved = c.Used.Plus(change.Used), c.Reserved.Plus(change.Reserved)
 	c.Granted, c.Mark = c.Granted.Plus(change.Granted), max(c.Mark, change.Mark)
+	c.Released = c.Released.Plus(change.Released)
 	return c
 }
 

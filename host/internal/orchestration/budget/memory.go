@@ -70,6 +70,7 @@ type held struct {
 	windows []Window
 	want    policy.Amounts
 	settled bool
+	term    int64 // of a shared ledger
 }
 
 func windowsOf(scopes []Scope, now time.Time) []Window {
@@ -95,16 +96,8 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 	windows := windowsOf(scopes, now)
 	for i, s := range scopes {
 		c := m.at(windows[i])
-		s.Limits = s.Limits.Plus(c.granted)
-		spent := c.used.Plus(c.reserved)
-		if d, over := s.Limits.Exceeded(spent, want); over {
-			return Reservation{}, &ExceededError{
-				Scope:     s,
-				Dimension: d,
-				Asked:     want,
-				Left:      s.Limits.Less(spent),
-				Resets:    s.Per.resets(now),
-			}
+		if full := s.Admit(Counter{Used: c.used, Reserved: c.reserved, Granted: c.granted}, want, now); full != nil {
+			return Reservation{}, full
 		}
 	}
 	m.sweep(now)

@@ -24,7 +24,7 @@ func (c *command) adminCommand() *cobra.Command {
 		Short: "control the daemon of this data directory, repair its journal, or print its unit file",
 	}
 	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(),
-		c.repairCommand(), c.unitCommand())
+		c.repairCommand(), c.migrateCommand(), c.unitCommand())
 	return cmd
 }
 

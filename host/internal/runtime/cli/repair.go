@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -31,15 +33,9 @@ func (c *command) repairCommand() *cobra.Command {
 		Example: "  ferment admin journal-repair --dry-run\n  ferment admin journal-repair --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := c.configured(cmd.Context())
-			if cfg.Host.DataDir == "" {
-				return c.nobodyServes(cmd.Context())
-			}
-			if client, err := c.reach(cmd.Context()); err != nil {
+			cfg, err := c.unserved(cmd.Context(), "repair the journal")
+			if err != nil {
 				return err
-			} else if client != nil {
-				return contract.Errorf("queue/invalid-transition", "repair the journal: a daemon serves the data directory %s",
-					cfg.Host.DataDir).WithHint("stop it with \"ferment admin drain\"")
 			}
 			result, err := daemon.RepairJournal(cmd.Context(), cfg, dry)
 			if err != nil {
@@ -58,6 +54,21 @@ func (c *command) repairCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what the repair would do")
 	return cmd
+}
+
+// unserved returns the configuration for an operation on a data directory that no
+// daemon serves.
+func (c *command) unserved(ctx context.Context, what string) (*config.Config, error) {
+	cfg := c.configured(ctx)
+	if cfg.Host.DataDir == "" {
+		return nil, c.nobodyServes(ctx)
+	}
+	client, err := c.reach(ctx)
+	if err == nil && client != nil {
+		err = contract.Errorf("queue/invalid-transition", "%s: a daemon serves the data directory %s", what, cfg.Host.DataDir).
+			WithHint("stop it with \"ferment admin drain\"")
+	}
+	return cfg, err
 }
 
 // repairText prints the result of a repair for people.

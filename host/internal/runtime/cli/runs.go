@@ -258,6 +258,8 @@ func (c *command) runText(v edn.Value, there bool) string {
 			switch plain(why) {
 			case "decision":
 				after = "by decision"
+			case "lease":
+				after = "by another host than before"
 			case "key":
 				after = "by its idempotency key"
 			case "retry":
@@ -306,7 +308,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	case status == "running" || status == "waiting":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
 	case status == "open" && there:
-		return "\nit is open, and the daemon does not execute it: the log of the daemon says why it was not resumed\n"
+		return "\nit is open, and the daemon does not execute it: another host does, or the log of the daemon says why not\n"
 	case status == "open":
 		return "\nit is open: its daemon ended before it did; \"ferment serve\" resumes it\n"
 	case run.HasKey("purged-at"):

@@ -581,7 +581,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 			case strings.HasPrefix(line, "ferment admin drain"), strings.HasPrefix(line, "ferment runs purge"),
 				strings.HasPrefix(line, "ferment runs resume"), strings.HasPrefix(line, "ferment runs answer"):
 				last = append(last, line)
-			case strings.HasPrefix(line, "ferment admin journal-repair"):
+			case strings.HasPrefix(line, "ferment admin journal-repair"), strings.HasPrefix(line, "ferment admin migrate"):
 				after = append(after, line)
 			default:
 				n++

@@ -29,6 +29,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	c := loaded.actConfig()
 	c.Sessions = h.sessions
 	_, c.Suspends = h.journal.(journal.Syncer)
+	c.Host = h.id
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, c.Suspends}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
 	if loaded.Cache.Enabled {
 		c.Cache = h.answers

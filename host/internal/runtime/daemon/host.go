@@ -31,6 +31,7 @@ const closeLimit = 15 * time.Second
 // Host is a running host. Its methods are safe for concurrent use.
 type Host struct {
 	boot       string
+	id         string // in a database that hosts share; empty: it is alone
 	env        *runtimeEnv
 	supervisor *plugin.Supervisor
 	journal    act.Journal

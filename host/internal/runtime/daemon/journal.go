@@ -147,6 +147,41 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 	return b.Map(), nil
 }
 
+// MigrateJournal brings the database of a journal to a version of its schema while no
+// daemon serves the data directory; a negative one is the latest. acceptLoss allows a
+// lower version, which deletes data. With dryRun it only returns what it would do.
+func MigrateJournal(ctx context.Context, cfg *config.Config, to int, acceptLoss, dryRun bool) (edn.Value, error) {
+	j := &Journal{empty: cfg.Store.File}
+	_, err := os.Stat(j.empty)
+	if !cfg.Store.Lasts() || j.empty != "" && errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer dir.close()
+	options, err := storeOptions(cfg)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	m, err := store.Migrate(ctx, options, to, acceptLoss, dryRun)
+	var loss *store.LossError
+	if errors.As(err, &loss) {
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "%s", loss.Error())
+	}
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	return edn.MustMap(
+		edn.K("database"), edn.Text(m.Database),
+		edn.K("from"), edn.Int(int64(m.From)),
+		edn.K("to"), edn.Int(int64(m.To)),
+		edn.K("dry-run?"), edn.Bool(dryRun),
+	), nil
+}
+
 // repairedValue returns a row of the result of a repair.
 func repairedValue(r store.RepairedRun) edn.Value {
 	lost := make([]edn.Value, len(r.Lost))

@@ -45,8 +45,13 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	if h.secretKey, err = secretKey(loaded.Host.DataDir); err != nil {
 		return &EnvironmentError{"read the key of secrets in the journal", err}
 	}
+	if options.Postgres != nil {
+		h.id = options.Postgres.Host
+	}
 	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, h.tellPlugins, nil)
-	if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
+	if _, shared := opened.Shared(); shared {
+		h.ledger = budget.NewShared(opened.Budgets(), nil)
+	} else if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
 		return err
 	}
 	d.unfinished, err = opened.Unfinished(ctx)
@@ -72,6 +77,7 @@ func storeOptions(c *config.Config) (store.Options, error) {
 	}
 	id, err := hostID(c.Host.DataDir)
 	o.Postgres = &store.Postgres{DSN: dsn, Host: id, Lease: s.Lease}
+	o.NoMigrate = true // older programs may use it (OPS-007)
 	return o, err
 }
 

@@ -15,7 +15,8 @@ CREATE TABLE hosts (
   boot      TEXT        COLLATE "C" NOT NULL,           -- changes whenever the host opens the database; empty: it has left
   until     TIMESTAMPTZ NOT NULL,                       -- end of the lease
   commits   BIGINT      NOT NULL DEFAULT 0,             -- transactions of the host
-  taken     BIGINT      NOT NULL DEFAULT 0              -- takeovers of its runs by other hosts
+  taken     BIGINT      NOT NULL DEFAULT 0,             -- takeovers of its runs by other hosts
+  dropped   BIGINT      NOT NULL DEFAULT 0              -- those after which it has nothing reserved
 ) WITH (fillfactor = 50);
 
 CREATE TABLE runs (

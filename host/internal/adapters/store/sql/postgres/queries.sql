@@ -19,7 +19,7 @@ BEGIN; SELECT FROM head FOR UPDATE
 -- name: enter
 UPDATE hosts SET until = clock_timestamp() + $3 * interval '1 millisecond', commits = commits + 1
 WHERE n = $1 AND boot = $2
-RETURNING commits, taken, (SELECT erased FROM head), (SELECT coalesce(max(n), 0) FROM runs),
+RETURNING commits, taken, dropped, (SELECT erased FROM head), (SELECT coalesce(max(n), 0) FROM runs),
   (SELECT coalesce(max(n), 0) FROM content)
 -- name: commit
 COMMIT
@@ -62,6 +62,10 @@ FROM runs WHERE state = 'suspended' ORDER BY n
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
 FROM runs WHERE state = 'open' AND host = $1 ORDER BY n
+-- name: runs_held
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs WHERE state IN ('open', 'suspended') AND host = $1 ORDER BY n
 -- name: host_of
 SELECT host FROM runs WHERE n = $1
 -- name: runs
@@ -85,24 +89,23 @@ UPDATE runs SET epoch = $2, records = $3, chain = $4, bytes = $5, state = $6, fi
 WHERE n = $1 AND host = current_setting('ferment.host')::bigint
 -- name: take_lapsed
 WITH lapsed AS (
-  SELECT n, boot FROM hosts WHERE until < clock_timestamp() AND n <> current_setting('ferment.host')::bigint
+  SELECT n, boot FROM hosts WHERE until < now() AND n <> current_setting('ferment.host')::bigint
 ), got AS (
   UPDATE runs SET host = current_setting('ferment.host')::bigint FROM lapsed
-  WHERE state = 'open' AND host = lapsed.n RETURNING runs.n AS run, lapsed.n AS host, boot
+  WHERE state IN ('open', 'suspended') AND host = lapsed.n RETURNING runs.n AS run, lapsed.n AS host, boot
 ), told AS (
-  UPDATE hosts SET taken = taken + 1 WHERE n IN (SELECT host FROM got)
+  UPDATE hosts SET taken = taken + 1, dropped = dropped + 1 WHERE n IN (SELECT host FROM got)
 )
 SELECT run, boot = '' FROM got ORDER BY run
 -- name: take_run
 WITH held AS (
   SELECT runs.n AS run, host FROM runs JOIN hosts ON hosts.n = host
-  WHERE runs.n = $1 AND (state = 'suspended' OR until < clock_timestamp()
-    OR host = current_setting('ferment.host')::bigint)
-), theld AS (
+  WHERE runs.n = $1 AND (state = 'suspended' OR until < now() OR host = current_setting('ferment.host')::bigint)
+), told AS (
   UPDATE hosts SET taken = taken + 1
   WHERE n IN (SELECT host FROM held) AND n <> current_setting('ferment.host')::bigint
 )
-UPDATE runs SET host = current_setting('ferment.host')::bigint FROM held WHERE n = held.run RETURNING n
+UPDATE runs SET host = current_setting('ferment.host')::bigint FROM held WHERE n = held.run RETURNING held.host
 -- name: pin
 UPDATE runs SET pinned = $2 WHERE n = $1
 -- name: mark_purged
@@ -152,7 +155,27 @@ SELECT scope, id, begun, used, granted, mark FROM counters WHERE scope = $1 AND 
 INSERT INTO counters (scope, id, begun, used, granted, mark) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (scope, id, begun) DO UPDATE SET used = excluded.used, granted = excluded.granted, mark = excluded.mark
 -- name: remove_counters
+WITH old AS (DELETE FROM reserved WHERE begun > 0 AND begun < $1)
 DELETE FROM counters WHERE begun > 0 AND begun < $1
+-- name: counters_of
+SELECT id FROM counters WHERE scope = $1 AND begun = $2
+UNION SELECT id FROM reserved WHERE scope = $1 AND begun = $2 ORDER BY 1
+-- name: reserved
+SELECT host, amount FROM reserved WHERE scope = $1 AND id = $2 AND begun = $3
+-- name: set_reserved
+INSERT INTO reserved (host, scope, id, begun, amount) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (scope, id, begun, host) DO UPDATE SET amount = excluded.amount
+-- name: remove_reserved
+DELETE FROM reserved WHERE host = $1 AND scope = $2 AND id = $3 AND begun = $4
+-- name: forget_reserved
+DELETE FROM reserved WHERE host = $1
+-- name: drop_reserved
+WITH gone AS (
+  DELETE FROM reserved USING hosts
+  WHERE hosts.n = reserved.host AND until < now() AND hosts.n <> current_setting('ferment.host')::bigint
+  RETURNING host
+)
+UPDATE hosts SET dropped = dropped + 1 WHERE n IN (SELECT host FROM gone)
 
 -- name: session
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions WHERE id = $1

@@ -1,0 +1,35 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// OPS-007, CLI-005: the schema of the journal is changed by command while no daemon
+// runs; a lower version needs a flag, and a daemon brings a file up again.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	w := recording(t)
+	assert.Equal(t, 5, w.run("admin", "migrate").code, "there is no journal")
+	s := w.serve()
+	assert.Equal(t, 6, w.run("admin", "migrate").code, "a daemon runs")
+	s.stop()
+	file := filepath.Join(w.dir, "var", "ferment.db")
+	latest := w.data("admin", "migrate", "--dry-run")
+	assert.Equal(t, latest.Key("to").String(), latest.Key("from").String())
+	assert.Contains(t, w.run("admin", "migrate").stdout, file+": the schema has version ")
+
+	lossy := w.run("admin", "migrate", "--to", "1")
+	assert.Equal(t, 6, lossy.code, lossy.stderr)
+	assert.Contains(t, lossy.stderr, "--accept-loss")
+	assert.Contains(t, w.run("admin", "migrate", "--to", "1", "--dry-run").stdout, "would be brought from version ")
+	require.Equal(t, "1", w.data("admin", "migrate", "--to", "1", "--accept-loss").Key("to").String())
+	old := w.run("runs", "list")
+	assert.NotEqual(t, 0, old.code)
+	assert.Contains(t, old.stderr, "ferment admin migrate")
+	assert.Contains(t, w.run("admin", "migrate").stdout, "was brought from version 1 to "+latest.Key("to").String())
+	assert.Equal(t, 0, w.run("runs", "list").code)
+}
