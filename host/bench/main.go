@@ -103,6 +103,7 @@ var parts = []part{
 	{"effects", effects},
 	{"life", life},
 	{"one-act", oneAct},
+	{"cache", cached},
 	{"models", models},
 	{"own-models", own},
 	{"embedded", embedded},
