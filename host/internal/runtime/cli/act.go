@@ -636,7 +636,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 // onCommandLine returns the error with a hint that names the flag for the deadline of a
 // run; a node of a plan has none.
 func onCommandLine(e *contract.Error) *contract.Error {
-	if e.Type != "queue/deadline-exceeded" {
+	if !strings.HasPrefix(e.Type, "queue/") {
 		return e
 	}
 	return e.WithHint(strings.ReplaceAll(e.Hint, ":deadline-ms", "--deadline"))
