@@ -59,6 +59,8 @@ type logged struct {
 	Time    string `json:"@timestamp"`
 	Plugin  string `json:"plugin"`
 	To      string `json:"to"`
+	// Listen are the addresses of a daemon that is ready.
+	Listen []string `json:"listen"`
 }
 
 func (l logged) at() time.Time {

@@ -104,6 +104,7 @@ var parts = []part{
 	{"life", life},
 	{"durable", durable},
 	{"one-act", oneAct},
+	{"cache", cached},
 	{"models", models},
 	{"own-models", own},
 	{"embedded", embedded},

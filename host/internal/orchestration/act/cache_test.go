@@ -327,6 +327,37 @@ func TestCacheLeaderIsRejected(t *testing.T) {
 	assert.Equal(t, journal.CacheMiss, cached(t, s, ask+`}`).outcome)
 }
 
+// JRN-040: a hit that was cut after its acceptance is executed when it goes on, like any
+// other run, and says that it did not use the cache; so does an accepted act.
+func TestCacheAfterCrash(t *testing.T) {
+	w := cacheableWorld(t)
+	w.On("a/one", value(`{:text "x"}`))
+	s := service(t, w, caching(time.Now))
+	require.Equal(t, journal.CacheMiss, cached(t, s, ask+`}`).outcome)
+	hit := cached(t, s, ask+`}`)
+	require.Equal(t, journal.CacheHit, hit.outcome)
+	kept := journal.NewMemory()
+	past := decoded(t, hit.records[:1])
+	kept.Load(past[0].Run, past)
+	later := service(t, w, caching(time.Now), func(c *act.Config) { c.Journal = memory{kept} })
+	run, refused := later.Resume(t.Context(), past[0].Run, past, crashed)
+	require.Nil(t, refused)
+	<-run.Done()
+	assert.Equal(t, journal.CacheBypass, finished(t, run.Records()).Cache)
+	assert.Len(t, w.Calls(), 2)
+
+	told := ""
+	accepted := request(ask + `:response/type :accepted}`)
+	accepted.Cached = func(outcome string) { told = outcome }
+	waiting, err := later.Submit(accepted)
+	require.Nil(t, err)
+	assert.Equal(t, journal.CacheBypass, told)
+	records, failed := kept.Records(waiting.ID())
+	require.NoError(t, failed)
+	require.Nil(t, later.Begin(waiting, records, journal.ResumedCrash))
+	assert.Equal(t, journal.CacheBypass, finished(t, waiting.Records()).Cache)
+}
+
 // A session of a hit gets its turns, as that of any other act (SES-031).
 func TestCacheHitHasTurns(t *testing.T) {
 	x := newTalk(t, session.Permissive())

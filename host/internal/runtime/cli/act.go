@@ -441,6 +441,7 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		refused := plan.FindingsError(findings, contract.SourceRequest)
 		return c.conclude(p, new(act.Service).Refusal(act.Act{Request: f.apply(p.request)}, refused), refused, nil)
 	}
+	control := client
 	if f.isJSON {
 		client = client.InJSON() // the daemon has the schemas for its types
 	}
@@ -473,7 +474,7 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 			if f.stream { // it would go on for a while without its reader
 				cancel, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 				defer done()
-				_, _ = client.Do(cancel, actionOf("runs-cancel", edn.K("run"), edn.Text(id), edn.K("why"), edn.Text("interrupt")))
+				_, _ = control.Do(cancel, actionOf("runs-cancel", edn.K("run"), edn.Text(id), edn.K("why"), edn.Text("interrupt")))
 			}
 		case p.recorded:
 			return contract.AsError(err).WithHint(fmt.Sprintf(
@@ -636,7 +637,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 // onCommandLine returns the error with a hint that names the flag for the deadline of a
 // run; a node of a plan has none.
 func onCommandLine(e *contract.Error) *contract.Error {
-	if e.Type != "queue/deadline-exceeded" {
+	if !strings.HasPrefix(e.Type, "queue/") {
 		return e
 	}
 	return e.WithHint(strings.ReplaceAll(e.Hint, ":deadline-ms", "--deadline"))

@@ -211,7 +211,7 @@ func TestInterruptedStream(t *testing.T) {
 	t.Parallel()
 	w := answering(t, onDisk)
 	w.serve()
-	p := w.start("", "act", "mine/hang", "{}", "--stream", "--json")
+	p := w.start("", "act", "mine/hang", `{"n": 1}`, "--stream", "--json")
 	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, 20*time.Second, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return strings.Contains(w.run("runs", "show", "last").stdout, "attempt 1") }, 20*time.Second, 10*time.Millisecond)
 	p.signal(syscall.SIGINT)

@@ -105,7 +105,7 @@ func TestSpecificationIsComplete(t *testing.T) {
 // Each reserved top-level block is rejected with a message and a range.
 func TestReserved(t *testing.T) {
 	for _, name := range []string{
-		"auth", "cache", "cluster", "error", "operations", "router", "telemetry", "workspace",
+		"auth", "cluster", "error", "operations", "router", "telemetry", "workspace",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ok := language.ReservedAt(name)

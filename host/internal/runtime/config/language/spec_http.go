@@ -27,7 +27,8 @@ var httpBlock = Block{
 		{Name: "console", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "AUTH-032"},
 		{
 			Name: "stream_orphan_ttl", Type: dur(0, day), Default: `"60s"`, Reload: ReloadUse, Serves: "RUN-007",
-			Doc: "how long a streamed run without an idempotency key goes on while it has no reader; then it is canceled",
+			Doc: "how long a streamed run without an idempotency key goes on while it has no reader; then it is canceled. " +
+				"With store.driver = \"memory\" it is canceled as soon as its reader is gone",
 		},
 		{
 			Name: "heartbeat", Type: dur(time.Second, time.Hour), Default: `"15s"`, Reload: ReloadUse,
