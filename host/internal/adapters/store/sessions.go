@@ -70,7 +70,7 @@ func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
 		return nil
 	}
 	err := w.updateSession(ctx, end.SessionID, func(st session.Stored) (session.Change, error) {
-		return session.Appended(st, act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
+		return session.Appended(st, act.SessionOf(end), act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
 	})
 	if errors.Is(err, contract.OfType("session/store-unavailable")) {
 		return nil

@@ -51,7 +51,7 @@ func fillSession(t testing.TB, s *Store) {
 		"a/set":   edn.MustRead(`#{:a "b" 3 #inst "2026-11-20T09:00:00Z"}`),
 	}, time.Hour)
 	require.Nil(t, err)
-	require.Nil(t, x.Append(ctx, aRef.ID, []session.Turn{{Role: session.RoleUser, Text: "hello", Run: "run_1", At: start}}))
+	require.Nil(t, x.Append(ctx, session.Identity{ID: aRef.ID}, []session.Turn{{Role: session.RoleUser, Text: "hello", Run: "run_1", At: start}}))
 }
 
 // dump is everything that is stored of the session.
@@ -282,6 +282,40 @@ func TestTurnsAreWrittenWithTheEndOfTheRun(t *testing.T) {
 			assert.False(t, of.Frozen)
 			assert.Equal(t, int64(3), of.Version)
 		}
+	})
+}
+
+// SES-031: the turns of a run do not reach another session that got the id of its
+// session; the end of the run is recorded all the same.
+func TestTurnsDoNotReachALaterSession(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		ctx, s := context.Background(), on.openAt(t, t.TempDir())
+		x := sessionsOf(s)
+		first, err := x.Open(ctx, ann, aRef, edn.Nil())
+		require.Nil(t, err)
+		end := func(run string, of session.Identity) int {
+			sc := newScript(run)
+			first, last := sc.accepted(nothing), said(sc, of.ID)
+			body := last.Body.(*journal.RunFinished)
+			body.SessionOwner, body.SessionCreated = of.Owner, of.Created
+			appendAll(t, s, first, last)
+			require.NoError(t, s.Sync(ctx, run))
+			turns, err := s.Sessions().Turns(ctx, of.ID, 10)
+			require.NoError(t, err)
+			return len(turns)
+		}
+		assert.Equal(t, 2, end("run_1", first.Identity()))
+		_, err = x.Delete(ctx, ann, aRef)
+		require.Nil(t, err)
+		_, err = x.Open(ctx, session.Caller{Principal: "bob"}, aRef, edn.Nil())
+		require.Nil(t, err)
+		assert.Zero(t, end("run_2", first.Identity()))
+		earlier := session.Identity{ID: aRef.ID, Owner: "bob", Created: first.Created.Add(-time.Millisecond)}
+		assert.Zero(t, end("run_3", earlier))
+		of, _, unread := s.Sessions().Session(ctx, aRef.ID)
+		require.NoError(t, unread)
+		assert.Equal(t, int64(1), of.Version)
+		require.NoError(t, s.Err())
 	})
 }
 

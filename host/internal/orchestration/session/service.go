@@ -267,16 +267,17 @@ func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Tur
 }
 
 // Append adds the turns of a run to a session; see Appended.
-func (s *Service) Append(ctx context.Context, id string, turns []Turn) *contract.Error {
-	return failed("append to session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
-		return Appended(st, turns, s.clock()), nil
+func (s *Service) Append(ctx context.Context, to Identity, turns []Turn) *contract.Error {
+	return failed("append to session "+to.ID, s.store.Update(ctx, to.ID, func(st Stored) (Change, error) {
+		return Appended(st, to, turns, s.clock()), nil
 	}))
 }
 
 // Appended returns the change that adds turns to a session, which opens it. A
-// session that was deleted while its run went on stays deleted.
-func Appended(st Stored, turns []Turn, now time.Time) Change {
-	if !st.Found || len(turns) == 0 {
+// session that was deleted while its run went on stays deleted, and another one that
+// got its id meanwhile stays as it is.
+func Appended(st Stored, to Identity, turns []Turn, now time.Time) Change {
+	if !st.Found || !to.is(st.Session) || len(turns) == 0 {
 		return Change{}
 	}
 	after := st.Session.thawed(now).next(now)
