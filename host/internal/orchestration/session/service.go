@@ -88,7 +88,11 @@ func failed(doing string, err error) *contract.Error {
 			return typed
 		}
 	}
-	return contract.Errorf("session/store-unavailable", "%s: the store failed: %w", doing, err)
+	out := contract.Errorf("session/store-unavailable", "%s: the store failed: %w", doing, err)
+	if errors.Is(err, contract.OfType("journal/damaged")) {
+		out = out.WithRetryable(false).WithHint("stop the daemon and run \"ferment admin journal-repair --dry-run\", which shows what can be kept")
+	}
+	return out
 }
 
 // update executes one change of a session. A change that writes nothing leaves the
