@@ -33,6 +33,9 @@ type database interface {
 	backup(ctx context.Context, version int) error
 	// upkeep does what is due beside the writer. idle: the writer has nothing to do.
 	upkeep(ctx context.Context, idle bool) error
+	// checkTable returns what is wrong with the pages of a table and of its indexes, or
+	// nothing; a server that checks its own pages finds nothing.
+	checkTable(ctx context.Context, table string) (string, error)
 	// erasing calls do, which deletes values, so that their bytes are overwritten.
 	erasing(ctx context.Context, do func() error) error
 	// shrink returns free space to the file system.

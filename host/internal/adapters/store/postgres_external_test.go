@@ -182,7 +182,7 @@ func TestPostgresKeepsZeroCharacters(t *testing.T) {
 	s, ctx := onServer.openAt(t, t.TempDir()), context.Background()
 	fillSession(t, s)
 	said := []session.Turn{{Role: session.RoleUser, Text: "a\x00b", Run: "run_1", At: start}}
-	require.Nil(t, sessionsOf(s).Append(ctx, aRef.ID, said))
+	require.Nil(t, sessionsOf(s).Append(ctx, session.Identity{ID: aRef.ID}, said))
 	_, err := sessionsOf(s).Open(ctx, ann, session.Ref{ID: "s-2"}, edn.MustMap(edn.K("summary"), edn.Text("c\x00d")))
 	require.Nil(t, err)
 	turns, failed := s.Sessions().Turns(ctx, aRef.ID, 1)
@@ -326,7 +326,7 @@ func TestPostgresCommitsOnce(t *testing.T) {
 				appendAll(t, s, newScript(run).spend(t, l, lasting(budget.Day), usd("0.25"))...)
 				require.NoError(t, s.Sync(ctx, run))
 				require.NoError(t, l.Adjust(ctx, lasting(budget.Day)[1], budget.Adjustment{Charge: usd("0.5")}))
-				require.Nil(t, sessionsOf(s).Append(ctx, aRef.ID, []session.Turn{{Role: session.RoleUser, Text: run, Run: run, At: start}}))
+				require.Nil(t, sessionsOf(s).Append(ctx, session.Identity{ID: aRef.ID}, []session.Turn{{Role: session.RoleUser, Text: run, Run: run, At: start}}))
 			}
 			mu.Lock()
 			assert.Greater(t, begins, runs*3+runs/2, "some were begun again")

@@ -33,13 +33,17 @@ type Repaired struct {
 	// Missing is the number of runs of which nothing was found, as far as it is
 	// known. Only a database with damaged pages has them.
 	Missing int
+	// Sessions is what became of sessions; zero for a sound database.
+	Sessions RepairedSessions
 	// Kept is the folder with the damaged files and the records that were cut off;
 	// empty: nothing was changed.
 	Kept string
 }
 
 // Sound reports whether there was nothing to repair.
-func (r *Repaired) Sound() bool { return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 }
+func (r *Repaired) Sound() bool {
+	return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 && r.Sessions.Damage == nil
+}
 
 // RepairedRun is a run that had damage.
 type RepairedRun struct {
@@ -119,8 +123,9 @@ type repairer struct {
 	cut    *bufio.Writer
 	report *Repaired
 
-	settled counters // costs in the records that are kept
-	lost    counters // what runs had reserved that the repair has ended
+	settled counters       // costs in the records that are kept
+	lost    counters       // what runs had reserved that the repair has ended
+	counted map[string]int // rows of the tables of sessions, as far as they could be counted
 }
 
 // inspect sets src and reports whether all of it is sound.
@@ -137,19 +142,26 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 			return false, err
 		}
 	}
+	if r.src != nil {
+		r.countSessions(ctx)
+	}
 	if r.report.File == "" {
-		damage, err := r.src.VerifyAll(ctx)
+		damage, err := r.src.verifyRuns(ctx)
 		if err == nil {
 			r.report.Runs, err = r.count(ctx, r.src.read)
 		}
 		if err == nil {
 			_, err = r.readCounters(ctx)
 		}
+		var inSessions []*Damage
 		if err == nil {
-			err = r.sessions(ctx, func(string, []any) error { return nil })
+			_, inSessions, err = r.src.VerifySessions(ctx)
+		}
+		if len(inSessions) > 0 {
+			r.report.Sessions.Damage = inSessions[0]
 		}
 		if !errors.As(err, &d) {
-			return len(damage) == 0, err
+			return len(damage)+len(inSessions) == 0, err
 		}
 		r.report.File = d.What
 	}
@@ -398,16 +410,22 @@ func (r *repairer) cutOff(ctx context.Context, n int64, row *runRow, found Repai
 		if v, err := edn.Read(body, storedLimits); err == nil {
 			line = line.AssocKey("record", v)
 		} else {
-			line = line.AssocKey("bytes", edn.Text(strings.ToValidUTF8(string(body), "\uFFFD")))
+			line = line.AssocKey("bytes", readableText(string(body)))
 		}
-		_, err := r.cut.Write(append(line.Canonical(), '\n'))
-		return err
+		return r.cutLine(line)
 	})
 	var d *Damage
 	if errors.As(err, &d) { // the rest is only in the damaged files
 		err = nil
 	}
 	return max(0, last-found.Records), err
+}
+
+func readableText(s string) edn.Value { return edn.Text(strings.ToValidUTF8(s, "\uFFFD")) }
+
+func (r *repairer) cutLine(line edn.Value) error {
+	_, err := r.cut.Write(append(line.Canonical(), '\n'))
+	return err
 }
 
 // copy writes records to dst with the values that have their hash, and returns a

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
@@ -70,7 +72,7 @@ func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
 		return nil
 	}
 	err := w.updateSession(ctx, end.SessionID, func(st session.Stored) (session.Change, error) {
-		return session.Appended(st, act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
+		return session.Appended(st, act.SessionOf(end), act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
 	})
 	if errors.Is(err, contract.OfType("session/store-unavailable")) {
 		return nil
@@ -222,6 +224,97 @@ func (x Sessions) Turns(ctx context.Context, id string, most int) (out []session
 	return out, err
 }
 
+// sessionTables are the tables of sessions, each before those that name its rows.
+var sessionTables = []string{"sessions", "session_vars", "session_turns"}
+
+// openTurns limits the turns of a session that Open reads. An act gets fewer.
+const openTurns = 100
+
+// verifyOpenSessions finds damaged pages that the next acts would meet: it reads the
+// ends of each tree of the tables of sessions, and the sessions that are hot. The cost
+// does not grow with the others; VerifySessions reads those.
+func (s *Store) verifyOpenSessions(ctx context.Context) error {
+	for _, table := range sessionTables {
+		var n int64
+		if err := s.read.one(ctx, "probe_"+table, nil, []any{&n}); err != nil {
+			return err
+		}
+	}
+	var row sessionRow
+	var hot []string
+	err := s.read.all(ctx, "hot_sessions", nil, row.columns(), func() error { hot = append(hot, row.ID); return nil })
+	if err != nil {
+		return err
+	}
+	for _, id := range hot {
+		if err := s.readThrough(ctx, id, openTurns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readThrough reads the pages with the variables of a session and its last turns.
+func (s *Store) readThrough(ctx context.Context, id string, turns int) error {
+	var v session.Var
+	var text []byte
+	err := s.read.all(ctx, "session_vars", []any{id}, []any{&v.Key, moment{&v.Expires}, &text}, func() error { return nil })
+	if err != nil {
+		return err
+	}
+	var t session.Turn
+	return s.read.all(ctx, "session_turns", []any{id, turns}, []any{&t.N, &t.Role, &t.Text, &t.Run, moment{&t.At}}, func() error { return nil })
+}
+
+// VerifySessions checks the pages of the tables of sessions and reads every session
+// with its variables and turns. It returns their number and all damage that it found;
+// nothing shows whether a row that can be read is as it was written.
+func (s *Store) VerifySessions(ctx context.Context) (n int, out []*Damage, err error) {
+	var there int
+	if err := s.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
+		return 0, nil, err // a database of an older version has none
+	}
+	for _, table := range sessionTables {
+		found, err := s.db.checkTable(ctx, table)
+		if err != nil {
+			return 0, nil, err
+		}
+		if found != "" {
+			out = append(out, &Damage{What: fmt.Sprintf("the table %s: %s", table, strings.Join(strings.Fields(found), " "))})
+		}
+	}
+	if len(out) > 0 {
+		return 0, out, nil
+	}
+	check := func(err error) error {
+		var d *Damage
+		if errors.As(err, &d) {
+			out, err = append(out, d), nil
+		}
+		return err
+	}
+	for after := ""; ; {
+		var row sessionRow
+		var ids []string
+		err := s.read.all(ctx, "sessions", []any{after, page}, row.columns(), func() error {
+			ids = append(ids, row.ID)
+			return check(row.read())
+		})
+		if err = check(err); err != nil || len(ids) == 0 {
+			return n, out, err
+		}
+		n, after = n+len(ids), ids[len(ids)-1]
+		for _, id := range ids {
+			if _, err := s.Sessions().Vars(ctx, id); check(err) != nil {
+				return n, out, err
+			}
+			if err := s.readThrough(ctx, id, math.MaxInt32); check(err) != nil {
+				return n, out, err
+			}
+		}
+	}
+}
+
 // Purge implements session.Store.
 func (x Sessions) Purge(ctx context.Context, at time.Time) (n int, err error) {
 	err = x.s.change(ctx, func(ctx context.Context) error {
@@ -241,34 +334,5 @@ func (x Sessions) Touch(ctx context.Context, at map[string]time.Time) error {
 			}
 		}
 		return nil
-	})
-}
-
-// sessions calls each with every row of the tables of sessions in src; a database
-// of an older version has none.
-func (r *repairer) sessions(ctx context.Context, each func(table string, row []any) error) error {
-	var there int
-	if err := r.src.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
-		return err
-	}
-	for _, table := range []string{"sessions", "session_vars", "session_turns"} {
-		row := make([]any, len(tableColumns[table]))
-		into := make([]any, len(row))
-		for i := range row {
-			into[i] = &row[i]
-		}
-		if err := r.src.read.all(ctx, "all_"+table, nil, into, func() error { return each(table, row) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copySessions copies the sessions that can be read. Nothing shows whether a row is
-// as it was written.
-func (r *repairer) copySessions(ctx context.Context) error {
-	return r.sessions(ctx, func(table string, row []any) error {
-		_, err := r.dst.write.exec(ctx, "salvage_"+table, row...)
-		return err
 	})
 }

@@ -51,7 +51,7 @@ func fillSession(t testing.TB, s *Store) {
 		"a/set":   edn.MustRead(`#{:a "b" 3 #inst "2026-11-20T09:00:00Z"}`),
 	}, time.Hour)
 	require.Nil(t, err)
-	require.Nil(t, x.Append(ctx, aRef.ID, []session.Turn{{Role: session.RoleUser, Text: "hello", Run: "run_1", At: start}}))
+	require.Nil(t, x.Append(ctx, session.Identity{ID: aRef.ID}, []session.Turn{{Role: session.RoleUser, Text: "hello", Run: "run_1", At: start}}))
 }
 
 // dump is everything that is stored of the session.
@@ -285,6 +285,40 @@ func TestTurnsAreWrittenWithTheEndOfTheRun(t *testing.T) {
 	})
 }
 
+// SES-031: the turns of a run do not reach another session that got the id of its
+// session; the end of the run is recorded all the same.
+func TestTurnsDoNotReachALaterSession(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		ctx, s := context.Background(), on.openAt(t, t.TempDir())
+		x := sessionsOf(s)
+		first, err := x.Open(ctx, ann, aRef, edn.Nil())
+		require.Nil(t, err)
+		end := func(run string, of session.Identity) int {
+			sc := newScript(run)
+			first, last := sc.accepted(nothing), said(sc, of.ID)
+			body := last.Body.(*journal.RunFinished)
+			body.SessionOwner, body.SessionCreated = of.Owner, of.Created
+			appendAll(t, s, first, last)
+			require.NoError(t, s.Sync(ctx, run))
+			turns, err := s.Sessions().Turns(ctx, of.ID, 10)
+			require.NoError(t, err)
+			return len(turns)
+		}
+		assert.Equal(t, 2, end("run_1", first.Identity()))
+		_, err = x.Delete(ctx, ann, aRef)
+		require.Nil(t, err)
+		_, err = x.Open(ctx, session.Caller{Principal: "bob"}, aRef, edn.Nil())
+		require.Nil(t, err)
+		assert.Zero(t, end("run_2", first.Identity()))
+		earlier := session.Identity{ID: aRef.ID, Owner: "bob", Created: first.Created.Add(-time.Millisecond)}
+		assert.Zero(t, end("run_3", earlier))
+		of, _, unread := s.Sessions().Session(ctx, aRef.ID)
+		require.NoError(t, unread)
+		assert.Equal(t, int64(1), of.Version)
+		require.NoError(t, s.Err())
+	})
+}
+
 // SES-031: the end of a run is recorded though its session was deleted or cannot be
 // read.
 func TestRunsEndWithoutTheirSession(t *testing.T) {
@@ -305,4 +339,165 @@ func TestRunsEndWithoutTheirSession(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, found)
 	})
+}
+
+// rootsOf returns the pages at which the trees of sessions begin, by their names.
+func rootsOf(t testing.TB, dir string) map[string]int {
+	t.Helper()
+	s := openAt(t, dir)
+	out := map[string]int{}
+	rows, err := s.db.readers().Query("SELECT name, rootpage FROM sqlite_schema WHERE tbl_name IN ('sessions', 'session_vars', 'session_turns')")
+	require.NoError(t, err)
+	for rows.Next() {
+		var name string
+		var page int
+		require.NoError(t, rows.Scan(&name, &page))
+		out[name] = page - 1
+	}
+	require.NoError(t, rows.Err())
+	require.NoError(t, rows.Close())
+	require.NoError(t, s.Close())
+	return out
+}
+
+// manySessions makes hot sessions, each with two variables and two turns that fill
+// several pages.
+func manySessions(t testing.TB, dir string, n int) {
+	t.Helper()
+	ctx, s := context.Background(), openAt(t, dir)
+	x := sessionsOf(s)
+	for i := range n {
+		ref := session.Ref{ID: fmt.Sprintf("s-%d", i)}
+		of, err := x.Open(ctx, ann, ref, edn.Nil())
+		require.Nil(t, err)
+		text := edn.Text(strings.Repeat("v", 900))
+		_, err = x.Put(ctx, ann, ref, map[string]edn.Value{"a/one": text, "a/two": text}, time.Hour)
+		require.Nil(t, err)
+		said := session.Turn{Role: session.RoleUser, Text: strings.Repeat("t", 900), Run: "run_1", At: start}
+		require.Nil(t, x.Append(ctx, of.Identity(), []session.Turn{said, said}))
+	}
+	require.NoError(t, s.Close())
+}
+
+// JRN-030: whatever tree of the tables of sessions has a damaged root, the store does
+// not open, verification names the table, and a repair keeps what is in the other pages
+// and says what is lost.
+func TestDamagedTreesOfSessions(t *testing.T) {
+	const n = 20
+	ctx, base := context.Background(), t.TempDir()
+	manySessions(t, base, n)
+	roots := rootsOf(t, base)
+	require.Len(t, roots, 9)
+	for name, page := range roots {
+		if name == "sessions" { // all of its rows are in the root
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS(base)))
+			zeroPage(t, dir, page)
+			_, err := tryOpen(t, dir)
+			require.ErrorIs(t, err, contract.OfType("journal/damaged"))
+			got := repair(t, dir, false)
+			assert.NotEmpty(t, got.File)
+			assert.Equal(t, Salvaged{Kept: n}, got.Sessions.Sessions)
+			assert.Equal(t, Salvaged{Kept: 2 * n}, got.Sessions.Vars)
+			assert.Equal(t, Salvaged{Kept: 2 * n}, got.Sessions.Turns)
+			s := openAt(t, dir)
+			verified, damage, err := s.VerifySessions(ctx)
+			require.NoError(t, err)
+			assert.Empty(t, damage)
+			assert.Equal(t, n, verified)
+		})
+	}
+	t.Run("lost rows", func(t *testing.T) {
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, os.DirFS(base)))
+		zeroPage(t, dir, roots["sessions"])
+		got := repair(t, dir, false)
+		assert.Equal(t, Salvaged{Lost: n}, got.Sessions.Sessions, "an index has their number")
+		assert.Equal(t, Salvaged{Lost: 2 * n}, got.Sessions.Vars, "without their session")
+		assert.Equal(t, Salvaged{Lost: 2 * n}, got.Sessions.Turns)
+		lines := cutRecords(t, got.Kept)
+		require.Len(t, lines, 4*n+1)
+		assert.Equal(t, got.Sessions.Value().String(), lines[4*n].String())
+		assert.Equal(t, `"session_vars"`, lines[0].Key("table").String())
+	})
+}
+
+// JRN-030: sessions that are not hot cost the start nothing; verification of all finds
+// what is damaged in them, and the store is not ended by reading it.
+func TestDamageInWarmSessions(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	s := openAt(t, dir)
+	x := sessionsOf(s)
+	for i := range 60 {
+		ref := session.Ref{ID: fmt.Sprintf("s-%02d", i)}
+		_, err := x.Open(ctx, ann, ref, edn.Nil())
+		require.Nil(t, err)
+		_, err = x.Put(ctx, ann, ref, map[string]edn.Value{"a/x": edn.Text(fmt.Sprintf("mark %02d ", i) + strings.Repeat("v", 900))}, 0)
+		require.Nil(t, err)
+		_, err = x.Freeze(ctx, ann, ref, edn.Nil())
+		require.Nil(t, err)
+	}
+	require.NoError(t, s.Close())
+	zeroPage(t, dir, pageOf(t, dir, "mark 30 "))
+	s = openAt(t, dir)
+	_, damage, err := s.VerifySessions(ctx)
+	require.NoError(t, err)
+	require.Len(t, damage, 1)
+	assert.Contains(t, damage[0].What, "session_vars")
+	all, err := s.VerifyAll(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, damage, all)
+	require.NoError(t, s.Err())
+	require.NoError(t, s.Close())
+	got := repair(t, dir, false)
+	assert.Equal(t, 60, got.Sessions.Sessions.Kept)
+	assert.Equal(t, 60, got.Sessions.Vars.Kept+got.Sessions.Vars.Lost)
+	assert.Positive(t, got.Sessions.Vars.Lost)
+}
+
+// JRN-030: rows that cannot be read are damage, and a repair keeps the rest of their
+// session.
+func TestDamagedRowsOfSessions(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	s := openAt(t, dir)
+	fillSession(t, s)
+	require.NoError(t, s.Close())
+	tamper(t, dir, "UPDATE sessions SET notes = '{:summary', frozen = 9", "UPDATE session_vars SET value = CAST('{' AS BLOB) WHERE key = 'a/set'")
+	plan := repair(t, dir, true)
+	require.NotNil(t, plan.Sessions.Damage)
+	got := repair(t, dir, false)
+	assert.False(t, got.Sound())
+	assert.Equal(t, RepairedSessions{
+		Sessions: Salvaged{Kept: 1}, Vars: Salvaged{Kept: 1, Lost: 1}, Turns: Salvaged{Kept: 1}, Damage: got.Sessions.Damage,
+	}, got.Sessions)
+	assert.Len(t, cutRecords(t, got.Kept), 3)
+	s = openAt(t, dir)
+	of, found, err := s.Sessions().Session(ctx, aRef.ID)
+	require.NoError(t, err)
+	require.True(t, found)
+	assert.True(t, of.Frozen)
+	require.NoError(t, s.Close())
+	assert.True(t, repair(t, dir, true).Sound())
+}
+
+// JRN-005, JRN-030: a write that meets a damaged page ends the store as damaged, not as
+// one whose disk is full, and its caller is told what helps.
+func TestWritesThatMeetDamage(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	manySessions(t, dir, 20)
+	root := rootsOf(t, dir)["session_vars"]
+	s := openAt(t, dir)
+	require.NoError(t, s.Close())
+	s = openAt(t, dir)
+	zeroPage(t, dir, root)
+	_, err := sessionsOf(s).Put(ctx, ann, session.Ref{ID: "s-1"}, map[string]edn.Value{"a/new": edn.Int(1)}, 0)
+	require.ErrorIs(t, err, contract.OfType("session/store-unavailable"))
+	require.ErrorIs(t, err, contract.OfType("journal/damaged"))
+	assert.Contains(t, err.Hint, "journal-repair")
+	assert.False(t, err.Retryable)
+	<-s.Failed()
+	require.ErrorIs(t, s.Err(), contract.OfType("journal/damaged"))
 }

@@ -215,9 +215,12 @@ func hasCode(err error, codes ...int) bool {
 func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
 
 // check returns what is wrong with the pages of the database, or nothing.
-func (db *sqliteDB) check(ctx context.Context) (string, error) {
+func (db *sqliteDB) check(ctx context.Context) (string, error) { return db.checkTable(ctx, "1") }
+
+// checkTable implements database.
+func (db *sqliteDB) checkTable(ctx context.Context, table string) (string, error) {
 	var found string
-	err := db.pool.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&found)
+	err := db.pool.QueryRowContext(ctx, "PRAGMA integrity_check("+table+")").Scan(&found)
 	switch {
 	case isCorrupt(err):
 		return err.Error(), nil

@@ -93,7 +93,11 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, files.close())
 	}
-	if err = s.verifyUnfinished(ctx); err == nil && s.shared != nil {
+	err = s.verifyUnfinished(ctx)
+	if err == nil {
+		err = s.verifyOpenSessions(ctx)
+	}
+	if err == nil && s.shared != nil {
 		err = s.recount(ctx)
 	}
 	if err != nil {
@@ -263,17 +267,31 @@ func (s *Store) Err() error {
 
 func (s *Store) fail(err error) {
 	s.failOnce.Do(func() {
+		err = damaged(err)
 		s.err = fmt.Errorf("store: write %s: %w", s.db.name(), err)
 		close(s.failed)
 		s.queue.fail(unwritten(err))
 	})
 }
 
+// damaged gives the error of a write that met a damaged page the type journal/damaged:
+// a repair helps, and neither space nor another attempt does.
+func damaged(err error) error {
+	if !corrupt(err) || errors.Is(err, contract.OfType("journal/damaged")) {
+		return err
+	}
+	return contract.Errorf("journal/damaged", "a page of the database is damaged: %w", err)
+}
+
 // unwritten returns the error of callers for a failed write.
 func unwritten(err error) *contract.Error {
 	typ := "journal/unavailable"
-	if errors.Is(err, ErrFenced) {
+	switch {
+	case errors.Is(err, ErrFenced):
 		typ = "journal/fenced"
+	case corrupt(err):
+		return contract.Errorf("journal/damaged", "journal: append: %w", err).
+			WithHint("stop the daemon and run \"ferment admin journal-repair --dry-run\"")
 	}
 	return contract.Errorf(typ, "journal: append: %w", err)
 }

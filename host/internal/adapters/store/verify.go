@@ -90,9 +90,17 @@ func (s *Store) Verify(ctx context.Context, run string) error {
 	return s.verify(ctx, row)
 }
 
-// VerifyAll verifies every run and returns all damage.
+// VerifyAll verifies every run and session, and returns all damage.
 func (s *Store) VerifyAll(ctx context.Context) ([]*Damage, error) {
-	var out []*Damage
+	out, err := s.verifyRuns(ctx)
+	if err != nil {
+		return out, err
+	}
+	_, damaged, err := s.VerifySessions(ctx)
+	return append(out, damaged...), err
+}
+
+func (s *Store) verifyRuns(ctx context.Context) (out []*Damage, err error) {
 	for f := (Filter{Limit: page}); ; {
 		runs, err := s.Runs(ctx, f)
 		if err != nil {

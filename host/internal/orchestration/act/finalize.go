@@ -197,7 +197,7 @@ func finish(f *flight) *contract.Error {
 			last.CacheRun = f.cache.answer.Run
 		}
 		turns = f.sessionTurns()
-		addTurns(last, f.request.SessionID, turns)
+		addTurns(last, f.sessionIdentity(), turns)
 		err = f.recorder.Record(edn.Nil(), "", last)
 	}
 	if err == nil {
@@ -208,7 +208,7 @@ func finish(f *flight) *contract.Error {
 	}
 	f.closed = true
 	if _, kept := s.config.Journal.(SessionKeeper); len(turns) > 0 && !kept {
-		if err := s.config.Sessions.Append(context.Background(), f.request.SessionID, turns); err != nil {
+		if err := s.config.Sessions.Append(context.Background(), f.sessionIdentity(), turns); err != nil {
 			return err
 		}
 	}

@@ -378,6 +378,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 	if f.session.ID != "" {
 		rec.Fingerprint = f.essence(f.given) // the session may change between two requests
 		rec.SessionID, rec.SessionVersion = f.session.ID, int(f.session.Version)
+		rec.SessionOwner, rec.SessionCreated = f.session.Owner, f.session.Created
 	}
 	if fill := a.Fill; fill != nil {
 		rec.ReplayOf, rec.ReplayMode = fill.run, journal.ReplayFill

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -143,8 +144,18 @@ func textIn(v edn.Value, keys ...string) string {
 	return ""
 }
 
+// sessionIdentity returns the session that the run got when it was accepted. In the
+// records of older versions it has the id alone; then it must belong to the caller.
+func (f *flight) sessionIdentity() session.Identity {
+	if f.past == nil || f.past.Accepted == nil {
+		return f.session.Identity()
+	}
+	a := f.past.Accepted
+	return session.Identity{ID: f.request.SessionID, Owner: cmp.Or(a.SessionOwner, a.Principal), Created: a.SessionCreated}
+}
+
 // addTurns puts turns into the last record of a run.
-func addTurns(r *journal.RunFinished, id string, turns []session.Turn) {
+func addTurns(r *journal.RunFinished, to session.Identity, turns []session.Turn) {
 	if len(turns) == 0 {
 		return
 	}
@@ -152,7 +163,13 @@ func addTurns(r *journal.RunFinished, id string, turns []session.Turn) {
 	for i, t := range turns {
 		said[i] = turnValue(t)
 	}
-	r.SessionID, r.SessionTurns = id, journal.RefTo(edn.Vector(said...))
+	r.SessionID, r.SessionOwner, r.SessionCreated = to.ID, to.Owner, to.Created
+	r.SessionTurns = journal.RefTo(edn.Vector(said...))
+}
+
+// SessionOf returns the session to which a finished run adds its turns.
+func SessionOf(r *journal.RunFinished) session.Identity {
+	return session.Identity{ID: r.SessionID, Owner: r.SessionOwner, Created: r.SessionCreated}
 }
 
 // SessionTurns are the turns that a finished run adds to its session.

@@ -2,6 +2,7 @@ package act_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
@@ -169,6 +171,48 @@ func TestTurnsOfASession(t *testing.T) {
 	assert.Equal(t, []string{"user hello", "assistant one", "user again", "assistant two"}, x.turns())
 }
 
+// SES-031: the turns of an act whose session was deleted under way do not reach
+// another session with its id, whether the act runs through or is resumed; nor do
+// those of a record that names the id alone.
+func TestTurnsOfADeletedSession(t *testing.T) {
+	ctx, x := context.Background(), newTalk(t, session.Permissive())
+	bob := session.Caller{Principal: "bob"}
+	x.world.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step {
+		_, err := x.sessions.Delete(ctx, owner, inS)
+		require.Nil(t, err)
+		_, err = x.sessions.Open(ctx, bob, inS, edn.Nil())
+		require.Nil(t, err)
+		return value(`{:text "private"}`)
+	})
+	run, err := x.Start(ctx, act.Act{Request: edn.MustRead(inSession), Principal: "ann", PrincipalType: "user"})
+	require.Nil(t, err)
+	_, err = run.Wait()
+	require.Nil(t, err, "the run is kept")
+	turns := func() []session.Turn {
+		said, _, err := x.sessions.Turns(ctx, bob, "s")
+		require.Nil(t, err)
+		return said
+	}
+	assert.Empty(t, turns())
+
+	first := run.Records()[:1]
+	accepted := first[0].Body.(*journal.RunAccepted)
+	assert.Equal(t, "ann", accepted.SessionOwner)
+	older := *accepted
+	older.SessionOwner, older.SessionCreated = "", time.Time{}
+	w := two(t)
+	w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step { return value(`{:text "private"}`) })
+	for name, body := range map[string]*journal.RunAccepted{"now": accepted, "older": &older} {
+		records := slices.Clone(first)
+		records[0].Body = body
+		all, err := resumed(t, w, records, crashed, func(c *act.Config) { c.Sessions = x.sessions })
+		require.Nil(t, err, name)
+		end := all[len(all)-1].Body.(*journal.RunFinished)
+		assert.Equal(t, session.Identity{ID: "s", Owner: "ann", Created: body.SessionCreated}, act.SessionOf(end), name)
+		assert.Empty(t, turns(), name)
+	}
+}
+
 // SES-016: turns beyond the window are left out, and the response says so.
 func TestTurnsBeyondTheWindow(t *testing.T) {
 	rules := session.Permissive()
@@ -243,6 +287,13 @@ func TestSessionTurnsOfARecord(t *testing.T) {
 	at := time.Unix(7, 0)
 	assert.Equal(t, []session.Turn{{Role: session.RoleUser, Text: "a", Run: "run_1", At: at}}, act.SessionTurns("run_1", at, end))
 	assert.Empty(t, act.SessionTurns("run_1", at, &journal.RunFinished{}))
+
+	end.Status, end.Response, end.Totals = journal.StatusCompleted, end.SessionTurns, edn.MustRead(`{:operations {} :attempts {}}`)
+	for _, of := range []session.Identity{{ID: "s"}, {ID: "s", Owner: "ann", Created: at.UTC()}} {
+		end.SessionOwner, end.SessionCreated = of.Owner, of.Created
+		read := decoded(t, []journal.Record{{Run: "run_1", Seq: 1, At: at, Epoch: 1, Body: end}})
+		assert.Equal(t, of, act.SessionOf(read[0].Body.(*journal.RunFinished)), "also without the keys that older records lack")
+	}
 }
 
 // withSession gives a service the session s of its own user.

@@ -13,28 +13,31 @@ const ReplayFill = "fill"
 
 // RunAccepted starts a run: caller, request and configuration.
 type RunAccepted struct {
-	Principal      string
-	PrincipalType  string
-	Roles          []string
-	Operation      string
-	Intent         string
-	Request        Ref
-	Fingerprint    Ref // the client's request without its transport keys; only its hash is kept
-	ResponseType   string
-	Class          string
-	Priority       int
-	DeadlineAt     time.Time
-	Config         string // hash of the configuration
-	Evaluator      int
-	Seed           int64
-	Budget         edn.Value
-	Trace          edn.Value
-	Access         []edn.Value
-	Key            string // hash of the idempotency key
-	RequestID      string
-	Dir            string // working directory of the caller, for relative paths
-	SessionID      string
-	SessionVersion int
+	Principal     string
+	PrincipalType string
+	Roles         []string
+	Operation     string
+	Intent        string
+	Request       Ref
+	Fingerprint   Ref // the client's request without its transport keys; only its hash is kept
+	ResponseType  string
+	Class         string
+	Priority      int
+	DeadlineAt    time.Time
+	Config        string // hash of the configuration
+	Evaluator     int
+	Seed          int64
+	Budget        edn.Value
+	Trace         edn.Value
+	Access        []edn.Value
+	Key           string // hash of the idempotency key
+	RequestID     string
+	Dir           string // working directory of the caller, for relative paths
+	// SessionID, SessionOwner and SessionCreated tell the session of the run from
+	// others with its id.
+	SessionID, SessionOwner string
+	SessionCreated          time.Time
+	SessionVersion          int
 	// ReplayOf is the run that this one replays, ReplayMode how; empty: none.
 	ReplayOf, ReplayMode string
 }
@@ -67,6 +70,8 @@ var runAccepted = kindOf(KindRunAccepted, false,
 	text("request/id", func(x *RunAccepted) *string { return &x.RequestID }).optional("given"),
 	text("dir", func(x *RunAccepted) *string { return &x.Dir }).optional("a caller on this machine named its working directory"),
 	text("session/id", func(x *RunAccepted) *string { return &x.SessionID }).optional("a session was given"),
+	text("session/owner", func(x *RunAccepted) *string { return &x.SessionOwner }).optional("a session was given"),
+	instant("session/created-at", func(x *RunAccepted) *time.Time { return &x.SessionCreated }).optional("a session was given"),
 	ordinal("session/version", func(x *RunAccepted) *int { return &x.SessionVersion }).as(tInt).optional("a session was given"),
 	text("replay/of", func(x *RunAccepted) *string { return &x.ReplayOf }).optional("it replays another run"),
 	enum("replay/mode", func(x *RunAccepted) *string { return &x.ReplayMode }, ReplayFill).optional("it replays another run"),
@@ -277,9 +282,11 @@ type RunFinished struct {
 	Cache, CacheRun string
 	// SessionID is the session to which the run adds SessionTurns, a vector of maps
 	// with :role and :text; empty: none. A store that keeps sessions adds them in the
-	// transaction of the record (SES-031).
-	SessionID    string
-	SessionTurns Ref
+	// transaction of the record (SES-031). SessionOwner and SessionCreated tell the
+	// session from others with its id; older records lack them.
+	SessionID, SessionOwner string
+	SessionCreated          time.Time
+	SessionTurns            Ref
 }
 
 // Kind implements Body.
@@ -302,6 +309,8 @@ var runFinished = kindOf(KindRunFinished, false,
 	enum("cache", func(x *RunFinished) *string { return &x.Cache }, CacheHit, CacheMiss, CacheBypass).optional("the intent is cacheable"),
 	text("cache/run", func(x *RunFinished) *string { return &x.CacheRun }).optional("the answer is that of another run, from the cache"),
 	text("session/id", func(x *RunFinished) *string { return &x.SessionID }).optional("turns are added to a session"),
+	text("session/owner", func(x *RunFinished) *string { return &x.SessionOwner }).optional("turns are added to a session"),
+	instant("session/created-at", func(x *RunFinished) *time.Time { return &x.SessionCreated }).optional("turns are added to a session"),
 	reference("session/turns", func(x *RunFinished) *Ref { return &x.SessionTurns }).optional("turns are added to a session"),
 )
 

@@ -74,12 +74,15 @@ func wholes() []struct {
 			Dir:            "/home/ann",
 			SessionID:      "s-1",
 			SessionVersion: 4,
+			SessionOwner:   "uid/7",
+			SessionCreated: time.Unix(8, 0),
 			ReplayOf:       "run_1",
 			ReplayMode:     journal.ReplayFill,
 		}, `{:access [{:reason 3 :rule 2 :what 1}] :budget {:attempts 1} :class :sync :config "H1"
 			:deadline-at #inst "1970-01-01T00:00:09.000Z" :dir "/home/ann" :evaluator 2 :fingerprint "H2" :intent :a/b :key "H2"
 			:operation :act/run :principal "uid/7" :principal/type :user :priority -3 :replay/mode :fill :replay/of "run_1" :request "H1" :request/id "q-1"
-			:response/type :stream :roles #{:admin :any} :seed -7 :session/id "s-1" :session/version 4 :trace {:id "t"}}`},
+			:response/type :stream :roles #{:admin :any} :seed -7 :session/created-at #inst "1970-01-01T00:00:08.000Z" :session/id "s-1"
+			:session/owner "uid/7" :session/version 4 :trace {:id "t"}}`},
 		{&journal.RunStarted{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Protocol: edn.Hash(edn.Int(2))},
 			`{:boot "b" :config "H1" :host "h" :protocol "H2"}`},
 		{&journal.RunResumed{Host: "h", Boot: "b", Config: edn.Hash(edn.Int(1)), Was: edn.Hash(edn.Int(2)), Why: "decision", Values: oneRef,

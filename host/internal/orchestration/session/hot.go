@@ -118,7 +118,7 @@ func (s *Service) freezeUnused(ctx context.Context, read Session, by FrozenBy) (
 		s.mu.Lock()
 		used := s.inUse[read.ID] > 0 || s.accessed[read.ID].After(read.Accessed)
 		s.mu.Unlock()
-		if used || !st.Found || st.Session.Frozen || st.Session.Version != read.Version {
+		if used || !st.Found || st.Session.Frozen || st.Session.Version != read.Version || !read.Identity().is(st.Session) {
 			return Change{}, nil
 		}
 		done = true

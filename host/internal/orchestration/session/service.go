@@ -88,7 +88,11 @@ func failed(doing string, err error) *contract.Error {
 			return typed
 		}
 	}
-	return contract.Errorf("session/store-unavailable", "%s: the store failed: %w", doing, err)
+	out := contract.Errorf("session/store-unavailable", "%s: the store failed: %w", doing, err)
+	if errors.Is(err, contract.OfType("journal/damaged")) {
+		out = out.WithRetryable(false).WithHint("stop the daemon and run \"ferment admin journal-repair --dry-run\", which shows what can be kept")
+	}
+	return out
 }
 
 // update executes one change of a session. A change that writes nothing leaves the
@@ -267,16 +271,17 @@ func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Tur
 }
 
 // Append adds the turns of a run to a session; see Appended.
-func (s *Service) Append(ctx context.Context, id string, turns []Turn) *contract.Error {
-	return failed("append to session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
-		return Appended(st, turns, s.clock()), nil
+func (s *Service) Append(ctx context.Context, to Identity, turns []Turn) *contract.Error {
+	return failed("append to session "+to.ID, s.store.Update(ctx, to.ID, func(st Stored) (Change, error) {
+		return Appended(st, to, turns, s.clock()), nil
 	}))
 }
 
 // Appended returns the change that adds turns to a session, which opens it. A
-// session that was deleted while its run went on stays deleted.
-func Appended(st Stored, turns []Turn, now time.Time) Change {
-	if !st.Found || len(turns) == 0 {
+// session that was deleted while its run went on stays deleted, and another one that
+// got its id meanwhile stays as it is.
+func Appended(st Stored, to Identity, turns []Turn, now time.Time) Change {
+	if !st.Found || !to.is(st.Session) || len(turns) == 0 {
 		return Change{}
 	}
 	after := st.Session.thawed(now).next(now)

@@ -25,6 +25,21 @@ type Session struct {
 	Notes edn.Value
 }
 
+// Identity tells a session from others that had or will have its id. A zero Owner or
+// Created is not known.
+type Identity struct {
+	ID, Owner string
+	Created   time.Time
+}
+
+// Identity returns the identity of the session.
+func (s Session) Identity() Identity { return Identity{s.ID, s.Owner, s.Created} }
+
+// is reports whether a session has the identity.
+func (i Identity) is(s Session) bool {
+	return s.ID == i.ID && (i.Owner == "" || s.Owner == i.Owner) && (i.Created.IsZero() || s.Created.Equal(i.Created))
+}
+
 // NoteKeys are the keys of what a client may keep with a session.
 func NoteKeys() []string { return []string{"summary", "snapshot", "meta", "facts"} }
 

@@ -67,8 +67,8 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 		return false, err
 	}
 	return true, failed("summarize session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
-		if !st.Found || st.Session.summarized() != of.summarized() || !st.Session.Notes.Key("summary").Equal(of.Notes.Key("summary")) {
-			return Change{}, nil // it has another summary by now
+		if !st.Found || !of.Identity().is(st.Session) || st.Session.summarized() != of.summarized() || !st.Session.Notes.Key("summary").Equal(of.Notes.Key("summary")) {
+			return Change{}, nil // it has another summary by now, or is another session
 		}
 		now := s.clock()
 		next := st.Session.next(now)

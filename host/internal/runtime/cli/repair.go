@@ -25,7 +25,8 @@ func (c *command) repairCommand() *cobra.Command {
 		Use:   "journal-repair",
 		Short: "make a damaged journal usable again while no daemon runs",
 		Long: "journal-repair compares all runs with their hashes and checks the pages of the database. If there is damage,\n" +
-			"it writes a new database: each run up to its first damaged record, and each value that has its hash. A run\n" +
+			"it writes a new database: each run up to its first damaged record, each value that has its hash, and the\n" +
+			"sessions, variables and turns that can be read. It says how many it kept and, as far as it is known, lost. A run\n" +
 			"that lost records is suspended, because it is not known what else it did: \"ferment runs resume\" or \"cancel\"\n" +
 			"decides. An open run that lost values fails. The damaged files and the records that were cut off are kept in\n" +
 			"a directory beside the database.\n" +
@@ -95,6 +96,12 @@ func (c *command) repairText(v edn.Value) error {
 			r.Key("records/cut"), diag.Counted(r.Key("values/lost").Len(), "value"), plain(r.Key("status")))
 		b.WriteString(diag.WrapLabeled("  first damage: ", plain(r.Key("damage").Key("what"))) + "\n")
 	}
+	if v.HasKey("sessions/damage") {
+		b.WriteString(diag.WrapLabeled("sessions: first damage: ", plain(v.Key("sessions/damage").Key("what"))) + "\n")
+	}
+	if parts := salvagedText(v); parts != "" {
+		b.WriteString(diag.WrapLabeled("sessions: ", parts) + "\n")
+	}
 	end := fmt.Sprintf("repaired: the journal has %s; the damaged files and what was cut off are in %s", runs, plain(v.Key("kept")))
 	if v.Key("dry-run?").Truthy() {
 		end = fmt.Sprintf("nothing was done (dry run); the repaired journal would have %s", runs)
@@ -102,4 +109,20 @@ func (c *command) repairText(v edn.Value) error {
 	b.WriteString(diag.Wrap(end, 0, 2) + "\n")
 	_, err := io.WriteString(c.env.Stdout, b.String())
 	return err
+}
+
+// salvagedText says how many sessions, variables and turns a repair kept and lost;
+// empty: there were none.
+func salvagedText(v edn.Value) string {
+	var parts []string
+	total := 0
+	for _, row := range []struct{ key, name string }{{"sessions", "session"}, {"variables", "variable"}, {"turns", "turn"}} {
+		kept, lost := number(v.Key(row.key+"/kept")), number(v.Key(row.key+"/lost"))
+		total += kept + lost
+		parts = append(parts, fmt.Sprintf("%s kept, %d lost", diag.Counted(kept, row.name), lost))
+	}
+	if total == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ")
 }

@@ -486,7 +486,8 @@ func (c *command) runsVerifyCommand() *cobra.Command {
 		Use:   "verify [RUN]",
 		Short: "compare recorded runs with their hashes",
 		Long: "verify reads every record and value of one run, or of all, and compares them with the chain of hashes that\n" +
-			"was written with them: it finds a changed, missing or reordered record and a changed or missing value.\n" +
+			"was written with them: it finds a changed, missing or reordered record and a changed or missing value. With all\n" +
+			"runs it also reads all sessions and checks the pages of their tables.\n" +
 			"Exit codes: 0 no damage, 3 damage.",
 		Example: "  ferment runs verify\n  ferment runs verify last --json",
 		Args:    cobra.MaximumNArgs(1),
@@ -510,7 +511,11 @@ func (c *command) runsVerifyCommand() *cobra.Command {
 // error type.
 func (c *command) verified(v edn.Value) error {
 	damaged := v.Key("damaged")
-	err := c.done(v, fmt.Sprintf("%s verified, %s damaged", diag.Counted(number(v.Key("runs")), "run"), countOrNone(damaged.Len())))
+	what := diag.Counted(number(v.Key("runs")), "run")
+	if n := number(v.Key("sessions")); n > 0 {
+		what += " and " + diag.Counted(n, "session")
+	}
+	err := c.done(v, fmt.Sprintf("%s verified, %s damaged", what, countOrNone(damaged.Len())))
 	if err != nil || damaged.Len() == 0 {
 		return err
 	}

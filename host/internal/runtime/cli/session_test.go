@@ -1,6 +1,9 @@
 package cli_test
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -124,4 +127,45 @@ intent "context/summarize" {
 	assert.Contains(t, request, `:turns [{:role :user :text "hello"} {:role :assistant :text "aha"}]`)
 	assert.NotContains(t, request, "turns-cut")
 	assert.Contains(t, good("runs", "list"), "context/summarize")
+}
+
+// JRN-030, CLI-002: a damaged tree of the sessions stops the start with exit code 65 and
+// the command that helps, and that says in text and data what became of the sessions. A
+// damaged variable of a frozen session does not; verification finds it.
+func TestDamagedSessions(t *testing.T) {
+	t.Parallel()
+	w := talking(t)
+	s := w.serve()
+	for _, args := range [][]string{{"open", "talk"}, {"put", "talk", `a/x="variable of talk"`}, {"freeze", "talk"}} {
+		require.Equal(t, 0, w.run(append([]string{"session"}, args...)...).code)
+	}
+	assert.Equal(t, "1", w.data("runs", "verify").Key("sessions").String())
+	s.stop()
+	path := filepath.Join(w.dir, "var", "ferment.db")
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	at := bytes.Index(whole, []byte("variable of talk"))
+	require.Positive(t, at)
+
+	changed := bytes.Replace(whole, []byte(`"variable of talk"`), []byte(`"variable of talk `), 1)
+	require.NoError(t, os.WriteFile(path, changed, 0o600))
+	s = w.serve()
+	verified := w.run("runs", "verify")
+	assert.Equal(t, 3, verified.code)
+	assert.Contains(t, verified.stderr, "journal-repair")
+	s.stop()
+
+	const pageSize = 4096
+	clear(changed[at/pageSize*pageSize : (at/pageSize+1)*pageSize])
+	require.NoError(t, os.WriteFile(path, changed, 0o600))
+	refused := w.run("serve")
+	assert.Equal(t, 65, refused.code, refused.stderr)
+	assert.Contains(t, refused.stderr, "journal-repair")
+	plan := w.run("admin", "journal-repair", "--dry-run", "--edn").value(t)
+	assert.Equal(t, "1 0", plan.Key("sessions/kept").String()+" "+plan.Key("variables/kept").String())
+	assert.Equal(t, "1", plan.Key("variables/lost").String())
+	repaired := w.run("admin", "journal-repair")
+	assert.Equal(t, 0, repaired.code, repaired.stderr)
+	assert.Contains(t, repaired.stdout, "sessions: 1 session kept, 0 lost; 0 variables kept, 1 lost; 0 turns kept, 0 lost")
+	w.serve().stop()
 }

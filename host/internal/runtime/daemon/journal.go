@@ -134,6 +134,15 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 		damaged[i] = repairedValue(run)
 	}
 	b.Key("damaged", edn.Vector(damaged...))
+	if !r.Sound() {
+		for key, n := range r.Sessions.Value().Entries() {
+			name, _ := key.AsKeyword()
+			b.Key(name, n)
+		}
+	}
+	if d := r.Sessions.Damage; d != nil {
+		b.Key("sessions/damage", damageValue(d))
+	}
 	for key, text := range map[string]string{"file": r.File, "kept": r.Kept} {
 		if text != "" {
 			b.Key(key, edn.Text(text))
@@ -743,11 +752,21 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 		}
 		f.Before = runs[len(runs)-1].ID
 	}
-	return edn.MustMap(
-		edn.K("ok?"), edn.Bool(len(damaged) == 0),
-		edn.K("runs"), edn.Int(int64(verified)),
-		edn.K("damaged"), edn.Vector(damaged...),
-	), nil
+	var b edn.MapBuilder
+	if name == "" && s != nil && j.owner == "" {
+		sessions, found, err := s.VerifySessions(ctx)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		for _, d := range found {
+			damaged = append(damaged, damageValue(d))
+		}
+		b.Key("sessions", edn.Int(int64(sessions)))
+	}
+	b.Key("ok?", edn.Bool(len(damaged) == 0))
+	b.Key("runs", edn.Int(int64(verified)))
+	b.Key("damaged", edn.Vector(damaged...))
+	return b.Map(), nil
 }
 
 func damageValue(d *store.Damage) edn.Value {

@@ -30,6 +30,7 @@ func Suite(t *testing.T, open func(t *testing.T) session.Store) {
 		"writers":  writers,
 		"lifetime": lifetime,
 		"turns":    turns,
+		"reused":   reusedID,
 		"pages":    pages,
 		"access":   access,
 		"all":      allOrNothing,
@@ -198,7 +199,7 @@ func turns(t *testing.T, store session.Store) {
 	require.Nil(t, err)
 	for i := range 20 {
 		role := []string{session.RoleUser, session.RoleAssistant}[i%2]
-		require.Nil(t, s.Append(ctx, "s", []session.Turn{{Role: role, Text: fmt.Sprint(i), Run: "run_1", At: clock.At}}))
+		require.Nil(t, s.Append(ctx, session.Identity{ID: "s"}, []session.Turn{{Role: role, Text: fmt.Sprint(i), Run: "run_1", At: clock.At}}))
 	}
 	of, err := s.Get(ctx, ann, "s")
 	require.Nil(t, err)
@@ -209,9 +210,60 @@ func turns(t *testing.T, store session.Store) {
 	assert.True(t, cut)
 	require.Len(t, kept, 16)
 	assert.Equal(t, session.Turn{N: 5, Role: session.RoleUser, Text: "4", Run: "run_1", At: clock.At}, kept[0])
-	require.Nil(t, s.Append(ctx, "gone", kept), "of a session that was deleted")
+	require.Nil(t, s.Append(ctx, session.Identity{ID: "gone"}, kept), "of a session that was deleted")
 	_, err = s.Get(ctx, ann, "gone")
 	assert.Equal(t, ":session/not-found", typeOf(err))
+}
+
+// reusedID: turns and a summary that were meant for a deleted session do not reach
+// another one with its id, whoever owns that (SES-021, SES-031).
+func reusedID(t *testing.T, store session.Store) {
+	ctx, clock := context.Background(), &Clock{At: Start}
+	rules := session.Permissive()
+	rules.Window = session.Window{Turns: 2, Chars: 100}
+	s := session.New(store, rules, nil, clock.Now)
+	said := []session.Turn{
+		{Role: session.RoleUser, Text: "secret", Run: "run_1", At: Start},
+		{Role: session.RoleAssistant, Text: "answer", Run: "run_1", At: Start},
+	}
+	reopen := func(who session.Caller, as session.Caller, later time.Duration) session.Session {
+		_, err := s.Delete(ctx, who, session.Ref{ID: "s"})
+		require.Nil(t, err)
+		clock.At = clock.At.Add(later)
+		of, err := s.Open(ctx, as, session.Ref{ID: "s"}, edn.Nil())
+		require.Nil(t, err)
+		return of
+	}
+	bob := session.Caller{Principal: "bob"}
+	first, err := s.Open(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
+	require.Nil(t, err)
+	require.Nil(t, s.Append(ctx, first.Identity(), said))
+	for _, next := range []struct {
+		was, is session.Caller
+		later   time.Duration
+	}{{ann, bob, 0}, {bob, bob, time.Millisecond}, {bob, ann, time.Hour}} {
+		before := reopen(next.was, next.is, next.later)
+		require.Nil(t, s.Append(ctx, first.Identity(), said))
+		after, failed := s.Get(ctx, next.is, "s")
+		require.Nil(t, failed)
+		assert.Equal(t, before.Version, after.Version, next)
+		turns, _, failed := s.Turns(ctx, next.is, "s")
+		require.Nil(t, failed)
+		assert.Empty(t, turns, next)
+		first = before
+	}
+
+	release := s.Use("s")
+	require.Nil(t, s.Append(ctx, first.Identity(), append(said, said...)))
+	release()
+	_, err = s.Summarize(ctx, func(context.Context, session.Session, string, int) (string, *contract.Error) {
+		reopen(ann, bob, time.Millisecond)
+		return "what ann said", nil
+	})
+	require.Nil(t, err)
+	of, err := s.Get(ctx, bob, "s")
+	require.Nil(t, err)
+	assert.True(t, of.Notes.Key("summary").IsNil())
 }
 
 // pages: a list has pages in the order of ids, and only what is the caller's
@@ -383,7 +435,7 @@ func summary(t *testing.T, store session.Store) {
 	say := func(n int) {
 		t.Helper()
 		release := s.Use("s")
-		require.Nil(t, s.Append(ctx, "s", []session.Turn{
+		require.Nil(t, s.Append(ctx, session.Identity{ID: "s"}, []session.Turn{
 			{Role: session.RoleUser, Text: fmt.Sprint("question ", n), At: clock.At},
 			{Role: session.RoleAssistant, Text: fmt.Sprint("answer ", n), At: clock.At},
 		}))

@@ -222,6 +222,14 @@ SELECT n, role, said, run, at FROM (
 INSERT INTO session_turns (session, role, said, run, at) VALUES ($1, $2, $3, $4, $5)
 -- name: remove_session_turns
 DELETE FROM session_turns WHERE session = $1
+-- name: probe_sessions
+SELECT count(*) FROM (SELECT n FROM sessions ORDER BY id DESC LIMIT 1) AS latest
+-- name: probe_session_vars
+SELECT count(*) FROM (SELECT key FROM session_vars ORDER BY session DESC, key DESC LIMIT 1) AS latest
+-- name: probe_session_turns
+SELECT count(*) FROM (SELECT n FROM session_turns ORDER BY session DESC, n DESC LIMIT 1) AS latest
+-- name: sessions_table
+SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'sessions'
 
 -- name: run_by_key
 SELECT id FROM runs WHERE key = $1 AND key <> '' AND NOT imported AND removed = 0

@@ -167,14 +167,43 @@ SELECT n, role, said, run, at FROM (
 INSERT INTO session_turns (session, role, said, run, at) VALUES (?1, ?2, ?3, ?4, ?5)
 -- name: remove_session_turns
 DELETE FROM session_turns WHERE session = ?1
+-- name: probe_sessions
+SELECT (SELECT count(*) FROM (SELECT n FROM sessions NOT INDEXED ORDER BY n LIMIT 1))
+  + (SELECT count(*) FROM (SELECT n FROM sessions NOT INDEXED ORDER BY n DESC LIMIT 1))
+  + (SELECT count(*) FROM (SELECT id FROM sessions INDEXED BY sqlite_autoindex_sessions_1 ORDER BY id LIMIT 1))
+  + (SELECT count(*) FROM (SELECT id FROM sessions INDEXED BY sqlite_autoindex_sessions_1 ORDER BY id DESC LIMIT 1))
+  + (SELECT count(*) FROM (SELECT owner FROM sessions INDEXED BY sessions_owner ORDER BY owner LIMIT 1))
+-- name: probe_session_vars
+SELECT (SELECT count(*) FROM (SELECT n FROM session_vars NOT INDEXED ORDER BY n LIMIT 1))
+  + (SELECT count(*) FROM (SELECT n FROM session_vars NOT INDEXED ORDER BY n DESC LIMIT 1))
+  + (SELECT count(*) FROM (SELECT session FROM session_vars INDEXED BY sqlite_autoindex_session_vars_1 ORDER BY session LIMIT 1))
+  + (SELECT count(*) FROM (SELECT session FROM session_vars INDEXED BY sqlite_autoindex_session_vars_1 ORDER BY session DESC LIMIT 1))
+  + (SELECT count(*) FROM (SELECT expires FROM session_vars INDEXED BY session_vars_expires WHERE expires > 0 ORDER BY expires LIMIT 1))
+-- name: probe_session_turns
+SELECT (SELECT count(*) FROM (SELECT n FROM session_turns NOT INDEXED ORDER BY n LIMIT 1))
+  + (SELECT count(*) FROM (SELECT n FROM session_turns NOT INDEXED ORDER BY n DESC LIMIT 1))
+  + (SELECT count(*) FROM (SELECT session FROM session_turns INDEXED BY session_turns_session ORDER BY session LIMIT 1))
+  + (SELECT count(*) FROM (SELECT session FROM session_turns INDEXED BY session_turns_session ORDER BY session DESC LIMIT 1))
+-- name: count_sessions
+SELECT count(*) FROM sessions
+-- name: count_session_vars
+SELECT count(*) FROM session_vars
+-- name: count_session_turns
+SELECT count(*) FROM session_turns
+-- name: walk_sessions
+SELECT count(*) FROM sessions NOT INDEXED
+-- name: walk_session_vars
+SELECT count(*) FROM session_vars NOT INDEXED
+-- name: walk_session_turns
+SELECT count(*) FROM session_turns NOT INDEXED
 -- name: sessions_table
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'sessions'
 -- name: all_sessions
 SELECT * FROM sessions
 -- name: all_session_vars
-SELECT * FROM session_vars WHERE session IN (SELECT n FROM sessions)
+SELECT * FROM session_vars
 -- name: all_session_turns
-SELECT * FROM session_turns WHERE session IN (SELECT n FROM sessions)
+SELECT * FROM session_turns
 
 -- name: salvage_runs
 INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Salvaged counts the rows of a table that a repair kept, and those that it did not,
+// as far as their number is known.
+type Salvaged struct{ Kept, Lost int }
+
+// RepairedSessions is what a repair did with the sessions of a database.
+type RepairedSessions struct {
+	Sessions, Vars, Turns Salvaged
+	// Damage is the first one in a row; nil: all damage is in pages.
+	Damage *Damage
+}
+
+func (s *RepairedSessions) of(table string) *Salvaged {
+	return map[string]*Salvaged{"sessions": &s.Sessions, "session_vars": &s.Vars, "session_turns": &s.Turns}[table]
+}
+
+// Value returns the numbers as the result of a repair and its file of what was cut off
+// have them.
+func (s *RepairedSessions) Value() edn.Value {
+	var b edn.MapBuilder
+	for _, part := range []struct {
+		name string
+		Salvaged
+	}{{"sessions", s.Sessions}, {"variables", s.Vars}, {"turns", s.Turns}} {
+		b.Key(part.name+"/kept", edn.Int(int64(part.Kept)))
+		b.Key(part.name+"/lost", edn.Int(int64(part.Lost)))
+	}
+	return b.Map()
+}
+
+// countSessions counts the rows of the tables of sessions in the database as it is. Of
+// a table whose tree cannot be read an index has the number, as a rule.
+func (r *repairer) countSessions(ctx context.Context) {
+	r.counted = map[string]int{}
+	for _, table := range sessionTables {
+		for _, way := range []string{"count_", "walk_"} {
+			var n int
+			if err := r.src.read.one(ctx, way+table, nil, []any{&n}); err == nil {
+				r.counted[table] = max(r.counted[table], n)
+			}
+		}
+	}
+}
+
+// copySessions copies the rows of sessions that can be read. Nothing shows whether one
+// is as it was written. A session loses notes and a state that cannot be read, not
+// itself. A variable without value is lost, and so is what belongs to a lost session.
+func (r *repairer) copySessions(ctx context.Context) error {
+	var there int
+	if err := r.src.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
+		return err
+	}
+	known := map[any]bool{}
+	for _, table := range sessionTables {
+		found, rows := 0, r.report.Sessions.of(table)
+		row := make([]any, len(tableColumns[table]))
+		into := make([]any, len(row))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		err := r.src.read.all(ctx, "all_"+table, nil, into, func() error {
+			found++
+			keep, whole := true, true
+			switch table {
+			case "sessions":
+				known[row[0]], whole = true, sessionIsWhole(row)
+			case "session_vars":
+				text, _ := row[4].([]byte)
+				_, err := edn.Read(text, storedLimits)
+				keep = err == nil && known[row[1]]
+			default:
+				keep = known[row[1]]
+			}
+			if !keep || !whole {
+				if err := r.cutRow(table, row); err != nil {
+					return err
+				}
+			}
+			if !keep {
+				return nil
+			}
+			if !whole {
+				row[4], row[10] = stateOf(session.Session{Frozen: true}), edn.MustMap().String()
+			}
+			rows.Kept++
+			_, err := r.dst.write.exec(ctx, "salvage_"+table, row...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		rows.Lost = max(found, r.counted[table]) - rows.Kept
+	}
+	if s := &r.report.Sessions; s.Sessions.Lost+s.Vars.Lost+s.Turns.Lost == 0 {
+		return nil
+	}
+	return r.cutLine(r.report.Sessions.Value())
+}
+
+// sessionIsWhole reports whether the notes and the state in a row can be read.
+func sessionIsWhole(row []any) bool {
+	var of sessionRow
+	of.notes, _ = row[10].(string)
+	state, _ := row[4].(int64)
+	of.state = int(state)
+	return of.read() == nil
+}
+
+// cutRow writes a row that is not kept as it is to the file of the repair.
+func (r *repairer) cutRow(table string, row []any) error {
+	columns := make([]edn.Value, len(row))
+	for i, column := range row {
+		switch column := column.(type) {
+		case int64:
+			columns[i] = edn.Int(column)
+		case string:
+			columns[i] = readableText(column)
+		case []byte:
+			columns[i] = readableText(string(column))
+		}
+	}
+	return r.cutLine(edn.MustMap(edn.K("table"), edn.Text(table), edn.K("row"), edn.Vector(columns...)))
+}
