@@ -206,6 +206,39 @@ func TestOrphanedStreams(t *testing.T) {
 	assert.Equal(t, "running", status(keyed))
 }
 
+// One run has a limit of streams: of those that read its events, and of acts with its
+// idempotency key. The run goes on.
+func TestTooManyReadersOfRun(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+"http {\n  limits {\n    run_subscribers = 1\n  }\n}\n")
+	s := w.serve()
+	run, gone := s.reader("mine/hang", "Idempotency-Key", "k")
+	for _, again := range []func() answer{
+		func() answer {
+			return s.request(context.Background(), "POST", "/v1/act", envelopeOf("mine/hang", "{}", ""), "Idempotency-Key", "k", "Accept", "text/event-stream")
+		},
+		func() answer {
+			return s.request(context.Background(), "GET", "/v1/runs/"+run+"/events", "", "Accept", "*/*")
+		},
+	} {
+		a := again()
+		assert.Equal(t, 429, a.status, "%s", a.body)
+		assert.Contains(t, string(a.body), "stream/too-many-subscribers")
+	}
+	gone()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/v1/runs/"+run+"/events", nil)
+		require.NoError(t, err)
+		resp, err := s.client.Do(r)
+		require.NoError(t, err)
+		_ = resp.Body.Close()
+		return resp.StatusCode == 200
+	}, 20*time.Second, 20*time.Millisecond)
+	assert.Equal(t, []string{"running"}, w.listed("status"))
+}
+
 // CLI-004: Ctrl-C in act --stream cancels the run at once.
 func TestInterruptedStream(t *testing.T) {
 	t.Parallel()
