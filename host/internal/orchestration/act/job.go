@@ -87,7 +87,11 @@ func (f *flight) unbegun() *contract.Error {
 	case f.unknown != "":
 		return contract.Errorf("canceled", "the run was canceled; it is not known whether %s", f.unknown)
 	}
-	return contract.Errorf("canceled", "the run was canceled before it began")
+	verb := "began"
+	if f.past != nil && f.past.Active {
+		verb = "went on"
+	}
+	return contract.Errorf("canceled", "the run was canceled before it %s", verb)
 }
 
 // leave gives the place in the queue back.

@@ -141,6 +141,8 @@ func TestPeopleOutliveDaemons(t *testing.T) {
 	require.Equal(t, 0, done.code, done.stderr)
 	assert.Equal(t, `{:approved false}`, s.becomes(run, "completed").Key("result").Key("out").String())
 	assert.Equal(t, 6, w.run("runs", "answer", run, "0-1-1", "{:approved true}").code)
+	shown := w.run("runs", "show", run)
+	assert.Regexp(t, `(?m)^  answered +\S+ ago: node \S+, by operator$`, shown.stdout)
 	for _, id := range []string{run, quick} {
 		assert.Equal(t, 0, w.run("runs", "replay", id).code)
 		records := w.run("runs", "records", id, "--edn")

@@ -271,6 +271,18 @@ func (c *command) runText(v edn.Value, there bool) string {
 			line("resumed", "%s ago, at %s, %s (epoch %s)", since(e.Key("at")), stamp(e.Key("at")), after, e.Key("epoch"))
 		}
 	}
+	for e := range v.Key("people").Elems() {
+		node, by := plain(e.Key("node")), plain(e.Key("by"))
+		switch what := plain(e.Key("what")); what {
+		case "answered":
+			line("answered", "%s ago: node %s, by %s", since(e.Key("at")), node, by)
+		case "default", "deadline":
+			line("answered", "%s ago: node %s, by its deadline, %s", since(e.Key("at")), node,
+				map[string]string{"default": "with the default", "deadline": "without an answer"}[what])
+		default:
+			line("decided", "%s ago: node %s, %s by %s", since(e.Key("at")), node, what, by)
+		}
+	}
 	if cancel := v.Key("cancel"); !cancel.IsNil() {
 		by := plain(cancel.Key("by"))
 		if why := plain(cancel.Key("why")); why != "" {

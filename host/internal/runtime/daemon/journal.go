@@ -507,6 +507,9 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		}
 		b.Key("interrupts", edn.Vector(interrupts...))
 	}
+	if said := interventions(records); len(said) > 0 {
+		b.Key("people", edn.Vector(said...))
+	}
 	for i, rec := range records {
 		switch body := rec.Body.(type) {
 		case *journal.CancelRequested:
@@ -601,6 +604,42 @@ func epochs(records []journal.Record) edn.Value {
 		}
 	}
 	return edn.Vector(out...)
+}
+
+// interventions are the answers of people, or of a deadline in their place, and the
+// decisions about suspended calls, in the order in which they were taken.
+func interventions(records []journal.Record) (out []edn.Value) {
+	add := func(rec journal.Record, node edn.Value, what edn.Value, by string) {
+		out = append(out, edn.MustMap(edn.K("at"), instant(rec.At), edn.K("node"), node, edn.K("what"), what, edn.K("by"), edn.Text(by)))
+	}
+	names := map[string]string{} // of nodes by path
+	name := func(path edn.Value) edn.Value {
+		if id := names[path.String()]; id != "" {
+			return edn.Text(id)
+		}
+		return edn.Text(path.String())
+	}
+	for _, rec := range records {
+		if rec.Node != "" {
+			names[rec.Path.String()] = rec.Node
+		}
+		switch body := rec.Body.(type) {
+		case *journal.InterruptAnswered:
+			what := "answered"
+			switch {
+			case body.By == journal.ByDeadline && !body.Answer.Set():
+				what = "deadline"
+			case body.By == journal.ByDeadline:
+				what = "default"
+			}
+			add(rec, name(rec.Path), edn.K(what), body.By)
+		case *journal.RunResumed:
+			for _, d := range body.Decisions {
+				add(rec, name(d.Path), edn.K(d.Choice), d.By)
+			}
+		}
+	}
+	return out
 }
 
 // Limits of a page of records and of a part of an exported file.

@@ -140,7 +140,7 @@ func notFound(id string) *contract.Error {
 
 // Answered is the error of an answer that came too late.
 func Answered(id string) *contract.Error {
-	return contract.Errorf("interrupt/answered", "interrupt %s was answered before", id)
+	return contract.Errorf("interrupt/answered", "interrupt %s is closed: it has its answer, or its deadline has passed", id)
 }
 
 // Calling counts a call that no person answers, until Called.
