@@ -50,8 +50,8 @@ const (
 	readerConnections = 8
 )
 
-// errFenced is the error of a writer whose host id another Store uses now.
-var errFenced = errors.New("another process has opened the database as this host")
+// ErrFenced is the error of a writer whose host id another Store uses now.
+var ErrFenced = errors.New("another process has opened the database as this host")
 
 // SettingError is a setting of a server with which the store cannot keep what it
 // promises.
@@ -128,8 +128,9 @@ func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct
 		"application_name":  "ferment " + o.Host,
 		"statement_timeout": "0", // a commit is not given up
 		"lock_timeout":      "0",
-		// A host that was stopped within a transaction must not stop the others.
-		"idle_in_transaction_session_timeout": strconv.FormatInt(db.lease.Milliseconds(), 10),
+		// A host that was stopped within a transaction must not stop the others for so
+		// long that their leases lapse.
+		"idle_in_transaction_session_timeout": strconv.FormatInt(max(time.Second, db.lease/3).Milliseconds(), 10),
 		"client_encoding":                     "UTF8",
 	} {
 		config.RuntimeParams[name] = value
@@ -290,7 +291,7 @@ func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err erro
 	err = w.sql.one(ctx, "enter", args, []any{&commits, &taken, &dropped, &erased, &run, &n})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, errFenced
+		return false, ErrFenced
 	case err != nil:
 		return false, err
 	case commits == db.commits+2: // the transaction that lost its connection was committed

@@ -272,7 +272,7 @@ func (s *Store) fail(err error) {
 // unwritten returns the error of callers for a failed write.
 func unwritten(err error) *contract.Error {
 	typ := "journal/unavailable"
-	if errors.Is(err, errFenced) {
+	if errors.Is(err, ErrFenced) {
 		typ = "journal/fenced"
 	}
 	return contract.Errorf(typ, "journal: append: %w", err)

@@ -252,8 +252,11 @@ func (c *command) runText(v edn.Value, there bool) string {
 	for e := range v.Key("epochs").Elems() {
 		if why := e.Key("why"); !why.IsNil() {
 			after := "after a " + plain(why) + " of its host"
-			if plain(why) == "decision" {
+			switch plain(why) {
+			case "decision":
 				after = "by decision"
+			case "lease":
+				after = "by another host than before"
 			}
 			line("resumed", "%s ago, at %s, %s (epoch %s)", since(e.Key("at")), stamp(e.Key("at")), after, e.Key("epoch"))
 		}
@@ -291,7 +294,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	case status == "running" || status == "waiting":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
 	case status == "open" && there:
-		return "\nit is open, and the daemon does not execute it: the log of the daemon says why it was not resumed\n"
+		return "\nit is open, and the daemon does not execute it: another host does, or the log of the daemon says why not\n"
 	case status == "open":
 		return "\nit is open: its daemon ended before it did; \"ferment serve\" resumes it\n"
 	case run.HasKey("purged-at"):

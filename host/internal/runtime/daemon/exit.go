@@ -16,7 +16,7 @@ const (
 	ExitDamaged     = 65 // the journal of runs is damaged
 	ExitUnavailable = 69 // a required plugin or an address is unavailable
 	ExitInternal    = 70 // a defect, or a failed system call
-	ExitLocked      = 73 // another daemon has the data directory
+	ExitLocked      = 73 // another daemon has the data directory, or the id of its host
 	ExitIO          = 74 // a disk is full, read-only or broken
 	ExitPermission  = 77 // the user may not do it, or others may do too much
 	ExitConfig      = 78 // the configuration or a listener is rejected
@@ -82,6 +82,8 @@ func ExitCode(err error) int {
 		return ExitConfig
 	case errors.As(err, &unreachable):
 		return ExitUnavailable
+	case errors.Is(err, store.ErrFenced): // a restart would fence the other one
+		return ExitLocked
 	case errors.Is(err, errJournalFailed):
 		return ExitIO
 	case broken(err):

@@ -35,6 +35,7 @@ func TestExitCode(t *testing.T) {
 		"not allowed":           {wrapped(os.ErrPermission), daemon.ExitPermission},
 		"address in use":        {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},
 		"no address":            {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRNOTAVAIL}, daemon.ExitUnavailable},
+		"another with its id":   {fmt.Errorf("write: %w", store.ErrFenced), daemon.ExitLocked},
 		"an unsafe server":      {&store.SettingError{Setting: "fsync"}, daemon.ExitConfig},
 		"an unreachable server": {&store.UnreachableError{Err: syscall.ECONNREFUSED}, daemon.ExitUnavailable},
 		"insecure":              {contract.Errorf("http/insecure-listener", "open"), daemon.ExitConfig},
