@@ -90,7 +90,7 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	case err != nil:
 		return nil, err
 	case f.attached != nil:
-		return f.attached.shared(s.config.Journal), nil
+		return f.shared(), nil
 	}
 	// What was prepared is not kept: thousands of runs may wait, and the
 	// configuration that is in force at its turn binds the run. What is reserved for
