@@ -326,9 +326,10 @@ func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 	f := s.flight(a)
 	f.alone = alone
 	err := s.stage(s.prepare, f)
-	if next := f; err == nil && f.failed != nil {
-		if next, err = f.reopenKeyed(); err == nil {
-			f = next
+	if err == nil && f.failed != nil {
+		var again *flight
+		if again, err = f.reopenKeyed(); err == nil {
+			f = again
 		}
 	}
 	if err != nil && f.holds != nil {
