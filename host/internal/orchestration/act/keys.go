@@ -182,8 +182,8 @@ func (f *flight) shared() *Run {
 
 // Stored reports whether the run was over before the act came: its response is the
 // recorded one.
-func (r *Run) Stored() bool { return r.of == nil && r.f.service == nil }
+func (r *Run) Stored() bool { return r.of == nil && r.flight().service == nil }
 
 // Attached reports whether another caller has started the run, with the same
 // idempotency key.
-func (r *Run) Attached() bool { return r.of != nil || r.f.service == nil }
+func (r *Run) Attached() bool { return r.of != nil || r.flight().service == nil }

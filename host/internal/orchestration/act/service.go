@@ -451,7 +451,8 @@ func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 // until the run is finished, ctx ends, or show fails; the error is that of ctx
 // or of show. It must be called at most once, and not together with Follow.
 func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
-	defer r.f.pace.Close()
+	f := r.flight()
+	defer f.pace.Close()
 	if r.of != nil {
 		bounded, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -463,11 +464,11 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 		ctx = bounded
 	}
 	var failed error
-	err := journal.Watch(ctx, r.f.follow, func(e journal.Event) bool {
+	err := journal.Watch(ctx, f.follow, func(e journal.Event) bool {
 		failed = show(e)
 		if e.Shown() {
 			text, _ := e.Details.Key("text").AsString()
-			r.f.pace.Read(len(text))
+			f.pace.Read(len(text))
 		}
 		return failed == nil
 	})
