@@ -11,7 +11,8 @@
 // executes a request that a plugin makes within a call: it is part of the run
 // of that call, and ends with it.
 //
-// Resume continues a run whose host has ended, from its records; Replay executes
+// Resume continues a run whose host has ended, or that has failed, from its records; so
+// does Start for the idempotency key of a failed one. Replay executes
 // a finished one once more from its records alone. Both go the way of a new run:
 // what is recorded takes the place of calls, verdicts and draws. Fill makes the act
 // that replays a run in a new one, which makes the calls that are not recorded.
@@ -22,6 +23,8 @@
 //
 // Concurrency: a Service is safe for concurrent use. Each Run has one
 // goroutine of its own, which has ended when Wait returns.
+//
+// Secrets that a schema marks are in no record (JRN-022).
 //
 // Errors: a request that is rejected before it is accepted creates no run; its
 // error is returned. Every later error is in the response, including panics,

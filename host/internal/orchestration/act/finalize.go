@@ -204,9 +204,9 @@ func finish(f *flight) *contract.Error {
 		err = f.recorder.Sync() // before a byte of the answer leaves (JRN-004)
 	}
 	if err != nil {
+		f.cut = true
 		return contract.AsError(err)
 	}
-	f.closed = true
 	if _, kept := s.config.Journal.(SessionKeeper); len(turns) > 0 && !kept {
 		if err := s.config.Sessions.Append(context.Background(), f.sessionIdentity(), turns); err != nil {
 			return err

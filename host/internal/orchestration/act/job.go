@@ -110,7 +110,7 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	case err != nil:
 		return nil, err
 	case f.attached != nil:
-		return f.attached.shared(s.config.Journal), nil
+		return f.shared(), nil
 	}
 	// What was prepared is not kept: thousands of runs may wait, and the
 	// configuration that is in force at its turn binds the run. What is reserved for
@@ -201,7 +201,7 @@ func (r *Run) AwaitTurn() bool {
 // Abandon ends a run that waits for its turn. It stays open in the journal.
 func (r *Run) Abandon(err *contract.Error) {
 	f := r.flight()
-	f.err, f.response = err, f.service.Refusal(Act{}, err)
+	f.err, f.response, f.cut = err, f.service.Refusal(Act{}, err), true
 	f.leave()
 	r.end(f.service.config.Keys)
 }

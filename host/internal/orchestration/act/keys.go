@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -226,19 +227,30 @@ func keyMismatch() *contract.Error {
 	return contract.Errorf("idempotency/mismatch", "the idempotency key was used for another request")
 }
 
-// shared returns the run for another caller with its idempotency key. That caller
-// cannot cancel it.
-func (r *Run) shared(to Journal) *Run {
+// shared returns the run that has the idempotency key of an act, for the caller of the
+// act. That caller cannot cancel it, and waits until its own deadline.
+func (f *flight) shared() *Run {
+	r, c := f.attached, &f.service.config
 	if r.Stored() || r.f.distant {
 		return r
 	}
-	return &Run{f: &flight{id: r.f.id, follow: to.Follow(r.f.id, 0)}, of: r, done: r.done}
+	id := r.ID()
+	return &Run{
+		f:     &flight{id: id, follow: c.Journal.Follow(id, 0), act: f.act},
+		of:    r,
+		done:  r.done,
+		until: f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond),
+		clock: c.Clock,
+	}
 }
 
 // Stored reports whether the run was over before the act came: its response is the
 // recorded one.
-func (r *Run) Stored() bool { return r.of == nil && r.f.service == nil && !r.f.distant }
+func (r *Run) Stored() bool {
+	f := r.flight()
+	return r.of == nil && f.service == nil && !f.distant
+}
 
 // Attached reports whether another caller has started the run, with the same
 // idempotency key.
-func (r *Run) Attached() bool { return r.of != nil || r.f.service == nil }
+func (r *Run) Attached() bool { return r.of != nil || r.flight().service == nil }

@@ -166,3 +166,34 @@ func TestNoKeysInMemory(t *testing.T) {
 	assert.Equal(t, "db/not-configured", err.Type)
 	assert.Empty(t, w.Calls())
 }
+
+// RUN-006, RUN-022: a caller who attaches to a run waits until its own deadline, also as
+// a reader of its events; the run goes on for the others.
+func TestAttachedCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := two(t)
+		w.On("a/one", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Delay: 10 * time.Second})
+		s := service(t, w, func(c *act.Config) { c.Journal, c.Keys = newKeeper(), &act.Keys{} })
+		first, err := s.Start(t.Context(), request(ask+keyed+"}"))
+		require.Nil(t, err)
+		begun := time.Now()
+		second, err := s.Start(t.Context(), request(ask+keyed+" :deadline-ms 3000}"))
+		require.Nil(t, err)
+		require.True(t, second.Attached())
+		assert.ErrorIs(t, second.Watch(t.Context(), func(journal.Event) error { return nil }), context.Canceled)
+		assert.Equal(t, 3*time.Second, time.Since(begun))
+		response, err := second.Wait()
+		require.NotNil(t, err)
+		assert.Equal(t, "queue/deadline-exceeded", err.Type)
+		assert.Equal(t, edn.Text(first.ID()), response.Key("run/id"))
+		assert.Equal(t, 3*time.Second, time.Since(begun))
+		third, err := s.Start(t.Context(), request(ask+keyed+" :deadline-ms 30000}"))
+		require.Nil(t, err)
+		for _, r := range []*act.Run{first, third} {
+			response, err := r.Wait()
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, `{:n 1}`, response.Key("result").Key("out").String())
+		}
+		assert.Equal(t, 10*time.Second, time.Since(begun))
+	})
+}

@@ -25,8 +25,8 @@ type Retry struct {
 	Backoff, Jitter time.Duration
 }
 
-// notRetried are the error types after which a job is not retried, whoever says that
-// they are retryable.
+// notRetried are the error types after which a job is not retried, even if the error is
+// retryable.
 var notRetried = []string{
 	"invalid-request", "input/invalid", "unsupported/intent", "auth/forbidden-effect", "effects/invalid-input",
 	"effects/missing-required", "effects/unsupported-tool", "effects/scope-denied", "schema/invalid", "eval/must-failed",

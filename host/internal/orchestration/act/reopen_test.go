@@ -175,6 +175,11 @@ func TestReopenAfterAnyRecord(t *testing.T) {
 			}
 			assert.Equal(t, tc.calls, made)
 			assertReplays(t, whole)
+			w := reopenWorld(t)
+			again := filled(t, service(t, w, suspending), decoded(t, whole), dispatch.Fill{})
+			assert.Empty(t, w.Calls())
+			diff := journal.Compare(whole, again)
+			assert.True(t, diff.Equal(), "a replay differs (JRN-051): %s", diff.Value())
 			first := slices.IndexFunc(whole, func(r journal.Record) bool { return r.Body.Kind() == journal.KindRunResumed }) + 1
 			for n := first; n < len(whole); n++ {
 				if ends(whole[n-1]) {

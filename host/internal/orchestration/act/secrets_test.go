@@ -156,7 +156,7 @@ func TestSecretsOfLaterStarts(t *testing.T) {
 	whole := kept.runs[id]
 	at := 0
 	for i, rec := range whole {
-		if rec.Body.Kind() == journal.KindNodeCommitted && rec.Node == "n1" {
+		if rec.Body.Kind() == journal.KindNodeCommitted && rec.Path.String() == "[1]" {
 			at = i + 1
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -258,6 +259,8 @@ type Run struct {
 	mu     sync.Mutex
 	f      *flight // of a run that waits for its turn: only its id and its key
 	of     *Run    // of the caller that started it; nil: that of this run
+	until  time.Time
+	clock  dispatch.Clock // with until, the deadline of a caller of another's run
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -276,7 +279,7 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 		return nil, err
 	}
 	if f.attached != nil {
-		return f.attached.shared(s.config.Journal), nil
+		return f.shared(), nil
 	}
 	if f.holds != nil {
 		ctx = context.WithoutCancel(ctx) // others may wait for the run (RUN-007)
@@ -347,9 +350,10 @@ func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 	f := s.flight(a)
 	f.alone = alone
 	err := s.stage(s.prepare, f)
-	if next := f; err == nil && f.failed != nil {
-		if next, err = f.reopenKeyed(); err == nil {
-			f = next
+	if err == nil && f.failed != nil {
+		var again *flight
+		if again, err = f.reopenKeyed(); err == nil {
+			f = again
 		}
 	}
 	if err != nil && f.holds != nil {
@@ -485,24 +489,24 @@ func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 // until the run is finished, ctx ends, or show fails; the error is that of ctx
 // or of show. It must be called at most once, and not together with Follow.
 func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
-	defer r.f.pace.Close()
+	f := r.flight()
+	defer f.pace.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-r.done:
-			if !r.flight().closed { // it was interrupted: no record will follow
+	go r.untilCut(ctx, cancel)
+	if r.of != nil {
+		go func() {
+			if r.late(ctx) {
 				cancel()
 			}
-		case <-ctx.Done():
-		}
-	}()
+		}()
+	}
 	var failed error
-	err := journal.Watch(ctx, r.f.follow, func(e journal.Event) bool {
+	err := journal.Watch(ctx, f.follow, func(e journal.Event) bool {
 		failed = show(e)
 		if e.Shown() {
 			text, _ := e.Details.Key("text").AsString()
-			r.f.pace.Read(len(text))
+			f.pace.Read(len(text))
 		}
 		return failed == nil
 	})
@@ -512,17 +516,60 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 	return err
 }
 
+// untilCut calls cut if the run is interrupted: no record that could end a reader
+// follows. It returns at the end of the run or of ctx.
+func (r *Run) untilCut(ctx context.Context, cut func()) {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return
+	}
+	if r.of != nil {
+		r = r.of
+	}
+	if r.flight().cut {
+		cut()
+	}
+}
+
 // Done is closed when the response is available.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
 // Wait returns the response envelope when the run has ended. The error is the
-// one in it.
+// one in it. A caller of another's run waits no longer than its own deadline: then the
+// error is queue/deadline-exceeded, and the run goes on.
 func (r *Run) Wait() (edn.Value, *contract.Error) {
-	<-r.done
 	if r.of != nil {
-		r = r.of
+		return r.await()
 	}
+	<-r.done
 	return r.f.response, r.f.err
+}
+
+// await is Wait for a caller of another's run.
+func (r *Run) await() (edn.Value, *contract.Error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	late := make(chan struct{})
+	go func() {
+		if r.late(ctx) {
+			close(late)
+		}
+	}()
+	select {
+	case <-r.done:
+		f := r.of.flight()
+		return f.response, f.err
+	case <-late:
+	}
+	err := contract.Errorf("queue/deadline-exceeded", "run %s of the idempotency key goes on beyond the deadline of this request", r.ID()).
+		WithWhere("run", edn.Text(r.ID())).WithHint("send the request again with the same key to get its response")
+	return r.of.flight().service.Refusal(r.f.act, err).AssocKey("run/id", edn.Text(r.ID())), err
+}
+
+// late waits until the deadline of the caller has passed; false: ctx ended before.
+func (r *Run) late(ctx context.Context) bool {
+	return r.clock.Wait(ctx, r.until.Sub(r.clock.Now())) == nil
 }
 
 // Records returns all records of the run after it has ended; nil before.

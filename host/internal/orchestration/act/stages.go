@@ -67,7 +67,7 @@ type flight struct {
 	distant   bool            // another host executes it
 	failed    *failedRun      // that has the key, and goes on; else nil
 	cache     caching
-	closed    bool   // its end or suspension is durable
+	cut       bool   // it was interrupted: its end is not recorded
 	unknown   string // calls that may have had their effect, of a suspended run that is canceled
 	class     string
 	place     *queue.Place     // in the queue; nil: it does not wait

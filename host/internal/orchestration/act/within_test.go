@@ -64,7 +64,7 @@ func TestHostCallsAreNotRepeated(t *testing.T) {
 		}
 	}
 	w, start := build(true)
-	_, err, records := do(t, start(journal.NewMemory()), text)
+	_, err, _ := do(t, start(journal.NewMemory()), text)
 	require.Nil(t, err, "%v", err)
 	assert.Equal(t, []string{"a/puts", "a/one", "a/adds", "a/two", "a/puts"}, capsOf(w.Calls()), "a retry makes no request again")
 	keys := map[string]bool{}
@@ -73,8 +73,8 @@ func TestHostCallsAreNotRepeated(t *testing.T) {
 	}
 	assert.Len(t, keys, 4, "both attempts have one key, and each request its own")
 
-	w, start = build(false)
-	_, err, records = do(t, start(journal.NewMemory()), text)
+	_, start = build(false)
+	_, err, records := do(t, start(journal.NewMemory()), text)
 	require.Nil(t, err, "%v", err)
 	want := finished(t, records).Response.Value().Key("result").Key("out").String()
 	assert.Equal(t, `{:good true :told [:a/one :a/adds :a/two]}`, want)

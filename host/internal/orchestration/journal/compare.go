@@ -67,6 +67,7 @@ var (
 // Compare of swapped runs is the comparison with its sides swapped.
 func Compare(a, b []Record) Comparison {
 	x, y := newView(a), newView(b)
+	x.past, y.past = NewHistory(a), NewHistory(b)
 	c := Comparison{A: x.facts(), B: y.facts()}
 	c.Differs = differing(c.A, c.B, runAspects)
 	c.Values = hasValue(c.A) && hasValue(c.B)
@@ -101,6 +102,8 @@ func differing(a, b edn.Value, aspects []aspect) (names []string) {
 		if slices.ContainsFunc(by.facts, func(fact string) bool {
 			x, y := comparedPart(a.Key(fact)), comparedPart(b.Key(fact))
 			unknown := (fact == "value" || fact == "op") && (x.IsNil() || y.IsNil()) // op is read from the plan
+			// No gate has judged a value that a decision gave.
+			unknown = unknown || by.name == "verdicts" && (a.HasKey("given?") || b.HasKey("given?"))
 			return !unknown && !edn.Equal(x, y)
 		}) {
 			names = append(names, by.name)
@@ -217,7 +220,11 @@ func (v *view) factsOf(n *nodeView) edn.Value {
 	if plan := v.planAt(n.path); plan != nil {
 		p.str("plan", plan.plan.Hash())
 	}
-	if r := n.resolved; r != nil {
+	r := n.resolved
+	if slices.ContainsFunc(n.attempts, func(a *attemptView) bool { _, again := v.decided(a); return again }) {
+		r = n.first // the newest candidates are those of a call that is made again
+	}
+	if r != nil {
 		p.kw("asked", cmp.Or(r.Intent, r.ToolID))
 		ids := make([]string, len(r.Candidates))
 		for i, c := range r.Candidates {
@@ -239,19 +246,26 @@ func (v *view) factsOf(n *nodeView) edn.Value {
 		return b.Map()
 	}
 	attempts, verdicts, usages := []edn.Value{}, []edn.Value{}, []edn.Value{}
-	judged := func(list []*GateVerdict) {
+	judged := func(list []*GateVerdict, attempt int) {
 		for _, g := range list {
-			verdicts, usages = append(verdicts, g.fact()), append(usages, g.Usage)
+			verdicts, usages = append(verdicts, g.fact(attempt)), append(usages, g.Usage)
 		}
 	}
 	for _, a := range n.attempts {
-		attempts = append(attempts, v.factOf(a))
 		if a.finished != nil {
 			usages = append(usages, a.finished.Usage)
 		}
-		judged(a.verdicts)
+		how, again := v.decided(a)
+		if again {
+			continue
+		}
+		attempts = append(attempts, v.factOf(a, how))
+		judged(a.verdicts, len(attempts))
+		if how != nil && how.Choice == DecisionDone {
+			b.Key("given?", edn.Bool(true))
+		}
 	}
-	judged(n.verdicts)
+	judged(n.verdicts, 0)
 	b.Key("attempts", edn.Vector(attempts...))
 	b.Key("verdicts", edn.Vector(verdicts...))
 	p.val("cost-usd", SumUsage(usages...).Key("cost-usd"))
@@ -288,8 +302,24 @@ func (v *view) endOf(n *nodeView, op string, p put) {
 	}
 }
 
-// factOf returns what is compared and shown of an attempt.
-func (v *view) factOf(a *attemptView) edn.Value {
+// decided returns the decision about an attempt, if there is one, and reports whether the
+// call was made again: by a decision, or because its run was reopened. Such an attempt is
+// not compared: what took its place is.
+func (v *view) decided(a *attemptView) (how *Decided, again bool) {
+	place := v.past.At(a.node.path)
+	if place == nil {
+		return nil, false
+	}
+	t := place.Attempt(a.started.Attempt)
+	if t == nil || t.Started != a.started {
+		return nil, false
+	}
+	return t.Decided, t.Forgotten && t.Decided == nil || t.Decided != nil && t.Decided.Choice == DecisionRetry
+}
+
+// factOf returns what is compared and shown of an attempt: if there is a decision about
+// it, the end that the decision gave it.
+func (v *view) factOf(a *attemptView, how *Decided) edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
 	p.kw("cap/id", a.started.CapID)
@@ -299,7 +329,15 @@ func (v *view) factOf(a *attemptView) edn.Value {
 	if plan := v.planAt(a.child); !a.child.IsNil() && plan != nil {
 		p.str("plan", plan.plan.Hash())
 	}
-	if f := a.finished; f != nil {
+	switch f := a.finished; {
+	case how != nil && how.Choice == DecisionDone:
+		p.kw("outcome", OutcomeOK)
+		return b.Map()
+	case how != nil && how.Choice == DecisionFail:
+		p.kw("outcome", OutcomeUnknown)
+		p.kw("failure/type", "effects/outcome-unknown")
+		return b.Map()
+	case f != nil:
 		p.kw("outcome", f.Outcome)
 		b.Key("latency-ms", edn.Int(millis(f.Latency)))
 		p.val("cost-usd", f.Usage.Key("cost-usd"))
@@ -309,11 +347,12 @@ func (v *view) factOf(a *attemptView) edn.Value {
 	return b.Map()
 }
 
-// fact returns what is compared and shown of a verdict.
-func (g *GateVerdict) fact() edn.Value {
+// fact returns what is compared and shown of a verdict on an attempt that is compared,
+// which has a number from 1 among them; 0: on the value of a plan.
+func (g *GateVerdict) fact(attempt int) edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
-	p.positive("attempt", g.Attempt)
+	p.positive("attempt", attempt)
 	p.kw("gate", g.Gate)
 	p.kw("severity", g.Severity)
 	b.Key("pass", edn.Bool(g.Pass))

@@ -10,7 +10,9 @@
 // refers to a value; readers in this process read the value, a store keeps its
 // hash, and Decoder reads what a store has written. Journal is the interface of
 // writers, Memory the implementation that keeps runs in memory, Cursor a reader
-// that follows a run while it is written. Transcript, Progress and Report are readers: they use nothing but
+// that follows a run while it is written, History what a resumed run need not do
+// again, Mask what keeps secrets out of records. Transcript, Progress and Report
+// are readers: they use nothing but
 // records, so their output always agrees with them.
 //
 // Concurrency: records and bodies are immutable once appended. Memory is safe

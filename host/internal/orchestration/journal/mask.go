@@ -54,7 +54,7 @@ func (m *Mask) Any() bool {
 
 // Learn finds the secrets of a value in its schema; nil has none.
 func (m *Mask) Learn(s *schema.Schema, v edn.Value) {
-	if m == nil || s == nil {
+	if m == nil || s == nil || !s.HidesSecret() {
 		return
 	}
 	s.Replace(v, schema.Secret, func(path []edn.Value, found edn.Value) edn.Value {

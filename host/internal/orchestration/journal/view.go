@@ -18,6 +18,7 @@ type view struct {
 	suspended *RunSuspended
 	run       string
 	begun     time.Time
+	past      *History // only for a comparison
 
 	nodes        []*nodeView // in the order of their first record
 	attempts     []*attemptView
@@ -48,7 +49,8 @@ type nodeView struct {
 	path      edn.Value
 	id        string
 	op        string
-	resolved  *NodeResolved
+	resolved  *NodeResolved // the newest
+	first     *NodeResolved
 	skipped   *NodeSkipped
 	committed *NodeCommitted
 	failed    *NodeFailed
@@ -127,6 +129,9 @@ func (v *view) add(rec *Record) {
 		}
 	case *NodeResolved:
 		n := v.node(rec)
+		if n.first == nil {
+			n.first = b
+		}
 		n.resolved, n.op = b, b.Op
 	case *NodeSkipped:
 		n := v.node(rec)

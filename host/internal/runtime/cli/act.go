@@ -351,7 +351,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	}
 	c.warnAttached()
 	if !f.local && len(c.attached) == 0 {
-		client, err := c.reach(ctx)
+		client, err := c.reachOrEnd(ctx)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +53,42 @@ func (c *command) reach(ctx context.Context) (*httpapi.Client, error) {
 		return nil, nil
 	}
 	return client, err
+}
+
+// Limits of the wait for a daemon that has the data directory and does not answer.
+const (
+	awaitDaemon = time.Minute
+	askDaemon   = 100 * time.Millisecond
+)
+
+// reachOrEnd is reach. While a daemon has the data directory that does not answer, because
+// it is coming up or going down, it waits until it answers or ends: an act that it cut
+// would be executed twice.
+func (c *command) reachOrEnd(ctx context.Context) (*httpapi.Client, error) {
+	_, dataDir := c.place(ctx)
+	told, until := false, time.Now().Add(awaitDaemon)
+	for {
+		client, err := c.reach(ctx)
+		if client != nil || err != nil || dataDir == "" {
+			return client, err
+		}
+		held := daemon.Held(dataDir)
+		switch {
+		case held == nil:
+			return nil, nil
+		case time.Now().After(until):
+			return nil, contract.Errorf("runtime/not-ready", "%s, which does not answer on its admin socket", held).
+				WithHint("wait until it is up or has ended, or add --local")
+		case !told:
+			told = true
+			c.printf("%s; waiting until it answers or ends\n", held)
+		}
+		select {
+		case <-time.After(askDaemon):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // order executes an admin action. It fails if no daemon runs.

@@ -123,6 +123,24 @@ func (d *dataDir) await(ctx context.Context, may func(*LockedError) bool) error 
 	}
 }
 
+// Held returns who has a data directory, which may be coming up or going down while it
+// does not answer on its admin socket; nil if no daemon has it.
+func Held(path string) error {
+	f, err := os.Open(filepath.Join(path, "LOCK"))
+	if err != nil {
+		return nil // no daemon was ever there
+	}
+	defer func() { _ = f.Close() }()
+	if tryLock(f) {
+		return nil
+	}
+	held := lockedBy(path, f)
+	if held.isCommand() {
+		return nil
+	}
+	return held
+}
+
 // isCommand reports whether the holder of a lock is a command, which has it for a
 // moment only. One that has just taken it has not written its name yet: then the
 // name is that of a process which is gone.
@@ -191,7 +209,7 @@ func (d *dataDir) hold() error {
 	return nil
 }
 
-func lockedBy(dir string, f io.Reader) error {
+func lockedBy(dir string, f io.Reader) *LockedError {
 	e := &LockedError{Dir: dir}
 	text, _ := io.ReadAll(io.LimitReader(f, 1<<10))
 	if v, err := edn.Read(text); err == nil {
