@@ -71,6 +71,8 @@ func sessionErrors() []Row {
 		row("session/not-found", ClassFinal, SourceRequest, false, 404, "there is no such session", ""),
 		row("session/invalid-id", ClassFinal, SourceRequest, false, 400,
 			"the session id is malformed", "use 1 to 128 of A-Z a-z 0-9 . _ : -"),
+		row("session/notes-too-large", ClassFinal, SourceRequest, false, 422,
+			"the summary, snapshot, meta and facts of a session are too large", "keep large values in variables, and leave out what is not needed"),
 		row("session/version-conflict", ClassFinal, SourceRequest, true, 409,
 			"the session changed since it was read", "read it again"),
 		row("session/store-unavailable", ClassFinal, SourceHost, true, 503, "the store of sessions cannot be reached", "try again later"),

@@ -105,6 +105,7 @@ var rowsOfTheContract = []struct {
 	{"replay/values-purged", "stop!", "request", "no", "410"},
 	{"session/not-found", "stop!", "request", "no", "404"},
 	{"session/invalid-id", "stop!", "request", "no", "400"},
+	{"session/notes-too-large", "stop!", "request", "no", "422"},
 	{"session/version-conflict", "stop!", "request", "yes", "409"},
 	{"session/store-unavailable", "stop!", "host", "yes", "503"},
 	{"session.vars/invalid-key session.vars/key-namespace-required", "stop", "request", "no", "400"},

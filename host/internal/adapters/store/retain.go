@@ -72,7 +72,7 @@ func (s *Store) renew(ctx context.Context) error {
 
 // Purge deletes the values of a finished run from the disk. Records and hashes
 // stay, so the chain can still be verified. A value that another kept run names
-// stays for that run.
+// stays for that run. The turns that the run added to a session are deleted too.
 func (s *Store) Purge(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
 		var files []sum
@@ -160,6 +160,8 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 		}
 		if how.records {
 			_, err = s.write.exec(ctx, "remove_records", row.n)
+		} else {
+			_, err = s.write.exec(ctx, "remove_run_turns", row.ID)
 		}
 		return err
 	})

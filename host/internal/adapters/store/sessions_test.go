@@ -501,3 +501,32 @@ func TestWritesThatMeetDamage(t *testing.T) {
 	<-s.Failed()
 	require.ErrorIs(t, s.Err(), contract.OfType("journal/damaged"))
 }
+
+// JRN-061: a purge of a run deletes the turns that it added to its session from the
+// disk, and no others.
+func TestPurgeErasesTurns(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		ctx, dir := context.Background(), t.TempDir()
+		s := on.openAt(t, dir)
+		fillSession(t, s) // has a turn of run_1
+		sc := newScript("run_2")
+		begun, end := sc.accepted(nothing), said(sc, aRef.ID)
+		end.Body.(*journal.RunFinished).SessionTurns = journal.RefTo(edn.Vector(edn.MustMap(
+			edn.K("role"), edn.K("user"), edn.K("text"), edn.Text(strings.Repeat(canary+" ", 50)))))
+		appendAll(t, s, begun, end)
+		require.NoError(t, s.Sync(ctx, "run_2"))
+		s.Drop("run_2")
+		turns, err := s.Sessions().Turns(ctx, aRef.ID, 10)
+		require.NoError(t, err)
+		require.Len(t, turns, 2)
+		require.NoError(t, s.Purge(ctx, "run_2"))
+		turns, err = s.Sessions().Turns(ctx, aRef.ID, 10)
+		require.NoError(t, err)
+		require.Len(t, turns, 1)
+		assert.Equal(t, "run_1", turns[0].Run)
+		if on.name == onFile.name {
+			assert.False(t, onDisk(t, dir, canary))
+		}
+		require.NoError(t, s.Verify(ctx, "run_2"))
+	})
+}

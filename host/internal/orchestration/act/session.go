@@ -35,7 +35,7 @@ func bindSession(f *flight) *contract.Error {
 		Any:       s.config.Operations.Denied(policy.AnySession, f.act.Roles) == nil,
 	}
 	ctx := context.Background()
-	of, bound, left, err := s.config.Sessions.Bindings(ctx, who, id, f.request.Intent)
+	of, bound, left, err := s.config.Sessions.Bindings(ctx, who, id, f.request.Intent, f.isSet)
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,20 @@ func turnValue(t session.Turn) edn.Value {
 	return edn.MustMap(edn.K("role"), edn.K(t.Role), edn.K("text"), edn.Text(t.Text))
 }
 
+func pathOf(target []string) []edn.Value {
+	path := make([]edn.Value, len(target))
+	for i, part := range target {
+		path[i] = edn.K(part)
+	}
+	return path
+}
+
+// isSet reports whether a part of the request has a value.
+func (f *flight) isSet(target []string) bool {
+	now, _ := f.act.Request.GetIn(pathOf(target)...)
+	return !now.IsNil()
+}
+
 // leaveOut notes a binding that is left out.
 func (f *flight) leaveOut(b session.Binding, reason string) *contract.Error {
 	w, err := b.Left(reason, nil)
@@ -91,11 +105,7 @@ func (f *flight) leaveOut(b session.Binding, reason string) *contract.Error {
 // A system prompt needs the operation that the caller would need to send one
 // (SES-015).
 func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
-	path := make([]edn.Value, len(target))
-	for i, part := range target {
-		path[i] = edn.K(part)
-	}
-	if now, _ := f.act.Request.GetIn(path...); v.IsNil() || !now.IsNil() {
+	if v.IsNil() || f.isSet(target) {
 		return
 	}
 	if slices.Equal(target, []string{"system"}) || slices.Equal(target, []string{"input", "system"}) {
@@ -104,7 +114,7 @@ func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 			return
 		}
 	}
-	filled, err := f.act.Request.AssocIn(path, v)
+	filled, err := f.act.Request.AssocIn(pathOf(target), v)
 	if err != nil {
 		left("ill-typed")
 		return

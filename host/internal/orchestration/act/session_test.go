@@ -131,7 +131,22 @@ func TestRequiredBinding(t *testing.T) {
 		x.put(`{:secret/x 1 :session/n 3}`)
 		_, _, err = x.ask(inSession)
 		assert.ErrorIs(t, err, contract.OfType(typ))
+		given := strings.TrimSuffix(inSession, "}") + ` :constraints {:language :en} :context {:x 2}}`
+		resp, sent, err := x.ask(given)
+		require.Nil(t, err, "the target is not nil")
+		assert.False(t, resp.HasKey("session/warnings"))
+		assert.Equal(t, ":en", sent.Key("constraints").Key("language").String())
 	}
+}
+
+// SES-014: a variable that does not fit a target which the request sets is no loss, so
+// there is no warning.
+func TestUnusedBinding(t *testing.T) {
+	x := newTalk(t, session.Permissive())
+	x.put(`{:session/language 3}`)
+	resp, _, err := x.ask(strings.TrimSuffix(inSession, "}") + ` :constraints {:language :en}}`)
+	require.Nil(t, err)
+	assert.False(t, resp.HasKey("session/warnings"))
 }
 
 // SES-015: the system prompt of a session needs the operation that a caller needs

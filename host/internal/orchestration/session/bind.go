@@ -94,8 +94,12 @@ func (b Binding) coerced(v edn.Value) (edn.Value, bool) {
 }
 
 // Bindings returns the session of an act with the variables that the configuration
-// binds to its request, and the bindings that are left out (SES-014).
-func (s *Service) Bindings(ctx context.Context, who Caller, id, intent string) (of Session, bound []Bound, left []Warning, err *contract.Error) {
+// binds to its request, and the bindings that are left out (SES-014). A target that is
+// set needs no variable, whatever that is. A variable that is not set binds nothing, also
+// a required one: that is one which must not be denied or ill-typed.
+func (s *Service) Bindings(
+	ctx context.Context, who Caller, id, intent string, isSet func(target []string) bool,
+) (of Session, bound []Bound, left []Warning, err *contract.Error) {
 	if of, err = s.Get(ctx, who, id); err != nil {
 		return of, nil, nil, err
 	}
@@ -114,8 +118,8 @@ func (s *Service) Bindings(ctx context.Context, who Caller, id, intent string) (
 	}
 	now := s.clock()
 	for _, b := range rules.Bindings {
-		i := slices.IndexFunc(stored, func(v Var) bool { return v.Key == b.Var })
-		if i < 0 || expired(stored[i].Expires, now) {
+		i := slices.IndexFunc(stored, func(v Var) bool { return v.Key == b.Var && !expired(v.Expires, now) })
+		if i < 0 || isSet(b.Target) {
 			continue
 		}
 		value, fits := b.coerced(stored[i].Value)

@@ -69,10 +69,26 @@ func (a Access) over(later Access) Access {
 	return a
 }
 
+// alike are the operations that do the same with one variable and with several.
+var alike = [][]string{
+	{"session/get-var", "session/get-vars"},
+	{"session/put-var", "session/put-vars"},
+	{"session/del-var", "session/del-vars", "session/del-all-vars"},
+}
+
 // Effective returns the access of an operation on behalf of an intent, either of
-// which may be empty (SES-011).
+// which may be empty (SES-011). The access of an operation holds for those that do the
+// same, as far as theirs does not set another one: none is a way around another.
 func (p Policy) Effective(operation, intent string) Access {
-	return p.Default.over(p.ByOperation[operation]).over(p.Intent[intent])
+	a := p.Default
+	for _, group := range alike {
+		if slices.Contains(group, operation) {
+			for _, other := range group {
+				a = a.over(p.ByOperation[other])
+			}
+		}
+	}
+	return a.over(p.ByOperation[operation]).over(p.Intent[intent])
 }
 
 // Names of the shipped rules.

@@ -160,8 +160,11 @@ func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value
 			return Change{}, conflict(ref.ID, ref.Version, 0)
 		}
 		now := s.clock()
-		made = created(ref.ID, who.Principal, now).thawed(now)
-		made.Notes = made.Notes.Merge(notesOf(notes))
+		of, err := created(ref.ID, who.Principal, now).thawed(now).noted(notes)
+		if err != nil {
+			return Change{}, err
+		}
+		made = of
 		return Change{Session: &made}, nil
 	})
 	defer s.heat()
@@ -190,17 +193,12 @@ func (s *Service) set(ctx context.Context, who Caller, ref Ref, doing string, no
 	to func(Session, time.Time) Session,
 ) (Session, *contract.Error) {
 	return s.update(ctx, who, ref, doing, func(st Stored, now time.Time) (Change, *contract.Error) {
-		after := to(st.Session, now)
-		after.Notes = after.Notes.Merge(notesOf(notes))
+		after, err := to(st.Session, now).noted(notes)
+		if err != nil {
+			return Change{}, err
+		}
 		return Change{Session: &after}, nil
 	})
-}
-
-func notesOf(v edn.Value) edn.Value {
-	if v.IsMap() {
-		return v
-	}
-	return edn.MustMap()
 }
 
 // Delete deletes a session with its variables and turns.

@@ -43,6 +43,22 @@ func (i Identity) is(s Session) bool {
 // NoteKeys are the keys of what a client may keep with a session.
 func NoteKeys() []string { return []string{"summary", "snapshot", "meta", "facts"} }
 
+// maxNotes limits the notes of a session, in bytes of their canonical EDN.
+const maxNotes = 128 << 10
+
+// noted returns the session with notes that replace those of the same keys.
+func (s Session) noted(notes edn.Value) (Session, *contract.Error) {
+	if !notes.IsMap() || notes.Len() == 0 {
+		return s, nil
+	}
+	s.Notes = s.Notes.Merge(notes)
+	if n := len(s.Notes.Canonical()); n > maxNotes {
+		return s, contract.Errorf("session/notes-too-large", "session %s: its summary, snapshot, meta and facts have %d bytes, allowed are %d",
+			s.ID, n, maxNotes).WithDetail("limit", edn.Int(maxNotes)).WithDetail("found", edn.Int(int64(n)))
+	}
+	return s, nil
+}
+
 // The roles of turns.
 const (
 	RoleUser      = "user"
@@ -79,6 +95,17 @@ func checkID(id string) *contract.Error {
 
 // Value returns the public form of the session.
 func (s Session) Value() edn.Value {
+	out := s.Brief()
+	for _, key := range NoteKeys() {
+		if note := s.Notes.Key(key); !note.IsNil() {
+			out = out.AssocKey("session/"+key, note)
+		}
+	}
+	return out
+}
+
+// Brief returns the public form of the session without its notes.
+func (s Session) Brief() edn.Value {
 	var b edn.MapBuilder
 	b.Key("session/id", edn.Text(s.ID))
 	b.Key("session/version", edn.Int(s.Version))
@@ -101,9 +128,6 @@ func (s Session) Value() edn.Value {
 		if !t.at.IsZero() {
 			b.Key("session/"+t.key+"-at", edn.Inst(t.at))
 		}
-	}
-	for _, key := range NoteKeys() {
-		b.Opt("session/"+key, s.Notes.Key(key))
 	}
 	return b.Map()
 }

@@ -85,3 +85,25 @@ func TestWindow(t *testing.T) {
 		}
 	})
 }
+
+// SES-011: the access of an operation on one variable holds for the one on several, and
+// the other way round, unless that has its own.
+func TestPolicyOfAlikeOperations(t *testing.T) {
+	one, other := session.Access{Read: []string{"a"}, Write: []string{"a"}, Delete: []string{"a"}}, session.Access{Write: []string{"b"}}
+	for _, names := range [][]string{
+		{"session/put-var", "session/put-vars"},
+		{"session/get-var", "session/get-vars"},
+		{"session/del-var", "session/del-vars", "session/del-all-vars"},
+	} {
+		for _, set := range names {
+			p := session.Policy{ByOperation: map[string]session.Access{set: one}}
+			for _, used := range names {
+				assert.Equal(t, one, p.Effective(used, ""), "%s by %s", used, set)
+			}
+			assert.Equal(t, session.Access{}, p.Effective("session/open", ""))
+		}
+	}
+	p := session.Policy{ByOperation: map[string]session.Access{"session/put-var": one, "session/put-vars": other}}
+	assert.Equal(t, []string{"a"}, p.Effective("session/put-var", "").Write)
+	assert.Equal(t, session.Access{Read: []string{"a"}, Write: []string{"b"}, Delete: []string{"a"}}, p.Effective("session/put-vars", ""))
+}

@@ -139,9 +139,10 @@ func (c *command) runsPurgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge RUN",
 		Short: "delete the requests and answers of a finished run from the disk",
-		Long: "purge deletes the values of a run: its request, the inputs and answers of its attempts, and its response.\n" +
-			"Records and hashes stay, so that the run can still be verified; so do the summary, error messages, and\n" +
-			"values that another run uses too. It cannot be undone.",
+		Long: "purge deletes the values of a run: its request, the inputs and answers of its attempts, its response, and\n" +
+			"the turns that it added to a session. Records and hashes stay, so that the run can still be verified; so do\n" +
+			"its summary, error messages, values that another run uses too, and the summary of the session. It cannot be\n" +
+			"undone.",
 		Example: "  ferment runs purge last --dry-run\n  ferment runs purge last --yes",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -175,8 +176,8 @@ func (c *command) runsPurgeCommand() *cobra.Command {
 }
 
 func purgeText(v edn.Value) string {
-	return fmt.Sprintf("%s (%s, %s, accepted %s ago): its request, inputs, answers and response are deleted;\n"+
-		"its %s records with their hashes are kept", plain(v.Key("run")), plain(v.Key("intent")), plain(v.Key("status")),
+	return fmt.Sprintf("%s (%s, %s, accepted %s ago): its request, inputs, answers, response and turns\n"+
+		"in a session are deleted; its %s records with their hashes are kept", plain(v.Key("run")), plain(v.Key("intent")), plain(v.Key("status")),
 		since(v.Key("accepted-at")), v.Key("records"))
 }
 

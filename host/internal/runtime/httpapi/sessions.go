@@ -20,8 +20,8 @@ type sessionCall struct {
 }
 
 const (
-	sessionEntry = `[:session/id [:string {:min 1 :max 256}]]`
-	openedEntry  = `[:session/id {:optional true :doc "default: a new one"} [:string {:min 1 :max 256}]]`
+	sessionEntry = `[:session/id [:string {:min 1 :max 128}]]`
+	openedEntry  = `[:session/id {:optional true :doc "default: a new one"} [:string {:min 1 :max 128}]]`
 	versionEntry = ` [:session/version {:optional true :doc "the version that the session must have"} [:int {:min 1}]]`
 	notesEntries = ` [:summary {:optional true} :string] [:snapshot {:optional true} :any] [:meta {:optional true} :map] [:facts {:optional true} :any]`
 	intentEntry  = ` [:intent {:optional true :doc "whose policy applies"} :keyword]`
@@ -60,7 +60,11 @@ func SessionActions() []Action {
 	}
 	put := func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error) {
 		ttl, _ := c.in.Key("ttl-ms").AsInt()
-		s, err := c.Put(ctx, c.who, c.ref, varsOf(c.in), time.Duration(ttl)*time.Millisecond)
+		vars, err := varsOf(c.in)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		s, err := c.Put(ctx, c.who, c.ref, vars, time.Duration(ttl)*time.Millisecond)
 		return s.Value(), err
 	}
 	return []Action{
@@ -68,7 +72,7 @@ func SessionActions() []Action {
 			onSession: set((*session.Service).Open)},
 		{Name: "get", Doc: "a session, with its last turns if asked for", Input: sessionEntry + ` [:turns? {:optional true} :boolean]`,
 			onSession: getSession},
-		{Name: "list", Doc: "the sessions of the caller, those of all callers for an operator", Input: `[:after {:optional true :doc "id of the last session of the page before"} :string] [:limit {:optional true :default 200} [:int {:min 1 :max 200}]]`,
+		{Name: "list", Doc: "the sessions of the caller without their notes, those of all callers for an operator", Input: `[:after {:optional true :doc "id of the last session of the page before"} :string] [:limit {:optional true :default 200} [:int {:min 1 :max 200}]]`,
 			onSession: listSessions},
 		{Name: "thaw", Doc: "open a session that exists", Input: sessionEntry + versionEntry + notesEntries,
 			onSession: set((*session.Service).Thaw)},
@@ -131,7 +135,7 @@ func listSessions(ctx context.Context, c sessionCall) (edn.Value, *contract.Erro
 	page, next, err := c.List(ctx, c.who, text(c.in, "after"), int(intOr(c.in, "limit", 0)))
 	listed := make([]edn.Value, len(page))
 	for i, s := range page {
-		listed[i] = s.Value()
+		listed[i] = s.Brief()
 	}
 	var b edn.MapBuilder
 	b.Key("sessions", edn.Vector(listed...))
@@ -161,15 +165,20 @@ func allKeys(in edn.Value) (out []string) {
 }
 
 // varsOf are the variables that a body writes.
-func varsOf(in edn.Value) map[string]edn.Value {
+func varsOf(in edn.Value) (map[string]edn.Value, *contract.Error) {
 	if !in.HasKey("vars") {
-		return map[string]edn.Value{keyOf(in.Key("key")): in.Key("value")}
+		return map[string]edn.Value{keyOf(in.Key("key")): in.Key("value")}, nil
 	}
 	out := map[string]edn.Value{}
 	for k, v := range in.Key("vars").Entries() {
-		out[keyOf(k)] = v
+		name := keyOf(k)
+		if _, twice := out[name]; twice {
+			return nil, contract.Errorf("invalid-request", "[:vars]: the variable %q has several values; a keyword and a text with or without colon are the same name",
+				name).WithHint("name each variable once")
+		}
+		out[name] = v
 	}
-	return out
+	return out, nil
 }
 
 func keyVector(keys []string) edn.Value {

@@ -53,6 +53,10 @@ func TestSessionActions(t *testing.T) {
 	}
 	listed := w.sessionDo(`{:action :list :limit 1}`).Key("sessions")
 	require.Equal(t, 1, listed.Len())
+	first, _ := listed.Nth(0)
+	for _, note := range []string{"summary", "meta"} {
+		assert.False(t, first.HasKey("session/"+note), "a list has no notes")
+	}
 	deleted := w.sessionDo(at(`{:action :delete ID}`))
 	assert.True(t, made.Key("session/id").Equal(deleted.Key("session/id")))
 	assert.Zero(t, w.sessionDo(`{:action :list}`).Key("sessions").Len())
@@ -172,4 +176,16 @@ func TestEverySessionActionIsDocumented(t *testing.T) {
 		body["surprise"] = true
 		require.Error(t, sch.Validate(body), "%s is closed", a.Name)
 	}
+}
+
+// SES-010, HTTP-021: spellings of one name are one variable, which has one value.
+func TestSpellingsOfOneVariable(t *testing.T) {
+	w := newWorld(t)
+	w.sessionDo(`{:action :open :session/id "s"}`)
+	for _, vars := range []string{`{"a" 2 :a 1}`, `{:a 1 ":a" 3}`, `{"a" 2 ":a" 3}`} {
+		a := w.call("POST /v1/session", `{:action :put-vars :session/id "s" :vars `+vars+`}`, "Content-Type", ednBody)
+		assert.Equal(t, 400, a.status, vars)
+		assert.Equal(t, "invalid-request", a.failure(t), vars)
+	}
+	assert.Zero(t, w.sessionDo(`{:action :get-vars :session/id "s"}`).Key("vars").Len())
 }

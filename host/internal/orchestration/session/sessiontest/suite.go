@@ -31,6 +31,7 @@ func Suite(t *testing.T, open func(t *testing.T) session.Store) {
 		"lifetime": lifetime,
 		"turns":    turns,
 		"reused":   reusedID,
+		"notes":    notes,
 		"pages":    pages,
 		"access":   access,
 		"all":      allOrNothing,
@@ -264,6 +265,30 @@ func reusedID(t *testing.T, store session.Store) {
 	of, err := s.Get(ctx, bob, "s")
 	require.Nil(t, err)
 	assert.True(t, of.Notes.Key("summary").IsNil())
+}
+
+// notes: the notes of a session have a limit in all; a write that leaves them as they
+// are is not refused for it (SES-001).
+func notes(t *testing.T, store session.Store) {
+	ctx := context.Background()
+	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
+	note := func(n int) edn.Value { return edn.MustMap(edn.K("summary"), edn.Text(strings.Repeat("x", n))) }
+	_, err := s.Open(ctx, ann, session.Ref{ID: "s"}, note(128<<10))
+	assert.Equal(t, ":session/notes-too-large", typeOf(err))
+	_, err = s.Get(ctx, ann, "s")
+	assert.Equal(t, ":session/not-found", typeOf(err), "nothing was made")
+	of, err := s.Open(ctx, ann, session.Ref{ID: "s"}, note(100<<10))
+	require.Nil(t, err)
+	_, err = s.Thaw(ctx, ann, session.Ref{ID: "s"}, edn.MustMap(edn.K("meta"), note(50<<10)))
+	assert.Equal(t, ":session/notes-too-large", typeOf(err), "together")
+	require.NotNil(t, err)
+	limit, _ := err.Details.Key("limit").AsInt()
+	found, _ := err.Details.Key("found").AsInt()
+	assert.Less(t, limit, found)
+	_, err = s.Freeze(ctx, ann, session.Ref{ID: "s"}, edn.Nil())
+	require.Nil(t, err)
+	assert.False(t, of.Brief().HasKey("session/summary"))
+	assert.True(t, of.Value().HasKey("session/summary"))
 }
 
 // pages: a list has pages in the order of ids, and only what is the caller's

@@ -75,7 +75,7 @@ var sessionBlock = Block{
 			Doc:  "namespaces that may be read, written and deleted; an intent replaces an operation, which replaces default",
 			Blocks: []Block{
 				{Name: "default", Doc: "every use of variables", Attrs: access()},
-				{Name: "operation", Label: LabelQualified, Refers: true, Doc: "one operation, such as act/defaults or session/put-var", Attrs: access()},
+				{Name: "operation", Label: LabelQualified, Refers: true, Doc: "one operation, such as act/defaults or session/put-var; it holds for session/put-vars too, as far as that has no block of its own", Attrs: access()},
 				{Name: "intent", Label: LabelQualified, Doc: "uses on behalf of one intent", Attrs: access()},
 			},
 		},
@@ -92,7 +92,7 @@ var sessionBlock = Block{
 				},
 				{
 					Name: "required", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "SES-014",
-					Doc: "true: the act fails if the value cannot be bound; false: it is told in its warnings",
+					Doc: "true: the act fails if the variable is set and its value is denied or has the wrong type; false: that is told in its warnings",
 				},
 			},
 		},

@@ -165,6 +165,8 @@ SELECT n, role, said, run, at FROM (
 ) ORDER BY n
 -- name: add_session_turn
 INSERT INTO session_turns (session, role, said, run, at) VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: remove_run_turns
+DELETE FROM session_turns WHERE run = ?1
 -- name: remove_session_turns
 DELETE FROM session_turns WHERE session = ?1
 -- name: probe_sessions
