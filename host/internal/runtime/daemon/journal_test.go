@@ -313,7 +313,7 @@ func TestJournalVerifies(t *testing.T) {
 	require.NoError(t, err)
 	whole, failed := j.Verify(t.Context(), "")
 	require.Nil(t, failed)
-	assert.Equal(t, `{:damaged [] :ok? true :runs 3}`, whole.String())
+	assert.Equal(t, `{:damaged [] :ok? true :runs 3 :sessions 0}`, whole.String())
 	require.NoError(t, j.Close())
 
 	db, err := sql.Open("sqlite", cfg.Store.File)
