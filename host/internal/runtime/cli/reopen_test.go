@@ -3,6 +3,8 @@ package cli_test
 import (
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +21,41 @@ func flaky(t *testing.T, more string) *world {
 	return newWorld(t,
 		"ferment.hcl", testProfile+scripted("mine")+onDisk+more,
 		"mine.edn", `{:capabilities {`+strings.Join(caps, "\n")+` :mine/wrong {:intents #{:mine/wrong} :in-schema :req/any :out-schema :res/any
-		  :steps [{:error {:type :policy/blocked}}]}}}`)
+		  :steps [{:error {:type :policy/blocked}}]}
+		 :mine/slow {:intents #{:mine/slow} :in-schema :req/any :out-schema :res/any
+		  :steps [{:error {:type :provider/unavailable}} {:delay-ms 500 :value {:n 1}}]}}}`)
+}
+
+// RUN-022: of several operators at once, and the caller with its key, one continues a
+// failed run.
+func TestFailedRunGoesOnOnce(t *testing.T) {
+	t.Parallel()
+	w := flaky(t, "")
+	s := w.serve()
+	post := func() answer {
+		return s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/slow", "{}", ""), "Idempotency-Key", "k-1")
+	}
+	run := post().header.Get("Ferment-Run-Id")
+	var callers sync.WaitGroup
+	var resumed atomic.Int32
+	for range 8 {
+		callers.Go(func() {
+			switch a := s.admin(`{:action :runs-resume :run "` + run + `"}`); a.status {
+			case 200:
+				resumed.Add(1)
+			default:
+				assert.Equal(t, 409, a.status, "%s", a.body)
+			}
+		})
+	}
+	callers.Go(func() { assert.Equal(t, 200, post().status) })
+	callers.Wait()
+	s.becomes(run, "completed")
+	assert.LessOrEqual(t, resumed.Load(), int32(1))
+	shown := w.run("runs", "show", run, "--edn").value(t)
+	assert.Equal(t, "2", shown.Key("run").Key("epoch").String())
+	s.stop()
+	assert.Equal(t, 0, w.run("runs", "verify").code)
 }
 
 // RUN-022, RUN-044: the key of a failed run continues it, and so does an operator; a
