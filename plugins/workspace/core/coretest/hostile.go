@@ -1,6 +1,7 @@
 package coretest
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,7 +16,7 @@ var Names = []string{
 	"a", "b", "c", "foo", "bar", "foo.o", "a.log", "x.go", "build", "target", "node_modules",
 	"Foo", "FOO", "a b", " lead", "trail ", "trail  ", "-rf", "--", "tab\there", "new\nline", "cr\r", "quo\"te", "quo'te",
 	"back\\slash", "\\", "star*", "*", "**", "?", "[a]", "[", "]", "[!x]", "{a,b}", "!not", "#hash", "!", "#", "~", "$x", "a..b", "...", "..a", ".hidden",
-	"\u00e9", "e\u0301", "\u65e5\u672c", "\xff\xfe", "\xc3", "\x7f", "\x01", ".gitfoo", "git", "gitx", ".gitmodules", "foo:bar", ":x", ":(top)y", "%s", "a-", "a.", "a0",
+	"\u00e9", "e\u0301", "\u65e5\u672c", "\xff\xfe", "\xc3", "\x7f", "\x01", ".gitfoo", "git", "gitx", "foo:bar", ":x", ":(top)y", "%s", "a-", "a.", "a0",
 	"very" + strings.Repeat("long", 60),
 }
 
@@ -132,7 +133,7 @@ func (g *grower) nested(path string) {
 		g.must(os.WriteFile(filepath.Join(dotgit, "HEAD"), g.commit(), 0o644))
 	case 3: // one whose branch is in packed-refs
 		g.must(os.CopyFS(dotgit, os.DirFS(g.Nested)))
-		g.must(os.WriteFile(filepath.Join(dotgit, "packed-refs"), append(g.commit()[:40], " refs/heads/main\n"...), 0o644))
+		g.must(os.WriteFile(filepath.Join(dotgit, "packed-refs"), append(bytes.TrimSpace(g.commit()), " refs/heads/main\n"...), 0o644))
 		g.must(os.Remove(filepath.Join(dotgit, "refs", "heads", "main")))
 	case 4: // one elsewhere in the tree
 		g.must(os.CopyFS(filepath.Join(path, "real"), os.DirFS(g.Nested)))
