@@ -96,3 +96,8 @@ func (t *Tree) Seal(path string, dir *Node) {
 	dir.Content = t.Scheme.Directory(entries)
 	dir.ID = t.Scheme.Node(path, id.Dir, dir.Content)
 }
+
+// Sort sorts the children of a node that was built in another order.
+func (n *Node) Sort() {
+	slices.SortFunc(n.Children, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+}
