@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(filter-out -trimpath -ldflags=-s,$(GOFLAGS)) -trimpath -ldflags=-s
 
-.PHONY: build run test long test-live check bench soak proto
+.PHONY: build run test long test-live check bench bench-workspace soak proto
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ferment ./host/ferment
@@ -43,6 +43,9 @@ check: build ## formatting, vet, lint, the configuration and the plans of this r
 
 bench: build ## ratios against the peers, measured in the same run
 	cd host/bench && $(GO) run . $(BENCH)
+
+bench-workspace: ## the part of bench that compares the workspace engine with git
+	cd host/bench && $(GO) run . workspace
 
 soak: ## the tests of supervision again and again: make soak ROUNDS=50
 	.ci/soak $(ROUNDS)
