@@ -428,13 +428,12 @@ func TestPowerLoss(t *testing.T) {
 	for seed := range proof.Size(t, "losses of power", 100, 20_000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 43))
 		w := newWorld(t)
-		disk := map[string][]byte{} // what is durable
 		l, _, _ := w.open()
 		var acknowledged []Transaction
 		for range r.IntN(4) {
 			acknowledged = append(acknowledged, w.fill(l, r, 1)...)
 		}
-		disk = w.files()
+		disk := w.files() // what is durable
 		// The next batch is written and not synchronized.
 		l.o.Faults.Before = func(op string) error {
 			if op == OpSync {

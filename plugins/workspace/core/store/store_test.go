@@ -412,7 +412,7 @@ func filled(t testing.TB, name string) (dir string, end uint64, nodes map[string
 	s := open(t, dir, func(o *Options) { o.SegmentSize = 2000 })
 	for i := range 8 {
 		tr := grow(id.B3, map[string]string{"a": "1", "d/b": fmt.Sprint(i), fmt.Sprintf("e/%d", i): "x"})
-		_, end = putTree(t, s.Store, tr)
+		putTree(t, s.Store, tr)
 		nodes = ids(tr)
 		_, end = put(t, s.Store, strings.Repeat(fmt.Sprint(i), 100))
 	}
