@@ -177,3 +177,23 @@ func parse(text string) (ID, error) {
 func invalid(reason, format string, args ...any) error {
 	return contract.Errorf("input/invalid", format, args...).WithOp("id", "").WithDetail("reason", edn.K(reason))
 }
+
+// MarshalEDN returns the text form as a string, nil for an absent id.
+func (x ID) MarshalEDN() ([]byte, error) {
+	if x.IsZero() {
+		return []byte("nil"), nil
+	}
+	return []byte(`"` + x.String() + `"`), nil
+}
+
+// UnmarshalEDN reads what MarshalEDN writes.
+func (x *ID) UnmarshalEDN(text []byte) error {
+	if string(text) == "nil" {
+		*x = ID{}
+		return nil
+	}
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return invalid("form", "%.80q is not an id in a string", text)
+	}
+	return x.UnmarshalText(text[1 : len(text)-1])
+}

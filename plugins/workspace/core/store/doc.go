@@ -24,6 +24,13 @@
 // earlier sequence number. Readers use their own connections and never wait for
 // the writer. Content is read from the log and verified against its id.
 //
+// # Frames
+//
+// A [Frame] is an immutable text about a path. Its head is kept for each state
+// of the path, so a change makes it stale and a return to the state makes it
+// current again without a write. A frame is verified against its record id on
+// every read.
+//
 // # Recovery
 //
 // [Open] applies the transactions that the index lacks. It rebuilds the index
@@ -36,6 +43,7 @@
 //
 // A Store is safe for concurrent use. Errors are of type *contract.Error:
 // store/locked, store/io, store/corrupt, store/version, store/read-only,
-// workspace/not-found, workspace/exists, runtime/overloaded, seq/unknown. After
+// workspace/not-found, workspace/exists, runtime/overloaded, seq/unknown, and
+// those of frames: frame/*, head/conflict, path/not-in-tree. After
 // a failed fsync the store takes no writes until it is opened again.
 package store

@@ -25,6 +25,18 @@ CREATE TABLE versions (
   mode INTEGER NOT NULL, size INTEGER NOT NULL, content BLOB NOT NULL,
   PRIMARY KEY (path, since)
 ) WITHOUT ROWID;
+CREATE TABLE frames (
+  id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
+  type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
+  segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX frames_of_path ON frames (path, type, seq);
+CREATE INDEX frames_of_basis ON frames (basis);
+CREATE TABLE inputs (input TEXT NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;
+CREATE TABLE heads (
+  path BLOB NOT NULL, node BLOB NOT NULL, type TEXT NOT NULL, seq INTEGER NOT NULL, frame BLOB NOT NULL,
+  PRIMARY KEY (path, node, type, seq)
+) WITHOUT ROWID;
 `
 
 // indexVersion changes with the schema; an index of another one is rebuilt.
@@ -105,10 +117,10 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return errors.Join(err, errors.New(check))
 	}
 	for query, stmt := range map[string]**sql.Stmt{
-		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING":                     &x.insert.content,
-		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                    &x.insert.close,
-		"INSERT INTO versions (path, since, mode, size, content) VALUES (?1, ?2, ?3, ?4, ?5)": &x.insert.version,
-		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                             &x.insert.commit,
+		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.insert.content,
+		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.insert.close,
+		"INSERT INTO versions (path, since, mode, size, content) VALUES (?1, ?2, ?3, ?4, ?5)":                                                                    &x.insert.version,
+		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.insert.commit,
 	} {
 		var err error
 		if *stmt, err = x.conn.PrepareContext(ctx, query); err != nil {
@@ -207,6 +219,10 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 			_, err := x.insert.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum())
 			return err
 		})
+	case kindFrame:
+		return x.applyFrame(ctx, seq, r.Payload, place)
+	case kindHead:
+		return x.applyHead(ctx, seq, r.Payload)
 	}
 	return nil // of a later version
 }

@@ -41,6 +41,9 @@ type Store struct {
 	// tree is that of the last transaction that put one, nil if it was not read
 	// yet. Only the writer uses it.
 	tree *tree.Tree
+	// drafts are the records of frames in the batch that is being prepared. Only
+	// the writer uses it.
+	drafts map[id.ID][]byte
 
 	life   sync.RWMutex // held for reading while a View runs
 	queue  chan *request

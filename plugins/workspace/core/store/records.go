@@ -20,6 +20,9 @@ const (
 	kindContent
 	// kindVersions are new versions of entries of one directory.
 	kindVersions
+	// kindFrame is a frame, kindHead a move of a head to one.
+	kindFrame
+	kindHead
 )
 
 // version is a new state of one path.

@@ -121,6 +121,7 @@ func (s *Store) commit(batch []*request) {
 		return
 	}
 	end, before := s.log.End(), s.tree
+	s.drafts = map[id.ID][]byte{}
 	var drafts []log.Draft
 	var written []*request
 	for _, r := range batch {
@@ -209,7 +210,7 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 // place records the commit and where its contents are.
 func (s *Store) place(ctx context.Context, t *log.Transaction) error {
 	for i, r := range t.Records {
-		if r.Kind == kindContent {
+		if r.Kind == kindContent || r.Kind == kindFrame {
 			if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
 				return err
 			}
@@ -225,7 +226,6 @@ type Tx struct {
 	ctx     context.Context
 	seq     uint64
 	records []log.Record
-	texts   map[id.ID]bool
 	err     error
 }
 
@@ -237,15 +237,20 @@ func (tx *Tx) PutContent(text []byte) (id.ID, error) {
 	content := contentOf(tx.store.Scheme, text)
 	var found int
 	err := tx.store.index.conn.QueryRowContext(context.Background(), "SELECT count(*) FROM contents WHERE id = ?", content.Sum()).Scan(&found)
-	if err != nil || found > 0 || tx.texts[content] {
+	if err != nil || found > 0 {
 		return content, err
 	}
-	if tx.texts == nil {
-		tx.texts = map[id.ID]bool{}
+	return content, tx.add(log.Record{Kind: kindContent, Payload: text})
+}
+
+// add writes a record to the transaction, and to the index without the place
+// that it gets when it is appended.
+func (tx *Tx) add(r log.Record) error {
+	if tx.err == nil { // else the index has a part of a record
+		tx.err = tx.store.index.apply(context.Background(), tx.seq, r, log.Place{})
 	}
-	tx.texts[content] = true
-	tx.records = append(tx.records, log.Record{Kind: kindContent, Payload: text})
-	return content, nil
+	tx.records = append(tx.records, r)
+	return tx.err
 }
 
 // PutTree makes a tree the current one and returns what changed.
@@ -259,11 +264,9 @@ func (tx *Tx) PutTree(t *tree.Tree) (*tree.Changes, error) {
 	}
 	changes := tree.Diff(older, t)
 	for _, r := range encodeVersions(changes) {
-		if err := tx.store.index.apply(context.Background(), tx.seq, r, log.Place{}); err != nil {
-			tx.err = err // the index has a part of the record
+		if err := tx.add(r); err != nil {
 			return nil, err
 		}
-		tx.records = append(tx.records, r)
 		if err := tx.ctx.Err(); err != nil {
 			return nil, err
 		}

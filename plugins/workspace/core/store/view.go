@@ -74,29 +74,8 @@ type Version struct {
 
 // Lineage returns the states that a path has had, the newest first.
 func (v *Snapshot) Lineage(ctx context.Context, path string) ([]Version, error) {
-	rows, err := v.tx.QueryContext(ctx, "SELECT since, until, mode, size, content FROM versions WHERE path = ?1 AND since <= ?2 ORDER BY since DESC", []byte(path), int64(v.seq))
-	if err != nil {
-		return nil, asStoreError("read", err)
-	}
-	defer func() { _ = rows.Close() }()
-	var list []Version
-	for rows.Next() {
-		var x Version
-		var until sql.Null[uint64]
-		var sum []byte
-		if err := rows.Scan(&x.Since, &until, &x.Mode, &x.Size, &sum); err != nil {
-			return nil, asStoreError("read", err)
-		}
-		if until.Valid && until.V <= v.seq {
-			x.Until = until.V
-		}
-		if x.Content, err = id.Of(id.Content, v.store.Scheme.ContentAlg(), sum); err != nil {
-			return nil, corrupt(indexFile, "%w", err)
-		}
-		x.Node = v.store.Scheme.Node(path, x.Mode, x.Content)
-		list = append(list, x)
-	}
-	return list, rows.Err()
+	list, err := v.frames().lineage(ctx, path)
+	return list, readError(err)
 }
 
 // Commit returns who committed a transaction and when.
