@@ -330,8 +330,8 @@ func TestFramesAgainstAModel(t *testing.T) {
 		dir := create(t, id.B3)
 		s := open(t, dir)
 		files := map[string]string{}
-		heads := map[key]string{}      // by path, state and type
-		past := map[string][]string{}  // states of a path in order
+		heads := map[key]string{}     // by path, state and type
+		past := map[string][]string{} // states of a path in order
 		expect := map[uint64]map[string]string{}
 		record := func(seq uint64) {
 			want := map[string]string{}
