@@ -149,6 +149,7 @@ func TestPutFrame(t *testing.T) {
 		"all types":        {"frame/type-invalid", func(n *NewFrame) { n.Type = "*" }},
 		"long type":        {"frame/type-invalid", func(n *NewFrame) { n.Type = strings.Repeat("x", 129) }},
 		"too large":        {"frame/too-large", func(n *NewFrame) { n.Text = make([]byte, MaxFrame+1) }},
+		"agent of another": {"frame/invalid", func(n *NewFrame) { n.Meta = edn.MustRead(`{:agent/id "reader"}`) }}, // WS-063
 		"another state":    {"frame/basis-mismatch", func(n *NewFrame) { n.Inputs = []Input{{Kind: id.InputNode, ID: other}} }},
 		"another id":       {"frame/id-mismatch", func(n *NewFrame) { n.ID = other }},
 		"id of another":    {"frame/immutable", func(n *NewFrame) { n.ID = second.ID }},
@@ -293,6 +294,41 @@ func TestFrameLists(t *testing.T) {
 		_, _, err := list(Latest, bad)
 		typed(t, err, "input/invalid")
 	}
+}
+
+// WS-074: the history of a path has every state with its frames, newest first.
+func TestHistory(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	var want [][]id.ID
+	for i := range 5 {
+		putTree(t, s.Store, grow(id.B3, map[string]string{"a": fmt.Sprint(i), "b": ""}))
+		var frames []id.ID
+		for j := range i % 3 {
+			frames = append([]id.ID{mustPut(t, s.Store, "a", "note", fmt.Sprint(i, j)).ID}, frames...)
+		}
+		want = append([][]id.ID{frames}, want...)
+	}
+	require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+		var got [][]id.ID
+		for cursor := ""; ; {
+			page, next, err := v.History(background, "a", 2, cursor)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page), 2)
+			for _, x := range page {
+				got = append(got, x.Frames)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		assert.Equal(t, want, got)
+		_, _, err := v.History(background, "a", MaxPage+1, "")
+		typed(t, err, "input/invalid")
+		none, next, err := v.History(background, "none", 0, "")
+		assert.Empty(t, none)
+		assert.Empty(t, next)
+		return err
+	}))
 }
 
 func (f Filter) with(cursor string) Filter {

@@ -65,6 +65,9 @@ func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 	case len(n.Text) > MaxFrame:
 		return refuse("frame/too-large", "the text has %d bytes, more than %d", len(n.Text), MaxFrame)
 	}
+	if claimed, ok := n.Meta.Get(edn.K("agent/id")); ok && !edn.Equal(claimed, edn.Text(n.Agent)) {
+		return refuse("frame/invalid", "the metadata names the agent %s, the writer is %q", claimed, n.Agent)
+	}
 	if err := tx.checkInputs(r, n, now); err != nil {
 		return nil, err
 	}

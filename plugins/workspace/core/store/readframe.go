@@ -97,18 +97,60 @@ func (v *Snapshot) Frames(ctx context.Context, f Filter) (*Page, error) {
 		list = append(list, frame)
 	}
 	newest(list)
-	limit := f.Limit
+	p := &Page{}
+	var to int
+	if to, p.Cursor, err = v.page(from, f.Limit, len(list)); err != nil {
+		return nil, err
+	}
+	p.Frames = list[min(from, to):to]
+	return p, nil
+}
+
+// State is one state of a path, with the frames that were put on it.
+type State struct {
+	Version
+	Frames []id.ID // the newest first
+}
+
+// History lists the states of a path, the newest first, with all frames of each.
+// The cursor is empty on the last page.
+func (v *Snapshot) History(ctx context.Context, path string, limit int, cursor string) (list []State, next string, err error) {
+	from, err := v.cursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	r := v.frames()
+	versions, err := r.lineage(ctx, path)
+	if err != nil {
+		return nil, "", readError(err)
+	}
+	to, next, err := v.page(from, limit, len(versions))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, version := range versions[min(from, to):to] {
+		frames, err := r.ids(ctx, "SELECT id FROM frames WHERE path = ?1 AND node = ?2 AND seq <= ?3 ORDER BY seq DESC, id", []byte(path), version.Node.Sum(), int64(v.seq))
+		if err != nil {
+			return nil, "", readError(err)
+		}
+		list = append(list, State{Version: version, Frames: frames})
+	}
+	return list, next, nil
+}
+
+// page returns the end of a page that begins at from, and the cursor of the next
+// one.
+func (v *Snapshot) page(from, limit, count int) (to int, next string, err error) {
 	if limit == 0 {
 		limit = DefaultPage
 	}
 	if limit < 0 || limit > MaxPage {
-		return nil, contract.Errorf("input/invalid", "a page has 1 to %d entries, not %d", MaxPage, limit).WithOp("list frames", f.Path)
+		return 0, "", contract.Errorf("input/invalid", "a page has 1 to %d entries, not %d", MaxPage, limit)
 	}
-	p := &Page{Frames: list[min(from, len(list)):min(from+limit, len(list))]}
-	if from+limit < len(list) {
-		p.Cursor = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d:%d", v.seq, from+limit))
+	if from >= count-limit {
+		return count, "", nil
 	}
-	return p, nil
+	return from + limit, base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d:%d", v.seq, from+limit)), nil
 }
 
 // cursor returns the position of a cursor. It is tied to the state that it was
