@@ -131,6 +131,11 @@ func (b *Blob) ID() ID {
 
 // Bytes returns the content id of a file or link with these bytes.
 func (s Scheme) Bytes(content []byte) ID {
+	if !s.Git() && len(content) <= smallBlob { // without the buffers of a Blob
+		e := begin(s.content, domainBlob)
+		e.b = append(e.b, content...)
+		return e.sum(Content)
+	}
 	b := s.NewBlob()
 	b.Reset(int64(len(content)))
 	_, _ = b.Write(content)

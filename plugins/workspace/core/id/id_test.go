@@ -175,6 +175,7 @@ func TestBlobIsTheHashOfItsEncoding(t *testing.T) {
 			}
 			require.Equal(t, want[:], b.ID().Sum(), "%d bytes in pieces of %d", n, piece)
 		}
+		require.Equal(t, want[:], B3.Bytes(text[:n]).Sum(), "%d bytes", n)
 	}
 }
 

@@ -50,7 +50,7 @@ type index struct {
 	writers *sql.DB
 	conn    *sql.Conn
 	readers *sql.DB
-	insert  struct{ content, close, version, commit *sql.Stmt }
+	stmt    struct{ find, content, close, version, commit, savepoint, release *sql.Stmt }
 }
 
 func source(path string, settings url.Values) string {
@@ -117,10 +117,13 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return errors.Join(err, errors.New(check))
 	}
 	for query, stmt := range map[string]**sql.Stmt{
-		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.insert.content,
-		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.insert.close,
-		"INSERT INTO versions (path, since, mode, size, content) VALUES (?1, ?2, ?3, ?4, ?5)":                                                                    &x.insert.version,
-		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.insert.commit,
+		"SELECT count(*) FROM contents WHERE id = ?": &x.stmt.find,
+		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.stmt.content,
+		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.stmt.close,
+		"INSERT INTO versions (path, since, mode, size, content) VALUES (?1, ?2, ?3, ?4, ?5)":                                                                    &x.stmt.version,
+		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.stmt.commit,
+		"SAVEPOINT request": &x.stmt.savepoint,
+		"RELEASE request":   &x.stmt.release,
 	} {
 		var err error
 		if *stmt, err = x.conn.PrepareContext(ctx, query); err != nil {
@@ -132,7 +135,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 
 func (x *index) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{x.insert.content, x.insert.close, x.insert.version, x.insert.commit} {
+	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.close, x.stmt.version, x.stmt.commit, x.stmt.savepoint, x.stmt.release} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -209,14 +212,14 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	switch r.Kind {
 	case kindContent:
 		content := contentOf(x.scheme, r.Payload)
-		_, err := x.insert.content.ExecContext(ctx, content.Sum(), place.Segment, place.Offset, place.Length)
+		_, err := x.stmt.content.ExecContext(ctx, content.Sum(), place.Segment, place.Offset, place.Length)
 		return err
 	case kindVersions:
 		return decodeVersions(r.Payload, x.scheme, func(v version) error {
-			if _, err := x.insert.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil || v.node == nil {
+			if _, err := x.stmt.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil || v.node == nil {
 				return err
 			}
-			_, err := x.insert.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum())
+			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum())
 			return err
 		})
 	case kindFrame:
@@ -232,7 +235,7 @@ func contentOf(scheme id.Scheme, text []byte) id.ID { return scheme.Bytes(text) 
 
 // applied records the end of a transaction.
 func (x *index) applied(ctx context.Context, c log.Commit) error {
-	_, err := x.insert.commit.ExecContext(ctx, int64(c.Seq), c.Actor, c.Time, c.Records)
+	_, err := x.stmt.commit.ExecContext(ctx, int64(c.Seq), c.Actor, c.Time, c.Records)
 	return err
 }
 

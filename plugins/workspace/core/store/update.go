@@ -150,7 +150,7 @@ func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
 	if err := r.ctx.Err(); err != nil {
 		return d, err
 	}
-	if err := s.index.exec(ctx, "SAVEPOINT request"); err != nil {
+	if _, err := s.index.stmt.savepoint.ExecContext(ctx); err != nil {
 		return d, err
 	}
 	tx, before := &Tx{store: s, ctx: r.ctx, seq: seq}, s.tree
@@ -164,7 +164,8 @@ func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
 		s.tree = before
 		return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
 	}
-	return log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}, s.index.exec(ctx, "RELEASE request")
+	_, err = s.index.stmt.release.ExecContext(ctx)
+	return log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}, err
 }
 
 // run calls a function and makes a panic an error: one request must not end the
@@ -236,7 +237,7 @@ func (tx *Tx) Seq() uint64 { return tx.seq }
 func (tx *Tx) PutContent(text []byte) (id.ID, error) {
 	content := contentOf(tx.store.Scheme, text)
 	var found int
-	err := tx.store.index.conn.QueryRowContext(context.Background(), "SELECT count(*) FROM contents WHERE id = ?", content.Sum()).Scan(&found)
+	err := tx.store.index.stmt.find.QueryRowContext(context.Background(), content.Sum()).Scan(&found)
 	if err != nil || found > 0 {
 		return content, err
 	}
