@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -25,10 +26,13 @@ func NeedGit(t testing.TB) {
 // Init makes the directory a repository. format is sha1 or sha256.
 func Init(t testing.TB, dir, format string) *Repo {
 	t.Helper()
-	r := &Repo{t: t, Dir: dir}
+	r := At(t, dir)
 	r.Run("init", "-q", "-b", "main", "--object-format="+format)
 	return r
 }
+
+// At returns the repository in a directory.
+func At(t testing.TB, dir string) *Repo { return &Repo{t: t, Dir: dir} }
 
 // Environ is the environment of git: that of the test without git's own
 // variables and without configuration.
@@ -86,4 +90,21 @@ func (r *Repo) WriteTree() (root string, entries map[string][2]string) {
 		}
 	}
 	return root, entries
+}
+
+// Empty removes everything but the repository from a directory.
+func Empty(t testing.TB, root string) {
+	t.Helper()
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() == ".git" {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(root, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

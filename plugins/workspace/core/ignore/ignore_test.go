@@ -80,13 +80,7 @@ func TestDecisionsAreGits(t *testing.T) {
 	repo := coretest.Init(t, root, "sha1")
 	total, decided := proof.Size(t, "hostile paths", 1500, 7000), 0
 	for seed := uint64(0); total > 0; seed++ {
-		entries, err := os.ReadDir(root)
-		require.NoError(t, err)
-		for _, e := range entries {
-			if e.Name() != ".git" {
-				require.NoError(t, os.RemoveAll(filepath.Join(root, e.Name())))
-			}
-		}
+		coretest.Empty(t, root)
 		r := rand.New(rand.NewPCG(seed, 29))
 		coretest.Grow(t, r, root, coretest.Tree{Depth: 4, Width: 9, Ignore: true})
 		require.NoError(t, os.WriteFile(filepath.Join(root, ".git", "info", "exclude"), []byte(coretest.IgnoreFile(r)), 0o644))
@@ -235,17 +229,18 @@ func FuzzPattern(f *testing.F) {
 	for range 20 {
 		f.Add(coretest.Pattern(r), coretest.Name(r))
 	}
+	root := f.TempDir() // the inputs of one process follow each other
+	coretest.Init(f, root, "sha1")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
 		if name == "" || len(name) > 200 || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || strings.EqualFold(name, ".git") || name == ".gitignore" || len(pattern) > 1000 {
 			t.Skip()
 		}
-		root := t.TempDir()
-		repo := coretest.Init(t, root, "sha1")
+		coretest.Empty(t, root)
 		require.NoError(t, os.MkdirAll(filepath.Join(root, name, "a"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, name, "a", name), nil, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte(pattern), 0o644))
 		all, dirs := paths(t, root)
-		git := gitDecides(repo, all)
+		git := gitDecides(coretest.At(t, root), all)
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, path)
