@@ -193,7 +193,7 @@ func (r *frames) headOf(ctx context.Context, path string, node id.ID, frameType 
 
 // lineage returns the states that a path has had, the newest first.
 func (r *frames) lineage(ctx context.Context, path string) ([]Version, error) {
-	rows, err := r.q.QueryContext(ctx, "SELECT since, until, mode, size, content FROM versions WHERE path = ?1 AND since <= ?2 ORDER BY since DESC", []byte(path), int64(r.seq))
+	rows, err := r.q.QueryContext(ctx, "SELECT since, until, mode, size, content, renamed FROM versions WHERE path = ?1 AND since <= ?2 ORDER BY since DESC", []byte(path), int64(r.seq))
 	if err != nil {
 		return nil, err
 	}
@@ -202,10 +202,11 @@ func (r *frames) lineage(ctx context.Context, path string) ([]Version, error) {
 	for rows.Next() {
 		var x Version
 		var until sql.Null[uint64]
-		var sum []byte
-		if err := rows.Scan(&x.Since, &until, &x.Mode, &x.Size, &sum); err != nil {
+		var sum, from []byte
+		if err := rows.Scan(&x.Since, &until, &x.Mode, &x.Size, &sum, &from); err != nil {
 			return nil, err
 		}
+		x.RenamedFrom = string(from)
 		if until.Valid && until.V <= r.seq {
 			x.Until = until.V
 		}

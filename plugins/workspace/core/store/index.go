@@ -22,7 +22,7 @@ CREATE TABLE commits (seq INTEGER PRIMARY KEY, actor TEXT NOT NULL, time INTEGER
 CREATE TABLE contents (id BLOB PRIMARY KEY, segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE versions (
   path BLOB NOT NULL, since INTEGER NOT NULL, until INTEGER,
-  mode INTEGER NOT NULL, size INTEGER NOT NULL, content BLOB NOT NULL,
+  mode INTEGER NOT NULL, size INTEGER NOT NULL, content BLOB NOT NULL, renamed BLOB,
   PRIMARY KEY (path, since)
 ) WITHOUT ROWID;
 CREATE TABLE frames (
@@ -120,7 +120,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		"SELECT count(*) FROM contents WHERE id = ?": &x.stmt.find,
 		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.stmt.content,
 		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.stmt.close,
-		"INSERT INTO versions (path, since, mode, size, content) VALUES (?1, ?2, ?3, ?4, ?5)":                                                                    &x.stmt.version,
+		"INSERT INTO versions (path, since, mode, size, content, renamed) VALUES (?1, ?2, ?3, ?4, ?5, ?6)":                                                       &x.stmt.version,
 		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.stmt.commit,
 		"SAVEPOINT request": &x.stmt.savepoint,
 		"RELEASE request":   &x.stmt.release,
@@ -219,7 +219,11 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 			if _, err := x.stmt.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil || v.node == nil {
 				return err
 			}
-			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum())
+			var from []byte // NULL if it was not renamed
+			if v.from != "" {
+				from = []byte(v.from)
+			}
+			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum(), from)
 			return err
 		})
 	case kindFrame:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -45,7 +46,11 @@ type Store struct {
 	// the writer uses it.
 	drafts map[id.ID][]byte
 
-	life   sync.RWMutex // held for reading while a View runs
+	life sync.RWMutex // held for reading while a View runs
+	// abandon ends when Close has waited long enough for the running transaction.
+	abandon context.Context
+	give    context.CancelCauseFunc
+
 	queue  chan *request
 	closed chan struct{}
 	writer sync.WaitGroup
@@ -57,6 +62,7 @@ type Store struct {
 // read-only: see Damage.
 func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s := &Store{dir: dir, o: o, queue: make(chan *request, maxQueue), closed: make(chan struct{})}
+	s.abandon, s.give = context.WithCancelCause(context.Background())
 	var text []byte
 	if s.Identity, s.Scheme, text, err = readIdentity(dir); err != nil {
 		return nil, err
@@ -255,12 +261,18 @@ func (s *Store) identify(text []byte) error {
 // damaged store takes no writes.
 func (s *Store) Damage() *log.Damage { return s.damage }
 
+// closeGrace is how long Close lets a running transaction finish.
+const closeGrace = 5 * time.Second
+
 // Close finishes the running transaction, seals the store and releases its
-// lock. Calls that wait return store/io.
+// lock. A transaction that does not end in 5 seconds is abandoned: its context
+// ends, and it leaves no trace. Calls that wait return store/io.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closed)
+		grace := time.AfterFunc(closeGrace, func() { s.give(errClosed(s.dir)) })
 		s.writer.Wait()
+		grace.Stop()
 		s.life.Lock()
 		defer s.life.Unlock()
 		s.err = s.sealAll()
@@ -310,6 +322,7 @@ func syncFile(path string) error {
 }
 
 func (s *Store) release() {
+	s.give(nil)
 	if s.index != nil {
 		_ = s.index.close()
 	}

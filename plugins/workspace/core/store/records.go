@@ -29,11 +29,15 @@ const (
 type version struct {
 	path string
 	node *tree.Node // nil if the path is gone
+	from string     // path that a renamed file had before
 }
 
 // encodeVersions returns records for changed paths, one for each directory.
 func encodeVersions(changes *tree.Changes) []log.Record {
-	byDir := map[string][]tree.Change{}
+	byDir, from := map[string][]tree.Change{}, map[string]string{}
+	for _, r := range changes.Renamed {
+		from[r.To] = r.From
+	}
 	for _, list := range [][]tree.Change{changes.Added, changes.Modified, changes.Removed} {
 		for _, c := range list {
 			dir, _ := split(c.Path)
@@ -59,7 +63,7 @@ func encodeVersions(changes *tree.Changes) []log.Record {
 			}
 			b = binary.AppendUvarint(b, uint64(c.New.Mode))
 			b = binary.AppendUvarint(b, uint64(c.New.Size))
-			b = c.New.Content.AppendSum(b)
+			b = appendText(c.New.Content.AppendSum(b), from[c.Path])
 		}
 		records = append(records, log.Record{Kind: kindVersions, Payload: b})
 	}
@@ -111,6 +115,7 @@ func decodeVersions(b []byte, scheme id.Scheme, visit func(version) error) error
 			if err != nil || !mode.Valid() {
 				return errRecord
 			}
+			v.from = string(bytes(number()))
 			v.node = &tree.Node{Name: name, Mode: mode, Size: int64(size), Content: content, ID: scheme.Node(v.path, mode, content)}
 		}
 		if bad {

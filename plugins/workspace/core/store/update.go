@@ -147,18 +147,21 @@ func (s *Store) commit(batch []*request) {
 // draft runs the function of a request within a savepoint of the index.
 func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
 	ctx := context.Background()
-	if err := r.ctx.Err(); err != nil {
-		return d, err
+	live, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.abandon, func() { cancel(context.Cause(s.abandon)) })()
+	if err := live.Err(); err != nil {
+		return d, context.Cause(live)
 	}
 	if _, err := s.index.stmt.savepoint.ExecContext(ctx); err != nil {
 		return d, err
 	}
-	tx, before := &Tx{store: s, ctx: r.ctx, seq: seq}, s.tree
+	tx, before := &Tx{store: s, ctx: live, seq: seq}, s.tree
 	if err = run(r.run, tx); err == nil {
 		err = tx.err
 	}
 	if err == nil {
-		err = r.ctx.Err()
+		err = context.Cause(live)
 	}
 	if err != nil {
 		s.tree = before
@@ -229,6 +232,10 @@ type Tx struct {
 	records []log.Record
 	err     error
 }
+
+// Context ends when the caller gives up, or the store is closed and has waited
+// long enough.
+func (tx *Tx) Context() context.Context { return tx.ctx }
 
 // Seq returns the sequence number that the transaction gets if it writes.
 func (tx *Tx) Seq() uint64 { return tx.seq }

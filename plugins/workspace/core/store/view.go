@@ -70,6 +70,8 @@ type Version struct {
 	Mode         id.Mode
 	Size         int64
 	Content      id.ID
+	// RenamedFrom is the path that the file had before, if it was renamed.
+	RenamedFrom string
 }
 
 // Lineage returns the states that a path has had, the newest first.
