@@ -229,8 +229,11 @@ func (r *reader) hasCommitAfter(data []byte, batch uint64) bool {
 }
 
 // Verify reads a whole log and hands every valid transaction to visit. It
-// returns the first damage; a log that ends within a transaction is damaged.
-func Verify(dir string, alg id.Alg, visit func(*Transaction) error) (*Damage, error) {
+// returns the end of what is valid, which can be the head of a segment without
+// transactions, and the first damage. A log that ends within a transaction is
+// damaged.
+func Verify(dir string, alg id.Alg, visit func(*Transaction) error) (end Checkpoint, damage *Damage, err error) {
 	r := reader{dir: dir, alg: alg}
-	return r.readAll(Checkpoint{}, visit)
+	damage, err = r.readAll(Checkpoint{}, visit)
+	return r.last, damage, err
 }

@@ -134,12 +134,8 @@ func (s *Store) recover(ctx context.Context) error {
 
 // logHas reports whether the whole log verifies and has the transaction.
 func (s *Store) logHas(seq uint64) bool {
-	end := uint64(0)
-	damage, err := log.Verify(filepath.Join(s.dir, logDir), s.Scheme.Alg(), func(t *log.Transaction) error {
-		end = t.Commit.Seq
-		return nil
-	})
-	return err == nil && damage == nil && end >= seq
+	end, damage, err := log.Verify(filepath.Join(s.dir, logDir), s.Scheme.Alg(), func(*log.Transaction) error { return nil })
+	return err == nil && damage == nil && end.Seq >= seq
 }
 
 // openLog opens the log and applies what the index lacks.

@@ -30,12 +30,11 @@ func Verify(ctx context.Context, dir string) ([]Finding, error) {
 	if err != nil {
 		return []Finding{{File: identityFile, Reason: err.Error()}}, nil
 	}
-	sum, first, end := scheme.Alg().Sum(text), []byte(nil), log.Checkpoint{}
-	damage, err := log.Verify(filepath.Join(dir, logDir), scheme.Alg(), func(t *log.Transaction) error {
+	sum, first := scheme.Alg().Sum(text), []byte(nil)
+	end, damage, err := log.Verify(filepath.Join(dir, logDir), scheme.Alg(), func(t *log.Transaction) error {
 		if t.Commit.Seq == 1 && len(t.Records) > 0 && t.Records[0].Kind == kindWorkspace {
 			first = t.Records[0].Payload
 		}
-		end = t.End
 		return ctx.Err()
 	})
 	switch {
