@@ -210,6 +210,50 @@ func TestHouseImportsPointDown(t *testing.T) {
 	}
 }
 
+// engine are the packages of the workspace engine and those of it that each may
+// import, directly or through others.
+var engine = map[string][]string{
+	"":          {"git", "id", "scan", "store", "tree"},
+	"agent":     nil,
+	"id":        nil,
+	"id/legacy": nil,
+	"ignore":    nil,
+	"git":       nil,
+	"tree":      {"id"},
+	"scan":      {"git", "id", "ignore", "tree"},
+	"log":       {"id"},
+	"store":     {"git", "id", "ignore", "log", "scan", "tree"},
+	"coretest":  nil,
+}
+
+// The workspace engine knows no plugin protocol, command line, terminal or
+// network, and its packages import each other in one direction.
+func TestHouseWorkspaceEngineIsApart(t *testing.T) {
+	const core = "plugins/workspace/core"
+	found := 0
+	for _, p := range packages(t) {
+		rel, _ := inModule(p.ImportPath)
+		name, ok := strings.CutPrefix(rel, core)
+		name = strings.TrimPrefix(name, "/")
+		if !ok {
+			continue
+		}
+		found++
+		mayUse, known := engine[name]
+		assert.True(t, known, "%s is not listed here", rel)
+		for _, imp := range p.Imports {
+			if target, ours := inModule(imp); ours {
+				part, inner := strings.CutPrefix(target, core+"/")
+				assert.True(t, inner && slices.Contains(mayUse, part) || slices.Contains([]string{"sdk/contract", "sdk/edn"}, target), "%s imports %s", rel, target)
+			}
+			for _, outer := range []string{"net", "net/http", "google.golang.org/grpc", "github.com/hashicorp", "github.com/spf13", "golang.org/x/term"} {
+				assert.False(t, imp == outer || strings.HasPrefix(imp, outer+"/") && outer != "net", "%s imports %s", rel, imp)
+			}
+		}
+	}
+	assert.Len(t, engine, found)
+}
+
 // The domain is pure: no input or output, no goroutine, no wall clock. The
 // orchestration starts no process and opens no socket.
 func TestHouseInnerLayersArePure(t *testing.T) {

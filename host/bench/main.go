@@ -108,6 +108,7 @@ var parts = []part{
 	{"models", models},
 	{"own-models", own},
 	{"embedded", embedded},
+	{"workspace", workspaces},
 }
 
 // run measures the parts that are named, all if none is.

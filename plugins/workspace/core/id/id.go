@@ -1,0 +1,199 @@
+package id
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Kind is the letter of an id: what it identifies.
+type Kind byte
+
+// The kinds of ids.
+const (
+	Content Kind = 'c'
+	Node    Kind = 'n'
+	Basis   Kind = 'b'
+	Frame   Kind = 'f'
+	Record  Kind = 'r'
+	State   Kind = 's' // of a state, and of the set of frames of a node
+	Prompt  Kind = 'p'
+	Context Kind = 'x'
+	Params  Kind = 'a'
+)
+
+const kinds = "cnbfrspxa"
+
+// Alg is a hash algorithm. Its value is part of what is hashed.
+type Alg byte
+
+// The algorithms. Those of git are for content ids only.
+const (
+	BLAKE3       Alg = 1
+	SHA256       Alg = 2
+	gitSHA1Alg   Alg = 3
+	gitSHA256Alg Alg = 4
+)
+
+const (
+	maxSum        = 32
+	formatVersion = 1
+)
+
+// algs are the names of the algorithms in text.
+var algs = [...]string{BLAKE3: "b3", SHA256: "s2", gitSHA1Alg: "g1", gitSHA256Alg: "g2"}
+
+// String returns the name of the algorithm in an id.
+func (a Alg) String() string {
+	if a.valid() {
+		return algs[a]
+	}
+	return "?"
+}
+
+// Size returns the length of a sum in bytes.
+func (a Alg) Size() int {
+	if a == gitSHA1Alg {
+		return 20
+	}
+	return maxSum
+}
+
+func (a Alg) valid() bool { return a >= BLAKE3 && a <= gitSHA256Alg }
+
+func (a Alg) git() bool { return a == gitSHA1Alg || a == gitSHA256Alg }
+
+// ID is one id. IDs are comparable with ==. The zero ID is absent.
+type ID struct {
+	kind Kind
+	alg  Alg
+	sum  [maxSum]byte
+}
+
+// Of returns the ID with a given sum. It fails if kind, algorithm or length do
+// not fit.
+func Of(kind Kind, alg Alg, sum []byte) (ID, error) {
+	x := ID{kind: kind, alg: alg}
+	switch {
+	case !alg.valid():
+		return ID{}, invalid("algorithm", "%d is not an algorithm", alg)
+	case strings.IndexByte(kinds, byte(kind)) < 0:
+		return ID{}, invalid("kind", "%q is not a kind of id", kind)
+	case alg.git() && kind != Content:
+		return ID{}, invalid("algorithm", "%s is an algorithm of content ids only", alg)
+	case len(sum) != alg.Size():
+		return ID{}, invalid("length", "a sum of %s has %d bytes, not %d", alg, alg.Size(), len(sum))
+	}
+	copy(x.sum[:], sum)
+	return x, nil
+}
+
+// Kind returns what the id identifies.
+func (x ID) Kind() Kind { return x.kind }
+
+// Alg returns the algorithm.
+func (x ID) Alg() Alg { return x.alg }
+
+// Sum returns a copy of the hash.
+func (x ID) Sum() []byte { return bytes.Clone(x.sum[:x.alg.Size()]) }
+
+// AppendSum appends the hash to b.
+func (x ID) AppendSum(b []byte) []byte { return append(b, x.sum[:x.alg.Size()]...) }
+
+// IsZero reports whether the id is absent.
+func (x ID) IsZero() bool { return x.kind == 0 }
+
+// Compare orders ids of one kind and algorithm by the bytes of their sums.
+func (x ID) Compare(y ID) int { return bytes.Compare(x.sum[:], y.sum[:]) }
+
+// Hex returns the hash as hexadecimal digits, as git prints it.
+func (x ID) Hex() string { return hex.EncodeToString(x.sum[:x.alg.Size()]) }
+
+// String returns the text form, empty for an absent id.
+func (x ID) String() string {
+	if x.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%c%d-%s-%s", x.kind, formatVersion, x.alg, x.Hex())
+}
+
+// MarshalText returns the text form.
+func (x ID) MarshalText() ([]byte, error) { return []byte(x.String()), nil }
+
+// UnmarshalText parses the text form of any kind. Empty text is an absent id.
+func (x *ID) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*x = ID{}
+		return nil
+	}
+	parsed, err := parse(string(text))
+	if err == nil {
+		*x = parsed
+	}
+	return err
+}
+
+// Parse parses the text form of an id of the kind.
+func Parse(kind Kind, text string) (ID, error) {
+	x, err := parse(text)
+	if err == nil && x.kind != kind {
+		return ID{}, invalid("kind", "%.80q has the kind %q; %q is expected", text, x.kind, kind)
+	}
+	return x, err
+}
+
+func parse(text string) (ID, error) {
+	parts := strings.Split(text, "-")
+	if len(parts) != 3 || len(parts[0]) != 2 {
+		return ID{}, invalid("form", "%.80q is not an id such as n1-b3-9c04…", text)
+	}
+	if parts[0][1] != '0'+formatVersion {
+		return ID{}, invalid("version", "%.80q has a version other than %d", text, formatVersion)
+	}
+	alg := Alg(0)
+	for a, name := range algs {
+		if name != "" && name == parts[1] {
+			alg = Alg(a)
+		}
+	}
+	if alg == 0 {
+		return ID{}, invalid("algorithm", "%.80q has none of the algorithms b3, s2, g1, g2", text)
+	}
+	if strings.ContainsAny(parts[2], "ABCDEF") {
+		return ID{}, invalid("case", "%.80q has upper-case digits", text)
+	}
+	sum, err := hex.DecodeString(parts[2])
+	if err != nil {
+		return ID{}, invalid("digits", "%.80q: %w", text, err)
+	}
+	return Of(Kind(parts[0][0]), alg, sum)
+}
+
+// invalid returns an error that names the reason for a program and a person.
+func invalid(reason, format string, args ...any) error {
+	return contract.Errorf("input/invalid", format, args...).WithOp("id", "").WithDetail("reason", edn.K(reason))
+}
+
+// MarshalEDN returns the text form as a string, nil for an absent id.
+func (x ID) MarshalEDN() ([]byte, error) {
+	if x.IsZero() {
+		return []byte("nil"), nil
+	}
+	return []byte(`"` + x.String() + `"`), nil
+}
+
+// UnmarshalEDN reads what MarshalEDN writes.
+func (x *ID) UnmarshalEDN(text []byte) error {
+	if string(text) == "nil" {
+		*x = ID{}
+		return nil
+	}
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return invalid("form", "%.80q is not an id in a string", text)
+	}
+	return x.UnmarshalText(text[1 : len(text)-1])
+}

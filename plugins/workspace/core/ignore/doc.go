@@ -1,0 +1,19 @@
+// Package ignore decides which paths of a workspace are ignored, exactly as git
+// does.
+//
+// A [List] holds the patterns of one source, such as a .gitignore file. [Rules]
+// are the lists that apply to a whole workspace. A [Dir] adds the lists of the
+// directories from the root down to one directory; [Dir.Match] returns the
+// pattern that decides about an entry of it. Precedence, from high to low: the
+// lists of Rules.Above, those of directories, deeper ones first, those of
+// Rules.Below; in one list the last pattern that matches. [Explain] decides
+// about a path from the root on and names the pattern, as git check-ignore
+// does.
+//
+// The pattern language is implemented from git's behaviour, including the parts
+// that its manual does not describe. Matching is case-sensitive, and its time is
+// bounded for any pattern.
+//
+// All types are immutable and safe for concurrent use. Nothing here fails:
+// every text is a list.
+package ignore

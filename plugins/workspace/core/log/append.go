@@ -1,0 +1,190 @@
+package log
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Draft is a transaction that is to be appended.
+type Draft struct {
+	Actor   string
+	Time    int64
+	Records []Record
+}
+
+// Append writes transactions and makes them durable with one fsync. It returns
+// them as they would be read back. If it fails, none of them is in the log.
+func (l *Log) Append(drafts ...Draft) ([]Transaction, error) {
+	if l.failed != nil {
+		return nil, contract.Errorf("store/read-only", "the log takes no writes: %w", l.failed)
+	}
+	w := writer{log: l, at: l.end, file: l.file}
+	done := make([]Transaction, 0, len(drafts))
+	var err error
+	for _, d := range drafts {
+		var t Transaction
+		if t, err = w.transaction(d, l.end.Seq+1); err != nil {
+			break
+		}
+		done = append(done, t)
+	}
+	if err == nil {
+		err = w.flush()
+	}
+	if err != nil {
+		return nil, l.undo(&w, err)
+	}
+	if err := w.sync(); err != nil {
+		w.discard()
+		l.failed = err
+		return nil, ioError("sync", l.dir, err)
+	}
+	l.end = w.at
+	if w.file != l.file {
+		if l.file != nil {
+			_ = l.file.Close() // it is durable: sync wrote it
+		}
+		l.file = w.file
+	}
+	return done, nil
+}
+
+// undo cuts off what a failed write left.
+func (l *Log) undo(w *writer, cause error) error {
+	w.discard()
+	err := l.cut()
+	if err == nil && l.file != nil {
+		_, err = l.file.Seek(l.end.Offset, 0)
+	}
+	if err != nil {
+		l.failed = errors.Join(cause, err)
+	}
+	var typed *contract.Error
+	if errors.As(cause, &typed) {
+		return typed
+	}
+	return ioError("append", l.dir, cause)
+}
+
+// writer appends one batch.
+type writer struct {
+	log    *Log
+	at     Checkpoint // behind what was encoded
+	file   *os.File   // the segment that is written, nil before the first
+	full   []*os.File // segments that were filled by this batch and are not durable yet
+	dirty  bool       // the directory has a new segment
+	buffer []byte
+}
+
+// bufferSize is the amount of encoded records that is written at once.
+const bufferSize = 1 << 20
+
+func (w *writer) transaction(d Draft, batch uint64) (Transaction, error) {
+	c := Commit{Seq: w.at.Seq + 1, Batch: batch, Time: d.Time, Records: len(d.Records), Actor: d.Actor}
+	t := Transaction{Commit: c, Records: d.Records, Places: make([]Place, len(d.Records))}
+	for i, r := range d.Records {
+		var err error
+		if t.Places[i], err = w.record(r.Kind, r.Payload); err != nil {
+			return t, err
+		}
+	}
+	if _, err := w.record(kindCommit, c.payload()); err != nil {
+		return t, err
+	}
+	w.at.Seq = c.Seq
+	t.End = w.at
+	return t, nil
+}
+
+// record encodes a record, in a new segment if the last one is full.
+func (w *writer) record(kind byte, payload []byte) (Place, error) {
+	if len(payload) > MaxPayload {
+		return Place{}, contract.Errorf("limit/exceeded", "a record of %d bytes is larger than %d", len(payload), MaxPayload)
+	}
+	if w.at.Segment == 0 || w.at.Offset+int64(overhead+len(payload)) > w.log.o.SegmentSize && w.at.Offset > segmentHeader {
+		if err := w.next(); err != nil {
+			return Place{}, err
+		}
+	}
+	p := Place{Segment: w.at.Segment, Offset: w.at.Offset + 5, Length: len(payload)}
+	w.put(kind, payload)
+	if len(w.buffer) >= bufferSize {
+		return p, w.flush()
+	}
+	return p, nil
+}
+
+var segmentHeader = int64(overhead + len(segmentPayload(1, chain{})))
+
+func (w *writer) put(kind byte, payload []byte) {
+	w.buffer, w.at.Chain = appendRecord(w.buffer, w.log.o.Alg, w.at.Chain, kind, payload)
+	w.at.Offset += int64(overhead + len(payload))
+}
+
+// next begins a segment.
+func (w *writer) next() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if w.file != nil {
+		w.full = append(w.full, w.file)
+	}
+	w.file = nil
+	w.at.Segment, w.at.Offset = w.at.Segment+1, 0
+	path := filepath.Join(w.log.dir, SegmentName(w.at.Segment))
+	err := w.log.o.Faults.do(OpCreate, func() (err error) {
+		w.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.dirty = true
+	w.put(kindSegment, segmentPayload(w.at.Segment, w.at.Chain))
+	return nil
+}
+
+func (w *writer) flush() error {
+	if len(w.buffer) == 0 {
+		return nil
+	}
+	err := w.log.o.Faults.do(OpWrite, func() error {
+		_, err := w.file.Write(w.buffer)
+		return err
+	})
+	var partial *Partial
+	if errors.As(err, &partial) {
+		_, werr := w.file.Write(w.buffer[:min(partial.Bytes, len(w.buffer))])
+		err = errors.Join(err, werr)
+	}
+	w.buffer = w.buffer[:0]
+	return err
+}
+
+// sync makes the batch durable: filled segments first, the last one at the end.
+func (w *writer) sync() error {
+	for _, f := range append(w.full, w.file) {
+		if err := w.log.o.Faults.do(OpSync, func() error { return w.log.o.sync(f) }); err != nil {
+			return err
+		}
+		if f != w.file && f != w.log.file {
+			_ = f.Close()
+		}
+	}
+	if w.dirty {
+		return w.log.o.Faults.do(OpSyncDir, func() error { return w.log.o.syncDir(w.log.dir) })
+	}
+	return nil
+}
+
+// discard closes the segments that this batch created.
+func (w *writer) discard() {
+	for _, f := range append(w.full, w.file) {
+		if f != nil && f != w.log.file {
+			_ = f.Close()
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package log
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Options configure a log.
+type Options struct {
+	Alg id.Alg
+	// From is where recovery begins: the end of a transaction that the caller
+	// has already applied.
+	From Checkpoint
+	// Known is the last transaction that the caller knows to be committed.
+	Known uint64
+	// Replay is called for every transaction after From, in order.
+	Replay func(*Transaction) error
+	// Quarantine is the directory for torn tails.
+	Quarantine string
+	// SegmentSize is for tests; 0 means the usual one.
+	SegmentSize int64
+	// Unsynced skips every fsync, for tests that do not need one.
+	Unsynced bool
+	Faults   Faults
+}
+
+func (o *Options) sync(f *os.File) error {
+	if o.Unsynced {
+		return nil
+	}
+	return f.Sync()
+}
+
+func (o *Options) syncDir(dir string) error {
+	if o.Unsynced {
+		return nil
+	}
+	return SyncDir(dir)
+}
+
+// Faults injects failures. The zero value injects none.
+type Faults struct {
+	// Before is called before an operation; its error replaces the operation. An
+	// error of type *Partial makes a write stop early.
+	Before func(op string) error
+	// After is called after an operation that succeeded.
+	After func(op string)
+}
+
+// Operations that Faults.Before is asked about.
+const (
+	OpWrite    = "log/write"
+	OpSync     = "log/sync"
+	OpSyncDir  = "log/sync-dir"
+	OpCreate   = "log/create"
+	OpTruncate = "log/truncate"
+	OpRemove   = "log/remove"
+)
+
+// Partial is a fault that lets a write put some bytes on the disk before it
+// fails.
+type Partial struct {
+	Bytes int
+	Err   error
+}
+
+func (p *Partial) Error() string { return p.Err.Error() }
+
+// Unwrap returns the error of the write.
+func (p *Partial) Unwrap() error { return p.Err }
+
+func (f Faults) do(op string, run func() error) error {
+	if f.Before != nil {
+		if err := f.Before(op); err != nil {
+			return err
+		}
+	}
+	err := run()
+	if err == nil && f.After != nil {
+		f.After(op)
+	}
+	return err
+}
+
+// Log is an open log.
+type Log struct {
+	dir  string
+	o    Options
+	end  Checkpoint // of the last committed transaction
+	file *os.File   // the last segment
+	// failed is the reason why no writes are taken any more.
+	failed error
+
+	mu    sync.Mutex
+	files map[int]*os.File // of segments that were read
+}
+
+// Open opens or creates a log and recovers it. If the log is damaged it returns
+// the log and the damage: the valid transactions were replayed, and the log
+// takes no writes.
+func Open(dir string, o Options) (*Log, *Damage, error) {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = SegmentSize
+	}
+	l := &Log{dir: dir, o: o, files: map[int]*os.File{}}
+	r := reader{dir: dir, alg: o.Alg}
+	damage, err := r.readAll(o.From, o.Replay)
+	if err != nil {
+		return nil, nil, ioError("recover", dir, err)
+	}
+	l.end = r.last
+	if damage == nil && r.last.Seq < o.Known {
+		damage = &Damage{File: SegmentName(max(r.last.Segment, 1)), Offset: r.last.Offset, Seq: r.last.Seq, Reason: "committed transactions are missing"}
+	} else if damage != nil {
+		damage, err = l.classify(&r, damage)
+	}
+	if err == nil && damage == nil {
+		err = l.openLast()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	if damage != nil {
+		l.failed = damage
+	}
+	return l, damage, nil
+}
+
+// classify cuts a torn tail off, and returns other damage.
+func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
+	if r.last.Seq < l.o.Known || l.o.From.Segment > 0 && r.last == l.o.From && damage.Offset < l.o.From.Offset && damage.File == SegmentName(l.o.From.Segment) {
+		return damage, nil
+	}
+	later, err := r.laterBatch(damage)
+	if err != nil {
+		return nil, ioError("recover", damage.File, err)
+	}
+	if later {
+		return damage, nil
+	}
+	if err := l.quarantine(); err != nil {
+		return nil, ioError("quarantine", damage.File, err)
+	}
+	return nil, nil
+}
+
+// quarantine copies what follows the last transaction and cuts it off.
+func (l *Log) quarantine() error {
+	numbers, err := segments(l.dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.o.Quarantine, 0o700); err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if n < l.end.Segment {
+			continue
+		}
+		path, keep := filepath.Join(l.dir, SegmentName(n)), int64(0)
+		if n == l.end.Segment {
+			keep = l.end.Offset
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if int64(len(data)) > keep {
+			if err := l.keepCopy(SegmentName(n), data[keep:]); err != nil {
+				return err
+			}
+		}
+	}
+	return l.cut()
+}
+
+// keepCopy writes a file with a new name into the quarantine.
+func (l *Log) keepCopy(name string, data []byte) error {
+	f, err := os.CreateTemp(l.o.Quarantine, name+".*.torn")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, l.o.sync(f), f.Close())
+}
+
+// cut removes everything behind the last transaction. The last segment goes
+// first, so that an interruption leaves a torn tail again.
+func (l *Log) cut() error {
+	numbers, err := segments(l.dir)
+	if err != nil {
+		return err
+	}
+	for i := len(numbers) - 1; i >= 0 && numbers[i] > l.end.Segment; i-- {
+		path := filepath.Join(l.dir, SegmentName(numbers[i]))
+		if err := l.o.Faults.do(OpRemove, func() error { return os.Remove(path) }); err != nil {
+			return err
+		}
+	}
+	if l.end.Segment > 0 {
+		path := filepath.Join(l.dir, SegmentName(l.end.Segment))
+		if err := l.o.Faults.do(OpTruncate, func() error { return l.truncate(path) }); err != nil {
+			return err
+		}
+	}
+	return l.o.Faults.do(OpSyncDir, func() error { return l.o.syncDir(l.dir) })
+}
+
+func (l *Log) truncate(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(l.end.Offset), l.o.sync(f), f.Close())
+}
+
+// SyncDir makes the entries of a directory durable.
+func SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// openLast opens the last segment for writing.
+func (l *Log) openLast() (err error) {
+	if l.end.Segment == 0 {
+		return nil // the first transaction creates it
+	}
+	l.file, err = os.OpenFile(filepath.Join(l.dir, SegmentName(l.end.Segment)), os.O_RDWR, 0)
+	if err == nil {
+		_, err = l.file.Seek(l.end.Offset, 0)
+	}
+	if err != nil {
+		return ioError("open", SegmentName(l.end.Segment), err)
+	}
+	return nil
+}
+
+// End returns the end of the last committed transaction.
+func (l *Log) End() Checkpoint { return l.end }
+
+// Failed returns why the log takes no writes, nil if it does.
+func (l *Log) Failed() error { return l.failed }
+
+// Fail makes the log refuse writes until it is opened again.
+func (l *Log) Fail(err error) { l.failed = err }
+
+// Close closes the files.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, f := range l.files {
+		errs = append(errs, f.Close())
+	}
+	l.files = map[int]*os.File{}
+	if l.file != nil {
+		errs = append(errs, l.file.Close())
+		l.file = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Read returns the payload at a place. The caller verifies it: it knows the id
+// of the content.
+func (l *Log) Read(p Place) ([]byte, error) {
+	l.mu.Lock()
+	f := l.files[p.Segment]
+	if f == nil {
+		var err error
+		if f, err = os.Open(filepath.Join(l.dir, SegmentName(p.Segment))); err != nil {
+			l.mu.Unlock()
+			return nil, ioError("read", SegmentName(p.Segment), err)
+		}
+		l.files[p.Segment] = f
+	}
+	l.mu.Unlock()
+	b := make([]byte, p.Length)
+	if _, err := f.ReadAt(b, p.Offset); err != nil {
+		return nil, ioError("read", SegmentName(p.Segment), err)
+	}
+	return b, nil
+}
+
+func ioError(op, object string, err error) error {
+	return contract.Errorf("store/io", "%w", err).WithOp("log: "+op, object)
+}

@@ -1,0 +1,239 @@
+package log
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// Damage is a place in a log that does not verify.
+type Damage struct {
+	File   string // name of the segment
+	Offset int64
+	Seq    uint64 // the last transaction before it that verifies
+	Reason string
+	// Other means that the checkpoint of the caller is of another log: the
+	// position exists, but with another chain value.
+	Other bool
+}
+
+func (d *Damage) Error() string {
+	return fmt.Sprintf("%s at byte %d, after transaction %d: %s", d.File, d.Offset, d.Seq, d.Reason)
+}
+
+// Checkpoint is the end of a transaction. The zero Checkpoint is the begin of
+// the log.
+type Checkpoint struct {
+	Seq     uint64
+	Segment int
+	Offset  int64 // behind the commit record
+	Chain   chain
+}
+
+// Transaction is a committed transaction as it is read back.
+type Transaction struct {
+	Commit  Commit
+	Records []Record
+	Places  []Place
+	End     Checkpoint
+}
+
+// segments returns the numbers of the segments in a directory, sorted.
+func segments(dir string) ([]int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []int
+	for _, e := range entries {
+		if n, ok := segmentNumber(e.Name()); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// reader verifies the records of a log in order.
+type reader struct {
+	dir  string
+	alg  id.Alg
+	last Checkpoint // end of the last valid transaction
+	// at is the position behind the last valid record, with its chain value.
+	at Checkpoint
+	// open are the records since the last commit.
+	open   []Record
+	places []Place
+}
+
+// readAll hands every committed transaction after from to visit. It returns the
+// damage at which it stopped, nil at a clean end, which is the end of the last
+// transaction.
+func (r *reader) readAll(from Checkpoint, visit func(*Transaction) error) (*Damage, error) {
+	r.last, r.at = from, from
+	numbers, err := segments(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	next := max(from.Segment, 1)
+	for _, n := range numbers {
+		if n < next {
+			continue
+		}
+		if n > next {
+			return &Damage{File: SegmentName(next), Seq: r.last.Seq, Reason: "the segment is missing"}, nil
+		}
+		damage, err := r.readSegment(n, visit)
+		if damage != nil || err != nil {
+			return damage, err
+		}
+		next++
+	}
+	if next == max(from.Segment, 1) && from.Segment > 0 {
+		return &Damage{File: SegmentName(from.Segment), Seq: from.Seq, Reason: "the segment is missing"}, nil
+	}
+	if r.at != r.last {
+		return &Damage{File: SegmentName(r.last.Segment), Offset: r.last.Offset, Seq: r.last.Seq, Reason: "the last transaction is not committed"}, nil
+	}
+	return nil, nil
+}
+
+// readSegment verifies one segment, from r.at on if that lies in it.
+func (r *reader) readSegment(number int, visit func(*Transaction) error) (*Damage, error) {
+	data, err := os.ReadFile(filepath.Join(r.dir, SegmentName(number)))
+	if err != nil {
+		return nil, err
+	}
+	fail := func(offset int64, reason string) (*Damage, error) {
+		return &Damage{File: SegmentName(number), Offset: offset, Seq: r.last.Seq, Reason: reason}, nil
+	}
+	offset := int64(0)
+	if r.at.Segment == number {
+		if offset = r.at.Offset; offset > int64(len(data)) {
+			return fail(int64(len(data)), "the segment is shorter than what was committed")
+		}
+		// The chain value before the offset must be the known one.
+		if !bytes.Equal(data[offset-id.ChainSize:offset], r.at.Chain[:]) {
+			return &Damage{File: SegmentName(number), Offset: offset - id.ChainSize, Seq: r.last.Seq, Reason: "the chain value is not the known one", Other: true}, nil
+		}
+	}
+	if len(data) == 0 {
+		return fail(0, "the segment is empty")
+	}
+	for offset < int64(len(data)) {
+		kind, payload, stored, ok := frame(data[offset:])
+		if !ok {
+			return fail(offset, "the record is cut off or its length is wrong")
+		}
+		if want := r.alg.Chain(r.at.Chain, kind, payload); want != stored {
+			return fail(offset, "the record does not have its chain value")
+		}
+		place := Place{Segment: number, Offset: offset + 5, Length: len(payload)}
+		if (offset == 0) != (kind == kindSegment) {
+			return fail(offset, "a segment begins with the record that has its number")
+		}
+		offset += int64(overhead + len(payload))
+		before := r.at.Chain
+		r.at = Checkpoint{Seq: r.last.Seq, Segment: number, Offset: offset, Chain: stored}
+		switch kind {
+		case kindSegment:
+			if chained, err := parseSegment(payload, number); err != nil || chained != before {
+				return fail(0, "the segment does not continue the one before")
+			}
+			if r.last.Segment == 0 || len(r.open) == 0 && r.last.Segment == number-1 {
+				r.last = Checkpoint{Seq: r.last.Seq, Segment: number, Offset: offset, Chain: stored}
+			}
+		case kindCommit:
+			c, err := parseCommit(payload)
+			if err != nil || c.Seq != r.last.Seq+1 || c.Records != len(r.open) {
+				return fail(place.Offset, "the commit does not fit the transaction")
+			}
+			r.at.Seq = c.Seq
+			r.last = r.at
+			t := Transaction{Commit: c, Records: r.open, Places: r.places, End: r.last}
+			r.open, r.places = nil, nil
+			if err := visit(&t); err != nil {
+				return nil, err
+			}
+		default:
+			r.open = append(r.open, Record{Kind: kind, Payload: payload})
+			r.places = append(r.places, place)
+		}
+	}
+	return nil, nil
+}
+
+// frame splits the first record of b.
+func frame(b []byte) (kind byte, payload []byte, stored chain, ok bool) {
+	if len(b) < overhead {
+		return 0, nil, stored, false
+	}
+	n := int(binary.BigEndian.Uint32(b))
+	if n < 1 || n > MaxPayload+1 || len(b) < 4+n+id.ChainSize {
+		return 0, nil, stored, false
+	}
+	copy(stored[:], b[4+n:])
+	return b[4], b[5 : 4+n], stored, true
+}
+
+// laterBatch reports whether a valid commit of a batch after the first one
+// follows the damage: then the damaged batch had been acknowledged, because a
+// batch is written only after the one before it is durable. Frames are taken as
+// they are, each verified against the chain value that is stored before it.
+func (r *reader) laterBatch(d *Damage) (bool, error) {
+	numbers, err := segments(r.dir)
+	if err != nil {
+		return false, err
+	}
+	first, _ := segmentNumber(d.File)
+	for _, n := range numbers {
+		if n < first {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(r.dir, SegmentName(n)))
+		if err != nil {
+			return false, err
+		}
+		offset := int64(0)
+		if n == first {
+			offset = min(d.Offset, int64(len(data)))
+		}
+		if r.hasCommitAfter(data[offset:], d.Seq+1) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *reader) hasCommitAfter(data []byte, batch uint64) bool {
+	var before chain
+	known := false
+	for {
+		kind, payload, stored, ok := frame(data)
+		if !ok {
+			return false
+		}
+		if kind == kindCommit && known && r.alg.Chain(before, kind, payload) == stored {
+			if c, err := parseCommit(payload); err == nil && c.Batch > batch {
+				return true
+			}
+		}
+		before, known = stored, true
+		data = data[overhead+len(payload):]
+	}
+}
+
+// Verify reads a whole log and hands every valid transaction to visit. It
+// returns the end of what is valid, which can be the head of a segment without
+// transactions, and the first damage. A log that ends within a transaction is
+// damaged.
+func Verify(dir string, alg id.Alg, visit func(*Transaction) error) (end Checkpoint, damage *Damage, err error) {
+	r := reader{dir: dir, alg: alg}
+	damage, err = r.readAll(Checkpoint{}, visit)
+	return r.last, damage, err
+}

@@ -1,0 +1,217 @@
+package scan
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/git"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// BuildDirs is the preset of that name: directories of build results.
+const BuildDirs = "target/\nnode_modules/\n.cargo/\n"
+
+// Limits of a scan.
+const (
+	DefaultMaxNodes = 1_000_000
+	maxDepth        = 1000
+	maxPath         = 4096
+	maxRuleFile     = 1 << 20
+	maxListed       = 100 // unreadable paths in an error
+	tries           = 3   // reads of a file that changes meanwhile
+)
+
+// racyWindow is the age from which a time of a file proves that it did not
+// change since: file systems with coarse times give equal times to two changes
+// within it.
+const racyWindow = 2 * time.Second
+
+// Options configure a scan. Root and Scheme are required.
+type Options struct {
+	Root    string // absolute, without symbolic links: see Resolve
+	Scheme  id.Scheme
+	Workers int // 0 means the number of processors
+	// Patterns are those of the request, Workspace those of the workspace; the
+	// former take precedence.
+	Patterns, Workspace *ignore.List
+	// Exclude are paths that are never part of the tree, such as the data
+	// directory.
+	Exclude []string
+	// Boundaries makes nested repositories leaves. In the schemes of git they
+	// always are.
+	Boundaries bool
+	// OneFileSystem leaves out directories on other file systems.
+	OneFileSystem bool
+	// SkipUnreadable leaves unreadable entries out instead of failing.
+	SkipUnreadable bool
+	// Force reads every file again.
+	Force bool
+	// Paths limits the scan to these paths and their ancestors. It needs
+	// Previous.
+	Paths    []string
+	Previous *Result
+	MaxNodes int // 0 means DefaultMaxNodes
+	// Git locates the configuration of git. It is used in the schemes of git.
+	Git git.Environment
+	// Now is the clock of the racy window. The default is time.Now.
+	Now func() time.Time
+	// Progress is called with the number of entries that were examined. It must
+	// be fast and safe for concurrent use.
+	Progress func(entries int)
+
+	// before is called before an access; its error replaces the access. Tests
+	// inject faults with it.
+	before func(op, path string) error
+}
+
+func (o *Options) fault(op, path string) error {
+	if o.before == nil {
+		return nil
+	}
+	return o.before(op, path)
+}
+
+// Result is what a scan found.
+type Result struct {
+	Tree *tree.Tree
+	// Complete is false if unreadable entries were left out.
+	Complete bool
+	// Unreadable and Unstable are paths: those that were left out, and those
+	// that changed while they were read or disappeared.
+	Unreadable, Unstable []string
+	Skipped              int   // sockets, FIFOs, devices, other file systems
+	BytesHashed          int64 // of files and links
+	Opened               int   // files that were opened, ignore files included
+	// Inexact are the reasons why ids can differ from git's. It is empty in the
+	// schemes that are not git's.
+	Inexact []git.Inexact
+	// IgnoreDigest identifies the ignore rules that were in force.
+	IgnoreDigest id.ID
+
+	ruleFiles map[string]ruleFile // by path
+}
+
+// ruleFile is an ignore or attributes file that was read.
+type ruleFile struct {
+	stat    tree.Stat
+	size    int64
+	content id.ID
+	list    *ignore.List
+	// inexact and reason say why the file makes ids differ from git's.
+	inexact string
+	reason  git.Reason
+}
+
+// Resolve returns the absolute path of a workspace without symbolic links. The
+// result must be one of the allowed directories or inside one.
+func Resolve(root string, allowed []string) (string, error) {
+	abs, err := filepath.Abs(root)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("workspace", root)
+	}
+	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+		return "", contract.Errorf("workspace/not-found", "it is not a directory").WithOp("workspace", root)
+	}
+	for _, a := range allowed {
+		if a, err = filepath.EvalSymlinks(a); err == nil && below(abs, a) {
+			return abs, nil
+		}
+	}
+	return "", contract.Errorf("workspace/root-denied", "it is outside of the allowed roots %s", strings.Join(allowed, ", ")).
+		WithOp("workspace", root)
+}
+
+func below(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// CheckPath returns an error unless path is a path relative to a workspace in
+// the form in which nodes have it.
+func CheckPath(path string) error {
+	reason := ""
+	switch {
+	case path == "":
+		return nil
+	case len(path) > maxPath:
+		reason = "it has more than 4096 bytes"
+	case path[0] == '/':
+		reason = "it is absolute"
+	case strings.HasSuffix(path, "/"):
+		reason = "it ends in a slash"
+	case strings.Contains(path, "\x00"):
+		reason = "it contains NUL"
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		switch {
+		case reason != "":
+		case part == "":
+			reason = "it has an empty component"
+		case part == "." || part == "..":
+			reason = "it has a component " + part
+		}
+	}
+	if reason == "" {
+		return nil
+	}
+	return contract.Errorf("path/invalid", "%s", reason).WithOp("path", shown(path)).WithDetail("reason", edn.Text(reason))
+}
+
+func (o *Options) workers() int {
+	if o.Workers > 0 {
+		return o.Workers
+	}
+	return runtime.NumCPU()
+}
+
+// scope is a directory on the way to the paths of a partial scan. The nil scope
+// and one that is whole contain everything below.
+type scope struct {
+	whole bool
+	names map[string]*scope
+}
+
+func newScope(paths []string) (*scope, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	root := &scope{}
+	for _, p := range paths {
+		if err := CheckPath(p); err != nil {
+			return nil, err
+		}
+		at := root
+		if p != "" {
+			for part := range strings.SplitSeq(p, "/") {
+				if at.names == nil {
+					at.names = map[string]*scope{}
+				}
+				if at.names[part] == nil {
+					at.names[part] = &scope{}
+				}
+				at = at.names[part]
+			}
+		}
+		at.whole = true
+	}
+	return root, nil
+}
+
+func (s *scope) partial() bool { return s != nil && !s.whole }
+
+func (s *scope) child(name string) *scope {
+	if !s.partial() {
+		return nil
+	}
+	return s.names[name]
+}

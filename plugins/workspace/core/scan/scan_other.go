@@ -1,0 +1,14 @@
+//go:build !unix
+
+package scan
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Run fails: this system has no directory handles that follow no link.
+func Run(context.Context, Options) (*Result, error) {
+	return nil, contract.Errorf("workspace/not-found", "workspaces are not supported on this system")
+}

@@ -1,0 +1,393 @@
+//go:build unix
+
+package scan
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/git"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Run scans a workspace. It returns no result if it fails.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxNodes == 0 {
+		o.MaxNodes = DefaultMaxNodes
+	}
+	w := &walker{
+		Options:  o,
+		settled:  o.Now().Add(-racyWindow).UnixNano(),
+		excluded: map[string]bool{},
+		result:   &Result{Tree: &tree.Tree{Scheme: o.Scheme}, Complete: true, ruleFiles: map[string]ruleFile{}},
+	}
+	w.wake.L = &w.mu
+	for _, p := range o.Exclude {
+		w.excluded[p] = true
+	}
+	selected, err := newScope(o.Paths)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.start(selected); err != nil {
+		return nil, err
+	}
+	defer w.close()
+	defer context.AfterFunc(ctx, func() { w.fail(context.Cause(ctx)) })()
+	var done sync.WaitGroup
+	for range o.workers() {
+		done.Go(func() { newWorker(w).run() })
+	}
+	done.Wait()
+	w.mu.Lock()
+	err = w.err
+	w.mu.Unlock()
+	if err != nil {
+		return nil, contract.AsError(err)
+	}
+	return w.finish()
+}
+
+// walker is the state of one scan, shared by its workers.
+type walker struct {
+	Options
+	settled  int64 // times before it are old enough to be trusted
+	excluded map[string]bool
+	fsys     *os.Root // for the files of nested repositories; nil if they are not needed
+	device   uint64   // of the root
+	rules    *ignore.Rules
+
+	stopped atomic.Bool
+	nodes   atomic.Int64
+	skipped atomic.Int64
+	hashed  atomic.Int64
+	opened  atomic.Int64
+
+	mu     sync.Mutex
+	wake   sync.Cond
+	tasks  []task // a stack: depth first keeps few directories open
+	active int
+	err    error
+	result *Result
+}
+
+// task is the work of one worker at a time: to read a directory, or to hash some
+// files of one.
+type task struct {
+	dir   *directory
+	files []*tree.Node // to hash; nil to read the directory
+}
+
+// directory is a directory whose entries are being read.
+type directory struct {
+	up       *directory
+	path     string
+	depth    int
+	node     *tree.Node
+	previous *tree.Node // what the last scan found here, nil if nothing
+	selected *scope
+	ignore   *ignore.Dir
+	handle   *handle
+	// pending counts the parts that are not finished: the reading of the
+	// directory, its subdirectories, and groups of files.
+	pending atomic.Int32
+	// gone are entries that turned out not to exist, or not to be readable.
+	mu   sync.Mutex
+	gone []*tree.Node
+}
+
+// handle is an open directory that several tasks use.
+type handle struct {
+	fd   int
+	uses atomic.Int32
+}
+
+func (h *handle) hold() *handle {
+	h.uses.Add(1)
+	return h
+}
+
+func (h *handle) release() {
+	if h.uses.Add(-1) == 0 {
+		_ = unix.Close(h.fd)
+	}
+}
+
+// start opens the root and queues it.
+func (w *walker) start(selected *scope) error {
+	fd, err := unix.Open(w.Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("scan", w.Root)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return contract.Errorf("workspace/not-found", "the directory cannot be read: %w", err).WithOp("scan", w.Root)
+	}
+	w.device = uint64(st.Dev)
+	if w.Boundaries || w.Scheme.Git() {
+		if w.fsys, err = os.OpenRoot(w.Root); err != nil {
+			_ = unix.Close(fd)
+			return contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("scan", w.Root)
+		}
+	}
+	w.rules = &ignore.Rules{Above: []*ignore.List{w.Patterns, w.Workspace}}
+	if w.Scheme.Git() {
+		w.readGit()
+	}
+	root := &directory{node: &tree.Node{Mode: id.Dir}, selected: selected, ignore: w.rules.Root(), handle: &handle{fd: fd}}
+	if w.Previous != nil {
+		root.previous = w.Previous.Tree.Root
+	}
+	root.handle.hold()
+	root.pending.Store(1)
+	w.result.Tree.Root = root.node
+	w.tasks = []task{{dir: root}}
+	return nil
+}
+
+// readGit adds what git's configuration says about ids and ignored files.
+func (w *walker) readGit() {
+	s := git.Read(w.Root, w.Git)
+	for _, source := range s.Excludes {
+		w.rules.Below = append(w.rules.Below, ignore.Parse(source.Name, "", source.Text))
+	}
+	w.result.Inexact = s.Inexact
+	for _, l := range w.rules.Above {
+		if l.Len() > 0 {
+			w.result.Inexact = append(w.result.Inexact, git.Inexact{Reason: git.ReasonIgnore, Detail: "patterns of the workspace or the request"})
+			return
+		}
+	}
+}
+
+func (w *walker) close() {
+	if w.fsys != nil {
+		_ = w.fsys.Close()
+	}
+	for _, t := range w.tasks { // left over after a failure
+		t.dir.handle.release()
+	}
+}
+
+// fail ends the scan with an error. The first one is kept.
+func (w *walker) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.stopped.Store(true)
+	w.wake.Broadcast()
+}
+
+// push queues tasks. Each holds the handle of its directory, or for a directory
+// that is not open yet that of the one above.
+func (w *walker) push(tasks ...task) {
+	w.mu.Lock()
+	w.tasks = append(w.tasks, tasks...)
+	w.mu.Unlock()
+	if len(tasks) == 1 {
+		w.wake.Signal()
+	} else {
+		w.wake.Broadcast()
+	}
+}
+
+// next returns a task, or false when none is left.
+func (w *walker) next() (task, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.tasks) == 0 && w.active > 0 && w.err == nil {
+		w.wake.Wait()
+	}
+	if len(w.tasks) == 0 || w.err != nil {
+		return task{}, false
+	}
+	t := w.tasks[len(w.tasks)-1]
+	w.tasks = w.tasks[:len(w.tasks)-1]
+	w.active++
+	return t, true
+}
+
+func (w *walker) finished() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.active--; w.active == 0 && len(w.tasks) == 0 {
+		w.wake.Broadcast()
+	}
+}
+
+// done finishes a part of a directory. The last part computes its id and then
+// finishes it as a part of the directory above.
+func (w *walker) done(d *directory) {
+	for d != nil && d.pending.Add(-1) == 0 && !w.stopped.Load() {
+		w.complete(d)
+		d = d.up
+	}
+}
+
+// complete computes the id of a directory whose entries are known. What did not
+// change is replaced by the nodes of the last scan, so that unchanged parts of
+// two trees are the same nodes.
+func (w *walker) complete(d *directory) {
+	if d.node.Mode == id.Repo {
+		return
+	}
+	if len(d.gone) > 0 {
+		d.node.Children = slices.DeleteFunc(d.node.Children, func(n *tree.Node) bool { return slices.Contains(d.gone, n) })
+	}
+	if w.Force || d.previous == nil || !slices.EqualFunc(d.node.Children, d.previous.Children, sameEntry) {
+		d.adopt()
+		w.result.Tree.Seal(d.path, d.node)
+		return
+	}
+	d.adopt()
+	d.node.Content, d.node.ID = d.previous.Content, d.previous.ID
+	if slices.Equal(d.node.Children, d.previous.Children) {
+		d.node.Children = d.previous.Children
+	}
+}
+
+// adopt replaces directories and nested repositories that did not change by the
+// nodes of the last scan.
+func (d *directory) adopt() {
+	was := previousIn(d)
+	for i, n := range d.node.Children {
+		if old := was(n.Name); old != nil && old.ID == n.ID && (n.Mode == id.Repo || n.Mode == id.Dir && sameSlice(n.Children, old.Children)) {
+			d.node.Children[i] = old
+		}
+	}
+}
+
+// sameSlice reports whether two lists share their memory.
+func sameSlice(a, b []*tree.Node) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+func sameEntry(a, b *tree.Node) bool {
+	return a.Name == b.Name && a.Mode == b.Mode && a.Content == b.Content
+}
+
+// lose takes an entry out of its directory that does not exist or cannot be
+// read.
+func (d *directory) lose(n *tree.Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gone = append(d.gone, n)
+}
+
+func (w *walker) unreadable(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Unreadable = append(w.result.Unreadable, path)
+	w.result.Complete = false
+}
+
+func (w *walker) unstable(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Unstable = append(w.result.Unstable, path)
+}
+
+func (w *walker) inexact(path string, reason git.Reason, detail string) {
+	if !w.Scheme.Git() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Inexact = append(w.result.Inexact, git.Inexact{Path: path, Reason: reason, Detail: detail})
+}
+
+// finish completes the result.
+func (w *walker) finish() (*Result, error) {
+	r := w.result
+	slices.Sort(r.Unreadable)
+	slices.Sort(r.Unstable)
+	r.Skipped, r.BytesHashed, r.Opened = int(w.skipped.Load()), w.hashed.Load(), int(w.opened.Load())
+	if len(r.Unreadable) > 0 && !w.SkipUnreadable {
+		var listed []edn.Value
+		for _, p := range r.Unreadable[:min(len(r.Unreadable), maxListed)] {
+			listed = append(listed, edn.Text(shown(p)))
+		}
+		return nil, contract.Errorf("scan/unreadable", "%d entries cannot be read, the first is %s", len(r.Unreadable), shown(r.Unreadable[0])).
+			WithOp("scan", w.Root).WithDetail("paths", edn.Vector(listed...)).WithDetail("count", edn.Int(int64(len(r.Unreadable))))
+	}
+	if w.Previous != nil {
+		if old := w.Previous.Tree.Root; old.ID == r.Tree.Root.ID && sameSlice(old.Children, r.Tree.Root.Children) {
+			r.Tree = w.Previous.Tree
+		}
+		if len(w.Paths) > 0 {
+			w.keepUnread()
+		}
+	}
+	for path, f := range r.ruleFiles {
+		if f.inexact != "" {
+			w.inexact(path, f.reason, f.inexact)
+		}
+	}
+	slices.SortFunc(r.Inexact, func(a, b git.Inexact) int {
+		return strings.Compare(a.Path+"\x00"+string(a.Reason)+a.Detail, b.Path+"\x00"+string(b.Reason)+b.Detail)
+	})
+	r.IgnoreDigest = w.digest()
+	return r, nil
+}
+
+// keepUnread adds what the last scan found in directories that a partial scan
+// did not read.
+func (w *walker) keepUnread() {
+	for path, f := range w.Previous.ruleFiles {
+		if _, read := w.result.ruleFiles[path]; !read && w.result.Tree.Lookup(parent(path)) != nil && !w.inScope(path) {
+			w.result.ruleFiles[path] = f
+		}
+	}
+	for _, x := range w.Previous.Inexact {
+		if (x.Reason == git.ReasonName || x.Reason == git.ReasonNoCommit) && w.result.Tree.Lookup(x.Path) != nil && !w.inScope(x.Path) {
+			w.result.Inexact = append(w.result.Inexact, x)
+		}
+	}
+}
+
+func (w *walker) inScope(path string) bool {
+	return slices.ContainsFunc(w.Paths, func(p string) bool {
+		return p == "" || path == p || strings.HasPrefix(path, p+"/")
+	})
+}
+
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i]
+	}
+	return ""
+}
+
+// digest identifies the rules: every ignore file with its content, and the
+// lists of the whole workspace.
+func (w *walker) digest() id.ID {
+	var lines []string
+	for path, f := range w.result.ruleFiles {
+		if !strings.HasSuffix(path, attributesFile) {
+			lines = append(lines, fmt.Sprintf("file %q %s\n", path, f.content))
+		}
+	}
+	slices.Sort(lines)
+	for _, lists := range [][]*ignore.List{w.rules.Above, w.rules.Below} {
+		for _, l := range lists {
+			lines = append(lines, fmt.Sprintf("list %q\n", l.Texts()))
+		}
+	}
+	return w.Scheme.Params(strings.Join(lines, ""))
+}

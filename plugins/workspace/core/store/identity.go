@@ -1,0 +1,120 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Names in a data directory.
+const (
+	identityFile  = "workspace.edn"
+	logDir        = "log"
+	indexFile     = "index.db"
+	cacheFile     = "stat.cache"
+	sealFile      = "seal"
+	lockFile      = "LOCK"
+	quarantineDir = "quarantine"
+)
+
+// format is the version of the data directory.
+const format = 1
+
+// Identity is what workspace.edn says.
+type Identity struct {
+	ID     string `edn:"workspace/id"`
+	Scheme string `edn:"scheme"`
+	Format int    `edn:"format"`
+}
+
+// DataDir returns the data directory inside of a workspace. Its parent is not
+// part of the tree.
+func DataDir(root string) string { return filepath.Join(root, DataParent, "workspace") }
+
+// DataParent is the directory in a workspace that holds its data directory.
+const DataParent = ".ferment"
+
+// Create makes a data directory. It fails if there is one.
+func Create(dir string, who Identity) error {
+	who.Format = format
+	if _, err := os.Lstat(filepath.Join(dir, identityFile)); err == nil {
+		return contract.Errorf("workspace/exists", "the directory has a workspace").WithOp("store", dir)
+	}
+	v, err := edn.Encode(who)
+	if err != nil {
+		return contract.Errorf("runtime/internal", "%w", err)
+	}
+	err = errors.Join(os.MkdirAll(filepath.Join(dir, logDir), 0o700), os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700))
+	if err == nil && filepath.Base(filepath.Dir(dir)) == DataParent {
+		err = ignoreAll(filepath.Dir(dir))
+	}
+	if err == nil {
+		err = touch(filepath.Join(dir, lockFile))
+	}
+	if err == nil { // the last step: a directory without this file is no workspace
+		err = renameio.WriteFile(filepath.Join(dir, identityFile), append(v.Canonical(), '\n'), 0o600)
+	}
+	if err == nil {
+		err = errors.Join(log.SyncDir(dir), log.SyncDir(filepath.Dir(dir)))
+	}
+	if err != nil {
+		return contract.Errorf("store/io", "%w", err).WithOp("store: create", dir)
+	}
+	return nil
+}
+
+// ignoreAll keeps a directory out of the repository around it.
+func ignoreAll(dir string) error {
+	path := filepath.Join(dir, ".gitignore")
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	return renameio.WriteFile(path, []byte("*\n"), 0o644)
+}
+
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// readIdentity returns the identity of a data directory and the bytes of its
+// file.
+func readIdentity(dir string) (who Identity, scheme id.Scheme, text []byte, err error) {
+	text, err = os.ReadFile(filepath.Join(dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return who, scheme, nil, contract.Errorf("workspace/not-found", "it has no file %s", identityFile).WithOp("store", dir)
+	}
+	if err != nil {
+		return who, scheme, nil, contract.Errorf("store/io", "%w", err).WithOp("store", dir)
+	}
+	v, err := edn.Read(text)
+	if err == nil {
+		err = edn.Decode(v, &who)
+	}
+	if err == nil && who.Format > format {
+		return who, scheme, nil, contract.Errorf("store/version", "it has format %d, newer than %d", who.Format, format).WithOp("store", dir)
+	}
+	if err == nil {
+		scheme, err = id.ParseScheme(who.Scheme)
+	}
+	if err != nil {
+		return who, scheme, nil, corrupt(identityFile, "%w", err)
+	}
+	return who, scheme, text, nil
+}
+
+// corrupt returns an error about a damaged file.
+func corrupt(file, reason string, args ...any) *contract.Error {
+	return contract.Errorf("store/corrupt", reason, args...).WithOp("store", file).WithDetail("file", edn.Text(file))
+}

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package store
+
+import (
+	"os"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// takeLock fails: this system has no advisory locks that end with the process.
+func takeLock(path string) (*os.File, error) {
+	return nil, contract.Errorf("store/io", "workspaces are not supported on this system").WithOp("store: lock", path)
+}

@@ -1,0 +1,352 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Options configure a store.
+type Options struct {
+	// Now is the clock of commits, in nanoseconds since 1970. It is required.
+	Now func() int64
+	// Warn is called with what was rebuilt and why. It may be nil.
+	Warn   func(message string)
+	Faults log.Faults
+	// SegmentSize is for tests; 0 means the usual one.
+	SegmentSize int64
+	// Unsynced skips every fsync of the log, for tests that do not need one.
+	Unsynced bool
+}
+
+// Store is an open data directory.
+type Store struct {
+	Identity Identity
+	Scheme   id.Scheme
+
+	dir    string
+	o      Options
+	lock   *os.File
+	log    *log.Log
+	index  *index
+	damage *log.Damage
+	// tree is that of the last transaction that put one, nil if it was not read
+	// yet. Only the writer uses it.
+	tree *tree.Tree
+	// drafts are the records of frames in the batch that is being prepared. Only
+	// the writer uses it.
+	drafts map[id.ID][]byte
+
+	life sync.RWMutex // held for reading while a View runs
+	// abandon ends when Close has waited long enough for the running transaction.
+	abandon context.Context
+	give    context.CancelCauseFunc
+
+	queue  chan *request
+	closed chan struct{}
+	writer sync.WaitGroup
+	once   sync.Once
+	err    error // of Close
+}
+
+// Open opens a data directory and takes its lock. A damaged store is opened
+// read-only: see Damage.
+func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
+	s := &Store{dir: dir, o: o, queue: make(chan *request, maxQueue), closed: make(chan struct{})}
+	s.abandon, s.give = context.WithCancelCause(context.Background())
+	var text []byte
+	if s.Identity, s.Scheme, text, err = readIdentity(dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if s.lock, err = takeLock(filepath.Join(dir, lockFile)); err != nil {
+		return nil, err
+	}
+	if err := s.recover(ctx); err != nil {
+		return nil, asStoreError("open", err)
+	}
+	if err := s.identify(text); err != nil {
+		return nil, err
+	}
+	s.writer.Go(s.write)
+	return s, nil
+}
+
+// asStoreError returns typed errors unchanged and makes others store/io.
+func asStoreError(op string, err error) error {
+	var typed *contract.Error
+	if errors.As(err, &typed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return contract.AsError(err)
+	}
+	return contract.Errorf("store/io", "%w", err).WithOp("store: "+op, "")
+}
+
+func (s *Store) warn(message string) {
+	if s.o.Warn != nil {
+		s.o.Warn(message)
+	}
+}
+
+// recover brings index and log to the same state.
+func (s *Store) recover(ctx context.Context) error {
+	known, from, err := s.openDerived(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.openLog(ctx, known, from); err != nil {
+		return err
+	}
+	if s.damage != nil && s.damage.Other && s.logHas(known) {
+		// The index is of another copy of this workspace.
+		if err := errors.Join(s.log.Close(), s.index.close()); err != nil {
+			return err
+		}
+		if err := s.rebuild(ctx, s.damage.Error()); err != nil {
+			return err
+		}
+		if err := s.openLog(ctx, known, log.Checkpoint{}); err != nil {
+			return err
+		}
+	}
+	if s.damage != nil {
+		s.warn("the log is damaged: " + s.damage.Error())
+		return nil
+	}
+	// From here on the seal would describe an older state.
+	if err := os.Remove(filepath.Join(s.dir, sealFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// logHas reports whether the whole log verifies and has the transaction.
+func (s *Store) logHas(seq uint64) bool {
+	end, damage, err := log.Verify(filepath.Join(s.dir, logDir), s.Scheme.Alg(), func(*log.Transaction) error { return nil })
+	return err == nil && damage == nil && end.Seq >= seq
+}
+
+// openLog opens the log and applies what the index lacks.
+func (s *Store) openLog(ctx context.Context, known uint64, from log.Checkpoint) (err error) {
+	if err := s.index.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	s.log, s.damage, err = log.Open(filepath.Join(s.dir, logDir), log.Options{
+		Alg:         s.Scheme.Alg(),
+		From:        from,
+		Known:       known,
+		Quarantine:  filepath.Join(s.dir, quarantineDir),
+		SegmentSize: s.o.SegmentSize,
+		Unsynced:    s.o.Unsynced,
+		Faults:      s.o.Faults,
+		Replay:      func(t *log.Transaction) error { return s.replay(ctx, t) },
+	})
+	if err != nil {
+		return errors.Join(err, s.index.exec(ctx, "ROLLBACK"))
+	}
+	if s.damage == nil {
+		if err := s.index.mark(ctx, s.log.End()); err != nil {
+			return err
+		}
+	}
+	return s.index.exec(ctx, "COMMIT")
+}
+
+// replay applies a transaction of the log to the index.
+func (s *Store) replay(ctx context.Context, t *log.Transaction) error {
+	for i, r := range t.Records {
+		if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
+			return err
+		}
+	}
+	if err := s.index.applied(ctx, t.Commit); err != nil {
+		return err
+	}
+	return s.index.mark(ctx, t.End)
+}
+
+// openDerived opens the index, or a new one if the old one cannot be used. It
+// returns the last transaction that seal or index know, and the end of what the
+// index has.
+func (s *Store) openDerived(ctx context.Context) (known uint64, from log.Checkpoint, err error) {
+	path := filepath.Join(s.dir, indexFile)
+	sealed, err := readSeal(s.dir)
+	if err != nil {
+		s.warn("the seal cannot be used: " + err.Error())
+	}
+	if sealed != nil {
+		known = sealed.end.Seq
+		hash, err := hashFile(path)
+		if err != nil {
+			return 0, from, err
+		}
+		// An index that was written after the seal has its own checkpoint.
+		if hash != sealed.index && !exists(path+"-wal") {
+			return known, from, s.rebuild(ctx, "the index is not the one that was sealed")
+		}
+	}
+	s.index, err = openIndex(ctx, path, s.Identity, s.Scheme)
+	if errors.Is(err, errIndex) {
+		return known, from, s.rebuild(ctx, err.Error())
+	}
+	if err != nil {
+		return 0, from, err
+	}
+	if from, err = checkpoint(ctx, s.index.conn); err != nil {
+		return 0, from, err
+	}
+	return max(known, from.Seq), from, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func (s *Store) rebuild(ctx context.Context, why string) (err error) {
+	s.warn("the index is rebuilt: " + why)
+	path := filepath.Join(s.dir, indexFile)
+	if err := removeIndex(path); err != nil {
+		return err
+	}
+	s.index, err = openIndex(ctx, path, s.Identity, s.Scheme)
+	return err
+}
+
+// identify binds the log to workspace.edn: the hash of the file is in the first
+// transaction.
+func (s *Store) identify(text []byte) error {
+	sum := s.Scheme.Alg().Sum(text)
+	if s.damage != nil {
+		return nil
+	}
+	if s.log.End().Seq == 0 {
+		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: sum[:]}}})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.index.applied(context.Background(), log.Commit{Seq: 1, Actor: "ferment", Time: s.o.Now(), Records: 1}),
+			s.index.mark(context.Background(), s.log.End())); err != nil {
+			return asStoreError("create", err)
+		}
+		return nil
+	}
+	first, err := s.log.Read(log.FirstPlace(len(sum)))
+	if err != nil {
+		return err
+	}
+	if string(first) != string(sum[:]) {
+		return corrupt(identityFile, "it is not the file that the log was begun with")
+	}
+	return nil
+}
+
+// Damage returns the place at which the log is damaged, nil if it is not. A
+// damaged store takes no writes.
+func (s *Store) Damage() *log.Damage { return s.damage }
+
+// closeGrace is how long Close lets a running transaction finish.
+const closeGrace = 5 * time.Second
+
+// Close finishes the running transaction, seals the store and releases its
+// lock. A transaction that does not end in 5 seconds is abandoned: its context
+// ends, and it leaves no trace. Calls that wait return store/io.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		grace := time.AfterFunc(closeGrace, func() { s.give(errClosed(s.dir)) })
+		s.writer.Wait()
+		grace.Stop()
+		s.life.Lock()
+		defer s.life.Unlock()
+		s.err = s.sealAll()
+		s.release()
+		s.index = nil
+	})
+	return s.err
+}
+
+// sealAll copies the write-ahead log of the index into it and writes the seal.
+func (s *Store) sealAll() error {
+	if s.damage != nil || s.log.Failed() != nil {
+		return nil // the next open decides from what is on the disk
+	}
+	ctx := context.Background()
+	end := s.log.End()
+	if err := s.index.exec(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return asStoreError("seal", err)
+	}
+	if err := s.index.close(); err != nil {
+		return asStoreError("seal", err)
+	}
+	s.index = nil
+	path := filepath.Join(s.dir, indexFile)
+	if exists(path + "-wal") {
+		return nil // another program reads the index: what it has is not in one file
+	}
+	hash, err := hashFile(path)
+	if err == nil {
+		err = syncFile(path)
+	}
+	if err == nil {
+		err = s.fault(opSeal, func() error { return seal{end: end, index: hash}.write(s.dir) })
+	}
+	if err != nil {
+		return asStoreError("seal", err)
+	}
+	return nil
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (s *Store) release() {
+	s.give(nil)
+	if s.index != nil {
+		_ = s.index.close()
+	}
+	if s.log != nil {
+		_ = s.log.Close()
+	}
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
+}
+
+// SaveCache keeps what a scan learned for the next process.
+func (s *Store) SaveCache(r *scan.Result) error {
+	if err := scan.SaveCache(filepath.Join(s.dir, cacheFile), r); err != nil {
+		return asStoreError("save the stat cache", err)
+	}
+	return nil
+}
+
+// LoadCache returns what the last process learned, nil if that cannot be used:
+// then the next scan reads every file.
+func (s *Store) LoadCache() *scan.Result {
+	r, err := scan.LoadCache(filepath.Join(s.dir, cacheFile), s.Scheme)
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			s.warn("the stat cache is not used: " + err.Error())
+		}
+		return nil
+	}
+	return r
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Limits of writing.
+const (
+	maxQueue = 1024 // calls that wait
+	maxBatch = 128  // transactions that share an fsync
+)
+
+// Operations of Faults besides those of the log.
+const (
+	opIndex = "index/commit"
+	opSeal  = "seal"
+)
+
+func (s *Store) fault(op string, run func() error) error {
+	if b := s.o.Faults.Before; b != nil {
+		if err := b(op); err != nil {
+			return err
+		}
+	}
+	err := run()
+	if a := s.o.Faults.After; a != nil && err == nil {
+		a(op)
+	}
+	return err
+}
+
+// request is a call of Update that waits for the writer.
+type request struct {
+	ctx   context.Context
+	actor string
+	run   func(*Tx) error
+	seq   uint64
+	err   error
+	done  chan struct{}
+}
+
+// Update runs a function in a transaction and returns its sequence number once
+// it is durable. A function that writes nothing commits nothing; the result is
+// then the current number. If the function or the commit fails, the transaction
+// leaves no trace.
+func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (seq uint64, err error) {
+	if s.damage != nil {
+		return 0, contract.Errorf("store/read-only", "the log is damaged: %w", s.damage).WithOp("store", s.dir)
+	}
+	r := &request{ctx: ctx, actor: actor, run: run, done: make(chan struct{})}
+	select {
+	case <-s.closed:
+		return 0, errClosed(s.dir)
+	default:
+	}
+	select {
+	case s.queue <- r:
+	default:
+		return 0, contract.Errorf("runtime/overloaded", "%d transactions wait already", maxQueue).WithOp("store", s.dir)
+	}
+	select {
+	case <-r.done:
+		return r.seq, r.err
+	case <-s.closed:
+	}
+	s.writer.Wait() // it finishes what it has begun
+	select {
+	case <-r.done:
+		return r.seq, r.err
+	default:
+		return 0, errClosed(s.dir)
+	}
+}
+
+func errClosed(dir string) error {
+	return contract.Errorf("store/io", "the store is closed").WithOp("store", dir)
+}
+
+// write runs transactions until the store is closed.
+func (s *Store) write() {
+	for {
+		select {
+		case <-s.closed:
+			return
+		case r := <-s.queue:
+			batch := []*request{r}
+			for len(batch) < maxBatch && len(s.queue) > 0 {
+				batch = append(batch, <-s.queue)
+			}
+			s.commit(batch)
+			for _, r := range batch {
+				close(r.done)
+			}
+		}
+	}
+}
+
+// commit writes a batch: all records, one fsync, then the index.
+func (s *Store) commit(batch []*request) {
+	ctx := context.Background()
+	fail := func(rs []*request, err error) {
+		for _, r := range rs {
+			if r.err == nil {
+				r.seq, r.err = 0, asStoreError("commit", err)
+			}
+		}
+	}
+	if err := s.log.Failed(); err != nil {
+		fail(batch, contract.Errorf("store/read-only", "the store must be opened again: %w", err).WithOp("store", s.dir))
+		return
+	}
+	if err := s.index.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		fail(batch, err)
+		return
+	}
+	end, before := s.log.End(), s.tree
+	s.drafts = map[id.ID][]byte{}
+	var drafts []log.Draft
+	var written []*request
+	for _, r := range batch {
+		draft, err := s.draft(r, end.Seq+uint64(len(drafts))+1)
+		if err != nil {
+			r.err = err
+			continue
+		}
+		r.seq = end.Seq + uint64(len(drafts))
+		written = append(written, r)
+		if len(draft.Records) > 0 {
+			r.seq++
+			drafts = append(drafts, draft)
+		}
+	}
+	if err := s.append(ctx, end, drafts); err != nil {
+		s.tree = before
+		_ = s.index.exec(ctx, "ROLLBACK")
+		fail(written, err)
+	}
+}
+
+// draft runs the function of a request within a savepoint of the index.
+func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
+	ctx := context.Background()
+	live, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.abandon, func() { cancel(context.Cause(s.abandon)) })()
+	if err := live.Err(); err != nil {
+		return d, context.Cause(live)
+	}
+	if _, err := s.index.stmt.savepoint.ExecContext(ctx); err != nil {
+		return d, err
+	}
+	tx, before := &Tx{store: s, ctx: live, seq: seq}, s.tree
+	if err = run(r.run, tx); err == nil {
+		err = tx.err
+	}
+	if err == nil {
+		err = context.Cause(live)
+	}
+	if err != nil {
+		s.tree = before
+		return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
+	}
+	_, err = s.index.stmt.release.ExecContext(ctx)
+	return log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}, err
+}
+
+// run calls a function and makes a panic an error: one request must not end the
+// writer of all others.
+func run(f func(*Tx) error, tx *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = contract.Errorf("runtime/internal", "a transaction panicked: %v", p)
+		}
+	}()
+	return f(tx)
+}
+
+// append makes drafts durable and then visible. The index has their rows
+// already, without the places of their contents.
+func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Draft) error {
+	if len(drafts) == 0 {
+		return s.index.exec(ctx, "COMMIT")
+	}
+	done, err := s.log.Append(drafts...)
+	if err != nil {
+		return err
+	}
+	err = s.fault(opIndex, func() error {
+		for _, t := range done {
+			if err := s.place(ctx, &t); err != nil {
+				return err
+			}
+		}
+		if err := s.index.mark(ctx, s.log.End()); err != nil {
+			return err
+		}
+		return s.index.exec(ctx, "COMMIT")
+	})
+	if err != nil {
+		// The log has what the index lacks; the next open applies it.
+		s.log.Fail(fmt.Errorf("the index does not take what is in the log since %d: %w", end.Seq, err))
+		return err
+	}
+	return nil
+}
+
+// place records the commit and where its contents are.
+func (s *Store) place(ctx context.Context, t *log.Transaction) error {
+	for i, r := range t.Records {
+		if r.Kind == kindContent || r.Kind == kindFrame {
+			if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return s.index.applied(ctx, t.Commit)
+}
+
+// Tx is a transaction that is being prepared. It must not be used after its
+// function returned.
+type Tx struct {
+	store   *Store
+	ctx     context.Context
+	seq     uint64
+	records []log.Record
+	err     error
+}
+
+// Context ends when the caller gives up, or the store is closed and has waited
+// long enough.
+func (tx *Tx) Context() context.Context { return tx.ctx }
+
+// Seq returns the sequence number that the transaction gets if it writes.
+func (tx *Tx) Seq() uint64 { return tx.seq }
+
+// PutContent stores text once and returns its content id.
+func (tx *Tx) PutContent(text []byte) (id.ID, error) {
+	content := contentOf(tx.store.Scheme, text)
+	var found int
+	err := tx.store.index.stmt.find.QueryRowContext(context.Background(), content.Sum()).Scan(&found)
+	if err != nil || found > 0 {
+		return content, err
+	}
+	return content, tx.add(log.Record{Kind: kindContent, Payload: text})
+}
+
+// add writes a record to the transaction, and to the index without the place
+// that it gets when it is appended.
+func (tx *Tx) add(r log.Record) error {
+	if tx.err == nil { // else the index has a part of a record
+		tx.err = tx.store.index.apply(context.Background(), tx.seq, r, log.Place{})
+	}
+	tx.records = append(tx.records, r)
+	return tx.err
+}
+
+// PutTree makes a tree the current one and returns what changed.
+func (tx *Tx) PutTree(t *tree.Tree) (*tree.Changes, error) {
+	if t.Scheme != tx.store.Scheme {
+		return nil, contract.Errorf("workspace/exists", "the store has the scheme %s, not %s", tx.store.Scheme, t.Scheme)
+	}
+	older, err := tx.Tree()
+	if err != nil {
+		return nil, err
+	}
+	changes := tree.Diff(older, t)
+	for _, r := range encodeVersions(changes) {
+		if err := tx.add(r); err != nil {
+			return nil, err
+		}
+		if err := tx.ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	tx.store.tree = t
+	return changes, nil
+}
+
+// Tree returns the current tree, nil if nothing was scanned.
+func (tx *Tx) Tree() (t *tree.Tree, err error) {
+	s := tx.store
+	if s.tree == nil {
+		s.tree, err = loadTree(context.Background(), s.index.conn, s.Scheme, tx.seq)
+	}
+	return s.tree, err
+}

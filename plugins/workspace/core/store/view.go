@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Latest reads the current state.
+const Latest = ^uint64(0)
+
+// Snapshot is the state at one sequence number. It must not be used after the
+// function of View returned.
+type Snapshot struct {
+	store *Store
+	tx    *sql.Tx
+	seq   uint64
+}
+
+// View runs a function with the state at a sequence number. All reads of the
+// function see that state, whatever is written meanwhile.
+func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) error) (err error) {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.index == nil {
+		return errClosed(s.dir)
+	}
+	tx, err := s.index.readers.BeginTx(ctx, nil)
+	if err != nil {
+		return asStoreError("read", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	end, err := checkpoint(ctx, tx) // the first read fixes the snapshot
+	if err != nil {
+		return asStoreError("read", err)
+	}
+	switch {
+	case asOf == Latest:
+		asOf = end.Seq
+	case asOf > end.Seq:
+		return contract.Errorf("seq/unknown", "the last transaction is %d, not %d", end.Seq, asOf).
+			WithOp("store", s.dir).WithDetail("seq", edn.Int(int64(end.Seq)))
+	}
+	return read(&Snapshot{store: s, tx: tx, seq: asOf})
+}
+
+// Seq returns the sequence number that is read at.
+func (v *Snapshot) Seq() uint64 { return v.seq }
+
+// Tree returns the tree, nil if nothing was scanned then.
+func (v *Snapshot) Tree(ctx context.Context) (*tree.Tree, error) {
+	t, err := loadTree(ctx, v.tx, v.store.Scheme, v.seq)
+	if err != nil {
+		return nil, asStoreError("read", err)
+	}
+	return t, nil
+}
+
+// Version is one state of a path, with the transactions between which it was
+// current. Until is 0 for the current one.
+type Version struct {
+	Since, Until uint64
+	Node         id.ID
+	Mode         id.Mode
+	Size         int64
+	Content      id.ID
+	// RenamedFrom is the path that the file had before, if it was renamed.
+	RenamedFrom string
+}
+
+// Lineage returns the states that a path has had, the newest first.
+func (v *Snapshot) Lineage(ctx context.Context, path string) ([]Version, error) {
+	list, err := v.frames().lineage(ctx, path)
+	return list, readError(err)
+}
+
+// Commit returns who committed a transaction and when.
+func (v *Snapshot) Commit(ctx context.Context, seq uint64) (c log.Commit, err error) {
+	c.Seq = seq
+	err = v.tx.QueryRowContext(ctx, "SELECT actor, time, records FROM commits WHERE seq = ?1 AND seq <= ?2", int64(seq), int64(v.seq)).Scan(&c.Actor, &c.Time, &c.Records)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, contract.Errorf("seq/unknown", "there is no transaction %d", seq).WithOp("store", v.store.dir)
+	}
+	if err != nil {
+		return c, asStoreError("read", err)
+	}
+	return c, nil
+}
+
+// Content returns the text with a content id. It is hashed again on every read;
+// text that does not match is an error and never returned.
+func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
+	var p log.Place
+	err := v.tx.QueryRowContext(ctx, "SELECT segment, offset, length FROM contents WHERE id = ?", content.Sum()).Scan(&p.Segment, &p.Offset, &p.Length)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, contract.Errorf("frame/not-found", "there is no content %s", content).WithOp("store", v.store.dir)
+	}
+	if err != nil {
+		return nil, asStoreError("read", err)
+	}
+	if p.Length < 0 || p.Length > log.MaxPayload {
+		return nil, corrupt(indexFile, "the content %s has the length %d", content, p.Length)
+	}
+	text, err := v.store.log.Read(p)
+	if err != nil {
+		return nil, err
+	}
+	if contentOf(v.store.Scheme, text) != content {
+		return nil, corrupt(log.SegmentName(p.Segment), "the content at byte %d is not that of %s", p.Offset, content)
+	}
+	return text, nil
+}

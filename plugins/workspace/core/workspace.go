@@ -1,0 +1,146 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/git"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// GitAuto is the name of the scheme that follows the repository at the root.
+const GitAuto = "git-auto"
+
+// Options configure a workspace.
+type Options struct {
+	// Allowed are the directories that may be scanned, with all below them.
+	Allowed []string
+	// Scheme is the name of the scheme of a new store. An existing store keeps
+	// its own. Empty means b3.
+	Scheme string
+	// DataDir is where the store lies; empty means in the directory itself.
+	DataDir string
+	// NewID returns the id of a new workspace.
+	NewID func() string
+	Git   git.Environment
+	Store store.Options
+}
+
+// Workspace is a directory with its store.
+type Workspace struct {
+	Root  string
+	Store *store.Store
+
+	git     git.Environment
+	exclude []string
+
+	mu    sync.Mutex // held during a scan
+	known *scan.Result
+}
+
+// Open opens the workspace of a directory. It creates the store if there is
+// none.
+func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
+	abs, err := scan.Resolve(root, o.Allowed)
+	if err != nil {
+		return nil, err
+	}
+	data := o.DataDir
+	if data == "" {
+		data = store.DataDir(abs)
+	}
+	w := &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data)}
+	w.Store, err = store.Open(ctx, data, o.Store)
+	if errors.Is(err, contract.OfType("workspace/not-found")) {
+		if err = create(data, abs, o); err == nil {
+			w.Store, err = store.Open(ctx, data, o.Store)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.known = w.Store.LoadCache()
+	return w, nil
+}
+
+// create makes a store with the configured scheme.
+func create(data, root string, o Options) error {
+	name := o.Scheme
+	switch name {
+	case "":
+		name = id.B3.String()
+	case GitAuto:
+		name = "git-" + git.Read(root, o.Git).Format
+	}
+	if _, err := id.ParseScheme(name); err != nil {
+		return err
+	}
+	return store.Create(data, store.Identity{ID: o.NewID(), Scheme: name})
+}
+
+// excluded returns the paths that are not part of the tree because of the store:
+// a tree must have the same ids with and without one.
+func excluded(root, data string) []string {
+	if data == store.DataDir(root) {
+		return []string{store.DataParent}
+	}
+	rel, err := filepath.Rel(root, data)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return nil
+	}
+	return []string{filepath.ToSlash(rel)}
+}
+
+// Close seals the store.
+func (w *Workspace) Close() error { return w.Store.Close() }
+
+// Scanned is what a scan did.
+type Scanned struct {
+	// Seq is the transaction that has the tree: a new one if anything changed.
+	Seq     uint64
+	Changes *tree.Changes
+	Result  *scan.Result
+}
+
+// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git
+// and Previous of the options are set by the workspace.
+func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
+	if o.Previous == nil {
+		o.Paths = nil // nothing is known of the rest
+	}
+	r, err := scan.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scanned{Result: r}
+	s.Seq, err = w.Store.Update(ctx, "scan", func(tx *store.Tx) (err error) {
+		s.Changes, err = tx.PutTree(r.Tree)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Tree != treeOf(w.known) {
+		// The cache is derived: without it the next process reads all files.
+		err = w.Store.SaveCache(r)
+	}
+	w.known = r
+	return s, err
+}
+
+func treeOf(r *scan.Result) *tree.Tree {
+	if r == nil {
+		return nil
+	}
+	return r.Tree
+}
