@@ -191,21 +191,31 @@ func (w *writer) setReserved(ctx context.Context, host int64, at budget.Window, 
 // recount replaces what this host has reserved by what its unfinished runs have: what
 // an earlier process had reserved beside them is lost with it.
 func (s *Store) recount(ctx context.Context) error {
-	return s.writer.transaction(ctx, func(ctx context.Context) error {
-		host := s.shared.number()
-		if _, err := s.write.exec(ctx, "forget_reserved", host); err != nil {
-			return err
-		}
-		rows, err := readRuns(ctx, s.read, "runs_held", host)
-		if err != nil {
-			return err
-		}
-		reserved := counters{}
-		if err := s.addReserved(ctx, reserved, rows); err != nil {
-			return err
-		}
-		return s.writer.saveReserved(ctx, reserved, nil)
-	})
+	_, err := s.db.begin(ctx, s.writer)
+	if err == nil {
+		err = s.writer.recount(ctx)
+	}
+	if err == nil {
+		return s.db.commit(ctx, s.writer)
+	}
+	_, _ = s.write.exec(ctx, "rollback")
+	return err
+}
+
+func (w *writer) recount(ctx context.Context) error {
+	host := w.s.shared.number()
+	if _, err := w.sql.exec(ctx, "forget_reserved", host); err != nil {
+		return err
+	}
+	rows, err := readRuns(ctx, w.sql, "runs_held", host)
+	if err != nil {
+		return err
+	}
+	reserved := counters{}
+	if err := w.s.addReserved(ctx, reserved, rows); err != nil {
+		return err
+	}
+	return w.saveReserved(ctx, reserved, nil)
 }
 
 // moveReserved counts what runs have reserved as that of this host. from is the host
