@@ -169,7 +169,7 @@ func TestRoundTrip(t *testing.T) {
 // WS-044, WS-043: a log that is cut at any byte of its last batch has all
 // earlier transactions, keeps the rest in quarantine, and takes writes.
 func TestTornTail(t *testing.T) {
-	for seed := range proof.Size(t, "logs cut at each byte", 3, 100) {
+	for seed := range proof.Size(t, "logs cut at each byte", 3, 40) {
 		r := rand.New(rand.NewPCG(uint64(seed), 44))
 		w := newWorld(t)
 		l, _, _ := w.open()
@@ -429,7 +429,7 @@ func TestFailedCut(t *testing.T) {
 // what was not, sector by sector, never loses an acknowledged transaction, and
 // recovery never mistakes an unacknowledged batch for damage.
 func TestPowerLoss(t *testing.T) {
-	for seed := range proof.Size(t, "losses of power", 100, 20_000) {
+	for seed := range proof.Size(t, "losses of power", 100, 5000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 43))
 		w := newWorld(t)
 		l, _, _ := w.open()

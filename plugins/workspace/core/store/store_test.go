@@ -340,7 +340,7 @@ func TestWritersAndReaders(t *testing.T) {
 			return nil
 		}
 	})
-	each := proof.Size(t, "writes of 16 writers", 12, 1000)
+	each := proof.Size(t, "writes of 16 writers", 12, 200)
 	var state sync.Map // seq -> what was written
 	var writers, readers sync.WaitGroup
 	var done atomic.Bool
@@ -628,7 +628,7 @@ func TestFlippedBytesAreFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, findings)
 	// The index has many bytes that are read in one way: some are enough.
-	step := proof.Size(t, "percent of the index", 1, 100)
+	step := proof.Size(t, "percent of the index", 1, 20)
 	files, bytes := 0, 0
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		require.NoError(t, err)
