@@ -357,7 +357,7 @@ func (r *scriptReader) mapAt(at []edn.Value, form edn.Value, name string) edn.Va
 	return v
 }
 
-// known rejects unknown keys, naming the nearest known one.
+// known rejects unknown keys, naming the nearest known one, or all.
 func (r *scriptReader) known(at []edn.Value, m edn.Value, what string, names []string) bool {
 	good := true
 	for key := range m.Entries() {
@@ -366,7 +366,7 @@ func (r *scriptReader) known(at []edn.Value, m edn.Value, what string, names []s
 			continue
 		}
 		good = false
-		hint := ""
+		hint := ": the keys are :" + strings.Join(names, " :")
 		if near := contract.Nearest(word, names); near != "" {
 			hint = fmt.Sprintf(", did you mean :%s?", near)
 		}

@@ -269,6 +269,8 @@ func TestBadScripts(t *testing.T) {
 		{"wrong type", map[string]any{"script": 7}, "[:script]", nil},
 		{"no map", map[string]any{"inline": "[]"}, "[:inline]", []string{"a script is a map"}},
 		{"no capability", map[string]any{"inline": "{:capabilities {}}"}, "[:inline]", []string{"at least one capability"}},
+		{"no such key", map[string]any{"inline": "{:capabilities {:a/b {:steps [{:value 1 :bogus 1}]}}}"}, "[:inline]",
+			[]string{"unknown key :bogus in a step: the keys are :", " :value"}},
 		{"misspelt action", map[string]any{"inline": "{:capabilities {:a/b {:steps [{:vale 1}]}}}"}, "[:inline]", []string{"did you mean :value?"}},
 		{"all at once", map[string]any{"inline": "{:capabilitys 1\n :capabilities {:a/b {:steps [{:vale 1}\n {:value 1 :raw \"x\"} {:crash :gently}\n {:error {}} {:stream 7} {:delay-ms -1 :value 1} 7 {:hang 1} {:bindings 1 :plan {}}]\n :then :never}\n \"c\" {} :d/e {:kind 7 :steps []}}}"},
 			"[:inline]", []string{"1:2: unknown key :capabilitys in a script, did you mean :capabilities?", "did you mean :value?", "not both :value and :raw", ":crash is :sigkill",

@@ -117,7 +117,10 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 	open := slices.Clone(past.Suspended.Open)
 	var values edn.MapBuilder
 	done := 0
-	for _, d := range how.Decisions {
+	for i, d := range how.Decisions {
+		if i > 0 && slices.ContainsFunc(how.Decisions[:i], func(e Decision) bool { return e.Node == d.Node }) {
+			return nil, contract.Errorf("run/decision-invalid", "there are two decisions about %s", aboutNode(d.Node)).WithWhere("run", edn.Text(run))
+		}
 		q, err := decided(&open, d)
 		if err == nil && d.Choice == journal.DecisionDone {
 			done++
@@ -140,10 +143,13 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 	return r, nil
 }
 
+// aboutNode names the node of a decision.
+func aboutNode(node string) string { return cmp.Or(node, "the call") }
+
 // decided removes and returns the question that a decision answers.
 func decided(open *[]journal.Question, d Decision) (q journal.Question, err *contract.Error) {
 	invalid := func(format string, args ...any) *contract.Error {
-		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{cmp.Or(d.Node, "the call")}, args...)...)
+		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{aboutNode(d.Node)}, args...)...)
 	}
 	var found []int
 	for i, q := range *open {
@@ -152,6 +158,10 @@ func decided(open *[]journal.Question, d Decision) (q journal.Question, err *con
 		}
 	}
 	switch {
+	case len(found) == 0 && len(*open) == 0:
+		return q, invalid("no question of the run is open any more")
+	case len(found) == 0 && d.Node == "":
+		return q, invalid("%d calls are open: name a node, as %s", len(*open), (*open)[0].Node)
 	case len(found) == 0:
 		return q, invalid("no open question of the run is about that node")
 	case len(found) > 1:
@@ -189,7 +199,7 @@ func (s *Service) fits(place *journal.Place, d Decision) *contract.Error {
 		return nil
 	}
 	if found := sch.Validate(d.Value); len(found) > 0 {
-		return contract.Errorf("run/decision-invalid", "decision about %s: the value does not fit :%s: %s", d.Node, name, found[0]).
+		return contract.Errorf("run/decision-invalid", "decision about %s: the value does not fit :%s: %s", aboutNode(d.Node), name, found[0]).
 			WithDetail("findings", schema.Findings(found))
 	}
 	return nil

@@ -318,6 +318,7 @@ func TestInvalidDecisions(t *testing.T) {
 	_, refused := service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past, twice)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/decision-invalid", refused.Type)
+	assert.Contains(t, refused.Message, "two decisions about n0")
 
 	_, refused = service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past[:4], act.Resumption{Why: journal.ResumedDecision})
 	require.NotNil(t, refused)

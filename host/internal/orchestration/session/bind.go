@@ -125,7 +125,7 @@ func (s *Service) Bindings(
 		value, fits := b.coerced(stored[i].Value)
 		reason, of := "ill-typed", (*contract.Error)(nil)
 		if denied := checkRead(a, []string{b.Var}); len(denied) > 0 {
-			fits, reason, of = false, "policy-read-forbidden", refused("bind session "+id, 1, denied)
+			fits, reason, of = false, "policy-read-forbidden", rules.refused("bind session "+id, 1, denied)
 		}
 		if fits {
 			bound = append(bound, Bound{b, value})

@@ -88,6 +88,15 @@ func TestRefusals(t *testing.T) {
 		require.NotNil(t, err, row.typ)
 		assert.Equal(t, row.typ, err.Type)
 		assert.Equal(t, row.keys, listed(err))
+		first, _ := err.Details.Key("keys").Nth(0)
+		switch row.typ { // the details have the limit and what was found
+		case "session.vars/value-too-large":
+			assert.Equal(t, "30 31", first.Key("limit").String()+" "+first.Key("found").String())
+		case "session.vars/limit-exceeded":
+			assert.Equal(t, "2 2", first.Key("limit").String()+" "+first.Key("found").String())
+		case "session.vars/key-too-long":
+			assert.Equal(t, "20 22", first.Key("limit").String()+" "+first.Key("found").String())
+		}
 	}
 	_, err = s.Thaw(ctx, who, session.Ref{ID: "s", Version: 99}, edn.Nil())
 	assert.ErrorIs(t, err, contract.OfType("session/version-conflict"))

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -173,6 +174,30 @@ type refusal struct {
 	key, typ string
 	rank     int
 	class    string // for session-frozen
+	// limit is what is allowed, and found what there was; 0: the check has no number.
+	limit, found int
+}
+
+// why says what was found and what is allowed.
+func (f refusal) why(r *Rules) string {
+	namespace := namespaceOf(f.key)
+	switch f.typ {
+	case "session.vars/invalid-key":
+		return "the name is not NS/NAME, such as session/language"
+	case "session.vars/key-too-long":
+		return fmt.Sprintf("the name has %d characters, allowed are %d", f.found, f.limit)
+	case "session.vars/key-namespace-required":
+		return "the name has no namespace, such as session/language has"
+	case "session.vars/key-namespace-forbidden":
+		return fmt.Sprintf("the namespace %q is not one of %s", namespace, strings.Join(r.AllowedNamespaces, ", "))
+	case "session.vars/limit-exceeded":
+		return fmt.Sprintf("the session has %d variables, allowed are %d", f.found, f.limit)
+	case "session.vars/value-too-large":
+		return fmt.Sprintf("the value has %d bytes, allowed are %d", f.found, f.limit)
+	case "session.vars/session-frozen":
+		return "the session is frozen, and the class " + f.class + " does not permit it"
+	}
+	return fmt.Sprintf("the policy does not permit the namespace %q", namespace)
 }
 
 // The ranks of refusals, in the order of SES-010.
@@ -237,19 +262,23 @@ func (r *Rules) checkPut(st Stored, a Access, vars map[string]edn.Value, now tim
 		typ := r.checkKey(key)
 		switch {
 		case typ != "":
-			out = append(out, refusal{key: key, typ: typ, rank: rankKey})
+			f := refusal{key: key, typ: typ, rank: rankKey}
+			if typ == "session.vars/key-too-long" {
+				f.limit, f.found = r.MaxKeyChars, utf8.RuneCountInString(key)
+			}
+			out = append(out, f)
 		case !allows(a.Write, key):
 			out = append(out, refusal{key: key, typ: "session.vars/policy-write-forbidden", rank: rankPolicy})
 		case st.Session.Frozen && !class.FrozenWrite:
 			out = append(out, refusal{key: key, typ: "session.vars/session-frozen", rank: rankFrozen, class: name})
 		case !exists && held >= r.MaxVars:
-			out = append(out, refusal{key: key, typ: "session.vars/limit-exceeded", rank: rankCount})
+			out = append(out, refusal{key: key, typ: "session.vars/limit-exceeded", rank: rankCount, limit: r.MaxVars, found: held})
 		default:
 			if !exists {
 				held++
 			}
-			if len(vars[key].Canonical()) > r.MaxValueBytes {
-				out = append(out, refusal{key: key, typ: "session.vars/value-too-large", rank: rankSize})
+			if n := len(vars[key].Canonical()); n > r.MaxValueBytes {
+				out = append(out, refusal{key: key, typ: "session.vars/value-too-large", rank: rankSize, limit: r.MaxValueBytes, found: n})
 			}
 		}
 	}
@@ -272,9 +301,12 @@ func (r *Rules) checkDelete(st Stored, a Access, keys []string) (out []refusal) 
 	return out
 }
 
+// maxRefusals limits the variables in the message of an error; its details have all.
+const maxRefusals = 5
+
 // refused returns the error for refusals: its type is that of the earliest check
 // that failed, and its details list every variable with its reason.
-func refused(doing string, of int, all []refusal) *contract.Error {
+func (r *Rules) refused(doing string, of int, all []refusal) *contract.Error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -285,9 +317,23 @@ func refused(doing string, of int, all []refusal) *contract.Error {
 		b.Key("key", keyValue(f.key))
 		b.Key("reason", edn.K(f.typ))
 		b.OptKeyword("class", f.class)
+		if f.limit > 0 {
+			b.Key("limit", edn.Int(int64(f.limit)))
+			b.Key("found", edn.Int(int64(f.found)))
+		}
 		listed[i] = b.Map()
 	}
-	return contract.Errorf(first.typ, "%s: %d of %d session variables are refused, first %.200q", doing, len(all), of, first.key).
+	// The message names the variable of its type first.
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b refusal) int { return a.rank - b.rank })
+	var said []string
+	for _, f := range ordered[:min(len(ordered), maxRefusals)] {
+		said = append(said, fmt.Sprintf("%.200q: %s", f.key, f.why(r)))
+	}
+	if more := len(ordered) - len(said); more > 0 {
+		said = append(said, fmt.Sprintf("and %d more", more))
+	}
+	return contract.Errorf(first.typ, "%s: %d of %d session variables are refused: %s", doing, len(all), of, strings.Join(said, "; ")).
 		WithDetail("keys", edn.Vector(listed...))
 }
 

@@ -289,8 +289,9 @@ func Appended(st Stored, to Identity, turns []Turn, now time.Time) Change {
 // Vars returns the named variables of a session with the session that they are at
 // least as new as. Without names it returns all that the policy permits to read.
 func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) (Session, []Var, *contract.Error) {
-	a := s.rules.Load().Policy.Effective(ref.Operation, ref.Intent)
-	if err := refused("read session "+ref.ID, len(keys), checkRead(a, keys)); err != nil {
+	rules := s.rules.Load()
+	a := rules.Policy.Effective(ref.Operation, ref.Intent)
+	if err := rules.refused("read session "+ref.ID, len(keys), checkRead(a, keys)); err != nil {
 		return Session{}, nil, err
 	}
 	of, err := s.Get(ctx, who, ref.ID)
@@ -308,7 +309,7 @@ func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
 	return s.update(ctx, who, ref, "write session", func(st Stored, now time.Time) (Change, *contract.Error) {
-		if err := refused("write session "+ref.ID, len(vars), rules.checkPut(st, a, vars, now)); err != nil {
+		if err := rules.refused("write session "+ref.ID, len(vars), rules.checkPut(st, a, vars, now)); err != nil {
 			return Change{}, err
 		}
 		var c Change
@@ -334,7 +335,7 @@ func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) 
 			named = slices.Sorted(maps.Keys(st.Expires))
 			named = slices.DeleteFunc(named, func(key string) bool { return !visible(key) })
 		}
-		if err := refused("write session "+ref.ID, len(named), rules.checkDelete(st, a, named)); err != nil {
+		if err := rules.refused("write session "+ref.ID, len(named), rules.checkDelete(st, a, named)); err != nil {
 			return Change{}, err
 		}
 		dropped = slices.DeleteFunc(named, func(key string) bool { return !visible(key) })

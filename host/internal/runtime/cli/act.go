@@ -66,12 +66,23 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"live progress on standard error: auto, none, text, json or edn")
 }
 
+// Limits of what the flags put into a request.
+const (
+	maxDeadline = 24 * time.Hour
+	maxPriority = 9
+)
+
+var (
+	validKey     = regexp.MustCompile(`^[!-~]{1,128}$`)
+	validSession = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+)
+
 // registerRequest adds the flags that apply writes into a request.
 func (f *callFlags) registerRequest(cmd *cobra.Command) {
 	effectsFlag(cmd, &f.effects)
 	cmd.Flags().StringVar(&f.budget, "budget", "",
 		"budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, fmt.Sprintf("time limit of the whole run, such as 30s; without it %s",
+	spanFlag(cmd.Flags(), &f.deadline, "deadline", 0, fmt.Sprintf("time limit of the whole run, such as 30s; without it %s",
 		time.Duration(request.UsualDeadlineMS)*time.Millisecond))
 	cmd.Flags().StringVar(&f.class, "class", "", "queue class of the run, such as batch")
 	cmd.Flags().IntVar(&f.priority, "priority", 0, "priority within the class, -9 to 9")
@@ -79,7 +90,22 @@ func (f *callFlags) registerRequest(cmd *cobra.Command) {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
 			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
 		}
-		if f.class = strings.TrimPrefix(f.class, ":"); f.class != "" {
+		if f.deadline > maxDeadline {
+			return usagef("--deadline %s: expected at most %s", f.deadline, maxDeadline)
+		}
+		if f.priority < -maxPriority || f.priority > maxPriority {
+			return usagef("--priority %d: expected -%d to %[2]d", f.priority, maxPriority)
+		}
+		if cmd.Flags().Changed("key") && !validKey.MatchString(f.key) {
+			return usagef("--key %q: expected 1 to 128 visible ASCII characters", f.key)
+		}
+		if cmd.Flags().Changed("session") && !validSession.MatchString(f.session) {
+			return usagef("--session %q: expected the id of a session, 1 to 128 of A-Z a-z 0-9 . _ : -", f.session)
+		}
+		if f.session != "" && f.local {
+			return usagef("--session: only a daemon keeps sessions: omit --local, or the flag")
+		}
+		if f.class = strings.TrimPrefix(f.class, ":"); cmd.Flags().Changed("class") {
 			if _, err := edn.Keyword(f.class); err != nil {
 				return usagef("--class %q: expected the name of a queue class, such as batch", f.class)
 			}
@@ -362,6 +388,14 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	}
 	if f.async {
 		return c.nobodyServes(ctx)
+	}
+	if f.session != "" {
+		err := c.nobodyServes(ctx)
+		var absent *contract.Error
+		if errors.As(err, &absent) {
+			err = absent.WithHint("only a daemon keeps sessions: start one with \"ferment serve\", or omit --session")
+		}
+		return err
 	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
 	if f.noCache {

@@ -154,7 +154,7 @@ func (c *command) eventsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "cursor of a swap or of an earlier call")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "time to wait for an event, up to 1m")
+	spanFlag(cmd.Flags(), &wait, "wait", 0, "time to wait for an event, up to 1m")
 	return cmd
 }
 

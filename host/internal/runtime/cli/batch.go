@@ -79,7 +79,7 @@ func (c *command) batchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the batch (default: a hash of INPUTS)")
 	cmd.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "execute lines again that failed in an earlier command")
 	cmd.Flags().StringVar(&f.file, "file", "", "write the results to this file, once all are known")
-	cmd.Flags().DurationVar(&f.wait, "wait", time.Minute,
+	spanFlag(cmd.Flags(), &f.wait, "wait", time.Minute,
 		"how long to retry while the daemon is down or refuses runs, such as during a restart")
 	return cmd
 }

@@ -64,6 +64,9 @@ func TestPeople(t *testing.T) {
 	assert.Equal(t, ":res/approval", question.Key("schema").String())
 	shown := w.run("runs", "show", run)
 	assert.Contains(t, shown.stdout, "ferment runs answer "+run+" 0-1-1")
+	assert.Contains(t, shown.stdout, ", that of the run", "without a deadline of its own")
+	assert.NotContains(t, shown.stdout, "nil")
+	assert.True(t, question.HasKey("run/deadline-at"))
 	second := s.asksFor("")
 	for _, all := range []edn.Value{w.data("runs", "interrupts"), s.request(t.Context(), "GET", "/v1/interrupts", "").value(t)} {
 		var runs []string

@@ -82,7 +82,7 @@ func (c *command) calibrateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.anchors, "anchors", "",
 		"EDN file with the labelled answers (default: the file that the judge block names)")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "concurrent verdicts")
-	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "time limit of one verdict, such as 30s")
+	spanFlag(cmd.Flags(), &o.deadline, "deadline", 0, "time limit of one verdict, such as 30s")
 	cmd.Flags().BoolVar(&o.reset, "reset", false,
 		"make this measurement the baseline of later ones, instead of the first")
 	cmd.Flags().BoolVar(&o.recheck, "recheck", false,

@@ -98,9 +98,6 @@ func (c *command) judgeTable(v edn.Value) error {
 
 // written formats a value for people, empty for nil.
 func written(v edn.Value) string {
-	if v.IsNil() {
-		return ""
-	}
 	return strings.TrimSuffix(plain(v), "M")
 }
 

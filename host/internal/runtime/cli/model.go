@@ -51,7 +51,7 @@ func (c *command) modelProbeCommand() *cobra.Command {
 		},
 	}
 	f.progress = "none"
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time limit of all requests, such as 30s")
+	spanFlag(cmd.Flags(), &f.deadline, "deadline", 0, "time limit of all requests, such as 30s")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {

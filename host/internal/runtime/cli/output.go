@@ -213,8 +213,11 @@ func (c *command) problem(err error) {
 }
 
 // plain formats a value for people: strings and keywords without quotes and
-// colons.
+// colons, and nothing for nil.
 func plain(v edn.Value) string {
+	if v.IsNil() {
+		return ""
+	}
 	if s, ok := v.AsString(); ok {
 		return s
 	}

@@ -96,14 +96,15 @@ func (c *command) runsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "list recorded runs, the latest first",
-		Long: "list prints the recorded runs. A run without end is running while its daemon executes it, waiting while it only\n" +
-			"waits for answers of people, suspended while it waits for a decision, else open: the next start of the daemon resumes it.",
+		Long: "list prints the recorded runs. A run without end is queued until its daemon executes it, then running, waiting\n" +
+			"while it only waits for answers of people, suspended while it waits for a decision, else open: the next start of\n" +
+			"the daemon resumes it.",
 		Example: "  ferment runs list\n  ferment runs list --status failed --since 24h\n  ferment runs list --intent text/respond --limit 5 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			action := actionOf("runs-list", edn.K("limit"), edn.Int(int64(limit)))
 			for _, key := range []struct{ name, text string }{{"status", status}, {"intent", intent}} {
-				if key.text == "" {
+				if !cmd.Flags().Changed(key.name) {
 					continue
 				}
 				v, err := edn.Keyword(strings.TrimPrefix(key.text, ":"))
@@ -112,7 +113,7 @@ func (c *command) runsListCommand() *cobra.Command {
 				}
 				action = action.AssocKey(key.name, v)
 			}
-			if since != "" {
+			if cmd.Flags().Changed("since") {
 				at, err := sinceWhen(since, time.Now())
 				if err != nil {
 					return err
@@ -132,17 +133,12 @@ func (c *command) runsListCommand() *cobra.Command {
 }
 
 // runStatuses are the values of --status.
-var runStatuses = []string{"open", "running", "waiting", "suspended", "completed", "failed", "canceled", "expired"}
+var runStatuses = []string{"open", "queued", "running", "waiting", "suspended", "completed", "failed", "canceled", "expired"}
 
 // sinceWhen parses the value of --since.
 func sinceWhen(text string, now time.Time) (time.Time, error) {
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := parseSpan(text); err == nil {
 		return now.Add(-d).UTC(), nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.AddDate(0, 0, -int(n)).UTC(), nil
-		}
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {

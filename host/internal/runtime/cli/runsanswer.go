@@ -81,6 +81,8 @@ func interruptsText(open edn.Value, run string) string {
 				then += " " + v.String()
 			}
 			fmt.Fprintf(&b, "    deadline %s, then %s\n", stamp(i.Key("deadline-at")), then)
+		} else if at := i.Key("run/deadline-at"); !at.IsNil() {
+			fmt.Fprintf(&b, "    deadline %s, that of the run, which then expires\n", stamp(at))
 		}
 	}
 	first, _ := open.Nth(0)

@@ -267,6 +267,9 @@ func decisionsOf(decide, values []string) ([]edn.Value, error) {
 		if !named {
 			node = ""
 		}
+		if slices.Contains(nodes, node) {
+			return nil, usagef("--decide %s: there are two decisions about one call", text)
+		}
 		nodes = append(nodes, node)
 	}
 	for _, text := range values {

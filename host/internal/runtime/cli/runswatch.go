@@ -33,7 +33,7 @@ func (c *command) runsWatchCommand() *cobra.Command {
 			return c.watch(cmd.Context(), args[0], wait, cmd.Flags().Changed("wait"))
 		},
 	}
-	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the next daemon; if it is set, also for the first one")
+	spanFlag(cmd.Flags(), &wait, "wait", time.Minute, "how long to wait for the next daemon; if it is set, also for the first one")
 	return cmd
 }
 

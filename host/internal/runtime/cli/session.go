@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -35,8 +36,14 @@ func (c *command) sessionCommand() *cobra.Command {
 }
 
 // orderSession executes a session action of the daemon and shows the result.
-func (c *command) orderSession(cmd *cobra.Command, action edn.Value, version int, show func(edn.Value) error) error {
-	if version > 0 {
+// Each of seen gets the result before it is shown.
+func (c *command) orderSession(
+	cmd *cobra.Command, action edn.Value, version int, show func(edn.Value) error, seen ...func(edn.Value),
+) error {
+	if cmd.Flags().Changed("version") {
+		if version < 1 {
+			return usagef("--version %d: expected the version that the session must have, 1 or more", version)
+		}
 		action = action.AssocKey("session/version", edn.Int(int64(version)))
 	}
 	client, err := c.reach(cmd.Context())
@@ -47,9 +54,13 @@ func (c *command) orderSession(cmd *cobra.Command, action edn.Value, version int
 		return err
 	}
 	result, err := client.Session(cmd.Context(), action)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	for _, see := range seen {
+		see(result)
+	}
+	switch {
 	case c.format != formatText:
 		return c.value(c.env.Stdout, result)
 	}
@@ -176,6 +187,9 @@ func (c *command) sessionPutCommand() *cobra.Command {
 			"  ferment session put talk 'session/style=:brief' 'session/context-summary=\"so far\"' --ttl 1h",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("ttl") && ttl == 0 {
+				return usagef("--ttl 0s: expected a time above zero, such as 15m or 7d")
+			}
 			vars := edn.MustMap()
 			for _, arg := range args[1:] {
 				key, text, ok := strings.Cut(arg, "=")
@@ -186,7 +200,11 @@ func (c *command) sessionPutCommand() *cobra.Command {
 				if err != nil {
 					return usagef("%w", err)
 				}
-				vars = vars.Assoc(edn.Text(key), v)
+				name := edn.Text(strings.TrimPrefix(key, ":"))
+				if vars.Has(name) {
+					return usagef("%s: the variable has two values", arg)
+				}
+				vars = vars.Assoc(name, v)
 			}
 			action := actionOf("put-vars", edn.K("session/id"), edn.Text(args[0]), edn.K("vars"), vars)
 			if ttl > 0 {
@@ -196,7 +214,7 @@ func (c *command) sessionPutCommand() *cobra.Command {
 		},
 	}
 	expectVersion(cmd, &version)
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "lifetime of the variables, such as 15m; default: that of their class")
+	spanFlag(cmd.Flags(), &ttl, "ttl", 0, "lifetime of the variables, such as 15m or 7d; default: that of their class")
 	return cmd
 }
 
@@ -211,8 +229,10 @@ func keysOf(args []string) edn.Value {
 
 func (c *command) sessionGetCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "get ID [KEY...]",
-		Short:   "print variables of a session, all without names",
+		Use:   "get ID [KEY...]",
+		Short: "print variables of a session, all without names",
+		Long: "get prints variables of a session; without names it prints all that may be read.\n" +
+			"Exit codes: 0 each variable that was named is set, 5 one of them is not.",
 		Example: "  ferment session get talk\n  ferment session get talk session/language --edn",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -220,7 +240,8 @@ func (c *command) sessionGetCommand() *cobra.Command {
 			if len(args) > 1 {
 				action = action.AssocKey("keys", keysOf(args[1:]))
 			}
-			return c.orderSession(cmd, action, 0, func(result edn.Value) error {
+			var unset []string
+			err := c.orderSession(cmd, action, 0, func(result edn.Value) error {
 				for key, v := range result.Key("vars").Entries() {
 					expires := ""
 					if at, ok := result.Key("expires-at").Get(key); ok {
@@ -230,7 +251,18 @@ func (c *command) sessionGetCommand() *cobra.Command {
 					c.print("%s = %s%s\n", plain(key), v, expires)
 				}
 				return nil
+			}, func(result edn.Value) {
+				for _, name := range args[1:] {
+					if !result.Key("vars").HasKey(strings.TrimPrefix(name, ":")) {
+						unset = append(unset, name)
+					}
+				}
 			})
+			if err == nil && len(unset) > 0 {
+				c.printf("not set: %s\n", strings.Join(unset, ", "))
+				err = quietError{exit.NotFound}
+			}
+			return err
 		},
 	}
 }

@@ -71,23 +71,49 @@ func TestSessionExitCodes(t *testing.T) {
 	t.Parallel()
 	w := talking(t)
 	assert.Equal(t, 3, w.run("session", "list").code, "no daemon")
+	alone := w.run("act", "text/respond", `{:prompt "x"}`, "--session", "talk")
+	assert.Equal(t, 3, alone.code, alone.stderr)
+	assert.Contains(t, alone.stderr, "only a daemon keeps sessions")
 	w.serve()
 	require.Equal(t, 0, w.run("session", "open", "talk").code)
 	for args, code := range map[string]int{
-		"show nobody":             5,
-		"freeze talk --version 9": 6,
-		"put talk x":              2,
-		"put talk x=[":            2,
-		"del talk":                2,
-		"del talk x --all":        2,
-		"delete talk":             2,
-		"show":                    2,
+		"show nobody":              5,
+		"freeze talk --version 9":  6,
+		"put talk x":               2,
+		"put talk x=[":             2,
+		"del talk":                 2,
+		"del talk x --all":         2,
+		"delete talk":              2,
+		"show":                     2,
+		"freeze talk --version 0":  2,
+		"freeze talk --version -1": 2,
+		"put talk a/x=1 --ttl -5s": 2,
+		"put talk a/x=1 --ttl 0s":  2,
+		"put talk a/x=1 :a/x=2":    2,
+		"put talk a/x=1 --ttl 2d":  0,
+		"get talk a/x":             0,
+		"get talk a/x a/none":      5,
+		"get talk a/none --json":   5,
 	} {
 		got := w.run(append([]string{"session"}, strings.Fields(args)...)...)
 		assert.Equal(t, code, got.code, "%s\n%s", args, got.stderr)
 	}
 	got := w.run("act", "text/respond", `{:prompt "x"}`, "--session", "nobody")
 	assert.Equal(t, 5, got.code, got.stderr)
+	for _, flags := range [][]string{
+		{"--session", ""}, {"--session", "a b"}, {"--key", ""}, {"--class", ""}, {"--deadline", "25h"}, {"--priority", "12"},
+		{"--session", "talk", "--local"},
+	} {
+		got := w.run(append([]string{"act", "text/respond", `{:prompt "x"}`}, flags...)...)
+		assert.Equal(t, 2, got.code, "%v\n%s", flags, got.stderr)
+		assert.Contains(t, got.stderr, flags[0], "the error names the flag")
+	}
+	for _, flag := range []string{"--status", "--intent", "--since"} {
+		assert.Equal(t, 2, w.run("runs", "list", flag, "").code, flag)
+	}
+	got = w.run("session", "list")
+	assert.Equal(t, 0, got.code)
+	assert.NotContains(t, got.stdout, "--after", "there are no more")
 }
 
 // SES-016: turns that no longer fit are summarized by an act of the owner, and later

@@ -500,12 +500,8 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 	if past := journal.NewHistory(records); past.Accepted != nil {
 		b.Key("deadline-at", instant(past.DeadlineAt))
 	}
-	if open := journal.OpenInterrupts(records); len(open) > 0 {
-		interrupts := make([]edn.Value, len(open))
-		for i, question := range open {
-			interrupts[i] = question.Value()
-		}
-		b.Key("interrupts", edn.Vector(interrupts...))
+	if open := interruptValues(records); len(open) > 0 {
+		b.Key("interrupts", edn.Vector(open...))
 	}
 	if said := interventions(records); len(said) > 0 {
 		b.Key("people", edn.Vector(said...))

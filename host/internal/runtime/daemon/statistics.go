@@ -88,8 +88,8 @@ func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 			if err != nil {
 				return edn.Nil(), failureOf(err)
 			}
-			for _, i := range journal.OpenInterrupts(records) {
-				open = append(open, i.Value().AssocKey("run", edn.Text(r.ID)).AssocKey("intent", journal.Keyword(r.Intent)))
+			for _, i := range interruptValues(records) {
+				open = append(open, i.AssocKey("run", edn.Text(r.ID)).AssocKey("intent", journal.Keyword(r.Intent)))
 			}
 		}
 		if len(runs) < page.Limit {
@@ -98,6 +98,19 @@ func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 		page.Before = runs[len(runs)-1].ID
 	}
 	return edn.MustMap(edn.K("interrupts"), edn.Vector(open...)), nil
+}
+
+// interruptValues returns the open interrupts of a run. One without a deadline of its own
+// has that of the run, which then ends it.
+func interruptValues(records []journal.Record) (out []edn.Value) {
+	for _, i := range journal.OpenInterrupts(records) {
+		v := i.Value()
+		if at := journal.NewHistory(records).DeadlineAt; !v.HasKey("deadline-at") && !at.IsZero() {
+			v = v.AssocKey("run/deadline-at", edn.Inst(at))
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // asks reports whether a run that this daemon executes waits for an answer of people.
