@@ -86,7 +86,7 @@ func appendRecord(b []byte, alg id.Alg, before chain, kind byte, payload []byte)
 	return append(b, next[:]...), next
 }
 
-const segmentMagic = "ferment workspace log 1\n"
+const segmentMagic = "ferment-workspace-log 1\n"
 
 func segmentPayload(number int, before chain) []byte {
 	b := binary.BigEndian.AppendUint64([]byte(segmentMagic), uint64(number))

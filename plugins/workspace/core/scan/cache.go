@@ -13,7 +13,7 @@ import (
 )
 
 // cacheMagic begins a stat cache. Its digit changes with the format.
-const cacheMagic = "ferment stat cache 1\n"
+const cacheMagic = "ferment-stat-cache 1\n"
 
 // SaveCache writes the tree of a result with what the system said of its files,
 // so that the first scan of another process reads only what changed since. The

@@ -36,7 +36,7 @@ func write(t testing.TB, root string, paths ...string) {
 	}
 }
 
-func fails(t testing.TB, typ string, o Options) *contract.Error {
+func refused(t testing.TB, typ string, o Options) *contract.Error {
 	t.Helper()
 	r, err := Run(context.Background(), o)
 	require.Nil(t, r)
@@ -133,9 +133,9 @@ func TestUnreadable(t *testing.T) {
 			return nil
 		}
 	}
-	e := fails(t, "scan/unreadable", Options{Root: root, Scheme: id.B3, before: broken("d", "a")})
+	e := refused(t, "scan/unreadable", Options{Root: root, Scheme: id.B3, before: broken("d", "a")})
 	assert.Contains(t, e.Details.String(), `"a" "d"`)
-	e = fails(t, "scan/unreadable", Options{Root: root, Scheme: id.B3, before: broken("many/")})
+	e = refused(t, "scan/unreadable", Options{Root: root, Scheme: id.B3, before: broken("many/")})
 	assert.Equal(t, 100, strings.Count(e.Details.String(), "many/"), "the first 100 are listed")
 	assert.Contains(t, e.Details.String(), "150")
 
@@ -229,7 +229,7 @@ func TestUnstable(t *testing.T) {
 	write(t, root, "f")
 	require.NoError(t, os.Truncate(filepath.Join(root, "f"), 1<<20))
 	size := int64(1 << 20)
-	e := fails(t, "scan/unreadable", Options{Root: root, Scheme: id.B3, before: func(_, path string) error {
+	e := refused(t, "scan/unreadable", Options{Root: root, Scheme: id.B3, before: func(_, path string) error {
 		size /= 2
 		return os.Truncate(filepath.Join(root, path), size)
 	}})
@@ -291,7 +291,7 @@ func TestIgnoreFilesAreNodes(t *testing.T) {
 	assert.NotNil(t, run(t, o).Tree.Lookup("e/a.log"), "a link is not read")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), make([]byte, maxRuleFile+1), 0o644))
-	_ = fails(t, "ignore/invalid", o)
+	_ = refused(t, "ignore/invalid", o)
 }
 
 // WS-230: limits end the scan and are named.
@@ -299,7 +299,7 @@ func TestLimits(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a", "b", "d/c")
 	run(t, Options{Root: root, Scheme: id.B3, MaxNodes: 5})
-	e := fails(t, "limit/exceeded", Options{Root: root, Scheme: id.B3, MaxNodes: 4})
+	e := refused(t, "limit/exceeded", Options{Root: root, Scheme: id.B3, MaxNodes: 4})
 	assert.Contains(t, e.Details.String(), ":limit :nodes")
 
 	deep := t.TempDir()
@@ -316,7 +316,7 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, os.Rename(filepath.Join(deep, "d"), filepath.Join(root, "deep")))
 	require.NoError(t, os.Mkdir(filepath.Join(deep, "d"), 0o755))
 	require.NoError(t, os.Rename(filepath.Join(root, "deep"), filepath.Join(deep, "d", "d")))
-	e = fails(t, "limit/exceeded", Options{Root: deep, Scheme: id.B3})
+	e = refused(t, "limit/exceeded", Options{Root: deep, Scheme: id.B3})
 	assert.Contains(t, e.Details.String(), ":limit :depth")
 }
 
@@ -343,7 +343,7 @@ func TestResolve(t *testing.T) {
 			require.ErrorIs(t, err, contract.OfType(typ), path)
 		}
 	}
-	_ = fails(t, "workspace/not-found", Options{Root: filepath.Join(base, "none"), Scheme: id.B3})
+	_ = refused(t, "workspace/not-found", Options{Root: filepath.Join(base, "none"), Scheme: id.B3})
 }
 
 // WS-034: other file systems are left out if the workspace says so.

@@ -21,7 +21,7 @@ type seal struct {
 	index string
 }
 
-const sealForm = "ferment seal 1\nseq %d\nsegment %d\noffset %d\nchain %x\nindex %s\n"
+const sealForm = "ferment-seal 1\nseq %d\nsegment %d\noffset %d\nchain %x\nindex %s\n"
 
 func (s seal) text() []byte {
 	b := fmt.Appendf(nil, sealForm, s.end.Seq, s.end.Segment, s.end.Offset, s.end.Chain, s.index)
