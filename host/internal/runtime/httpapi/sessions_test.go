@@ -189,3 +189,17 @@ func TestSpellingsOfOneVariable(t *testing.T) {
 	}
 	assert.Zero(t, w.sessionDo(`{:action :get-vars :session/id "s"}`).Key("vars").Len())
 }
+
+// SES-001: notes have a limit, which the error names.
+func TestLargeNotes(t *testing.T) {
+	w := newWorld(t)
+	note := func(key string) answer {
+		return w.call("POST /v1/session", `{"action":"open","session/id":"s","`+key+`":"`+strings.Repeat("x", 50<<10)+`"}`)
+	}
+	require.Equal(t, 200, note("summary").status)
+	require.Equal(t, 200, note("snapshot").status)
+	a := note("facts")
+	assert.Equal(t, 422, a.status)
+	assert.Equal(t, "session/notes-too-large", a.failure(t))
+	assert.Equal(t, edn.Int(128<<10).String(), a.value(t).Key("details").Key("limit").String())
+}

@@ -217,7 +217,7 @@ func turns(t *testing.T, store session.Store) {
 }
 
 // reusedID: turns and a summary that were meant for a deleted session do not reach
-// another one with its id, whoever owns that (SES-021, SES-031).
+// another one with its id, of the same owner or not (SES-021, SES-031).
 func reusedID(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
 	rules := session.Permissive()
