@@ -149,6 +149,7 @@ var wider = []string{"effects.enforcement", "effects.scope net/http.enabled"}
 
 // unusual attributes are covered by other tests.
 var unusual = map[string]string{
+	"store.dsn":          "a secret of the driver postgres: tests of the configuration",
 	"http.tls.cert_file": "a certificate and its key change together: tests of TLS",
 	"http.tls.key_file":  "a certificate and its key change together: tests of TLS",
 	"include.optional":   "what it says is used up when the files are read",
