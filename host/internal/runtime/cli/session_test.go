@@ -76,6 +76,7 @@ func TestSessionExitCodes(t *testing.T) {
 	assert.Contains(t, alone.stderr, "only a daemon keeps sessions")
 	w.serve()
 	require.Equal(t, 0, w.run("session", "open", "talk").code)
+	require.Equal(t, 0, w.run("session", "put", "talk", "a/kept=1").code)
 	for args, code := range map[string]int{
 		"show nobody":              5,
 		"freeze talk --version 9":  6,
@@ -91,8 +92,8 @@ func TestSessionExitCodes(t *testing.T) {
 		"put talk a/x=1 --ttl 0s":  2,
 		"put talk a/x=1 :a/x=2":    2,
 		"put talk a/x=1 --ttl 2d":  0,
-		"get talk a/x":             0,
-		"get talk a/x a/none":      5,
+		"get talk a/kept":          0,
+		"get talk a/kept a/none":   5,
 		"get talk a/none --json":   5,
 	} {
 		got := w.run(append([]string{"session"}, strings.Fields(args)...)...)
