@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,8 +86,9 @@ func TestPostgresStatements(t *testing.T) {
 		}
 	}
 	for name := range lite {
-		onlyRepair := strings.HasPrefix(name, "salvage_") || strings.HasPrefix(name, "all_") || strings.HasSuffix(name, "s_table")
-		if _, ok := all[name]; !ok && !onlyRepair && name != "run_numbers" && name != "count_runs" {
+		verb, _, _ := strings.Cut(name, "_")
+		onlyRepair := slices.Contains([]string{"salvage", "all", "count", "walk"}, verb) || strings.HasSuffix(name, "s_table")
+		if _, ok := all[name]; !ok && !onlyRepair && name != "run_numbers" {
 			t.Errorf("postgres has no statement %s", name)
 		}
 	}
@@ -187,6 +189,8 @@ func TestPostgresKeepsZeroCharacters(t *testing.T) {
 	require.Nil(t, err)
 	turns, failed := s.Sessions().Turns(ctx, aRef.ID, 1)
 	require.NoError(t, failed)
+	require.Len(t, turns, 1)
+	said[0].N = turns[0].N
 	assert.Equal(t, said, turns)
 	kept, _, failed := s.Sessions().Session(ctx, "s-2")
 	require.NoError(t, failed)
