@@ -140,7 +140,7 @@ func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct
 	if !full {
 		config.RuntimeParams["synchronous_commit"] = "off"
 	}
-	db.source, db.pool = stdlib.OpenDB(*config), stdlib.OpenDB(*reading)
+	db.source, db.pool = stdlib.OpenDB(*config), sql.OpenDB(readers{stdlib.GetConnector(*reading)})
 	db.pool.SetMaxOpenConns(readerConnections)
 	db.pool.SetMaxIdleConns(readerConnections)
 	defer func() {
@@ -152,6 +152,30 @@ func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct
 		return nil, &UnreachableError{db.title, err}
 	}
 	return db, db.check(ctx, full)
+}
+
+// readers opens connections that are replaced if they were lost while nothing used
+// them. The driver says so of queries, and not of statements to prepare.
+type readers struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (r readers) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := r.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return reader{c.(*stdlib.Conn)}, nil
+}
+
+type reader struct{ *stdlib.Conn }
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (r reader) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	st, err := r.Conn.PrepareContext(ctx, query)
+	if pgconn.SafeToRetry(err) {
+		return nil, driver.ErrBadConn
+	}
+	return st, err
 }
 
 // limitSilence bounds the time for which data that was sent waits for an answer of
