@@ -209,7 +209,7 @@ func (r *reserve) hold() {
 		return
 	}
 	defer func() { _ = f.Close() }()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, r.size); err != nil {
+	if err := allocate(f, r.size); err != nil {
 		_ = os.Remove(r.path)
 		return
 	}

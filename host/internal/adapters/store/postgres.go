@@ -10,14 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/oklog/ulid/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -176,18 +174,6 @@ func (r reader) PrepareContext(ctx context.Context, query string) (driver.Stmt, 
 		return nil, driver.ErrBadConn
 	}
 	return st, err
-}
-
-// limitSilence bounds the time for which data that was sent waits for an answer of
-// the other machine.
-func limitSilence(network, _ string, c syscall.RawConn) (err error) {
-	if !strings.HasPrefix(network, "tcp") {
-		return nil
-	}
-	failed := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
-	})
-	return errors.Join(failed, err)
 }
 
 // check rejects a server that does not keep what it has committed (JRN-003).
