@@ -351,3 +351,44 @@ func TestPoisonRun(t *testing.T) {
 		assert.Equal(t, journal.StatusCompleted, finished(t, all).Status, "%v", tc.why)
 	}
 }
+
+// RUN-043: text that was shown before a crash and is not part of an accepted answer is
+// retracted before the resumed run shows any.
+func TestShownTextIsRetractedOnResume(t *testing.T) {
+	stream := func(w *dispatchtest.World) {
+		w.Policies.Intents = map[string]policy.Layer{
+			"text/respond": {Stream: policy.Of(policy.Provisional, policy.Origin{Source: policy.SourceIntent})},
+		}
+		w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step {
+			return dispatchtest.Step{Pieces: []string{"half ", "of it"}, Value: edn.MustRead(`{:text "half of it"}`)}
+		})
+	}
+	w := resumeWorld(t)
+	stream(w)
+	_, err, records := do(t, service(t, w), asking("[:a/one]", "", "{}", ":response/type :stream"))
+	require.Nil(t, err)
+	shown := slices.IndexFunc(records, func(r journal.Record) bool { return r.Body.Kind() == journal.KindAttemptChunk })
+	require.Positive(t, shown)
+	past := decoded(t, records[:shown+1])
+	kept := journal.NewMemory()
+	kept.Load(past[0].Run, past)
+	w = resumeWorld(t)
+	stream(w)
+	run, refused := service(t, w, func(c *act.Config) { c.Journal = kept }).Resume(t.Context(), past[0].Run, past, crashed)
+	require.Nil(t, refused)
+	_, err = run.Wait()
+	require.Nil(t, err, "%v", err)
+	var order []string
+	for _, rec := range run.Records()[len(past):] {
+		switch body := rec.Body.(type) {
+		case *journal.AttemptRetracted:
+			order = append(order, "retracted "+body.Reason)
+			assert.Equal(t, past[shown].Path.String(), rec.Path.String())
+		case *journal.AttemptChunk:
+			order = append(order, "chunk")
+		}
+	}
+	require.NotEmpty(t, order)
+	assert.Equal(t, "retracted runtime/crashed", order[0])
+	assert.Contains(t, order[1:], "chunk")
+}
