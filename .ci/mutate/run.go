@@ -239,7 +239,7 @@ func (s *suite) kill(m *mutant, tests []*test) string {
 // allocate without end or leave processes behind: memory has a limit, and the
 // whole process group ends with the context.
 func (s *suite) exec(ctx context.Context, env []string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 8388608; exec "$0" "$@"`, s.program}, append(args, s.flags...)...)...)
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 8388608; exec "$0" "$@"`, s.program}, append(append(args, "-test.short"), s.flags...)...)...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

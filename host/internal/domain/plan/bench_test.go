@@ -59,6 +59,9 @@ func processorTime(t *testing.T, who int) time.Duration {
 // time, and checking takes less than twice as long as parsing the text. The
 // benchmarks below measure both (10,000 nodes are checked in about 20 ms).
 func TestCheckIsLinear(t *testing.T) {
+	if testing.Short() { // as mutants are run, whose switches take time
+		t.Skip("it measures time")
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	env := testEnv(t)
