@@ -15,11 +15,11 @@ type Repo struct {
 	Dir string
 }
 
-// NeedGit skips the test if git is not installed.
+// NeedGit fails the test if git is not installed.
 func NeedGit(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
+		t.Fatal("git is not installed; the tests compare with it")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"lukechampine.com/blake3"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/coretest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -213,9 +214,7 @@ func TestVectors(t *testing.T) {
 
 // WS-015: git computes the same ids for blobs and trees.
 func TestGitObjects(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	coretest.NeedGit(t)
 	for _, s := range []Scheme{GitSHA1, GitSHA256} {
 		dir := t.TempDir()
 		format := strings.TrimPrefix(s.String(), "git-")

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -222,9 +221,7 @@ func TestLiteralPatterns(t *testing.T) {
 
 // FuzzPattern compares single patterns with git.
 func FuzzPattern(f *testing.F) {
-	if _, err := exec.LookPath("git"); err != nil {
-		f.Skip("git is not installed")
-	}
+	coretest.NeedGit(f)
 	r := rand.New(rand.NewPCG(3, 31))
 	for range 20 {
 		f.Add(coretest.Pattern(r), coretest.Name(r))
