@@ -24,13 +24,19 @@ func (d *Daemon) Sessions() *session.Service {
 // and writes the times of accesses, from time to time and at the end.
 func (d *Daemon) keepSessions(ctx context.Context) {
 	h := d.host.Load()
-	for live := true; live; {
+	interval := func() time.Duration {
 		rules := h.runs.now().loaded.Session
+		return min(rules.Sweep, rules.Rules.IdleTTL)
+	}
+	timer := time.NewTimer(interval())
+	defer timer.Stop()
+	for live := true; live; {
 		sweep := false
 		select {
-		case <-h.sessions.Hot():
-		case <-time.After(min(rules.Sweep, rules.Rules.IdleTTL)):
+		case <-h.sessions.Hot(): // it does not delay the sweep
+		case <-timer.C:
 			sweep = true
+			timer.Reset(interval())
 		case <-ctx.Done():
 			live, sweep = false, true
 		}
@@ -59,10 +65,11 @@ func (d *Daemon) coolSessions(ctx context.Context, h *Host) {
 
 // summarizeSessions has the turns that no longer fit summarized, if an intent does it.
 func (d *Daemon) summarizeSessions(ctx context.Context, h *Host) {
+	by := h.summarize
 	if _, ok := h.runs.now().loaded.Generation.Registry.Intent(summarizes); !ok {
-		return
+		by = nil
 	}
-	ids, err := h.sessions.Summarize(ctx, h.summarize)
+	ids, err := h.sessions.Summarize(ctx, by)
 	for _, id := range ids {
 		d.log.Debug("turns of a session summarized", "session", id)
 	}

@@ -495,8 +495,11 @@ func summary(t *testing.T, store session.Store) {
 	broken = true
 	summarize()
 	check(true, "before", "question 2", "answer 2", "question 3", "answer 3")
-	say(4)
+	_, err = s.Summarize(ctx, nil)
+	require.Nil(t, err)
 	broken = false
+	summarize()
+	say(4)
 	summarize("s")
 	check(false, "summary 1", "question 4", "answer 4")
 	summarize()
