@@ -97,10 +97,10 @@ func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Erro
 		if inUse[candidate.ID] > 0 {
 			continue
 		}
-		done, err := s.freezeUnused(ctx, candidate, by)
+		done, failure := s.freezeUnused(ctx, candidate, by)
 		switch {
-		case err != nil:
-			return cooled, err
+		case failure != nil: // the others are frozen all the same
+			err = failure
 		case done:
 			left--
 			cooled = append(cooled, Cooled{candidate.ID, by})

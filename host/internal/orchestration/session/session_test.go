@@ -1,16 +1,21 @@
 package session_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session/sessiontest"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -106,4 +111,40 @@ func TestPolicyOfAlikeOperations(t *testing.T) {
 	p := session.Policy{ByOperation: map[string]session.Access{"session/put-var": one, "session/put-vars": other}}
 	assert.Equal(t, []string{"a"}, p.Effective("session/put-var", "").Write)
 	assert.Equal(t, session.Access{Read: []string{"a"}, Write: []string{"b"}, Delete: []string{"a"}}, p.Effective("session/put-vars", ""))
+}
+
+// failing cannot write one session.
+type failing struct {
+	session.Memory
+	id string
+}
+
+func (f *failing) Update(ctx context.Context, id string, change func(session.Stored) (session.Change, error)) error {
+	if id == f.id {
+		return context.DeadlineExceeded
+	}
+	return f.Memory.Update(ctx, id, change)
+}
+
+// SES-020: a session that cannot be frozen does not keep others hot, or their servers.
+func TestCoolGoesOnAfterAFailure(t *testing.T) {
+	ctx, clock, store := context.Background(), &sessiontest.Clock{At: sessiontest.Start}, &failing{}
+	rules := session.Permissive()
+	rules.MaxHot = 1
+	var told []string
+	s := session.New(store, rules, func(_ context.Context, id, intent string) (int, *contract.Error) {
+		told = append(told, intent+" "+id)
+		return 1, nil
+	}, clock.Now)
+	for _, id := range []string{"a", "b", "c"} {
+		_, err := s.Open(ctx, session.Caller{Principal: "ann"}, session.Ref{ID: id}, edn.Nil())
+		require.Nil(t, err)
+		clock.At = clock.At.Add(time.Second)
+	}
+	store.id = "a"
+	cooled, err := s.Cool(ctx)
+	require.NotNil(t, err)
+	assert.Equal(t, "session/store-unavailable", err.Type)
+	assert.Equal(t, []session.Cooled{{ID: "b", By: session.ByHotLimit}, {ID: "c", By: session.ByHotLimit}}, cooled)
+	assert.Equal(t, []string{"model/quit b", "model/quit c"}, told)
 }

@@ -53,15 +53,15 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 	if failure != nil || !ok {
 		return false, failed("read session "+id, failure)
 	}
-	turns, failure := s.store.Turns(ctx, id, maxSummarized)
-	if failure != nil {
+	rules := s.rules.Load()
+	turns, failure := s.store.Turns(ctx, id, rules.Window.Turns+1) // mostly they fit
+	if _, cut := rules.Window.Cut(after(turns, of.summarized())); failure != nil || !cut {
 		return false, failed("read session "+id, failure)
 	}
-	rules := s.rules.Load()
-	turns = after(turns, of.summarized())
-	if _, cut := rules.Window.Cut(turns); !cut {
-		return false, nil
+	if turns, failure = s.store.Turns(ctx, id, maxSummarized); failure != nil {
+		return false, failed("read session "+id, failure)
 	}
+	turns = after(turns, of.summarized())
 	half := Window{rules.Window.Turns / 2, rules.Window.Chars / 2}
 	kept, _ := half.Cut(turns)
 	old := turns[:len(turns)-len(kept)]
