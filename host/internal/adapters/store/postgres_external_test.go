@@ -373,8 +373,8 @@ func TestPostgresGoneForGood(t *testing.T) {
 	assert.Len(t, stored, 1)
 }
 
-// JRN-005: a server that ends as in a crash and comes back is no failure, and loses
-// nothing that was acknowledged.
+// JRN-005: a crash and restart of the server is not a failure of the journal, and no
+// acknowledged record is lost.
 func TestPostgresRestarts(t *testing.T) {
 	ctx, s := context.Background(), onServer.openAt(t, t.TempDir())
 	var done sync.WaitGroup

@@ -47,7 +47,7 @@ func (r Retry) wait(f *flight, attempt int) time.Duration {
 func compileRetry(s *Service) (func(*flight) *contract.Error, error) {
 	c := &s.config
 	return func(f *flight) *contract.Error {
-		if f.past == nil { // it is no job: its caller waits
+		if f.past == nil { // only jobs are retried; here the caller waits
 			return nil
 		}
 		attempt := 1 + f.past.Retries

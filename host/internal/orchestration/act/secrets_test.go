@@ -113,8 +113,8 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// JRN-022: a run that is resumed without its secrets does not call with what stands for
-// them: it ends with run/secret-missing, unless all calls that need them are recorded.
+// JRN-022: a run that is resumed without its secrets never sends their hashes to a
+// plugin: it ends with run/secret-missing, unless all calls that need them are recorded.
 func TestResumeWithoutSecrets(t *testing.T) {
 	for name, text := range secretCases {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestSecretsOfLaterStarts(t *testing.T) {
 	assertSilent(t, records)
 }
 
-// JRN-022: what stands for a secret in the journal is not accepted as one.
+// JRN-022: a request with the hash that replaces a secret in the journal is refused.
 func TestMaskedRequest(t *testing.T) {
 	_, _, records := do(t, service(t, secretWorld(t)), secretCases["intent"])
 	masked := records[0].Body.(*journal.RunAccepted).Request.Value()

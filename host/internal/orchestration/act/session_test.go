@@ -139,8 +139,8 @@ func TestRequiredBinding(t *testing.T) {
 	}
 }
 
-// SES-014: a variable that does not fit a target which the request sets is no loss, so
-// there is no warning.
+// SES-014: a variable is not checked against a target that the request sets, so it
+// causes no warning.
 func TestUnusedBinding(t *testing.T) {
 	x := newTalk(t, session.Permissive())
 	x.put(`{:session/language 3}`)

@@ -59,7 +59,7 @@ type Run struct {
 	// nil: no schema marks any.
 	Secrets *journal.Mask
 	// Asked is the hash of the request of a plugin within whose call this run is
-	// evaluated; empty: it is no such request.
+	// evaluated; empty for other runs.
 	Asked string
 	// Grading marks a run that asks a judge for one verdict on a labelled answer.
 	// Its call is budgeted as a vote and bypasses the breaker of the judge, which

@@ -88,7 +88,8 @@ func (m *Mask) Add(secret edn.Value, keys ...edn.Value) {
 	m.addTexts(secret)
 }
 
-// replacement returns what stands for a secret, and remembers it. It needs mu.
+// replacement returns the tagged hash that replaces a secret, and remembers the secret.
+// It needs mu.
 func (m *Mask) replacement(secret edn.Value) edn.Value {
 	h := blake3.New(32, m.key)
 	_, _ = h.Write(secret.Canonical()) // never fails
