@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
@@ -43,6 +45,8 @@ type Workspace struct {
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
+	// ignored is the ignore list of the last scan of this process.
+	ignored []byte
 }
 
 // Open opens the workspace of a directory. It creates the store if there is
@@ -109,14 +113,19 @@ type Scanned struct {
 	Result  *scan.Result
 }
 
-// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git
-// and Previous of the options are set by the workspace.
+// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git,
+// Workspace and Previous of the options are set by the workspace.
 func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
-	if o.Previous == nil {
-		o.Paths = nil // nothing is known of the rest
+	text, err := w.ignoreList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Workspace = ignore.Parse(store.IgnoreSource, "", text)
+	if o.Previous == nil || !bytes.Equal(text, w.ignored) {
+		o.Paths = nil // nothing is known of the rest, or other parts of it are ignored now
 	}
 	r, err := scan.Run(ctx, o)
 	if err != nil {
@@ -134,8 +143,17 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 		// The cache is derived: without it the next process reads all files.
 		err = w.Store.SaveCache(r)
 	}
-	w.known = r
+	w.known, w.ignored = r, text
 	return s, err
+}
+
+// ignoreList returns the workspace's own ignore list.
+func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
+		text, err = v.Ignore(ctx)
+		return err
+	})
+	return text, err
 }
 
 func treeOf(r *scan.Result) *tree.Tree {
