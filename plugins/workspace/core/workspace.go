@@ -115,9 +115,6 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
-	if o.Previous == nil {
-		o.Paths = nil // nothing is known of the rest
-	}
 	r, err := scan.Run(ctx, o)
 	if err != nil {
 		return nil, err

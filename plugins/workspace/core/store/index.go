@@ -293,5 +293,6 @@ func loadTree(ctx context.Context, q querier, scheme id.Scheme, seq uint64) (*tr
 	if t.Root == nil {
 		return nil, nil
 	}
+	t.Count()
 	return t, nil
 }

@@ -48,7 +48,7 @@ func (c *Changes) compare(path string, a, b *Node) {
 	case a == nil && b == nil:
 		return
 	case a == b:
-		c.Unchanged += count(b)
+		c.Unchanged += b.Count()
 		return
 	case a == nil:
 		c.Added = append(c.Added, Change{Path: path, New: b})
@@ -86,14 +86,6 @@ func (c *Changes) entries(path string, as, bs []*Node) {
 			c.compare(Join(path, a.Name), a, b)
 		}
 	}
-}
-
-func count(n *Node) int {
-	total := 1
-	for _, c := range n.Children {
-		total += count(c)
-	}
-	return total
 }
 
 // renames pairs removed with added files.
