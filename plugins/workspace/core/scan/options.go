@@ -59,7 +59,7 @@ type Options struct {
 	// read too. Without a Previous of this process, everything is.
 	Paths, Dirs []string
 	Previous    *Result
-	MaxNodes int // 0 means DefaultMaxNodes
+	MaxNodes    int // 0 means DefaultMaxNodes
 	// Git locates the configuration of git. It is used in the schemes of git.
 	Git git.Environment
 	// Now is the clock of the racy window. The default is time.Now.
@@ -181,4 +181,3 @@ func (o *Options) workers() int {
 	}
 	return runtime.NumCPU()
 }
-

@@ -25,6 +25,8 @@ CREATE TABLE versions (
   mode INTEGER NOT NULL, size INTEGER NOT NULL, content BLOB NOT NULL, renamed BLOB,
   PRIMARY KEY (path, since)
 ) WITHOUT ROWID;
+CREATE INDEX versions_since ON versions (since);
+CREATE INDEX versions_until ON versions (until) WHERE until IS NOT NULL;
 CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
@@ -40,7 +42,7 @@ CREATE TABLE heads (
 `
 
 // indexVersion changes with the schema; an index of another one is rebuilt.
-const indexVersion = 1
+const indexVersion = 2
 
 // index is the database. Its writer is one connection that is in a transaction
 // while a batch is prepared.

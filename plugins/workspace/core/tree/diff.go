@@ -1,6 +1,9 @@
 package tree
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
 
@@ -32,6 +35,25 @@ type Rename struct{ From, To string }
 func Diff(older, newer *Tree) *Changes {
 	c := &Changes{}
 	c.compare("", rootOf(older), rootOf(newer))
+	c.renames()
+	return c
+}
+
+// NewChanges sorts changes into the lists, without those that changed nothing.
+func NewChanges(list []Change) *Changes {
+	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	c := &Changes{}
+	for _, x := range list {
+		switch {
+		case x.Old == nil && x.New == nil:
+		case x.Old == nil:
+			c.Added = append(c.Added, x)
+		case x.New == nil:
+			c.Removed = append(c.Removed, x)
+		case x.Old.ID != x.New.ID:
+			c.Modified = append(c.Modified, x)
+		}
+	}
 	c.renames()
 	return c
 }
