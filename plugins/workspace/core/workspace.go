@@ -43,7 +43,13 @@ type Workspace struct {
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
+	// unsaved is the number of files that were read and are not in the stat cache.
+	unsaved int
 }
+
+// maxUnsaved is the number of files from which on the stat cache is written after
+// a scan. A process that is killed leaves as many for the next one to read.
+const maxUnsaved = 1000
 
 // Open opens the workspace of a directory. It creates the store if there is
 // none.
@@ -98,8 +104,22 @@ func excluded(root, data string) []string {
 	return []string{filepath.ToSlash(rel)}
 }
 
-// Close seals the store.
-func (w *Workspace) Close() error { return w.Store.Close() }
+// Close saves what is known of the files and seals the store.
+func (w *Workspace) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.save(1), w.Store.Close())
+}
+
+// save writes the stat cache if it lacks as many files. The cache is derived:
+// without it the next process reads all files.
+func (w *Workspace) save(least int) error {
+	if w.known == nil || w.unsaved < least {
+		return nil
+	}
+	w.unsaved = 0
+	return w.Store.SaveCache(w.known)
+}
 
 // Scanned is what a scan did.
 type Scanned struct {
@@ -127,17 +147,10 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 	if err != nil {
 		return nil, err
 	}
-	if r.Tree != treeOf(w.known) {
-		// The cache is derived: without it the next process reads all files.
-		err = w.Store.SaveCache(r)
-	}
+	first := w.known == nil
 	w.known = r
-	return s, err
-}
-
-func treeOf(r *scan.Result) *tree.Tree {
-	if r == nil {
-		return nil
+	if w.unsaved += r.Opened; first {
+		return s, w.save(0)
 	}
-	return r.Tree
+	return s, w.save(maxUnsaved)
 }

@@ -56,6 +56,16 @@ func (v *Snapshot) paths(ctx context.Context, query string, args ...any) (list [
 	return list, rows.Err()
 }
 
+// RootAt returns the node id of the root at a sequence number, absent if nothing
+// was scanned then.
+func (v *Snapshot) RootAt(ctx context.Context, seq uint64) (id.ID, error) {
+	n, err := v.nodeAt(ctx, "", seq)
+	if n == nil {
+		return id.ID{}, readError(err)
+	}
+	return n.ID, readError(err)
+}
+
 // nodeAt returns the state of a path at a sequence number, nil if it had none.
 func (v *Snapshot) nodeAt(ctx context.Context, path string, seq uint64) (*tree.Node, error) {
 	n := &tree.Node{}
