@@ -47,7 +47,13 @@ type Workspace struct {
 	known *scan.Result
 	// ignored is the ignore list of the last scan of this process.
 	ignored []byte
+	// unsaved is the number of files that were read and are not in the stat cache.
+	unsaved int
 }
+
+// maxUnsaved is the number of files from which on the stat cache is written after
+// a scan. A process that is killed leaves as many for the next one to read.
+const maxUnsaved = 1000
 
 // Open opens the workspace of a directory. It creates the store if there is
 // none.
@@ -102,8 +108,22 @@ func excluded(root, data string) []string {
 	return []string{filepath.ToSlash(rel)}
 }
 
-// Close seals the store.
-func (w *Workspace) Close() error { return w.Store.Close() }
+// Close saves what is known of the files and seals the store.
+func (w *Workspace) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.save(1), w.Store.Close())
+}
+
+// save writes the stat cache if it lacks as many files. The cache is derived:
+// without it the next process reads all files.
+func (w *Workspace) save(least int) error {
+	if w.known == nil || w.unsaved < least {
+		return nil
+	}
+	w.unsaved = 0
+	return w.Store.SaveCache(w.known)
+}
 
 // Scanned is what a scan did.
 type Scanned struct {
@@ -139,12 +159,12 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 	if err != nil {
 		return nil, err
 	}
-	if r.Tree != treeOf(w.known) {
-		// The cache is derived: without it the next process reads all files.
-		err = w.Store.SaveCache(r)
-	}
+	first := w.known == nil
 	w.known, w.ignored = r, text
-	return s, err
+	if w.unsaved += r.Opened; first {
+		return s, w.save(0)
+	}
+	return s, w.save(maxUnsaved)
 }
 
 // ignoreList returns the workspace's own ignore list.
@@ -154,11 +174,4 @@ func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
 		return err
 	})
 	return text, err
-}
-
-func treeOf(r *scan.Result) *tree.Tree {
-	if r == nil {
-		return nil
-	}
-	return r.Tree
 }

@@ -29,6 +29,8 @@ CREATE TABLE versions (
 ) WITHOUT ROWID;
 CREATE INDEX versions_of_node ON versions (node);
 CREATE TABLE trees (seq INTEGER PRIMARY KEY); -- transactions that changed the tree
+CREATE INDEX versions_since ON versions (since);
+CREATE INDEX versions_until ON versions (until) WHERE until IS NOT NULL;
 CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
@@ -307,5 +309,6 @@ func loadTree(ctx context.Context, q querier, scheme id.Scheme, seq uint64) (*tr
 	if t.Root == nil {
 		return nil, nil
 	}
+	t.Count()
 	return t, nil
 }
