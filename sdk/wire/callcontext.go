@@ -36,6 +36,10 @@ type CallContext struct {
 	// CallID identifies the call to the host. A plugin sends it back with
 	// requests to the host on behalf of the call.
 	CallID string
+	// Principal is the caller as the host identified it, Roles are its roles,
+	// names without colon. A request cannot set them.
+	Principal string
+	Roles     []string
 }
 
 // Proto returns the message form; values are encoded in enc.
@@ -49,6 +53,8 @@ func (c CallContext) Proto(enc Encoding) (*pluginv1.CallContext, error) {
 		EffectKey:   c.EffectKey,
 		Stack:       c.Stack,
 		CallId:      c.CallID,
+		Principal:   c.Principal,
+		Roles:       c.Roles,
 	}
 	if !c.Deadline.IsZero() {
 		p.DeadlineUnixNano = onWire(c.Deadline, time.Now())
@@ -79,6 +85,8 @@ func CallContextFrom(p *pluginv1.CallContext, enc Encoding) (CallContext, error)
 		EffectKey:   p.GetEffectKey(),
 		Stack:       p.GetStack(),
 		CallID:      p.GetCallId(),
+		Principal:   p.GetPrincipal(),
+		Roles:       p.GetRoles(),
 	}
 	if at := p.GetDeadlineUnixNano(); at != 0 {
 		c.Deadline = offWire(at, time.Now())

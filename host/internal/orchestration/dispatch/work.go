@@ -26,11 +26,13 @@ type Recorder interface {
 
 // Run holds what all calls of one run share.
 type Run struct {
-	ID       string
-	Session  string // empty: none
-	Seed     int64
-	Trace    edn.Value
-	Recorder Recorder
+	ID      string
+	Session string // empty: none
+	// Principal is the caller; capabilities learn it with each call.
+	Principal string
+	Seed      int64
+	Trace     edn.Value
+	Recorder  Recorder
 	// Grant holds the effects that the roles of the caller permit; nil permits
 	// none.
 	Grant *policy.Grant
