@@ -36,10 +36,11 @@ type CallContext struct {
 	// CallID identifies the call to the host. A plugin sends it back with
 	// requests to the host on behalf of the call.
 	CallID string
-	// Principal is the caller as the host identified it, Roles are its roles,
-	// names without colon. A request cannot set them.
+	// Principal is the caller as the host identified it. Permits are the
+	// operations that plugins check, such as workspace/admin, and that the rules of
+	// the host permit to it. A request cannot set them.
 	Principal string
-	Roles     []string
+	Permits   []string
 }
 
 // Proto returns the message form; values are encoded in enc.
@@ -54,7 +55,7 @@ func (c CallContext) Proto(enc Encoding) (*pluginv1.CallContext, error) {
 		Stack:       c.Stack,
 		CallId:      c.CallID,
 		Principal:   c.Principal,
-		Roles:       c.Roles,
+		Permits:     c.Permits,
 	}
 	if !c.Deadline.IsZero() {
 		p.DeadlineUnixNano = onWire(c.Deadline, time.Now())
@@ -86,7 +87,7 @@ func CallContextFrom(p *pluginv1.CallContext, enc Encoding) (CallContext, error)
 		Stack:       p.GetStack(),
 		CallID:      p.GetCallId(),
 		Principal:   p.GetPrincipal(),
-		Roles:       p.GetRoles(),
+		Permits:     p.GetPermits(),
 	}
 	if at := p.GetDeadlineUnixNano(); at != 0 {
 		c.Deadline = offWire(at, time.Now())

@@ -24,7 +24,7 @@ const (
 	fieldContextStack     protowire.Number = 11
 	fieldContextCallID    protowire.Number = 12
 	fieldContextPrincipal protowire.Number = 13
-	fieldContextRoles     protowire.Number = 14
+	fieldContextPermits   protowire.Number = 14
 )
 
 // appendContext writes c like the generated code, without reflection. Anything
@@ -66,7 +66,7 @@ func appendContext(out []byte, c *pluginv1.CallContext) ([]byte, error) {
 	texts(fieldContextStack, c.Stack)
 	text(fieldContextCallID, c.CallId)
 	text(fieldContextPrincipal, c.Principal)
-	texts(fieldContextRoles, c.Roles)
+	texts(fieldContextPermits, c.Permits)
 	return out, nil
 }
 
@@ -76,7 +76,7 @@ func validContext(c *pluginv1.CallContext) bool {
 			return false
 		}
 	}
-	for _, all := range [...][]string{c.Effects, c.Stack, c.Roles} {
+	for _, all := range [...][]string{c.Effects, c.Stack, c.Permits} {
 		for _, s := range all {
 			if !utf8.ValidString(s) {
 				return false
@@ -148,8 +148,8 @@ func readContext(text []byte, c *pluginv1.CallContext) bool {
 			c.CallId = name
 		case fieldContextPrincipal:
 			c.Principal = name
-		case fieldContextRoles:
-			c.Roles = append(c.Roles, name)
+		case fieldContextPermits:
+			c.Permits = append(c.Permits, name)
 		default:
 			return false
 		}

@@ -1149,10 +1149,11 @@ type CallContext struct {
 	Stack []string `protobuf:"bytes,11,rep,name=stack,proto3" json:"stack,omitempty"`
 	// Identifies this call to the host; a plugin sends it back in Host calls.
 	CallId string `protobuf:"bytes,12,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The caller as the host identified it, and its roles, without colon; empty if
-	// the host states none. A request cannot set them.
+	// The caller as the host identified it, and the operations that plugins check
+	// and the rules of the host permit to it, without colon. A request cannot set
+	// them.
 	Principal     string   `protobuf:"bytes,13,opt,name=principal,proto3" json:"principal,omitempty"`
-	Roles         []string `protobuf:"bytes,14,rep,name=roles,proto3" json:"roles,omitempty"`
+	Permits       []string `protobuf:"bytes,14,rep,name=permits,proto3" json:"permits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1278,9 +1279,9 @@ func (x *CallContext) GetPrincipal() string {
 	return ""
 }
 
-func (x *CallContext) GetRoles() []string {
+func (x *CallContext) GetPermits() []string {
 	if x != nil {
-		return x.Roles
+		return x.Permits
 	}
 	return nil
 }
@@ -1963,7 +1964,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\rDrainResponse\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\x01 \x01(\rR\n" +
-	"unfinished\"\xfc\x02\n" +
+	"unfinished\"\x80\x03\n" +
 	"\vCallContext\x12!\n" +
 	"\ftrace_parent\x18\x01 \x01(\tR\vtraceParent\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x12\n" +
@@ -1979,8 +1980,8 @@ const file_plugin_proto_rawDesc = "" +
 	" \x01(\tR\teffectKey\x12\x14\n" +
 	"\x05stack\x18\v \x03(\tR\x05stack\x12\x17\n" +
 	"\acall_id\x18\f \x01(\tR\x06callId\x12\x1c\n" +
-	"\tprincipal\x18\r \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05roles\x18\x0e \x03(\tR\x05roles\"\xae\x01\n" +
+	"\tprincipal\x18\r \x01(\tR\tprincipal\x12\x18\n" +
+	"\apermits\x18\x0e \x03(\tR\apermits\"\xae\x01\n" +
 	"\rInvokeRequest\x128\n" +
 	"\acontext\x18\x01 \x01(\v2\x1e.ferment.plugin.v1.CallContextR\acontext\x124\n" +
 	"\arequest\x18\x02 \x01(\v2\x1a.ferment.plugin.v1.PayloadR\arequest\x12-\n" +

@@ -95,6 +95,7 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 		Effects:   effects(c),
 		Scope:     scopeValue(scopes),
 		Principal: run.Principal,
+		Permits:   run.Permits,
 		Roles:     run.Grant.Roles(),
 		EffectKey: q.effectKey(),
 		Budget:    left,

@@ -28,8 +28,10 @@ type Recorder interface {
 type Run struct {
 	ID      string
 	Session string // empty: none
-	// Principal is the caller; capabilities learn it with each call.
+	// Principal is the caller, Permits are the operations that plugins check and
+	// the caller may do. Capabilities learn both with each call.
 	Principal string
+	Permits   []string
 	Seed      int64
 	Trace     edn.Value
 	Recorder  Recorder
