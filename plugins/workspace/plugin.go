@@ -16,8 +16,8 @@ import (
 // server is the state of the process.
 type server struct {
 	inputs map[string]*schema.Schema // by intent
-	now     func() time.Time
-	meter   meter
+	now    func() time.Time
+	meter  meter
 
 	// run is what the configuration determines; nil before Configure.
 	run atomic.Pointer[running]
@@ -48,7 +48,7 @@ func (s *server) plugin() sdk.Plugin {
 		Features: []string{sdk.FeatureHostCalls, sdk.FeatureHotSwap},
 		Needs:    []string{"fs/read", "fs/write"},
 		Schemas:  servedSchemas(),
-		Config:   sdk.Config[settings]{Default: defaults, Check: checkSettings, Start: s.start},
+		Config:   sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
 		Close:    s.close,
 	}
 	for _, i := range intents() {
@@ -85,13 +85,21 @@ func (s *server) capability(i intent) sdk.Capability {
 	if i.writes {
 		options = append(options, sdk.Idempotent())
 	}
-	answer := func(ctx context.Context, in edn.Value, out *sdk.Stream) (edn.Value, error) { return s.serve(ctx, &i, in, out) }
+	answer := func(ctx context.Context, in edn.Value, out *sdk.Stream) (edn.Value, error) {
+		return s.serve(ctx, &i, in, out)
+	}
 	if i.streams {
 		return sdk.StreamFunc(i.name, sdk.Intents(i.name), answer, options...)
 	}
 	return sdk.Func(i.name, sdk.Intents(i.name), func(ctx context.Context, in edn.Value) (edn.Value, error) {
 		return answer(ctx, in, nil)
 	}, options...)
+}
+
+// offer validates the settings. It adds nothing to the declaration, but it runs
+// for Describe too, so "ferment validate" reports the problems at their lines.
+func offer(_ context.Context, cfg settings) (sdk.Offer, error) {
+	return sdk.Offer{}, checkSettings(cfg)
 }
 
 func (s *server) start(ctx context.Context, cfg settings) error {

@@ -15,14 +15,14 @@ import (
 // request is one call of an intent.
 type request struct {
 	*running
-	server *server
-	intent *intent
-	in     edn.Value
-	common common
-	agent  *agent.Agent // nil for intents of administrators
-	actor  string       // the principal, for the commit
-	out    *sdk.Stream // nil if the intent does not stream
-	*opened            // nil for intents that need no open store
+	server  *server
+	intent  *intent
+	in      edn.Value
+	common  common
+	agent   *agent.Agent // nil for intents of administrators
+	actor   string       // the principal, for the commit
+	out     *sdk.Stream  // nil if the intent does not stream
+	*opened              // nil for intents that need no open store
 }
 
 // common is what inputs share.
@@ -73,7 +73,7 @@ func invalidInput(findings []schema.Finding) error {
 	for i, f := range findings {
 		values[i] = f.Value()
 	}
-	return invalid(edn.Vector(findings[0].Path...), findings[0].Message).WithDetail("findings", edn.Vector(values...))
+	return invalid(edn.Vector(findings[0].Path...), "%s", findings[0].Message).WithDetail("findings", edn.Vector(values...))
 }
 
 // invalid is the error of a part of the input that cannot be used (WS-210).
@@ -143,7 +143,6 @@ func (r *request) asOf() uint64 {
 	}
 	return *r.common.AsOf
 }
-
 
 // view reads the workspace at the transaction that the input names and adds
 // :seq and :root to what read puts into the output.

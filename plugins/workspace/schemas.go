@@ -54,7 +54,9 @@ func schemasOf(text string) map[string]edn.Value {
 
 // schemaName returns the name of the schema of an intent, such as
 // req/workspace.scan.
-func schemaName(prefix, intent string) string { return prefix + "/" + strings.ReplaceAll(intent, "/", ".") }
+func schemaName(prefix, intent string) string {
+	return prefix + "/" + strings.ReplaceAll(intent, "/", ".")
+}
 
 func appendElems(list []edn.Value, more edn.Value) []edn.Value {
 	if more.IsKeyword() {

@@ -19,7 +19,7 @@ type settings struct {
 	AllowedRoots []string `edn:"allowed-roots,omitempty" unit:"path" doc:"directories that may be workspaces, with all below them"`
 	DataDir      string   `edn:"data-dir,omitempty" unit:"path" doc:"where the stores of new workspaces lie; without it in the directory itself, below .ferment"`
 	Scheme       string   `edn:"scheme" enum:"b3,s2,git-auto,git-sha1,git-sha256" doc:"hashes of new workspaces"`
-	Workers      int      `edn:"workers" min:"0" max:"1024" doc:"goroutines of a scan, 0 for the number of CPUs"`
+	Workers      int      `edn:"workers,omitempty" min:"0" max:"1024" doc:"goroutines of a scan, 0 for the number of CPUs"`
 	DefaultAgent string   `edn:"default-agent,omitempty" doc:"agent of requests that name none"`
 	Boundaries   []string `edn:"boundaries,omitempty" doc:"directories whose frames a regeneration of their parents leaves as they are"`
 	StorePrompts bool     `edn:"store-prompts" doc:"keep the text of prompts with the frames that models wrote"`
@@ -27,7 +27,7 @@ type settings struct {
 	MaxFrame     int64    `edn:"max-frame" unit:"bytes" min:"1" max:"16777216" doc:"largest text of a frame"`
 	MaxNodes     int      `edn:"max-nodes" min:"1" max:"5000000" doc:"most files and directories of a workspace"`
 	Nested       string   `edn:"nested" enum:"descend,boundary" doc:"what a nested repository is outside of the schemes of git: a directory or a leaf"`
-	OneFS        bool     `edn:"one-file-system" doc:"leave out directories on other file systems"`
+	OneFS        bool     `edn:"one-file-system,omitempty" doc:"leave out directories on other file systems"`
 	IdleClose    int      `edn:"idle-close" unit:"ms" min:"1000" max:"86400000" doc:"a workspace that no request used for this long is closed"`
 
 	Agents map[string]agentBlock `edn:"agent,omitempty" doc:"who may write frames, and how it asks models"`
@@ -51,8 +51,8 @@ type promptsBlock struct {
 
 // viewBlock declares a named view (WS-080).
 type viewBlock struct {
-	MaxFrames int      `edn:"max-frames" min:"0" max:"1000" doc:"most frames"`
-	MaxBytes  int64    `edn:"max-bytes" unit:"bytes" min:"0" max:"8388608" doc:"most bytes of all texts"`
+	MaxFrames *int     `edn:"max-frames" min:"0" max:"1000" doc:"most frames"`
+	MaxBytes  *int64   `edn:"max-bytes" unit:"bytes" min:"0" max:"8388608" doc:"most bytes of all texts"`
 	Select    string   `edn:"select,omitempty" enum:"heads,history,fresh" doc:"which frames of the node"`
 	Ordering  string   `edn:"ordering,omitempty" enum:"recency,type,agent" doc:"what comes first"`
 	Order     []string `edn:"order,omitempty" doc:"types or agents in the order in which they come"`
