@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -661,10 +662,10 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 	}
 	out := response.Key("result").Key("out")
 	if text, ok := out.Key("text").AsString(); ok {
-		_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, strings.TrimSuffix(text, "\n")))
+		_, err := fmt.Fprintln(c.env.Stdout, display.Shown(c.env.Stdout, strings.TrimSuffix(text, "\n")))
 		return err
 	}
-	_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, pretty(out)))
+	_, err := fmt.Fprintln(c.env.Stdout, display.Shown(c.env.Stdout, pretty(out)))
 	return err
 }
 

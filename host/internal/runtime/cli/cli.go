@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -445,10 +444,4 @@ func environmentHint(err error) string {
 		return "name a file that can be read"
 	}
 	return "\"ferment validate\" and \"ferment plugin list\" show the configured programs"
-}
-
-// terminal reports whether a stream of the command is a terminal.
-func terminal(w any) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
