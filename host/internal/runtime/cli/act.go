@@ -507,9 +507,7 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)
 			if f.stream { // it would go on for a while without its reader
-				cancel, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
-				defer done()
-				_, _ = control.Do(cancel, actionOf("runs-cancel", edn.K("run"), edn.Text(id), edn.K("why"), edn.Text("interrupt")))
+				c.cancelThere(ctx, control, id)
 			}
 		case p.recorded:
 			return contract.AsError(err).WithHint(fmt.Sprintf(
