@@ -54,11 +54,14 @@ type Store struct {
 		list []string
 	}
 
+	trees trees // of readers
+
 	life sync.RWMutex // held for reading while a View runs
 	// abandon ends when Close has waited long enough for the running transaction.
 	abandon context.Context
 	give    context.CancelCauseFunc
 
+	news   news
 	queue  chan *request
 	closed chan struct{}
 	writer sync.WaitGroup
@@ -89,6 +92,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := s.identify(text); err != nil {
 		return nil, err
 	}
+	s.news.publish(s.log.End().Seq)
 	s.writer.Go(s.write)
 	return s, nil
 }
