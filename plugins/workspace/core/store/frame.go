@@ -111,9 +111,9 @@ func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, plac
 	if err := decodeRecord(payload, &r); err != nil {
 		return err
 	}
-	_, err := x.conn.ExecContext(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	_, err := x.conn.ExecContext(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
-		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(), place.Segment, place.Offset, place.Length)
+		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(), place.Segment, place.Offset, place.Length, r.Content.Sum())
 	if place.Segment > 0 {
 		f := r.Frame
 		f.Path = string(r.RawPath)

@@ -34,8 +34,9 @@ CREATE INDEX versions_until ON versions (until) WHERE until IS NOT NULL;
 CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
-  segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
+  segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, content BLOB NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX frames_of_content ON frames (content);
 CREATE INDEX frames_of_path ON frames (path, type, seq);
 CREATE INDEX frames_of_basis ON frames (basis);
 CREATE TABLE inputs (input TEXT NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;

@@ -35,8 +35,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var background = context.Background()
-
 func create(t testing.TB, scheme id.Scheme) string { return createAs(t, scheme, "w1") }
 
 func createAs(t testing.TB, scheme id.Scheme, name string) string {

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"context"
+	"errors"
 	"encoding/base64"
 	"slices"
 
@@ -231,6 +232,10 @@ func (c cutter) cut(ctx context.Context, s *store.Snapshot, list []store.Head) (
 			f.Omitted = true
 		default:
 			text, err := s.Content(ctx, f.Content)
+			if errors.Is(err, store.ErrTextDropped) { // by a compaction
+				f.Omitted = true
+				break
+			}
 			if err != nil {
 				return nil, err
 			}
