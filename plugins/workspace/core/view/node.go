@@ -3,8 +3,8 @@ package view
 import (
 	"cmp"
 	"context"
-	"errors"
 	"encoding/base64"
+	"errors"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
