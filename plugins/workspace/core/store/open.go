@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -45,6 +46,11 @@ type Store struct {
 	// drafts are the records of frames in the batch that is being prepared. Only
 	// the writer uses it.
 	drafts map[id.ID][]byte
+
+	// resolver computes inputs of frames that come from the configuration.
+	resolver atomic.Pointer[ResolveInput]
+	// rows counts the rows that were read of frames and their inputs.
+	rows atomic.Int64
 
 	life sync.RWMutex // held for reading while a View runs
 	// abandon ends when Close has waited long enough for the running transaction.
@@ -166,6 +172,7 @@ func (s *Store) openLog(ctx context.Context, known uint64, from log.Checkpoint) 
 
 // replay applies a transaction of the log to the index.
 func (s *Store) replay(ctx context.Context, t *log.Transaction) error {
+	s.index.suspected = nil
 	for i, r := range t.Records {
 		if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
 			return err

@@ -23,9 +23,11 @@ type NewFrame struct {
 	// a frame input a frame of the store.
 	Inputs []Input
 	Text   []byte
-	Sample uint64 // of generated frames
-	Recipe edn.Value
-	Meta   edn.Value
+	Sample uint64 // of generated and sampled frames
+	// Sampled means that equal inputs may give other text: see Frame.
+	Sampled bool
+	Recipe  edn.Value
+	Meta    edn.Value
 	// ID is the expected id; absent if the caller has no expectation.
 	ID id.ID
 	// Head is the expected head before the frame is put; nil if the caller has no
@@ -108,7 +110,7 @@ func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 	if n.Head != nil && *n.Head != previous {
 		return refuse("head/conflict", "the head is %q, not %q", previous, *n.Head)
 	}
-	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text)
+	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text, !f.hasInput(id.InputFrame))
 }
 
 func isNotFound(err error) bool { return contract.AsError(err).Type == "frame/not-found" }
@@ -143,8 +145,9 @@ func isNotFoundOrNil(err error) error {
 	return err
 }
 
-// appendFrame writes content, frame and head.
-func (tx *Tx) appendFrame(f *Frame, text []byte) error {
+// appendFrame writes content, frame and head. checked means that the basis was
+// compared with the tree.
+func (tx *Tx) appendFrame(f *Frame, text []byte, checked bool) error {
 	if _, err := tx.PutContent(text); err != nil {
 		return err
 	}
@@ -152,17 +155,22 @@ func (tx *Tx) appendFrame(f *Frame, text []byte) error {
 	if err != nil {
 		return err
 	}
-	head, err := encodeRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: f.Node, Type: f.Type, Frame: f.ID})
-	if err != nil {
-		return err
-	}
 	tx.store.drafts[f.ID] = frame.Payload
 	if err := tx.add(frame); err != nil {
+		return err
+	}
+	return tx.setHead(f, f.Node, checked)
+}
+
+// setHead makes a frame the head at a state of its path.
+func (tx *Tx) setHead(f *Frame, node id.ID, checked bool) error {
+	head, err := encodeRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked})
+	if err != nil {
 		return err
 	}
 	return tx.add(head)
 }
 
 func (tx *Tx) frames() *frames {
-	return &frames{store: tx.store, q: tx.store.index.conn, seq: tx.seq, drafts: tx.store.drafts}
+	return &frames{store: tx.store, q: tx.store.index.conn, seq: tx.seq, latest: true, drafts: tx.store.drafts, readCache: tx.cache}
 }
