@@ -71,7 +71,7 @@ func (v *Snapshot) Basis(ctx context.Context, f *Frame) ([]Input, error) {
 		return nil, readError(err)
 	}
 	if now == nil {
-		return nil, contract.Errorf("path/not-in-tree", "the path is gone").WithOp("basis", f.Path)
+		return nil, notInTree("basis", f.Path)
 	}
 	in, err := r.basis(ctx, f, *now)
 	return in, readError(err)
@@ -143,6 +143,22 @@ func (r *frames) replacement(ctx context.Context, frame id.ID) (id.ID, error) {
 func (r *frames) stateOf(ctx context.Context, t *top) (HeadState, error) {
 	state, _, err := r.stateAndReasons(ctx, t)
 	return state, err
+}
+
+// state returns the state of a frame that is the head of its type in the state
+// of its path.
+func (r *frames) state(ctx context.Context, f *Frame, now Version) (HeadState, error) {
+	if now.Until != 0 {
+		return Deleted, nil
+	}
+	t, err := r.topAt(ctx, f.Path, f.Type)
+	if err != nil {
+		return "", err
+	}
+	if t == nil || t.Frame != f.ID || t.Node != now.Node {
+		t = topOf(f, f.Node, now)
+	}
+	return r.stateOf(ctx, t)
 }
 
 // stateAndReasons computes the state of a top, and why it is not fresh.

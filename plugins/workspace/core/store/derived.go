@@ -22,28 +22,12 @@ func (v *Snapshot) Seal(ctx context.Context, n NewFrame) (*Frame, error) {
 		return nil, readError(err)
 	}
 	if now == nil {
-		return nil, contract.Errorf("path/not-in-tree", "the path is gone").WithOp("derive", n.Path)
+		return nil, notInTree("derive", n.Path)
 	}
-	return n.seal(v.store.Scheme, now.Node), nil
-}
-
-func (n NewFrame) seal(scheme id.Scheme, node id.ID) *Frame {
-	f := &Frame{
-		Path:    n.Path,
-		Node:    node,
-		Type:    n.Type,
-		Agent:   n.Agent,
-		Origin:  n.Origin,
-		Inputs:  n.Inputs,
-		Content: contentOf(scheme, n.Text),
-		Bytes:   len(n.Text),
-		Sample:  n.Sample,
-		Sampled: n.Sampled,
-		Recipe:  n.Recipe,
-		Meta:    n.Meta,
-	}
-	f.seal(scheme)
-	return f
+	f := n.frame(now)
+	f.Content = contentOf(v.store.Scheme, n.Text)
+	f.seal(v.store.Scheme)
+	return f, nil
 }
 
 // FramesOfBasis returns the frames of a path and a type with a basis that an
@@ -78,7 +62,7 @@ func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := n.seal(tx.store.Scheme, now.Node)
+	f := tx.newFrame(n, now)
 	inputs, err := r.basis(ctx, f, *now)
 	if err != nil {
 		return nil, err
@@ -99,25 +83,19 @@ func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
 	case !isNotFound(err):
 		return nil, err
 	}
-	f.CreatedAt, f.Seq = tx.store.o.Now(), tx.seq
-	f.seal(tx.store.Scheme)
 	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text, true)
 }
 
 // derivable verifies what does not depend on the basis.
 func (tx *Tx) derivable(r *frames, n NewFrame) (*Version, error) {
-	now, err := r.current(context.Background(), n.Path)
-	switch {
-	case err != nil:
-		return nil, err
-	case now == nil:
-		return nil, contract.Errorf("path/not-in-tree", "the path is gone").WithOp("derive", n.Path)
-	case !frameTypes.MatchString(n.Type):
-		return nil, contract.Errorf("frame/type-invalid", "%.140q is not a type: 1 to 128 of A-Z a-z 0-9 . _ : / -", n.Type).WithOp("derive", n.Path)
-	case len(n.Text) > MaxFrame:
-		return nil, contract.Errorf("frame/too-large", "the text has %d bytes, more than %d", len(n.Text), MaxFrame).WithOp("derive", n.Path)
+	now, err := r.current(tx.reads(), n.Path)
+	if err == nil && now == nil {
+		err = notInTree("derive", n.Path)
 	}
-	return now, nil
+	if err == nil {
+		err = n.check()
+	}
+	return now, err
 }
 
 // MoveHead makes a stored frame the head of the current state of its path, and
@@ -135,7 +113,7 @@ func (tx *Tx) MoveHead(frame id.ID) (*Put, error) {
 		return nil, err
 	}
 	if now == nil {
-		return nil, contract.Errorf("path/not-in-tree", "the path is gone").WithOp("move head", f.Path)
+		return nil, notInTree("move head", f.Path)
 	}
 	inputs, err := r.basis(ctx, f, *now)
 	if err != nil {
@@ -189,7 +167,7 @@ func (tx *Tx) Invalidate(path string, recursive bool, types []string) (marked in
 		if t.Gone || len(types) > 0 && !slices.Contains(types, t.Type) {
 			continue
 		}
-		n, err := tx.mark(r, t.Path, t.At, t.Type)
+		n, err := tx.markHead(r, t.Path, t.At, t.Type)
 		if err != nil {
 			return 0, err
 		}
@@ -222,7 +200,7 @@ func (tx *Tx) InvalidateFrame(frame id.ID) (marked int, err error) {
 			}
 			continue
 		}
-		n, err := tx.mark(r, f.Path, node, f.Type)
+		n, err := tx.markHead(r, f.Path, node, f.Type)
 		if err != nil {
 			return 0, err
 		}
@@ -231,8 +209,8 @@ func (tx *Tx) InvalidateFrame(frame id.ID) (marked int, err error) {
 	return marked, nil
 }
 
-// mark marks one head and returns 1 if it was not marked.
-func (tx *Tx) mark(r *frames, path string, node id.ID, frameType string) (int, error) {
+// markHead marks one head and returns 1 if it was not marked.
+func (tx *Tx) markHead(r *frames, path string, node id.ID, frameType string) (int, error) {
 	marked, err := r.marked(context.Background(), path, node, frameType)
 	if err != nil || marked {
 		return 0, err

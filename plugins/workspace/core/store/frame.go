@@ -121,6 +121,11 @@ func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, plac
 	if err == nil && key != nil {
 		_, err = x.conn.ExecContext(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, r.ID.Sum())
 	}
+	if place.Segment > 0 {
+		f := r.Frame
+		f.Path = string(r.RawPath)
+		x.sets.add(&f)
+	}
 	for _, in := range r.Inputs {
 		if err == nil && !in.ID.IsZero() {
 			_, err = x.conn.ExecContext(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), r.ID.Sum())
@@ -238,44 +243,45 @@ func (r *frames) current(ctx context.Context, path string) (*Version, error) {
 
 // versions returns the newest states of a path, all of them if limit is negative.
 func (r *frames) versions(ctx context.Context, path string, limit int) (list []Version, err error) {
+	var row versionRow
 	err = r.each(ctx, func(rows *sql.Rows) error {
-		var x Version
-		var until sql.Null[uint64]
-		var sum, from []byte
-		if err := rows.Scan(&x.Since, &until, &x.Mode, &x.Size, &sum, &from); err != nil {
+		if err := rows.Scan(row.fields()...); err != nil {
 			return err
 		}
-		x.RenamedFrom = string(from)
-		if until.Valid && until.V <= r.seq {
-			x.Until = until.V
-		}
-		var err error
-		if x.Content, err = id.Of(id.Content, r.store.Scheme.ContentAlg(), sum); err != nil {
-			return corrupt(indexFile, "%w", err)
-		}
-		x.Node = r.store.Scheme.Node(path, x.Mode, x.Content)
-		list = append(list, x)
-		return nil
-	}, `SELECT since, until, mode, size, content, renamed FROM versions
-		WHERE path = ?1 AND since <= ?2 ORDER BY since DESC LIMIT ?3`, []byte(path), int64(r.seq), limit)
+		v, err := row.version(r.store.Scheme, path, r.seq)
+		list = append(list, v)
+		return err
+	}, "SELECT "+versionColumns+" FROM versions WHERE path = ?1 AND since <= ?3 ORDER BY since DESC LIMIT ?2", []byte(path), limit, int64(r.seq))
 	return list, err
 }
 
 // ids returns the frames that a query finds.
-func (r *frames) ids(ctx context.Context, query string, args ...any) (list []id.ID, err error) {
-	err = r.each(ctx, func(rows *sql.Rows) error {
+func (r *frames) ids(ctx context.Context, query string, args ...any) ([]id.ID, error) {
+	rows, err := r.q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := scanIDs(rows, r.store.Scheme)
+	r.store.rows.Add(int64(len(list)))
+	return list, err
+}
+
+// scanIDs returns the frame ids of rows with one column, and closes them.
+func scanIDs(rows *sql.Rows, scheme id.Scheme) ([]id.ID, error) {
+	defer func() { _ = rows.Close() }()
+	var list []id.ID
+	for rows.Next() {
 		var sum []byte
 		if err := rows.Scan(&sum); err != nil {
-			return err
+			return nil, err
 		}
-		x, err := id.Of(id.Frame, r.store.Scheme.Alg(), sum)
+		x, err := id.Of(id.Frame, scheme.Alg(), sum)
 		if err != nil {
-			return corrupt(indexFile, "%w", err)
+			return nil, corrupt(indexFile, "%w", err)
 		}
 		list = append(list, x)
-		return nil
-	}, query, args...)
-	return list, err
+	}
+	return list, rows.Err()
 }
 
 // newest orders frames: the newer transaction first, then by id.

@@ -45,9 +45,9 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 	if t == nil {
 		states, err := r.lineage(ctx, path)
 		if err == nil && len(states) == 0 {
-			err = contract.Errorf("path/not-in-tree", "the path was not scanned or is ignored").WithOp("store", path)
+			err = notInTree("head", path)
 		} else if err == nil {
-			err = contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("store", path)
+			err = contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(path))
 		}
 		return nil, err
 	}
@@ -222,4 +222,35 @@ func (r *frames) marked(ctx context.Context, path string, node id.ID, frameType 
 		return false, nil
 	}
 	return marked, err
+}
+
+// headKey is the key of a head.
+type headKey struct {
+	path string
+	node id.ID
+	typ  string
+}
+
+// marks returns the marks of all heads that have one.
+func (r *frames) marks(ctx context.Context) (map[headKey]string, error) {
+	all := map[headKey]string{}
+	err := r.each(ctx, func(rows *sql.Rows) error {
+		var path, node []byte
+		var key headKey
+		var marked bool
+		if err := rows.Scan(&path, &node, &key.typ, &marked); err != nil {
+			return err
+		}
+		var h stateHead
+		if err := h.setNode(r.store.Scheme, node); err != nil {
+			return err
+		}
+		key.path, key.node = string(path), h.node
+		delete(all, key)
+		if marked {
+			all[key] = string(Invalid)
+		}
+		return nil
+	}, "SELECT path, node, type, marked FROM marks WHERE seq <= ?1 ORDER BY seq", int64(r.seq))
+	return all, err
 }

@@ -50,13 +50,15 @@ type Store struct {
 	// resolver computes inputs of frames that come from the configuration.
 	resolver atomic.Pointer[ResolveInput]
 	// rows counts the rows that were read of frames and their inputs.
-	rows atomic.Int64
+	rows  atomic.Int64
+	trees trees // of readers
 
 	life sync.RWMutex // held for reading while a View runs
 	// abandon ends when Close has waited long enough for the running transaction.
 	abandon context.Context
 	give    context.CancelCauseFunc
 
+	news   news
 	queue  chan *request
 	closed chan struct{}
 	writer sync.WaitGroup
@@ -87,6 +89,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := s.identify(text); err != nil {
 		return nil, err
 	}
+	s.news.publish(s.log.End().Seq)
 	s.writer.Go(s.write)
 	return s, nil
 }

@@ -182,7 +182,7 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 			out.Children = append(out.Children, t.child())
 			continue
 		}
-		all, err := r.framesOf(ctx, t)
+		all, err := r.everyFrame(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +253,8 @@ func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready 
 func (r *frames) hasBelow(ctx context.Context, dir, frameType string) (bool, error) {
 	var found int
 	err := r.row(ctx, []any{&found}, `SELECT EXISTS (SELECT 1 FROM tops t WHERE t.path > ?1 AND t.path < ?2 AND (?3 = '' OR t.type = ?3)
-		AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL)`,
+		AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
+		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))`,
 		[]byte(dir+"/"), []byte(after(dir)), frameType)
 	return found == 1, err
 }

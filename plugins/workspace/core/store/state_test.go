@@ -269,12 +269,19 @@ func TestStatesAgainstHistory(t *testing.T) {
 			case n == 2:
 				delete(now, path)
 				scan()
-			case n < 5 && now[path] != "":
+			case n < 5 && now[path] != "" && !deleted(t, s.Store, path):
 				var change []func(*NewFrame)
 				if len(put) > 0 && r.IntN(3) == 0 {
 					change = append(change, func(n *NewFrame) { n.Inputs = []Input{{Kind: id.InputFrame, ID: put[r.IntN(len(put))]}} })
 				}
 				put = append(put, mustPut(t, s.Store, path, "t", fmt.Sprint(r.IntN(3)), change...).ID)
+			case n == 5 && r.IntN(2) == 0:
+				_, err := s.Update(background, "tester", func(tx *Tx) error {
+					change := []func(string) ([]string, error){tx.Delete, tx.Restore}[r.IntN(2)]
+					_, err := change(append(paths, dirs...)[r.IntN(len(paths)+len(dirs))])
+					return err
+				})
+				require.NoError(t, err)
 			case n == 5:
 				invalidate(t, s.Store, dirs[r.IntN(len(dirs))], r.IntN(2) == 0)
 			case n == 6 && len(put) > 0:
@@ -296,7 +303,7 @@ func TestStatesAgainstHistory(t *testing.T) {
 					}
 				})
 				path := dirs[r.IntN(len(dirs))]
-				if at := grow(id.B3, now).Lookup(path); at != nil && at.Mode == id.Dir {
+				if at := grow(id.B3, now).Lookup(path); at != nil && at.Mode == id.Dir && !deleted(t, s.Store, path) {
 					put = append(put, synthesize(t, s.Store, path, sel).Frame.ID)
 				}
 			}
@@ -310,6 +317,17 @@ func TestStatesAgainstHistory(t *testing.T) {
 		require.Equal(t, quick, again, "seed %d", seed)
 		require.Equal(t, quick, slow, "seed %d", seed)
 	}
+}
+
+// deleted reports whether a path is not in the tree, or deleted in it.
+func deleted(t testing.TB, s *Store, path string) (gone bool) {
+	t.Helper()
+	require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+		now, err := v.frames().current(background, path)
+		gone = now == nil
+		return err
+	}))
+	return gone
 }
 
 // WS-075, WS-252: the rows that are read to find what one change made stale are

@@ -60,7 +60,8 @@ func (t *top) child() Child {
 	}
 }
 
-const topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, v.mode, v.content, v.until
+const topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, v.mode, v.content,
+	coalesce(v.until, (SELECT since FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))
 	FROM tops t JOIN frames f ON f.id = t.frame
 	JOIN versions v ON v.path = t.path AND v.since = (SELECT max(since) FROM versions WHERE path = t.path)`
 
@@ -157,7 +158,10 @@ func (r *frames) topAsOf(ctx context.Context, path, frameType string) (*top, err
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range states {
+	if len(states) == 0 {
+		return nil, nil
+	}
+	for _, s := range append(states, Version{}) { // at last that of states without one: see Tx.Import
 		frame, err := r.headOf(ctx, path, s.Node, frameType)
 		if err != nil {
 			return nil, err
@@ -198,9 +202,9 @@ func (r *frames) topAt(ctx context.Context, path, frameType string) (*top, error
 	return list[0], nil
 }
 
-// framesOf returns every frame of the current state of an entry, of the type of
+// everyFrame returns every frame of the current state of an entry, of the type of
 // its head.
-func (r *frames) framesOf(ctx context.Context, t *top) (list []Child, err error) {
+func (r *frames) everyFrame(ctx context.Context, t *top) (list []Child, err error) {
 	if t.assumed != nil {
 		list = append(list, t.child())
 	}

@@ -16,11 +16,6 @@ type markRecord struct {
 	Type    string `edn:"frame/type"`
 }
 
-func (x *index) run(ctx context.Context, query string, args ...any) error {
-	_, err := x.conn.ExecContext(ctx, query, args...)
-	return err
-}
-
 func (x *index) applyMark(ctx context.Context, seq uint64, payload []byte) error {
 	var r markRecord
 	if err := decodeRecord(payload, &r); err != nil {
@@ -58,7 +53,7 @@ func (x *index) topMoved(ctx context.Context, seq uint64, r headRecord) error {
 	if err != nil {
 		return err
 	}
-	if now != r.Node {
+	if now.IsZero() || now != r.Node {
 		return x.topsOfPath(ctx, string(r.RawPath), r.Type)
 	}
 	users, err := x.users(ctx, r.RawPath, r.Type)
@@ -79,7 +74,7 @@ func (x *index) topMoved(ctx context.Context, seq uint64, r headRecord) error {
 	if err := x.suspectAll(ctx, users); err != nil {
 		return err
 	}
-	return x.suspectAbove(ctx, string(r.RawPath))
+	return keep(x.suspectUsers(ctx, r.RawPath, r.Type), x.suspectAbove(ctx, string(r.RawPath)))
 }
 
 func (x *index) setTop(ctx context.Context, path []byte, frameType, dir string, node, frame []byte, suspect int) error {
@@ -94,7 +89,8 @@ func (x *index) currentNode(ctx context.Context, path string) (id.ID, error) {
 	var mode id.Mode
 	var sum []byte
 	var until sql.Null[uint64]
-	err := x.conn.QueryRowContext(ctx, "SELECT mode, content, until FROM versions WHERE path = ?1 ORDER BY since DESC LIMIT 1", []byte(path)).
+	err := x.conn.QueryRowContext(ctx, `SELECT mode, content, coalesce(until, (SELECT since FROM tombstones t WHERE t.path = versions.path AND t.until IS NULL))
+		FROM versions WHERE path = ?1 ORDER BY since DESC LIMIT 1`, []byte(path)).
 		Scan(&mode, &sum, &until)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && until.Valid {
 		return id.ID{}, nil
@@ -122,7 +118,7 @@ func (x *index) topsOfPath(ctx context.Context, path, onlyType string) error {
 		if err := x.suspectUsers(ctx, []byte(path), string(frameType)); err != nil {
 			return err
 		}
-		for _, node := range states {
+		for _, node := range append(states, id.ID{}) { // at last that of states without one: see Tx.Import
 			var frame []byte
 			err := x.conn.QueryRowContext(ctx, "SELECT frame FROM heads WHERE path = ?1 AND node = ?2 AND type = ?3 ORDER BY seq DESC LIMIT 1",
 				[]byte(path), node.Sum(), string(frameType)).Scan(&frame)
@@ -131,6 +127,9 @@ func (x *index) topsOfPath(ctx context.Context, path, onlyType string) error {
 			}
 			if err == nil {
 				err = x.setTop(ctx, []byte(path), string(frameType), dir, node.Sum(), frame, 1)
+			}
+			if err == nil {
+				err = x.suspectUsers(ctx, []byte(path), string(frameType))
 			}
 			if err != nil {
 				return err
@@ -189,8 +188,25 @@ func (x *index) versionChanged(ctx context.Context, path string, node id.ID) err
 			WHERE tops.path = ?1 AND tops.type = ?2`, []byte(path), string(frameType), node.Sum()); err != nil {
 			return err
 		}
+		if err := x.suspectUsers(ctx, []byte(path), string(frameType)); err != nil {
+			return err
+		}
 	}
 	return x.suspectAbove(ctx, path)
+}
+
+// deletionChanged keeps tops up to date after a path was deleted or restored.
+func (x *index) deletionChanged(ctx context.Context, path string) error {
+	types, err := x.column(ctx, "SELECT type FROM tops WHERE path = ?1", []byte(path))
+	if err != nil {
+		return err
+	}
+	for _, frameType := range types {
+		if err := x.suspectUsers(ctx, []byte(path), string(frameType)); err != nil {
+			return err
+		}
+	}
+	return x.suspectAll(ctx, [][]byte{[]byte(path)})
 }
 
 // hasHeads reports whether there is any head: without one a scan costs nothing
@@ -204,7 +220,8 @@ func (x *index) hasHeads(ctx context.Context) (bool, error) {
 }
 
 // suspectUsers makes the heads suspect that were made from the current top of a
-// path and type.
+// path and type. It is called before a top changes and after: those that were
+// made from the old one became stale, those from the new one fresh again.
 func (x *index) suspectUsers(ctx context.Context, path []byte, frameType string) error {
 	users, err := x.users(ctx, path, frameType)
 	if err != nil {
